@@ -1,0 +1,30 @@
+# tandem_library(NAME SOURCES... DEPS...): a static library src/<folder> with its unit tests.
+#
+#   tandem_library(core SOURCES arbiter.cc DEPS base TESTS arbiter_test.cc)
+#
+# makes tandem_core, linked to tandem_base, and one test program core_test, registered with CTest
+# under the label `unit`.
+function(tandem_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBS;TESTS" ${ARGN})
+  add_library(tandem_${name} STATIC ${ARG_SOURCES})
+  foreach(dep ${ARG_DEPS})
+    target_link_libraries(tandem_${name} PUBLIC tandem_${dep})
+  endforeach()
+  target_link_libraries(tandem_${name} PUBLIC ${ARG_LIBS} Threads::Threads)
+  set_target_properties(tandem_${name} PROPERTIES LINKER_LANGUAGE CXX)
+  if(ARG_TESTS)
+    tandem_test(${name}_test LABEL unit SOURCES ${ARG_TESTS} DEPS ${name})
+  endif()
+endfunction()
+
+# tandem_test(NAME LABEL unit SOURCES ... DEPS ...): a GoogleTest program, run as one CTest test.
+function(tandem_test name)
+  cmake_parse_arguments(ARG "" "LABEL" "SOURCES;DEPS;LIBS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  foreach(dep ${ARG_DEPS})
+    target_link_libraries(${name} PRIVATE tandem_${dep})
+  endforeach()
+  target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest GTest::gmock GTest::gtest_main)
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABEL}" TIMEOUT 300)
+endfunction()

@@ -1,0 +1,57 @@
+#include "src/base/bytes.h"
+
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+
+namespace tandem {
+namespace {
+
+struct Unit {
+  std::string_view prefix;
+  int shift;
+};
+constexpr std::array<Unit, 5> kUnits = {{{"", 0}, {"K", 10}, {"M", 20}, {"G", 30}, {"T", 40}}};
+
+// The shift of a suffix such as "G", "GB", "GiB" or "g"; -1 if it is none.
+int ShiftOf(std::string_view suffix) {
+  std::string upper;
+  for (char c : suffix) upper += static_cast<char>(c >= 'a' && c <= 'z' ? c - 32 : c);
+  for (const Unit& unit : kUnits) {
+    const std::string prefix(unit.prefix);
+    if (upper == prefix || upper == prefix + "B") return unit.shift;
+    if (unit.shift > 0 && upper == prefix + "IB") return unit.shift;
+  }
+  return -1;
+}
+
+}  // namespace
+
+Result<Bytes> ParseBytes(std::string_view text) {
+  const std::string copy(text);
+  const Error bad{ErrorCode::kInvalid, "'" + copy + "' is not a size; write for example 512M or 8G"};
+  char* end = nullptr;
+  if (copy.empty() || copy[0] < '0' || copy[0] > '9') return bad;
+  const double number = std::strtod(copy.c_str(), &end);
+  while (*end == ' ') ++end;
+  const int shift = ShiftOf(end);
+  if (shift < 0) return bad;
+  const double bytes = std::ldexp(number, shift);
+  if (!(bytes < 0x1p60)) return bad;  // also refuses NaN
+  return Bytes(static_cast<uint64_t>(bytes));
+}
+
+std::string FormatBytes(Bytes bytes) {
+  const Unit* unit = kUnits.data();
+  for (const Unit& candidate : kUnits) {
+    if (bytes.count >> candidate.shift != 0) unit = &candidate;
+  }
+  const double number = std::ldexp(static_cast<double>(bytes.count), -unit->shift);
+  std::array<char, 32> text;
+  const bool whole = number == std::floor(number) || number >= 100;
+  std::snprintf(text.data(), text.size(), whole ? "%.0f " : "%.1f ", number);
+  return text.data() + std::string(unit->prefix) + (unit->shift > 0 ? "iB" : "B");
+}
+
+}  // namespace tandem

@@ -1,0 +1,70 @@
+// Mutex, MutexLock and CondVar: std's, with the attributes that let clang check that every guarded
+// member is touched under its lock (-Wthread-safety; `./dev check` builds with it).
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+#include "src/base/time.h"
+
+#if defined(__clang__)
+#define TANDEM_ATTRIBUTE(x) __attribute__((x))
+#else
+#define TANDEM_ATTRIBUTE(x)
+#endif
+#define GUARDED_BY(mutex) TANDEM_ATTRIBUTE(guarded_by(mutex))
+#define REQUIRES_LOCK(...) TANDEM_ATTRIBUTE(requires_capability(__VA_ARGS__))
+#define EXCLUDES_LOCK(...) TANDEM_ATTRIBUTE(locks_excluded(__VA_ARGS__))
+#define NO_THREAD_SAFETY_ANALYSIS TANDEM_ATTRIBUTE(no_thread_safety_analysis)
+
+namespace tandem {
+
+class TANDEM_ATTRIBUTE(capability("mutex")) Mutex {
+ public:
+  void Lock() TANDEM_ATTRIBUTE(acquire_capability()) { mutex_.lock(); }
+  void Unlock() TANDEM_ATTRIBUTE(release_capability()) { mutex_.unlock(); }
+  bool TryLock() TANDEM_ATTRIBUTE(try_acquire_capability(true)) { return mutex_.try_lock(); }
+
+ private:
+  friend class CondVar;
+  std::mutex mutex_;
+};
+
+class TANDEM_ATTRIBUTE(scoped_lockable) MutexLock {
+ public:
+  explicit MutexLock(Mutex& mutex) TANDEM_ATTRIBUTE(acquire_capability(mutex)) : mutex_(mutex) {
+    mutex_.Lock();
+  }
+  ~MutexLock() TANDEM_ATTRIBUTE(release_capability()) { mutex_.Unlock(); }
+  MutexLock(const MutexLock&) = delete;
+  MutexLock& operator=(const MutexLock&) = delete;
+
+ private:
+  Mutex& mutex_;
+};
+
+class CondVar {
+ public:
+  // REQUIRES: the calling thread holds `mutex`; it does again on return. May wake spuriously.
+  void Wait(Mutex& mutex) REQUIRES_LOCK(mutex) {
+    std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
+    condition_.wait(lock);
+    lock.release();
+  }
+  // False if `duration` passed first.
+  bool WaitFor(Mutex& mutex, Duration duration) REQUIRES_LOCK(mutex) {
+    std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
+    const bool woken =
+        condition_.wait_for(lock, std::chrono::nanoseconds(duration.ns)) == std::cv_status::no_timeout;
+    lock.release();
+    return woken;
+  }
+  void NotifyOne() { condition_.notify_one(); }
+  void NotifyAll() { condition_.notify_all(); }
+
+ private:
+  std::condition_variable condition_;
+};
+
+}  // namespace tandem
