@@ -1,0 +1,89 @@
+// Running one kernel launch: a SIMT interpreter over warps of 32 lanes.
+//
+// Blocks run one after the other, in order, so that a launch gives the same bits every time. Lanes
+// that part ways are kept as groups; the group with the lowest program counter runs first and
+// groups meeting at the same place become one (minimum-PC reconvergence). A barrier parks a group
+// until the block's other threads arrive.
+//
+// Threading: an Execution belongs to one thread at a time; different ones are independent.
+//
+// Invariants:
+// 1. The device is touched only where MemoryMap says so; everything else is a fault.
+// 2. Run() after kYielded goes on exactly where it stopped; results do not depend on yields.
+// 3. Both paths (baseline and AVX2) compute the same bits.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/softgpu/ptx/program.h"
+
+namespace tandem::ptx {
+
+// Which device bytes exist. Device addresses are host virtual addresses inside
+// [base, base + size). One bit per granule of 1 << granule_shift bytes, counted from base, lowest
+// bit first. REQUIRES: granule_shift >= 9; the bitmaps and the mapped granules outlive the launch.
+struct MemoryMap {
+  uint64_t base = 0;
+  uint64_t size = 0;
+  uint32_t granule_shift = 0;
+  const std::atomic<uint64_t>* readable = nullptr;
+  const std::atomic<uint64_t>* writable = nullptr;
+};
+
+// REQUIRES: every grid and block dimension >= 1; at most 1024 threads in a block; params holds
+// kernel->param_bytes bytes; the program outlives the execution.
+struct Launch {
+  const Program* program = nullptr;
+  const Kernel* kernel = nullptr;
+  uint64_t image_address = 0;  // where the program's image was written
+  uint32_t grid[3] = {1, 1, 1};
+  uint32_t block[3] = {1, 1, 1};
+  uint32_t dynamic_shared_bytes = 0;
+  std::vector<uint8_t> params;
+};
+
+enum class Stop {
+  kDone,
+  kYielded,
+  kIllegalAddress,
+  kMisalignedAddress,
+  kTrap,
+  kAssert,
+  kInvalidAddressSpace,
+};
+
+struct Fault {
+  uint64_t address = 0;
+  std::string what;  // the instruction, its line and the thread block
+};
+
+enum class Path { kAuto, kBaseline, kAvx2 };
+
+// Whether this machine can run the AVX2 path; kAvx2 on one that cannot runs the baseline.
+bool HasAvx2();
+
+class Execution {
+ public:
+  Execution(Launch launch, const MemoryMap& memory, Path path);
+  ~Execution();
+  Execution(Execution&&) noexcept;
+  Execution& operator=(Execution&&) noexcept;
+
+  // Runs until the launch ends, faults, or should_yield says true. should_yield is asked at block
+  // boundaries and at back-edges, every few microseconds at most, so an endless loop can be left.
+  Stop Run(const std::function<bool()>& should_yield);
+
+  // REQUIRES: Run() returned a fault.
+  const Fault& fault() const;
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tandem::ptx
