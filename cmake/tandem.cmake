@@ -1,3 +1,11 @@
+# Programs land in <build>/bin, shared objects in <build>/lib, test programs in <build>/bin/tests.
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+
+# One target per test tier, so that a sanitizer build makes only the test programs it will run.
+add_custom_target(unit_tests)
+add_custom_target(driver_tests)
+
 # tandem_library(NAME SOURCES... DEPS...): a static library src/<folder> with its unit tests.
 #
 #   tandem_library(core SOURCES arbiter.cc DEPS base TESTS arbiter_test.cc)
@@ -18,6 +26,7 @@ function(tandem_library name)
 endfunction()
 
 # tandem_test(NAME LABEL unit SOURCES ... DEPS ...): a GoogleTest program, run as one CTest test.
+# LABEL is `unit` or `driver`; driver tests share a device, so they never run beside each other.
 function(tandem_test name)
   cmake_parse_arguments(ARG "" "LABEL" "SOURCES;DEPS;LIBS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
@@ -25,6 +34,22 @@ function(tandem_test name)
     target_link_libraries(${name} PRIVATE tandem_${dep})
   endforeach()
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest GTest::gmock GTest::gtest_main)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin/tests)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABEL}" TIMEOUT 300)
+  if(ARG_LABEL STREQUAL "driver")
+    set_tests_properties(${name} PROPERTIES RESOURCE_LOCK device)
+  endif()
+  add_dependencies(${ARG_LABEL}_tests ${name})
+endfunction()
+
+# tandem_bench(NAME SOURCES ... DEPS ... LIBS ...): a benchmark, the program bench_NAME, run by
+# `./dev bench NAME`.
+function(tandem_bench name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBS" ${ARGN})
+  add_executable(bench_${name} ${ARG_SOURCES})
+  foreach(dep ${ARG_DEPS})
+    target_link_libraries(bench_${name} PRIVATE tandem_${dep})
+  endforeach()
+  target_link_libraries(bench_${name} PRIVATE ${ARG_LIBS} benchmark::benchmark)
 endfunction()
