@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""Who may include whom, and what keeps src/core pure.
+
+The table says for every folder which other folders its files may include; everything it does not
+name is forbidden. A folder may always include itself. A file belongs to the longest row that its
+path starts with.
+"""
+import re
+import subprocess
+import sys
+
+LAYERS = {
+    "src/base": [],
+    "src/core": ["src/base"],
+    "src/wire": ["src/base"],
+    "src/service": ["src/base", "src/core", "src/wire"],
+    "src/client": ["src/base", "src/wire"],
+    "src/cuda": ["src/base"],
+    "src/softgpu": ["src/base", "src/cuda", "src/softgpu/ptx"],
+    "src/softgpu/ptx": ["src/base"],
+    "src/shim": ["src/base", "src/client", "src/wire", "src/cuda"],
+    "src/daemon": ["src/base", "src/core", "src/wire", "src/service"],
+    "src/cli": ["src/base", "src/wire"],
+    "examples": ["src/base", "src/cuda"],
+    "bench": ["src"],
+    "tests": ["src"],
+}
+
+# src/core takes events and the time, and returns actions: no clock, thread, socket, file or
+# randomness of its own.
+IMPURE_HEADERS = re.compile(
+    r"<(thread|mutex|shared_mutex|condition_variable|atomic|future|semaphore|barrier|latch|"
+    r"stop_token|chrono|ctime|time\.h|random|cstdio|stdio\.h|iostream|fstream|filesystem|"
+    r"unistd\.h|fcntl\.h|pthread\.h|poll\.h|signal\.h|(sys|netinet|linux|arpa)/[^>]*)>"
+    r'|"src/base/(mutex|unique_fd|log)\.h"'
+)
+IMPURE_CALLS = re.compile(r"\b(MonotonicNow|clock_gettime|getenv|rand)\s*\(")
+# A test may draw random events, as long as it prints its seed.
+FINE_IN_TESTS = re.compile(r"<(random|iostream|cstdio)>")
+
+INCLUDE = re.compile(r'^\s*#\s*include\s+(?P<target>"(?P<path>[^"]+)"|<[^>]+>)')
+
+
+def layer_of(path):
+    rows = [row for row in LAYERS if path.startswith(row + "/")]
+    return max(rows, key=len, default=None)
+
+
+def may_include(layer, target):
+    """Whether a file of `layer` may include the repository's file `target`."""
+    owner = layer_of(target)
+    return owner == layer or any(owner == row or row == "src" for row in LAYERS[layer])
+
+
+def include_violations(path, line):
+    match = INCLUDE.match(line)
+    if not match:
+        return
+    layer = layer_of(path)
+    target = match["path"]
+    if target is not None:
+        own_folder = path.rsplit("/", 1)[0] + "/"
+        if layer_of(target) is None and not target.startswith(own_folder):
+            yield f'includes "{target}": name the repository\'s files from its root'
+        elif layer_of(target) is not None and not may_include(layer, target):
+            allowed = ", ".join(LAYERS[layer]) or "nothing"
+            yield f'includes "{target}", but {layer} may include only {allowed} and itself'
+    if layer == "src/core" and IMPURE_HEADERS.search(match["target"]):
+        if not (path.endswith("_test.cc") and FINE_IN_TESTS.search(match["target"])):
+            yield f"includes {match['target']}, but src/core is pure"
+
+
+def violations(path):
+    layer = layer_of(path)
+    if layer is None:
+        yield 0, "is in no folder of the layering table in tools/check_layers.py"
+        return
+    with open(path, encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            for what in include_violations(path, line):
+                yield number, what
+            code = line.split("//", 1)[0]
+            if layer == "src/core" and IMPURE_CALLS.search(code):
+                yield number, "asks for the time or the environment, but src/core is pure"
+
+
+def main():
+    listed = subprocess.run(
+        ["git", "ls-files", "*.h", "*.cc", "*.def"], check=True, capture_output=True, text=True
+    )
+    found = 0
+    for path in listed.stdout.splitlines():
+        for number, what in violations(path):
+            print(f"{path}:{number}: {what}")
+            found += 1
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""The built shared objects against driver_api.def: what they export and what they need.
+
+  check_symbols.py BUILD_DIRECTORY
+
+libtandem.so lives inside other people's programs: it exports exactly the functions it hooks and
+links nothing but libc. The software GPU exports exactly the functions it has, for loaders take a
+symbol that is there for one that works.
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+ROW = re.compile(
+    r"^CU\((?P<symbol>\w+), \w+, \d+, (?P<shim>PASS|OWN|GATE\(\w+\)), (?P<soft>YES|NO|LOADER), ", re.M
+)
+NEEDED = re.compile(r"\(NEEDED\).*\[(.+)\]")
+LIBC = re.compile(r"libc\.so\.6|ld-linux.*\.so\.\d")
+LOOKUPS = {"dlsym", "dlvsym"}
+
+
+def exports(library):
+    """The names a shared object defines for others, weak ones of the C++ runtime aside."""
+    listing = subprocess.run(
+        ["nm", "-D", "--defined-only", library], check=True, capture_output=True, text=True
+    ).stdout
+    rows = (line.split() for line in listing.splitlines())
+    return {name.split("@")[0] for _, kind, name in rows if kind in "TBDR"}
+
+
+def needed(library):
+    dynamic = subprocess.run(
+        ["readelf", "-d", library], check=True, capture_output=True, text=True
+    ).stdout
+    return set(NEEDED.findall(dynamic))
+
+
+def differences(library, expected):
+    actual = exports(library)
+    for name in sorted(expected - actual):
+        yield f"{library}: does not export {name}, which driver_api.def promises"
+    for name in sorted(actual - expected):
+        yield f"{library}: exports {name}, which driver_api.def does not say"
+
+
+def problems(build, rows):
+    shim = build / "lib" / "libtandem.so"
+    if shim.exists():
+        hooked = {row["symbol"] for row in rows if row["shim"] != "PASS"}
+        yield from differences(shim, hooked | LOOKUPS)
+        for name in sorted(needed(shim)):
+            if not LIBC.fullmatch(name):
+                yield f"{shim}: needs {name}; it may link nothing but libc"
+    for soft in build.glob("lib/**/libcuda.so.1"):
+        yield from differences(soft, {row["symbol"] for row in rows if row["soft"] != "NO"})
+
+
+def main():
+    table = pathlib.Path("src/cuda/driver_api.def").read_text(encoding="utf-8")
+    rows = list(ROW.finditer(table))
+    if len(rows) != len(re.findall(r"^CU\(", table, re.M)):
+        print("src/cuda/driver_api.def: a row does not read as CU(symbol, base, since, shim, soft, …)")
+        return 1
+    found = list(problems(pathlib.Path(sys.argv[1]), rows))
+    print("\n".join(found), end="\n" if found else "")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
