@@ -30,7 +30,8 @@ int ShiftOf(std::string_view suffix) {
 
 Result<Bytes> ParseBytes(std::string_view text) {
   const std::string copy(text);
-  const Error bad{ErrorCode::kInvalid, "'" + copy + "' is not a size; write for example 512M or 8G"};
+  const Error bad{ErrorCode::kInvalid,
+                  "'" + copy + "' is not a size; write for example 512M or 8G"};
   char* end = nullptr;
   if (copy.empty() || copy[0] < '0' || copy[0] > '9') return bad;
   const double number = std::strtod(copy.c_str(), &end);

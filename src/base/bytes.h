@@ -31,11 +31,19 @@ struct Bytes {
 };
 
 // a − b, or nothing where b is the larger.
-constexpr Bytes SaturatingSubtract(Bytes a, Bytes b) { return a > b ? a - b : Bytes(); }
+constexpr Bytes SaturatingSubtract(Bytes a, Bytes b) {
+  return a > b ? a - b : Bytes();
+}
 
-constexpr Bytes KiB(uint64_t n) { return Bytes(n << 10); }
-constexpr Bytes MiB(uint64_t n) { return Bytes(n << 20); }
-constexpr Bytes GiB(uint64_t n) { return Bytes(n << 30); }
+constexpr Bytes KiB(uint64_t n) {
+  return Bytes(n << 10);
+}
+constexpr Bytes MiB(uint64_t n) {
+  return Bytes(n << 20);
+}
+constexpr Bytes GiB(uint64_t n) {
+  return Bytes(n << 30);
+}
 
 // "256M", "8G", "1.5GiB", "4096": binary multiples (K, M, G, T, each with or without iB or B).
 Result<Bytes> ParseBytes(std::string_view text);

@@ -55,8 +55,8 @@ class CondVar {
   // False if `duration` passed first.
   bool WaitFor(Mutex& mutex, Duration duration) REQUIRES_LOCK(mutex) {
     std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
-    const bool woken =
-        condition_.wait_for(lock, std::chrono::nanoseconds(duration.ns)) == std::cv_status::no_timeout;
+    const bool woken = condition_.wait_for(lock, std::chrono::nanoseconds(duration.ns)) ==
+                       std::cv_status::no_timeout;
     lock.release();
     return woken;
   }

@@ -30,7 +30,7 @@ struct Error {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: implicit
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}      // NOLINT: implicit
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT: implicit
 
   bool ok() const { return state_.index() == 0; }
@@ -39,7 +39,10 @@ class [[nodiscard]] Result {
   const T& value() const& { return std::get<0>(state_); }
   T&& value() && { return std::get<0>(std::move(state_)); }
   T* operator->() { return &value(); }
+  const T* operator->() const { return &value(); }
   T& operator*() & { return value(); }
+  const T& operator*() const& { return value(); }
+  T&& operator*() && { return std::move(*this).value(); }
   // REQUIRES: !ok().
   const Error& error() const& { return std::get<1>(state_); }
   Error&& error() && { return std::get<1>(std::move(state_)); }
@@ -68,17 +71,17 @@ using Status = Result<void>;
 #define TANDEM_CONCAT(a, b) TANDEM_CONCAT_(a, b)
 
 // Returns the error of `expression` from the enclosing function, if it has one.
-#define TRY(expression)                                                    \
-  do {                                                                     \
-    auto try_result = (expression);                                        \
+#define TRY(expression)                                                          \
+  do {                                                                           \
+    auto try_result = (expression);                                              \
     if (!try_result.ok()) return ::tandem::Error(std::move(try_result).error()); \
   } while (false)
 
 #define ASSIGN_OR_RETURN(target, expression) \
   ASSIGN_OR_RETURN_(TANDEM_CONCAT(result_, __LINE__), target, expression)
-#define ASSIGN_OR_RETURN_(result, target, expression)                   \
-  auto result = (expression);                                           \
-  if (!result.ok()) return ::tandem::Error(std::move(result).error());  \
+#define ASSIGN_OR_RETURN_(result, target, expression)                  \
+  auto result = (expression);                                          \
+  if (!result.ok()) return ::tandem::Error(std::move(result).error()); \
   target = std::move(result).value()
 
 }  // namespace tandem

@@ -22,9 +22,15 @@ struct Duration {
   friend constexpr Duration operator/(Duration a, int64_t n) { return Duration(a.ns / n); }
 };
 
-constexpr Duration Microseconds(int64_t n) { return Duration(n * 1000); }
-constexpr Duration Milliseconds(int64_t n) { return Duration(n * 1000000); }
-constexpr Duration Seconds(int64_t n) { return Duration(n * 1000000000); }
+constexpr Duration Microseconds(int64_t n) {
+  return Duration(n * 1000);
+}
+constexpr Duration Milliseconds(int64_t n) {
+  return Duration(n * 1000000);
+}
+constexpr Duration Seconds(int64_t n) {
+  return Duration(n * 1000000000);
+}
 
 // A point on one monotonic clock. Instants of different clocks must not be compared.
 struct Instant {

@@ -1,0 +1,63 @@
+// A connection between two processes that carries messages, and where the daemon is found.
+//
+// Threading: Send may be called by several threads if they hold a common lock; Receive by one.
+// Errors: kUnavailable when the peer is gone, kVersion and kInvalid from the decoder.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/base/result.h"
+#include "src/base/time.h"
+#include "src/base/unique_fd.h"
+#include "src/wire/codec.h"
+
+namespace tandem::wire {
+
+// Directory of Tandem's socket and files: $TANDEM_RUNTIME_DIR, else $XDG_RUNTIME_DIR/tandem, else
+// /run/tandem for root, else /tmp/tandem-<uid>. MakeRuntimeDir makes it with mode 0700 and refuses
+// one that somebody else owns or others may write to.
+std::string RuntimeDir();
+Status MakeRuntimeDir();
+std::string SocketPath();  // RuntimeDir()/tandemd.sock
+
+struct Peer {
+  int pid = 0;
+  unsigned uid = 0;
+};
+
+class Channel {
+ public:
+  Channel() = default;
+  explicit Channel(UniqueFd socket) : socket_(std::move(socket)) {}
+
+  int fd() const { return socket_.get(); }
+  explicit operator bool() const { return static_cast<bool>(socket_); }
+  void Close() { socket_.Reset(); }
+
+  // Who is at the other end, from the kernel.
+  Result<Peer> GetPeer() const;
+
+  // Sends everything, waiting at most `patience` for room in the socket's buffer.
+  Status Send(const Message& message, Duration patience = Seconds(5), std::vector<int> fds = {});
+
+  // The next message. kNotFound when none came within `patience` (zero: do not wait).
+  Result<Message> Receive(Duration patience);
+
+  // Descriptors that came with the messages received so far, in order; the caller owns them.
+  std::vector<UniqueFd> TakeFds() { return std::move(fds_); }
+
+ private:
+  Status Fill();  // reads what is there
+
+  UniqueFd socket_;
+  FrameReader reader_;
+  std::vector<UniqueFd> fds_;
+};
+
+// Connects to the daemon at `path` and checks that it runs as root or as this user.
+// Errors: kNotFound where there is no socket, kUnavailable where nobody listens behind it (stale),
+// kRefused where it belongs to somebody else.
+Result<Channel> ConnectDaemon(const std::string& path);
+
+}  // namespace tandem::wire

@@ -1,0 +1,171 @@
+#include "src/wire/codec.h"
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+namespace tandem::wire {
+namespace {
+
+class Writer {
+ public:
+  template <typename T>
+  requires std::is_unsigned_v<T>
+  void Put(T value) {
+    for (size_t i = 0; i < sizeof(T); ++i) {
+      bytes_.push_back(static_cast<std::byte>(static_cast<uint64_t>(value) >> (8 * i)));
+    }
+  }
+  void Put(const std::string& text) {
+    const auto length = static_cast<uint16_t>(std::min<size_t>(text.size(), kMaxString));
+    Put(length);
+    PutRaw(text.data(), length);
+  }
+  void PutRaw(const char* data, size_t length) {
+    const auto* from = reinterpret_cast<const std::byte*>(data);
+    bytes_.insert(bytes_.end(), from, from + length);
+  }
+  std::vector<std::byte>& bytes() { return bytes_; }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+class Reader {
+ public:
+  explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
+
+  template <typename T>
+  requires std::is_unsigned_v<T>
+  bool Get(T& value) {
+    if (bytes_.size() < sizeof(T)) return false;
+    uint64_t sum = 0;
+    for (size_t i = 0; i < sizeof(T); ++i) sum |= std::to_integer<uint64_t>(bytes_[i]) << (8 * i);
+    value = static_cast<T>(sum);
+    bytes_ = bytes_.subspan(sizeof(T));
+    return true;
+  }
+  bool Get(std::string& text) {
+    uint16_t length = 0;
+    if (!Get(length) || length > kMaxString || bytes_.size() < length) return false;
+    text.assign(reinterpret_cast<const char*>(bytes_.data()), length);
+    bytes_ = bytes_.subspan(length);
+    return true;
+  }
+  bool empty() const { return bytes_.empty(); }
+
+ private:
+  std::span<const std::byte> bytes_;
+};
+
+Error Broken(std::string message) {
+  return Error{ErrorCode::kInvalid, std::move(message)};
+}
+
+template <typename M>
+Result<Message> DecodeAs(std::span<const std::byte> payload) {
+  M message;
+  if constexpr (std::is_same_v<M, Answer>) {
+    message.json.assign(reinterpret_cast<const char*>(payload.data()), payload.size());
+  } else {
+    Reader reader(payload);
+    const bool whole =
+        std::apply([&](auto&... field) { return (reader.Get(field) && ...); }, message.Fields());
+    if (!whole || !reader.empty()) {
+      return Broken("message of type " + std::to_string(M::kType) + " has the wrong length");
+    }
+  }
+  return Message(std::move(message));
+}
+
+// The alternative of Message whose kType is `type`.
+template <size_t I = 0>
+Result<Message> DecodeType(uint16_t type, std::span<const std::byte> payload) {
+  if constexpr (I == std::variant_size_v<Message>) {
+    return Broken("there is no message of type " + std::to_string(type));
+  } else {
+    using M = std::variant_alternative_t<I, Message>;
+    if (M::kType == type) return DecodeAs<M>(payload);
+    return DecodeType<I + 1>(type, payload);
+  }
+}
+
+Header ReadHeader(std::span<const std::byte> bytes) {
+  Reader reader(bytes);
+  Header header;
+  reader.Get(header.magic);
+  reader.Get(header.version);
+  reader.Get(header.type);
+  reader.Get(header.length);
+  return header;
+}
+
+Status CheckHeader(const Header& header) {
+  if (header.magic != kMagic) return Broken("the peer does not speak Tandem's protocol");
+  if (header.version != kVersion && header.type != Refused::kType) {
+    return Error{ErrorCode::kVersion, "the peer speaks protocol version " +
+                                          std::to_string(header.version) + ", this side version " +
+                                          std::to_string(kVersion)};
+  }
+  const uint32_t bound = header.type == Answer::kType ? kMaxAnswer : kMaxPayload;
+  if (header.length > bound) {
+    return Broken("a message of " + std::to_string(header.length) +
+                  " bytes is above the bound of " + std::to_string(bound));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<std::byte> Encode(const Message& message) {
+  Writer payload;
+  const uint16_t type = std::visit(
+      [&](auto copy) {
+        if constexpr (std::is_same_v<decltype(copy), Answer>) {
+          payload.PutRaw(copy.json.data(), std::min<size_t>(copy.json.size(), kMaxAnswer));
+        } else {
+          std::apply([&](auto&... field) { (payload.Put(field), ...); }, copy.Fields());
+        }
+        return copy.kType;
+      },
+      message);
+  Writer frame;
+  frame.Put(kMagic);
+  frame.Put(kVersion);
+  frame.Put(type);
+  frame.Put(static_cast<uint32_t>(payload.bytes().size()));
+  frame.bytes().insert(frame.bytes().end(), payload.bytes().begin(), payload.bytes().end());
+  return std::move(frame.bytes());
+}
+
+Result<Message> Decode(const Header& header, std::span<const std::byte> payload) {
+  TRY(CheckHeader(header));
+  if (payload.size() != header.length) return Broken("the payload is not as long as announced");
+  return DecodeType(header.type, payload);
+}
+
+void FrameReader::Append(std::span<const std::byte> bytes) {
+  if (broken_) return;
+  buffer_.erase(buffer_.begin(), buffer_.begin() + static_cast<std::ptrdiff_t>(begin_));
+  begin_ = 0;
+  buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+}
+
+Result<Message> FrameReader::Next() {
+  if (broken_) return Broken("the stream broke before");
+  const std::span<const std::byte> rest = std::span(buffer_).subspan(begin_);
+  const Error incomplete{ErrorCode::kNotFound, "no whole message yet"};
+  if (rest.size() < kHeaderBytes) return incomplete;
+  const Header header = ReadHeader(rest);
+  if (Status ok = CheckHeader(header); !ok.ok()) {
+    broken_ = true;
+    return ok.error();
+  }
+  if (rest.size() < kHeaderBytes + header.length) return incomplete;
+  Result<Message> message = Decode(header, rest.subspan(kHeaderBytes, header.length));
+  broken_ = !message.ok();
+  begin_ += kHeaderBytes + header.length;
+  return message;
+}
+
+}  // namespace tandem::wire

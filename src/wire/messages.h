@@ -1,0 +1,244 @@
+// The messages between programs that use a GPU (through libtandem.so), `tandem` and `tandemd`.
+//
+// On the stream each is a Header followed by its fields in order: integers little-endian, strings
+// as a 16-bit length and bytes. Every message has a bound on its size, every string on its length;
+// whatever breaks a bound is refused by the decoder (codec.h), which never reads past its input.
+//
+// Invariants
+// 1. Header and Refused keep their layout in every version, so that two sides that do not
+//    understand each other can still say so.
+// 2. Nothing a client says about who it is is here: uid and pid come from the socket.
+//
+// How they follow each other: docs/architecture.md, "The session protocol".
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <variant>
+
+namespace tandem::wire {
+
+inline constexpr uint32_t kMagic = 0x4d444e54;  // "TNDM"
+inline constexpr uint16_t kVersion = 1;
+inline constexpr uint32_t kMaxPayload = 64 * 1024;  // any message but Answer
+inline constexpr uint32_t kMaxAnswer = 8 * 1024 * 1024;
+inline constexpr uint16_t kMaxString = 4096;
+
+struct Header {
+  uint32_t magic = kMagic;
+  uint16_t version = kVersion;
+  uint16_t type = 0;
+  uint32_t length = 0;  // bytes that follow
+};
+inline constexpr uint32_t kHeaderBytes = 12;
+
+// ---- A program's session, to the daemon
+
+// The first message of a session. A session that lost its daemon registers again with what it
+// still has on the card.
+struct Register {
+  static constexpr uint16_t kType = 1;
+  std::string build;    // version of the shim, for people
+  uint64_t run = 0;     // token of the `tandem run` it belongs to; 0: none
+  std::string device;   // uuid of the GPU, as FormatUuid prints it
+  std::string program;  // what to call it in listings
+  uint64_t allocated_bytes = 0;
+  uint64_t resident_bytes = 0;  // on the card now, contexts excluded
+  uint32_t contexts = 0;        // contexts it has on the card now
+  auto Fields() {
+    return std::tie(build, run, device, program, allocated_bytes, resident_bytes, contexts);
+  }
+};
+
+// "My allocations shall come to total_bytes." Answered by Reserved unless they shrink.
+struct Reserve {
+  static constexpr uint16_t kType = 2;
+  uint64_t sequence = 0;
+  uint64_t total_bytes = 0;
+  auto Fields() { return std::tie(sequence, total_bytes); }
+};
+
+// "I am about to create a context." Answered by ContextGranted, at once or when there is room.
+struct ContextWanted {
+  static constexpr uint16_t kType = 3;
+  auto Fields() { return std::tie(); }
+};
+
+// A context was destroyed, or could not be created after all.
+struct ContextGone {
+  static constexpr uint16_t kType = 4;
+  auto Fields() { return std::tie(); }
+};
+
+// "I have work, and need_bytes must be on the card for it." From a holder: it has grown.
+struct Ready {
+  static constexpr uint16_t kType = 5;
+  uint64_t need_bytes = 0;
+  auto Fields() { return std::tie(need_bytes); }
+};
+
+// The gate is open: everything needed is on the card, bytes_in of it copied there for this lease.
+struct Running {
+  static constexpr uint16_t kType = 6;
+  uint64_t epoch = 0;
+  uint64_t bytes_in = 0;
+  auto Fields() { return std::tie(epoch, bytes_in); }
+};
+
+// All submitted work is done and nothing new has come.
+struct Idle {
+  static constexpr uint16_t kType = 7;
+  uint64_t epoch = 0;
+  auto Fields() { return std::tie(epoch); }
+};
+
+// New work after Idle, under the same lease.
+struct Active {
+  static constexpr uint16_t kType = 8;
+  uint64_t epoch = 0;
+  auto Fields() { return std::tie(epoch); }
+};
+
+// The answer to Revoke: gate closed, work drained, the lease is given back.
+struct Released {
+  static constexpr uint16_t kType = 9;
+  uint64_t epoch = 0;
+  auto Fields() { return std::tie(epoch); }
+};
+
+// The other answer to Revoke: not drained by the deadline; the gate is open again.
+struct Busy {
+  static constexpr uint16_t kType = 10;
+  uint64_t epoch = 0;
+  auto Fields() { return std::tie(epoch); }
+};
+
+// "resident_bytes of mine are on the card, and I give up credit above that." Sent chunk by chunk
+// while obeying Evict, and unasked when memory was freed.
+struct Evicted {
+  static constexpr uint16_t kType = 11;
+  uint64_t resident_bytes = 0;
+  uint64_t copied_bytes = 0;  // copied to the host since the last Evicted
+  auto Fields() { return std::tie(resident_bytes, copied_bytes); }
+};
+
+// ---- The daemon, to a session
+
+// Comes with two file descriptors: the decisions page and the reports page (pages.h).
+struct Registered {
+  static constexpr uint16_t kType = 32;
+  uint64_t session = 0;
+  uint64_t card_bytes = 0;
+  uint64_t budget_bytes = 0;   // what sessions may have on the card together
+  uint64_t limit_bytes = 0;    // what this session's run may allocate
+  uint64_t chunk_bytes = 0;    // the unit of swapping
+  uint64_t context_bytes = 0;  // measured footprint of one context
+  auto Fields() {
+    return std::tie(session, card_bytes, budget_bytes, limit_bytes, chunk_bytes, context_bytes);
+  }
+};
+
+struct Reserved {
+  static constexpr uint16_t kType = 33;
+  uint64_t sequence = 0;
+  uint8_t granted = 0;
+  auto Fields() { return std::tie(sequence, granted); }
+};
+
+struct ContextGranted {
+  static constexpr uint16_t kType = 34;
+  auto Fields() { return std::tie(); }
+};
+
+// The lease. The session may have up to credit_bytes on the card, and opens its gate once all it
+// needs is there.
+struct Grant {
+  static constexpr uint16_t kType = 35;
+  uint64_t epoch = 0;
+  uint64_t credit_bytes = 0;
+  uint64_t window_us = 0;  // how much work may be in flight
+  auto Fields() { return std::tie(epoch, credit_bytes, window_us); }
+};
+
+// The credit has grown to credit_bytes.
+struct Credit {
+  static constexpr uint16_t kType = 36;
+  uint64_t credit_bytes = 0;
+  auto Fields() { return std::tie(credit_bytes); }
+};
+
+// Close the gate, drain, answer Released; or Busy when that takes longer than deadline_us.
+struct Revoke {
+  static constexpr uint16_t kType = 37;
+  uint64_t epoch = 0;
+  uint64_t deadline_us = 0;
+  auto Fields() { return std::tie(epoch, deadline_us); }
+};
+
+// The credit has fallen to target_bytes: swap out until no more than that is on the card.
+// Only ever sent to a session that holds no lease.
+struct Evict {
+  static constexpr uint16_t kType = 38;
+  uint64_t target_bytes = 0;
+  auto Fields() { return std::tie(target_bytes); }
+};
+
+// ---- `tandem`
+
+// Opens a run; it lasts as long as this connection. Answered by RunStarted.
+struct RunBegin {
+  static constexpr uint16_t kType = 64;
+  std::string build;
+  std::string name;  // empty: the program's
+  std::string program;
+  uint64_t limit_bytes = 0;  // 0: the budget
+  auto Fields() { return std::tie(build, name, program, limit_bytes); }
+};
+
+struct RunStarted {
+  static constexpr uint16_t kType = 65;
+  uint64_t run = 0;  // handed to the program in TANDEM_RUN
+  uint64_t limit_bytes = 0;
+  auto Fields() { return std::tie(run, limit_bytes); }
+};
+
+// what: "status", "sessions" or "handovers". Answered by Answer.
+struct Query {
+  static constexpr uint16_t kType = 66;
+  std::string what;
+  auto Fields() { return std::tie(what); }
+};
+
+struct Answer {
+  static constexpr uint16_t kType = 67;
+  std::string json;  // up to kMaxAnswer: its length is the header's, it has none of its own
+};
+
+// ---- Either way
+
+// The request cannot be met, and why, for people. After a version mismatch or a breach of the
+// protocol the daemon closes the connection.
+struct Refused {
+  static constexpr uint16_t kType = 127;
+  uint16_t version = kVersion;  // of who refuses
+  uint16_t code = 0;            // RefusalCode
+  std::string reason;
+  auto Fields() { return std::tie(version, code, reason); }
+};
+
+enum class RefusalCode : uint16_t {
+  kVersion = 1,   // the two sides speak different versions
+  kProtocol = 2,  // garbage, or a message out of place
+  kUnknownDevice = 3,
+  kLimitTooLarge = 4,  // above the budget
+  kTooMany = 5,        // sessions of this user
+  kNotAllowed = 6,
+};
+
+using Message =
+    std::variant<Register, Reserve, ContextWanted, ContextGone, Ready, Running, Idle, Active,
+                 Released, Busy, Evicted, Registered, Reserved, ContextGranted, Grant, Credit,
+                 Revoke, Evict, RunBegin, RunStarted, Query, Answer, Refused>;
+
+}  // namespace tandem::wire

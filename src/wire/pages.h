@@ -1,0 +1,41 @@
+// The two pages a session shares with the daemon, each a sealed memfd of kPageBytes.
+//
+// Decisions: written by the daemon, read-only for the session. Reports: written by the session; the
+// daemon reads them as claims. Neither side can resize them, so neither can make the other fault.
+// All fields are lock-free atomics: a torn or late value costs a decision's quality, never safety.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace tandem::wire {
+
+inline constexpr size_t kPageBytes = 4096;
+inline constexpr uint64_t kDecisionsMagic = 0x31636544646e6154;  // "TandDec1"
+inline constexpr uint64_t kReportsMagic = 0x31706552646e6154;    // "TandRep1"
+
+struct DecisionsPage {
+  uint64_t magic;
+  std::atomic<uint64_t> epoch;      // of the lease it holds; 0: none
+  std::atomic<uint32_t> contended;  // 1 while somebody else waits for this GPU
+  std::atomic<uint32_t> unused;
+  std::atomic<uint64_t> limit_bytes;     // of its run; may change while it runs
+  std::atomic<uint64_t> run_used_bytes;  // allocated by all sessions of its run
+};
+
+struct ReportsPage {
+  uint64_t magic;
+  std::atomic<uint64_t> submits;  // calls that went through the gate
+  std::atomic<uint64_t> allocated_bytes;
+  std::atomic<uint64_t> resident_bytes;  // on the card
+  std::atomic<uint64_t> swapped_bytes;   // in host memory
+  std::atomic<uint64_t> out_bytes;       // copied to the host, ever
+  std::atomic<uint64_t> in_bytes;        // copied back, ever
+  std::atomic<uint64_t> contexts;
+};
+
+static_assert(sizeof(DecisionsPage) <= kPageBytes && sizeof(ReportsPage) <= kPageBytes);
+static_assert(std::atomic<uint64_t>::is_always_lock_free);
+
+}  // namespace tandem::wire

@@ -1,0 +1,156 @@
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <cstring>
+#include <random>
+
+#include "src/wire/channel.h"
+#include "src/wire/codec.h"
+
+namespace tandem::wire {
+namespace {
+
+std::vector<Message> OneOfEach() {
+  return {Register{"0.1", 7, "GPU-1", "train", 10, 20, 1},
+          Reserve{3, 1 << 20},
+          ContextWanted{},
+          ContextGone{},
+          Ready{5},
+          Running{2, 9},
+          Idle{2},
+          Active{2},
+          Released{2},
+          Busy{2},
+          Evicted{4, 2},
+          Registered{1, 2, 3, 4, 5, 6},
+          Reserved{3, 1},
+          ContextGranted{},
+          Grant{2, 100, 10000},
+          Credit{200},
+          Revoke{2, 5},
+          Evict{50},
+          RunBegin{"0.1", "demo", "ffmpeg", 1 << 30},
+          RunStarted{7, 8},
+          Query{"status"},
+          Answer{R"({"gpus":[]})"},
+          Refused{1, 2, "no"}};
+}
+
+TEST(CodecTest, EveryMessageSurvivesTheStreamByteByByte) {
+  for (const Message& message : OneOfEach()) {
+    const std::vector<std::byte> bytes = Encode(message);
+    FrameReader reader;
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      EXPECT_EQ(reader.Next().error().code, ErrorCode::kNotFound);
+      reader.Append(std::span(bytes).subspan(i, 1));
+    }
+    Result<Message> back = reader.Next();
+    ASSERT_TRUE(back.ok()) << back.error().message;
+    EXPECT_EQ(back->index(), message.index());
+    EXPECT_EQ(Encode(*back), bytes);
+  }
+  EXPECT_EQ(OneOfEach().size(), std::variant_size_v<Message>);
+}
+
+TEST(CodecTest, SeveralMessagesInOnePiece) {
+  std::vector<std::byte> bytes = Encode(Ready{1});
+  const std::vector<std::byte> second = Encode(Ready{2});
+  bytes.insert(bytes.end(), second.begin(), second.end());
+  FrameReader reader;
+  reader.Append(bytes);
+  EXPECT_EQ(std::get<Ready>(*reader.Next()).need_bytes, 1u);
+  EXPECT_EQ(std::get<Ready>(*reader.Next()).need_bytes, 2u);
+  EXPECT_EQ(reader.Next().error().code, ErrorCode::kNotFound);
+}
+
+TEST(CodecTest, AnotherVersionIsToldApartFromGarbage) {
+  std::vector<std::byte> bytes = Encode(Ready{1});
+  bytes[4] = std::byte{9};
+  FrameReader versioned;
+  versioned.Append(bytes);
+  const Error error = versioned.Next().error();
+  EXPECT_EQ(error.code, ErrorCode::kVersion);
+  EXPECT_NE(error.message.find("version 9"), std::string::npos);
+  bytes[0] = std::byte{0};
+  FrameReader garbage;
+  garbage.Append(bytes);
+  EXPECT_EQ(garbage.Next().error().code, ErrorCode::kInvalid);
+  garbage.Append(Encode(Ready{1}));
+  EXPECT_EQ(garbage.Next().error().code, ErrorCode::kInvalid) << "a broken stream stays broken";
+}
+
+TEST(CodecTest, RefusedIsReadInEveryVersion) {
+  std::vector<std::byte> bytes = Encode(Refused{9, 1, "too old"});
+  bytes[4] = std::byte{9};
+  FrameReader reader;
+  reader.Append(bytes);
+  EXPECT_EQ(std::get<Refused>(*reader.Next()).reason, "too old");
+}
+
+TEST(CodecTest, OversizedIsRefusedFromTheHeaderAlone) {
+  std::vector<std::byte> bytes = Encode(Ready{1});
+  bytes[11] = std::byte{0x7f};
+  FrameReader reader;
+  reader.Append(std::span(bytes).first(kHeaderBytes));
+  EXPECT_EQ(reader.Next().error().code, ErrorCode::kInvalid);
+}
+
+TEST(CodecTest, LongStringsAreCutNotRefused) {
+  FrameReader reader;
+  reader.Append(Encode(Query{std::string(100000, 'x')}));
+  EXPECT_EQ(std::get<Query>(*reader.Next()).what.size(), kMaxString);
+}
+
+TEST(CodecTest, MutatedStreamsNeverCrash) {
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  for (int round = 0; round < 20000; ++round) {
+    const std::vector<Message> all = OneOfEach();
+    std::vector<std::byte> bytes = Encode(all[random() % all.size()]);
+    for (unsigned flips = random() % 4; flips > 0; --flips) {
+      bytes[random() % bytes.size()] = static_cast<std::byte>(random());
+    }
+    bytes.resize(random() % (bytes.size() + 1));
+    FrameReader reader;
+    reader.Append(bytes);
+    const Result<Message> message = reader.Next();
+    if (message.ok()) {
+      EXPECT_LE(Encode(*message).size(), kHeaderBytes + kMaxAnswer);
+    }
+  }
+}
+
+std::pair<Channel, Channel> Pair() {
+  int fds[2];
+  EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+  return {Channel(UniqueFd(fds[0])), Channel(UniqueFd(fds[1]))};
+}
+
+TEST(ChannelTest, CarriesMessagesAndDescriptors) {
+  auto [a, b] = Pair();
+  EXPECT_EQ(b.Receive(Duration()).error().code, ErrorCode::kNotFound);
+  ASSERT_TRUE(a.Send(Registered{.session = 42}, Seconds(1), {0, 1}).ok());
+  EXPECT_EQ(std::get<Registered>(*b.Receive(Seconds(1))).session, 42u);
+  const std::vector<UniqueFd> fds = b.TakeFds();
+  EXPECT_EQ(fds.size(), 2u);
+  EXPECT_EQ(b.GetPeer()->pid, getpid());
+}
+
+TEST(ChannelTest, ReportsAPeerThatIsGoneOrDeaf) {
+  auto [a, b] = Pair();
+  Status status;
+  while (status.ok()) status = a.Send(Answer{std::string(1 << 20, 'x')}, Milliseconds(1));
+  EXPECT_EQ(status.error().code, ErrorCode::kUnavailable);
+  auto [c, d] = Pair();
+  d.Close();
+  EXPECT_EQ(c.Receive(Seconds(1)).error().code, ErrorCode::kUnavailable);
+}
+
+TEST(ChannelTest, SaysWhereThereIsNoDaemon) {
+  EXPECT_EQ(ConnectDaemon("/nonexistent/tandemd.sock").error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(ConnectDaemon(std::string(200, 'x')).error().code, ErrorCode::kInvalid);
+}
+
+}  // namespace
+}  // namespace tandem::wire
