@@ -3,7 +3,7 @@
 
 The table says for every folder which other folders its files may include; everything it does not
 name is forbidden. A folder may always include itself. A file belongs to the longest row that its
-path starts with. Headers that the build generates are named by the folder they come from.
+path starts with.
 """
 import re
 import subprocess
