@@ -1,0 +1,142 @@
+#include "src/client/lease.h"
+
+#include <algorithm>
+
+namespace tandem::client {
+namespace {
+
+// For a lease that nobody revoked but that a new daemon does not know.
+constexpr Duration kStaleDeadline = Seconds(1);
+
+}  // namespace
+
+void Lease::Send(wire::Message message) {
+  if (registered_) outbox_.push_back(std::move(message));
+}
+
+void Lease::DropLease() {
+  epoch_ = 0;
+  revoked_ = stale_ = open_ = opened_once_ = announce_ = idle_ = false;
+  asked_ = false;
+}
+
+void Lease::OnRegistered(Bytes resident) {
+  registered_ = true;
+  credit_ = resident;
+  asked_ = evict_asked_ = false;
+  outbox_.clear();
+  if (epoch_ == 0) return;
+  stale_ = revoked_ = true;
+  deadline_ = kStaleDeadline;
+}
+
+void Lease::OnLost() {
+  registered_ = false;
+  asked_ = evict_asked_ = false;
+  outbox_.clear();
+  if (epoch_ != 0 && !opened_once_) DropLease();
+}
+
+void Lease::OnMessage(const wire::Grant& grant) {
+  if (poisoned_) {
+    credit_ = Bytes(grant.credit_bytes);
+    Send(wire::Released{grant.epoch});
+    return;
+  }
+  epoch_ = grant.epoch;
+  credit_ = Bytes(grant.credit_bytes);
+  revoked_ = stale_ = open_ = opened_once_ = idle_ = evict_asked_ = false;
+  announce_ = true;
+}
+
+void Lease::OnMessage(const wire::Credit& credit) {
+  credit_ = Bytes(credit.credit_bytes);
+}
+
+void Lease::OnMessage(const wire::Revoke& revoke) {
+  if (revoke.epoch != epoch_ || epoch_ == 0) return;  // crossed with our Released
+  revoked_ = true;
+  deadline_ = Microseconds(static_cast<int64_t>(revoke.deadline_us));
+}
+
+void Lease::OnMessage(const wire::Evict& evict) {
+  credit_ = std::min(credit_, Bytes(evict.target_bytes));
+  evict_asked_ = true;
+}
+
+Step Lease::Next(const View& view) {
+  if (revoked_) return Step::kDrain;
+  if (evict_asked_ || view.resident > credit_) return Step::kEvict;
+  if (poisoned_) return Step::kNone;
+  if (epoch_ == 0) {
+    if (view.wanted) Ask(view);
+    return Step::kNone;
+  }
+  if (view.missing == Bytes()) return open_ ? Step::kNone : Step::kOpen;
+  if (view.resident + view.next_chunk <= credit_) return Step::kRestore;
+  if (view.wanted || !opened_once_) Ask(view);
+  return Step::kNone;
+}
+
+void Lease::Ask(const View& view) {
+  if (!registered_ || (asked_ && view.need <= asked_need_)) return;
+  asked_ = true;
+  asked_need_ = view.need;
+  announce_ = true;
+  Send(wire::Ready{view.need.count});
+}
+
+void Lease::OnDrained(bool drained) {
+  const uint64_t epoch = epoch_;
+  const bool stale = stale_;
+  if (drained) {
+    DropLease();
+    if (!stale) Send(wire::Released{epoch});
+    return;
+  }
+  open_ = false;     // Next opens it again
+  revoked_ = stale;  // a lease that the daemon does not know must go: keep trying
+  if (!stale) Send(wire::Busy{epoch});
+}
+
+void Lease::OnOpened(Bytes copied_in) {
+  open_ = opened_once_ = true;
+  asked_ = false;
+  if (announce_) Send(wire::Running{epoch_, copied_in.count});
+  announce_ = false;
+}
+
+void Lease::OnEvicted(Bytes resident, Bytes copied) {
+  evict_asked_ = false;
+  Send(wire::Evicted{resident.count, copied.count});
+}
+
+void Lease::OnIdle() {
+  if (epoch_ == 0 || idle_ || revoked_) return;
+  idle_ = true;
+  Send(wire::Idle{epoch_});
+}
+
+void Lease::OnActive() {
+  if (epoch_ == 0 || !idle_) return;
+  idle_ = false;
+  Send(wire::Active{epoch_});
+}
+
+void Lease::OnContended(const View& view) {
+  const bool settled = epoch_ == 0 || (open_ && view.missing == Bytes());
+  if (!registered_ || asked_ || revoked_ || !settled || view.resident >= credit_) return;
+  credit_ = view.resident;
+  Send(wire::Evicted{view.resident.count, 0});
+}
+
+void Lease::OnPoisoned() {
+  if (poisoned_) return;
+  poisoned_ = true;
+  const uint64_t epoch = epoch_;
+  const bool tell = epoch != 0 && !stale_;
+  DropLease();
+  if (tell) Send(wire::Released{epoch});
+}
+
+}  // namespace tandem::client

@@ -1,0 +1,102 @@
+// Lease: what one program's session may do with its GPU, and what it tells the daemon.
+//
+// Pure: events come in through the On… functions, messages to send collect in an outbox, and Next
+// says what the caller (the shim's agent) shall do now. Asking again without an event in between
+// gives the same answer, so that a step that failed is simply tried again.
+//
+// Threading: none of its own; the caller holds a lock.
+// Invariants
+// 1. Next asks for a restore only up to the credit: resident ≤ credit, but for what Evict took back
+//    and is still on its way out.
+// 2. Next says kOpen only with a lease, nothing missing, and no revocation pending.
+// 3. Credit is given back unasked only while the daemon has no reason to send more (no Ready is
+//    unanswered): otherwise the two sides could disagree about it.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "src/base/bytes.h"
+#include "src/base/time.h"
+#include "src/wire/messages.h"
+
+namespace tandem::client {
+
+// How the program's memory stands.
+struct View {
+  Bytes need;           // what all live allocations take
+  Bytes resident;       // on the card, including what is freed but not yet given back
+  Bytes missing;        // of `need`, not on the card
+  Bytes next_chunk;     // size of the missing chunk that would be restored next
+  bool wanted = false;  // threads wait at the gate
+};
+
+enum class Step {
+  kNone,
+  kDrain,    // close the gate, wait for submitted work: OnDrained
+  kEvict,    // swap out until resident ≤ credit(): OnEvicted after every chunk
+  kRestore,  // bring in missing chunks up to credit()
+  kOpen,     // open the gate: OnOpened
+};
+
+class Lease {
+ public:
+  // The daemon took us (again), with `resident` on the card: that much is our credit. A lease from
+  // before means nothing to it, so it is drained and dropped.
+  void OnRegistered(Bytes resident);
+  void OnLost();
+
+  void OnMessage(const wire::Grant& grant);
+  void OnMessage(const wire::Credit& credit);
+  void OnMessage(const wire::Revoke& revoke);
+  void OnMessage(const wire::Evict& evict);
+
+  Step Next(const View& view);
+
+  void OnDrained(bool drained);
+  void OnOpened(Bytes copied_in);
+  // Allocations came that are not on the card: the gate was shut for new work.
+  void OnShut() { open_ = false; }
+  void OnEvicted(Bytes resident, Bytes copied);
+  void OnIdle();
+  void OnActive();
+  // Somebody else waits for this GPU: credit that nothing uses goes back.
+  void OnContended(const View& view);
+  // The context is broken for good. Nothing will be swapped; the lease goes back.
+  void OnPoisoned();
+
+  bool registered() const { return registered_; }
+  bool poisoned() const { return poisoned_; }
+  bool holds() const { return epoch_ != 0; }
+  bool open() const { return open_; }
+  bool idle() const { return idle_; }
+  Bytes credit() const { return credit_; }
+  uint64_t epoch() const { return epoch_; }
+  Duration drain_deadline() const { return deadline_; }
+
+  std::vector<wire::Message> TakeMessages() { return std::exchange(outbox_, {}); }
+
+ private:
+  void Send(wire::Message message);
+  void Ask(const View& view);
+  void DropLease();
+
+  bool registered_ = false;
+  bool poisoned_ = false;
+  bool evict_asked_ = false;  // an Evict waits for at least one answer
+  bool revoked_ = false;      // the lease shall go back once drained
+  bool stale_ = false;        // the lease is of a daemon that is gone
+  bool open_ = false;         // the gate, as far as this machine has said
+  bool opened_once_ = false;  // under this lease
+  bool announce_ = false;     // the next opening is told with Running
+  bool idle_ = false;         // Idle was said
+  uint64_t epoch_ = 0;        // 0: no lease
+  Bytes credit_;
+  bool asked_ = false;  // Ready was sent and not yet satisfied
+  Bytes asked_need_;
+  Duration deadline_ = Seconds(1);
+  std::vector<wire::Message> outbox_;
+};
+
+}  // namespace tandem::client

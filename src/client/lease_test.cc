@@ -1,0 +1,190 @@
+#include "src/client/lease.h"
+
+#include <gtest/gtest.h>
+
+namespace tandem::client {
+namespace {
+
+constexpr Bytes kChunk = MiB(2);
+
+View Needs(Bytes need, Bytes resident, bool wanted = true) {
+  return View{need, resident, need - resident, need == resident ? Bytes() : kChunk, wanted};
+}
+
+// The only message in the outbox, which must be a T.
+template <typename T>
+T Only(Lease& lease) {
+  const std::vector<wire::Message> messages = lease.TakeMessages();
+  EXPECT_EQ(messages.size(), 1u);
+  if (messages.size() != 1 || !std::holds_alternative<T>(messages[0])) {
+    ADD_FAILURE() << "another message";
+    return {};
+  }
+  return std::get<T>(messages[0]);
+}
+
+bool Silent(Lease& lease) {
+  return lease.TakeMessages().empty();
+}
+
+// A lease with an open gate and `bytes` on the card.
+Lease Running(Bytes bytes, uint64_t epoch = 7) {
+  Lease lease;
+  lease.OnRegistered(bytes);
+  lease.OnMessage(wire::Grant{epoch, bytes.count, 1000});
+  EXPECT_EQ(lease.Next(Needs(bytes, bytes)), Step::kOpen);
+  lease.OnOpened(Bytes());
+  lease.TakeMessages();
+  return lease;
+}
+
+TEST(LeaseTest, AsksOnceRestoresWithinCreditAndRuns) {
+  Lease lease;
+  lease.OnRegistered(Bytes());
+  EXPECT_EQ(lease.Next(Needs(MiB(8), Bytes(), false)), Step::kNone);
+  EXPECT_TRUE(Silent(lease));
+  EXPECT_EQ(lease.Next(Needs(MiB(8), Bytes())), Step::kNone);
+  EXPECT_EQ(Only<wire::Ready>(lease).need_bytes, MiB(8).count);
+  EXPECT_EQ(lease.Next(Needs(MiB(8), Bytes())), Step::kNone);
+  EXPECT_TRUE(Silent(lease));
+
+  lease.OnMessage(wire::Grant{3, MiB(5).count, 1000});
+  EXPECT_EQ(lease.Next(Needs(MiB(8), Bytes())), Step::kRestore);
+  EXPECT_EQ(lease.Next(Needs(MiB(8), MiB(4))), Step::kNone);  // another chunk is above the credit
+  lease.OnMessage(wire::Credit{MiB(8).count});
+  EXPECT_EQ(lease.Next(Needs(MiB(8), MiB(4))), Step::kRestore);
+  EXPECT_EQ(lease.Next(Needs(MiB(8), MiB(8))), Step::kOpen);
+  EXPECT_TRUE(Silent(lease));
+  lease.OnOpened(MiB(6));
+  const auto running = Only<wire::Running>(lease);
+  EXPECT_EQ(running.epoch, 3u);
+  EXPECT_EQ(running.bytes_in, MiB(6).count);
+  EXPECT_EQ(lease.Next(Needs(MiB(8), MiB(8))), Step::kNone);
+}
+
+TEST(LeaseTest, GrowthAsksWhenWantedAndOpensAgain) {
+  Lease lease = Running(MiB(8));
+  lease.OnShut();
+  EXPECT_EQ(lease.Next(Needs(MiB(12), MiB(8), false)), Step::kNone);
+  EXPECT_TRUE(Silent(lease));
+  EXPECT_EQ(lease.Next(Needs(MiB(12), MiB(8))), Step::kNone);
+  EXPECT_EQ(Only<wire::Ready>(lease).need_bytes, MiB(12).count);
+  lease.OnMessage(wire::Credit{MiB(12).count});
+  EXPECT_EQ(lease.Next(Needs(MiB(12), MiB(8))), Step::kRestore);
+  EXPECT_EQ(lease.Next(Needs(MiB(12), MiB(12))), Step::kOpen);
+  lease.OnOpened(Bytes());
+  EXPECT_EQ(Only<wire::Running>(lease).epoch, 7u);
+}
+
+TEST(LeaseTest, RevokedDrainsReleasesAndQueuesAgain) {
+  Lease lease = Running(MiB(8));
+  lease.OnMessage(wire::Revoke{6, 5000});  // an older lease: not meant any more
+  EXPECT_EQ(lease.Next(Needs(MiB(8), MiB(8))), Step::kNone);
+  lease.OnMessage(wire::Revoke{7, 5000});
+  EXPECT_EQ(lease.Next(Needs(MiB(8), MiB(8))), Step::kDrain);
+  EXPECT_EQ(lease.drain_deadline(), Milliseconds(5));
+  lease.OnDrained(true);
+  EXPECT_EQ(Only<wire::Released>(lease).epoch, 7u);
+  EXPECT_EQ(lease.Next(Needs(MiB(8), MiB(8))), Step::kNone);
+  EXPECT_EQ(Only<wire::Ready>(lease).need_bytes, MiB(8).count);
+
+  lease.OnMessage(wire::Evict{MiB(3).count});
+  EXPECT_EQ(lease.Next(Needs(MiB(8), MiB(8))), Step::kEvict);
+  lease.OnEvicted(MiB(6), MiB(2));
+  EXPECT_EQ(Only<wire::Evicted>(lease).resident_bytes, MiB(6).count);
+  EXPECT_EQ(lease.Next(Needs(MiB(8), MiB(6))), Step::kEvict);
+  lease.OnEvicted(MiB(2), MiB(4));
+  lease.TakeMessages();
+  EXPECT_EQ(lease.Next(Needs(MiB(8), MiB(2))), Step::kNone);
+}
+
+TEST(LeaseTest, BusyOpensAgain) {
+  Lease lease = Running(MiB(8));
+  lease.OnMessage(wire::Revoke{7, 5000});
+  EXPECT_EQ(lease.Next(Needs(MiB(8), MiB(8))), Step::kDrain);
+  lease.OnDrained(false);
+  EXPECT_EQ(Only<wire::Busy>(lease).epoch, 7u);
+  EXPECT_EQ(lease.Next(Needs(MiB(8), MiB(8))), Step::kOpen);
+  lease.OnOpened(Bytes());
+  EXPECT_TRUE(Silent(lease));  // it never stopped holding the lease
+}
+
+TEST(LeaseTest, EvictIsAnsweredEvenWhenNothingIsLeft) {
+  Lease lease;
+  lease.OnRegistered(MiB(4));
+  lease.OnMessage(wire::Evict{0});
+  EXPECT_EQ(lease.Next(Needs(Bytes(), Bytes(), false)), Step::kEvict);
+  lease.OnEvicted(Bytes(), Bytes());
+  EXPECT_EQ(Only<wire::Evicted>(lease).resident_bytes, 0u);
+  EXPECT_EQ(lease.Next(Needs(Bytes(), Bytes(), false)), Step::kNone);
+}
+
+TEST(LeaseTest, IdleAndActiveAreToldOnce) {
+  Lease lease = Running(MiB(8));
+  lease.OnActive();
+  EXPECT_TRUE(Silent(lease));
+  lease.OnIdle();
+  lease.OnIdle();
+  EXPECT_EQ(Only<wire::Idle>(lease).epoch, 7u);
+  lease.OnActive();
+  lease.OnActive();
+  EXPECT_EQ(Only<wire::Active>(lease).epoch, 7u);
+}
+
+TEST(LeaseTest, UnusedCreditGoesBackOnlyWhenNothingIsAsked) {
+  Lease lease = Running(MiB(8));
+  lease.OnContended(Needs(MiB(8), MiB(8)));
+  EXPECT_TRUE(Silent(lease));
+  lease.OnContended(Needs(MiB(4), MiB(4)));
+  EXPECT_EQ(Only<wire::Evicted>(lease).resident_bytes, MiB(4).count);
+  EXPECT_EQ(lease.credit(), MiB(4));
+  // Growing above it: asked for, and until the answer nothing is given back.
+  lease.OnShut();
+  EXPECT_EQ(lease.Next(Needs(MiB(8), MiB(4))), Step::kNone);
+  EXPECT_EQ(Only<wire::Ready>(lease).need_bytes, MiB(8).count);
+  lease.OnContended(Needs(MiB(2), MiB(2)));
+  EXPECT_TRUE(Silent(lease));
+}
+
+TEST(LeaseTest, HolderOutlivesItsDaemonAndStartsAnew) {
+  Lease lease = Running(MiB(8));
+  lease.OnLost();
+  EXPECT_TRUE(lease.holds());
+  EXPECT_EQ(lease.Next(Needs(MiB(8), MiB(8))), Step::kNone);
+  lease.OnRegistered(MiB(8));
+  EXPECT_EQ(lease.Next(Needs(MiB(8), MiB(8))), Step::kDrain);
+  lease.OnDrained(false);
+  EXPECT_TRUE(Silent(lease));
+  EXPECT_EQ(lease.Next(Needs(MiB(8), MiB(8))), Step::kDrain);
+  lease.OnDrained(true);
+  EXPECT_TRUE(Silent(lease));  // the new daemon knows nothing of that lease
+  EXPECT_EQ(lease.Next(Needs(MiB(8), MiB(8))), Step::kNone);
+  EXPECT_EQ(Only<wire::Ready>(lease).need_bytes, MiB(8).count);
+}
+
+TEST(LeaseTest, WaiterAsksTheNextDaemonAgain) {
+  Lease lease;
+  lease.OnRegistered(Bytes());
+  lease.Next(Needs(MiB(8), Bytes()));
+  lease.TakeMessages();
+  lease.OnLost();
+  EXPECT_EQ(lease.Next(Needs(MiB(8), Bytes())), Step::kNone);
+  EXPECT_TRUE(Silent(lease));
+  lease.OnRegistered(Bytes());
+  lease.Next(Needs(MiB(8), Bytes()));
+  EXPECT_EQ(Only<wire::Ready>(lease).need_bytes, MiB(8).count);
+}
+
+TEST(LeaseTest, PoisonedGivesBackAndNeverRestores) {
+  Lease lease = Running(MiB(8));
+  lease.OnPoisoned();
+  EXPECT_EQ(Only<wire::Released>(lease).epoch, 7u);
+  EXPECT_EQ(lease.Next(Needs(MiB(8), MiB(8))), Step::kNone);
+  lease.OnMessage(wire::Evict{0});
+  EXPECT_EQ(lease.Next(Needs(MiB(8), MiB(8))), Step::kEvict);
+  lease.OnEvicted(Bytes(), Bytes());
+  EXPECT_EQ(lease.Next(Needs(MiB(8), Bytes())), Step::kNone);
+}
+
+}  // namespace
+}  // namespace tandem::client

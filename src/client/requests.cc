@@ -1,0 +1,77 @@
+#include "src/client/requests.h"
+
+namespace tandem::client {
+
+void Requests::Send(wire::Message message) {
+  if (registered_) outbox_.push_back(std::move(message));
+}
+
+void Requests::Tell() {
+  Send(wire::Reserve{++sequence_, total_.count});
+}
+
+void Requests::OnRegistered(Bytes limit) {
+  registered_ = true;
+  limit_ = limit;
+  outbox_.clear();
+  for (uint64_t i = contexts_granted_; i < contexts_wanted_; ++i) Send(wire::ContextWanted{});
+}
+
+void Requests::OnLost() {
+  registered_ = false;
+  outbox_.clear();
+  for (auto& [ticket, growth] : growths_) {
+    if (growth.answer != Answer::kPending) continue;
+    growth.answer = total_ <= limit_ ? Answer::kGranted : Answer::kRefused;
+  }
+}
+
+uint64_t Requests::Grow(Bytes by) {
+  total_ += by;
+  Tell();
+  Growth growth{by, Answer::kPending};
+  if (!registered_) growth.answer = total_ <= limit_ ? Answer::kGranted : Answer::kRefused;
+  growths_.emplace(sequence_, growth);
+  return sequence_;
+}
+
+Answer Requests::Poll(uint64_t ticket) {
+  const auto found = growths_.find(ticket);
+  if (found == growths_.end()) return Answer::kRefused;
+  const Growth growth = found->second;
+  if (growth.answer == Answer::kPending) return growth.answer;
+  growths_.erase(found);
+  if (growth.answer == Answer::kRefused) total_ -= growth.by;
+  return growth.answer;
+}
+
+void Requests::Shrink(Bytes by) {
+  total_ -= by;
+  Tell();
+}
+
+uint64_t Requests::WantContext() {
+  Send(wire::ContextWanted{});
+  return ++contexts_wanted_;
+}
+
+Answer Requests::PollContext(uint64_t ticket) const {
+  return ticket <= contexts_granted_ ? Answer::kGranted : Answer::kPending;
+}
+
+void Requests::ContextGone() {
+  ++contexts_gone_;
+  Send(wire::ContextGone{});
+}
+
+void Requests::OnMessage(const wire::Reserved& reserved) {
+  const auto found = growths_.find(reserved.sequence);
+  if (found == growths_.end()) return;
+  found->second.answer = reserved.granted != 0 ? Answer::kGranted : Answer::kRefused;
+}
+
+void Requests::OnMessage(const wire::ContextGranted&) {
+  if (contexts_granted_ < contexts_wanted_) ++contexts_granted_;
+}
+
+}  // namespace tandem::client

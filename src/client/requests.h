@@ -1,0 +1,70 @@
+// Requests: what a program asks the daemon for before it takes it: room for its allocations, and
+// room on the card for a context.
+//
+// Pure, like Lease: the caller sends what TakeMessages gives and polls for answers.
+//
+// Threading: none of its own; the caller holds a lock.
+// Invariant: `total` is what the live allocations and the unanswered growths come to.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "src/base/bytes.h"
+#include "src/wire/messages.h"
+
+namespace tandem::client {
+
+enum class Answer { kPending, kGranted, kRefused };
+
+class Requests {
+ public:
+  void OnRegistered(Bytes limit);
+  // Without a daemon growth is judged by the limit last known, so that nobody hangs and the limit
+  // still holds; contexts wait for the next daemon.
+  void OnLost();
+  // The limit of the run has changed.
+  void SetLimit(Bytes limit) { limit_ = limit; }
+
+  // Asks for `by` more bytes; Poll with the ticket. A refused growth is taken back by Poll.
+  uint64_t Grow(Bytes by);
+  Answer Poll(uint64_t ticket);
+  void Shrink(Bytes by);
+
+  // Asks for a context; PollContext with the ticket. ContextGone when it is destroyed, or when it
+  // could not be created after all.
+  uint64_t WantContext();
+  Answer PollContext(uint64_t ticket) const;
+  void ContextGone();
+
+  void OnMessage(const wire::Reserved& reserved);
+  void OnMessage(const wire::ContextGranted&);
+
+  Bytes total() const { return total_; }
+  uint32_t contexts() const { return static_cast<uint32_t>(contexts_granted_ - contexts_gone_); }
+
+  std::vector<wire::Message> TakeMessages() { return std::exchange(outbox_, {}); }
+
+ private:
+  struct Growth {
+    Bytes by;
+    Answer answer = Answer::kPending;
+  };
+
+  void Send(wire::Message message);
+  void Tell();  // the present total
+
+  bool registered_ = false;
+  Bytes limit_;
+  Bytes total_;
+  uint64_t sequence_ = 0;
+  std::map<uint64_t, Growth> growths_;
+  uint64_t contexts_wanted_ = 0;
+  uint64_t contexts_granted_ = 0;
+  uint64_t contexts_gone_ = 0;
+  std::vector<wire::Message> outbox_;
+};
+
+}  // namespace tandem::client

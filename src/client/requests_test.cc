@@ -1,0 +1,62 @@
+#include "src/client/requests.h"
+
+#include <gtest/gtest.h>
+
+namespace tandem::client {
+namespace {
+
+uint64_t LastTotal(Requests& requests) {
+  const auto messages = requests.TakeMessages();
+  return std::get<wire::Reserve>(messages.back()).total_bytes;
+}
+
+TEST(RequestsTest, GrowthIsGrantedOrTakenBack) {
+  Requests requests;
+  requests.OnRegistered(MiB(10));
+  const uint64_t first = requests.Grow(MiB(4));
+  EXPECT_EQ(LastTotal(requests), MiB(4).count);
+  EXPECT_EQ(requests.Poll(first), Answer::kPending);
+  requests.OnMessage(wire::Reserved{first, 1});
+  EXPECT_EQ(requests.Poll(first), Answer::kGranted);
+  const uint64_t second = requests.Grow(MiB(8));
+  EXPECT_EQ(LastTotal(requests), MiB(12).count);
+  requests.OnMessage(wire::Reserved{second, 0});
+  EXPECT_EQ(requests.Poll(second), Answer::kRefused);
+  EXPECT_EQ(requests.total(), MiB(4));
+  requests.Shrink(MiB(4));
+  EXPECT_EQ(LastTotal(requests), 0u);
+}
+
+TEST(RequestsTest, LimitHoldsWithoutDaemon) {
+  Requests requests;
+  requests.OnRegistered(MiB(10));
+  const uint64_t pending = requests.Grow(MiB(8));
+  requests.OnLost();
+  EXPECT_EQ(requests.Poll(pending), Answer::kGranted);
+  EXPECT_EQ(requests.Poll(requests.Grow(MiB(4))), Answer::kRefused);
+  EXPECT_EQ(requests.Poll(requests.Grow(MiB(2))), Answer::kGranted);
+  EXPECT_EQ(requests.total(), MiB(10));
+}
+
+TEST(RequestsTest, ContextsWaitForTheNextDaemon) {
+  Requests requests;
+  requests.OnRegistered(MiB(10));
+  const uint64_t first = requests.WantContext();
+  const uint64_t second = requests.WantContext();
+  EXPECT_EQ(requests.TakeMessages().size(), 2u);
+  requests.OnMessage(wire::ContextGranted{});
+  EXPECT_EQ(requests.PollContext(first), Answer::kGranted);
+  EXPECT_EQ(requests.PollContext(second), Answer::kPending);
+  requests.OnLost();
+  EXPECT_EQ(requests.PollContext(second), Answer::kPending);
+  requests.OnRegistered(MiB(10));
+  EXPECT_EQ(requests.TakeMessages().size(), 1u);  // only the one still wanted
+  requests.OnMessage(wire::ContextGranted{});
+  EXPECT_EQ(requests.PollContext(second), Answer::kGranted);
+  EXPECT_EQ(requests.contexts(), 2u);
+  requests.ContextGone();
+  EXPECT_EQ(requests.contexts(), 1u);
+}
+
+}  // namespace
+}  // namespace tandem::client
