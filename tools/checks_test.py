@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""The checks themselves: each breach is found in a small repository made for it, and nothing else."""
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TOOLS = pathlib.Path(__file__).resolve().parent
+
+
+def findings(check, files):
+    """What a check says about a repository of these files (path to content), line by line."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        for path, content in {"tools/ratchet.txt": "", **files}.items():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(content, encoding="utf-8")
+        subprocess.run(["git", "init", "-q"], cwd=root, check=True)
+        subprocess.run(["git", "add", "."], cwd=root, check=True)
+        done = subprocess.run(
+            [sys.executable, TOOLS / check], cwd=root, capture_output=True, text=True
+        )
+        assert done.stderr == "" and done.returncode == (1 if done.stdout else 0), done
+        return done.stdout.splitlines()
+
+
+class Layers(unittest.TestCase):
+    def check(self, path, line):
+        return findings("check_layers.py", {path: line + "\n"})
+
+    def test_what_the_table_allows(self):
+        self.assertEqual(self.check("src/service/a.cc", '#include "src/core/arbiter.h"'), [])
+        self.assertEqual(self.check("src/core/a.cc", '#include "src/core/b.h"'), [])
+        self.assertEqual(self.check("tests/driver/a.cc", '#include "src/cuda/driver_api.h"'), [])
+        self.assertEqual(self.check("examples/one/a.cc", '#include "a.h"'), [])
+
+    def test_what_it_does_not(self):
+        for path, line in [
+            ("src/shim/a.cc", '#include "src/core/arbiter.h"'),
+            ("src/shim/a.cc", '#include "src/softgpu/device.h"'),
+            ("src/softgpu/ptx/a.cc", '#include "src/softgpu/device.h"'),
+            ("src/base/a.cc", '#  include "src/wire/codec.h"'),
+            ("src/base/a.cc", '#include "bytes.h"'),
+            ("somewhere/a.cc", ""),
+        ]:
+            self.assertEqual(len(self.check(path, line)), 1, (path, line))
+
+    def test_core_is_pure(self):
+        for line in ["#include <chrono>", "#include <sys/socket.h>", '#include "src/base/mutex.h"',
+                     "auto now = MonotonicNow();"]:  # fmt: skip
+            self.assertEqual(len(self.check("src/core/a.cc", line)), 1, line)
+        self.assertEqual(self.check("src/core/a.cc", "// not MonotonicNow()"), [])
+        self.assertEqual(self.check("src/core/a_test.cc", "#include <random>"), [])
+        self.assertEqual(self.check("src/wire/a.cc", "#include <sys/socket.h>"), [])
+
+
+class Texts(unittest.TestCase):
+    def check(self, **files):
+        return findings("check_text.py", {name.replace("_", "."): text for name, text in files.items()})
+
+    def test_whitespace_links_and_homes(self):
+        self.assertEqual(self.check(a_md="[b](b.md) [c](https://c.example/d)\n", b_md="b\n"), [])
+        self.assertEqual(len(self.check(a_md="[b](b.md)\n")), 1)
+        self.assertEqual(len(self.check(a_txt="a \n")), 1)
+        self.assertEqual(len(self.check(a_txt="see /" + "home/somebody/notes\n")), 1)
+
+    def test_syntax(self):
+        self.assertEqual(self.check(a_py="x = 1\n", b_sh="if true; then :; fi\n"), [])
+        self.assertEqual(len(self.check(a_py="def f(:\n")), 1)
+        self.assertTrue(self.check(b_sh="if then\n"))
+
+    def test_lengths_only_shrink(self):
+        for ratchet, lines, found in [("", 500, 0), ("", 501, 1), ("600 a.cc", 600, 0),
+                                      ("600 a.cc", 601, 1), ("600 a.cc", 599, 1),
+                                      ("600 gone.cc", 10, 1)]:  # fmt: skip
+            files = {"tools/ratchet.txt": ratchet, "a.cc": "//\n" * lines}
+            self.assertEqual(len(findings("check_text.py", files)), found, (ratchet, lines))
+
+
+if __name__ == "__main__":
+    unittest.main()
