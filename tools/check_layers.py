@@ -19,7 +19,8 @@ LAYERS = {
     "src/softgpu": ["src/base", "src/cuda", "src/softgpu/ptx"],
     "src/softgpu/ptx": ["src/base"],
     "src/shim": ["src/base", "src/client", "src/wire", "src/cuda"],
-    "src/daemon": ["src/base", "src/core", "src/wire", "src/service"],
+    # cuda: the probe, a short-lived process, asks the driver what the card is.
+    "src/daemon": ["src/base", "src/core", "src/wire", "src/service", "src/cuda"],
     "src/cli": ["src/base", "src/wire"],
     "examples": ["src/base", "src/cuda"],
     "bench": ["src"],
