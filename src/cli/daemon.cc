@@ -1,0 +1,145 @@
+#include "src/cli/daemon.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+
+namespace tandem::cli {
+namespace {
+
+constexpr Duration kAnswerPatience = Seconds(10);
+constexpr Duration kStartPatience = Seconds(20);
+constexpr int kPollMs = 10;
+constexpr off_t kMaxLogBytes = 1 << 20;
+constexpr const char* kIdleSeconds = "300";
+
+bool NobodyThere(const Error& error) {
+  return error.code == ErrorCode::kNotFound || error.code == ErrorCode::kUnavailable;
+}
+
+Error VersionMismatch(const wire::Channel& channel, uint16_t daemon_version) {
+  const Result<wire::Peer> peer = channel.GetPeer();
+  const std::string pid = peer.ok() ? std::to_string(peer->pid) : "PID";
+  const std::string theirs = daemon_version != 0 ? std::to_string(daemon_version) : "another one";
+  return Error{ErrorCode::kVersion,
+               "the daemon (process " + pid + ") speaks protocol version " + theirs +
+                   ", this tandem version " + std::to_string(wire::kVersion) +
+                   "; when the programs under it have ended, stop it with `kill " + pid +
+                   "` and try again: a new one is started"};
+}
+
+// A failed fork or exec of the daemon shows as its exit with this status.
+constexpr int kCannotExec = 127;
+
+[[noreturn]] void BecomeDaemon(const std::vector<char*>& arguments, char* const* environment,
+                               int null, int log) {
+  setsid();
+  dup2(null, STDIN_FILENO);
+  dup2(log, STDOUT_FILENO);
+  dup2(log, STDERR_FILENO);
+  close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
+  // As if started by nobody: what this process blocks or ignores is no business of the daemon's.
+  for (int signal = 1; signal < NSIG; ++signal) std::signal(signal, SIG_DFL);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  execve(arguments[0], arguments.data(), environment);
+  _exit(kCannotExec);
+}
+
+Result<pid_t> Start(const DaemonCommand& command) {
+  const UniqueFd null(open("/dev/null", O_RDWR | O_CLOEXEC));
+  const UniqueFd log(open(command.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  if (!log) {
+    return Error{ErrorCode::kFailed, "cannot write " + command.log + ": " + std::strerror(errno)};
+  }
+  struct stat info;
+  if (fstat(log.get(), &info) == 0 && info.st_size > kMaxLogBytes && ftruncate(log.get(), 0) != 0) {
+    return Error{ErrorCode::kFailed, "cannot empty " + command.log};
+  }
+  const std::vector<char*> arguments = ExecPointers(command.arguments);
+  const std::vector<char*> environment = ExecPointers(command.environment);
+  const pid_t pid = fork();
+  if (pid < 0) return Error{ErrorCode::kFailed, std::string("fork: ") + std::strerror(errno)};
+  if (pid == 0) BecomeDaemon(arguments, environment.data(), null.get(), log.get());
+  return pid;
+}
+
+std::string LastLine(const std::string& file) {
+  std::ifstream lines(file);
+  std::string last;
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.empty()) last = line;
+  }
+  return last;
+}
+
+Error DidNotStart(const DaemonCommand& command, bool exited) {
+  const std::string last = LastLine(command.log);
+  return Error{ErrorCode::kUnavailable,
+               "the daemon " + std::string(exited ? "ended at once" : "does not answer") +
+                   (last.empty() ? "" : ": " + last) + " (its log: " + command.log + ")"};
+}
+
+}  // namespace
+
+Result<wire::Message> Ask(wire::Channel* channel, const wire::Message& request) {
+  TRY(channel->Send(request));
+  Result<wire::Message> answer = channel->Receive(kAnswerPatience);
+  if (!answer.ok()) {
+    if (answer.error().code == ErrorCode::kVersion) return VersionMismatch(*channel, 0);
+    if (answer.error().code == ErrorCode::kNotFound) {
+      return Error{ErrorCode::kFailed, "the daemon gave no answer in time"};
+    }
+    return answer;
+  }
+  if (const auto* refused = std::get_if<wire::Refused>(&*answer)) {
+    if (refused->version != wire::kVersion) return VersionMismatch(*channel, refused->version);
+    return Error{ErrorCode::kRefused, refused->reason};
+  }
+  return answer;
+}
+
+Result<std::string> Query(const std::string& what) {
+  ASSIGN_OR_RETURN(wire::Channel channel, wire::ConnectDaemon(wire::SocketPath()));
+  ASSIGN_OR_RETURN(const wire::Message message, Ask(&channel, wire::Query{what}));
+  if (const auto* answer = std::get_if<wire::Answer>(&message)) return answer->json;
+  return Error{ErrorCode::kInvalid, "the daemon answered something else than asked"};
+}
+
+Result<DaemonCommand> OwnDaemon(const Layout& layout, Gpu gpu, Environment environment) {
+  TRY(wire::MakeRuntimeDir());
+  DaemonCommand command;
+  command.arguments = {layout.daemon, "--exit-when-idle", kIdleSeconds};
+  ASSIGN_OR_RETURN(command.environment, BareEnvironment(std::move(environment), layout, gpu));
+  command.log = wire::RuntimeDir() + "/tandemd.log";
+  return command;
+}
+
+Result<wire::Channel> ConnectOrStart(const std::string& socket, const DaemonCommand& command) {
+  Result<wire::Channel> channel = wire::ConnectDaemon(socket);
+  if (channel.ok() || !NobodyThere(channel.error())) return channel;
+  ASSIGN_OR_RETURN(const pid_t pid, Start(command));
+  Instant deadline = MonotonicNow() + kStartPatience;
+  bool exited = false;
+  for (;;) {
+    channel = wire::ConnectDaemon(socket);
+    if (channel.ok() || !NobodyThere(channel.error())) return channel;
+    if (!exited && waitpid(pid, nullptr, WNOHANG) == pid) {
+      exited = true;
+      deadline = std::min(deadline, MonotonicNow() + command.after_exit);
+    }
+    if (MonotonicNow() > deadline) return DidNotStart(command, exited);
+    poll(nullptr, 0, kPollMs);
+  }
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,119 @@
+#include "src/cli/environment.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace tandem::cli {
+namespace {
+
+// What the dynamic loader splits each list at.
+constexpr std::string_view kPreloadSeparators = ": ";
+constexpr std::string_view kPathSeparators = ":;";
+
+bool IsNamed(const std::string& entry, std::string_view name) {
+  return entry.size() > name.size() && entry.starts_with(name) && entry[name.size()] == '=';
+}
+
+void Unset(Environment* environment, std::string_view name) {
+  std::erase_if(*environment, [&](const std::string& entry) { return IsNamed(entry, name); });
+}
+
+void Set(Environment* environment, std::string_view name, const std::string& value) {
+  Unset(environment, name);
+  environment->push_back(std::string(name) + "=" + value);
+}
+
+// `list` without `item`, joined by ':'. Empty items stay: in LD_LIBRARY_PATH they mean something.
+std::string Without(std::string_view list, std::string_view item, std::string_view separators) {
+  std::string kept;
+  bool first = true;
+  for (size_t begin = 0; begin <= list.size();) {
+    const size_t end = std::min(list.find_first_of(separators, begin), list.size());
+    const std::string_view part = list.substr(begin, end - begin);
+    begin = end + 1;
+    if (part == item) continue;
+    if (!first) kept += ':';
+    kept += part;
+    first = false;
+  }
+  return kept;
+}
+
+void Remove(Environment* environment, std::string_view name, std::string_view item,
+            std::string_view separators) {
+  const std::optional<std::string> list = Lookup(*environment, name);
+  if (!list) return;
+  const std::string kept = Without(*list, item, separators);
+  if (kept.empty() && *list == item) {
+    Unset(environment, name);
+  } else {
+    Set(environment, name, kept);
+  }
+}
+
+Status PutFirst(Environment* environment, std::string_view name, const std::string& item,
+                std::string_view separators) {
+  if (item.find_first_of(separators) != std::string::npos) {
+    return Error{ErrorCode::kInvalid, "Tandem lies in '" + item + "', and " + std::string(name) +
+                                          " cannot hold such a path; move it to one without "
+                                          "spaces, colons and semicolons"};
+  }
+  Remove(environment, name, item, separators);
+  const std::optional<std::string> rest = Lookup(*environment, name);
+  Set(environment, name, rest && !rest->empty() ? item + ":" + *rest : item);
+  return {};
+}
+
+Status SetGpu(Environment* environment, const Layout& layout, Gpu gpu) {
+  Set(environment, "TANDEM_GPU", gpu == Gpu::kSoft ? "soft" : "cuda");
+  if (gpu == Gpu::kSoft) {
+    return PutFirst(environment, "LD_LIBRARY_PATH", layout.soft_dir, kPathSeparators);
+  }
+  Remove(environment, "LD_LIBRARY_PATH", layout.soft_dir, kPathSeparators);
+  return {};
+}
+
+}  // namespace
+
+std::optional<std::string> Lookup(const Environment& environment, std::string_view name) {
+  for (const std::string& entry : environment) {
+    if (IsNamed(entry, name)) return entry.substr(name.size() + 1);
+  }
+  return std::nullopt;
+}
+
+Result<Environment> SharedEnvironment(Environment environment, const Layout& layout, Gpu gpu,
+                                      uint64_t run) {
+  TRY(SetGpu(&environment, layout, gpu));
+  TRY(PutFirst(&environment, "LD_PRELOAD", layout.shim, kPreloadSeparators));
+  Set(&environment, "TANDEM_RUN", std::to_string(run));
+  return environment;
+}
+
+Result<Environment> BareEnvironment(Environment environment, const Layout& layout, Gpu gpu) {
+  TRY(SetGpu(&environment, layout, gpu));
+  Remove(&environment, "LD_PRELOAD", layout.shim, kPreloadSeparators);
+  Unset(&environment, "TANDEM_RUN");
+  return environment;
+}
+
+std::vector<char*> ExecPointers(const std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  for (const std::string& string : strings) pointers.push_back(const_cast<char*>(string.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+Result<Gpu> ChooseGpu(const std::optional<std::string>& asked, bool driver_present) {
+  if (!asked || asked->empty()) return driver_present ? Gpu::kCuda : Gpu::kSoft;
+  if (*asked == "soft") return Gpu::kSoft;
+  if (*asked == "cuda") return Gpu::kCuda;
+  return Error{ErrorCode::kInvalid, "no kind of GPU is called '" + *asked + "'; use soft or cuda"};
+}
+
+bool NvidiaDriverPresent() {
+  return access("/dev/nvidiactl", F_OK) == 0 || access("/proc/driver/nvidia/version", F_OK) == 0;
+}
+
+}  // namespace tandem::cli

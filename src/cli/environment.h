@@ -1,0 +1,41 @@
+// The environment a program needs to be shared.
+//
+// Pure: lists of "NAME=value" go in and come out.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/cli/layout.h"
+
+namespace tandem::cli {
+
+using Environment = std::vector<std::string>;
+
+enum class Gpu { kCuda, kSoft };
+
+// The value of `name`; nothing where it is not set.
+std::optional<std::string> Lookup(const Environment& environment, std::string_view name);
+
+// For a program of run `run`: the shim is preloaded before whatever was, the software GPU's
+// libcuda.so.1 is found first if `gpu` says so. Doing it twice changes nothing.
+// Errors: kInvalid where the dynamic loader cannot take the paths.
+Result<Environment> SharedEnvironment(Environment environment, const Layout& layout, Gpu gpu,
+                                      uint64_t run);
+
+// For a program that runs beside Tandem: neither shim nor run, but the same GPU.
+Result<Environment> BareEnvironment(Environment environment, const Layout& layout, Gpu gpu);
+
+// As the exec functions want a list: null-terminated, valid as long as `strings` lives unchanged.
+std::vector<char*> ExecPointers(const std::vector<std::string>& strings);
+
+// `asked` ("cuda" or "soft"), else by `driver_present`.
+Result<Gpu> ChooseGpu(const std::optional<std::string>& asked, bool driver_present);
+
+// Whether this machine has NVIDIA's kernel driver.
+bool NvidiaDriverPresent();
+
+}  // namespace tandem::cli

@@ -1,0 +1,81 @@
+#include "src/cli/environment.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tandem::cli {
+namespace {
+
+using ::testing::Eq;
+using ::testing::Optional;
+
+const Layout kLayout{"/t/bin/tandemd", "/t/lib/libtandem.so", "/t/lib/tandem/soft"};
+
+Environment Shared(Environment environment, Gpu gpu = Gpu::kSoft) {
+  Result<Environment> result = SharedEnvironment(std::move(environment), kLayout, gpu, 42);
+  EXPECT_TRUE(result.ok());
+  return *result;
+}
+
+TEST(SharedEnvironment, AddsShimRunAndSoftwareGpu) {
+  const Environment environment = Shared({"HOME=/h"});
+  EXPECT_THAT(environment,
+              testing::UnorderedElementsAre("HOME=/h", "LD_PRELOAD=/t/lib/libtandem.so",
+                                            "LD_LIBRARY_PATH=/t/lib/tandem/soft", "TANDEM_RUN=42",
+                                            "TANDEM_GPU=soft"));
+}
+
+TEST(SharedEnvironment, KeepsWhatWasPreloadedAfterTheShim) {
+  const Environment environment = Shared({"LD_PRELOAD=/a.so /b.so", "LD_LIBRARY_PATH=/x:/y"});
+  EXPECT_THAT(Lookup(environment, "LD_PRELOAD"), Optional(Eq("/t/lib/libtandem.so:/a.so:/b.so")));
+  EXPECT_THAT(Lookup(environment, "LD_LIBRARY_PATH"), Optional(Eq("/t/lib/tandem/soft:/x:/y")));
+}
+
+TEST(SharedEnvironment, TwiceIsOnce) {
+  const Environment once = Shared({"LD_PRELOAD=/a.so", "LD_LIBRARY_PATH=:/x"});
+  EXPECT_THAT(Shared(once), testing::UnorderedElementsAreArray(once));
+}
+
+TEST(SharedEnvironment, KeepsEmptyPathsThatMeanTheCurrentFolder) {
+  EXPECT_THAT(Lookup(Shared({"LD_LIBRARY_PATH=/x::/y"}), "LD_LIBRARY_PATH"),
+              Optional(Eq("/t/lib/tandem/soft:/x::/y")));
+}
+
+TEST(SharedEnvironment, TakesTheSoftwareGpuOutForACard) {
+  const Environment environment = Shared(Shared({"LD_LIBRARY_PATH=/x"}), Gpu::kCuda);
+  EXPECT_THAT(Lookup(environment, "LD_LIBRARY_PATH"), Optional(Eq("/x")));
+  EXPECT_THAT(Lookup(environment, "TANDEM_GPU"), Optional(Eq("cuda")));
+}
+
+TEST(SharedEnvironment, RefusesAPathTheLoaderWouldCutInTwo) {
+  Layout layout = kLayout;
+  layout.shim = "/my things/libtandem.so";
+  const Result<Environment> result = SharedEnvironment({}, layout, Gpu::kCuda, 1);
+  ASSERT_FALSE(result.ok());
+  EXPECT_THAT(result.error().message, testing::HasSubstr("/my things"));
+}
+
+TEST(BareEnvironment, UndoesTheSharedOne) {
+  const Environment before = {"LD_PRELOAD=/a.so", "HOME=/h"};
+  const Result<Environment> bare = BareEnvironment(Shared(before, Gpu::kCuda), kLayout, Gpu::kCuda);
+  ASSERT_TRUE(bare.ok());
+  EXPECT_THAT(*bare,
+              testing::UnorderedElementsAre("LD_PRELOAD=/a.so", "HOME=/h", "TANDEM_GPU=cuda"));
+}
+
+TEST(BareEnvironment, LeavesNoEmptyPreload) {
+  const Result<Environment> bare = BareEnvironment(Shared({}), kLayout, Gpu::kSoft);
+  ASSERT_TRUE(bare.ok());
+  EXPECT_THAT(Lookup(*bare, "LD_PRELOAD"), Eq(std::nullopt));
+}
+
+TEST(ChooseGpu, AskedForComesFirst) {
+  EXPECT_EQ(*ChooseGpu("soft", true), Gpu::kSoft);
+  EXPECT_EQ(*ChooseGpu("cuda", false), Gpu::kCuda);
+  EXPECT_EQ(*ChooseGpu(std::nullopt, true), Gpu::kCuda);
+  EXPECT_EQ(*ChooseGpu("", false), Gpu::kSoft);
+  EXPECT_FALSE(ChooseGpu("metal", true).ok());
+}
+
+}  // namespace
+}  // namespace tandem::cli

@@ -1,0 +1,45 @@
+// Guard: the parent of the program of a run. For whoever started `tandem run` it *is* the program:
+// signals go through, and it ends as the program ends.
+//
+// Threading: one thread. Forks.
+// Invariants
+// 1. The program starts with the signal mask and dispositions that `tandem run` was started with,
+//    in its process group, with its terminal.
+// 2. A signal from the terminal reaches the program once: the kernel sends it to the whole group,
+//    so only those that processes send are passed on.
+// 3. If the guard dies, the program dies: ending what one started is to end it.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "src/base/result.h"
+#include "src/cli/environment.h"
+
+namespace tandem::cli {
+
+struct Program {
+  std::string file;                    // to execute
+  std::vector<std::string> arguments;  // from argv[0]
+  Environment environment;
+};
+
+// What the guard watches beside the program, for as long as it runs.
+struct Companion {
+  int fd = -1;                         // poll it; -1: nothing
+  std::function<int()> on_readable;    // the fd to poll from now on
+  std::function<int()> on_retry_time;  // while fd is -1: called once a second, the same
+};
+
+// Runs `program` and returns its wait status once it has ended.
+// Errors: kNotFound or kRefused where it cannot be executed.
+Result<int> RunGuarded(const Program& program, Companion companion);
+
+// Ends this process the way `wait_status` says the program ended.
+[[noreturn]] void EndLike(int wait_status);
+
+// Replaces this process by the program; returns only on error, as RunGuarded.
+Error Become(const Program& program);
+
+}  // namespace tandem::cli

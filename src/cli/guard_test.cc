@@ -1,0 +1,132 @@
+// Runs shells under the guard, in a process of their own each: the guard blocks signals and ends
+// processes.
+#include "src/cli/guard.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+
+#include "src/base/unique_fd.h"
+
+namespace tandem::cli {
+namespace {
+
+// A process that guards `script` and ends like it; `out` reads what it prints.
+struct Guarded {
+  pid_t pid = 0;
+  UniqueFd out;
+};
+
+Guarded Start(const std::string& script) {
+  std::array<int, 2> ends{};
+  EXPECT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    dup2(ends[1], STDOUT_FILENO);
+    const Program program{"/bin/sh", {"sh", "-c", script}, {"PATH=/usr/bin:/bin"}};
+    const Result<int> wait_status = RunGuarded(program, {});
+    if (!wait_status.ok()) _exit(99);
+    EndLike(*wait_status);
+  }
+  close(ends[1]);
+  return Guarded{pid, UniqueFd(ends[0])};
+}
+
+std::string ReadAll(int fd) {
+  std::string text;
+  std::array<char, 256> part;
+  for (ssize_t n; (n = read(fd, part.data(), part.size())) > 0;) text.append(part.data(), n);
+  return text;
+}
+
+std::string ReadLine(int fd) {
+  std::string line;
+  for (char c; read(fd, &c, 1) == 1 && c != '\n';) line += c;
+  return line;
+}
+
+int WaitFor(pid_t pid) {
+  int status = 0;
+  EXPECT_EQ(waitpid(pid, &status, 0), pid);
+  return status;
+}
+
+TEST(Guard, EndsWithTheProgramsStatus) {
+  for (const int status : {0, 1, 77, 255}) {
+    const Guarded guarded = Start("exit " + std::to_string(status));
+    const int wait_status = WaitFor(guarded.pid);
+    EXPECT_TRUE(WIFEXITED(wait_status));
+    EXPECT_EQ(WEXITSTATUS(wait_status), status);
+  }
+}
+
+TEST(Guard, DiesOfTheProgramsSignal) {
+  for (const int signal : {SIGKILL, SIGSEGV, SIGTERM, SIGINT, SIGUSR1}) {
+    const Guarded guarded = Start("kill -" + std::to_string(signal) + " $$");
+    const int wait_status = WaitFor(guarded.pid);
+    EXPECT_TRUE(WIFSIGNALED(wait_status));
+    EXPECT_EQ(WTERMSIG(wait_status), signal);
+  }
+}
+
+TEST(Guard, PassesSignalsOn) {
+  for (const std::string name : {"HUP", "INT", "QUIT", "TERM", "USR1", "USR2"}) {
+    const Guarded guarded =
+        Start("trap 'echo got; kill $!; exit 3' " + name + "; sleep 1000 >&- & echo up; wait");
+    ASSERT_EQ(ReadLine(guarded.out.get()), "up");
+    const std::string command = "kill -" + name + " " + std::to_string(guarded.pid);
+    ASSERT_EQ(std::system(command.c_str()), 0);
+    EXPECT_EQ(ReadLine(guarded.out.get()), "got") << name;
+    const int wait_status = WaitFor(guarded.pid);
+    EXPECT_EQ(WEXITSTATUS(wait_status), 3) << name;
+  }
+}
+
+TEST(Guard, LeavesTheProgramTheSignalMaskItFound) {
+  const Guarded guarded = Start("grep -E 'Sig(Blk|Ign)' /proc/self/status");
+  const std::string text = ReadAll(guarded.out.get());
+  EXPECT_THAT(text, testing::HasSubstr("SigBlk:\t0000000000000000"));
+  EXPECT_EQ(WaitFor(guarded.pid), 0);
+}
+
+TEST(Guard, TakesTheProgramAlong) {
+  // The pipe ends only once the program, which holds its other end, is gone too.
+  const Guarded guarded = Start("echo up; exec sleep 1000");
+  ASSERT_EQ(ReadLine(guarded.out.get()), "up");
+  kill(guarded.pid, SIGKILL);
+  WaitFor(guarded.pid);
+  EXPECT_EQ(ReadAll(guarded.out.get()), "");
+}
+
+TEST(Guard, SaysWhyAProgramCannotBeExecuted) {
+  EXPECT_EQ(RunGuarded({"/nonexistent", {"x"}, {}}, {}).error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(RunGuarded({"/etc/passwd", {"x"}, {}}, {}).error().code, ErrorCode::kRefused);
+  EXPECT_EQ(RunGuarded({"/", {"x"}, {}}, {}).error().code, ErrorCode::kRefused);
+}
+
+TEST(Guard, WatchesItsCompanion) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(pipe(ends.data()), 0);
+  close(ends[1]);  // reads end of file at once
+  int calls = 0;
+  const Companion companion{ends[0],
+                            [&] {
+                              ++calls;
+                              return -1;
+                            },
+                            nullptr};
+  // The program goes on until the guard has noticed.
+  const Result<int> wait_status = RunGuarded({"/bin/true", {"true"}, {}}, companion);
+  ASSERT_TRUE(wait_status.ok());
+  EXPECT_EQ(*wait_status, 0);
+  EXPECT_LE(calls, 1);
+  close(ends[0]);
+}
+
+}  // namespace
+}  // namespace tandem::cli

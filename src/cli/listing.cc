@@ -1,0 +1,208 @@
+#include "src/cli/listing.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "src/base/bytes.h"
+
+namespace tandem::cli {
+namespace {
+
+using Json = nlohmann::json;
+using Row = std::vector<std::string>;
+
+Result<Json> Parse(const std::string& text) {
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return Error{ErrorCode::kInvalid, "the daemon's answer is not JSON"};
+  return json;
+}
+
+const Json& Member(const Json& json, const char* key) {
+  static const Json kNone;
+  if (!json.is_object()) return kNone;
+  const auto found = json.find(key);
+  return found == json.end() ? kNone : *found;
+}
+
+const std::vector<Json>& List(const Json& json, const char* key) {
+  static const std::vector<Json> kNone;
+  const Json& list = Member(json, key);
+  return list.is_array() ? list.get_ref<const std::vector<Json>&>() : kNone;
+}
+
+std::string Text(const Json& value) {
+  if (value.is_string()) return Escape(value.get_ref<const std::string&>());
+  if (value.is_null() || value.is_structured()) return "-";
+  return value.dump();
+}
+
+double Number(const Json& value) {
+  return value.is_number() ? value.get<double>() : 0;
+}
+
+std::string Size(const Json& value) {
+  return value.is_number_unsigned() ? FormatBytes(Bytes(value.get<uint64_t>())) : "-";
+}
+
+std::string Seconds(const Json& value) {
+  if (!value.is_number()) return "-";
+  const double seconds = value.get<double>();
+  if (seconds < 60) return fmt::format("{:.1f} s", seconds);
+  const auto whole = static_cast<int64_t>(std::min(seconds, 1e15));
+  if (whole < 3600) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
+  return fmt::format("{} h {:02} min", whole / 3600, whole / 60 % 60);
+}
+
+std::string Ids(const Json& json, const char* key) {
+  std::string ids;
+  for (const Json& id : List(json, key)) ids += (ids.empty() ? "" : ", ") + Text(id);
+  return ids.empty() ? "nobody" : ids;
+}
+
+// How many columns of a terminal `text` takes: code points, near enough.
+size_t Width(const std::string& text) {
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+}
+
+// Columns wide enough for what is in them.
+std::string Table(const std::vector<Row>& rows) {
+  std::vector<size_t> widths(rows[0].size());
+  for (const Row& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], Width(row[i]));
+  }
+  std::string text;
+  for (const Row& row : rows) {
+    for (size_t i = 0; i + 1 < row.size(); ++i) {
+      text += row[i] + std::string(widths[i] - Width(row[i]) + 2, ' ');
+    }
+    text += row.back() + "\n";
+  }
+  return text;
+}
+
+std::string GpuText(const Json& gpu) {
+  const bool software = Member(gpu, "software") == true;
+  std::string text = fmt::format("GPU {}  {}{}\n", Text(Member(gpu, "index")),
+                                 Text(Member(gpu, "name")), software ? "  (software)" : "");
+  text += fmt::format("  memory      {} on the card, {} to hand out, {} of it free\n",
+                      Size(Member(gpu, "card_bytes")), Size(Member(gpu, "budget_bytes")),
+                      Size(Member(gpu, "free_bytes")));
+  text += fmt::format("  holding it  {}\n", Ids(gpu, "holders"));
+  text += fmt::format("  waiting     {}\n", Ids(gpu, "waiting"));
+  const std::string mode = Text(Member(gpu, "mode"));
+  if (mode == "turns") {
+    text += fmt::format("  mode        turns of at least {:.0f} ms; a switch costs {:.0f} ms\n",
+                        Number(Member(gpu, "quantum_ms")), Number(Member(gpu, "switch_cost_ms")));
+  } else {
+    text += fmt::format("  mode        {}\n", mode);
+  }
+  text += fmt::format("  hand-overs  {}; {} to the host, {} back\n", Text(Member(gpu, "handovers")),
+                      Size(Member(gpu, "out_bytes")), Size(Member(gpu, "in_bytes")));
+  return text;
+}
+
+// Length of the UTF-8 sequence `text` begins with; 0 if it is none.
+size_t SequenceLength(std::string_view text) {
+  const auto first = static_cast<unsigned char>(text[0]);
+  const size_t length = first < 0x80                    ? 1
+                        : first >= 0xc2 && first < 0xe0 ? 2
+                        : first >= 0xe0 && first < 0xf0 ? 3
+                        : first >= 0xf0 && first < 0xf5 ? 4
+                                                        : 0;
+  if (length == 0 || length > text.size()) return 0;
+  for (size_t i = 1; i < length; ++i) {
+    if ((text[i] & 0xc0) != 0x80) return 0;
+  }
+  return length;
+}
+
+// Characters that move the cursor or turn the writing direction rather than print.
+bool IsControl(std::string_view sequence) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(sequence[i]); };
+  if (sequence.size() == 1) return byte(0) < 0x20 || byte(0) == 0x7f;
+  if (sequence.size() == 2) return byte(0) == 0xc2 && byte(1) < 0xa0;  // U+0080 to U+009F
+  // U+200B to U+200F, U+2028 to U+202E, U+2060 to U+206F
+  return sequence.size() == 3 && byte(0) == 0xe2 &&
+         ((byte(1) == 0x80 &&
+           ((byte(2) >= 0x8b && byte(2) <= 0x8f) || (byte(2) >= 0xa8 && byte(2) <= 0xae))) ||
+          (byte(1) == 0x81 && byte(2) >= 0xa0 && byte(2) <= 0xaf));
+}
+
+}  // namespace
+
+std::string Escape(std::string_view text) {
+  std::string escaped;
+  for (size_t i = 0; i < text.size();) {
+    const size_t length = SequenceLength(text.substr(i));
+    const size_t step = std::max<size_t>(length, 1);
+    const std::string_view part = text.substr(i, step);
+    if (length == 0 || IsControl(part)) {
+      for (const char c : part) escaped += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    } else {
+      escaped += part;
+    }
+    i += step;
+  }
+  return escaped;
+}
+
+Result<std::string> SessionsTable(const std::string& json) {
+  ASSIGN_OR_RETURN(const Json answer, Parse(json));
+  const auto& sessions = List(answer, "sessions");
+  if (sessions.empty()) return std::string("No program shares a GPU now.\n");
+  std::vector<Row> rows = {
+      {"ID", "NAME", "PROGRAM", "PID", "USER", "STATE", "ON CARD", "ON HOST", "LIMIT", "WAITED"}};
+  for (const Json& session : sessions) {
+    std::string state = Text(Member(session, "state"));
+    if (Member(session, "waits_for").is_string()) {
+      state += " for " + Text(Member(session, "waits_for"));
+    }
+    rows.push_back({Text(Member(session, "id")), Text(Member(session, "name")),
+                    Text(Member(session, "program")), Text(Member(session, "pid")),
+                    Text(Member(session, "user")), state, Size(Member(session, "resident_bytes")),
+                    Size(Member(session, "swapped_bytes")), Size(Member(session, "limit_bytes")),
+                    Seconds(Member(session, "wait_seconds"))});
+  }
+  return Table(rows);
+}
+
+Result<std::string> StatusText(const std::string& json) {
+  ASSIGN_OR_RETURN(const Json answer, Parse(json));
+  std::string text =
+      fmt::format("tandemd {}  process {}, up {}, at {}\n", Text(Member(answer, "version")),
+                  Text(Member(answer, "pid")), Seconds(Member(answer, "uptime_seconds")),
+                  Text(Member(answer, "socket")));
+  for (const Json& gpu : List(answer, "gpus")) text += "\n" + GpuText(gpu);
+  return text;
+}
+
+Result<std::string> HandoversTable(const std::string& json) {
+  ASSIGN_OR_RETURN(const Json answer, Parse(json));
+  const auto& handovers = List(answer, "handovers");
+  if (handovers.empty()) return std::string("No GPU has changed hands yet.\n");
+  std::vector<Row> rows = {{"EPOCH", "TO", "FROM", "LACKED", "WAS FREE", "OUT", "IN", "TOOK"}};
+  for (const Json& handover : handovers) {
+    const double took =
+        Number(Member(handover, "running_at_ns")) - Number(Member(handover, "revoked_at_ns"));
+    rows.push_back({Text(Member(handover, "epoch")), Text(Member(handover, "to")),
+                    Ids(handover, "from"), Size(Member(handover, "lacked_bytes")),
+                    Size(Member(handover, "free_bytes")), Size(Member(handover, "out_bytes")),
+                    Size(Member(handover, "in_bytes")),
+                    took > 0 && Number(Member(handover, "revoked_at_ns")) > 0
+                        ? fmt::format("{:.1f} ms", took * 1e-6)
+                        : "-"});
+  }
+  return Table(rows);
+}
+
+Result<std::string> CompactJson(const std::string& json) {
+  ASSIGN_OR_RETURN(const Json answer, Parse(json));
+  return answer.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,27 @@
+// The daemon's answers, as tables for people.
+//
+// Pure: JSON text in, text out. What a field lacks is shown as "-": a listing never fails because
+// the daemon is of another version.
+// Invariant: nothing that other people chose (names of programs, of users) reaches the terminal
+// unescaped.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "src/base/result.h"
+
+namespace tandem::cli {
+
+// Control characters, and bytes that are not UTF-8, as \xNN; the rest as it is.
+std::string Escape(std::string_view text);
+
+// The answers to "sessions", "status" and "handovers".
+Result<std::string> SessionsTable(const std::string& json);
+Result<std::string> StatusText(const std::string& json);
+Result<std::string> HandoversTable(const std::string& json);
+
+// One line of pure ASCII JSON, whatever names are in it.
+Result<std::string> CompactJson(const std::string& json);
+
+}  // namespace tandem::cli

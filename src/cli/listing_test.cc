@@ -1,0 +1,85 @@
+#include "src/cli/listing.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "src/cli/completion.h"
+
+namespace tandem::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(Escape, ShowsWhatTerminalsObey) {
+  EXPECT_EQ(Escape("größer → 7"), "größer → 7");
+  EXPECT_EQ(Escape("a\x1b[2Jb\nc\x7f"), "a\\x1b[2Jb\\x0ac\\x7f");
+  EXPECT_EQ(Escape("\xc2\x9b"
+                   "31m"),
+            "\\xc2\\x9b31m");  // the C1 form of ESC [
+  EXPECT_EQ(Escape("\xe2\x80\xae"
+                   "x"),
+            "\\xe2\\x80\\xaex");                // right-to-left override
+  EXPECT_EQ(Escape("\xff\xc3"), "\\xff\\xc3");  // not UTF-8
+}
+
+TEST(SessionsTable, HasALineForEach) {
+  const auto table = SessionsTable(R"({"sessions":[
+      {"id":3,"name":"mnist","program":"python3","pid":17,"user":"ada","state":"running",
+       "resident_bytes":188743680,"swapped_bytes":0,"limit_bytes":268435456,"wait_seconds":75.2,
+       "waits_for":null},
+      {"id":4,"name":"evil\u001b[2J","state":"waiting","waits_for":"3"}]})");
+  ASSERT_TRUE(table.ok());
+  EXPECT_THAT(*table, HasSubstr("mnist"));
+  EXPECT_THAT(*table, HasSubstr("180 MiB"));
+  EXPECT_THAT(*table, HasSubstr("1 min 15 s"));
+  EXPECT_THAT(*table, HasSubstr("waiting for 3"));
+  EXPECT_THAT(*table, HasSubstr("evil\\x1b[2J"));
+  EXPECT_THAT(*table, Not(HasSubstr("\x1b")));
+  EXPECT_EQ(std::count(table->begin(), table->end(), '\n'), 3);
+}
+
+TEST(Listings, TakeWhateverJsonComes) {
+  for (const auto show : {SessionsTable, StatusText, HandoversTable}) {
+    EXPECT_FALSE(show("").ok());
+    EXPECT_FALSE(show("[1]").ok());
+    EXPECT_FALSE(show("{\"sessions\"").ok());
+    for (const char* json :
+         {"{}", R"({"sessions":7,"gpus":{},"handovers":null})",
+          R"({"sessions":[null,[],{"id":{},"resident_bytes":-1,"wait_seconds":1e300}],
+              "gpus":["x",{"mode":3,"holders":[{}]},{"mode":"turns","quantum_ms":"a"}],
+              "handovers":[5,{"from":5,"running_at_ns":"x"}]})"}) {
+      EXPECT_TRUE(show(json).ok()) << json;
+    }
+  }
+}
+
+TEST(StatusText, SaysWhoHoldsTheCard) {
+  const auto text = StatusText(R"({"version":"0.1.0","pid":9,"uptime_seconds":3700,"socket":"/s",
+      "gpus":[{"index":0,"name":"Soft","software":true,"card_bytes":268435456,"holders":[1,2],
+               "waiting":[],"mode":"turns","quantum_ms":250,"switch_cost_ms":12.4}]})");
+  ASSERT_TRUE(text.ok());
+  EXPECT_THAT(*text, HasSubstr("up 1 h 01 min"));
+  EXPECT_THAT(*text, HasSubstr("(software)"));
+  EXPECT_THAT(*text, HasSubstr("holding it  1, 2"));
+  EXPECT_THAT(*text, HasSubstr("waiting     nobody"));
+  EXPECT_THAT(*text, HasSubstr("250 ms"));
+}
+
+TEST(CompactJson, IsOneAsciiLine) {
+  const auto json = CompactJson("{\n\"name\": \"gr\u00fcn\\u001b\"\n}");
+  ASSERT_TRUE(json.ok());
+  EXPECT_EQ(*json, "{\"name\":\"gr\\u00fcn\\u001b\"}");
+}
+
+TEST(Completion, KnowsCommandsAndOptions) {
+  CLI::App app;
+  app.add_subcommand("ps", "List")->add_flag("--json");
+  for (const std::string& shell : CompletionShells()) {
+    EXPECT_THAT(CompletionScript(shell, app), HasSubstr("ps")) << shell;
+    EXPECT_THAT(CompletionScript(shell, app), HasSubstr("json")) << shell;
+  }
+}
+
+}  // namespace
+}  // namespace tandem::cli

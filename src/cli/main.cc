@@ -1,0 +1,186 @@
+// tandem: what people type. Options are declared here; what they do is in the other files.
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+
+#include "src/cli/completion.h"
+#include "src/cli/daemon.h"
+#include "src/cli/listing.h"
+#include "src/cli/run.h"
+
+namespace tandem::cli {
+namespace {
+
+constexpr int kExitUsage = 2;
+
+struct ListOptions {
+  bool json = false;
+  bool watch = false;
+};
+
+// One answer of the daemon and the ways to show it.
+struct Listing {
+  const char* query;
+  const char* json_without_daemon;
+  Result<std::string> (*table)(const std::string& json);
+};
+constexpr Listing kSessions = {"sessions", R"({"sessions":[]})", SessionsTable};
+constexpr Listing kStatus = {"status", R"({"gpus":[],"pid":null})", StatusText};
+constexpr Listing kHandovers = {"handovers", R"({"handovers":[]})", HandoversTable};
+
+Result<std::string> Show(const Listing& listing, bool json) {
+  const Result<std::string> answer = Query(listing.query);
+  if (answer.ok()) return json ? CompactJson(*answer) : listing.table(*answer);
+  const ErrorCode code = answer.error().code;
+  // No daemon is no error: nothing is shared, and that is the answer.
+  if (code != ErrorCode::kNotFound && code != ErrorCode::kUnavailable) return answer;
+  if (json) return std::string(listing.json_without_daemon);
+  return fmt::format("No daemon runs at {}; `tandem run` starts one.\n", wire::SocketPath());
+}
+
+int List(const Listing& listing, const ListOptions& options) {
+  const bool redraw = options.watch && !options.json && isatty(STDOUT_FILENO) != 0;
+  for (;;) {
+    const Result<std::string> text = Show(listing, options.json);
+    if (!text.ok()) {
+      fmt::print(stderr, "tandem: {}\n", text.error().message);
+      return 1;
+    }
+    if (redraw) fmt::print("\x1b[H\x1b[2J");
+    fmt::print("{}{}", *text, options.json ? "\n" : "");
+    // Whoever read this may be gone: then there is nobody to watch for.
+    if (std::fflush(stdout) != 0) return 1;
+    if (!options.watch) return 0;
+    sleep(1);
+  }
+}
+
+void AddListing(CLI::App* app, const Listing& listing, const char* name, const char* help,
+                const char* footer, std::function<int()>* action) {
+  auto options = std::make_shared<ListOptions>();
+  CLI::App* command = app->add_subcommand(name, help);
+  command->add_flag("--json", options->json, "One JSON object on one line");
+  command->add_flag("--watch", options->watch, "Again every second, until interrupted");
+  command->footer(footer);
+  command->callback([=] { *action = [=] { return List(listing, *options); }; });
+}
+
+CLI::App* AddRun(CLI::App* app, RunOptions* options, std::function<int()>* action) {
+  CLI::App* command = app->add_subcommand("run", "Run a program that shares the GPU");
+  command->add_option("--memory", options->memory, "Upper limit on its GPU memory, e.g. 8G")
+      ->type_name("SIZE");
+  command->add_option("--name", options->name, "What to call it in listings")->type_name("NAME");
+  command->add_option("--gpu", options->gpu, "soft: the software GPU; cuda: the card")
+      ->type_name("KIND");
+  command->add_flag("--unshared", options->unshared,
+                    "Run it beside Tandem: its memory stays on the card");
+  command->add_option("program", "The program and its arguments")
+      ->required()
+      ->type_name("[ARG...]");
+  command->footer(
+      "The limit holds for the program and all it starts together; they see it as the size of the\n"
+      "card. Contexts do not count. It guarantees nothing. Default: all that can be shared.\n"
+      "The GPU is $TANDEM_GPU's kind; by default the card where NVIDIA's driver is, else the\n"
+      "software GPU.\n\n"
+      "Exit status, signals and terminal are the program's own. Where it could not be started:\n"
+      "127 it does not exist, 126 it cannot be executed, 125 anything else.\n\n"
+      "Examples:\n"
+      "  tandem run python3 train.py\n"
+      "  tandem run --memory 8G --name mnist -- python3 train.py --epochs 3\n"
+      "  TANDEM_GPU=soft tandem run -- ffmpeg -init_hw_device cuda …");
+  command->callback([=] { *action = [=] { return Run(*options); }; });
+  return command;
+}
+
+// Cuts the program and its arguments off the arguments of `run` and leaves one word for them: they
+// are the program's to the last character, also where they look like ours or like lists to CLI11.
+std::vector<std::string> CutProgram(const CLI::App& run, std::vector<std::string>* arguments) {
+  if (arguments->empty() || arguments->front() != "run") return {};
+  auto program = arguments->begin() + 1;
+  for (; program != arguments->end() && *program != "--"; ++program) {
+    if (program->empty() || program->front() != '-') break;
+    const CLI::Option* option = run.get_option_no_throw(*program);
+    const bool value_follows = option != nullptr && option->get_items_expected_min() > 0;
+    if (value_follows && program + 1 != arguments->end()) ++program;
+  }
+  const auto begin = program != arguments->end() && *program == "--" ? program + 1 : program;
+  std::vector<std::string> command(begin, arguments->end());
+  arguments->erase(program, arguments->end());
+  if (!command.empty()) arguments->push_back("program");
+  return command;
+}
+
+// Processes started from here may change their directory.
+void MakeRuntimeDirAbsolute() {
+  const char* dir = std::getenv("TANDEM_RUNTIME_DIR");
+  if (dir == nullptr || *dir == 0 || *dir == '/') return;
+  std::error_code error;
+  const std::string absolute = std::filesystem::absolute(dir, error);
+  if (!error) setenv("TANDEM_RUNTIME_DIR", absolute.c_str(), 1);
+}
+
+int Main(int argc, char** argv) {
+  std::function<int()> action;
+  RunOptions run_options;
+  CLI::App app{"Lets programs share a GPU that is too small for all of them.", "tandem"};
+  app.require_subcommand(1);
+  app.footer(
+      "Examples:\n"
+      "  tandem run -- python3 train.py     start a program that shares\n"
+      "  tandem ps --watch                  see who shares, and what they hold\n"
+      "`tandem COMMAND --help` says more.");
+  const CLI::App* run = AddRun(&app, &run_options, &action);
+  AddListing(&app, kSessions, "ps", "The programs that share a GPU",
+             "Without a daemon there are none: that is said, and the status is 0; --json then "
+             "gives\n{\"sessions\":[]}.\n\n"
+             "Examples:\n  tandem ps --watch\n"
+             "  tandem ps --json | jq '.sessions[] | .name, .resident_bytes'",
+             &action);
+  AddListing(&app, kStatus, "status", "The GPUs, who holds them and who waits",
+             "Without a daemon that is said, and the status is 0; --json then gives "
+             "{\"gpus\":[],\"pid\":null}.\n\n"
+             "Example:\n  tandem status --json | jq '.gpus[0].free_bytes'",
+             &action);
+  AddListing(&app, kHandovers, "handovers", "The last times a GPU changed hands, and what it cost",
+             "Example:\n  tandem handovers --json", &action);
+  auto shell = std::make_shared<std::string>();
+  CLI::App* completion = app.add_subcommand("completion", "Print a shell's completion of tandem");
+  completion->add_option("shell", *shell, "bash, zsh or fish")
+      ->required()
+      ->check(CLI::IsMember(CompletionShells()));
+  completion->footer("Example, in ~/.bashrc:\n  eval \"$(tandem completion bash)\"");
+  completion->callback([&, shell] {
+    action = [&app, shell] {
+      fmt::print("{}", CompletionScript(*shell, app));
+      return 0;
+    };
+  });
+  app.add_subcommand("version", "Print the version")->callback([&] {
+    action = [] {
+      fmt::print("tandem {} (protocol {})\n", TANDEM_VERSION, wire::kVersion);
+      return 0;
+    };
+  });
+  try {
+    std::vector<std::string> arguments(argv + 1, argv + argc);
+    run_options.command = CutProgram(*run, &arguments);
+    std::reverse(arguments.begin(), arguments.end());  // as this overload wants them
+    app.parse(std::move(arguments));
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kExitUsage;
+  }
+  MakeRuntimeDirAbsolute();
+  return action();
+}
+
+}  // namespace
+}  // namespace tandem::cli
+
+int main(int argc, char** argv) {
+  return tandem::cli::Main(argc, argv);
+}

@@ -1,0 +1,183 @@
+#include "src/cli/run.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "src/base/bytes.h"
+#include "src/cli/daemon.h"
+#include "src/cli/environment.h"
+#include "src/cli/guard.h"
+#include "src/cli/layout.h"
+#include "src/cli/listing.h"
+#include "src/cli/program.h"
+
+namespace tandem::cli {
+namespace {
+
+int Fail(int status, const std::string& message) {
+  fmt::print(stderr, "tandem: {}\n", Escape(message));
+  return status;
+}
+
+int FailToExecute(const Error& error) {
+  const int status = error.code == ErrorCode::kNotFound  ? kExitNotFound
+                     : error.code == ErrorCode::kRefused ? kExitNotExecutable
+                                                         : kExitOwnError;
+  return Fail(status, error.message);
+}
+
+Environment OwnEnvironment() {
+  Environment environment;
+  for (char** entry = environ; *entry != nullptr; ++entry) environment.emplace_back(*entry);
+  return environment;
+}
+
+// What `tandem run` was asked to do, once checked.
+struct Plan {
+  Program program;
+  Layout layout;
+  Gpu gpu = Gpu::kSoft;
+  Bytes limit;                     // 0: the budget
+  std::optional<uint64_t> within;  // the run this one is started in
+};
+
+Result<std::optional<uint64_t>> SurroundingRun(const Environment& environment) {
+  const std::optional<std::string> run = Lookup(environment, "TANDEM_RUN");
+  if (!run || run->empty()) return std::optional<uint64_t>();
+  char* end = nullptr;
+  const uint64_t number = std::strtoull(run->c_str(), &end, 10);
+  if (*end != 0) {
+    return Error{ErrorCode::kInvalid, "TANDEM_RUN is set, but not by `tandem run`: unset it"};
+  }
+  return std::optional<uint64_t>(number);
+}
+
+Status CheckShareable(const Plan& plan, const std::string& path) {
+  const auto why = WhyNotShareable(plan.program.file, path, Identity{getuid(), getgid()});
+  if (!why) return {};
+  return Error{ErrorCode::kInvalid,
+               fmt::format("{}, so it cannot be shared this way: the dynamic loader takes no "
+                           "library into it. `tandem run --unshared` runs it all the same; its "
+                           "GPU memory then stays on the card",
+                           *why)};
+}
+
+Result<Plan> MakePlan(const RunOptions& options, std::string file) {
+  Plan plan;
+  plan.program = {std::move(file), options.command, OwnEnvironment()};
+  const Environment& environment = plan.program.environment;
+  ASSIGN_OR_RETURN(plan.layout, OwnLayout());
+  ASSIGN_OR_RETURN(plan.gpu,
+                   ChooseGpu(options.gpu ? options.gpu : Lookup(environment, "TANDEM_GPU"),
+                             NvidiaDriverPresent()));
+  if (options.memory) {
+    ASSIGN_OR_RETURN(plan.limit, ParseBytes(*options.memory));
+    if (plan.limit == Bytes()) {
+      return Error{ErrorCode::kInvalid, "--memory 0 would leave the program no GPU memory at all"};
+    }
+  }
+  if (options.unshared) return plan;
+  TRY(CheckShareable(plan, Lookup(environment, "PATH").value_or("/usr/bin:/bin")));
+  ASSIGN_OR_RETURN(plan.within, SurroundingRun(environment));
+  if (plan.within && (options.memory || !options.name.empty())) {
+    return Error{ErrorCode::kInvalid,
+                 "this is inside of another `tandem run`, whose limit and name hold: leave out "
+                 "--memory and --name"};
+  }
+  return plan;
+}
+
+// Opens the run at the daemon and keeps it open: it lasts as long as the connection.
+class OpenRun {
+ public:
+  OpenRun(DaemonCommand daemon, wire::RunBegin begin)
+      : daemon_(std::move(daemon)), begin_(std::move(begin)) {}
+
+  Result<uint64_t> Open() {
+    ASSIGN_OR_RETURN(channel_, ConnectOrStart(wire::SocketPath(), daemon_));
+    ASSIGN_OR_RETURN(const wire::Message message, Ask(&channel_, begin_));
+    const auto* started = std::get_if<wire::RunStarted>(&message);
+    if (started == nullptr) return Error{ErrorCode::kInvalid, "the daemon answered nonsense"};
+    return started->run;
+  }
+
+  // Where the daemon went away a new one is started: programs that still run find it.
+  Companion AsCompanion() {
+    return Companion{channel_.fd(), [this] { return OnReadable(); }, [this] { return Reopen(); }};
+  }
+
+ private:
+  int OnReadable() {
+    const Result<wire::Message> message = channel_.Receive(Duration());
+    if (message.ok() || message.error().code == ErrorCode::kNotFound) return channel_.fd();
+    return Reopen();
+  }
+
+  int Reopen() {
+    channel_.Close();
+    const Result<uint64_t> run = Open();
+    if (!run.ok()) {
+      channel_.Close();
+      if (!warned_) Fail(0, "the daemon is gone: " + run.error().message + "; trying on");
+      warned_ = true;
+      return -1;
+    }
+    warned_ = false;
+    return channel_.fd();
+  }
+
+  const DaemonCommand daemon_;
+  const wire::RunBegin begin_;
+  wire::Channel channel_;
+  bool warned_ = false;
+};
+
+Error RunInside(Plan plan) {
+  auto environment =
+      SharedEnvironment(plan.program.environment, plan.layout, plan.gpu, *plan.within);
+  if (!environment.ok()) return environment.error();
+  plan.program.environment = std::move(*environment);
+  return Become(plan.program);
+}
+
+Error RunUnshared(Plan plan) {
+  auto environment = BareEnvironment(plan.program.environment, plan.layout, plan.gpu);
+  if (!environment.ok()) return environment.error();
+  plan.program.environment = std::move(*environment);
+  return Become(plan.program);
+}
+
+int RunShared(Plan plan, const std::string& name) {
+  const auto fail = [](const Error& error) { return Fail(kExitOwnError, error.message); };
+  Result<DaemonCommand> daemon = OwnDaemon(plan.layout, plan.gpu, plan.program.environment);
+  if (!daemon.ok()) return fail(daemon.error());
+  const std::string program = std::filesystem::path(plan.program.arguments[0]).filename();
+  OpenRun open_run(std::move(*daemon),
+                   wire::RunBegin{TANDEM_VERSION, name, program, plan.limit.count});
+  const Result<uint64_t> run = open_run.Open();
+  if (!run.ok()) return fail(run.error());
+  auto environment = SharedEnvironment(plan.program.environment, plan.layout, plan.gpu, *run);
+  if (!environment.ok()) return fail(environment.error());
+  plan.program.environment = std::move(*environment);
+  const Result<int> wait_status = RunGuarded(plan.program, open_run.AsCompanion());
+  if (!wait_status.ok()) return FailToExecute(wait_status.error());
+  EndLike(*wait_status);
+}
+
+}  // namespace
+
+int Run(const RunOptions& options) {
+  const char* path = std::getenv("PATH");
+  Result<std::string> file =
+      FindProgram(options.command.at(0), path != nullptr ? path : "/usr/bin:/bin");
+  if (!file.ok()) return FailToExecute(file.error());
+  Result<Plan> plan = MakePlan(options, std::move(*file));
+  if (!plan.ok()) return Fail(kExitOwnError, plan.error().message);
+  if (options.unshared) return FailToExecute(RunUnshared(std::move(*plan)));
+  if (plan->within) return FailToExecute(RunInside(std::move(*plan)));
+  return RunShared(std::move(*plan), options.name);
+}
+
+}  // namespace tandem::cli
