@@ -26,7 +26,8 @@ namespace tandem::ptx {
 
 // Which device bytes exist. Device addresses are host virtual addresses inside
 // [base, base + size). One bit per granule of 1 << granule_shift bytes, counted from base, lowest
-// bit first. REQUIRES: granule_shift >= 9; the bitmaps and the mapped granules outlive the launch.
+// bit first. REQUIRES: granule_shift >= 9; base and size are multiples of a granule; the bitmaps
+// and the mapped granules outlive the launch.
 struct MemoryMap {
   uint64_t base = 0;
   uint64_t size = 0;

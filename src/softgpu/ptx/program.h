@@ -44,7 +44,7 @@ struct Kernel {
 
 // A .global or .const variable of the module.
 struct Variable {
-  // The eight (or four) bytes at `offset` hold the device address of the image plus `addend`.
+  // The eight bytes at `offset` hold the device address of the image plus `addend`.
   struct Relocation {
     uint64_t offset = 0;
     uint64_t addend = 0;

@@ -1,0 +1,318 @@
+// What the compiler hands to the interpreter: instructions that each name a handler over 32 lanes.
+//
+// A register is a row of 32 slots in its warp's frame: 4 bytes a slot up to 32 bits (narrower
+// values zero-extended), 8 bytes for 64 bits. A predicate is a lane mask in an array of its own.
+//
+// Invariants:
+// 1. A row reference is an offset, a multiple of 128, into the warp's frame, or, with bit 0 set,
+//    into the kernel's constants. Row 0 (256 bytes) is a sink that nobody reads.
+// 2. Predicate 0 is all ones and never written; predicate 1 is a sink.
+// 3. Everything here is plain data without inline functions, because the handlers are compiled
+//    twice with different instruction sets and must share no generated code.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tandem::ptx {
+
+inline constexpr int kLanes = 32;
+inline constexpr uint32_t kSinkRow = 0;
+inline constexpr uint32_t kTruePredicate = 0;
+inline constexpr uint32_t kSinkPredicate = 1;
+
+// Generic addresses name shared, local and parameter memory by their top byte, which no host
+// virtual address has.
+inline constexpr int kWindowShift = 56;
+inline constexpr uint64_t kSharedWindow = 1;
+inline constexpr uint64_t kLocalWindow = 2;
+inline constexpr uint64_t kParamWindow = 3;
+
+enum class Type : uint8_t {
+  kNone,
+  kPred,
+  kU8,
+  kU16,
+  kU32,
+  kU64,
+  kS8,
+  kS16,
+  kS32,
+  kS64,
+  kF16,
+  kF32,
+  kF64,
+};
+
+enum class Space : uint8_t { kGeneric, kGlobal, kShared, kLocal, kParam };
+
+enum class Compare : uint8_t {
+  kEq,
+  kNe,
+  kLt,
+  kLe,
+  kGt,
+  kGe,  // ordered
+  kEqu,
+  kNeu,
+  kLtu,
+  kLeu,
+  kGtu,
+  kGeu,
+  kNum,
+  kNan,  // floats only
+};
+
+enum class Logic : uint8_t { kNone, kAnd, kOr, kXor };
+
+enum class Round : uint8_t { kNearest, kZero, kDown, kUp };
+
+// What a handler does. Operands are dst, a, b, c (and d) as PTX orders them.
+enum class Op : uint8_t {
+  kNone,
+  // Arithmetic.
+  kAdd,
+  kSub,
+  kMulLo,
+  kMulHi,
+  kMulWide,
+  kMadLo,
+  kMadHi,
+  kMadWide,
+  kMul24Lo,
+  kMul24Hi,
+  kMad24Lo,
+  kMad24Hi,
+  kSad,
+  kDiv,
+  kRem,
+  kAbs,
+  kNeg,
+  kMin,
+  kMax,
+  kFma,
+  kRcp,
+  kSqrt,
+  kRsqrt,
+  kEx2,
+  kLg2,
+  kSin,
+  kCos,
+  kTanh,
+  kCopysign,
+  kTestp,
+  kAddCarry,
+  kSubBorrow,
+  kMadLoCarry,
+  kMadHiCarry,
+  // Bits.
+  kAnd,
+  kOr,
+  kXor,
+  kNot,
+  kCnot,
+  kShl,
+  kShr,
+  kShfLeft,
+  kShfRight,
+  kPrmt,
+  kLop3,
+  kBfe,
+  kBfi,
+  kPopc,
+  kClz,
+  kBrev,
+  kBfind,
+  // Predicates and selection.
+  kSetp,
+  kSet,
+  kSelp,
+  kSlct,
+  kPredAnd,
+  kPredOr,
+  kPredXor,
+  kPredNot,
+  kPredMov,
+  // Moving and converting.
+  kMov,
+  kCvt,
+  kPack,
+  kUnpack,
+  kSpecial,
+  kImageAddress,
+  // Memory.
+  kLoad,
+  kStore,
+  kLoadParam,
+  kAtom,
+  kCopyLocal,
+  // Warp.
+  kShfl,
+  kVoteAll,
+  kVoteAny,
+  kVoteUni,
+  kVoteBallot,
+  kActiveMask,
+};
+
+enum class Atomic : uint8_t {
+  kAdd,
+  kMin,
+  kMax,
+  kInc,
+  kDec,
+  kAnd,
+  kOr,
+  kXor,
+  kExch,
+  kCas,
+};
+
+enum class Special : uint8_t {
+  kTidX,
+  kTidY,
+  kTidZ,
+  kNtidX,
+  kNtidY,
+  kNtidZ,
+  kCtaidX,
+  kCtaidY,
+  kCtaidZ,
+  kNctaidX,
+  kNctaidY,
+  kNctaidZ,
+  kLaneId,
+  kWarpId,
+  kNwarpId,
+  kSmId,
+  kNsmId,
+  kGridId,
+  kClock,
+  kClock64,
+  kGlobalTimer,
+  kLanemaskEq,
+  kLanemaskLt,
+  kLanemaskLe,
+  kLanemaskGt,
+  kLanemaskGe,
+  kDynamicSharedSize,
+  kTotalSharedSize,
+  kDynamicSharedBase,
+};
+
+// shfl's way of choosing the source lane; testp's question.
+enum class Shuffle : uint8_t { kUp, kDown, kBfly, kIdx };
+enum class Test : uint8_t { kFinite, kInfinite, kNumber, kNotANumber, kNormal, kSubnormal };
+
+// Control instructions are the interpreter's own; all others are handlers.
+enum class Control : uint8_t {
+  kNone,
+  kBranch,
+  kExit,
+  kBarrier,
+  kBarrierArrive,
+  kBarrierReduce,
+  kWarpSync,
+  kTrap,
+  kCall,
+  kReturn,
+};
+
+struct WarpContext;
+struct Instruction;
+
+// Executes `in` for the lanes in `active` (never 0). False: a fault was left in the context.
+using Handler = bool (*)(WarpContext& warp, const Instruction& in, uint32_t active);
+
+struct Instruction {
+  Handler handler[2] = {nullptr, nullptr};  // baseline, AVX2
+  int64_t imm = 0;                          // displacement, branch target, address
+  uint32_t dst = kSinkRow;
+  uint32_t a = kSinkRow, b = kSinkRow, c = kSinkRow, d = kSinkRow;
+  uint32_t line = 0;
+  uint16_t guard = kTruePredicate;
+  bool guard_negated = false;
+  Control control = Control::kNone;
+  uint8_t mode = 0;     // the Op's sub-kind: Atomic, Special, Shuffle, Test, lop3's table, ...
+  uint8_t vector = 1;   // elements of a vector load or store, parts of a pack
+  bool narrow = false;  // memory: the address register has 32 bits
+  uint8_t flags = 0;    // kNegate..., kCarry...
+};
+
+inline constexpr uint8_t kSwapNegated = 1;  // setp: c is negated
+inline constexpr uint8_t kCarryIn = 1;      // carry ops: read the flag
+inline constexpr uint8_t kCarryOut = 2;     // carry ops: write the flag
+inline constexpr uint8_t kNegateA = 2;      // predicate operands that are written !p
+inline constexpr uint8_t kNegateB = 4;
+
+// Chooses a handler: the facts that are worth a handler of their own.
+struct Selector {
+  Op op = Op::kNone;
+  Type type = Type::kNone;  // of the operation; of cvt's and set's result
+  Type from = Type::kNone;  // of cvt's and set's source; of the register a load writes
+  Space space = Space::kGeneric;
+  Compare compare = Compare::kEq;
+  Round round = Round::kNearest;
+  bool to_integral = false;  // cvt between floats: .rni and friends
+  bool ftz = false;
+  bool sat = false;
+  bool clamp = false;  // shf.clamp rather than .wrap; bfind.shiftamt
+  bool nan = false;    // min.NaN, max.NaN
+};
+
+struct Fault;
+
+// What a handler may touch. Filled by the interpreter; plain data.
+struct WarpContext {
+  uint8_t* rows[2];  // the warp's frame, the kernel's constants
+  uint32_t* predicates;
+  uint8_t* scratch;  // one row, 256 bytes
+  uint32_t carry;    // one flag a lane
+
+  uint64_t device_base, device_size;
+  uint32_t granule_shift;
+  const std::atomic<uint64_t>* readable;
+  const std::atomic<uint64_t>* writable;
+  uint8_t* shared;
+  uint64_t shared_bytes;
+  uint8_t* local;  // of lane 0; lane i's lies local_bytes * i further
+  uint64_t local_bytes;
+  uint8_t* params;
+  uint64_t param_bytes;
+  uint64_t image_address;
+
+  const uint32_t* tid[3];  // 32 each
+  uint32_t ntid[3], ctaid[3], nctaid[3];
+  uint32_t warp_id;
+  uint32_t static_shared_bytes;
+
+  enum class FaultKind : uint8_t { kNone, kIllegal, kMisaligned, kSpace } fault;
+  uint64_t fault_address;
+};
+
+// The unit in which rows are allocated, for their alignment.
+struct alignas(64) Line {
+  uint64_t words[8];
+};
+
+// A kernel's code with the functions it calls. The kernel's entry is instruction `entry`.
+struct Code {
+  std::vector<Instruction> instructions;
+  std::vector<Line> constants;  // the rows that references with bit 0 name
+  uint32_t entry = 0;
+  uint32_t frame_bytes = 256;
+  uint32_t predicates = 2;
+  uint32_t local_bytes = 0;
+};
+
+namespace baseline {
+Handler Select(const Selector& selector);
+}
+namespace avx2 {
+// REQUIRES: the machine has AVX2, FMA and F16C.
+Handler Select(const Selector& selector);
+}  // namespace avx2
+
+}  // namespace tandem::ptx

@@ -1,0 +1,439 @@
+#include "src/softgpu/ptx/execute.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "src/softgpu/ptx/warp.h"
+
+namespace tandem::ptx {
+namespace {
+
+// Instructions between two questions to should_yield: some ten microseconds.
+constexpr int64_t kInstructionsPerQuestion = 2048;
+constexpr uint32_t kBarriers = 16;
+
+struct Free {
+  void operator()(uint8_t* memory) const { std::free(memory); }
+};
+
+uint32_t ReadLane(const WarpContext& w, uint32_t ref, uint32_t lanes) {
+  uint32_t value;
+  std::memcpy(&value, w.rows[ref & 1] + (ref & ~1u) + 4 * std::countr_zero(lanes), sizeof value);
+  return value;
+}
+
+void WriteLanes(const WarpContext& w, uint32_t ref, uint32_t lanes, uint32_t value) {
+  for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
+    std::memcpy(w.rows[0] + ref + 4 * std::countr_zero(rest), &value, sizeof value);
+  }
+}
+
+}  // namespace
+
+bool HasAvx2() {
+  static const bool has = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                          __builtin_cpu_supports("f16c");
+  return has;
+}
+
+class Execution::State {
+ public:
+  State(Launch launch, const MemoryMap& memory, Path path);
+
+  Stop Run(const std::function<bool()>& should_yield);
+
+  Fault fault;
+
+ private:
+  enum class Event { kParked, kYielded, kFault };
+  // What became of the group in hand after a control instruction.
+  enum class Flow { kOn, kPick, kYielded, kFault };
+
+  void StartBlock();
+  bool NextBlock();
+  Event RunWarp(Warp& warp);
+  Flow Control(Warp& warp, Group* group, const Instruction& in, uint32_t active);
+  Flow Jump(Warp& warp, Group* group, uint32_t active, uint32_t target);
+  Flow Return(Warp& warp, Group* group, const Instruction& in, uint32_t active);
+  Flow Park(Warp& warp, Group* group, const Instruction& in, uint32_t active);
+  Flow Arrive(Warp& warp, Group* group, const Instruction& in, uint32_t active);
+  Flow MeetLanes(Warp& warp, Group* group, const Instruction& in, uint32_t active);
+  Flow BadBarrier(const Warp& warp, const Instruction& in);
+  bool ReleaseBarriers();
+  void Release(uint32_t barrier, uint32_t threads, uint32_t votes);
+  bool TimeToYield(int64_t instructions);
+  void Describe(const Warp& warp, const Instruction& in, const std::string& what, uint64_t address,
+                Stop stop);
+  void FillContext(const MemoryMap& memory, uint32_t index);
+
+  const Launch launch_;
+  const Code& code_;
+  const int path_;
+  uint32_t threads_;
+  uint32_t block_[3] = {0, 0, 0};
+  std::vector<Warp> warps_;
+  std::vector<Line> frames_, shared_;
+  std::vector<uint32_t> predicates_, thread_ids_;
+  std::vector<uint8_t> params_;
+  std::unique_ptr<uint8_t, Free> local_;
+  Line scratch_[4];
+
+  uint32_t arrivals_[kBarriers] = {};
+  size_t warp_ = 0;  // the one to go on with
+  int64_t budget_ = kInstructionsPerQuestion;
+  bool started_ = false;
+  Stop stop_ = Stop::kYielded;  // kYielded: not at its end
+  const std::function<bool()>* should_yield_ = nullptr;
+};
+
+Execution::State::State(Launch launch, const MemoryMap& memory, Path path)
+    : launch_(std::move(launch)),
+      code_(*launch_.kernel->code),
+      path_(path == Path::kBaseline || !HasAvx2() ? 0 : 1),
+      threads_(launch_.block[0] * launch_.block[1] * launch_.block[2]) {
+  const size_t count = (threads_ + kLanes - 1) / kLanes;
+  const uint64_t shared_bytes =
+      uint64_t{launch_.kernel->static_shared_bytes} + launch_.dynamic_shared_bytes;
+  warps_.resize(count);
+  frames_.resize(count * code_.frame_bytes / sizeof(Line));
+  predicates_.resize(count * code_.predicates);
+  thread_ids_.resize(count * 3 * kLanes);
+  shared_.resize(shared_bytes / sizeof(Line) + 1);
+  params_ = launch_.params;
+  params_.resize(launch_.kernel->param_bytes);
+  const size_t local = size_t{code_.local_bytes} * count * kLanes;
+  if (local != 0) local_.reset(static_cast<uint8_t*>(std::calloc(local, 1)));
+  for (uint32_t i = 0; i < count; ++i) FillContext(memory, i);
+}
+
+void Execution::State::FillContext(const MemoryMap& memory, uint32_t index) {
+  WarpContext& w = warps_[index].context;
+  w.rows[0] = reinterpret_cast<uint8_t*>(frames_.data()) + size_t{index} * code_.frame_bytes;
+  // Handlers only read the constants.
+  w.rows[1] = reinterpret_cast<uint8_t*>(const_cast<Line*>(code_.constants.data()));
+  w.predicates = predicates_.data() + size_t{index} * code_.predicates;
+  w.predicates[kTruePredicate] = ~0u;
+  w.scratch = reinterpret_cast<uint8_t*>(scratch_);
+  w.device_base = memory.base;
+  w.device_size = memory.size;
+  w.granule_shift = memory.granule_shift;
+  w.readable = memory.readable;
+  w.writable = memory.writable;
+  w.shared = reinterpret_cast<uint8_t*>(shared_.data());
+  w.static_shared_bytes = launch_.kernel->static_shared_bytes;
+  w.shared_bytes = uint64_t{w.static_shared_bytes} + launch_.dynamic_shared_bytes;
+  w.local_bytes = code_.local_bytes;
+  w.local = local_.get() + size_t{index} * kLanes * code_.local_bytes;
+  w.params = params_.data();
+  w.param_bytes = params_.size();
+  w.image_address = launch_.image_address;
+  w.warp_id = index;
+  uint32_t* ids = thread_ids_.data() + size_t{index} * 3 * kLanes;
+  for (uint32_t axis = 0; axis < 3; ++axis) {
+    w.tid[axis] = ids + axis * kLanes;
+    w.ntid[axis] = launch_.block[axis];
+    w.nctaid[axis] = launch_.grid[axis];
+  }
+  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+    const uint32_t thread = index * kLanes + lane;
+    ids[lane] = thread % launch_.block[0];
+    ids[kLanes + lane] = thread / launch_.block[0] % launch_.block[1];
+    ids[2 * kLanes + lane] = thread / launch_.block[0] / launch_.block[1];
+  }
+}
+
+void Execution::State::StartBlock() {
+  std::fill(std::begin(arrivals_), std::end(arrivals_), 0);
+  warp_ = 0;
+  for (size_t i = 0; i < warps_.size(); ++i) {
+    const size_t left = threads_ - i * kLanes;
+    warps_[i].Start(code_.entry, left >= kLanes ? ~0u : (1u << left) - 1);
+    std::copy_n(block_, 3, warps_[i].context.ctaid);
+  }
+}
+
+bool Execution::State::NextBlock() {
+  for (int axis = 0; axis < 3; ++axis) {
+    if (++block_[axis] < launch_.grid[axis]) return true;
+    block_[axis] = 0;
+  }
+  return false;
+}
+
+bool Execution::State::TimeToYield(int64_t instructions) {
+  budget_ -= instructions;
+  if (budget_ > 0) return false;
+  budget_ = kInstructionsPerQuestion;
+  return (*should_yield_)();
+}
+
+Stop Execution::State::Run(const std::function<bool()>& should_yield) {
+  if (stop_ != Stop::kYielded) return stop_;
+  should_yield_ = &should_yield;
+  if (code_.local_bytes != 0 && local_ == nullptr) {
+    fault.what = "no host memory for the threads' local memory";
+    return stop_ = Stop::kTrap;
+  }
+  if (!std::exchange(started_, true)) StartBlock();
+  for (;;) {
+    // Every warp runs until it ends or waits; then the barriers are looked at.
+    for (; warp_ < warps_.size(); ++warp_) {
+      switch (RunWarp(warps_[warp_])) {
+        case Event::kParked:
+          break;
+        case Event::kYielded:
+          return Stop::kYielded;
+        case Event::kFault:
+          return stop_;
+      }
+    }
+    if (ReleaseBarriers()) {
+      warp_ = 0;
+      continue;
+    }
+    for (const Warp& warp : warps_) {
+      if (warp.live() == 0) continue;
+      fault.what = launch_.kernel->name + ": threads wait at a barrier that the rest never reach";
+      return stop_ = Stop::kTrap;
+    }
+    if (!NextBlock()) return stop_ = Stop::kDone;
+    StartBlock();
+    if (TimeToYield(static_cast<int64_t>(code_.instructions.size() * warps_.size()))) {
+      return Stop::kYielded;
+    }
+  }
+}
+
+Execution::State::Event Execution::State::RunWarp(Warp& warp) {
+  WarpContext& context = warp.context;
+  const Instruction* const code = code_.instructions.data();
+  const uint32_t* const predicates = context.predicates;
+  uint32_t limit;
+  while (Group* group = warp.Pick(&limit)) {
+    const Instruction* in = code + group->pc;
+    const uint32_t mask = group->mask;
+    const Instruction* const stop = limit == ~0u ? nullptr : code + limit;
+    for (;;) {
+      const uint32_t active = mask & (predicates[in->guard] ^ (in->guard_negated ? ~0u : 0));
+      if (in->control == Control::kNone) {
+        if (active != 0 && !in->handler[path_](context, *in, active)) {
+          const bool misaligned = context.fault == WarpContext::FaultKind::kMisaligned;
+          const bool space = context.fault == WarpContext::FaultKind::kSpace;
+          Describe(warp, *in, misaligned ? "misaligned address" : "illegal address",
+                   context.fault_address,
+                   misaligned ? Stop::kMisalignedAddress
+                   : space    ? Stop::kInvalidAddressSpace
+                              : Stop::kIllegalAddress);
+          return Event::kFault;
+        }
+        ++in;
+        if (in != stop) [[likely]]
+          continue;
+        group->pc = limit;
+        break;
+      }
+      group->pc = static_cast<uint32_t>(in - code);
+      if (active == 0) {
+        ++group->pc;
+      } else {
+        const Flow flow = Control(warp, group, *in, active);
+        if (flow == Flow::kYielded) return Event::kYielded;
+        if (flow == Flow::kFault) return Event::kFault;
+        if (flow == Flow::kPick) break;
+      }
+      if (group->pc >= limit) break;
+      in = code + group->pc;
+    }
+  }
+  return Event::kParked;
+}
+
+Execution::State::Flow Execution::State::Control(Warp& warp, Group* group, const Instruction& in,
+                                                 uint32_t active) {
+  switch (in.control) {
+    case Control::kBranch:
+      return Jump(warp, group, active, static_cast<uint32_t>(in.imm));
+    case Control::kCall:
+      WriteLanes(warp.context, in.dst, active, group->pc + 1);
+      return Jump(warp, group, active, static_cast<uint32_t>(in.imm));
+    case Control::kReturn:
+      return Return(warp, group, in, active);
+    case Control::kExit:
+      warp.Exit(group, active);
+      ++group->pc;
+      return Flow::kPick;
+    case Control::kBarrier:
+    case Control::kBarrierReduce:
+      return Park(warp, group, in, active);
+    case Control::kBarrierArrive:
+      return Arrive(warp, group, in, active);
+    case Control::kWarpSync:
+      return MeetLanes(warp, group, in, active);
+    case Control::kTrap:
+      Describe(warp, in, in.mode == 1 ? "assertion failed" : "trap", 0,
+               in.mode == 1 ? Stop::kAssert : Stop::kTrap);
+      return Flow::kFault;
+    case Control::kNone:
+      break;
+  }
+  std::abort();
+}
+
+Execution::State::Flow Execution::State::Jump(Warp& warp, Group* group, uint32_t active,
+                                              uint32_t target) {
+  const uint32_t pc = group->pc;
+  const bool back = target <= pc;
+  const bool whole = active == group->mask;
+  if (back && !warp.alone()) warp.CountLoop(pc);
+  if (whole) {
+    group->pc = target;
+  } else {
+    group->mask &= ~active;
+    group->pc = pc + 1;
+    warp.Add(target, active);
+  }
+  if (back && TimeToYield(pc - target + 1)) return Flow::kYielded;
+  return whole && (!back || warp.alone()) ? Flow::kOn : Flow::kPick;
+}
+
+// Lanes may have been called from different places.
+Execution::State::Flow Execution::State::Return(Warp& warp, Group* group, const Instruction& in,
+                                                uint32_t active) {
+  group->mask &= ~active;
+  ++group->pc;
+  while (active != 0) {
+    const uint32_t target = ReadLane(warp.context, in.a, active);
+    uint32_t same = 0;
+    for (uint32_t rest = active; rest != 0; rest &= rest - 1) {
+      const uint32_t lane = rest & -rest;
+      if (ReadLane(warp.context, in.a, lane) == target) same |= lane;
+    }
+    warp.Add(target, same);
+    active &= ~same;
+  }
+  return Flow::kPick;
+}
+
+Execution::State::Flow Execution::State::BadBarrier(const Warp& warp, const Instruction& in) {
+  Describe(warp, in, "no such barrier", 0, Stop::kTrap);
+  return Flow::kFault;
+}
+
+Execution::State::Flow Execution::State::Park(Warp& warp, Group* group, const Instruction& in,
+                                              uint32_t active) {
+  const uint32_t barrier = ReadLane(warp.context, in.a, active);
+  if (barrier >= kBarriers) return BadBarrier(warp, in);
+  const uint32_t rest = group->mask & ~active;
+  const uint32_t next = group->pc + 1;
+  group->mask = active;
+  group->wait = Group::Wait::kBarrier;
+  group->barrier = static_cast<uint8_t>(barrier);
+  group->expected = in.b == kSinkRow ? 0 : ReadLane(warp.context, in.b, active);
+  if (in.control == Control::kBarrierReduce) {
+    group->votes = active & (warp.context.predicates[in.c] ^ ((in.flags & kNegateA) ? ~0u : 0));
+  }
+  if (rest != 0) warp.Add(next, rest);
+  return Flow::kPick;
+}
+
+// A warp counts as 32 threads, even where the block's last one has fewer.
+Execution::State::Flow Execution::State::Arrive(Warp& warp, Group* group, const Instruction& in,
+                                                uint32_t active) {
+  const uint32_t barrier = ReadLane(warp.context, in.a, active);
+  if (barrier >= kBarriers) return BadBarrier(warp, in);
+  arrivals_[barrier] +=
+      active == warp.live() ? kLanes : static_cast<uint32_t>(std::popcount(active));
+  ++group->pc;
+  return Flow::kOn;
+}
+
+Execution::State::Flow Execution::State::MeetLanes(Warp& warp, Group* group, const Instruction& in,
+                                                   uint32_t active) {
+  const uint32_t missing = ReadLane(warp.context, in.a, active) & warp.live() & ~group->mask;
+  if (missing != 0 && !warp.forced()) {
+    group->wait = Group::Wait::kWarp;
+    return Flow::kPick;
+  }
+  ++group->pc;
+  return warp.alone() ? Flow::kOn : Flow::kPick;
+}
+
+// Lets go of every barrier that is complete. REQUIRES: no group can run.
+bool Execution::State::ReleaseBarriers() {
+  uint32_t live = 0, parked[kBarriers] = {}, counted[kBarriers] = {}, expected[kBarriers] = {};
+  uint32_t votes[kBarriers] = {};
+  for (Warp& warp : warps_) {
+    live += static_cast<uint32_t>(std::popcount(warp.live()));
+    uint32_t lanes[kBarriers] = {};
+    for (const Group& group : warp.groups()) {
+      if (group.mask == 0 || group.wait != Group::Wait::kBarrier) continue;
+      lanes[group.barrier] |= group.mask;
+      expected[group.barrier] = std::max(expected[group.barrier], group.expected);
+      votes[group.barrier] += static_cast<uint32_t>(std::popcount(group.votes));
+    }
+    for (uint32_t i = 0; i < kBarriers; ++i) {
+      const uint32_t threads = static_cast<uint32_t>(std::popcount(lanes[i]));
+      parked[i] += threads;
+      counted[i] += lanes[i] != 0 && lanes[i] == warp.live() ? kLanes : threads;
+    }
+  }
+  bool released = false;
+  for (uint32_t i = 0; i < kBarriers; ++i) {
+    if (parked[i] == 0) continue;
+    const bool complete =
+        expected[i] == 0 ? parked[i] == live : counted[i] + arrivals_[i] >= expected[i];
+    if (!complete) continue;
+    Release(i, parked[i], votes[i]);
+    arrivals_[i] = 0;
+    released = true;
+  }
+  return released;
+}
+
+void Execution::State::Release(uint32_t barrier, uint32_t threads, uint32_t votes) {
+  for (Warp& warp : warps_) {
+    for (Group& group : warp.groups()) {
+      if (group.wait != Group::Wait::kBarrier || group.barrier != barrier) continue;
+      const Instruction& in = code_.instructions[group.pc];
+      if (in.control == Control::kBarrierReduce && in.mode == 0) {
+        WriteLanes(warp.context, in.dst, group.mask, votes);
+      } else if (in.control == Control::kBarrierReduce) {
+        const bool answer = in.mode == 1 ? votes == threads : votes != 0;
+        uint32_t& predicate = warp.context.predicates[in.dst];
+        predicate = (predicate & ~group.mask) | (answer ? group.mask : 0);
+      }
+      group.wait = Group::Wait::kNone;
+      group.votes = 0;
+      ++group.pc;
+    }
+  }
+}
+
+void Execution::State::Describe(const Warp& warp, const Instruction& in, const std::string& what,
+                                uint64_t address, Stop stop) {
+  const uint32_t* block = warp.context.ctaid;
+  fault.address = address;
+  fault.what = launch_.kernel->name + ", line " + std::to_string(in.line) + ": " + what +
+               ", block (" + std::to_string(block[0]) + ", " + std::to_string(block[1]) + ", " +
+               std::to_string(block[2]) + "), warp " + std::to_string(warp.context.warp_id);
+  stop_ = stop;
+}
+
+Execution::Execution(Launch launch, const MemoryMap& memory, Path path)
+    : state_(std::make_unique<State>(std::move(launch), memory, path)) {}
+Execution::~Execution() = default;
+Execution::Execution(Execution&&) noexcept = default;
+Execution& Execution::operator=(Execution&&) noexcept = default;
+
+Stop Execution::Run(const std::function<bool()>& should_yield) {
+  return state_->Run(should_yield);
+}
+
+const Fault& Execution::fault() const {
+  return state_->fault;
+}
+
+}  // namespace tandem::ptx

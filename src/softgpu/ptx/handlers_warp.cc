@@ -1,0 +1,199 @@
+// What lanes of a warp tell each other, special registers, and the path's handler table.
+#include <time.h>
+
+#include "src/softgpu/ptx/lanes.h"
+
+namespace tandem::ptx::TANDEM_PTX_PATH {
+namespace {
+
+bool RunShfl(WarpContext& w, const Instruction& in, uint32_t active) {
+  uint32_t value[kLanes];
+  __builtin_memcpy(value, RowBytes(w, in.a), sizeof value);
+  const auto* b = Source<uint32_t>(w, in.b);
+  const auto* c = Source<uint32_t>(w, in.c);
+  uint32_t in_range = 0, result[kLanes];
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const int offset = static_cast<int>(b[lane] & 31);
+    const int segment = static_cast<int>(c[lane] >> 8 & 31);
+    const int last = (lane & segment) | (static_cast<int>(c[lane] & 31) & ~segment);
+    int source = lane;
+    switch (static_cast<Shuffle>(in.mode)) {
+      case Shuffle::kUp:
+        source = lane - offset;
+        break;
+      case Shuffle::kDown:
+        source = lane + offset;
+        break;
+      case Shuffle::kBfly:
+        source = lane ^ offset;
+        break;
+      case Shuffle::kIdx:
+        source = (lane & segment) | (offset & ~segment);
+        break;
+    }
+    const bool good =
+        static_cast<Shuffle>(in.mode) == Shuffle::kUp ? source >= last : source <= last;
+    in_range |= static_cast<uint32_t>(good) << lane;
+    result[lane] = value[good ? source & 31 : lane];
+  }
+  auto* d = Target<uint32_t>(w, in.dst, active);
+  TANDEM_LANES d[i] = result[i];
+  Finish<uint32_t>(w, in.dst, active);
+  SetPredicate(w, in.d, in_range, active);
+  return true;
+}
+
+template <Op op>
+bool RunVote(WarpContext& w, const Instruction& in, uint32_t active) {
+  const uint32_t yes = (w.predicates[in.a] ^ ((in.flags & kNegateA) != 0 ? ~0u : 0)) & active;
+  bool answer = yes != 0;
+  if (op == Op::kVoteAll) answer = yes == active;
+  if (op == Op::kVoteUni) answer = yes == active || yes == 0;
+  SetPredicate(w, in.dst, answer ? ~0u : 0, active);
+  return true;
+}
+
+// vote.ballot, and activemask, for which predicate a is the true one.
+bool RunBallot(WarpContext& w, const Instruction& in, uint32_t active) {
+  const uint32_t yes = (w.predicates[in.a] ^ ((in.flags & kNegateA) != 0 ? ~0u : 0)) & active;
+  auto* d = Target<uint32_t>(w, in.dst, active);
+  TANDEM_LANES d[i] = yes;
+  Finish<uint32_t>(w, in.dst, active);
+  return true;
+}
+
+uint64_t Nanoseconds(clockid_t clock) {
+  timespec now;
+  clock_gettime(clock, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1000000000u + static_cast<uint64_t>(now.tv_nsec);
+}
+
+uint32_t LanemaskOf(Special which, int lane) {
+  const uint32_t self = 1u << lane;
+  switch (which) {
+    case Special::kLanemaskEq:
+      return self;
+    case Special::kLanemaskLt:
+      return self - 1;
+    case Special::kLanemaskLe:
+      return self | (self - 1);
+    case Special::kLanemaskGt:
+      return ~(self | (self - 1));
+    default:
+      return ~(self - 1);
+  }
+}
+
+// Those that are the same in all lanes.
+uint64_t UniformSpecial(const WarpContext& w, Special which) {
+  switch (which) {
+    case Special::kNtidX:
+      return w.ntid[0];
+    case Special::kNtidY:
+      return w.ntid[1];
+    case Special::kNtidZ:
+      return w.ntid[2];
+    case Special::kCtaidX:
+      return w.ctaid[0];
+    case Special::kCtaidY:
+      return w.ctaid[1];
+    case Special::kCtaidZ:
+      return w.ctaid[2];
+    case Special::kNctaidX:
+      return w.nctaid[0];
+    case Special::kNctaidY:
+      return w.nctaid[1];
+    case Special::kNctaidZ:
+      return w.nctaid[2];
+    case Special::kWarpId:
+      return w.warp_id;
+    case Special::kNwarpId:
+      return 32;
+    case Special::kNsmId:
+      return 1;
+    case Special::kClock:
+    case Special::kClock64:
+      return Nanoseconds(CLOCK_MONOTONIC);
+    case Special::kGlobalTimer:
+      return Nanoseconds(CLOCK_REALTIME);
+    case Special::kDynamicSharedSize:
+      return w.shared_bytes - w.static_shared_bytes;
+    case Special::kTotalSharedSize:
+      return w.shared_bytes;
+    case Special::kDynamicSharedBase:
+      return w.static_shared_bytes;
+    default:
+      return 0;
+  }
+}
+
+template <class T>
+bool RunSpecial(WarpContext& w, const Instruction& in, uint32_t active) {
+  auto* d = Target<T>(w, in.dst, active);
+  const Special which = static_cast<Special>(in.mode);
+  switch (which) {
+    case Special::kTidX:
+    case Special::kTidY:
+    case Special::kTidZ: {
+      const uint32_t* tid = w.tid[in.mode - static_cast<int>(Special::kTidX)];
+      TANDEM_LANES d[i] = static_cast<T>(tid[i]);
+      break;
+    }
+    case Special::kLaneId: {
+      TANDEM_LANES d[i] = static_cast<T>(i);
+      break;
+    }
+    case Special::kLanemaskEq:
+    case Special::kLanemaskLt:
+    case Special::kLanemaskLe:
+    case Special::kLanemaskGt:
+    case Special::kLanemaskGe:
+      for (int i = 0; i < kLanes; ++i) d[i] = LanemaskOf(which, i);
+      break;
+    default: {
+      const T value = static_cast<T>(UniformSpecial(w, which));
+      TANDEM_LANES d[i] = value;
+    }
+  }
+  Finish<T>(w, in.dst, active);
+  return true;
+}
+
+Handler FindWarp(const Selector& s) {
+  switch (s.op) {
+    case Op::kShfl:
+      return RunShfl;
+    case Op::kVoteAll:
+      return RunVote<Op::kVoteAll>;
+    case Op::kVoteAny:
+      return RunVote<Op::kVoteAny>;
+    case Op::kVoteUni:
+      return RunVote<Op::kVoteUni>;
+    case Op::kVoteBallot:
+    case Op::kActiveMask:
+      return RunBallot;
+    case Op::kSpecial:
+      return s.type == Type::kU64   ? RunSpecial<uint64_t>
+             : s.type == Type::kU16 ? RunSpecial<uint16_t>
+                                    : RunSpecial<uint32_t>;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+Handler SelectWarp(const Selector& s) {
+  return FindWarp(s);
+}
+
+Handler Select(const Selector& s) {
+  const bool floating = s.type == Type::kF16 || s.type == Type::kF32 || s.type == Type::kF64;
+  if (Handler h = SelectMemory(s)) return h;
+  if (Handler h = SelectWarp(s)) return h;
+  if (Handler h = SelectCompare(s)) return h;
+  if (s.op == Op::kCvt) return SelectConvert(s);
+  return floating ? SelectFloat(s) : SelectInteger(s);
+}
+
+}  // namespace tandem::ptx::TANDEM_PTX_PATH

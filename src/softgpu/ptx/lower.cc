@@ -1,0 +1,376 @@
+#include "src/softgpu/ptx/lower.h"
+
+#include <algorithm>
+
+#include "src/softgpu/ptx/execute.h"
+
+namespace tandem::ptx {
+namespace {
+
+constexpr uint32_t kMaxSharedBytes = 48 * 1024;
+constexpr uint64_t kMaxLocalBytes = 512 * 1024;
+constexpr uint64_t kMaxParamBytes = 32764;
+constexpr int kMaxCallDepth = 64;
+constexpr size_t kMaxInstructions = size_t{1} << 22;
+
+uint64_t RoundUp(uint64_t value, uint64_t align) {
+  return (value + align - 1) / align * align;
+}
+
+}  // namespace
+
+bool Modifiers::Take(std::string_view word) {
+  const auto found = std::find(rest_.begin(), rest_.end(), word);
+  if (found == rest_.end()) return false;
+  rest_.erase(found);
+  return true;
+}
+
+std::optional<int> Modifiers::TakeOne(std::initializer_list<std::string_view> words) {
+  int index = 0;
+  for (const std::string_view word : words) {
+    if (Take(word)) return index;
+    ++index;
+  }
+  return std::nullopt;
+}
+
+Type Modifiers::TakeType() {
+  for (auto word = rest_.begin(); word != rest_.end(); ++word) {
+    const Type type = TypeNamed(*word);
+    if (type == Type::kNone) continue;
+    rest_.erase(word);
+    return type;
+  }
+  return Type::kNone;
+}
+
+const std::unordered_map<std::string_view, KernelLowering::Lower>& KernelLowering::Opcodes() {
+  using K = KernelLowering;
+  static const std::unordered_map<std::string_view, Lower> opcodes = [] {
+    std::unordered_map<std::string_view, Lower> map;
+    const auto add = [&map](Lower lower, std::initializer_list<std::string_view> names) {
+      for (const std::string_view name : names) map[name] = lower;
+    };
+    add(&K::Arithmetic, {"add",   "sub", "mul", "mad",   "fma",   "div",  "rem",     "abs",
+                         "neg",   "min", "max", "mul24", "mad24", "sad",  "rcp",     "sqrt",
+                         "rsqrt", "ex2", "lg2", "sin",   "cos",   "tanh", "copysign"});
+    add(&K::Carry, {"addc", "subc", "madc"});
+    add(&K::Bitwise,
+        {"and", "or", "xor", "not", "cnot", "shl", "shr", "popc", "clz", "brev", "bfind"});
+    add(&K::BitField, {"shf", "prmt", "lop3", "bfe", "bfi"});
+    add(&K::Setp, {"setp"});
+    add(&K::Set, {"set"});
+    add(&K::Selp, {"selp", "slct"});
+    add(&K::Testp, {"testp"});
+    add(&K::Cvt, {"cvt"});
+    add(&K::Mov, {"mov"});
+    add(&K::Cvta, {"cvta"});
+    add(&K::Load, {"ld", "ldu"});
+    add(&K::Store, {"st"});
+    add(&K::Atom, {"atom", "red"});
+    add(&K::Nothing, {"membar", "fence", "prefetch", "prefetchu", "pmevent", "nanosleep"});
+    add(&K::Branch, {"bra"});
+    add(&K::Leave, {"ret", "exit"});
+    add(&K::Barrier, {"bar", "barrier"});
+    add(&K::Trap, {"trap"});
+    add(&K::Call, {"call"});
+    add(&K::Shfl, {"shfl"});
+    add(&K::Vote, {"vote"});
+    add(&K::ActiveMask, {"activemask"});
+    return map;
+  }();
+  return opcodes;
+}
+
+bool KnownOpcode(std::string_view name) {
+  return KernelLowering::Opcodes().contains(name);
+}
+
+Error KernelLowering::Bad(const std::string& what) const {
+  if (statement_ == nullptr) return SyntaxError(function_ ? function_->line : 1, what);
+  const std::string spelled =
+      statement_->kind == Statement::Kind::kInstruction ? Spell(*statement_) + ": " : "";
+  return SyntaxError(statement_->line, spelled + what);
+}
+
+Status KernelLowering::NeedOperands(const Statement& statement, size_t count) const {
+  if (statement.operands.size() == count) return {};
+  return Bad("expected " + std::to_string(count) + " operands");
+}
+
+Status KernelLowering::NeedNoMore(const Modifiers& modifiers) const {
+  if (modifiers.empty()) return {};
+  return Bad("unsupported modifier '." + std::string(modifiers.first().substr(0, 40)) + "'");
+}
+
+Status KernelLowering::Emit(const Selector& selector, Instruction in) {
+  static const bool has_avx2 = HasAvx2();
+  in.handler[0] = baseline::Select(selector);
+  if (in.handler[0] == nullptr) return Bad("unsupported combination of modifiers and types");
+  in.handler[1] = has_avx2 ? avx2::Select(selector) : in.handler[0];
+  return Append(in);
+}
+
+Status KernelLowering::EmitControl(Instruction in) {
+  return Append(in);
+}
+
+Status KernelLowering::Append(Instruction in) {
+  if (code_.instructions.size() >= kMaxInstructions) return Bad("the kernel is too large");
+  in.line = statement_ != nullptr ? statement_->line : function_->line;
+  in.guard = guard_;
+  in.guard_negated = guard_ != kTruePredicate && statement_->guard_negated;
+  code_.instructions.push_back(in);
+  return {};
+}
+
+Result<Kernel> KernelLowering::Run() {
+  function_ = &kernel_;
+  Kernel kernel;
+  kernel.name = std::string(kernel_.name);
+  kernel.max_threads = kernel_.max_threads;
+  OpenScope();
+  TRY(LowerCallees(kernel_, 0));
+  function_ = &kernel_;
+  statement_ = nullptr;
+  if (kernel_.entry) {
+    TRY(DefineKernelParams(&kernel.params, &kernel.param_bytes));
+  } else {
+    Lowered alone;
+    TRY(DefineFormals(kernel_, &alone));
+  }
+  code_.entry = static_cast<uint32_t>(code_.instructions.size());
+  TRY(LowerBody(kernel_));
+
+  code_.local_bytes = static_cast<uint32_t>(RoundUp(code_.local_bytes, 16));
+  kernel.local_bytes = code_.local_bytes;
+  kernel.static_shared_bytes = shared_bytes_;
+  kernel.registers = std::clamp((code_.frame_bytes - 256) / 128, 1u, 255u);
+  kernel.code = std::make_shared<const Code>(std::move(code_));
+  return kernel;
+}
+
+Status KernelLowering::DefineKernelParams(std::vector<Param>* params, uint32_t* bytes) {
+  uint64_t end = 0;
+  for (const Declaration& declaration : kernel_.params) {
+    if (declaration.space != Declaration::Space::kParam || declaration.bytes == 0) {
+      return Bad("a kernel's parameter needs .param and a size");
+    }
+    const uint64_t offset = RoundUp(end, declaration.align);
+    end = offset + declaration.bytes;
+    if (end > kMaxParamBytes) return Bad("the parameters are too large");
+    params->push_back({static_cast<uint32_t>(offset), static_cast<uint32_t>(declaration.bytes),
+                       declaration.align});
+    Symbol symbol;
+    symbol.kind = Symbol::Kind::kKernelParam;
+    symbol.offset = offset;
+    symbol.size = declaration.bytes;
+    if (!scopes_.front().symbols.emplace(declaration.name, symbol).second) {
+      return Bad("a parameter is declared twice");
+    }
+  }
+  *bytes = static_cast<uint32_t>(end);
+  return {};
+}
+
+Status KernelLowering::LowerCallees(const Function& function, int depth) {
+  if (depth > kMaxCallDepth) return Bad("calls nest too deeply");
+  in_progress_.insert(function.name);
+  for (const Statement& statement : function.body) {
+    if (statement.kind != Statement::Kind::kInstruction || statement.name != "call") continue;
+    for (const Operand& operand : statement.operands) {
+      if (operand.kind != Operand::Kind::kName) continue;
+      const auto callee = symbols_.functions.find(operand.name);
+      if (callee == symbols_.functions.end() || !callee->second->has_body) break;
+      function_ = &function;
+      statement_ = &statement;
+      if (in_progress_.contains(operand.name)) return Bad("recursion is not supported");
+      if (!lowered_.contains(operand.name)) TRY(LowerFunction(*callee->second, depth + 1));
+      break;
+    }
+  }
+  in_progress_.erase(function.name);
+  return {};
+}
+
+Status KernelLowering::LowerFunction(const Function& function, int depth) {
+  TRY(LowerCallees(function, depth));
+  function_ = &function;
+  statement_ = nullptr;
+  OpenScope();
+  Lowered lowered;
+  ASSIGN_OR_RETURN(lowered.return_row, NewRow(Type::kU32));
+  TRY(DefineFormals(function, &lowered));
+  return_row_ = lowered.return_row;
+  lowered.entry = static_cast<uint32_t>(code_.instructions.size());
+  lowered_[function.name] = lowered;
+  TRY(LowerBody(function));
+  scopes_.pop_back();
+  return {};
+}
+
+Status KernelLowering::DefineFormals(const Function& function, Lowered* lowered) {
+  for (const bool result : {true, false}) {
+    for (const Declaration& formal : result ? function.results : function.params) {
+      TRY(Define(formal));
+      ASSIGN_OR_RETURN(const Symbol symbol, FindName(formal.name));
+      (result ? lowered->results : lowered->params).push_back(symbol);
+    }
+  }
+  return {};
+}
+
+void KernelLowering::CollectLabels(const Function& function) {
+  labels_.clear();
+  next_scope_ = 0;
+  std::vector<size_t> open;
+  for (const Statement& statement : function.body) {
+    if (statement.kind == Statement::Kind::kOpen) {
+      open.push_back(labels_.size());
+      labels_.emplace_back();
+    } else if (statement.kind == Statement::Kind::kClose) {
+      open.pop_back();
+    } else if (statement.kind == Statement::Kind::kLabel) {
+      // A second label of the same name is found when it is met.
+      if (labels_[open.back()]
+              .emplace(statement.name, static_cast<uint32_t>(label_targets_.size()))
+              .second) {
+        label_targets_.push_back(~0u);
+      }
+    }
+  }
+}
+
+void KernelLowering::OpenScope() {
+  scopes_.emplace_back();
+}
+
+Status KernelLowering::LowerBody(const Function& function) {
+  CollectLabels(function);
+  for (const Statement& statement : function.body) {
+    statement_ = &statement;
+    guard_ = kTruePredicate;
+    TRY(LowerStatement(statement));
+  }
+  // Falling off the end returns.
+  guard_ = kTruePredicate;
+  Instruction end;
+  end.control = function.entry ? Control::kExit : Control::kReturn;
+  end.a = return_row_;
+  TRY(EmitControl(end));
+  return PatchLabels();
+}
+
+Status KernelLowering::PatchLabels() {
+  for (const auto& [instruction, label] : label_uses_) {
+    code_.instructions[instruction].imm = label_targets_[label];
+  }
+  label_uses_.clear();
+  return {};
+}
+
+Status KernelLowering::LowerStatement(const Statement& statement) {
+  switch (statement.kind) {
+    case Statement::Kind::kOpen:
+      OpenScope();
+      scopes_.back().labels = &labels_[next_scope_++];
+      return {};
+    case Statement::Kind::kClose:
+      scopes_.pop_back();
+      return {};
+    case Statement::Kind::kDeclare:
+      for (const Declaration& declaration : statement.declarations) TRY(Define(declaration));
+      return {};
+    case Statement::Kind::kLabel: {
+      uint32_t& target = label_targets_[scopes_.back().labels->at(statement.name)];
+      if (target != ~0u) return Bad("the label is defined twice");
+      target = static_cast<uint32_t>(code_.instructions.size());
+      return {};
+    }
+    case Statement::Kind::kInstruction:
+      break;
+  }
+  if (!statement.guard.empty()) {
+    Operand guard;
+    guard.name = statement.guard;
+    bool negated = false;
+    ASSIGN_OR_RETURN(const uint32_t predicate, PredicateSource(guard, &negated));
+    guard_ = static_cast<uint16_t>(predicate);
+  }
+  Modifiers modifiers(statement.modifiers);
+  return (this->*Opcodes().at(statement.name))(statement, modifiers);
+}
+
+Status KernelLowering::Define(const Declaration& declaration) {
+  Symbol symbol;
+  switch (declaration.space) {
+    case Declaration::Space::kRegister: {
+      ASSIGN_OR_RETURN(symbol, PlaceRegister(declaration));
+      break;
+    }
+    case Declaration::Space::kLocal:
+    case Declaration::Space::kParam: {
+      ASSIGN_OR_RETURN(symbol, PlaceLocal(declaration));
+      break;
+    }
+    case Declaration::Space::kShared: {
+      ASSIGN_OR_RETURN(symbol, PlaceShared(declaration));
+      break;
+    }
+    default:
+      return Bad("a .global or .const variable inside a function is not supported");
+  }
+  if (!scopes_.back().symbols.emplace(declaration.name, symbol).second) {
+    return Bad("'" + std::string(declaration.name.substr(0, 40)) + "' is declared twice");
+  }
+  return {};
+}
+
+Result<KernelLowering::Symbol> KernelLowering::PlaceRegister(const Declaration& declaration) {
+  Symbol symbol;
+  symbol.type = declaration.type;
+  if (declaration.range != 0) {
+    symbol.kind = Symbol::Kind::kRange;
+    symbol.where = static_cast<uint32_t>(ranges_.size());
+    ranges_.push_back({declaration.range, declaration.type, {}});
+  } else if (declaration.type == Type::kPred) {
+    symbol.kind = Symbol::Kind::kPredicate;
+    ASSIGN_OR_RETURN(symbol.where, NewPredicate());
+  } else {
+    symbol.kind = Symbol::Kind::kRegister;
+    ASSIGN_OR_RETURN(symbol.where, NewRow(declaration.type));
+  }
+  return symbol;
+}
+
+Result<KernelLowering::Symbol> KernelLowering::PlaceLocal(const Declaration& declaration) {
+  Symbol symbol;
+  symbol.kind = Symbol::Kind::kLocal;
+  symbol.offset = RoundUp(code_.local_bytes, declaration.align);
+  symbol.size = declaration.bytes;
+  if (symbol.offset + symbol.size > kMaxLocalBytes) return Bad("too much local memory");
+  code_.local_bytes = static_cast<uint32_t>(symbol.offset + symbol.size);
+  return symbol;
+}
+
+Result<KernelLowering::Symbol> KernelLowering::PlaceShared(const Declaration& declaration) {
+  if (const auto placed = shared_placed_.find(&declaration); placed != shared_placed_.end()) {
+    return placed->second;
+  }
+  Symbol symbol;
+  if (declaration.bytes == 0) {
+    if (!declaration.is_extern) return Bad("a shared array needs a size");
+    symbol.kind = Symbol::Kind::kDynamicShared;
+  } else {
+    symbol.kind = Symbol::Kind::kShared;
+    symbol.offset = RoundUp(shared_bytes_, declaration.align);
+    symbol.size = declaration.bytes;
+    if (symbol.offset + symbol.size > kMaxSharedBytes) return Bad("too much shared memory");
+    shared_bytes_ = static_cast<uint32_t>(symbol.offset + symbol.size);
+  }
+  shared_placed_[&declaration] = symbol;
+  return symbol;
+}
+
+}  // namespace tandem::ptx

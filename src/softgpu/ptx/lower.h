@@ -1,0 +1,193 @@
+// Turns one kernel, with the functions it calls, from syntax into Code.
+//
+// Every function gets registers and local memory of its own in the kernel's one frame, which is
+// right because recursion is refused. A function's code comes before its callers', so that lanes
+// inside a call have the lower program counter and finish it before the others go on.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "src/softgpu/ptx/program.h"
+#include "src/softgpu/ptx/syntax.h"
+
+namespace tandem::ptx {
+
+// What the kernels of a module share.
+struct ModuleSymbols {
+  std::unordered_map<std::string_view, uint64_t> image;  // .global, .const: offset in the image
+  std::unordered_map<std::string_view, const Declaration*> shared;
+  std::unordered_map<std::string_view, const Function*> functions;
+};
+
+// A statement's modifiers, taken one by one; what is left over at the end is an error.
+class Modifiers {
+ public:
+  explicit Modifiers(const std::vector<std::string_view>& words) : rest_(words) {}
+
+  bool Take(std::string_view word);
+  // Takes the first of the words that is there; its index, or nothing.
+  std::optional<int> TakeOne(std::initializer_list<std::string_view> words);
+  Type TakeType();  // the leftmost; kNone when there is none
+  bool empty() const { return rest_.empty(); }
+  std::string_view first() const { return rest_.front(); }
+
+ private:
+  std::vector<std::string_view> rest_;
+};
+
+class KernelLowering {
+ public:
+  KernelLowering(const ModuleSymbols& symbols, const Function& kernel)
+      : symbols_(symbols), kernel_(kernel) {}
+
+  Result<Kernel> Run();
+
+ private:
+  struct Symbol {
+    enum class Kind : uint8_t {
+      kRegister,
+      kRange,
+      kPredicate,
+      kKernelParam,
+      kLocal,
+      kShared,
+      kDynamicShared,
+      kImage,
+    } kind = Kind::kRegister;
+    Type type = Type::kNone;
+    uint32_t where = 0;  // row, predicate, range index, or offset
+    uint64_t offset = 0;
+    uint64_t size = 0;
+  };
+  struct Range {
+    uint64_t count = 0;
+    Type type = Type::kNone;
+    std::unordered_map<uint32_t, uint32_t> slots;
+  };
+  struct Scope {
+    std::unordered_map<std::string_view, Symbol> symbols;
+    const std::unordered_map<std::string_view, uint32_t>* labels = nullptr;  // to label_targets_
+  };
+  // A function already lowered into this kernel.
+  struct Lowered {
+    uint32_t entry = 0;
+    uint32_t return_row = 0;
+    std::vector<Symbol> params, results;
+  };
+  struct Register {
+    uint32_t ref = 0;
+    Type type = Type::kNone;
+  };
+  using Lower = Status (KernelLowering::*)(const Statement&, Modifiers&);
+  friend bool KnownOpcode(std::string_view name);
+  static const std::unordered_map<std::string_view, Lower>& Opcodes();
+
+  // Structure (lower.cc).
+  Status LowerFunction(const Function& function, int depth);
+  Status LowerCallees(const Function& function, int depth);
+  Status LowerBody(const Function& function);
+  Status LowerStatement(const Statement& statement);
+  void CollectLabels(const Function& function);
+  Status DefineFormals(const Function& function, Lowered* lowered);
+  Status DefineKernelParams(std::vector<Param>* params, uint32_t* bytes);
+  Status Define(const Declaration& declaration);
+  Result<Symbol> PlaceRegister(const Declaration& declaration);
+  Result<Symbol> PlaceLocal(const Declaration& declaration);
+  Result<Symbol> PlaceShared(const Declaration& declaration);
+  Status PatchLabels();
+  void OpenScope();
+
+  // Operands (operands.cc).
+  Result<uint32_t> NewRow(Type type);
+  Result<uint32_t> NewPredicate();
+  uint32_t Constant(uint64_t bits, bool wide);
+  Result<Symbol> Find(const Operand& operand);
+  Result<Symbol> FindName(std::string_view name);
+  Result<std::optional<Symbol>> FindInRange(std::string_view name);
+  Result<Register> RegisterOf(const Operand& operand);
+  Result<uint32_t> Destination(const Operand& operand, Type type);
+  Result<uint32_t> Source(const Operand& operand, Type type);
+  Result<uint32_t> Immediate(const Operand& operand, Type type);
+  Result<uint32_t> ReadSpecial(const Operand& operand, Type type);
+  Result<uint32_t> PredicateDestination(const Operand& operand);
+  Result<uint32_t> PredicateSource(const Operand& operand, bool* negated);
+  // Puts an address operand into in.a, in.imm and in.narrow; tells the space its name lives in.
+  Status AddressOperand(const Operand& operand, Instruction* in, std::optional<Symbol>* symbol);
+  Result<uint32_t> AddressOf(const Symbol& symbol, uint64_t displacement);
+
+  // Emission.
+  Error Bad(const std::string& what) const;
+  Status NeedOperands(const Statement& statement, size_t count) const;
+  Status NeedType(Type type) const;
+  Status NeedNoMore(const Modifiers& modifiers) const;
+  Status Emit(const Selector& selector, Instruction in);
+  Status EmitControl(Instruction in);
+  Status Append(Instruction in);
+
+  // One per family of instructions (lower_*.cc).
+  Status Arithmetic(const Statement& s, Modifiers& m);
+  Status FloatArithmetic(Op op, Type type, const Statement& s, Modifiers& m);
+  Status IntegerArithmetic(Op op, Type type, const Statement& s, Modifiers& m);
+  Status Carry(const Statement& s, Modifiers& m);
+  Status PredicateLogic(Op op, const Statement& s);
+  Status Bitwise(const Statement& s, Modifiers& m);
+  Status BitField(const Statement& s, Modifiers& m);
+  Status Setp(const Statement& s, Modifiers& m);
+  Status Set(const Statement& s, Modifiers& m);
+  Status TakeComparison(Modifiers& m, Selector* selector, Instruction* in);
+  Status Selp(const Statement& s, Modifiers& m);
+  Status Testp(const Statement& s, Modifiers& m);
+  Result<uint32_t> ConvertSource(const Operand& operand, Type type);
+  Status Cvt(const Statement& s, Modifiers& m);
+  Status Mov(const Statement& s, Modifiers& m);
+  Status Pack(const Statement& s, Type type, bool pack);
+  Status Cvta(const Statement& s, Modifiers& m);
+  Status Load(const Statement& s, Modifiers& m);
+  Status Store(const Statement& s, Modifiers& m);
+  Status Memory(const Statement& s, Modifiers& m, bool store);
+  Result<uint32_t> MemoryRegister(const Operand& operand, Type type, bool store, Type* width);
+  Status Atom(const Statement& s, Modifiers& m);
+  Status Nothing(const Statement& s, Modifiers& m);
+  Status Branch(const Statement& s, Modifiers& m);
+  Status Leave(const Statement& s, Modifiers& m);
+  Status Barrier(const Statement& s, Modifiers& m);
+  Status BarrierReduce(const Statement& s, Modifiers& m);
+  Status Trap(const Statement& s, Modifiers& m);
+  Status Call(const Statement& s, Modifiers& m);
+  Status CopyArgument(const Operand& actual, const Symbol& formal, bool in);
+  Status MeetLanes(const Operand& members);
+  Status Shfl(const Statement& s, Modifiers& m);
+  Status Vote(const Statement& s, Modifiers& m);
+  Status ActiveMask(const Statement& s, Modifiers& m);
+
+  const ModuleSymbols& symbols_;
+  const Function& kernel_;
+  Code code_;
+  uint32_t shared_bytes_ = 0;
+  std::map<std::pair<uint64_t, bool>, uint32_t> constants_;
+  std::vector<Range> ranges_;
+  std::vector<Scope> scopes_;
+  std::vector<uint32_t> label_targets_;                  // by label; ~0 while not met
+  std::vector<std::pair<size_t, uint32_t>> label_uses_;  // instruction, label
+  std::unordered_map<std::string_view, Lowered> lowered_;
+  std::unordered_map<const Declaration*, Symbol> shared_placed_;
+  std::unordered_set<std::string_view> in_progress_;
+  // The labels of the function in hand, one map for each '{' in order.
+  std::vector<std::unordered_map<std::string_view, uint32_t>> labels_;
+  size_t next_scope_ = 0;
+  // Of the function and statement in hand.
+  const Function* function_ = nullptr;
+  const Statement* statement_ = nullptr;
+  uint32_t return_row_ = 0;
+  uint16_t guard_ = kTruePredicate;
+};
+
+}  // namespace tandem::ptx

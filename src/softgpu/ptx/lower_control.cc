@@ -1,0 +1,226 @@
+// Lowering of control flow, barriers, calls and what lanes tell each other.
+#include "src/softgpu/ptx/lower.h"
+
+namespace tandem::ptx {
+
+Status KernelLowering::Branch(const Statement& s, Modifiers& m) {
+  m.Take("uni");
+  TRY(NeedNoMore(m));
+  TRY(NeedOperands(s, 1));
+  const Operand& target = s.operands[0];
+  if (target.kind == Operand::Kind::kName) {
+    for (auto scope = scopes_.rbegin(); scope != scopes_.rend() && scope->labels; ++scope) {
+      const auto label = scope->labels->find(target.name);
+      if (label == scope->labels->end()) continue;
+      label_uses_.emplace_back(code_.instructions.size(), label->second);
+      Instruction in;
+      in.control = Control::kBranch;
+      return EmitControl(in);
+    }
+  }
+  return Bad("unknown label '" + std::string(target.name.substr(0, 40)) + "'");
+}
+
+Status KernelLowering::Leave(const Statement& s, Modifiers& m) {
+  m.Take("uni");
+  TRY(NeedNoMore(m));
+  TRY(NeedOperands(s, 0));
+  Instruction in;
+  in.control = s.name == "exit" || function_->entry ? Control::kExit : Control::kReturn;
+  in.a = return_row_;
+  return EmitControl(in);
+}
+
+Status KernelLowering::Trap(const Statement& s, Modifiers& m) {
+  TRY(NeedNoMore(m));
+  TRY(NeedOperands(s, 0));
+  Instruction in;
+  in.control = Control::kTrap;
+  return EmitControl(in);
+}
+
+// bar{.cta}.sync a{, b}; bar.arrive a, b; bar.warp.sync mask; barrier.*
+Status KernelLowering::Barrier(const Statement& s, Modifiers& m) {
+  m.Take("cta");
+  m.Take("aligned");
+  const bool warp = m.Take("warp");
+  const std::optional<int> kind = m.TakeOne({"sync", "arrive", "red"});
+  if (!kind.has_value()) return Bad("one of .sync, .arrive and .red is missing");
+  if (*kind == 2) return BarrierReduce(s, m);
+  TRY(NeedNoMore(m));
+  Instruction in;
+  if (warp) {
+    TRY(NeedOperands(s, 1));
+    in.control = Control::kWarpSync;
+    ASSIGN_OR_RETURN(in.a, Source(s.operands[0], Type::kU32));
+    return EmitControl(in);
+  }
+  const bool arrive = *kind == 1;
+  in.control = arrive ? Control::kBarrierArrive : Control::kBarrier;
+  const size_t count = s.operands.size();
+  if (count < (arrive ? 2u : 1u) || count > 2) return Bad("a wrong number of operands");
+  ASSIGN_OR_RETURN(in.a, Source(s.operands[0], Type::kU32));
+  if (count == 2) {
+    ASSIGN_OR_RETURN(in.b, Source(s.operands[1], Type::kU32));
+  }
+  return EmitControl(in);
+}
+
+// bar.red.popc.u32 d, a{, b}, {!}p; bar.red.and.pred p, a{, b}, {!}q
+Status KernelLowering::BarrierReduce(const Statement& s, Modifiers& m) {
+  const std::optional<int> op = m.TakeOne({"popc", "and", "or"});
+  const Type type = m.TakeType();
+  TRY(NeedNoMore(m));
+  const size_t count = s.operands.size();
+  if (!op.has_value() || type != (*op == 0 ? Type::kU32 : Type::kPred))
+    return Bad("a bad reduction");
+  if (count != 3 && count != 4) return Bad("a wrong number of operands");
+  Instruction in;
+  in.control = Control::kBarrierReduce;
+  in.mode = static_cast<uint8_t>(*op);
+  ASSIGN_OR_RETURN(
+      in.dst, *op == 0 ? Destination(s.operands[0], type) : PredicateDestination(s.operands[0]));
+  ASSIGN_OR_RETURN(in.a, Source(s.operands[1], Type::kU32));
+  if (count == 4) {
+    ASSIGN_OR_RETURN(in.b, Source(s.operands[2], Type::kU32));
+  }
+  bool negated = false;
+  ASSIGN_OR_RETURN(in.c, PredicateSource(s.operands[count - 1], &negated));
+  if (negated) in.flags |= kNegateA;
+  return EmitControl(in);
+}
+
+// Between an argument and a parameter; `in` tells the direction. Both in local memory, or both
+// registers.
+Status KernelLowering::CopyArgument(const Operand& actual, const Symbol& formal, bool in) {
+  Instruction copy;
+  if (formal.kind == Symbol::Kind::kLocal) {
+    ASSIGN_OR_RETURN(const Symbol local, Find(actual));
+    if (local.kind != Symbol::Kind::kLocal || local.size != formal.size) {
+      return Bad("an argument does not fit its parameter");
+    }
+    copy.imm = static_cast<int64_t>(in ? local.offset : formal.offset);
+    copy.a = static_cast<uint32_t>(in ? formal.offset : local.offset);
+    copy.b = static_cast<uint32_t>(formal.size);
+    return Emit({.op = Op::kCopyLocal}, copy);
+  }
+  if (formal.kind != Symbol::Kind::kRegister) return Bad("a predicate cannot be passed");
+  if (in) {
+    copy.dst = formal.where;
+    ASSIGN_OR_RETURN(copy.a, Source(actual, formal.type));
+  } else {
+    copy.a = formal.where;
+    ASSIGN_OR_RETURN(copy.dst, Destination(actual, formal.type));
+  }
+  return Emit({.op = Op::kMov, .type = TypeBytes(formal.type) == 8 ? Type::kU64 : Type::kU32},
+              copy);
+}
+
+Status KernelLowering::Call(const Statement& s, Modifiers& m) {
+  m.Take("uni");
+  TRY(NeedNoMore(m));
+  static const std::vector<Operand> kNothing;
+  size_t next = 0;
+  const std::vector<Operand>* results = &kNothing;
+  const std::vector<Operand>* arguments = &kNothing;
+  if (next < s.operands.size() && s.operands[next].kind == Operand::Kind::kList) {
+    results = &s.operands[next++].parts;
+  }
+  if (next >= s.operands.size() || s.operands[next].kind != Operand::Kind::kName) {
+    return Bad("a function's name is missing");
+  }
+  const std::string_view name = s.operands[next++].name;
+  if (next < s.operands.size() && s.operands[next].kind == Operand::Kind::kList) {
+    arguments = &s.operands[next++].parts;
+  }
+  if (next != s.operands.size()) return Bad("indirect calls are not supported");
+  if (name == "__assertfail") {
+    Instruction assertion;
+    assertion.control = Control::kTrap;
+    assertion.mode = 1;
+    return EmitControl(assertion);
+  }
+  const auto found = lowered_.find(name);
+  if (found == lowered_.end()) {
+    return Bad("'" + std::string(name.substr(0, 40)) + "' is not a function with a body");
+  }
+  const Lowered& callee = found->second;
+  if (results->size() != callee.results.size() || arguments->size() != callee.params.size()) {
+    return Bad("a wrong number of arguments or results");
+  }
+  for (size_t i = 0; i < arguments->size(); ++i) {
+    TRY(CopyArgument((*arguments)[i], callee.params[i], true));
+  }
+  Instruction call;
+  call.control = Control::kCall;
+  call.imm = callee.entry;
+  call.dst = callee.return_row;
+  TRY(EmitControl(call));
+  for (size_t i = 0; i < results->size(); ++i) {
+    TRY(CopyArgument((*results)[i], callee.results[i], false));
+  }
+  return {};
+}
+
+// The .sync forms meet at a point of their own first.
+Status KernelLowering::MeetLanes(const Operand& members) {
+  Instruction meet;
+  meet.control = Control::kWarpSync;
+  ASSIGN_OR_RETURN(meet.a, Source(members, Type::kU32));
+  return EmitControl(meet);
+}
+
+Status KernelLowering::Shfl(const Statement& s, Modifiers& m) {
+  const bool sync = m.Take("sync");
+  const std::optional<int> mode = m.TakeOne({"up", "down", "bfly", "idx"});
+  const Type type = m.TakeType();
+  if (!mode.has_value() || TypeBytes(type) != 4) return Bad("a bad mode or type");
+  TRY(NeedNoMore(m));
+  TRY(NeedOperands(s, sync ? 5 : 4));
+  if (sync) TRY(MeetLanes(s.operands[4]));
+  Instruction in;
+  in.mode = static_cast<uint8_t>(*mode);
+  const Operand& target = s.operands[0];
+  const bool pair = target.kind == Operand::Kind::kPair;
+  ASSIGN_OR_RETURN(in.dst, Destination(pair ? target.parts[0] : target, type));
+  in.d = kSinkPredicate;
+  if (pair) {
+    ASSIGN_OR_RETURN(in.d, PredicateDestination(target.parts[1]));
+  }
+  ASSIGN_OR_RETURN(in.a, Source(s.operands[1], type));
+  ASSIGN_OR_RETURN(in.b, Source(s.operands[2], Type::kU32));
+  ASSIGN_OR_RETURN(in.c, Source(s.operands[3], Type::kU32));
+  return Emit({.op = Op::kShfl}, in);
+}
+
+Status KernelLowering::Vote(const Statement& s, Modifiers& m) {
+  const bool sync = m.Take("sync");
+  const std::optional<int> mode = m.TakeOne({"all", "any", "uni", "ballot"});
+  const Type type = m.TakeType();
+  if (!mode.has_value()) return Bad("a mode is missing");
+  TRY(NeedNoMore(m));
+  TRY(NeedOperands(s, sync ? 3 : 2));
+  if (sync) TRY(MeetLanes(s.operands[2]));
+  static constexpr Op kOps[] = {Op::kVoteAll, Op::kVoteAny, Op::kVoteUni, Op::kVoteBallot};
+  Instruction in;
+  const bool ballot = *mode == 3;
+  if (type != (ballot ? Type::kU32 : Type::kPred)) return Bad("a bad type");
+  ASSIGN_OR_RETURN(in.dst, ballot ? Destination(s.operands[0], Type::kU32)
+                                  : PredicateDestination(s.operands[0]));
+  bool negated = false;
+  ASSIGN_OR_RETURN(in.a, PredicateSource(s.operands[1], &negated));
+  if (negated) in.flags |= kNegateA;
+  return Emit({.op = kOps[*mode]}, in);
+}
+
+Status KernelLowering::ActiveMask(const Statement& s, Modifiers& m) {
+  m.Take("b32");
+  TRY(NeedNoMore(m));
+  TRY(NeedOperands(s, 1));
+  Instruction in;
+  in.a = kTruePredicate;
+  ASSIGN_OR_RETURN(in.dst, Destination(s.operands[0], Type::kU32));
+  return Emit({.op = Op::kActiveMask}, in);
+}
+
+}  // namespace tandem::ptx

@@ -1,0 +1,306 @@
+// Operands of instructions: registers, constants, addresses, special registers.
+#include <algorithm>
+#include <charconv>
+
+#include "src/softgpu/ptx/lower.h"
+
+namespace tandem::ptx {
+namespace {
+
+constexpr uint32_t kMaxFrameBytes = 8u << 20;  // 65,536 registers of 32 bits a thread
+constexpr uint32_t kMaxPredicates = 60000;
+constexpr size_t kMaxConstantLines = size_t{1} << 20;
+
+struct SpecialName {
+  std::string_view name, component;
+  Special special;
+};
+constexpr SpecialName kSpecials[] = {
+    {"%tid", "x", Special::kTidX},
+    {"%tid", "y", Special::kTidY},
+    {"%tid", "z", Special::kTidZ},
+    {"%ntid", "x", Special::kNtidX},
+    {"%ntid", "y", Special::kNtidY},
+    {"%ntid", "z", Special::kNtidZ},
+    {"%ctaid", "x", Special::kCtaidX},
+    {"%ctaid", "y", Special::kCtaidY},
+    {"%ctaid", "z", Special::kCtaidZ},
+    {"%nctaid", "x", Special::kNctaidX},
+    {"%nctaid", "y", Special::kNctaidY},
+    {"%nctaid", "z", Special::kNctaidZ},
+    {"%laneid", "", Special::kLaneId},
+    {"%warpid", "", Special::kWarpId},
+    {"%nwarpid", "", Special::kNwarpId},
+    {"%smid", "", Special::kSmId},
+    {"%nsmid", "", Special::kNsmId},
+    {"%gridid", "", Special::kGridId},
+    {"%clock", "", Special::kClock},
+    {"%clock64", "", Special::kClock64},
+    {"%globaltimer", "", Special::kGlobalTimer},
+    {"%lanemask_eq", "", Special::kLanemaskEq},
+    {"%lanemask_lt", "", Special::kLanemaskLt},
+    {"%lanemask_le", "", Special::kLanemaskLe},
+    {"%lanemask_gt", "", Special::kLanemaskGt},
+    {"%lanemask_ge", "", Special::kLanemaskGe},
+    {"%dynamic_smem_size", "", Special::kDynamicSharedSize},
+    {"%total_smem_size", "", Special::kTotalSharedSize},
+};
+
+std::string Quoted(std::string_view name) {
+  return "'" + std::string(name.substr(0, 40)) + "'";
+}
+
+uint64_t LowBits(uint64_t value, uint32_t bytes) {
+  return bytes >= 8 ? value : value & ((uint64_t{1} << (8 * bytes)) - 1);
+}
+
+}  // namespace
+
+Result<uint32_t> KernelLowering::NewRow(Type type) {
+  const uint32_t bytes = TypeBytes(type) == 8 ? 256 : 128;
+  if (code_.frame_bytes + bytes > kMaxFrameBytes) return Bad("too many registers");
+  const uint32_t row = code_.frame_bytes;
+  code_.frame_bytes += bytes;
+  return row;
+}
+
+Result<uint32_t> KernelLowering::NewPredicate() {
+  if (code_.predicates >= kMaxPredicates) return Bad("too many predicates");
+  return code_.predicates++;
+}
+
+uint32_t KernelLowering::Constant(uint64_t bits, bool wide) {
+  const auto [entry, fresh] = constants_.try_emplace({bits, wide}, 0);
+  if (fresh) {
+    entry->second = static_cast<uint32_t>(code_.constants.size() * sizeof(Line)) | 1;
+    Line line;
+    std::fill(std::begin(line.words), std::end(line.words), wide ? bits : bits << 32 | bits);
+    code_.constants.insert(code_.constants.end(), wide ? 4 : 2, line);
+  }
+  return entry->second;
+}
+
+// %r12 in a range %r<100>: registers come into being when they are first named.
+Result<std::optional<KernelLowering::Symbol>> KernelLowering::FindInRange(std::string_view name) {
+  const size_t digits = name.find_last_not_of("0123456789") + 1;
+  if (digits == 0 || digits >= name.size()) return std::optional<Symbol>();
+  uint32_t index = 0;
+  const auto [end, error] = std::from_chars(name.data() + digits, name.data() + name.size(), index);
+  if (error != std::errc()) return std::optional<Symbol>();
+  // A prefix may itself end in digits: %r1<5> has %r10 to %r14.
+  for (size_t split = digits; split < name.size(); ++split) {
+    for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
+      const auto found = scope->symbols.find(name.substr(0, split));
+      if (found == scope->symbols.end() || found->second.kind != Symbol::Kind::kRange) continue;
+      const std::string_view number = name.substr(split);
+      if (std::from_chars(number.data(), number.data() + number.size(), index).ec != std::errc()) {
+        continue;
+      }
+      Range& range = ranges_[found->second.where];
+      if (index >= range.count || (number.size() > 1 && number[0] == '0')) continue;
+      Symbol symbol;
+      symbol.type = range.type;
+      symbol.kind = range.type == Type::kPred ? Symbol::Kind::kPredicate : Symbol::Kind::kRegister;
+      const auto slot = range.slots.find(index);
+      if (slot != range.slots.end()) {
+        symbol.where = slot->second;
+        return std::optional<Symbol>(symbol);
+      }
+      ASSIGN_OR_RETURN(symbol.where,
+                       range.type == Type::kPred ? NewPredicate() : NewRow(range.type));
+      range.slots[index] = symbol.where;
+      return std::optional<Symbol>(symbol);
+    }
+  }
+  return std::optional<Symbol>();
+}
+
+Result<KernelLowering::Symbol> KernelLowering::FindName(std::string_view name) {
+  for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
+    const auto found = scope->symbols.find(name);
+    if (found != scope->symbols.end() && found->second.kind != Symbol::Kind::kRange) {
+      return found->second;
+    }
+  }
+  ASSIGN_OR_RETURN(const std::optional<Symbol> ranged, FindInRange(name));
+  if (ranged.has_value()) return *ranged;
+  if (const auto image = symbols_.image.find(name); image != symbols_.image.end()) {
+    Symbol symbol;
+    symbol.kind = Symbol::Kind::kImage;
+    symbol.offset = image->second;
+    return symbol;
+  }
+  if (const auto shared = symbols_.shared.find(name); shared != symbols_.shared.end()) {
+    return PlaceShared(*shared->second);
+  }
+  return Bad("unknown name " + Quoted(name));
+}
+
+Result<KernelLowering::Symbol> KernelLowering::Find(const Operand& operand) {
+  if (operand.kind != Operand::Kind::kName || !operand.component.empty()) {
+    return Bad("expected a plain name");
+  }
+  return FindName(operand.name);
+}
+
+Result<KernelLowering::Register> KernelLowering::RegisterOf(const Operand& operand) {
+  ASSIGN_OR_RETURN(const Symbol symbol, Find(operand));
+  if (symbol.kind != Symbol::Kind::kRegister || operand.negated) {
+    return Bad(Quoted(operand.name) + " is not a register");
+  }
+  return Register{symbol.where, symbol.type};
+}
+
+Result<uint32_t> KernelLowering::Destination(const Operand& operand, Type type) {
+  if (operand.kind == Operand::Kind::kName && operand.name == "_") return kSinkRow;
+  ASSIGN_OR_RETURN(const Register reg, RegisterOf(operand));
+  if (TypeBytes(reg.type) != TypeBytes(type)) {
+    return Bad("the width of " + Quoted(operand.name) + " does not fit the instruction");
+  }
+  return reg.ref;
+}
+
+Result<uint32_t> KernelLowering::Source(const Operand& operand, Type type) {
+  if (operand.kind == Operand::Kind::kInteger || operand.kind == Operand::Kind::kFloat) {
+    return Immediate(operand, type);
+  }
+  if (operand.kind == Operand::Kind::kName && operand.name == "WARP_SZ") {
+    return Constant(kLanes, TypeBytes(type) == 8);
+  }
+  if (operand.kind == Operand::Kind::kName && operand.name.starts_with('%')) {
+    const bool special = std::any_of(std::begin(kSpecials), std::end(kSpecials), [&](auto& entry) {
+      return entry.name == operand.name && entry.component == operand.component;
+    });
+    if (special) return ReadSpecial(operand, type);
+  }
+  ASSIGN_OR_RETURN(const Symbol symbol, Find(operand));
+  if (symbol.kind == Symbol::Kind::kPredicate) {
+    return Bad(Quoted(operand.name) + " is a predicate");
+  }
+  if (symbol.kind != Symbol::Kind::kRegister) {
+    if (TypeBytes(type) == 4 &&
+        (symbol.kind == Symbol::Kind::kShared || symbol.kind == Symbol::Kind::kLocal)) {
+      return Constant(symbol.offset, false);
+    }
+    if (TypeBytes(type) == 4 && symbol.kind == Symbol::Kind::kDynamicShared) {
+      Instruction in;
+      in.mode = static_cast<uint8_t>(Special::kDynamicSharedBase);
+      ASSIGN_OR_RETURN(in.dst, NewRow(type));
+      TRY(Emit({.op = Op::kSpecial, .type = Type::kU32}, in));
+      return in.dst;
+    }
+    if (TypeBytes(type) != 8) return Bad("an address has 64 bits");
+    return AddressOf(symbol, 0);
+  }
+  if (TypeBytes(symbol.type) != TypeBytes(type)) {
+    return Bad("the width of " + Quoted(operand.name) + " does not fit the instruction");
+  }
+  return symbol.where;
+}
+
+Result<uint32_t> KernelLowering::Immediate(const Operand& operand, Type type) {
+  const uint32_t bytes = TypeBytes(type);
+  uint64_t bits = operand.integer;
+  if (operand.kind == Operand::Kind::kInteger) {
+    if (type == Type::kF16 || type == Type::kF32 || type == Type::kF64) {
+      return Bad("an integer where a float is expected");
+    }
+  } else if (bytes == 4) {
+    if (!operand.single) {
+      bits = __builtin_bit_cast(uint32_t, static_cast<float>(operand.real));
+    }
+  } else if (bytes == 8) {
+    bits = __builtin_bit_cast(uint64_t, operand.real);
+  } else {
+    return Bad("a float literal has 32 or 64 bits");
+  }
+  if (code_.constants.size() > kMaxConstantLines) return Bad("too many constants");
+  return Constant(LowBits(bits, bytes), bytes == 8);
+}
+
+Result<uint32_t> KernelLowering::ReadSpecial(const Operand& operand, Type type) {
+  const auto* entry = std::find_if(std::begin(kSpecials), std::end(kSpecials), [&](auto& known) {
+    return known.name == operand.name && known.component == operand.component;
+  });
+  Instruction in;
+  in.mode = static_cast<uint8_t>(entry->special);
+  ASSIGN_OR_RETURN(in.dst, NewRow(type));
+  const uint32_t bytes = TypeBytes(type);
+  const Type width = bytes == 8 ? Type::kU64 : bytes == 2 ? Type::kU16 : Type::kU32;
+  const uint16_t guard = std::exchange(guard_, uint16_t{kTruePredicate});
+  TRY(Emit({.op = Op::kSpecial, .type = width}, in));
+  guard_ = guard;
+  return in.dst;
+}
+
+Result<uint32_t> KernelLowering::PredicateDestination(const Operand& operand) {
+  if (operand.kind == Operand::Kind::kName && operand.name == "_") return kSinkPredicate;
+  ASSIGN_OR_RETURN(const Symbol symbol, Find(operand));
+  if (symbol.kind != Symbol::Kind::kPredicate || operand.negated) {
+    return Bad(Quoted(operand.name) + " is not a predicate");
+  }
+  return symbol.where;
+}
+
+Result<uint32_t> KernelLowering::PredicateSource(const Operand& operand, bool* negated) {
+  if (operand.kind == Operand::Kind::kInteger) {
+    *negated = operand.integer == 0;
+    return kTruePredicate;
+  }
+  ASSIGN_OR_RETURN(const Symbol symbol, Find(operand));
+  if (symbol.kind != Symbol::Kind::kPredicate) {
+    return Bad(Quoted(operand.name) + " is not a predicate");
+  }
+  *negated = operand.negated;
+  return symbol.where;
+}
+
+// The address of a variable in its own space, as 64 bits.
+Result<uint32_t> KernelLowering::AddressOf(const Symbol& symbol, uint64_t displacement) {
+  Instruction in;
+  in.imm = static_cast<int64_t>(symbol.offset + displacement);
+  switch (symbol.kind) {
+    case Symbol::Kind::kKernelParam:
+    case Symbol::Kind::kLocal:
+    case Symbol::Kind::kShared:
+      return Constant(symbol.offset + displacement, true);
+    case Symbol::Kind::kImage: {
+      ASSIGN_OR_RETURN(in.dst, NewRow(Type::kU64));
+      TRY(Emit({.op = Op::kImageAddress, .type = Type::kU64}, in));
+      return in.dst;
+    }
+    case Symbol::Kind::kDynamicShared: {
+      in.mode = static_cast<uint8_t>(Special::kDynamicSharedBase);
+      ASSIGN_OR_RETURN(in.dst, NewRow(Type::kU64));
+      TRY(Emit({.op = Op::kSpecial, .type = Type::kU64}, in));
+      return in.dst;
+    }
+    default:
+      return Bad("expected a variable");
+  }
+}
+
+Status KernelLowering::AddressOperand(const Operand& operand, Instruction* in,
+                                      std::optional<Symbol>* symbol) {
+  if (operand.kind != Operand::Kind::kAddress || !operand.component.empty()) {
+    return Bad("expected an address in brackets");
+  }
+  in->imm = static_cast<int64_t>(operand.integer);
+  if (operand.name.empty()) {
+    in->a = Constant(0, true);
+    return {};
+  }
+  ASSIGN_OR_RETURN(const Symbol found, FindName(operand.name));
+  if (found.kind == Symbol::Kind::kRegister) {
+    const uint32_t bytes = TypeBytes(found.type);
+    if (bytes != 4 && bytes != 8) return Bad("an address register has 32 or 64 bits");
+    in->a = found.where;
+    in->narrow = bytes == 4;
+    return {};
+  }
+  *symbol = found;
+  ASSIGN_OR_RETURN(in->a, AddressOf(found, 0));
+  return {};
+}
+
+}  // namespace tandem::ptx

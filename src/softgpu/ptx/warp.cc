@@ -1,0 +1,91 @@
+#include "src/softgpu/ptx/warp.h"
+
+#include <algorithm>
+
+namespace tandem::ptx {
+namespace {
+
+constexpr uint32_t kLoopsPerTurn = 256;
+
+}  // namespace
+
+void Warp::Start(uint32_t entry, uint32_t lanes) {
+  groups_.assign(1, Group{.pc = entry, .mask = lanes});
+  live_ = lanes;
+  floor_ = loops_ = 0;
+  forced_ = false;
+}
+
+void Warp::Add(uint32_t pc, uint32_t mask) {
+  groups_.push_back({.pc = pc, .mask = mask});
+}
+
+void Warp::Exit(Group* group, uint32_t lanes) {
+  group->mask &= ~lanes;
+  live_ &= ~lanes;
+}
+
+void Warp::CountLoop(uint32_t pc) {
+  if (++loops_ < kLoopsPerTurn) return;
+  loops_ = 0;
+  floor_ = floor_ == 0 ? pc + 1 : 0;
+}
+
+// Drops empty groups, and joins those at one place unless a barrier holds them.
+void Warp::Merge() {
+  std::erase_if(groups_, [](const Group& group) { return group.mask == 0; });
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    if (groups_[i].wait == Group::Wait::kBarrier) continue;
+    for (size_t j = i + 1; j < groups_.size();) {
+      const Group& other = groups_[j];
+      if (other.pc != groups_[i].pc || other.wait == Group::Wait::kBarrier) {
+        ++j;
+        continue;
+      }
+      groups_[i].mask |= other.mask;
+      groups_[i].wait = Group::Wait::kNone;
+      groups_.erase(groups_.begin() + static_cast<std::ptrdiff_t>(j));
+    }
+  }
+}
+
+Group* Warp::Pick(uint32_t* limit) {
+  *limit = ~0u;
+  forced_ = false;
+  if (groups_.size() == 1) {
+    Group& only = groups_.front();
+    if (only.mask == 0 || only.wait == Group::Wait::kBarrier) return nullptr;
+    forced_ = only.wait == Group::Wait::kWarp;
+    only.wait = Group::Wait::kNone;
+    return &only;
+  }
+  Merge();
+  Group* lowest = nullptr;
+  Group* preferred = nullptr;
+  Group* waiting = nullptr;
+  for (Group& group : groups_) {
+    if (group.wait == Group::Wait::kBarrier) continue;
+    Group*& best = group.wait == Group::Wait::kWarp ? waiting : lowest;
+    if (best == nullptr || group.pc < best->pc) best = &group;
+    if (group.wait == Group::Wait::kNone && group.pc >= floor_ &&
+        (preferred == nullptr || group.pc < preferred->pc)) {
+      preferred = &group;
+    }
+  }
+  Group* chosen = preferred != nullptr ? preferred : lowest;
+  if (preferred == nullptr) floor_ = 0;
+  if (chosen == nullptr && waiting != nullptr) {
+    chosen = waiting;
+    chosen->wait = Group::Wait::kNone;
+    forced_ = true;
+  }
+  if (chosen == nullptr) return nullptr;
+  for (const Group& group : groups_) {
+    if (&group != chosen && group.wait != Group::Wait::kBarrier && group.pc > chosen->pc) {
+      *limit = std::min(*limit, group.pc);
+    }
+  }
+  return chosen;
+}
+
+}  // namespace tandem::ptx

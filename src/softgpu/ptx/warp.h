@@ -1,0 +1,56 @@
+// One warp's control state: which lanes are where.
+//
+// Lanes that run together form a group. Groups at the same place become one; the lowest program
+// counter goes first, unless it has been looping for long while others wait (it may be spinning on
+// a lock that one of them holds), when the others get a turn.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "src/softgpu/ptx/code.h"
+
+namespace tandem::ptx {
+
+struct Group {
+  enum class Wait : uint8_t { kNone, kBarrier, kWarp };
+  uint32_t pc = 0;
+  uint32_t mask = 0;
+  Wait wait = Wait::kNone;
+  uint8_t barrier = 0;
+  uint32_t expected = 0;  // threads that the barrier waits for; 0: all of the block
+  uint32_t votes = 0;     // bar.red: lanes whose predicate held
+};
+
+class Warp {
+ public:
+  WarpContext context{};
+
+  void Start(uint32_t entry, uint32_t lanes);
+
+  // The group to run next and the place where it must stop to meet another; null when none can run.
+  Group* Pick(uint32_t* limit);
+  // Adds a group that may run. Pointers from Pick() end here.
+  void Add(uint32_t pc, uint32_t mask);
+  // Ends lanes of a group; a group without lanes goes at the next Pick().
+  void Exit(Group* group, uint32_t lanes);
+  // Counts a back-edge of the group at `pc` while others wait.
+  void CountLoop(uint32_t pc);
+
+  uint32_t live() const { return live_; }
+  bool alone() const { return groups_.size() == 1; }
+  // Whether the group that Pick() gave must not wait at bar.warp.sync, since nobody else can come.
+  bool forced() const { return forced_; }
+  std::vector<Group>& groups() { return groups_; }
+
+ private:
+  void Merge();
+
+  std::vector<Group> groups_;
+  uint32_t live_ = 0;
+  uint32_t floor_ = 0;  // prefer groups at or above this place
+  uint32_t loops_ = 0;  // back-edges since the last change of turn
+  bool forced_ = false;
+};
+
+}  // namespace tandem::ptx
