@@ -1,0 +1,325 @@
+// What each event means for the arbiter's state. What follows from it: arbiter_decide.cc.
+#include "src/core/arbiter.h"
+
+#include <algorithm>
+
+#include "src/core/check.h"
+
+namespace tandem::core {
+namespace {
+
+constexpr Duration kShortestWindow = Microseconds(500);
+constexpr Duration kLongestDeadline = Seconds(64);
+constexpr Duration kLongestBackoff = Seconds(1);
+
+}  // namespace
+
+Arbiter::Arbiter(const ArbiterConfig& config)
+    : config_(config),
+      policy_(MakePolicy(config.policy)),
+      budget_(config.budget),
+      cost_(config.bytes_per_second),
+      last_lacked_(Bytes(config.budget.count / 2)) {
+  TANDEM_CHECK(policy_ != nullptr);
+}
+
+std::vector<Action> Arbiter::On(const Event& event, Instant now) {
+  now_ = std::max(now, now_);
+  actions_.clear();
+  wake_.reset();
+  std::visit([this](const auto& e) { Handle(e); }, event);
+  Decide();
+  return std::move(actions_);
+}
+
+Session* Arbiter::Find(SessionId id) {
+  const auto at = sessions_.find(id);
+  return at == sessions_.end() ? nullptr : &at->second;
+}
+
+// Null also where the message is about a lease that has ended since: the two crossed.
+Session* Arbiter::FindHolder(SessionId id, Epoch epoch) {
+  Session* session = Find(id);
+  if (session == nullptr) return nullptr;
+  HeardFrom(*session);
+  return session->holds() && session->epoch == epoch ? session : nullptr;
+}
+
+void Arbiter::HeardFrom(Session& session) {
+  if (!session.stuck) return;
+  session.stuck = false;
+  session.expected_at = now_ + session.deadline + config_.silence;
+}
+
+void Arbiter::Handle(const event::SessionAdded& e) {
+  TANDEM_CHECK(sessions_.count(e.id) == 0);
+  Session& session = sessions_[e.id];
+  session.id = e.id;
+  session.window = config_.window;
+  session.deadline = config_.deadline;
+  session.backoff = config_.busy_backoff;
+  session.last_used = now_;
+  session.contexts = e.contexts;
+  limits_.Add(e.id, e.run, std::min(e.limit, budget_.total()), e.allocated);
+  contexts_ += e.contexts;
+  // What it claims above what is left cannot be its due: it has to go.
+  session.resident = std::min(e.resident, budget_.free());
+  session.credit = session.resident;
+  budget_.SetCharge(e.id, session.credit);
+  if (e.resident > session.credit) {
+    session.excess = e.resident - session.credit;
+    session.expected_at = now_ + config_.silence;
+    actions_.emplace_back(action::Evict{e.id, session.credit});
+  }
+  ChargeContexts();
+}
+
+void Arbiter::Handle(const event::SessionGone& e) {
+  Session* session = Find(e.id);
+  if (session == nullptr) return;
+  budget_.SetCharge(e.id, Bytes());
+  limits_.Remove(e.id);
+  contexts_ -= session->contexts;
+  if (claim_.has_value() && claim_->wish.id == e.id) claim_.reset();
+  std::erase_if(wishes_, [&](const Wish& wish) { return wish.id == e.id; });
+  sessions_.erase(e.id);
+  ChargeContexts();
+}
+
+void Arbiter::Handle(const event::Reserve& e) {
+  Session* session = Find(e.id);
+  if (session == nullptr) return;
+  HeardFrom(*session);
+  if (e.total <= limits_.allocated(e.id)) {
+    limits_.Reserve(e.id, e.total);
+    return;
+  }
+  const bool fits_alone = e.total <= budget_.total() - budget_.contexts();
+  const bool granted = fits_alone && limits_.Reserve(e.id, e.total);
+  actions_.emplace_back(action::Reserved{e.id, e.sequence, granted});
+}
+
+void Arbiter::Handle(const event::ContextWanted& e) {
+  Session* session = Find(e.id);
+  if (session == nullptr) return;
+  HeardFrom(*session);
+  if (contexts_ < config_.reserved) {
+    ++contexts_;
+    ++session->contexts;
+    actions_.emplace_back(action::ContextGranted{e.id});
+    return;
+  }
+  AddWish(e.id, Wish::Kind::kContext);
+}
+
+void Arbiter::Handle(const event::ContextGone& e) {
+  Session* session = Find(e.id);
+  if (session == nullptr) return;
+  HeardFrom(*session);
+  if (session->contexts == 0) {
+    actions_.emplace_back(action::Breach{e.id, "it gave back a context it did not have"});
+    return;
+  }
+  --session->contexts;
+  --contexts_;
+  ChargeContexts();
+}
+
+// Contexts above the reserve are charged together, so that one of them moves into the reserve when
+// a place there comes free.
+void Arbiter::ChargeContexts() {
+  const uint64_t above = contexts_ > config_.reserved ? contexts_ - config_.reserved : 0;
+  const Bytes wanted(above * config_.context.count);
+  // Only contexts from before a restart can be more than there is room for.
+  budget_.SetContexts(std::min(wanted, budget_.contexts() + budget_.free()));
+}
+
+void Arbiter::Handle(const event::Ready& e) {
+  Session* session = Find(e.id);
+  if (session == nullptr) return;
+  HeardFrom(*session);
+  if (e.need > limits_.limit(e.id)) {
+    actions_.emplace_back(action::Breach{e.id, "it needs more than its limit"});
+    return;
+  }
+  const Bytes grown = SaturatingSubtract(e.need, std::max(session->need, session->credit));
+  session->need = e.need;
+  if (!session->holds()) {
+    if (session->idle) EndIdle(*session);
+    AddWish(e.id, Wish::Kind::kLease);
+    return;
+  }
+  if (session->phase == Phase::kGranted && claim_.has_value() && claim_->wish.id == e.id) {
+    claim_->record.lacked += grown;  // while it is being served: Gather goes by the new need
+    return;
+  }
+  if (e.need > session->credit) {
+    if (session->idle) EndIdle(*session);
+    AddWish(e.id, Wish::Kind::kGrowth);
+  } else {
+    DropWish(e.id, Wish::Kind::kGrowth);
+    session->credit_in_flight = true;
+    actions_.emplace_back(action::Credit{e.id, session->credit});
+  }
+}
+
+void Arbiter::Handle(const event::Running& e) {
+  Session* session = FindHolder(e.id, e.epoch);
+  if (session == nullptr) return;
+  session->credit_in_flight = false;
+  if (session->phase == Phase::kGranted) {
+    session->phase = Phase::kRunning;
+    session->running_since = session->active_since = session->last_used = now_;
+  }
+  if (session->record.has_value()) {
+    session->record->in = e.in;
+    Report(*session);
+  }
+}
+
+void Arbiter::Report(Session& session) {
+  Handover record = *session.record;
+  session.record.reset();
+  record.running_at = now_;
+  const bool moved = record.in > Bytes() || record.evicted > Bytes();
+  cost_.Learn(record.in + record.out > Bytes() ? record.lacked : Bytes(), now_ - record.revoked_at);
+  if (!moved && record.from.empty()) return;
+  if (moved) last_lacked_ = record.lacked;
+  actions_.emplace_back(action::HandoverDone{std::move(record)});
+}
+
+void Arbiter::Handle(const event::Idle& e) {
+  Session* session = FindHolder(e.id, e.epoch);
+  if (session == nullptr || session->idle) return;
+  session->idle = true;
+  session->idle_since = session->last_used = now_;
+  session->bursts.Add(now_ - session->active_since);
+}
+
+void Arbiter::Handle(const event::Active& e) {
+  Session* session = FindHolder(e.id, e.epoch);
+  if (session == nullptr || !session->idle) return;
+  session->last_used = now_;
+  EndIdle(*session);
+}
+
+void Arbiter::EndIdle(Session& session) {
+  session.idle = false;
+  session.gaps.Add(now_ - session.idle_since);
+  session.active_since = now_;
+}
+
+void Arbiter::Handle(const event::Released& e) {
+  Session* session = FindHolder(e.id, e.epoch);
+  if (session == nullptr || session->phase != Phase::kRevoking) return;
+  session->window = std::min(session->window * 2, config_.window);
+  session->deadline = config_.deadline;
+  session->backoff = config_.busy_backoff;
+  if (claim_.has_value()) claim_->record.released_at = now_;
+  EndLease(*session);
+}
+
+void Arbiter::EndLease(Session& session) {
+  session.phase = Phase::kAway;
+  session.held = session.held + (now_ - session.granted_at);
+  session.last_used = now_;
+  session.left_at = now_;
+  session.credit_in_flight = false;
+  session.record.reset();
+  session.cap.reset();
+  DropWish(session.id, Wish::Kind::kGrowth);
+}
+
+void Arbiter::Handle(const event::Busy& e) {
+  Session* session = FindHolder(e.id, e.epoch);
+  if (session == nullptr || session->phase != Phase::kRevoking) return;
+  session->phase = Phase::kRunning;
+  session->window = std::max(session->window / 2, kShortestWindow);
+  session->deadline = std::min(session->deadline * 2, kLongestDeadline);
+  session->not_before = now_ + session->backoff;
+  session->backoff = std::min(session->backoff * 2, kLongestBackoff);
+}
+
+void Arbiter::Handle(const event::Evicted& e) {
+  Session* session = Find(e.id);
+  if (session == nullptr) return;
+  HeardFrom(*session);
+  const Bytes charge = budget_.charge(e.id);
+  if (e.resident > charge + session->excess) {
+    actions_.emplace_back(action::Breach{e.id, "it has more on the card than its credit"});
+    return;
+  }
+  session->resident = e.resident;
+  if (session->credit_in_flight) return;
+  session->excess = SaturatingSubtract(e.resident, charge);
+  if (session->holds()) session->need = std::min(session->need, e.resident);
+  session->credit = std::min(session->credit, e.resident);
+  const Bytes left = std::min(charge, std::max(session->credit, e.resident));
+  budget_.SetCharge(e.id, left);
+  if (!session->yields_to.has_value()) return;
+  session->expected_at = now_ + config_.silence + cost_.Estimate(config_.chunk) * 4;
+  if (Session* to = Find(*session->yields_to); to != nullptr) {
+    Handover* record = to->record.has_value() ? &*to->record : nullptr;
+    if (claim_.has_value() && claim_->wish.id == to->id) record = &claim_->record;
+    if (record != nullptr) {
+      record->evicted += charge - left;
+      record->out += e.copied;
+    }
+  }
+  if (left == session->credit) session->yields_to.reset();
+}
+
+void Arbiter::Handle(const event::BudgetRaised& e) {
+  if (e.budget > budget_.total()) budget_.SetTotal(e.budget);
+  ChargeContexts();
+}
+
+void Arbiter::Handle(const event::Tick& /*e*/) {
+  for (auto& [id, session] : sessions_) {
+    const bool expected = session.phase == Phase::kRevoking || Evicting(session);
+    if (expected && now_ >= session.expected_at) session.stuck = true;
+  }
+}
+
+void Arbiter::AddWish(SessionId id, Wish::Kind kind) {
+  if (Wishes(id, kind)) return;
+  wishes_.push_back(Wish{id, kind, now_, ++last_ticket_});
+  if (kind == Wish::Kind::kLease) sessions_.at(id).waiting_since = now_;
+}
+
+void Arbiter::DropWish(SessionId id, Wish::Kind kind) {
+  std::erase_if(wishes_, [&](const Wish& w) { return w.id == id && w.kind == kind; });
+  const bool claimed = claim_.has_value() && claim_->wish.id == id && claim_->wish.kind == kind;
+  if (claimed) claim_.reset();
+}
+
+bool Arbiter::Wishes(SessionId id, Wish::Kind kind) const {
+  return std::any_of(wishes_.begin(), wishes_.end(),
+                     [&](const Wish& w) { return w.id == id && w.kind == kind; });
+}
+
+std::vector<Wish> Arbiter::Waiting() const {
+  std::vector<Wish> ordered = wishes_;
+  policy_->Order(ordered);
+  return ordered;
+}
+
+std::optional<SessionId> Arbiter::claimant() const {
+  if (!claim_.has_value()) return std::nullopt;
+  return claim_->wish.id;
+}
+
+bool Arbiter::taking_turns() const {
+  Bytes wanted = budget_.contexts();
+  for (const auto& [id, session] : sessions_) {
+    if (session.holds() || Wishes(id, Wish::Kind::kLease)) wanted += session.need;
+  }
+  return wanted > budget_.total();
+}
+
+Duration Arbiter::SwitchEstimate() const {
+  const std::vector<Wish> waiting = Waiting();
+  return cost_.Estimate(waiting.empty() ? last_lacked_ : Lacked(waiting.front()));
+}
+
+}  // namespace tandem::core

@@ -1,0 +1,201 @@
+// Arbiter: decides for one GPU who holds a lease and whose bytes are on the card.
+//
+// A pure state machine: what happened and when goes in, what to do comes out, in order. It has no
+// clock, thread, socket or file, so a recorded trace replays exactly.
+//
+// Everything anybody waits for is a Wish (policy.h). One wish at a time is being fulfilled, the
+// Claim: first enough holders are revoked that the rest and the claimant fit together; then the
+// memory of sessions without a lease is evicted, as far as the claimant lacks it, and every byte
+// that comes free goes to the claimant until it has all it needs. As only one session at a time is
+// short of bytes it was promised, two half-restored ones never wait for each other.
+//
+// Threading: none; the caller serialises.
+// Invariants
+// 1. Σ charges ≤ budget (budget.h aborts otherwise).
+// 2. Evict goes only to sessions without a lease; a session that is swapping out gets no lease.
+// 3. At most one claim; a session that is short of credit under a lease is the claimant or waits.
+// 4. Epochs are never used twice.
+// 5. Every session's allocation ≤ budget − contexts charged: alone it can always run.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/core/budget.h"
+#include "src/core/limits.h"
+#include "src/core/policy.h"
+#include "src/core/turns.h"
+#include "src/core/types.h"
+
+namespace tandem::core {
+
+struct ArbiterConfig {
+  Bytes budget;
+  Bytes chunk;            // the unit of swapping
+  Bytes context;          // footprint of one context
+  uint32_t reserved = 4;  // contexts outside the budget
+  std::string policy = "fcfs";
+  TurnRules turns;
+  double bytes_per_second = 8e9;       // of a switch, until measured
+  Duration window = Milliseconds(10);  // of work in flight
+  Duration deadline = Seconds(2);      // to drain after Revoke; doubled while it proves too short
+  Duration silence = Seconds(2);       // without a sign of progress: do not count on it
+  Duration busy_backoff = Milliseconds(20);
+};
+
+enum class Phase {
+  kAway,      // no lease
+  kGranted,   // Grant sent, restoring
+  kRunning,   // Running received
+  kRevoking,  // Revoke sent
+};
+
+// What the arbiter knows about one session.
+struct Session {
+  SessionId id;
+  Phase phase = Phase::kAway;
+  bool stuck = false;      // a deadline passed without a word from it
+  bool contended = false;  // what it was last told
+  bool idle = false;
+  Epoch epoch = 0;
+  Bytes need;    // what must be on the card for it to run
+  Bytes credit;  // what it may have there; its charge is larger while it swaps out
+  // A Grant or Credit on its way may cross an unasked Evicted: what that says about credit is not
+  // to be relied on until Running or Released has shown that the session knows.
+  bool credit_in_flight = false;
+  Bytes excess;  // claimed from before a restart, and more than there was room for
+  uint32_t contexts = 0;
+  Duration window;
+  Duration deadline;      // for its next Revoke
+  Duration backoff;       // after its next Busy
+  Instant expected_at;    // silence after this makes it stuck
+  Instant granted_at;     // of this lease
+  Instant running_since;  // of this lease
+  Instant active_since;   // of this burst
+  Instant idle_since;
+  Instant last_used;
+  std::optional<Instant> left_at;      // when its lease was last taken
+  Instant not_before;                  // no Revoke before this: it was busy just now
+  std::optional<Instant> cap;          // protected no longer than this: it slipped in
+  Recent gaps;                         // idle times
+  Recent bursts;                       // times between them
+  std::optional<SessionId> yields_to;  // while it swaps out
+  std::optional<Handover> record;      // of the hand-over that is bringing it in
+
+  // For listings.
+  Bytes resident;
+  uint64_t leases = 0;
+  Instant waiting_since;
+  Duration waited;
+  Duration held;
+
+  bool holds() const { return phase != Phase::kAway; }
+};
+
+class Arbiter {
+ public:
+  explicit Arbiter(const ArbiterConfig& config);
+
+  std::vector<Action> On(const Event& event, Instant now);
+
+  // For listings and for the pages of sessions.
+  const ArbiterConfig& config() const { return config_; }
+  const Budget& budget() const { return budget_; }
+  const RunLimits& limits() const { return limits_; }
+  const std::map<SessionId, Session>& sessions() const { return sessions_; }
+  std::vector<Wish> Waiting() const;  // next first
+  std::optional<SessionId> claimant() const;
+  bool taking_turns() const;
+  Duration SwitchEstimate() const;  // of the next hand-over, or of a typical one
+  Duration Quantum() const { return config_.turns.Quantum(SwitchEstimate()); }
+
+ private:
+  struct Claim {
+    Wish wish;
+    std::optional<Instant> cap;  // of the lease's protection: somebody ahead waits
+    bool gathering = false;      // the holders are out of the way; memory is being collected
+    Handover record;
+  };
+  // What it would take to fulfil a wish.
+  struct Plan {
+    enum class When { kNow, kLater, kNever };
+    When when = When::kNever;
+    Instant at;  // kLater: when the holders concerned have to yield
+    std::vector<SessionId> revoke;
+  };
+
+  // Events (arbiter.cc). Each says what happened and leaves deciding to Decide.
+  void Handle(const event::SessionAdded& e);
+  void Handle(const event::SessionGone& e);
+  void Handle(const event::Reserve& e);
+  void Handle(const event::ContextWanted& e);
+  void Handle(const event::ContextGone& e);
+  void Handle(const event::Ready& e);
+  void Handle(const event::Running& e);
+  void Handle(const event::Idle& e);
+  void Handle(const event::Active& e);
+  void Handle(const event::Released& e);
+  void Handle(const event::Busy& e);
+  void Handle(const event::Evicted& e);
+  void Handle(const event::BudgetRaised& e);
+  void Handle(const event::Tick& e);
+  Session* Find(SessionId id);
+  Session* FindHolder(SessionId id, Epoch epoch);
+  void HeardFrom(Session& session);
+  void AddWish(SessionId id, Wish::Kind kind);
+  void DropWish(SessionId id, Wish::Kind kind);
+  bool Wishes(SessionId id, Wish::Kind kind) const;
+  void EndLease(Session& session);
+  void EndIdle(Session& session);
+  void ChargeContexts();
+  void Report(Session& session);
+
+  // Deciding (arbiter_decide.cc).
+  void Decide();
+  bool Choose();
+  bool Advance();
+  bool Gather();
+  Plan MakePlan(const Wish& wish, const std::vector<SessionId>& ahead) const;
+  Plan PlanRevocations(const Wish& wish, Bytes needed, Bytes room) const;
+  void Begin(const Wish& wish, const Plan& plan, std::optional<Instant> cap);
+  void SendGrant(Session& session);
+  void SendRevoke(Session& session);
+  void RaiseCredit(Session& session);
+  bool OrderEvictions(Bytes bytes);
+  void Fulfil();
+  void GiveUpClaim();
+  Bytes Needed(const Wish& wish) const;
+  Bytes Lacked(const Wish& wish) const;
+  Bytes Room(const Wish& wish, const std::vector<SessionId>& ahead) const;
+  Instant MayJoinAt(const Wish& wish, Bytes room) const;
+  bool MayBeServed(const Wish& wish) const;
+  Bytes Coming() const;
+  Instant YieldsAt(const Session& holder, const Wish& to) const;
+  bool Evicting(const Session& session) const;
+  void UpdateContended();
+  void SetWake();
+  void WakeBy(Instant instant);
+
+  ArbiterConfig config_;
+  std::unique_ptr<Policy> policy_;
+  Budget budget_;
+  RunLimits limits_;
+  SwitchCost cost_;
+  std::map<SessionId, Session> sessions_;
+  std::vector<Wish> wishes_;
+  std::optional<Claim> claim_;
+  Epoch last_epoch_ = 0;
+  uint64_t last_ticket_ = 0;
+  uint32_t contexts_ = 0;  // on the card, of all sessions
+  Bytes last_lacked_;      // of the latest hand-over that moved bytes
+
+  // Of the call of On that is being served.
+  Instant now_;
+  std::vector<Action> actions_;
+  std::optional<Instant> wake_;
+};
+
+}  // namespace tandem::core

@@ -1,0 +1,375 @@
+// What follows from the arbiter's state: who is served next, whose lease is revoked for it, whose
+// bytes leave the card.
+#include <algorithm>
+
+#include "src/core/arbiter.h"
+#include "src/core/check.h"
+
+namespace tandem::core {
+namespace {
+
+// Whoever lost its lease for lack of room comes back beside others only where this share of the
+// budget stays free, or after a quantum: sessions on the edge of fitting would leave and return
+// with every small allocation otherwise.
+constexpr uint64_t kRejoinMargin = 32;
+
+}  // namespace
+
+void Arbiter::Decide() {
+  // Every round fulfils, starts or gives up something, and none can come twice for one event.
+  for (size_t left = 4 * (sessions_.size() + wishes_.size()) + 4; left > 0; --left) {
+    if (!(claim_.has_value() ? Advance() : Choose())) break;
+  }
+  UpdateContended();
+  SetWake();
+}
+
+// ---- Choosing
+
+bool Arbiter::MayBeServed(const Wish& wish) const {
+  const Session& session = sessions_.at(wish.id);
+  if (session.stuck) return false;
+  switch (wish.kind) {
+    case Wish::Kind::kLease:
+      return session.phase == Phase::kAway && !Evicting(session);
+    case Wish::Kind::kGrowth:
+      return session.holds() && session.phase != Phase::kRevoking;
+    case Wish::Kind::kContext:
+      return true;
+  }
+  return false;
+}
+
+bool Arbiter::Choose() {
+  const std::vector<Wish> ordered = Waiting();
+  // A holder that grows goes on with its turn where no other holder must leave for it.
+  for (const Wish& wish : ordered) {
+    if (wish.kind != Wish::Kind::kGrowth || !MayBeServed(wish)) continue;
+    if (Needed(wish) > Room(wish, {})) continue;
+    Begin(wish, Plan{Plan::When::kNow, now_, {}}, std::nullopt);
+    return true;
+  }
+  // Those who could be served but must wait for a turn to end. Whoever is behind them may slip in
+  // beside the holders, but neither push their memory out nor make them wait longer.
+  std::vector<SessionId> ahead;
+  std::optional<Instant> cap;
+  for (const Wish& wish : ordered) {
+    if (!MayBeServed(wish)) continue;
+    const Plan plan = MakePlan(wish, ahead);
+    if (plan.when == Plan::When::kNow) {
+      Begin(wish, plan, cap);
+      return true;
+    }
+    if (plan.when == Plan::When::kNever) continue;
+    WakeBy(plan.at);
+    ahead.push_back(wish.id);
+    cap = std::min(cap.value_or(plan.at), plan.at);
+  }
+  return false;
+}
+
+Bytes Arbiter::Needed(const Wish& wish) const {
+  if (wish.kind != Wish::Kind::kContext) return sessions_.at(wish.id).need;
+  return contexts_ < config_.reserved ? Bytes() : config_.context;
+}
+
+Bytes Arbiter::Lacked(const Wish& wish) const {
+  const bool context = wish.kind == Wish::Kind::kContext;
+  return SaturatingSubtract(Needed(wish), context ? Bytes() : budget_.charge(wish.id));
+}
+
+// What could be made free for a wish without revoking anybody, what its session has included.
+Bytes Arbiter::Room(const Wish& wish, const std::vector<SessionId>& ahead) const {
+  Bytes fixed = budget_.contexts();
+  for (const auto& [id, session] : sessions_) {
+    if (id == wish.id && wish.kind != Wish::Kind::kContext) continue;
+    const Bytes charge = budget_.charge(id);
+    const bool waits_ahead = std::find(ahead.begin(), ahead.end(), id) != ahead.end();
+    if (session.holds() && !session.stuck) {
+      fixed += std::max(charge, session.need);
+    } else if (session.stuck || waits_ahead) {
+      fixed += charge;
+    }
+  }
+  return SaturatingSubtract(budget_.total(), fixed);
+}
+
+// REQUIRES: the wish fits into `room`.
+Instant Arbiter::MayJoinAt(const Wish& wish, Bytes room) const {
+  const Session& session = sessions_.at(wish.id);
+  const bool alone = std::none_of(sessions_.begin(), sessions_.end(), [](const auto& entry) {
+    return entry.second.holds() && !entry.second.stuck;
+  });
+  const Bytes margin = std::max(config_.chunk, Bytes(budget_.total().count / kRejoinMargin));
+  const bool comes_back = wish.kind == Wish::Kind::kLease && session.left_at.has_value();
+  if (!comes_back || alone || Needed(wish) + margin <= room) return now_;
+  return *session.left_at + config_.turns.Quantum(cost_.Estimate(Lacked(wish)));
+}
+
+Arbiter::Plan Arbiter::MakePlan(const Wish& wish, const std::vector<SessionId>& ahead) const {
+  const Bytes needed = Needed(wish);
+  if (wish.kind == Wish::Kind::kContext &&
+      limits_.largest_allocation() + budget_.contexts() + needed > budget_.total()) {
+    return Plan{};  // somebody could never run again
+  }
+  const Bytes room = Room(wish, ahead);
+  if (needed <= room) {
+    const Instant at = MayJoinAt(wish, room);
+    return Plan{at <= now_ ? Plan::When::kNow : Plan::When::kLater, at, {}};
+  }
+  return ahead.empty() ? PlanRevocations(wish, needed, room) : Plan{};
+}
+
+// The holders that have to yield the soonest, and no more of them than are needed.
+Arbiter::Plan Arbiter::PlanRevocations(const Wish& wish, Bytes needed, Bytes room) const {
+  struct Candidate {
+    Instant at;
+    SessionId id;
+    Bytes bytes;
+  };
+  std::vector<Candidate> candidates;
+  Bytes leaving;  // with leases that are being revoked already
+  for (const auto& [id, session] : sessions_) {
+    if (!session.holds() || session.stuck) continue;
+    if (id == wish.id && wish.kind != Wish::Kind::kContext) continue;
+    const Bytes bytes = std::max(budget_.charge(id), session.need);
+    if (session.phase == Phase::kRevoking) {
+      leaving += bytes;
+    } else {
+      candidates.push_back({YieldsAt(session, wish), id, bytes});
+    }
+  }
+  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+    return std::tie(a.at, a.id) < std::tie(b.at, b.id);
+  });
+  Plan plan{Plan::When::kNow, now_, {}};
+  std::vector<Candidate> chosen;
+  room += leaving;
+  for (const Candidate& candidate : candidates) {
+    if (needed <= room) break;
+    room += candidate.bytes;
+    chosen.push_back(candidate);
+  }
+  if (needed > room) return Plan{};
+  // The last one may have brought so much that earlier ones can stay.
+  for (const Candidate& candidate : chosen) {
+    if (needed <= room - candidate.bytes) {
+      room -= candidate.bytes;
+    } else {
+      plan.revoke.push_back(candidate.id);
+      plan.at = std::max(plan.at, candidate.at);
+    }
+  }
+  if (plan.at > now_) plan.when = Plan::When::kLater;
+  return plan;
+}
+
+// When `holder` has to give way to a wish that does not fit beside it.
+Instant Arbiter::YieldsAt(const Session& holder, const Wish& to) const {
+  const Bytes lacked = Lacked(to);
+  const Duration cost = cost_.Estimate(lacked);
+  const Duration quantum = config_.turns.Quantum(cost);
+  Instant at;
+  if (Wishes(holder.id, Wish::Kind::kGrowth)) {
+    at = now_;  // it can do nothing anyway
+  } else if (holder.phase == Phase::kGranted) {
+    at = holder.granted_at + config_.silence + cost_.Estimate(holder.need) * 4;
+  } else {
+    at = holder.running_since + quantum;
+  }
+  if (holder.idle && holder.phase == Phase::kRunning) {
+    const Session& waiter = sessions_.at(to.id);
+    const std::optional<Duration> burst = waiter.bursts.Typical();
+    const std::optional<Duration> pause = waiter.gaps.Typical();
+    const bool waiter_pauses = burst && pause && *burst <= quantum && *pause > cost;
+    at = std::min(at, holder.idle_since + IdlePatience(lacked > budget_.free(), cost,
+                                                       holder.gaps.Typical(), waiter_pauses));
+  }
+  if (holder.cap.has_value() && holder.phase == Phase::kRunning) at = std::min(at, *holder.cap);
+  return std::max(at, holder.not_before);
+}
+
+// ---- Serving
+
+void Arbiter::Begin(const Wish& wish, const Plan& plan, std::optional<Instant> cap) {
+  claim_ = Claim{wish, cap, false, {}};
+  Handover& record = claim_->record;
+  record.to = wish.id;
+  record.epoch = sessions_.at(wish.id).epoch;
+  record.from = plan.revoke;
+  record.lacked = Lacked(wish);
+  record.free = budget_.free();
+  record.revoked_at = record.released_at = now_;
+  for (const SessionId id : plan.revoke) SendRevoke(sessions_.at(id));
+}
+
+// True if the claim ended, one way or the other.
+bool Arbiter::Advance() {
+  if (!claim_->gathering) {
+    const Wish& wish = claim_->wish;
+    if (Needed(wish) > Room(wish, {})) {
+      const bool leaving = std::any_of(sessions_.begin(), sessions_.end(), [](const auto& entry) {
+        return entry.second.phase == Phase::kRevoking && !entry.second.stuck;
+      });
+      if (leaving) return false;
+      claim_.reset();  // busy or stuck: choose anew, without it
+      return true;
+    }
+    claim_->gathering = true;
+    if (wish.kind == Wish::Kind::kLease) SendGrant(sessions_.at(wish.id));
+  }
+  return Gather();
+}
+
+bool Arbiter::Gather() {
+  const Wish wish = claim_->wish;
+  Session& session = sessions_.at(wish.id);
+  if (wish.kind != Wish::Kind::kContext) RaiseCredit(session);
+  Bytes lacking = Lacked(wish);
+  if (wish.kind == Wish::Kind::kContext) lacking = SaturatingSubtract(lacking, budget_.free());
+  if (lacking == Bytes()) {
+    Fulfil();
+    return true;
+  }
+  const Bytes coming = Coming();
+  if (coming >= lacking || OrderEvictions(lacking - coming)) return false;
+  GiveUpClaim();
+  return true;
+}
+
+void Arbiter::SendGrant(Session& session) {
+  session.phase = Phase::kGranted;
+  session.epoch = claim_->record.epoch = ++last_epoch_;
+  session.granted_at = now_;
+  session.cap = claim_->cap;
+  session.credit_in_flight = true;
+  session.waited = session.waited + (now_ - session.waiting_since);
+  ++session.leases;
+  const Bytes charge = budget_.charge(session.id);
+  session.credit = charge + std::min(SaturatingSubtract(session.need, charge), budget_.free());
+  budget_.SetCharge(session.id, session.credit);
+  actions_.emplace_back(action::Grant{session.id, session.epoch, session.credit, session.window});
+}
+
+// Hands the claimant what is free, up to what it needs.
+void Arbiter::RaiseCredit(Session& session) {
+  const Bytes charge = budget_.charge(session.id);
+  const Bytes more = std::min(SaturatingSubtract(session.need, charge), budget_.free());
+  if (more == Bytes()) return;
+  session.credit = charge + more;
+  session.credit_in_flight = true;
+  budget_.SetCharge(session.id, session.credit);
+  actions_.emplace_back(action::Credit{session.id, session.credit});
+}
+
+void Arbiter::SendRevoke(Session& session) {
+  session.phase = Phase::kRevoking;
+  session.expected_at = now_ + session.deadline + config_.silence;
+  actions_.emplace_back(action::Revoke{session.id, session.epoch, session.deadline});
+}
+
+bool Arbiter::Evicting(const Session& session) const {
+  return session.excess > Bytes() || budget_.charge(session.id) > session.credit;
+}
+
+// Bytes that sessions are swapping out and can be counted on.
+Bytes Arbiter::Coming() const {
+  Bytes sum;
+  for (const auto& [id, session] : sessions_) {
+    if (!session.holds() && !session.stuck) {
+      sum += SaturatingSubtract(budget_.charge(id), session.credit);
+    }
+  }
+  return sum;
+}
+
+// Coldest first among those who want nothing, then those who wait, the last in the queue first.
+// All of a session's memory before the next one's, so that only the last undershoots its target.
+bool Arbiter::OrderEvictions(Bytes bytes) {
+  std::vector<Session*> victims;
+  Bytes available;
+  for (auto& [id, session] : sessions_) {
+    if (session.holds() || session.stuck || session.credit == Bytes()) continue;
+    victims.push_back(&session);
+    available += session.credit;
+  }
+  if (available < bytes) return false;
+  const std::vector<Wish> waiting = Waiting();
+  const auto rank = [&](const Session* session) {
+    const auto at = std::find_if(waiting.begin(), waiting.end(), [&](const Wish& wish) {
+      return wish.id == session->id && wish.kind == Wish::Kind::kLease;
+    });
+    return waiting.end() - at;  // 0 where it wants nothing
+  };
+  std::sort(victims.begin(), victims.end(), [&](const Session* a, const Session* b) {
+    return std::tuple(rank(a), a->last_used, a->id) < std::tuple(rank(b), b->last_used, b->id);
+  });
+  for (Session* victim : victims) {
+    if (bytes == Bytes()) break;
+    const Bytes part = std::min(bytes, victim->credit);
+    bytes -= part;
+    victim->credit -= part;
+    victim->yields_to = claim_->wish.id;
+    victim->expected_at = now_ + config_.silence + cost_.Estimate(config_.chunk) * 4;
+    actions_.emplace_back(action::Evict{victim->id, victim->credit});
+  }
+  return true;
+}
+
+void Arbiter::Fulfil() {
+  const Wish wish = claim_->wish;
+  Handover record = std::move(claim_->record);
+  DropWish(wish.id, wish.kind);  // ends the claim, too
+  Session& session = sessions_.at(wish.id);
+  if (wish.kind == Wish::Kind::kContext) {
+    ++contexts_;
+    ++session.contexts;
+    ChargeContexts();
+    actions_.emplace_back(action::ContextGranted{wish.id});
+  } else if (wish.kind == Wish::Kind::kLease) {
+    session.record = std::move(record);  // told once it runs
+  } else if (record.evicted > Bytes() || !record.from.empty()) {
+    record.running_at = now_;
+    actions_.emplace_back(action::HandoverDone{std::move(record)});
+  }
+}
+
+// Somebody it counted on has died or fallen silent, or its own need has grown too large: what it
+// has goes back, so that others can be served meanwhile.
+void Arbiter::GiveUpClaim() {
+  const Wish wish = claim_->wish;
+  if (wish.kind != Wish::Kind::kLease) {
+    claim_.reset();
+    return;
+  }
+  DropWish(wish.id, wish.kind);
+  SendRevoke(sessions_.at(wish.id));
+}
+
+// ---- What holders and the caller must know
+
+void Arbiter::UpdateContended() {
+  for (auto& [id, session] : sessions_) {
+    const SessionId self = id;
+    const bool contended =
+        session.holds() && std::any_of(wishes_.begin(), wishes_.end(),
+                                       [&](const Wish& wish) { return wish.id != self; });
+    if (contended == session.contended) continue;
+    session.contended = contended;
+    actions_.emplace_back(action::SetContended{id, contended});
+  }
+}
+
+void Arbiter::WakeBy(Instant instant) {
+  wake_ = std::min(wake_.value_or(instant), instant);
+}
+
+void Arbiter::SetWake() {
+  for (const auto& [id, session] : sessions_) {
+    const bool expected = session.phase == Phase::kRevoking || Evicting(session);
+    if (expected && !session.stuck) WakeBy(session.expected_at);
+  }
+  if (wake_.has_value()) actions_.emplace_back(action::WakeAt{*wake_});
+}
+
+}  // namespace tandem::core

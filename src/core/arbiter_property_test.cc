@@ -1,0 +1,104 @@
+// What must hold whatever the sessions do: a swarm of random worlds in virtual time. A failure
+// prints its seed; TANDEM_SEED=n runs that one alone.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "src/core/world_test.h"
+
+namespace tandem::core {
+namespace {
+
+ArbiterConfig Config() {
+  ArbiterConfig config;
+  config.budget = MiB(256);
+  config.chunk = MiB(2);
+  config.context = MiB(8);
+  return config;
+}
+
+std::vector<uint64_t> Seeds(uint64_t count) {
+  if (const char* seed = std::getenv("TANDEM_SEED"); seed != nullptr) {
+    return {std::strtoull(seed, nullptr, 10)};
+  }
+  const uint64_t first = std::random_device()();
+  std::vector<uint64_t> seeds;
+  for (uint64_t i = 0; i < count; ++i) seeds.push_back(first + i);
+  return seeds;
+}
+
+Habits RandomHabits(World& world, bool honest) {
+  Habits habits;
+  habits.need = Bytes(MiB(2).count * (1 + static_cast<uint64_t>(world.Uniform() * 110)));
+  habits.burst = Duration(1000000 + static_cast<int64_t>(world.Uniform() * 4e8));
+  habits.pause = Duration(200000 + static_cast<int64_t>(world.Uniform() * 1e9));
+  habits.random = true;
+  if (!honest) {
+    habits.busy = world.Uniform() * 0.3;
+    habits.grow = world.Uniform() * 0.3;
+    habits.stop = world.Uniform() < 0.3 ? 0.01 : 0;
+  }
+  return habits;
+}
+
+TEST(ArbiterPropertyTest, HoldsItsInvariantsWhateverSessionsDo) {
+  for (const uint64_t seed : Seeds(30)) {
+    SCOPED_TRACE("TANDEM_SEED=" + std::to_string(seed));
+    World world(Config(), seed);
+    for (int i = 0; i < 4; ++i) world.Start(RandomHabits(world, false));
+    for (int i = 0; i < 200; ++i) {
+      world.RunFor(Duration(static_cast<int64_t>(world.Uniform() * 6e8)));
+      const std::vector<uint64_t> ids = world.ids();
+      if (world.Uniform() < 0.1 && ids.size() < 8) world.Start(RandomHabits(world, false));
+      if (world.Uniform() < 0.08 && ids.size() > 1) {
+        world.Kill(ids[static_cast<size_t>(world.Uniform() * static_cast<double>(ids.size()))]);
+      }
+      if (::testing::Test::HasFailure()) return;
+    }
+    EXPECT_LT(world.longest_wait(), Seconds(60));
+  }
+}
+
+TEST(ArbiterPropertyTest, HonestSessionsMoveNoMoreThanIsLackedAndAllProgress) {
+  for (const uint64_t seed : Seeds(20)) {
+    SCOPED_TRACE("TANDEM_SEED=" + std::to_string(seed));
+    World world(Config(), seed);
+    for (int i = 0; i < 5; ++i) world.Start(RandomHabits(world, true));
+    world.RunFor(Seconds(120));
+    for (const uint64_t id : world.ids()) EXPECT_GT(world.worked(id), Duration()) << id;
+    for (const Handover& record : world.handovers()) {
+      EXPECT_LE(record.out, SaturatingSubtract(record.lacked, record.free) + MiB(2));
+    }
+    EXPECT_LT(world.longest_wait(), Seconds(20));
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+// Two trainers beyond the card, steps of 100 ms with pauses of 5 ms, a switch of 50 ms: the pauses
+// are no reason to switch, so turns last as long as the quantum says.
+TEST(ArbiterPropertyTest, ShortPausesDoNotTriggerSwitches) {
+  const Bytes need = MiB(200);
+  // 144 MiB go out and come in during 50 ms.
+  World world(Config(), 1, static_cast<double>(MiB(144).count) / 0.05);
+  world.Start({.need = need});
+  world.Start({.need = need});
+  world.RunFor(Seconds(10));  // learn
+  const size_t before = world.handovers().size();
+  world.RunFor(Seconds(60));
+  const size_t handovers = world.handovers().size() - before;
+  EXPECT_GE(handovers, 10u);
+  EXPECT_LE(handovers, 60u);  // 20 × 50 ms each, plus the switch itself
+  const double worked = (world.worked(1) + world.worked(2)).seconds();
+  EXPECT_GT(worked, 0.85 * 70);  // 100 of 105 ms, less 5 % for switching
+}
+
+TEST(ArbiterPropertyTest, SessionsThatFitNeverLeave) {
+  World world(Config(), 1);
+  for (int i = 0; i < 4; ++i) world.Start({.need = MiB(64)});
+  world.RunFor(Seconds(30));
+  EXPECT_TRUE(world.handovers().empty() || world.handovers().back().from.empty());
+  for (const uint64_t id : world.ids()) EXPECT_GT(world.worked(id).seconds(), 28.0);
+}
+
+}  // namespace
+}  // namespace tandem::core

@@ -1,0 +1,373 @@
+// One small scene per rule, told message by message.
+#include "src/core/arbiter.h"
+
+#include <gtest/gtest.h>
+
+namespace tandem::core {
+namespace {
+
+constexpr SessionId kA{1};
+constexpr SessionId kB{2};
+constexpr SessionId kC{3};
+
+// A card with a budget of 100 MiB, and a clock that the scene moves.
+class ArbiterTest : public ::testing::Test {
+ protected:
+  ArbiterTest() : arbiter_(Config()) {}
+
+  static ArbiterConfig Config() {
+    ArbiterConfig config;
+    config.budget = MiB(100);
+    config.chunk = MiB(2);
+    config.context = MiB(8);
+    config.reserved = 1;
+    config.bytes_per_second = static_cast<double>(MiB(1000).count);  // 10 MiB cost 11 ms
+    return config;
+  }
+
+  void On(const Event& event) { said_ = arbiter_.On(event, now_); }
+  void Later(Duration duration) {
+    now_ = now_ + duration;
+    On(event::Tick{});
+  }
+  void Add(SessionId id, Bytes resident = {}) {
+    On(event::SessionAdded{id, RunId{id.value}, MiB(100), resident, resident, 0});
+  }
+  // The last answer's action of type A for the session; fails if there is none.
+  template <typename A>
+  A Said(SessionId id) {
+    for (const Action& action : said_) {
+      if (const A* a = std::get_if<A>(&action); a != nullptr && a->id == id) return *a;
+    }
+    ADD_FAILURE() << "no such action for session " << id.value;
+    return A{};
+  }
+  template <typename A>
+  bool Silent(SessionId id) {
+    for (const Action& action : said_) {
+      if (const A* a = std::get_if<A>(&action); a != nullptr && a->id == id) return false;
+    }
+    return true;
+  }
+  // Makes it run with `need`, which must be possible at once.
+  void Run(SessionId id, Bytes need) {
+    On(event::Reserve{id, 1, need});
+    On(event::Ready{id, need});
+    epoch_[id] = Said<action::Grant>(id).epoch;
+    On(event::Running{id, epoch_[id], {}});
+  }
+  void Release(SessionId id) { On(event::Released{id, epoch_[id]}); }
+  Handover Record() {
+    for (const Action& action : said_) {
+      if (const auto* done = std::get_if<action::HandoverDone>(&action)) return done->record;
+    }
+    ADD_FAILURE() << "no hand-over";
+    return {};
+  }
+
+  Arbiter arbiter_;
+  Instant now_{1000000000};
+  std::vector<Action> said_;
+  std::map<SessionId, Epoch> epoch_;
+};
+
+TEST_F(ArbiterTest, SessionsThatFitRunTogether) {
+  Add(kA);
+  Add(kB);
+  Run(kA, MiB(50));
+  Run(kB, MiB(50));
+  EXPECT_TRUE(Silent<action::Revoke>(kA));
+  EXPECT_EQ(arbiter_.budget().free(), Bytes());
+  EXPECT_FALSE(arbiter_.taking_turns());
+}
+
+TEST_F(ArbiterTest, ABusyHolderKeepsItsTurnForTheQuantum) {
+  Add(kA);
+  Add(kB);
+  Run(kA, MiB(60));
+  On(event::Ready{kB, MiB(60)});
+  EXPECT_TRUE(Said<action::SetContended>(kA).contended);
+  EXPECT_TRUE(arbiter_.taking_turns());
+  EXPECT_TRUE(Silent<action::Revoke>(kA));
+  Later(arbiter_.Quantum() - Milliseconds(1));
+  EXPECT_TRUE(Silent<action::Revoke>(kA));
+  Later(Milliseconds(1));
+  EXPECT_EQ(Said<action::Revoke>(kA).epoch, epoch_[kA]);
+}
+
+TEST_F(ArbiterTest, AHandoverMovesWhatTheNewcomerLacksAndNoMore) {
+  Add(kA);
+  Add(kB);
+  Run(kA, MiB(60));
+  On(event::Ready{kB, MiB(50)});
+  Later(arbiter_.Quantum());
+  Release(kA);
+  EXPECT_EQ(Said<action::Grant>(kB).credit, MiB(40));  // what is free, at once
+  EXPECT_EQ(Said<action::Evict>(kA).target, MiB(50));
+  const Epoch epoch = Said<action::Grant>(kB).epoch;
+  On(event::Evicted{kA, MiB(54), MiB(6)});
+  EXPECT_EQ(Said<action::Credit>(kB).credit, MiB(46));
+  On(event::Evicted{kA, MiB(49), MiB(5)});  // chunks need not divide the target
+  EXPECT_EQ(Said<action::Credit>(kB).credit, MiB(50));
+  EXPECT_EQ(arbiter_.sessions().at(kA).credit, MiB(49));
+  now_ = now_ + Milliseconds(30);
+  On(event::Running{kB, epoch, MiB(50)});
+  const Handover record = Record();
+  EXPECT_EQ(record.to, kB);
+  EXPECT_EQ(record.from, std::vector<SessionId>{kA});
+  EXPECT_EQ(record.lacked, MiB(50));
+  EXPECT_EQ(record.free, MiB(40));
+  EXPECT_EQ(record.out, MiB(11));
+  EXPECT_EQ(record.in, MiB(50));
+  EXPECT_EQ(record.running_at - record.revoked_at, Milliseconds(30));
+}
+
+TEST_F(ArbiterTest, ColdMemoryLeavesFirstAndThatOfWaitersLast) {
+  for (const SessionId id : {kA, kB, kC}) {
+    Add(id);
+    now_ = now_ + Seconds(1);
+    Run(id, MiB(30));
+  }
+  const SessionId d{4};
+  Add(d);
+  On(event::Ready{d, MiB(100)});
+  Later(Seconds(10));
+  for (const SessionId id : {kC, kA, kB}) {  // kC is the coldest
+    now_ = now_ + Milliseconds(1);
+    Release(id);
+    if (id == kA) On(event::Ready{kA, MiB(30)});  // and kA wants to come back
+  }
+  EXPECT_EQ(Said<action::Grant>(d).credit, MiB(10));
+  std::vector<SessionId> order;
+  for (const Action& action : said_) {
+    if (const auto* evict = std::get_if<action::Evict>(&action)) order.push_back(evict->id);
+  }
+  EXPECT_EQ(order, (std::vector<SessionId>{kC, kB, kA}));
+}
+
+TEST_F(ArbiterTest, AnIdleHolderGivesWayOnceItsPauseIsWorthIt) {
+  Add(kA);
+  Add(kB);
+  Run(kA, MiB(100));
+  On(event::Ready{kB, MiB(20)});
+  const Duration cost = arbiter_.SwitchEstimate();
+  now_ = now_ + Milliseconds(10);
+  On(event::Idle{kA, epoch_[kA]});
+  EXPECT_TRUE(Silent<action::Revoke>(kA));
+  Later(cost * 2 - Microseconds(1));
+  EXPECT_TRUE(Silent<action::Revoke>(kA));
+  Later(Microseconds(1));
+  EXPECT_FALSE(Silent<action::Revoke>(kA));
+}
+
+TEST_F(ArbiterTest, AnIdleHolderKnownForLongPausesGivesWayAtOnce) {
+  Add(kA);
+  Add(kB);
+  Run(kA, MiB(100));
+  On(event::Ready{kB, MiB(100)});
+  for (int i = 0; i < 9; ++i) {  // pauses too short to be worth a switch, for now
+    On(event::Idle{kA, epoch_[kA]});
+    now_ = now_ + Milliseconds(90);
+    On(event::Active{kA, epoch_[kA]});
+    EXPECT_TRUE(Silent<action::Revoke>(kA));
+  }
+  On(event::SessionGone{kB});
+  Add(kC);
+  On(event::Idle{kA, epoch_[kA]});
+  On(event::Ready{kC, MiB(20)});  // costs 21 ms, twice 42: less than 90
+  EXPECT_FALSE(Silent<action::Revoke>(kA));
+}
+
+TEST_F(ArbiterTest, ABusyAnswerIsRespectedAndTriedAgainLater) {
+  Add(kA);
+  Add(kB);
+  Run(kA, MiB(60));
+  On(event::Ready{kB, MiB(60)});
+  Later(arbiter_.Quantum());
+  const Duration deadline = Said<action::Revoke>(kA).deadline;
+  On(event::Busy{kA, epoch_[kA]});
+  EXPECT_TRUE(Silent<action::Revoke>(kA));
+  EXPECT_TRUE(Silent<action::Grant>(kB));
+  Later(Seconds(1));
+  EXPECT_EQ(Said<action::Revoke>(kA).deadline, deadline * 2);
+  Release(kA);
+  On(event::Ready{kA, MiB(60)});
+  EXPECT_LT(arbiter_.sessions().at(kA).window, arbiter_.config().window * 2);
+}
+
+TEST_F(ArbiterTest, AStuckHolderKeepsItsBytesAndOthersRunBesideIt) {
+  Add(kA);
+  Add(kB);
+  Add(kC);
+  Run(kA, MiB(60));
+  On(event::Ready{kB, MiB(60)});  // cannot run beside A
+  On(event::Ready{kC, MiB(30)});  // can, but came later and must not delay B
+  Later(arbiter_.Quantum());
+  EXPECT_FALSE(Silent<action::Revoke>(kA));
+  Later(Seconds(10));
+  EXPECT_TRUE(arbiter_.sessions().at(kA).stuck);
+  EXPECT_EQ(arbiter_.budget().charge(kA), MiB(60));
+  EXPECT_TRUE(arbiter_.sessions().at(kC).holds());
+  EXPECT_FALSE(arbiter_.sessions().at(kB).holds());
+  Release(kA);  // it comes back to life
+  EXPECT_FALSE(arbiter_.sessions().at(kA).stuck);
+  EXPECT_FALSE(Silent<action::Grant>(kB));
+}
+
+TEST_F(ArbiterTest, WhoeverSlipsInDoesNotDelayTheFirstInLine) {
+  Add(kA);
+  Add(kB);
+  Add(kC);
+  Run(kA, MiB(60));
+  On(event::Ready{kB, MiB(90)});
+  const Instant turn_ends = now_ + arbiter_.Quantum();
+  Later(Milliseconds(100));
+  Run(kC, MiB(30));
+  now_ = turn_ends;
+  On(event::Tick{});
+  EXPECT_FALSE(Silent<action::Revoke>(kA));
+  EXPECT_FALSE(Silent<action::Revoke>(kC));
+}
+
+TEST_F(ArbiterTest, AHolderThatGrowsTakesIdleMemoryAndGoesOn) {
+  Add(kA);
+  Add(kB);
+  Run(kA, MiB(60));
+  On(event::Ready{kB, MiB(60)});
+  Later(arbiter_.Quantum());
+  Release(kA);
+  On(event::Evicted{kA, MiB(40), MiB(20)});
+  On(event::Running{kB, 2, {}});
+  On(event::Ready{kA, MiB(60)});
+  On(event::Reserve{kB, 2, MiB(70)});
+  On(event::Ready{kB, MiB(70)});
+  EXPECT_EQ(Said<action::Evict>(kA).target, MiB(30));
+  On(event::Evicted{kA, MiB(30), MiB(10)});
+  EXPECT_EQ(Said<action::Credit>(kB).credit, MiB(70));
+  EXPECT_EQ(Record().out, MiB(10));
+}
+
+TEST_F(ArbiterTest, TwoHoldersThatBothGrowDoNotWaitForEachOther) {
+  Add(kA);
+  Add(kB);
+  Run(kA, MiB(50));
+  Run(kB, MiB(50));
+  On(event::Ready{kA, MiB(70)});
+  On(event::Ready{kB, MiB(70)});
+  EXPECT_FALSE(Silent<action::Revoke>(kB));  // blocked, so nothing is lost
+  Release(kB);
+  On(event::Evicted{kB, MiB(30), MiB(20)});
+  EXPECT_EQ(Said<action::Credit>(kA).credit, MiB(70));
+}
+
+TEST_F(ArbiterTest, DeathGivesEverythingBackAtAnyMoment) {
+  Add(kA);
+  Add(kB);
+  Add(kC);
+  Run(kA, MiB(90));
+  On(event::Ready{kB, MiB(90)});
+  On(event::Ready{kC, MiB(90)});
+  Later(arbiter_.Quantum());
+  Release(kA);
+  On(event::Evicted{kA, MiB(50), MiB(40)});
+  On(event::SessionGone{kB});  // in the middle of its restore; A is still swapping out for it
+  EXPECT_FALSE(Silent<action::Grant>(kC));
+  EXPECT_EQ(arbiter_.budget().charge(kB), Bytes());
+  On(event::SessionGone{kA});  // in the middle of its swapping out
+  EXPECT_EQ(Said<action::Credit>(kC).credit, MiB(90));
+  EXPECT_EQ(arbiter_.budget().charged(), MiB(90));
+}
+
+TEST_F(ArbiterTest, AVictimThatFallsSilentDoesNotHoldUpTheRest) {
+  Add(kA);
+  Add(kB);
+  Add(kC);
+  Run(kA, MiB(90));
+  On(event::Ready{kB, MiB(90)});
+  On(event::Ready{kC, MiB(20)});
+  Later(arbiter_.Quantum());
+  Release(kA);
+  On(event::Evicted{kA, MiB(60), MiB(30)});
+  Later(Seconds(10));  // A is stopped: B cannot get what it needs
+  EXPECT_FALSE(Silent<action::Revoke>(kB));
+  On(event::Released{kB, 2});
+  On(event::Ready{kB, MiB(90)});
+  EXPECT_TRUE(arbiter_.sessions().at(kC).holds());
+  On(event::Evicted{kA, MiB(8), MiB(52)});
+  EXPECT_FALSE(arbiter_.sessions().at(kA).stuck);
+}
+
+TEST_F(ArbiterTest, ContextsAboveTheReserveAreChargedAndPushIdleMemoryOut) {
+  Add(kA);
+  Add(kB);
+  Run(kA, MiB(50));
+  Run(kB, MiB(46));
+  On(event::ContextWanted{kA});
+  Said<action::ContextGranted>(kA);  // the reserve
+  EXPECT_EQ(arbiter_.budget().free(), MiB(4));
+  On(event::ContextWanted{kB});
+  EXPECT_TRUE(Silent<action::ContextGranted>(kB));
+  Later(Seconds(1));  // busy holders are revoked for it only at the end of their turn
+  On(event::Released{kA, epoch_[kA]});
+  EXPECT_EQ(Said<action::Evict>(kA).target, MiB(46));
+  On(event::Evicted{kA, MiB(46), MiB(4)});
+  Said<action::ContextGranted>(kB);
+  EXPECT_EQ(arbiter_.budget().contexts(), MiB(8));
+  On(event::SessionGone{kA});
+  EXPECT_EQ(arbiter_.budget().contexts(), Bytes());  // kB's moved into the reserve
+}
+
+TEST_F(ArbiterTest, NoContextThatWouldKeepSomebodyFromEverRunning) {
+  Add(kA);
+  Add(kB);
+  On(event::ContextWanted{kA});
+  On(event::Reserve{kA, 1, MiB(96)});
+  EXPECT_TRUE(Said<action::Reserved>(kA).granted);
+  On(event::ContextWanted{kB});
+  EXPECT_TRUE(Silent<action::ContextGranted>(kB));
+  On(event::Reserve{kA, 2, MiB(92)});
+  EXPECT_FALSE(Silent<action::ContextGranted>(kB));
+  On(event::Reserve{kA, 3, MiB(93)});
+  EXPECT_FALSE(Said<action::Reserved>(kA).granted);
+}
+
+TEST_F(ArbiterTest, UnaskedEvictedLowersCreditUnlessAGrantIsOnItsWay) {
+  Add(kA);
+  On(event::Ready{kA, MiB(50)});
+  On(event::Evicted{kA, MiB(10), {}});  // written before it saw the Grant
+  EXPECT_EQ(arbiter_.budget().charge(kA), MiB(50));
+  On(event::Running{kA, 1, {}});
+  On(event::Evicted{kA, MiB(30), {}});
+  EXPECT_EQ(arbiter_.budget().charge(kA), MiB(30));
+}
+
+TEST_F(ArbiterTest, ARestartedDaemonChargesWhatSessionsStillHave) {
+  Add(kA, MiB(70));
+  Add(kB, MiB(50));  // more than can be true beside A
+  EXPECT_EQ(Said<action::Evict>(kB).target, MiB(30));
+  EXPECT_EQ(arbiter_.budget().free(), Bytes());
+  On(event::Ready{kB, MiB(50)});
+  EXPECT_TRUE(Silent<action::Grant>(kB));
+  On(event::Evicted{kB, MiB(30), MiB(20)});
+  EXPECT_EQ(Said<action::Grant>(kB).credit, MiB(30));
+  EXPECT_EQ(Said<action::Evict>(kA).target, MiB(50));
+}
+
+TEST_F(ArbiterTest, AbsurdClaimsAreBreachesAndChangeNothing) {
+  Add(kA);
+  On(event::Evicted{kA, MiB(1), {}});
+  Said<action::Breach>(kA);
+  On(event::Ready{kA, Bytes(~0ull)});
+  Said<action::Breach>(kA);
+  On(event::ContextGone{kA});
+  Said<action::Breach>(kA);
+  for (const Event& stray : std::vector<Event>{
+           event::Running{kA, 9, {}}, event::Idle{kA, 9}, event::Active{kA, 9},
+           event::Released{kA, 9}, event::Busy{kA, 9}, event::Ready{SessionId{99}, {}}}) {
+    On(stray);
+    EXPECT_TRUE(said_.empty());
+  }
+}
+
+}  // namespace
+}  // namespace tandem::core

@@ -1,0 +1,45 @@
+#include "src/core/budget.h"
+
+#include <cstdlib>
+
+#include "src/core/check.h"
+
+namespace tandem::core {
+
+void CheckFailed(const char* /*what*/) {
+  // The expression is in the core dump and the caller in its stack: core writes to no file.
+  std::abort();
+}
+
+Bytes Budget::charge(SessionId id) const {
+  const auto at = charges_.find(id);
+  return at == charges_.end() ? Bytes() : at->second;
+}
+
+void Budget::SetCharge(SessionId id, Bytes bytes) {
+  Change(charge(id), bytes);
+  if (bytes == Bytes()) {
+    charges_.erase(id);
+  } else {
+    charges_[id] = bytes;
+  }
+}
+
+void Budget::SetContexts(Bytes bytes) {
+  Change(contexts_, bytes);
+  contexts_ = bytes;
+}
+
+void Budget::SetTotal(Bytes total) {
+  TANDEM_CHECK(charged_ <= total);
+  total_ = total;
+}
+
+void Budget::Change(Bytes from, Bytes to) {
+  TANDEM_CHECK(from <= charged_);
+  const Bytes others = charged_ - from;
+  TANDEM_CHECK(to <= total_ - others);
+  charged_ = others + to;
+}
+
+}  // namespace tandem::core

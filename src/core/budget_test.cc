@@ -1,0 +1,59 @@
+#include "src/core/budget.h"
+
+#include <gtest/gtest.h>
+
+#include "src/core/limits.h"
+
+namespace tandem::core {
+namespace {
+
+constexpr SessionId kA{1};
+constexpr SessionId kB{2};
+
+TEST(BudgetTest, CountsWhatIsCharged) {
+  Budget budget(MiB(100));
+  budget.SetCharge(kA, MiB(60));
+  budget.SetContexts(MiB(8));
+  EXPECT_EQ(budget.free(), MiB(32));
+  budget.SetCharge(kA, MiB(20));
+  budget.SetCharge(kB, MiB(72));
+  EXPECT_EQ(budget.free(), Bytes());
+  EXPECT_EQ(budget.charge(kA), MiB(20));
+  budget.SetTotal(MiB(110));
+  EXPECT_EQ(budget.free(), MiB(10));
+}
+
+TEST(BudgetDeathTest, AbortsBeforeItPromisesMoreThanThereIs) {
+  Budget budget(MiB(100));
+  budget.SetCharge(kA, MiB(60));
+  EXPECT_DEATH(budget.SetCharge(kB, MiB(41)), "");
+  EXPECT_DEATH(budget.SetCharge(kB, Bytes(~0ull)), "");
+  EXPECT_DEATH(budget.SetContexts(MiB(41)), "");
+  EXPECT_DEATH(budget.SetTotal(MiB(59)), "");
+}
+
+TEST(RunLimitsTest, HoldForAllSessionsOfARunTogether) {
+  RunLimits limits;
+  limits.Add(kA, RunId{7}, MiB(100), Bytes());
+  limits.Add(kB, RunId{7}, MiB(500), Bytes());  // a later session cannot raise it
+  EXPECT_TRUE(limits.Reserve(kA, MiB(60)));
+  EXPECT_FALSE(limits.Reserve(kB, MiB(41)));
+  EXPECT_TRUE(limits.Reserve(kB, MiB(40)));
+  EXPECT_FALSE(limits.Reserve(kB, Bytes(~0ull)));
+  EXPECT_TRUE(limits.Reserve(kA, MiB(10)));
+  EXPECT_EQ(limits.run_used(kB), MiB(50));
+  limits.Remove(kB);
+  EXPECT_TRUE(limits.Reserve(kA, MiB(100)));
+  EXPECT_EQ(limits.largest_allocation(), MiB(100));
+}
+
+TEST(RunLimitsTest, ARunThatIsAboveItsLimitMayShrinkButNotGrow) {
+  RunLimits limits;
+  limits.Add(kA, RunId{7}, MiB(100), MiB(150));
+  EXPECT_FALSE(limits.Reserve(kA, MiB(151)));
+  EXPECT_TRUE(limits.Reserve(kA, MiB(120)));
+  EXPECT_FALSE(limits.Reserve(kA, MiB(121)));
+}
+
+}  // namespace
+}  // namespace tandem::core

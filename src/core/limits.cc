@@ -1,0 +1,50 @@
+#include "src/core/limits.h"
+
+#include <algorithm>
+
+namespace tandem::core {
+
+void RunLimits::Add(SessionId session, RunId run, Bytes limit, Bytes allocated) {
+  Run& shared = runs_[run];
+  if (shared.sessions++ == 0) shared.limit = limit;
+  shared.used += allocated;
+  members_[session] = Member{run, allocated};
+}
+
+void RunLimits::Remove(SessionId session) {
+  const Member& member = members_.at(session);
+  Run& run = runs_.at(member.run);
+  run.used -= member.allocated;
+  if (--run.sessions == 0) runs_.erase(member.run);
+  members_.erase(session);
+}
+
+bool RunLimits::Reserve(SessionId session, Bytes total) {
+  Member& member = members_.at(session);
+  Run& run = runs_.at(member.run);
+  const Bytes others = run.used - member.allocated;
+  if (total > member.allocated && total > SaturatingSubtract(run.limit, others)) return false;
+  run.used = others + total;
+  member.allocated = total;
+  return true;
+}
+
+Bytes RunLimits::allocated(SessionId session) const {
+  return members_.at(session).allocated;
+}
+
+Bytes RunLimits::limit(SessionId session) const {
+  return runs_.at(members_.at(session).run).limit;
+}
+
+Bytes RunLimits::run_used(SessionId session) const {
+  return runs_.at(members_.at(session).run).used;
+}
+
+Bytes RunLimits::largest_allocation() const {
+  Bytes largest;
+  for (const auto& [id, member] : members_) largest = std::max(largest, member.allocated);
+  return largest;
+}
+
+}  // namespace tandem::core

@@ -1,0 +1,43 @@
+// RunLimits: how much the sessions of each run may allocate together on one GPU.
+//
+// Threading: none. Pure.
+// Invariant: no grant takes a run above its limit. (Sessions that come from before the daemon's
+// restart bring what they have allocated; such a run may start above and cannot grow.)
+#pragma once
+
+#include <map>
+
+#include "src/core/types.h"
+
+namespace tandem::core {
+
+class RunLimits {
+ public:
+  // `limit` counts for the first session of a run.
+  void Add(SessionId session, RunId run, Bytes limit, Bytes allocated);
+  void Remove(SessionId session);
+
+  // Whether `total` is allowed for the session; if so, it is now its allocation.
+  bool Reserve(SessionId session, Bytes total);
+
+  Bytes allocated(SessionId session) const;
+  Bytes limit(SessionId session) const;
+  Bytes run_used(SessionId session) const;
+  Bytes largest_allocation() const;
+
+ private:
+  struct Run {
+    Bytes limit;
+    Bytes used;
+    int sessions = 0;
+  };
+  struct Member {
+    RunId run;
+    Bytes allocated;
+  };
+
+  std::map<RunId, Run> runs_;
+  std::map<SessionId, Member> members_;
+};
+
+}  // namespace tandem::core

@@ -1,0 +1,165 @@
+// The words of core: ids, what may happen to a GPU's sessions (events) and what is to be done about
+// it (actions). The wire's messages map onto them one to one; times and byte counts are typed here.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "src/base/bytes.h"
+#include "src/base/time.h"
+
+namespace tandem::core {
+
+struct SessionId {
+  uint64_t value = 0;
+  constexpr auto operator<=>(const SessionId&) const = default;
+};
+
+// Sessions of one run share one limit.
+struct RunId {
+  uint64_t value = 0;
+  constexpr auto operator<=>(const RunId&) const = default;
+};
+
+// A lease's number: increasing per GPU, never used twice.
+using Epoch = uint64_t;
+
+// One change of holders (or growth of one) that moved memory or took a lease from somebody.
+struct Handover {
+  Epoch epoch = 0;
+  SessionId to;
+  std::vector<SessionId> from;  // whose lease was taken
+  Bytes lacked;                 // need − credit of the newcomer when it was chosen
+  Bytes free;                   // of the budget at that moment
+  Bytes out;                    // copied to the host by those who yielded
+  Bytes evicted;                // dropped from the card by them
+  Bytes in;                     // copied back by the newcomer
+  Instant revoked_at;           // when the hand-over began: the first Revoke, else the Grant
+  Instant released_at;
+  Instant running_at;
+};
+
+namespace event {
+
+// `resident` and `contexts`: what it still has on the card from before the daemon knew it.
+struct SessionAdded {
+  SessionId id;
+  RunId run;
+  Bytes limit;  // of the run; counts when the run's first session comes
+  Bytes allocated;
+  Bytes resident;
+  uint32_t contexts = 0;
+};
+struct SessionGone {
+  SessionId id;
+};
+struct Reserve {
+  SessionId id;
+  uint64_t sequence = 0;
+  Bytes total;
+};
+struct ContextWanted {
+  SessionId id;
+};
+struct ContextGone {
+  SessionId id;
+};
+struct Ready {
+  SessionId id;
+  Bytes need;
+};
+struct Running {
+  SessionId id;
+  Epoch epoch = 0;
+  Bytes in;
+};
+struct Idle {
+  SessionId id;
+  Epoch epoch = 0;
+};
+struct Active {
+  SessionId id;
+  Epoch epoch = 0;
+};
+struct Released {
+  SessionId id;
+  Epoch epoch = 0;
+};
+struct Busy {
+  SessionId id;
+  Epoch epoch = 0;
+};
+struct Evicted {
+  SessionId id;
+  Bytes resident;
+  Bytes copied;
+};
+// What programs outside Tandem hold has turned out to be less than was thought.
+struct BudgetRaised {
+  Bytes budget;
+};
+struct Tick {};
+
+}  // namespace event
+
+using Event =
+    std::variant<event::SessionAdded, event::SessionGone, event::Reserve, event::ContextWanted,
+                 event::ContextGone, event::Ready, event::Running, event::Idle, event::Active,
+                 event::Released, event::Busy, event::Evicted, event::BudgetRaised, event::Tick>;
+
+namespace action {
+
+struct Grant {
+  SessionId id;
+  Epoch epoch = 0;
+  Bytes credit;
+  Duration window;
+};
+struct Credit {
+  SessionId id;
+  Bytes credit;
+};
+struct Revoke {
+  SessionId id;
+  Epoch epoch = 0;
+  Duration deadline;
+};
+struct Evict {
+  SessionId id;
+  Bytes target;
+};
+struct ContextGranted {
+  SessionId id;
+};
+struct Reserved {
+  SessionId id;
+  uint64_t sequence = 0;
+  bool granted = false;
+};
+struct SetContended {
+  SessionId id;
+  bool contended = false;
+};
+struct HandoverDone {
+  Handover record;
+};
+// Send Tick then, if nothing happens before. Replaces any earlier WakeAt.
+struct WakeAt {
+  Instant instant;
+};
+// The session asked for what no honest one can ask for; it is as it was before.
+struct Breach {
+  SessionId id;
+  std::string reason;
+};
+
+}  // namespace action
+
+using Action = std::variant<action::Grant, action::Credit, action::Revoke, action::Evict,
+                            action::ContextGranted, action::Reserved, action::SetContended,
+                            action::HandoverDone, action::WakeAt, action::Breach>;
+
+}  // namespace tandem::core

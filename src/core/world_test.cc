@@ -1,0 +1,278 @@
+#include "src/core/world_test.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tandem::core {
+namespace {
+
+constexpr Duration kLatency = Microseconds(50);
+
+}  // namespace
+
+uint64_t World::Start(const Habits& habits) {
+  const uint64_t id = ++last_id_;
+  Program& program = programs_[id];
+  program.habits = habits;
+  program.need = habits.need;
+  Send(
+      event::SessionAdded{SessionId{id}, RunId{id}, arbiter_.budget().total(), habits.need, {}, 0});
+  WantToWork(id, program);
+  return id;
+}
+
+void World::Kill(uint64_t id) {
+  programs_.erase(id);
+  Send(event::SessionGone{SessionId{id}});
+}
+
+void World::Stop(uint64_t id, Duration length) {
+  programs_.at(id).stopped_until = now_ + length;
+}
+
+std::vector<uint64_t> World::ids() const {
+  std::vector<uint64_t> ids;
+  for (const auto& [id, program] : programs_) ids.push_back(id);
+  return ids;
+}
+
+void World::RunFor(Duration length) {
+  const Instant end = now_ + length;
+  while (!queue_.empty() && queue_.begin()->first <= end && !::testing::Test::HasFailure()) {
+    auto entry = queue_.extract(queue_.begin());
+    now_ = entry.key();
+    entry.mapped()();
+  }
+  now_ = end;
+}
+
+void World::At(Instant when, Call call) {
+  queue_.emplace(when, std::move(call));
+}
+
+void World::For(uint64_t id, Duration after, std::function<void(Program&)> call) {
+  At(now_ + after, [this, id, call = std::move(call)] {
+    const auto at = programs_.find(id);
+    if (at == programs_.end()) return;
+    if (at->second.stopped_until > now_) {
+      For(id, at->second.stopped_until - now_, call);
+    } else {
+      call(at->second);
+    }
+  });
+}
+
+void World::Send(Event event) {
+  At(now_ + kLatency, [this, event = std::move(event)] { Deliver(event); });
+}
+
+void World::Deliver(const Event& event) {
+  for (const Action& action : arbiter_.On(event, now_)) Act(action);
+  Check();
+}
+
+// What the arbiter believes, and what is really on the card.
+void World::Check() {
+  const Budget& budget = arbiter_.budget();
+  ASSERT_LE(budget.charged(), budget.total());
+  Bytes resident;
+  for (const auto& [id, program] : programs_) {
+    ASSERT_LE(program.resident, program.credit) << "session " << id;
+    resident += program.resident;
+  }
+  ASSERT_LE(resident, budget.total());
+  bool settled = !arbiter_.claimant().has_value();
+  for (const auto& [id, session] : arbiter_.sessions()) {
+    const bool evicting = budget.charge(id) > session.credit;
+    settled = settled && !session.holds() && !session.stuck && !evicting;
+  }
+  if (settled) {
+    ASSERT_TRUE(arbiter_.Waiting().empty()) << "the GPU is free and somebody waits";
+  }
+}
+
+void World::Act(const Action& action) {
+  if (const auto* grant = std::get_if<action::Grant>(&action)) {
+    EXPECT_TRUE(epochs_.insert(grant->epoch).second);
+    For(grant->id.value, kLatency, [this, grant = *grant](Program& program) {
+      program.epoch = grant.epoch;
+      program.credit = grant.credit;
+      program.bytes_in = Bytes();
+      longest_wait_ = std::max(longest_wait_, now_ - program.asked_at);
+      Restore(grant.id.value, program);
+    });
+  } else if (const auto* credit = std::get_if<action::Credit>(&action)) {
+    For(credit->id.value, kLatency, [this, credit = *credit](Program& program) {
+      program.credit = credit.credit;
+      Restore(credit.id.value, program);
+    });
+  } else if (const auto* revoke = std::get_if<action::Revoke>(&action)) {
+    For(revoke->id.value, kLatency, [this, revoke = *revoke](Program& program) {
+      if (program.epoch != revoke.epoch) return;
+      const uint64_t id = revoke.id.value;
+      if (program.working && Uniform() < program.habits.busy) {
+        Send(event::Busy{SessionId{id}, program.epoch});
+      } else {
+        program.revoking = true;
+        For(id, Microseconds(300), [this, id](Program& p) { Release(id, p); });
+      }
+    });
+  } else if (const auto* evict = std::get_if<action::Evict>(&action)) {
+    EXPECT_FALSE(arbiter_.sessions().at(evict->id).holds());
+    For(evict->id.value, kLatency, [this, evict = *evict](Program& program) {
+      program.target = evict.target;
+      if (!program.evicting) EvictChunk(evict.id.value, program);
+      program.evicting = true;
+    });
+  } else if (const auto* contended = std::get_if<action::SetContended>(&action)) {
+    For(contended->id.value, Duration(), [this, contended = *contended](Program& program) {
+      program.contended = contended.contended;
+      if (program.contended && program.open && !program.working && !program.told_idle) {
+        program.told_idle = true;
+        Send(event::Idle{contended.id, program.epoch});
+      }
+    });
+  } else if (const auto* done = std::get_if<action::HandoverDone>(&action)) {
+    handovers_.push_back(done->record);
+  } else if (const auto* wake = std::get_if<action::WakeAt>(&action)) {
+    wake_ = wake->instant;
+    At(std::max(wake_, now_ + Duration(1)), [this, at = wake_] {
+      if (wake_ == at) Deliver(event::Tick{});
+    });
+  } else if (const auto* breach = std::get_if<action::Breach>(&action)) {
+    ADD_FAILURE() << "session " << breach->id.value << ": " << breach->reason;
+  }
+}
+
+Duration World::Draw(Duration mean, bool random) {
+  if (!random) return mean;
+  return Duration(static_cast<int64_t>(-std::log(1 - Uniform()) * static_cast<double>(mean.ns)));
+}
+
+Duration World::BusTime(Bytes bytes) const {
+  return Duration(static_cast<int64_t>(static_cast<double>(bytes.count) / bytes_per_second_ * 1e9));
+}
+
+void World::WantToWork(uint64_t id, Program& program) {
+  program.wants = true;
+  if (program.open && program.resident >= program.need) {
+    BeginBurst(id, program);
+  } else {
+    program.open = false;
+    program.asked_at = now_;
+    Send(event::Ready{SessionId{id}, program.need});
+  }
+}
+
+void World::BeginBurst(uint64_t id, Program& program) {
+  program.wants = false;
+  program.working = true;
+  if (program.told_idle) Send(event::Active{SessionId{id}, program.epoch});
+  program.told_idle = false;
+  const bool interrupted = program.left > Duration();
+  const Duration length =
+      interrupted ? program.left : Draw(program.habits.burst, program.habits.random);
+  program.left = Duration();
+  program.work_until = now_ + length;
+  For(id, length, [this, id](Program& p) {
+    if (p.working && now_ >= p.work_until) EndBurst(id, p);
+  });
+}
+
+void World::EndBurst(uint64_t id, Program& program) {
+  program.working = false;
+  program.worked = program.worked + program.habits.burst;
+  if (Uniform() < program.habits.grow) {
+    const Bytes chunk = arbiter_.config().chunk;
+    const Bytes change(chunk.count * (1 + random_() % 8));
+    const Bytes most(arbiter_.budget().total().count * 9 / 10);
+    if (Uniform() < 0.5 && program.need + change <= most) {
+      program.need += change;
+    } else if (program.need > change) {
+      program.need -= change;
+      if (program.resident > program.need) {
+        program.resident = program.credit = program.need;
+        Send(event::Evicted{SessionId{id}, program.resident, Bytes()});
+      }
+    }
+    Send(event::Reserve{SessionId{id}, 1, program.need});
+  }
+  if (Uniform() < program.habits.stop) {
+    Stop(id, Draw(program.habits.longest_stop / 2, true));
+  }
+  if (program.contended && program.open) {
+    program.told_idle = true;
+    Send(event::Idle{SessionId{id}, program.epoch});
+  }
+  For(id, Draw(program.habits.pause, program.habits.random),
+      [this, id](Program& p) { WantToWork(id, p); });
+}
+
+void World::Restore(uint64_t id, Program& program) {
+  const Bytes aim = std::min(program.need, program.credit);
+  if (program.copying) return;
+  if (aim > program.resident) {
+    program.copying = true;
+    const Bytes part = std::min(aim - program.resident, arbiter_.config().chunk);
+    For(id, BusTime(part), [=, this](Program& p) {
+      p.copying = false;
+      // What is freed meanwhile may make the rest superfluous.
+      const Bytes fits = SaturatingSubtract(std::min(p.need, p.credit), p.resident);
+      if (p.epoch == 0) return;
+      p.resident += std::min(part, fits);
+      p.bytes_in += part;
+      Restore(id, p);
+    });
+    return;
+  }
+  if (program.resident < program.need || program.open || program.epoch == 0) return;
+  if (program.revoking) return;
+  program.open = true;
+  Send(event::Running{SessionId{id}, program.epoch, program.bytes_in});
+  if (program.wants) BeginBurst(id, program);
+}
+
+void World::EvictChunk(uint64_t id, Program& program) {
+  program.credit = std::min(program.credit, std::max(program.target, program.resident));
+  if (program.resident <= program.target) {
+    program.evicting = false;
+    program.credit = program.resident;
+    Send(event::Evicted{SessionId{id}, program.resident, Bytes()});
+    return;
+  }
+  const Bytes part = std::min(program.resident, arbiter_.config().chunk);
+  For(id, BusTime(part), [=, this](Program& p) {
+    p.evicting = false;
+    if (p.epoch != 0) return;
+    p.resident -= std::min(part, p.resident);
+    p.credit = std::max(p.target, p.resident);
+    Send(event::Evicted{SessionId{id}, p.resident, part});
+    if (p.resident > p.target) {
+      p.evicting = true;
+      EvictChunk(id, p);
+    } else {
+      p.credit = p.resident;
+    }
+  });
+}
+
+// What was on the GPU goes on after the next grant.
+void World::Release(uint64_t id, Program& program) {
+  if (program.epoch == 0) return;
+  program.revoking = false;
+  program.open = false;
+  program.told_idle = false;
+  if (program.working) {
+    program.wants = true;
+    program.left = std::max(program.work_until - now_, Duration(1));
+  }
+  program.working = false;
+  Send(event::Released{SessionId{id}, program.epoch});
+  program.epoch = 0;
+  if (program.wants) {
+    program.asked_at = now_;
+    Send(event::Ready{SessionId{id}, program.need});
+  }
+}
+
+}  // namespace tandem::core

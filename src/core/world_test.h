@@ -1,0 +1,107 @@
+// A GPU in virtual time for the arbiter's tests: simulated sessions that follow the protocol as
+// libtandem.so does (and some that misbehave), messages with latency, a bus with a bandwidth.
+//
+// Every message the arbiter answers is checked against the invariants of arbiter.h.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <queue>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "src/core/arbiter.h"
+
+namespace tandem::core {
+
+// How a simulated program behaves. Times are means of exponential draws where `random`.
+struct Habits {
+  Bytes need = MiB(64);
+  Duration burst = Milliseconds(100);
+  Duration pause = Milliseconds(5);
+  bool random = false;
+  double busy = 0;  // chance that a Revoke is answered Busy
+  double grow = 0;  // chance that a burst ends with the need changing by a chunk or a few
+  double stop = 0;  // chance that a burst ends with the process stopped for a while
+  Duration longest_stop = Seconds(5);
+};
+
+class World {
+ public:
+  World(ArbiterConfig config, uint64_t seed, double bytes_per_second = 4e9)
+      : arbiter_(config), random_(seed), bytes_per_second_(bytes_per_second) {}
+
+  // Starts a program; its number, from 1.
+  uint64_t Start(const Habits& habits);
+  void Kill(uint64_t id);
+  void Stop(uint64_t id, Duration length);
+  void RunFor(Duration length);
+
+  Instant now() const { return now_; }
+  const Arbiter& arbiter() const { return arbiter_; }
+  const std::vector<Handover>& handovers() const { return handovers_; }
+  Duration longest_wait() const { return longest_wait_; }
+  Duration worked(uint64_t id) const { return programs_.at(id).worked; }
+  bool alive(uint64_t id) const { return programs_.count(id) != 0; }
+  std::vector<uint64_t> ids() const;
+  double Uniform() { return std::uniform_real_distribution<>(0, 1)(random_); }
+
+ private:
+  struct Program {
+    Habits habits;
+    Bytes need;
+    Bytes credit;
+    Bytes resident;
+    Bytes target;  // of the latest Evict
+    Bytes bytes_in;
+    Epoch epoch = 0;       // of the lease it holds; 0: none
+    bool open = false;     // the gate
+    bool working = false;  // a burst is on the GPU
+    bool wants = false;    // a burst waits at the gate
+    bool contended = false;
+    bool told_idle = false;
+    bool evicting = false;
+    bool copying = false;
+    bool revoking = false;
+    Instant work_until;
+    Duration left;  // of a burst that a Revoke interrupted
+    Instant stopped_until;
+    Instant asked_at;
+    Duration worked;
+  };
+
+  using Call = std::function<void()>;
+  void At(Instant when, Call call);
+  // Runs `call` for the program unless it has died; later while it is stopped.
+  void For(uint64_t id, Duration after, std::function<void(Program&)> call);
+  void Send(Event event);
+  void Deliver(const Event& event);
+  void Act(const Action& action);
+  void Check();
+
+  void WantToWork(uint64_t id, Program& program);
+  void BeginBurst(uint64_t id, Program& program);
+  void EndBurst(uint64_t id, Program& program);
+  void Restore(uint64_t id, Program& program);
+  void EvictChunk(uint64_t id, Program& program);
+  void Release(uint64_t id, Program& program);
+  Duration Draw(Duration mean, bool random);
+  Duration BusTime(Bytes bytes) const;
+
+  Arbiter arbiter_;
+  std::mt19937_64 random_;
+  double bytes_per_second_;
+  Instant now_ = Instant(1);
+  std::multimap<Instant, Call> queue_;
+  std::map<uint64_t, Program> programs_;
+  uint64_t last_id_ = 0;
+  Instant wake_;
+  std::set<Epoch> epochs_;
+  std::vector<Handover> handovers_;
+  Duration longest_wait_;
+};
+
+}  // namespace tandem::core
