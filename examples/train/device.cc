@@ -29,7 +29,7 @@ Status Call(const std::string& call, CUresult (*function)(P...), A... arguments)
 
 }  // namespace
 
-Result<std::unique_ptr<Device>> Device::Open(const char* ptx) {
+Result<std::unique_ptr<Device>> Device::Open(int ordinal, const char* ptx) {
   void* library = dlopen("libcuda.so.1", RTLD_NOW);
   if (library == nullptr) {
     return Error{ErrorCode::kFailed, "no CUDA driver here: " + std::string(dlerror()) +
@@ -37,14 +37,14 @@ Result<std::unique_ptr<Device>> Device::Open(const char* ptx) {
   }
   std::unique_ptr<Device> device(new Device(tandem::cuda::LoadRealDriver(
       library, [](void* handle, const char* symbol) { return dlsym(handle, symbol); })));
-  TRY(device->Start(ptx));
+  TRY(device->Start(ordinal, ptx));
   return device;
 }
 
-Status Device::Start(const char* ptx) {
+Status Device::Start(int ordinal, const char* ptx) {
   TRY(Call("cuInit", driver_.cuInit, 0U));
   CUdevice device = 0;
-  TRY(Call("cuDeviceGet", driver_.cuDeviceGet, &device, 0));
+  TRY(Call("cuDeviceGet(" + std::to_string(ordinal) + ")", driver_.cuDeviceGet, &device, ordinal));
   std::array<char, 128> name{};
   TRY(Call("cuDeviceGetName", driver_.cuDeviceGetName, name.data(), static_cast<int>(name.size()),
            device));

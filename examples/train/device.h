@@ -1,4 +1,4 @@
-// Device: one CUDA context on the first GPU, reached through the driver API like any other CUDA
+// Device: one CUDA context on a GPU, reached through the driver API like any other CUDA
 // program does it. libcuda.so.1 is opened at run time, so building needs no CUDA.
 //
 // Threading: one thread.
@@ -23,8 +23,8 @@ using tandem::Status;
 
 class Device {
  public:
-  // Opens the GPU and loads the kernels in `ptx`.
-  static Result<std::unique_ptr<Device>> Open(const char* ptx);
+  // Opens the GPU with this ordinal and loads the kernels in `ptx`.
+  static Result<std::unique_ptr<Device>> Open(int ordinal, const char* ptx);
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
   ~Device();  // gives back the context and all memory
@@ -46,7 +46,7 @@ class Device {
 
  private:
   explicit Device(tandem::cuda::RealDriver driver) : driver_(driver) {}
-  Status Start(const char* ptx);
+  Status Start(int ordinal, const char* ptx);
 
   tandem::cuda::RealDriver driver_;
   std::string name_;

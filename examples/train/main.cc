@@ -22,6 +22,7 @@ constexpr int kLinesOfCurve = 10;
 
 struct Arguments {
   train::Options options;
+  int device = 0;
   int steps = 50;
   int pause_ms = 0;
   bool json = false;
@@ -35,7 +36,7 @@ struct Outcome {
 };
 
 Result<Outcome> Train(const Arguments& arguments) {
-  auto device = train::Device::Open(train::kKernelsPtx);
+  auto device = train::Device::Open(arguments.device, train::kKernelsPtx);
   if (!device.ok()) return device.error();
   auto network = train::Network::Create(device->get(), arguments.options);
   if (!network.ok()) return network.error();
@@ -83,9 +84,10 @@ void PrintJson(const Arguments& arguments, Outcome outcome) {
 int main(int argc, char** argv) {
   Arguments arguments;
   std::string memory = "160M";
-  CLI::App app{"Trains a small network on the first GPU, by plain CUDA driver calls."};
+  CLI::App app{"Trains a small network on a GPU, by plain CUDA driver calls."};
   app.add_option("--memory", memory, "Device memory to hold, all of it used by every step")
       ->capture_default_str();
+  app.add_option("--device", arguments.device, "Ordinal of the GPU")->capture_default_str();
   app.add_option("--steps", arguments.steps, "Training steps")
       ->check(CLI::Range(1, 1000000000))
       ->capture_default_str();

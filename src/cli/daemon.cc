@@ -32,8 +32,8 @@ Error VersionMismatch(const wire::Channel& channel, uint16_t daemon_version) {
   return Error{ErrorCode::kVersion,
                "the daemon (process " + pid + ") speaks protocol version " + theirs +
                    ", this tandem version " + std::to_string(wire::kVersion) +
-                   "; when the programs under it have ended, stop it with `kill " + pid +
-                   "` and try again: a new one is started"};
+                   "; once the programs under it have ended, restart it: `kill " + pid +
+                   "`, and the next `tandem run` starts a new one"};
 }
 
 // A failed fork or exec of the daemon shows as its exit with this status.

@@ -39,14 +39,14 @@ Error NotRunnable(const std::string& name, const std::string& file) {
 }
 
 // Why the loader would ignore LD_PRELOAD because of who the program becomes.
-std::optional<std::string> WhyPrivileged(const std::string& file, Identity identity) {
+std::optional<std::string> WhyPrivileged(const std::string& file, uid_t uid) {
   struct stat info;
   if (stat(file.c_str(), &info) != 0) return std::nullopt;
-  const bool set_uid = (info.st_mode & S_ISUID) != 0 && info.st_uid != identity.uid;
-  const bool set_gid =
-      (info.st_mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP) && info.st_gid != identity.gid;
-  if (set_uid || set_gid) return file + (set_uid ? " is set-uid" : " is set-gid");
-  if (identity.uid != 0 && getxattr(file.c_str(), "security.capability", nullptr, 0) > 0) {
+  if ((info.st_mode & S_ISUID) != 0) return file + " is set-uid";
+  // Without the group's x the bit is one of file locking.
+  const mode_t set_gid = S_ISGID | S_IXGRP;
+  if ((info.st_mode & set_gid) == set_gid) return file + " is set-gid";
+  if (uid != 0 && getxattr(file.c_str(), "security.capability", nullptr, 0) > 0) {
     return file + " has file capabilities";
   }
   return std::nullopt;
@@ -114,17 +114,17 @@ Result<std::string> FindProgram(const std::string& name, const std::string& path
 }
 
 std::optional<std::string> WhyNotShareable(const std::string& file, const std::string& path,
-                                           Identity identity) {
+                                           uid_t uid) {
   std::string current = file;
   for (int depth = 0; depth < kMaxInterpreters; ++depth) {
     const UniqueFd fd(open(current.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!fd) return WhyPrivileged(current, identity);  // it may be run but not read
+    if (!fd) return WhyPrivileged(current, uid);  // it may be run but not read
     std::array<char, SELFMAG> magic{};
     const bool is_elf =
         ReadAt(fd.get(), 0, &magic) && std::memcmp(magic.data(), ELFMAG, SELFMAG) == 0;
     if (is_elf) {
       // The bits of a script mean nothing to the kernel, those of its interpreter do.
-      if (auto why = WhyPrivileged(current, identity)) return why;
+      if (auto why = WhyPrivileged(current, uid)) return why;
       return WhyElfNotShareable(current, fd.get());
     }
     current = Interpreter(ScriptWords(fd.get()), path);

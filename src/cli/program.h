@@ -16,15 +16,9 @@ namespace tandem::cli {
 // Errors: kNotFound, or kRefused where it is there but cannot be executed.
 Result<std::string> FindProgram(const std::string& name, const std::string& path);
 
-// For whom a file is looked at: programs that change these are not preloaded into.
-struct Identity {
-  uid_t uid = 0;
-  gid_t gid = 0;
-};
-
-// Why the program at `file` cannot take the shim, for people; nothing if it can. A script stands
-// for its interpreter, and `#!/usr/bin/env NAME` for NAME in `path`.
+// Why the program at `file` cannot take the shim when user `uid` runs it, for people; nothing if it
+// can. A script stands for its interpreter, and `#!/usr/bin/env NAME` for NAME in `path`.
 std::optional<std::string> WhyNotShareable(const std::string& file, const std::string& path,
-                                           Identity identity);
+                                           uid_t uid);
 
 }  // namespace tandem::cli

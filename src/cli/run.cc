@@ -55,7 +55,7 @@ Result<std::optional<uint64_t>> SurroundingRun(const Environment& environment) {
 }
 
 Status CheckShareable(const Plan& plan, const std::string& path) {
-  const auto why = WhyNotShareable(plan.program.file, path, Identity{getuid(), getgid()});
+  const auto why = WhyNotShareable(plan.program.file, path, getuid());
   if (!why) return {};
   return Error{ErrorCode::kInvalid,
                fmt::format("{}, so it cannot be shared this way: the dynamic loader takes no "
