@@ -52,6 +52,8 @@ class Layers(unittest.TestCase):
             self.assertEqual(len(self.check("src/core/a.cc", line)), 1, line)
         self.assertEqual(self.check("src/core/a.cc", "// not MonotonicNow()"), [])
         self.assertEqual(self.check("src/core/a_test.cc", "#include <random>"), [])
+        self.assertEqual(self.check("src/core/a_test.h", 'auto seed = std::getenv("SEED");'), [])
+        self.assertEqual(len(self.check("src/core/a_test.cc", "auto t = MonotonicNow();")), 1)
         self.assertEqual(self.check("src/wire/a.cc", "#include <sys/socket.h>"), [])
 
 
