@@ -53,6 +53,7 @@ void Arbiter::HeardFrom(Session& session) {
 
 void Arbiter::Handle(const event::SessionAdded& e) {
   TANDEM_CHECK(sessions_.count(e.id) == 0);
+  if (e.replaces.has_value()) Handle(event::SessionGone{*e.replaces});
   Session& session = sessions_[e.id];
   session.id = e.id;
   session.window = config_.window;

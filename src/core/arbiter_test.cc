@@ -31,7 +31,7 @@ class ArbiterTest : public ::testing::Test {
     On(event::Tick{});
   }
   void Add(SessionId id, Bytes resident = {}) {
-    On(event::SessionAdded{id, RunId{id.value}, MiB(100), resident, resident, 0});
+    On(event::SessionAdded{id, RunId{id.value}, MiB(100), resident, resident, 0, {}});
   }
   // The last answer's action of type A for the session; fails if there is none.
   template <typename A>

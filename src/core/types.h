@@ -4,6 +4,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -52,6 +53,8 @@ struct SessionAdded {
   Bytes allocated;
   Bytes resident;
   uint32_t contexts = 0;
+  // The same process registered before; what it had is what this one claims, nobody else's yet.
+  std::optional<SessionId> replaces;
 };
 struct SessionGone {
   SessionId id;

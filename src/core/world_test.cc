@@ -15,8 +15,8 @@ uint64_t World::Start(const Habits& habits) {
   Program& program = programs_[id];
   program.habits = habits;
   program.need = habits.need;
-  Send(
-      event::SessionAdded{SessionId{id}, RunId{id}, arbiter_.budget().total(), habits.need, {}, 0});
+  Send(event::SessionAdded{
+      SessionId{id}, RunId{id}, arbiter_.budget().total(), habits.need, {}, 0, {}});
   WantToWork(id, program);
   return id;
 }

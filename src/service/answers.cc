@@ -1,0 +1,211 @@
+// The answers to Query, as JSON.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "src/service/records.h"
+
+namespace tandem::service {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr size_t kMaxShown = 256;  // bytes of a name
+
+// Length of the well-formed UTF-8 sequence at `at`; 0 if there is none.
+size_t SequenceLength(const std::string& text, size_t at) {
+  const auto byte = [&](size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
+  };
+  const unsigned first = byte(at);
+  const size_t length = first < 0x80                    ? 1
+                        : first >= 0xc2 && first < 0xe0 ? 2
+                        : first >= 0xe0 && first < 0xf0 ? 3
+                        : first >= 0xf0 && first < 0xf5 ? 4
+                                                        : 0;
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(at + i) & 0xc0) != 0x80) return 0;
+  }
+  return length;
+}
+
+const char* StateOf(const core::Session& session, bool waits) {
+  if (session.stuck) return "stuck";
+  switch (session.phase) {
+    case core::Phase::kGranted:
+      return "restoring";
+    case core::Phase::kRunning:
+      return "running";
+    case core::Phase::kRevoking:
+      return "releasing";
+    case core::Phase::kAway:
+      break;
+  }
+  return waits ? "waiting" : "idle";
+}
+
+double Milli(Duration duration) {
+  return duration.seconds() * 1e3;
+}
+
+Json Numbers(const std::vector<core::SessionId>& ids) {
+  Json list = Json::array();
+  for (const core::SessionId id : ids) list.push_back(id.value);
+  return list;
+}
+
+// What people should know about why a session does not run. Null where it does.
+Json WaitsFor(const core::Arbiter& arbiter, core::SessionId id) {
+  const std::vector<core::Wish> waiting = arbiter.Waiting();
+  const auto at = std::find_if(waiting.begin(), waiting.end(),
+                               [&](const core::Wish& wish) { return wish.id == id; });
+  if (at == waiting.end()) return nullptr;
+  if (arbiter.claimant() == id) return "memory that others are giving up";
+  switch (at->kind) {
+    case core::Wish::Kind::kContext:
+      return "room for one more context";
+    case core::Wish::Kind::kGrowth:
+      return "more memory";
+    case core::Wish::Kind::kLease:
+      break;
+  }
+  return "its turn, as number " + std::to_string(at - waiting.begin() + 1);
+}
+
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace
+
+std::string Printable(const std::string& text) {
+  static constexpr char kHex[] = "0123456789abcdef";
+  std::string shown;
+  for (size_t at = 0; at < text.size() && shown.size() < kMaxShown;) {
+    const auto byte = static_cast<unsigned char>(text[at]);
+    const size_t length = SequenceLength(text, at);
+    // C1 controls are control characters, too, written as two bytes.
+    const bool control =
+        byte < 0x20 || byte == 0x7f || (byte == 0xc2 && length == 2 && (text[at + 1] & 0x60) == 0);
+    if (length == 0 || control) {
+      shown += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
+      at += 1;
+    } else {
+      shown.append(text, at, length);
+      at += length;
+    }
+  }
+  return shown;
+}
+
+std::string Service::StatusJson() const {
+  Json gpus = Json::array();
+  for (const auto& gpu : gpus_) {
+    const core::Arbiter& arbiter = gpu->arbiter;
+    std::vector<core::SessionId> holders, waiting;
+    Json restoring;
+    for (const auto& [id, session] : arbiter.sessions()) {
+      if (session.holds()) holders.push_back(id);
+      if (session.phase == core::Phase::kGranted) restoring = id.value;
+    }
+    for (const core::Wish& wish : arbiter.Waiting()) {
+      if (wish.kind == core::Wish::Kind::kLease) waiting.push_back(wish.id);
+    }
+    gpus.push_back({
+        {"index", gpu->info.index},
+        {"uuid", gpu->info.uuid},
+        {"name", Printable(gpu->info.name)},
+        {"software", gpu->info.software},
+        {"card_bytes", gpu->info.card.count},
+        {"budget_bytes", arbiter.budget().total().count},
+        {"chunk_bytes", gpu->info.chunk.count},
+        {"context_bytes", gpu->info.context.count},
+        {"charged_bytes", arbiter.budget().charged().count},
+        {"free_bytes", arbiter.budget().free().count},
+        {"holders", Numbers(holders)},
+        {"waiting", Numbers(waiting)},
+        {"restoring", restoring},
+        {"mode", arbiter.taking_turns() ? "turns" : "together"},
+        {"quantum_ms", Milli(arbiter.Quantum())},
+        {"switch_cost_ms", Milli(arbiter.SwitchEstimate())},
+        {"handovers", gpu->handovers},
+        {"out_bytes", gpu->out.count},
+        {"in_bytes", gpu->in.count},
+    });
+  }
+  return Dump({{"version", config_.version},
+               {"pid", config_.pid},
+               {"uptime_seconds", (now_ - config_.started).seconds()},
+               {"socket", config_.socket},
+               {"gpus", std::move(gpus)}});
+}
+
+std::string Service::SessionsJson() const {
+  Json list = Json::array();
+  for (const auto& [id, seat] : sessions_) {
+    const core::Arbiter& arbiter = seat->gpu->arbiter;
+    const core::Session& session = arbiter.sessions().at(id);
+    const std::vector<core::Wish> wishes = arbiter.Waiting();
+    const bool waits = std::any_of(wishes.begin(), wishes.end(),
+                                   [id = id](const core::Wish& wish) { return wish.id == id; });
+    Duration waited = session.waited, held = session.held;
+    if (session.holds()) held = held + (now_ - session.granted_at);
+    if (!session.holds() && waits) waited = waited + (now_ - session.waiting_since);
+    // The session's own claims, as far as they can be true.
+    const Bytes allocated = arbiter.limits().allocated(id);
+    const wire::ReportsPage& reports = seat->pages->reports();
+    const uint64_t resident =
+        std::min(reports.resident_bytes.load(), arbiter.budget().charge(id).count);
+    const uint64_t swapped = std::min(reports.swapped_bytes.load(), allocated.count);
+    const auto run = seat->run.has_value() ? runs_.find(*seat->run) : runs_.end();
+    const bool named = run != runs_.end() && !run->second.name.empty();
+    list.push_back({
+        {"id", id.value},
+        {"run", seat->run.has_value() ? Json(seat->run->second) : Json()},
+        {"name", named ? run->second.name : seat->program},
+        {"program", seat->program},
+        {"pid", seat->client.pid},
+        {"uid", seat->client.uid},
+        {"user", Printable(config_.user_name(seat->client.uid))},
+        {"gpu", seat->gpu->info.index},
+        {"state", StateOf(session, waits)},
+        {"allocated_bytes", allocated.count},
+        {"resident_bytes", resident},
+        {"swapped_bytes", swapped},
+        {"credit_bytes", session.credit.count},
+        {"limit_bytes", arbiter.limits().limit(id).count},
+        {"contexts", session.contexts},
+        {"wait_seconds", waited.seconds()},
+        {"held_seconds", held.seconds()},
+        {"leases", session.leases},
+        {"out_bytes", seat->out.count},
+        {"in_bytes", seat->in.count},
+        {"waits_for", WaitsFor(arbiter, id)},
+    });
+  }
+  return Dump({{"sessions", std::move(list)}});
+}
+
+std::string Service::HandoversJson() const {
+  Json list = Json::array();
+  for (const auto& [gpu, record] : handovers_) {
+    const GpuInfo& info = gpus_.at(static_cast<size_t>(gpu))->info;
+    list.push_back({
+        {"gpu", gpu},
+        {"epoch", record.epoch},
+        {"to", record.to.value},
+        {"from", Numbers(record.from)},
+        {"lacked_bytes", record.lacked.count},
+        {"free_bytes", record.free.count},
+        {"out_bytes", record.out.count},
+        {"evicted_bytes", record.evicted.count},
+        {"in_bytes", record.in.count},
+        {"chunk_bytes", info.chunk.count},
+        {"revoked_at_ns", record.revoked_at.ns},
+        {"released_at_ns", record.released_at.ns},
+        {"running_at_ns", record.running_at.ns},
+    });
+  }
+  return Dump({{"handovers", std::move(list)}});
+}
+
+}  // namespace tandem::service

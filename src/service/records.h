@@ -1,0 +1,50 @@
+// What the service keeps about runs, sessions, GPUs and connections. For service.cc and answers.cc.
+#pragma once
+
+#include "src/service/service.h"
+
+namespace tandem::service {
+
+struct Service::Run {
+  core::RunId id;
+  std::string name;
+  Bytes limit;
+  ConnectionId owner = 0;  // `tandem run`; 0: unknown, e.g. from before a restart
+  int sessions = 0;
+};
+
+struct Service::Gpu {
+  Gpu(const GpuInfo& info, const core::ArbiterConfig& config)
+      : info(info), foreign(info.foreign), arbiter(config) {}
+
+  GpuInfo info;
+  Bytes foreign;
+  core::Arbiter arbiter;
+  std::optional<Instant> wake;
+  uint64_t handovers = 0;
+  Bytes out;
+  Bytes in;
+};
+
+struct Service::Seat {
+  core::SessionId id;
+  Gpu* gpu = nullptr;
+  ConnectionId connection = 0;  // 0: lost, and its process lives
+  Client client;
+  std::string program;
+  std::optional<RunKey> run;
+  std::unique_ptr<SessionPages> pages;
+  Bytes out;
+  Bytes in;
+};
+
+struct Service::Connection {
+  enum class Role { kNew, kSession, kPeople };
+  ConnectionId id = 0;
+  Client client;
+  Role role = Role::kNew;
+  Seat* seat = nullptr;       // kSession; null once the session has moved or ended
+  std::optional<RunKey> run;  // kPeople, after RunBegin
+};
+
+}  // namespace tandem::service

@@ -1,0 +1,394 @@
+#include "src/service/service.h"
+
+#include <algorithm>
+
+#include "src/service/records.h"
+
+namespace tandem::service {
+namespace {
+
+core::ArbiterConfig ConfigOf(const GpuInfo& gpu) {
+  core::ArbiterConfig config;
+  config.budget = BudgetOf(gpu, gpu.foreign);
+  config.chunk = gpu.chunk;
+  config.context = gpu.context;
+  config.reserved = gpu.reserved_contexts;
+  return config;
+}
+
+// A session's message as an event of its arbiter. Only these may come from a session.
+core::Event ToEvent(core::SessionId id, const wire::Reserve& m) {
+  return core::event::Reserve{id, m.sequence, Bytes(m.total_bytes)};
+}
+core::Event ToEvent(core::SessionId id, const wire::ContextWanted&) {
+  return core::event::ContextWanted{id};
+}
+core::Event ToEvent(core::SessionId id, const wire::ContextGone&) {
+  return core::event::ContextGone{id};
+}
+core::Event ToEvent(core::SessionId id, const wire::Ready& m) {
+  return core::event::Ready{id, Bytes(m.need_bytes)};
+}
+core::Event ToEvent(core::SessionId id, const wire::Running& m) {
+  return core::event::Running{id, m.epoch, Bytes(m.bytes_in)};
+}
+core::Event ToEvent(core::SessionId id, const wire::Idle& m) {
+  return core::event::Idle{id, m.epoch};
+}
+core::Event ToEvent(core::SessionId id, const wire::Active& m) {
+  return core::event::Active{id, m.epoch};
+}
+core::Event ToEvent(core::SessionId id, const wire::Released& m) {
+  return core::event::Released{id, m.epoch};
+}
+core::Event ToEvent(core::SessionId id, const wire::Busy& m) {
+  return core::event::Busy{id, m.epoch};
+}
+core::Event ToEvent(core::SessionId id, const wire::Evicted& m) {
+  return core::event::Evicted{id, Bytes(m.resident_bytes), Bytes(m.copied_bytes)};
+}
+
+uint64_t InMicroseconds(Duration duration) {
+  return static_cast<uint64_t>(duration.ns / 1000);
+}
+
+}  // namespace
+
+Bytes BudgetOf(const GpuInfo& gpu, Bytes foreign) {
+  const Bytes kept = Bytes(gpu.context.count * gpu.reserved_contexts) + gpu.chunk + foreign;
+  return SaturatingSubtract(gpu.card, kept);
+}
+
+Service::Service(ServiceConfig config, std::unique_ptr<PageMaker> pages)
+    : config_(std::move(config)), pages_(std::move(pages)) {
+  for (const GpuInfo& gpu : config_.gpus) {
+    gpus_.push_back(std::make_unique<Gpu>(gpu, ConfigOf(gpu)));
+  }
+}
+
+Service::~Service() = default;
+
+void Service::OnConnected(ConnectionId connection, const Client& client) {
+  auto made = std::make_unique<Connection>();
+  made->id = connection;
+  made->client = client;
+  connections_[connection] = std::move(made);
+}
+
+std::vector<Outgoing> Service::OnMessage(ConnectionId connection, const wire::Message& message,
+                                         Instant now) {
+  now_ = now;
+  const auto at = connections_.find(connection);
+  if (at == connections_.end()) return {};
+  Connection& from = *at->second;
+  std::visit(
+      [&](const auto& m) {
+        using M = std::decay_t<decltype(m)>;
+        if constexpr (requires { ToEvent(core::SessionId(), m); }) {
+          HandleSession(from, m);
+        } else if constexpr (requires { Handle(from, m); }) {
+          Handle(from, m);
+        } else {
+          Refuse(from.id, wire::RefusalCode::kProtocol,
+                 "a message of type " + std::to_string(M::kType) + " is the daemon's to send",
+                 true);
+        }
+      },
+      message);
+  return std::move(out_);
+}
+
+std::vector<Outgoing> Service::OnBroken(ConnectionId connection, const Error& error) {
+  const bool version = error.code == ErrorCode::kVersion;
+  Refuse(connection, version ? wire::RefusalCode::kVersion : wire::RefusalCode::kProtocol,
+         "tandemd " + config_.version + ": " + error.message, true);
+  return std::move(out_);
+}
+
+std::vector<Outgoing> Service::OnDisconnected(ConnectionId connection, Instant now) {
+  now_ = now;
+  const auto at = connections_.find(connection);
+  if (at == connections_.end()) return {};
+  Connection& gone = *at->second;
+  if (gone.seat != nullptr) gone.seat->connection = 0;
+  if (gone.run.has_value()) {
+    Run& run = runs_.at(*gone.run);
+    run.owner = 0;
+    if (run.sessions == 0) runs_.erase(*gone.run);
+  }
+  connections_.erase(at);
+  return std::move(out_);
+}
+
+std::vector<Outgoing> Service::OnProcessGone(int pid, Instant now) {
+  now_ = now;
+  std::vector<core::SessionId> gone;
+  for (const auto& [id, seat] : sessions_) {
+    if (seat->client.pid == pid) gone.push_back(id);
+  }
+  for (const core::SessionId id : gone) Remove(id, true);
+  return std::move(out_);
+}
+
+std::vector<Outgoing> Service::OnTick(Instant now) {
+  now_ = now;
+  for (const auto& gpu : gpus_) {
+    if (gpu->wake.has_value() && *gpu->wake <= now) Feed(*gpu, core::event::Tick{});
+  }
+  return std::move(out_);
+}
+
+std::optional<Instant> Service::wake() const {
+  std::optional<Instant> first;
+  for (const auto& gpu : gpus_) {
+    if (gpu->wake.has_value()) first = std::min(first.value_or(*gpu->wake), *gpu->wake);
+  }
+  return first;
+}
+
+bool Service::HasSessions(int pid) const {
+  return std::any_of(sessions_.begin(), sessions_.end(),
+                     [&](const auto& entry) { return entry.second->client.pid == pid; });
+}
+
+bool Service::registered(ConnectionId connection) const {
+  const auto at = connections_.find(connection);
+  return at != connections_.end() && at->second->role != Connection::Role::kNew;
+}
+
+// ---- Messages
+
+void Service::Handle(Connection& from, const wire::Register& m) {
+  if (from.role != Connection::Role::kNew) {
+    return Refuse(from.id, wire::RefusalCode::kProtocol, "Register must come first and once", true);
+  }
+  const auto at = std::find_if(gpus_.begin(), gpus_.end(),
+                               [&](const auto& gpu) { return gpu->info.uuid == m.device; });
+  if (at == gpus_.end()) {
+    return Refuse(from.id, wire::RefusalCode::kUnknownDevice,
+                  "this daemon does not serve a GPU " + Printable(m.device), true);
+  }
+  Gpu& gpu = **at;
+  Seat* old = FindSeat(from.client.pid, gpu);
+  if (old == nullptr && SessionsOf(from.client.uid) >= kMaxSessionsPerUser) {
+    return Refuse(from.id, wire::RefusalCode::kTooMany,
+                  "user " + std::to_string(from.client.uid) + " has " +
+                      std::to_string(kMaxSessionsPerUser) + " sessions already",
+                  true);
+  }
+  Result<std::unique_ptr<SessionPages>> pages = pages_->Make();
+  if (!pages.ok()) {
+    return Refuse(from.id, wire::RefusalCode::kTooMany, pages.error().message, true);
+  }
+  auto seat = std::make_unique<Seat>();
+  seat->id = core::SessionId{++last_session_};
+  seat->gpu = &gpu;
+  seat->connection = from.id;
+  seat->client = from.client;
+  seat->program = Printable(m.program);
+  seat->pages = std::move(*pages);
+  core::event::SessionAdded added;
+  added.id = seat->id;
+  added.allocated = Bytes(m.allocated_bytes);
+  added.resident = Bytes(m.resident_bytes);
+  // More than a process can have; also keeps the sums far from overflowing.
+  added.contexts = std::min(m.contexts, 64u);
+  added.allocated = std::min(added.allocated, gpu.info.card);
+  added.resident = std::min(added.resident, gpu.info.card);
+  added.limit = gpu.arbiter.budget().total();
+  if (m.run != 0) {
+    Run& run = FindRun(from, m.run);
+    ++run.sessions;
+    added.run = run.id;
+    if (run.limit > Bytes()) added.limit = std::min(added.limit, run.limit);
+    seat->run = RunKey{from.client.uid, m.run};
+  } else {
+    added.run = core::RunId{++last_run_};
+  }
+  if (old != nullptr) {
+    added.replaces = old->id;
+    if (old->connection != 0) {
+      connections_.at(old->connection)->seat = nullptr;
+      out_.push_back(Outgoing{old->connection, std::nullopt, {}, true});
+    }
+    Remove(old->id, false);
+  } else if (from.client.predates_daemon) {
+    // What looked like other programs' memory at the start was partly this session's.
+    const Bytes claimed = added.resident + Bytes(added.contexts * gpu.info.context.count);
+    gpu.foreign = SaturatingSubtract(gpu.foreign, claimed);
+    Feed(gpu, core::event::BudgetRaised{BudgetOf(gpu.info, gpu.foreign)});
+  }
+  from.role = Connection::Role::kSession;
+  from.seat = seat.get();
+  const core::SessionId id = seat->id;
+  sessions_[id] = std::move(seat);
+  // Registered goes out before whatever the arbiter has to say to the session.
+  out_.push_back(
+      Outgoing{from.id,
+               wire::Registered{id.value, gpu.info.card.count, gpu.arbiter.budget().total().count,
+                                added.limit.count, gpu.info.chunk.count, gpu.info.context.count},
+               sessions_.at(id)->pages->fds(), false});
+  Feed(gpu, added);
+}
+
+void Service::Handle(Connection& from, const wire::RunBegin& m) {
+  if (from.role == Connection::Role::kSession || from.run.has_value()) {
+    return Refuse(from.id, wire::RefusalCode::kProtocol, "RunBegin is out of place here", true);
+  }
+  from.role = Connection::Role::kPeople;
+  Bytes most;
+  for (const auto& gpu : gpus_) most = std::max(most, gpu->arbiter.budget().total());
+  if (Bytes(m.limit_bytes) > most) {
+    return Refuse(from.id, wire::RefusalCode::kLimitTooLarge,
+                  "a limit of " + FormatBytes(Bytes(m.limit_bytes)) +
+                      " is more than sessions may have on the card, " + FormatBytes(most),
+                  false);
+  }
+  uint64_t token = 0;
+  while (token == 0 || runs_.count(RunKey{from.client.uid, token}) != 0) {
+    token = config_.random_token();
+  }
+  Run run;
+  run.id = core::RunId{++last_run_};
+  run.name = Printable(m.name.empty() ? m.program : m.name);
+  run.limit = Bytes(m.limit_bytes);
+  run.owner = from.id;
+  from.run = RunKey{from.client.uid, token};
+  runs_[*from.run] = run;
+  const Bytes limit = m.limit_bytes == 0 ? most : run.limit;
+  out_.push_back(Outgoing{from.id, wire::RunStarted{token, limit.count}, {}, false});
+}
+
+void Service::Handle(Connection& from, const wire::Query& m) {
+  if (from.role == Connection::Role::kSession) {
+    return Refuse(from.id, wire::RefusalCode::kProtocol, "Query is not for sessions", true);
+  }
+  from.role = Connection::Role::kPeople;
+  std::string json;
+  if (m.what == "status") {
+    json = StatusJson();
+  } else if (m.what == "sessions") {
+    json = SessionsJson();
+  } else if (m.what == "handovers") {
+    json = HandoversJson();
+  } else {
+    return Refuse(from.id, wire::RefusalCode::kProtocol,
+                  "there is nothing called " + Printable(m.what) + " to ask for", false);
+  }
+  out_.push_back(Outgoing{from.id, wire::Answer{std::move(json)}, {}, false});
+}
+
+template <typename M>
+void Service::HandleSession(Connection& from, const M& m) {
+  if (from.seat == nullptr) {
+    return Refuse(from.id, wire::RefusalCode::kProtocol,
+                  "a message of type " + std::to_string(M::kType) + " needs a session", true);
+  }
+  Gpu& gpu = *from.seat->gpu;
+  if constexpr (std::is_same_v<M, wire::Evicted>) from.seat->out += Bytes(m.copied_bytes);
+  if constexpr (std::is_same_v<M, wire::Running>) from.seat->in += Bytes(m.bytes_in);
+  Feed(gpu, ToEvent(from.seat->id, m));
+}
+
+// ---- Around the arbiters
+
+void Service::Feed(Gpu& gpu, const core::Event& event) {
+  gpu.wake.reset();
+  for (const core::Action& action : gpu.arbiter.On(event, now_)) Apply(gpu, action);
+  UpdatePages(gpu);
+}
+
+void Service::Apply(Gpu& gpu, const core::Action& action) {
+  namespace act = core::action;
+  if (const auto* grant = std::get_if<act::Grant>(&action)) {
+    SendTo(grant->id,
+           wire::Grant{grant->epoch, grant->credit.count, InMicroseconds(grant->window)});
+  } else if (const auto* credit = std::get_if<act::Credit>(&action)) {
+    SendTo(credit->id, wire::Credit{credit->credit.count});
+  } else if (const auto* revoke = std::get_if<act::Revoke>(&action)) {
+    SendTo(revoke->id, wire::Revoke{revoke->epoch, InMicroseconds(revoke->deadline)});
+  } else if (const auto* evict = std::get_if<act::Evict>(&action)) {
+    SendTo(evict->id, wire::Evict{evict->target.count});
+  } else if (const auto* context = std::get_if<act::ContextGranted>(&action)) {
+    SendTo(context->id, wire::ContextGranted{});
+  } else if (const auto* reserved = std::get_if<act::Reserved>(&action)) {
+    SendTo(reserved->id,
+           wire::Reserved{reserved->sequence, static_cast<uint8_t>(reserved->granted ? 1 : 0)});
+  } else if (const auto* contended = std::get_if<act::SetContended>(&action)) {
+    const auto at = sessions_.find(contended->id);
+    if (at != sessions_.end()) {
+      at->second->pages->decisions().contended.store(contended->contended ? 1 : 0);
+    }
+  } else if (const auto* done = std::get_if<act::HandoverDone>(&action)) {
+    ++gpu.handovers;
+    gpu.out += done->record.out;
+    gpu.in += done->record.in;
+    handovers_.emplace_back(gpu.info.index, done->record);
+    if (handovers_.size() > kKeptHandovers) handovers_.pop_front();
+  } else if (const auto* wake = std::get_if<act::WakeAt>(&action)) {
+    gpu.wake = wake->instant;
+  } else if (const auto* breach = std::get_if<act::Breach>(&action)) {
+    const ConnectionId connection = sessions_.at(breach->id)->connection;
+    Refuse(connection, wire::RefusalCode::kProtocol, breach->reason, true);
+  }
+}
+
+void Service::UpdatePages(Gpu& gpu) {
+  for (const auto& [id, session] : gpu.arbiter.sessions()) {
+    const auto at = sessions_.find(id);
+    if (at == sessions_.end()) continue;
+    wire::DecisionsPage& page = at->second->pages->decisions();
+    page.epoch.store(session.holds() ? session.epoch : 0);
+    page.limit_bytes.store(gpu.arbiter.limits().limit(id).count);
+    page.run_used_bytes.store(gpu.arbiter.limits().run_used(id).count);
+  }
+}
+
+void Service::Refuse(ConnectionId to, wire::RefusalCode code, std::string reason, bool close) {
+  if (to == 0) return;
+  out_.push_back(
+      Outgoing{to,
+               wire::Refused{wire::kVersion, static_cast<uint16_t>(code), std::move(reason)},
+               {},
+               close});
+}
+
+void Service::SendTo(core::SessionId session, wire::Message message) {
+  const auto at = sessions_.find(session);
+  if (at == sessions_.end() || at->second->connection == 0) return;
+  out_.push_back(Outgoing{at->second->connection, std::move(message), {}, false});
+}
+
+void Service::Remove(core::SessionId session, bool tell_arbiter) {
+  const std::unique_ptr<Seat> seat = std::move(sessions_.at(session));
+  sessions_.erase(session);
+  const auto connection = connections_.find(seat->connection);
+  if (connection != connections_.end()) connection->second->seat = nullptr;
+  if (seat->run.has_value()) {
+    Run& run = runs_.at(*seat->run);
+    if (--run.sessions == 0 && run.owner == 0) runs_.erase(*seat->run);
+  }
+  if (tell_arbiter) Feed(*seat->gpu, core::event::SessionGone{session});
+}
+
+// A token nobody knows is one of a daemon that is gone: its sessions still belong together.
+Service::Run& Service::FindRun(const Connection& from, uint64_t token) {
+  Run& run = runs_[RunKey{from.client.uid, token}];
+  if (run.id.value == 0) run.id = core::RunId{++last_run_};
+  return run;
+}
+
+Service::Seat* Service::FindSeat(int pid, const Gpu& gpu) {
+  for (const auto& [id, seat] : sessions_) {
+    if (seat->client.pid == pid && seat->gpu == &gpu) return seat.get();
+  }
+  return nullptr;
+}
+
+size_t Service::SessionsOf(unsigned uid) const {
+  return static_cast<size_t>(
+      std::count_if(sessions_.begin(), sessions_.end(),
+                    [&](const auto& entry) { return entry.second->client.uid == uid; }));
+}
+
+}  // namespace tandem::service

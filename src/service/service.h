@@ -1,0 +1,138 @@
+// Service: connections, sessions and runs around one arbiter per GPU. Decoded messages, the peer's
+// identity and the time go in; messages for whom come out. No sockets here.
+//
+// A connection becomes a session's with Register and people's (`tandem`) with RunBegin or Query; a
+// message out of place is answered by Refused, and that one connection is closed. A session
+// outlives its connection: only the end of its process ends it, since only that frees its memory.
+//
+// Threading: none; the caller serialises.
+// Invariants
+// 1. What a session is charged for is given back at the end of its process and never before.
+// 2. Nothing a client says about who it is is believed: pid and uid come with the connection.
+// 3. One user has at most kMaxSessionsPerUser sessions.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/core/arbiter.h"
+#include "src/service/pages.h"
+#include "src/wire/messages.h"
+
+namespace tandem::service {
+
+inline constexpr size_t kMaxSessionsPerUser = 256;
+inline constexpr size_t kKeptHandovers = 4096;
+
+struct GpuInfo {
+  int index = 0;
+  std::string uuid;
+  std::string name;
+  bool software = false;
+  Bytes card;
+  Bytes foreign;  // held by programs outside Tandem when the daemon started
+  Bytes context;  // measured footprint of one context
+  Bytes chunk;
+  uint32_t reserved_contexts = 4;
+};
+
+// The card less room for the reserved contexts, one chunk and what others hold.
+Bytes BudgetOf(const GpuInfo& gpu, Bytes foreign);
+
+struct ServiceConfig {
+  std::string version;
+  std::string socket;
+  int pid = 0;
+  Instant started;
+  std::vector<GpuInfo> gpus;
+  std::function<std::string(unsigned uid)> user_name;
+  std::function<uint64_t()> random_token;
+};
+
+using ConnectionId = uint64_t;
+
+struct Client {
+  int pid = 0;
+  unsigned uid = 0;
+  bool predates_daemon = false;  // so it may have memory from before a restart
+};
+
+struct Outgoing {
+  ConnectionId to = 0;
+  std::optional<wire::Message> message;
+  std::vector<int> fds;  // with the message; owned by the service
+  bool close = false;    // once the message is sent
+};
+
+class Service {
+ public:
+  Service(ServiceConfig config, std::unique_ptr<PageMaker> pages);
+  ~Service();
+
+  void OnConnected(ConnectionId connection, const Client& client);
+  std::vector<Outgoing> OnMessage(ConnectionId connection, const wire::Message& message,
+                                  Instant now);
+  // The stream broke: says why and closes.
+  std::vector<Outgoing> OnBroken(ConnectionId connection, const Error& error);
+  std::vector<Outgoing> OnDisconnected(ConnectionId connection, Instant now);
+  std::vector<Outgoing> OnProcessGone(int pid, Instant now);
+  std::vector<Outgoing> OnTick(Instant now);
+
+  // When to call OnTick next.
+  std::optional<Instant> wake() const;
+  // Processes whose end matters.
+  bool HasSessions(int pid) const;
+  bool registered(ConnectionId connection) const;  // has said what it is
+  bool idle() const { return sessions_.empty() && connections_.empty(); }
+
+ private:
+  struct Run;
+  struct Seat;
+  struct Gpu;
+  struct Connection;
+  using RunKey = std::pair<unsigned, uint64_t>;  // uid and token: nobody joins another user's run
+
+  void Handle(Connection& from, const wire::Register& m);
+  void Handle(Connection& from, const wire::RunBegin& m);
+  void Handle(Connection& from, const wire::Query& m);
+  template <typename M>
+  void HandleSession(Connection& from, const M& m);
+  void Feed(Gpu& gpu, const core::Event& event);
+  void Apply(Gpu& gpu, const core::Action& action);
+  void Refuse(ConnectionId to, wire::RefusalCode code, std::string reason, bool close);
+  void SendTo(core::SessionId session, wire::Message message);
+  void Remove(core::SessionId session, bool tell_arbiter);
+  void UpdatePages(Gpu& gpu);
+  Run& FindRun(const Connection& from, uint64_t token);
+  Seat* FindSeat(int pid, const Gpu& gpu);
+  size_t SessionsOf(unsigned uid) const;
+
+  // Answers (answers.cc).
+  std::string StatusJson() const;
+  std::string SessionsJson() const;
+  std::string HandoversJson() const;
+
+  ServiceConfig config_;
+  std::unique_ptr<PageMaker> pages_;
+  std::vector<std::unique_ptr<Gpu>> gpus_;
+  std::map<ConnectionId, std::unique_ptr<Connection>> connections_;
+  std::map<core::SessionId, std::unique_ptr<Seat>> sessions_;
+  std::map<RunKey, Run> runs_;
+  std::deque<std::pair<int, core::Handover>> handovers_;  // with the GPU's index
+  uint64_t last_session_ = 0;
+  uint64_t last_run_ = 0;
+
+  // Of the call that is being served.
+  Instant now_;
+  std::vector<Outgoing> out_;
+};
+
+// `text` with control characters, and what is not UTF-8, spelled out, and cut: safe to show.
+std::string Printable(const std::string& text);
+
+}  // namespace tandem::service
