@@ -54,6 +54,7 @@ void Lease::OnMessage(const wire::Credit& credit) {
 }
 
 void Lease::OnMessage(const wire::Revoke& revoke) {
+  if (poisoned_) Send(wire::Released{revoke.epoch});
   if (revoke.epoch != epoch_ || epoch_ == 0) return;  // crossed with our Released
   revoked_ = true;
   deadline_ = Microseconds(static_cast<int64_t>(revoke.deadline_us));

@@ -65,6 +65,8 @@ class Lease {
   void OnContended(const View& view);
   // The context is broken for good. Nothing will be swapped; the lease goes back.
   void OnPoisoned();
+  // All contexts are gone, the broken one among them.
+  void OnHealed() { poisoned_ = false; }
 
   bool registered() const { return registered_; }
   bool poisoned() const { return poisoned_; }

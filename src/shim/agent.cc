@@ -1,0 +1,306 @@
+#include "src/shim/agent.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+
+#include <cstdlib>
+#include <ctime>
+
+#include "src/shim/log.h"
+
+namespace tandem::shim {
+namespace {
+
+using client::Step;
+
+constexpr Duration kQuiet = Microseconds(200);        // without a submit, before asking events
+constexpr Duration kWatchPeriod = Microseconds(200);  // while somebody waits for the GPU
+constexpr Duration kHolderPeriod = Milliseconds(2);   // to notice that somebody does
+constexpr Duration kRestPeriod = Milliseconds(500);
+constexpr Duration kRetryPeriod = Milliseconds(5);
+constexpr Duration kReconnectPeriod = Milliseconds(100);
+constexpr Duration kTrimPeriod = Seconds(5);
+constexpr Duration kDrainPause = Microseconds(20);
+constexpr Duration kStopPatience = Seconds(2);
+
+timespec ToTimespec(Duration duration) {
+  return {static_cast<time_t>(duration.ns / 1000000000),
+          static_cast<long>(duration.ns % 1000000000)};
+}
+
+}  // namespace
+
+bool Agent::Start() {
+  wake_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake_) return false;
+  // Signals are the program's; none is handled on a thread it does not know.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  started_ = pthread_create(&thread_, nullptr, &Agent::Main, this) == 0;
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (started_) pthread_detach(thread_);
+  return started_;
+}
+
+void Agent::Wake() {
+  const uint64_t one = 1;
+  // A full counter wakes it too.
+  [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof(one));
+}
+
+void Agent::Stop() {
+  stop_.store(true, std::memory_order_release);
+  Wake();
+  const Instant deadline = MonotonicNow() + kStopPatience;
+  const timespec pause = ToTimespec(Microseconds(50));
+  while (!stopped_.load(std::memory_order_acquire) && MonotonicNow() < deadline) {
+    nanosleep(&pause, nullptr);
+  }
+}
+
+void Agent::AbandonInChild() {
+  started_ = false;
+  wake_.Reset();
+}
+
+void* Agent::Main(void* self) {
+  pthread_setname_np(pthread_self(), "tandem");
+  static_cast<Agent*>(self)->Loop();
+  return nullptr;
+}
+
+void Agent::Loop() {
+  while (!stop_.load(std::memory_order_acquire)) {
+    Listen(Patience());
+    if (lost_) Reconnect();
+    Tidy();
+    Work();
+    WatchIdleness();
+    Publish();
+  }
+  stopped_.store(true, std::memory_order_release);
+}
+
+Duration Agent::Patience() const {
+  if (retry_) return kRetryPeriod;
+  if (lost_) return kReconnectPeriod;
+  if (!parts_.gate->open()) return kRestPeriod;
+  return parts_.link->contended() ? kWatchPeriod : kHolderPeriod;
+}
+
+void Agent::Listen(Duration patience) {
+  pollfd entries[2] = {{wake_.get(), POLLIN, 0}, {lost_ ? -1 : parts_.link->fd(), POLLIN, 0}};
+  const timespec timeout = ToTimespec(patience);
+  if (ppoll(entries, 2, &timeout, nullptr) <= 0) return;
+  uint64_t count = 0;
+  if (entries[0].revents != 0 && read(wake_.get(), &count, sizeof(count)) < 0) count = 0;
+  if (entries[1].revents == 0) return;
+  const Status received = parts_.link->Receive();
+  if (received.ok()) return;
+  Log(LogLevel::kInfo, "the daemon is gone (%s); keeping what we have",
+      received.error().message.c_str());
+  parts_.link->Lose();
+  lost_ = true;
+}
+
+void Agent::Reconnect() {
+  // Nothing may come or go between what we claim and the daemon's answer.
+  MutexLock lock(parts_.swapper->mutex());
+  const MemoryView view = parts_.memory->GetView();
+  Result<Terms> terms = parts_.link->Register(view.need, view.resident);
+  if (terms.ok()) {
+    lost_ = refusal_told_ = false;
+    Log(LogLevel::kInfo, "registered with the daemon again");
+    return;
+  }
+  const bool absent =
+      terms.error().code == ErrorCode::kNotFound || terms.error().code == ErrorCode::kUnavailable;
+  if (!absent && !refusal_told_) {
+    Log(LogLevel::kWarn, "cannot register again: %s", terms.error().message.c_str());
+    refusal_told_ = true;
+  }
+}
+
+client::View Agent::GetView() const {
+  const MemoryView memory = parts_.memory->GetView();
+  return {memory.need, memory.resident, memory.missing, memory.next_chunk,
+          parts_.gate->waiting() != 0};
+}
+
+void Agent::Work() {
+  retry_ = false;
+  for (;;) {
+    const client::View view = GetView();
+    Step step = Step::kNone;
+    parts_.link->With([&](client::Lease& lease) { step = lease.Next(view); });
+    bool progress = false;
+    switch (step) {
+      case Step::kNone:
+        return;
+      case Step::kDrain:
+        progress = Drain();
+        break;
+      case Step::kEvict:
+        progress = Evict();
+        break;
+      case Step::kRestore:
+        progress = Restore();
+        break;
+      case Step::kOpen:
+        progress = Open();
+        break;
+    }
+    if (!progress) {
+      retry_ = true;
+      return;
+    }
+    if (!lost_) Listen(Duration());
+  }
+}
+
+bool Agent::Drain() {
+  Duration patience;
+  parts_.link->With([&](client::Lease& lease) { patience = lease.drain_deadline(); });
+  const Instant deadline = MonotonicNow() + patience;
+  bool drained = parts_.gate->Close(deadline);
+  CUresult result = CUDA_SUCCESS;
+  if (drained) {
+    result = parts_.tracker->Begin();
+    if (result == CUDA_SUCCESS) result = CUDA_ERROR_NOT_READY;
+    const timespec pause = ToTimespec(kDrainPause);
+    while (result == CUDA_ERROR_NOT_READY) {
+      result = parts_.tracker->Poll();
+      if (result != CUDA_ERROR_NOT_READY || MonotonicNow() >= deadline) break;
+      nanosleep(&pause, nullptr);
+    }
+    drained = result == CUDA_SUCCESS;
+  }
+  measuring_ = false;
+  if (IsSticky(result)) {
+    Poison();
+    return true;
+  }
+  if (drained) parts_.tracker->Forget();
+  parts_.link->With([&](client::Lease& lease) { lease.OnDrained(drained); });
+  return true;
+}
+
+bool Agent::Evict() {
+  MutexLock lock(parts_.swapper->mutex());
+  Bytes target;
+  bool discard = false;
+  parts_.link->With([&](client::Lease& lease) {
+    target = lease.credit();
+    discard = lease.poisoned();
+  });
+  const auto tell = [this](Bytes copied) {
+    const Bytes resident = parts_.memory->GetView().resident;
+    parts_.link->With([&](client::Lease& lease) { lease.OnEvicted(resident, copied); });
+  };
+  bool told = false;
+  const CUresult result = parts_.swapper->Evict(target, discard, [&](Bytes copied) {
+    tell(copied);
+    told = true;
+  });
+  if (!told) tell(Bytes());
+  return Succeeded(result, "swap out") && parts_.memory->GetView().resident <= target;
+}
+
+bool Agent::Restore() {
+  MutexLock lock(parts_.swapper->mutex());
+  Bytes credit;
+  parts_.link->With([&](client::Lease& lease) { credit = lease.credit(); });
+  return Succeeded(parts_.swapper->RestoreSome(credit, &copied_in_), "bring back memory");
+}
+
+// True if the step went well.
+bool Agent::Succeeded(CUresult result, const char* what) {
+  if (result == CUDA_SUCCESS) return true;
+  Log(LogLevel::kInfo, "could not %s (error %d); trying again", what, static_cast<int>(result));
+  if (!IsSticky(result)) return false;
+  Poison();
+  return true;
+}
+
+bool Agent::Open() {
+  MutexLock lock(parts_.swapper->mutex());
+  parts_.swapper->Expose();
+  bool opened = false;
+  parts_.link->With([&](client::Lease& lease) {
+    opened = parts_.memory->IfBacked(true, [this] { parts_.gate->Open(); });
+    if (opened) lease.OnOpened(copied_in_);
+  });
+  if (opened) {
+    copied_in_ = Bytes();
+    measuring_ = false;
+    seen_submits_ = Gate::Submits();
+    quiet_since_ = MonotonicNow();
+  }
+  return true;  // not opened: something was allocated meanwhile, which is the next step
+}
+
+// A broken context answers every call with its error by itself; nothing is gained by holding calls
+// back, and nothing can be saved.
+void Agent::Poison() {
+  Log(LogLevel::kInfo, "the program's context is broken; it will not be swapped any more");
+  parts_.link->With([](client::Lease& lease) { lease.OnPoisoned(); });
+  parts_.gate->Open();
+}
+
+void Agent::WatchIdleness() {
+  bool holds = false, idle = false;
+  const client::View view = GetView();
+  const bool contended = parts_.link->contended();
+  parts_.link->With([&](client::Lease& lease) {
+    if (contended) lease.OnContended(view);
+    holds = lease.holds() && lease.open();
+    idle = lease.idle();
+  });
+  if (!holds || (!contended && !idle)) {
+    measuring_ = false;
+    return;
+  }
+  const Instant now = MonotonicNow();
+  const uint64_t submits = Gate::Submits();
+  if (submits != seen_submits_) {
+    seen_submits_ = submits;
+    quiet_since_ = now;
+    measuring_ = false;
+    if (idle) parts_.link->With([](client::Lease& lease) { lease.OnActive(); });
+    return;
+  }
+  if (idle || now - quiet_since_ < kQuiet || Gate::AnyInside()) return;
+  if (!measuring_) {
+    if (parts_.tracker->Begin() != CUDA_SUCCESS) return;
+    measuring_ = true;
+  }
+  const CUresult result = parts_.tracker->Poll();
+  if (IsSticky(result)) {
+    Poison();
+  } else if (result == CUDA_SUCCESS) {
+    measuring_ = false;
+    if (Gate::Submits() != submits) return;
+    parts_.link->With([](client::Lease& lease) { lease.OnIdle(); });
+  }
+}
+
+void Agent::Publish() {
+  const MemoryView view = parts_.memory->GetView();
+  parts_.link->Publish({Gate::Submits(), view.need, view.resident, view.swapped,
+                        parts_.swapper->out_bytes(), parts_.swapper->in_bytes()});
+}
+
+void Agent::Tidy() {
+  const Instant now = MonotonicNow();
+  const bool trim = now - trimmed_at_ >= kTrimPeriod;
+  if (!trim && !parts_.memory->HasDead()) return;
+  MutexLock lock(parts_.swapper->mutex());
+  parts_.swapper->Reap();
+  if (!trim) return;
+  parts_.swapper->Trim();
+  trimmed_at_ = now;
+}
+
+}  // namespace tandem::shim

@@ -1,0 +1,84 @@
+// Agent: the one background thread inside a program. It listens to the daemon, does what the lease
+// says (drain, swap out, bring in, open the gate), watches for idleness while somebody waits, and
+// finds a new daemon when the old one is gone.
+//
+// Threading: Start once; Wake from any thread; Stop once. It takes no lock that a thread of the
+// program holds while it waits in the driver, and looks up no symbols.
+#pragma once
+
+#include <pthread.h>
+
+#include <atomic>
+#include <optional>
+
+#include "src/base/time.h"
+#include "src/base/unique_fd.h"
+#include "src/client/lease.h"
+#include "src/shim/daemon_link.h"
+#include "src/shim/device_memory.h"
+#include "src/shim/gate.h"
+#include "src/shim/swapper.h"
+#include "src/shim/work_tracker.h"
+
+namespace tandem::shim {
+
+// What the agent works on. All outlive it.
+struct AgentParts {
+  DaemonLink* link;
+  Gate* gate;
+  WorkTracker* tracker;
+  DeviceMemory* memory;
+  Swapper* swapper;
+};
+
+class Agent {
+ public:
+  explicit Agent(const AgentParts& parts) : parts_(parts) {}
+  Agent(const Agent&) = delete;
+  Agent& operator=(const Agent&) = delete;
+
+  bool Start();
+  void Wake();
+  // Waits at most a moment for it to finish what it is doing.
+  void Stop();
+  // In a forked child there is no such thread any more.
+  void AbandonInChild();
+
+ private:
+  static void* Main(void* self);
+  void Loop();
+  Duration Patience() const;
+  void Listen(Duration patience);
+  void Reconnect();
+  void Work();
+  client::View GetView() const;
+  // Each returns whether it made progress.
+  bool Drain();
+  bool Evict();
+  bool Restore();
+  bool Open();
+  bool Succeeded(CUresult result, const char* what);
+  void Poison();
+  void WatchIdleness();
+  void Tidy();
+  void Publish();
+
+  const AgentParts parts_;
+  pthread_t thread_{};
+  bool started_ = false;
+  UniqueFd wake_;
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> stopped_{false};
+
+  // The agent's own.
+  bool lost_ = false;
+  bool refusal_told_ = false;
+  bool retry_ = false;      // a step failed; try again soon
+  Bytes copied_in_;         // since the last opening
+  bool measuring_ = false;  // events are behind all work seen so far
+  uint64_t seen_submits_ = 0;
+  Instant quiet_since_;
+  Instant trimmed_at_;
+};
+
+}  // namespace tandem::shim

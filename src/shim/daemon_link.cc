@@ -1,0 +1,198 @@
+#include "src/shim/daemon_link.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "src/shim/log.h"
+
+namespace tandem::shim {
+namespace {
+
+constexpr Duration kRegistrationPatience = Seconds(5);
+
+template <typename Page>
+Page* MapPage(int fd, int protection, uint64_t magic) {
+  void* const page = mmap(nullptr, wire::kPageBytes, protection, MAP_SHARED, fd, 0);
+  if (page == MAP_FAILED) return nullptr;
+  madvise(page, wire::kPageBytes, MADV_DONTFORK);
+  if (static_cast<Page*>(page)->magic == magic) return static_cast<Page*>(page);
+  munmap(page, wire::kPageBytes);
+  return nullptr;
+}
+
+}  // namespace
+
+Status DaemonLink::MapPages() {
+  const std::vector<UniqueFd> fds = channel_.TakeFds();
+  if (fds.size() != 2) return Error{ErrorCode::kInvalid, "the daemon sent no pages"};
+  const auto* decisions =
+      MapPage<wire::DecisionsPage>(fds[0].get(), PROT_READ, wire::kDecisionsMagic);
+  auto* reports =
+      MapPage<wire::ReportsPage>(fds[1].get(), PROT_READ | PROT_WRITE, wire::kReportsMagic);
+  if (decisions == nullptr || reports == nullptr) {
+    return Error{ErrorCode::kInvalid, "the daemon's pages cannot be mapped"};
+  }
+  decisions_.store(decisions, std::memory_order_release);
+  reports_.store(reports, std::memory_order_release);
+  return {};
+}
+
+Result<Terms> DaemonLink::Register(Bytes allocated, Bytes resident) {
+  ASSIGN_OR_RETURN(wire::Channel channel, wire::ConnectDaemon(wire::SocketPath()));
+  uint32_t contexts = 0;
+  {
+    MutexLock lock(mutex_);
+    contexts = requests_.contexts();
+  }
+  TRY(channel.Send(wire::Register{identity_.build, identity_.run, identity_.device,
+                                  identity_.program, allocated.count, resident.count, contexts}));
+  ASSIGN_OR_RETURN(const wire::Message answer, channel.Receive(kRegistrationPatience));
+  if (const auto* refused = std::get_if<wire::Refused>(&answer); refused != nullptr) {
+    return Error{ErrorCode::kRefused, refused->reason};
+  }
+  const auto* registered = std::get_if<wire::Registered>(&answer);
+  if (registered == nullptr) {
+    return Error{ErrorCode::kInvalid, "the daemon answered a registration with something else"};
+  }
+  {
+    MutexLock lock(mutex_);
+    channel_ = std::move(channel);
+  }
+  if (Status mapped = MapPages(); !mapped.ok()) {
+    MutexLock lock(mutex_);
+    channel_.Close();
+    return Error(std::move(mapped).error());
+  }
+  MutexLock lock(mutex_);
+  limit_.store(registered->limit_bytes, std::memory_order_relaxed);
+  lease_.OnRegistered(resident);
+  requests_.OnRegistered(Bytes(registered->limit_bytes));
+  Flush();
+  return Terms{Bytes(registered->card_bytes), Bytes(registered->limit_bytes),
+               Bytes(registered->chunk_bytes)};
+}
+
+void DaemonLink::Lose() {
+  MutexLock lock(mutex_);
+  channel_.Close();
+  lease_.OnLost();
+  requests_.OnLost();
+  answered_.NotifyAll();
+}
+
+Status DaemonLink::Receive() {
+  for (;;) {
+    Result<wire::Message> message = channel_.Receive(Duration());
+    if (!message.ok()) {
+      if (message.error().code == ErrorCode::kNotFound) return {};
+      return Error(std::move(message).error());
+    }
+    MutexLock lock(mutex_);
+    if (const auto* refused = std::get_if<wire::Refused>(&*message); refused != nullptr) {
+      return Error{ErrorCode::kRefused, refused->reason};
+    }
+    std::visit(
+        [this](const auto& body) {
+          if constexpr (requires { lease_.OnMessage(body); }) {
+            lease_.OnMessage(body);
+          } else if constexpr (requires { requests_.OnMessage(body); }) {
+            requests_.OnMessage(body);
+            answered_.NotifyAll();
+          }
+        },
+        *message);
+    Flush();
+  }
+}
+
+// A failed send needs no handling here: the agent's next Receive finds the connection gone.
+void DaemonLink::Flush() {
+  own_total_.store(requests_.total().count, std::memory_order_relaxed);
+  for (const wire::Message& message : requests_.TakeMessages()) (void)channel_.Send(message);
+  for (const wire::Message& message : lease_.TakeMessages()) (void)channel_.Send(message);
+}
+
+bool DaemonLink::Reserve(Bytes by) {
+  MutexLock lock(mutex_);
+  if (retired_) return requests_.total() + by <= limit();
+  const uint64_t ticket = requests_.Grow(by);
+  Flush();
+  client::Answer answer;
+  while ((answer = requests_.Poll(ticket)) == client::Answer::kPending && !retired_) {
+    answered_.Wait(mutex_);
+  }
+  own_total_.store(requests_.total().count, std::memory_order_relaxed);
+  return answer == client::Answer::kGranted;
+}
+
+void DaemonLink::Unreserve(Bytes by) {
+  if (by == Bytes()) return;
+  MutexLock lock(mutex_);
+  requests_.Shrink(by);
+  Flush();
+}
+
+void DaemonLink::WaitForContext() {
+  MutexLock lock(mutex_);
+  const uint64_t ticket = requests_.WantContext();
+  Flush();
+  while (requests_.PollContext(ticket) == client::Answer::kPending && !retired_) {
+    answered_.Wait(mutex_);
+  }
+}
+
+void DaemonLink::ContextGone() {
+  MutexLock lock(mutex_);
+  requests_.ContextGone();
+  Flush();
+}
+
+uint32_t DaemonLink::contexts() const {
+  MutexLock lock(mutex_);
+  return requests_.contexts();
+}
+
+void DaemonLink::Retire() {
+  MutexLock lock(mutex_);
+  retired_ = true;
+  answered_.NotifyAll();
+}
+
+void DaemonLink::AbandonInChild() {
+  if (channel_.fd() >= 0) close(channel_.fd());
+}
+
+bool DaemonLink::contended() const {
+  const auto* page = decisions_.load(std::memory_order_acquire);
+  return page != nullptr && page->contended.load(std::memory_order_relaxed) != 0;
+}
+
+Bytes DaemonLink::limit() const {
+  const auto* page = decisions_.load(std::memory_order_acquire);
+  const uint64_t shown = page == nullptr ? 0 : page->limit_bytes.load(std::memory_order_relaxed);
+  return Bytes(shown != 0 ? shown : limit_.load(std::memory_order_relaxed));
+}
+
+Bytes DaemonLink::used() const {
+  const auto* page = decisions_.load(std::memory_order_acquire);
+  const uint64_t shown = page == nullptr ? 0 : page->run_used_bytes.load(std::memory_order_relaxed);
+  return Bytes(std::max(shown, own_total_.load(std::memory_order_relaxed)));
+}
+
+void DaemonLink::Publish(const Report& report) {
+  wire::ReportsPage* const page = reports_.load(std::memory_order_acquire);
+  if (page == nullptr) return;
+  constexpr auto kRelaxed = std::memory_order_relaxed;
+  page->submits.store(report.submits, kRelaxed);
+  page->allocated_bytes.store(report.allocated.count, kRelaxed);
+  page->resident_bytes.store(report.resident.count, kRelaxed);
+  page->swapped_bytes.store(report.swapped.count, kRelaxed);
+  page->out_bytes.store(report.out.count, kRelaxed);
+  page->in_bytes.store(report.in.count, kRelaxed);
+  page->contexts.store(contexts(), kRelaxed);
+}
+
+}  // namespace tandem::shim

@@ -1,0 +1,101 @@
+// DaemonLink: this process's session with the daemon: the connection, the two shared pages, and the
+// pure machines of src/client behind one lock.
+//
+// Threading: the program's threads call Reserve, Unreserve, WaitForContext and ContextGone; the
+// agent alone calls Register, Receive and Lose. With runs a function on the lease under the lock
+// and then sends what it left to say.
+// Invariants
+// 1. Nothing waits for the daemon longer than the daemon lives: a lost connection answers.
+// 2. The lock is never held while waiting, but for room in the socket's buffer (bounded).
+#pragma once
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "src/base/bytes.h"
+#include "src/base/mutex.h"
+#include "src/base/result.h"
+#include "src/client/lease.h"
+#include "src/client/requests.h"
+#include "src/wire/channel.h"
+#include "src/wire/pages.h"
+
+namespace tandem::shim {
+
+struct Identity {
+  std::string build;
+  uint64_t run = 0;  // 0: of no run
+  std::string device;
+  std::string program;
+};
+
+// What is known from the daemon once and for all.
+struct Terms {
+  Bytes card;
+  Bytes limit;
+  Bytes chunk;
+};
+
+// What a reports page says.
+struct Report {
+  uint64_t submits = 0;
+  Bytes allocated, resident, swapped, out, in;
+};
+
+class DaemonLink {
+ public:
+  explicit DaemonLink(Identity identity) : identity_(std::move(identity)) {}
+  DaemonLink(const DaemonLink&) = delete;
+  DaemonLink& operator=(const DaemonLink&) = delete;
+
+  // Connects and registers, with what is allocated and on the card already.
+  Result<Terms> Register(Bytes allocated, Bytes resident) EXCLUDES_LOCK(mutex_);
+  void Lose() EXCLUDES_LOCK(mutex_);
+  // The messages that are there, already applied to the machines. An error: the daemon is gone.
+  Status Receive() EXCLUDES_LOCK(mutex_);
+  int fd() const { return channel_.fd(); }  // the agent's; −1 without a connection
+
+  template <typename Function>
+  void With(Function function) EXCLUDES_LOCK(mutex_) {
+    MutexLock lock(mutex_);
+    function(lease_);
+    Flush();
+  }
+
+  // Whether the program may have `by` more bytes.
+  bool Reserve(Bytes by) EXCLUDES_LOCK(mutex_);
+  void Unreserve(Bytes by) EXCLUDES_LOCK(mutex_);
+  void WaitForContext() EXCLUDES_LOCK(mutex_);
+  void ContextGone() EXCLUDES_LOCK(mutex_);
+  uint32_t contexts() const EXCLUDES_LOCK(mutex_);
+
+  // Nobody will receive any more: whoever waits is let go.
+  void Retire() EXCLUDES_LOCK(mutex_);
+  // In a forked child: gives up the copies of the descriptors, takes no lock.
+  void AbandonInChild();
+
+  bool contended() const;
+  Bytes limit() const;
+  Bytes used() const;  // by all sessions of the run
+  void Publish(const Report& report);
+
+ private:
+  void Flush() REQUIRES_LOCK(mutex_);
+  Status MapPages() EXCLUDES_LOCK(mutex_);
+
+  const Identity identity_;
+  mutable Mutex mutex_;
+  CondVar answered_;
+  wire::Channel channel_;  // replaced by the agent under the lock
+  client::Lease lease_ GUARDED_BY(mutex_);
+  client::Requests requests_ GUARDED_BY(mutex_);
+  bool retired_ GUARDED_BY(mutex_) = false;
+  std::atomic<uint64_t> limit_{0};
+  std::atomic<uint64_t> own_total_{0};
+  // Mappings are replaced by newer ones but never unmapped: a reader needs no lock.
+  std::atomic<const wire::DecisionsPage*> decisions_{nullptr};
+  std::atomic<wire::ReportsPage*> reports_{nullptr};
+};
+
+}  // namespace tandem::shim

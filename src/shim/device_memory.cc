@@ -1,0 +1,216 @@
+#include "src/shim/device_memory.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace tandem::shim {
+namespace {
+
+constexpr uint64_t kSmallestSlot = 512;  // what cuMemAlloc aligns to
+
+// 512, 768 (not: not a multiple of 512), 1024, 1536, 2048, 3072, …: two sizes per doubling.
+uint64_t SlotBytes(uint64_t bytes) {
+  uint64_t size = kSmallestSlot;
+  while (size < bytes) {
+    const uint64_t between = size / 2 * 3;
+    if (between >= bytes && between % kSmallestSlot == 0) return between;
+    size *= 2;
+  }
+  return size;
+}
+
+}  // namespace
+
+uint64_t DeviceMemory::RunBytes(uint64_t bytes) {
+  if (bytes < kLargeBlock) return kGranule;
+  if (bytes > std::numeric_limits<uint64_t>::max() / 2) return 0;
+  return RoundToGranules(bytes);
+}
+
+Block DeviceMemory::AddBlock(CUdeviceptr address, uint64_t bytes, Run* run, uint32_t slot) {
+  const Block block{address, bytes, run->context, next_id_++};
+  blocks_.emplace(address, Entry{block, run, slot});
+  return block;
+}
+
+std::optional<Block> DeviceMemory::AllocateFromPage(uint64_t bytes, CUcontext context) {
+  if (bytes >= kLargeBlock) return std::nullopt;
+  const uint64_t slot_bytes = SlotBytes(bytes);
+  MutexLock lock(mutex_);
+  const auto pages = open_pages_.find({slot_bytes, context});
+  if (pages == open_pages_.end()) return std::nullopt;
+  Run* const page = pages->second.back();
+  const uint32_t slot = page->free_slots.back();
+  page->free_slots.pop_back();
+  if (page->free_slots.empty()) {
+    pages->second.pop_back();
+    if (pages->second.empty()) open_pages_.erase(pages);
+  }
+  return AddBlock(page->address + slot * slot_bytes, bytes, page, slot);
+}
+
+CUresult DeviceMemory::AllocateRun(uint64_t bytes, CUcontext context, Block* block, Run** made) {
+  auto run = std::make_unique<Run>();
+  run->bytes = RunBytes(bytes);
+  run->context = context;
+  if (bytes < kLargeBlock) run->slot_bytes = SlotBytes(bytes);
+  MutexLock lock(mutex_);
+  if (const CUresult result = regions_.Take(run->bytes, &run->address); result != CUDA_SUCCESS) {
+    return result;
+  }
+  for (uint64_t offset = 0; offset < run->bytes; offset += chunk_bytes_) {
+    Chunk chunk;
+    chunk.address = run->address + offset;
+    chunk.bytes = std::min(chunk_bytes_, run->bytes - offset);
+    run->chunks.push_back(chunk);
+  }
+  need_ += run->bytes;
+  missing_ += run->bytes;
+  Run* const added = run.get();
+  runs_.emplace(run->address, std::move(run));
+  if (added->slot_bytes != 0) {
+    const auto slots = static_cast<uint32_t>(added->bytes / added->slot_bytes);
+    for (uint32_t slot = slots - 1; slot >= 1; --slot) added->free_slots.push_back(slot);
+    open_pages_[{added->slot_bytes, context}].push_back(added);
+  }
+  *block = AddBlock(added->address, bytes, added, 0);
+  *made = added;
+  return CUDA_SUCCESS;
+}
+
+std::optional<Block> DeviceMemory::Find(CUdeviceptr pointer) const {
+  MutexLock lock(mutex_);
+  auto entry = blocks_.upper_bound(pointer);
+  if (entry == blocks_.begin()) return std::nullopt;
+  --entry;
+  const Block& block = entry->second.block;
+  if (pointer - block.address >= block.bytes) return std::nullopt;
+  return block;
+}
+
+Bytes DeviceMemory::Remove(Blocks::iterator entry) {
+  Run* const run = entry->second.run;
+  const uint32_t slot = entry->second.slot;
+  blocks_.erase(entry);
+  if (run->slot_bytes != 0) {
+    const std::pair key(run->slot_bytes, run->context);
+    if (run->free_slots.empty()) open_pages_[key].push_back(run);
+    run->free_slots.push_back(slot);
+    if (run->free_slots.size() < run->bytes / run->slot_bytes) return Bytes();
+    std::vector<Run*>& pages = open_pages_[key];
+    std::erase(pages, run);
+    if (pages.empty()) open_pages_.erase(key);
+  }
+  run->dead = true;
+  need_ -= run->bytes;
+  for (const Chunk& chunk : run->chunks) {
+    if (!chunk.resident) missing_ -= chunk.bytes;
+  }
+  const auto owner = runs_.find(run->address);
+  dead_.push_back(std::move(owner->second));
+  runs_.erase(owner);
+  return Bytes(run->bytes);
+}
+
+bool DeviceMemory::Free(CUdeviceptr pointer, Bytes* shrunk) {
+  MutexLock lock(mutex_);
+  const auto entry = blocks_.find(pointer);
+  if (entry == blocks_.end()) return false;
+  *shrunk = Remove(entry);
+  return true;
+}
+
+Bytes DeviceMemory::FreeContext(CUcontext context) {
+  MutexLock lock(mutex_);
+  Bytes shrunk;
+  for (auto entry = blocks_.begin(); entry != blocks_.end();) {
+    const auto next = std::next(entry);
+    if (entry->second.block.context == context) shrunk += Remove(entry);
+    entry = next;
+  }
+  return shrunk;
+}
+
+MemoryView DeviceMemory::GetView() const {
+  MutexLock lock(mutex_);
+  MemoryView view{Bytes(need_), Bytes(resident_), Bytes(missing_), Bytes(), Bytes(swapped_)};
+  if (missing_ == 0) return view;
+  for (const auto& [address, run] : runs_) {
+    for (const Chunk& chunk : run->chunks) {
+      if (chunk.resident) continue;
+      view.next_chunk = Bytes(chunk.bytes);
+      return view;
+    }
+  }
+  return view;
+}
+
+bool DeviceMemory::HasDead() const {
+  MutexLock lock(mutex_);
+  return !dead_.empty();
+}
+
+std::vector<DeviceMemory::Place> DeviceMemory::Missing(uint64_t most, size_t count) const {
+  MutexLock lock(mutex_);
+  std::vector<Place> places;
+  for (const auto& [address, run] : runs_) {
+    for (Chunk& chunk : run->chunks) {
+      if (chunk.resident) continue;
+      if (places.size() == count || chunk.bytes > most) return places;
+      most -= chunk.bytes;
+      places.push_back({run.get(), &chunk});
+    }
+  }
+  return places;
+}
+
+std::vector<DeviceMemory::Place> DeviceMemory::Resident() const {
+  MutexLock lock(mutex_);
+  std::vector<Place> places;
+  for (const auto& [address, run] : runs_) {
+    for (Chunk& chunk : run->chunks) {
+      if (chunk.resident) places.push_back({run.get(), &chunk});
+    }
+  }
+  return places;
+}
+
+std::vector<DeviceMemory::Place> DeviceMemory::Victims(uint64_t least) const {
+  std::vector<Place> places = Resident();
+  // From the far end: what was allocated first tends to be in use all the time. Among those, what
+  // needs no copying goes first.
+  std::reverse(places.begin(), places.end());
+  std::stable_partition(places.begin(), places.end(),
+                        [](const Place& place) { return !place.chunk->exposed; });
+  uint64_t sum = 0;
+  size_t count = 0;
+  while (count < places.size() && sum < least) sum += places[count++].chunk->bytes;
+  places.resize(count);
+  return places;
+}
+
+void DeviceMemory::SetResident(const Place& place, bool resident) {
+  MutexLock lock(mutex_);
+  if (place.chunk->resident == resident) return;
+  place.chunk->resident = resident;
+  const uint64_t bytes = place.chunk->bytes;
+  resident_ = resident ? resident_ + bytes : resident_ - bytes;
+  if (!place.run->dead) missing_ = resident ? missing_ - bytes : missing_ + bytes;
+}
+
+void DeviceMemory::CountSwapped(int64_t bytes) {
+  MutexLock lock(mutex_);
+  swapped_ += static_cast<uint64_t>(bytes);
+}
+
+std::vector<std::unique_ptr<Run>> DeviceMemory::TakeDead() {
+  MutexLock lock(mutex_);
+  return std::exchange(dead_, {});
+}
+
+void DeviceMemory::Bury(std::unique_ptr<Run> run) {
+  MutexLock lock(mutex_);
+  regions_.Return(run->address, run->bytes);
+}
+
+}  // namespace tandem::shim

@@ -1,0 +1,148 @@
+// DeviceMemory: the table of the program's device memory. It knows every block, what addresses and
+// chunks it has, and which chunks are on the card; it moves nothing (swapper.h does).
+//
+//   run     a range of addresses of its own: one block of 1 MiB or more, or a slab page
+//   page    a run of one granule, cut into slots of one size for blocks below 1 MiB
+//   chunk   the unit of backing: a run is chunks of the session's chunk size and a tail
+//
+// Threading: any thread, but for members marked "swap lock": those are for the holder of the
+// Swapper's lock. Runs are taken apart only under it, so it may keep pointers to them.
+// Invariants
+// 1. `missing` is the bytes of chunks of live runs that are not on the card; `resident` the bytes
+//    of all chunks that are, those of dead runs included.
+// 2. Addresses of a run are reused only after Bury, when nothing is mapped there any more.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "src/base/bytes.h"
+#include "src/base/mutex.h"
+#include "src/cuda/real_driver.h"
+#include "src/shim/address_regions.h"
+
+namespace tandem::shim {
+
+// Blocks from this size on have a run of their own.
+inline constexpr uint64_t kLargeBlock = uint64_t{1} << 20;
+
+struct Chunk {
+  CUdeviceptr address = 0;
+  uint64_t bytes = 0;
+  bool resident = false;                    // on the card; table lock and swap lock to change
+  CUmemGenericAllocationHandle handle = 0;  // swap lock
+  bool exposed = false;                     // swap lock: work may have written to it
+  std::byte* host = nullptr;                // swap lock: its copy in host memory
+};
+
+struct Run {
+  CUdeviceptr address = 0;
+  uint64_t bytes = 0;
+  CUcontext context = nullptr;
+  std::vector<Chunk> chunks;
+  bool dead = false;        // freed by the program; table lock
+  uint64_t slot_bytes = 0;  // of a slab page; 0: one block
+  std::vector<uint32_t> free_slots;
+};
+
+struct Block {
+  CUdeviceptr address = 0;
+  uint64_t bytes = 0;  // as the program asked
+  CUcontext context = nullptr;
+  uint64_t id = 0;  // never reused
+};
+
+struct MemoryView {
+  Bytes need;      // all live runs
+  Bytes resident;  // invariant 1
+  Bytes missing;
+  Bytes next_chunk;  // of the missing chunk that comes first
+  Bytes swapped;     // has a copy in host memory only
+};
+
+class DeviceMemory {
+ public:
+  DeviceMemory(const cuda::RealDriver* real, Bytes region, Bytes chunk)
+      : chunk_bytes_(std::max(chunk.count / kGranule * kGranule, kGranule)),
+        regions_(real, region.count) {}
+
+  // A slot of a page that is there already; nothing if a new run is needed.
+  std::optional<Block> AllocateFromPage(uint64_t bytes, CUcontext context) EXCLUDES_LOCK(mutex_);
+  // What AllocateRun(bytes) adds to `need`; 0 when that cannot be said in 64 bits.
+  static uint64_t RunBytes(uint64_t bytes);
+  // A block in a new run, unbacked.
+  CUresult AllocateRun(uint64_t bytes, CUcontext context, Block* block, Run** run)
+      EXCLUDES_LOCK(mutex_);
+
+  // The block around `pointer`.
+  std::optional<Block> Find(CUdeviceptr pointer) const EXCLUDES_LOCK(mutex_);
+  // Forgets the block that begins at `pointer`; *shrunk is how much less is needed now. False if
+  // none begins there.
+  bool Free(CUdeviceptr pointer, Bytes* shrunk) EXCLUDES_LOCK(mutex_);
+  // The same for all blocks of a context; returns what Free gives.
+  Bytes FreeContext(CUcontext context) EXCLUDES_LOCK(mutex_);
+
+  MemoryView GetView() const EXCLUDES_LOCK(mutex_);
+  bool HasDead() const EXCLUDES_LOCK(mutex_);
+
+  // Runs `action` if nothing is missing (`backed`), or if something is, with the table held: no
+  // allocation can change the answer meanwhile.
+  template <typename Action>
+  bool IfBacked(bool backed, Action action) EXCLUDES_LOCK(mutex_) {
+    MutexLock lock(mutex_);
+    if ((missing_ == 0) != backed) return false;
+    action();
+    return true;
+  }
+
+  // ---- swap lock
+  struct Place {
+    Run* run = nullptr;
+    Chunk* chunk = nullptr;
+  };
+  // Missing chunks of live runs, in order of their addresses, together at most `most` bytes.
+  std::vector<Place> Missing(uint64_t most, size_t count) const EXCLUDES_LOCK(mutex_);
+  // Chunks on the card, those first that need no copying, at least `least` bytes if there are.
+  std::vector<Place> Victims(uint64_t least) const EXCLUDES_LOCK(mutex_);
+  std::vector<Place> Resident() const EXCLUDES_LOCK(mutex_);
+  void SetResident(const Place& place, bool resident) EXCLUDES_LOCK(mutex_);
+  // The host copy came (+) or went (−).
+  void CountSwapped(int64_t bytes) EXCLUDES_LOCK(mutex_);
+  // Dead runs, to be unmapped by the caller and then given to Bury.
+  std::vector<std::unique_ptr<Run>> TakeDead() EXCLUDES_LOCK(mutex_);
+  void Bury(std::unique_ptr<Run> run) EXCLUDES_LOCK(mutex_);
+
+ private:
+  struct Entry {
+    Block block;
+    Run* run;
+    uint32_t slot;
+  };
+  using Blocks = std::map<CUdeviceptr, Entry>;
+
+  Block AddBlock(CUdeviceptr address, uint64_t bytes, Run* run, uint32_t slot)
+      REQUIRES_LOCK(mutex_);
+  Bytes Remove(Blocks::iterator entry) REQUIRES_LOCK(mutex_);
+
+  const uint64_t chunk_bytes_;
+  mutable Mutex mutex_;
+  AddressRegions regions_ GUARDED_BY(mutex_);
+  std::map<CUdeviceptr, std::unique_ptr<Run>> runs_ GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<Run>> dead_ GUARDED_BY(mutex_);
+  Blocks blocks_ GUARDED_BY(mutex_);
+  // Pages with a free slot, by slot size and context.
+  std::map<std::pair<uint64_t, CUcontext>, std::vector<Run*>> open_pages_ GUARDED_BY(mutex_);
+  uint64_t need_ GUARDED_BY(mutex_) = 0;
+  uint64_t resident_ GUARDED_BY(mutex_) = 0;
+  uint64_t missing_ GUARDED_BY(mutex_) = 0;
+  uint64_t swapped_ GUARDED_BY(mutex_) = 0;
+  uint64_t next_id_ GUARDED_BY(mutex_) = 1;
+};
+
+}  // namespace tandem::shim

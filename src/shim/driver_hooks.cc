@@ -1,0 +1,194 @@
+// Hooks of driver_api.def's OWN rows: initialisation, look-up, contexts, modules, streams. The ones
+// for memory are in memory_hooks.cc.
+#include "src/base/mutex.h"
+#include "src/shim/gated_call.h"
+
+namespace tandem::shim {
+namespace {
+
+// Retains of the shared device's primary context that were not released yet.
+struct Primary {
+  Mutex mutex;  // held while a retain waits for room: others would wait as well
+  int retains GUARDED_BY(mutex) = 0;
+  CUcontext context GUARDED_BY(mutex) = nullptr;
+};
+
+Primary& ThePrimary() {
+  static Primary* const primary = new Primary;
+  return *primary;
+}
+
+template <typename Function, typename... Arguments>
+CUresult Call(Function function, Arguments... arguments) {
+  if (function == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  return function(arguments...);
+}
+
+using ReleasePrimary = CUresult (*)(CUdevice);
+
+// `last`: the context goes with this call however often it was retained.
+CUresult EndPrimary(ReleasePrimary end, CUdevice device, bool last) {
+  Guest* const guest = CurrentGuest();
+  if (guest == nullptr || guest->device() != device) return Call(end, device);
+  Primary& primary = ThePrimary();
+  MutexLock lock(primary.mutex);
+  const bool ends = primary.retains == 1 || (last && primary.retains > 0);
+  if (ends) guest->ContextEnds(primary.context);
+  const CUresult result = Call(end, device);
+  if (ends) {
+    primary.retains = 0;
+    guest->ContextEnded();
+  } else if (primary.retains > 0) {
+    --primary.retains;
+  }
+  return result;
+}
+
+CUresult DestroyContext(CUresult (*destroy)(CUcontext), CUcontext context) {
+  Guest* const guest = CurrentGuest();
+  const bool ours = guest != nullptr && guest->Has(context);
+  if (ours) guest->ContextEnds(context);
+  const CUresult result = Call(destroy, context);
+  if (ours) guest->ContextEnded();
+  return result;
+}
+
+CUresult DestroyStream(CUresult (*destroy)(CUstream), CUstream stream) {
+  if (destroy == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  WorkTracker* const tracker = process_tracker.load(std::memory_order_acquire);
+  return tracker != nullptr ? tracker->DestroyStream(stream, destroy) : destroy(stream);
+}
+
+// What a look-up found, or the hook for it. A driver that hands out other pointers than it exports
+// is recognised by name and version; a per-thread variant would be another function, so not there.
+void* SubstituteFound(void* found, const char* name, int version, cuuint64_t flags) {
+  void* const hook = Substitute(found, name);
+  if (hook != found || found == nullptr) return hook;
+  if ((flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0) return found;
+  bool known = false;
+  const char* const symbol = cuda::ResolveProcAddress(name, version, &known);
+  void* const by_name = symbol == nullptr ? nullptr : HookOf(symbol);
+  return by_name == nullptr ? found : by_name;
+}
+
+}  // namespace
+}  // namespace tandem::shim
+
+using namespace tandem;
+using namespace tandem::shim;
+
+extern "C" {
+
+CUresult cuInit(unsigned int flags) noexcept {
+  const CUresult result = Call(Real().cuInit, flags);
+  if (result == CUDA_SUCCESS) JoinDaemon();
+  return result;
+}
+
+CUresult cuGetProcAddress(const char* symbol, void** function, int version,
+                          cuuint64_t flags) noexcept {
+  const CUresult result = Call(Real().cuGetProcAddress, symbol, function, version, flags);
+  if (result == CUDA_SUCCESS && function != nullptr) {
+    *function = SubstituteFound(*function, symbol, version, flags);
+  }
+  return result;
+}
+
+CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, cuuint64_t flags,
+                             CUdriverProcAddressQueryResult* status) noexcept {
+  const CUresult result =
+      Call(Real().cuGetProcAddress_v2, symbol, function, version, flags, status);
+  if (result == CUDA_SUCCESS && function != nullptr) {
+    *function = SubstituteFound(*function, symbol, version, flags);
+  }
+  return result;
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) noexcept {
+  Guest* const guest = GuestFor(device);
+  if (guest == nullptr || context == nullptr) {
+    return Call(Real().cuDevicePrimaryCtxRetain, context, device);
+  }
+  Primary& primary = ThePrimary();
+  MutexLock lock(primary.mutex);
+  const bool first = primary.retains == 0;
+  if (first) guest->WaitForContext();
+  const CUresult result = Call(Real().cuDevicePrimaryCtxRetain, context, device);
+  if (result == CUDA_SUCCESS) {
+    ++primary.retains;
+    primary.context = *context;
+    if (first) guest->ContextMade(*context);
+  } else if (first) {
+    guest->ContextNotMade();
+  }
+  return result;
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice device) noexcept {
+  return EndPrimary(Real().cuDevicePrimaryCtxRelease, device, false);
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) noexcept {
+  return EndPrimary(Real().cuDevicePrimaryCtxRelease_v2, device, false);
+}
+
+CUresult cuDevicePrimaryCtxReset(CUdevice device) noexcept {
+  return EndPrimary(Real().cuDevicePrimaryCtxReset, device, true);
+}
+
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) noexcept {
+  return EndPrimary(Real().cuDevicePrimaryCtxReset_v2, device, true);
+}
+
+CUresult cuCtxCreate_v2(CUcontext* context, unsigned int flags, CUdevice device) noexcept {
+  Guest* const guest = context == nullptr ? nullptr : GuestFor(device);
+  if (guest == nullptr) return Call(Real().cuCtxCreate_v2, context, flags, device);
+  guest->WaitForContext();
+  const CUresult result = Call(Real().cuCtxCreate_v2, context, flags, device);
+  if (result == CUDA_SUCCESS) {
+    guest->ContextMade(*context);
+  } else {
+    guest->ContextNotMade();
+  }
+  return result;
+}
+
+CUresult cuCtxDestroy(CUcontext context) noexcept {
+  return DestroyContext(Real().cuCtxDestroy, context);
+}
+
+CUresult cuCtxDestroy_v2(CUcontext context) noexcept {
+  return DestroyContext(Real().cuCtxDestroy_v2, context);
+}
+
+// Loading a module copies its code and variables to the card.
+CUresult cuModuleLoad(CUmodule* module, const char* path) noexcept {
+  const GatedCall call(nullptr);
+  return Call(Real().cuModuleLoad, module, path);
+}
+
+CUresult cuModuleLoadData(CUmodule* module, const void* image) noexcept {
+  const GatedCall call(nullptr);
+  return Call(Real().cuModuleLoadData, module, image);
+}
+
+CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int count,
+                            CUjit_option* options, void** values) noexcept {
+  const GatedCall call(nullptr);
+  return Call(Real().cuModuleLoadDataEx, module, image, count, options, values);
+}
+
+CUresult cuModuleUnload(CUmodule module) noexcept {
+  const GatedCall call(nullptr);
+  return Call(Real().cuModuleUnload, module);
+}
+
+CUresult cuStreamDestroy(CUstream stream) noexcept {
+  return DestroyStream(Real().cuStreamDestroy, stream);
+}
+
+CUresult cuStreamDestroy_v2(CUstream stream) noexcept {
+  return DestroyStream(Real().cuStreamDestroy_v2, stream);
+}
+
+}  // extern "C"

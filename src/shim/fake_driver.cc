@@ -1,0 +1,172 @@
+#include "src/shim/fake_driver.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+
+namespace tandem::shim {
+namespace {
+
+void* At(CUdeviceptr address) {
+  return reinterpret_cast<void*>(address);
+}
+
+bool Inaccessible(CUdeviceptr address, size_t bytes) {
+  return mmap(At(address), bytes, PROT_NONE,
+              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != MAP_FAILED;
+}
+
+}  // namespace
+
+FakeDriver* FakeDriver::current = nullptr;
+
+FakeDriver::FakeDriver(uint64_t card_bytes) : card_bytes_(card_bytes) {
+  current = this;
+  FillMemory();
+  FillWork();
+}
+
+FakeDriver::~FakeDriver() {
+  for (const auto& [address, bytes] : reservations_) munmap(At(address), bytes);
+  for (const auto& [handle, physical] : physical_) close(physical.fd);
+  current = nullptr;
+}
+
+void FakeDriver::Drop(CUmemGenericAllocationHandle handle) {
+  const auto found = physical_.find(handle);
+  if (found->second.mapped || !found->second.released) return;
+  close(found->second.fd);
+  used_ -= found->second.bytes;
+  physical_.erase(found);
+}
+
+void FakeDriver::FillMemory() {
+  table_.cuMemAddressReserve = [](CUdeviceptr* address, size_t bytes, size_t alignment, CUdeviceptr,
+                                  unsigned long long) -> CUresult {
+    MutexLock lock(current->mutex_);
+    void* const begin = mmap(nullptr, bytes + alignment, PROT_NONE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (begin == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+    current->reservations_.emplace(reinterpret_cast<uint64_t>(begin), bytes + alignment);
+    *address = (reinterpret_cast<uint64_t>(begin) + alignment - 1) / alignment * alignment;
+    return CUDA_SUCCESS;
+  };
+  table_.cuMemCreate = [](CUmemGenericAllocationHandle* handle, size_t bytes,
+                          const CUmemAllocationProp*, unsigned long long) -> CUresult {
+    MutexLock lock(current->mutex_);
+    if (Due(&current->fail_create_)) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (current->used_ + bytes > current->card_bytes_) return CUDA_ERROR_OUT_OF_MEMORY;
+    const int fd = memfd_create("fake", MFD_CLOEXEC);
+    if (fd < 0 || ftruncate(fd, static_cast<off_t>(bytes)) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
+    current->used_ += bytes;
+    *handle = current->next_++;
+    current->physical_.emplace(*handle, Physical{fd, bytes});
+    return CUDA_SUCCESS;
+  };
+  table_.cuMemRelease = [](CUmemGenericAllocationHandle handle) -> CUresult {
+    MutexLock lock(current->mutex_);
+    const auto found = current->physical_.find(handle);
+    if (found == current->physical_.end()) return CUDA_ERROR_INVALID_VALUE;
+    found->second.released = true;
+    current->Drop(handle);
+    return CUDA_SUCCESS;
+  };
+  table_.cuMemMap = [](CUdeviceptr address, size_t bytes, size_t offset,
+                       CUmemGenericAllocationHandle handle, unsigned long long) -> CUresult {
+    MutexLock lock(current->mutex_);
+    const auto found = current->physical_.find(handle);
+    if (found == current->physical_.end() || offset != 0 || found->second.bytes != bytes ||
+        found->second.mapped || current->mappings_.count(address) != 0) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    found->second.mapped = true;
+    current->mappings_[address] = handle;
+    return CUDA_SUCCESS;
+  };
+  table_.cuMemSetAccess = [](CUdeviceptr address, size_t bytes, const CUmemAccessDesc*,
+                             size_t) -> CUresult {
+    MutexLock lock(current->mutex_);
+    for (const CUdeviceptr end = address + bytes; address < end;) {
+      const auto mapping = current->mappings_.find(address);
+      if (mapping == current->mappings_.end()) return CUDA_ERROR_INVALID_VALUE;
+      const Physical& physical = current->physical_.at(mapping->second);
+      if (mmap(At(address), physical.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+               physical.fd, 0) == MAP_FAILED) {
+        return CUDA_ERROR_INVALID_VALUE;
+      }
+      address += physical.bytes;
+    }
+    return CUDA_SUCCESS;
+  };
+  table_.cuMemUnmap = [](CUdeviceptr address, size_t bytes) -> CUresult {
+    MutexLock lock(current->mutex_);
+    const auto mapping = current->mappings_.find(address);
+    if (mapping == current->mappings_.end()) return CUDA_ERROR_INVALID_VALUE;
+    const CUmemGenericAllocationHandle handle = mapping->second;
+    if (current->physical_.at(handle).bytes != bytes || !Inaccessible(address, bytes)) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    current->mappings_.erase(mapping);
+    current->physical_.at(handle).mapped = false;
+    current->Drop(handle);
+    return CUDA_SUCCESS;
+  };
+  table_.cuMemHostRegister_v2 = [](void*, size_t, unsigned int) { return CUDA_SUCCESS; };
+  table_.cuMemHostUnregister = [](void*) { return CUDA_SUCCESS; };
+}
+
+CUresult FakeDriver::Copy(void* to, const void* from, size_t bytes) {
+  {
+    MutexLock lock(mutex_);
+    if (Due(&fail_copy_)) return copy_error_;
+    ++copies_;
+  }
+  std::memcpy(to, from, bytes);
+  return CUDA_SUCCESS;
+}
+
+void FakeDriver::FillWork() {
+  table_.cuMemcpyDtoHAsync_v2 = [](void* to, CUdeviceptr from, size_t bytes, CUstream) {
+    return current->Copy(to, At(from), bytes);
+  };
+  table_.cuMemcpyHtoDAsync_v2 = [](CUdeviceptr to, const void* from, size_t bytes, CUstream) {
+    return current->Copy(At(to), from, bytes);
+  };
+  const auto make_stream = [](CUstream* stream, unsigned int) {
+    MutexLock lock(current->mutex_);
+    *stream = reinterpret_cast<CUstream>(0x1000 + current->next_++);
+    return CUDA_SUCCESS;
+  };
+  table_.cuStreamCreate = make_stream;
+  table_.cuStreamDestroy_v2 = [](CUstream) { return CUDA_SUCCESS; };
+  table_.cuStreamSynchronize = [](CUstream) { return CUDA_SUCCESS; };
+  table_.cuStreamGetCtx = [](CUstream, CUcontext* context) {
+    *context = current->context();
+    return CUDA_SUCCESS;
+  };
+  table_.cuEventCreate = [](CUevent* event, unsigned int) {
+    MutexLock lock(current->mutex_);
+    *event = reinterpret_cast<CUevent>(0x1000 + current->next_++);
+    return CUDA_SUCCESS;
+  };
+  table_.cuEventDestroy_v2 = [](CUevent) { return CUDA_SUCCESS; };
+  table_.cuEventRecord = [](CUevent, CUstream) { return CUDA_SUCCESS; };
+  table_.cuEventSynchronize = [](CUevent) { return CUDA_SUCCESS; };
+  table_.cuEventQuery = [](CUevent) {
+    MutexLock lock(current->mutex_);
+    return current->hold_events_ ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+  };
+  table_.cuCtxPushCurrent_v2 = [](CUcontext) { return CUDA_SUCCESS; };
+  table_.cuCtxPopCurrent_v2 = [](CUcontext* context) {
+    *context = current->context();
+    return CUDA_SUCCESS;
+  };
+  table_.cuCtxGetCurrent = [](CUcontext* context) {
+    *context = current->context();
+    return CUDA_SUCCESS;
+  };
+  table_.cuCtxSynchronize = []() { return CUDA_SUCCESS; };
+}
+
+}  // namespace tandem::shim

@@ -1,0 +1,89 @@
+// FakeDriver: a double of the real driver for tests, with one device whose memory is this process's
+// own: reservations are address ranges without access, physical memory is memfds mapped into them,
+// so touching what is not mapped faults. Work is done at once; events can be held back.
+//
+// Threading: any thread. One at a time: its functions are plain functions, as the table wants them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+
+#include "src/base/mutex.h"
+#include "src/cuda/real_driver.h"
+
+namespace tandem::shim {
+
+class FakeDriver {
+ public:
+  explicit FakeDriver(uint64_t card_bytes);
+  ~FakeDriver();
+  FakeDriver(const FakeDriver&) = delete;
+  FakeDriver& operator=(const FakeDriver&) = delete;
+
+  const cuda::RealDriver& table() const { return table_; }
+  CUcontext context() { return reinterpret_cast<CUcontext>(&context_object_); }
+
+  // The nth call from now fails; 0: none.
+  void FailCreate(int nth) { Set(&fail_create_, nth); }
+  void FailCopy(int nth, CUresult with) {
+    MutexLock lock(mutex_);
+    fail_copy_ = nth;
+    copy_error_ = with;
+  }
+  // Events do not come to pass while this is set.
+  void HoldEvents(bool hold) {
+    MutexLock lock(mutex_);
+    hold_events_ = hold;
+  }
+
+  uint64_t used() const {
+    MutexLock lock(mutex_);
+    return used_;
+  }
+  int copies() const {
+    MutexLock lock(mutex_);
+    return copies_;
+  }
+  bool IsMapped(CUdeviceptr address) const {
+    MutexLock lock(mutex_);
+    return mappings_.count(address) != 0;
+  }
+
+ private:
+  struct Physical {
+    int fd;
+    uint64_t bytes;
+    bool mapped = false;
+    bool released = false;
+  };
+
+  void Set(int* counter, int nth) {
+    MutexLock lock(mutex_);
+    *counter = nth;
+  }
+  static bool Due(int* counter) { return *counter > 0 && --*counter == 0; }
+  void FillMemory();
+  void FillWork();
+  CUresult Copy(void* to, const void* from, size_t bytes);
+  void Drop(CUmemGenericAllocationHandle handle) REQUIRES_LOCK(mutex_);
+
+  static FakeDriver* current;
+
+  cuda::RealDriver table_;
+  const uint64_t card_bytes_;
+  int context_object_ = 0;
+  mutable Mutex mutex_;
+  uint64_t used_ = 0;
+  int fail_create_ = 0;
+  int fail_copy_ = 0;
+  CUresult copy_error_ = CUDA_SUCCESS;
+  bool hold_events_ = false;
+  int copies_ = 0;
+  uint64_t next_ = 1;
+  std::map<uint64_t, uint64_t> reservations_;
+  std::map<uint64_t, Physical> physical_;
+  std::map<uint64_t, uint64_t> mappings_;  // address → handle
+};
+
+}  // namespace tandem::shim

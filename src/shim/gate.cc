@@ -1,0 +1,129 @@
+#include "src/shim/gate.h"
+
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <ctime>
+
+#include "src/base/mutex.h"
+
+namespace tandem::shim {
+namespace {
+
+struct Registry {
+  Mutex mutex;
+  ThreadSlot* first GUARDED_BY(mutex) = nullptr;
+  pthread_key_t at_exit{};
+};
+
+// Never destroyed: threads outlive static destructors.
+Registry& TheRegistry() {
+  static Registry* const registry = new Registry;
+  return *registry;
+}
+
+long Futex(std::atomic<uint32_t>* word, int operation, uint32_t value) {
+  return syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), operation | FUTEX_PRIVATE_FLAG,
+                 value, nullptr, nullptr, 0);
+}
+
+void Pause(Duration duration) {
+  const timespec time{0, duration.ns};
+  nanosleep(&time, nullptr);
+}
+
+}  // namespace
+
+thread_local ThreadSlot* Gate::current_thread = nullptr;
+std::atomic<bool> Gate::asymmetric{false};
+
+void Gate::RegisterProcess() {
+  if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0) {
+    asymmetric.store(true, std::memory_order_seq_cst);
+  }
+}
+
+ThreadSlot* Gate::RegisterThread() {
+  Registry& registry = TheRegistry();
+  static const bool key_made = pthread_key_create(&registry.at_exit, &Gate::ReleaseThread) == 0;
+  ThreadSlot* slot = nullptr;
+  {
+    MutexLock lock(registry.mutex);
+    for (slot = registry.first; slot != nullptr && slot->taken; slot = slot->next) {
+    }
+    if (slot == nullptr) {
+      slot = new ThreadSlot;
+      slot->next = registry.first;
+      registry.first = slot;
+    }
+    slot->taken = true;
+    slot->marked_generation = 0;
+  }
+  current_thread = slot;
+  // A slot that is not given back at thread exit stays at depth 0 and costs a cache line.
+  if (key_made) pthread_setspecific(registry.at_exit, slot);
+  return slot;
+}
+
+void Gate::ReleaseThread(void* slot) {
+  current_thread = nullptr;
+  MutexLock lock(TheRegistry().mutex);
+  static_cast<ThreadSlot*>(slot)->taken = false;
+}
+
+void Gate::WaitUntilOpen(ThreadSlot* slot) {
+  for (;;) {
+    slot->depth.store(0, std::memory_order_release);
+    waiting_.fetch_add(1, std::memory_order_acq_rel);
+    if (blocked_ != nullptr) blocked_(context_);
+    while (shut_.load(std::memory_order_acquire) != 0) Futex(&shut_, FUTEX_WAIT, 1);
+    waiting_.fetch_sub(1, std::memory_order_acq_rel);
+    slot->depth.store(1, std::memory_order_relaxed);
+    Barrier();
+    if (shut_.load(std::memory_order_acquire) == 0) return;
+  }
+}
+
+void Gate::Open() {
+  shut_.store(0, std::memory_order_seq_cst);
+  Futex(&shut_, FUTEX_WAKE, INT_MAX);
+}
+
+bool Gate::Close(Instant deadline) {
+  Shut();
+  if (asymmetric.load(std::memory_order_relaxed)) {
+    syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+  }
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  for (Duration pause = Microseconds(1);; pause = std::min(pause * 2, Microseconds(100))) {
+    if (!AnyInside()) return true;
+    if (MonotonicNow() >= deadline) return false;
+    Pause(pause);
+  }
+}
+
+bool Gate::AnyInside() {
+  Registry& registry = TheRegistry();
+  MutexLock lock(registry.mutex);
+  for (ThreadSlot* slot = registry.first; slot != nullptr; slot = slot->next) {
+    if (slot->depth.load(std::memory_order_acquire) != 0) return true;
+  }
+  return false;
+}
+
+uint64_t Gate::Submits() {
+  Registry& registry = TheRegistry();
+  MutexLock lock(registry.mutex);
+  uint64_t sum = 0;
+  for (ThreadSlot* slot = registry.first; slot != nullptr; slot = slot->next) {
+    sum += slot->submits.load(std::memory_order_acquire);
+  }
+  return sum;
+}
+
+}  // namespace tandem::shim

@@ -1,0 +1,98 @@
+// Gate: what every call that submits work passes on its way to the driver. Open, it costs a few
+// instructions and no shared write; closing pays instead.
+//
+// Enter raises the thread's own depth, then looks at the gate; Close shuts the gate, makes all
+// threads of the process run a memory barrier, then waits until it has seen every depth at zero. So
+// either Enter sees the gate shut, or Close sees the depth.
+//
+// Threading: Enter and Leave by any thread; Shut by any; Open and Close by one thread at a time.
+// Invariants
+// 1. After Close returned true no thread is between Enter and Leave until Open.
+// 2. Only the outermost Enter of a thread waits: a call made inside a gated call never does.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "src/base/time.h"
+#include "src/cuda/driver_types.h"
+
+namespace tandem::shim {
+
+// What one thread says about itself. Slots are handed on to later threads, never freed.
+struct alignas(64) ThreadSlot {
+  std::atomic<uint32_t> depth{0};
+  std::atomic<uint64_t> submits{0};
+  // Of the owning thread alone: the stream it marked last (work_tracker.h).
+  CUstream marked_stream = nullptr;
+  uint64_t marked_generation = 0;
+  // Of the registry, under its lock.
+  bool taken = false;
+  ThreadSlot* next = nullptr;
+};
+
+class Gate {
+ public:
+  using BlockedHook = void (*)(void* context);
+
+  // Shut at first. `blocked` is called by every thread that is about to wait, outside of all locks.
+  constexpr explicit Gate(BlockedHook blocked = nullptr, void* context = nullptr)
+      : blocked_(blocked), context_(context) {}
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+
+  // Prepares the asymmetric barrier; without it, or where the kernel refuses, Enter pays a fence.
+  static void RegisterProcess();
+
+  ThreadSlot* Enter() {
+    ThreadSlot* slot = current_thread;
+    if (slot == nullptr) [[unlikely]]
+      slot = RegisterThread();
+    const uint32_t depth = slot->depth.load(std::memory_order_relaxed);
+    slot->depth.store(depth + 1, std::memory_order_relaxed);
+    Barrier();
+    if (depth == 0 && shut_.load(std::memory_order_acquire) != 0) [[unlikely]]
+      WaitUntilOpen(slot);
+    return slot;
+  }
+  static void Leave(ThreadSlot* slot) {
+    slot->depth.store(slot->depth.load(std::memory_order_relaxed) - 1, std::memory_order_release);
+  }
+
+  void Open();
+  // New work waits from here on; work on its way in is not waited for.
+  void Shut() { shut_.store(1, std::memory_order_seq_cst); }
+  // Shut, and nobody is inside any more. False if somebody still was at the deadline: the gate is
+  // shut all the same, and the caller decides.
+  bool Close(Instant deadline);
+
+  bool open() const { return shut_.load(std::memory_order_acquire) == 0; }
+  uint32_t waiting() const { return waiting_.load(std::memory_order_acquire); }
+
+  // Of all threads of the process.
+  static bool AnyInside();
+  static uint64_t Submits();
+
+ private:
+  static ThreadSlot* RegisterThread();
+  static void ReleaseThread(void* slot);
+  static void Barrier() {
+    if (asymmetric.load(std::memory_order_relaxed)) [[likely]] {
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+    } else {
+      std::atomic_thread_fence(std::memory_order_seq_cst);
+    }
+  }
+  void WaitUntilOpen(ThreadSlot* slot);
+
+  // The library is loaded with the program, so its thread-locals may be at a fixed offset.
+  static thread_local ThreadSlot* current_thread __attribute__((tls_model("initial-exec")));
+  static std::atomic<bool> asymmetric;
+
+  const BlockedHook blocked_;
+  void* const context_;
+  std::atomic<uint32_t> shut_{1};
+  std::atomic<uint32_t> waiting_{0};
+};
+
+}  // namespace tandem::shim

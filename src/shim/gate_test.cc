@@ -1,0 +1,155 @@
+#include "src/shim/gate.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "src/shim/fake_driver.h"
+#include "src/shim/work_tracker.h"
+
+namespace tandem::shim {
+namespace {
+
+Instant Far() {
+  return MonotonicNow() + Seconds(100);
+}
+
+TEST(GateTest, CloseWaitsForCallsInside) {
+  Gate::RegisterProcess();
+  Gate gate;
+  gate.Open();
+  std::atomic<bool> inside{false}, leave{false};
+  std::thread caller([&] {
+    ThreadSlot* const slot = gate.Enter();
+    inside = true;
+    inside.notify_all();
+    leave.wait(false);
+    Gate::Leave(slot);
+  });
+  inside.wait(false);
+  EXPECT_FALSE(gate.Close(MonotonicNow()));
+  leave = true;
+  leave.notify_all();
+  EXPECT_TRUE(gate.Close(Far()));
+  caller.join();
+}
+
+TEST(GateTest, NestedCallsDoNotWait) {
+  Gate gate;
+  gate.Open();
+  ThreadSlot* const outer = gate.Enter();
+  gate.Shut();
+  ThreadSlot* const inner = gate.Enter();  // would wait for ever
+  EXPECT_EQ(inner, outer);
+  Gate::Leave(inner);
+  EXPECT_TRUE(Gate::AnyInside());
+  Gate::Leave(outer);
+  EXPECT_FALSE(Gate::AnyInside());
+}
+
+TEST(GateTest, WaitersAreCountedToldAndLetIn) {
+  std::atomic<int> told{0};
+  Gate gate(
+      [](void* context) {
+        auto* const count = static_cast<std::atomic<int>*>(context);
+        ++*count;
+        count->notify_all();
+      },
+      &told);
+  std::thread waiter([&] { Gate::Leave(gate.Enter()); });
+  told.wait(0);
+  EXPECT_EQ(gate.waiting(), 1u);
+  gate.Open();
+  waiter.join();
+  EXPECT_EQ(gate.waiting(), 0u);
+}
+
+// While the gate is closed nobody may be inside, whatever the threads do.
+void Hammer() {
+  Gate gate;
+  gate.Open();
+  std::atomic<bool> closed{false}, stop{false};
+  std::atomic<int> breaches{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      while (!stop) {
+        ThreadSlot* const outer = gate.Enter();
+        ThreadSlot* const inner = gate.Enter();
+        if (closed) ++breaches;
+        Gate::Leave(inner);
+        Gate::Leave(outer);
+      }
+    });
+  }
+  for (int round = 0; round < 300; ++round) {
+    ASSERT_TRUE(gate.Close(Far()));
+    closed = true;
+    EXPECT_FALSE(Gate::AnyInside());
+    closed = false;
+    gate.Open();
+    std::this_thread::yield();
+  }
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(breaches, 0);
+}
+
+TEST(GateTest, NobodyInsideWhileClosed) {
+  Gate::RegisterProcess();
+  Hammer();
+}
+
+TEST(GateTest, ThreadsComeAndGo) {
+  Gate gate;
+  gate.Open();
+  for (int i = 0; i < 50; ++i) {
+    std::thread([&] { Gate::Leave(gate.Enter()); }).join();
+  }
+  EXPECT_TRUE(gate.Close(Far()));
+}
+
+TEST(WorkTrackerTest, WaitsForMarkedStreamsUntilForgotten) {
+  FakeDriver driver(MiB(8).count);
+  Gate gate;
+  gate.Open();
+  WorkTracker tracker(&driver.table());
+  EXPECT_EQ(tracker.Begin(), CUDA_SUCCESS);
+  driver.HoldEvents(true);
+  EXPECT_EQ(tracker.Poll(), CUDA_SUCCESS);  // nothing was submitted
+  ThreadSlot* const slot = gate.Enter();
+  const uint64_t before = Gate::Submits();
+  tracker.Note(slot, reinterpret_cast<CUstream>(0x5000));
+  tracker.Note(slot, nullptr);
+  Gate::Leave(slot);
+  EXPECT_EQ(Gate::Submits(), before + 2);
+  EXPECT_EQ(tracker.Begin(), CUDA_SUCCESS);
+  EXPECT_EQ(tracker.Poll(), CUDA_ERROR_NOT_READY);
+  driver.HoldEvents(false);
+  EXPECT_EQ(tracker.Poll(), CUDA_SUCCESS);
+  tracker.Forget();
+  driver.HoldEvents(true);
+  EXPECT_EQ(tracker.Begin(), CUDA_SUCCESS);
+  EXPECT_EQ(tracker.Poll(), CUDA_SUCCESS);
+}
+
+TEST(WorkTrackerTest, DestroyedStreamsStayCovered) {
+  FakeDriver driver(MiB(8).count);
+  Gate gate;
+  gate.Open();
+  WorkTracker tracker(&driver.table());
+  const auto stream = reinterpret_cast<CUstream>(0x5000);
+  ThreadSlot* const slot = gate.Enter();
+  tracker.Note(slot, stream);
+  Gate::Leave(slot);
+  driver.HoldEvents(true);
+  EXPECT_EQ(tracker.DestroyStream(stream, driver.table().cuStreamDestroy_v2), CUDA_SUCCESS);
+  EXPECT_EQ(tracker.Poll(), CUDA_ERROR_NOT_READY);
+  driver.HoldEvents(false);
+  EXPECT_EQ(tracker.Poll(), CUDA_SUCCESS);
+}
+
+}  // namespace
+}  // namespace tandem::shim

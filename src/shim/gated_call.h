@@ -1,0 +1,23 @@
+// GatedCall: a scope in which this thread may submit work to a stream.
+#pragma once
+
+#include "src/shim/process.h"
+
+namespace tandem::shim {
+
+class GatedCall {
+ public:
+  explicit GatedCall(CUstream stream) : slot_(process_gate.Enter()) {
+    WorkTracker* const tracker = process_tracker.load(std::memory_order_acquire);
+    if (tracker != nullptr) [[likely]]
+      tracker->Note(slot_, stream);
+  }
+  ~GatedCall() { Gate::Leave(slot_); }
+  GatedCall(const GatedCall&) = delete;
+  GatedCall& operator=(const GatedCall&) = delete;
+
+ private:
+  ThreadSlot* const slot_;
+};
+
+}  // namespace tandem::shim

@@ -1,0 +1,46 @@
+// The hooks of all rows GATE(stream) of driver_api.def: wait at the gate, note the stream, call the
+// driver.
+#include <string_view>
+
+#include "src/shim/gated_call.h"
+
+namespace tandem::shim {
+namespace {
+
+// A copy that blocks would block inside the gate, and nobody could close it meanwhile. Most of that
+// time is spent on work submitted before it, which can as well be waited for outside. An error
+// comes back from the copy itself.
+inline void WaitForEarlierWork() {
+  if (process_tracker.load(std::memory_order_relaxed) != nullptr) {
+    Real().cuStreamSynchronize(nullptr);
+  }
+}
+
+}  // namespace
+}  // namespace tandem::shim
+
+#define TANDEM_DEFINE_PLAIN(symbol, stream, blocking, parameters, arguments)
+#define TANDEM_DEFINE_GATED(symbol, stream, blocking, parameters, arguments)                \
+  extern "C" CUresult symbol parameters noexcept {                                          \
+    using namespace tandem::shim;                                                           \
+    constexpr bool kBlocks = blocking && std::string_view(#symbol).starts_with("cuMemcpy"); \
+    const tandem::cuda::Fn_##symbol real_function = Real().symbol;                          \
+    if (real_function == nullptr) [[unlikely]]                                              \
+      return CUDA_ERROR_NOT_INITIALIZED;                                                    \
+    if constexpr (kBlocks) WaitForEarlierWork();                                            \
+    const GatedCall call(stream);                                                           \
+    return real_function arguments;                                                         \
+  }
+#define TANDEM_KIND_PASS PLAIN, , false
+#define TANDEM_KIND_OWN PLAIN, , false
+#define TANDEM_KIND_GATE(stream) GATED, stream, TANDEM_IS_NULL_##stream
+#define TANDEM_IS_NULL_nullptr true
+#define TANDEM_IS_NULL_stream false
+#define TANDEM_DEFINE_(kind, stream, blocking, symbol, parameters, arguments) \
+  TANDEM_DEFINE_##kind(symbol, stream, blocking, parameters, arguments)
+#define TANDEM_DEFINE(...) TANDEM_DEFINE_(__VA_ARGS__)
+
+#define CU(symbol, base, since, shim, soft, parameters, arguments) \
+  TANDEM_DEFINE(TANDEM_KIND_##shim, symbol, parameters, arguments)
+#include "src/cuda/driver_api.def"
+#undef CU

@@ -1,0 +1,160 @@
+#include "src/shim/guest.h"
+
+#include <algorithm>
+
+#include "src/shim/log.h"
+
+namespace tandem::shim {
+
+Guest::Guest(const cuda::RealDriver* real, Gate* gate, WorkTracker* tracker, CUdevice device,
+             const Identity& identity)
+    : real_(real), gate_(gate), tracker_(tracker), device_(device), link_(identity) {}
+
+Guest::~Guest() {
+  if (agent_ == nullptr) return;
+  agent_->Stop();
+  link_.Retire();
+}
+
+Result<std::unique_ptr<Guest>> Guest::Open(const cuda::RealDriver* real, Gate* gate,
+                                           WorkTracker* tracker, CUdevice device,
+                                           const Identity& identity) {
+  std::unique_ptr<Guest> guest(new Guest(real, gate, tracker, device, identity));
+  ASSIGN_OR_RETURN(const Terms terms, guest->link_.Register(Bytes(), Bytes()));
+  // Addresses are cheap; twice the card leaves room for holes between blocks.
+  guest->memory_ = std::make_unique<DeviceMemory>(real, Bytes(terms.card.count * 2), terms.chunk);
+  guest->swapper_ = std::make_unique<Swapper>(real, device, guest->memory_.get(), terms.chunk);
+  guest->agent_ = std::make_unique<Agent>(
+      AgentParts{&guest->link_, gate, tracker, guest->memory_.get(), guest->swapper_.get()});
+  gate->Shut();
+  if (!guest->agent_->Start()) {
+    gate->Open();
+    guest->agent_.reset();
+    return Error{ErrorCode::kFailed, "no thread can be started"};
+  }
+  Log(LogLevel::kInfo, "sharing the GPU: %s of memory", FormatBytes(terms.limit).c_str());
+  return guest;
+}
+
+void Guest::AbandonInChild() {
+  link_.AbandonInChild();
+  agent_->AbandonInChild();
+}
+
+void Guest::ContextMade(CUcontext context) {
+  tracker_->AddContext(context);
+  {
+    MutexLock lock(contexts_mutex_);
+    if (std::find(contexts_.begin(), contexts_.end(), context) != contexts_.end()) return;
+    contexts_.push_back(context);
+  }
+  MutexLock lock(swapper_->mutex());
+  if (swapper_->context() == nullptr) swapper_->UseContext(context);
+}
+
+bool Guest::Has(CUcontext context) const {
+  MutexLock lock(contexts_mutex_);
+  return std::find(contexts_.begin(), contexts_.end(), context) != contexts_.end();
+}
+
+void Guest::ContextEnds(CUcontext context) {
+  Synchronize(context);
+  tracker_->RemoveContext(context);
+  link_.Unreserve(memory_->FreeContext(context));
+  CUcontext other = nullptr;
+  {
+    MutexLock lock(contexts_mutex_);
+    std::erase(contexts_, context);
+    if (!contexts_.empty()) other = contexts_.front();
+  }
+  {
+    MutexLock lock(swapper_->mutex());
+    swapper_->Reap();
+    if (swapper_->context() == context) swapper_->UseContext(other);
+  }
+  if (other == nullptr) link_.With([](client::Lease& lease) { lease.OnHealed(); });
+  agent_->Wake();
+}
+
+CUresult Guest::Synchronize(CUcontext context) {
+  CUresult result = real_->cuCtxPushCurrent_v2(context);
+  if (result != CUDA_SUCCESS) return result;
+  result = real_->cuCtxSynchronize();
+  CUcontext popped = nullptr;
+  real_->cuCtxPopCurrent_v2(&popped);
+  return result;
+}
+
+CUresult Guest::Allocate(uint64_t bytes, CUcontext context, CUdeviceptr* pointer) {
+  ContextMade(context);  // unless it is known
+  if (const std::optional<Block> block = memory_->AllocateFromPage(bytes, context)) {
+    *pointer = block->address;
+    return CUDA_SUCCESS;
+  }
+  const Bytes growth(DeviceMemory::RunBytes(bytes));
+  if (growth == Bytes()) return CUDA_ERROR_OUT_OF_MEMORY;
+  {
+    MutexLock lock(growth_mutex_);
+    if (!link_.Reserve(growth)) {
+      Log(LogLevel::kInfo, "refused %s: %s of %s are in use", FormatBytes(Bytes(bytes)).c_str(),
+          FormatBytes(used()).c_str(), FormatBytes(limit()).c_str());
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+  }
+  Block block;
+  Run* run = nullptr;
+  if (memory_->AllocateRun(bytes, context, &block, &run) != CUDA_SUCCESS) {
+    link_.Unreserve(growth);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *pointer = block.address;
+  if (BackNow(run)) return CUDA_SUCCESS;
+  // Work that is let through from now on must find it backed.
+  bool poisoned = false;
+  link_.With([&](client::Lease& lease) { poisoned = lease.poisoned(); });
+  if (!poisoned && memory_->IfBacked(false, [this] { gate_->Shut(); })) {
+    link_.With([](client::Lease& lease) { lease.OnShut(); });
+    agent_->Wake();
+  }
+  return CUDA_SUCCESS;
+}
+
+// Under an open gate and with credit to spare a new run is backed at once, unless the agent is busy
+// with chunks just now.
+bool Guest::BackNow(Run* run) {
+  if (!swapper_->mutex().TryLock()) return false;
+  swapper_->Reap();
+  const Bytes resident = memory_->GetView().resident;
+  bool allowed = false;
+  link_.With([&](client::Lease& lease) {
+    allowed = lease.open() && resident + Bytes(run->bytes) <= lease.credit();
+  });
+  const bool backed = allowed && swapper_->BackNew(run) == CUDA_SUCCESS;
+  swapper_->mutex().Unlock();
+  return backed;
+}
+
+bool Guest::Free(CUdeviceptr pointer, CUresult* result) {
+  const std::optional<Block> block = memory_->Find(pointer);
+  if (!block.has_value() || block->address != pointer) return false;
+  // Work that uses it must be done, as with the driver's own; no lock is held meanwhile.
+  *result = Synchronize(block->context);
+  if (*result != CUDA_SUCCESS) return true;
+  Bytes shrunk;
+  if (!memory_->Free(pointer, &shrunk)) return false;  // freed by another thread meanwhile
+  if (shrunk == Bytes()) return true;
+  link_.Unreserve(shrunk);
+  ReapSoon();
+  return true;
+}
+
+void Guest::ReapSoon() {
+  if (swapper_->mutex().TryLock()) {
+    swapper_->Reap();
+    swapper_->mutex().Unlock();
+    if (!link_.contended()) return;
+  }
+  agent_->Wake();  // it gives back what is left, and the credit
+}
+
+}  // namespace tandem::shim

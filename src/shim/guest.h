@@ -1,0 +1,81 @@
+// Guest: everything libtandem.so does inside one process, for one GPU, behind the hooked calls.
+//
+// A guest exists from the first context (or question for the card's size) on. The first device that
+// is used is the one that is shared; calls for another go to the driver as they are.
+//
+// Threading: any thread.
+// Invariants
+// 1. Only what the real driver would return is returned; OUT_OF_MEMORY beyond the run's limit.
+// 2. A call never waits with a lock held that another call needs, but where it says so.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/base/mutex.h"
+#include "src/cuda/real_driver.h"
+#include "src/shim/agent.h"
+#include "src/shim/daemon_link.h"
+#include "src/shim/device_memory.h"
+#include "src/shim/gate.h"
+#include "src/shim/swapper.h"
+#include "src/shim/work_tracker.h"
+
+namespace tandem::shim {
+
+class Guest {
+ public:
+  // Registers with the daemon; the gate is shut from then on until there is a lease.
+  static Result<std::unique_ptr<Guest>> Open(const cuda::RealDriver* real, Gate* gate,
+                                             WorkTracker* tracker, CUdevice device,
+                                             const Identity& identity);
+  ~Guest();
+  Guest(const Guest&) = delete;
+  Guest& operator=(const Guest&) = delete;
+
+  CUdevice device() const { return device_; }
+  void Wake() { agent_->Wake(); }
+  void AbandonInChild();
+
+  // ---- Contexts. Each credit is for one context on the card.
+  void WaitForContext() { link_.WaitForContext(); }
+  void ContextNotMade() { link_.ContextGone(); }
+  void ContextMade(CUcontext context) EXCLUDES_LOCK(contexts_mutex_);
+  bool Has(CUcontext context) const EXCLUDES_LOCK(contexts_mutex_);
+  // Before the driver destroys it: nothing of ours is left in it afterwards.
+  void ContextEnds(CUcontext context) EXCLUDES_LOCK(contexts_mutex_);
+  void ContextEnded() { link_.ContextGone(); }
+
+  // ---- Memory. REQUIRES: `context` is current and of device().
+  CUresult Allocate(uint64_t bytes, CUcontext context, CUdeviceptr* pointer)
+      EXCLUDES_LOCK(growth_mutex_);
+  // False if the block is not one of ours.
+  bool Free(CUdeviceptr pointer, CUresult* result);
+  std::optional<Block> Find(CUdeviceptr pointer) const { return memory_->Find(pointer); }
+  Bytes limit() const { return link_.limit(); }
+  Bytes used() const { return link_.used(); }
+
+ private:
+  Guest(const cuda::RealDriver* real, Gate* gate, WorkTracker* tracker, CUdevice device,
+        const Identity& identity);
+
+  bool BackNow(Run* run);
+  CUresult Synchronize(CUcontext context);
+  void ReapSoon();
+
+  const cuda::RealDriver* const real_;
+  Gate* const gate_;
+  WorkTracker* const tracker_;
+  const CUdevice device_;
+  DaemonLink link_;
+  std::unique_ptr<DeviceMemory> memory_;
+  std::unique_ptr<Swapper> swapper_;
+  std::unique_ptr<Agent> agent_;
+
+  Mutex growth_mutex_;  // one reservation at a time; held while waiting for the daemon's answer
+  mutable Mutex contexts_mutex_;
+  std::vector<CUcontext> contexts_ GUARDED_BY(contexts_mutex_);
+};
+
+}  // namespace tandem::shim

@@ -1,0 +1,183 @@
+// Hooks of driver_api.def's OWN rows for device memory. Blocks that are not the guest's, and
+// arguments that only the driver can judge, go to the driver.
+#include <cstring>
+
+#include "src/shim/process.h"
+
+namespace tandem::shim {
+namespace {
+
+constexpr uint64_t kPitchAlignment = 512;
+
+template <typename Function, typename... Arguments>
+CUresult Call(Function function, Arguments... arguments) {
+  if (function == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  return function(arguments...);
+}
+
+// A context that is broken answers everything with its error, allocation too.
+CUresult ContextHealth() {
+  size_t free = 0, total = 0;
+  return Call(Real().cuMemGetInfo_v2, &free, &total);
+}
+
+std::optional<Block> FindOurs(CUdeviceptr pointer) {
+  Guest* const guest = CurrentGuest();
+  if (guest == nullptr) return std::nullopt;
+  return guest->Find(pointer);
+}
+
+template <typename Value>
+void Put(void* data, Value value) {
+  std::memcpy(data, &value, sizeof(value));
+}
+
+CUresult GetAttribute(const Block& block, CUdeviceptr pointer, CUpointer_attribute attribute,
+                      void* data) {
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+      Put(data, block.context);
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      Put(data, static_cast<unsigned int>(CU_MEMORYTYPE_DEVICE));
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      Put(data, pointer);
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+      Put(data, static_cast<unsigned long long>(block.id));
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+      Put(data, 0);
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+      Put(data, 1);
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      Put(data, CurrentGuest()->device());
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+      Put(data, block.address);
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+      Put(data, static_cast<size_t>(block.bytes));
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+      Put(data, static_cast<unsigned long long>(0));
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+// What an attribute that does not apply is set to by cuPointerGetAttributes.
+size_t AttributeSize(CUpointer_attribute attribute) {
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+      return sizeof(int);
+    default:
+      return sizeof(void*);
+  }
+}
+
+}  // namespace
+}  // namespace tandem::shim
+
+using namespace tandem;
+using namespace tandem::shim;
+
+extern "C" {
+
+CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice device) noexcept {
+  const CUresult result = Call(Real().cuDeviceTotalMem_v2, bytes, device);
+  if (result != CUDA_SUCCESS) return result;
+  if (Guest* const guest = GuestFor(device)) *bytes = guest->limit().count;
+  return result;
+}
+
+CUresult cuMemGetInfo_v2(size_t* free, size_t* total) noexcept {
+  const CUresult result = Call(Real().cuMemGetInfo_v2, free, total);
+  CUcontext context = nullptr;
+  if (result != CUDA_SUCCESS) return result;
+  if (Guest* const guest = GuestOfCurrentContext(&context)) {
+    *total = guest->limit().count;
+    *free = SaturatingSubtract(guest->limit(), guest->used()).count;
+  }
+  return result;
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr* pointer, size_t bytes) noexcept {
+  CUcontext context = nullptr;
+  Guest* const guest = GuestOfCurrentContext(&context);
+  if (guest == nullptr || pointer == nullptr || bytes == 0) {
+    return Call(Real().cuMemAlloc_v2, pointer, bytes);
+  }
+  const CUresult health = ContextHealth();
+  return health != CUDA_SUCCESS ? health : guest->Allocate(bytes, context, pointer);
+}
+
+CUresult cuMemAllocPitch_v2(CUdeviceptr* pointer, size_t* pitch, size_t width, size_t height,
+                            unsigned int element_bytes) noexcept {
+  CUcontext context = nullptr;
+  Guest* const guest = GuestOfCurrentContext(&context);
+  const bool known_element = element_bytes == 4 || element_bytes == 8 || element_bytes == 16;
+  if (guest == nullptr || pointer == nullptr || pitch == nullptr || width == 0 || height == 0 ||
+      !known_element || width > SIZE_MAX - kPitchAlignment) {
+    return Call(Real().cuMemAllocPitch_v2, pointer, pitch, width, height, element_bytes);
+  }
+  const CUresult health = ContextHealth();
+  if (health != CUDA_SUCCESS) return health;
+  const size_t row = (width + kPitchAlignment - 1) / kPitchAlignment * kPitchAlignment;
+  size_t bytes = 0;
+  if (__builtin_mul_overflow(row, height, &bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result = guest->Allocate(bytes, context, pointer);
+  if (result == CUDA_SUCCESS) *pitch = row;
+  return result;
+}
+
+CUresult cuMemFree_v2(CUdeviceptr pointer) noexcept {
+  CUresult result = CUDA_SUCCESS;
+  Guest* const guest = CurrentGuest();
+  if (guest != nullptr && guest->Free(pointer, &result)) return result;
+  return Call(Real().cuMemFree_v2, pointer);
+}
+
+CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size, CUdeviceptr pointer) noexcept {
+  const std::optional<Block> block = FindOurs(pointer);
+  if (!block.has_value()) return Call(Real().cuMemGetAddressRange_v2, base, size, pointer);
+  if (base != nullptr) *base = block->address;
+  if (size != nullptr) *size = block->bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute,
+                               CUdeviceptr pointer) noexcept {
+  const std::optional<Block> block = data == nullptr ? std::nullopt : FindOurs(pointer);
+  if (!block.has_value()) return Call(Real().cuPointerGetAttribute, data, attribute, pointer);
+  return GetAttribute(*block, pointer, attribute, data);
+}
+
+CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute* attributes, void** data,
+                                CUdeviceptr pointer) noexcept {
+  const std::optional<Block> block =
+      attributes == nullptr || data == nullptr || count == 0 ? std::nullopt : FindOurs(pointer);
+  if (!block.has_value()) {
+    return Call(Real().cuPointerGetAttributes, count, attributes, data, pointer);
+  }
+  for (unsigned int i = 0; i < count; ++i) {
+    if (data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (GetAttribute(*block, pointer, attributes[i], data[i]) != CUDA_SUCCESS) {
+      std::memset(data[i], 0, AttributeSize(attributes[i]));
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // extern "C"

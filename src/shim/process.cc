@@ -1,0 +1,208 @@
+#include "src/shim/process.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "src/base/mutex.h"
+#include "src/shim/log.h"
+#include "src/shim/true_symbols.h"
+#include "src/wire/channel.h"
+
+namespace tandem::shim {
+namespace {
+
+#define TANDEM_KIND_PASS PLAIN
+#define TANDEM_KIND_OWN HOOKED
+#define TANDEM_KIND_GATE(stream) HOOKED
+#define TANDEM_ADDRESS_PLAIN(symbol) nullptr
+#define TANDEM_ADDRESS_HOOKED(symbol) reinterpret_cast<void*>(&::symbol)
+#define TANDEM_ADDRESS_(kind, symbol) TANDEM_ADDRESS_##kind(symbol)
+#define TANDEM_ADDRESS(kind, symbol) TANDEM_ADDRESS_(kind, symbol)
+
+struct Pair {
+  void* real;
+  void* hook;
+};
+
+// The real driver as found in a library, and which of its functions are hooked.
+struct Driver {
+  cuda::RealDriver table;
+  std::vector<Pair> pairs;  // sorted by `real`
+};
+
+enum class Mode { kUndecided, kPassThrough, kShared };
+
+constinit std::atomic<const Driver*> driver{nullptr};
+constinit std::atomic<Guest*> guest{nullptr};
+constinit std::atomic<Mode> mode{Mode::kUndecided};
+
+// Never destroyed: threads outlive static destructors.
+Mutex& DecisionMutex() {
+  static Mutex* const mutex = new Mutex;
+  return *mutex;
+}
+
+void* LookUp(void* library, const char* symbol) {
+  return TrueDlsym()(library, symbol);
+}
+
+const Driver* MakeDriver(void* library) {
+  auto* const made = new Driver;
+  made->table = cuda::LoadRealDriver(library, &LookUp);
+#define CU(symbol, base, since, shim, soft, parameters, arguments)              \
+  if (void* const hook = TANDEM_ADDRESS(TANDEM_KIND_##shim, symbol);            \
+      hook != nullptr && made->table.symbol != nullptr) {                       \
+    made->pairs.push_back({reinterpret_cast<void*>(made->table.symbol), hook}); \
+  }
+#include "src/cuda/driver_api.def"
+#undef CU
+  const auto by_address = [](const Pair& a, const Pair& b) { return a.real < b.real; };
+  std::stable_sort(made->pairs.begin(), made->pairs.end(), by_address);
+  return made;
+}
+
+const Driver* TheDriver(bool load) {
+  const Driver* known = driver.load(std::memory_order_acquire);
+  if (known != nullptr) return known;
+  void* const library = dlopen("libcuda.so.1", RTLD_LAZY | (load ? 0 : RTLD_NOLOAD));
+  if (library == nullptr) return nullptr;
+  const Driver* const made = MakeDriver(library);
+  if (driver.compare_exchange_strong(known, made, std::memory_order_acq_rel)) return made;
+  delete made;
+  return known;
+}
+
+void OnBlocked(void*) {
+  if (Guest* const open = guest.load(std::memory_order_acquire)) {
+    open->Wake();
+  } else {
+    process_gate.Open();  // a call before cuInit: the driver itself says what it thinks of that
+  }
+}
+
+// The child has the parent's memory but none of its threads, nor a right to its session.
+void AfterForkInChild() {
+  mode.store(Mode::kPassThrough, std::memory_order_release);
+  process_tracker.store(nullptr, std::memory_order_release);
+  Guest* const inherited = guest.exchange(nullptr, std::memory_order_acq_rel);
+  if (inherited != nullptr) inherited->AbandonInChild();
+  process_gate.Open();
+}
+
+std::string FormatDeviceUuid(const CUuuid& uuid) {
+  std::string text = "GPU";
+  for (size_t i = 0; i < sizeof(uuid.bytes); ++i) {
+    if (i == 0 || i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    const auto byte = static_cast<unsigned char>(uuid.bytes[i]);
+    text += "0123456789abcdef"[byte >> 4];
+    text += "0123456789abcdef"[byte & 15];
+  }
+  return text;
+}
+
+Identity IdentityOn(CUdevice device) {
+  Identity identity;
+  identity.build = TANDEM_BUILD;
+  identity.program = program_invocation_short_name;
+  if (const char* run = std::getenv("TANDEM_RUN")) identity.run = std::strtoull(run, nullptr, 10);
+  CUuuid uuid{};
+  const cuda::RealDriver& real = Real();
+  const auto get =
+      real.cuDeviceGetUuid_v2 != nullptr ? real.cuDeviceGetUuid_v2 : real.cuDeviceGetUuid;
+  if (get != nullptr) get(&uuid, device);
+  identity.device = FormatDeviceUuid(uuid);
+  return identity;
+}
+
+}  // namespace
+
+constinit Gate process_gate(&OnBlocked);
+constinit std::atomic<WorkTracker*> process_tracker{nullptr};
+
+const cuda::RealDriver& Real() {
+  static constexpr cuda::RealDriver kNone;
+  const Driver* const found = TheDriver(true);
+  return found == nullptr ? kNone : found->table;
+}
+
+void* Substitute(void* found, const char* name) {
+  if (found == nullptr) return nullptr;
+  const Driver* known = driver.load(std::memory_order_acquire);
+  if (known == nullptr) {
+    // Only a name of the driver's is worth asking the linker whether the driver is there.
+    if (std::strncmp(name, "cu", 2) != 0) return found;
+    known = TheDriver(false);
+    if (known == nullptr) return found;
+  }
+  const auto at =
+      std::lower_bound(known->pairs.begin(), known->pairs.end(), found,
+                       [](const Pair& pair, void* address) { return pair.real < address; });
+  return at != known->pairs.end() && at->real == found ? at->hook : found;
+}
+
+void* HookOf(const char* symbol) {
+#define CU(name, base, since, shim, soft, parameters, arguments) \
+  if (std::strcmp(symbol, #name) == 0) return TANDEM_ADDRESS(TANDEM_KIND_##shim, name);
+#include "src/cuda/driver_api.def"
+#undef CU
+  return nullptr;
+}
+
+void JoinDaemon() {
+  MutexLock lock(DecisionMutex());
+  if (mode.load(std::memory_order_acquire) != Mode::kUndecided) return;
+  const Result<wire::Channel> channel = wire::ConnectDaemon(wire::SocketPath());
+  if (channel.ok()) {
+    Gate::RegisterProcess();
+    pthread_atfork(nullptr, nullptr, &AfterForkInChild);
+    process_tracker.store(new WorkTracker(&Real()), std::memory_order_release);
+    mode.store(Mode::kShared, std::memory_order_release);
+  } else {
+    Log(LogLevel::kWarn, "%s; this program runs unshared", channel.error().message.c_str());
+    mode.store(Mode::kPassThrough, std::memory_order_release);
+  }
+  process_gate.Open();  // until there is a guest, that is a context, there is nothing to hold back
+}
+
+Guest* CurrentGuest() {
+  return guest.load(std::memory_order_acquire);
+}
+
+Guest* GuestFor(CUdevice device) {
+  Guest* open = guest.load(std::memory_order_acquire);
+  if (open == nullptr) {
+    if (mode.load(std::memory_order_acquire) != Mode::kShared) return nullptr;
+    MutexLock lock(DecisionMutex());
+    open = guest.load(std::memory_order_acquire);
+    if (open == nullptr && mode.load(std::memory_order_acquire) == Mode::kShared) {
+      auto opened =
+          Guest::Open(&Real(), &process_gate, process_tracker.load(), device, IdentityOn(device));
+      if (opened.ok()) {
+        open = opened->release();
+        guest.store(open, std::memory_order_release);
+      } else {
+        Log(LogLevel::kWarn, "%s; this program runs unshared", opened.error().message.c_str());
+        mode.store(Mode::kPassThrough, std::memory_order_release);
+        process_tracker.store(nullptr, std::memory_order_release);
+      }
+    }
+  }
+  return open != nullptr && open->device() == device ? open : nullptr;
+}
+
+Guest* GuestOfCurrentContext(CUcontext* context) {
+  if (mode.load(std::memory_order_acquire) != Mode::kShared) return nullptr;
+  CUdevice device = 0;
+  const cuda::RealDriver& real = Real();
+  if (real.cuCtxGetCurrent(context) != CUDA_SUCCESS || *context == nullptr) return nullptr;
+  if (real.cuCtxGetDevice(&device) != CUDA_SUCCESS) return nullptr;
+  return GuestFor(device);
+}
+
+}  // namespace tandem::shim

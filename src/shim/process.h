@@ -1,0 +1,43 @@
+// Process: what libtandem.so keeps once per process: the real driver, the gate, and whether this
+// program's GPU is shared.
+//
+// Before cuInit nothing is done: no connection, no thread, no allocation. cuInit looks for a
+// daemon; where there is none every call goes straight to the driver. The first context opens the
+// guest.
+//
+// Threading: any thread. Nothing here holds a lock while it calls the dynamic linker: a program may
+// be inside its lock and wait for us.
+#pragma once
+
+#include "src/cuda/real_driver.h"
+#include "src/shim/gate.h"
+#include "src/shim/guest.h"
+#include "src/shim/work_tracker.h"
+
+namespace tandem::shim {
+
+// The gate of the process. Shut until cuInit (or the first call without it) has found the driver.
+extern Gate process_gate;
+// Null as long as nothing is shared: then calls are not counted.
+extern std::atomic<WorkTracker*> process_tracker;
+
+// The real driver, loaded if the program has not done so itself; all functions are null where there
+// is none.
+const cuda::RealDriver& Real();
+
+// The hook for a function of the real driver; `found` itself for everything else.
+void* Substitute(void* found, const char* name);
+// The hook for a row of the table of driver calls, null for rows that are not hooked.
+void* HookOf(const char* symbol);
+
+// After a successful cuInit: looks for a daemon, once.
+void JoinDaemon();
+
+// The guest if it is open, else null.
+Guest* CurrentGuest();
+// The guest if it is for `device`, opened if need be; null: leave the call to the driver.
+Guest* GuestFor(CUdevice device);
+// The guest if the calling thread's context is on its device; *context is that context.
+Guest* GuestOfCurrentContext(CUcontext* context);
+
+}  // namespace tandem::shim

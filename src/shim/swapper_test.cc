@@ -1,0 +1,232 @@
+#include "src/shim/swapper.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+
+#include "src/shim/fake_driver.h"
+
+namespace tandem::shim {
+namespace {
+
+constexpr Bytes kCard = MiB(64);
+constexpr Bytes kChunk = MiB(4);
+
+class SwapperTest : public testing::Test {
+ protected:
+  SwapperTest()
+      : driver_(kCard.count),
+        memory_(&driver_.table(), MiB(256), kChunk),
+        swapper_(&driver_.table(), 0, &memory_, kChunk) {
+    MutexLock lock(swapper_.mutex());
+    swapper_.UseContext(driver_.context());
+  }
+
+  CUdeviceptr Allocate(uint64_t bytes) {
+    if (auto block = memory_.AllocateFromPage(bytes, driver_.context())) return block->address;
+    Block block;
+    Run* run = nullptr;
+    EXPECT_EQ(memory_.AllocateRun(bytes, driver_.context(), &block, &run), CUDA_SUCCESS);
+    return block.address;
+  }
+  CUresult Evict(Bytes target) {
+    MutexLock lock(swapper_.mutex());
+    moved_.clear();
+    return swapper_.Evict(target, false, [this](Bytes copied) { moved_.push_back(copied); });
+  }
+  CUresult RestoreAll(Bytes credit) {
+    MutexLock lock(swapper_.mutex());
+    for (;;) {
+      const MemoryView view = memory_.GetView();
+      if (view.missing == Bytes() || view.resident + view.next_chunk > credit) return CUDA_SUCCESS;
+      const CUresult result = swapper_.RestoreSome(credit, &copied_in_);
+      if (result != CUDA_SUCCESS) return result;
+    }
+  }
+  void Open() {
+    MutexLock lock(swapper_.mutex());
+    swapper_.Expose();
+  }
+  void Reap() {
+    MutexLock lock(swapper_.mutex());
+    swapper_.Reap();
+  }
+
+  FakeDriver driver_;
+  DeviceMemory memory_;
+  Swapper swapper_;
+  Bytes copied_in_;
+  std::vector<Bytes> moved_;
+};
+
+void Fill(CUdeviceptr address, uint64_t bytes, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  for (uint64_t at = 0; at + 8 <= bytes; at += 512) {
+    const uint64_t word = random();
+    std::memcpy(reinterpret_cast<void*>(address + at), &word, 8);
+  }
+}
+
+bool Holds(CUdeviceptr address, uint64_t bytes, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  for (uint64_t at = 0; at + 8 <= bytes; at += 512) {
+    uint64_t word = 0;
+    std::memcpy(&word, reinterpret_cast<const void*>(address + at), 8);
+    if (word != random()) return false;
+  }
+  return true;
+}
+
+TEST_F(SwapperTest, TakesOnlyWhatIsAskedAndBringsItBack) {
+  const CUdeviceptr block = Allocate(MiB(31).count);
+  EXPECT_EQ(memory_.GetView().need, MiB(32));
+  ASSERT_EQ(RestoreAll(kCard), CUDA_SUCCESS);
+  EXPECT_EQ(copied_in_, Bytes());
+  Open();
+  Fill(block, MiB(31).count, 1);
+  ASSERT_EQ(Evict(MiB(18)), CUDA_SUCCESS);
+  EXPECT_EQ(memory_.GetView().resident, MiB(16));  // four chunks of 4 MiB were lacking
+  EXPECT_EQ(driver_.used(), MiB(16).count);
+  EXPECT_EQ(moved_, std::vector<Bytes>(4, kChunk));
+  ASSERT_EQ(RestoreAll(MiB(25)), CUDA_SUCCESS);
+  EXPECT_EQ(memory_.GetView().resident, MiB(24));
+  ASSERT_EQ(RestoreAll(kCard), CUDA_SUCCESS);
+  EXPECT_EQ(copied_in_, MiB(16));
+  EXPECT_TRUE(Holds(block, MiB(31).count, 1));
+}
+
+TEST_F(SwapperTest, CopiesNothingThatDidNotChange) {
+  const CUdeviceptr block = Allocate(MiB(16).count);
+  ASSERT_EQ(RestoreAll(kCard), CUDA_SUCCESS);
+  ASSERT_EQ(Evict(Bytes()), CUDA_SUCCESS);  // fresh: the gate never opened
+  EXPECT_EQ(driver_.copies(), 0);
+  ASSERT_EQ(RestoreAll(kCard), CUDA_SUCCESS);
+  Open();
+  Fill(block, MiB(16).count, 2);
+  ASSERT_EQ(Evict(Bytes()), CUDA_SUCCESS);
+  EXPECT_EQ(driver_.copies(), 4);
+  EXPECT_EQ(memory_.GetView().swapped, MiB(16));
+  ASSERT_EQ(RestoreAll(MiB(8)), CUDA_SUCCESS);
+  EXPECT_EQ(driver_.copies(), 6);
+  ASSERT_EQ(Evict(Bytes()), CUDA_SUCCESS);  // half restored, never exposed: its copies still hold
+  EXPECT_EQ(driver_.copies(), 6);
+  ASSERT_EQ(RestoreAll(kCard), CUDA_SUCCESS);
+  EXPECT_TRUE(Holds(block, MiB(16).count, 2));
+}
+
+TEST_F(SwapperTest, FailedCreateIsTriedAgain) {
+  const CUdeviceptr block = Allocate(MiB(16).count);
+  ASSERT_EQ(RestoreAll(kCard), CUDA_SUCCESS);
+  Open();
+  Fill(block, MiB(16).count, 3);
+  ASSERT_EQ(Evict(Bytes()), CUDA_SUCCESS);
+  driver_.FailCreate(3);
+  EXPECT_EQ(RestoreAll(kCard), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(RestoreAll(kCard), CUDA_SUCCESS);
+  EXPECT_EQ(memory_.GetView().missing, Bytes());
+  EXPECT_TRUE(Holds(block, MiB(16).count, 3));
+}
+
+TEST_F(SwapperTest, FailedCopiesLoseNothing) {
+  const CUdeviceptr block = Allocate(MiB(16).count);
+  ASSERT_EQ(RestoreAll(kCard), CUDA_SUCCESS);
+  Open();
+  Fill(block, MiB(16).count, 4);
+  driver_.FailCopy(3, CUDA_ERROR_UNKNOWN);
+  EXPECT_EQ(Evict(Bytes()), CUDA_ERROR_UNKNOWN);
+  EXPECT_EQ(memory_.GetView().resident, MiB(8));
+  EXPECT_EQ(Evict(Bytes()), CUDA_SUCCESS);
+  driver_.FailCopy(2, CUDA_ERROR_UNKNOWN);
+  EXPECT_EQ(RestoreAll(kCard), CUDA_ERROR_UNKNOWN);
+  EXPECT_EQ(RestoreAll(kCard), CUDA_SUCCESS);
+  EXPECT_TRUE(Holds(block, MiB(16).count, 4));
+}
+
+TEST_F(SwapperTest, FreedMemoryGoesBackAndItsAddressesComeAgain) {
+  const CUdeviceptr first = Allocate(MiB(16).count);
+  ASSERT_EQ(RestoreAll(kCard), CUDA_SUCCESS);
+  Open();
+  Bytes shrunk;
+  EXPECT_FALSE(memory_.Free(first + 512, &shrunk));
+  ASSERT_TRUE(memory_.Free(first, &shrunk));
+  EXPECT_FALSE(memory_.Free(first, &shrunk));
+  EXPECT_EQ(shrunk, MiB(16));
+  EXPECT_NE(Allocate(MiB(16).count), first);  // still mapped
+  Reap();
+  EXPECT_EQ(driver_.used(), 0u);
+  EXPECT_EQ(Allocate(MiB(16).count), first);
+}
+
+TEST_F(SwapperTest, SmallBlocksShareAPage) {
+  std::vector<CUdeviceptr> blocks;
+  for (int i = 0; i < 100; ++i) blocks.push_back(Allocate(5000));
+  EXPECT_EQ(memory_.GetView().need, MiB(2));
+  for (CUdeviceptr block : blocks) {
+    EXPECT_EQ(block % 512, 0u);
+    EXPECT_EQ(memory_.Find(block + 4999)->address, block);
+    EXPECT_FALSE(memory_.Find(block + 5000).has_value());
+  }
+  Bytes shrunk;
+  for (CUdeviceptr block : blocks) ASSERT_TRUE(memory_.Free(block, &shrunk));
+  EXPECT_EQ(shrunk, MiB(2));
+  EXPECT_EQ(memory_.GetView().need, Bytes());
+}
+
+// Everything at once, against a model: what every live block must hold.
+TEST_F(SwapperTest, RandomSequencesKeepEveryByte) {
+  const uint64_t seed = std::random_device()();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937_64 random(seed);
+  struct Live {
+    uint64_t bytes, seed;
+  };
+  std::map<CUdeviceptr, Live> live;
+  const auto check_all = [&] {
+    ASSERT_EQ(RestoreAll(kCard), CUDA_SUCCESS);
+    ASSERT_EQ(memory_.GetView().missing, Bytes());
+    Open();
+    for (const auto& [address, block] : live) {
+      ASSERT_TRUE(Holds(address, block.bytes, block.seed));
+    }
+  };
+  for (int step = 0; step < 400; ++step) {
+    const uint64_t choice = random() % 10;
+    if (choice < 4 && memory_.GetView().need < kCard - MiB(16)) {
+      const uint64_t bytes =
+          random() % 2 == 0 ? 1 + random() % 100000 : MiB(1).count + random() % MiB(15).count;
+      const CUdeviceptr address = Allocate(bytes);
+      ASSERT_EQ(live.count(address), 0u);
+      ASSERT_EQ(RestoreAll(kCard), CUDA_SUCCESS);
+      Open();
+      Fill(address, bytes, random());
+      live[address] = {bytes, 0};
+      live[address].seed = random();
+      Fill(address, bytes, live[address].seed);
+    } else if (choice < 6 && !live.empty()) {
+      auto victim = live.begin();
+      std::advance(victim, random() % live.size());
+      Bytes shrunk;
+      ASSERT_TRUE(memory_.Free(victim->first, &shrunk));
+      live.erase(victim);
+    } else if (choice < 8) {
+      if (random() % 4 == 0) driver_.FailCopy(1 + random() % 4, CUDA_ERROR_UNKNOWN);
+      const Bytes target(random() % (kCard.count + 1));
+      if (Evict(target) == CUDA_SUCCESS) {
+        ASSERT_LE(memory_.GetView().resident, target);
+      }
+      driver_.FailCopy(0, CUDA_SUCCESS);
+    } else if (choice < 9) {
+      if (random() % 4 == 0) driver_.FailCreate(1 + random() % 4);
+      (void)RestoreAll(Bytes(random() % kCard.count));
+      driver_.FailCreate(0);
+    } else {
+      ASSERT_NO_FATAL_FAILURE(check_all());
+    }
+    ASSERT_EQ(driver_.used(), memory_.GetView().resident.count);
+  }
+  ASSERT_NO_FATAL_FAILURE(check_all());
+}
+
+}  // namespace
+}  // namespace tandem::shim

@@ -1,0 +1,75 @@
+// WorkTracker: which streams have work that may not be done yet, found out by events.
+//
+// A thread marks a stream before it submits to it; as long as it goes on using the same stream that
+// is one comparison. Default streams have no handle of their own: they are one mark, and an event
+// on the legacy stream of every context stands for all of that context's blocking streams.
+//
+// Threading: any thread. The lock is held while events are recorded, so that no stream or context
+// is destroyed meanwhile; never while waiting for work.
+// Invariants
+// 1. A stream with unfinished work is in the set, or its work is covered by a pending event.
+// 2. The set shrinks only by Forget, with the gate closed and all work done, and by destruction.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "src/base/mutex.h"
+#include "src/cuda/real_driver.h"
+#include "src/shim/gate.h"
+
+namespace tandem::shim {
+
+class WorkTracker {
+ public:
+  explicit WorkTracker(const cuda::RealDriver* real) : real_(real) {}
+
+  // By the submitting thread, inside the gate, before the submission.
+  void Note(ThreadSlot* slot, CUstream stream) {
+    slot->submits.store(slot->submits.load(std::memory_order_relaxed) + 1,
+                        std::memory_order_release);
+    if (slot->marked_stream != stream ||
+        slot->marked_generation != generation_.load(std::memory_order_relaxed)) [[unlikely]] {
+      Mark(slot, stream);
+    }
+  }
+
+  void AddContext(CUcontext context) EXCLUDES_LOCK(mutex_);
+  // The context is about to be destroyed; its streams and events go with it.
+  void RemoveContext(CUcontext context) EXCLUDES_LOCK(mutex_);
+  // Destroys the stream with `destroy`; what it still has to do stays covered.
+  CUresult DestroyStream(CUstream stream, CUresult (*destroy)(CUstream)) EXCLUDES_LOCK(mutex_);
+
+  // Puts an event behind everything that was submitted so far. A sticky error comes back.
+  CUresult Begin() EXCLUDES_LOCK(mutex_);
+  // CUDA_SUCCESS when all that is done, CUDA_ERROR_NOT_READY while it is not, else a sticky error.
+  CUresult Poll() EXCLUDES_LOCK(mutex_);
+  // Everything is done and nothing can come: starts with an empty set.
+  void Forget() EXCLUDES_LOCK(mutex_);
+
+ private:
+  struct Pending {
+    CUevent event;
+    CUcontext context;
+  };
+
+  void Mark(ThreadSlot* slot, CUstream stream) EXCLUDES_LOCK(mutex_);
+  CUresult Record(CUcontext context, CUstream stream) REQUIRES_LOCK(mutex_);
+  void Recycle(const Pending& pending) REQUIRES_LOCK(mutex_);
+
+  const cuda::RealDriver* const real_;
+  std::atomic<uint64_t> generation_{1};
+  Mutex mutex_;
+  std::map<CUstream, CUcontext> streams_ GUARDED_BY(mutex_);
+  bool default_streams_ GUARDED_BY(mutex_) = false;
+  std::vector<CUcontext> contexts_ GUARDED_BY(mutex_);
+  std::vector<Pending> pending_ GUARDED_BY(mutex_);
+  std::vector<Pending> spare_ GUARDED_BY(mutex_);  // events to use again
+};
+
+// The context can do nothing any more; every call returns this until it is destroyed.
+bool IsSticky(CUresult result);
+
+}  // namespace tandem::shim
