@@ -1,0 +1,143 @@
+#include "src/softgpu/address_space.h"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+namespace tandem::soft {
+namespace {
+
+void* At(uint64_t address) {
+  return reinterpret_cast<void*>(address);
+}
+
+uint64_t BitmapBytes(uint64_t size) {
+  return (size / kPageBytes + 63) / 64 * 8;
+}
+
+}  // namespace
+
+void MapLock::LockShared() {
+  MutexLock lock(mutex_);
+  while (writing_ || writers_waiting_.load() > 0) changed_.Wait(mutex_);
+  ++readers_;
+}
+
+void MapLock::UnlockShared() {
+  MutexLock lock(mutex_);
+  if (--readers_ == 0) changed_.NotifyAll();
+}
+
+void MapLock::LockExclusive() {
+  MutexLock lock(mutex_);
+  ++writers_waiting_;
+  while (writing_ || readers_ > 0) changed_.Wait(mutex_);
+  --writers_waiting_;
+  writing_ = true;
+}
+
+void MapLock::UnlockExclusive() {
+  MutexLock lock(mutex_);
+  writing_ = false;
+  changed_.NotifyAll();
+}
+
+Result<std::unique_ptr<AddressSpace>> AddressSpace::Create(uint64_t bytes) {
+  void* reservation = mmap(nullptr, bytes + kPageBytes, PROT_NONE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (reservation == MAP_FAILED) {
+    return Error{ErrorCode::kFailed,
+                 std::string("cannot reserve device addresses: ") + std::strerror(errno)};
+  }
+  void* bitmaps = mmap(nullptr, 2 * BitmapBytes(bytes), PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (bitmaps == MAP_FAILED) {
+    munmap(reservation, bytes + kPageBytes);
+    return Error{ErrorCode::kFailed, "cannot map the bitmaps of device addresses"};
+  }
+  const uint64_t base = RoundToPages(reinterpret_cast<uint64_t>(reservation));
+  return std::unique_ptr<AddressSpace>(
+      new AddressSpace(reservation, base, bytes, static_cast<std::atomic<uint64_t>*>(bitmaps)));
+}
+
+AddressSpace::AddressSpace(void* reservation, uint64_t base, uint64_t size,
+                           std::atomic<uint64_t>* bitmaps)
+    : reservation_(reservation),
+      base_(base),
+      size_(size),
+      readable_(bitmaps),
+      writable_(bitmaps + BitmapBytes(size) / sizeof(uint64_t)),
+      free_(base, size) {}
+
+AddressSpace::~AddressSpace() {
+  munmap(reservation_, size_ + kPageBytes);
+  munmap(readable_, 2 * BitmapBytes(size_));
+}
+
+uint64_t AddressSpace::Reserve(uint64_t bytes, uint64_t alignment, uint64_t wanted) {
+  if (wanted != 0 && wanted % kPageBytes == 0 && wanted % alignment == 0 &&
+      Contains(wanted, bytes) && free_.TakeAt(wanted, bytes)) {
+    return wanted;
+  }
+  return free_.Take(bytes, std::max(alignment, kPageBytes)).value_or(0);
+}
+
+void AddressSpace::Free(uint64_t address, uint64_t bytes) {
+  free_.Give(address, bytes);
+}
+
+bool AddressSpace::Map(uint64_t address, void* backing, uint64_t bytes) {
+  // An old size of zero makes a second mapping of shared memory; no descriptor is needed, so a
+  // program that closes all of its descriptors does no harm.
+  void* mapped = mremap(backing, 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, At(address));
+  return mapped == At(address);
+}
+
+bool AddressSpace::MapHost(uint64_t address, uint64_t bytes) {
+  void* mapped = mmap(At(address), bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+  return mapped == At(address);
+}
+
+void AddressSpace::Unmap(uint64_t address, uint64_t bytes) {
+  MapLock::Writer writer(map_lock_);
+  SetBits(readable_, address, bytes, false);
+  SetBits(writable_, address, bytes, false);
+  void* mapped = mmap(At(address), bytes, PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+  if (mapped != At(address)) std::abort();  // the range would stay usable behind its owner's back
+}
+
+void AddressSpace::SetAccess(uint64_t address, uint64_t bytes, Access access) {
+  MapLock::Writer writer(map_lock_);
+  SetBits(readable_, address, bytes, access != Access::kNone);
+  SetBits(writable_, address, bytes, access == Access::kReadWrite);
+}
+
+bool AddressSpace::Allows(uint64_t address, uint64_t bytes, Access access) const {
+  if (bytes == 0) return true;
+  if (!Contains(address, bytes)) return false;
+  const std::atomic<uint64_t>* bitmap = access == Access::kReadWrite ? writable_ : readable_;
+  const uint64_t last = (address + bytes - 1 - base_) >> kPageShift;
+  for (uint64_t page = (address - base_) >> kPageShift; page <= last; ++page) {
+    if ((bitmap[page / 64].load(std::memory_order_relaxed) >> (page % 64) & 1) == 0) return false;
+  }
+  return true;
+}
+
+void AddressSpace::SetBits(std::atomic<uint64_t>* bitmap, uint64_t address, uint64_t bytes,
+                           bool value) {
+  const uint64_t end = (address + bytes - base_) >> kPageShift;
+  for (uint64_t page = (address - base_) >> kPageShift; page < end; ++page) {
+    const uint64_t bit = uint64_t{1} << (page % 64);
+    if (value) {
+      bitmap[page / 64].fetch_or(bit);
+    } else {
+      bitmap[page / 64].fetch_and(~bit);
+    }
+  }
+}
+
+}  // namespace tandem::soft

@@ -1,0 +1,118 @@
+// AddressSpace: the device addresses of this process. One large range of host addresses, reserved
+// without access; device pointers are addresses in it, so that the interpreter and the copy
+// engines use them as they are. Two bitmaps, a bit per page, say what a device may read and write.
+//
+// Threading: the owner serialises Reserve, Free, Map, Unmap and SetAccess. Engines touch device
+// memory only under a MapLock::Reader and only where the bitmaps allow it.
+//
+// Invariants:
+// 1. A set bit means that the page is mapped. Bits change only under MapLock::Writer, so an engine
+//    never touches a page that goes away; it finds the bit cleared and reports a fault.
+// 2. A writer waits for no more than what an engine does between two checks of WriterWaits().
+// 3. Nothing in here is inherited by forked children.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "src/base/mutex.h"
+#include "src/base/result.h"
+#include "src/softgpu/ranges.h"
+
+namespace tandem::soft {
+
+inline constexpr uint64_t kPageBytes = uint64_t{2} << 20;  // of device memory
+inline constexpr uint32_t kPageShift = 21;
+
+inline constexpr uint64_t RoundToPages(uint64_t bytes) {
+  return (bytes + kPageBytes - 1) & ~(kPageBytes - 1);
+}
+
+// Many readers, or one writer; waiting writers go first.
+class MapLock {
+ public:
+  class Reader {
+   public:
+    explicit Reader(MapLock& lock) : lock_(lock) { lock_.LockShared(); }
+    ~Reader() { lock_.UnlockShared(); }
+    Reader(const Reader&) = delete;
+    Reader& operator=(const Reader&) = delete;
+
+   private:
+    MapLock& lock_;
+  };
+  class Writer {
+   public:
+    explicit Writer(MapLock& lock) : lock_(lock) { lock_.LockExclusive(); }
+    ~Writer() { lock_.UnlockExclusive(); }
+    Writer(const Writer&) = delete;
+    Writer& operator=(const Writer&) = delete;
+
+   private:
+    MapLock& lock_;
+  };
+  // Readers ask this often, and let go if it is true.
+  bool WriterWaits() const { return writers_waiting_.load(std::memory_order_relaxed) > 0; }
+
+ private:
+  void LockShared();
+  void UnlockShared();
+  void LockExclusive();
+  void UnlockExclusive();
+
+  Mutex mutex_;
+  CondVar changed_;
+  int readers_ GUARDED_BY(mutex_) = 0;
+  bool writing_ GUARDED_BY(mutex_) = false;
+  std::atomic<int> writers_waiting_ = 0;
+};
+
+enum class Access { kNone, kRead, kReadWrite };
+
+class AddressSpace {
+ public:
+  static Result<std::unique_ptr<AddressSpace>> Create(uint64_t bytes);
+  ~AddressSpace();
+  AddressSpace(const AddressSpace&) = delete;
+  AddressSpace& operator=(const AddressSpace&) = delete;
+
+  // Addresses without memory. `bytes` a multiple of the page size; `alignment` a power of two;
+  // `wanted` is used if it is free. Zero if no room is left.
+  uint64_t Reserve(uint64_t bytes, uint64_t alignment = kPageBytes, uint64_t wanted = 0);
+  void Free(uint64_t address, uint64_t bytes);
+
+  // Makes the memory at `backing` (a shared mapping of this process) appear at `address` too. No
+  // device may touch it before SetAccess. False if the system refuses.
+  bool Map(uint64_t address, void* backing, uint64_t bytes);
+  // Fresh private memory of the host, for page-locked allocations that devices may use.
+  bool MapHost(uint64_t address, uint64_t bytes);
+  void Unmap(uint64_t address, uint64_t bytes);
+  void SetAccess(uint64_t address, uint64_t bytes, Access access);
+
+  // Whether [address, address + bytes) lies in the range at all.
+  bool Contains(uint64_t address, uint64_t bytes = 1) const {
+    return address >= base_ && address - base_ < size_ && bytes <= size_ - (address - base_);
+  }
+  bool Allows(uint64_t address, uint64_t bytes, Access access) const;
+
+  uint64_t base() const { return base_; }
+  uint64_t size() const { return size_; }
+  const std::atomic<uint64_t>* readable() const { return readable_; }
+  const std::atomic<uint64_t>* writable() const { return writable_; }
+  MapLock& map_lock() { return map_lock_; }
+
+ private:
+  AddressSpace(void* reservation, uint64_t base, uint64_t size, std::atomic<uint64_t>* bitmaps);
+  void SetBits(std::atomic<uint64_t>* bitmap, uint64_t address, uint64_t bytes, bool value);
+
+  void* const reservation_;
+  const uint64_t base_;
+  const uint64_t size_;
+  std::atomic<uint64_t>* const readable_;
+  std::atomic<uint64_t>* const writable_;
+  RangeAllocator free_;
+  MapLock map_lock_;
+};
+
+}  // namespace tandem::soft

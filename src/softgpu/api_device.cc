@@ -1,0 +1,128 @@
+// Entry points: devices.
+#include <strings.h>
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "src/cuda/driver_api.h"
+#include "src/softgpu/driver.h"
+
+namespace tandem::soft {
+namespace {
+
+constexpr const char* kDeviceName = "Tandem Software GPU";
+
+CUresult Find(CUdevice ordinal, Device** device) {
+  CU_TRY(Ready());
+  *device = TheDriver().FindDevice(ordinal);
+  return *device == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+}
+
+// Cut to `length` with its NUL, as the driver does.
+CUresult CopyText(const std::string& text, char* to, int length) {
+  if (to == nullptr || length <= 0) return CUDA_ERROR_INVALID_VALUE;
+  const size_t count = std::min(text.size(), static_cast<size_t>(length) - 1);
+  std::memcpy(to, text.data(), count);
+  to[count] = '\0';
+  return CUDA_SUCCESS;
+}
+
+CUresult GetUuid(CUuuid* uuid, CUdevice ordinal) {
+  Device* device = nullptr;
+  CU_TRY(Find(ordinal, &device));
+  if (uuid == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *uuid = device->uuid();
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace tandem::soft
+
+using namespace tandem;        // NOLINT: entry points live outside every namespace
+using namespace tandem::soft;  // NOLINT
+
+CUresult cuDeviceGet(CUdevice* device, int ordinal) noexcept {
+  Device* found = nullptr;
+  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CU_TRY(Find(ordinal, &found));
+  *device = ordinal;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetCount(int* count) noexcept {
+  CU_TRY(Ready());
+  if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *count = static_cast<int>(TheDriver().devices.size());
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetName(char* name, int length, CUdevice ordinal) noexcept {
+  Device* device = nullptr;
+  CU_TRY(Find(ordinal, &device));
+  return CopyText(kDeviceName, name, length);
+}
+
+CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) noexcept {
+  return GetUuid(uuid, device);
+}
+
+CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) noexcept {
+  return GetUuid(uuid, device);
+}
+
+CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice ordinal) noexcept {
+  Device* device = nullptr;
+  CU_TRY(Find(ordinal, &device));
+  if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *bytes = device->shared().total().count;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice ordinal) noexcept {
+  Device* device = nullptr;
+  CU_TRY(Find(ordinal, &device));
+  if (value == nullptr || static_cast<int>(attribute) <= 0) return CUDA_ERROR_INVALID_VALUE;
+  // What a device of this age has not heard of, it has not got.
+  if (!device->Attribute(attribute, value)) *value = 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceComputeCapability(int* major, int* minor, CUdevice ordinal) noexcept {
+  Device* device = nullptr;
+  CU_TRY(Find(ordinal, &device));
+  if (major == nullptr || minor == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *major = kComputeMajor;
+  *minor = kComputeMinor;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetPCIBusId(char* id, int length, CUdevice ordinal) noexcept {
+  Device* device = nullptr;
+  CU_TRY(Find(ordinal, &device));
+  return CopyText(device->pci_bus_id(), id, length);
+}
+
+CUresult cuDeviceGetByPCIBusId(CUdevice* ordinal, const char* id) noexcept {
+  CU_TRY(Ready());
+  if (ordinal == nullptr || id == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  for (const auto& device : TheDriver().devices) {
+    const std::string full = device->pci_bus_id();
+    // The domain and the function may be left out.
+    const std::string bus = full.substr(5), short_bus = full.substr(5, 5);
+    for (const std::string& form : {full, bus, short_bus}) {
+      if (strcasecmp(form.c_str(), id) != 0) continue;
+      *ordinal = device->ordinal();
+      return CUDA_SUCCESS;
+    }
+  }
+  return CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult cuDeviceCanAccessPeer(int* can, CUdevice ordinal, CUdevice peer) noexcept {
+  Device* device = nullptr;
+  CU_TRY(Find(ordinal, &device));
+  CU_TRY(Find(peer, &device));
+  if (can == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *can = 0;
+  return CUDA_SUCCESS;
+}

@@ -1,0 +1,110 @@
+// Entry points: events.
+#include "src/base/time.h"
+#include "src/cuda/driver_api.h"
+#include "src/softgpu/driver.h"
+
+namespace tandem::soft {
+namespace {
+
+constexpr unsigned int kEventFlags =
+    CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+
+CUresult Destroy(CUevent handle) {
+  CU_TRY(Ready());
+  return TheDriver().events.Take(handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult Find(CUevent handle, std::shared_ptr<Event>* event) {
+  CU_TRY(Ready());
+  *event = TheDriver().events.Find(handle);
+  if (*event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return (*event)->context->error();
+}
+
+CUresult Record(CUevent handle, CUstream stream_handle) {
+  std::shared_ptr<Context> current, context;
+  std::shared_ptr<Stream> stream;
+  std::shared_ptr<Event> event;
+  CU_TRY(HealthyContext(&current));
+  CU_TRY(FindStream(current, stream_handle, &context, &stream));
+  CU_TRY(Find(handle, &event));
+  if (event->context != context) return CUDA_ERROR_INVALID_HANDLE;
+  auto record = std::make_shared<Event::Record>();
+  Task task;
+  // Not the record itself: it holds the stream, whose queue holds the task.
+  task.run = [weak = std::weak_ptr<Event::Record>(record)] {
+    if (const auto reached = weak.lock()) reached->time_ns.store(MonotonicNow().ns);
+    return CUDA_SUCCESS;
+  };
+  record->where = TheDriver().scheduler.Submit(stream, std::move(task));
+  event->set_latest(std::move(record));
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace tandem::soft
+
+using namespace tandem;        // NOLINT: entry points live outside every namespace
+using namespace tandem::soft;  // NOLINT
+
+CUresult cuEventCreate(CUevent* handle, unsigned int flags) noexcept {
+  std::shared_ptr<Context> context;
+  CU_TRY(HealthyContext(&context));
+  if (handle == nullptr || (flags & ~kEventFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+  const bool timed = (flags & CU_EVENT_DISABLE_TIMING) == 0;
+  if ((flags & CU_EVENT_INTERPROCESS) != 0) {
+    return timed ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+  }
+  *handle = TheDriver().events.Insert(std::make_shared<Event>(context, flags));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuEventDestroy(CUevent event) noexcept {
+  return Destroy(event);
+}
+CUresult cuEventDestroy_v2(CUevent event) noexcept {
+  return Destroy(event);
+}
+
+CUresult cuEventRecord(CUevent event, CUstream stream) noexcept {
+  return Record(event, stream);
+}
+
+CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int flags) noexcept {
+  if (flags > 1) return CUDA_ERROR_INVALID_VALUE;
+  return Record(event, stream);
+}
+
+CUresult cuEventQuery(CUevent handle) noexcept {
+  std::shared_ptr<Event> event;
+  CU_TRY(Find(handle, &event));
+  const auto record = event->latest();
+  if (!record) return CUDA_SUCCESS;
+  const bool reached = TheDriver().scheduler.Done({record->where});
+  CU_TRY(event->context->error());
+  return reached ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+CUresult cuEventSynchronize(CUevent handle) noexcept {
+  std::shared_ptr<Event> event;
+  CU_TRY(Find(handle, &event));
+  const auto record = event->latest();
+  if (record) TheDriver().scheduler.Wait({record->where});
+  return event->context->error();
+}
+
+CUresult cuEventElapsedTime(float* milliseconds, CUevent start_handle,
+                            CUevent end_handle) noexcept {
+  std::shared_ptr<Event> start, end;
+  CU_TRY(Find(start_handle, &start));
+  CU_TRY(Find(end_handle, &end));
+  if (milliseconds == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto first = start->latest(), last = end->latest();
+  if (((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) != 0 || !first || !last) {
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  if (!TheDriver().scheduler.Done({first->where, last->where})) return CUDA_ERROR_NOT_READY;
+  const int64_t ns = last->time_ns.load() - first->time_ns.load();
+  *milliseconds = static_cast<float>(static_cast<double>(ns) * 1e-6);
+  return CUDA_SUCCESS;
+}

@@ -1,0 +1,104 @@
+// Entry points: page-locked host memory.
+#include "src/cuda/driver_api.h"
+#include "src/softgpu/driver.h"
+
+namespace tandem::soft {
+namespace {
+
+constexpr unsigned int kAllocFlags =
+    CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+constexpr unsigned int kRegisterFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
+
+CUresult Allocate(void** pointer, size_t bytes, unsigned int flags) {
+  std::shared_ptr<Context> context;
+  CU_TRY(HealthyContext(&context));
+  if (pointer == nullptr || bytes == 0 || (flags & ~kAllocFlags) != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  Memory& memory = *TheDriver().memory;
+  MutexLock lock(memory.mutex());
+  if (context->destroyed.load()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  return memory.host().Allocate(context->id, bytes, flags, pointer);
+}
+
+// The block that holds a pointer, if it is page-locked.
+std::optional<HostMemory::Block> Find(const void* pointer) {
+  Memory& memory = *TheDriver().memory;
+  MutexLock lock(memory.mutex());
+  return memory.host().Find(reinterpret_cast<uint64_t>(pointer));
+}
+
+// Before memory goes away: whatever still uses it comes first.
+CUresult WaitForOwner(const void* pointer) {
+  const auto block = Find(pointer);
+  if (!block) return CUDA_SUCCESS;
+  const auto owner = TheDriver().contexts.Find(reinterpret_cast<CUcontext>(block->owner));
+  return owner ? TheDriver().Synchronise(*owner) : CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace tandem::soft
+
+using namespace tandem;        // NOLINT: entry points live outside every namespace
+using namespace tandem::soft;  // NOLINT
+
+CUresult cuMemAllocHost_v2(void** pointer, size_t bytes) noexcept {
+  return Allocate(pointer, bytes, 0);
+}
+
+CUresult cuMemHostAlloc(void** pointer, size_t bytes, unsigned int flags) noexcept {
+  return Allocate(pointer, bytes, flags);
+}
+
+CUresult cuMemFreeHost(void* pointer) noexcept {
+  std::shared_ptr<Context> context;
+  CU_TRY(HealthyContext(&context));
+  if (pointer == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CU_TRY(WaitForOwner(pointer));
+  Memory& memory = *TheDriver().memory;
+  MutexLock lock(memory.mutex());
+  return memory.host().Free(pointer);
+}
+
+CUresult cuMemHostRegister_v2(void* pointer, size_t bytes, unsigned int flags) noexcept {
+  std::shared_ptr<Context> context;
+  CU_TRY(HealthyContext(&context));
+  if (pointer == nullptr || bytes == 0 || (flags & ~kRegisterFlags) != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  Memory& memory = *TheDriver().memory;
+  MutexLock lock(memory.mutex());
+  return memory.host().Register(context->id, pointer, bytes, flags);
+}
+
+CUresult cuMemHostUnregister(void* pointer) noexcept {
+  std::shared_ptr<Context> context;
+  CU_TRY(HealthyContext(&context));
+  if (pointer == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CU_TRY(WaitForOwner(pointer));
+  Memory& memory = *TheDriver().memory;
+  MutexLock lock(memory.mutex());
+  return memory.host().Unregister(pointer);
+}
+
+// Registered memory stays where it is, outside the device addresses.
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* device_pointer, void* pointer,
+                                      unsigned int flags) noexcept {
+  std::shared_ptr<Context> context;
+  CU_TRY(HealthyContext(&context));
+  if (device_pointer == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  const auto block = Find(pointer);
+  if (!block) return CUDA_ERROR_INVALID_VALUE;
+  if (block->registered) return CUDA_ERROR_NOT_SUPPORTED;
+  *device_pointer = reinterpret_cast<CUdeviceptr>(pointer);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostGetFlags(unsigned int* flags, void* pointer) noexcept {
+  std::shared_ptr<Context> context;
+  CU_TRY(CurrentContext(&context));
+  const auto block = Find(pointer);
+  if (flags == nullptr || !block || block->registered) return CUDA_ERROR_INVALID_VALUE;
+  *flags = block->flags | CU_MEMHOSTALLOC_DEVICEMAP;
+  return CUDA_SUCCESS;
+}

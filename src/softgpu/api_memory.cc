@@ -1,0 +1,173 @@
+// Entry points: device memory and what is known about addresses.
+#include <cstring>
+
+#include "src/cuda/driver_api.h"
+#include "src/softgpu/driver.h"
+
+namespace tandem::soft {
+namespace {
+
+CUresult Allocate(const std::shared_ptr<Context>& context, size_t bytes, CUdeviceptr* pointer) {
+  Driver& driver = TheDriver();
+  if (driver.FailsOnPurpose()) return CUDA_ERROR_OUT_OF_MEMORY;
+  MutexLock lock(driver.memory->mutex());
+  if (context->destroyed.load()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  const uint64_t address = context->device->heap().Allocate(context->id, bytes);
+  if (address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  *pointer = address;
+  return CUDA_SUCCESS;
+}
+
+template <typename T>
+CUresult Answer(void* data, T value) {
+  std::memcpy(data, &value, sizeof(value));  // the program's pointer may be of any alignment
+  return CUDA_SUCCESS;
+}
+
+// One attribute of an address that was found.
+CUresult AnswerAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr pointer,
+                         const Memory::Found& found) {
+  const bool host = found.kind == Memory::Found::Kind::kHost;
+  const bool block = found.kind == Memory::Found::Kind::kBlock;
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+      return Answer(data, reinterpret_cast<CUcontext>(found.owner));
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      return Answer(data, host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      if (found.registered) return CUDA_ERROR_INVALID_VALUE;
+      return Answer(data, pointer);
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+      if (!host) return CUDA_ERROR_INVALID_VALUE;
+      return Answer(data, pointer);
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+      return Answer(data, 0);
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+      return Answer(data, static_cast<unsigned long long>(found.range.begin));
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      return Answer(data, found.device);
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+      return Answer(data, found.range.begin);
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+      return Answer(data, static_cast<size_t>(found.range.size));
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+      return Answer(data, block || found.access != Access::kNone ? 1 : 0);
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+      return Answer(data, static_cast<unsigned long long>(0));
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
+      return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+std::optional<Memory::Found> Find(CUdeviceptr pointer) {
+  Driver& driver = TheDriver();
+  MutexLock lock(driver.memory->mutex());
+  return driver.memory->Find(pointer);
+}
+
+size_t SizeOf(CUpointer_attribute attribute) {
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+      return sizeof(int);
+    default:
+      return sizeof(uint64_t);
+  }
+}
+
+}  // namespace
+}  // namespace tandem::soft
+
+using namespace tandem;        // NOLINT: entry points live outside every namespace
+using namespace tandem::soft;  // NOLINT
+
+CUresult cuMemAlloc_v2(CUdeviceptr* pointer, size_t bytes) noexcept {
+  std::shared_ptr<Context> context;
+  CU_TRY(HealthyContext(&context));
+  if (pointer == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  return Allocate(context, bytes, pointer);
+}
+
+CUresult cuMemAllocPitch_v2(CUdeviceptr* pointer, size_t* pitch, size_t width, size_t height,
+                            unsigned int element_bytes) noexcept {
+  std::shared_ptr<Context> context;
+  CU_TRY(HealthyContext(&context));
+  if (pointer == nullptr || pitch == nullptr || width == 0 || height == 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (element_bytes != 4 && element_bytes != 8 && element_bytes != 16) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (width > GiB(1).count) return CUDA_ERROR_INVALID_VALUE;  // beyond the greatest pitch
+  const size_t row = (width + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment;
+  size_t bytes = 0;
+  if (__builtin_mul_overflow(row, height, &bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  CU_TRY(Allocate(context, bytes, pointer));
+  *pitch = row;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemFree_v2(CUdeviceptr pointer) noexcept {
+  std::shared_ptr<Context> current;
+  CU_TRY(HealthyContext(&current));
+  if (pointer == 0) return CUDA_SUCCESS;
+  Driver& driver = TheDriver();
+  const auto found = Find(pointer);
+  if (!found || found->kind != Memory::Found::Kind::kBlock || found->range.begin != pointer) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  // Work that may use the block comes first.
+  const auto owner = driver.contexts.Find(reinterpret_cast<CUcontext>(found->owner));
+  if (owner) CU_TRY(driver.Synchronise(*owner));
+  MutexLock lock(driver.memory->mutex());
+  Device* device = driver.FindDevice(found->device);
+  return device->heap().Free(pointer) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemGetInfo_v2(size_t* free, size_t* total) noexcept {
+  std::shared_ptr<Context> context;
+  CU_TRY(CurrentContext(&context));
+  if (free == nullptr || total == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *free = context->device->shared().Free().count;
+  *total = context->device->shared().total().count;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size, CUdeviceptr pointer) noexcept {
+  std::shared_ptr<Context> context;
+  CU_TRY(CurrentContext(&context));
+  const auto found = Find(pointer);
+  if (!found || found->kind == Memory::Found::Kind::kHost) return CUDA_ERROR_NOT_FOUND;
+  if (base != nullptr) *base = found->range.begin;
+  if (size != nullptr) *size = found->range.size;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute,
+                               CUdeviceptr pointer) noexcept {
+  CU_TRY(Ready());
+  if (data == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto found = Find(pointer);
+  return found ? AnswerAttribute(data, attribute, pointer, *found) : CUDA_ERROR_INVALID_VALUE;
+}
+
+// An address that is nobody's is no error here: its attributes read as zero.
+CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute* attributes, void** data,
+                                CUdeviceptr pointer) noexcept {
+  CU_TRY(Ready());
+  if (count == 0 || attributes == nullptr || data == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto found = Find(pointer);
+  for (unsigned int i = 0; i < count; ++i) {
+    if (data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (found && AnswerAttribute(data[i], attributes[i], pointer, *found) == CUDA_SUCCESS) continue;
+    std::memset(data[i], 0, SizeOf(attributes[i]));
+  }
+  return CUDA_SUCCESS;
+}

@@ -1,0 +1,154 @@
+// Entry points: streams and host functions in them.
+#include <algorithm>
+
+#include "src/cuda/driver_api.h"
+#include "src/softgpu/driver.h"
+
+namespace tandem::soft {
+namespace {
+
+constexpr int kGreatestPriority = -5;
+
+CUresult Create(CUstream* handle, unsigned int flags, int priority) {
+  std::shared_ptr<Context> context;
+  CU_TRY(HealthyContext(&context));
+  if (handle == nullptr || flags > CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
+  const StreamKind kind =
+      flags == CU_STREAM_NON_BLOCKING ? StreamKind::kNonBlocking : StreamKind::kBlocking;
+  auto object = std::make_shared<StreamObject>();
+  object->context = context;
+  object->stream =
+      std::make_shared<Stream>(context->group, kind, std::clamp(priority, kGreatestPriority, 0));
+  object->flags = flags;
+  *handle = TheDriver().streams.Insert(std::move(object));
+  return CUDA_SUCCESS;
+}
+
+// Its work goes on to the end; only the name is gone.
+CUresult Destroy(CUstream handle) {
+  CU_TRY(Ready());
+  const auto value = reinterpret_cast<uintptr_t>(handle);
+  if (value <= CU_STREAM_PER_THREAD_VALUE) return CUDA_ERROR_INVALID_HANDLE;
+  return TheDriver().streams.Take(handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult Find(CUstream handle, std::shared_ptr<Context>* context, std::shared_ptr<Stream>* stream) {
+  std::shared_ptr<Context> current;
+  CU_TRY(HealthyContext(&current));
+  return FindStream(current, handle, context, stream);
+}
+
+}  // namespace
+}  // namespace tandem::soft
+
+using namespace tandem;        // NOLINT: entry points live outside every namespace
+using namespace tandem::soft;  // NOLINT
+
+CUresult cuStreamCreate(CUstream* stream, unsigned int flags) noexcept {
+  return Create(stream, flags, 0);
+}
+
+CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned int flags, int priority) noexcept {
+  return Create(stream, flags, priority);
+}
+
+CUresult cuStreamDestroy(CUstream stream) noexcept {
+  return Destroy(stream);
+}
+CUresult cuStreamDestroy_v2(CUstream stream) noexcept {
+  return Destroy(stream);
+}
+
+CUresult cuStreamQuery(CUstream handle) noexcept {
+  std::shared_ptr<Context> context;
+  std::shared_ptr<Stream> stream;
+  CU_TRY(Find(handle, &context, &stream));
+  const bool idle = TheDriver().scheduler.Pending(stream).empty();
+  CU_TRY(context->error());
+  return idle ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+CUresult cuStreamSynchronize(CUstream handle) noexcept {
+  std::shared_ptr<Context> context;
+  std::shared_ptr<Stream> stream;
+  CU_TRY(Find(handle, &context, &stream));
+  Scheduler& scheduler = TheDriver().scheduler;
+  scheduler.Wait(scheduler.Pending(stream));
+  return context->error();
+}
+
+CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned int flags) noexcept {
+  std::shared_ptr<Context> context;
+  std::shared_ptr<Stream> stream;
+  CU_TRY(Find(handle, &context, &stream));
+  if (flags > 1) return CUDA_ERROR_INVALID_VALUE;
+  const auto event = TheDriver().events.Find(event_handle);
+  if (!event) return CUDA_ERROR_INVALID_HANDLE;
+  const auto record = event->latest();
+  if (!record) return CUDA_SUCCESS;  // never recorded: nothing to wait for
+  Task task;
+  task.after.push_back(record->where);
+  TheDriver().scheduler.Submit(stream, std::move(task));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetFlags(CUstream handle, unsigned int* flags) noexcept {
+  std::shared_ptr<Context> context;
+  std::shared_ptr<Stream> stream;
+  CU_TRY(Find(handle, &context, &stream));
+  if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *flags = stream->kind == StreamKind::kNonBlocking ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetPriority(CUstream handle, int* priority) noexcept {
+  std::shared_ptr<Context> context;
+  std::shared_ptr<Stream> stream;
+  CU_TRY(Find(handle, &context, &stream));
+  if (priority == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *priority = stream->priority;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetCtx(CUstream handle, CUcontext* context_handle) noexcept {
+  std::shared_ptr<Context> context;
+  std::shared_ptr<Stream> stream;
+  CU_TRY(Find(handle, &context, &stream));
+  if (context_handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *context_handle = reinterpret_cast<CUcontext>(context->id);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamAddCallback(CUstream handle, CUstreamCallback callback, void* data,
+                             unsigned int flags) noexcept {
+  std::shared_ptr<Context> context;
+  std::shared_ptr<Stream> stream;
+  CU_TRY(Find(handle, &context, &stream));
+  if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  Task task;
+  task.engine = EngineKind::kHost;
+  task.always = true;  // a callback is told of the error
+  task.run = [=, group = context->group] {
+    const HostFunctionScope scope;
+    callback(handle, group->error.load(), data);
+    return CUDA_SUCCESS;
+  };
+  TheDriver().scheduler.Submit(stream, std::move(task));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuLaunchHostFunc(CUstream handle, CUhostFn function, void* data) noexcept {
+  std::shared_ptr<Context> context;
+  std::shared_ptr<Stream> stream;
+  CU_TRY(Find(handle, &context, &stream));
+  if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Task task;
+  task.engine = EngineKind::kHost;
+  task.run = [=] {
+    const HostFunctionScope scope;
+    function(data);
+    return CUDA_SUCCESS;
+  };
+  TheDriver().scheduler.Submit(stream, std::move(task));
+  return CUDA_SUCCESS;
+}

@@ -1,0 +1,154 @@
+// Entry points: virtual memory management.
+#include "src/cuda/driver_api.h"
+#include "src/softgpu/driver.h"
+
+namespace tandem::soft {
+namespace {
+
+// What can be created here: pinned memory of a device, not to be exported.
+CUresult CheckProperties(const CUmemAllocationProp* properties, Device** device) {
+  if (properties == nullptr || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
+      properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  *device = TheDriver().FindDevice(properties->location.id);
+  if (*device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  return properties->requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE ? CUDA_SUCCESS
+                                                                     : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult AccessOf(CUmemAccess_flags flags, Access* access) {
+  switch (flags) {
+    case CU_MEM_ACCESS_FLAGS_PROT_NONE:
+      *access = Access::kNone;
+      return CUDA_SUCCESS;
+    case CU_MEM_ACCESS_FLAGS_PROT_READ:
+      *access = Access::kRead;
+      return CUDA_SUCCESS;
+    case CU_MEM_ACCESS_FLAGS_PROT_READWRITE:
+      *access = Access::kReadWrite;
+      return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+}  // namespace
+}  // namespace tandem::soft
+
+using namespace tandem;        // NOLINT: entry points live outside every namespace
+using namespace tandem::soft;  // NOLINT
+
+CUresult cuMemAddressReserve(CUdeviceptr* pointer, size_t size, size_t alignment,
+                             CUdeviceptr address, unsigned long long flags) noexcept {
+  CU_TRY(Ready());
+  if (pointer == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  Memory& memory = *TheDriver().memory;
+  MutexLock lock(memory.mutex());
+  uint64_t reserved = 0;
+  CU_TRY(memory.vmm().Reserve(size, alignment, address, &reserved));
+  *pointer = reserved;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemAddressFree(CUdeviceptr pointer, size_t size) noexcept {
+  CU_TRY(Ready());
+  Memory& memory = *TheDriver().memory;
+  MutexLock lock(memory.mutex());
+  return memory.vmm().FreeReservation(pointer, size);
+}
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
+                     const CUmemAllocationProp* properties, unsigned long long flags) noexcept {
+  CU_TRY(Ready());
+  Device* device = nullptr;
+  if (handle == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  CU_TRY(CheckProperties(properties, &device));
+  if (TheDriver().FailsOnPurpose()) return CUDA_ERROR_OUT_OF_MEMORY;
+  Memory& memory = *TheDriver().memory;
+  MutexLock lock(memory.mutex());
+  return memory.vmm().Create(&device->store(), size, *properties, handle);
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle) noexcept {
+  CU_TRY(Ready());
+  Memory& memory = *TheDriver().memory;
+  MutexLock lock(memory.mutex());
+  return memory.vmm().Release(handle);
+}
+
+CUresult cuMemMap(CUdeviceptr pointer, size_t size, size_t offset,
+                  CUmemGenericAllocationHandle handle, unsigned long long flags) noexcept {
+  CU_TRY(Ready());
+  if (offset != 0 || flags != 0 || size == 0) return CUDA_ERROR_INVALID_VALUE;
+  Memory& memory = *TheDriver().memory;
+  MutexLock lock(memory.mutex());
+  return memory.vmm().Map(pointer, size, handle);
+}
+
+CUresult cuMemUnmap(CUdeviceptr pointer, size_t size) noexcept {
+  CU_TRY(Ready());
+  Memory& memory = *TheDriver().memory;
+  MutexLock lock(memory.mutex());
+  return memory.vmm().Unmap(pointer, size);
+}
+
+CUresult cuMemSetAccess(CUdeviceptr pointer, size_t size, const CUmemAccessDesc* descriptions,
+                        size_t count) noexcept {
+  CU_TRY(Ready());
+  if (descriptions == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
+  Access access = Access::kNone;
+  for (size_t i = 0; i < count; ++i) {
+    const CUmemAccessDesc& description = descriptions[i];
+    if (description.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+    if (TheDriver().FindDevice(description.location.id) == nullptr) {
+      return CUDA_ERROR_INVALID_DEVICE;
+    }
+    CU_TRY(AccessOf(description.flags, &access));
+  }
+  Memory& memory = *TheDriver().memory;
+  MutexLock lock(memory.mutex());
+  return memory.vmm().SetAccess(pointer, size, access);
+}
+
+CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location,
+                        CUdeviceptr pointer) noexcept {
+  CU_TRY(Ready());
+  if (flags == nullptr || location == nullptr || location->type != CU_MEM_LOCATION_TYPE_DEVICE) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (TheDriver().FindDevice(location->id) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  Memory& memory = *TheDriver().memory;
+  MutexLock lock(memory.mutex());
+  const auto found = memory.vmm().Find(pointer);
+  if (!found) return CUDA_ERROR_INVALID_VALUE;
+  *flags = found->access == Access::kReadWrite ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+           : found->access == Access::kRead    ? CU_MEM_ACCESS_FLAGS_PROT_READ
+                                               : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp* properties,
+                                       CUmemAllocationGranularity_flags option) noexcept {
+  CU_TRY(Ready());
+  Device* device = nullptr;
+  if (granularity == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM &&
+      option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  CU_TRY(CheckProperties(properties, &device));
+  *granularity = kPageBytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* properties,
+                                                CUmemGenericAllocationHandle handle) noexcept {
+  CU_TRY(Ready());
+  if (properties == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Memory& memory = *TheDriver().memory;
+  MutexLock lock(memory.mutex());
+  const CUmemAllocationProp* found = memory.vmm().PropertiesOf(handle);
+  if (found == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *properties = *found;
+  return CUDA_SUCCESS;
+}

@@ -1,0 +1,23 @@
+#include "src/softgpu/bus.h"
+
+#include <algorithm>
+
+namespace tandem::soft {
+
+Bytes Bus::piece() const {
+  return Bytes(std::max<uint64_t>(bytes_per_second_ / 1000, 512));
+}
+
+Instant Bus::Reserve(Direction direction, Bytes bytes, Instant now, Instant previous) {
+  std::atomic<int64_t>& free_at = page_->bus_free_at_ns[static_cast<int>(direction)];
+  const double seconds = static_cast<double>(bytes.count) / static_cast<double>(bytes_per_second_);
+  const int64_t duration_ns = static_cast<int64_t>(seconds * 1e9);
+  const int64_t earliest_ns = previous == Instant() ? now.ns : std::min(now.ns, previous.ns);
+  int64_t busy_until_ns = free_at.load();
+  for (;;) {
+    const int64_t end_ns = std::max(busy_until_ns, earliest_ns) + duration_ns;
+    if (free_at.compare_exchange_weak(busy_until_ns, end_ns)) return Instant(end_ns);
+  }
+}
+
+}  // namespace tandem::soft

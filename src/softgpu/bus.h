@@ -1,0 +1,37 @@
+// Bus: the bandwidth between host and device, one budget per direction, shared by all processes.
+//
+// A direction is free again at an instant kept in the shared page. A copy reserves bus time piece
+// by piece, by compare-and-swap, and may call a piece done when its time is over. Pieces are at
+// most a millisecond, so that copies at the same time share the bus evenly and a process that
+// stops or dies takes no more than a piece with it.
+//
+// Threading: any thread, any process. Never waits: waiting is the caller's.
+#pragma once
+
+#include "src/base/bytes.h"
+#include "src/base/time.h"
+#include "src/softgpu/shared_page.h"
+
+namespace tandem::soft {
+
+enum class Direction { kToDevice = 0, kToHost = 1 };
+
+class Bus {
+ public:
+  Bus(SharedPage* page, uint64_t bytes_per_second)
+      : page_(page), bytes_per_second_(bytes_per_second) {}
+
+  // What to copy at a time.
+  Bytes piece() const;
+
+  // Reserves the time that `bytes` take, from `now` on or as soon as the bus is free; gives its
+  // end. A copy passes the end of its last piece as `previous`, so that waking up late from it
+  // costs no bandwidth.
+  Instant Reserve(Direction direction, Bytes bytes, Instant now, Instant previous);
+
+ private:
+  SharedPage* const page_;
+  const uint64_t bytes_per_second_;
+};
+
+}  // namespace tandem::soft

@@ -1,0 +1,100 @@
+// Context, Event, Module and Function: what the handles of this driver stand for.
+//
+// Threading: any thread; members say what guards them. Whoever looked an object up may use it to
+// the end of the call, also if another thread destroys it meanwhile.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "src/base/bytes.h"
+#include "src/base/mutex.h"
+#include "src/base/time.h"
+#include "src/softgpu/device.h"
+#include "src/softgpu/ptx/program.h"
+#include "src/softgpu/scheduler.h"
+
+namespace tandem::soft {
+
+// Invariant: once `destroyed` is set, nothing is allocated for the context any more (both happen
+// under the memory's mutex).
+struct Context {
+  Context(uint64_t id, Device* device, unsigned int flags, bool primary)
+      : id(id),
+        device(device),
+        primary(primary),
+        group(std::make_shared<StreamGroup>(device->engines())),
+        legacy(std::make_shared<Stream>(group, StreamKind::kLegacy, 0)),
+        flags(flags) {}
+
+  const uint64_t id;  // its handle's value, and what owns its memory
+  Device* const device;
+  const bool primary;
+  const std::shared_ptr<StreamGroup> group;
+  const std::shared_ptr<Stream> legacy;
+  std::atomic<bool> destroyed = false;
+  std::atomic<unsigned int> flags;
+  std::atomic<int> cache_config = 0;
+
+  Mutex mutex;
+  std::map<int, size_t> limits GUARDED_BY(mutex);  // those that were set
+  std::map<uint64_t, std::shared_ptr<Stream>> per_thread GUARDED_BY(mutex);
+
+  CUresult error() const { return group->error.load(); }
+};
+
+struct StreamObject {
+  std::shared_ptr<Context> context;
+  std::shared_ptr<Stream> stream;
+  unsigned int flags = 0;
+};
+
+class Event {
+ public:
+  // One recording; it stays what it is when the event is recorded again.
+  struct Record {
+    Dependency where;
+    std::atomic<int64_t> time_ns = 0;  // zero until it is reached
+  };
+
+  Event(std::shared_ptr<Context> context, unsigned int flags)
+      : context(std::move(context)), flags(flags) {}
+  const std::shared_ptr<Context> context;
+  const unsigned int flags;
+
+  // Null if the event was never recorded.
+  std::shared_ptr<Record> latest() {
+    MutexLock lock(mutex_);
+    return latest_;
+  }
+  void set_latest(std::shared_ptr<Record> record) {
+    MutexLock lock(mutex_);
+    latest_ = std::move(record);
+  }
+
+ private:
+  Mutex mutex_;
+  std::shared_ptr<Record> latest_ GUARDED_BY(mutex_);
+};
+
+struct Module {
+  std::shared_ptr<Context> context;
+  std::shared_ptr<const ptx::Program> program;
+  uint64_t image_address = 0;  // zero if the module has no variables
+
+  Mutex mutex;
+  std::map<std::string, CUfunction, std::less<>> functions GUARDED_BY(mutex);
+};
+
+struct Function {
+  CUmodule module_handle = nullptr;
+  std::shared_ptr<Context> context;
+  std::shared_ptr<const ptx::Program> program;
+  const ptx::Kernel* kernel = nullptr;  // in program
+  uint64_t image_address = 0;
+  std::atomic<uint32_t> max_dynamic_shared = 0;
+};
+
+}  // namespace tandem::soft

@@ -1,0 +1,79 @@
+// Device: one software GPU as this process sees it: its share of the joint VRAM, bus and compute
+// engine, and what the device says about itself.
+//
+// Threading: see the members. A Device lives until the process ends.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "src/base/mutex.h"
+#include "src/cuda/driver_types.h"
+#include "src/softgpu/bus.h"
+#include "src/softgpu/compute_turn.h"
+#include "src/softgpu/heap.h"
+#include "src/softgpu/options.h"
+#include "src/softgpu/physical_store.h"
+#include "src/softgpu/scheduler.h"
+#include "src/softgpu/shared_device.h"
+#include "src/softgpu/work.h"
+
+namespace tandem::soft {
+
+inline constexpr int kComputeMajor = 8;
+inline constexpr int kComputeMinor = 6;
+inline constexpr uint32_t kSharedBytesDefault = 48 << 10;  // of a block, without opting in
+inline constexpr uint32_t kSharedBytesOptIn = 99 << 10;
+inline constexpr uint32_t kRegistersPerBlock = 64 << 10;
+inline constexpr uint32_t kMaxBlockThreads = 1024;
+
+struct Context;
+
+class Device {
+ public:
+  // REQUIRES: `space` and `scheduler` outlive the device.
+  static Result<std::unique_ptr<Device>> Open(int ordinal, const DeviceOption& option,
+                                              const Options& options, AddressSpace* space,
+                                              Scheduler* scheduler);
+
+  int ordinal() const { return ordinal_; }
+  CUuuid uuid() const;
+  std::string pci_bus_id() const;
+  // False if the device does not know the attribute.
+  bool Attribute(CUdevice_attribute attribute, int* value) const;
+
+  SharedDevice& shared() { return *shared_; }
+  PhysicalStore& store() { return *store_; }
+  Heap& heap() { return heap_; }
+  const Hardware& hardware() const { return hardware_; }
+  // Its threads are started by the first call.
+  Engines* engines();
+
+  // The primary context and how often it was retained.
+  struct Primary {
+    std::shared_ptr<Context> context;
+    int retained = 0;
+    unsigned int flags = 0;
+  };
+  Mutex primary_mutex;
+  Primary primary GUARDED_BY(primary_mutex);
+
+ private:
+  Device(int ordinal, std::string name, std::unique_ptr<SharedDevice> shared,
+         std::unique_ptr<PhysicalStore> store, uint64_t bus_bytes_per_second, AddressSpace* space,
+         Scheduler* scheduler);
+
+  const int ordinal_;
+  const std::string name_;
+  const std::unique_ptr<SharedDevice> shared_;
+  const std::unique_ptr<PhysicalStore> store_;
+  Heap heap_;
+  Bus bus_;
+  ComputeTurn turn_;  // of the compute engine's thread
+  const Hardware hardware_;
+  Scheduler* const scheduler_;
+  Mutex engines_mutex_;
+  std::unique_ptr<Engines> engines_ GUARDED_BY(engines_mutex_);
+};
+
+}  // namespace tandem::soft

@@ -1,0 +1,162 @@
+#include "src/softgpu/driver.h"
+
+#include <pthread.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace tandem::soft {
+namespace {
+
+// Device addresses of a process. Address space only: it costs nothing until it is used.
+constexpr uint64_t kAddressSpaceBytes = GiB(256).count;
+
+std::atomic<Driver*> g_driver = nullptr;
+std::atomic<bool> g_forked = false;
+thread_local int t_host_functions = 0;
+
+void OnForkedChild() {
+  if (g_driver.load() != nullptr) g_forked.store(true);
+}
+
+CUresult Report(const Error& error) {
+  std::fprintf(stderr, "tandem software GPU: %s\n", error.message.c_str());
+  return error.code == ErrorCode::kInvalid ? CUDA_ERROR_NO_DEVICE : CUDA_ERROR_OPERATING_SYSTEM;
+}
+
+Result<std::unique_ptr<Driver>> MakeDriver() {
+  auto driver = std::make_unique<Driver>();
+  ASSIGN_OR_RETURN(driver->options, ParseOptions(secure_getenv));
+  ASSIGN_OR_RETURN(driver->space, AddressSpace::Create(kAddressSpaceBytes));
+  driver->memory = std::make_unique<Memory>(driver->space.get());
+  for (const DeviceOption& option : driver->options.devices) {
+    const int ordinal = static_cast<int>(driver->devices.size());
+    ASSIGN_OR_RETURN(auto device, Device::Open(ordinal, option, driver->options,
+                                               driver->space.get(), &driver->scheduler));
+    MutexLock lock(driver->memory->mutex());
+    driver->memory->AddHeap(ordinal, &device->heap());
+    driver->devices.push_back(std::move(device));
+  }
+  return driver;
+}
+
+CUresult InitialiseOnce() {
+  auto driver = MakeDriver();
+  if (!driver.ok()) return Report(driver.error());
+  pthread_atfork(nullptr, nullptr, OnForkedChild);
+  g_driver.store(std::move(driver).value().release());
+  return CUDA_SUCCESS;
+}
+
+uint64_t ThreadNumber() {
+  static std::atomic<uint64_t> next = 1;
+  thread_local const uint64_t number = next.fetch_add(1);
+  return number;
+}
+
+}  // namespace
+
+CUresult Initialise() {
+  if (g_forked.load()) return CUDA_ERROR_NOT_INITIALIZED;
+  static const CUresult result = InitialiseOnce();
+  return result;
+}
+
+CUresult Ready() {
+  if (g_driver.load(std::memory_order_acquire) == nullptr || g_forked.load()) {
+    return CUDA_ERROR_NOT_INITIALIZED;
+  }
+  return t_host_functions > 0 ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
+}
+
+Driver& TheDriver() {
+  return *g_driver.load(std::memory_order_acquire);
+}
+
+HostFunctionScope::HostFunctionScope() {
+  ++t_host_functions;
+}
+HostFunctionScope::~HostFunctionScope() {
+  --t_host_functions;
+}
+
+std::vector<std::shared_ptr<Context>>& ContextStack() {
+  thread_local std::vector<std::shared_ptr<Context>> stack;
+  return stack;
+}
+
+CUresult CurrentContext(std::shared_ptr<Context>* context) {
+  CU_TRY(Ready());
+  const auto& stack = ContextStack();
+  if (stack.empty() || stack.back() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (stack.back()->destroyed.load()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  *context = stack.back();
+  return CUDA_SUCCESS;
+}
+
+CUresult HealthyContext(std::shared_ptr<Context>* context) {
+  CU_TRY(CurrentContext(context));
+  return (*context)->error();
+}
+
+CUresult FindStream(const std::shared_ptr<Context>& current, CUstream handle,
+                    std::shared_ptr<Context>* context, std::shared_ptr<Stream>* stream) {
+  const auto value = reinterpret_cast<uintptr_t>(handle);
+  *context = current;
+  if (value == 0 || value == CU_STREAM_LEGACY_VALUE) {
+    *stream = current->legacy;
+    return CUDA_SUCCESS;
+  }
+  if (value == CU_STREAM_PER_THREAD_VALUE) {
+    MutexLock lock(current->mutex);
+    std::shared_ptr<Stream>& mine = current->per_thread[ThreadNumber()];
+    if (!mine) mine = std::make_shared<Stream>(current->group, StreamKind::kBlocking, 0);
+    *stream = mine;
+    return CUDA_SUCCESS;
+  }
+  const auto found = TheDriver().streams.Find(handle);
+  if (!found) return CUDA_ERROR_INVALID_HANDLE;
+  *context = found->context;
+  *stream = found->stream;
+  return found->context->error();
+}
+
+Device* Driver::FindDevice(CUdevice device) {
+  if (device < 0 || static_cast<size_t>(device) >= devices.size()) return nullptr;
+  return devices[device].get();
+}
+
+CUresult Driver::CreateContext(Device* device, unsigned int flags, bool primary,
+                               std::shared_ptr<Context>* context) {
+  if (!device->shared().Charge(options.context)) return CUDA_ERROR_OUT_OF_MEMORY;
+  *context = std::make_shared<Context>(NewHandle(), device, flags, primary);
+  contexts.InsertAs((*context)->id, *context);
+  return CUDA_SUCCESS;
+}
+
+CUresult Driver::Synchronise(const Context& context) {
+  scheduler.Wait(scheduler.PendingOf(context.group.get()));
+  return context.error();
+}
+
+void Driver::DestroyContext(const std::shared_ptr<Context>& context) {
+  Synchronise(*context);
+  {
+    MutexLock lock(memory->mutex());
+    context->destroyed.store(true);
+    context->device->heap().FreeAll(context->id);
+    memory->host().FreeAll(context->id);
+  }
+  const auto is_its = [&](const auto& object) { return object.context == context; };
+  streams.EraseIf(is_its);
+  events.EraseIf(is_its);
+  functions.EraseIf(is_its);
+  modules.EraseIf(is_its);
+  context->device->shared().Return(options.context);
+}
+
+bool Driver::FailsOnPurpose() {
+  return options.fail_alloc != 0 && allocations_.fetch_add(1) + 1 == options.fail_alloc;
+}
+
+}  // namespace tandem::soft

@@ -1,0 +1,87 @@
+// Driver: the process's one driver state, made by cuInit and never destroyed (threads of the
+// program and the engines may be running while the process exits).
+//
+// Threading: any thread.
+//
+// Invariants:
+// 1. Before cuInit, and in a child forked after it, no entry point gets past Ready().
+// 2. Lock order: a device's primary_mutex, the memory's mutex, the scheduler's; each object's own
+//    mutex is a leaf.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "src/softgpu/context.h"
+#include "src/softgpu/handle_table.h"
+#include "src/softgpu/memory.h"
+#include "src/softgpu/options.h"
+
+namespace tandem::soft {
+
+class Driver {
+ public:
+  Options options;
+  std::unique_ptr<AddressSpace> space;
+  std::unique_ptr<Memory> memory;
+  Scheduler scheduler;
+  std::vector<std::unique_ptr<Device>> devices;
+
+  HandleTable<CUcontext, Context> contexts;
+  HandleTable<CUstream, StreamObject> streams;
+  HandleTable<CUevent, Event> events;
+  HandleTable<CUmodule, Module> modules;
+  HandleTable<CUfunction, Function> functions;
+
+  // Null for an ordinal that is none.
+  Device* FindDevice(CUdevice device);
+
+  // Charges VRAM, starts the engines. Not yet current anywhere.
+  CUresult CreateContext(Device* device, unsigned int flags, bool primary,
+                         std::shared_ptr<Context>* context);
+  // Waits for the context's work and frees all that belongs to it.
+  void DestroyContext(const std::shared_ptr<Context>& context);
+
+  // Waits for all of a context's work; its sticky error.
+  CUresult Synchronise(const Context& context);
+
+  // Counts an allocation; true if it is the one that the options want to fail.
+  bool FailsOnPurpose();
+
+ private:
+  std::atomic<uint64_t> allocations_ = 0;
+};
+
+// cuInit: opens the devices that the environment names. Later calls give the first one's result.
+CUresult Initialise();
+// Not initialised, forked since, or called from a host function: the error to return.
+CUresult Ready();
+// REQUIRES: Ready() was successful.
+Driver& TheDriver();
+
+// The calling thread's contexts, the current one last.
+std::vector<std::shared_ptr<Context>>& ContextStack();
+// The current context, sticky error or not.
+CUresult CurrentContext(std::shared_ptr<Context>* context);
+// The current context of a call that submits, synchronises or allocates: its sticky error.
+CUresult HealthyContext(std::shared_ptr<Context>* context);
+
+// What a stream handle means in a context, also the ones with a meaning of their own.
+CUresult FindStream(const std::shared_ptr<Context>& current, CUstream handle,
+                    std::shared_ptr<Context>* context, std::shared_ptr<Stream>* stream);
+
+// Marks the calling thread as running a host function, which may not call the driver.
+class HostFunctionScope {
+ public:
+  HostFunctionScope();
+  ~HostFunctionScope();
+};
+
+#define CU_TRY(expression)                                   \
+  do {                                                       \
+    const CUresult cu_try_result = (expression);             \
+    if (cu_try_result != CUDA_SUCCESS) return cu_try_result; \
+  } while (false)
+
+}  // namespace tandem::soft

@@ -1,0 +1,88 @@
+#include "src/softgpu/heap.h"
+
+#include <cstdlib>
+#include <iterator>
+
+namespace tandem::soft {
+namespace {
+
+constexpr uint64_t kSmall = uint64_t{1} << 20;  // blocks below share pages
+
+uint64_t RoundToBlock(uint64_t bytes) {
+  return (bytes + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment;
+}
+
+}  // namespace
+
+uint64_t Heap::Allocate(Owner owner, uint64_t bytes) {
+  if (bytes > space_->size()) return 0;
+  const uint64_t address =
+      bytes < kSmall ? AllocateSmall(owner, bytes) : NewRun(owner, RoundToPages(bytes));
+  if (address == 0) return 0;
+  blocks_[address] = Block{address, bytes, owner};
+  std::prev(runs_.upper_bound(address))->second.blocks += 1;
+  return address;
+}
+
+uint64_t Heap::AllocateSmall(Owner owner, uint64_t bytes) {
+  const uint64_t size = RoundToBlock(bytes);
+  for (auto& [address, run] : runs_) {
+    if (run.owner != owner || !run.small) continue;
+    if (const auto block = run.small->Take(size, kBlockAlignment)) return *block;
+  }
+  const uint64_t page = NewRun(owner, kPageBytes);
+  if (page == 0) return 0;
+  Run& run = runs_.at(page);
+  run.small.emplace(page, kPageBytes);
+  return run.small->Take(size, kBlockAlignment).value();
+}
+
+uint64_t Heap::NewRun(Owner owner, uint64_t size) {
+  const uint64_t address = space_->Reserve(size);
+  if (address == 0) return 0;
+  std::vector<Range> pieces = store_->Allocate(size);
+  if (pieces.empty() || !store_->MapAt(*space_, address, pieces)) {
+    store_->Free(pieces);
+    space_->Free(address, size);
+    return 0;
+  }
+  space_->SetAccess(address, size, Access::kReadWrite);
+  runs_.emplace(address, Run{owner, size, std::move(pieces), std::nullopt, 0});
+  return address;
+}
+
+bool Heap::Free(uint64_t address) {
+  const auto block = blocks_.find(address);
+  if (block == blocks_.end()) return false;
+  const auto run = std::prev(runs_.upper_bound(address));
+  if (run->second.small) run->second.small->Give(address, RoundToBlock(block->second.size));
+  blocks_.erase(block);
+  if (--run->second.blocks == 0) DropRun(run);
+  return true;
+}
+
+void Heap::DropRun(std::map<uint64_t, Run>::iterator run) {
+  space_->Unmap(run->first, run->second.size);
+  store_->Free(run->second.pieces);
+  space_->Free(run->first, run->second.size);
+  runs_.erase(run);
+}
+
+void Heap::FreeAll(Owner owner) {
+  std::erase_if(blocks_, [&](const auto& entry) { return entry.second.owner == owner; });
+  for (auto run = runs_.begin(); run != runs_.end();) {
+    const auto next = std::next(run);
+    if (run->second.owner == owner) DropRun(run);
+    run = next;
+  }
+}
+
+std::optional<Heap::Block> Heap::Find(uint64_t address) const {
+  auto after = blocks_.upper_bound(address);
+  if (after == blocks_.begin()) return std::nullopt;
+  const Block& block = std::prev(after)->second;
+  if (address - block.address >= block.size) return std::nullopt;
+  return block;
+}
+
+}  // namespace tandem::soft

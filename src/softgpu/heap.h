@@ -1,0 +1,60 @@
+// Heap: the blocks of cuMemAlloc on one device. Blocks from 1 MiB on have pages of their own;
+// smaller ones share pages, in steps of 512 bytes, and a page is given back when its last block
+// is. A page is shared only by blocks of one owner (a context), so that an owner's end frees all
+// that it was charged for.
+//
+// Threading: the owner serialises all calls.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+
+#include "src/softgpu/address_space.h"
+#include "src/softgpu/physical_store.h"
+
+namespace tandem::soft {
+
+inline constexpr uint64_t kBlockAlignment = 512;
+
+class Heap {
+ public:
+  using Owner = uint64_t;
+  struct Block {
+    uint64_t address = 0;
+    uint64_t size = 0;  // as asked for
+    Owner owner = 0;
+  };
+
+  // REQUIRES: both outlive the heap.
+  Heap(AddressSpace* space, PhysicalStore* store) : space_(space), store_(store) {}
+
+  // The block's address; zero if VRAM is full. REQUIRES: bytes > 0.
+  uint64_t Allocate(Owner owner, uint64_t bytes);
+  // False if no block begins at `address`.
+  bool Free(uint64_t address);
+  void FreeAll(Owner owner);
+  // The block around `address`.
+  std::optional<Block> Find(uint64_t address) const;
+
+ private:
+  // A run of pages: all of one large block, or one page with small ones.
+  struct Run {
+    Owner owner = 0;
+    uint64_t size = 0;
+    std::vector<Range> pieces;
+    std::optional<RangeAllocator> small;  // what is free of a page with small blocks
+    int blocks = 0;
+  };
+
+  uint64_t AllocateSmall(Owner owner, uint64_t bytes);
+  uint64_t NewRun(Owner owner, uint64_t size);
+  void DropRun(std::map<uint64_t, Run>::iterator run);
+
+  AddressSpace* const space_;
+  PhysicalStore* const store_;
+  std::map<uint64_t, Run> runs_;      // by address
+  std::map<uint64_t, Block> blocks_;  // by address
+};
+
+}  // namespace tandem::soft

@@ -1,0 +1,89 @@
+#include "src/softgpu/host_memory.h"
+
+#include <iterator>
+
+namespace tandem::soft {
+namespace {
+
+uint64_t AddressOf(const void* pointer) {
+  return reinterpret_cast<uint64_t>(pointer);
+}
+
+}  // namespace
+
+CUresult HostMemory::Allocate(Owner owner, uint64_t bytes, unsigned int flags, void** pointer) {
+  if (bytes > space_->size()) return CUDA_ERROR_OUT_OF_MEMORY;
+  const uint64_t size = RoundToPages(bytes);
+  const uint64_t address = space_->Reserve(size);
+  if (address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!space_->MapHost(address, size)) {
+    space_->Free(address, size);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  space_->SetAccess(address, size, Access::kReadWrite);
+  blocks_[address] = Block{Range{address, bytes}, flags, owner, false};
+  *pointer = reinterpret_cast<void*>(address);
+  return CUDA_SUCCESS;
+}
+
+void HostMemory::Drop(Blocks::iterator block) {
+  const Range range = block->second.range;
+  if (!block->second.registered) {
+    space_->Unmap(range.begin, RoundToPages(range.size));
+    space_->Free(range.begin, RoundToPages(range.size));
+  }
+  blocks_.erase(block);
+}
+
+CUresult HostMemory::Free(void* pointer) {
+  const auto found = blocks_.find(AddressOf(pointer));
+  if (found == blocks_.end() || found->second.registered) return CUDA_ERROR_INVALID_VALUE;
+  Drop(found);
+  return CUDA_SUCCESS;
+}
+
+CUresult HostMemory::Register(Owner owner, void* pointer, uint64_t bytes, unsigned int flags) {
+  const uint64_t address = AddressOf(pointer);
+  if (address + bytes < address || space_->Contains(address)) return CUDA_ERROR_INVALID_VALUE;
+  const auto after = blocks_.lower_bound(address);
+  if (after != blocks_.end() && after->first < address + bytes) {
+    return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  }
+  if (after != blocks_.begin() && std::prev(after)->second.range.end() > address) {
+    return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  }
+  blocks_[address] = Block{Range{address, bytes}, flags, owner, true};
+  return CUDA_SUCCESS;
+}
+
+CUresult HostMemory::Unregister(void* pointer) {
+  const auto found = blocks_.find(AddressOf(pointer));
+  if (found == blocks_.end() || !found->second.registered) {
+    return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  }
+  Drop(found);
+  return CUDA_SUCCESS;
+}
+
+void HostMemory::FreeAll(Owner owner) {
+  for (auto block = blocks_.begin(); block != blocks_.end();) {
+    const auto next = std::next(block);
+    if (block->second.owner == owner) Drop(block);
+    block = next;
+  }
+}
+
+std::optional<HostMemory::Block> HostMemory::Find(uint64_t address) const {
+  auto after = blocks_.upper_bound(address);
+  if (after == blocks_.begin()) return std::nullopt;
+  const Block& block = std::prev(after)->second;
+  if (address - block.range.begin >= block.range.size) return std::nullopt;
+  return block;
+}
+
+bool HostMemory::IsPinned(const void* pointer, uint64_t bytes) const {
+  const auto block = Find(AddressOf(pointer));
+  return block && bytes <= block->range.end() - AddressOf(pointer);
+}
+
+}  // namespace tandem::soft

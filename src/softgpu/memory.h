@@ -1,0 +1,57 @@
+// Memory: all memory that the driver knows in this process, and the one place that answers what an
+// address is.
+//
+// Threading: guarded by its mutex; the parts are used under it. Engines do not come here.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "src/base/mutex.h"
+#include "src/softgpu/device.h"
+#include "src/softgpu/host_memory.h"
+#include "src/softgpu/vmm.h"
+
+namespace tandem::soft {
+
+class Memory {
+ public:
+  explicit Memory(AddressSpace* space) : space_(space), vmm_(space), host_(space) {}
+
+  Mutex& mutex() TANDEM_ATTRIBUTE(lock_returned(mutex_)) { return mutex_; }
+  Vmm& vmm() REQUIRES_LOCK(mutex_) { return vmm_; }
+  HostMemory& host() REQUIRES_LOCK(mutex_) { return host_; }
+  // Every device's heap is searched by the functions below.
+  void AddHeap(int device, Heap* heap) REQUIRES_LOCK(mutex_) { heaps_.push_back({device, heap}); }
+
+  struct Found {
+    enum class Kind { kBlock, kMapping, kHost } kind = Kind::kBlock;
+    Range range;
+    uint64_t owner = 0;  // context; none for mappings
+    int device = 0;
+    bool registered = false;
+    Access access = Access::kReadWrite;
+  };
+  std::optional<Found> Find(uint64_t address) REQUIRES_LOCK(mutex_);
+
+  // Whether [address, address + bytes) is live device memory that may be used so; a range may span
+  // mappings that touch, but not blocks.
+  bool Usable(uint64_t address, uint64_t bytes, Access access) EXCLUDES_LOCK(mutex_);
+  // Whether a copy takes the address for the device's.
+  bool IsDeviceAddress(uint64_t address) EXCLUDES_LOCK(mutex_);
+  bool IsPinned(uint64_t address, uint64_t bytes) EXCLUDES_LOCK(mutex_);
+
+ private:
+  struct HeapOf {
+    int device;
+    Heap* heap;
+  };
+  AddressSpace* const space_;
+  Mutex mutex_;
+  Vmm vmm_ GUARDED_BY(mutex_);
+  HostMemory host_ GUARDED_BY(mutex_);
+  std::vector<HeapOf> heaps_ GUARDED_BY(mutex_);
+};
+
+}  // namespace tandem::soft

@@ -1,0 +1,116 @@
+#include "src/softgpu/module_image.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#include "src/softgpu/device.h"
+
+namespace tandem::soft {
+namespace {
+
+constexpr std::string_view kElf = "\177ELF";
+constexpr std::string_view kFatBinary = "\x50\xed\x55\xba";
+constexpr std::string_view kFatBinaryWrapper = "\xb1\x43\x62\x46";
+
+// Compares as far as the bytes agree, so nothing past a short text's NUL is read.
+bool StartsWith(const char* image, std::string_view magic) {
+  return std::strncmp(image, magic.data(), magic.size()) == 0;
+}
+
+// The number in `.target sm_NN`, zero if there is none. The compiler judges the rest.
+int TargetOf(std::string_view text) {
+  const size_t at = text.find(".target");
+  if (at == std::string_view::npos) return 0;
+  const size_t line_end = std::min(text.find('\n', at), text.size());
+  const size_t sm = text.find("sm_", at);
+  if (sm == std::string_view::npos || sm > line_end) return 0;
+  int number = 0;
+  for (size_t i = sm + 3; i < text.size() && text[i] >= '0' && text[i] <= '9'; ++i) {
+    number = std::min(number * 10 + (text[i] - '0'), 100000);
+  }
+  return number;
+}
+
+struct Log {
+  char* buffer = nullptr;
+  size_t room = 0;
+  size_t size_index = 0;  // where its length is asked for
+  bool has_size = false;
+};
+
+size_t ValueOf(void* value) {
+  return reinterpret_cast<uintptr_t>(value) & 0xffff'ffff;
+}
+
+Log FindLog(unsigned int count, const CUjit_option* options, void** values, CUjit_option buffer,
+            CUjit_option size) {
+  Log log;
+  for (unsigned int i = 0; i < count; ++i) {
+    if (options[i] == buffer) log.buffer = static_cast<char*>(values[i]);
+    if (options[i] != size) continue;
+    log.room = ValueOf(values[i]);
+    log.size_index = i;
+    log.has_size = true;
+  }
+  return log;
+}
+
+void FillLog(const Log& log, std::string_view text, void** values) {
+  size_t written = 0;
+  if (log.buffer != nullptr && log.room > 0) {
+    written = std::min(text.size(), log.room - 1);
+    std::memcpy(log.buffer, text.data(), written);
+    log.buffer[written] = '\0';
+  }
+  if (log.has_size) values[log.size_index] = reinterpret_cast<void*>(written);
+}
+
+}  // namespace
+
+CUresult CompileImage(const void* image, std::shared_ptr<const ptx::Program>* program,
+                      std::string* log) {
+  if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const char* text = static_cast<const char*>(image);
+  if (StartsWith(text, kElf) || StartsWith(text, kFatBinary) ||
+      StartsWith(text, kFatBinaryWrapper)) {
+    *log = "machine code; a software GPU takes PTX\n";
+    return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  }
+  if (TargetOf(text) > kComputeMajor * 10 + kComputeMinor) {
+    *log = "the module is for a newer device than this one\n";
+    return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  }
+  auto compiled = ptx::Compile(text);
+  if (!compiled.ok()) {
+    *log = compiled.error().message;
+    return CUDA_ERROR_INVALID_PTX;
+  }
+  *program = std::move(compiled).value();
+  return CUDA_SUCCESS;
+}
+
+CUresult CheckJitOptions(unsigned int count, const CUjit_option* options, void** values) {
+  if (count > 0 && (options == nullptr || values == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned int i = 0; i < count; ++i) {
+    if (static_cast<int>(options[i]) < 0) return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_SUCCESS;
+}
+
+void AnswerJitOptions(unsigned int count, const CUjit_option* options, void** values,
+                      const std::string& error_log, float wall_ms) {
+  const Log error =
+      FindLog(count, options, values, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
+  const Log info =
+      FindLog(count, options, values, CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES);
+  FillLog(error, error_log, values);
+  FillLog(info, "", values);
+  for (unsigned int i = 0; i < count; ++i) {
+    // The slot itself holds the float.
+    if (options[i] == CU_JIT_WALL_TIME) std::memcpy(&values[i], &wall_ms, sizeof(wall_ms));
+  }
+}
+
+}  // namespace tandem::soft

@@ -1,0 +1,25 @@
+// What cuModuleLoad* was given: telling PTX from machine code, and the JIT options around it.
+//
+// Threading: plain functions.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "src/cuda/driver_types.h"
+#include "src/softgpu/ptx/program.h"
+
+namespace tandem::soft {
+
+// Compiles `image`, NUL-terminated PTX text. Machine code, and PTX for newer devices, give
+// CUDA_ERROR_NO_BINARY_FOR_GPU; bad text CUDA_ERROR_INVALID_PTX with the reason in *log.
+CUresult CompileImage(const void* image, std::shared_ptr<const ptx::Program>* program,
+                      std::string* log);
+
+// Checks the options that a program passes beside an image.
+CUresult CheckJitOptions(unsigned int count, const CUjit_option* options, void** values);
+// Fills in what the program asked to be told: logs, cut to their buffers, and their lengths.
+void AnswerJitOptions(unsigned int count, const CUjit_option* options, void** values,
+                      const std::string& error_log, float wall_ms);
+
+}  // namespace tandem::soft

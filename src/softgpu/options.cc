@@ -1,0 +1,124 @@
+#include "src/softgpu/options.h"
+
+#include <cstdlib>
+
+namespace tandem::soft {
+namespace {
+
+Error Invalid(std::string message) {
+  return Error{ErrorCode::kInvalid, std::move(message)};
+}
+
+bool IsDeviceName(std::string_view name) {
+  if (name.empty() || name.size() > 64 || name[0] == '.') return false;
+  constexpr std::string_view kAllowed =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+  return name.find_first_not_of(kAllowed) == std::string_view::npos;
+}
+
+// A VRAM size: what the shared ledger can count, and at least one page of device memory.
+Result<Bytes> ParseVram(const std::string& text) {
+  ASSIGN_OR_RETURN(const Bytes bytes, ParseBytes(text));
+  if (bytes < MiB(2) || bytes > GiB(1024)) {
+    return Invalid("VRAM of '" + text + "' is outside 2M to 1024G");
+  }
+  return Bytes(bytes.count / MiB(2).count * MiB(2).count);
+}
+
+Status SetVram(const std::string& text, Options& options) {
+  ASSIGN_OR_RETURN(options.vram, ParseVram(text));
+  return {};
+}
+
+Status SetDevices(const std::string& text, Options& options) {
+  for (size_t start = 0; start <= text.size();) {
+    const size_t end = std::min(text.find(',', start), text.size());
+    const std::string item = text.substr(start, end - start);
+    const size_t colon = item.find(':');
+    DeviceOption device{item.substr(0, colon), options.vram};
+    if (!IsDeviceName(device.name)) return Invalid("'" + device.name + "' cannot name a device");
+    for (const DeviceOption& other : options.devices) {
+      if (other.name == device.name) return Invalid("device '" + device.name + "' is named twice");
+    }
+    if (colon != std::string::npos) {
+      ASSIGN_OR_RETURN(device.vram, ParseVram(item.substr(colon + 1)));
+    }
+    options.devices.push_back(std::move(device));
+    start = end + 1;
+  }
+  if (options.devices.size() > 16) return Invalid("more than 16 devices");
+  return {};
+}
+
+Status SetDirectory(const std::string& text, Options& options) {
+  options.directory = text;
+  return {};
+}
+
+Status SetContext(const std::string& text, Options& options) {
+  ASSIGN_OR_RETURN(options.context, ParseBytes(text));
+  return {};
+}
+
+Status SetBus(const std::string& text, Options& options) {
+  ASSIGN_OR_RETURN(options.bus_bytes_per_second, ParseBandwidth(text));
+  return {};
+}
+
+Status SetFailAlloc(const std::string& text, Options& options) {
+  char* end = nullptr;
+  options.fail_alloc = std::strtoull(text.c_str(), &end, 10);
+  if (*end != '\0' || text.empty() || text[0] == '-') return Invalid("'" + text + "' is no count");
+  return {};
+}
+
+// VRAM comes before DEVICES, which takes its default from it.
+constexpr OptionRow kTable[] = {
+    {"TANDEM_SOFT_VRAM", "1G", "VRAM of a device, shared by all processes that use it", SetVram},
+    {"TANDEM_SOFT_DEVICES", "gpu0", "comma-separated devices, each NAME or NAME:VRAM", SetDevices},
+    {"TANDEM_SOFT_DIR", "",
+     "where the devices' shared files lie (else XDG_RUNTIME_DIR, else /tmp/tandem-UID)",
+     SetDirectory},
+    {"TANDEM_SOFT_CONTEXT", "64M", "VRAM that every context costs", SetContext},
+    {"TANDEM_SOFT_PCIE", "8GB/s", "bandwidth of the bus, per direction", SetBus},
+    {"TANDEM_SOFT_FAIL_ALLOC", "0", "for tests: the n-th allocation fails (0: none)", SetFailAlloc},
+};
+
+}  // namespace
+
+std::span<const OptionRow> OptionTable() {
+  return kTable;
+}
+
+Result<Options> ParseOptions(const Environment& environment) {
+  Options options;
+  for (const OptionRow& row : kTable) {
+    const char* text = environment(row.name);
+    if (text == nullptr || *text == '\0') text = row.default_text;
+    if (Status status = row.parse(text, options); !status.ok()) {
+      return Invalid(std::string(row.name) + ": " + status.error().message);
+    }
+  }
+  return options;
+}
+
+Result<uint64_t> ParseBandwidth(const std::string& text) {
+  const Error bad = Invalid("'" + text + "' is not a bandwidth; write for example 8GB/s");
+  if (text.empty() || text[0] < '0' || text[0] > '9') return bad;
+  char* end = nullptr;
+  double rate = std::strtod(text.c_str(), &end);
+  const std::string unit = end;
+  if (unit == "GB/s" || unit == "G") {
+    rate *= 1e9;
+  } else if (unit == "MB/s" || unit == "M") {
+    rate *= 1e6;
+  } else if (unit == "KB/s" || unit == "kB/s" || unit == "K") {
+    rate *= 1e3;
+  } else if (unit != "B/s" && !unit.empty()) {
+    return bad;
+  }
+  if (!(rate >= 1e3 && rate <= 1e13)) return bad;
+  return static_cast<uint64_t>(rate);
+}
+
+}  // namespace tandem::soft

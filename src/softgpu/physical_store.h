@@ -1,0 +1,47 @@
+// PhysicalStore: the memory behind this process's part of one device's VRAM: a sparse memfd as
+// large as the whole VRAM, mapped once as a window through which it is given out.
+//
+// Threading: the owner serialises all calls.
+//
+// Invariants:
+// 1. What is allocated is charged to the device's ledger; a charge that fails allocates nothing.
+// 2. Memory reads as zero when it is given out, and freed memory is the host's again at once.
+// 3. No descriptor stays open, and forked children inherit nothing.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "src/base/result.h"
+#include "src/softgpu/address_space.h"
+#include "src/softgpu/ranges.h"
+#include "src/softgpu/shared_device.h"
+
+namespace tandem::soft {
+
+class PhysicalStore {
+ public:
+  // REQUIRES: the shared device outlives the store.
+  static Result<std::unique_ptr<PhysicalStore>> Create(SharedDevice* shared);
+  ~PhysicalStore();
+  PhysicalStore(const PhysicalStore&) = delete;
+  PhysicalStore& operator=(const PhysicalStore&) = delete;
+
+  // Pieces that add up to `bytes`, a multiple of the page size; empty if VRAM is full.
+  std::vector<Range> Allocate(uint64_t bytes);
+  void Free(const std::vector<Range>& pieces);
+
+  // Maps the pieces one after the other from `address` on; undoes it all on failure.
+  bool MapAt(AddressSpace& space, uint64_t address, const std::vector<Range>& pieces);
+
+ private:
+  PhysicalStore(SharedDevice* shared, uint8_t* window, uint64_t size)
+      : shared_(shared), window_(window), size_(size), free_(0, size) {}
+
+  SharedDevice* const shared_;
+  uint8_t* const window_;
+  const uint64_t size_;
+  RangeAllocator free_;
+};
+
+}  // namespace tandem::soft

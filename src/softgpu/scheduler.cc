@@ -1,0 +1,172 @@
+#include "src/softgpu/scheduler.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <thread>
+
+namespace tandem::soft {
+namespace {
+
+constexpr size_t kQueueLimit = 1024;  // tasks in one stream before submitting waits
+
+constexpr const char* kThreadNames[kEngineCount] = {"soft-compute", "soft-to-device",
+                                                    "soft-to-host", "soft-host-fn"};
+
+}  // namespace
+
+Engines::Engines(Scheduler* scheduler, std::function<void()> on_idle)
+    : on_idle_(std::move(on_idle)) {
+  for (int i = 0; i < kEngineCount; ++i) engines_[i].kind = static_cast<EngineKind>(i);
+  scheduler->Start(this);
+}
+
+void Scheduler::Start(Engines* engines) {
+  // The program's signal handlers must not run on these threads.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  for (int i = 0; i < kEngineCount; ++i) {
+    // Detached: they wait for work until the process ends, and touch nothing that is destroyed.
+    std::thread([this, engines, i] {
+      pthread_setname_np(pthread_self(), kThreadNames[i]);
+      prctl(PR_SET_TIMERSLACK, 1000);  // ns: bus times are short
+      Loop(engines, &engines->engines_[i]);
+    }).detach();
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+bool Scheduler::Reached(const std::vector<Dependency>& what) {
+  for (const Dependency& dependency : what) {
+    if (dependency.stream->completed_ < dependency.count) return false;
+  }
+  return true;
+}
+
+bool Scheduler::Ready(const Stream& stream) const {
+  return !stream.running_ && !stream.queue_.empty() && Reached(stream.queue_.front().task.after);
+}
+
+Dependency Scheduler::Submit(const std::shared_ptr<Stream>& stream, Task task) {
+  MutexLock lock(mutex_);
+  while (stream->queue_.size() >= kQueueLimit) done_.Wait(mutex_);
+  for (const auto& other : active_) {
+    if (other == stream || other->group != stream->group) continue;
+    const bool ordered =
+        (stream->kind == StreamKind::kLegacy && other->kind == StreamKind::kBlocking) ||
+        (stream->kind == StreamKind::kBlocking && other->kind == StreamKind::kLegacy);
+    if (ordered) task.after.push_back({other, other->submitted_});
+  }
+  if (stream->queue_.empty()) active_.push_back(stream);
+  stream->queue_.push_back({std::move(task), next_order_++});
+  const Dependency submitted{stream, ++stream->submitted_};
+  Advance();
+  return submitted;
+}
+
+void Scheduler::Wait(const std::vector<Dependency>& what) {
+  MutexLock lock(mutex_);
+  while (!Reached(what)) done_.Wait(mutex_);
+}
+
+bool Scheduler::Done(const std::vector<Dependency>& what) {
+  MutexLock lock(mutex_);
+  return Reached(what);
+}
+
+std::vector<Dependency> Scheduler::Pending(const std::shared_ptr<Stream>& stream) {
+  MutexLock lock(mutex_);
+  std::vector<Dependency> pending;
+  for (const auto& other : active_) {
+    const bool implied = stream->kind == StreamKind::kLegacy && other->group == stream->group &&
+                         other->kind == StreamKind::kBlocking;
+    if (other == stream || implied) pending.push_back({other, other->submitted_});
+  }
+  return pending;
+}
+
+std::vector<Dependency> Scheduler::PendingOf(const StreamGroup* group) {
+  MutexLock lock(mutex_);
+  std::vector<Dependency> pending;
+  for (const auto& stream : active_) {
+    if (stream->group.get() == group) pending.push_back({stream, stream->submitted_});
+  }
+  return pending;
+}
+
+// Completes the tasks without an engine that can be, and wakes the engines that have work.
+void Scheduler::Advance() {
+  bool completed = true;
+  while (completed) {
+    completed = false;
+    for (size_t i = 0; i < active_.size(); ++i) {
+      const std::shared_ptr<Stream> stream = active_[i];
+      while (Ready(*stream) && stream->queue_.front().task.engine == EngineKind::kNone) {
+        const Task& task = stream->queue_.front().task;
+        const bool skip = stream->group->error.load() != CUDA_SUCCESS && !task.always;
+        Complete(*stream, task.run && !skip ? task.run() : CUDA_SUCCESS);
+        completed = true;
+      }
+    }
+    std::erase_if(active_, [](const auto& stream) { return stream->queue_.empty(); });
+  }
+  for (const auto& stream : active_) {
+    if (!Ready(*stream)) continue;
+    const EngineKind kind = stream->queue_.front().task.engine;
+    stream->group->engines->engines_[static_cast<int>(kind)].wake.NotifyOne();
+  }
+}
+
+void Scheduler::Complete(Stream& stream, CUresult result) {
+  CUresult none = CUDA_SUCCESS;
+  if (result != CUDA_SUCCESS) stream.group->error.compare_exchange_strong(none, result);
+  stream.queue_.pop_front();
+  stream.completed_ += 1;
+  done_.NotifyAll();
+}
+
+std::shared_ptr<Stream> Scheduler::Pick(const Engines* engines, EngineKind kind) {
+  std::shared_ptr<Stream> best;
+  for (const auto& stream : active_) {
+    if (stream->group->engines != engines || !Ready(*stream)) continue;
+    if (stream->queue_.front().task.engine != kind) continue;
+    if (best && best->priority < stream->priority) continue;
+    if (best && best->priority == stream->priority &&
+        best->queue_.front().order < stream->queue_.front().order) {
+      continue;
+    }
+    best = stream;
+  }
+  return best;
+}
+
+void Scheduler::RunTask(const std::shared_ptr<Stream>& stream) {
+  stream->running_ = true;
+  Task& task = stream->queue_.front().task;  // a deque's elements stay where they are
+  const bool skip = stream->group->error.load() != CUDA_SUCCESS && !task.always;
+  auto run = std::move(task.run);
+  mutex_.Unlock();
+  const CUresult result = skip ? CUDA_SUCCESS : run();
+  run = nullptr;  // what the task holds may be large, and is let go before anybody hears of it
+  mutex_.Lock();
+  stream->running_ = false;
+  Complete(*stream, result);
+  Advance();
+}
+
+void Scheduler::Loop(Engines* engines, Engines::Engine* engine) {
+  MutexLock lock(mutex_);
+  for (;;) {
+    if (const std::shared_ptr<Stream> stream = Pick(engines, engine->kind)) {
+      RunTask(stream);
+      continue;
+    }
+    if (engine->kind == EngineKind::kCompute) engines->on_idle_();
+    engine->wake.Wait(mutex_);
+  }
+}
+
+}  // namespace tandem::soft

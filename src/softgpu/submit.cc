@@ -1,0 +1,119 @@
+#include "src/softgpu/submit.h"
+
+#include <cstring>
+#include <vector>
+
+#include "src/softgpu/driver.h"
+
+namespace tandem::soft {
+namespace {
+
+// Pageable sources up to this size are copied aside, so that the call need not wait.
+constexpr uint64_t kStagedBytes = 64 << 10;
+
+uint64_t Extent(const Rows& rows, uint64_t width, uint64_t height) {
+  return rows.pitch * (height - 1) + width;
+}
+
+// The rows are inside the address space's arithmetic: no product or sum wraps.
+bool Sane(const Rows& rows, uint64_t width, uint64_t height) {
+  uint64_t span = 0;
+  return !__builtin_mul_overflow(rows.pitch, height - 1, &span) &&
+         !__builtin_add_overflow(span, width, &span) &&
+         !__builtin_add_overflow(span, rows.address, &span);
+}
+
+Task TaskFor(const Hardware& hardware, const Copy& copy, bool to_device, bool from_device) {
+  Task task;
+  if (to_device && from_device) {
+    task.engine = EngineKind::kCompute;
+    task.run = [&hardware, copy] { return CopyOnDevice(hardware, copy); };
+  } else if (to_device) {
+    task.engine = EngineKind::kToDevice;
+    task.run = [&hardware, copy] { return CopyOverBus(hardware, Direction::kToDevice, copy); };
+  } else if (from_device) {
+    task.engine = EngineKind::kToHost;
+    task.run = [&hardware, copy] { return CopyOverBus(hardware, Direction::kToHost, copy); };
+  } else {
+    task.engine = EngineKind::kHost;
+    task.run = [&hardware, copy] { return CopyOnHost(hardware, copy); };
+  }
+  return task;
+}
+
+// Takes the source aside; the task then owns it.
+Task StagedTask(const Hardware& hardware, const Copy& copy) {
+  auto staged = std::make_shared<std::vector<uint8_t>>(copy.width * copy.height);
+  for (uint64_t row = 0; row < copy.height; ++row) {
+    const uint64_t from = copy.from.address + row * copy.from.pitch;
+    std::memcpy(staged->data() + row * copy.width, reinterpret_cast<const void*>(from), copy.width);
+  }
+  Copy aside = copy;
+  aside.from = {reinterpret_cast<uint64_t>(staged->data()), copy.width};
+  Task task = TaskFor(hardware, aside, true, false);
+  task.run = [staged, run = std::move(task.run)] { return run(); };
+  return task;
+}
+
+}  // namespace
+
+CUresult SubmitCopy(CUstream handle, Blocking blocking, const Copy& copy, bool to_device,
+                    bool from_device) {
+  std::shared_ptr<Context> current, context;
+  std::shared_ptr<Stream> stream;
+  CU_TRY(HealthyContext(&current));
+  CU_TRY(FindStream(current, handle, &context, &stream));
+  if (copy.width == 0 || copy.height == 0) return CUDA_SUCCESS;
+  if (copy.to.address == 0 || copy.from.address == 0 || !Sane(copy.to, copy.width, copy.height) ||
+      !Sane(copy.from, copy.width, copy.height)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  Driver& driver = TheDriver();
+  Memory& memory = *driver.memory;
+  const uint64_t to_extent = Extent(copy.to, copy.width, copy.height);
+  const uint64_t from_extent = Extent(copy.from, copy.width, copy.height);
+  const bool to_known = to_device || driver.space->Contains(copy.to.address);
+  const bool from_known = from_device || driver.space->Contains(copy.from.address);
+  if (to_known && !memory.Usable(copy.to.address, to_extent, Access::kReadWrite)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (from_known && !memory.Usable(copy.from.address, from_extent, Access::kRead)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const bool to_pageable = !to_device && !memory.IsPinned(copy.to.address, to_extent);
+  const bool from_pageable = !from_device && !memory.IsPinned(copy.from.address, from_extent);
+  const bool stage = blocking == Blocking::kNo && from_pageable && to_device &&
+                     copy.width * copy.height <= kStagedBytes;
+  const bool wait = (blocking == Blocking::kYes && !(to_device && from_device)) || to_pageable ||
+                    (from_pageable && !stage);
+  const Hardware& hardware = context->device->hardware();
+  const Dependency submitted = driver.scheduler.Submit(
+      stream, stage ? StagedTask(hardware, copy) : TaskFor(hardware, copy, to_device, from_device));
+  if (!wait) return CUDA_SUCCESS;
+  driver.scheduler.Wait({submitted});
+  return context->error();
+}
+
+CUresult SubmitFill(CUstream handle, const Fill& fill) {
+  std::shared_ptr<Context> current, context;
+  std::shared_ptr<Stream> stream;
+  CU_TRY(HealthyContext(&current));
+  CU_TRY(FindStream(current, handle, &context, &stream));
+  if (fill.width == 0 || fill.height == 0) return CUDA_SUCCESS;
+  if (fill.to.address % fill.element_bytes != 0 || !Sane(fill.to, fill.width, fill.height)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const uint64_t extent = Extent(fill.to, fill.width, fill.height);
+  if (!TheDriver().memory->Usable(fill.to.address, extent, Access::kReadWrite)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  Task task;
+  task.engine = EngineKind::kCompute;
+  task.run = [&hardware = context->device->hardware(), fill] {
+    return FillOnDevice(hardware, fill);
+  };
+  TheDriver().scheduler.Submit(stream, std::move(task));
+  return CUDA_SUCCESS;
+}
+
+}  // namespace tandem::soft

@@ -1,0 +1,142 @@
+#include "src/softgpu/vmm.h"
+
+#include <iterator>
+
+namespace tandem::soft {
+namespace {
+
+bool WholePages(uint64_t value) {
+  return value % kPageBytes == 0;
+}
+
+}  // namespace
+
+CUresult Vmm::Reserve(uint64_t bytes, uint64_t alignment, uint64_t wanted, uint64_t* address) {
+  if (bytes == 0 || !WholePages(bytes) || (alignment & (alignment - 1)) != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (bytes > space_->size()) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (alignment == 0) alignment = kPageBytes;
+  const uint64_t reserved = space_->Reserve(bytes, alignment, wanted);
+  if (reserved == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  reservations_[reserved] = bytes;
+  *address = reserved;
+  return CUDA_SUCCESS;
+}
+
+CUresult Vmm::FreeReservation(uint64_t address, uint64_t bytes) {
+  const auto found = reservations_.find(address);
+  if (found == reservations_.end() || found->second != bytes) return CUDA_ERROR_INVALID_VALUE;
+  const auto mapping = mappings_.lower_bound(address);
+  if (mapping != mappings_.end() && mapping->first < address + bytes) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  reservations_.erase(found);
+  space_->Free(address, bytes);
+  return CUDA_SUCCESS;
+}
+
+CUresult Vmm::Create(PhysicalStore* store, uint64_t bytes, const CUmemAllocationProp& properties,
+                     Handle* handle) {
+  if (bytes == 0 || !WholePages(bytes)) return CUDA_ERROR_INVALID_VALUE;
+  std::vector<Range> pieces = store->Allocate(bytes);
+  if (pieces.empty()) return CUDA_ERROR_OUT_OF_MEMORY;
+  const Handle created = next_handle_++;
+  physical_.emplace(created, Physical{store, bytes, std::move(pieces), properties, 0, false});
+  *handle = created;
+  return CUDA_SUCCESS;
+}
+
+CUresult Vmm::Release(Handle handle) {
+  const auto found = physical_.find(handle);
+  if (found == physical_.end() || found->second.released) return CUDA_ERROR_INVALID_VALUE;
+  found->second.released = true;
+  DropIfUnused(handle);
+  return CUDA_SUCCESS;
+}
+
+void Vmm::DropIfUnused(Handle handle) {
+  const auto found = physical_.find(handle);
+  Physical& memory = found->second;
+  if (!memory.released || memory.mappings > 0) return;
+  memory.store->Free(memory.pieces);
+  physical_.erase(found);
+}
+
+bool Vmm::InOneReservation(uint64_t address, uint64_t bytes) const {
+  auto after = reservations_.upper_bound(address);
+  if (after == reservations_.begin()) return false;
+  const auto& [begin, size] = *std::prev(after);
+  return address - begin < size && bytes <= size - (address - begin);
+}
+
+CUresult Vmm::Map(uint64_t address, uint64_t bytes, Handle handle) {
+  const auto found = physical_.find(handle);
+  if (found == physical_.end() || found->second.released) return CUDA_ERROR_INVALID_VALUE;
+  Physical& memory = found->second;
+  if (!WholePages(address) || bytes != memory.size || !InOneReservation(address, bytes)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  auto after = mappings_.lower_bound(address);
+  if (after != mappings_.end() && after->first < address + bytes) return CUDA_ERROR_INVALID_VALUE;
+  if (after != mappings_.begin()) {
+    const auto& [begin, mapping] = *std::prev(after);
+    if (begin + mapping.size > address) return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (!memory.store->MapAt(*space_, address, memory.pieces)) return CUDA_ERROR_OUT_OF_MEMORY;
+  memory.mappings += 1;
+  mappings_[address] = Mapping{bytes, handle, Access::kNone};
+  return CUDA_SUCCESS;
+}
+
+bool Vmm::Covers(uint64_t address, uint64_t bytes, Mappings::iterator* first,
+                 Mappings::iterator* end) {
+  if (bytes == 0) return false;
+  *first = mappings_.find(address);
+  uint64_t covered = 0;
+  auto next = *first;
+  while (next != mappings_.end() && next->first == address + covered && covered < bytes) {
+    covered += next->second.size;
+    ++next;
+  }
+  *end = next;
+  return covered == bytes;
+}
+
+CUresult Vmm::Unmap(uint64_t address, uint64_t bytes) {
+  Mappings::iterator first, end;
+  if (!Covers(address, bytes, &first, &end)) return CUDA_ERROR_INVALID_VALUE;
+  space_->Unmap(address, bytes);
+  while (first != end) {
+    const Handle handle = first->second.handle;
+    first = mappings_.erase(first);
+    physical_.at(handle).mappings -= 1;
+    DropIfUnused(handle);
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult Vmm::SetAccess(uint64_t address, uint64_t bytes, Access access) {
+  Mappings::iterator first, end;
+  if (!Covers(address, bytes, &first, &end)) return CUDA_ERROR_INVALID_VALUE;
+  space_->SetAccess(address, bytes, access);
+  for (; first != end; ++first) first->second.access = access;
+  return CUDA_SUCCESS;
+}
+
+const CUmemAllocationProp* Vmm::PropertiesOf(Handle handle) const {
+  const auto found = physical_.find(handle);
+  if (found == physical_.end() || found->second.released) return nullptr;
+  return &found->second.properties;
+}
+
+std::optional<Vmm::Found> Vmm::Find(uint64_t address) const {
+  auto after = mappings_.upper_bound(address);
+  if (after == mappings_.begin()) return std::nullopt;
+  const auto& [begin, mapping] = *std::prev(after);
+  if (address - begin >= mapping.size) return std::nullopt;
+  const int device = physical_.at(mapping.handle).properties.location.id;
+  return Found{Range{begin, mapping.size}, mapping.access, device};
+}
+
+}  // namespace tandem::soft

@@ -1,0 +1,76 @@
+// Vmm: virtual memory management, the driver calls that reserve addresses, create physical memory
+// and map the one to the other. Belongs to the process, not to a context.
+//
+// Threading: the owner serialises all calls.
+//
+// Invariants:
+// 1. A mapping lies in one reservation and covers one whole handle, from its start.
+// 2. Physical memory lives until its handle is released and its last mapping is gone.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "src/cuda/driver_types.h"
+#include "src/softgpu/address_space.h"
+#include "src/softgpu/physical_store.h"
+
+namespace tandem::soft {
+
+class Vmm {
+ public:
+  using Handle = CUmemGenericAllocationHandle;
+
+  // REQUIRES: outlives this.
+  explicit Vmm(AddressSpace* space) : space_(space) {}
+
+  CUresult Reserve(uint64_t bytes, uint64_t alignment, uint64_t wanted, uint64_t* address);
+  CUresult FreeReservation(uint64_t address, uint64_t bytes);
+  CUresult Create(PhysicalStore* store, uint64_t bytes, const CUmemAllocationProp& properties,
+                  Handle* handle);
+  CUresult Release(Handle handle);
+  CUresult Map(uint64_t address, uint64_t bytes, Handle handle);
+  CUresult Unmap(uint64_t address, uint64_t bytes);
+  CUresult SetAccess(uint64_t address, uint64_t bytes, Access access);
+
+  const CUmemAllocationProp* PropertiesOf(Handle handle) const;
+  // The mapping around `address`, and what its device may do there.
+  struct Found {
+    Range range;
+    Access access = Access::kNone;
+    int device = 0;
+  };
+  std::optional<Found> Find(uint64_t address) const;
+
+ private:
+  struct Physical {
+    PhysicalStore* store = nullptr;
+    uint64_t size = 0;
+    std::vector<Range> pieces;
+    CUmemAllocationProp properties = {};
+    int mappings = 0;
+    bool released = false;
+  };
+  struct Mapping {
+    uint64_t size = 0;
+    Handle handle = 0;
+    Access access = Access::kNone;
+  };
+  using Mappings = std::map<uint64_t, Mapping>;  // by address
+
+  // The mappings that cover the range exactly and without holes; false if there are none such.
+  bool Covers(uint64_t address, uint64_t bytes, Mappings::iterator* first, Mappings::iterator* end);
+  bool InOneReservation(uint64_t address, uint64_t bytes) const;
+  void DropIfUnused(Handle handle);
+
+  AddressSpace* const space_;
+  Handle next_handle_ = 1;
+  std::map<uint64_t, uint64_t> reservations_;  // address → size
+  std::unordered_map<Handle, Physical> physical_;
+  Mappings mappings_;
+};
+
+}  // namespace tandem::soft

@@ -1,0 +1,59 @@
+// What engines do: copies, fills and kernel launches, each run to its end by the calling thread.
+//
+// Threading: any thread; one launch or device-internal copy at a time per device, because they use
+// the device's ComputeTurn.
+//
+// Invariant: device memory is touched under a MapLock::Reader, after a look at the bitmaps, in
+// pieces short enough for a waiting writer.
+#pragma once
+
+#include <memory>
+
+#include "src/cuda/driver_types.h"
+#include "src/softgpu/address_space.h"
+#include "src/softgpu/bus.h"
+#include "src/softgpu/compute_turn.h"
+#include "src/softgpu/ptx/execute.h"
+
+namespace tandem::soft {
+
+// The parts of a device that work needs. They outlive all work.
+struct Hardware {
+  AddressSpace* space = nullptr;
+  Bus* bus = nullptr;
+  ComputeTurn* turn = nullptr;
+};
+
+// Rows of `width` bytes, `pitch` apart.
+struct Rows {
+  uint64_t address = 0;
+  uint64_t pitch = 0;
+};
+
+struct Copy {
+  Rows to;
+  Rows from;
+  uint64_t width = 0;
+  uint64_t height = 1;
+};
+
+// CUDA_ERROR_ILLEGAL_ADDRESS if device memory is gone by the time it is needed.
+CUresult CopyOverBus(const Hardware& hardware, Direction direction, const Copy& copy);
+CUresult CopyOnDevice(const Hardware& hardware, const Copy& copy);
+CUresult CopyOnHost(const Hardware& hardware, const Copy& copy);
+
+// Repeats the `element_bytes` (1, 2 or 4) low bytes of `value` over rows of `width` bytes.
+struct Fill {
+  Rows to;
+  uint64_t width = 0;
+  uint64_t height = 1;
+  uint32_t value = 0;
+  uint32_t element_bytes = 1;
+};
+CUresult FillOnDevice(const Hardware& hardware, const Fill& fill);
+
+// Keeps the program alive while its kernel runs; the module may be unloaded meanwhile.
+CUresult RunLaunch(const Hardware& hardware, std::shared_ptr<const ptx::Program> program,
+                   ptx::Launch launch);
+
+}  // namespace tandem::soft

@@ -1,0 +1,96 @@
+// Contexts: the stack of a thread, primary contexts, ends.
+#include <thread>
+
+#include "tests/driver/fixture.h"
+
+namespace tandem::driver_test {
+namespace {
+
+using ContextTest = DriverTest;
+
+TEST_F(ContextTest, CreatingMakesItCurrent) {
+  CUcontext current = nullptr;
+  ASSERT_CU(Cu().cuCtxGetCurrent(&current));
+  EXPECT_EQ(current, context_);
+  CUdevice device = -1;
+  ASSERT_CU(Cu().cuCtxGetDevice(&device));
+  EXPECT_EQ(device, 0);
+}
+
+TEST_F(ContextTest, PushAndPop) {
+  CUcontext popped = nullptr, current = nullptr;
+  ASSERT_CU(Cu().cuCtxPushCurrent_v2(context_));
+  ASSERT_CU(Cu().cuCtxPopCurrent_v2(&popped));
+  EXPECT_EQ(popped, context_);
+  ASSERT_CU(Cu().cuCtxPopCurrent_v2(&popped));
+  EXPECT_EQ(popped, context_);
+  ASSERT_CU(Cu().cuCtxGetCurrent(&current));
+  EXPECT_EQ(current, nullptr);
+  size_t free = 0, total = 0;
+  EXPECT_CU(CUDA_ERROR_INVALID_CONTEXT, Cu().cuMemGetInfo_v2(&free, &total));
+  EXPECT_CU(CUDA_ERROR_INVALID_CONTEXT, Cu().cuCtxSynchronize());
+  EXPECT_CU(CUDA_ERROR_INVALID_CONTEXT, Cu().cuCtxPopCurrent_v2(&popped));
+  ASSERT_CU(Cu().cuCtxSetCurrent(context_));
+}
+
+TEST_F(ContextTest, BelongsToAThread) {
+  std::thread other([&] {
+    CUdeviceptr pointer = 0;
+    EXPECT_CU(CUDA_ERROR_INVALID_CONTEXT, Cu().cuMemAlloc_v2(&pointer, 4096));
+    EXPECT_CU(CUDA_SUCCESS, Cu().cuCtxSetCurrent(context_));
+    EXPECT_CU(CUDA_SUCCESS, Cu().cuMemAlloc_v2(&pointer, 4096));
+    EXPECT_CU(CUDA_SUCCESS, Cu().cuMemFree_v2(pointer));
+  });
+  other.join();
+}
+
+TEST_F(ContextTest, DestroyingFreesItsMemory) {
+  size_t before = 0, during = 0, after = 0, total = 0;
+  ASSERT_CU(Cu().cuMemGetInfo_v2(&before, &total));
+  CUcontext second = nullptr;
+  ASSERT_CU(Cu().cuCtxCreate_v2(&second, 0, 0));
+  Allocate(4 << 20);
+  ASSERT_CU(Cu().cuMemGetInfo_v2(&during, &total));
+  EXPECT_LE(during + (4 << 20), before);
+  ASSERT_CU(Cu().cuCtxDestroy_v2(second));
+  CUcontext current = nullptr;
+  ASSERT_CU(Cu().cuCtxGetCurrent(&current));
+  EXPECT_EQ(current, context_);
+  ASSERT_CU(Cu().cuMemGetInfo_v2(&after, &total));
+  EXPECT_EQ(after, before);
+}
+
+TEST_F(ContextTest, PrimaryIsCounted) {
+  unsigned int flags = 0;
+  int active = -1;
+  ASSERT_CU(Cu().cuDevicePrimaryCtxGetState(0, &flags, &active));
+  if (active != 0) GTEST_SKIP() << "somebody else in this process has the primary context";
+  CUcontext first = nullptr, second = nullptr;
+  ASSERT_CU(Cu().cuDevicePrimaryCtxRetain(&first, 0));
+  ASSERT_CU(Cu().cuDevicePrimaryCtxRetain(&second, 0));
+  EXPECT_EQ(first, second);
+  ASSERT_CU(Cu().cuDevicePrimaryCtxRelease_v2(0));
+  ASSERT_CU(Cu().cuDevicePrimaryCtxGetState(0, &flags, &active));
+  EXPECT_EQ(active, 1);
+  ASSERT_CU(Cu().cuDevicePrimaryCtxRelease_v2(0));
+  ASSERT_CU(Cu().cuDevicePrimaryCtxGetState(0, &flags, &active));
+  EXPECT_EQ(active, 0);
+  EXPECT_CU(CUDA_ERROR_INVALID_CONTEXT, Cu().cuDevicePrimaryCtxRelease_v2(0));
+}
+
+TEST_F(ContextTest, RefusesNonsense) {
+  CUcontext context = nullptr;
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuCtxCreate_v2(nullptr, 0, 0));
+  EXPECT_CU(CUDA_ERROR_INVALID_DEVICE, Cu().cuCtxCreate_v2(&context, 0, 999));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuCtxCreate_v2(&context, 3, 0));
+}
+
+TEST_F(ContextTest, KeepsLimits) {
+  size_t stack = 0;
+  ASSERT_CU(Cu().cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 2048));
+  ASSERT_CU(Cu().cuCtxGetLimit(&stack, CU_LIMIT_STACK_SIZE));
+  EXPECT_GE(stack, 2048u);
+}
+
+}  // namespace
+}  // namespace tandem::driver_test

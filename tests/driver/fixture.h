@@ -1,0 +1,58 @@
+// DriverTest: what every conformance test starts from: the libcuda.so.1 that the loader finds, an
+// initialised driver and a context of its own.
+//
+// The suite says what a CUDA driver does, so it passes on the software GPU, on a real card and
+// under Tandem alike. Where a driver has a choice, the tests accept every choice; where one lacks
+// an optional feature, the test says that it skips.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "src/cuda/real_driver.h"
+
+namespace tandem::driver_test {
+
+// The driver's functions; null pointers where there is no libcuda.so.1.
+const cuda::RealDriver& Cu();
+
+// Kernels, as text that any device of the last ten years takes.
+extern const char kKernels[];
+
+class DriverTest : public testing::Test {
+ protected:
+  void SetUp() override;
+  void TearDown() override;
+
+  CUdeviceptr Allocate(size_t bytes);
+  std::vector<uint8_t> Read(CUdeviceptr pointer, size_t bytes);
+  void Write(CUdeviceptr pointer, const std::vector<uint8_t>& bytes);
+  CUfunction Kernel(const char* name);
+  // One block of `threads` threads, parameters by pointers.
+  CUresult Launch(CUfunction function, unsigned int blocks, unsigned int threads, CUstream stream,
+                  std::vector<void*> parameters);
+
+  // Gives the test's context up after a sticky error; a test that breaks its context ends with it.
+  CUcontext context_ = nullptr;
+  CUmodule module_ = nullptr;
+};
+
+std::string Named(CUresult result);
+
+// A byte pattern that differs at every place and between seeds.
+std::vector<uint8_t> Pattern(size_t bytes, uint32_t seed);
+
+#define EXPECT_CU(expected, expression)                                            \
+  do {                                                                             \
+    const CUresult cu_result = (expression);                                       \
+    EXPECT_EQ(expected, cu_result) << #expression << " gave " << Named(cu_result); \
+  } while (false)
+#define ASSERT_CU(expression)                                                          \
+  do {                                                                                 \
+    const CUresult cu_result = (expression);                                           \
+    ASSERT_EQ(CUDA_SUCCESS, cu_result) << #expression << " gave " << Named(cu_result); \
+  } while (false)
+
+}  // namespace tandem::driver_test

@@ -1,0 +1,92 @@
+// Initialisation, devices, names of errors and the look-up of functions.
+#include <cstring>
+
+#include "tests/driver/fixture.h"
+
+namespace tandem::driver_test {
+namespace {
+
+using InitTest = DriverTest;
+
+TEST_F(InitTest, RefusesFlags) {
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuInit(1));
+}
+
+TEST_F(InitTest, SaysItsVersion) {
+  int version = 0;
+  ASSERT_CU(Cu().cuDriverGetVersion(&version));
+  EXPECT_GE(version, 11000);
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuDriverGetVersion(nullptr));
+}
+
+TEST_F(InitTest, NamesErrors) {
+  const char* text = nullptr;
+  ASSERT_CU(Cu().cuGetErrorName(CUDA_ERROR_OUT_OF_MEMORY, &text));
+  EXPECT_STREQ(text, "CUDA_ERROR_OUT_OF_MEMORY");
+  ASSERT_CU(Cu().cuGetErrorString(CUDA_ERROR_OUT_OF_MEMORY, &text));
+  EXPECT_STREQ(text, "out of memory");
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuGetErrorName(static_cast<CUresult>(54321), &text));
+}
+
+TEST_F(InitTest, DescribesTheDevice) {
+  int count = 0;
+  ASSERT_CU(Cu().cuDeviceGetCount(&count));
+  ASSERT_GE(count, 1);
+  CUdevice device = -1;
+  ASSERT_CU(Cu().cuDeviceGet(&device, 0));
+  EXPECT_CU(CUDA_ERROR_INVALID_DEVICE, Cu().cuDeviceGet(&device, count));
+  EXPECT_CU(CUDA_ERROR_INVALID_DEVICE, Cu().cuDeviceGet(&device, -1));
+  char name[64] = {};
+  ASSERT_CU(Cu().cuDeviceGetName(name, sizeof(name), 0));
+  EXPECT_GT(std::strlen(name), 0u);
+  size_t bytes = 0;
+  ASSERT_CU(Cu().cuDeviceTotalMem_v2(&bytes, 0));
+  EXPECT_GE(bytes, size_t{2} << 20);
+  int warp = 0, unified = 0;
+  ASSERT_CU(Cu().cuDeviceGetAttribute(&warp, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 0));
+  ASSERT_CU(Cu().cuDeviceGetAttribute(&unified, CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 0));
+  EXPECT_EQ(warp, 32);
+  EXPECT_EQ(unified, 1);
+  CUuuid one = {}, two = {};
+  ASSERT_CU(Cu().cuDeviceGetUuid(&one, 0));
+  ASSERT_CU(Cu().cuDeviceGetUuid(&two, 0));
+  EXPECT_EQ(std::memcmp(&one, &two, sizeof(one)), 0);
+}
+
+TEST_F(InitTest, FindsTheDeviceByItsBus) {
+  char id[32] = {};
+  ASSERT_CU(Cu().cuDeviceGetPCIBusId(id, sizeof(id), 0));
+  CUdevice device = -1;
+  ASSERT_CU(Cu().cuDeviceGetByPCIBusId(&device, id));
+  EXPECT_EQ(device, 0);
+  EXPECT_NE(Cu().cuDeviceGetByPCIBusId(&device, "ffff:ff:1f.7"), CUDA_SUCCESS);
+}
+
+TEST_F(InitTest, LooksFunctionsUpByVersion) {
+  if (Cu().cuGetProcAddress_v2 == nullptr) GTEST_SKIP() << "a driver older than CUDA 12";
+  void* function = nullptr;
+  CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  ASSERT_CU(Cu().cuGetProcAddress_v2("cuMemAlloc", &function, 12000, 0, &status));
+  EXPECT_EQ(status, CU_GET_PROC_ADDRESS_SUCCESS);
+  ASSERT_NE(function, nullptr);
+  CUdeviceptr pointer = 0;
+  ASSERT_CU(reinterpret_cast<cuda::Fn_cuMemAlloc_v2>(function)(&pointer, 4096));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemFree_v2(pointer));
+}
+
+TEST_F(InitTest, SaysWhatItDoesNotKnow) {
+  if (Cu().cuGetProcAddress_v2 == nullptr) GTEST_SKIP() << "a driver older than CUDA 12";
+  int here = 0;
+  void* function = &here;
+  CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
+  Cu().cuGetProcAddress_v2("cuNoSuchFunction", &function, 12000, 0, &status);
+  EXPECT_EQ(function, nullptr);
+  EXPECT_EQ(status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            Cu().cuGetProcAddress_v2(nullptr, &function, 12000, 0, &status));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            Cu().cuGetProcAddress_v2("cuInit", nullptr, 12000, 0, &status));
+}
+
+}  // namespace
+}  // namespace tandem::driver_test

@@ -1,0 +1,108 @@
+// Device and page-locked memory.
+#include "tests/driver/fixture.h"
+
+namespace tandem::driver_test {
+namespace {
+
+using MemoryTest = DriverTest;
+
+constexpr size_t kPage = size_t{2} << 20;
+
+TEST_F(MemoryTest, BlocksAreAligned) {
+  const CUdeviceptr one = Allocate(1), two = Allocate(100), three = Allocate(3 * kPage + 5);
+  EXPECT_EQ(one % 512, 0u);
+  EXPECT_EQ(two % 512, 0u);
+  EXPECT_EQ(three % 512, 0u);
+  EXPECT_NE(one, two);
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemFree_v2(one));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemFree_v2(two));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemFree_v2(three));
+}
+
+TEST_F(MemoryTest, RefusesNonsense) {
+  CUdeviceptr pointer = 0;
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuMemAlloc_v2(nullptr, 16));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuMemAlloc_v2(&pointer, 0));
+  EXPECT_CU(CUDA_ERROR_OUT_OF_MEMORY, Cu().cuMemAlloc_v2(&pointer, size_t{1} << 50));
+  EXPECT_CU(CUDA_ERROR_OUT_OF_MEMORY, Cu().cuMemAlloc_v2(&pointer, ~size_t{0} - 4096));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemFree_v2(0));
+}
+
+TEST_F(MemoryTest, FreesOnlyOnceAndOnlyItsOwn) {
+  const CUdeviceptr pointer = Allocate(3 * kPage);
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuMemFree_v2(pointer + 512));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemFree_v2(pointer));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuMemFree_v2(pointer));
+  int host = 0;
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuMemFree_v2(reinterpret_cast<CUdeviceptr>(&host)));
+}
+
+TEST_F(MemoryTest, RunsOutAndRecovers) {
+  size_t free = 0, total = 0;
+  ASSERT_CU(Cu().cuMemGetInfo_v2(&free, &total));
+  ASSERT_LE(free, total);
+  CUdeviceptr pointer = 0;
+  EXPECT_CU(CUDA_ERROR_OUT_OF_MEMORY, Cu().cuMemAlloc_v2(&pointer, total + kPage));
+  const CUdeviceptr half = Allocate(free / 2);
+  size_t left = 0;
+  ASSERT_CU(Cu().cuMemGetInfo_v2(&left, &total));
+  EXPECT_LE(left, free - free / 2);
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemFree_v2(half));
+  ASSERT_CU(Cu().cuMemGetInfo_v2(&left, &total));
+  EXPECT_EQ(left, free);
+}
+
+TEST_F(MemoryTest, PitchIsAligned) {
+  CUdeviceptr pointer = 0;
+  size_t pitch = 0;
+  ASSERT_CU(Cu().cuMemAllocPitch_v2(&pointer, &pitch, 1000, 37, 4));
+  EXPECT_GE(pitch, 1000u);
+  EXPECT_EQ(pitch % 256, 0u);
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemsetD2D8_v2(pointer, pitch, 1, 1000, 37));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemFree_v2(pointer));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuMemAllocPitch_v2(&pointer, &pitch, 0, 37, 4));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuMemAllocPitch_v2(&pointer, &pitch, 100, 37, 3));
+}
+
+TEST_F(MemoryTest, DescribesAddresses) {
+  const CUdeviceptr pointer = Allocate(5000);
+  CUdeviceptr base = 0;
+  size_t size = 0;
+  ASSERT_CU(Cu().cuMemGetAddressRange_v2(&base, &size, pointer + 4999));
+  EXPECT_EQ(base, pointer);
+  EXPECT_EQ(size, 5000u);
+  CUmemorytype type = {};
+  ASSERT_CU(Cu().cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pointer));
+  EXPECT_EQ(type, CU_MEMORYTYPE_DEVICE);
+  CUcontext context = nullptr;
+  ASSERT_CU(Cu().cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, pointer));
+  EXPECT_EQ(context, context_);
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemFree_v2(pointer));
+  EXPECT_NE(Cu().cuMemGetAddressRange_v2(&base, &size, 4096), CUDA_SUCCESS);
+}
+
+TEST_F(MemoryTest, PageLockedMemory) {
+  void* host = nullptr;
+  ASSERT_CU(Cu().cuMemHostAlloc(&host, 10000, CU_MEMHOSTALLOC_PORTABLE));
+  auto* bytes = static_cast<uint8_t*>(host);
+  for (int i = 0; i < 10000; ++i) bytes[i] = static_cast<uint8_t>(i);
+  CUmemorytype type = {};
+  ASSERT_CU(Cu().cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                       reinterpret_cast<CUdeviceptr>(host)));
+  EXPECT_EQ(type, CU_MEMORYTYPE_HOST);
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemFreeHost(host));
+  EXPECT_NE(Cu().cuMemFreeHost(host), CUDA_SUCCESS);
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuMemHostAlloc(nullptr, 100, 0));
+}
+
+TEST_F(MemoryTest, RegistersHostMemory) {
+  std::vector<uint8_t> memory(64 << 10);
+  ASSERT_CU(Cu().cuMemHostRegister_v2(memory.data(), memory.size(), 0));
+  EXPECT_CU(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED,
+            Cu().cuMemHostRegister_v2(memory.data(), memory.size(), 0));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemHostUnregister(memory.data()));
+  EXPECT_CU(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, Cu().cuMemHostUnregister(memory.data()));
+}
+
+}  // namespace
+}  // namespace tandem::driver_test

@@ -1,0 +1,124 @@
+// Virtual memory management.
+#include "tests/driver/fixture.h"
+
+namespace tandem::driver_test {
+namespace {
+
+class VmmTest : public DriverTest {
+ protected:
+  void SetUp() override {
+    DriverTest::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    int supported = 0;
+    ASSERT_CU(Cu().cuDeviceGetAttribute(
+        &supported, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0));
+    if (supported == 0) GTEST_SKIP() << "the device has no virtual memory management";
+    properties_.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties_.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+    access_.location = properties_.location;
+    access_.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    ASSERT_CU(
+        Cu().cuMemGetAllocationGranularity(&page_, &properties_, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+  }
+
+  CUmemGenericAllocationHandle Create(size_t bytes) {
+    CUmemGenericAllocationHandle handle = 0;
+    EXPECT_CU(CUDA_SUCCESS, Cu().cuMemCreate(&handle, bytes, &properties_, 0));
+    return handle;
+  }
+
+  CUmemAllocationProp properties_ = {};
+  CUmemAccessDesc access_ = {};
+  size_t page_ = 0;
+};
+
+TEST_F(VmmTest, MapsAndKeepsItsBytes) {
+  CUdeviceptr pointer = 0;
+  ASSERT_CU(Cu().cuMemAddressReserve(&pointer, 4 * page_, 0, 0, 0));
+  const auto handle = Create(2 * page_);
+  ASSERT_CU(Cu().cuMemMap(pointer + page_, 2 * page_, 0, handle, 0));
+  const auto pattern = Pattern(2 * page_, 1);
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            Cu().cuMemcpyHtoD_v2(pointer + page_, pattern.data(), pattern.size()));
+  ASSERT_CU(Cu().cuMemSetAccess(pointer + page_, 2 * page_, &access_, 1));
+  Write(pointer + page_, pattern);
+  EXPECT_EQ(Read(pointer + page_, 2 * page_), pattern);
+  // Moved to another address, the memory is the same.
+  ASSERT_CU(Cu().cuMemUnmap(pointer + page_, 2 * page_));
+  ASSERT_CU(Cu().cuMemMap(pointer + 2 * page_, 2 * page_, 0, handle, 0));
+  ASSERT_CU(Cu().cuMemSetAccess(pointer + 2 * page_, 2 * page_, &access_, 1));
+  EXPECT_EQ(Read(pointer + 2 * page_, 2 * page_), pattern);
+  ASSERT_CU(Cu().cuMemUnmap(pointer + 2 * page_, 2 * page_));
+  ASSERT_CU(Cu().cuMemRelease(handle));
+  ASSERT_CU(Cu().cuMemAddressFree(pointer, 4 * page_));
+}
+
+TEST_F(VmmTest, OneCallSpansManyMappings) {
+  CUdeviceptr pointer = 0;
+  ASSERT_CU(Cu().cuMemAddressReserve(&pointer, 3 * page_, 0, 0, 0));
+  for (int i = 0; i < 3; ++i) {
+    const auto handle = Create(page_);
+    ASSERT_CU(Cu().cuMemMap(pointer + i * page_, page_, 0, handle, 0));
+    ASSERT_CU(Cu().cuMemRelease(handle));  // lives until it is unmapped
+  }
+  ASSERT_CU(Cu().cuMemSetAccess(pointer, 3 * page_, &access_, 1));
+  const auto pattern = Pattern(3 * page_, 2);
+  Write(pointer, pattern);
+  EXPECT_EQ(Read(pointer, 3 * page_), pattern);
+  ASSERT_CU(Cu().cuMemUnmap(pointer, 3 * page_));
+  ASSERT_CU(Cu().cuMemAddressFree(pointer, 3 * page_));
+}
+
+TEST_F(VmmTest, MemoryReturnsWhenTheLastMappingGoes) {
+  size_t before = 0, held = 0, after = 0, total = 0;
+  ASSERT_CU(Cu().cuMemGetInfo_v2(&before, &total));
+  CUdeviceptr pointer = 0;
+  ASSERT_CU(Cu().cuMemAddressReserve(&pointer, page_, 0, 0, 0));
+  const auto handle = Create(page_);
+  ASSERT_CU(Cu().cuMemMap(pointer, page_, 0, handle, 0));
+  ASSERT_CU(Cu().cuMemRelease(handle));
+  ASSERT_CU(Cu().cuMemGetInfo_v2(&held, &total));
+  EXPECT_LE(held + page_, before);
+  ASSERT_CU(Cu().cuMemUnmap(pointer, page_));
+  ASSERT_CU(Cu().cuMemGetInfo_v2(&after, &total));
+  EXPECT_EQ(after, before);
+  ASSERT_CU(Cu().cuMemAddressFree(pointer, page_));
+}
+
+TEST_F(VmmTest, RefusesNonsense) {
+  CUdeviceptr pointer = 0;
+  ASSERT_CU(Cu().cuMemAddressReserve(&pointer, 4 * page_, 0, 0, 0));
+  const auto handle = Create(2 * page_);
+  CUmemGenericAllocationHandle other = 0;
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuMemCreate(&other, page_ + 1, &properties_, 0));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuMemCreate(&other, page_, nullptr, 0));
+  EXPECT_NE(Cu().cuMemMap(pointer, 2 * page_, page_, handle, 0), CUDA_SUCCESS);
+  ASSERT_CU(Cu().cuMemMap(pointer, 2 * page_, 0, handle, 0));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuMemUnmap(pointer, page_));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuMemUnmap(pointer, 4 * page_));
+  EXPECT_NE(Cu().cuMemSetAccess(pointer, 4 * page_, &access_, 1), CUDA_SUCCESS);
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemUnmap(pointer, 2 * page_));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemRelease(handle));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuMemRelease(handle));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemAddressFree(pointer, 4 * page_));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuMemAddressFree(pointer, 4 * page_));
+}
+
+TEST_F(VmmTest, SaysWhoMayTouchWhat) {
+  CUdeviceptr pointer = 0;
+  ASSERT_CU(Cu().cuMemAddressReserve(&pointer, page_, 0, 0, 0));
+  const auto handle = Create(page_);
+  ASSERT_CU(Cu().cuMemMap(pointer, page_, 0, handle, 0));
+  unsigned long long flags = 99;
+  ASSERT_CU(Cu().cuMemGetAccess(&flags, &access_.location, pointer));
+  EXPECT_EQ(flags, 0u);
+  ASSERT_CU(Cu().cuMemSetAccess(pointer, page_, &access_, 1));
+  ASSERT_CU(Cu().cuMemGetAccess(&flags, &access_.location, pointer));
+  EXPECT_EQ(flags, static_cast<unsigned long long>(CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemUnmap(pointer, page_));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemRelease(handle));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemAddressFree(pointer, page_));
+}
+
+}  // namespace
+}  // namespace tandem::driver_test
