@@ -7,7 +7,8 @@ namespace {
 template <class T>
 struct Limits {
   static constexpr T kMin = kIsSigned<T> ? T(Unsigned<T>(1) << (kBits<T> - 1)) : T(0);
-  static constexpr T kMax = static_cast<T>(kIsSigned<T> ? ~Unsigned<T>(0) >> 1 : ~Unsigned<T>(0));
+  static constexpr T kMax =
+      static_cast<T>(static_cast<Unsigned<T>>(~Unsigned<T>(0)) >> (kIsSigned<T> ? 1 : 0));
 };
 
 // Integer to integer. The destination register may be wider than D: the result is extended as D.

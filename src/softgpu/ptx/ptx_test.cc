@@ -52,7 +52,8 @@ TEST(Run, AddsVectors) {
       device.Array<float>(8192)[i] = 0.5f * static_cast<float>(i);
     }
     MustRun(*program, device, {.grid = {8, 1, 1}, .block = {128, 1, 1}},
-            Params().Add(device.At(0)).Add(device.At(8192)).Add(device.At(16384)).Add(kCount), path);
+            Params().Add(device.At(0)).Add(device.At(8192)).Add(device.At(16384)).Add(kCount),
+            path);
     for (uint32_t i = 0; i < kCount; ++i) {
       ASSERT_EQ(device.Array<float>(16384)[i], 1.5f * static_cast<float>(i));
     }

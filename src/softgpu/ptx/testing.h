@@ -82,9 +82,8 @@ struct Shape {
   uint64_t image = 0;
 };
 
-inline Execution MakeExecution(const Program& program, const TestDevice& device,
-                               const Shape& shape, const Params& params, Path path,
-                               std::string_view kernel = {}) {
+inline Execution MakeExecution(const Program& program, const TestDevice& device, const Shape& shape,
+                               const Params& params, Path path, std::string_view kernel = {}) {
   Launch launch;
   launch.program = &program;
   launch.kernel = kernel.empty() ? &program.kernels().front() : program.FindKernel(kernel);
@@ -96,12 +95,13 @@ inline Execution MakeExecution(const Program& program, const TestDevice& device,
   return Execution(std::move(launch), device.map(), path);
 }
 
-inline bool Never() { return false; }
+inline bool Never() {
+  return false;
+}
 
 // Runs to the end and expects it to go well.
 inline void MustRun(const Program& program, const TestDevice& device, const Shape& shape,
-                    const Params& params, Path path = Path::kAuto,
-                    std::string_view kernel = {}) {
+                    const Params& params, Path path = Path::kAuto, std::string_view kernel = {}) {
   Execution execution = MakeExecution(program, device, shape, params, path, kernel);
   const Stop stop = execution.Run(Never);
   EXPECT_EQ(stop, Stop::kDone) << execution.fault().what;

@@ -1,0 +1,170 @@
+// What the front end accepts, what it refuses and how it words that, and that no text breaks it.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "src/softgpu/ptx/testing.h"
+
+namespace tandem::ptx {
+namespace {
+
+std::string Refused(const std::string& body) {
+  return CompileLog(Module("", body));
+}
+
+TEST(Compile, LaysParametersOut) {
+  const auto program =
+      MustCompile(Module(".param .u32 a, .param .u64 .ptr .global .align 4 b, .param .u8 c,"
+                         " .param .align 8 .b8 d[12], .param .f32 e",
+                         "ret;"));
+  ASSERT_NE(program, nullptr);
+  const Kernel* kernel = program->FindKernel("k");
+  ASSERT_NE(kernel, nullptr);
+  ASSERT_EQ(kernel->params.size(), 5u);
+  EXPECT_EQ(kernel->params[1].offset, 8u);
+  EXPECT_EQ(kernel->params[2].offset, 16u);
+  EXPECT_EQ(kernel->params[3].offset, 24u);
+  EXPECT_EQ(kernel->params[3].size, 12u);
+  EXPECT_EQ(kernel->params[4].offset, 36u);
+  EXPECT_EQ(kernel->param_bytes, 40u);
+  EXPECT_EQ(program->FindKernel("x"), nullptr);
+}
+
+TEST(Compile, ReadsDirectivesAndComments) {
+  const auto program = MustCompile(R"(
+    /* a comment
+       of two lines */ .version 7.5 // and another
+    .target sm_86, debug
+    .address_size 64
+    .file 1 "a b.cu"
+    .section .debug_abbrev { .b8 1 .b8 2 }
+    .extern .func vprintf(.param .b64 f);
+    .visible .entry k() .maxntid 128, 2, 1 .minnctapersm 2 {
+      .pragma "nounroll";
+      .loc 1 2 3
+      .reg .u32 a, b, %r<3>;
+      { .reg .u32 a; mov.u32 a, 017; L: mov.u32 b, 0b101; }
+      { L: mov.u32 b, 0x1FU; bra L; }
+      ret;
+    })");
+  ASSERT_NE(program, nullptr);
+  EXPECT_EQ(program->kernels()[0].max_threads, 256u);
+}
+
+TEST(Compile, RefusalsNameLineAndInstruction) {
+  const std::string log = Refused(
+      ".reg .f32 %f<9>; .reg .b64 %rd1;\n"
+      "tex.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1, {%f5, %f6}];");
+  EXPECT_NE(log.find("line 7"), std::string::npos) << log;
+  EXPECT_NE(log.find("tex.2d.v4.f32.f32"), std::string::npos) << log;
+
+  const char* const kBad[] = {
+      "add.s32 %r1, %r2, %r3;",
+      ".reg .b32 %r<3>; add.s32 %r1, %r2;",
+      ".reg .b32 %r<3>; add.s32 %r1, %r2, %r3;",
+      ".reg .b32 %r<3>; add.q32 %r1, %r2, %r2;",
+      ".reg .b32 %r<3>; add.lo.s32 %r1, %r2, %r2;",
+      ".reg .b32 %r<3>; .reg .b64 %d; add.s32 %r1, %d, %r2;",
+      ".reg .b32 %r<3>; mul.s32 %r1, %r2, %r2;",
+      ".reg .b32 %r<3>; mov.u32 %r1, %nosuch;",
+      ".reg .b32 %r<3>; mov.u32 %r1, nosuch;",
+      ".reg .b32 %r<3>; ld.global.u32 %r1, %r2;",
+      ".reg .b32 %r<3>; @%r1 ret;",
+      "bra NOWHERE;",
+      "L: L: ret;",
+      "call f;",
+      ".reg .b32 %r<0>;",
+      ".reg .b32 x; .reg .b32 x;",
+      ".shared .b8 big[1000000]; ret;",
+      ".local .b8 big[1000000]; ret;",
+      ".reg .b32 %r<3>; ld.param.u32 %r1, [nothing];",
+      ".reg .b32 %r<3>; mov.u32 %r1, 99999999999999999999999;",
+      ".reg .b32 %r<3>; mov.u32 %r1, 0f12;",
+      "ret",
+      "ret; }",
+      "{ ret;",
+      "/* open",
+      "foo.bar;",
+      "\x01\x02",
+  };
+  for (const char* body : kBad) {
+    SCOPED_TRACE(body);
+    EXPECT_EQ(Refused(body).substr(0, 5), "line ");
+  }
+}
+
+TEST(Compile, RefusesOtherModules) {
+  for (const char* text : {"", "hello", ".version 6.3\n.target sm_70\n.address_size 32\n",
+                           ".version 99.0\n", ".target sm_70\n", ".version 6.3\n.bogus\n",
+                           ".version 6.3\n.global .b8 x[99999999999999];\n"}) {
+    SCOPED_TRACE(text);
+    EXPECT_NE(CompileLog(text), "");
+  }
+}
+
+TEST(Compile, RefusesRecursionAndDeepCalls) {
+  EXPECT_NE(CompileLog(".version 6.3\n.target sm_70\n.address_size 64\n"
+                       ".func g;\n.func f { call g; ret; }\n.func g { call f; ret; }\n"
+                       ".entry k() { call f; ret; }")
+                .find("recursion"),
+            std::string::npos);
+  std::string deep = ".version 6.3\n.target sm_70\n.address_size 64\n.func f0 { ret; }\n";
+  for (int i = 1; i < 1000; ++i) {
+    deep += ".func f" + std::to_string(i) + " { call f" + std::to_string(i - 1) + "; ret; }\n";
+  }
+  EXPECT_NE(CompileLog(deep).find("too deeply"), std::string::npos);
+}
+
+TEST(Compile, HugeRegisterRangesCostNothing) {
+  EXPECT_NE(MustCompile(Module("", ".reg .b32 %r<4000000000>; mov.u32 %r3999999999, 1; ret;")),
+            nullptr);
+}
+
+TEST(Compile, SurvivesMutations) {
+  const std::string sample = Module(".param .u64 out, .param .align 4 .b8 s[8]", R"(
+  .reg .pred %p<3>; .reg .b16 %h<3>; .reg .b32 %r<9>; .reg .f32 %f<4>; .reg .b64 %rd<5>;
+  .shared .align 4 .b8 box[256];
+  ld.param.u64 %rd1, [out]; cvta.to.global.u64 %rd2, %rd1;
+  mov.u32 %r1, %tid.x; setp.lt.and.s32 %p1|%p2, %r1, 10, %p1;
+  @!%p1 bra L;
+  { .reg .b32 t; mov.b64 {t, %r2}, %rd1; mov.b32 %r3, {%h1, %h2}; }
+  fma.rn.ftz.f32 %f1, %f2, 0f3F800000, 1.5; ld.global.v2.f32 {%f1, _}, [%rd2+-8];
+L: bar.sync 0; shfl.sync.down.b32 %r4|%p2, %r1, 1, 31, -1; atom.shared.add.u32 %r5, [box+4], 1;
+  cvt.rni.sat.s8.f32 %r6, %f1; lop3.b32 %r7, %r1, %r2, %r3, 0x96; st.shared.u8 [box], %r7;
+  ret;)");
+  ASSERT_NE(MustCompile(sample), nullptr);
+  const uint32_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  for (int round = 0; round < 4000; ++round) {
+    std::string text = sample;
+    for (int edits = 1 + static_cast<int>(random() % 4); edits > 0; --edits) {
+      const size_t at = random() % text.size();
+      const size_t length = 1 + random() % 12;
+      switch (random() % 5) {
+        case 0:
+          text[at] = static_cast<char>(random());
+          break;
+        case 1:
+          text.erase(at, length);
+          break;
+        case 2:
+          text.insert(at, text.substr(random() % text.size(), length));
+          break;
+        case 3:
+          text.insert(at, std::to_string(random()));
+          break;
+        default:
+          text.resize(at + 1);
+          break;
+      }
+    }
+    const auto program = Compile(text);
+    if (!program.ok()) {
+      EXPECT_NE(program.error().message, "");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tandem::ptx

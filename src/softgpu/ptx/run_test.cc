@@ -1,0 +1,345 @@
+// Control flow, memory, barriers, faults and yields.
+#include <gtest/gtest.h>
+
+#include "src/softgpu/ptx/testing.h"
+
+namespace tandem::ptx {
+namespace {
+
+constexpr char kPrologue[] = R"(
+  .reg .b64 %out, %at, %rd<10>;
+  .reg .b32 %t, %r<20>;
+  .reg .f32 %f<10>;
+  .reg .pred %p<6>;
+  ld.param.u64 %out, [result];
+  mov.u32 %t, %tid.x;
+  mul.wide.u32 %at, %t, 4;
+  add.s64 %at, %out, %at;
+)";
+
+std::string Body(const std::string& body) {
+  return Module(".param .u64 result", kPrologue + body);
+}
+
+class RunTest : public ::testing::TestWithParam<Path> {
+ protected:
+  // Runs one block and returns the u32 that each thread stored.
+  std::vector<uint32_t> Go(const std::string& body, uint32_t threads = 32, uint32_t shared = 0) {
+    const auto program = MustCompile(Body(body));
+    if (program == nullptr) return std::vector<uint32_t>(threads);
+    MustRun(*program, device_, {.block = {threads, 1, 1}, .shared = shared},
+            Params().Add(device_.At(0)), GetParam());
+    const uint32_t* out = device_.Array<uint32_t>(0);
+    return std::vector<uint32_t>(out, out + threads);
+  }
+  Stop Fails(const std::string& body, Fault* fault = nullptr) {
+    const auto program = MustCompile(Body(body));
+    if (program == nullptr) return Stop::kDone;
+    Execution execution =
+        MakeExecution(*program, device_, {}, Params().Add(device_.At(0)), GetParam());
+    const Stop stop = execution.Run(Never);
+    if (fault != nullptr) *fault = execution.fault();
+    return stop;
+  }
+  TestDevice device_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Paths, RunTest, ::testing::Values(Path::kBaseline, Path::kAvx2));
+
+TEST_P(RunTest, NestedBranchesReconverge) {
+  const auto out = Go(R"(
+    mov.u32 %r1, 0;
+    setp.lt.u32 %p1, %t, 16;
+    @!%p1 bra HIGH;
+    setp.lt.u32 %p2, %t, 5;
+    @%p2 bra LOW;
+    add.u32 %r1, %r1, 100;
+    bra JOIN;
+  LOW:
+    add.u32 %r1, %r1, 200;
+    bra JOIN;
+  HIGH:
+    add.u32 %r1, %r1, 300;
+  JOIN:
+    activemask.b32 %r2;
+    setp.eq.u32 %p3, %r2, 0xffffffff;
+    @%p3 add.u32 %r1, %r1, 1;
+    st.global.u32 [%at], %r1;
+    ret;)");
+  for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(out[i], i < 5 ? 201 : i < 16 ? 101 : 301);
+}
+
+TEST_P(RunTest, LoopsWithTripCountsOfTheirOwn) {
+  const auto out = Go(R"(
+    mov.u32 %r1, 0; mov.u32 %r2, 0;
+  LOOP:
+    setp.ge.u32 %p1, %r2, %t;
+    @%p1 bra DONE;
+    add.u32 %r1, %r1, %r2;
+    add.u32 %r2, %r2, 1;
+    bra LOOP;
+  DONE:
+    st.global.u32 [%at], %r1;
+    ret;)",
+                      70);
+  for (uint32_t i = 0; i < 70; ++i) EXPECT_EQ(out[i], i * (i - 1) / 2 * (i > 0)) << i;
+}
+
+TEST_P(RunTest, BarrierIgnoresThreadsThatHaveLeft) {
+  const auto out = Go(R"(
+    .shared .align 4 .b32 box[128];
+    setp.ge.u32 %p1, %t, 96;
+    @%p1 exit;
+    shl.b32 %r1, %t, 2; mov.u32 %r2, box; add.u32 %r3, %r2, %r1;
+    st.shared.u32 [%r3], %t;
+    bar.sync 0;
+    sub.u32 %r4, 95, %t; shl.b32 %r4, %r4, 2; add.u32 %r4, %r4, %r2;
+    ld.shared.u32 %r5, [%r4];
+    bar.sync 0;
+    st.global.u32 [%at], %r5;
+    ret;)",
+                      128);
+  for (uint32_t i = 0; i < 96; ++i) EXPECT_EQ(out[i], 95 - i);
+}
+
+TEST_P(RunTest, DynamicSharedMemoryAndGenericAddresses) {
+  const std::string text =
+      ".version 6.3\n.target sm_70\n.address_size 64\n"
+      ".extern .shared .align 16 .b8 pool[];\n"
+      ".visible .entry k(.param .u64 result)\n{" +
+      std::string(kPrologue) + R"(
+    .local .align 8 .b8 mine[16];
+    mov.u64 %rd1, pool; cvta.shared.u64 %rd2, %rd1;
+    mul.wide.u32 %rd3, %t, 4; add.u64 %rd2, %rd2, %rd3;
+    st.u32 [%rd2], %t;
+    bar.sync 0;
+    xor.b32 %r1, %t, 1; mul.wide.u32 %rd3, %r1, 4; add.u64 %rd1, %rd1, %rd3;
+    ld.shared.u32 %r2, [%rd1];
+    cvta.local.u64 %rd5, mine;
+    and.b32 %r3, %t, 1; setp.eq.u32 %p1, %r3, 0;
+    st.local.u32 [mine+8], %r2;
+    add.u64 %rd5, %rd5, 8;
+    selp.b64 %rd6, %rd5, %rd2, %p1;
+    ld.u32 %r4, [%rd6];
+    st.global.u32 [%at], %r4;
+    ret; })";
+  const auto program = MustCompile(text);
+  ASSERT_NE(program, nullptr);
+  MustRun(*program, device_, {.block = {64, 1, 1}, .shared = 256}, Params().Add(device_.At(0)),
+          GetParam());
+  for (uint32_t i = 0; i < 64; ++i) EXPECT_EQ(device_.Array<uint32_t>(0)[i], i % 2 ? i : i + 1);
+}
+
+TEST_P(RunTest, ShufflesAndVotes) {
+  const auto out = Go(R"(
+    mov.u32 %r1, %t;
+    shfl.sync.bfly.b32 %r2, %r1, 16, 31, 0xffffffff; add.u32 %r1, %r1, %r2;
+    shfl.sync.bfly.b32 %r2, %r1, 8, 31, 0xffffffff; add.u32 %r1, %r1, %r2;
+    shfl.sync.bfly.b32 %r2, %r1, 4, 31, 0xffffffff; add.u32 %r1, %r1, %r2;
+    shfl.bfly.b32 %r2, %r1, 2, 31; add.u32 %r1, %r1, %r2;
+    shfl.bfly.b32 %r2, %r1, 1, 31; add.u32 %r1, %r1, %r2;
+    shfl.up.b32 %r3|%p1, %t, 3, 0;
+    @!%p1 add.u32 %r1, %r1, 1000;
+    setp.lt.u32 %p2, %t, 7;
+    vote.sync.ballot.b32 %r4, %p2, 0xffffffff;
+    add.u32 %r1, %r1, %r4;
+    st.global.u32 [%at], %r1;
+    ret;)");
+  for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(out[i], 496u + 127 + (i < 3 ? 1000 : 0));
+}
+
+TEST_P(RunTest, Atomics) {
+  const auto out = Go(R"(
+    atom.global.add.u32 %r1, [%out+1024], 2;
+    atom.global.max.s32 %r2, [%out+1028], %t;
+    atom.global.inc.u32 %r3, [%out+1032], 9;
+    red.global.add.f32 [%out+1036], 0f3F000000;
+    atom.global.cas.b32 %r4, [%out+1040], 0, 77;
+    st.global.u32 [%at], %r1;
+    ret;)",
+                      64);
+  for (uint32_t i = 0; i < 64; ++i) EXPECT_EQ(out[i], 2 * i);
+  const uint32_t* cells = device_.Array<uint32_t>(1024);
+  EXPECT_EQ(cells[0], 128u);
+  EXPECT_EQ(cells[1], 63u);
+  EXPECT_EQ(cells[2], 4u);
+  EXPECT_EQ(*device_.Array<float>(1036), 32.0f);
+  EXPECT_EQ(cells[4], 77u);
+}
+
+TEST_P(RunTest, LockInsideAWarpMakesProgress) {
+  const auto out = Go(R"(
+  SPIN:
+    atom.global.cas.b32 %r1, [%out+1024], 0, 1;
+    setp.ne.u32 %p1, %r1, 0;
+    @%p1 bra SPIN;
+    ld.global.u32 %r2, [%out+1028];
+    add.u32 %r2, %r2, 1;
+    st.global.u32 [%out+1028], %r2;
+    atom.global.exch.b32 %r3, [%out+1024], 0;
+    st.global.u32 [%at], %r2;
+    ret;)");
+  EXPECT_EQ(*device_.Array<uint32_t>(1028), 32u);
+}
+
+TEST_P(RunTest, CallsFromDivergentPlaces) {
+  const std::string text = R"(
+.version 6.3
+.target sm_70
+.address_size 64
+.func (.param .b32 r) scale(.param .b32 x, .param .b32 y)
+{
+  .reg .b32 %a<4>; .reg .pred %q;
+  ld.param.u32 %a1, [x]; ld.param.u32 %a2, [y];
+  setp.gt.u32 %q, %a1, 20;
+  @%q bra BIG;
+  mul.lo.u32 %a3, %a1, %a2;
+  st.param.b32 [r+0], %a3;
+  ret;
+BIG:
+  st.param.b32 [r+0], %a1;
+  ret;
+}
+.visible .entry k(.param .u64 result)
+{)" + std::string(kPrologue) +
+                           R"(
+  and.b32 %r1, %t, 1; setp.eq.u32 %p1, %r1, 0;
+  @%p1 bra EVEN;
+  { .param .b32 a0; .param .b32 a1; .param .b32 rv;
+    st.param.b32 [a0+0], %t; st.param.b32 [a1+0], 3;
+    call.uni (rv), scale, (a0, a1);
+    ld.param.b32 %r2, [rv+0]; }
+  bra OUT;
+EVEN:
+  { .param .b32 a0; .param .b32 a1; .param .b32 rv;
+    st.param.b32 [a0+0], %t; st.param.b32 [a1+0], 5;
+    call (rv), scale, (a0, a1);
+    ld.param.b32 %r2, [rv+0]; }
+OUT:
+  st.global.u32 [%at], %r2;
+  ret; })";
+  const auto program = MustCompile(text);
+  ASSERT_NE(program, nullptr);
+  MustRun(*program, device_, {}, Params().Add(device_.At(0)), GetParam());
+  for (uint32_t i = 0; i < 32; ++i) {
+    EXPECT_EQ(device_.Array<uint32_t>(0)[i], i > 20 ? i : i * (i % 2 ? 3 : 5)) << i;
+  }
+}
+
+TEST_P(RunTest, VectorsAndNarrowTypes) {
+  const auto out = Go(R"(
+    .reg .b16 %h<4>;
+    mul.wide.u32 %rd1, %t, 16; add.u64 %rd1, %rd1, %out; add.u64 %rd1, %rd1, 4096;
+    add.u32 %r1, %t, 1; add.u32 %r2, %t, 2; add.u32 %r3, %t, 3;
+    st.global.v4.u32 [%rd1], {%t, %r1, %r2, %r3};
+    ld.global.v2.u32 {%r4, %r5}, [%rd1+8];
+    mov.u32 %r6, 0xffffff80;
+    st.global.u8 [%rd1], %r6;
+    ld.global.s8 %r7, [%rd1];
+    ld.global.u8 %h1, [%rd1]; cvt.u32.u16 %r8, %h1;
+    add.u32 %r4, %r4, %r5; add.u32 %r4, %r4, %r7; add.u32 %r4, %r4, %r8;
+    st.global.u32 [%at], %r4;
+    ret;)");
+  for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(out[i], 2 * i + 5);
+}
+
+TEST_P(RunTest, ModuleVariables) {
+  const auto program = MustCompile(R"(
+.version 6.3
+.target sm_70
+.address_size 64
+.const .align 4 .u32 table[4] = {10, 20, 30, 40};
+.global .align 8 .u64 where = table;
+.global .f32 scale = 0f40000000;
+.visible .entry k(.param .u64 result) {)" +
+                                   std::string(kPrologue) + R"(
+  ld.global.u64 %rd1, [where];
+  ld.const.u32 %r1, [table+4];
+  ld.u32 %r2, [%rd1+12];
+  add.u32 %r1, %r1, %r2;
+  cvt.rn.f32.u32 %f1, %r1; ld.global.f32 %f2, [scale]; mul.f32 %f1, %f1, %f2;
+  cvt.rzi.u32.f32 %r1, %f1;
+  st.global.u32 [%at], %r1;
+  ret; })");
+  ASSERT_NE(program, nullptr);
+  ASSERT_NE(program->FindVariable("scale"), nullptr);
+  EXPECT_EQ(program->FindVariable("scale")->size, 4u);
+  program->WriteImage(device_.Array<uint8_t>(8192), device_.At(8192));
+  MustRun(*program, device_, {.image = device_.At(8192)}, Params().Add(device_.At(0)), GetParam());
+  EXPECT_EQ(device_.Array<uint32_t>(0)[31], 120u);
+}
+
+TEST_P(RunTest, FaultsNameTheAddress) {
+  Fault fault;
+  EXPECT_EQ(Fails("mov.u64 %rd1, 64; ld.global.u32 %r1, [%rd1]; ret;", &fault),
+            Stop::kIllegalAddress);
+  EXPECT_EQ(fault.address, 64u);
+  EXPECT_NE(fault.what.find("line"), std::string::npos);
+  EXPECT_EQ(Fails("st.global.u32 [%at+2], %t; ret;", &fault), Stop::kMisalignedAddress);
+  EXPECT_EQ(fault.address, device_.At(2));
+  device_.Forbid(1, false, true);
+  EXPECT_EQ(Fails("ld.global.u32 %r1, [%at+4096]; ret;"), Stop::kDone);
+  EXPECT_EQ(Fails("st.global.u32 [%at+4096], %t; ret;"), Stop::kIllegalAddress);
+  EXPECT_EQ(Fails("st.global.u32 [%at+4032], %t; ret;", &fault), Stop::kIllegalAddress);
+  EXPECT_EQ(fault.address, device_.At(4096));
+  EXPECT_EQ(Fails("mul.wide.u32 %rd1, %t, 512; add.u64 %rd1, %rd1, %out;"
+                  "st.global.u32 [%rd1], %t; ret;"),
+            Stop::kIllegalAddress);
+  EXPECT_EQ(Fails("mov.u32 %r1, 100000; ld.shared.u32 %r2, [%r1]; ret;"), Stop::kIllegalAddress);
+  EXPECT_EQ(Fails("mov.u64 %rd1, -4; ld.shared.u32 %r2, [%rd1]; ret;"), Stop::kIllegalAddress);
+  EXPECT_EQ(Fails("mov.u64 %rd1, -4; ld.global.u32 %r2, [%rd1]; ret;"), Stop::kIllegalAddress);
+  EXPECT_EQ(Fails("trap; ret;"), Stop::kTrap);
+  // Lanes that do not take part may hold any address.
+  EXPECT_EQ(Fails("setp.eq.u32 %p1, %t, 3; mov.u64 %rd1, 1; selp.b64 %rd1, %out, %rd1, %p1;"
+                  "@%p1 st.global.u32 [%rd1], %t; ret;"),
+            Stop::kDone);
+}
+
+TEST_P(RunTest, EndlessLoopYieldsAndCanBeLeft) {
+  const auto program = MustCompile(Body("LOOP: bra LOOP;"));
+  ASSERT_NE(program, nullptr);
+  Execution execution =
+      MakeExecution(*program, device_, {}, Params().Add(device_.At(0)), GetParam());
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(execution.Run([] { return true; }), Stop::kYielded);
+}
+
+TEST_P(RunTest, YieldsDoNotChangeResults) {
+  const auto program = MustCompile(Body(R"(
+    .shared .b32 sum;
+    mov.u32 %r1, 0; mov.u32 %r2, 0;
+  LOOP:
+    mad.lo.u32 %r2, %r2, 1664525, %t;
+    add.u32 %r1, %r1, 1;
+    shl.b32 %r3, %t, 5;
+    setp.lt.u32 %p1, %r1, %r3;
+    @%p1 bra LOOP;
+    mov.u32 %r5, %ctaid.x;
+    bar.sync 0;
+    atom.shared.add.u32 %r4, [sum], %r2;
+    bar.sync 0;
+    ld.shared.u32 %r4, [sum];
+    mul.wide.u32 %rd1, %r5, 512; add.u64 %at, %at, %rd1;
+    st.global.u32 [%at], %r4;
+    ret;)"));
+  ASSERT_NE(program, nullptr);
+  const Shape shape{.grid = {5, 1, 1}, .block = {100, 1, 1}};
+  std::vector<uint8_t> results[2];
+  for (const bool yields : {false, true}) {
+    TestDevice device;
+    Execution execution =
+        MakeExecution(*program, device, shape, Params().Add(device.At(0)), GetParam());
+    int count = 0;
+    Stop stop;
+    do {
+      stop = execution.Run([&] { return yields; });
+      ++count;
+    } while (stop == Stop::kYielded);
+    EXPECT_EQ(stop, Stop::kDone);
+    EXPECT_EQ(count > 5, yields);
+    results[yields].assign(device.Array<uint8_t>(0), device.Array<uint8_t>(4096));
+  }
+  EXPECT_EQ(results[0], results[1]);
+}
+
+}  // namespace
+}  // namespace tandem::ptx
