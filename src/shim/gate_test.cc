@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "src/base/bytes.h"
 #include "src/shim/fake_driver.h"
 #include "src/shim/work_tracker.h"
 
@@ -84,7 +85,7 @@ void Hammer() {
       }
     });
   }
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < 100; ++round) {
     ASSERT_TRUE(gate.Close(Far()));
     closed = true;
     EXPECT_FALSE(Gate::AnyInside());

@@ -1,0 +1,72 @@
+// libtandem.so as programs meet it: preloaded, beside a stand-in for the driver.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+namespace tandem::shim {
+namespace {
+
+struct Outcome {
+  int status = -1;
+  std::string output;  // both streams
+};
+
+Outcome RunPreloaded(const std::string& command) {
+  const std::string line = "exec 2>&1; LD_PRELOAD=" LIBTANDEM " LD_LIBRARY_PATH=" STAND_IN_DIR
+                           " TANDEM_RUNTIME_DIR=/nowhere ASAN_OPTIONS=verify_asan_link_order=0 " +
+                           command;
+  Outcome outcome;
+  FILE* const pipe = popen(line.c_str(), "r");
+  if (pipe == nullptr) return outcome;
+  std::array<char, 512> bytes;
+  size_t count = 0;
+  while ((count = fread(bytes.data(), 1, bytes.size(), pipe)) > 0) {
+    outcome.output.append(bytes.data(), count);
+  }
+  const int status = pclose(pipe);
+  outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return outcome;
+}
+
+Outcome RunPreloaded(const std::string& command) {
+  return RunShell("LD_PRELOAD=" LIBTANDEM " LD_LIBRARY_PATH=" STAND_IN_DIR
+                  " TANDEM_RUNTIME_DIR=/nowhere ASAN_OPTIONS=verify_asan_link_order=0 " +
+                  command);
+}
+
+void ExpectFine(const std::string& arguments) {
+  const Outcome outcome = RunPreloaded(LOOK_UP " " + arguments);
+  EXPECT_EQ(outcome.status, 0) << arguments;
+  EXPECT_EQ(outcome.output, "") << arguments;
+}
+
+TEST(InterposeTest, ProgramsWithoutCudaNoticeNothing) {
+  const Outcome outcome = RunPreloaded("ls /proc/self/fd");
+  EXPECT_EQ(outcome.status, 0);
+  // It has no descriptor more than it would have, and nothing else to say.
+  EXPECT_EQ(outcome.output, RunShell("ls /proc/self/fd").output);
+}
+
+TEST(InterposeTest, SubstitutesByResultForTrueHandles) {
+  ExpectFine("handle libcuda.so.1");
+  ExpectFine("handle " STAND_IN_DIR "/libcuda.so.1");
+}
+
+TEST(InterposeTest, PseudoHandlesResolveForTheirCaller) {
+  ExpectFine("pseudo");
+}
+
+TEST(InterposeTest, TheProgramsOwnHandleFindsTheShim) {
+  ExpectFine("program");
+}
+
+TEST(InterposeTest, CallsBeforeInitAreTheDriversToJudge) {
+  ExpectFine("direct");
+}
+
+}  // namespace
+}  // namespace tandem::shim

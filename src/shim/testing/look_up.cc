@@ -1,0 +1,100 @@
+// Looks driver functions up as programs do, under LD_PRELOAD=libtandem.so, and says what is wrong.
+//
+//   look_up CASE [PATH]
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "src/cuda/driver_types.h"
+
+namespace {
+
+int failures = 0;
+
+void Expect(bool holds, const char* what) {
+  if (holds) return;
+  std::printf("wrong: %s\n", what);
+  ++failures;
+}
+
+std::string ObjectOf(void* function) {
+  Dl_info info{};
+  if (function == nullptr || dladdr(function, &info) == 0) return "none";
+  const char* const slash = std::strrchr(info.dli_fname, '/');
+  return slash == nullptr ? info.dli_fname : slash + 1;
+}
+
+bool FromShim(void* function) {
+  return ObjectOf(function).rfind("libtandem", 0) == 0;
+}
+
+bool FromDriver(void* function) {
+  return ObjectOf(function).rfind("libcuda", 0) == 0;
+}
+
+void ByHandle(const char* path) {
+  void* const driver = dlopen(path, RTLD_NOW);
+  Expect(driver != nullptr, "the driver opens");
+  if (driver == nullptr) return;
+  void* const init = dlsym(driver, "cuInit");
+  Expect(FromShim(init), "a hooked function is the shim's");
+  Expect(FromDriver(dlsym(driver, "cuDriverGetVersion")), "others are the driver's");
+  Expect(FromDriver(dlsym(driver, "cudnnCreate")), "a name that only begins alike is let be");
+  Expect(dlsym(driver, "cuMemFree_v2") == nullptr, "what the driver lacks is absent");
+  Expect(dlvsym(driver, "cuInit", "NONE_1.0") == nullptr, "dlvsym asks for the version");
+  using Init = CUresult (*)(unsigned int);
+  Expect(reinterpret_cast<Init>(init)(0) == CUDA_ERROR_NO_DEVICE, "the driver's answer comes back");
+
+  using GetProc =
+      CUresult (*)(const char*, void**, int, cuuint64_t, CUdriverProcAddressQueryResult*);
+  const auto get = reinterpret_cast<GetProc>(dlsym(driver, "cuGetProcAddress_v2"));
+  Expect(FromShim(reinterpret_cast<void*>(get)), "cuGetProcAddress_v2 is the shim's");
+  void* found = nullptr;
+  CUdriverProcAddressQueryResult status{};
+  Expect(get("cuMemAlloc", &found, 12000, 0, &status) == CUDA_SUCCESS, "a known name is found");
+  Expect(FromShim(found) && status == CU_GET_PROC_ADDRESS_SUCCESS, "and is the shim's");
+  Expect(get("cuNone", &found, 12000, 0, &status) == CUDA_ERROR_NOT_FOUND, "an unknown is not");
+  Expect(found == nullptr && status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND, "and says so");
+}
+
+// From the program, "next" is the first library after it: the preloaded one.
+void PseudoHandles() {
+  Expect(FromShim(dlsym(RTLD_NEXT, "cuInit")), "RTLD_NEXT looks from its caller's place");
+  Expect(FromShim(dlsym(RTLD_DEFAULT, "cuInit")), "RTLD_DEFAULT finds the preloaded library");
+  Expect(FromShim(dlsym(RTLD_NEXT, "dlsym")), "also for dlsym");
+  Expect(ObjectOf(dlsym(RTLD_NEXT, "getpid")) == "libc.so.6", "other names are untouched");
+  Expect(dlsym(RTLD_NEXT, "no_such_name") == nullptr, "absent names are absent");
+  Expect(dlerror() != nullptr, "and leave an error");
+  Expect(dlvsym(RTLD_DEFAULT, "getpid", "GLIBC_2.2.5") != nullptr ||
+             dlvsym(RTLD_DEFAULT, "getpid", "GLIBC_2.17") != nullptr,
+         "dlvsym with a pseudo handle");
+}
+
+void WholeProgram() {
+  void* const program = dlopen(nullptr, RTLD_NOW);
+  Expect(FromShim(dlsym(program, "cuInit")), "the program's own handle");
+}
+
+// Linked calls without a driver in reach: the shim has to find one, or say there is none.
+void Direct() {
+  using Alloc = CUresult (*)(CUdeviceptr*, size_t);
+  const auto alloc = reinterpret_cast<Alloc>(dlsym(RTLD_DEFAULT, "cuMemAlloc_v2"));
+  CUdeviceptr pointer = 0;
+  Expect(alloc(&pointer, 8) == CUDA_ERROR_NOT_INITIALIZED, "a call before cuInit");
+  using Set = CUresult (*)(CUdeviceptr, unsigned char, size_t);
+  const auto set = reinterpret_cast<Set>(dlsym(RTLD_DEFAULT, "cuMemsetD8_v2"));
+  Expect(set(pointer, 0, 8) == CUDA_ERROR_NOT_INITIALIZED, "a gated call before cuInit");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string wanted = argc > 1 ? argv[1] : "";
+  if (wanted == "handle" && argc > 2) ByHandle(argv[2]);
+  if (wanted == "pseudo") PseudoHandles();
+  if (wanted == "program") WholeProgram();
+  if (wanted == "direct") Direct();
+  return failures == 0 ? 0 : 1;
+}
