@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "src/base/mutex.h"
+#include "src/cuda/uuid.h"
 #include "src/shim/log.h"
 #include "src/shim/true_symbols.h"
 #include "src/wire/channel.h"
@@ -95,17 +96,6 @@ void AfterForkInChild() {
   process_gate.Open();
 }
 
-std::string FormatDeviceUuid(const CUuuid& uuid) {
-  std::string text = "GPU";
-  for (size_t i = 0; i < sizeof(uuid.bytes); ++i) {
-    if (i == 0 || i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    const auto byte = static_cast<unsigned char>(uuid.bytes[i]);
-    text += "0123456789abcdef"[byte >> 4];
-    text += "0123456789abcdef"[byte & 15];
-  }
-  return text;
-}
-
 Identity IdentityOn(CUdevice device) {
   Identity identity;
   identity.build = TANDEM_BUILD;
@@ -116,7 +106,7 @@ Identity IdentityOn(CUdevice device) {
   const auto get =
       real.cuDeviceGetUuid_v2 != nullptr ? real.cuDeviceGetUuid_v2 : real.cuDeviceGetUuid;
   if (get != nullptr) get(&uuid, device);
-  identity.device = FormatDeviceUuid(uuid);
+  identity.device = cuda::FormatUuid(uuid);
   return identity;
 }
 
