@@ -159,6 +159,49 @@ bool Locate(WarpContext& w, const Instruction& in, uint32_t active, uint32_t byt
   return LocateIn(w, plan, space, start, spread, active, bytes, write);
 }
 
+// The common case, for speed: all 32 lanes, one address or one run of addresses, in global or
+// shared memory. Fills base, shape and offset[0] alone. False: not that case, or a fault; see
+// Locate().
+bool LocateRun(const WarpContext& w, const Instruction& in, uint32_t bytes, bool write,
+               Plan& plan) {
+  uint64_t spread = 0, stride = 0, first;
+  if (in.narrow) {
+    const auto* a = Source<uint32_t>(w, in.a);
+    const uint32_t start = a[0];
+    uint32_t differ = 0, step = 0;
+    TANDEM_LANES {
+      differ |= a[i] ^ start;
+      step |= a[i] ^ (start + static_cast<uint32_t>(i) * bytes);
+    }
+    // A run that wraps around 32 bits is none.
+    first = start;
+    spread = differ;
+    stride = step | (start + uint64_t{kLanes} * bytes) >> 32;
+  } else {
+    const auto* a = Source<uint64_t>(w, in.a);
+    first = a[0];
+    TANDEM_LANES {
+      spread |= a[i] ^ first;
+      stride |= a[i] ^ (first + static_cast<uint64_t>(i) * bytes);
+    }
+  }
+  if (spread != 0 && stride != 0) return false;
+  first += static_cast<uint64_t>(in.imm);
+  if ((first & (bytes - 1)) != 0) return false;
+  const uint64_t length = spread == 0 ? bytes : uint64_t{bytes} * kLanes;
+  plan.shape = spread == 0 ? Plan::Shape::kUniform : Plan::Shape::kContiguous;
+  const Space space = static_cast<Space>(in.mode);
+  if (space == Space::kShared) {
+    plan.base = w.shared;
+    plan.offset[0] = first;
+    return first < w.shared_bytes && length <= w.shared_bytes - first;
+  }
+  if (space != Space::kGlobal && space != Space::kGeneric) return false;
+  plan.base = reinterpret_cast<uint8_t*>(w.device_base);
+  const uint64_t offset = plan.offset[0] = first - w.device_base;
+  return GranuleExists(w, offset, write) && GranuleExists(w, offset + length - 1, write);
+}
+
 template <class T>
 inline T Read(const uint8_t* from) {
   T value;
@@ -175,7 +218,11 @@ inline auto Extend(V value) {
 template <class T, class D>
 bool RunLoad(WarpContext& w, const Instruction& in, uint32_t active) {
   Plan plan;
-  if (!Locate(w, in, active, sizeof(T) * in.vector, false, plan)) return false;
+  const uint32_t bytes = sizeof(T) * in.vector;
+  if ((active != ~0u || !LocateRun(w, in, bytes, false, plan)) &&
+      !Locate(w, in, active, bytes, false, plan)) {
+    return false;
+  }
   const uint32_t refs[4] = {in.dst, in.b, in.c, in.d};
   for (int part = 0; part < in.vector; ++part) {
     auto* d = Target<D>(w, refs[part], active);
@@ -187,6 +234,9 @@ bool RunLoad(WarpContext& w, const Instruction& in, uint32_t active) {
       T values[kLanes];
       __builtin_memcpy(values, from + plan.offset[0], sizeof values);
       TANDEM_LANES d[i] = Extend<D>(values[i]);
+    } else if (plan.shape == Plan::Shape::kContiguous) {
+      const uint8_t* run = from + plan.offset[0];
+      for (int i = 0; i < kLanes; ++i) d[i] = Extend<D>(Read<T>(run + i * bytes));
     } else {
       for (int i = 0; i < kLanes; ++i) d[i] = Extend<D>(Read<T>(from + plan.offset[i]));
     }
@@ -211,7 +261,11 @@ bool RunLoadParam(WarpContext& w, const Instruction& in, uint32_t active) {
 template <class T, class S>
 bool RunStore(WarpContext& w, const Instruction& in, uint32_t active) {
   Plan plan;
-  if (!Locate(w, in, active, sizeof(T) * in.vector, true, plan)) return false;
+  const uint32_t bytes = sizeof(T) * in.vector;
+  if ((active != ~0u || !LocateRun(w, in, bytes, true, plan)) &&
+      !Locate(w, in, active, bytes, true, plan)) {
+    return false;
+  }
   const uint32_t refs[4] = {in.dst, in.b, in.c, in.d};
   for (int part = 0; part < in.vector; ++part) {
     const auto* s = Source<S>(w, refs[part]);
@@ -222,10 +276,15 @@ bool RunStore(WarpContext& w, const Instruction& in, uint32_t active) {
       __builtin_memcpy(to + plan.offset[0], values, sizeof values);
       continue;
     }
+    // Every lane writes its own place, or all the same one, where the last lane wins.
+    const bool run = plan.shape != Plan::Shape::kScattered;
+    const uint64_t step = plan.shape == Plan::Shape::kContiguous ? bytes : 0;
     for (uint32_t rest = active; rest != 0; rest &= rest - 1) {
       const int i = __builtin_ctz(rest);
       const T value = static_cast<T>(s[i]);
-      __builtin_memcpy(to + plan.offset[i], &value, sizeof value);
+      const uint64_t offset =
+          run ? plan.offset[0] + step * static_cast<uint64_t>(i) : plan.offset[i];
+      __builtin_memcpy(to + offset, &value, sizeof value);
     }
   }
   return true;
