@@ -1,0 +1,68 @@
+// FakeDaemon: the daemon's end of the socket for tests. It registers whoever connects, answers
+// reservations and contexts by itself, and keeps every other message for the test to expect.
+//
+// Threading: one thread of its own serves the socket; the test uses the rest.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <string>
+#include <thread>
+
+#include "src/base/bytes.h"
+#include "src/base/mutex.h"
+#include "src/wire/channel.h"
+#include "src/wire/pages.h"
+
+namespace tandem::shim {
+
+class FakeDaemon {
+ public:
+  // Listens in a directory of its own and points TANDEM_RUNTIME_DIR there.
+  FakeDaemon(Bytes card, Bytes limit, Bytes chunk);
+  ~FakeDaemon();
+  FakeDaemon(const FakeDaemon&) = delete;
+  FakeDaemon& operator=(const FakeDaemon&) = delete;
+
+  void Send(const wire::Message& message) EXCLUDES_LOCK(mutex_);
+  // Ends the connection as a daemon that dies does; the next client is welcome.
+  void HangUp() EXCLUDES_LOCK(mutex_);
+
+  // The next message that is not answered by itself must be a T.
+  template <typename T>
+  T Expect() EXCLUDES_LOCK(mutex_) {
+    const wire::Message message = Next();
+    if (!std::holds_alternative<T>(message)) {
+      ADD_FAILURE() << "message of type " << message.index() << " instead";
+      return T();
+    }
+    return std::get<T>(message);
+  }
+
+  wire::DecisionsPage& decisions() { return *decisions_; }
+  const wire::ReportsPage& reports() const { return *reports_; }
+
+ private:
+  void Serve();
+  void Welcome(const wire::Register& message) REQUIRES_LOCK(mutex_);
+  wire::Message Next() EXCLUDES_LOCK(mutex_);
+
+  const Bytes card_, limit_, chunk_;
+  std::string directory_;
+  UniqueFd listener_;
+  UniqueFd decisions_fd_, reports_fd_;
+  wire::DecisionsPage* decisions_ = nullptr;
+  wire::ReportsPage* reports_ = nullptr;
+  std::thread server_;
+
+  Mutex mutex_;
+  CondVar came_;
+  bool stop_ GUARDED_BY(mutex_) = false;
+  bool hang_up_ GUARDED_BY(mutex_) = false;
+  wire::Channel channel_;  // replaced by the server under the lock
+  Bytes total_ GUARDED_BY(mutex_);
+  std::deque<wire::Message> messages_ GUARDED_BY(mutex_);
+};
+
+}  // namespace tandem::shim

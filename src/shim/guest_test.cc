@@ -1,0 +1,223 @@
+// The guest and its agent between a double of the driver and a double of the daemon.
+#include "src/shim/guest.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <thread>
+
+#include "src/shim/fake_daemon.h"
+#include "src/shim/fake_driver.h"
+
+namespace tandem::shim {
+namespace {
+
+constexpr Bytes kCard = MiB(64);
+constexpr Bytes kLimit = MiB(48);
+constexpr Bytes kChunk = MiB(4);
+
+class GuestTest : public testing::Test {
+ protected:
+  GuestTest()
+      : daemon_(kCard, kLimit, kChunk),
+        driver_(kCard.count),
+        gate_(
+            [](void* guest) {
+              Guest* const open = *static_cast<Guest**>(guest);
+              if (open != nullptr) open->Wake();
+            },
+            &for_gate_),
+        tracker_(&driver_.table()) {
+    gate_.Open();
+    auto opened =
+        Guest::Open(&driver_.table(), &gate_, &tracker_, 0, Identity{"test", 5, "GPU-0", "me"});
+    EXPECT_TRUE(opened.ok());
+    guest_ = std::move(*opened);
+    for_gate_ = guest_.get();
+    const auto hello = daemon_.Expect<wire::Register>();
+    EXPECT_EQ(hello.run, 5u);
+    EXPECT_EQ(hello.program, "me");
+    guest_->WaitForContext();
+    guest_->ContextMade(driver_.context());
+  }
+  ~GuestTest() override {
+    gate_.Open();
+    guest_.reset();
+  }
+
+  CUdeviceptr Allocate(Bytes bytes) {
+    CUdeviceptr pointer = 0;
+    EXPECT_EQ(guest_->Allocate(bytes.count, driver_.context(), &pointer), CUDA_SUCCESS);
+    return pointer;
+  }
+  // A call that submits work, `inside` being what the work does.
+  template <typename Function>
+  void Submit(Function inside) {
+    ThreadSlot* const slot = gate_.Enter();
+    tracker_.Note(slot, nullptr);
+    inside();
+    Gate::Leave(slot);
+  }
+  // The same by a thread that will have to wait for the lease.
+  template <typename Function>
+  std::thread SubmitLater(Function inside) {
+    return std::thread([this, inside] { Submit(inside); });
+  }
+  // Allocates and gets a first lease for it.
+  CUdeviceptr RunWith(Bytes bytes, uint64_t epoch) {
+    const CUdeviceptr pointer = Allocate(bytes);
+    std::thread work =
+        SubmitLater([=] { std::memset(reinterpret_cast<void*>(pointer), 0x5a, bytes.count); });
+    EXPECT_EQ(daemon_.Expect<wire::Ready>().need_bytes, bytes.count);
+    daemon_.Send(wire::Grant{epoch, bytes.count, 1000});
+    EXPECT_EQ(daemon_.Expect<wire::Running>().epoch, epoch);
+    work.join();
+    return pointer;
+  }
+
+  FakeDaemon daemon_;
+  FakeDriver driver_;
+  Guest* for_gate_ = nullptr;
+  Gate gate_;
+  WorkTracker tracker_;
+  std::unique_ptr<Guest> guest_;
+};
+
+bool AllBytes(CUdeviceptr pointer, Bytes bytes, unsigned char value) {
+  const auto* const begin = reinterpret_cast<const unsigned char*>(pointer);
+  return std::all_of(begin, begin + bytes.count, [=](unsigned char byte) { return byte == value; });
+}
+
+TEST_F(GuestTest, RevokedEvictedAndBackAgain) {
+  const CUdeviceptr pointer = RunWith(MiB(16), 1);
+  daemon_.Send(wire::Revoke{1, 1000000});
+  EXPECT_EQ(daemon_.Expect<wire::Released>().epoch, 1u);
+  daemon_.Send(wire::Evict{MiB(6).count});
+  uint64_t resident = MiB(16).count;
+  while (resident > MiB(6).count) {
+    const auto evicted = daemon_.Expect<wire::Evicted>();
+    EXPECT_EQ(evicted.copied_bytes, kChunk.count);
+    EXPECT_EQ(evicted.resident_bytes, resident - kChunk.count);
+    resident = evicted.resident_bytes;
+  }
+  EXPECT_EQ(resident, MiB(4).count);  // less than one chunk more than was asked
+  EXPECT_EQ(driver_.used(), resident);
+
+  bool intact = false;
+  std::thread work = SubmitLater([&] { intact = AllBytes(pointer, MiB(16), 0x5a); });
+  EXPECT_EQ(daemon_.Expect<wire::Ready>().need_bytes, MiB(16).count);
+  daemon_.Send(wire::Grant{2, MiB(9).count, 1000});
+  daemon_.Send(wire::Credit{MiB(16).count});
+  const auto running = daemon_.Expect<wire::Running>();
+  EXPECT_EQ(running.epoch, 2u);
+  EXPECT_EQ(running.bytes_in, MiB(12).count);
+  work.join();
+  EXPECT_TRUE(intact);
+}
+
+TEST_F(GuestTest, GrowsUnderItsLease) {
+  RunWith(MiB(16), 1);
+  const CUdeviceptr more = Allocate(MiB(8));
+  std::thread work = SubmitLater([=] { std::memset(reinterpret_cast<void*>(more), 1, 100); });
+  EXPECT_EQ(daemon_.Expect<wire::Ready>().need_bytes, MiB(24).count);
+  daemon_.Send(wire::Credit{MiB(24).count});
+  EXPECT_EQ(daemon_.Expect<wire::Running>().epoch, 1u);
+  work.join();
+  // What is freed can be had again without asking.
+  CUresult result = CUDA_ERROR_UNKNOWN;
+  ASSERT_TRUE(guest_->Free(more, &result));
+  EXPECT_EQ(result, CUDA_SUCCESS);
+  EXPECT_FALSE(guest_->Free(more, &result));
+  const CUdeviceptr again = Allocate(MiB(8));
+  Submit([=] { std::memset(reinterpret_cast<void*>(again), 2, 100); });
+}
+
+TEST_F(GuestTest, LimitIsOutOfMemory) {
+  Allocate(MiB(40));
+  CUdeviceptr pointer = 0;
+  EXPECT_EQ(guest_->Allocate(MiB(9).count, driver_.context(), &pointer), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(guest_->used(), MiB(40));
+  Allocate(MiB(8));
+}
+
+TEST_F(GuestTest, BusyWhenWorkDoesNotEnd) {
+  RunWith(MiB(8), 1);
+  driver_.HoldEvents(true);
+  daemon_.Send(wire::Revoke{1, 500});
+  EXPECT_EQ(daemon_.Expect<wire::Busy>().epoch, 1u);
+  Submit([] {});  // the gate is open again
+  driver_.HoldEvents(false);
+  daemon_.Send(wire::Revoke{1, 1000000});
+  EXPECT_EQ(daemon_.Expect<wire::Released>().epoch, 1u);
+}
+
+TEST_F(GuestTest, IdlenessIsToldWhileSomebodyWaits) {
+  RunWith(MiB(8), 1);
+  daemon_.decisions().contended = 1;
+  EXPECT_EQ(daemon_.Expect<wire::Idle>().epoch, 1u);
+  Submit([] {});
+  EXPECT_EQ(daemon_.Expect<wire::Active>().epoch, 1u);
+  EXPECT_EQ(daemon_.Expect<wire::Idle>().epoch, 1u);
+}
+
+TEST_F(GuestTest, FreedMemoryIsGivenBackWhileSomebodyWaits) {
+  RunWith(MiB(8), 1);
+  const CUdeviceptr more = Allocate(MiB(8));
+  std::thread work = SubmitLater([] {});
+  daemon_.Expect<wire::Ready>();
+  daemon_.Send(wire::Credit{MiB(16).count});
+  daemon_.Expect<wire::Running>();
+  work.join();
+  driver_.HoldEvents(true);  // so that it is not idle
+  daemon_.decisions().contended = 1;
+  CUresult result = CUDA_ERROR_UNKNOWN;
+  ASSERT_TRUE(guest_->Free(more, &result));
+  EXPECT_EQ(daemon_.Expect<wire::Evicted>().resident_bytes, MiB(8).count);
+  driver_.HoldEvents(false);
+}
+
+TEST_F(GuestTest, FindsTheNextDaemon) {
+  const CUdeviceptr pointer = RunWith(MiB(8), 1);
+  daemon_.HangUp();
+  const auto hello = daemon_.Expect<wire::Register>();
+  EXPECT_EQ(hello.allocated_bytes, MiB(8).count);
+  EXPECT_EQ(hello.resident_bytes, MiB(8).count);
+  EXPECT_EQ(hello.contexts, 1u);
+  // The old lease is void once the new daemon knows us.
+  bool intact = false;
+  std::thread work([&] {
+    for (int i = 0; i < 1000000 && gate_.open(); ++i) std::this_thread::yield();
+    Submit([&] { intact = AllBytes(pointer, MiB(8), 0x5a); });
+  });
+  EXPECT_EQ(daemon_.Expect<wire::Ready>().need_bytes, MiB(8).count);
+  daemon_.Send(wire::Grant{9, MiB(8).count, 1000});
+  EXPECT_EQ(daemon_.Expect<wire::Running>().epoch, 9u);
+  work.join();
+  EXPECT_TRUE(intact);
+}
+
+TEST_F(GuestTest, StickyErrorGivesTheLeaseBackAndLetsCallsThrough) {
+  RunWith(MiB(8), 1);
+  daemon_.Send(wire::Revoke{1, 1000000});
+  daemon_.Expect<wire::Released>();
+  driver_.FailCopy(1, CUDA_ERROR_ILLEGAL_ADDRESS);
+  daemon_.Send(wire::Evict{0});
+  EXPECT_EQ(daemon_.Expect<wire::Evicted>().resident_bytes, MiB(8).count);
+  Submit([] {});  // the driver itself answers what becomes of it
+  // Nothing can be saved, but the card's memory goes back.
+  uint64_t resident = 1;
+  while (resident != 0) resident = daemon_.Expect<wire::Evicted>().resident_bytes;
+  EXPECT_EQ(driver_.used(), 0u);
+}
+
+TEST_F(GuestTest, ContextsTakeTheirBlocksAlong) {
+  RunWith(MiB(8), 1);
+  guest_->ContextEnds(driver_.context());
+  guest_->ContextEnded();
+  daemon_.Expect<wire::ContextGone>();
+  EXPECT_EQ(driver_.used(), 0u);
+  EXPECT_EQ(guest_->used(), Bytes());
+}
+
+}  // namespace
+}  // namespace tandem::shim
