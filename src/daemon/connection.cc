@@ -1,0 +1,79 @@
+#include "src/daemon/connection.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+namespace tandem::daemon {
+namespace {
+
+constexpr size_t kMaxQueued = 256 * 1024;  // bytes that may wait before another message
+constexpr size_t kMaxFds = 2;
+
+Error Gone(const char* why) {
+  return Error{ErrorCode::kUnavailable, why};
+}
+
+}  // namespace
+
+Status Connection::Fill() {
+  std::array<std::byte, 16384> bytes;
+  // Without room for control data the kernel drops descriptors that a client may send along.
+  const ssize_t n = recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+  if (n > 0) {
+    reader_.Append(std::span(bytes).first(static_cast<size_t>(n)));
+    return {};
+  }
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return {};
+  return Gone("it closed the connection");
+}
+
+Status Connection::Queue(const wire::Message& message, const std::vector<int>& fds) {
+  if (queued_ > kMaxQueued) return Gone("it does not read its messages");
+  Frame frame;
+  frame.bytes = wire::Encode(message);
+  for (const int fd : fds) frame.fds.emplace_back(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  queued_ += frame.bytes.size();
+  queue_.push_back(std::move(frame));
+  return {};
+}
+
+Status Connection::Flush() {
+  while (!queue_.empty()) {
+    Frame& frame = queue_.front();
+    iovec piece{frame.bytes.data() + sent_, frame.bytes.size() - sent_};
+    msghdr header{};
+    header.msg_iov = &piece;
+    header.msg_iovlen = 1;
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * kMaxFds)> control{};
+    if (sent_ == 0 && !frame.fds.empty()) {
+      header.msg_control = control.data();
+      header.msg_controllen = CMSG_SPACE(sizeof(int) * frame.fds.size());
+      cmsghdr* rights = CMSG_FIRSTHDR(&header);
+      rights->cmsg_level = SOL_SOCKET;
+      rights->cmsg_type = SCM_RIGHTS;
+      rights->cmsg_len = CMSG_LEN(sizeof(int) * frame.fds.size());
+      for (size_t i = 0; i < frame.fds.size(); ++i) {
+        const int fd = frame.fds[i].get();
+        std::memcpy(CMSG_DATA(rights) + i * sizeof(int), &fd, sizeof(int));
+      }
+    }
+    const ssize_t n = sendmsg(socket_.get(), &header, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0) {
+      if (errno == EINTR) continue;
+      if (errno == EAGAIN) return {};
+      return Gone("it closed the connection");
+    }
+    sent_ += static_cast<size_t>(n);
+    if (sent_ < frame.bytes.size()) continue;
+    queued_ -= frame.bytes.size();
+    sent_ = 0;
+    queue_.pop_front();
+  }
+  return {};
+}
+
+}  // namespace tandem::daemon

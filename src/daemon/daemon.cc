@@ -1,0 +1,154 @@
+#include "src/daemon/daemon.h"
+
+#include <fcntl.h>
+#include <pwd.h>
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+
+#include "src/daemon/devices.h"
+#include "src/daemon/memfd_pages.h"
+#include "src/daemon/options.h"
+#include "src/daemon/server.h"
+#include "src/wire/channel.h"
+
+namespace tandem::daemon {
+namespace {
+
+std::string UserName(unsigned uid) {
+  char buffer[4096];
+  passwd entry;
+  passwd* found = nullptr;
+  getpwuid_r(uid, &entry, buffer, sizeof(buffer), &found);
+  return found != nullptr ? found->pw_name : std::to_string(uid);
+}
+
+uint64_t RandomToken() {
+  uint64_t token = 0;
+  if (getrandom(&token, sizeof(token), 0) != sizeof(token)) return 0;
+  return token >> 1;  // positive wherever it is read
+}
+
+Result<std::string> DevicesJson(const Options& options) {
+  if (options.devices_json.empty()) return RunProbe();
+  std::ifstream file(options.devices_json);
+  std::stringstream text;
+  if (!file || !(text << file.rdbuf())) {
+    return Error{ErrorCode::kNotFound, "cannot read " + options.devices_json};
+  }
+  return text.str();
+}
+
+Result<UniqueFd> BlockSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  sigprocmask(SIG_BLOCK, &set, nullptr);
+  UniqueFd signals(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!signals) return Error{ErrorCode::kFailed, "signalfd"};
+  return signals;
+}
+
+// A session takes up to four descriptors.
+void RaiseDescriptorLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+Result<std::unique_ptr<Server>> Prepare(const Options& options) {
+  TRY(wire::MakeRuntimeDir());
+  ASSIGN_OR_RETURN(const std::string json, DevicesJson(options));
+  service::ServiceConfig config;
+  ASSIGN_OR_RETURN(config.gpus, ParseDevices(json, options.reserved_contexts));
+  ASSIGN_OR_RETURN(Listener listener, Listener::Open(wire::SocketPath()));
+  config.version = TANDEM_VERSION;
+  config.socket = listener.path();
+  config.pid = getpid();
+  config.started = MonotonicNow();
+  config.user_name = &UserName;
+  config.random_token = &RandomToken;
+  for (const service::GpuInfo& gpu : config.gpus) {
+    const Bytes budget = service::BudgetOf(gpu, gpu.foreign);
+    spdlog::info("GPU {} {} \"{}\": {} of {} to share, a context costs {}", gpu.index, gpu.uuid,
+                 service::Printable(gpu.name), FormatBytes(budget), FormatBytes(gpu.card),
+                 FormatBytes(gpu.context));
+  }
+  ASSIGN_OR_RETURN(UniqueFd signals, BlockSignals());
+  auto service =
+      std::make_unique<service::Service>(std::move(config), std::make_unique<MemfdPageMaker>());
+  ServerLimits limits;
+  limits.exit_when_idle = options.exit_when_idle;
+  return Server::Make(std::move(listener), std::move(signals), std::move(service), limits);
+}
+
+// In the parent: waits until the child can be connected to, and ends. Returns in the child only.
+UniqueFd GoToBackground() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return {};
+  UniqueFd reader(ends[0]), writer(ends[1]);
+  const pid_t child = fork();
+  if (child != 0) {
+    writer.Reset();
+    char ready = 0;
+    const bool started = child > 0 && read(reader.get(), &ready, 1) == 1;
+    _exit(started ? 0 : 1);
+  }
+  setsid();
+  return writer;
+}
+
+// The child lets go of the terminal once nothing can go wrong any more.
+void LeaveTerminal(const UniqueFd& ready) {
+  UniqueFd null(open("/dev/null", O_RDWR | O_CLOEXEC));
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) dup2(null.get(), fd);
+  if (chdir("/") != 0 || write(ready.get(), "1", 1) != 1) spdlog::warn("nobody waits for us");
+}
+
+Status OpenLog(const Options& options) {
+  std::shared_ptr<spdlog::sinks::sink> sink = std::make_shared<spdlog::sinks::stderr_sink_st>();
+  if (!options.log_file.empty()) {
+    if (!std::ofstream(options.log_file, std::ios::app)) {
+      return Error{ErrorCode::kFailed, "cannot write to " + options.log_file};
+    }
+    sink = std::make_shared<spdlog::sinks::basic_file_sink_st>(options.log_file);
+  }
+  spdlog::set_default_logger(std::make_shared<spdlog::logger>("tandemd", std::move(sink)));
+  spdlog::set_pattern("%Y-%m-%d %H:%M:%S.%e %l: %v");
+  spdlog::flush_on(spdlog::level::info);
+  return {};
+}
+
+}  // namespace
+
+int Main(int argc, char** argv) {
+  const ParsedOptions parsed = ParseOptions(argc, argv);
+  if (parsed.exit_status.has_value()) return *parsed.exit_status;
+  const Options& options = parsed.options;
+  if (options.probe) return PrintProbe();
+  UniqueFd ready;
+  if (options.daemonize) ready = GoToBackground();
+  RaiseDescriptorLimit();
+  const Status log = OpenLog(options);
+  Result<std::unique_ptr<Server>> server =
+      log.ok() ? Prepare(options) : Result<std::unique_ptr<Server>>(log.error());
+  if (!server.ok()) {
+    std::fprintf(stderr, "tandemd: %s\n", server.error().message.c_str());
+    return 1;
+  }
+  if (ready) LeaveTerminal(ready);
+  (*server)->Run();
+  return 0;
+}
+
+}  // namespace tandem::daemon

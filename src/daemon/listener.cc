@@ -1,0 +1,64 @@
+#include "src/daemon/listener.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+namespace tandem::daemon {
+namespace {
+
+constexpr int kBacklog = 256;
+
+Error System(const std::string& what) {
+  return Error{ErrorCode::kFailed, what + ": " + std::strerror(errno)};
+}
+
+Result<UniqueFd> Lock(const std::string& path) {
+  UniqueFd lock(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!lock) return System("cannot open " + path);
+  if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    std::array<char, 32> pid{};
+    const bool known = pread(lock.get(), pid.data(), pid.size() - 1, 0) > 0;
+    return Error{ErrorCode::kRefused, "a daemon runs already, process " +
+                                          std::string(known ? pid.data() : "unknown") +
+                                          "; `tandem status` shows what it does"};
+  }
+  const std::string pid = std::to_string(getpid());
+  if (ftruncate(lock.get(), 0) != 0 ||
+      pwrite(lock.get(), pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
+    return System("cannot write " + path);
+  }
+  return lock;
+}
+
+}  // namespace
+
+Result<Listener> Listener::Open(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) {
+    return Error{ErrorCode::kInvalid, "the socket's path is too long: " + path};
+  }
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  ASSIGN_OR_RETURN(UniqueFd lock, Lock(path + ".lock"));
+  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return System("socket");
+  unlink(path.c_str());  // we hold the lock, so nobody listens behind it
+  if (bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 ||
+      chmod(path.c_str(), 0600) != 0 || listen(socket.get(), kBacklog) != 0) {
+    return System("cannot listen at " + path);
+  }
+  return Listener(path, std::move(lock), std::move(socket));
+}
+
+Listener::~Listener() {
+  if (socket_) unlink(path_.c_str());  // while the lock is still held
+}
+
+}  // namespace tandem::daemon

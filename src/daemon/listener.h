@@ -1,0 +1,31 @@
+// The daemon's socket and the lock that keeps it the only daemon of its directory.
+#pragma once
+
+#include <string>
+
+#include "src/base/result.h"
+#include "src/base/unique_fd.h"
+
+namespace tandem::daemon {
+
+// While it lives, no other daemon listens at `path`; at its end the socket is removed. A socket
+// that a dead daemon left is replaced. Errors: kRefused, naming the process that runs already.
+class Listener {
+ public:
+  static Result<Listener> Open(const std::string& path);
+  Listener(Listener&&) noexcept = default;
+  ~Listener();
+
+  int fd() const { return socket_.get(); }
+  const std::string& path() const { return path_; }
+
+ private:
+  Listener(std::string path, UniqueFd lock, UniqueFd socket)
+      : path_(std::move(path)), lock_(std::move(lock)), socket_(std::move(socket)) {}
+
+  std::string path_;
+  UniqueFd lock_;
+  UniqueFd socket_;
+};
+
+}  // namespace tandem::daemon

@@ -1,0 +1,14 @@
+// The two pages of a session as sealed memfds. Neither can be resized by anybody, so touching a
+// mapping never faults; the decisions can be written through the daemon's mapping only.
+#pragma once
+
+#include "src/service/pages.h"
+
+namespace tandem::daemon {
+
+class MemfdPageMaker : public service::PageMaker {
+ public:
+  Result<std::unique_ptr<service::SessionPages>> Make() override;
+};
+
+}  // namespace tandem::daemon

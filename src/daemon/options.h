@@ -1,0 +1,28 @@
+// The command line of tandemd.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "src/base/result.h"
+#include "src/base/time.h"
+
+namespace tandem::daemon {
+
+struct Options {
+  bool daemonize = false;
+  bool probe = false;
+  unsigned reserved_contexts = 4;
+  std::string log_file;      // empty: standard error
+  std::string devices_json;  // empty: ask the driver
+  std::optional<Duration> exit_when_idle;
+};
+
+// Where the program has to end at once (help, version, a mistake), the status to end with.
+struct ParsedOptions {
+  Options options;
+  std::optional<int> exit_status;
+};
+ParsedOptions ParseOptions(int argc, const char* const* argv);
+
+}  // namespace tandem::daemon

@@ -1,0 +1,275 @@
+#include "src/daemon/server.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+namespace tandem::daemon {
+namespace {
+
+// What epoll says became ready: a kind in the top byte, a number in the rest.
+enum Tag : uint64_t { kListener, kSignals, kTimer, kClient, kProcess };
+constexpr int kTagShift = 56;
+
+uint64_t MakeTag(Tag tag, uint64_t number = 0) {
+  return (static_cast<uint64_t>(tag) << kTagShift) | number;
+}
+
+// When a process started, in the kernel's ticks; 0 if it is gone. Field 22 of its stat, counted
+// after the name, which may contain anything.
+uint64_t StartTicks(int pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string line;
+  std::getline(file, line);
+  const size_t name_end = line.rfind(')');
+  if (name_end == std::string::npos) return 0;
+  std::istringstream rest(line.substr(name_end + 1));
+  std::string field;
+  for (int i = 3; i <= 22; ++i) rest >> field;
+  return std::strtoull(field.c_str(), nullptr, 10);
+}
+
+}  // namespace
+
+Server::Server(Listener listener, UniqueFd signals, std::unique_ptr<service::Service> service,
+               const ServerLimits& limits)
+    : listener_(std::move(listener)),
+      signals_(std::move(signals)),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      timer_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)),
+      service_(std::move(service)),
+      limits_(limits),
+      started_ticks_(StartTicks(getpid())) {}
+
+Result<std::unique_ptr<Server>> Server::Make(Listener listener, UniqueFd signals,
+                                             std::unique_ptr<service::Service> service,
+                                             const ServerLimits& limits) {
+  std::unique_ptr<Server> server(
+      new Server(std::move(listener), std::move(signals), std::move(service), limits));
+  TRY(server->Watch(server->listener_.fd(), MakeTag(kListener), EPOLLIN));
+  TRY(server->Watch(server->timer_.get(), MakeTag(kTimer), EPOLLIN));
+  if (server->signals_) TRY(server->Watch(server->signals_.get(), MakeTag(kSignals), EPOLLIN));
+  server->SetTimer();
+  return server;
+}
+
+Status Server::Watch(int fd, uint64_t tag, uint32_t events) {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = tag;
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0) return {};
+  return Error{ErrorCode::kFailed, std::string("epoll: ") + std::strerror(errno)};
+}
+
+void Server::Run() {
+  while (!finished_) RunOnce(Seconds(3600));
+}
+
+void Server::RunOnce(Duration patience) {
+  std::array<epoll_event, 64> events;
+  const int timeout = static_cast<int>((patience.ns + 999999) / 1000000);
+  const int count =
+      epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout);
+  for (int i = 0; i < count; ++i) {
+    const uint64_t tag = events[static_cast<size_t>(i)].data.u64;
+    const uint64_t number = tag & ((uint64_t{1} << kTagShift) - 1);
+    switch (static_cast<Tag>(tag >> kTagShift)) {
+      case kListener:
+        Accept();
+        break;
+      case kSignals: {
+        signalfd_siginfo info;
+        if (read(signals_.get(), &info, sizeof(info)) == sizeof(info)) {
+          spdlog::info("ending: {}", strsignal(static_cast<int>(info.ssi_signo)));
+          finished_ = true;
+        }
+        break;
+      }
+      case kTimer: {
+        uint64_t expirations;
+        [[maybe_unused]] const ssize_t n = read(timer_.get(), &expirations, sizeof(expirations));
+        break;  // OnTime comes after every round
+      }
+      case kClient:
+        if ((events[static_cast<size_t>(i)].events & EPOLLOUT) != 0) Flush(number);
+        OnReadable(number);
+        break;
+      case kProcess:
+        OnProcessEnd(static_cast<int>(number));
+        break;
+    }
+  }
+  OnTime();
+  SetTimer();
+}
+
+// ---- Clients
+
+void Server::Accept() {
+  for (;;) {
+    UniqueFd socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket) {
+      // Out of descriptors: better to turn one away than to be called again and again.
+      if (errno == EMFILE || errno == ENFILE) DropLateNewcomers();
+      return;
+    }
+    ucred credentials{};
+    socklen_t length = sizeof(credentials);
+    if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) continue;
+    UniqueFd process(static_cast<int>(syscall(SYS_pidfd_open, credentials.pid, 0)));
+    if (!process || clients_.size() >= limits_.max_connections) continue;
+    const auto newcomers = std::count_if(clients_.begin(), clients_.end(), [&](const auto& entry) {
+      return !service_->registered(entry.first);
+    });
+    if (static_cast<size_t>(newcomers) >= limits_.max_newcomers) {
+      const auto oldest = std::find_if(clients_.begin(), clients_.end(), [&](const auto& entry) {
+        return !service_->registered(entry.first);
+      });
+      Drop(oldest->first, "too many connections have not said what they are");
+    }
+    const ConnectionId id = ++last_connection_;
+    if (!Watch(socket.get(), MakeTag(kClient, id), EPOLLIN | EPOLLRDHUP).ok()) continue;
+    const uint64_t started = StartTicks(credentials.pid);
+    clients_.try_emplace(id, std::move(socket), std::move(process), credentials.pid,
+                         MonotonicNow() + limits_.newcomer_patience);
+    service_->OnConnected(id, service::Client{credentials.pid, credentials.uid,
+                                              started != 0 && started < started_ticks_});
+  }
+}
+
+void Server::OnReadable(ConnectionId id) {
+  const auto at = clients_.find(id);
+  if (at == clients_.end()) return;
+  const Status filled = at->second.connection.Fill();
+  for (;;) {
+    // What one message causes may drop this client or any other.
+    const auto client = clients_.find(id);
+    if (client == clients_.end() || client->second.closing) break;
+    Result<wire::Message> message = client->second.connection.Next();
+    if (message.ok()) {
+      Carry(service_->OnMessage(id, *message, MonotonicNow()));
+      WatchProcess(id);
+    } else {
+      if (message.error().code != ErrorCode::kNotFound) {
+        spdlog::warn("process {}: {}", client->second.pid, message.error().message);
+        Carry(service_->OnBroken(id, message.error()));
+      }
+      break;
+    }
+  }
+  if (!filled.ok()) Drop(id, filled.error().message);
+}
+
+void Server::Carry(std::vector<service::Outgoing> messages) {
+  for (service::Outgoing& outgoing : messages) {
+    const auto at = clients_.find(outgoing.to);
+    if (at == clients_.end() || at->second.closing) continue;
+    if (const auto* refused =
+            outgoing.message ? std::get_if<wire::Refused>(&*outgoing.message) : nullptr) {
+      spdlog::warn("process {} refused: {}", at->second.pid, refused->reason);
+    }
+    Status queued;
+    if (outgoing.message) queued = at->second.connection.Queue(*outgoing.message, outgoing.fds);
+    at->second.closing = outgoing.close;
+    if (queued.ok()) {
+      Flush(outgoing.to);
+    } else {
+      Drop(outgoing.to, queued.error().message);
+    }
+  }
+}
+
+void Server::Flush(ConnectionId id) {
+  const auto at = clients_.find(id);
+  if (at == clients_.end()) return;
+  Client& client = at->second;
+  const Status sent = client.connection.Flush();
+  // A farewell that the socket does not take at once is not waited for.
+  if (!sent.ok() || client.closing) return Drop(id, sent.ok() ? "" : sent.error().message);
+  const bool waits = !client.connection.drained();
+  if (waits == client.waits_for_room) return;
+  client.waits_for_room = waits;
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLRDHUP | (waits ? EPOLLOUT : 0u);
+  event.data.u64 = MakeTag(kClient, id);
+  epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, client.connection.fd(), &event);
+}
+
+void Server::Drop(ConnectionId id, const std::string& why) {
+  const auto at = clients_.find(id);
+  if (at == clients_.end()) return;
+  if (!why.empty()) spdlog::debug("process {}: {}", at->second.pid, why);
+  clients_.erase(at);  // closes the socket, which takes it out of epoll
+  Carry(service_->OnDisconnected(id, MonotonicNow()));
+}
+
+// ---- Processes and time
+
+void Server::WatchProcess(ConnectionId id) {
+  const auto at = clients_.find(id);
+  if (at == clients_.end() || !at->second.process) return;
+  const int pid = at->second.pid;
+  if (!service_->HasSessions(pid)) return;
+  UniqueFd process = std::move(at->second.process);
+  if (processes_.count(pid) != 0) return;
+  if (!Watch(process.get(), MakeTag(kProcess, static_cast<uint64_t>(pid)), EPOLLIN).ok()) return;
+  processes_[pid] = std::move(process);
+  spdlog::info("process {} has registered", pid);
+}
+
+void Server::OnProcessEnd(int pid) {
+  processes_.erase(pid);
+  spdlog::info("process {} has ended", pid);
+  Carry(service_->OnProcessGone(pid, MonotonicNow()));
+}
+
+void Server::OnTime() {
+  const Instant now = MonotonicNow();
+  if (service_->wake().has_value() && *service_->wake() <= now) Carry(service_->OnTick(now));
+  DropLateNewcomers();
+  if (!service_->idle()) {
+    idle_since_.reset();
+  } else if (!idle_since_.has_value()) {
+    idle_since_ = now;
+  } else if (limits_.exit_when_idle && now - *idle_since_ >= *limits_.exit_when_idle) {
+    spdlog::info("ending: nobody is here");
+    finished_ = true;
+  }
+}
+
+void Server::DropLateNewcomers() {
+  std::vector<ConnectionId> late;
+  const Instant now = MonotonicNow();
+  for (const auto& [id, client] : clients_) {
+    if (client.deadline <= now && !service_->registered(id)) late.push_back(id);
+  }
+  for (const ConnectionId id : late) Drop(id, "it has not said what it is");
+}
+
+void Server::SetTimer() {
+  std::optional<Instant> next = service_->wake();
+  const auto by = [&](Instant at) { next = std::min(next.value_or(at), at); };
+  for (const auto& [id, client] : clients_) {
+    if (!service_->registered(id)) by(client.deadline);
+  }
+  if (idle_since_ && limits_.exit_when_idle) by(*idle_since_ + *limits_.exit_when_idle);
+  itimerspec spec{};
+  if (next.has_value()) {
+    const int64_t at = std::max<int64_t>(next->ns, 1);  // zero would switch it off
+    spec.it_value.tv_sec = at / 1000000000;
+    spec.it_value.tv_nsec = at % 1000000000;
+  }
+  timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &spec, nullptr);
+}
+
+}  // namespace tandem::daemon

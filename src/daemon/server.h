@@ -1,0 +1,89 @@
+// Server: the daemon's loop. Connects sockets, process ends, signals and time with the service.
+//
+// Threading: one thread, which nothing a client does can block. Signals that end it (SIGTERM,
+// SIGINT) must be blocked by the caller where it passes `signals`.
+// Invariants
+// 1. At most `max_connections` connections, of which at most `max_newcomers` have not yet said what
+//    they are, each of those for at most `newcomer_patience`.
+// 2. The end of a session is the end of its process, seen through a pidfd that was opened while the
+//    process was connected.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "src/base/time.h"
+#include "src/base/unique_fd.h"
+#include "src/daemon/connection.h"
+#include "src/daemon/listener.h"
+#include "src/service/service.h"
+
+namespace tandem::daemon {
+
+struct ServerLimits {
+  size_t max_connections = 4096;
+  size_t max_newcomers = 128;
+  Duration newcomer_patience = Seconds(5);
+  std::optional<Duration> exit_when_idle;
+};
+
+class Server {
+ public:
+  // `signals`: a signalfd; may be empty.
+  static Result<std::unique_ptr<Server>> Make(Listener listener, UniqueFd signals,
+                                              std::unique_ptr<service::Service> service,
+                                              const ServerLimits& limits);
+
+  // Until a signal comes, or nobody has been there for exit_when_idle.
+  void Run();
+  // One round: waits at most `patience` for something to happen, and handles it.
+  void RunOnce(Duration patience);
+  bool finished() const { return finished_; }
+  size_t connections() const { return clients_.size(); }
+
+ private:
+  using ConnectionId = service::ConnectionId;
+  struct Client {
+    Client(UniqueFd socket, UniqueFd process, int pid, Instant deadline)
+        : connection(std::move(socket)),
+          process(std::move(process)),
+          pid(pid),
+          deadline(deadline) {}
+    Connection connection;
+    UniqueFd process;  // pidfd, until a session watches it
+    int pid;
+    Instant deadline;  // to say what it is
+    bool closing = false;
+    bool waits_for_room = false;
+  };
+
+  Server(Listener listener, UniqueFd signals, std::unique_ptr<service::Service> service,
+         const ServerLimits& limits);
+  Status Watch(int fd, uint64_t tag, uint32_t events);
+  void Accept();
+  void OnReadable(ConnectionId id);
+  void Carry(std::vector<service::Outgoing> messages);
+  void Flush(ConnectionId id);
+  void Drop(ConnectionId id, const std::string& why);
+  void WatchProcess(ConnectionId id);
+  void OnProcessEnd(int pid);
+  void OnTime();
+  void DropLateNewcomers();
+  void SetTimer();
+
+  Listener listener_;
+  UniqueFd signals_;
+  UniqueFd epoll_;
+  UniqueFd timer_;
+  std::unique_ptr<service::Service> service_;
+  ServerLimits limits_;
+  std::map<ConnectionId, Client> clients_;
+  std::map<int, UniqueFd> processes_;  // of sessions, by pid
+  ConnectionId last_connection_ = 0;
+  std::optional<Instant> idle_since_;
+  uint64_t started_ticks_;  // when this process started, as the kernel counts
+  bool finished_ = false;
+};
+
+}  // namespace tandem::daemon
