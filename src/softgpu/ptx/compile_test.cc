@@ -138,7 +138,7 @@ L: bar.sync 0; shfl.sync.down.b32 %r4|%p2, %r1, 1, 31, -1; atom.shared.add.u32 %
   std::mt19937 random(seed);
   for (int round = 0; round < 4000; ++round) {
     std::string text = sample;
-    for (int edits = 1 + static_cast<int>(random() % 4); edits > 0; --edits) {
+    for (size_t edits = 1 + random() % 4; edits > 0 && text.size() > 1; --edits) {
       const size_t at = random() % text.size();
       const size_t length = 1 + random() % 12;
       switch (random() % 5) {
