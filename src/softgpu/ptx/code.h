@@ -311,7 +311,7 @@ namespace baseline {
 Handler Select(const Selector& selector);
 }
 namespace avx2 {
-// REQUIRES: the machine has AVX2, FMA and F16C.
+// REQUIRES: the machine has AVX2 and FMA.
 Handler Select(const Selector& selector);
 }  // namespace avx2
 

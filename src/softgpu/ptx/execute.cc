@@ -34,8 +34,7 @@ void WriteLanes(const WarpContext& w, uint32_t ref, uint32_t lanes, uint32_t val
 }  // namespace
 
 bool HasAvx2() {
-  static const bool has = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                          __builtin_cpu_supports("f16c");
+  static const bool has = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   return has;
 }
 
