@@ -1,5 +1,6 @@
 #include "src/daemon/server.h"
 
+#include <poll.h>
 #include <spdlog/spdlog.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
@@ -37,6 +38,11 @@ uint64_t StartTicks(int pid) {
   std::string field;
   for (int i = 3; i <= 22; ++i) rest >> field;
   return std::strtoull(field.c_str(), nullptr, 10);
+}
+
+bool HasEnded(const UniqueFd& process) {
+  pollfd entry{process.get(), POLLIN, 0};
+  return poll(&entry, 1, 0) > 0;
 }
 
 }  // namespace
@@ -128,6 +134,9 @@ void Server::Accept() {
     if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) continue;
     UniqueFd process(static_cast<int>(syscall(SYS_pidfd_open, credentials.pid, 0)));
     if (!process || clients_.size() >= limits_.max_connections) continue;
+    // A new process may bear the number of one whose end we have not yet looked at.
+    const auto namesake = processes_.find(credentials.pid);
+    if (namesake != processes_.end() && HasEnded(namesake->second)) OnProcessEnd(credentials.pid);
     const auto newcomers = std::count_if(clients_.begin(), clients_.end(), [&](const auto& entry) {
       return !service_->registered(entry.first);
     });
@@ -228,7 +237,7 @@ void Server::WatchProcess(ConnectionId id) {
 }
 
 void Server::OnProcessEnd(int pid) {
-  processes_.erase(pid);
+  if (processes_.erase(pid) == 0) return;
   spdlog::info("process {} has ended", pid);
   Carry(service_->OnProcessGone(pid, MonotonicNow()));
 }

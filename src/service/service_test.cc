@@ -1,0 +1,301 @@
+#include "src/service/service.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "src/wire/codec.h"
+
+namespace tandem::service {
+namespace {
+
+using Json = nlohmann::json;
+
+class FakePages : public SessionPages {
+ public:
+  wire::DecisionsPage& decisions() override { return decisions_; }
+  const wire::ReportsPage& reports() const override { return reports_; }
+  std::vector<int> fds() const override { return {7, 8}; }
+  wire::DecisionsPage decisions_{};
+  wire::ReportsPage reports_{};
+};
+
+class FakePageMaker : public PageMaker {
+ public:
+  explicit FakePageMaker(std::vector<FakePages*>& made) : made_(made) {}
+  Result<std::unique_ptr<SessionPages>> Make() override {
+    auto pages = std::make_unique<FakePages>();
+    made_.push_back(pages.get());
+    return std::unique_ptr<SessionPages>(std::move(pages));
+  }
+
+ private:
+  std::vector<FakePages*>& made_;
+};
+
+constexpr char kGpu[] = "GPU-1";
+
+class ServiceTest : public ::testing::Test {
+ protected:
+  // Budget: 100 MiB = 134 − 4 × 8 − 2.
+  explicit ServiceTest(Bytes foreign = {})
+      : service_(
+            ServiceConfig{"0.1",
+                          "/s",
+                          42,
+                          Instant(),
+                          {GpuInfo{0, kGpu, "Card", true, MiB(134), foreign, MiB(8), MiB(2), 4}},
+                          [](unsigned) { return "someone\n"; },
+                          [this] { return ++token_; }},
+            std::make_unique<FakePageMaker>(pages_)) {}
+
+  void Connect(ConnectionId id, int pid, unsigned uid = 1000, bool predates = false) {
+    service_.OnConnected(id, Client{pid, uid, predates});
+  }
+  void Say(ConnectionId id, const wire::Message& message) {
+    said_ = service_.OnMessage(id, message, now_);
+  }
+  // Connects and registers.
+  void Join(ConnectionId id, int pid, uint64_t run = 0, unsigned uid = 1000) {
+    Connect(id, pid, uid);
+    Say(id, wire::Register{"0.1", run, kGpu, "train", 0, 0, 0});
+  }
+  template <typename M>
+  M Heard(ConnectionId id) {
+    for (const Outgoing& out : said_) {
+      if (out.to != id || !out.message) continue;
+      if (const M* m = std::get_if<M>(&*out.message); m != nullptr) return *m;
+    }
+    ADD_FAILURE() << "connection " << id << " was told no message of type " << M::kType;
+    return M{};
+  }
+  bool Closed(ConnectionId id) {
+    for (const Outgoing& out : said_) {
+      if (out.to == id && out.close) return true;
+    }
+    return false;
+  }
+  wire::RefusalCode Refusal(ConnectionId id) {
+    return static_cast<wire::RefusalCode>(Heard<wire::Refused>(id).code);
+  }
+  Json Ask(const char* what) {
+    Connect(999, 999);
+    Say(999, wire::Query{what});
+    const Json answer = Json::parse(Heard<wire::Answer>(999).json);
+    said_ = service_.OnDisconnected(999, now_);
+    return answer;
+  }
+
+  std::vector<FakePages*> pages_;
+  uint64_t token_ = 70;
+  Service service_;
+  Instant now_{1000000000};
+  std::vector<Outgoing> said_;
+};
+
+TEST_F(ServiceTest, ASessionRegistersRunsAndIsListed) {
+  Join(1, 11);
+  const auto registered = Heard<wire::Registered>(1);
+  EXPECT_EQ(Bytes(registered.budget_bytes), MiB(100));
+  EXPECT_EQ(Bytes(registered.limit_bytes), MiB(100));
+  EXPECT_EQ(said_.front().fds.size(), 2u);
+  Say(1, wire::Reserve{5, MiB(10).count});
+  EXPECT_EQ(Heard<wire::Reserved>(1).granted, 1);
+  Say(1, wire::Ready{MiB(10).count});
+  const auto grant = Heard<wire::Grant>(1);
+  EXPECT_EQ(pages_[0]->decisions_.epoch.load(), grant.epoch);
+  EXPECT_EQ(Bytes(pages_[0]->decisions_.run_used_bytes.load()), MiB(10));
+  pages_[0]->reports_.resident_bytes = ~0ull;  // a claim that cannot be true
+  Say(1, wire::Running{grant.epoch, 5});
+  const Json session = Ask("sessions")["sessions"][0];
+  EXPECT_EQ(session["state"], "running");
+  EXPECT_EQ(session["resident_bytes"], MiB(10).count);
+  EXPECT_EQ(session["allocated_bytes"], MiB(10).count);
+  EXPECT_EQ(session["in_bytes"], 5);
+  EXPECT_EQ(session["leases"], 1);
+  EXPECT_EQ(session["waits_for"], nullptr);
+  const Json gpu = Ask("status")["gpus"][0];
+  EXPECT_EQ(gpu["holders"], Json::array({1}));
+  EXPECT_EQ(gpu["charged_bytes"], MiB(10).count);
+  EXPECT_EQ(gpu["mode"], "together");
+}
+
+TEST_F(ServiceTest, AHandoverIsRecorded) {
+  Join(1, 11);
+  Join(2, 12);
+  Say(1, wire::Ready{MiB(60).count});
+  Say(1, wire::Running{1, 0});
+  Say(2, wire::Ready{MiB(60).count});
+  EXPECT_EQ(pages_[0]->decisions_.contended.load(), 1u);
+  EXPECT_EQ(pages_[1]->decisions_.contended.load(), 0u);
+  EXPECT_EQ(Ask("sessions")["sessions"][1]["waits_for"], "its turn, as number 1");
+  ASSERT_TRUE(service_.wake().has_value());
+  now_ = *service_.wake();
+  said_ = service_.OnTick(now_);
+  EXPECT_EQ(Heard<wire::Revoke>(1).epoch, 1u);
+  Say(1, wire::Released{1});
+  EXPECT_EQ(pages_[0]->decisions_.epoch.load(), 0u);
+  EXPECT_EQ(Bytes(Heard<wire::Evict>(1).target_bytes), MiB(40));
+  Say(1, wire::Evicted{MiB(40).count, MiB(20).count});
+  EXPECT_EQ(Bytes(Heard<wire::Credit>(2).credit_bytes), MiB(60));
+  Say(2, wire::Running{2, 0});
+  const Json record = Ask("handovers")["handovers"][0];
+  EXPECT_EQ(record["from"], Json::array({1}));
+  EXPECT_EQ(record["to"], 2);
+  EXPECT_EQ(record["out_bytes"], MiB(20).count);
+  EXPECT_EQ(record["chunk_bytes"], MiB(2).count);
+  EXPECT_EQ(Ask("status")["gpus"][0]["handovers"], 1);
+}
+
+TEST_F(ServiceTest, WhatIsOutOfPlaceClosesThatConnectionOnly) {
+  Join(1, 11);
+  const std::vector<wire::Message> strays = {
+      wire::Ready{1}, wire::Evicted{},    wire::Grant{},      wire::Refused{},
+      wire::Answer{}, wire::RunStarted{}, wire::ContextGone{}};
+  ConnectionId id = 10;
+  for (const wire::Message& stray : strays) {
+    Connect(++id, 13);
+    Say(id, stray);
+    EXPECT_EQ(Refusal(id), wire::RefusalCode::kProtocol);
+    EXPECT_TRUE(Closed(id));
+    EXPECT_FALSE(Closed(1));
+    service_.OnDisconnected(id, now_);
+  }
+  for (const wire::Message& second :
+       std::vector<wire::Message>{wire::Register{}, wire::RunBegin{}, wire::Query{"status"}}) {
+    Say(1, second);
+    EXPECT_TRUE(Closed(1));
+  }
+  Connect(50, 50);
+  Say(50, wire::Query{"nonsense"});
+  EXPECT_EQ(Refusal(50), wire::RefusalCode::kProtocol);
+  EXPECT_FALSE(Closed(50));
+}
+
+TEST_F(ServiceTest, AClaimThatCannotBeTrueIsABreach) {
+  Join(1, 11);
+  Say(1, wire::Ready{~0ull});
+  EXPECT_EQ(Refusal(1), wire::RefusalCode::kProtocol);
+  EXPECT_TRUE(Closed(1));
+}
+
+TEST_F(ServiceTest, RefusesAnUnknownDevice) {
+  Connect(1, 11);
+  Say(1, wire::Register{"0.1", 0, "GPU-\x1b[2J", "p", 0, 0, 0});
+  EXPECT_EQ(Refusal(1), wire::RefusalCode::kUnknownDevice);
+  EXPECT_EQ(Heard<wire::Refused>(1).reason.find('\x1b'), std::string::npos);
+}
+
+TEST_F(ServiceTest, ARunsLimitHoldsForAllItsSessions) {
+  Connect(1, 1);
+  Say(1, wire::RunBegin{"0.1", "", "/bin/x", MiB(101).count});
+  EXPECT_EQ(Refusal(1), wire::RefusalCode::kLimitTooLarge);
+  EXPECT_FALSE(Closed(1));
+  Say(1, wire::RunBegin{"0.1", "demo", "/bin/x", MiB(50).count});
+  const uint64_t run = Heard<wire::RunStarted>(1).run;
+  Join(2, 12, run);
+  EXPECT_EQ(Bytes(Heard<wire::Registered>(2).limit_bytes), MiB(50));
+  Join(3, 13, run);
+  Say(2, wire::Reserve{1, MiB(30).count});
+  EXPECT_EQ(Heard<wire::Reserved>(2).granted, 1);
+  Say(3, wire::Reserve{1, MiB(30).count});
+  EXPECT_EQ(Heard<wire::Reserved>(3).granted, 0);
+  EXPECT_EQ(Bytes(pages_[1]->decisions_.run_used_bytes.load()), MiB(30));
+  EXPECT_EQ(Ask("sessions")["sessions"][0]["name"], "demo");
+  // The token is nothing to another user: that is a run of its own.
+  Join(4, 14, run, /*uid=*/2000);
+  EXPECT_EQ(Bytes(Heard<wire::Registered>(4).limit_bytes), MiB(100));
+  // The limit stays as long as a session lives.
+  service_.OnDisconnected(1, now_);
+  Say(3, wire::Reserve{2, MiB(30).count});
+  EXPECT_EQ(Heard<wire::Reserved>(3).granted, 0);
+  service_.OnProcessGone(12, now_);
+  Say(3, wire::Reserve{3, MiB(30).count});
+  EXPECT_EQ(Heard<wire::Reserved>(3).granted, 1);
+}
+
+TEST_F(ServiceTest, SessionsOfAUserAreBounded) {
+  for (size_t i = 1; i <= kMaxSessionsPerUser; ++i) Join(i, static_cast<int>(i));
+  Join(1000, 1000);
+  EXPECT_EQ(Refusal(1000), wire::RefusalCode::kTooMany);
+  EXPECT_TRUE(Closed(1000));
+  Join(1001, 1001, 0, /*uid=*/2000);
+  Heard<wire::Registered>(1001);
+}
+
+TEST_F(ServiceTest, OnlyTheEndOfTheProcessGivesMemoryBack) {
+  Join(1, 11);
+  Say(1, wire::Ready{MiB(60).count});
+  service_.OnDisconnected(1, now_);
+  EXPECT_EQ(Ask("status")["gpus"][0]["charged_bytes"], MiB(60).count);
+  EXPECT_TRUE(service_.HasSessions(11));
+  service_.OnProcessGone(11, now_);
+  EXPECT_EQ(Ask("status")["gpus"][0]["charged_bytes"], 0);
+  EXPECT_TRUE(service_.idle());
+}
+
+TEST_F(ServiceTest, WhoRegistersAgainTakesItsOwnPlace) {
+  Join(1, 11);
+  Join(2, 12);
+  Say(1, wire::Ready{MiB(60).count});
+  Say(2, wire::Ready{MiB(60).count});
+  service_.OnDisconnected(1, now_);
+  Connect(3, 11);
+  Say(3, wire::Register{"0.1", 0, kGpu, "train", MiB(60).count, MiB(50).count, 1});
+  // Nobody was granted its memory in between.
+  const Json status = Ask("status")["gpus"][0];
+  EXPECT_EQ(status["charged_bytes"], MiB(100).count);
+  EXPECT_EQ(status["restoring"], 2);
+  EXPECT_EQ(Ask("sessions")["sessions"].size(), 2u);
+  // An old connection that is still open is closed.
+  Connect(4, 11);
+  Say(4, wire::Register{"0.1", 0, kGpu, "train", 0, 0, 0});
+  EXPECT_TRUE(Closed(3));
+  Say(3, wire::Ready{1});
+  EXPECT_EQ(Refusal(3), wire::RefusalCode::kProtocol);
+}
+
+class RestartedServiceTest : public ServiceTest {
+ protected:
+  RestartedServiceTest() : ServiceTest(MiB(58)) {}  // in use when it started: budget 42 MiB
+};
+
+TEST_F(RestartedServiceTest, WhatKnownSessionsHaveIsNotCountedAsOthers) {
+  EXPECT_EQ(Ask("status")["gpus"][0]["budget_bytes"], MiB(42).count);
+  Connect(1, 11, 1000, /*predates=*/true);
+  Say(1, wire::Register{"0.1", 77, kGpu, "train", MiB(60).count, MiB(50).count, 1});
+  EXPECT_EQ(Bytes(Heard<wire::Registered>(1).budget_bytes), MiB(100));
+  EXPECT_EQ(Ask("status")["gpus"][0]["charged_bytes"], MiB(50).count);
+  Connect(2, 12);  // started later: nothing it claims makes the card larger
+  Say(2, wire::Register{"0.1", 77, kGpu, "train", 0, MiB(90).count, 99999});
+  EXPECT_EQ(Ask("status")["gpus"][0]["budget_bytes"], MiB(100).count);
+}
+
+TEST_F(ServiceTest, NamesAreMadeHarmless) {
+  EXPECT_EQ(Printable("a\nb\x1b[31m\x7f"), "a\\x0ab\\x1b[31m\\x7f");
+  EXPECT_EQ(Printable("Ünïcode 猫"), "Ünïcode 猫");
+  EXPECT_EQ(Printable("\xff\xc3"), "\\xff\\xc3");
+  EXPECT_EQ(Printable("\xc2\x9b"), "\\xc2\\x9b");  // a C1 control
+  EXPECT_LT(Printable(std::string(10000, 'x')).size(), 300u);
+  Connect(1, 11);
+  Say(1, wire::Register{"0.1", 0, kGpu, "evil\n\xff", 0, 0, 0});
+  const Json session = Ask("sessions")["sessions"][0];
+  EXPECT_EQ(session["program"], "evil\\x0a\\xff");
+  EXPECT_EQ(session["user"], "someone\\x0a");
+}
+
+TEST_F(ServiceTest, AVersionMismatchNamesBothVersions) {
+  Connect(1, 11);
+  wire::FrameReader reader;
+  std::vector<std::byte> bytes = wire::Encode(wire::Query{"status"});
+  bytes[4] = std::byte{99};
+  reader.Append(bytes);
+  said_ = service_.OnBroken(1, reader.Next().error());
+  EXPECT_EQ(Refusal(1), wire::RefusalCode::kVersion);
+  EXPECT_NE(Heard<wire::Refused>(1).reason.find("99"), std::string::npos);
+  EXPECT_EQ(Heard<wire::Refused>(1).version, wire::kVersion);
+  EXPECT_TRUE(Closed(1));
+}
+
+}  // namespace
+}  // namespace tandem::service
