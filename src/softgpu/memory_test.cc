@@ -1,0 +1,151 @@
+#include "src/softgpu/memory.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <cstring>
+#include <random>
+
+namespace tandem::soft {
+namespace {
+
+TEST(RangeAllocatorTest, MergesWhatComesBack) {
+  RangeAllocator ranges(1000, 100);
+  const auto one = ranges.Take(30, 1), two = ranges.Take(30, 1), three = ranges.Take(40, 1);
+  ASSERT_TRUE(one && two && three);
+  EXPECT_FALSE(ranges.Take(1, 1).has_value());
+  ranges.Give(*one, 30);
+  ranges.Give(*three, 40);
+  EXPECT_FALSE(ranges.Take(50, 1).has_value());
+  EXPECT_EQ(ranges.TakePieces(70).size(), 2u);
+  EXPECT_TRUE(ranges.TakePieces(1).empty());
+  ranges.Give(*one, 30);
+  ranges.Give(*three, 40);
+  ranges.Give(*two, 30);
+  EXPECT_EQ(ranges.Take(64, 64), 1024u);
+}
+
+class SoftMemoryTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    char pattern[] = "/tmp/tandem-soft-test-XXXXXX";
+    directory_ = mkdtemp(pattern);
+    shared_ = SharedDevice::Open(directory_, "gpu", MiB(32)).value();
+    space_ = AddressSpace::Create(GiB(4).count).value();
+    store_ = PhysicalStore::Create(shared_.get()).value();
+  }
+  void TearDown() override {
+    unlink((directory_ + "/tandem-soft-gpu").c_str());
+    rmdir(directory_.c_str());
+  }
+  uint8_t* At(uint64_t address) { return reinterpret_cast<uint8_t*>(address); }
+
+  std::string directory_;
+  std::unique_ptr<SharedDevice> shared_;
+  std::unique_ptr<AddressSpace> space_;
+  std::unique_ptr<PhysicalStore> store_;
+};
+
+TEST_F(SoftMemoryTest, SmallBlocksShareAPage) {
+  Heap heap(space_.get(), store_.get());
+  const uint64_t one = heap.Allocate(1, 100), two = heap.Allocate(1, 100);
+  EXPECT_EQ(shared_->Free(), MiB(30));
+  const uint64_t other = heap.Allocate(2, 100);
+  EXPECT_EQ(shared_->Free(), MiB(28));
+  EXPECT_EQ(one % kBlockAlignment, 0u);
+  EXPECT_EQ(two - one, kBlockAlignment);
+  EXPECT_TRUE(heap.Free(one));
+  EXPECT_FALSE(heap.Free(one));
+  EXPECT_FALSE(heap.Find(one).has_value());
+  EXPECT_TRUE(heap.Find(two + 99).has_value());
+  EXPECT_FALSE(heap.Find(two + 100).has_value());
+  heap.FreeAll(1);
+  EXPECT_EQ(shared_->Free(), MiB(30));
+  EXPECT_TRUE(heap.Free(other));
+  EXPECT_EQ(shared_->Free(), MiB(32));
+}
+
+TEST_F(SoftMemoryTest, FreedMemoryComesBackZeroAndUnmapped) {
+  Heap heap(space_.get(), store_.get());
+  const uint64_t block = heap.Allocate(1, MiB(4).count);
+  ASSERT_NE(block, 0u);
+  EXPECT_TRUE(space_->Allows(block, MiB(4).count, Access::kReadWrite));
+  EXPECT_FALSE(space_->Allows(block, MiB(4).count + 1, Access::kRead));
+  std::memset(At(block), 0xab, MiB(4).count);
+  ASSERT_TRUE(heap.Free(block));
+  EXPECT_FALSE(space_->Allows(block, 1, Access::kRead));
+  const uint64_t again = heap.Allocate(1, MiB(4).count);
+  EXPECT_EQ(At(again)[0], 0);
+  EXPECT_EQ(At(again)[MiB(4).count - 1], 0);
+  heap.FreeAll(1);
+}
+
+TEST_F(SoftMemoryTest, FragmentsAddUp) {
+  Heap heap(space_.get(), store_.get());
+  std::vector<uint64_t> blocks;
+  for (int i = 0; i < 16; ++i) blocks.push_back(heap.Allocate(1, kPageBytes));
+  for (int i = 0; i < 16; i += 2) EXPECT_TRUE(heap.Free(blocks[i]));
+  const uint64_t large = heap.Allocate(1, 8 * kPageBytes);
+  ASSERT_NE(large, 0u);
+  for (uint64_t page = 0; page < 8; ++page) At(large)[page * kPageBytes] = uint8_t(page + 1);
+  for (uint64_t page = 0; page < 8; ++page) EXPECT_EQ(At(large)[page * kPageBytes], page + 1);
+  EXPECT_EQ(heap.Allocate(1, 1), 0u);
+  heap.FreeAll(1);
+  EXPECT_EQ(shared_->Free(), MiB(32));
+}
+
+TEST_F(SoftMemoryTest, AHandleMayBeMappedTwice) {
+  Vmm vmm(space_.get());
+  uint64_t address = 0;
+  Vmm::Handle handle = 0;
+  ASSERT_EQ(vmm.Reserve(2 * kPageBytes, 0, 0, &address), CUDA_SUCCESS);
+  ASSERT_EQ(vmm.Create(store_.get(), kPageBytes, {}, &handle), CUDA_SUCCESS);
+  ASSERT_EQ(vmm.Map(address, kPageBytes, handle), CUDA_SUCCESS);
+  ASSERT_EQ(vmm.Map(address + kPageBytes, kPageBytes, handle), CUDA_SUCCESS);
+  EXPECT_EQ(vmm.Map(address, kPageBytes, handle), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_FALSE(space_->Allows(address, 1, Access::kRead));
+  ASSERT_EQ(vmm.SetAccess(address, 2 * kPageBytes, Access::kRead), CUDA_SUCCESS);
+  EXPECT_TRUE(space_->Allows(address, 2 * kPageBytes, Access::kRead));
+  EXPECT_FALSE(space_->Allows(address, 1, Access::kReadWrite));
+  At(address)[5] = 42;
+  EXPECT_EQ(At(address + kPageBytes)[5], 42);
+  EXPECT_EQ(vmm.Release(handle), CUDA_SUCCESS);
+  EXPECT_EQ(vmm.FreeReservation(address, 2 * kPageBytes), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(vmm.Unmap(address, kPageBytes), CUDA_SUCCESS);
+  EXPECT_EQ(shared_->Free(), MiB(30));
+  EXPECT_EQ(vmm.Unmap(address + kPageBytes, kPageBytes), CUDA_SUCCESS);
+  EXPECT_EQ(shared_->Free(), MiB(32));
+  EXPECT_EQ(vmm.FreeReservation(address, 2 * kPageBytes), CUDA_SUCCESS);
+}
+
+TEST_F(SoftMemoryTest, RandomBlocksNeverOverlap) {
+  const uint64_t seed = std::random_device()();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937_64 random(seed);
+  Heap heap(space_.get(), store_.get());
+  std::map<uint64_t, uint64_t> live;
+  for (int step = 0; step < 2000; ++step) {
+    if (random() % 3 != 0) {
+      const uint64_t bytes = 1 + random() % (random() % 4 == 0 ? MiB(3).count : 60000);
+      const uint64_t block = heap.Allocate(1, bytes);
+      if (block == 0) continue;
+      const auto after = live.lower_bound(block);
+      if (after != live.end()) {
+        ASSERT_LE(block + bytes, after->first);
+      }
+      if (after != live.begin()) {
+        ASSERT_LE(std::prev(after)->first + std::prev(after)->second, block);
+      }
+      live[block] = bytes;
+    } else if (!live.empty()) {
+      const auto victim = std::next(live.begin(), random() % live.size());
+      ASSERT_TRUE(heap.Free(victim->first));
+      live.erase(victim);
+    }
+  }
+  heap.FreeAll(1);
+  EXPECT_EQ(shared_->Free(), MiB(32));
+}
+
+}  // namespace
+}  // namespace tandem::soft

@@ -1,0 +1,58 @@
+#include "src/softgpu/options.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+namespace tandem::soft {
+namespace {
+
+Result<Options> Parse(const std::map<std::string, std::string>& variables) {
+  return ParseOptions([&](const char* name) -> const char* {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  });
+}
+
+TEST(OptionsTest, Defaults) {
+  const auto options = Parse({});
+  ASSERT_TRUE(options.ok());
+  ASSERT_EQ(options.value().devices.size(), 1u);
+  EXPECT_EQ(options.value().devices[0].name, "gpu0");
+  EXPECT_EQ(options.value().devices[0].vram, GiB(1));
+  EXPECT_EQ(options.value().context, MiB(64));
+  EXPECT_EQ(options.value().bus_bytes_per_second, 8'000'000'000u);
+}
+
+TEST(OptionsTest, DevicesWithSizesOfTheirOwn) {
+  const auto options = Parse({{"TANDEM_SOFT_DEVICES", "a,b:64M"}, {"TANDEM_SOFT_VRAM", "256M"}});
+  ASSERT_TRUE(options.ok());
+  ASSERT_EQ(options.value().devices.size(), 2u);
+  EXPECT_EQ(options.value().devices[0].vram, MiB(256));
+  EXPECT_EQ(options.value().devices[1].name, "b");
+  EXPECT_EQ(options.value().devices[1].vram, MiB(64));
+}
+
+TEST(OptionsTest, RefusalsNameTheVariable) {
+  const std::map<std::string, std::string> bad[] = {
+      {{"TANDEM_SOFT_VRAM", "much"}},        {{"TANDEM_SOFT_VRAM", "1K"}},
+      {{"TANDEM_SOFT_DEVICES", "a,,b"}},     {{"TANDEM_SOFT_DEVICES", "../a"}},
+      {{"TANDEM_SOFT_DEVICES", "a,a"}},      {{"TANDEM_SOFT_DEVICES", "a:x"}},
+      {{"TANDEM_SOFT_PCIE", "8 bananas"}},   {{"TANDEM_SOFT_PCIE", "-1GB/s"}},
+      {{"TANDEM_SOFT_FAIL_ALLOC", "three"}}, {{"TANDEM_SOFT_CONTEXT", "-5"}},
+  };
+  for (const auto& variables : bad) {
+    const auto options = Parse(variables);
+    ASSERT_FALSE(options.ok()) << variables.begin()->second;
+    EXPECT_EQ(options.error().message.rfind(variables.begin()->first, 0), 0u);
+  }
+}
+
+TEST(OptionsTest, Bandwidths) {
+  EXPECT_EQ(ParseBandwidth("500MB/s").value(), 500'000'000u);
+  EXPECT_EQ(ParseBandwidth("1.5GB/s").value(), 1'500'000'000u);
+  EXPECT_FALSE(ParseBandwidth("").ok());
+}
+
+}  // namespace
+}  // namespace tandem::soft

@@ -1,0 +1,133 @@
+#include "src/softgpu/scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+
+namespace tandem::soft {
+namespace {
+
+// Engines live as long as the process, so one set serves all tests.
+Scheduler& TheScheduler() {
+  static auto* scheduler = new Scheduler();
+  return *scheduler;
+}
+
+Engines* TheEngines() {
+  static auto* engines = new Engines(&TheScheduler(), [] {});
+  return engines;
+}
+
+class Gate {
+ public:
+  CUresult Pass() {
+    std::unique_lock lock(mutex_);
+    opened_.wait(lock, [&] { return open_; });
+    return CUDA_SUCCESS;
+  }
+  void Open() {
+    std::lock_guard lock(mutex_);
+    open_ = true;
+    opened_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable opened_;
+  bool open_ = false;
+};
+
+class SchedulerTest : public testing::Test {
+ protected:
+  std::shared_ptr<Stream> NewStream(StreamKind kind) {
+    return std::make_shared<Stream>(group_, kind, 0);
+  }
+  Dependency Submit(const std::shared_ptr<Stream>& stream, EngineKind engine,
+                    std::function<CUresult()> run, std::vector<Dependency> after = {}) {
+    Task task;
+    task.engine = engine;
+    task.run = std::move(run);
+    task.after = std::move(after);
+    return TheScheduler().Submit(stream, std::move(task));
+  }
+  std::shared_ptr<StreamGroup> group_ = std::make_shared<StreamGroup>(TheEngines());
+};
+
+TEST_F(SchedulerTest, EnginesWorkAtTheSameTime) {
+  // Each task waits for one of another engine: only possible if all run at once.
+  Gate first, second;
+  const auto one = NewStream(StreamKind::kNonBlocking), two = NewStream(StreamKind::kNonBlocking);
+  const auto three = NewStream(StreamKind::kNonBlocking);
+  Submit(one, EngineKind::kCompute, [&] { return first.Pass(); });
+  Submit(two, EngineKind::kToDevice, [&] {
+    first.Open();
+    return second.Pass();
+  });
+  Submit(three, EngineKind::kToHost, [&] {
+    second.Open();
+    return CUDA_SUCCESS;
+  });
+  TheScheduler().Wait(TheScheduler().PendingOf(group_.get()));
+}
+
+TEST_F(SchedulerTest, DependenciesHoldAcrossStreams) {
+  Gate gate;
+  std::atomic<int> value = 0;
+  const auto one = NewStream(StreamKind::kNonBlocking), two = NewStream(StreamKind::kNonBlocking);
+  const Dependency first = Submit(one, EngineKind::kCompute, [&] {
+    gate.Pass();
+    value = 1;
+    return CUDA_SUCCESS;
+  });
+  const Dependency second = Submit(two, EngineKind::kToHost,
+                                   [&] {
+                                     EXPECT_EQ(value, 1);
+                                     return CUDA_SUCCESS;
+                                   },
+                                   {first});
+  EXPECT_FALSE(TheScheduler().Done({second}));
+  gate.Open();
+  TheScheduler().Wait({second});
+  EXPECT_TRUE(TheScheduler().Done({first, second}));
+}
+
+TEST_F(SchedulerTest, AFailurePoisonsTheGroupAndNobodyHangs) {
+  const auto stream = NewStream(StreamKind::kBlocking);
+  std::atomic<int> runs = 0;
+  Submit(stream, EngineKind::kCompute, [] { return CUDA_ERROR_ILLEGAL_ADDRESS; });
+  const Dependency last = Submit(stream, EngineKind::kCompute, [&] {
+    ++runs;
+    return CUDA_SUCCESS;
+  });
+  TheScheduler().Wait({last});
+  EXPECT_EQ(runs, 0);
+  EXPECT_EQ(group_->error.load(), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+TEST_F(SchedulerTest, LegacyComesAfterBlockingAndBeforeLaterOnes) {
+  Gate gate;
+  std::vector<int> order;
+  const auto legacy = NewStream(StreamKind::kLegacy), blocking = NewStream(StreamKind::kBlocking);
+  const auto later = NewStream(StreamKind::kBlocking);
+  Submit(blocking, EngineKind::kToHost, [&] {
+    gate.Pass();
+    order.push_back(1);
+    return CUDA_SUCCESS;
+  });
+  Submit(legacy, EngineKind::kCompute, [&] {
+    order.push_back(2);
+    return CUDA_SUCCESS;
+  });
+  const Dependency last = Submit(later, EngineKind::kToDevice, [&] {
+    order.push_back(3);
+    return CUDA_SUCCESS;
+  });
+  gate.Open();
+  TheScheduler().Wait({last});
+  EXPECT_EQ(order, (std::vector<int>{1, 2, 3}));
+}
+
+}  // namespace
+}  // namespace tandem::soft

@@ -1,0 +1,62 @@
+// A process beside the test's own, to be stopped and killed. Reads commands, one per line, and
+// answers each with a line:
+//
+//   open DIRECTORY NAME BYTES   "total BYTES" or an error
+//   charge BYTES                "yes" or "no"
+//   free                        "free BYTES"
+//   contend                     no answer: uses the engine until the process ends, and says "turn"
+//                               for each piece of work done with it
+#include <iostream>
+#include <string>
+
+#include "src/softgpu/compute_turn.h"
+#include "src/softgpu/shared_device.h"
+
+namespace tandem::soft {
+namespace {
+
+void Contend(SharedDevice& device) {
+  ComputeTurn turn(device.page(), device.slot());
+  for (;;) {
+    turn.Acquire();
+    std::cout << "turn" << std::endl;
+    bool yield = false;
+    for (int step = 0; step < 100000 && !yield; ++step) yield = turn.ShouldYield();
+    if (yield) turn.Release();
+  }
+}
+
+int Main() {
+  std::unique_ptr<SharedDevice> device;
+  std::string command;
+  while (std::cin >> command) {
+    if (command == "open") {
+      std::string directory, name;
+      uint64_t bytes = 0;
+      std::cin >> directory >> name >> bytes;
+      auto opened = SharedDevice::Open(directory, name, Bytes(bytes));
+      if (!opened.ok()) {
+        std::cout << opened.error().message << std::endl;
+        continue;
+      }
+      device = std::move(opened).value();
+      std::cout << "total " << device->total().count << std::endl;
+    } else if (command == "charge") {
+      uint64_t bytes = 0;
+      std::cin >> bytes;
+      std::cout << (device->Charge(Bytes(bytes)) ? "yes" : "no") << std::endl;
+    } else if (command == "free") {
+      std::cout << "free " << device->Free().count << std::endl;
+    } else if (command == "contend") {
+      Contend(*device);
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace tandem::soft
+
+int main() {
+  return tandem::soft::Main();
+}
