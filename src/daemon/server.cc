@@ -170,7 +170,6 @@ void Server::OnReadable(ConnectionId id) {
       WatchProcess(id);
     } else {
       if (message.error().code != ErrorCode::kNotFound) {
-        spdlog::warn("process {}: {}", client->second.pid, message.error().message);
         Carry(service_->OnBroken(id, message.error()));
       }
       break;

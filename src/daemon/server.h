@@ -25,7 +25,7 @@ struct ServerLimits {
   size_t max_connections = 4096;
   size_t max_newcomers = 128;
   Duration newcomer_patience = Seconds(5);
-  std::optional<Duration> exit_when_idle;
+  std::optional<Duration> exit_when_idle = std::nullopt;
 };
 
 class Server {

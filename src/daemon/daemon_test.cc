@@ -1,0 +1,309 @@
+// The daemon's loop with real sockets, memfds and processes in a directory of the test's own.
+// The test turns the loop by hand, so nothing here waits for time to pass.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "src/daemon/devices.h"
+#include "src/daemon/memfd_pages.h"
+#include "src/daemon/options.h"
+#include "src/daemon/server.h"
+#include "src/wire/channel.h"
+
+namespace tandem::daemon {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr char kDevices[] =
+    R"({"devices":[{"uuid":"GPU-1","name":"Card","software":true,"total_bytes":142606336,)"
+    R"("used_bytes":0,"context_bytes":8388608,"granularity_bytes":2097152}]})";
+constexpr int kRounds = 2000;  // of the loop, before a test gives up
+
+class DaemonTest : public ::testing::Test {
+ protected:
+  DaemonTest() {
+    std::string pattern = ::testing::TempDir() + "tandemd-XXXXXX";
+    dir_ = mkdtemp(pattern.data());
+    path_ = dir_ + "/tandemd.sock";
+    Start({});
+  }
+  ~DaemonTest() override {
+    server_.reset();
+    EXPECT_FALSE(std::filesystem::exists(path_));
+    std::filesystem::remove_all(dir_);
+  }
+
+  void Start(const ServerLimits& limits) {
+    server_.reset();
+    Result<Listener> listener = Listener::Open(path_);
+    ASSERT_TRUE(listener.ok()) << listener.error().message;
+    service::ServiceConfig config;
+    config.version = "0.1";
+    config.pid = getpid();
+    config.started = MonotonicNow();
+    config.gpus = ParseDevices(kDevices, 4).value();
+    config.user_name = [](unsigned) { return std::string("me"); };
+    config.random_token = [] { return uint64_t{7}; };
+    auto server = Server::Make(
+        std::move(*listener), UniqueFd(),
+        std::make_unique<service::Service>(std::move(config), std::make_unique<MemfdPageMaker>()),
+        limits);
+    ASSERT_TRUE(server.ok());
+    server_ = std::move(*server);
+  }
+  wire::Channel Connect() {
+    Result<wire::Channel> channel = wire::ConnectDaemon(path_);
+    EXPECT_TRUE(channel.ok());
+    server_->RunOnce(Duration());
+    return std::move(*channel);
+  }
+  // Turns the loop until the channel has a message, or an error.
+  Result<wire::Message> Await(wire::Channel& channel) {
+    for (int i = 0; i < kRounds; ++i) {
+      server_->RunOnce(Milliseconds(1));
+      Result<wire::Message> message = channel.Receive(Duration());
+      if (message.ok() || message.error().code != ErrorCode::kNotFound) return message;
+    }
+    return Error{ErrorCode::kNotFound, "nothing came"};
+  }
+  template <typename M>
+  M Expect(wire::Channel& channel) {
+    const Result<wire::Message> message = Await(channel);
+    if (!message.ok()) {
+      ADD_FAILURE() << message.error().message;
+    } else if (const M* m = std::get_if<M>(&*message); m != nullptr) {
+      return *m;
+    } else {
+      ADD_FAILURE() << "message of another kind: " << message->index();
+    }
+    return M{};
+  }
+  void ExpectClosed(wire::Channel& channel) {
+    EXPECT_EQ(Await(channel).error().code, ErrorCode::kUnavailable);
+  }
+  template <typename Condition>
+  bool RunUntil(Condition condition) {
+    for (int i = 0; i < kRounds; ++i) {
+      if (condition()) return true;
+      server_->RunOnce(Milliseconds(1));
+    }
+    return false;
+  }
+  Json Ask(const char* what) {
+    wire::Channel channel = Connect();
+    EXPECT_TRUE(channel.Send(wire::Query{what}).ok());
+    return Json::parse(Expect<wire::Answer>(channel).json);
+  }
+  void SendRaw(const wire::Channel& channel, std::vector<std::byte> bytes) {
+    EXPECT_EQ(send(channel.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(bytes.size()));
+  }
+  wire::Channel Join() {
+    wire::Channel channel = Connect();
+    EXPECT_TRUE(channel.Send(wire::Register{"0.1", 0, "GPU-1", "test", 0, 0, 0}).ok());
+    registered_ = Expect<wire::Registered>(channel);
+    return channel;
+  }
+
+  std::string dir_, path_;
+  std::unique_ptr<Server> server_;
+  wire::Registered registered_;
+};
+
+TEST_F(DaemonTest, ASessionGetsItsPagesAndALease) {
+  wire::Channel session = Join();
+  EXPECT_EQ(Bytes(registered_.budget_bytes), MiB(102));
+  std::vector<UniqueFd> fds = session.TakeFds();
+  ASSERT_EQ(fds.size(), 2u);
+  void* decisions = mmap(nullptr, wire::kPageBytes, PROT_READ, MAP_SHARED, fds[0].get(), 0);
+  void* reports =
+      mmap(nullptr, wire::kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fds[1].get(), 0);
+  ASSERT_NE(decisions, MAP_FAILED);
+  ASSERT_NE(reports, MAP_FAILED);
+  // Neither side can make the other fault, and the decisions are the daemon's to write.
+  EXPECT_NE(ftruncate(fds[0].get(), 0), 0);
+  EXPECT_NE(ftruncate(fds[1].get(), 0), 0);
+  EXPECT_NE(ftruncate(fds[1].get(), 1 << 20), 0);
+  EXPECT_EQ(mmap(nullptr, wire::kPageBytes, PROT_WRITE, MAP_SHARED, fds[0].get(), 0), MAP_FAILED);
+  EXPECT_LT(pwrite(fds[0].get(), "x", 1, 0), 0);
+  auto* page = static_cast<const wire::DecisionsPage*>(decisions);
+  EXPECT_EQ(page->magic, wire::kDecisionsMagic);
+  ASSERT_TRUE(session.Send(wire::Ready{MiB(10).count}).ok());
+  const auto grant = Expect<wire::Grant>(session);
+  EXPECT_EQ(Bytes(grant.credit_bytes), MiB(10));
+  EXPECT_EQ(page->epoch.load(), grant.epoch);
+  static_cast<wire::ReportsPage*>(reports)->resident_bytes = MiB(10).count;
+  EXPECT_EQ(Ask("sessions")["sessions"][0]["resident_bytes"], MiB(10).count);
+  munmap(decisions, wire::kPageBytes);
+  munmap(reports, wire::kPageBytes);
+}
+
+TEST_F(DaemonTest, HostileInputHurtsOnlyWhoeverSentIt) {
+  wire::Channel session = Join();
+  std::vector<std::vector<std::byte>> hostile;
+  hostile.emplace_back(300, std::byte{0x5a});              // garbage
+  hostile.push_back(wire::Encode(wire::Ready{1}));         // out of place
+  hostile.push_back(wire::Encode(wire::Grant{}));          // not a client's
+  hostile.push_back(wire::Encode(wire::Query{"status"}));  // another version
+  hostile.back()[4] = std::byte{99};
+  hostile.push_back(wire::Encode(wire::Query{"status"}));  // oversized
+  hostile.back()[10] = std::byte{0xff};
+  hostile.push_back(wire::Encode(wire::Query{"status"}));  // an unknown type
+  hostile.back()[6] = std::byte{0xee};
+  for (size_t i = 0; i < hostile.size(); ++i) {
+    SCOPED_TRACE("input " + std::to_string(i));
+    wire::Channel channel = Connect();
+    SendRaw(channel, hostile[i]);
+    const auto refused = Expect<wire::Refused>(channel);
+    EXPECT_EQ(refused.version, wire::kVersion);
+    EXPECT_FALSE(refused.reason.empty());
+    ExpectClosed(channel);
+  }
+  wire::Channel truncated = Connect();
+  std::vector<std::byte> half = wire::Encode(wire::Query{"status"});
+  half.resize(half.size() - 2);
+  SendRaw(truncated, half);
+  server_->RunOnce(Duration());
+  truncated.Close();
+  ASSERT_TRUE(session.Send(wire::Ready{1}).ok());
+  Expect<wire::Grant>(session);
+  EXPECT_TRUE(RunUntil([&] { return server_->connections() == 1; }));
+}
+
+TEST_F(DaemonTest, WhoeverSaysNothingIsDropped) {
+  Start({.newcomer_patience = Milliseconds(1)});
+  wire::Channel silent = Connect();
+  ExpectClosed(silent);
+}
+
+TEST_F(DaemonTest, SilentConnectionsDoNotKeepOthersOut) {
+  Start({.max_newcomers = 4, .newcomer_patience = Seconds(1000)});
+  wire::Channel session = Join();
+  std::vector<wire::Channel> silent;
+  for (int i = 0; i < 20; ++i) silent.push_back(Connect());
+  EXPECT_LE(server_->connections(), 5u);
+  EXPECT_EQ(Ask("status")["gpus"][0]["uuid"], "GPU-1");
+  ASSERT_TRUE(session.Send(wire::Ready{1}).ok());
+  Expect<wire::Grant>(session);
+}
+
+TEST_F(DaemonTest, WhoeverDoesNotReadIsDroppedAndBlocksNobody) {
+  wire::Channel deaf = Connect();
+  for (int i = 0; i < 100000 && server_->connections() > 0; ++i) {
+    const std::vector<std::byte> query = wire::Encode(wire::Query{"status"});
+    send(deaf.fd(), query.data(), query.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    server_->RunOnce(Duration());
+  }
+  EXPECT_EQ(server_->connections(), 0u);
+  EXPECT_EQ(Ask("status")["gpus"][0]["uuid"], "GPU-1");
+}
+
+TEST_F(DaemonTest, AClosedSocketReturnsNothingTheEndOfTheProcessAll) {
+  int hold[2];
+  ASSERT_EQ(pipe(hold), 0);
+  const pid_t child = fork();
+  if (child == 0) {  // registers, takes memory, closes its socket and lives on
+    close(hold[1]);
+    {
+      Result<wire::Channel> channel = wire::ConnectDaemon(path_);
+      if (!channel.ok()) _exit(1);
+      static_cast<void>(channel->Send(wire::Register{"0.1", 0, "GPU-1", "child", 0, 0, 0}));
+      static_cast<void>(channel->Send(wire::Ready{MiB(50).count}));
+      for (int i = 0; i < 2; ++i) static_cast<void>(channel->Receive(Seconds(60)));
+    }
+    char end;
+    _exit(read(hold[0], &end, 1) == 0 ? 0 : 1);
+  }
+  close(hold[0]);
+  const auto charged = [&] { return Ask("status")["gpus"][0]["charged_bytes"]; };
+  EXPECT_TRUE(RunUntil([&] { return charged() == MiB(50).count; }));
+  EXPECT_TRUE(RunUntil([&] { return server_->connections() <= 1; }));
+  EXPECT_EQ(charged(), MiB(50).count);
+  wire::Channel waiter = Join();
+  ASSERT_TRUE(waiter.Send(wire::Ready{MiB(80).count}).ok());
+  kill(child, SIGKILL);
+  EXPECT_EQ(Bytes(Expect<wire::Grant>(waiter).credit_bytes), MiB(80));
+  waitpid(child, nullptr, 0);
+  close(hold[1]);
+  EXPECT_EQ(charged(), MiB(80).count);
+}
+
+TEST_F(DaemonTest, ARestartedDaemonTakesSessionsBackWithWhatTheyHave) {
+  wire::Channel session = Join();
+  Start({});  // as after a crash: the socket is gone for the session
+  ExpectClosed(session);
+  session = Connect();
+  ASSERT_TRUE(
+      session.Send(wire::Register{"0.1", 0, "GPU-1", "test", MiB(40).count, MiB(30).count, 1})
+          .ok());
+  Expect<wire::Registered>(session);
+  const Json listed = Ask("sessions")["sessions"][0];
+  EXPECT_EQ(listed["allocated_bytes"], MiB(40).count);
+  EXPECT_EQ(listed["credit_bytes"], MiB(30).count);
+  EXPECT_EQ(listed["contexts"], 1);
+}
+
+TEST_F(DaemonTest, OnlyOneDaemonRunsAndAStaleSocketIsReplaced) {
+  const Result<Listener> second = Listener::Open(path_);
+  ASSERT_FALSE(second.ok());
+  EXPECT_NE(second.error().message.find(std::to_string(getpid())), std::string::npos);
+  server_.reset();
+  std::ofstream(path_) << "left behind";
+  Start({});
+  EXPECT_EQ(Ask("status")["gpus"][0]["uuid"], "GPU-1");
+}
+
+TEST_F(DaemonTest, EndsByItselfWhenNobodyIsThere) {
+  Start({.exit_when_idle = Milliseconds(1)});
+  { wire::Channel session = Join(); }
+  for (int i = 0; i < 20; ++i) server_->RunOnce(Milliseconds(1));
+  EXPECT_FALSE(server_->finished());  // this process, which has a session, lives
+  Start({.exit_when_idle = Milliseconds(1)});
+  EXPECT_TRUE(RunUntil([&] { return server_->finished(); }));
+}
+
+TEST(DevicesTest, ChunksFollowTheCard) {
+  const auto chunk = [](Bytes card, Bytes granularity) {
+    Json device = Json::parse(kDevices);
+    device["devices"][0]["total_bytes"] = card.count;
+    device["devices"][0]["granularity_bytes"] = granularity.count;
+    return ParseDevices(device.dump(), 4).value()[0].chunk;
+  };
+  EXPECT_EQ(chunk(MiB(64), MiB(2)), MiB(2));
+  EXPECT_EQ(chunk(GiB(1), MiB(2)), MiB(10));
+  EXPECT_EQ(chunk(GiB(80), MiB(2)), MiB(64));
+}
+
+TEST(DevicesTest, SaysWhatToDoWithoutAGpu) {
+  const auto none = ParseDevices(R"({"error":"no libcuda"})", 4);
+  EXPECT_EQ(none.error().code, ErrorCode::kNotFound);
+  EXPECT_NE(none.error().message.find("TANDEM_GPU=soft"), std::string::npos);
+  for (const char* text : {"", "{", "[]", "{}", R"({"devices":[]})", R"({"devices":[1]})",
+                           R"({"devices":[{"uuid":1}]})", R"({"devices":7})"}) {
+    EXPECT_FALSE(ParseDevices(text, 4).ok()) << text;
+  }
+}
+
+TEST(OptionsTest, AreParsed) {
+  const char* arguments[] = {"tandemd", "--exit-when-idle", "2.5", "--reserve-contexts", "2"};
+  const ParsedOptions parsed = ParseOptions(5, arguments);
+  EXPECT_FALSE(parsed.exit_status.has_value());
+  EXPECT_EQ(*parsed.options.exit_when_idle, Milliseconds(2500));
+  EXPECT_EQ(parsed.options.reserved_contexts, 2u);
+  const char* wrong[] = {"tandemd", "--nonsense"};
+  EXPECT_NE(ParseOptions(2, wrong).exit_status.value_or(0), 0);
+}
+
+}  // namespace
+}  // namespace tandem::daemon
