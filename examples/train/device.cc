@@ -88,7 +88,8 @@ Status Device::Clear(CUdeviceptr to, Bytes size) {
 }
 
 Status Device::CopyIn(CUdeviceptr to, const void* from, Bytes size) {
-  return Call("cuMemcpyHtoD", driver_.cuMemcpyHtoD_v2, to, from, size.count);
+  TRY(Call("cuMemcpyHtoDAsync", driver_.cuMemcpyHtoDAsync_v2, to, from, size.count, stream_));
+  return Call("cuStreamSynchronize", driver_.cuStreamSynchronize, stream_);
 }
 
 Status Device::CopyOut(void* to, CUdeviceptr from, Bytes size) {

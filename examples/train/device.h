@@ -40,8 +40,8 @@ class Device {
   Status Launch(CUfunction kernel, unsigned threads, std::initializer_list<const void*> parameters);
 
   Status Clear(CUdeviceptr to, Bytes size);
+  // These wait for everything before them.
   Status CopyIn(CUdeviceptr to, const void* from, Bytes size);
-  // Waits for everything launched before.
   Status CopyOut(void* to, CUdeviceptr from, Bytes size);
 
  private:
