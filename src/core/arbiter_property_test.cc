@@ -42,7 +42,7 @@ Habits RandomHabits(World& world, bool honest) {
 }
 
 TEST(ArbiterPropertyTest, HoldsItsInvariantsWhateverSessionsDo) {
-  for (const uint64_t seed : Seeds(30)) {
+  for (const uint64_t seed : Seeds(20)) {
     SCOPED_TRACE("TANDEM_SEED=" + std::to_string(seed));
     World world(Config(), seed);
     for (int i = 0; i < 4; ++i) world.Start(RandomHabits(world, false));
