@@ -22,7 +22,7 @@ TANDEM = str(BUILD / "bin" / "tandem")
 TRAIN = str(BUILD / "bin" / "train")
 GAP_MS, STEP_MS = 5, 100
 CARD = {
-    # After the reserve for contexts 94 MiB can be handed out: of 2 x 64 MiB a switch moves 34 MiB.
+    # After the reserve for contexts 94 MiB can be handed out, so a switch moves most of a set.
     "TANDEM_SOFT_VRAM": "128M",
     "TANDEM_SOFT_CONTEXT": "8M",
     "TANDEM_SOFT_PCIE": "400MB/s",
