@@ -14,7 +14,7 @@ constexpr std::array<unsigned, 4> kWidths = {2, 32, 32, 1};
 constexpr float kRate = 0.05F;
 constexpr unsigned kStirThreads = 16 * 1024;  // each takes many words
 constexpr Bytes kDataBlock = MiB(32);
-constexpr Bytes kMinData = Bytes(64 * 1024);
+constexpr Bytes kMinData = tandem::KiB(64);
 
 Bytes Floats(uint64_t count) {
   return Bytes(count * sizeof(float));
