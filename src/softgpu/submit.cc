@@ -1,15 +1,9 @@
 #include "src/softgpu/submit.h"
 
-#include <cstring>
-#include <vector>
-
 #include "src/softgpu/driver.h"
 
 namespace tandem::soft {
 namespace {
-
-// Pageable sources up to this size are copied aside, so that the call need not wait.
-constexpr uint64_t kStagedBytes = 64 << 10;
 
 uint64_t Extent(const Rows& rows, uint64_t width, uint64_t height) {
   return rows.pitch * (height - 1) + width;
@@ -41,20 +35,6 @@ Task TaskFor(const Hardware& hardware, const Copy& copy, bool to_device, bool fr
   return task;
 }
 
-// Takes the source aside; the task then owns it.
-Task StagedTask(const Hardware& hardware, const Copy& copy) {
-  auto staged = std::make_shared<std::vector<uint8_t>>(copy.width * copy.height);
-  for (uint64_t row = 0; row < copy.height; ++row) {
-    const uint64_t from = copy.from.address + row * copy.from.pitch;
-    std::memcpy(staged->data() + row * copy.width, reinterpret_cast<const void*>(from), copy.width);
-  }
-  Copy aside = copy;
-  aside.from = {reinterpret_cast<uint64_t>(staged->data()), copy.width};
-  Task task = TaskFor(hardware, aside, true, false);
-  task.run = [staged, run = std::move(task.run)] { return run(); };
-  return task;
-}
-
 }  // namespace
 
 CUresult SubmitCopy(CUstream handle, Blocking blocking, const Copy& copy, bool to_device,
@@ -80,15 +60,12 @@ CUresult SubmitCopy(CUstream handle, Blocking blocking, const Copy& copy, bool t
   if (from_known && !memory.Usable(copy.from.address, from_extent, Access::kRead)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  const bool to_pageable = !to_device && !memory.IsPinned(copy.to.address, to_extent);
-  const bool from_pageable = !from_device && !memory.IsPinned(copy.from.address, from_extent);
-  const bool stage = blocking == Blocking::kNo && from_pageable && to_device &&
-                     copy.width * copy.height <= kStagedBytes;
-  const bool wait = (blocking == Blocking::kYes && !(to_device && from_device)) || to_pageable ||
-                    (from_pageable && !stage);
-  const Hardware& hardware = context->device->hardware();
+  const bool pinned = (to_device || memory.IsPinned(copy.to.address, to_extent)) &&
+                      (from_device || memory.IsPinned(copy.from.address, from_extent));
+  const bool inside = to_device && from_device;
+  const bool wait = !pinned || (blocking == Blocking::kYes && !inside);
   const Dependency submitted = driver.scheduler.Submit(
-      stream, stage ? StagedTask(hardware, copy) : TaskFor(hardware, copy, to_device, from_device));
+      stream, TaskFor(context->device->hardware(), copy, to_device, from_device));
   if (!wait) return CUDA_SUCCESS;
   driver.scheduler.Wait({submitted});
   return context->error();

@@ -14,8 +14,10 @@ enum class Blocking {
   kYes,  // on the default stream, until the host may use what was copied
 };
 
-// Checks both sides against live memory and submits the copy. Copies from pageable memory are
-// staged if small; otherwise, as to pageable memory, the call waits.
+// Checks both sides against live memory and submits the copy. Where pageable memory is part of it
+// the call waits to the end, so that the program may reuse its memory at once. (A driver may return
+// as soon as it has read the source. Programs rely on more: ffmpeg uploads a frame in one context
+// and reads it by a kernel of another, with nothing in between.)
 CUresult SubmitCopy(CUstream stream, Blocking blocking, const Copy& copy, bool to_device,
                     bool from_device);
 
