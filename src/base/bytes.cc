@@ -1,7 +1,6 @@
 #include "src/base/bytes.h"
 
 #include <array>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 
@@ -38,7 +37,7 @@ Result<Bytes> ParseBytes(std::string_view text) {
   while (*end == ' ') ++end;
   const int shift = ShiftOf(end);
   if (shift < 0) return bad;
-  const double bytes = std::ldexp(number, shift);
+  const double bytes = number * static_cast<double>(uint64_t{1} << shift);
   if (!(bytes < 0x1p60)) return bad;  // also refuses NaN
   return Bytes(static_cast<uint64_t>(bytes));
 }
@@ -48,9 +47,10 @@ std::string FormatBytes(Bytes bytes) {
   for (const Unit& candidate : kUnits) {
     if (bytes.count >> candidate.shift != 0) unit = &candidate;
   }
-  const double number = std::ldexp(static_cast<double>(bytes.count), -unit->shift);
+  const uint64_t one = uint64_t{1} << unit->shift;
+  const double number = static_cast<double>(bytes.count) / static_cast<double>(one);
   std::array<char, 32> text;
-  const bool whole = number == std::floor(number) || number >= 100;
+  const bool whole = bytes.count % one == 0 || number >= 100;
   std::snprintf(text.data(), text.size(), whole ? "%.0f " : "%.1f ", number);
   return text.data() + std::string(unit->prefix) + (unit->shift > 0 ? "iB" : "B");
 }

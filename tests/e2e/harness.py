@@ -1,0 +1,203 @@
+"""A software GPU, a daemon and programs on it, for end-to-end tests.
+
+Everything real: the built tandem, tandemd, libtandem.so and libcuda.so.1, each test with a card and
+a runtime directory of its own. Waiting is always for an event, with a bound.
+"""
+
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import time
+from pathlib import Path
+
+BUILD = Path(os.environ["TANDEM_BUILD"]).resolve()
+TANDEM = BUILD / "bin" / "tandem"
+TANDEMD = BUILD / "bin" / "tandemd"
+TRAIN = BUILD / "bin" / "train"
+SHIM = BUILD / "lib" / "libtandem.so"
+SOFT_GPU = BUILD / "lib" / "tandem" / "soft"
+
+MIB = 1 << 20
+PATIENCE_S = 120  # for anything that must happen; these machines are slow and noisy
+
+# Of src/wire/messages.h.
+MAGIC, VERSION = 0x4D444E54, 1
+REGISTER, QUERY, ANSWER, REFUSED = 1, 66, 67, 127
+
+
+def ffmpeg_overlay(seconds=1.8, size="1920x1360", source="testsrc2"):
+    """ffmpeg holding seconds x 25 frames on the card (3.98 MiB each at 1920x1360); prints an md5."""
+    return [
+        "ffmpeg", "-v", "error", "-nostdin",
+        "-init_hw_device", "cuda=cu:0", "-filter_hw_device", "cu",
+        "-f", "lavfi", "-i", f"{source}=s={size}:r=25:d={seconds}",
+        "-f", "lavfi", "-i", f"testsrc=s=320x240:r=25:d={seconds}",
+        "-filter_complex",
+        "[0]format=yuv420p,hwupload_cuda[a];[1]format=yuv420p,hwupload_cuda[b];"
+        "[a][b]overlay_cuda=x=100:y=50,reverse,hwdownload,format=yuv420p",
+        "-f", "md5", "-",
+    ]  # fmt: skip
+
+
+def train(memory="160M", steps=10, *more):
+    return [str(TRAIN), "--memory", memory, "--steps", str(steps), *more]
+
+
+def frame(kind, payload=b"", magic=MAGIC, version=VERSION, length=None):
+    """One message of the wire protocol."""
+    return struct.pack("<IHHI", magic, version, kind, len(payload) if length is None else length) + payload
+
+
+def text(value):
+    data = value.encode()
+    return struct.pack("<H", len(data)) + data
+
+
+class Card:
+    """One software GPU and the daemon that shares it."""
+
+    def __init__(self, root, vram="256M", context="8M", bus="8GB/s"):
+        self.runtime = root / "run"
+        self.soft = root / "soft"
+        for directory in (self.runtime, self.soft):
+            directory.mkdir(mode=0o700)
+        self.env = {
+            **{k: v for k, v in os.environ.items() if not k.startswith("TANDEM_SOFT")},
+            "TANDEM_GPU": "soft",
+            "TANDEM_RUNTIME_DIR": str(self.runtime),
+            "TANDEM_SOFT_DIR": str(self.soft),
+            "TANDEM_SOFT_VRAM": vram,
+            "TANDEM_SOFT_CONTEXT": context,
+            "TANDEM_SOFT_PCIE": bus,
+        }
+        self.processes = []
+
+    # ---- programs
+
+    def spawn(self, argv, **options):
+        options.setdefault("stdout", subprocess.PIPE)
+        options.setdefault("stderr", subprocess.PIPE)
+        options.setdefault("env", self.env)
+        process = subprocess.Popen([str(a) for a in argv], text=True, stdin=subprocess.DEVNULL, **options)
+        self.processes.append(process)
+        return process
+
+    def bare(self, argv, **options):
+        """Starts a program on the software GPU, without Tandem."""
+        env = {**self.env, "LD_LIBRARY_PATH": str(SOFT_GPU)}
+        return self.spawn(argv, env=env, **options)
+
+    def shared(self, argv, *flags, **options):
+        """Starts a program under `tandem run`."""
+        return self.spawn([TANDEM, "run", *flags, "--", *argv], **options)
+
+    # ---- the daemon
+
+    def start_daemon(self):
+        env = {**self.env, "LD_LIBRARY_PATH": str(SOFT_GPU)}
+        self.daemon = self.spawn([TANDEMD, "--foreground"], env=env, stderr=subprocess.DEVNULL)
+        wait_until(lambda: self.ask("status") is not None, self.daemon, "the daemon answers")
+        return self.daemon
+
+    def connect(self):
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.settimeout(PATIENCE_S)
+        connection.connect(str(self.runtime / "tandemd.sock"))
+        return connection
+
+    def ask(self, what):
+        """The daemon's answer to a query; None while nobody answers."""
+        try:
+            with self.connect() as connection:
+                connection.sendall(frame(QUERY, text(what)))
+                kind, payload = receive(connection)
+        except OSError:
+            return None
+        assert kind == ANSWER, payload
+        return json.loads(payload)
+
+    def gpu(self):
+        return self.ask("status")["gpus"][0]
+
+    def sessions(self):
+        return self.ask("sessions")["sessions"]
+
+    def handovers(self):
+        return self.ask("handovers")["handovers"]
+
+    def session_of(self, process):
+        """The session whose `tandem run` is `process`; None before it registered."""
+        for session in self.sessions():
+            if process.pid in (session["pid"], parent_of(session["pid"])):
+                return session
+        return None
+
+    def vram_used(self):
+        """Bytes of the card in use, as a program that looks at it bare is told."""
+        probe = self.bare([TANDEMD, "--probe"])
+        device = json.loads(probe.communicate(timeout=PATIENCE_S)[0])["devices"][0]
+        return device["used_bytes"]
+
+    def close(self):
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+            for stream in (process.stdout, process.stderr):
+                if stream is not None:
+                    stream.close()
+        status = self.ask("status")  # a daemon that `tandem run` started
+        if status is not None:
+            os.kill(status["pid"], signal.SIGTERM)
+            wait_until(lambda: self.ask("status") is None, None, "the daemon ends")
+
+
+def receive(connection):
+    """One message: (type, payload); raises ConnectionError at the end of the stream."""
+
+    def exactly(count):
+        data = b""
+        while len(data) < count:
+            piece = connection.recv(count - len(data))
+            if not piece:
+                raise ConnectionError("the daemon closed the connection")
+            data += piece
+        return data
+
+    magic, _, kind, length = struct.unpack("<IHHI", exactly(12))
+    assert magic == MAGIC
+    return kind, exactly(length)
+
+
+def parent_of(pid):
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    except OSError:
+        return None
+
+
+def wait_until(condition, process, what, patience=PATIENCE_S):
+    """Waits until condition() holds; fails if `process` (None: nobody) ends or time is up first."""
+    deadline = time.monotonic() + patience
+    while not (result := condition()):
+        assert time.monotonic() < deadline, f"waited {patience} s in vain: {what}"
+        if process is None:
+            continue
+        try:
+            process.wait(timeout=0.01)
+        except subprocess.TimeoutExpired:
+            continue
+        if result := condition():
+            break
+        raise AssertionError(f"{process.args[0]} ended with {process.returncode} before: {what}")
+    return result
+
+
+def finish(process, expect=0):
+    """Waits for a process; its standard output."""
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == expect, f"{process.args}: {process.returncode}\n{out}\n{err}"
+    return out

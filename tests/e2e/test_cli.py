@@ -1,0 +1,205 @@
+"""What people type: tandem run, ps and status, and the errors they meet."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+
+import pytest
+
+from harness import (PATIENCE_S, REFUSED, SHIM, TANDEM, TRAIN, VERSION, finish, frame, receive, text, train,
+                     wait_until)
+
+
+def fails(card, argv, expect, *words):
+    """Runs a command that must fail with status `expect`; its message must hold all words."""
+    process = card.spawn(argv)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == expect, err
+    for word in words:
+        assert word in err, err
+    return err
+
+
+def run(*argv):
+    return [TANDEM, "run", *argv]
+
+
+# ---- tandem run is the program
+
+
+@pytest.mark.parametrize("status", [0, 1, 42, 255])
+def test_exit_status_is_the_programs(card, status):
+    finish(card.shared(["sh", "-c", f"exit {status}"]), expect=status)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGABRT])
+def test_death_by_signal_is_the_programs(card, number):
+    finish(card.shared(["sh", "-c", f"kill -{int(number)} $$"]), expect=-number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_signals_reach_the_program(card, number):
+    process = card.shared(["sh", "-c", f"trap 'exit 7' {int(number)}; echo up; while :; do read -t 1 x < /dev/zero; done"])
+    assert process.stdout.readline() == "up\n"
+    process.send_signal(number)
+    assert process.wait(timeout=PATIENCE_S) == 7
+
+
+def test_standard_streams_pass_through(card):
+    process = subprocess.run(
+        [*map(str, run("--", "cat"))], input="hello\n", env=card.env, capture_output=True, text=True
+    )
+    assert (process.returncode, process.stdout, process.stderr) == (0, "hello\n", "")
+
+
+def test_programs_without_a_gpu_see_nothing_of_us(card):
+    before = card.ask("sessions")
+    process = card.shared(["ls", "/"])
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0 and err == "" and "usr" in out
+    assert card.ask("sessions") == before
+
+
+def test_a_daemon_is_started_where_none_runs(make_card):
+    card = make_card()
+    finish(card.shared(train("20M", 2)))
+    assert card.ask("status")["gpus"][0]["card_bytes"] == 256 << 20
+
+
+def test_two_at_once_start_one_daemon(make_card):
+    card = make_card()
+    for process in [card.shared(train("20M", 2)) for _ in range(4)]:
+        finish(process)
+    assert card.ask("status") is not None
+
+
+# ---- errors
+
+
+def test_unknown_program(card):
+    fails(card, run("--", "no-such-program"), 127, "no-such-program")
+
+
+def test_not_executable(card, tmp_path):
+    path = tmp_path / "data"
+    path.write_text("x")
+    fails(card, run("--", path), 126, str(path))
+
+
+def test_limit_larger_than_the_card(card):
+    fails(card, run("--memory", "100G", "--", *train()), 125, "100 GiB", "222 MiB")
+
+
+def test_bad_size(card):
+    fails(card, run("--memory", "lots", "--", *train()), 125, "lots")
+
+
+def test_unknown_device_is_the_drivers_own_error(card):
+    """A program that asks for a device that is not there hears it from the driver."""
+    process = card.shared([TRAIN, "--device", "7", "--memory", "20M", "--steps", "1"])
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1 and "CUDA_ERROR_INVALID_DEVICE" in err
+
+
+def test_stale_socket_is_replaced(make_card):
+    card = make_card()
+    daemon = card.start_daemon()
+    daemon.kill()
+    daemon.wait()
+    assert (card.runtime / "tandemd.sock").exists()
+    finish(card.shared(train("20M", 2)))
+
+
+def static_program(tmp_path):
+    source, program = tmp_path / "hello.c", tmp_path / "hello"
+    source.write_text('#include <stdio.h>\nint main() { puts("hello"); }\n')
+    subprocess.run(["gcc", "-static", "-o", program, source], check=True)
+    return program
+
+
+def test_static_program(card, tmp_path):
+    program = static_program(tmp_path)
+    fails(card, run("--", program), 125, "static", "--unshared")
+    assert finish(card.shared([program], "--unshared")) == "hello\n"
+
+
+def test_set_uid_program(card, tmp_path):
+    program = tmp_path / "true"
+    program.write_bytes(open("/bin/true", "rb").read())
+    program.chmod(0o755 | stat.S_ISUID)
+    fails(card, run("--", program), 125, "set-uid", "--unshared")
+    finish(card.shared([program], "--unshared"))
+
+
+def test_a_daemon_of_another_version_is_named(make_card, tmp_path):
+    """A listener that answers as a daemon of another version would."""
+    import socket
+
+    card = make_card()
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(card.runtime / "tandemd.sock"))
+    listener.listen()
+    other = VERSION + 8
+    process = card.shared(train("20M", 2))
+    connection, _ = listener.accept()
+    receive(connection)
+    reason = f"this daemon speaks protocol version {other}"
+    payload = bytes([other, 0, 1, 0]) + text(reason)
+    connection.sendall(frame(REFUSED, payload, version=other))
+    out, err = process.communicate(timeout=PATIENCE_S)
+    connection.close()
+    listener.close()
+    assert process.returncode == 125
+    assert f"version {other}" in err and "restart" in err
+
+
+# ---- listings
+
+
+def test_ps_and_status(card):
+    process = card.shared(train("60M", 100000), "--name", "my\x1b[31mjob")
+    wait_until(lambda: (s := card.session_of(process)) and s["state"] == "running", process, "it runs")
+    sessions = json.loads(finish(card.spawn([TANDEM, "ps", "--json"])))["sessions"]
+    assert len(sessions) == 1
+    assert sessions[0]["allocated_bytes"] >= 60 << 20
+    table = finish(card.spawn([TANDEM, "ps"]))
+    assert "running" in table and "\x1b" not in table
+    status = json.loads(finish(card.spawn([TANDEM, "status", "--json"])))
+    assert status["gpus"][0]["holders"] == [sessions[0]["id"]]
+    assert "256 MiB" in finish(card.spawn([TANDEM, "status"]))
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=PATIENCE_S) in (-signal.SIGINT, 130)
+
+
+@pytest.mark.parametrize("argv", [["ps"], ["status"], ["ps", "--json"], ["status", "--json"]])
+def test_listings_without_a_daemon(make_card, argv):
+    process = make_card().spawn([TANDEM, *argv])
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert "no daemon" in (out + err).lower() or json.loads(out) is not None
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["run", "--help"], ["ps", "--help"], ["status", "--help"]])
+def test_help_has_examples(card, argv):
+    assert "tandem run" in finish(card.spawn([TANDEM, *argv])) or "tandem " + argv[0] in finish(
+        card.spawn([TANDEM, *argv])
+    )
+
+
+# ---- the shim as a guest
+
+
+def test_the_shim_links_nothing_but_libc():
+    dynamic = subprocess.run(["readelf", "-d", SHIM], capture_output=True, text=True, check=True).stdout
+    needed = [line.split("[")[1].rstrip("]") for line in dynamic.splitlines() if "(NEEDED)" in line]
+    assert all(name.startswith(("libc.so.", "ld-linux")) for name in needed), needed
+
+
+def test_the_shim_is_silent_and_does_nothing_for_others(card):
+    """`ls` under the preload: no word, no session, no file."""
+    env = {**card.env, "LD_PRELOAD": str(SHIM)}
+    process = subprocess.run(["ls", "/"], env=env, capture_output=True, text=True)
+    assert process.returncode == 0 and process.stderr == ""
+    assert card.ask("status")["gpus"][0]["handovers"] == 0 and card.sessions() == []
+    assert os.listdir(card.runtime) == [name for name in os.listdir(card.runtime) if "tandemd" in name]

@@ -1,0 +1,205 @@
+"""Whatever happens to one program or on the socket, the others finish right and nothing leaks."""
+
+import os
+import random
+import signal
+import socket
+import struct
+
+import pytest
+
+from harness import (MIB, PATIENCE_S, QUERY, REFUSED, REGISTER, VERSION, finish, frame, receive,
+                     text, train, wait_until)
+from test_sharing import assert_all_returned, solo
+
+LONG = train("160M", 100000)  # as good as endless: the test ends it
+SHORT = train("160M", 12)
+
+
+def start_pair(card):
+    """Two endless trainers that do not fit together: (holder, waiter) as they stand."""
+    first, second = card.shared(LONG), card.shared(LONG)
+
+    def roles():
+        sessions = [card.session_of(first), card.session_of(second)]
+        if None in sessions:
+            return None
+        states = [s["state"] for s in sessions]
+        if sorted(states) != ["running", "waiting"]:
+            return None
+        pairs = [(first, sessions[0]), (second, sessions[1])]
+        return pairs if states[0] == "running" else pairs[::-1]
+
+    return wait_until(roles, first, "one runs and the other waits")
+
+
+def kill(session):
+    os.kill(session["pid"], signal.SIGKILL)
+
+
+@pytest.mark.parametrize("victim", ["holder", "waiter"])
+def test_kill_9(card, victim):
+    expected = solo(card, SHORT)
+    (holder, holder_session), (waiter, waiter_session) = start_pair(card)
+    third = card.shared(SHORT)
+    wait_until(lambda: card.session_of(third), third, "the third program has a session")
+    dead, dead_session, other, other_session = (
+        (holder, holder_session, waiter, waiter_session)
+        if victim == "holder"
+        else (waiter, waiter_session, holder, holder_session)
+    )
+    kill(dead_session)
+    assert dead.wait(timeout=PATIENCE_S) == -signal.SIGKILL
+    assert finish(third) == expected
+    kill(other_session)
+    other.wait(timeout=PATIENCE_S)
+    wait_until(lambda: card.sessions() == [], None, "both sessions are gone")
+    assert_all_returned(card)
+
+
+def test_kill_9_in_the_middle_of_a_swap(make_card):
+    card = make_card(bus="100MB/s")  # 160 MiB take more than a second: the middle is easy to meet
+    card.start_daemon()
+    expected = solo(card, SHORT)
+    first, second = card.shared(LONG), card.shared(SHORT)
+
+    def swapping():
+        session = card.session_of(first)
+        return session is not None and 0 < session["swapped_bytes"] < 100 * MIB and session
+
+    session = wait_until(swapping, first, "the first program is partly swapped out")
+    kill(session)
+    assert first.wait(timeout=PATIENCE_S) == -signal.SIGKILL
+    assert finish(second) == expected
+    assert_all_returned(card)
+
+
+def test_kill_9_in_the_middle_of_a_restore(make_card):
+    card = make_card(bus="100MB/s")
+    card.start_daemon()
+    expected = solo(card, SHORT)
+    first, second, third = card.shared(LONG), card.shared(LONG), card.shared(SHORT)
+
+    def restoring():
+        for process in (first, second):
+            session = card.session_of(process)
+            if session is not None and session["state"] == "restoring" and session["swapped_bytes"] > 0:
+                return process, session
+        return None
+
+    process, session = wait_until(restoring, third, "a program is coming back")
+    kill(session)
+    assert process.wait(timeout=PATIENCE_S) == -signal.SIGKILL
+    assert finish(third) == expected
+    for other in (first, second):
+        if other.poll() is None:
+            kill(card.session_of(other))
+            other.wait(timeout=PATIENCE_S)
+    wait_until(lambda: card.sessions() == [], None, "all sessions are gone")
+    assert_all_returned(card)
+
+
+def test_a_stopped_holder_keeps_its_bytes_and_goes_on_later(card):
+    """What fits beside a stopped program runs; it finishes right once it is continued."""
+    expected = solo(card, train("120M", 40))
+    stopped = card.shared(train("120M", 40))
+    session = wait_until(
+        lambda: (s := card.session_of(stopped)) and s["state"] == "running" and s, stopped, "it runs"
+    )
+    os.kill(session["pid"], signal.SIGSTOP)
+    small = train("60M", 5)
+    assert finish(card.shared(small)) == solo(card, small)
+    os.kill(session["pid"], signal.SIGCONT)
+    assert finish(stopped) == expected
+
+
+def refusal(connection):
+    """What the daemon says before it hangs up."""
+    kind, payload = receive(connection)
+    assert kind == REFUSED
+    version, code, length = struct.unpack_from("<HHH", payload)
+    with pytest.raises(ConnectionError):
+        receive(connection)
+    return code, payload[6 : 6 + length].decode()
+
+
+HOSTILE = {
+    "garbage": b"GET / HTTP/1.1\r\n\r\n" * 10,
+    "oversized": frame(QUERY, length=1 << 30),
+    "wrong length": frame(QUERY, b"\xff\xff"),
+    "unknown type": frame(99, b"12"),
+    "out of place": frame(9, struct.pack("<Q", 1)),
+    "string beyond its end": frame(REGISTER, struct.pack("<H", 60000) + b"x" * 100),
+}
+
+
+@pytest.mark.sanitized
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_messages_are_refused_and_hurt_nobody(card, name):
+    expected = solo(card, SHORT)
+    program = card.shared(SHORT)
+    for _ in range(20):
+        with card.connect() as connection:
+            connection.sendall(HOSTILE[name])
+            code, reason = refusal(connection)
+            assert code == 2 and reason
+    assert finish(program) == expected
+    assert_all_returned(card)
+
+
+@pytest.mark.sanitized
+def test_a_truncated_message_hurts_nobody(card):
+    program = card.shared(SHORT)
+    for cut in range(1, 14):
+        with card.connect() as connection:
+            connection.sendall(frame(QUERY, text("status"))[:cut])
+            connection.shutdown(socket.SHUT_WR)
+            assert connection.recv(1) == b""  # no answer, and no wait
+    finish(program)
+    assert_all_returned(card)
+
+
+@pytest.mark.sanitized
+def test_another_version_is_told_both(card):
+    with card.connect() as connection:
+        connection.sendall(frame(QUERY, text("status"), version=VERSION + 8))
+        code, reason = refusal(connection)
+    assert code == 1
+    assert str(VERSION) in reason and str(VERSION + 8) in reason
+
+
+@pytest.mark.sanitized
+def test_silent_and_deaf_clients_hold_nobody_up(card):
+    silent = [card.connect() for _ in range(50)]
+    deaf = card.connect()
+    for _ in range(2000):  # asks and never reads the answers
+        try:
+            deaf.sendall(frame(QUERY, text("status")))
+        except OSError:
+            break
+    finish(card.shared(SHORT))
+    for connection in [*silent, deaf]:
+        connection.close()
+    assert_all_returned(card)
+
+
+@pytest.mark.sanitized
+def test_random_bytes(card):
+    seed = random.randrange(1 << 32)
+    print("seed", seed)
+    rng = random.Random(seed)
+    program = card.shared(SHORT)
+    for _ in range(200):
+        with card.connect() as connection:
+            payload = rng.randbytes(rng.randrange(200))
+            kind = rng.choice([1, 2, 5, 6, 9, 11, 64, 66, rng.randrange(1 << 16)])
+            try:
+                connection.sendall(frame(kind, payload))
+                connection.shutdown(socket.SHUT_WR)
+                while connection.recv(4096):
+                    pass
+            except OSError:
+                pass
+    finish(program)
+    assert card.ask("status") is not None
+    assert_all_returned(card)

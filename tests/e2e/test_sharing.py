@@ -1,0 +1,101 @@
+"""Programs that overflow one card together finish with what each gives alone."""
+
+import pytest
+
+from harness import MIB, TRAIN, ffmpeg_overlay, finish, train
+
+# Budget on the 256 MiB card: about 222 MiB. Each of these wants well over half of it.
+FFMPEG = ffmpeg_overlay()
+TRAIN_ARGV = train("160M", 12)
+
+
+def solo(card, argv):
+    return finish(card.bare(argv))
+
+
+def assert_bytes_out_bounded(card):
+    """The rule of every hand-over: out no more than the newcomer lacks, to within a chunk."""
+    handovers = card.handovers()
+    assert handovers
+    for record in handovers:
+        lacked = max(0, record["lacked_bytes"] - record["free_bytes"])
+        assert record["evicted_bytes"] <= lacked + record["chunk_bytes"], record
+        assert record["out_bytes"] <= record["evicted_bytes"], record
+    assert any(record["out_bytes"] > 0 for record in handovers)
+
+
+def assert_all_returned(card):
+    """Nothing is left on the card or in the books."""
+    assert card.sessions() == []
+    gpu = card.gpu()
+    assert gpu["charged_bytes"] == 0 and gpu["holders"] == [] and gpu["waiting"] == []
+    assert card.vram_used() == 0
+
+
+@pytest.mark.parametrize("argv", [FFMPEG, TRAIN_ARGV], ids=["ffmpeg", "train"])
+def test_alone_gives_the_same_as_bare(card, argv):
+    expected = solo(card, argv)
+    assert finish(card.shared(argv)) == expected
+    assert_all_returned(card)
+
+
+def test_two_ffmpeg_beyond_vram(card):
+    other = ffmpeg_overlay(source="testsrc")
+    expected = [solo(card, FFMPEG), solo(card, other)]
+    assert expected[0] != expected[1]
+    both = [card.shared(FFMPEG), card.shared(other)]
+    assert [finish(process) for process in both] == expected
+    assert_bytes_out_bounded(card)
+    assert_all_returned(card)
+
+
+@pytest.mark.sanitized
+def test_two_trainers_beyond_vram(card):
+    expected = solo(card, TRAIN_ARGV)
+    both = [card.shared(TRAIN_ARGV), card.shared(TRAIN_ARGV)]
+    assert [finish(process) for process in both] == [expected, expected]
+    assert_bytes_out_bounded(card)
+    assert_all_returned(card)
+
+
+def test_without_tandem_the_same_two_run_out_of_memory(card):
+    card.daemon.terminate()
+    both = [card.bare(train("160M", 200)), card.bare(train("160M", 200))]
+    outcomes = sorted((p.wait(), "OUT_OF_MEMORY" in p.communicate()[1]) for p in both)
+    assert outcomes == [(0, False), (1, True)]
+
+
+@pytest.mark.sanitized
+def test_what_fits_runs_together_without_moving_a_byte(card):
+    argv = train("60M", 12)
+    expected = solo(card, argv)
+    both = [card.shared(argv), card.shared(argv)]
+    assert [finish(process) for process in both] == [expected, expected]
+    assert card.gpu()["out_bytes"] == 0
+    assert card.gpu()["in_bytes"] == 0
+
+
+def test_each_sees_the_whole_budget_as_its_card(card):
+    budget = card.gpu()["budget_bytes"]
+    seen = [card.shared([TRAIN, "--memory", f"{budget // MIB - 20}M", "--steps", "3"]) for _ in range(2)]
+    for process in seen:
+        finish(process)
+    assert_all_returned(card)
+
+
+@pytest.mark.sanitized
+def test_a_limit_holds(card):
+    process = card.shared(train("160M", 3), "--memory", "100M")
+    out, err = process.communicate()
+    assert process.returncode == 1
+    assert "OUT_OF_MEMORY" in err
+    finish(card.shared(train("80M", 3), "--memory", "100M"))
+
+
+def test_a_limit_is_for_the_whole_run(card):
+    """Two processes of one run together stay under its limit."""
+    script = f"{TRAIN} --memory 60M --steps 400 & {TRAIN} --memory 60M --steps 400 & wait -n; a=$?; wait -n; exit $((a+$?))"
+    process = card.shared(["bash", "-c", script], "--memory", "100M")
+    out, err = process.communicate()
+    assert process.returncode == 1
+    assert err.count("OUT_OF_MEMORY") == 1
