@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <ctime>
 
 #include "src/shim/log.h"
 
@@ -12,6 +13,7 @@ namespace tandem::shim {
 namespace {
 
 constexpr Duration kRegistrationPatience = Seconds(5);
+constexpr Duration kSettling = Milliseconds(10);
 
 template <typename Page>
 Page* MapPage(int fd, int protection, uint64_t magic) {
@@ -125,12 +127,19 @@ bool DaemonLink::Reserve(Bytes by) {
     answered_.Wait(mutex_);
   }
   own_total_.store(requests_.total().count, std::memory_order_relaxed);
+  settle_until_ns_.store(0,
+                         std::memory_order_relaxed);  // the answer came after what was sent before
   return answer == client::Answer::kGranted;
 }
 
 void DaemonLink::Unreserve(Bytes by) {
   if (by == Bytes()) return;
   MutexLock lock(mutex_);
+  const int64_t now = MonotonicNow().ns;
+  const bool settling = now < settle_until_ns_.load(std::memory_order_relaxed);
+  const uint64_t from = settling ? settled_used_.load(std::memory_order_relaxed) : ShownUsed();
+  settled_used_.store(from - std::min(from, by.count), std::memory_order_relaxed);
+  settle_until_ns_.store(now + kSettling.ns, std::memory_order_relaxed);
   requests_.Shrink(by);
   Flush();
 }
@@ -176,10 +185,18 @@ Bytes DaemonLink::limit() const {
   return Bytes(shown != 0 ? shown : limit_.load(std::memory_order_relaxed));
 }
 
-Bytes DaemonLink::used() const {
+uint64_t DaemonLink::ShownUsed() const {
   const auto* page = decisions_.load(std::memory_order_acquire);
-  const uint64_t shown = page == nullptr ? 0 : page->run_used_bytes.load(std::memory_order_relaxed);
-  return Bytes(std::max(shown, own_total_.load(std::memory_order_relaxed)));
+  return page == nullptr ? 0 : page->run_used_bytes.load(std::memory_order_relaxed);
+}
+
+Bytes DaemonLink::used() const {
+  const timespec pause{0, 50000};
+  while (ShownUsed() > settled_used_.load(std::memory_order_relaxed) &&
+         MonotonicNow().ns < settle_until_ns_.load(std::memory_order_relaxed)) {
+    nanosleep(&pause, nullptr);
+  }
+  return Bytes(std::max(ShownUsed(), own_total_.load(std::memory_order_relaxed)));
 }
 
 void DaemonLink::Publish(const Report& report) {

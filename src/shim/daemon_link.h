@@ -77,11 +77,13 @@ class DaemonLink {
 
   bool contended() const;
   Bytes limit() const;
-  Bytes used() const;  // by all sessions of the run
+  // By all sessions of the run. Waits a moment where the daemon has yet to hear of a free.
+  Bytes used() const;
   void Publish(const Report& report);
 
  private:
   void Flush() REQUIRES_LOCK(mutex_);
+  uint64_t ShownUsed() const;
   Status MapPages() EXCLUDES_LOCK(mutex_);
 
   const Identity identity_;
@@ -93,6 +95,10 @@ class DaemonLink {
   bool retired_ GUARDED_BY(mutex_) = false;
   std::atomic<uint64_t> limit_{0};
   std::atomic<uint64_t> own_total_{0};
+  // What the page will say once the daemon has seen the latest shrinking, and until when to expect
+  // it.
+  std::atomic<uint64_t> settled_used_{0};
+  std::atomic<int64_t> settle_until_ns_{0};
   // Mappings are replaced by newer ones but never unmapped: a reader needs no lock.
   std::atomic<const wire::DecisionsPage*> decisions_{nullptr};
   std::atomic<wire::ReportsPage*> reports_{nullptr};

@@ -18,12 +18,6 @@ Primary& ThePrimary() {
   return *primary;
 }
 
-template <typename Function, typename... Arguments>
-CUresult Call(Function function, Arguments... arguments) {
-  if (function == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  return function(arguments...);
-}
-
 using ReleasePrimary = CUresult (*)(CUdevice);
 
 // `last`: the context goes with this call however often it was retained.

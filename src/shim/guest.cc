@@ -89,6 +89,7 @@ CUresult Guest::Allocate(uint64_t bytes, CUcontext context, CUdeviceptr* pointer
   ContextMade(context);  // unless it is known
   if (const std::optional<Block> block = memory_->AllocateFromPage(bytes, context)) {
     *pointer = block->address;
+    ShutIfMissing();  // the page may be one that another thread has only just added
     return CUDA_SUCCESS;
   }
   const Bytes growth(DeviceMemory::RunBytes(bytes));
@@ -108,15 +109,17 @@ CUresult Guest::Allocate(uint64_t bytes, CUcontext context, CUdeviceptr* pointer
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   *pointer = block.address;
-  if (BackNow(run)) return CUDA_SUCCESS;
-  // Work that is let through from now on must find it backed.
+  if (!BackNow(run)) ShutIfMissing();
+  return CUDA_SUCCESS;
+}
+
+// Work that is let through from now on must find everything backed.
+void Guest::ShutIfMissing() {
   bool poisoned = false;
   link_.With([&](client::Lease& lease) { poisoned = lease.poisoned(); });
-  if (!poisoned && memory_->IfBacked(false, [this] { gate_->Shut(); })) {
-    link_.With([](client::Lease& lease) { lease.OnShut(); });
-    agent_->Wake();
-  }
-  return CUDA_SUCCESS;
+  if (poisoned || !memory_->IfBacked(false, [this] { gate_->Shut(); })) return;
+  link_.With([](client::Lease& lease) { lease.OnShut(); });
+  agent_->Wake();
 }
 
 // Under an open gate and with credit to spare a new run is backed at once, unless the agent is busy

@@ -61,6 +61,7 @@ class Guest {
         const Identity& identity);
 
   bool BackNow(Run* run);
+  void ShutIfMissing();
   CUresult Synchronize(CUcontext context);
   void ReapSoon();
 

@@ -9,16 +9,10 @@ namespace {
 
 constexpr uint64_t kPitchAlignment = 512;
 
-template <typename Function, typename... Arguments>
-CUresult Call(Function function, Arguments... arguments) {
-  if (function == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  return function(arguments...);
-}
-
 // A context that is broken answers everything with its error, allocation too.
 CUresult ContextHealth() {
-  size_t free = 0, total = 0;
-  return Call(Real().cuMemGetInfo_v2, &free, &total);
+  const CUresult result = Call(Real().cuStreamQuery, nullptr);
+  return IsSticky(result) ? result : CUDA_SUCCESS;
 }
 
 std::optional<Block> FindOurs(CUdeviceptr pointer) {

@@ -25,6 +25,12 @@ extern std::atomic<WorkTracker*> process_tracker;
 // is none.
 const cuda::RealDriver& Real();
 
+// Calls a function of the real driver; what cuInit would have been needed for, where it has none.
+template <typename Result, typename... Parameters, typename... Arguments>
+Result Call(Result (*function)(Parameters...), Arguments... arguments) {
+  return function == nullptr ? CUDA_ERROR_NOT_INITIALIZED : function(arguments...);
+}
+
 // The hook for a function of the real driver; `found` itself for everything else.
 void* Substitute(void* found, const char* name);
 // The hook for a row of the table of driver calls, null for rows that are not hooked.
