@@ -83,9 +83,8 @@ void Gate::WaitUntilOpen(ThreadSlot* slot) {
     if (blocked_ != nullptr) blocked_(context_);
     while (shut_.load(std::memory_order_acquire) != 0) Futex(&shut_, FUTEX_WAIT, 1);
     waiting_.fetch_sub(1, std::memory_order_acq_rel);
-    slot->depth.store(1, std::memory_order_relaxed);
-    Barrier();
-    if (shut_.load(std::memory_order_acquire) == 0) return;
+    SetDepth(slot, 1);
+    if (shut_.load(std::memory_order_seq_cst) == 0) return;
   }
 }
 
@@ -99,7 +98,6 @@ bool Gate::Close(Instant deadline) {
   if (asymmetric.load(std::memory_order_relaxed)) {
     syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
   }
-  std::atomic_thread_fence(std::memory_order_seq_cst);
   for (Duration pause = Microseconds(1);; pause = std::min(pause * 2, Microseconds(100))) {
     if (!AnyInside()) return true;
     if (MonotonicNow() >= deadline) return false;
@@ -111,7 +109,7 @@ bool Gate::AnyInside() {
   Registry& registry = TheRegistry();
   MutexLock lock(registry.mutex);
   for (ThreadSlot* slot = registry.first; slot != nullptr; slot = slot->next) {
-    if (slot->depth.load(std::memory_order_acquire) != 0) return true;
+    if (slot->depth.load(std::memory_order_seq_cst) != 0) return true;
   }
   return false;
 }

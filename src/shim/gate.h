@@ -41,7 +41,8 @@ class Gate {
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
 
-  // Prepares the asymmetric barrier; without it, or where the kernel refuses, Enter pays a fence.
+  // Prepares the asymmetric barrier; without it, or where the kernel refuses, Enter pays for the
+  // order itself.
   static void RegisterProcess();
 
   ThreadSlot* Enter() {
@@ -49,9 +50,8 @@ class Gate {
     if (slot == nullptr) [[unlikely]]
       slot = RegisterThread();
     const uint32_t depth = slot->depth.load(std::memory_order_relaxed);
-    slot->depth.store(depth + 1, std::memory_order_relaxed);
-    Barrier();
-    if (depth == 0 && shut_.load(std::memory_order_acquire) != 0) [[unlikely]]
+    SetDepth(slot, depth + 1);
+    if (depth == 0 && shut_.load(std::memory_order_seq_cst) != 0) [[unlikely]]
       WaitUntilOpen(slot);
     return slot;
   }
@@ -76,11 +76,13 @@ class Gate {
  private:
   static ThreadSlot* RegisterThread();
   static void ReleaseThread(void* slot);
-  static void Barrier() {
+  // Before what follows, as far as Close is concerned: by its barrier, or by order of our own.
+  static void SetDepth(ThreadSlot* slot, uint32_t depth) {
     if (asymmetric.load(std::memory_order_relaxed)) [[likely]] {
+      slot->depth.store(depth, std::memory_order_relaxed);
       std::atomic_signal_fence(std::memory_order_seq_cst);
     } else {
-      std::atomic_thread_fence(std::memory_order_seq_cst);
+      slot->depth.store(depth, std::memory_order_seq_cst);
     }
   }
   void WaitUntilOpen(ThreadSlot* slot);
