@@ -37,6 +37,7 @@ class SwapperTest : public testing::Test {
   }
   CUresult RestoreAll(Bytes credit) {
     MutexLock lock(swapper_.mutex());
+    swapper_.Reap();  // as the agent does first: what is freed still counts against the credit
     for (;;) {
       const MemoryView view = memory_.GetView();
       if (view.missing == Bytes() || view.resident + view.next_chunk > credit) return CUDA_SUCCESS;
@@ -198,10 +199,9 @@ TEST_F(SwapperTest, RandomSequencesKeepEveryByte) {
       const CUdeviceptr address = Allocate(bytes);
       ASSERT_EQ(live.count(address), 0u);
       ASSERT_EQ(RestoreAll(kCard), CUDA_SUCCESS);
+      ASSERT_EQ(memory_.GetView().missing, Bytes());
       Open();
-      Fill(address, bytes, random());
-      live[address] = {bytes, 0};
-      live[address].seed = random();
+      live[address] = {bytes, random()};
       Fill(address, bytes, live[address].seed);
     } else if (choice < 6 && !live.empty()) {
       auto victim = live.begin();
