@@ -1,6 +1,12 @@
+import signal
+
 import pytest
 
 import harness
+
+# A test run in the background inherits these as ignored, and a program that does cannot trap them.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture
