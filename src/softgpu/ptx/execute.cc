@@ -19,15 +19,19 @@ struct Free {
   void operator()(uint8_t* memory) const { std::free(memory); }
 };
 
+uint64_t LaneOffset(uint32_t lanes) {
+  return uint64_t{sizeof(uint32_t)} * std::countr_zero(lanes);  // the first of them
+}
+
 uint32_t ReadLane(const WarpContext& w, uint32_t ref, uint32_t lanes) {
   uint32_t value;
-  std::memcpy(&value, w.rows[ref & 1] + (ref & ~1u) + 4 * std::countr_zero(lanes), sizeof value);
+  std::memcpy(&value, w.rows[ref & 1] + (ref & ~1u) + LaneOffset(lanes), sizeof value);
   return value;
 }
 
 void WriteLanes(const WarpContext& w, uint32_t ref, uint32_t lanes, uint32_t value) {
   for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
-    std::memcpy(w.rows[0] + ref + 4 * std::countr_zero(rest), &value, sizeof value);
+    std::memcpy(w.rows[0] + ref + LaneOffset(rest), &value, sizeof value);
   }
 }
 
@@ -131,7 +135,7 @@ void Execution::State::FillContext(const MemoryMap& memory, uint32_t index) {
   w.image_address = launch_.image_address;
   w.warp_id = index;
   uint32_t* ids = thread_ids_.data() + size_t{index} * 3 * kLanes;
-  for (uint32_t axis = 0; axis < 3; ++axis) {
+  for (size_t axis = 0; axis < 3; ++axis) {
     w.tid[axis] = ids + axis * kLanes;
     w.ntid[axis] = launch_.block[axis];
     w.nctaid[axis] = launch_.grid[axis];

@@ -236,7 +236,7 @@ bool RunLoad(WarpContext& w, const Instruction& in, uint32_t active) {
       TANDEM_LANES d[i] = Extend<D>(values[i]);
     } else if (plan.shape == Plan::Shape::kContiguous) {
       const uint8_t* run = from + plan.offset[0];
-      for (int i = 0; i < kLanes; ++i) d[i] = Extend<D>(Read<T>(run + i * bytes));
+      for (int i = 0; i < kLanes; ++i) d[i] = Extend<D>(Read<T>(run + i * size_t{bytes}));
     } else {
       for (int i = 0; i < kLanes; ++i) d[i] = Extend<D>(Read<T>(from + plan.offset[i]));
     }

@@ -159,7 +159,9 @@ bool RunSpecial(WarpContext& w, const Instruction& in, uint32_t active) {
   return true;
 }
 
-Handler FindWarp(const Selector& s) {
+}  // namespace
+
+Handler SelectWarp(const Selector& s) {
   switch (s.op) {
     case Op::kShfl:
       return RunShfl;
@@ -181,19 +183,15 @@ Handler FindWarp(const Selector& s) {
   }
 }
 
-}  // namespace
-
-Handler SelectWarp(const Selector& s) {
-  return FindWarp(s);
-}
-
 Handler Select(const Selector& s) {
   const bool floating = s.type == Type::kF16 || s.type == Type::kF32 || s.type == Type::kF64;
   if (Handler h = SelectMemory(s)) return h;
   if (Handler h = SelectWarp(s)) return h;
   if (Handler h = SelectCompare(s)) return h;
   if (s.op == Op::kCvt) return SelectConvert(s);
-  return floating ? SelectFloat(s) : SelectInteger(s);
+  if (floating) return SelectFloat(s);
+  if (Handler h = SelectBits(s)) return h;
+  return SelectInteger(s);
 }
 
 }  // namespace tandem::ptx::TANDEM_PTX_PATH

@@ -21,6 +21,7 @@
 namespace tandem::ptx::TANDEM_PTX_PATH {
 
 Handler SelectInteger(const Selector& s);
+Handler SelectBits(const Selector& s);
 Handler SelectFloat(const Selector& s);
 Handler SelectCompare(const Selector& s);
 Handler SelectConvert(const Selector& s);

@@ -8,7 +8,7 @@ namespace tandem::ptx {
 namespace {
 
 constexpr uint32_t kMaxSharedBytes = 48 * 1024;
-constexpr uint64_t kMaxLocalBytes = 512 * 1024;
+constexpr uint64_t kMaxLocalBytes = uint64_t{512} * 1024;
 constexpr uint64_t kMaxParamBytes = 32764;
 constexpr int kMaxCallDepth = 64;
 constexpr size_t kMaxInstructions = size_t{1} << 22;
@@ -109,10 +109,6 @@ Status KernelLowering::Emit(const Selector& selector, Instruction in) {
   in.handler[0] = baseline::Select(selector);
   if (in.handler[0] == nullptr) return Bad("unsupported combination of modifiers and types");
   in.handler[1] = has_avx2 ? avx2::Select(selector) : in.handler[0];
-  return Append(in);
-}
-
-Status KernelLowering::EmitControl(Instruction in) {
   return Append(in);
 }
 
@@ -258,7 +254,7 @@ Status KernelLowering::LowerBody(const Function& function) {
   Instruction end;
   end.control = function.entry ? Control::kExit : Control::kReturn;
   end.a = return_row_;
-  TRY(EmitControl(end));
+  TRY(Append(end));
   return PatchLabels();
 }
 

@@ -129,8 +129,7 @@ class KernelLowering {
   Status NeedType(Type type) const;
   Status NeedNoMore(const Modifiers& modifiers) const;
   Status Emit(const Selector& selector, Instruction in);
-  Status EmitControl(Instruction in);
-  Status Append(Instruction in);
+  Status Append(Instruction in);  // control flow: as it is, without a handler
 
   // One per family of instructions (lower_*.cc).
   Status Arithmetic(const Statement& s, Modifiers& m);
@@ -145,7 +144,9 @@ class KernelLowering {
   Status TakeComparison(Modifiers& m, Selector* selector, Instruction* in);
   Status Selp(const Statement& s, Modifiers& m);
   Status Testp(const Statement& s, Modifiers& m);
+  Status Extend(uint32_t row, Type type, const Register& target);
   Result<uint32_t> ConvertSource(const Operand& operand, Type type);
+  Status TakeRounding(Modifiers& m, Selector* selector);
   Status Cvt(const Statement& s, Modifiers& m);
   Status Mov(const Statement& s, Modifiers& m);
   Status Pack(const Statement& s, Type type, bool pack);
@@ -153,6 +154,8 @@ class KernelLowering {
   Status Load(const Statement& s, Modifiers& m);
   Status Store(const Statement& s, Modifiers& m);
   Status Memory(const Statement& s, Modifiers& m, bool store);
+  Result<Type> MemoryValues(const Operand& value, Type type, bool store, Instruction* in);
+  Status KernelParamLoad(const Symbol& param, Selector* selector, Instruction* in);
   Result<uint32_t> MemoryRegister(const Operand& operand, Type type, bool store, Type* width);
   Status Atom(const Statement& s, Modifiers& m);
   Status Nothing(const Statement& s, Modifiers& m);

@@ -338,37 +338,39 @@ Status KernelLowering::Testp(const Statement& s, Modifiers& m) {
   return Emit(selector, in);
 }
 
+// The rounding, flushing and saturation of a conversion.
+Status KernelLowering::TakeRounding(Modifiers& m, Selector* selector) {
+  const bool from_float = IsFloat(selector->from), to_float = IsFloat(selector->type);
+  if (const std::optional<int> integral = m.TakeOne({"rni", "rzi", "rmi", "rpi"})) {
+    if (!from_float) return Bad("an integer needs no rounding to an integer");
+    selector->round = static_cast<Round>(*integral);
+    selector->to_integral = to_float;
+  } else if (const std::optional<int> round = m.TakeOne({"rn", "rz", "rm", "rp"})) {
+    if (!to_float) return Bad("a result that is no float needs .rni, .rzi, .rmi or .rpi");
+    selector->round = static_cast<Round>(*round);
+  } else if (from_float && !to_float) {
+    selector->round = Round::kZero;
+  }
+  // Only an f32 has subnormals to flush; a float turned integer saturates anyway.
+  const bool flushes = selector->from == Type::kF32 || (from_float && selector->type == Type::kF32);
+  selector->ftz = m.Take("ftz") && flushes;
+  selector->sat = m.Take("sat") && (to_float || !from_float);
+  return {};
+}
+
 // A width that differs between the type and the register costs a second conversion: wide sources
 // are cut first, wide destinations extended last.
 Status KernelLowering::Cvt(const Statement& s, Modifiers& m) {
   Selector selector{.op = Op::kCvt, .type = m.TakeType()};
   selector.from = m.TakeType();
   TRY(NeedType(selector.from));
-  const bool from_float = IsFloat(selector.from), to_float = IsFloat(selector.type);
-  if (const std::optional<int> integral = m.TakeOne({"rni", "rzi", "rmi", "rpi"})) {
-    if (!from_float) return Bad("an integer needs no rounding to an integer");
-    selector.round = static_cast<Round>(*integral);
-    selector.to_integral = to_float;
-  } else if (const std::optional<int> round = m.TakeOne({"rn", "rz", "rm", "rp"})) {
-    if (!to_float) return Bad("a result that is no float needs .rni, .rzi, .rmi or .rpi");
-    selector.round = static_cast<Round>(*round);
-  } else if (from_float && !to_float) {
-    selector.round = Round::kZero;
-  }
-  selector.ftz = m.Take("ftz") && (selector.from == Type::kF32 || selector.type == Type::kF32);
-  selector.sat = m.Take("sat");
-  // Only an f32 has subnormals to flush; a float turned integer saturates anyway.
-  if (selector.from != Type::kF32 && !(from_float && selector.type == Type::kF32)) {
-    selector.ftz = false;
-  }
-  if (from_float && !to_float) selector.sat = false;
+  TRY(TakeRounding(m, &selector));
   TRY(NeedNoMore(m));
   TRY(NeedOperands(s, 2));
 
   Instruction in;
   in.mode = static_cast<uint8_t>(selector.round);
-  const Operand& source = s.operands[1];
-  ASSIGN_OR_RETURN(in.a, ConvertSource(source, selector.from));
+  ASSIGN_OR_RETURN(in.a, ConvertSource(s.operands[1], selector.from));
   ASSIGN_OR_RETURN(const Register target, RegisterOf(s.operands[0]));
   const uint32_t result_bytes = TypeBytes(selector.type), bytes = TypeBytes(target.type);
   if (bytes == result_bytes) {
@@ -378,17 +380,22 @@ Status KernelLowering::Cvt(const Statement& s, Modifiers& m) {
   if (bytes < result_bytes) return Bad("the destination is too narrow");
   ASSIGN_OR_RETURN(in.dst, NewRow(selector.type));
   TRY(Emit(selector, in));
+  return Extend(in.dst, selector.type, target);
+}
+
+// Widens a result to the register that is to hold it.
+Status KernelLowering::Extend(uint32_t row, Type type, const Register& target) {
   static constexpr Type kUnsigned[] = {Type::kU16, Type::kU32, Type::kU64};
   static constexpr Type kSigned[] = {Type::kS16, Type::kS32, Type::kS64};
+  const uint32_t bytes = TypeBytes(target.type);
   const int width = bytes == 2 ? 0 : bytes == 4 ? 1 : 2;
-  const bool sign = IsSigned(selector.type) || selector.type == Type::kS8;
-  Type narrow = selector.type;
-  if (narrow == Type::kF16) narrow = Type::kU16;
-  if (narrow == Type::kF32) narrow = Type::kU32;
+  const bool sign = IsSigned(type) || type == Type::kS8;
+  if (type == Type::kF16) type = Type::kU16;
+  if (type == Type::kF32) type = Type::kU32;
   Instruction extend;
-  extend.a = in.dst;
+  extend.a = row;
   extend.dst = target.ref;
-  return Emit({.op = Op::kCvt, .type = sign ? kSigned[width] : kUnsigned[width], .from = narrow},
+  return Emit({.op = Op::kCvt, .type = sign ? kSigned[width] : kUnsigned[width], .from = type},
               extend);
 }
 

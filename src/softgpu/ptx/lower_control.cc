@@ -15,7 +15,7 @@ Status KernelLowering::Branch(const Statement& s, Modifiers& m) {
       label_uses_.emplace_back(code_.instructions.size(), label->second);
       Instruction in;
       in.control = Control::kBranch;
-      return EmitControl(in);
+      return Append(in);
     }
   }
   return Bad("unknown label '" + std::string(target.name.substr(0, 40)) + "'");
@@ -28,7 +28,7 @@ Status KernelLowering::Leave(const Statement& s, Modifiers& m) {
   Instruction in;
   in.control = s.name == "exit" || function_->entry ? Control::kExit : Control::kReturn;
   in.a = return_row_;
-  return EmitControl(in);
+  return Append(in);
 }
 
 Status KernelLowering::Trap(const Statement& s, Modifiers& m) {
@@ -36,7 +36,7 @@ Status KernelLowering::Trap(const Statement& s, Modifiers& m) {
   TRY(NeedOperands(s, 0));
   Instruction in;
   in.control = Control::kTrap;
-  return EmitControl(in);
+  return Append(in);
 }
 
 // bar{.cta}.sync a{, b}; bar.arrive a, b; bar.warp.sync mask; barrier.*
@@ -53,7 +53,7 @@ Status KernelLowering::Barrier(const Statement& s, Modifiers& m) {
     TRY(NeedOperands(s, 1));
     in.control = Control::kWarpSync;
     ASSIGN_OR_RETURN(in.a, Source(s.operands[0], Type::kU32));
-    return EmitControl(in);
+    return Append(in);
   }
   const bool arrive = *kind == 1;
   in.control = arrive ? Control::kBarrierArrive : Control::kBarrier;
@@ -63,7 +63,7 @@ Status KernelLowering::Barrier(const Statement& s, Modifiers& m) {
   if (count == 2) {
     ASSIGN_OR_RETURN(in.b, Source(s.operands[1], Type::kU32));
   }
-  return EmitControl(in);
+  return Append(in);
 }
 
 // bar.red.popc.u32 d, a{, b}, {!}p; bar.red.and.pred p, a{, b}, {!}q
@@ -87,7 +87,7 @@ Status KernelLowering::BarrierReduce(const Statement& s, Modifiers& m) {
   bool negated = false;
   ASSIGN_OR_RETURN(in.c, PredicateSource(s.operands[count - 1], &negated));
   if (negated) in.flags |= kNegateA;
-  return EmitControl(in);
+  return Append(in);
 }
 
 // Between an argument and a parameter; `in` tells the direction. Both in local memory, or both
@@ -138,7 +138,7 @@ Status KernelLowering::Call(const Statement& s, Modifiers& m) {
     Instruction assertion;
     assertion.control = Control::kTrap;
     assertion.mode = 1;
-    return EmitControl(assertion);
+    return Append(assertion);
   }
   const auto found = lowered_.find(name);
   if (found == lowered_.end()) {
@@ -155,7 +155,7 @@ Status KernelLowering::Call(const Statement& s, Modifiers& m) {
   call.control = Control::kCall;
   call.imm = callee.entry;
   call.dst = callee.return_row;
-  TRY(EmitControl(call));
+  TRY(Append(call));
   for (size_t i = 0; i < results->size(); ++i) {
     TRY(CopyArgument((*results)[i], callee.results[i], false));
   }
@@ -167,7 +167,7 @@ Status KernelLowering::MeetLanes(const Operand& members) {
   Instruction meet;
   meet.control = Control::kWarpSync;
   ASSIGN_OR_RETURN(meet.a, Source(members, Type::kU32));
-  return EmitControl(meet);
+  return Append(meet);
 }
 
 Status KernelLowering::Shfl(const Statement& s, Modifiers& m) {

@@ -51,6 +51,15 @@ void SkipHints(Modifiers& m) {
   for (const std::string_view hint : kHints) m.Take(hint);
 }
 
+Space TakeSpace(Modifiers& m) {
+  static constexpr Space kSpaces[] = {Space::kGlobal, Space::kGlobal, Space::kShared,
+                                      Space::kShared, Space::kLocal,  Space::kParam,
+                                      Space::kParam,  Space::kParam};
+  const std::optional<int> named = m.TakeOne({"global", "const", "shared", "shared::cta", "local",
+                                              "param", "param::entry", "param::func"});
+  return named.has_value() ? kSpaces[*named] : Space::kGeneric;
+}
+
 }  // namespace
 
 Status KernelLowering::Mov(const Statement& s, Modifiers& m) {
@@ -136,17 +145,34 @@ Result<uint32_t> KernelLowering::MemoryRegister(const Operand& operand, Type typ
   return reg.ref;
 }
 
+// The rows of what is loaded or stored, one value or a vector; their common width.
+Result<Type> KernelLowering::MemoryValues(const Operand& value, Type type, bool store,
+                                          Instruction* in) {
+  Type width = Type::kNone;
+  const bool vector = value.kind == Operand::Kind::kVector;
+  uint32_t* refs[4] = {&in->dst, &in->b, &in->c, &in->d};
+  for (int i = 0; i < in->vector; ++i) {
+    ASSIGN_OR_RETURN(*refs[i],
+                     MemoryRegister(vector ? value.parts[i] : value, type, store, &width));
+  }
+  return width == Type::kNone ? UnsignedOf(TypeBytes(type)) : width;
+}
+
+// A kernel's parameters are apart from all memory, and their bounds are known here.
+Status KernelLowering::KernelParamLoad(const Symbol& param, Selector* selector, Instruction* in) {
+  const uint64_t at = param.offset + static_cast<uint64_t>(in->imm);
+  const uint64_t bytes = uint64_t{TypeBytes(selector->type)} * in->vector;
+  if (at > 65536 || at < param.offset || at + bytes > param.offset + param.size) {
+    return Bad("outside the parameter");
+  }
+  selector->op = Op::kLoadParam;
+  in->imm = static_cast<int64_t>(at);
+  return {};
+}
+
 Status KernelLowering::Memory(const Statement& s, Modifiers& m, bool store) {
   SkipHints(m);
-  Space space = Space::kGeneric;
-  static constexpr Space kSpaces[] = {Space::kGlobal, Space::kGlobal, Space::kShared,
-                                      Space::kShared, Space::kLocal,  Space::kParam,
-                                      Space::kParam,  Space::kParam};
-  if (const std::optional<int> named =
-          m.TakeOne({"global", "const", "shared", "shared::cta", "local", "param", "param::entry",
-                     "param::func"})) {
-    space = kSpaces[*named];
-  }
+  Space space = TakeSpace(m);
   const std::optional<int> vector = m.TakeOne({"v2", "v4"});
   const Type type = m.TakeType();
   TRY(NeedType(type));
@@ -163,27 +189,15 @@ Status KernelLowering::Memory(const Statement& s, Modifiers& m, bool store) {
   if (is_vector != vector.has_value() || (is_vector && value.parts.size() != in.vector)) {
     return Bad("the operand does not fit the vector");
   }
-  Type width = Type::kNone;
-  uint32_t* refs[4] = {&in.dst, &in.b, &in.c, &in.d};
-  for (int i = 0; i < in.vector; ++i) {
-    ASSIGN_OR_RETURN(*refs[i],
-                     MemoryRegister(is_vector ? value.parts[i] : value, type, store, &width));
-  }
-  if (width == Type::kNone) width = UnsignedOf(TypeBytes(type));
+  Selector selector{.op = store ? Op::kStore : Op::kLoad, .type = type};
+  ASSIGN_OR_RETURN(selector.from, MemoryValues(value, type, store, &in));
 
-  Selector selector{.op = store ? Op::kStore : Op::kLoad, .type = type, .from = width};
   if (space == Space::kParam && !function_->entry) space = Space::kLocal;
   if (symbol.has_value() && symbol->kind == Symbol::Kind::kLocal) {
     space = Space::kLocal;
   } else if (symbol.has_value() && symbol->kind == Symbol::Kind::kKernelParam) {
     if (store || space != Space::kParam) return Bad("a kernel's parameter can only be loaded");
-    const uint64_t at = symbol->offset + static_cast<uint64_t>(in.imm);
-    const uint64_t bytes = uint64_t{TypeBytes(type)} * in.vector;
-    if (at > 65536 || at < symbol->offset || at + bytes > symbol->offset + symbol->size) {
-      return Bad("outside the parameter");
-    }
-    selector.op = Op::kLoadParam;
-    in.imm = static_cast<int64_t>(at);
+    TRY(KernelParamLoad(*symbol, &selector, &in));
   } else if (symbol.has_value() && space == Space::kGeneric) {
     return Bad("a variable's name needs its state space");
   }

@@ -1,63 +1,13 @@
+// Modules, functions, statements and operands.
+#include "src/softgpu/ptx/parser.h"
+
 #include <algorithm>
 #include <string>
 #include <utility>
 
-#include "src/softgpu/ptx/lexer.h"
-#include "src/softgpu/ptx/syntax.h"
-
 namespace tandem::ptx {
-namespace {
 
 using Kind = Token::Kind;
-
-constexpr uint64_t kMaxVariableBytes = uint64_t{1} << 40;
-constexpr size_t kMaxInitializers = size_t{1} << 26;
-
-class Parser {
- public:
-  explicit Parser(std::string_view text) : lexer_(text) { Advance(); }
-
-  Result<Module> Run();
-
- private:
-  void Advance() { token_ = lexer_.Next(); }
-  bool Is(char punct) const { return token_.kind == Kind::kPunct && token_.punct == punct; }
-  bool IsDot(std::string_view text) const {
-    return token_.kind == Kind::kDot && token_.text == text;
-  }
-  bool Accept(char punct) {
-    if (!Is(punct)) return false;
-    Advance();
-    return true;
-  }
-  Status Expect(char punct);
-  Error Bad(const std::string& what) const;
-  Result<uint64_t> Integer();
-  Result<std::string_view> Name();
-
-  Status ModuleItem(Module* module);
-  Status Header(std::string_view directive);
-  Status SkipSection();
-  Status ParseFunction(Module* module, bool entry);
-  Status FunctionDirectives(Function* function);
-  Status Formals(std::vector<Declaration>* formals);
-  Status Body(Function* function);
-  Status BodyItem(Function* function);
-  Status Directive(Function* function);
-  Status Declare(bool is_extern, std::vector<Declaration>* out);
-  Status DeclarationPrefix(Declaration* declaration);
-  Status Declarator(Declaration* declaration);
-  Status Initialize(Declaration* declaration);
-  Result<Initializer> InitialValue(const Declaration& declaration);
-  Status ParseInstruction(Function* function);
-  Result<Operand> ParseOperand();
-  Result<Operand> SimpleOperand();
-  Result<Operand> Address();
-  Result<Operand> Sequence(Operand::Kind kind, char close);
-
-  Lexer lexer_;
-  Token token_;
-};
 
 Error Parser::Bad(const std::string& what) const {
   std::string near = token_.kind == Kind::kEnd ? "the end of the text"
@@ -216,22 +166,6 @@ Status Parser::FunctionDirectives(Function* function) {
   return {};
 }
 
-Status Parser::Formals(std::vector<Declaration>* formals) {
-  TRY(Expect('('));
-  if (Accept(')')) return {};
-  do {
-    Declaration declaration;
-    TRY(DeclarationPrefix(&declaration));
-    if (declaration.space != Declaration::Space::kParam &&
-        declaration.space != Declaration::Space::kRegister) {
-      return Bad("a parameter is .param or .reg");
-    }
-    TRY(Declarator(&declaration));
-    formals->push_back(std::move(declaration));
-  } while (Accept(','));
-  return Expect(')');
-}
-
 Status Parser::Body(Function* function) {
   uint64_t depth = 0;
   do {
@@ -268,151 +202,6 @@ Status Parser::Directive(Function* function) {
   TRY(Declare(false, &statement.declarations));
   function->body.push_back(std::move(statement));
   return {};
-}
-
-Status Parser::Declare(bool is_extern, std::vector<Declaration>* out) {
-  Declaration prefix;
-  TRY(DeclarationPrefix(&prefix));
-  prefix.is_extern = is_extern;
-  do {
-    Declaration one = prefix;
-    TRY(Declarator(&one));
-    if (Accept('=')) TRY(Initialize(&one));
-    out->push_back(std::move(one));
-  } while (Accept(','));
-  return Expect(';');
-}
-
-// .global .align 4 .v2 .f32, and for kernel parameters .ptr .global .align 16.
-Status Parser::DeclarationPrefix(Declaration* declaration) {
-  using Space = Declaration::Space;
-  static constexpr std::pair<std::string_view, Space> kSpaces[] = {
-      {"reg", Space::kRegister},  {"global", Space::kGlobal}, {"const", Space::kConst},
-      {"shared", Space::kShared}, {"local", Space::kLocal},   {"param", Space::kParam}};
-  declaration->line = token_.line;
-  const auto* space = std::find_if(std::begin(kSpaces), std::end(kSpaces), [&](const auto& entry) {
-    return token_.kind == Kind::kDot && token_.text == entry.first;
-  });
-  if (space == std::end(kSpaces)) return Bad("expected a state space");
-  declaration->space = space->second;
-  Advance();
-
-  uint32_t elements = 1;
-  bool pointer = false;
-  while (token_.kind == Kind::kDot) {
-    const std::string_view word = token_.text;
-    Advance();
-    if (word == "align") {
-      ASSIGN_OR_RETURN(const uint64_t align, Integer());
-      if (align == 0 || align > 4096 || (align & (align - 1)) != 0) return Bad("a bad .align");
-      if (!pointer) declaration->align = static_cast<uint32_t>(align);
-    } else if (word == "ptr") {
-      pointer = true;
-    } else if (pointer &&
-               (word == "global" || word == "shared" || word == "const" || word == "local")) {
-      continue;
-    } else if (word == "v2" || word == "v4") {
-      elements = word == "v2" ? 2 : 4;
-    } else if (word == "texref" || word == "samplerref" || word == "surfref") {
-      // A handle; the instructions that would use it are refused where they stand.
-      declaration->type = Type::kU64;
-    } else if (const Type type = TypeNamed(word); type != Type::kNone) {
-      declaration->type = type;
-    } else {
-      return Bad("unsupported type '." + std::string(word.substr(0, 40)) + "'");
-    }
-  }
-  if (declaration->type == Type::kNone) return Bad("a type is missing");
-  if (declaration->space == Space::kRegister && elements != 1) {
-    return Bad("vector registers are not supported");
-  }
-  if (declaration->type == Type::kPred && declaration->space != Space::kRegister) {
-    return Bad("a predicate must be a register");
-  }
-  declaration->element_bytes = TypeBytes(declaration->type);
-  declaration->bytes = uint64_t{declaration->element_bytes} * elements;
-  declaration->align = std::max(declaration->align, static_cast<uint32_t>(declaration->bytes));
-  return {};
-}
-
-// name, name<count>, name[2][3], name[]
-Status Parser::Declarator(Declaration* declaration) {
-  declaration->line = token_.line;
-  ASSIGN_OR_RETURN(declaration->name, Name());
-  if (Accept('<')) {
-    ASSIGN_OR_RETURN(declaration->range, Integer());
-    if (declaration->space != Declaration::Space::kRegister || declaration->range == 0 ||
-        declaration->range > UINT32_MAX) {
-      return Bad("a bad register range");
-    }
-    return Expect('>');
-  }
-  while (Accept('[')) {
-    uint64_t count = 0;
-    if (!Is(']')) {
-      ASSIGN_OR_RETURN(count, Integer());
-      if (count > kMaxVariableBytes) return Bad("an array that large is not supported");
-    }
-    declaration->bytes *= count;
-    if (declaration->bytes > kMaxVariableBytes) {
-      return Bad("an array that large is not supported");
-    }
-    TRY(Expect(']'));
-  }
-  return {};
-}
-
-Status Parser::Initialize(Declaration* declaration) {
-  uint64_t depth = 0;
-  do {
-    if (Accept('{')) {
-      ++depth;
-    } else if (Accept('}')) {
-      if (depth == 0) return Bad("unbalanced '}'");
-      --depth;
-      Accept(',');
-      if (depth == 0) break;
-    } else {
-      ASSIGN_OR_RETURN(Initializer value, InitialValue(*declaration));
-      declaration->init.push_back(value);
-      if (declaration->init.size() > kMaxInitializers) return Bad("too many initial values");
-      if (depth != 0 && !Is('}')) TRY(Expect(','));
-    }
-  } while (depth != 0);
-  const uint64_t given = declaration->init.size() * declaration->element_bytes;
-  if (declaration->bytes == 0) declaration->bytes = given;
-  if (given > declaration->bytes) return Bad("more initial values than elements");
-  return {};
-}
-
-Result<Initializer> Parser::InitialValue(const Declaration& declaration) {
-  Initializer result;
-  if (token_.kind == Kind::kName) {
-    ASSIGN_OR_RETURN(std::string_view name, Name());
-    const bool wrapped = name == "generic" && Accept('(');
-    if (wrapped) {
-      ASSIGN_OR_RETURN(name, Name());
-      TRY(Expect(')'));
-    }
-    result.symbol = name;
-    if (Accept('+')) {
-      ASSIGN_OR_RETURN(result.value, Integer());
-    }
-    if (declaration.element_bytes != 8) return Bad("an address needs 8 bytes");
-    return result;
-  }
-  ASSIGN_OR_RETURN(const Operand number, SimpleOperand());
-  result.value = number.integer;
-  const bool is_float = number.kind == Operand::Kind::kFloat;
-  if (declaration.type == Type::kF32 && is_float) {
-    const float value = static_cast<float>(number.real);
-    result.value = number.single ? number.integer : __builtin_bit_cast(uint32_t, value);
-  } else if (declaration.type == Type::kF64 && is_float) {
-    result.value = __builtin_bit_cast(uint64_t, number.real);
-  } else if (is_float && !number.single) {
-    return Bad("a float cannot initialize this type");
-  }
-  return result;
 }
 
 Status Parser::ParseInstruction(Function* function) {
@@ -519,55 +308,6 @@ Result<Operand> Parser::Sequence(Operand::Kind kind, char close) {
   } while (Accept(','));
   TRY(Expect(close));
   return sequence;
-}
-
-}  // namespace
-
-uint32_t TypeBytes(Type type) {
-  switch (type) {
-    case Type::kU8:
-    case Type::kS8:
-      return 1;
-    case Type::kU16:
-    case Type::kS16:
-    case Type::kF16:
-      return 2;
-    case Type::kU32:
-    case Type::kS32:
-    case Type::kF32:
-      return 4;
-    case Type::kU64:
-    case Type::kS64:
-    case Type::kF64:
-      return 8;
-    default:
-      return 0;
-  }
-}
-
-Type TypeNamed(std::string_view name) {
-  static constexpr std::pair<std::string_view, Type> kTypes[] = {
-      {"pred", Type::kPred}, {"b8", Type::kU8},   {"b16", Type::kU16}, {"b32", Type::kU32},
-      {"b64", Type::kU64},   {"u8", Type::kU8},   {"u16", Type::kU16}, {"u32", Type::kU32},
-      {"u64", Type::kU64},   {"s8", Type::kS8},   {"s16", Type::kS16}, {"s32", Type::kS32},
-      {"s64", Type::kS64},   {"f16", Type::kF16}, {"f32", Type::kF32}, {"f64", Type::kF64}};
-  for (const auto& [text, type] : kTypes) {
-    if (text == name) return type;
-  }
-  return Type::kNone;
-}
-
-std::string Spell(const Statement& statement) {
-  std::string text(statement.name);
-  for (const std::string_view modifier : statement.modifiers) {
-    if (text.size() > kMaxLineText) break;
-    text += "." + std::string(modifier);
-  }
-  return text.substr(0, kMaxLineText);
-}
-
-Error SyntaxError(uint32_t line, const std::string& what) {
-  return Error{ErrorCode::kInvalid, "line " + std::to_string(line) + ": " + what};
 }
 
 Result<Module> Parse(std::string_view text) {

@@ -1,0 +1,179 @@
+// Declarations: of variables, registers and parameters, with their types, sizes and initial values.
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "src/softgpu/ptx/parser.h"
+
+namespace tandem::ptx {
+namespace {
+
+using Kind = Token::Kind;
+
+constexpr uint64_t kMaxVariableBytes = uint64_t{1} << 40;
+constexpr size_t kMaxInitializers = size_t{1} << 26;
+
+}  // namespace
+
+Status Parser::Declare(bool is_extern, std::vector<Declaration>* out) {
+  Declaration prefix;
+  TRY(DeclarationPrefix(&prefix));
+  prefix.is_extern = is_extern;
+  do {
+    Declaration one = prefix;
+    TRY(Declarator(&one));
+    if (Accept('=')) TRY(Initialize(&one));
+    out->push_back(std::move(one));
+  } while (Accept(','));
+  return Expect(';');
+}
+
+// .global .align 4 .v2 .f32, and for kernel parameters .ptr .global .align 16.
+Status Parser::DeclarationPrefix(Declaration* declaration) {
+  using Space = Declaration::Space;
+  static constexpr std::pair<std::string_view, Space> kSpaces[] = {
+      {"reg", Space::kRegister},  {"global", Space::kGlobal}, {"const", Space::kConst},
+      {"shared", Space::kShared}, {"local", Space::kLocal},   {"param", Space::kParam}};
+  declaration->line = token_.line;
+  const auto* space = std::find_if(std::begin(kSpaces), std::end(kSpaces), [&](const auto& entry) {
+    return token_.kind == Kind::kDot && token_.text == entry.first;
+  });
+  if (space == std::end(kSpaces)) return Bad("expected a state space");
+  declaration->space = space->second;
+  Advance();
+
+  uint32_t elements = 1;
+  bool pointer = false;
+  while (token_.kind == Kind::kDot) {
+    const std::string_view word = token_.text;
+    Advance();
+    if (word == "align") {
+      ASSIGN_OR_RETURN(const uint64_t align, Integer());
+      if (align == 0 || align > 4096 || (align & (align - 1)) != 0) return Bad("a bad .align");
+      if (!pointer) declaration->align = static_cast<uint32_t>(align);
+    } else if (word == "ptr") {
+      pointer = true;
+    } else if (pointer &&
+               (word == "global" || word == "shared" || word == "const" || word == "local")) {
+      continue;
+    } else if (word == "v2" || word == "v4") {
+      elements = word == "v2" ? 2 : 4;
+    } else if (word == "texref" || word == "samplerref" || word == "surfref") {
+      // A handle; the instructions that would use it are refused where they stand.
+      declaration->type = Type::kU64;
+    } else if (const Type type = TypeNamed(word); type != Type::kNone) {
+      declaration->type = type;
+    } else {
+      return Bad("unsupported type '." + std::string(word.substr(0, 40)) + "'");
+    }
+  }
+  if (declaration->type == Type::kNone) return Bad("a type is missing");
+  if (declaration->space == Space::kRegister && elements != 1) {
+    return Bad("vector registers are not supported");
+  }
+  if (declaration->type == Type::kPred && declaration->space != Space::kRegister) {
+    return Bad("a predicate must be a register");
+  }
+  declaration->element_bytes = TypeBytes(declaration->type);
+  declaration->bytes = uint64_t{declaration->element_bytes} * elements;
+  declaration->align = std::max(declaration->align, static_cast<uint32_t>(declaration->bytes));
+  return {};
+}
+
+// name, name<count>, name[2][3], name[]
+Status Parser::Declarator(Declaration* declaration) {
+  declaration->line = token_.line;
+  ASSIGN_OR_RETURN(declaration->name, Name());
+  if (Accept('<')) {
+    ASSIGN_OR_RETURN(declaration->range, Integer());
+    if (declaration->space != Declaration::Space::kRegister || declaration->range == 0 ||
+        declaration->range > UINT32_MAX) {
+      return Bad("a bad register range");
+    }
+    return Expect('>');
+  }
+  while (Accept('[')) {
+    uint64_t count = 0;
+    if (!Is(']')) {
+      ASSIGN_OR_RETURN(count, Integer());
+      if (count > kMaxVariableBytes) return Bad("an array that large is not supported");
+    }
+    declaration->bytes *= count;
+    if (declaration->bytes > kMaxVariableBytes) {
+      return Bad("an array that large is not supported");
+    }
+    TRY(Expect(']'));
+  }
+  return {};
+}
+
+Status Parser::Initialize(Declaration* declaration) {
+  uint64_t depth = 0;
+  do {
+    if (Accept('{')) {
+      ++depth;
+    } else if (Accept('}')) {
+      if (depth == 0) return Bad("unbalanced '}'");
+      --depth;
+      Accept(',');
+      if (depth == 0) break;
+    } else {
+      ASSIGN_OR_RETURN(Initializer value, InitialValue(*declaration));
+      declaration->init.push_back(value);
+      if (declaration->init.size() > kMaxInitializers) return Bad("too many initial values");
+      if (depth != 0 && !Is('}')) TRY(Expect(','));
+    }
+  } while (depth != 0);
+  const uint64_t given = declaration->init.size() * declaration->element_bytes;
+  if (declaration->bytes == 0) declaration->bytes = given;
+  if (given > declaration->bytes) return Bad("more initial values than elements");
+  return {};
+}
+
+Result<Initializer> Parser::InitialValue(const Declaration& declaration) {
+  Initializer result;
+  if (token_.kind == Kind::kName) {
+    ASSIGN_OR_RETURN(std::string_view name, Name());
+    const bool wrapped = name == "generic" && Accept('(');
+    if (wrapped) {
+      ASSIGN_OR_RETURN(name, Name());
+      TRY(Expect(')'));
+    }
+    result.symbol = name;
+    if (Accept('+')) {
+      ASSIGN_OR_RETURN(result.value, Integer());
+    }
+    if (declaration.element_bytes != 8) return Bad("an address needs 8 bytes");
+    return result;
+  }
+  ASSIGN_OR_RETURN(const Operand number, SimpleOperand());
+  result.value = number.integer;
+  const bool is_float = number.kind == Operand::Kind::kFloat;
+  if (declaration.type == Type::kF32 && is_float) {
+    const float value = static_cast<float>(number.real);
+    result.value = number.single ? number.integer : __builtin_bit_cast(uint32_t, value);
+  } else if (declaration.type == Type::kF64 && is_float) {
+    result.value = __builtin_bit_cast(uint64_t, number.real);
+  } else if (is_float && !number.single) {
+    return Bad("a float cannot initialize this type");
+  }
+  return result;
+}
+
+Status Parser::Formals(std::vector<Declaration>* formals) {
+  TRY(Expect('('));
+  if (Accept(')')) return {};
+  do {
+    Declaration declaration;
+    TRY(DeclarationPrefix(&declaration));
+    if (declaration.space != Declaration::Space::kParam &&
+        declaration.space != Declaration::Space::kRegister) {
+      return Bad("a parameter is .param or .reg");
+    }
+    TRY(Declarator(&declaration));
+    formals->push_back(std::move(declaration));
+  } while (Accept(','));
+  return Expect(')');
+}
+
+}  // namespace tandem::ptx
