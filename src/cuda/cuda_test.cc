@@ -5,6 +5,7 @@
 #include <string>
 
 #include "src/cuda/real_driver.h"
+#include "src/cuda/uuid.h"
 
 namespace tandem::cuda {
 namespace {
@@ -36,6 +37,15 @@ TEST(DriverApiTest, MissingSymbolsAreNull) {
   });
   EXPECT_NE(driver.cuInit, nullptr);
   EXPECT_EQ(driver.cuMemAlloc_v2, nullptr);
+}
+
+TEST(UuidTest, IsWrittenAsTheDriversToolsWriteIt) {
+  static constexpr unsigned char kBytes[16] = {0x00, 0x0f, 0xf0, 0xff, 0x12, 0x34, 0x56, 0x78,
+                                               0x9a, 0xbc, 0xde, 0x01, 0x02, 0x80, 0x7f, 0xa5};
+  CUuuid uuid;
+  static_assert(sizeof(uuid.bytes) == sizeof(kBytes));
+  std::memcpy(uuid.bytes, kBytes, sizeof(kBytes));
+  EXPECT_EQ(FormatUuid(uuid), "GPU-000ff0ff-1234-5678-9abc-de0102807fa5");
 }
 
 TEST(DriverApiTest, NamesErrors) {

@@ -10,7 +10,7 @@
 namespace tandem::daemon {
 namespace {
 
-constexpr size_t kMaxQueued = 256 * 1024;  // bytes that may wait before another message
+constexpr size_t kMaxQueued = size_t{256} * 1024;  // bytes that may wait before another message
 constexpr size_t kMaxFds = 2;
 
 Error Gone(const char* why) {

@@ -14,7 +14,7 @@ namespace {
 
 class Mapping {
  public:
-  Mapping(void* address) : address_(address) {}
+  explicit Mapping(void* address) : address_(address) {}
   Mapping(Mapping&& other) noexcept : address_(std::exchange(other.address_, nullptr)) {}
   ~Mapping() {
     if (address_ != nullptr) munmap(address_, wire::kPageBytes);

@@ -104,8 +104,9 @@ CUresult cuLaunchKernel(CUfunction handle, unsigned int grid_x, unsigned int gri
   CU_TRY(ReadParams(*function->kernel, parameters, extra, &launch.params));
   Task task;
   task.engine = EngineKind::kCompute;
-  task.run = [&hardware = context->device->hardware(), program = function->program,
-              launch = std::move(launch)] { return RunLaunch(hardware, program, launch); };
+  // The module may be unloaded before its kernel is done.
+  task.run = [&hardware = context->device->hardware(), program_kept = function->program,
+              launch = std::move(launch)] { return RunLaunch(hardware, launch); };
   TheDriver().scheduler.Submit(stream, std::move(task));
   return CUDA_SUCCESS;
 }

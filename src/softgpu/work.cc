@@ -131,8 +131,7 @@ CUresult FillOnDevice(const Hardware& hardware, const Fill& fill) {
   return CUDA_SUCCESS;
 }
 
-CUresult RunLaunch(const Hardware& hardware, std::shared_ptr<const ptx::Program> program,
-                   ptx::Launch launch) {
+CUresult RunLaunch(const Hardware& hardware, ptx::Launch launch) {
   AddressSpace& space = *hardware.space;
   const ptx::MemoryMap memory{space.base(), space.size(), kPageShift, space.readable(),
                               space.writable()};

@@ -52,8 +52,7 @@ struct Fill {
 };
 CUresult FillOnDevice(const Hardware& hardware, const Fill& fill);
 
-// Keeps the program alive while its kernel runs; the module may be unloaded meanwhile.
-CUresult RunLaunch(const Hardware& hardware, std::shared_ptr<const ptx::Program> program,
-                   ptx::Launch launch);
+// REQUIRES: the launch's program lives until this returns.
+CUresult RunLaunch(const Hardware& hardware, ptx::Launch launch);
 
 }  // namespace tandem::soft
