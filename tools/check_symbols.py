@@ -45,15 +45,13 @@ def differences(library, expected):
 
 
 def problems(build, rows):
-    shim = build / "lib" / "libtandem.so"
-    if shim.exists():
-        hooked = {row["symbol"] for row in rows if row["shim"] != "PASS"}
-        yield from differences(shim, hooked | LOOKUPS)
-        for name in sorted(needed(shim)):
-            if not LIBC.fullmatch(name):
-                yield f"{shim}: needs {name}; it may link nothing but libc"
-    for soft in build.glob("lib/**/libcuda.so.1"):
-        yield from differences(soft, {row["symbol"] for row in rows if row["soft"] != "NO"})
+    shim = build / "lib/libtandem.so"
+    yield from differences(shim, {row["symbol"] for row in rows if row["shim"] != "PASS"} | LOOKUPS)
+    for name in sorted(needed(shim)):
+        if not LIBC.fullmatch(name):
+            yield f"{shim}: needs {name}; it may link nothing but libc"
+    soft = build / "lib/tandem/soft/libcuda.so.1"
+    yield from differences(soft, {row["symbol"] for row in rows if row["soft"] != "NO"})
 
 
 def main():
