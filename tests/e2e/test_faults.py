@@ -61,7 +61,9 @@ def test_kill_9_in_the_middle_of_a_swap(make_card):
     card = make_card(bus="100MB/s")  # 160 MiB take more than a second: the middle is easy to meet
     card.start_daemon()
     expected = solo(card, SHORT)
-    first, second = card.shared(LONG), card.shared(SHORT)
+    first = card.shared(LONG)
+    wait_until(lambda: (s := card.session_of(first)) and s["state"] == "running", first, "it runs")
+    second = card.shared(SHORT)
 
     def swapping():
         session = card.session_of(first)
