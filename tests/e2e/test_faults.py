@@ -67,7 +67,7 @@ def test_kill_9_in_the_middle_of_a_swap(make_card):
 
     def swapping():
         session = card.session_of(first)
-        return session is not None and 0 < session["swapped_bytes"] < 100 * MIB and session
+        return session["credit_bytes"] + 20 * MIB < session["resident_bytes"] and session
 
     session = wait_until(swapping, first, "the first program is partly swapped out")
     kill(session)
