@@ -210,8 +210,14 @@ bool Agent::Evict() {
 
 bool Agent::Restore() {
   MutexLock lock(parts_.swapper->mutex());
+  // What comes back counts as unwritten until Open, so nothing may be let through before that: not
+  // even where a thread has only just allocated under an open gate and did not come to shut it.
+  if (!parts_.memory->IfBacked(false, [this] { parts_.gate->Shut(); })) return true;
   Bytes credit;
-  parts_.link->With([&](client::Lease& lease) { credit = lease.credit(); });
+  parts_.link->With([&](client::Lease& lease) {
+    lease.OnShut();
+    credit = lease.credit();
+  });
   return Succeeded(parts_.swapper->RestoreSome(credit, &copied_in_), "bring back memory");
 }
 

@@ -49,7 +49,7 @@ std::optional<Block> DeviceMemory::AllocateFromPage(uint64_t bytes, CUcontext co
   return AddBlock(page->address + slot * slot_bytes, bytes, page, slot);
 }
 
-CUresult DeviceMemory::AllocateRun(uint64_t bytes, CUcontext context, Block* block, Run** made) {
+CUresult DeviceMemory::AllocateRun(uint64_t bytes, CUcontext context, Block* block) {
   auto run = std::make_unique<Run>();
   run->bytes = RunBytes(bytes);
   run->context = context;
@@ -74,7 +74,6 @@ CUresult DeviceMemory::AllocateRun(uint64_t bytes, CUcontext context, Block* blo
     open_pages_[{added->slot_bytes, context}].push_back(added);
   }
   *block = AddBlock(added->address, bytes, added, 0);
-  *made = added;
   return CUDA_SUCCESS;
 }
 
@@ -148,6 +147,12 @@ MemoryView DeviceMemory::GetView() const {
 bool DeviceMemory::HasDead() const {
   MutexLock lock(mutex_);
   return !dead_.empty();
+}
+
+Run* DeviceMemory::FindRun(CUdeviceptr address) const {
+  MutexLock lock(mutex_);
+  const auto found = runs_.find(address);
+  return found == runs_.end() ? nullptr : found->second.get();
 }
 
 std::vector<DeviceMemory::Place> DeviceMemory::Missing(uint64_t most, size_t count) const {

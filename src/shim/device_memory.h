@@ -77,8 +77,7 @@ class DeviceMemory {
   // What AllocateRun(bytes) adds to `need`; 0 when that cannot be said in 64 bits.
   static uint64_t RunBytes(uint64_t bytes);
   // A block in a new run, unbacked.
-  CUresult AllocateRun(uint64_t bytes, CUcontext context, Block* block, Run** run)
-      EXCLUDES_LOCK(mutex_);
+  CUresult AllocateRun(uint64_t bytes, CUcontext context, Block* block) EXCLUDES_LOCK(mutex_);
 
   // The block around `pointer`.
   std::optional<Block> Find(CUdeviceptr pointer) const EXCLUDES_LOCK(mutex_);
@@ -106,6 +105,8 @@ class DeviceMemory {
     Run* run = nullptr;
     Chunk* chunk = nullptr;
   };
+  // The live run that begins at `address`, or null.
+  Run* FindRun(CUdeviceptr address) const EXCLUDES_LOCK(mutex_);
   // Missing chunks of live runs, in order of their addresses, together at most `most` bytes.
   std::vector<Place> Missing(uint64_t most, size_t count) const EXCLUDES_LOCK(mutex_);
   // Chunks on the card, those first that need no copying, at least `least` bytes if there are.

@@ -103,13 +103,12 @@ CUresult Guest::Allocate(uint64_t bytes, CUcontext context, CUdeviceptr* pointer
     }
   }
   Block block;
-  Run* run = nullptr;
-  if (memory_->AllocateRun(bytes, context, &block, &run) != CUDA_SUCCESS) {
+  if (memory_->AllocateRun(bytes, context, &block) != CUDA_SUCCESS) {
     link_.Unreserve(growth);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   *pointer = block.address;
-  if (!BackNow(run)) ShutIfMissing();
+  if (!BackNow(block.address)) ShutIfMissing();
   return CUDA_SUCCESS;
 }
 
@@ -118,19 +117,23 @@ void Guest::ShutIfMissing() {
   bool poisoned = false;
   link_.With([&](client::Lease& lease) { poisoned = lease.poisoned(); });
   if (poisoned || !memory_->IfBacked(false, [this] { gate_->Shut(); })) return;
-  link_.With([](client::Lease& lease) { lease.OnShut(); });
+  link_.With([this](client::Lease& lease) {
+    lease.OnShut();
+    if (lease.poisoned()) gate_->Open();  // since we looked; nobody else would open it again
+  });
   agent_->Wake();
 }
 
 // Under an open gate and with credit to spare a new run is backed at once, unless the agent is busy
 // with chunks just now.
-bool Guest::BackNow(Run* run) {
+bool Guest::BackNow(CUdeviceptr address) {
   if (!swapper_->mutex().TryLock()) return false;
   swapper_->Reap();
+  Run* const run = memory_->FindRun(address);  // gone with its context, perhaps
   const Bytes resident = memory_->GetView().resident;
   bool allowed = false;
   link_.With([&](client::Lease& lease) {
-    allowed = lease.open() && resident + Bytes(run->bytes) <= lease.credit();
+    allowed = run != nullptr && lease.open() && resident + Bytes(run->bytes) <= lease.credit();
   });
   const bool backed = allowed && swapper_->BackNew(run) == CUDA_SUCCESS;
   swapper_->mutex().Unlock();

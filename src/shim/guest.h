@@ -60,7 +60,7 @@ class Guest {
   Guest(const cuda::RealDriver* real, Gate* gate, WorkTracker* tracker, CUdevice device,
         const Identity& identity);
 
-  bool BackNow(Run* run);
+  bool BackNow(CUdeviceptr address);
   void ShutIfMissing();
   CUresult Synchronize(CUcontext context);
   void ReapSoon();

@@ -121,7 +121,10 @@ CUresult Swapper::Unback(const Place& place) {
 
 CUresult Swapper::BackNew(Run* run) {
   std::vector<Place> places;
-  for (Chunk& chunk : run->chunks) places.push_back({run, &chunk});
+  for (Chunk& chunk : run->chunks) {
+    if (chunk.resident || chunk.host != nullptr) return CUDA_ERROR_NOT_READY;
+    places.push_back({run, &chunk});
+  }
   const CUresult result = Back(places.data(), places.size());
   if (result != CUDA_SUCCESS) return result;
   for (Chunk& chunk : run->chunks) chunk.exposed = true;

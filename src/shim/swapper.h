@@ -36,6 +36,7 @@ class Swapper {
   CUcontext context() const REQUIRES_LOCK(mutex_) { return context_; }
 
   // Backs a new run at once. The gate is open: its bytes may change from now on.
+  // CUDA_ERROR_NOT_READY: RestoreSome has begun with it, and goes on.
   CUresult BackNew(Run* run) REQUIRES_LOCK(mutex_);
 
   // Takes chunks off the card until at most `target` is there. `moved` is told after every chunk

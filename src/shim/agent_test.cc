@@ -1,0 +1,94 @@
+// The agent on its own: between what threads of the program do in unlucky moments.
+#include "src/shim/agent.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "src/shim/fake_daemon.h"
+#include "src/shim/fake_driver.h"
+
+namespace tandem::shim {
+namespace {
+
+constexpr Bytes kCard = MiB(64);
+constexpr Bytes kChunk = MiB(4);
+
+class AgentTest : public testing::Test {
+ protected:
+  AgentTest()
+      : daemon_(kCard, kCard, kChunk),
+        driver_(kCard.count),
+        gate_([](void* agent) { static_cast<Agent*>(agent)->Wake(); }, &agent_),
+        tracker_(&driver_.table()),
+        link_(Identity{"test", 0, "GPU-0", "me"}),
+        memory_(&driver_.table(), MiB(256), kChunk),
+        swapper_(&driver_.table(), 0, &memory_, kChunk),
+        agent_(AgentParts{&link_, &gate_, &tracker_, &memory_, &swapper_}) {
+    EXPECT_TRUE(link_.Register(Bytes(), Bytes()).ok());
+    daemon_.Expect<wire::Register>();
+    {
+      MutexLock lock(swapper_.mutex());
+      swapper_.UseContext(driver_.context());
+    }
+    EXPECT_TRUE(agent_.Start());
+  }
+  ~AgentTest() override {
+    gate_.Open();
+    agent_.Stop();
+  }
+
+  // As far as an allocation gets before its thread is put off: in the table, not on the card.
+  CUdeviceptr AllocateUnnoticed(Bytes bytes) {
+    Block block;
+    EXPECT_EQ(memory_.AllocateRun(bytes.count, driver_.context(), &block), CUDA_SUCCESS);
+    return block.address;
+  }
+  template <typename Function>
+  void Submit(Function inside) {
+    ThreadSlot* const slot = gate_.Enter();
+    tracker_.Note(slot, nullptr);
+    inside();
+    Gate::Leave(slot);
+  }
+  // Submits while the daemon grants a lease of all that may be had.
+  void RunUnderGrant(uint64_t epoch) {
+    std::thread work([this] { Submit([] {}); });
+    daemon_.Expect<wire::Ready>();
+    daemon_.Send(wire::Grant{epoch, kCard.count, 1000});
+    EXPECT_EQ(daemon_.Expect<wire::Running>().epoch, epoch);
+    work.join();
+  }
+
+  FakeDaemon daemon_;
+  FakeDriver driver_;
+  Gate gate_;
+  WorkTracker tracker_;
+  DaemonLink link_;
+  DeviceMemory memory_;
+  Swapper swapper_;
+  Agent agent_;
+};
+
+TEST_F(AgentTest, MemoryItBacksUnderAnOpenGateIsNotTakenForUnwritten) {
+  AllocateUnnoticed(MiB(4));
+  RunUnderGrant(1);
+  const CUdeviceptr late = AllocateUnnoticed(MiB(8));
+  agent_.Wake();
+  while (memory_.GetView().missing != Bytes()) std::this_thread::yield();
+  Submit([&] { std::memset(reinterpret_cast<void*>(late), 0x5a, MiB(8).count); });
+
+  daemon_.Send(wire::Revoke{1, 1000000});
+  EXPECT_EQ(daemon_.Expect<wire::Released>().epoch, 1u);
+  daemon_.Send(wire::Evict{0});
+  while (daemon_.Expect<wire::Evicted>().resident_bytes != 0) {
+  }
+  RunUnderGrant(2);
+  const auto* const begin = reinterpret_cast<const unsigned char*>(late);
+  EXPECT_TRUE(std::all_of(begin, begin + MiB(8).count, [](auto byte) { return byte == 0x5a; }));
+}
+
+}  // namespace
+}  // namespace tandem::shim
