@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -237,6 +238,41 @@ TEST_F(DaemonTest, AClosedSocketReturnsNothingTheEndOfTheProcessAll) {
   waitpid(child, nullptr, 0);
   close(hold[1]);
   EXPECT_EQ(charged(), MiB(80).count);
+}
+
+TEST_F(DaemonTest, WhoeverLeavesBeforeTheAnswerIsSeenToEnd) {
+  const pid_t child = fork();
+  if (child == 0) {
+    Result<wire::Channel> channel = wire::ConnectDaemon(path_);
+    if (!channel.ok()) _exit(1);
+    static_cast<void>(
+        channel->Send(wire::Register{"0.1", 0, "GPU-1", "child", 0, MiB(50).count, 0}));
+    _exit(0);
+  }
+  // Ended, but its number is not free yet: the daemon comes to its message only now.
+  siginfo_t info;
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);
+  server_->RunOnce(Seconds(1));
+  EXPECT_TRUE(RunUntil([&] { return server_->connections() == 0; }));
+  EXPECT_TRUE(RunUntil([&] { return Ask("sessions")["sessions"].empty(); }));
+  EXPECT_EQ(Ask("status")["gpus"][0]["charged_bytes"], 0);
+  waitpid(child, nullptr, 0);
+}
+
+TEST_F(DaemonTest, WithoutDescriptorsItTurnsAwayInsteadOfSpinning) {
+  std::vector<UniqueFd> hoard;
+  wire::Channel late = wire::ConnectDaemon(path_).value();
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{64, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  for (UniqueFd fd; (fd = UniqueFd(open("/dev/null", O_RDONLY)));) hoard.push_back(std::move(fd));
+  server_->RunOnce(Duration());
+  setrlimit(RLIMIT_NOFILE, &before);
+  hoard.clear();
+  const Result<wire::Message> end = late.Receive(Seconds(60));
+  EXPECT_EQ(end.error().code, ErrorCode::kUnavailable);  // not left waiting in the queue
+  EXPECT_EQ(Ask("status")["gpus"][0]["uuid"], "GPU-1");
 }
 
 TEST_F(DaemonTest, ARestartedDaemonTakesSessionsBackWithWhatTheyHave) {

@@ -1,5 +1,6 @@
 #include "src/daemon/server.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
 #include <sys/epoll.h>
@@ -21,6 +22,7 @@ namespace {
 // What epoll says became ready: a kind in the top byte, a number in the rest.
 enum Tag : uint64_t { kListener, kSignals, kTimer, kClient, kProcess };
 constexpr int kTagShift = 56;
+constexpr int kMaxAcceptedAtOnce = 64;  // then others have their turn
 
 uint64_t MakeTag(Tag tag, uint64_t number = 0) {
   return (static_cast<uint64_t>(tag) << kTagShift) | number;
@@ -40,6 +42,11 @@ uint64_t StartTicks(int pid) {
   return std::strtoull(field.c_str(), nullptr, 10);
 }
 
+// A descriptor to give up when there are no others.
+UniqueFd OpenSpare() {
+  return UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC));
+}
+
 bool HasEnded(const UniqueFd& process) {
   pollfd entry{process.get(), POLLIN, 0};
   return poll(&entry, 1, 0) > 0;
@@ -53,6 +60,7 @@ Server::Server(Listener listener, UniqueFd signals, std::unique_ptr<service::Ser
       signals_(std::move(signals)),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       timer_(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)),
+      spare_(OpenSpare()),
       service_(std::move(service)),
       limits_(limits),
       started_ticks_(StartTicks(getpid())) {}
@@ -121,12 +129,23 @@ void Server::RunOnce(Duration patience) {
 
 // ---- Clients
 
+// Out of descriptors: whoever knocks is let in and out again. Left waiting, it would wake the loop
+// again and again.
+bool Server::TurnAway() {
+  spare_.Reset();
+  UniqueFd knocks(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  const bool somebody = static_cast<bool>(knocks);
+  knocks.Reset();
+  spare_ = OpenSpare();
+  return somebody;
+}
+
 void Server::Accept() {
-  for (;;) {
+  for (int i = 0; i < kMaxAcceptedAtOnce; ++i) {
     UniqueFd socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) {
-      // Out of descriptors: better to turn one away than to be called again and again.
-      if (errno == EMFILE || errno == ENFILE) DropLateNewcomers();
+      const bool full = errno == EMFILE || errno == ENFILE;
+      if (full && TurnAway()) continue;
       return;
     }
     ucred credentials{};
@@ -166,8 +185,10 @@ void Server::OnReadable(ConnectionId id) {
     if (client == clients_.end() || client->second.closing) break;
     Result<wire::Message> message = client->second.connection.Next();
     if (message.ok()) {
-      Carry(service_->OnMessage(id, *message, MonotonicNow()));
-      WatchProcess(id);
+      std::vector<service::Outgoing> answers = service_->OnMessage(id, *message, MonotonicNow());
+      WatchProcess(
+          id);  // first: sending may find the client gone, and its process must be seen end
+      Carry(std::move(answers));
     } else {
       if (message.error().code != ErrorCode::kNotFound) {
         Carry(service_->OnBroken(id, message.error()));

@@ -62,6 +62,7 @@ class Server {
          const ServerLimits& limits);
   Status Watch(int fd, uint64_t tag, uint32_t events);
   void Accept();
+  bool TurnAway();  // false where nobody knocks
   void OnReadable(ConnectionId id);
   void Carry(std::vector<service::Outgoing> messages);
   void Flush(ConnectionId id);
@@ -76,6 +77,7 @@ class Server {
   UniqueFd signals_;
   UniqueFd epoll_;
   UniqueFd timer_;
+  UniqueFd spare_;  // to let somebody in and out when there are no others
   std::unique_ptr<service::Service> service_;
   ServerLimits limits_;
   std::map<ConnectionId, Client> clients_;
