@@ -28,6 +28,7 @@ std::vector<Action> Arbiter::On(const Event& event, Instant now) {
   actions_.clear();
   wake_.reset();
   std::visit([this](const auto& e) { Handle(e); }, event);
+  ChargeContexts();
   Decide();
   return std::move(actions_);
 }
@@ -61,7 +62,7 @@ void Arbiter::Handle(const event::SessionAdded& e) {
   session.backoff = config_.busy_backoff;
   session.last_used = now_;
   session.contexts = e.contexts;
-  limits_.Add(e.id, e.run, std::min(e.limit, budget_.total()), e.allocated);
+  limits_.Add(e.id, e.run, e.limit, e.allocated);
   contexts_ += e.contexts;
   // What it claims above what is left cannot be its due: it has to go.
   session.resident = std::min(e.resident, budget_.free());
@@ -72,7 +73,6 @@ void Arbiter::Handle(const event::SessionAdded& e) {
     session.expected_at = now_ + config_.silence;
     actions_.emplace_back(action::Evict{e.id, session.credit});
   }
-  ChargeContexts();
 }
 
 void Arbiter::Handle(const event::SessionGone& e) {
@@ -84,7 +84,6 @@ void Arbiter::Handle(const event::SessionGone& e) {
   if (claim_.has_value() && claim_->wish.id == e.id) claim_.reset();
   std::erase_if(wishes_, [&](const Wish& wish) { return wish.id == e.id; });
   sessions_.erase(e.id);
-  ChargeContexts();
 }
 
 void Arbiter::Handle(const event::Reserve& e) {
@@ -123,15 +122,14 @@ void Arbiter::Handle(const event::ContextGone& e) {
   }
   --session->contexts;
   --contexts_;
-  ChargeContexts();
 }
 
 // Contexts above the reserve are charged together, so that one of them moves into the reserve when
-// a place there comes free.
+// a place there comes free. Those from before a restart may be more than there is room for at
+// first.
 void Arbiter::ChargeContexts() {
   const uint64_t above = contexts_ > config_.reserved ? contexts_ - config_.reserved : 0;
   const Bytes wanted(above * config_.context.count);
-  // Only contexts from before a restart can be more than there is room for.
   budget_.SetContexts(std::min(wanted, budget_.contexts() + budget_.free()));
 }
 
@@ -139,7 +137,9 @@ void Arbiter::Handle(const event::Ready& e) {
   Session* session = Find(e.id);
   if (session == nullptr) return;
   HeardFrom(*session);
-  if (e.need > limits_.limit(e.id)) {
+  // What it brought from before a restart may be above its limit, and above a budget that is still
+  // to rise as others come back: then it waits.
+  if (e.need > std::max(LimitOf(e.id), limits_.allocated(e.id))) {
     actions_.emplace_back(action::Breach{e.id, "it needs more than its limit"});
     return;
   }
@@ -211,8 +211,9 @@ void Arbiter::EndIdle(Session& session) {
 }
 
 void Arbiter::Handle(const event::Released& e) {
+  // Also unasked: a session whose context broke has no use for its lease.
   Session* session = FindHolder(e.id, e.epoch);
-  if (session == nullptr || session->phase != Phase::kRevoking) return;
+  if (session == nullptr) return;
   session->window = std::min(session->window * 2, config_.window);
   session->deadline = config_.deadline;
   session->backoff = config_.busy_backoff;
@@ -229,6 +230,7 @@ void Arbiter::EndLease(Session& session) {
   session.record.reset();
   session.cap.reset();
   DropWish(session.id, Wish::Kind::kGrowth);
+  DropWish(session.id, Wish::Kind::kLease);  // the one this lease was being given for
 }
 
 void Arbiter::Handle(const event::Busy& e) {
@@ -239,6 +241,8 @@ void Arbiter::Handle(const event::Busy& e) {
   session->deadline = std::min(session->deadline * 2, kLongestDeadline);
   session->not_before = now_ + session->backoff;
   session->backoff = std::min(session->backoff * 2, kLongestBackoff);
+  // Revoked before it had all it needs: it goes on waiting for that.
+  if (session->need > session->credit) AddWish(e.id, Wish::Kind::kGrowth);
 }
 
 void Arbiter::Handle(const event::Evicted& e) {
@@ -272,7 +276,10 @@ void Arbiter::Handle(const event::Evicted& e) {
 
 void Arbiter::Handle(const event::BudgetRaised& e) {
   if (e.budget > budget_.total()) budget_.SetTotal(e.budget);
-  ChargeContexts();
+}
+
+void Arbiter::Handle(const event::LimitSet& e) {
+  limits_.SetLimit(e.run, e.limit);
 }
 
 void Arbiter::Handle(const event::Tick& /*e*/) {

@@ -18,6 +18,7 @@
 // 5. Every session's allocation ≤ budget − contexts charged: alone it can always run.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -105,6 +106,8 @@ class Arbiter {
   const ArbiterConfig& config() const { return config_; }
   const Budget& budget() const { return budget_; }
   const RunLimits& limits() const { return limits_; }
+  // Of a session's run: never above the budget, which may rise.
+  Bytes LimitOf(SessionId id) const { return std::min(limits_.limit(id), budget_.total()); }
   const std::map<SessionId, Session>& sessions() const { return sessions_; }
   std::vector<Wish> Waiting() const;  // next first
   std::optional<SessionId> claimant() const;
@@ -141,6 +144,7 @@ class Arbiter {
   void Handle(const event::Busy& e);
   void Handle(const event::Evicted& e);
   void Handle(const event::BudgetRaised& e);
+  void Handle(const event::LimitSet& e);
   void Handle(const event::Tick& e);
   Session* Find(SessionId id);
   Session* FindHolder(SessionId id, Epoch epoch);

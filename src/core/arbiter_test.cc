@@ -353,6 +353,53 @@ TEST_F(ArbiterTest, ARestartedDaemonChargesWhatSessionsStillHave) {
   EXPECT_EQ(Said<action::Evict>(kA).target, MiB(50));
 }
 
+TEST_F(ArbiterTest, ALeaseGivenBackUnaskedIsGone) {
+  Add(kA);
+  Add(kB);
+  Run(kA, MiB(60));
+  On(event::Ready{kB, MiB(60)});
+  Release(kA);  // its context broke
+  EXPECT_FALSE(Silent<action::Grant>(kB));
+  // In the middle of a restore, too: A is still swapping out for B.
+  On(event::Released{kB, 2});
+  EXPECT_FALSE(arbiter_.sessions().at(kB).holds());
+  EXPECT_TRUE(arbiter_.Waiting().empty());
+  EXPECT_FALSE(arbiter_.claimant().has_value());
+}
+
+TEST_F(ArbiterTest, WhoeverIsBusyBeforeItIsWholeStillGetsTheRest) {
+  Add(kA);
+  Add(kB);
+  Run(kA, MiB(90));
+  On(event::Ready{kB, MiB(90)});
+  Later(arbiter_.Quantum());
+  Release(kA);
+  const Epoch epoch = Said<action::Grant>(kB).epoch;
+  Later(Seconds(10));  // A is stopped
+  EXPECT_EQ(Said<action::Revoke>(kB).epoch, epoch);
+  On(event::Busy{kB, epoch});
+  On(event::Evicted{kA, MiB(10), MiB(80)});
+  EXPECT_EQ(Said<action::Credit>(kB).credit, MiB(90));
+}
+
+TEST_F(ArbiterTest, ALimitMayBeSetWhileSessionsRun) {
+  Add(kA);
+  On(event::Reserve{kA, 1, MiB(40)});
+  On(event::LimitSet{RunId{kA.value}, MiB(30)});
+  On(event::Reserve{kA, 2, MiB(41)});
+  EXPECT_FALSE(Said<action::Reserved>(kA).granted);
+  On(event::Ready{kA, MiB(40)});  // what it has it may use
+  Said<action::Grant>(kA);
+  On(event::LimitSet{RunId{99}, MiB(1)});
+}
+
+TEST_F(ArbiterTest, ContextsFromBeforeARestartAreChargedOnceThereIsRoom) {
+  On(event::SessionAdded{kA, RunId{1}, MiB(100), MiB(96), MiB(96), 3, {}});
+  EXPECT_EQ(arbiter_.budget().contexts(), MiB(4));  // two above the reserve cost 16
+  On(event::Evicted{kA, MiB(60), {}});
+  EXPECT_EQ(arbiter_.budget().contexts(), MiB(16));
+}
+
 TEST_F(ArbiterTest, AbsurdClaimsAreBreachesAndChangeNothing) {
   Add(kA);
   On(event::Evicted{kA, MiB(1), {}});

@@ -19,6 +19,11 @@ void RunLimits::Remove(SessionId session) {
   members_.erase(session);
 }
 
+void RunLimits::SetLimit(RunId run, Bytes limit) {
+  const auto at = runs_.find(run);
+  if (at != runs_.end()) at->second.limit = limit;
+}
+
 bool RunLimits::Reserve(SessionId session, Bytes total) {
   Member& member = members_.at(session);
   Run& run = runs_.at(member.run);

@@ -2,7 +2,8 @@
 //
 // Threading: none. Pure.
 // Invariant: no grant takes a run above its limit. (Sessions that come from before the daemon's
-// restart bring what they have allocated; such a run may start above and cannot grow.)
+// restart bring what they have allocated; such a run may start above and cannot grow. The same
+// where a limit falls.)
 #pragma once
 
 #include <map>
@@ -16,6 +17,7 @@ class RunLimits {
   // `limit` counts for the first session of a run.
   void Add(SessionId session, RunId run, Bytes limit, Bytes allocated);
   void Remove(SessionId session);
+  void SetLimit(RunId run, Bytes limit);  // nothing where the run has no session here
 
   // Whether `total` is allowed for the session; if so, it is now its allocation.
   bool Reserve(SessionId session, Bytes total);

@@ -49,7 +49,7 @@ namespace event {
 struct SessionAdded {
   SessionId id;
   RunId run;
-  Bytes limit;  // of the run; counts when the run's first session comes
+  Bytes limit;  // of the run; may be above the budget; counts when the run's first session comes
   Bytes allocated;
   Bytes resident;
   uint32_t contexts = 0;
@@ -104,14 +104,19 @@ struct Evicted {
 struct BudgetRaised {
   Bytes budget;
 };
+// The limit of a run that sessions may belong to already.
+struct LimitSet {
+  RunId run;
+  Bytes limit;
+};
 struct Tick {};
 
 }  // namespace event
 
-using Event =
-    std::variant<event::SessionAdded, event::SessionGone, event::Reserve, event::ContextWanted,
-                 event::ContextGone, event::Ready, event::Running, event::Idle, event::Active,
-                 event::Released, event::Busy, event::Evicted, event::BudgetRaised, event::Tick>;
+using Event = std::variant<event::SessionAdded, event::SessionGone, event::Reserve,
+                           event::ContextWanted, event::ContextGone, event::Ready, event::Running,
+                           event::Idle, event::Active, event::Released, event::Busy, event::Evicted,
+                           event::BudgetRaised, event::LimitSet, event::Tick>;
 
 namespace action {
 
