@@ -100,6 +100,7 @@ class OpenRun {
     ASSIGN_OR_RETURN(const wire::Message message, Ask(&channel_, begin_));
     const auto* started = std::get_if<wire::RunStarted>(&message);
     if (started == nullptr) return Error{ErrorCode::kInvalid, "the daemon answered nonsense"};
+    begin_.run = started->run;  // another daemon gets to know it by this
     return started->run;
   }
 
@@ -129,7 +130,7 @@ class OpenRun {
   }
 
   const DaemonCommand daemon_;
-  const wire::RunBegin begin_;
+  wire::RunBegin begin_;
   wire::Channel channel_;
   bool warned_ = false;
 };
@@ -155,7 +156,7 @@ int RunShared(Plan plan, const std::string& name) {
   if (!daemon.ok()) return fail(daemon.error());
   const std::string program = std::filesystem::path(plan.program.arguments[0]).filename();
   OpenRun open_run(std::move(*daemon),
-                   wire::RunBegin{TANDEM_VERSION, name, program, plan.limit.count});
+                   wire::RunBegin{TANDEM_VERSION, name, program, plan.limit.count, 0});
   const Result<uint64_t> run = open_run.Open();
   if (!run.ok()) return fail(run.error());
   auto environment = SharedEnvironment(plan.program.environment, plan.layout, plan.gpu, *run);

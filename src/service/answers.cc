@@ -172,7 +172,7 @@ std::string Service::SessionsJson() const {
         {"resident_bytes", resident},
         {"swapped_bytes", swapped},
         {"credit_bytes", session.credit.count},
-        {"limit_bytes", arbiter.limits().limit(id).count},
+        {"limit_bytes", arbiter.LimitOf(id).count},
         {"contexts", session.contexts},
         {"wait_seconds", waited.seconds()},
         {"held_seconds", held.seconds()},

@@ -48,6 +48,14 @@ core::Event ToEvent(core::SessionId id, const wire::Evicted& m) {
   return core::event::Evicted{id, Bytes(m.resident_bytes), Bytes(m.copied_bytes)};
 }
 
+std::string TooLarge(Bytes limit, Bytes most) {
+  const std::string wish =
+      "a limit of " + FormatBytes(limit) + " is more than programs can share, " + FormatBytes(most);
+  const uint64_t whole = most.count / MiB(1).count;
+  if (whole == 0) return wish + "; other programs hold the card: wait until they end";
+  return wish + ". Use --memory " + std::to_string(whole) + "M or less, or leave --memory out";
+}
+
 uint64_t InMicroseconds(Duration duration) {
   return static_cast<uint64_t>(duration.ns / 1000);
 }
@@ -195,7 +203,7 @@ void Service::Handle(Connection& from, const wire::Register& m) {
   added.contexts = std::min(m.contexts, 64u);
   added.allocated = std::min(added.allocated, gpu.info.card);
   added.resident = std::min(added.resident, gpu.info.card);
-  added.limit = gpu.arbiter.budget().total();
+  added.limit = gpu.info.card;  // the budget bounds it
   if (m.run != 0) {
     Run& run = FindRun(from, m.run);
     ++run.sessions;
@@ -223,11 +231,12 @@ void Service::Handle(Connection& from, const wire::Register& m) {
   const core::SessionId id = seat->id;
   sessions_[id] = std::move(seat);
   // Registered goes out before whatever the arbiter has to say to the session.
-  out_.push_back(
-      Outgoing{from.id,
-               wire::Registered{id.value, gpu.info.card.count, gpu.arbiter.budget().total().count,
-                                added.limit.count, gpu.info.chunk.count, gpu.info.context.count},
-               sessions_.at(id)->pages->fds(), false});
+  const Bytes budget = gpu.arbiter.budget().total();
+  const Bytes limit = std::min(added.limit, budget);
+  out_.push_back(Outgoing{from.id,
+                          wire::Registered{id.value, gpu.info.card.count, budget.count, limit.count,
+                                           gpu.info.chunk.count, gpu.info.context.count},
+                          sessions_.at(id)->pages->fds(), false});
   Feed(gpu, added);
 }
 
@@ -238,25 +247,33 @@ void Service::Handle(Connection& from, const wire::RunBegin& m) {
   from.role = Connection::Role::kPeople;
   Bytes most;
   for (const auto& gpu : gpus_) most = std::max(most, gpu->arbiter.budget().total());
-  if (Bytes(m.limit_bytes) > most) {
-    return Refuse(from.id, wire::RefusalCode::kLimitTooLarge,
-                  "a limit of " + FormatBytes(Bytes(m.limit_bytes)) +
-                      " is more than sessions may have on the card, " + FormatBytes(most),
+  // Right after a restart the memory of its own sessions may still look like other programs'.
+  if (m.run == 0 && Bytes(m.limit_bytes) > most) {
+    return Refuse(from.id, wire::RefusalCode::kLimitTooLarge, TooLarge(Bytes(m.limit_bytes), most),
                   false);
   }
-  uint64_t token = 0;
-  while (token == 0 || runs_.count(RunKey{from.client.uid, token}) != 0) {
+  uint64_t token = m.run;
+  while (token == 0) {
     token = config_.random_token();
+    if (runs_.count(RunKey{from.client.uid, token}) != 0) token = 0;
   }
-  Run run;
-  run.id = core::RunId{++last_run_};
+  from.run = RunKey{from.client.uid, token};
+  Run& run = FindRun(from, token);
+  if (run.owner != 0)
+    connections_.at(run.owner)->run.reset();  // the same `tandem run`, from before
   run.name = Printable(m.name.empty() ? m.program : m.name);
   run.limit = Bytes(m.limit_bytes);
   run.owner = from.id;
-  from.run = RunKey{from.client.uid, token};
-  runs_[*from.run] = run;
-  const Bytes limit = m.limit_bytes == 0 ? most : run.limit;
-  out_.push_back(Outgoing{from.id, wire::RunStarted{token, limit.count}, {}, false});
+  out_.push_back(
+      Outgoing{from.id,
+               wire::RunStarted{token, run.limit == Bytes() ? most.count : run.limit.count},
+               {},
+               false});
+  // Its sessions may have come back before it.
+  for (const auto& gpu : gpus_) {
+    const Bytes limit = run.limit == Bytes() ? gpu->info.card : run.limit;
+    if (run.sessions > 0) Feed(*gpu, core::event::LimitSet{run.id, limit});
+  }
 }
 
 void Service::Handle(Connection& from, const wire::Query& m) {
@@ -339,7 +356,7 @@ void Service::UpdatePages(Gpu& gpu) {
     if (at == sessions_.end()) continue;
     wire::DecisionsPage& page = at->second->pages->decisions();
     page.epoch.store(session.holds() ? session.epoch : 0);
-    page.limit_bytes.store(gpu.arbiter.limits().limit(id).count);
+    page.limit_bytes.store(gpu.arbiter.LimitOf(id).count);
     page.run_used_bytes.store(gpu.arbiter.limits().run_used(id).count);
   }
 }

@@ -188,10 +188,11 @@ TEST_F(ServiceTest, RefusesAnUnknownDevice) {
 
 TEST_F(ServiceTest, ARunsLimitHoldsForAllItsSessions) {
   Connect(1, 1);
-  Say(1, wire::RunBegin{"0.1", "", "/bin/x", MiB(101).count});
+  Say(1, wire::RunBegin{"0.1", "", "/bin/x", MiB(101).count, 0});
   EXPECT_EQ(Refusal(1), wire::RefusalCode::kLimitTooLarge);
   EXPECT_FALSE(Closed(1));
-  Say(1, wire::RunBegin{"0.1", "demo", "/bin/x", MiB(50).count});
+  EXPECT_NE(Heard<wire::Refused>(1).reason.find("--memory 100M"), std::string::npos);
+  Say(1, wire::RunBegin{"0.1", "demo", "/bin/x", MiB(50).count, 0});
   const uint64_t run = Heard<wire::RunStarted>(1).run;
   Join(2, 12, run);
   EXPECT_EQ(Bytes(Heard<wire::Registered>(2).limit_bytes), MiB(50));
@@ -255,6 +256,32 @@ TEST_F(ServiceTest, WhoRegistersAgainTakesItsOwnPlace) {
   EXPECT_EQ(Refusal(3), wire::RefusalCode::kProtocol);
 }
 
+TEST_F(ServiceTest, ARunFromBeforeARestartIsTakenUpAgain) {
+  Join(2, 12, /*run=*/500);  // came back before its `tandem run`
+  EXPECT_EQ(Bytes(pages_[0]->decisions_.limit_bytes.load()), MiB(100));
+  Connect(1, 1);
+  Say(1, wire::RunBegin{"0.1", "demo", "/bin/x", MiB(50).count, 500});
+  EXPECT_EQ(Heard<wire::RunStarted>(1).run, 500u);
+  EXPECT_EQ(Bytes(pages_[0]->decisions_.limit_bytes.load()), MiB(50));
+  Say(2, wire::Reserve{1, MiB(51).count});
+  EXPECT_EQ(Heard<wire::Reserved>(2).granted, 0);
+  Join(3, 13, 500);
+  EXPECT_EQ(Bytes(Heard<wire::Registered>(3).limit_bytes), MiB(50));
+  EXPECT_EQ(Ask("sessions")["sessions"][0]["name"], "demo");
+  // The token of another user is a run of its own.
+  Connect(4, 4, /*uid=*/2000);
+  Say(4, wire::RunBegin{"0.1", "other", "/bin/x", MiB(10).count, 500});
+  EXPECT_EQ(Bytes(pages_[0]->decisions_.limit_bytes.load()), MiB(50));
+  // The same `tandem run` on a new connection; the end of the old one ends nothing.
+  Connect(5, 1);
+  Say(5, wire::RunBegin{"0.1", "demo", "/bin/x", MiB(50).count, 500});
+  service_.OnDisconnected(1, now_);
+  service_.OnProcessGone(12, now_);
+  service_.OnProcessGone(13, now_);
+  Join(6, 16, 500);
+  EXPECT_EQ(Bytes(Heard<wire::Registered>(6).limit_bytes), MiB(50));
+}
+
 class RestartedServiceTest : public ServiceTest {
  protected:
   RestartedServiceTest() : ServiceTest(MiB(58)) {}  // in use when it started: budget 42 MiB
@@ -269,6 +296,22 @@ TEST_F(RestartedServiceTest, WhatKnownSessionsHaveIsNotCountedAsOthers) {
   Connect(2, 12);  // started later: nothing it claims makes the card larger
   Say(2, wire::Register{"0.1", 77, kGpu, "train", 0, MiB(90).count, 99999});
   EXPECT_EQ(Ask("status")["gpus"][0]["budget_bytes"], MiB(100).count);
+}
+
+TEST_F(RestartedServiceTest, WhoComesBackFirstIsNotHeldToWhatTheOthersStillHide) {
+  Connect(9, 9);
+  Say(9, wire::RunBegin{"0.1", "", "x", MiB(90).count, 77});  // above the budget as it looks
+  EXPECT_EQ(Heard<wire::RunStarted>(9).run, 77u);
+  Connect(1, 11, 1000, /*predates=*/true);
+  Say(1, wire::Register{"0.1", 77, kGpu, "train", MiB(80).count, MiB(20).count, 0});
+  EXPECT_EQ(Bytes(Heard<wire::Registered>(1).limit_bytes), MiB(62));
+  Say(1, wire::Ready{MiB(80).count});
+  EXPECT_TRUE(said_.empty());  // it waits; it is not refused
+  Connect(2, 12, 1000, /*predates=*/true);
+  Say(2, wire::Register{"0.1", 78, kGpu, "train", MiB(38).count, MiB(38).count, 0});
+  EXPECT_EQ(Bytes(Heard<wire::Registered>(2).limit_bytes), MiB(100));
+  EXPECT_EQ(Bytes(pages_[0]->decisions_.limit_bytes.load()), MiB(90));
+  Heard<wire::Grant>(1);
 }
 
 TEST_F(ServiceTest, NamesAreMadeHarmless) {

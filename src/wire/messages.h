@@ -193,7 +193,8 @@ struct RunBegin {
   std::string name;  // empty: the program's
   std::string program;
   uint64_t limit_bytes = 0;  // 0: the budget
-  auto Fields() { return std::tie(build, name, program, limit_bytes); }
+  uint64_t run = 0;          // the token it had with a daemon that is gone; 0: none
+  auto Fields() { return std::tie(build, name, program, limit_bytes, run); }
 };
 
 struct RunStarted {

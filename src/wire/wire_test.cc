@@ -29,7 +29,7 @@ std::vector<Message> OneOfEach() {
           Credit{200},
           Revoke{2, 5},
           Evict{50},
-          RunBegin{"0.1", "demo", "ffmpeg", 1 << 30},
+          RunBegin{"0.1", "demo", "ffmpeg", 1 << 30, 77},
           RunStarted{7, 8},
           Query{"status"},
           Answer{R"({"gpus":[]})"},
