@@ -17,7 +17,7 @@ void Lease::Send(wire::Message message) {
 void Lease::DropLease() {
   epoch_ = 0;
   revoked_ = stale_ = open_ = opened_once_ = announce_ = idle_ = false;
-  asked_ = false;
+  asked_ = undrained_ = false;
 }
 
 void Lease::OnRegistered(Bytes resident) {
@@ -33,6 +33,7 @@ void Lease::OnRegistered(Bytes resident) {
 void Lease::OnLost() {
   registered_ = false;
   asked_ = evict_asked_ = false;
+  revoked_ = stale_ = undrained_ = false;  // nobody is left who wants the lease
   outbox_.clear();
   if (epoch_ != 0 && !opened_once_) DropLease();
 }
@@ -45,7 +46,7 @@ void Lease::OnMessage(const wire::Grant& grant) {
   }
   epoch_ = grant.epoch;
   credit_ = Bytes(grant.credit_bytes);
-  revoked_ = stale_ = open_ = opened_once_ = idle_ = evict_asked_ = false;
+  revoked_ = stale_ = open_ = opened_once_ = idle_ = evict_asked_ = undrained_ = false;
   announce_ = true;
 }
 
@@ -57,6 +58,7 @@ void Lease::OnMessage(const wire::Revoke& revoke) {
   if (poisoned_) Send(wire::Released{revoke.epoch});
   if (revoke.epoch != epoch_ || epoch_ == 0) return;  // crossed with our Released
   revoked_ = true;
+  undrained_ = false;
   deadline_ = Microseconds(static_cast<int64_t>(revoke.deadline_us));
 }
 
@@ -66,8 +68,9 @@ void Lease::OnMessage(const wire::Evict& evict) {
 }
 
 Step Lease::Next(const View& view) {
-  if (revoked_) return Step::kDrain;
-  if (evict_asked_ || view.resident > credit_) return Step::kEvict;
+  const bool evict = evict_asked_ || view.resident > credit_;
+  if ((revoked_ || (evict && working_)) && !undrained_) return Step::kDrain;
+  if (evict && !working_) return Step::kEvict;
   if (poisoned_) return Step::kNone;
   if (epoch_ == 0) {
     if (view.wanted) Ask(view);
@@ -92,16 +95,19 @@ void Lease::OnDrained(bool drained) {
   const bool stale = stale_;
   if (drained) {
     DropLease();
-    if (!stale) Send(wire::Released{epoch});
+    working_ = false;
+    if (!stale && epoch != 0) Send(wire::Released{epoch});
     return;
   }
-  open_ = false;     // Next opens it again
-  revoked_ = stale;  // a lease that the daemon does not know must go: keep trying
-  if (!stale) Send(wire::Busy{epoch});
+  // Next opens it again: what is under way may wait for what threads are about to submit.
+  open_ = false;
+  undrained_ = true;
+  revoked_ = stale;  // a lease that the daemon does not know must go: OnRested tries again
+  if (!stale && epoch != 0) Send(wire::Busy{epoch});
 }
 
 void Lease::OnOpened(Bytes copied_in) {
-  open_ = opened_once_ = true;
+  open_ = opened_once_ = working_ = true;
   asked_ = false;
   if (announce_) Send(wire::Running{epoch_, copied_in.count});
   announce_ = false;
@@ -137,6 +143,7 @@ void Lease::OnPoisoned() {
   const uint64_t epoch = epoch_;
   const bool tell = epoch != 0 && !stale_;
   DropLease();
+  working_ = false;  // nothing of it will ever be done
   if (tell) Send(wire::Released{epoch});
 }
 

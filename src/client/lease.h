@@ -9,7 +9,9 @@
 // 1. Next asks for a restore only up to the credit: resident ≤ credit, but for what Evict took back
 //    and is still on its way out.
 // 2. Next says kOpen only with a lease, nothing missing, and no revocation pending.
-// 3. Credit is given back unasked only while the daemon has no reason to send more (no Ready is
+// 3. Next says kEvict only when no work can be under way: after the gate was opened it says kDrain
+//    first, whatever the daemon asked for.
+// 4. Credit is given back unasked only while the daemon has no reason to send more (no Ready is
 //    unanswered): otherwise the two sides could disagree about it.
 #pragma once
 
@@ -55,6 +57,8 @@ class Lease {
   Step Next(const View& view);
 
   void OnDrained(bool drained);
+  // Some time has passed since work would not drain, with the gate open: it may be tried again.
+  void OnRested() { undrained_ = false; }
   void OnOpened(Bytes copied_in);
   // Allocations came that are not on the card: the gate was shut for new work.
   void OnShut() { open_ = false; }
@@ -89,6 +93,8 @@ class Lease {
   bool evict_asked_ = false;  // an Evict waits for at least one answer
   bool revoked_ = false;      // the lease shall go back once drained
   bool stale_ = false;        // the lease is of a daemon that is gone
+  bool working_ = false;      // work may be under way: the gate was open and nothing drained since
+  bool undrained_ = false;    // the last attempt to drain failed
   bool open_ = false;         // the gate, as far as this machine has said
   bool opened_once_ = false;  // under this lease
   bool announce_ = false;     // the next opening is told with Running

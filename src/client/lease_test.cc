@@ -153,13 +153,41 @@ TEST(LeaseTest, HolderOutlivesItsDaemonAndStartsAnew) {
   EXPECT_EQ(lease.Next(Needs(MiB(8), MiB(8))), Step::kNone);
   lease.OnRegistered(MiB(8));
   EXPECT_EQ(lease.Next(Needs(MiB(8), MiB(8))), Step::kDrain);
+  // What is under way may wait for a thread at the gate, so between two attempts it is open.
   lease.OnDrained(false);
   EXPECT_TRUE(Silent(lease));
+  EXPECT_EQ(lease.Next(Needs(MiB(8), MiB(8))), Step::kOpen);
+  lease.OnOpened(Bytes());
+  EXPECT_EQ(lease.Next(Needs(MiB(8), MiB(8))), Step::kNone);
+  lease.OnRested();
   EXPECT_EQ(lease.Next(Needs(MiB(8), MiB(8))), Step::kDrain);
   lease.OnDrained(true);
   EXPECT_TRUE(Silent(lease));  // the new daemon knows nothing of that lease
   EXPECT_EQ(lease.Next(Needs(MiB(8), MiB(8))), Step::kNone);
   EXPECT_EQ(Only<wire::Ready>(lease).need_bytes, MiB(8).count);
+}
+
+TEST(LeaseTest, LostDaemonWantsNothingBackAnyMore) {
+  Lease lease = Running(MiB(8));
+  lease.OnMessage(wire::Revoke{7, 5000});
+  lease.OnLost();
+  EXPECT_EQ(lease.Next(Needs(MiB(8), MiB(8))), Step::kNone);
+  EXPECT_TRUE(lease.holds());
+}
+
+TEST(LeaseTest, NothingLeavesTheCardUnderWorkThatIsUnderWay) {
+  Lease lease = Running(MiB(8));
+  lease.OnContended(Needs(MiB(4), MiB(4)));
+  lease.TakeMessages();
+  EXPECT_EQ(lease.Next(Needs(MiB(8), MiB(8), false)), Step::kDrain);  // more than the credit
+  lease.OnDrained(false);
+  EXPECT_EQ(lease.Next(Needs(MiB(8), MiB(8), false)), Step::kOpen);
+  lease.OnOpened(Bytes());
+  lease.OnRested();
+  lease.OnMessage(wire::Evict{0});
+  EXPECT_EQ(lease.Next(Needs(MiB(8), MiB(8), false)), Step::kDrain);
+  lease.OnDrained(true);
+  EXPECT_EQ(lease.Next(Needs(MiB(8), MiB(8), false)), Step::kEvict);
 }
 
 TEST(LeaseTest, WaiterAsksTheNextDaemonAgain) {

@@ -74,6 +74,8 @@ void* Agent::Main(void* self) {
 void Agent::Loop() {
   while (!stop_.load(std::memory_order_acquire)) {
     Listen(Patience());
+    if (undrained_) parts_.link->With([](client::Lease& lease) { lease.OnRested(); });
+    undrained_ = false;
     if (lost_) Reconnect();
     Tidy();
     Work();
@@ -84,7 +86,7 @@ void Agent::Loop() {
 }
 
 Duration Agent::Patience() const {
-  if (retry_) return kRetryPeriod;
+  if (retry_ || undrained_) return kRetryPeriod;
   if (lost_) return kReconnectPeriod;
   if (!parts_.gate->open()) return kRestPeriod;
   return parts_.link->contended() ? kWatchPeriod : kHolderPeriod;
@@ -182,6 +184,7 @@ bool Agent::Drain() {
     Poison();
     return true;
   }
+  undrained_ = !drained;
   if (drained) parts_.tracker->Forget();
   parts_.link->With([&](client::Lease& lease) { lease.OnDrained(drained); });
   return true;
@@ -257,10 +260,14 @@ void Agent::Poison() {
 
 void Agent::WatchIdleness() {
   bool holds = false, idle = false;
-  const client::View view = GetView();
   const bool contended = parts_.link->contended();
+  // Threads that allocate back memory within the credit under this lock: none may come in between.
+  if (contended && parts_.swapper->mutex().TryLock()) {
+    const client::View view = GetView();
+    parts_.link->With([&](client::Lease& lease) { lease.OnContended(view); });
+    parts_.swapper->mutex().Unlock();
+  }
   parts_.link->With([&](client::Lease& lease) {
-    if (contended) lease.OnContended(view);
     holds = lease.holds() && lease.open();
     idle = lease.idle();
   });

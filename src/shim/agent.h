@@ -74,6 +74,7 @@ class Agent {
   bool lost_ = false;
   bool refusal_told_ = false;
   bool retry_ = false;      // a step failed; try again soon
+  bool undrained_ = false;  // the last drain failed; the gate shall be open for a moment
   Bytes copied_in_;         // since the last opening
   bool measuring_ = false;  // events are behind all work seen so far
   uint64_t seen_submits_ = 0;
