@@ -63,7 +63,7 @@ void World::For(uint64_t id, Duration after, std::function<void(Program&)> call)
 }
 
 void World::Send(Event event) {
-  At(now_ + kLatency, [this, event = std::move(event)] { Deliver(event); });
+  At(now_ + kLatency, [this, event] { Deliver(event); });
 }
 
 void World::Deliver(const Event& event) {

@@ -31,7 +31,7 @@ struct Habits {
 
 class World {
  public:
-  World(ArbiterConfig config, uint64_t seed, double bytes_per_second = 4e9)
+  World(const ArbiterConfig& config, uint64_t seed, double bytes_per_second = 4e9)
       : arbiter_(config), random_(seed), bytes_per_second_(bytes_per_second) {}
 
   // Starts a program; its number, from 1.
