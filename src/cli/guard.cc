@@ -19,28 +19,38 @@
 namespace tandem::cli {
 namespace {
 
-constexpr std::array kPassedOn = {SIGHUP,  SIGINT,  SIGQUIT, SIGTERM, SIGUSR1,
-                                  SIGUSR2, SIGALRM, SIGCONT, SIGWINCH};
+constexpr std::array kPassedOn = {SIGHUP,  SIGINT,  SIGQUIT,  SIGTERM, SIGUSR1, SIGUSR2,
+                                  SIGALRM, SIGCONT, SIGWINCH, SIGTSTP, SIGTTIN, SIGTTOU};
 constexpr int kRetryMs = 1000;
 
+// What `tandem run` was started with, and the program shall be.
+struct Inherited {
+  sigset_t mask;
+  struct sigaction on_child;  // ignored: nobody would learn of the program's end
+};
+
 Error CannotExecute(const Program& program, int error) {
+  if (error == ENOENT && access(program.file.c_str(), F_OK) == 0) {
+    return Error{ErrorCode::kNotFound, program.file + ": the interpreter it names is not there"};
+  }
   return Error{error == ENOENT ? ErrorCode::kNotFound : ErrorCode::kRefused,
                program.file + ": " + std::strerror(error)};
 }
 
-// Starts the program with signal mask `mask`; a failed exec arrives through `failure` as its errno.
-[[noreturn]] void BecomeProgram(const Program& program, const sigset_t& mask, pid_t parent,
+// A failed exec arrives through `failure` as its errno.
+[[noreturn]] void BecomeProgram(const Program& program, const Inherited& inherited, pid_t parent,
                                 int failure) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) raise(SIGKILL);  // the guard died before the line above
-  sigprocmask(SIG_SETMASK, &mask, nullptr);
+  sigaction(SIGCHLD, &inherited.on_child, nullptr);
+  sigprocmask(SIG_SETMASK, &inherited.mask, nullptr);
   Become(program);
   const int error = errno;
   if (write(failure, &error, sizeof error) < 0) _exit(126);
   _exit(127);
 }
 
-Result<pid_t> Start(const Program& program, const sigset_t& mask) {
+Result<pid_t> Start(const Program& program, const Inherited& inherited) {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) {
     return Error{ErrorCode::kFailed, std::string("pipe: ") + std::strerror(errno)};
@@ -50,7 +60,7 @@ Result<pid_t> Start(const Program& program, const sigset_t& mask) {
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid < 0) return Error{ErrorCode::kFailed, std::string("fork: ") + std::strerror(errno)};
-  if (pid == 0) BecomeProgram(program, mask, parent, writer.get());
+  if (pid == 0) BecomeProgram(program, inherited, parent, writer.get());
   writer.Reset();
   int error = 0;
   ssize_t size;
@@ -62,11 +72,18 @@ Result<pid_t> Start(const Program& program, const sigset_t& mask) {
   return CannotExecute(program, error);
 }
 
-// Reaps every child that ended (a daemon may be among them); true once `pid` did.
+bool IsJobControl(int signal) {
+  return signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;
+}
+
+// Reaps every child that ended (a daemon may be among them); true once `pid` did. Where the
+// terminal stopped the program this process stops, too: the shell waits for that.
 bool Reap(pid_t pid, int* wait_status) {
   int status = 0;
-  for (pid_t ended; (ended = waitpid(-1, &status, WNOHANG)) > 0;) {
-    if (ended == pid) {
+  for (pid_t changed; (changed = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0;) {
+    if (WIFSTOPPED(status)) {
+      if (changed == pid && IsJobControl(WSTOPSIG(status))) raise(SIGSTOP);
+    } else if (changed == pid) {
       *wait_status = status;
       return true;
     }
@@ -110,15 +127,19 @@ Result<int> RunGuarded(const Program& program, Companion companion) {
   sigemptyset(&handled);
   for (const int signal : kPassedOn) sigaddset(&handled, signal);
   sigaddset(&handled, SIGCHLD);
-  sigset_t before;
-  sigprocmask(SIG_BLOCK, &handled, &before);
+  Inherited before;
+  sigprocmask(SIG_BLOCK, &handled, &before.mask);
+  struct sigaction by_default {};
+  by_default.sa_handler = SIG_DFL;
+  sigaction(SIGCHLD, &by_default, &before.on_child);
   const UniqueFd signals(signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));
   Result<int> result = [&]() -> Result<int> {
     if (!signals) return Error{ErrorCode::kFailed, std::string("signalfd: ") + strerror(errno)};
     ASSIGN_OR_RETURN(const pid_t pid, Start(program, before));
     return Watch(pid, signals.get(), std::move(companion));
   }();
-  sigprocmask(SIG_SETMASK, &before, nullptr);
+  sigaction(SIGCHLD, &before.on_child, nullptr);
+  sigprocmask(SIG_SETMASK, &before.mask, nullptr);
   return result;
 }
 

@@ -6,7 +6,8 @@
 // 1. The program starts with the signal mask and dispositions that `tandem run` was started with,
 //    in its process group, with its terminal.
 // 2. A signal from the terminal reaches the program once: the kernel sends it to the whole group,
-//    so only those that processes send are passed on.
+//    so only those that processes send are passed on. Where job control stops the program, the
+//    guard stops with it; SIGCONT to either the guard or the group continues both.
 // 3. If the guard dies, the program dies: ending what one started is to end it.
 #pragma once
 

@@ -5,11 +5,13 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <csignal>
+#include <fstream>
 
 #include "src/base/unique_fd.h"
 
@@ -22,12 +24,13 @@ struct Guarded {
   UniqueFd out;
 };
 
-Guarded Start(const std::string& script) {
+Guarded Start(const std::string& script, bool children_ignored = false) {
   std::array<int, 2> ends{};
   EXPECT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
   const pid_t pid = fork();
   if (pid == 0) {
     dup2(ends[1], STDOUT_FILENO);
+    if (children_ignored) std::signal(SIGCHLD, SIG_IGN);
     const Program program{"/bin/sh", {"sh", "-c", script}, {"PATH=/usr/bin:/bin"}};
     const Result<int> wait_status = RunGuarded(program, {});
     if (!wait_status.ok()) _exit(99);
@@ -94,6 +97,33 @@ TEST(Guard, LeavesTheProgramTheSignalMaskItFound) {
   EXPECT_EQ(WaitFor(guarded.pid), 0);
 }
 
+TEST(Guard, LearnsOfTheEndThoughItsParentIgnoredChildren) {
+  const Guarded guarded = Start("exit 5", true);
+  EXPECT_EQ(WEXITSTATUS(WaitFor(guarded.pid)), 5);
+}
+
+TEST(Guard, StopsAndGoesOnWithTheProgram) {
+  for (const std::string name : {"TSTP", "TTIN", "TTOU"}) {
+    const Guarded guarded = Start("kill -" + name + " $$; exit 6");
+    int wait_status = 0;
+    ASSERT_EQ(waitpid(guarded.pid, &wait_status, WUNTRACED), guarded.pid);
+    ASSERT_TRUE(WIFSTOPPED(wait_status)) << name;
+    kill(guarded.pid, SIGCONT);
+    wait_status = WaitFor(guarded.pid);
+    EXPECT_TRUE(WIFEXITED(wait_status)) << name;
+    EXPECT_EQ(WEXITSTATUS(wait_status), 6) << name;
+  }
+}
+
+TEST(Guard, StopsOnlyWhereTheProgramDoes) {
+  const Guarded guarded =
+      Start("trap 'echo got; exit 7' TSTP; echo up; while :; do sleep 0.01; done");
+  ASSERT_EQ(ReadLine(guarded.out.get()), "up");
+  kill(guarded.pid, SIGTSTP);
+  EXPECT_EQ(ReadLine(guarded.out.get()), "got");
+  EXPECT_EQ(WEXITSTATUS(WaitFor(guarded.pid)), 7);
+}
+
 TEST(Guard, TakesTheProgramAlong) {
   // The pipe ends only once the program, which holds its other end, is gone too.
   const Guarded guarded = Start("echo up; exec sleep 1000");
@@ -107,6 +137,16 @@ TEST(Guard, SaysWhyAProgramCannotBeExecuted) {
   EXPECT_EQ(RunGuarded({"/nonexistent", {"x"}, {}}, {}).error().code, ErrorCode::kNotFound);
   EXPECT_EQ(RunGuarded({"/etc/passwd", {"x"}, {}}, {}).error().code, ErrorCode::kRefused);
   EXPECT_EQ(RunGuarded({"/", {"x"}, {}}, {}).error().code, ErrorCode::kRefused);
+}
+
+TEST(Guard, NamesAMissingInterpreterAsTheCause) {
+  const std::string script = testing::TempDir() + "no-interpreter-" + std::to_string(getpid());
+  std::ofstream(script) << "#!/nonexistent/python\n";
+  chmod(script.c_str(), 0755);
+  const Result<int> result = RunGuarded({script, {"x"}, {}}, {});
+  EXPECT_EQ(result.error().code, ErrorCode::kNotFound);
+  EXPECT_THAT(result.error().message, testing::HasSubstr("interpreter"));
+  unlink(script.c_str());
 }
 
 TEST(Guard, WatchesItsCompanion) {
