@@ -15,6 +15,8 @@ namespace {
 using Json = nlohmann::json;
 using Row = std::vector<std::string>;
 
+constexpr size_t kMostColumns = 32;  // of a name in a table
+
 Result<Json> Parse(const std::string& text) {
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return Error{ErrorCode::kInvalid, "the daemon's answer is not JSON"};
@@ -67,6 +69,17 @@ std::string Ids(const Json& json, const char* key) {
 size_t Width(const std::string& text) {
   return static_cast<size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+}
+
+// At most kMostColumns of them: one long name must not push the rest off the screen.
+std::string Cut(std::string text) {
+  size_t columns = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if ((text[i] & 0xc0) == 0x80 || columns++ < kMostColumns - 1) continue;
+    if (Width(text) > kMostColumns) text = text.substr(0, i) + "…";
+    break;
+  }
+  return text;
 }
 
 // Columns wide enough for what is in them.
@@ -162,8 +175,8 @@ Result<std::string> SessionsTable(const std::string& json) {
     if (Member(session, "waits_for").is_string()) {
       state += " for " + Text(Member(session, "waits_for"));
     }
-    rows.push_back({Text(Member(session, "id")), Text(Member(session, "name")),
-                    Text(Member(session, "program")), Text(Member(session, "pid")),
+    rows.push_back({Text(Member(session, "id")), Cut(Text(Member(session, "name"))),
+                    Cut(Text(Member(session, "program"))), Text(Member(session, "pid")),
                     Text(Member(session, "user")), state, Size(Member(session, "resident_bytes")),
                     Size(Member(session, "swapped_bytes")), Size(Member(session, "limit_bytes")),
                     Seconds(Member(session, "wait_seconds"))});

@@ -23,6 +23,17 @@ TEST(Escape, ShowsWhatTerminalsObey) {
   EXPECT_EQ(Escape("\xff\xc3"), "\\xff\\xc3");  // not UTF-8
 }
 
+TEST(SessionsTable, CutsLongNames) {
+  const auto table = [](const std::string& name) {
+    return *SessionsTable(R"({"sessions":[{"id":1,"name":")" + name + R"("}]})");
+  };
+  std::string umlauts;
+  for (int i = 0; i < 32; ++i) umlauts += "ü";
+  EXPECT_THAT(table(umlauts), HasSubstr(umlauts + " "));
+  EXPECT_THAT(table(umlauts + "ü"), HasSubstr(umlauts.substr(2) + "…"));
+  EXPECT_THAT(table(std::string(4000, 'x')), Not(HasSubstr(std::string(32, 'x'))));
+}
+
 TEST(SessionsTable, HasALineForEach) {
   const auto table = SessionsTable(R"({"sessions":[
       {"id":3,"name":"mnist","program":"python3","pid":17,"user":"ada","state":"running",
