@@ -17,6 +17,7 @@ namespace {
 
 constexpr Duration kAnswerPatience = Seconds(10);
 constexpr Duration kStartPatience = Seconds(20);
+constexpr Duration kStartAgain = Milliseconds(500);
 constexpr int kPollMs = 10;
 constexpr off_t kMaxLogBytes = 1 << 20;
 constexpr const char* kIdleSeconds = "300";
@@ -73,6 +74,10 @@ Result<pid_t> Start(const DaemonCommand& command) {
   return pid;
 }
 
+bool FoundAnother(int wait_status) {
+  return WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == wire::kExitRunsAlready;
+}
+
 std::string LastLine(const std::string& file) {
   std::ifstream lines(file);
   std::string last;
@@ -127,17 +132,22 @@ Result<DaemonCommand> OwnDaemon(const Layout& layout, Gpu gpu, Environment envir
 Result<wire::Channel> ConnectOrStart(const std::string& socket, const DaemonCommand& command) {
   Result<wire::Channel> channel = wire::ConnectDaemon(socket);
   if (channel.ok() || !NobodyThere(channel.error())) return channel;
-  ASSIGN_OR_RETURN(const pid_t pid, Start(command));
-  Instant deadline = MonotonicNow() + kStartPatience;
-  bool exited = false;
+  const Instant deadline = MonotonicNow() + kStartPatience;
+  Instant start_at;
+  pid_t pid = 0;  // 0: none of ours runs
   for (;;) {
+    if (pid == 0 && MonotonicNow() >= start_at) {
+      ASSIGN_OR_RETURN(pid, Start(command));
+    }
     channel = wire::ConnectDaemon(socket);
     if (channel.ok() || !NobodyThere(channel.error())) return channel;
-    if (!exited && waitpid(pid, nullptr, WNOHANG) == pid) {
-      exited = true;
-      deadline = std::min(deadline, MonotonicNow() + command.after_exit);
+    if (int status = 0; pid != 0 && waitpid(pid, &status, WNOHANG) == pid) {
+      if (!FoundAnother(status)) return DidNotStart(command, true);
+      // The other answers soon; or it fails, and then ours can say why.
+      pid = 0;
+      start_at = MonotonicNow() + kStartAgain;
     }
-    if (MonotonicNow() > deadline) return DidNotStart(command, exited);
+    if (MonotonicNow() > deadline) return DidNotStart(command, false);
     poll(nullptr, 0, kPollMs);
   }
 }

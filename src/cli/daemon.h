@@ -26,8 +26,6 @@ struct DaemonCommand {
   std::vector<std::string> arguments;  // from the program's path
   Environment environment;
   std::string log;  // the file for its output
-  // Where it ends at once it may have found another one that is just starting: so long to wait.
-  Duration after_exit = Seconds(3);
 };
 
 // The daemon of this installation. It leaves when it was idle for some minutes.

@@ -23,8 +23,7 @@ class DaemonTest : public testing::Test {
   DaemonTest() {
     std::string name = testing::TempDir() + "daemonXXXXXX";
     dir_ = mkdtemp(name.data());
-    command_ = {
-        {"/bin/sh", "-c", "exit 1"}, {"PATH=/usr/bin:/bin"}, dir_ + "/log", Milliseconds(50)};
+    command_ = {{"/bin/sh", "-c", "exit 1"}, {"PATH=/usr/bin:/bin"}, dir_ + "/log"};
   }
   ~DaemonTest() override { std::filesystem::remove_all(dir_); }
 
@@ -70,8 +69,7 @@ TEST_F(DaemonTest, WaitsForTheOneAnotherProcessIsStarting) {
   // Ours leaves at once, as a daemon does that finds another; the other answers thereafter.
   const std::string mark = dir_ + "/ours-ran";
   ASSERT_EQ(mkfifo(mark.c_str(), 0600), 0);
-  command_.arguments[2] = "echo >" + mark;
-  command_.after_exit = Seconds(10);
+  command_.arguments[2] = "[ -p " + mark + " ] && echo >" + mark + "; rm -f " + mark + "; exit 75";
   UniqueFd listener;
   std::thread other([&] {
     std::ifstream(mark).get();
@@ -80,6 +78,15 @@ TEST_F(DaemonTest, WaitsForTheOneAnotherProcessIsStarting) {
   const Result<wire::Channel> channel = ConnectOrStart(socket_path(), command_);
   other.join();
   EXPECT_TRUE(channel.ok());
+}
+
+TEST_F(DaemonTest, TakesOverWhereTheOtherFails) {
+  const std::string mark = dir_ + "/found-another";
+  command_.arguments[2] =
+      "[ -e " + mark + " ] && { echo no GPU here; exit 1; }; touch " + mark + "; exit 75";
+  const Result<wire::Channel> channel = ConnectOrStart(socket_path(), command_);
+  ASSERT_FALSE(channel.ok());
+  EXPECT_THAT(channel.error().message, HasSubstr("no GPU here"));
 }
 
 TEST_F(DaemonTest, ReplacesAStaleSocket) {

@@ -96,8 +96,10 @@ class OpenRun {
       : daemon_(std::move(daemon)), begin_(std::move(begin)) {}
 
   Result<uint64_t> Open() {
-    ASSIGN_OR_RETURN(channel_, ConnectOrStart(wire::SocketPath(), daemon_));
-    ASSIGN_OR_RETURN(const wire::Message message, Ask(&channel_, begin_));
+    Result<wire::Message> answer = Begin();
+    // A daemon that was just leaving, being idle, takes the connection with it.
+    if (!answer.ok() && answer.error().code == ErrorCode::kUnavailable) answer = Begin();
+    ASSIGN_OR_RETURN(const wire::Message message, std::move(answer));
     const auto* started = std::get_if<wire::RunStarted>(&message);
     if (started == nullptr) return Error{ErrorCode::kInvalid, "the daemon answered nonsense"};
     begin_.run = started->run;  // another daemon gets to know it by this
@@ -110,6 +112,11 @@ class OpenRun {
   }
 
  private:
+  Result<wire::Message> Begin() {
+    ASSIGN_OR_RETURN(channel_, ConnectOrStart(wire::SocketPath(), daemon_));
+    return Ask(&channel_, begin_);
+  }
+
   int OnReadable() {
     const Result<wire::Message> message = channel_.Receive(Duration());
     if (message.ok() || message.error().code == ErrorCode::kNotFound) return channel_.fd();

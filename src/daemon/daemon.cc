@@ -68,10 +68,11 @@ void RaiseDescriptorLimit() {
 
 Result<std::unique_ptr<Server>> Prepare(const Options& options) {
   TRY(wire::MakeRuntimeDir());
+  // Before the probe: two at once would each take the other's contexts for foreign memory.
+  ASSIGN_OR_RETURN(Listener listener, Listener::Claim(wire::SocketPath()));
   ASSIGN_OR_RETURN(const std::string json, DevicesJson(options));
   service::ServiceConfig config;
   ASSIGN_OR_RETURN(config.gpus, ParseDevices(json, options.reserved_contexts));
-  ASSIGN_OR_RETURN(Listener listener, Listener::Open(wire::SocketPath()));
   config.version = TANDEM_VERSION;
   config.socket = listener.path();
   config.pid = getpid();
@@ -85,6 +86,7 @@ Result<std::unique_ptr<Server>> Prepare(const Options& options) {
                  FormatBytes(gpu.context));
   }
   ASSIGN_OR_RETURN(UniqueFd signals, BlockSignals());
+  TRY(listener.Listen());
   auto service =
       std::make_unique<service::Service>(std::move(config), std::make_unique<MemfdPageMaker>());
   ServerLimits limits;
@@ -144,7 +146,7 @@ int Main(int argc, char** argv) {
       log.ok() ? Prepare(options) : Result<std::unique_ptr<Server>>(log.error());
   if (!server.ok()) {
     std::fprintf(stderr, "tandemd: %s\n", server.error().message.c_str());
-    return 1;
+    return server.error().code == ErrorCode::kUnavailable ? wire::kExitRunsAlready : 1;
   }
   if (ready) LeaveTerminal(ready);
   (*server)->Run();

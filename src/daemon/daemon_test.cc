@@ -47,8 +47,9 @@ class DaemonTest : public ::testing::Test {
 
   void Start(const ServerLimits& limits) {
     server_.reset();
-    Result<Listener> listener = Listener::Open(path_);
+    Result<Listener> listener = Listener::Claim(path_);
     ASSERT_TRUE(listener.ok()) << listener.error().message;
+    ASSERT_TRUE(listener->Listen().ok());
     service::ServiceConfig config;
     config.version = "0.1";
     config.pid = getpid();
@@ -291,8 +292,9 @@ TEST_F(DaemonTest, ARestartedDaemonTakesSessionsBackWithWhatTheyHave) {
 }
 
 TEST_F(DaemonTest, OnlyOneDaemonRunsAndAStaleSocketIsReplaced) {
-  const Result<Listener> second = Listener::Open(path_);
+  const Result<Listener> second = Listener::Claim(path_);
   ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().code, ErrorCode::kUnavailable);
   EXPECT_NE(second.error().message.find(std::to_string(getpid())), std::string::npos);
   server_.reset();
   std::ofstream(path_) << "left behind";

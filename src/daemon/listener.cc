@@ -25,9 +25,9 @@ Result<UniqueFd> Lock(const std::string& path) {
   if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
     std::array<char, 32> pid{};
     const bool known = pread(lock.get(), pid.data(), pid.size() - 1, 0) > 0;
-    return Error{ErrorCode::kRefused, "a daemon runs already, process " +
-                                          std::string(known ? pid.data() : "unknown") +
-                                          "; `tandem status` shows what it does"};
+    return Error{ErrorCode::kUnavailable, "a daemon runs already, process " +
+                                              std::string(known ? pid.data() : "unknown") +
+                                              "; `tandem status` shows what it does"};
   }
   const std::string pid = std::to_string(getpid());
   if (ftruncate(lock.get(), 0) != 0 ||
@@ -39,22 +39,28 @@ Result<UniqueFd> Lock(const std::string& path) {
 
 }  // namespace
 
-Result<Listener> Listener::Open(const std::string& path) {
+Result<Listener> Listener::Claim(const std::string& path) {
+  if (path.size() >= sizeof(sockaddr_un::sun_path)) {
+    return Error{ErrorCode::kInvalid, "the socket's path is too long: " + path +
+                                          "; set TANDEM_RUNTIME_DIR to a shorter directory"};
+  }
+  ASSIGN_OR_RETURN(UniqueFd lock, Lock(path + ".lock"));
+  return Listener(path, std::move(lock));
+}
+
+Status Listener::Listen() {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(address.sun_path)) {
-    return Error{ErrorCode::kInvalid, "the socket's path is too long: " + path};
-  }
-  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  ASSIGN_OR_RETURN(UniqueFd lock, Lock(path + ".lock"));
+  std::memcpy(address.sun_path, path_.c_str(), path_.size() + 1);
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return System("socket");
-  unlink(path.c_str());  // we hold the lock, so nobody listens behind it
+  unlink(path_.c_str());  // we hold the lock, so nobody listens behind it
   if (bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 ||
-      chmod(path.c_str(), 0600) != 0 || listen(socket.get(), kBacklog) != 0) {
-    return System("cannot listen at " + path);
+      chmod(path_.c_str(), 0600) != 0 || listen(socket.get(), kBacklog) != 0) {
+    return System("cannot listen at " + path_);
   }
-  return Listener(path, std::move(lock), std::move(socket));
+  socket_ = std::move(socket);
+  return {};
 }
 
 Listener::~Listener() {

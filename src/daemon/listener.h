@@ -9,10 +9,13 @@
 namespace tandem::daemon {
 
 // While it lives, no other daemon listens at `path`; at its end the socket is removed. A socket
-// that a dead daemon left is replaced. Errors: kRefused, naming the process that runs already.
+// that a dead daemon left is replaced.
 class Listener {
  public:
-  static Result<Listener> Open(const std::string& path);
+  // Takes the lock. Errors: kUnavailable, naming the process that runs already.
+  static Result<Listener> Claim(const std::string& path);
+  // From here on clients can connect.
+  Status Listen();
   Listener(Listener&&) noexcept = default;
   ~Listener();
 
@@ -20,8 +23,7 @@ class Listener {
   const std::string& path() const { return path_; }
 
  private:
-  Listener(std::string path, UniqueFd lock, UniqueFd socket)
-      : path_(std::move(path)), lock_(std::move(lock)), socket_(std::move(socket)) {}
+  Listener(std::string path, UniqueFd lock) : path_(std::move(path)), lock_(std::move(lock)) {}
 
   std::string path_;
   UniqueFd lock_;

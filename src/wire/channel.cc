@@ -46,7 +46,9 @@ std::string RuntimeDir() {
 Status MakeRuntimeDir() {
   const std::string dir = RuntimeDir();
   if (mkdir(dir.c_str(), 0700) != 0 && errno != EEXIST) {
-    return System(ErrorCode::kFailed, "cannot make " + dir);
+    Error error = System(ErrorCode::kFailed, "cannot make " + dir);
+    error.message += "; set TANDEM_RUNTIME_DIR to a directory of your own";
+    return error;
   }
   struct stat info;
   if (lstat(dir.c_str(), &info) != 0) return System(ErrorCode::kFailed, dir);
@@ -150,7 +152,8 @@ Result<Channel> ConnectDaemon(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof(address.sun_path)) {
-    return Error{ErrorCode::kInvalid, "the socket's path is too long: " + path};
+    return Error{ErrorCode::kInvalid, "the socket's path is too long: " + path +
+                                          "; set TANDEM_RUNTIME_DIR to a shorter directory"};
   }
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   Channel channel(UniqueFd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)));

@@ -21,6 +21,9 @@ std::string RuntimeDir();
 Status MakeRuntimeDir();
 std::string SocketPath();  // RuntimeDir()/tandemd.sock
 
+// How tandemd ends where another one has its directory, perhaps one that is just starting.
+inline constexpr int kExitRunsAlready = 75;
+
 struct Peer {
   int pid = 0;
   unsigned uid = 0;
