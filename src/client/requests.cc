@@ -10,10 +10,12 @@ void Requests::Tell() {
   Send(wire::Reserve{++sequence_, total_.count});
 }
 
-void Requests::OnRegistered(Bytes limit) {
+void Requests::OnRegistered(Bytes limit, Bytes claimed_total, uint32_t claimed_contexts) {
   registered_ = true;
   limit_ = limit;
   outbox_.clear();
+  if (total_ != claimed_total) Tell();
+  for (uint32_t i = contexts(); i < claimed_contexts; ++i) Send(wire::ContextGone{});
   for (uint64_t i = contexts_granted_; i < contexts_wanted_; ++i) Send(wire::ContextWanted{});
 }
 
@@ -41,7 +43,10 @@ Answer Requests::Poll(uint64_t ticket) {
   const Growth growth = found->second;
   if (growth.answer == Answer::kPending) return growth.answer;
   growths_.erase(found);
-  if (growth.answer == Answer::kRefused) total_ -= growth.by;
+  if (growth.answer == Answer::kRefused) {
+    total_ -= growth.by;
+    Tell();  // a total that was told meanwhile had it in it
+  }
   return growth.answer;
 }
 

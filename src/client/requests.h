@@ -21,7 +21,8 @@ enum class Answer { kPending, kGranted, kRefused };
 
 class Requests {
  public:
-  void OnRegistered(Bytes limit);
+  // The daemon took us, and believes what we claimed; what has changed since is told.
+  void OnRegistered(Bytes limit, Bytes claimed_total, uint32_t claimed_contexts);
   // Without a daemon growth is judged by the limit last known, so that nobody hangs and the limit
   // still holds; contexts wait for the next daemon.
   void OnLost();

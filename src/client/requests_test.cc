@@ -12,7 +12,7 @@ uint64_t LastTotal(Requests& requests) {
 
 TEST(RequestsTest, GrowthIsGrantedOrTakenBack) {
   Requests requests;
-  requests.OnRegistered(MiB(10));
+  requests.OnRegistered(MiB(10), Bytes(), 0);
   const uint64_t first = requests.Grow(MiB(4));
   EXPECT_EQ(LastTotal(requests), MiB(4).count);
   EXPECT_EQ(requests.Poll(first), Answer::kPending);
@@ -29,7 +29,7 @@ TEST(RequestsTest, GrowthIsGrantedOrTakenBack) {
 
 TEST(RequestsTest, LimitHoldsWithoutDaemon) {
   Requests requests;
-  requests.OnRegistered(MiB(10));
+  requests.OnRegistered(MiB(10), Bytes(), 0);
   const uint64_t pending = requests.Grow(MiB(8));
   requests.OnLost();
   EXPECT_EQ(requests.Poll(pending), Answer::kGranted);
@@ -40,7 +40,7 @@ TEST(RequestsTest, LimitHoldsWithoutDaemon) {
 
 TEST(RequestsTest, ContextsWaitForTheNextDaemon) {
   Requests requests;
-  requests.OnRegistered(MiB(10));
+  requests.OnRegistered(MiB(10), Bytes(), 0);
   const uint64_t first = requests.WantContext();
   const uint64_t second = requests.WantContext();
   EXPECT_EQ(requests.TakeMessages().size(), 2u);
@@ -49,13 +49,42 @@ TEST(RequestsTest, ContextsWaitForTheNextDaemon) {
   EXPECT_EQ(requests.PollContext(second), Answer::kPending);
   requests.OnLost();
   EXPECT_EQ(requests.PollContext(second), Answer::kPending);
-  requests.OnRegistered(MiB(10));
+  requests.OnRegistered(MiB(10), Bytes(), 1);
   EXPECT_EQ(requests.TakeMessages().size(), 1u);  // only the one still wanted
   requests.OnMessage(wire::ContextGranted{});
   EXPECT_EQ(requests.PollContext(second), Answer::kGranted);
   EXPECT_EQ(requests.contexts(), 2u);
   requests.ContextGone();
   EXPECT_EQ(requests.contexts(), 1u);
+}
+
+TEST(RequestsTest, RefusedGrowthLeavesTheDaemonsBooks) {
+  Requests requests;
+  requests.OnRegistered(MiB(10), Bytes(), 0);
+  const uint64_t first = requests.Grow(MiB(4));
+  requests.OnMessage(wire::Reserved{first, 1});
+  requests.Poll(first);
+  const uint64_t second = requests.Grow(MiB(8));
+  requests.Shrink(MiB(3));
+  EXPECT_EQ(LastTotal(requests), MiB(9).count);  // to the daemon this is a growth that fits
+  requests.OnMessage(wire::Reserved{second, 0});
+  EXPECT_EQ(requests.Poll(second), Answer::kRefused);
+  EXPECT_EQ(LastTotal(requests), MiB(1).count);
+}
+
+TEST(RequestsTest, TellsWhatChangedWhileItRegistered) {
+  Requests requests;
+  requests.OnRegistered(MiB(10), Bytes(), 0);
+  requests.WantContext();
+  requests.OnMessage(wire::ContextGranted{});
+  requests.OnLost();
+  requests.Poll(requests.Grow(MiB(2)));
+  requests.ContextGone();
+  requests.OnRegistered(MiB(10), Bytes(), 1);
+  const auto messages = requests.TakeMessages();
+  ASSERT_EQ(messages.size(), 2u);
+  EXPECT_EQ(std::get<wire::Reserve>(messages[0]).total_bytes, MiB(2).count);
+  EXPECT_TRUE(std::holds_alternative<wire::ContextGone>(messages[1]));
 }
 
 }  // namespace

@@ -110,8 +110,7 @@ void Agent::Listen(Duration patience) {
 void Agent::Reconnect() {
   // Nothing may come or go between what we claim and the daemon's answer.
   MutexLock lock(parts_.swapper->mutex());
-  const MemoryView view = parts_.memory->GetView();
-  Result<Terms> terms = parts_.link->Register(view.need, view.resident);
+  Result<Terms> terms = parts_.link->Register(parts_.memory->GetView().resident);
   if (terms.ok()) {
     lost_ = refusal_told_ = false;
     Log(LogLevel::kInfo, "registered with the daemon again");

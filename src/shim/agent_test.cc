@@ -27,7 +27,7 @@ class AgentTest : public testing::Test {
         memory_(&driver_.table(), MiB(256), kChunk),
         swapper_(&driver_.table(), 0, &memory_, kChunk),
         agent_(AgentParts{&link_, &gate_, &tracker_, &memory_, &swapper_}) {
-    EXPECT_TRUE(link_.Register(Bytes(), Bytes()).ok());
+    EXPECT_TRUE(link_.Register(Bytes()).ok());
     daemon_.Expect<wire::Register>();
     {
       MutexLock lock(swapper_.mutex());

@@ -1,6 +1,7 @@
 #include "src/shim/daemon_link.h"
 
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -42,12 +43,14 @@ Status DaemonLink::MapPages() {
   return {};
 }
 
-Result<Terms> DaemonLink::Register(Bytes allocated, Bytes resident) {
+Result<Terms> DaemonLink::Register(Bytes resident) {
   ASSIGN_OR_RETURN(wire::Channel channel, wire::ConnectDaemon(wire::SocketPath()));
   uint32_t contexts = 0;
+  Bytes allocated;
   {
     MutexLock lock(mutex_);
     contexts = requests_.contexts();
+    allocated = requests_.total();
   }
   TRY(channel.Send(wire::Register{identity_.build, identity_.run, identity_.device,
                                   identity_.program, allocated.count, resident.count, contexts}));
@@ -71,7 +74,7 @@ Result<Terms> DaemonLink::Register(Bytes allocated, Bytes resident) {
   MutexLock lock(mutex_);
   limit_.store(registered->limit_bytes, std::memory_order_relaxed);
   lease_.OnRegistered(resident);
-  requests_.OnRegistered(Bytes(registered->limit_bytes));
+  requests_.OnRegistered(Bytes(registered->limit_bytes), allocated, contexts);
   Flush();
   return Terms{Bytes(registered->card_bytes), Bytes(registered->limit_bytes),
                Bytes(registered->chunk_bytes)};
@@ -110,11 +113,18 @@ Status DaemonLink::Receive() {
   }
 }
 
-// A failed send needs no handling here: the agent's next Receive finds the connection gone.
+// Where a message is lost the two sides no longer agree: the connection ends, the agent's next
+// Receive finds that out, and a new registration says how things are.
 void DaemonLink::Flush() {
   own_total_.store(requests_.total().count, std::memory_order_relaxed);
-  for (const wire::Message& message : requests_.TakeMessages()) (void)channel_.Send(message);
-  for (const wire::Message& message : lease_.TakeMessages()) (void)channel_.Send(message);
+  bool sent = true;
+  for (const wire::Message& message : requests_.TakeMessages()) {
+    sent = sent && channel_.Send(message).ok();
+  }
+  for (const wire::Message& message : lease_.TakeMessages()) {
+    sent = sent && channel_.Send(message).ok();
+  }
+  if (!sent && channel_) shutdown(channel_.fd(), SHUT_RDWR);
 }
 
 bool DaemonLink::Reserve(Bytes by) {
@@ -126,6 +136,7 @@ bool DaemonLink::Reserve(Bytes by) {
   while ((answer = requests_.Poll(ticket)) == client::Answer::kPending && !retired_) {
     answered_.Wait(mutex_);
   }
+  Flush();
   own_total_.store(requests_.total().count, std::memory_order_relaxed);
   settle_until_ns_.store(0,
                          std::memory_order_relaxed);  // the answer came after what was sent before

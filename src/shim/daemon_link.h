@@ -49,8 +49,8 @@ class DaemonLink {
   DaemonLink(const DaemonLink&) = delete;
   DaemonLink& operator=(const DaemonLink&) = delete;
 
-  // Connects and registers, with what is allocated and on the card already.
-  Result<Terms> Register(Bytes allocated, Bytes resident) EXCLUDES_LOCK(mutex_);
+  // Connects and registers, with what is allocated already and `resident` of it on the card.
+  Result<Terms> Register(Bytes resident) EXCLUDES_LOCK(mutex_);
   void Lose() EXCLUDES_LOCK(mutex_);
   // The messages that are there, already applied to the machines. An error: the daemon is gone.
   Status Receive() EXCLUDES_LOCK(mutex_);

@@ -27,11 +27,11 @@ CUresult EndPrimary(ReleasePrimary end, CUdevice device, bool last) {
   Primary& primary = ThePrimary();
   MutexLock lock(primary.mutex);
   const bool ends = primary.retains == 1 || (last && primary.retains > 0);
-  if (ends) guest->ContextEnds(primary.context);
+  const bool credited = ends && guest->ContextEnds(primary.context);
   const CUresult result = Call(end, device);
   if (ends) {
     primary.retains = 0;
-    guest->ContextEnded();
+    guest->ContextEnded(credited);
   } else if (primary.retains > 0) {
     --primary.retains;
   }
@@ -41,9 +41,9 @@ CUresult EndPrimary(ReleasePrimary end, CUdevice device, bool last) {
 CUresult DestroyContext(CUresult (*destroy)(CUcontext), CUcontext context) {
   Guest* const guest = CurrentGuest();
   const bool ours = guest != nullptr && guest->Has(context);
-  if (ours) guest->ContextEnds(context);
+  const bool credited = ours && guest->ContextEnds(context);
   const CUresult result = Call(destroy, context);
-  if (ours) guest->ContextEnded();
+  if (ours) guest->ContextEnded(credited);
   return result;
 }
 

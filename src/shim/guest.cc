@@ -1,7 +1,5 @@
 #include "src/shim/guest.h"
 
-#include <algorithm>
-
 #include "src/shim/log.h"
 
 namespace tandem::shim {
@@ -20,7 +18,7 @@ Result<std::unique_ptr<Guest>> Guest::Open(const cuda::RealDriver* real, Gate* g
                                            WorkTracker* tracker, CUdevice device,
                                            const Identity& identity) {
   std::unique_ptr<Guest> guest(new Guest(real, gate, tracker, device, identity));
-  ASSIGN_OR_RETURN(const Terms terms, guest->link_.Register(Bytes(), Bytes()));
+  ASSIGN_OR_RETURN(const Terms terms, guest->link_.Register(Bytes()));
   // Addresses are cheap; twice the card leaves room for holes between blocks.
   guest->memory_ = std::make_unique<DeviceMemory>(real, Bytes(terms.card.count * 2), terms.chunk);
   guest->swapper_ = std::make_unique<Swapper>(real, device, guest->memory_.get(), terms.chunk);
@@ -41,12 +39,12 @@ void Guest::AbandonInChild() {
   agent_->AbandonInChild();
 }
 
-void Guest::ContextMade(CUcontext context) {
+void Guest::Know(CUcontext context, bool credited) {
   tracker_->AddContext(context);
   {
     MutexLock lock(contexts_mutex_);
-    if (std::find(contexts_.begin(), contexts_.end(), context) != contexts_.end()) return;
-    contexts_.push_back(context);
+    const auto [entry, added] = contexts_.try_emplace(context, credited);
+    if (!added) return;
   }
   MutexLock lock(swapper_->mutex());
   if (swapper_->context() == nullptr) swapper_->UseContext(context);
@@ -54,18 +52,22 @@ void Guest::ContextMade(CUcontext context) {
 
 bool Guest::Has(CUcontext context) const {
   MutexLock lock(contexts_mutex_);
-  return std::find(contexts_.begin(), contexts_.end(), context) != contexts_.end();
+  return contexts_.count(context) != 0;
 }
 
-void Guest::ContextEnds(CUcontext context) {
+bool Guest::ContextEnds(CUcontext context) {
   Synchronize(context);
   tracker_->RemoveContext(context);
   link_.Unreserve(memory_->FreeContext(context));
   CUcontext other = nullptr;
+  bool credited = false;
   {
     MutexLock lock(contexts_mutex_);
-    std::erase(contexts_, context);
-    if (!contexts_.empty()) other = contexts_.front();
+    if (const auto known = contexts_.find(context); known != contexts_.end()) {
+      credited = known->second;
+      contexts_.erase(known);
+    }
+    if (!contexts_.empty()) other = contexts_.begin()->first;
   }
   {
     MutexLock lock(swapper_->mutex());
@@ -74,6 +76,7 @@ void Guest::ContextEnds(CUcontext context) {
   }
   if (other == nullptr) link_.With([](client::Lease& lease) { lease.OnHealed(); });
   agent_->Wake();
+  return credited;
 }
 
 CUresult Guest::Synchronize(CUcontext context) {
@@ -86,7 +89,7 @@ CUresult Guest::Synchronize(CUcontext context) {
 }
 
 CUresult Guest::Allocate(uint64_t bytes, CUcontext context, CUdeviceptr* pointer) {
-  ContextMade(context);  // unless it is known
+  Know(context, false);  // unless it is known
   if (const std::optional<Block> block = memory_->AllocateFromPage(bytes, context)) {
     *pointer = block->address;
     ShutIfMissing();  // the page may be one that another thread has only just added

@@ -9,9 +9,9 @@
 // 2. A call never waits with a lock held that another call needs, but where it says so.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "src/base/mutex.h"
 #include "src/cuda/real_driver.h"
@@ -41,11 +41,14 @@ class Guest {
   // ---- Contexts. Each credit is for one context on the card.
   void WaitForContext() { link_.WaitForContext(); }
   void ContextNotMade() { link_.ContextGone(); }
-  void ContextMade(CUcontext context) EXCLUDES_LOCK(contexts_mutex_);
+  void ContextMade(CUcontext context) EXCLUDES_LOCK(contexts_mutex_) { Know(context, true); }
   bool Has(CUcontext context) const EXCLUDES_LOCK(contexts_mutex_);
-  // Before the driver destroys it: nothing of ours is left in it afterwards.
-  void ContextEnds(CUcontext context) EXCLUDES_LOCK(contexts_mutex_);
-  void ContextEnded() { link_.ContextGone(); }
+  // Before the driver destroys it: nothing of ours is left in it afterwards. Returns whether it has
+  // a credit, to be given back by ContextEnded.
+  bool ContextEnds(CUcontext context) EXCLUDES_LOCK(contexts_mutex_);
+  void ContextEnded(bool credited) {
+    if (credited) link_.ContextGone();
+  }
 
   // ---- Memory. REQUIRES: `context` is current and of device().
   CUresult Allocate(uint64_t bytes, CUcontext context, CUdeviceptr* pointer)
@@ -60,6 +63,8 @@ class Guest {
   Guest(const cuda::RealDriver* real, Gate* gate, WorkTracker* tracker, CUdevice device,
         const Identity& identity);
 
+  // `credited`: made through us. Others, made by calls we do not know, show up when they allocate.
+  void Know(CUcontext context, bool credited) EXCLUDES_LOCK(contexts_mutex_);
   bool BackNow(CUdeviceptr address);
   void ShutIfMissing();
   CUresult Synchronize(CUcontext context);
@@ -76,7 +81,7 @@ class Guest {
 
   Mutex growth_mutex_;  // one reservation at a time; held while waiting for the daemon's answer
   mutable Mutex contexts_mutex_;
-  std::vector<CUcontext> contexts_ GUARDED_BY(contexts_mutex_);
+  std::map<CUcontext, bool> contexts_ GUARDED_BY(contexts_mutex_);  // → credited
 };
 
 }  // namespace tandem::shim

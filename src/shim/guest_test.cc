@@ -210,10 +210,20 @@ TEST_F(GuestTest, StickyErrorGivesTheLeaseBackAndLetsCallsThrough) {
   EXPECT_EQ(driver_.used(), 0u);
 }
 
+TEST_F(GuestTest, ContextsItDidNotMakeGiveNoCreditBack) {
+  int other = 0;
+  const auto context = reinterpret_cast<CUcontext>(&other);
+  CUdeviceptr pointer = 0;
+  ASSERT_EQ(guest_->Allocate(MiB(8).count, context, &pointer), CUDA_SUCCESS);
+  EXPECT_TRUE(guest_->Has(context));
+  EXPECT_FALSE(guest_->ContextEnds(context));
+  EXPECT_EQ(guest_->used(), Bytes());
+  EXPECT_TRUE(guest_->ContextEnds(driver_.context()));
+}
+
 TEST_F(GuestTest, ContextsTakeTheirBlocksAlong) {
   RunWith(MiB(8), 1);
-  guest_->ContextEnds(driver_.context());
-  guest_->ContextEnded();
+  guest_->ContextEnded(guest_->ContextEnds(driver_.context()));
   daemon_.Expect<wire::ContextGone>();
   EXPECT_EQ(driver_.used(), 0u);
   EXPECT_EQ(guest_->used(), Bytes());
