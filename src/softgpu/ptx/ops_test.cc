@@ -124,7 +124,7 @@ std::vector<uint64_t> Inputs(uint32_t seed) {
                                     0x7bff,
                                     0xfc00};
   std::mt19937_64 random(seed);
-  std::vector<uint64_t> inputs(kCases * 3);
+  std::vector<uint64_t> inputs(size_t{kCases} * 3);
   for (uint64_t& value : inputs) {
     const uint64_t bits = random();
     const int kind = static_cast<int>(bits >> 60) & 3;
@@ -154,7 +154,7 @@ void Check(const Operation& operation) {
     results[path].assign(out, out + kCases);
   }
   EXPECT_EQ(results[0], results[1]) << "the two paths differ";
-  for (uint32_t i = 0; i < kCases && operation.expect; ++i) {
+  for (size_t i = 0; i < kCases && operation.expect; ++i) {
     const uint64_t a = inputs[3 * i], b = inputs[3 * i + 1], c = inputs[3 * i + 2];
     ASSERT_EQ(results[0][i], operation.expect(a, b, c)) << std::hex << a << ' ' << b << ' ' << c;
   }
