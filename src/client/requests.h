@@ -39,6 +39,7 @@ class Requests {
   uint64_t WantContext();
   Answer PollContext(uint64_t ticket) const;
   void ContextGone();
+  bool WaitsForContext() const { return contexts_granted_ < contexts_wanted_; }
 
   void OnMessage(const wire::Reserved& reserved);
   void OnMessage(const wire::ContextGranted&);

@@ -112,7 +112,7 @@ void Agent::Reconnect() {
   MutexLock lock(parts_.swapper->mutex());
   Result<Terms> terms = parts_.link->Register(parts_.memory->GetView().resident);
   if (terms.ok()) {
-    lost_ = refusal_told_ = false;
+    lost_ = refusal_told_ = waiting_told_ = false;
     Log(LogLevel::kInfo, "registered with the daemon again");
     return;
   }
@@ -121,6 +121,11 @@ void Agent::Reconnect() {
   if (!absent && !refusal_told_) {
     Log(LogLevel::kWarn, "cannot register again: %s", terms.error().message.c_str());
     refusal_told_ = true;
+  }
+  const bool waited_for = parts_.gate->waiting() != 0 || parts_.link->WaitsForContext();
+  if (absent && waited_for && !waiting_told_) {
+    Log(LogLevel::kWarn, "the daemon is gone; work for the GPU waits until one runs again");
+    waiting_told_ = true;
   }
 }
 

@@ -73,6 +73,7 @@ class Agent {
   // The agent's own.
   bool lost_ = false;
   bool refusal_told_ = false;
+  bool waiting_told_ = false;
   bool retry_ = false;      // a step failed; try again soon
   bool undrained_ = false;  // the last drain failed; the gate shall be open for a moment
   Bytes copied_in_;         // since the last opening

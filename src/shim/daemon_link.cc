@@ -175,6 +175,11 @@ uint32_t DaemonLink::contexts() const {
   return requests_.contexts();
 }
 
+bool DaemonLink::WaitsForContext() const {
+  MutexLock lock(mutex_);
+  return requests_.WaitsForContext();
+}
+
 void DaemonLink::Retire() {
   MutexLock lock(mutex_);
   retired_ = true;

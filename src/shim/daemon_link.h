@@ -69,6 +69,7 @@ class DaemonLink {
   void WaitForContext() EXCLUDES_LOCK(mutex_);
   void ContextGone() EXCLUDES_LOCK(mutex_);
   uint32_t contexts() const EXCLUDES_LOCK(mutex_);
+  bool WaitsForContext() const EXCLUDES_LOCK(mutex_);
 
   // Nobody will receive any more: whoever waits is let go.
   void Retire() EXCLUDES_LOCK(mutex_);

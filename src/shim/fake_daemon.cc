@@ -80,6 +80,10 @@ void FakeDaemon::Serve() {
       if (poll(&entry, 1, 2) <= 0) continue;
       MutexLock lock(mutex_);
       channel_ = wire::Channel(UniqueFd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)));
+      if (!refuse_) continue;
+      channel_.Close();
+      ++refusals_;
+      came_.NotifyAll();
       continue;
     }
     const Result<wire::Message> message = channel_.Receive(kLookAround);
@@ -110,6 +114,22 @@ void FakeDaemon::Send(const wire::Message& message) {
 void FakeDaemon::HangUp() {
   MutexLock lock(mutex_);
   hang_up_ = true;
+}
+
+void FakeDaemon::Refuse(bool refuse) {
+  MutexLock lock(mutex_);
+  refuse_ = refuse;
+}
+
+void FakeDaemon::AwaitRefusal() {
+  MutexLock lock(mutex_);
+  const int before = refusals_;
+  while (refusals_ == before) {
+    if (!came_.WaitFor(mutex_, Seconds(20)) && refusals_ == before) {
+      ADD_FAILURE() << "nobody came";
+      return;
+    }
+  }
 }
 
 wire::Message FakeDaemon::Next() {

@@ -28,6 +28,9 @@ class FakeDaemon {
   void Send(const wire::Message& message) EXCLUDES_LOCK(mutex_);
   // Ends the connection as a daemon that dies does; the next client is welcome.
   void HangUp() EXCLUDES_LOCK(mutex_);
+  // While set, connections are ended as soon as they are made.
+  void Refuse(bool refuse) EXCLUDES_LOCK(mutex_);
+  void AwaitRefusal() EXCLUDES_LOCK(mutex_);
 
   // The next message that is not answered by itself must be a T.
   template <typename T>
@@ -60,6 +63,8 @@ class FakeDaemon {
   CondVar came_;
   bool stop_ GUARDED_BY(mutex_) = false;
   bool hang_up_ GUARDED_BY(mutex_) = false;
+  bool refuse_ GUARDED_BY(mutex_) = false;
+  int refusals_ GUARDED_BY(mutex_) = 0;
   wire::Channel channel_;  // replaced by the server under the lock
   Bytes total_ GUARDED_BY(mutex_);
   std::deque<wire::Message> messages_ GUARDED_BY(mutex_);

@@ -196,6 +196,24 @@ TEST_F(GuestTest, FindsTheNextDaemon) {
   EXPECT_TRUE(intact);
 }
 
+TEST_F(GuestTest, SaysOnceThatItWaitsForTheNextDaemon) {
+  testing::internal::CaptureStderr();
+  daemon_.Refuse(true);
+  daemon_.HangUp();
+  Allocate(MiB(8));
+  std::thread work = SubmitLater([] {});
+  for (int i = 0; i < 3; ++i) daemon_.AwaitRefusal();
+  daemon_.Refuse(false);
+  daemon_.Expect<wire::Register>();
+  daemon_.Expect<wire::Ready>();
+  daemon_.Send(wire::Grant{1, MiB(8).count, 1000});
+  daemon_.Expect<wire::Running>();
+  work.join();
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(said.find("waits until one runs again"), said.rfind("waits until one runs again"));
+  EXPECT_NE(said.find("waits until one runs again"), std::string::npos);
+}
+
 TEST_F(GuestTest, StickyErrorGivesTheLeaseBackAndLetsCallsThrough) {
   RunWith(MiB(8), 1);
   daemon_.Send(wire::Revoke{1, 1000000});

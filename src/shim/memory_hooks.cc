@@ -9,10 +9,12 @@ namespace {
 
 constexpr uint64_t kPitchAlignment = 512;
 
-// A context that is broken answers everything with its error, allocation too.
+// A context that is broken or destroyed answers everything with its error, allocation too.
 CUresult ContextHealth() {
   const CUresult result = Call(Real().cuStreamQuery, nullptr);
-  return IsSticky(result) ? result : CUDA_SUCCESS;
+  const bool useless = IsSticky(result) || result == CUDA_ERROR_CONTEXT_IS_DESTROYED ||
+                       result == CUDA_ERROR_INVALID_CONTEXT;
+  return useless ? result : CUDA_SUCCESS;
 }
 
 std::optional<Block> FindOurs(CUdeviceptr pointer) {

@@ -82,9 +82,10 @@ const Driver* TheDriver(bool load) {
 void OnBlocked(void*) {
   if (Guest* const open = guest.load(std::memory_order_acquire)) {
     open->Wake();
-  } else {
+  } else if (mode.load(std::memory_order_acquire) != Mode::kShared) {
     process_gate.Open();  // a call before cuInit: the driver itself says what it thinks of that
   }
+  // Else a guest is being opened, and will look who waits.
 }
 
 // The child has the parent's memory but none of its threads, nor a right to its session.
@@ -145,6 +146,7 @@ void* HookOf(const char* symbol) {
 }
 
 void JoinDaemon() {
+  if (mode.load(std::memory_order_acquire) != Mode::kUndecided) return;
   MutexLock lock(DecisionMutex());
   if (mode.load(std::memory_order_acquire) != Mode::kUndecided) return;
   const Result<wire::Channel> channel = wire::ConnectDaemon(wire::SocketPath());
@@ -175,7 +177,8 @@ Guest* GuestFor(CUdevice device) {
           Guest::Open(&Real(), &process_gate, process_tracker.load(), device, IdentityOn(device));
       if (opened.ok()) {
         open = opened->release();
-        guest.store(open, std::memory_order_release);
+        guest.store(open, std::memory_order_seq_cst);
+        open->Wake();  // for threads that the gate held back before
       } else {
         Log(LogLevel::kWarn, "%s; this program runs unshared", opened.error().message.c_str());
         mode.store(Mode::kPassThrough, std::memory_order_release);
