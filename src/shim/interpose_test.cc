@@ -53,6 +53,12 @@ TEST(InterposeTest, SubstitutesByResultForTrueHandles) {
   ExpectFine("handle " STAND_IN_DIR "/libcuda.so.1");
 }
 
+TEST(InterposeTest, SuccessLeavesNoErrorWithoutADriver) {
+  ExpectFine("no_error");
+  const Outcome outcome = RunPreloaded("LD_LIBRARY_PATH=/nowhere " LOOK_UP " no_error");
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+}
+
 TEST(InterposeTest, PseudoHandlesResolveForTheirCaller) {
   ExpectFine("pseudo");
 }

@@ -72,7 +72,10 @@ const Driver* TheDriver(bool load) {
   const Driver* known = driver.load(std::memory_order_acquire);
   if (known != nullptr) return known;
   void* const library = dlopen("libcuda.so.1", RTLD_LAZY | (load ? 0 : RTLD_NOLOAD));
-  if (library == nullptr) return nullptr;
+  if (library == nullptr) {
+    dlerror();  // ours, not the program's: its own look-up went well
+    return nullptr;
+  }
   const Driver* const made = MakeDriver(library);
   if (driver.compare_exchange_strong(known, made, std::memory_order_acq_rel)) return made;
   delete made;

@@ -77,6 +77,14 @@ void WholeProgram() {
   Expect(FromShim(dlsym(program, "cuInit")), "the program's own handle");
 }
 
+// A look-up that went well leaves no error behind, also where there is no driver to be found.
+void NoError() {
+  void* const libc = dlopen("libc.so.6", RTLD_NOW);
+  Expect(libc != nullptr && dlsym(libc, "cuserid") != nullptr,
+         "a name that begins as the driver's");
+  Expect(dlerror() == nullptr, "no error is left");
+}
+
 // Linked calls without a driver in reach: the shim has to find one, or say there is none.
 void Direct() {
   using Alloc = CUresult (*)(CUdeviceptr*, size_t);
@@ -96,5 +104,6 @@ int main(int argc, char** argv) {
   if (wanted == "pseudo") PseudoHandles();
   if (wanted == "program") WholeProgram();
   if (wanted == "direct") Direct();
+  if (wanted == "no_error") NoError();
   return failures == 0 ? 0 : 1;
 }
