@@ -116,7 +116,7 @@ TEST_F(CopyTest, Rectangles) {
   inside.dstDevice = two;
   inside.dstXInBytes = 1;
   ASSERT_CU(Cu().cuMemcpy2DUnaligned_v2(&inside));
-  std::vector<uint8_t> back(300 * 20);
+  std::vector<uint8_t> back(size_t{300} * 20);
   CUDA_MEMCPY2D out = {};
   out.WidthInBytes = 300;
   out.Height = 20;

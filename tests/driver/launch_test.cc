@@ -31,12 +31,13 @@ class LaunchTest : public DriverTest {
 
 TEST_F(LaunchTest, AddsToEveryElement) {
   constexpr uint32_t kCount = 10007;
-  out_ = Allocate(kCount * 4);
+  constexpr size_t kBytes = size_t{kCount} * 4;
+  out_ = Allocate(kBytes);
   ASSERT_CU(Cu().cuMemsetD32_v2(out_, 40, kCount));
   uint32_t value = 2, count = kCount;
   ASSERT_CU(Launch(Kernel("add"), (kCount + 255) / 256, 256, nullptr, {&out_, &value, &count}));
-  const auto bytes = Read(out_, kCount * 4);
-  for (uint32_t i = 0; i < kCount; ++i) {
+  const auto bytes = Read(out_, kBytes);
+  for (size_t i = 0; i < kCount; ++i) {
     uint32_t word = 0;
     std::memcpy(&word, &bytes[i * 4], 4);
     ASSERT_EQ(word, 42u) << i;
