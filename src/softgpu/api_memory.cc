@@ -20,7 +20,7 @@ CUresult Allocate(const std::shared_ptr<Context>& context, size_t bytes, CUdevic
 
 template <typename T>
 CUresult Answer(void* data, T value) {
-  std::memcpy(data, &value, sizeof(T));  // the program's pointer may be of any alignment
+  std::memcpy(data, &value, sizeof(value));  // the program's pointer may be of any alignment
   return CUDA_SUCCESS;
 }
 
