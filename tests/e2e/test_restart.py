@@ -1,0 +1,63 @@
+"""The daemon dies without a word: programs go on, finish right, and keep their limits."""
+
+import signal
+
+import pytest
+
+from harness import MIB, PATIENCE_S, TRAIN, finish, train, wait_until
+from test_sharing import assert_all_returned, solo
+
+LONG = train("160M", 60)
+
+
+def kill_daemon(card):
+    """Kills the daemon; the guard of whatever runs starts another, whose process number this gives."""
+    old = card.ask("status")["pid"]
+    card.daemon.send_signal(signal.SIGKILL)
+    card.daemon.wait()
+
+    def successor():
+        status = card.ask("status")
+        return status and status["pid"] != old and status["pid"]
+
+    return wait_until(successor, None, "another daemon answers")
+
+
+@pytest.mark.sanitized
+def test_holder_and_waiter_finish_right(card):
+    expected = solo(card, LONG)
+    both = [card.shared(LONG), card.shared(LONG)]
+
+    def one_waits():
+        states = sorted(s["state"] for s in card.sessions())
+        return states == ["running", "waiting"]
+
+    wait_until(one_waits, both[0], "one holds and one waits")
+    budget = card.gpu()["budget_bytes"]
+    kill_daemon(card)
+    wait_until(lambda: len(card.sessions()) == 2, both[0], "both have come back")
+    assert card.gpu()["budget_bytes"] == budget
+    assert [finish(process) for process in both] == [expected, expected]
+    assert_all_returned(card)
+
+
+def test_a_limit_outlives_the_daemon(card, tmp_path):
+    """The limit holds for what runs and for what the run starts afterwards."""
+    job, late = train("60M", 60), [str(TRAIN), "--memory", "60M", "--steps", "1"]
+    expected = solo(card, job)
+    go = tmp_path / "go"
+    script = f"{' '.join(job)} & until [ -e {go} ]; do sleep 0.05; done; {' '.join(late)} >&2; echo late $? >&2; wait $!"
+    process = card.shared(["bash", "-c", script], "--memory", "100M", "--name", "limited")
+    wait_until(lambda: [s for s in card.sessions() if s["state"] == "running"], process, "it runs")
+    kill_daemon(card)
+
+    def back():
+        return [s for s in card.sessions() if s["name"] == "limited" and s["limit_bytes"] == 100 * MIB]
+
+    wait_until(back, process, "the run is known by its name and limit")
+    go.touch()
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, err
+    assert "OUT_OF_MEMORY" in err and "late 1" in err  # 60 + 60 MiB are above the limit
+    assert out == expected
+    assert_all_returned(card)
