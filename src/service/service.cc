@@ -221,8 +221,10 @@ void Service::Handle(Connection& from, const wire::Register& m) {
     }
     Remove(old->id, false);
   } else if (from.client.predates_daemon) {
-    // What looked like other programs' memory at the start was partly this session's.
-    const Bytes claimed = added.resident + Bytes(added.contexts * gpu.info.context.count);
+    // What looked like other programs' memory at the start was partly this session's: up to all it
+    // has allocated, since it may have gone on swapping out between then and now.
+    const Bytes had = std::max(added.allocated, added.resident);
+    const Bytes claimed = had + Bytes(added.contexts * gpu.info.context.count);
     gpu.foreign = SaturatingSubtract(gpu.foreign, claimed);
     Feed(gpu, core::event::BudgetRaised{BudgetOf(gpu.info, gpu.foreign)});
   }
