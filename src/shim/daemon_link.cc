@@ -100,7 +100,7 @@ Status DaemonLink::Receive() {
       return Error{ErrorCode::kRefused, refused->reason};
     }
     std::visit(
-        [this](const auto& body) {
+        [this](const auto& body) REQUIRES_LOCK(mutex_) {
           if constexpr (requires { lease_.OnMessage(body); }) {
             lease_.OnMessage(body);
           } else if constexpr (requires { requests_.OnMessage(body); }) {
