@@ -79,8 +79,8 @@ TEST(Guard, DiesOfTheProgramsSignal) {
 
 TEST(Guard, PassesSignalsOn) {
   for (const std::string name : {"HUP", "INT", "QUIT", "TERM", "USR1", "USR2"}) {
-    const Guarded guarded =
-        Start("trap 'echo got; kill -KILL $!; exit 3' " + name + "; sleep 1000 >&- & echo up; wait");
+    const Guarded guarded = Start("trap 'echo got; kill -KILL $!; exit 3' " + name +
+                                  "; sleep 1000 >&- & echo up; wait");
     ASSERT_EQ(ReadLine(guarded.out.get()), "up");
     const std::string command = "kill -" + name + " " + std::to_string(guarded.pid);
     ASSERT_EQ(std::system(command.c_str()), 0);
