@@ -3,8 +3,9 @@
 #include <elf.h>
 #include <link.h>
 
+#include <algorithm>
 #include <atomic>
-#include <cstring>
+#include <string_view>
 
 namespace tandem::shim {
 namespace {
@@ -38,6 +39,11 @@ Symbols SymbolsOf(const dl_phdr_info& info) {
   return symbols;
 }
 
+// Not by libc's functions: a sanitizer replaces those and looks up the originals through our dlsym.
+bool Equal(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end());
+}
+
 uint32_t GnuHash(const char* name) {
   uint32_t hash = 5381;
   for (; *name != 0; ++name) hash = hash * 33 + static_cast<unsigned char>(*name);
@@ -57,8 +63,7 @@ const ElfW(Sym) * Find(const Symbols& symbols, const char* name) {
   for (;; ++index) {
     const uint32_t entry = chain[index - first];
     const ElfW(Sym)& symbol = symbols.table[index];
-    const bool same =
-        (entry | 1) == (hash | 1) && std::strcmp(symbols.names + symbol.st_name, name) == 0;
+    const bool same = (entry | 1) == (hash | 1) && Equal(symbols.names + symbol.st_name, name);
     if (same && symbol.st_shndx != SHN_UNDEF) return &symbol;
     if ((entry & 1) != 0) return nullptr;  // end of the bucket
   }
@@ -66,10 +71,10 @@ const ElfW(Sym) * Find(const Symbols& symbols, const char* name) {
 
 int Visit(dl_phdr_info* info, size_t, void* data) {
   auto* wanted = static_cast<Wanted*>(data);
-  const char* const slash = std::strrchr(info->dlpi_name, '/');
-  const char* const file = slash == nullptr ? info->dlpi_name : slash + 1;
+  const std::string_view path(info->dlpi_name);
+  const std::string_view file = path.substr(path.rfind('/') + 1);  // all of it without a slash
   // Before glibc 2.34 they were in a library of their own.
-  if (std::strcmp(file, "libc.so.6") != 0 && std::strcmp(file, "libdl.so.2") != 0) return 0;
+  if (!Equal(file, "libc.so.6") && !Equal(file, "libdl.so.2")) return 0;
   const Symbols symbols = SymbolsOf(*info);
   if (symbols.table == nullptr || symbols.names == nullptr || symbols.hash == nullptr) return 0;
   const ElfW(Sym)* const symbol = Find(symbols, wanted->name);
