@@ -30,6 +30,10 @@ Guarded Start(const std::string& script, bool children_ignored = false) {
   const pid_t pid = fork();
   if (pid == 0) {
     dup2(ends[1], STDOUT_FILENO);
+    // However the tests were started: job control does not stop an orphaned process group, and a
+    // shell cannot trap what it finds ignored.
+    setpgid(0, 0);
+    for (const int signal : {SIGINT, SIGQUIT, SIGHUP}) std::signal(signal, SIG_DFL);
     if (children_ignored) std::signal(SIGCHLD, SIG_IGN);
     const Program program{"/bin/sh", {"sh", "-c", script}, {"PATH=/usr/bin:/bin"}};
     const Result<int> wait_status = RunGuarded(program, {});
