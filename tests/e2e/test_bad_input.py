@@ -22,7 +22,7 @@ def verdicts(output):
 @pytest.mark.sanitized
 def test_conformance_bare_and_under_tandem(card):
     """The driver conformance suite, its error cases above all, beside a program at work."""
-    argv = train("120M", 40)
+    argv = train("120M", 10)
     expected = solo(card, argv)
     bare = verdicts(finish(card.bare([DRIVER_TEST, KNOWN_GAPS])))
     neighbour = card.shared(argv)

@@ -14,6 +14,7 @@ from test_sharing import assert_all_returned, solo
 
 LONG = train("160M", 100000)  # as good as endless: the test ends it
 SHORT = train("160M", 12)
+NEIGHBOUR = train("20M", 10)  # somebody at work while the socket is under attack
 
 
 def start_pair(card):
@@ -138,8 +139,8 @@ HOSTILE = {
 @pytest.mark.sanitized
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_messages_are_refused_and_hurt_nobody(card, name):
-    expected = solo(card, SHORT)
-    program = card.shared(SHORT)
+    expected = solo(card, NEIGHBOUR)
+    program = card.shared(NEIGHBOUR)
     for _ in range(20):
         with card.connect() as connection:
             connection.sendall(HOSTILE[name])
@@ -151,7 +152,7 @@ def test_hostile_messages_are_refused_and_hurt_nobody(card, name):
 
 @pytest.mark.sanitized
 def test_a_truncated_message_hurts_nobody(card):
-    program = card.shared(SHORT)
+    program = card.shared(NEIGHBOUR)
     for cut in range(1, 14):
         with card.connect() as connection:
             connection.sendall(frame(QUERY, text("status"))[:cut])
@@ -179,7 +180,7 @@ def test_silent_and_deaf_clients_hold_nobody_up(card):
             deaf.sendall(frame(QUERY, text("status")))
         except OSError:
             break
-    finish(card.shared(SHORT))
+    finish(card.shared(NEIGHBOUR))
     for connection in [*silent, deaf]:
         connection.close()
     assert_all_returned(card)
@@ -190,7 +191,7 @@ def test_random_bytes(card):
     seed = random.randrange(1 << 32)
     print("seed", seed)
     rng = random.Random(seed)
-    program = card.shared(SHORT)
+    program = card.shared(NEIGHBOUR)
     for _ in range(200):
         with card.connect() as connection:
             payload = rng.randbytes(rng.randrange(200))

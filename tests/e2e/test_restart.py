@@ -2,12 +2,10 @@
 
 import signal
 
-import pytest
-
 from harness import MIB, PATIENCE_S, TRAIN, finish, train, wait_until
 from test_sharing import assert_all_returned, solo
 
-LONG = train("160M", 60)
+LONG = train("160M", 30)
 
 
 def kill_daemon(card):
@@ -23,7 +21,6 @@ def kill_daemon(card):
     return wait_until(successor, None, "another daemon answers")
 
 
-@pytest.mark.sanitized
 def test_holder_and_waiter_finish_right(card):
     expected = solo(card, LONG)
     both = [card.shared(LONG), card.shared(LONG)]
