@@ -58,18 +58,26 @@ class SchedulerTest : public testing::Test {
 TEST_F(SchedulerTest, EnginesWorkAtTheSameTime) {
   // Each task waits for one of another engine: only possible if all run at once.
   Gate first, second;
+  std::atomic<int> passed = 0;
   const auto one = NewStream(StreamKind::kNonBlocking), two = NewStream(StreamKind::kNonBlocking);
   const auto three = NewStream(StreamKind::kNonBlocking);
-  Submit(one, EngineKind::kCompute, [&] { return first.Pass(); });
+  Submit(one, EngineKind::kCompute, [&] {
+    const CUresult result = first.Pass();
+    ++passed;
+    return result;
+  });
   Submit(two, EngineKind::kToDevice, [&] {
     first.Open();
-    return second.Pass();
+    const CUresult result = second.Pass();
+    ++passed;
+    return result;
   });
   Submit(three, EngineKind::kToHost, [&] {
     second.Open();
     return CUDA_SUCCESS;
   });
   TheScheduler().Wait(TheScheduler().PendingOf(group_.get()));
+  EXPECT_EQ(passed, 2);
 }
 
 TEST_F(SchedulerTest, DependenciesHoldAcrossStreams) {
