@@ -16,7 +16,7 @@ void Requests::OnRegistered(Bytes limit, Bytes claimed_total, uint32_t claimed_c
   outbox_.clear();
   if (total_ != claimed_total) Tell();
   for (uint32_t i = contexts(); i < claimed_contexts; ++i) Send(wire::ContextGone{});
-  for (uint64_t i = contexts_granted_; i < contexts_wanted_; ++i) Send(wire::ContextWanted{});
+  for (uint64_t i = contexts_answered_; i < contexts_wanted_; ++i) Send(wire::ContextWanted{});
 }
 
 void Requests::OnLost() {
@@ -60,8 +60,12 @@ uint64_t Requests::WantContext() {
   return ++contexts_wanted_;
 }
 
-Answer Requests::PollContext(uint64_t ticket) const {
-  return ticket <= contexts_granted_ ? Answer::kGranted : Answer::kPending;
+Answer Requests::PollContext(uint64_t ticket) {
+  const auto found = context_answers_.find(ticket);
+  if (found == context_answers_.end()) return Answer::kPending;
+  const Answer answer = found->second;
+  context_answers_.erase(found);
+  return answer;
 }
 
 void Requests::ContextGone() {
@@ -75,8 +79,11 @@ void Requests::OnMessage(const wire::Reserved& reserved) {
   found->second.answer = reserved.granted != 0 ? Answer::kGranted : Answer::kRefused;
 }
 
-void Requests::OnMessage(const wire::ContextGranted&) {
-  if (contexts_granted_ < contexts_wanted_) ++contexts_granted_;
+void Requests::OnMessage(const wire::ContextReserved& reserved) {
+  if (!WaitsForContext()) return;
+  const bool granted = reserved.granted != 0;
+  if (granted) ++contexts_granted_;
+  context_answers_[++contexts_answered_] = granted ? Answer::kGranted : Answer::kRefused;
 }
 
 }  // namespace tandem::client

@@ -37,12 +37,12 @@ class Requests {
   // Asks for a context; PollContext with the ticket. ContextGone when it is destroyed, or when it
   // could not be created after all.
   uint64_t WantContext();
-  Answer PollContext(uint64_t ticket) const;
+  Answer PollContext(uint64_t ticket);
   void ContextGone();
-  bool WaitsForContext() const { return contexts_granted_ < contexts_wanted_; }
+  bool WaitsForContext() const { return contexts_answered_ < contexts_wanted_; }
 
   void OnMessage(const wire::Reserved& reserved);
-  void OnMessage(const wire::ContextGranted&);
+  void OnMessage(const wire::ContextReserved& reserved);
 
   Bytes total() const { return total_; }
   uint32_t contexts() const { return static_cast<uint32_t>(contexts_granted_ - contexts_gone_); }
@@ -64,6 +64,8 @@ class Requests {
   uint64_t sequence_ = 0;
   std::map<uint64_t, Growth> growths_;
   uint64_t contexts_wanted_ = 0;
+  uint64_t contexts_answered_ = 0;
+  std::map<uint64_t, Answer> context_answers_;  // not polled yet, by ticket
   uint64_t contexts_granted_ = 0;
   uint64_t contexts_gone_ = 0;
   std::vector<wire::Message> outbox_;

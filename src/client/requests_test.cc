@@ -44,17 +44,30 @@ TEST(RequestsTest, ContextsWaitForTheNextDaemon) {
   const uint64_t first = requests.WantContext();
   const uint64_t second = requests.WantContext();
   EXPECT_EQ(requests.TakeMessages().size(), 2u);
-  requests.OnMessage(wire::ContextGranted{});
+  requests.OnMessage(wire::ContextReserved{1});
   EXPECT_EQ(requests.PollContext(first), Answer::kGranted);
   EXPECT_EQ(requests.PollContext(second), Answer::kPending);
   requests.OnLost();
   EXPECT_EQ(requests.PollContext(second), Answer::kPending);
   requests.OnRegistered(MiB(10), Bytes(), 1);
   EXPECT_EQ(requests.TakeMessages().size(), 1u);  // only the one still wanted
-  requests.OnMessage(wire::ContextGranted{});
+  requests.OnMessage(wire::ContextReserved{1});
   EXPECT_EQ(requests.PollContext(second), Answer::kGranted);
   EXPECT_EQ(requests.contexts(), 2u);
   requests.ContextGone();
+  EXPECT_EQ(requests.contexts(), 1u);
+}
+
+TEST(RequestsTest, ARefusedContextCountsForNothing) {
+  Requests requests;
+  requests.OnRegistered(MiB(10), Bytes(), 0);
+  const uint64_t first = requests.WantContext();
+  const uint64_t second = requests.WantContext();
+  requests.OnMessage(wire::ContextReserved{0});
+  requests.OnMessage(wire::ContextReserved{1});
+  EXPECT_FALSE(requests.WaitsForContext());
+  EXPECT_EQ(requests.PollContext(second), Answer::kGranted);
+  EXPECT_EQ(requests.PollContext(first), Answer::kRefused);
   EXPECT_EQ(requests.contexts(), 1u);
 }
 
@@ -76,7 +89,7 @@ TEST(RequestsTest, TellsWhatChangedWhileItRegistered) {
   Requests requests;
   requests.OnRegistered(MiB(10), Bytes(), 0);
   requests.WantContext();
-  requests.OnMessage(wire::ContextGranted{});
+  requests.OnMessage(wire::ContextReserved{1});
   requests.OnLost();
   requests.Poll(requests.Grow(MiB(2)));
   requests.ContextGone();

@@ -29,6 +29,7 @@ std::vector<Action> Arbiter::On(const Event& event, Instant now) {
   wake_.reset();
   std::visit([this](const auto& e) { Handle(e); }, event);
   ChargeContexts();
+  RefuseContexts();
   Decide();
   return std::move(actions_);
 }
@@ -103,13 +104,33 @@ void Arbiter::Handle(const event::ContextWanted& e) {
   Session* session = Find(e.id);
   if (session == nullptr) return;
   HeardFrom(*session);
+  ++session->contexts_wanted;
   if (contexts_ < config_.reserved) {
-    ++contexts_;
-    ++session->contexts;
-    actions_.emplace_back(action::ContextGranted{e.id});
-    return;
+    AnswerContext(*session, true);
+  } else {
+    AddWish(e.id, Wish::Kind::kContext);
   }
-  AddWish(e.id, Wish::Kind::kContext);
+}
+
+void Arbiter::AnswerContext(Session& session, bool granted) {
+  --session.contexts_wanted;
+  if (granted) {
+    ++contexts_;
+    ++session.contexts;
+  }
+  actions_.emplace_back(action::ContextReserved{session.id, granted});
+}
+
+// Who waits for others to go is served some day. Who has allocated so much itself that no context
+// fits beside it would wait for itself: it is told what the driver would tell it.
+void Arbiter::RefuseContexts() {
+  for (auto& [id, session] : sessions_) {
+    if (session.contexts_wanted == 0) continue;
+    const Bytes alone = limits_.allocated(id) + budget_.contexts() + config_.context;
+    if (contexts_ < config_.reserved || alone <= budget_.total()) continue;
+    while (session.contexts_wanted > 0) AnswerContext(session, false);
+    DropWish(id, Wish::Kind::kContext);
+  }
 }
 
 void Arbiter::Handle(const event::ContextGone& e) {

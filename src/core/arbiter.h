@@ -69,6 +69,7 @@ struct Session {
   bool credit_in_flight = false;
   Bytes excess;  // claimed from before a restart, and more than there was room for
   uint32_t contexts = 0;
+  uint32_t contexts_wanted = 0;  // and not answered
   Duration window;
   Duration deadline;      // for its next Revoke
   Duration backoff;       // after its next Busy
@@ -155,6 +156,8 @@ class Arbiter {
   void EndLease(Session& session);
   void EndIdle(Session& session);
   void ChargeContexts();
+  void RefuseContexts();
+  void AnswerContext(Session& session, bool granted);
   void Report(Session& session);
 
   // Deciding (arbiter_decide.cc).

@@ -322,10 +322,9 @@ void Arbiter::Fulfil() {
   DropWish(wish.id, wish.kind);  // ends the claim, too
   Session& session = sessions_.at(wish.id);
   if (wish.kind == Wish::Kind::kContext) {
-    ++contexts_;
-    ++session.contexts;
+    AnswerContext(session, true);
     ChargeContexts();
-    actions_.emplace_back(action::ContextGranted{wish.id});
+    if (session.contexts_wanted > 0) AddWish(wish.id, Wish::Kind::kContext);
   } else if (wish.kind == Wish::Kind::kLease) {
     session.record = std::move(record);  // told once it runs
   } else if (record.evicted > Bytes() || !record.from.empty()) {

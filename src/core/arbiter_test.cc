@@ -303,15 +303,15 @@ TEST_F(ArbiterTest, ContextsAboveTheReserveAreChargedAndPushIdleMemoryOut) {
   Run(kA, MiB(50));
   Run(kB, MiB(46));
   On(event::ContextWanted{kA});
-  Said<action::ContextGranted>(kA);  // the reserve
+  EXPECT_TRUE(Said<action::ContextReserved>(kA).granted);  // from the reserve
   EXPECT_EQ(arbiter_.budget().free(), MiB(4));
   On(event::ContextWanted{kB});
-  EXPECT_TRUE(Silent<action::ContextGranted>(kB));
+  EXPECT_TRUE(Silent<action::ContextReserved>(kB));
   Later(Seconds(1));  // busy holders are revoked for it only at the end of their turn
   On(event::Released{kA, epoch_[kA]});
   EXPECT_EQ(Said<action::Evict>(kA).target, MiB(46));
   On(event::Evicted{kA, MiB(46), MiB(4)});
-  Said<action::ContextGranted>(kB);
+  EXPECT_TRUE(Said<action::ContextReserved>(kB).granted);
   EXPECT_EQ(arbiter_.budget().contexts(), MiB(8));
   On(event::SessionGone{kA});
   EXPECT_EQ(arbiter_.budget().contexts(), Bytes());  // kB's moved into the reserve
@@ -324,11 +324,53 @@ TEST_F(ArbiterTest, NoContextThatWouldKeepSomebodyFromEverRunning) {
   On(event::Reserve{kA, 1, MiB(96)});
   EXPECT_TRUE(Said<action::Reserved>(kA).granted);
   On(event::ContextWanted{kB});
-  EXPECT_TRUE(Silent<action::ContextGranted>(kB));
+  EXPECT_TRUE(Silent<action::ContextReserved>(kB));
   On(event::Reserve{kA, 2, MiB(92)});
-  EXPECT_FALSE(Silent<action::ContextGranted>(kB));
+  EXPECT_TRUE(Said<action::ContextReserved>(kB).granted);
   On(event::Reserve{kA, 3, MiB(93)});
   EXPECT_FALSE(Said<action::Reserved>(kA).granted);
+}
+
+TEST_F(ArbiterTest, NoContextForWhoseOwnMemoryIsInTheWay) {
+  Add(kA);
+  On(event::ContextWanted{kA});
+  EXPECT_TRUE(Said<action::ContextReserved>(kA).granted);  // from the reserve
+  On(event::Reserve{kA, 1, MiB(96)});
+  EXPECT_TRUE(Said<action::Reserved>(kA).granted);
+  On(event::ContextWanted{kA});
+  EXPECT_FALSE(Said<action::ContextReserved>(kA).granted);
+  On(event::Reserve{kA, 2, MiB(92)});
+  On(event::ContextWanted{kA});
+  EXPECT_TRUE(Said<action::ContextReserved>(kA).granted);
+}
+
+TEST_F(ArbiterTest, NoContextForWhoGrowsIntoItsPlaceWhileItWaits) {
+  Add(kA);
+  Add(kB);
+  On(event::ContextWanted{kB});
+  Run(kB, MiB(46));
+  On(event::ContextWanted{kA});
+  EXPECT_TRUE(Said<action::ContextReserved>(kA).granted);  // beside kB's memory
+  On(event::ContextGone{kA});
+  Run(kA, MiB(50));
+  On(event::ContextWanted{kA});
+  EXPECT_TRUE(Silent<action::ContextReserved>(kA));  // until a turn ends
+  On(event::Reserve{kA, 1, MiB(95)});
+  EXPECT_TRUE(Said<action::Reserved>(kA).granted);
+  EXPECT_FALSE(Said<action::ContextReserved>(kA).granted);
+  EXPECT_TRUE(arbiter_.Waiting().empty());
+}
+
+TEST_F(ArbiterTest, EveryContextAskedForIsAnswered) {
+  Add(kA);
+  Add(kB);
+  On(event::ContextWanted{kB});        // the reserve
+  On(event::Reserve{kB, 1, MiB(96)});  // as long as it has that, no context
+  for (int i = 0; i < 3; ++i) On(event::ContextWanted{kA});
+  EXPECT_TRUE(Silent<action::ContextReserved>(kA));
+  On(event::Reserve{kB, 2, MiB(50)});
+  EXPECT_EQ(arbiter_.sessions().at(kA).contexts, 3u);
+  EXPECT_EQ(arbiter_.budget().contexts(), MiB(24));
 }
 
 TEST_F(ArbiterTest, UnaskedEvictedLowersCreditUnlessAGrantIsOnItsWay) {

@@ -139,8 +139,11 @@ struct Evict {
   SessionId id;
   Bytes target;
 };
-struct ContextGranted {
+// Answers to ContextWanted, in their order. Not granted: with what the session itself has allocated
+// there is no room for a context.
+struct ContextReserved {
   SessionId id;
+  bool granted = false;
 };
 struct Reserved {
   SessionId id;
@@ -167,7 +170,7 @@ struct Breach {
 }  // namespace action
 
 using Action = std::variant<action::Grant, action::Credit, action::Revoke, action::Evict,
-                            action::ContextGranted, action::Reserved, action::SetContended,
+                            action::ContextReserved, action::Reserved, action::SetContended,
                             action::HandoverDone, action::WakeAt, action::Breach>;
 
 }  // namespace tandem::core

@@ -328,8 +328,8 @@ void Service::Apply(Gpu& gpu, const core::Action& action) {
     SendTo(revoke->id, wire::Revoke{revoke->epoch, InMicroseconds(revoke->deadline)});
   } else if (const auto* evict = std::get_if<act::Evict>(&action)) {
     SendTo(evict->id, wire::Evict{evict->target.count});
-  } else if (const auto* context = std::get_if<act::ContextGranted>(&action)) {
-    SendTo(context->id, wire::ContextGranted{});
+  } else if (const auto* context = std::get_if<act::ContextReserved>(&action)) {
+    SendTo(context->id, wire::ContextReserved{static_cast<uint8_t>(context->granted ? 1 : 0)});
   } else if (const auto* reserved = std::get_if<act::Reserved>(&action)) {
     SendTo(reserved->id,
            wire::Reserved{reserved->sequence, static_cast<uint8_t>(reserved->granted ? 1 : 0)});

@@ -155,13 +155,15 @@ void DaemonLink::Unreserve(Bytes by) {
   Flush();
 }
 
-void DaemonLink::WaitForContext() {
+bool DaemonLink::WaitForContext() {
   MutexLock lock(mutex_);
   const uint64_t ticket = requests_.WantContext();
   Flush();
-  while (requests_.PollContext(ticket) == client::Answer::kPending && !retired_) {
+  client::Answer answer;
+  while ((answer = requests_.PollContext(ticket)) == client::Answer::kPending && !retired_) {
     answered_.Wait(mutex_);
   }
+  return answer != client::Answer::kRefused;
 }
 
 void DaemonLink::ContextGone() {

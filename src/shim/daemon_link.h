@@ -66,7 +66,8 @@ class DaemonLink {
   // Whether the program may have `by` more bytes.
   bool Reserve(Bytes by) EXCLUDES_LOCK(mutex_);
   void Unreserve(Bytes by) EXCLUDES_LOCK(mutex_);
-  void WaitForContext() EXCLUDES_LOCK(mutex_);
+  // False: there is no room for one beside what the program has allocated.
+  bool WaitForContext() EXCLUDES_LOCK(mutex_);
   void ContextGone() EXCLUDES_LOCK(mutex_);
   uint32_t contexts() const EXCLUDES_LOCK(mutex_);
   bool WaitsForContext() const EXCLUDES_LOCK(mutex_);

@@ -106,7 +106,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) noexcept 
   Primary& primary = ThePrimary();
   MutexLock lock(primary.mutex);
   const bool first = primary.retains == 0;
-  if (first) guest->WaitForContext();
+  if (first && !guest->WaitForContext()) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = Call(Real().cuDevicePrimaryCtxRetain, context, device);
   if (result == CUDA_SUCCESS) {
     ++primary.retains;
@@ -137,7 +137,7 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) noexcept {
 CUresult cuCtxCreate_v2(CUcontext* context, unsigned int flags, CUdevice device) noexcept {
   Guest* const guest = context == nullptr ? nullptr : GuestFor(device);
   if (guest == nullptr) return Call(Real().cuCtxCreate_v2, context, flags, device);
-  guest->WaitForContext();
+  if (!guest->WaitForContext()) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = Call(Real().cuCtxCreate_v2, context, flags, device);
   if (result == CUDA_SUCCESS) {
     guest->ContextMade(*context);

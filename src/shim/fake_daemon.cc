@@ -98,7 +98,7 @@ void FakeDaemon::Serve() {
       if (fits) total_ = Bytes(reserve->total_bytes);
       if (grows) (void)channel_.Send(wire::Reserved{reserve->sequence, fits});
     } else if (std::holds_alternative<wire::ContextWanted>(*message)) {
-      (void)channel_.Send(wire::ContextGranted{});
+      (void)channel_.Send(wire::ContextReserved{1});
     } else {
       messages_.push_back(*message);
       came_.NotifyAll();

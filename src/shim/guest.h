@@ -39,7 +39,7 @@ class Guest {
   void AbandonInChild();
 
   // ---- Contexts. Each credit is for one context on the card.
-  void WaitForContext() { link_.WaitForContext(); }
+  bool WaitForContext() { return link_.WaitForContext(); }
   void ContextNotMade() { link_.ContextGone(); }
   void ContextMade(CUcontext context) EXCLUDES_LOCK(contexts_mutex_) { Know(context, true); }
   bool Has(CUcontext context) const EXCLUDES_LOCK(contexts_mutex_);

@@ -37,7 +37,7 @@ class GuestTest : public testing::Test {
     const auto hello = daemon_.Expect<wire::Register>();
     EXPECT_EQ(hello.run, 5u);
     EXPECT_EQ(hello.program, "me");
-    guest_->WaitForContext();
+    EXPECT_TRUE(guest_->WaitForContext());
     guest_->ContextMade(driver_.context());
   }
   ~GuestTest() override {

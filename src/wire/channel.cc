@@ -62,7 +62,9 @@ Status MakeRuntimeDir() {
 }
 
 std::string SocketPath() {
-  return RuntimeDir() + "/tandemd.sock";
+  const char* gpu = std::getenv("TANDEM_GPU");
+  const bool soft = gpu != nullptr && std::strcmp(gpu, "soft") == 0;
+  return RuntimeDir() + (soft ? "/tandemd-soft.sock" : "/tandemd.sock");
 }
 
 Result<Peer> Channel::GetPeer() const {

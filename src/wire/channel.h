@@ -19,7 +19,9 @@ namespace tandem::wire {
 // one that somebody else owns or others may write to.
 std::string RuntimeDir();
 Status MakeRuntimeDir();
-std::string SocketPath();  // RuntimeDir()/tandemd.sock
+// tandemd.sock in there, or tandemd-soft.sock where TANDEM_GPU is "soft": each kind of GPU has a
+// daemon of its own, so that a program never meets the one that does not know its GPU.
+std::string SocketPath();
 
 // How tandemd ends where another one has its directory, perhaps one that is just starting.
 inline constexpr int kExitRunsAlready = 75;

@@ -20,7 +20,7 @@
 namespace tandem::wire {
 
 inline constexpr uint32_t kMagic = 0x4d444e54;  // "TNDM"
-inline constexpr uint16_t kVersion = 1;
+inline constexpr uint16_t kVersion = 2;
 inline constexpr uint32_t kMaxPayload = 64 * 1024;  // any message but Answer
 inline constexpr uint32_t kMaxAnswer = 8 * 1024 * 1024;
 inline constexpr uint16_t kMaxString = 4096;
@@ -59,7 +59,7 @@ struct Reserve {
   auto Fields() { return std::tie(sequence, total_bytes); }
 };
 
-// "I am about to create a context." Answered by ContextGranted, at once or when there is room.
+// "I am about to create a context." Answered by ContextReserved, at once or when there is room.
 struct ContextWanted {
   static constexpr uint16_t kType = 3;
   auto Fields() { return std::tie(); }
@@ -146,9 +146,12 @@ struct Reserved {
   auto Fields() { return std::tie(sequence, granted); }
 };
 
-struct ContextGranted {
+// Answers to ContextWanted, in their order. Not granted: what the session itself has allocated
+// leaves no room for a context on this card.
+struct ContextReserved {
   static constexpr uint16_t kType = 34;
-  auto Fields() { return std::tie(); }
+  uint8_t granted = 0;
+  auto Fields() { return std::tie(granted); }
 };
 
 // The lease. The session may have up to credit_bytes on the card, and opens its gate once all it
@@ -239,7 +242,7 @@ enum class RefusalCode : uint16_t {
 
 using Message =
     std::variant<Register, Reserve, ContextWanted, ContextGone, Ready, Running, Idle, Active,
-                 Released, Busy, Evicted, Registered, Reserved, ContextGranted, Grant, Credit,
+                 Released, Busy, Evicted, Registered, Reserved, ContextReserved, Grant, Credit,
                  Revoke, Evict, RunBegin, RunStarted, Query, Answer, Refused>;
 
 }  // namespace tandem::wire

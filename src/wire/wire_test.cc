@@ -24,7 +24,7 @@ std::vector<Message> OneOfEach() {
           Evicted{4, 2},
           Registered{1, 2, 3, 4, 5, 6},
           Reserved{3, 1},
-          ContextGranted{},
+          ContextReserved{1},
           Grant{2, 100, 10000},
           Credit{200},
           Revoke{2, 5},

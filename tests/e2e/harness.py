@@ -24,7 +24,7 @@ MIB = 1 << 20
 PATIENCE_S = 120  # for anything that must happen; these machines are slow and noisy
 
 # Of src/wire/messages.h.
-MAGIC, VERSION = 0x4D444E54, 1
+MAGIC, VERSION = 0x4D444E54, 2
 REGISTER, QUERY, ANSWER, REFUSED = 1, 66, 67, 127
 
 
