@@ -45,6 +45,7 @@ void Lease::OnMessage(const wire::Grant& grant) {
     return;
   }
   epoch_ = grant.epoch;
+  window_ = Microseconds(static_cast<int64_t>(grant.window_us));
   credit_ = Bytes(grant.credit_bytes);
   revoked_ = stale_ = open_ = opened_once_ = idle_ = evict_asked_ = undrained_ = false;
   announce_ = true;

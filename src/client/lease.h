@@ -80,6 +80,7 @@ class Lease {
   Bytes credit() const { return credit_; }
   uint64_t epoch() const { return epoch_; }
   Duration drain_deadline() const { return deadline_; }
+  Duration window() const { return window_; }
 
   std::vector<wire::Message> TakeMessages() { return std::exchange(outbox_, {}); }
 
@@ -104,6 +105,7 @@ class Lease {
   bool asked_ = false;  // Ready was sent and not yet satisfied
   Bytes asked_need_;
   Duration deadline_ = Seconds(1);
+  Duration window_ = Milliseconds(10);  // of work in flight, as last granted
   std::vector<wire::Message> outbox_;
 };
 

@@ -225,6 +225,12 @@ inline constexpr unsigned int CU_STREAM_NON_BLOCKING = 1;
 inline constexpr uintptr_t CU_STREAM_LEGACY_VALUE = 1;      // (CUstream)1
 inline constexpr uintptr_t CU_STREAM_PER_THREAD_VALUE = 2;  // (CUstream)2
 
+enum CUstreamCaptureStatus : int {
+  CU_STREAM_CAPTURE_STATUS_NONE = 0,
+  CU_STREAM_CAPTURE_STATUS_ACTIVE = 1,
+  CU_STREAM_CAPTURE_STATUS_INVALIDATED = 2,
+};
+
 inline constexpr unsigned int CU_EVENT_DEFAULT = 0;
 inline constexpr unsigned int CU_EVENT_BLOCKING_SYNC = 1;
 inline constexpr unsigned int CU_EVENT_DISABLE_TIMING = 2;

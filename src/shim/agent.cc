@@ -274,7 +274,10 @@ void Agent::WatchIdleness() {
   parts_.link->With([&](client::Lease& lease) {
     holds = lease.holds() && lease.open();
     idle = lease.idle();
+    parts_.tracker->SetWindow(lease.window());
   });
+  // As long as nobody waits the program's queue is its own affair.
+  parts_.gate->Meter(holds && contended);
   if (!holds || (!contended && !idle)) {
     measuring_ = false;
     return;

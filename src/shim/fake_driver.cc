@@ -148,6 +148,7 @@ void FakeDriver::FillWork() {
   table_.cuEventCreate = [](CUevent* event, unsigned int) {
     MutexLock lock(current->mutex_);
     *event = reinterpret_cast<CUevent>(0x1000 + current->next_++);
+    ++current->events_;
     return CUDA_SUCCESS;
   };
   table_.cuEventDestroy_v2 = [](CUevent) { return CUDA_SUCCESS; };

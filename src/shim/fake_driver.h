@@ -45,6 +45,10 @@ class FakeDriver {
     MutexLock lock(mutex_);
     return copies_;
   }
+  int events() const {
+    MutexLock lock(mutex_);
+    return events_;
+  }
   bool IsMapped(CUdeviceptr address) const {
     MutexLock lock(mutex_);
     return mappings_.count(address) != 0;
@@ -80,6 +84,7 @@ class FakeDriver {
   CUresult copy_error_ = CUDA_SUCCESS;
   bool hold_events_ = false;
   int copies_ = 0;
+  int events_ = 0;  // that were created
   uint64_t next_ = 1;
   std::map<uint64_t, uint64_t> reservations_;
   std::map<uint64_t, Physical> physical_;

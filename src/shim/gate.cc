@@ -76,21 +76,26 @@ void Gate::ReleaseThread(void* slot) {
   static_cast<ThreadSlot*>(slot)->taken = false;
 }
 
-void Gate::WaitUntilOpen(ThreadSlot* slot) {
+void Gate::EnterSlowly(ThreadSlot* slot, CUstream stream) {
   for (;;) {
     slot->depth.store(0, std::memory_order_release);
-    waiting_.fetch_add(1, std::memory_order_acq_rel);
-    if (blocked_ != nullptr) blocked_(context_);
-    while (shut_.load(std::memory_order_acquire) != 0) Futex(&shut_, FUTEX_WAIT, 1);
-    waiting_.fetch_sub(1, std::memory_order_acq_rel);
+    if (!open()) WaitUntilOpen();
+    if (metered() && metered_ != nullptr) metered_(context_, stream);
     SetDepth(slot, 1);
-    if (shut_.load(std::memory_order_seq_cst) == 0) return;
+    if (state_.load(std::memory_order_seq_cst) != kShut) return;
   }
 }
 
+void Gate::WaitUntilOpen() {
+  waiting_.fetch_add(1, std::memory_order_acq_rel);
+  if (blocked_ != nullptr) blocked_(context_);
+  while (!open()) Futex(&state_, FUTEX_WAIT, kShut);
+  waiting_.fetch_sub(1, std::memory_order_acq_rel);
+}
+
 void Gate::Open() {
-  shut_.store(0, std::memory_order_seq_cst);
-  Futex(&shut_, FUTEX_WAKE, INT_MAX);
+  state_.store(kOpen, std::memory_order_seq_cst);
+  Futex(&state_, FUTEX_WAKE, INT_MAX);
 }
 
 bool Gate::Close(Instant deadline) {

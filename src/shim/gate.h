@@ -34,10 +34,13 @@ struct alignas(64) ThreadSlot {
 class Gate {
  public:
   using BlockedHook = void (*)(void* context);
+  using MeteredHook = void (*)(void* context, CUstream stream);
 
-  // Shut at first. `blocked` is called by every thread that is about to wait, outside of all locks.
-  constexpr explicit Gate(BlockedHook blocked = nullptr, void* context = nullptr)
-      : blocked_(blocked), context_(context) {}
+  // Shut at first. `blocked` is called by every thread that is about to wait, `metered` by every
+  // thread before it submits to `stream` while the gate is metered; both outside of all locks.
+  constexpr explicit Gate(BlockedHook blocked = nullptr, void* context = nullptr,
+                          MeteredHook metered = nullptr)
+      : blocked_(blocked), metered_(metered), context_(context) {}
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
 
@@ -45,14 +48,14 @@ class Gate {
   // order itself.
   static void RegisterProcess();
 
-  ThreadSlot* Enter() {
+  ThreadSlot* Enter(CUstream stream = nullptr) {
     ThreadSlot* slot = current_thread;
     if (slot == nullptr) [[unlikely]]
       slot = RegisterThread();
     const uint32_t depth = slot->depth.load(std::memory_order_relaxed);
     SetDepth(slot, depth + 1);
-    if (depth == 0 && shut_.load(std::memory_order_seq_cst) != 0) [[unlikely]]
-      WaitUntilOpen(slot);
+    if (depth == 0 && state_.load(std::memory_order_seq_cst) != kOpen) [[unlikely]]
+      EnterSlowly(slot, stream);
     return slot;
   }
   static void Leave(ThreadSlot* slot) {
@@ -61,12 +64,18 @@ class Gate {
 
   void Open();
   // New work waits from here on; work on its way in is not waited for.
-  void Shut() { shut_.store(1, std::memory_order_seq_cst); }
+  void Shut() { state_.store(kShut, std::memory_order_seq_cst); }
+  // Open, and from here on every thread asks the hook first, or no more. Nothing while it is shut.
+  void Meter(bool metered) {
+    uint32_t from = metered ? kOpen : kMetered;
+    state_.compare_exchange_strong(from, metered ? kMetered : kOpen, std::memory_order_seq_cst);
+  }
   // Shut, and nobody is inside any more. False if somebody still was at the deadline: the gate is
   // shut all the same, and the caller decides.
   bool Close(Instant deadline);
 
-  bool open() const { return shut_.load(std::memory_order_acquire) == 0; }
+  bool open() const { return state_.load(std::memory_order_acquire) != kShut; }
+  bool metered() const { return state_.load(std::memory_order_acquire) == kMetered; }
   uint32_t waiting() const { return waiting_.load(std::memory_order_acquire); }
 
   // Of all threads of the process.
@@ -74,6 +83,8 @@ class Gate {
   static uint64_t Submits();
 
  private:
+  static constexpr uint32_t kOpen = 0, kShut = 1, kMetered = 2;
+
   static ThreadSlot* RegisterThread();
   static void ReleaseThread(void* slot);
   // Before what follows, as far as Close is concerned: by its barrier, or by order of our own.
@@ -85,15 +96,17 @@ class Gate {
       slot->depth.store(depth, std::memory_order_seq_cst);
     }
   }
-  void WaitUntilOpen(ThreadSlot* slot);
+  void EnterSlowly(ThreadSlot* slot, CUstream stream);
+  void WaitUntilOpen();
 
   // The library is loaded with the program, so its thread-locals may be at a fixed offset.
   static thread_local ThreadSlot* current_thread __attribute__((tls_model("initial-exec")));
   static std::atomic<bool> asymmetric;
 
   const BlockedHook blocked_;
+  const MeteredHook metered_;
   void* const context_;
-  std::atomic<uint32_t> shut_{1};
+  std::atomic<uint32_t> state_{kShut};
   std::atomic<uint32_t> waiting_{0};
 };
 

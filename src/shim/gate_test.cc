@@ -67,6 +67,33 @@ TEST(GateTest, WaitersAreCountedToldAndLetIn) {
   EXPECT_EQ(gate.waiting(), 0u);
 }
 
+TEST(GateTest, MeteredThreadsAskBeforeTheySubmit) {
+  struct Asked {
+    std::vector<CUstream> streams;
+  } asked;
+  Gate gate(nullptr, &asked, [](void* context, CUstream stream) {
+    EXPECT_FALSE(Gate::AnyInside());  // a closing gate does not wait for who is held back
+    static_cast<Asked*>(context)->streams.push_back(stream);
+  });
+  const auto stream = reinterpret_cast<CUstream>(0x5000);
+  gate.Meter(true);  // shut: nothing
+  gate.Open();
+  Gate::Leave(gate.Enter(stream));
+  EXPECT_TRUE(asked.streams.empty());
+  gate.Meter(true);
+  EXPECT_TRUE(gate.open());
+  ThreadSlot* const outer = gate.Enter(stream);
+  Gate::Leave(gate.Enter(nullptr));  // a call within a call does not ask
+  Gate::Leave(outer);
+  EXPECT_EQ(asked.streams, std::vector{stream});
+  gate.Shut();
+  gate.Meter(false);
+  EXPECT_FALSE(gate.open());
+  gate.Open();
+  Gate::Leave(gate.Enter(stream));
+  EXPECT_EQ(asked.streams.size(), 1u);
+}
+
 // While the gate is closed nobody may be inside, whatever the threads do.
 void Hammer() {
   Gate gate;
@@ -135,6 +162,46 @@ TEST(WorkTrackerTest, WaitsForMarkedStreamsUntilForgotten) {
   driver.HoldEvents(true);
   EXPECT_EQ(tracker.Begin(), CUDA_SUCCESS);
   EXPECT_EQ(tracker.Poll(), CUDA_SUCCESS);
+}
+
+TEST(WorkTrackerTest, TryingAgainNeedsNoMoreEvents) {
+  FakeDriver driver(MiB(8).count);
+  Gate gate;
+  gate.Open();
+  WorkTracker tracker(&driver.table());
+  ThreadSlot* const slot = gate.Enter();
+  tracker.Note(slot, reinterpret_cast<CUstream>(0x6000));
+  Gate::Leave(slot);
+  driver.HoldEvents(true);
+  EXPECT_EQ(tracker.Begin(), CUDA_SUCCESS);
+  const int events = driver.events();
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(tracker.Begin(), CUDA_SUCCESS);
+  EXPECT_EQ(driver.events(), events);
+  EXPECT_EQ(tracker.Poll(), CUDA_ERROR_NOT_READY);
+}
+
+TEST(WorkTrackerTest, SubmissionsWaitWhileTheWindowIsFullAndSomebodyElseWaits) {
+  FakeDriver driver(MiB(8).count);
+  Gate gate;
+  gate.Open();
+  gate.Meter(true);
+  WorkTracker tracker(&driver.table());
+  tracker.SetWindow(Milliseconds(10));
+  std::atomic<int> submitted{0};
+  driver.HoldEvents(true);
+  std::thread program([&] {
+    for (int i = 0; i < 40; ++i) {
+      tracker.AwaitWindow(gate, nullptr);
+      ++submitted;
+      submitted.notify_all();
+    }
+  });
+  for (int now = 0; now < 8; submitted.wait(now), now = submitted) {
+  }
+  EXPECT_LT(submitted, 40);  // the rest waits, each for at most a moment
+  gate.Meter(false);
+  program.join();
+  EXPECT_EQ(submitted, 40);
 }
 
 TEST(WorkTrackerTest, DestroyedStreamsStayCovered) {

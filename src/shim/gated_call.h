@@ -7,7 +7,7 @@ namespace tandem::shim {
 
 class GatedCall {
  public:
-  explicit GatedCall(CUstream stream) : slot_(process_gate.Enter()) {
+  explicit GatedCall(CUstream stream) : slot_(process_gate.Enter(stream)) {
     WorkTracker* const tracker = process_tracker.load(std::memory_order_acquire);
     if (tracker != nullptr) [[likely]]
       tracker->Note(slot_, stream);

@@ -1,9 +1,13 @@
 #include "src/shim/work_tracker.h"
 
 #include <algorithm>
+#include <ctime>
 
 namespace tandem::shim {
 namespace {
+
+constexpr Duration kWindowPause = Microseconds(50);
+constexpr Duration kWindowPatience = Milliseconds(200);
 
 // Null, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD are values, not objects.
 bool IsDefaultStream(CUstream stream) {
@@ -40,22 +44,31 @@ void WorkTracker::AddContext(CUcontext context) {
 
 void WorkTracker::RemoveContext(CUcontext context) {
   MutexLock lock(mutex_);
-  const auto of_context = [context](const Pending& pending) { return pending.context == context; };
+  const auto of_context = [context](const Marker& marker) { return marker.context == context; };
   std::erase(contexts_, context);
   std::erase_if(pending_, of_context);
-  std::erase_if(spare_, of_context);
+  std::erase_if(orphaned_, of_context);
   std::erase_if(streams_, [context](const auto& entry) { return entry.second == context; });
+  std::erase_if(in_flight_, [context](const auto& entry) { return entry.first.first == context; });
+  events_.RemoveContext(context);
   generation_.fetch_add(1, std::memory_order_relaxed);
 }
 
-void WorkTracker::Mark(ThreadSlot* slot, CUstream stream) {
+// Null where `stream` is none: the call that is about to use it says so.
+CUcontext WorkTracker::ContextOf(CUstream stream) const {
   CUcontext context = nullptr;
   if (IsDefaultStream(stream)) {
     real_->cuCtxGetCurrent(&context);
   } else if (real_->cuStreamGetCtx == nullptr ||
              real_->cuStreamGetCtx(stream, &context) != CUDA_SUCCESS) {
-    return;  // not a stream: the call that follows says so
+    return nullptr;
   }
+  return context;
+}
+
+void WorkTracker::Mark(ThreadSlot* slot, CUstream stream) {
+  const CUcontext context = ContextOf(stream);
+  if (context == nullptr && !IsDefaultStream(stream)) return;
   if (context != nullptr) AddContext(context);
   MutexLock lock(mutex_);
   if (IsDefaultStream(stream)) {
@@ -67,72 +80,92 @@ void WorkTracker::Mark(ThreadSlot* slot, CUstream stream) {
   slot->marked_generation = generation_.load(std::memory_order_relaxed);
 }
 
-CUresult WorkTracker::Record(CUcontext context, CUstream stream) {
-  CUresult result = real_->cuCtxPushCurrent_v2(context);
-  if (result != CUDA_SUCCESS) return result;
-  Pending pending{nullptr, context};
-  const auto spare = std::find_if(spare_.begin(), spare_.end(), [context](const Pending& entry) {
-    return entry.context == context;
-  });
-  if (spare != spare_.end()) {
-    pending = *spare;
-    spare_.erase(spare);
-  } else {
-    result = real_->cuEventCreate(&pending.event, CU_EVENT_DISABLE_TIMING);
-  }
-  if (result == CUDA_SUCCESS) {
-    result = real_->cuEventRecord(pending.event, stream);
-    (result == CUDA_SUCCESS ? pending_ : spare_).push_back(pending);
-  }
-  CUcontext popped = nullptr;
-  real_->cuCtxPopCurrent_v2(&popped);
+CUresult WorkTracker::Record(CUcontext context, CUstream stream, std::vector<Marker>* markers) {
+  Marker marker;
+  const CUresult result = events_.Record(context, stream, &marker);
+  if (result == CUDA_SUCCESS) markers->push_back(marker);
   return result;
-}
-
-void WorkTracker::Recycle(const Pending& pending) {
-  spare_.push_back(pending);
 }
 
 CUresult WorkTracker::DestroyStream(CUstream stream, CUresult (*destroy)(CUstream)) {
   MutexLock lock(mutex_);
   const auto found = streams_.find(stream);
   if (found != streams_.end()) {
-    Record(found->second, stream);
+    Record(found->second, stream, &orphaned_);
     streams_.erase(found);
+  }
+  for (auto queue = in_flight_.begin(); queue != in_flight_.end();) {
+    const auto next = std::next(queue);
+    if (queue->first.second == stream) {
+      queue->second.ReturnEvents(&events_);
+      in_flight_.erase(queue);
+    }
+    queue = next;
   }
   // The handle may be given out again: nobody may believe to have marked it.
   generation_.fetch_add(1, std::memory_order_relaxed);
   return destroy(stream);
 }
 
+bool WorkTracker::Admit(const StreamKey& key, bool anyway) {
+  const Duration window{window_ns_.load(std::memory_order_relaxed)};
+  MutexLock lock(mutex_);
+  if (!IsDefaultStream(key.second) && streams_.count(key.second) == 0) return true;  // not used yet
+  InFlight& queue = in_flight_.try_emplace(key, key.first).first->second;
+  if (queue.Admit(&events_, key.second, window, MonotonicNow())) return true;
+  if (anyway) queue.Add();
+  return anyway;
+}
+
+void WorkTracker::AwaitWindow(const Gate& gate, CUstream stream) {
+  const CUcontext context = ContextOf(stream);
+  if (context == nullptr) return;
+  const Instant deadline = MonotonicNow() + kWindowPatience;
+  const timespec pause{0, kWindowPause.ns};
+  while (gate.metered() && !Admit({context, stream}, MonotonicNow() >= deadline)) {
+    nanosleep(&pause, nullptr);
+  }
+}
+
 CUresult WorkTracker::Begin() {
   MutexLock lock(mutex_);
+  // What stands behind less than the new events will is of no use any more.
+  for (const Marker& marker : pending_) events_.Return(marker);
+  pending_.clear();
   CUresult first_error = CUDA_SUCCESS;
-  const auto note = [&first_error](CUresult result) {
+  const auto record = [&](CUcontext context, CUstream stream) REQUIRES_LOCK(mutex_) {
+    const CUresult result = Record(context, stream, &pending_);
     if (first_error == CUDA_SUCCESS) first_error = result;
   };
-  for (const auto& [stream, context] : streams_) note(Record(context, stream));
+  for (const auto& [stream, context] : streams_) record(context, stream);
   if (default_streams_) {
-    for (CUcontext context : contexts_) note(Record(context, nullptr));
+    for (CUcontext context : contexts_) record(context, nullptr);
   }
   return first_error;
 }
 
-CUresult WorkTracker::Poll() {
-  MutexLock lock(mutex_);
-  while (!pending_.empty()) {
-    const CUresult result = real_->cuEventQuery(pending_.back().event);
+CUresult WorkTracker::PollAll(std::vector<Marker>* markers) {
+  while (!markers->empty()) {
+    const CUresult result = events_.Query(markers->back());
     if (result != CUDA_SUCCESS) return result;
-    Recycle(pending_.back());
-    pending_.pop_back();
+    events_.Return(markers->back());
+    markers->pop_back();
   }
   return CUDA_SUCCESS;
+}
+
+CUresult WorkTracker::Poll() {
+  MutexLock lock(mutex_);
+  const CUresult result = PollAll(&orphaned_);
+  return result == CUDA_SUCCESS ? PollAll(&pending_) : result;
 }
 
 void WorkTracker::Forget() {
   MutexLock lock(mutex_);
   streams_.clear();
   default_streams_ = false;
+  // All of it is done; what was learnt about a stream stays.
+  for (auto& [key, queue] : in_flight_) queue.ReturnEvents(&events_);
   generation_.fetch_add(1, std::memory_order_relaxed);
 }
 

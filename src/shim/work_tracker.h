@@ -17,14 +17,17 @@
 #include <vector>
 
 #include "src/base/mutex.h"
+#include "src/base/time.h"
 #include "src/cuda/real_driver.h"
+#include "src/shim/event_pool.h"
 #include "src/shim/gate.h"
+#include "src/shim/in_flight.h"
 
 namespace tandem::shim {
 
 class WorkTracker {
  public:
-  explicit WorkTracker(const cuda::RealDriver* real) : real_(real) {}
+  explicit WorkTracker(const cuda::RealDriver* real) : real_(real), events_(real) {}
 
   // By the submitting thread, inside the gate, before the submission.
   void Note(ThreadSlot* slot, CUstream stream) {
@@ -42,6 +45,13 @@ class WorkTracker {
   // Destroys the stream with `destroy`; what it still has to do stays covered.
   CUresult DestroyStream(CUstream stream, CUresult (*destroy)(CUstream)) EXCLUDES_LOCK(mutex_);
 
+  // How much work may be in flight while somebody else waits for the GPU.
+  void SetWindow(Duration window) { window_ns_.store(window.ns, std::memory_order_relaxed); }
+  // By a thread about to submit to `stream`, outside the gate: waits while more than the window is
+  // under way there and `gate` is metered. Bounded: what is under way may itself wait for what this
+  // thread is about to submit.
+  void AwaitWindow(const Gate& gate, CUstream stream) EXCLUDES_LOCK(mutex_);
+
   // Puts an event behind everything that was submitted so far. A sticky error comes back.
   CUresult Begin() EXCLUDES_LOCK(mutex_);
   // CUDA_SUCCESS when all that is done, CUDA_ERROR_NOT_READY while it is not, else a sticky error.
@@ -50,14 +60,16 @@ class WorkTracker {
   void Forget() EXCLUDES_LOCK(mutex_);
 
  private:
-  struct Pending {
-    CUevent event;
-    CUcontext context;
-  };
+  // A default stream is one of its context.
+  using StreamKey = std::pair<CUcontext, CUstream>;
 
   void Mark(ThreadSlot* slot, CUstream stream) EXCLUDES_LOCK(mutex_);
-  CUresult Record(CUcontext context, CUstream stream) REQUIRES_LOCK(mutex_);
-  void Recycle(const Pending& pending) REQUIRES_LOCK(mutex_);
+  CUcontext ContextOf(CUstream stream) const;
+  CUresult Record(CUcontext context, CUstream stream, std::vector<Marker>* markers)
+      REQUIRES_LOCK(mutex_);
+  CUresult PollAll(std::vector<Marker>* markers) REQUIRES_LOCK(mutex_);
+  // Whether one more may be submitted, which counts it.
+  bool Admit(const StreamKey& key, bool anyway) EXCLUDES_LOCK(mutex_);
 
   const cuda::RealDriver* const real_;
   std::atomic<uint64_t> generation_{1};
@@ -65,8 +77,11 @@ class WorkTracker {
   std::map<CUstream, CUcontext> streams_ GUARDED_BY(mutex_);
   bool default_streams_ GUARDED_BY(mutex_) = false;
   std::vector<CUcontext> contexts_ GUARDED_BY(mutex_);
-  std::vector<Pending> pending_ GUARDED_BY(mutex_);
-  std::vector<Pending> spare_ GUARDED_BY(mutex_);  // events to use again
+  EventPool events_ GUARDED_BY(mutex_);
+  std::vector<Marker> pending_ GUARDED_BY(mutex_);   // of the latest Begin
+  std::vector<Marker> orphaned_ GUARDED_BY(mutex_);  // of streams that are destroyed
+  std::map<StreamKey, InFlight> in_flight_ GUARDED_BY(mutex_);
+  std::atomic<int64_t> window_ns_{0};
 };
 
 // The context can do nothing any more; every call returns this until it is destroyed.

@@ -1,0 +1,48 @@
+#include "src/shim/event_pool.h"
+
+#include <algorithm>
+
+namespace tandem::shim {
+
+CUresult EventPool::Record(CUcontext context, CUstream stream, Marker* marker) {
+  *marker = Marker{nullptr, context};
+  CUresult result = real_->cuCtxPushCurrent_v2(context);
+  if (result != CUDA_SUCCESS) return result;
+  CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+  const bool captured = real_->cuStreamIsCapturing != nullptr &&
+                        (real_->cuStreamIsCapturing(stream, &capture) != CUDA_SUCCESS ||
+                         capture != CU_STREAM_CAPTURE_STATUS_NONE);
+  if (!captured) {
+    const auto spare = std::find_if(spare_.begin(), spare_.end(), [context](const Marker& entry) {
+      return entry.context == context;
+    });
+    if (spare != spare_.end()) {
+      marker->event = spare->event;
+      spare_.erase(spare);
+    } else {
+      result = real_->cuEventCreate(&marker->event, CU_EVENT_DISABLE_TIMING);
+    }
+    if (result == CUDA_SUCCESS) result = real_->cuEventRecord(marker->event, stream);
+    if (result != CUDA_SUCCESS) {
+      Return(*marker);
+      marker->event = nullptr;
+    }
+  }
+  CUcontext popped = nullptr;
+  real_->cuCtxPopCurrent_v2(&popped);
+  return result;
+}
+
+CUresult EventPool::Query(const Marker& marker) const {
+  return marker.event == nullptr ? CUDA_SUCCESS : real_->cuEventQuery(marker.event);
+}
+
+void EventPool::Return(const Marker& marker) {
+  if (marker.event != nullptr) spare_.push_back(marker);
+}
+
+void EventPool::RemoveContext(CUcontext context) {
+  std::erase_if(spare_, [context](const Marker& entry) { return entry.context == context; });
+}
+
+}  // namespace tandem::shim

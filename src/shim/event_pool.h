@@ -1,0 +1,37 @@
+// EventPool: events to find out with when work is done, used again and again.
+//
+// Threading: none of its own; the caller holds the lock under which no stream or context that it
+// names is destroyed.
+#pragma once
+
+#include <vector>
+
+#include "src/cuda/real_driver.h"
+
+namespace tandem::shim {
+
+// An event behind some work of a context.
+struct Marker {
+  CUevent event = nullptr;
+  CUcontext context = nullptr;
+};
+
+class EventPool {
+ public:
+  explicit EventPool(const cuda::RealDriver* real) : real_(real) {}
+
+  // Puts an event behind all that was submitted to the stream so far. A stream that is being
+  // captured has no work of its own and must not be disturbed: then there is no event.
+  CUresult Record(CUcontext context, CUstream stream, Marker* marker);
+  // CUDA_SUCCESS when it is done, CUDA_ERROR_NOT_READY while it is not, else a sticky error.
+  CUresult Query(const Marker& marker) const;
+  void Return(const Marker& marker);
+  // The context takes its events with it.
+  void RemoveContext(CUcontext context);
+
+ private:
+  const cuda::RealDriver* const real_;
+  std::vector<Marker> spare_;
+};
+
+}  // namespace tandem::shim
