@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <vector>
 
 #include "src/base/mutex.h"
@@ -36,6 +37,9 @@ struct Driver {
   cuda::RealDriver table;
   std::vector<Pair> pairs;  // sorted by `real`
 };
+
+constexpr Duration kRunPatience = Seconds(5);
+constexpr Duration kRunPause = Milliseconds(20);
 
 enum class Mode { kUndecided, kPassThrough, kShared };
 
@@ -91,6 +95,11 @@ void OnBlocked(void*) {
   // Else a guest is being opened, and will look who waits.
 }
 
+void OnMetered(void*, CUstream stream) {
+  WorkTracker* const tracker = process_tracker.load(std::memory_order_acquire);
+  if (tracker != nullptr) tracker->AwaitWindow(process_gate, stream);
+}
+
 // The child has the parent's memory but none of its threads, nor a right to its session.
 void AfterForkInChild() {
   mode.store(Mode::kPassThrough, std::memory_order_release);
@@ -114,9 +123,22 @@ Identity IdentityOn(CUdevice device) {
   return identity;
 }
 
+// A program of a run has a daemon, or will have one again: `tandem run` starts another where one
+// went. Only for that long a missing one is waited for.
+Result<wire::Channel> FindDaemon() {
+  const Instant deadline = MonotonicNow() + kRunPatience;
+  const timespec pause{0, kRunPause.ns};
+  for (;;) {
+    Result<wire::Channel> channel = wire::ConnectDaemon(wire::SocketPath());
+    const bool lasting = channel.ok() || std::getenv("TANDEM_RUN") == nullptr;
+    if (lasting || MonotonicNow() >= deadline) return channel;
+    nanosleep(&pause, nullptr);
+  }
+}
+
 }  // namespace
 
-constinit Gate process_gate(&OnBlocked);
+constinit Gate process_gate(&OnBlocked, nullptr, &OnMetered);
 constinit std::atomic<WorkTracker*> process_tracker{nullptr};
 
 const cuda::RealDriver& Real() {
@@ -152,7 +174,7 @@ void JoinDaemon() {
   if (mode.load(std::memory_order_acquire) != Mode::kUndecided) return;
   MutexLock lock(DecisionMutex());
   if (mode.load(std::memory_order_acquire) != Mode::kUndecided) return;
-  const Result<wire::Channel> channel = wire::ConnectDaemon(wire::SocketPath());
+  const Result<wire::Channel> channel = FindDaemon();
   if (channel.ok()) {
     Gate::RegisterProcess();
     pthread_atfork(nullptr, nullptr, &AfterForkInChild);

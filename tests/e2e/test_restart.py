@@ -1,6 +1,7 @@
 """The daemon dies without a word: programs go on, finish right, and keep their limits."""
 
 import signal
+from pathlib import Path
 
 from harness import MIB, PATIENCE_S, TRAIN, finish, train, wait_until
 from test_sharing import assert_all_returned, solo
@@ -58,3 +59,30 @@ def test_a_limit_outlives_the_daemon(card, tmp_path):
     assert "OUT_OF_MEMORY" in err and "late 1" in err  # 60 + 60 MiB are above the limit
     assert out == expected
     assert_all_returned(card)
+
+
+def test_a_program_that_starts_while_there_is_no_daemon_waits_for_the_next(card, tmp_path):
+    """Else it would run unshared, and the limit would not hold."""
+    started, go = tmp_path / "started", tmp_path / "go"
+    job = " ".join(train("60M", 1))
+    script = f"touch {started}; until [ -e {go} ]; do sleep 0.05; done; exec {job}"
+    process = card.shared(["bash", "-c", script], "--memory", "50M")
+    wait_until(started.exists, process, "the run has begun")
+    process.send_signal(signal.SIGSTOP)  # only the guard: nobody starts another daemon
+    card.daemon.send_signal(signal.SIGKILL)
+    card.daemon.wait()
+    go.touch()
+    program = wait_until(lambda: children(process.pid), None, "the program is there")[0]
+
+    def driver_loaded():
+        return "libcuda.so" in Path(f"/proc/{program}/maps").read_text()
+
+    wait_until(driver_loaded, None, "it has loaded the driver")
+    process.send_signal(signal.SIGCONT)
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1 and "OUT_OF_MEMORY" in err
+    assert_all_returned(card)
+
+
+def children(pid):
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
