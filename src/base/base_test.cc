@@ -2,6 +2,7 @@
 
 #include "src/base/bytes.h"
 #include "src/base/result.h"
+#include "src/base/text.h"
 
 namespace tandem {
 namespace {
@@ -47,6 +48,22 @@ TEST(ResultTest, CarriesValuesAndErrorsUp) {
   EXPECT_EQ(Quarter(6).error().message, "odd");
   EXPECT_TRUE(CheckQuarter(4).ok());
   EXPECT_EQ(CheckQuarter(2).error().code, ErrorCode::kInvalid);
+}
+
+TEST(EscapeTextTest, ShowsWhatTerminalsObey) {
+  EXPECT_EQ(EscapeText("größer → 7"), "größer → 7");
+  EXPECT_EQ(EscapeText("a\x1b[2Jb\nc\x7f"), "a\\x1b[2Jb\\x0ac\\x7f");
+  EXPECT_EQ(EscapeText("\xc2\x9b"
+                       "31m"),
+            "\\xc2\\x9b31m");  // the C1 form of ESC [
+  EXPECT_EQ(EscapeText("\xe2\x80\xae"
+                       "x"),
+            "\\xe2\\x80\\xaex");                    // right-to-left override
+  EXPECT_EQ(EscapeText("\xff\xc3"), "\\xff\\xc3");  // not UTF-8
+  EXPECT_EQ(EscapeText("ab\x1b"
+                       "cd",
+                       5),
+            "ab\\x1b");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Duration and Instant: nanoseconds, as types. Where time comes from is injected (see Clock); code
-// in core never asks for it.
+// Duration and Instant: nanoseconds, as types. Code in core never asks for the time: it comes
+// with every event.
 #pragma once
 
 #include <compare>

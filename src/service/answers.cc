@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "src/base/text.h"
 #include "src/service/records.h"
 
 namespace tandem::service {
@@ -10,23 +11,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kMaxShown = 256;  // bytes of a name
-
-// Length of the well-formed UTF-8 sequence at `at`; 0 if there is none.
-size_t SequenceLength(const std::string& text, size_t at) {
-  const auto byte = [&](size_t i) {
-    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
-  };
-  const unsigned first = byte(at);
-  const size_t length = first < 0x80                    ? 1
-                        : first >= 0xc2 && first < 0xe0 ? 2
-                        : first >= 0xe0 && first < 0xf0 ? 3
-                        : first >= 0xf0 && first < 0xf5 ? 4
-                                                        : 0;
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(at + i) & 0xc0) != 0x80) return 0;
-  }
-  return length;
-}
 
 const char* StateOf(const core::Session& session, bool waits) {
   if (session.stuck) return "stuck";
@@ -78,23 +62,7 @@ std::string Dump(const Json& json) {
 }  // namespace
 
 std::string Printable(const std::string& text) {
-  static constexpr char kHex[] = "0123456789abcdef";
-  std::string shown;
-  for (size_t at = 0; at < text.size() && shown.size() < kMaxShown;) {
-    const auto byte = static_cast<unsigned char>(text[at]);
-    const size_t length = SequenceLength(text, at);
-    // C1 controls are control characters, too, written as two bytes.
-    const bool control =
-        byte < 0x20 || byte == 0x7f || (byte == 0xc2 && length == 2 && (text[at + 1] & 0x60) == 0);
-    if (length == 0 || control) {
-      shown += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
-      at += 1;
-    } else {
-      shown.append(text, at, length);
-      at += length;
-    }
-  }
-  return shown;
+  return EscapeText(text, kMaxShown);
 }
 
 std::string Service::StatusJson() const {
