@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 namespace tandem::cli {
@@ -19,7 +20,8 @@ constexpr Duration kAnswerPatience = Seconds(10);
 constexpr Duration kStartPatience = Seconds(20);
 constexpr Duration kStartAgain = Milliseconds(500);
 constexpr int kPollMs = 10;
-constexpr off_t kMaxLogBytes = 1 << 20;
+// More than the daemon lets its own log grow to: only daemons that cannot start get beyond it.
+constexpr off_t kMaxLogBytes = 2 << 20;
 constexpr const char* kIdleSeconds = "300";
 
 bool NobodyThere(const Error& error) {
@@ -56,42 +58,18 @@ constexpr int kCannotExec = 127;
   _exit(kCannotExec);
 }
 
-Result<pid_t> Start(const DaemonCommand& command) {
-  const UniqueFd null(open("/dev/null", O_RDWR | O_CLOEXEC));
-  const UniqueFd log(open(command.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
-  if (!log) {
-    return Error{ErrorCode::kFailed, "cannot write " + command.log + ": " + std::strerror(errno)};
-  }
-  struct stat info;
-  if (fstat(log.get(), &info) == 0 && info.st_size > kMaxLogBytes && ftruncate(log.get(), 0) != 0) {
-    return Error{ErrorCode::kFailed, "cannot empty " + command.log};
-  }
-  const std::vector<char*> arguments = ExecPointers(command.arguments);
-  const std::vector<char*> environment = ExecPointers(command.environment);
-  const pid_t pid = fork();
-  if (pid < 0) return Error{ErrorCode::kFailed, std::string("fork: ") + std::strerror(errno)};
-  if (pid == 0) BecomeDaemon(arguments, environment.data(), null.get(), log.get());
-  return pid;
-}
-
 bool FoundAnother(int wait_status) {
   return WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == wire::kExitRunsAlready;
 }
 
-std::string LastLine(const std::string& file) {
+std::string LastLine(const std::string& file, off_t begin) {
   std::ifstream lines(file);
+  lines.seekg(begin);
   std::string last;
   for (std::string line; std::getline(lines, line);) {
     if (!line.empty()) last = line;
   }
   return last;
-}
-
-Error DidNotStart(const DaemonCommand& command, bool exited) {
-  const std::string last = LastLine(command.log);
-  return Error{ErrorCode::kUnavailable,
-               "the daemon " + std::string(exited ? "ended at once" : "does not answer") +
-                   (last.empty() ? "" : ": " + last) + " (its log: " + command.log + ")"};
 }
 
 }  // namespace
@@ -123,31 +101,63 @@ Result<std::string> Query(const std::string& what) {
 Result<DaemonCommand> OwnDaemon(const Layout& layout, Gpu gpu, Environment environment) {
   TRY(wire::MakeRuntimeDir());
   DaemonCommand command;
-  command.arguments = {layout.daemon, "--exit-when-idle", kIdleSeconds};
+  command.log = std::filesystem::path(wire::SocketPath()).replace_extension(".log");
+  command.arguments = {layout.daemon, "--exit-when-idle", kIdleSeconds, "--log", command.log};
   ASSIGN_OR_RETURN(command.environment, BareEnvironment(std::move(environment), layout, gpu));
-  command.log = wire::RuntimeDir() + "/tandemd.log";
   return command;
 }
 
-Result<wire::Channel> ConnectOrStart(const std::string& socket, const DaemonCommand& command) {
-  Result<wire::Channel> channel = wire::ConnectDaemon(socket);
+Status DaemonFinder::Start() {
+  const UniqueFd null(open("/dev/null", O_RDWR | O_CLOEXEC));
+  const UniqueFd log(open(command_.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  if (!log) {
+    return Error{ErrorCode::kFailed, "cannot write " + command_.log + ": " + std::strerror(errno)};
+  }
+  struct stat info;
+  if (fstat(log.get(), &info) == 0 && info.st_size > kMaxLogBytes && ftruncate(log.get(), 0) != 0) {
+    return Error{ErrorCode::kFailed, "cannot empty " + command_.log};
+  }
+  log_begin_ = lseek(log.get(), 0, SEEK_END);
+  const std::vector<char*> arguments = ExecPointers(command_.arguments);
+  const std::vector<char*> environment = ExecPointers(command_.environment);
+  const pid_t pid = fork();
+  if (pid < 0) return Error{ErrorCode::kFailed, std::string("fork: ") + std::strerror(errno)};
+  if (pid == 0) BecomeDaemon(arguments, environment.data(), null.get(), log.get());
+  pid_ = pid;
+  return {};
+}
+
+Error DaemonFinder::DidNotStart(const std::string& how) const {
+  const std::string last = LastLine(command_.log, log_begin_);
+  return Error{ErrorCode::kUnavailable, "the daemon " + how + (last.empty() ? "" : ": " + last) +
+                                            " (its log: " + command_.log + ")"};
+}
+
+Result<wire::Channel> DaemonFinder::Try() {
+  Result<wire::Channel> channel = wire::ConnectDaemon(socket_);
   if (channel.ok() || !NobodyThere(channel.error())) return channel;
+  if (pid_ == 0) {
+    if (MonotonicNow() >= start_at_) TRY(Start());
+    return wire::Channel();
+  }
+  int status = 0;
+  if (waitpid(pid_, &status, WNOHANG) == 0) return wire::Channel();
+  pid_ = 0;
+  start_at_ = MonotonicNow() + kStartAgain;
+  // The other answers soon; or it fails, and then ours can say why.
+  if (FoundAnother(status)) return wire::Channel();
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kCannotExec) {
+    return Error{ErrorCode::kUnavailable, "cannot execute the daemon, " + command_.arguments[0]};
+  }
+  return DidNotStart("ended at once");
+}
+
+Result<wire::Channel> DaemonFinder::Await() {
   const Instant deadline = MonotonicNow() + kStartPatience;
-  Instant start_at;
-  pid_t pid = 0;  // 0: none of ours runs
   for (;;) {
-    if (pid == 0 && MonotonicNow() >= start_at) {
-      ASSIGN_OR_RETURN(pid, Start(command));
-    }
-    channel = wire::ConnectDaemon(socket);
-    if (channel.ok() || !NobodyThere(channel.error())) return channel;
-    if (int status = 0; pid != 0 && waitpid(pid, &status, WNOHANG) == pid) {
-      if (!FoundAnother(status)) return DidNotStart(command, true);
-      // The other answers soon; or it fails, and then ours can say why.
-      pid = 0;
-      start_at = MonotonicNow() + kStartAgain;
-    }
-    if (MonotonicNow() > deadline) return DidNotStart(command, false);
+    Result<wire::Channel> channel = Try();
+    if (!channel.ok() || *channel) return channel;
+    if (MonotonicNow() > deadline) return DidNotStart("does not answer");
     poll(nullptr, 0, kPollMs);
   }
 }

@@ -1,6 +1,6 @@
 // Reaching the daemon, and starting one where none runs.
 //
-// Threading: one thread; ConnectOrStart forks.
+// Threading: one thread; DaemonFinder forks.
 // Errors: kUnavailable where no daemon answers, kRefused with the daemon's own words, kVersion with
 // what to do about it.
 #pragma once
@@ -25,14 +25,35 @@ Result<std::string> Query(const std::string& what);
 struct DaemonCommand {
   std::vector<std::string> arguments;  // from the program's path
   Environment environment;
-  std::string log;  // the file for its output
+  std::string log;  // the file for what it says before it has a log, and for its log
 };
 
 // The daemon of this installation. It leaves when it was idle for some minutes.
 Result<DaemonCommand> OwnDaemon(const Layout& layout, Gpu gpu, Environment environment);
 
-// Connects to the daemon at `socket`; starts one where none answers and waits, for a bounded time,
-// until it does. Several processes may do this at once: the daemons settle who stays.
-Result<wire::Channel> ConnectOrStart(const std::string& socket, const DaemonCommand& command);
+// Connects to the daemon at a socket, and starts one where none answers. Several processes may do
+// this at once: the daemons settle who stays.
+class DaemonFinder {
+ public:
+  DaemonFinder(std::string socket, DaemonCommand command)
+      : socket_(std::move(socket)), command_(std::move(command)) {}
+
+  // One attempt, which waits for nothing: connects, or starts a daemon unless one of ours runs. A
+  // closed channel: none answers yet.
+  Result<wire::Channel> Try();
+
+  // Tries until a daemon answers, for a bounded time.
+  Result<wire::Channel> Await();
+
+ private:
+  Status Start();
+  Error DidNotStart(const std::string& how) const;
+
+  const std::string socket_;
+  const DaemonCommand command_;
+  pid_t pid_ = 0;        // of the daemon started here; 0: none runs
+  off_t log_begin_ = 0;  // where in the log it began
+  Instant start_at_;     // not before
+};
 
 }  // namespace tandem::cli

@@ -7,16 +7,19 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <thread>
 
 namespace tandem::cli {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class DaemonTest : public testing::Test {
  protected:
@@ -52,13 +55,13 @@ std::pair<wire::Channel, wire::Channel> Pair() {
 
 TEST_F(DaemonTest, ConnectsToTheOneThatRuns) {
   const UniqueFd listener = Listen();
-  EXPECT_TRUE(ConnectOrStart(socket_path(), command_).ok());
+  EXPECT_TRUE(DaemonFinder(socket_path(), command_).Await().ok());
   EXPECT_FALSE(std::filesystem::exists(command_.log));  // none was started
 }
 
 TEST_F(DaemonTest, SaysWhyTheDaemonDidNotStart) {
   command_.arguments[2] = "echo; echo no GPU here >&2; exit 1";
-  const Result<wire::Channel> channel = ConnectOrStart(socket_path(), command_);
+  const Result<wire::Channel> channel = DaemonFinder(socket_path(), command_).Await();
   ASSERT_FALSE(channel.ok());
   EXPECT_EQ(channel.error().code, ErrorCode::kUnavailable);
   EXPECT_THAT(channel.error().message, HasSubstr("no GPU here"));
@@ -75,7 +78,7 @@ TEST_F(DaemonTest, WaitsForTheOneAnotherProcessIsStarting) {
     std::ifstream(mark).get();
     listener = Listen();
   });
-  const Result<wire::Channel> channel = ConnectOrStart(socket_path(), command_);
+  const Result<wire::Channel> channel = DaemonFinder(socket_path(), command_).Await();
   other.join();
   EXPECT_TRUE(channel.ok());
 }
@@ -84,7 +87,7 @@ TEST_F(DaemonTest, TakesOverWhereTheOtherFails) {
   const std::string mark = dir_ + "/found-another";
   command_.arguments[2] =
       "[ -e " + mark + " ] && { echo no GPU here; exit 1; }; touch " + mark + "; exit 75";
-  const Result<wire::Channel> channel = ConnectOrStart(socket_path(), command_);
+  const Result<wire::Channel> channel = DaemonFinder(socket_path(), command_).Await();
   ASSERT_FALSE(channel.ok());
   EXPECT_THAT(channel.error().message, HasSubstr("no GPU here"));
 }
@@ -93,17 +96,45 @@ TEST_F(DaemonTest, ReplacesAStaleSocket) {
   Listen().Reset();
   ASSERT_TRUE(std::filesystem::exists(socket_path()));
   command_.arguments[2] = "echo started";
-  EXPECT_EQ(ConnectOrStart(socket_path(), command_).error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(DaemonFinder(socket_path(), command_).Await().error().code, ErrorCode::kUnavailable);
   std::string line;
   std::ifstream log(command_.log);
   std::getline(log, line);
   EXPECT_EQ(line, "started");
 }
 
+TEST_F(DaemonTest, QuotesNoOlderDaemon) {
+  std::ofstream(command_.log) << "no GPU here\n";
+  const auto silent = DaemonFinder(socket_path(), command_).Await();
+  EXPECT_THAT(silent.error().message, Not(HasSubstr("no GPU here")));
+  command_.arguments[0] = "/nonexistent/tandemd";
+  const auto missing = DaemonFinder(socket_path(), command_).Await();
+  EXPECT_THAT(missing.error().message,
+              HasSubstr("cannot execute the daemon, /nonexistent/tandemd"));
+}
+
+TEST_F(DaemonTest, OneTryStartsOneDaemonAndWaitsForNothing) {
+  // The daemon says that it was started, and then waits for ever for the pipe's other end.
+  const std::string mark = dir_ + "/mark";
+  ASSERT_EQ(mkfifo(mark.c_str(), 0600), 0);
+  command_.arguments[2] = "echo started; read line <" + mark;
+  DaemonFinder finder(socket_path(), command_);
+  for (int i = 0; i < 3; ++i) {
+    const Result<wire::Channel> channel = finder.Try();
+    ASSERT_TRUE(channel.ok()) << channel.error().message;
+    EXPECT_FALSE(*channel);
+  }
+  std::ofstream(mark) << "\n";
+  const Result<wire::Channel> channel = finder.Await();
+  EXPECT_THAT(channel.error().message, HasSubstr("ended at once: started"));
+  std::ifstream log(command_.log);
+  EXPECT_EQ(std::count(std::istreambuf_iterator<char>(log), {}, '\n'), 1);
+}
+
 TEST_F(DaemonTest, DaemonInheritsNothing) {
   command_.arguments[2] =
       "ls /proc/self/fd | tr '\\n' ' '; cat /proc/self/stat | cut -d' ' -f6; echo $$";
-  EXPECT_FALSE(ConnectOrStart(socket_path(), command_).ok());
+  EXPECT_FALSE(DaemonFinder(socket_path(), command_).Await().ok());
   std::string fds;
   std::string own_pid;
   std::string session;

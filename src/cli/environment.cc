@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace tandem::cli {
 namespace {
@@ -65,8 +66,12 @@ Status PutFirst(Environment* environment, std::string_view name, const std::stri
   return {};
 }
 
+const char* NameOf(Gpu gpu) {
+  return gpu == Gpu::kSoft ? "soft" : "cuda";
+}
+
 Status SetGpu(Environment* environment, const Layout& layout, Gpu gpu) {
-  Set(environment, "TANDEM_GPU", gpu == Gpu::kSoft ? "soft" : "cuda");
+  Set(environment, "TANDEM_GPU", NameOf(gpu));
   if (gpu == Gpu::kSoft) {
     return PutFirst(environment, "LD_LIBRARY_PATH", layout.soft_dir, kPathSeparators);
   }
@@ -110,6 +115,14 @@ Result<Gpu> ChooseGpu(const std::optional<std::string>& asked, bool driver_prese
   if (*asked == "soft") return Gpu::kSoft;
   if (*asked == "cuda") return Gpu::kCuda;
   return Error{ErrorCode::kInvalid, "no kind of GPU is called '" + *asked + "'; use soft or cuda"};
+}
+
+Result<Gpu> SettleGpu(const std::optional<std::string>& asked) {
+  const char* set = std::getenv("TANDEM_GPU");
+  const auto inherited = set != nullptr ? std::optional<std::string>(set) : std::nullopt;
+  ASSIGN_OR_RETURN(const Gpu gpu, ChooseGpu(asked ? asked : inherited, NvidiaDriverPresent()));
+  setenv("TANDEM_GPU", NameOf(gpu), 1);
+  return gpu;
 }
 
 bool NvidiaDriverPresent() {

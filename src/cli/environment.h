@@ -1,6 +1,6 @@
 // The environment a program needs to be shared.
 //
-// Pure: lists of "NAME=value" go in and come out.
+// Pure but for SettleGpu: lists of "NAME=value" go in and come out.
 #pragma once
 
 #include <cstdint>
@@ -37,5 +37,9 @@ Result<Gpu> ChooseGpu(const std::optional<std::string>& asked, bool driver_prese
 
 // Whether this machine has NVIDIA's kernel driver.
 bool NvidiaDriverPresent();
+
+// The kind of GPU that this process is about: `asked`, else TANDEM_GPU's, else what the machine
+// has. Puts it into TANDEM_GPU, which says from there on which daemon is meant.
+Result<Gpu> SettleGpu(const std::optional<std::string>& asked);
 
 }  // namespace tandem::cli

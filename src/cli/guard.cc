@@ -21,12 +21,13 @@ namespace {
 
 constexpr std::array kPassedOn = {SIGHUP,  SIGINT,  SIGQUIT,  SIGTERM, SIGUSR1, SIGUSR2,
                                   SIGALRM, SIGCONT, SIGWINCH, SIGTSTP, SIGTTIN, SIGTTOU};
-constexpr int kRetryMs = 1000;
+constexpr int kRetryMs = 100;
 
 // What `tandem run` was started with, and the program shall be.
 struct Inherited {
   sigset_t mask;
   struct sigaction on_child;  // ignored: nobody would learn of the program's end
+  struct sigaction on_pipe;   // not ignored: whoever read our warnings could end us by going away
 };
 
 Error CannotExecute(const Program& program, int error) {
@@ -43,6 +44,7 @@ Error CannotExecute(const Program& program, int error) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) raise(SIGKILL);  // the guard died before the line above
   sigaction(SIGCHLD, &inherited.on_child, nullptr);
+  sigaction(SIGPIPE, &inherited.on_pipe, nullptr);
   sigprocmask(SIG_SETMASK, &inherited.mask, nullptr);
   Become(program);
   const int error = errno;
@@ -76,17 +78,12 @@ bool IsJobControl(int signal) {
   return signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;
 }
 
-// Reaps every child that ended (a daemon may be among them); true once `pid` did. Where the
-// terminal stopped the program this process stops, too: the shell waits for that.
+// True once the program ended. Where the terminal stopped it this process stops, too: the shell
+// waits for that. Other children, such as a daemon, are left to whoever started them.
 bool Reap(pid_t pid, int* wait_status) {
-  int status = 0;
-  for (pid_t changed; (changed = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0;) {
-    if (WIFSTOPPED(status)) {
-      if (changed == pid && IsJobControl(WSTOPSIG(status))) raise(SIGSTOP);
-    } else if (changed == pid) {
-      *wait_status = status;
-      return true;
-    }
+  while (waitpid(pid, wait_status, WNOHANG | WUNTRACED) == pid) {
+    if (!WIFSTOPPED(*wait_status)) return true;
+    if (IsJobControl(WSTOPSIG(*wait_status))) raise(SIGSTOP);
   }
   return false;
 }
@@ -132,6 +129,9 @@ Result<int> RunGuarded(const Program& program, Companion companion) {
   struct sigaction by_default {};
   by_default.sa_handler = SIG_DFL;
   sigaction(SIGCHLD, &by_default, &before.on_child);
+  struct sigaction ignored {};
+  ignored.sa_handler = SIG_IGN;
+  sigaction(SIGPIPE, &ignored, &before.on_pipe);
   const UniqueFd signals(signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));
   Result<int> result = [&]() -> Result<int> {
     if (!signals) return Error{ErrorCode::kFailed, std::string("signalfd: ") + strerror(errno)};
@@ -139,6 +139,7 @@ Result<int> RunGuarded(const Program& program, Companion companion) {
     return Watch(pid, signals.get(), std::move(companion));
   }();
   sigaction(SIGCHLD, &before.on_child, nullptr);
+  sigaction(SIGPIPE, &before.on_pipe, nullptr);
   sigprocmask(SIG_SETMASK, &before.mask, nullptr);
   return result;
 }

@@ -6,8 +6,9 @@
 // 1. The program starts with the signal mask and dispositions that `tandem run` was started with,
 //    in its process group, with its terminal.
 // 2. A signal from the terminal reaches the program once: the kernel sends it to the whole group,
-//    so only those that processes send are passed on. Where job control stops the program, the
-//    guard stops with it; SIGCONT to either the guard or the group continues both.
+//    so only those that processes send are passed on. One that a process sends to the whole group
+//    looks like one sent to the guard alone, and reaches the program twice. Where job control stops
+//    the program, the guard stops with it; SIGCONT to either the guard or the group continues both.
 // 3. If the guard dies, the program dies: ending what one started is to end it.
 #pragma once
 
@@ -26,11 +27,12 @@ struct Program {
   Environment environment;
 };
 
-// What the guard watches beside the program, for as long as it runs.
+// What the guard watches beside the program, for as long as it runs. The functions must not wait:
+// no signal reaches the program meanwhile.
 struct Companion {
   int fd = -1;                         // poll it; -1: nothing
   std::function<int()> on_readable;    // the fd to poll from now on
-  std::function<int()> on_retry_time;  // while fd is -1: called once a second, the same
+  std::function<int()> on_retry_time;  // while fd is -1: called ten times a second, the same
 };
 
 // Runs `program` and returns its wait status once it has ended.

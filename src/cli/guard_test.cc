@@ -11,9 +11,11 @@
 
 #include <array>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 
 #include "src/base/unique_fd.h"
+#include "src/cli/print.h"
 
 namespace tandem::cli {
 namespace {
@@ -153,23 +155,83 @@ TEST(Guard, NamesAMissingInterpreterAsTheCause) {
   unlink(script.c_str());
 }
 
+// A program that ends once the guard's companion has opened this pipe and written to it.
+struct AwaitsCompanion {
+  AwaitsCompanion() {
+    std::string name = testing::TempDir() + "guardXXXXXX";
+    dir = mkdtemp(name.data());
+    pipe = dir + "/pipe";
+    EXPECT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+    program = {"/bin/sh", {"sh", "-c", "read line <" + pipe}, {"PATH=/usr/bin:/bin"}};
+  }
+  ~AwaitsCompanion() { std::filesystem::remove_all(dir); }
+  void LetEnd() const { std::ofstream(pipe) << "go\n"; }
+
+  std::string dir;
+  std::string pipe;
+  Program program;
+};
+
 TEST(Guard, WatchesItsCompanion) {
   std::array<int, 2> ends{};
   ASSERT_EQ(pipe(ends.data()), 0);
   close(ends[1]);  // reads end of file at once
+  const AwaitsCompanion waiting;
   int calls = 0;
   const Companion companion{ends[0],
                             [&] {
                               ++calls;
+                              waiting.LetEnd();
                               return -1;
                             },
                             nullptr};
-  // The program goes on until the guard has noticed.
-  const Result<int> wait_status = RunGuarded({"/bin/true", {"true"}, {}}, companion);
+  const Result<int> wait_status = RunGuarded(waiting.program, companion);
   ASSERT_TRUE(wait_status.ok());
   EXPECT_EQ(*wait_status, 0);
-  EXPECT_LE(calls, 1);
+  EXPECT_EQ(calls, 1);
   close(ends[0]);
+}
+
+TEST(Guard, TriesAgainWhileThereIsNoCompanion) {
+  const AwaitsCompanion waiting;
+  int calls = 0;
+  const Companion companion{-1, nullptr, [&] {
+                              if (++calls == 3) waiting.LetEnd();
+                              return -1;
+                            }};
+  const Result<int> wait_status = RunGuarded(waiting.program, companion);
+  ASSERT_TRUE(wait_status.ok());
+  EXPECT_EQ(*wait_status, 0);
+  EXPECT_GE(calls, 3);
+}
+
+TEST(Guard, OutlivesWhoeverReadItsWarnings) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(pipe(ends.data()), 0);
+  close(ends[0]);
+  const AwaitsCompanion waiting;
+  int calls = 0;
+  const Companion companion{-1, nullptr, [&] {
+                              if (++calls > 1) return -1;
+                              const int saved = dup(STDERR_FILENO);
+                              dup2(ends[1], STDERR_FILENO);
+                              Fail(0, "nobody reads this");
+                              dup2(saved, STDERR_FILENO);
+                              close(saved);
+                              waiting.LetEnd();
+                              return -1;
+                            }};
+  const Result<int> wait_status = RunGuarded(waiting.program, companion);
+  ASSERT_TRUE(wait_status.ok());
+  EXPECT_EQ(*wait_status, 0);
+  close(ends[1]);
+}
+
+TEST(Guard, LeavesTheProgramTheDispositionOfBrokenPipes) {
+  const Guarded guarded = Start("kill -PIPE $$; exit 4");
+  const int wait_status = WaitFor(guarded.pid);
+  EXPECT_TRUE(WIFSIGNALED(wait_status));
+  EXPECT_EQ(WTERMSIG(wait_status), SIGPIPE);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/base/bytes.h"
+#include "src/base/text.h"
 
 namespace tandem::cli {
 namespace {
@@ -37,7 +38,7 @@ const std::vector<Json>& List(const Json& json, const char* key) {
 }
 
 std::string Text(const Json& value) {
-  if (value.is_string()) return Escape(value.get_ref<const std::string&>());
+  if (value.is_string()) return EscapeText(value.get_ref<const std::string&>());
   if (value.is_null() || value.is_structured()) return "-";
   return value.dump();
 }
@@ -119,50 +120,7 @@ std::string GpuText(const Json& gpu) {
   return text;
 }
 
-// Length of the UTF-8 sequence `text` begins with; 0 if it is none.
-size_t SequenceLength(std::string_view text) {
-  const auto first = static_cast<unsigned char>(text[0]);
-  const size_t length = first < 0x80                    ? 1
-                        : first >= 0xc2 && first < 0xe0 ? 2
-                        : first >= 0xe0 && first < 0xf0 ? 3
-                        : first >= 0xf0 && first < 0xf5 ? 4
-                                                        : 0;
-  if (length == 0 || length > text.size()) return 0;
-  for (size_t i = 1; i < length; ++i) {
-    if ((text[i] & 0xc0) != 0x80) return 0;
-  }
-  return length;
-}
-
-// Characters that move the cursor or turn the writing direction rather than print.
-bool IsControl(std::string_view sequence) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(sequence[i]); };
-  if (sequence.size() == 1) return byte(0) < 0x20 || byte(0) == 0x7f;
-  if (sequence.size() == 2) return byte(0) == 0xc2 && byte(1) < 0xa0;  // U+0080 to U+009F
-  // U+200B to U+200F, U+2028 to U+202E, U+2060 to U+206F
-  return sequence.size() == 3 && byte(0) == 0xe2 &&
-         ((byte(1) == 0x80 &&
-           ((byte(2) >= 0x8b && byte(2) <= 0x8f) || (byte(2) >= 0xa8 && byte(2) <= 0xae))) ||
-          (byte(1) == 0x81 && byte(2) >= 0xa0 && byte(2) <= 0xaf));
-}
-
 }  // namespace
-
-std::string Escape(std::string_view text) {
-  std::string escaped;
-  for (size_t i = 0; i < text.size();) {
-    const size_t length = SequenceLength(text.substr(i));
-    const size_t step = std::max<size_t>(length, 1);
-    const std::string_view part = text.substr(i, step);
-    if (length == 0 || IsControl(part)) {
-      for (const char c : part) escaped += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-    } else {
-      escaped += part;
-    }
-    i += step;
-  }
-  return escaped;
-}
 
 Result<std::string> SessionsTable(const std::string& json) {
   ASSIGN_OR_RETURN(const Json answer, Parse(json));

@@ -7,14 +7,10 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
 #include "src/base/result.h"
 
 namespace tandem::cli {
-
-// Control characters, and bytes that are not UTF-8, as \xNN; the rest as it is.
-std::string Escape(std::string_view text);
 
 // The answers to "sessions", "status" and "handovers".
 Result<std::string> SessionsTable(const std::string& json);

@@ -3,25 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "src/cli/completion.h"
-
 namespace tandem::cli {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-TEST(Escape, ShowsWhatTerminalsObey) {
-  EXPECT_EQ(Escape("größer → 7"), "größer → 7");
-  EXPECT_EQ(Escape("a\x1b[2Jb\nc\x7f"), "a\\x1b[2Jb\\x0ac\\x7f");
-  EXPECT_EQ(Escape("\xc2\x9b"
-                   "31m"),
-            "\\xc2\\x9b31m");  // the C1 form of ESC [
-  EXPECT_EQ(Escape("\xe2\x80\xae"
-                   "x"),
-            "\\xe2\\x80\\xaex");                // right-to-left override
-  EXPECT_EQ(Escape("\xff\xc3"), "\\xff\\xc3");  // not UTF-8
-}
 
 TEST(SessionsTable, CutsLongNames) {
   const auto table = [](const std::string& name) {
@@ -81,15 +67,6 @@ TEST(CompactJson, IsOneAsciiLine) {
   const auto json = CompactJson("{\n\"name\": \"gr\u00fcn\\u001b\"\n}");
   ASSERT_TRUE(json.ok());
   EXPECT_EQ(*json, "{\"name\":\"gr\\u00fcn\\u001b\"}");
-}
-
-TEST(Completion, KnowsCommandsAndOptions) {
-  CLI::App app;
-  app.add_subcommand("ps", "List")->add_flag("--json");
-  for (const std::string& shell : CompletionShells()) {
-    EXPECT_THAT(CompletionScript(shell, app), HasSubstr("ps")) << shell;
-    EXPECT_THAT(CompletionScript(shell, app), HasSubstr("json")) << shell;
-  }
 }
 
 }  // namespace

@@ -11,16 +11,20 @@
 #include "src/cli/completion.h"
 #include "src/cli/daemon.h"
 #include "src/cli/listing.h"
+#include "src/cli/nearest.h"
+#include "src/cli/print.h"
 #include "src/cli/run.h"
 
 namespace tandem::cli {
 namespace {
 
 constexpr int kExitUsage = 2;
+constexpr const char* kClearScreen = "\x1b[H\x1b[2J";
 
 struct ListOptions {
   bool json = false;
   bool watch = false;
+  std::optional<std::string> gpu;
 };
 
 // One answer of the daemon and the ways to show it.
@@ -44,20 +48,20 @@ Result<std::string> Show(const Listing& listing, bool json) {
 }
 
 int List(const Listing& listing, const ListOptions& options) {
+  if (const auto gpu = SettleGpu(options.gpu); !gpu.ok()) return Fail(1, gpu.error().message);
   const bool redraw = options.watch && !options.json && isatty(STDOUT_FILENO) != 0;
   for (;;) {
     const Result<std::string> text = Show(listing, options.json);
-    if (!text.ok()) {
-      fmt::print(stderr, "tandem: {}\n", text.error().message);
-      return 1;
-    }
-    if (redraw) fmt::print("\x1b[H\x1b[2J");
-    fmt::print("{}{}", *text, options.json ? "\n" : "");
+    if (!text.ok()) return Fail(1, text.error().message);
+    const int status = Print((redraw ? kClearScreen : "") + *text + (options.json ? "\n" : ""));
     // Whoever read this may be gone: then there is nobody to watch for.
-    if (std::fflush(stdout) != 0) return 1;
-    if (!options.watch) return 0;
+    if (!options.watch || status != 0) return status;
     sleep(1);
   }
+}
+
+void AddGpu(CLI::App* command, std::optional<std::string>* gpu) {
+  command->add_option("--gpu", *gpu, "soft: the software GPU; cuda: the card")->type_name("KIND");
 }
 
 void AddListing(CLI::App* app, const Listing& listing, const char* name, const char* help,
@@ -66,19 +70,24 @@ void AddListing(CLI::App* app, const Listing& listing, const char* name, const c
   CLI::App* command = app->add_subcommand(name, help);
   command->add_flag("--json", options->json, "One JSON object on one line");
   command->add_flag("--watch", options->watch, "Again every second, until interrupted");
+  AddGpu(command, &options->gpu);
   command->footer(footer);
   command->callback([=] { *action = [=] { return List(listing, *options); }; });
 }
 
 CLI::App* AddRun(CLI::App* app, RunOptions* options, std::function<int()>* action) {
   CLI::App* command = app->add_subcommand("run", "Run a program that shares the GPU");
-  command->add_option("--memory", options->memory, "Upper limit on its GPU memory, e.g. 8G")
-      ->type_name("SIZE");
-  command->add_option("--name", options->name, "What to call it in listings")->type_name("NAME");
-  command->add_option("--gpu", options->gpu, "soft: the software GPU; cuda: the card")
-      ->type_name("KIND");
-  command->add_flag("--unshared", options->unshared,
-                    "Run it beside Tandem: its memory stays on the card");
+  CLI::Option* memory =
+      command->add_option("--memory", options->memory, "Upper limit on its GPU memory, e.g. 8G")
+          ->type_name("SIZE");
+  CLI::Option* name = command->add_option("--name", options->name, "What to call it in listings")
+                          ->type_name("NAME");
+  AddGpu(command, &options->gpu);
+  command
+      ->add_flag("--unshared", options->unshared,
+                 "Run it beside Tandem: its memory stays on the card")
+      ->excludes(memory)
+      ->excludes(name);
   command->add_option("program", "The program and its arguments")
       ->required()
       ->type_name("[ARG...]");
@@ -86,7 +95,7 @@ CLI::App* AddRun(CLI::App* app, RunOptions* options, std::function<int()>* actio
       "The limit holds for the program and all it starts together; they see it as the size of the\n"
       "card. Contexts do not count. It guarantees nothing. Default: all that can be shared.\n"
       "The GPU is $TANDEM_GPU's kind; by default the card where NVIDIA's driver is, else the\n"
-      "software GPU.\n\n"
+      "software GPU. Each kind has a daemon of its own; the listings, too, take --gpu.\n\n"
       "Exit status, signals and terminal are the program's own. Where it could not be started:\n"
       "127 it does not exist, 126 it cannot be executed, 125 anything else.\n\n"
       "Examples:\n"
@@ -113,6 +122,22 @@ std::vector<std::string> CutProgram(const CLI::App& run, std::vector<std::string
   arguments->erase(program, arguments->end());
   if (!command.empty()) arguments->push_back("program");
   return command;
+}
+
+// What to say where the first argument is meant as a command and is none. CLI11 would say that one
+// is missing.
+std::optional<std::string> UnknownCommand(const CLI::App& app,
+                                          const std::vector<std::string>& arguments) {
+  if (arguments.empty() || arguments[0].starts_with('-')) return std::nullopt;
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  if (std::find(names.begin(), names.end(), arguments[0]) != names.end()) return std::nullopt;
+  const std::optional<std::string> nearest = Nearest(arguments[0], names);
+  return fmt::format("there is no command \"{}\"; {}", arguments[0],
+                     nearest ? fmt::format("did you mean \"{}\"?", *nearest)
+                             : "`tandem --help` lists those there are");
 }
 
 // Processes started from here may change their directory.
@@ -154,20 +179,16 @@ int Main(int argc, char** argv) {
       ->required()
       ->check(CLI::IsMember(CompletionShells()));
   completion->footer("Example, in ~/.bashrc:\n  eval \"$(tandem completion bash)\"");
-  completion->callback([&, shell] {
-    action = [&app, shell] {
-      fmt::print("{}", CompletionScript(*shell, app));
-      return 0;
-    };
-  });
+  completion->callback(
+      [&, shell] { action = [&app, shell] { return Print(CompletionScript(*shell, app)); }; });
   app.add_subcommand("version", "Print the version")->callback([&] {
     action = [] {
-      fmt::print("tandem {} (protocol {})\n", TANDEM_VERSION, wire::kVersion);
-      return 0;
+      return Print(fmt::format("tandem {} (protocol {})\n", TANDEM_VERSION, wire::kVersion));
     };
   });
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (const auto unknown = UnknownCommand(app, arguments)) return Fail(kExitUsage, *unknown);
   try {
-    std::vector<std::string> arguments(argv + 1, argv + argc);
     run_options.command = CutProgram(*run, &arguments);
     std::reverse(arguments.begin(), arguments.end());  // as this overload wants them
     app.parse(std::move(arguments));

@@ -10,16 +10,12 @@
 #include "src/cli/environment.h"
 #include "src/cli/guard.h"
 #include "src/cli/layout.h"
-#include "src/cli/listing.h"
+#include "src/cli/open_runs.h"
+#include "src/cli/print.h"
 #include "src/cli/program.h"
 
 namespace tandem::cli {
 namespace {
-
-int Fail(int status, const std::string& message) {
-  fmt::print(stderr, "tandem: {}\n", Escape(message));
-  return status;
-}
 
 int FailToExecute(const Error& error) {
   const int status = error.code == ErrorCode::kNotFound  ? kExitNotFound
@@ -43,6 +39,8 @@ struct Plan {
   std::optional<uint64_t> within;  // the run this one is started in
 };
 
+// The run that this process was started in, while that lasts: what was started in it may outlive
+// it, a terminal multiplexer for example, and goes on to hand TANDEM_RUN down.
 Result<std::optional<uint64_t>> SurroundingRun(const Environment& environment) {
   const std::optional<std::string> run = Lookup(environment, "TANDEM_RUN");
   if (!run || run->empty()) return std::optional<uint64_t>();
@@ -51,7 +49,7 @@ Result<std::optional<uint64_t>> SurroundingRun(const Environment& environment) {
   if (*end != 0) {
     return Error{ErrorCode::kInvalid, "TANDEM_RUN is set, but not by `tandem run`: unset it"};
   }
-  return std::optional<uint64_t>(number);
+  return IsOpenRun(number) ? std::optional<uint64_t>(number) : std::nullopt;
 }
 
 Status CheckShareable(const Plan& plan, const std::string& path) {
@@ -69,9 +67,7 @@ Result<Plan> MakePlan(const RunOptions& options, std::string file) {
   plan.program = {std::move(file), options.command, OwnEnvironment()};
   const Environment& environment = plan.program.environment;
   ASSIGN_OR_RETURN(plan.layout, OwnLayout());
-  ASSIGN_OR_RETURN(plan.gpu,
-                   ChooseGpu(options.gpu ? options.gpu : Lookup(environment, "TANDEM_GPU"),
-                             NvidiaDriverPresent()));
+  ASSIGN_OR_RETURN(plan.gpu, SettleGpu(options.gpu));
   if (options.memory) {
     ASSIGN_OR_RETURN(plan.limit, ParseBytes(*options.memory));
     if (plan.limit == Bytes()) {
@@ -93,12 +89,16 @@ Result<Plan> MakePlan(const RunOptions& options, std::string file) {
 class OpenRun {
  public:
   OpenRun(DaemonCommand daemon, wire::RunBegin begin)
-      : daemon_(std::move(daemon)), begin_(std::move(begin)) {}
+      : daemon_(wire::SocketPath(), std::move(daemon)), begin_(std::move(begin)) {}
 
   Result<uint64_t> Open() {
-    Result<wire::Message> answer = Begin();
+    ASSIGN_OR_RETURN(channel_, daemon_.Await());
+    Result<wire::Message> answer = Ask(&channel_, begin_);
     // A daemon that was just leaving, being idle, takes the connection with it.
-    if (!answer.ok() && answer.error().code == ErrorCode::kUnavailable) answer = Begin();
+    if (!answer.ok() && answer.error().code == ErrorCode::kUnavailable) {
+      ASSIGN_OR_RETURN(channel_, daemon_.Await());
+      answer = Ask(&channel_, begin_);
+    }
     ASSIGN_OR_RETURN(const wire::Message message, std::move(answer));
     const auto* started = std::get_if<wire::RunStarted>(&message);
     if (started == nullptr) return Error{ErrorCode::kInvalid, "the daemon answered nonsense"};
@@ -106,37 +106,44 @@ class OpenRun {
     return started->run;
   }
 
-  // Where the daemon went away a new one is started: programs that still run find it.
+  // Where the daemon went away a new one is started: programs that still run find it. None of this
+  // waits, since signals have to reach the program meanwhile.
   Companion AsCompanion() {
     return Companion{channel_.fd(), [this] { return OnReadable(); }, [this] { return Reopen(); }};
   }
 
  private:
-  Result<wire::Message> Begin() {
-    ASSIGN_OR_RETURN(channel_, ConnectOrStart(wire::SocketPath(), daemon_));
-    return Ask(&channel_, begin_);
-  }
-
   int OnReadable() {
     const Result<wire::Message> message = channel_.Receive(Duration());
-    if (message.ok() || message.error().code == ErrorCode::kNotFound) return channel_.fd();
-    return Reopen();
+    if (message.ok()) {
+      const auto* refused = std::get_if<wire::Refused>(&*message);
+      if (refused != nullptr) return WithoutDaemon("it refuses this run: " + refused->reason);
+      warned_ = false;
+      return channel_.fd();
+    }
+    if (message.error().code == ErrorCode::kNotFound) return channel_.fd();
+    if (message.error().code == ErrorCode::kUnavailable) return Reopen();
+    return WithoutDaemon(message.error().message);
   }
 
   int Reopen() {
     channel_.Close();
-    const Result<uint64_t> run = Open();
-    if (!run.ok()) {
-      channel_.Close();
-      if (!warned_) Fail(0, "the daemon is gone: " + run.error().message + "; trying on");
-      warned_ = true;
-      return -1;
-    }
-    warned_ = false;
+    Result<wire::Channel> channel = daemon_.Try();
+    if (!channel.ok()) return WithoutDaemon(channel.error().message);
+    channel_ = std::move(*channel);
+    // The answer comes when the daemon has time; where it does not come, the connection ends.
+    if (channel_ && !channel_.Send(begin_, Duration()).ok()) channel_.Close();
     return channel_.fd();
   }
 
-  const DaemonCommand daemon_;
+  int WithoutDaemon(const std::string& why) {
+    channel_.Close();
+    if (!warned_) Fail(0, "the daemon is gone: " + why + "; trying on");
+    warned_ = true;
+    return -1;
+  }
+
+  DaemonFinder daemon_;
   wire::RunBegin begin_;
   wire::Channel channel_;
   bool warned_ = false;
@@ -166,6 +173,8 @@ int RunShared(Plan plan, const std::string& name) {
                    wire::RunBegin{TANDEM_VERSION, name, program, plan.limit.count, 0});
   const Result<uint64_t> run = open_run.Open();
   if (!run.ok()) return fail(run.error());
+  const Result<UniqueFd> mark = MarkRunOpen(*run);
+  if (!mark.ok()) return fail(mark.error());
   auto environment = SharedEnvironment(plan.program.environment, plan.layout, plan.gpu, *run);
   if (!environment.ok()) return fail(environment.error());
   plan.program.environment = std::move(*environment);

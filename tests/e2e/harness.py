@@ -21,6 +21,8 @@ SHIM = BUILD / "lib" / "libtandem.so"
 SOFT_GPU = BUILD / "lib" / "tandem" / "soft"
 
 MIB = 1 << 20
+POLL_S = 0.01
+SOCKET = "tandemd-soft.sock"  # in the runtime directory
 PATIENCE_S = 120  # for anything that must happen; these machines are slow and noisy
 
 # Of src/wire/messages.h.
@@ -105,7 +107,7 @@ class Card:
     def connect(self):
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.settimeout(PATIENCE_S)
-        connection.connect(str(self.runtime / "tandemd.sock"))
+        connection.connect(str(self.runtime / SOCKET))
         return connection
 
     def ask(self, what):
@@ -185,9 +187,10 @@ def wait_until(condition, process, what, patience=PATIENCE_S):
     while not (result := condition()):
         assert time.monotonic() < deadline, f"waited {patience} s in vain: {what}"
         if process is None:
+            time.sleep(POLL_S)
             continue
         try:
-            process.wait(timeout=0.01)
+            process.wait(timeout=POLL_S)
         except subprocess.TimeoutExpired:
             continue
         if result := condition():

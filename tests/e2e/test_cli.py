@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
-from harness import (PATIENCE_S, REFUSED, SHIM, TANDEM, TRAIN, VERSION, finish, frame, receive, text, train,
-                     wait_until)
+from harness import (MIB, PATIENCE_S, REFUSED, SHIM, SOCKET, TANDEM, TRAIN, VERSION, finish, frame, receive,
+                     text, train, wait_until)
 
 
 def fails(card, argv, expect, *words):
@@ -41,7 +41,7 @@ def test_death_by_signal_is_the_programs(card, number):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signals_reach_the_program(card, number):
-    process = card.shared(["sh", "-c", f"trap 'exit 7' {int(number)}; echo up; while :; do read -t 1 x < /dev/zero; done"])
+    process = card.shared(["sh", "-c", f"sleep 1000 >&- & trap 'kill $!; exit 7' {int(number)}; echo up; wait"])
     assert process.stdout.readline() == "up\n"
     process.send_signal(number)
     assert process.wait(timeout=PATIENCE_S) == 7
@@ -72,7 +72,36 @@ def test_two_at_once_start_one_daemon(make_card):
     card = make_card()
     for process in [card.shared(train("20M", 2)) for _ in range(4)]:
         finish(process)
-    assert card.ask("status") is not None
+    log = (card.runtime / "tandemd-soft.log").read_text()
+    assert log.count(" to share, ") == 1, log
+
+
+def test_a_run_within_a_run_shares_its_limit(card):
+    program = [TANDEM, "run", "--", *train("160M", 2)]
+    process = card.shared(program, "--memory", "100M")
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1 and "OUT_OF_MEMORY" in err
+
+
+def test_what_outlives_its_run_starts_runs_of_its_own(card, tmp_path):
+    """As a terminal multiplexer does that was started by `tandem run`."""
+    go, out = tmp_path / "go", tmp_path / "out"
+    job = " ".join(map(str, run("--memory", "100M", "--", *train("160M", 2))))
+    late = f"until [ -e {go} ]; do sleep 0.05; done; {job} 2>{out}.part; mv {out}.part {out}"
+    finish(card.shared(["setsid", "--fork", "sh", "-c", late], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+    go.touch()
+    wait_until(out.exists, None, "the late run ended")
+    assert "OUT_OF_MEMORY" in out.read_text()
+
+
+def test_each_kind_of_gpu_has_a_daemon_of_its_own(make_card):
+    """A program for the card never meets the daemon of the software GPU."""
+    card = make_card()
+    card.start_daemon()
+    process = card.shared(["true"], "--gpu", "cuda")
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 125 and "no GPU to share" in err
+    assert "No daemon" in finish(card.spawn([TANDEM, "ps", "--gpu", "cuda"]))
 
 
 # ---- errors
@@ -92,6 +121,11 @@ def test_limit_larger_than_the_card(card):
     fails(card, run("--memory", "100G", "--", *train()), 125, "100 GiB", "222 MiB")
 
 
+def test_unshared_has_neither_limit_nor_name(card):
+    for flags in (["--memory", "1G"], ["--name", "x"]):
+        fails(card, run("--unshared", *flags, "--", "true"), 2, "--unshared", flags[0])
+
+
 def test_bad_size(card):
     fails(card, run("--memory", "lots", "--", *train()), 125, "lots")
 
@@ -108,7 +142,7 @@ def test_stale_socket_is_replaced(make_card):
     daemon = card.start_daemon()
     daemon.kill()
     daemon.wait()
-    assert (card.runtime / "tandemd.sock").exists()
+    assert (card.runtime / SOCKET).exists()
     finish(card.shared(train("20M", 2)))
 
 
@@ -139,7 +173,7 @@ def test_a_daemon_of_another_version_is_named(make_card, tmp_path):
 
     card = make_card()
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(str(card.runtime / "tandemd.sock"))
+    listener.bind(str(card.runtime / SOCKET))
     listener.listen()
     other = VERSION + 8
     process = card.shared(train("20M", 2))
@@ -175,16 +209,27 @@ def test_ps_and_status(card):
 
 @pytest.mark.parametrize("argv", [["ps"], ["status"], ["ps", "--json"], ["status", "--json"]])
 def test_listings_without_a_daemon(make_card, argv):
-    process = make_card().spawn([TANDEM, *argv])
-    out, err = process.communicate(timeout=PATIENCE_S)
-    assert "no daemon" in (out + err).lower() or json.loads(out) is not None
+    out = finish(make_card().spawn([TANDEM, *argv]))
+    if "--json" in argv:
+        assert json.loads(out)[{"ps": "sessions", "status": "gpus"}[argv[0]]] == []
+    else:
+        assert "No daemon" in out
 
 
 @pytest.mark.parametrize("argv", [["--help"], ["run", "--help"], ["ps", "--help"], ["status", "--help"]])
 def test_help_has_examples(card, argv):
-    assert "tandem run" in finish(card.spawn([TANDEM, *argv])) or "tandem " + argv[0] in finish(
-        card.spawn([TANDEM, *argv])
-    )
+    assert "Example" in finish(card.spawn([TANDEM, *argv]))
+
+
+def test_a_listing_that_cannot_be_written(card):
+    with open("/dev/full", "w") as full:
+        process = card.spawn([TANDEM, "ps"], stdout=full)
+        _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1 and "No space left" in err
+
+
+def test_a_mistyped_command(card):
+    fails(card, [TANDEM, "runn", "--", "ls"], 2, '"runn"', '"run"')
 
 
 # ---- the shim as a guest

@@ -1,0 +1,19 @@
+// Which runs are open: known without a daemon, so also while one is being restarted.
+//
+// A file beside the daemon's socket, of which the guard of each run locks the byte with the run's
+// number. The kernel takes the lock back with the guard, however that ends.
+#pragma once
+
+#include <cstdint>
+
+#include "src/base/result.h"
+#include "src/base/unique_fd.h"
+
+namespace tandem::cli {
+
+// The run is open until the descriptor is closed.
+Result<UniqueFd> MarkRunOpen(uint64_t run);
+
+bool IsOpenRun(uint64_t run);
+
+}  // namespace tandem::cli
