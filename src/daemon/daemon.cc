@@ -2,7 +2,7 @@
 
 #include <fcntl.h>
 #include <pwd.h>
-#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/rotating_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/random.h>
@@ -22,6 +22,9 @@
 
 namespace tandem::daemon {
 namespace {
+
+constexpr size_t kMaxLogBytes = 1 << 20;
+constexpr size_t kOlderLogs = 1;  // tandemd.1.log beside tandemd.log
 
 std::string UserName(unsigned uid) {
   char buffer[4096];
@@ -123,7 +126,8 @@ Status OpenLog(const Options& options) {
     if (!std::ofstream(options.log_file, std::ios::app)) {
       return Error{ErrorCode::kFailed, "cannot write to " + options.log_file};
     }
-    sink = std::make_shared<spdlog::sinks::basic_file_sink_st>(options.log_file);
+    sink = std::make_shared<spdlog::sinks::rotating_file_sink_st>(options.log_file, kMaxLogBytes,
+                                                                  kOlderLogs);
   }
   spdlog::set_default_logger(std::make_shared<spdlog::logger>("tandemd", std::move(sink)));
   spdlog::set_pattern("%Y-%m-%d %H:%M:%S.%e %l: %v");
