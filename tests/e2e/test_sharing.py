@@ -1,8 +1,10 @@
 """Programs that overflow one card together finish with what each gives alone."""
 
+import json
+
 import pytest
 
-from harness import MIB, TRAIN, ffmpeg_overlay, finish, train
+from harness import MIB, PATIENCE_S, TANDEMD, TRAIN, ffmpeg_overlay, finish, train
 
 # Budget on the 256 MiB card: about 222 MiB. Each of these wants well over half of it.
 FFMPEG = ffmpeg_overlay()
@@ -61,7 +63,8 @@ def test_two_trainers_beyond_vram(card):
 def test_without_tandem_the_same_two_run_out_of_memory(card):
     card.daemon.terminate()
     both = [card.bare(train("160M", 200)), card.bare(train("160M", 200))]
-    outcomes = sorted((p.wait(), "OUT_OF_MEMORY" in p.communicate()[1]) for p in both)
+    said = [(p, p.communicate(timeout=PATIENCE_S)[1]) for p in both]
+    outcomes = sorted((p.returncode, "OUT_OF_MEMORY" in err) for p, err in said)
     assert outcomes == [(0, False), (1, True)]
 
 
@@ -77,8 +80,10 @@ def test_what_fits_runs_together_without_moving_a_byte(card):
 
 def test_each_sees_the_whole_budget_as_its_card(card):
     budget = card.gpu()["budget_bytes"]
-    seen = [card.shared([TRAIN, "--memory", f"{budget // MIB - 20}M", "--steps", "3"]) for _ in range(2)]
-    for process in seen:
+    probe = json.loads(finish(card.shared([TANDEMD, "--probe"])))
+    assert probe["devices"][0]["total_bytes"] == budget
+    both = [card.shared([TRAIN, "--memory", f"{budget // MIB - 20}M", "--steps", "3"]) for _ in range(2)]
+    for process in both:
         finish(process)
     assert_all_returned(card)
 
@@ -86,7 +91,7 @@ def test_each_sees_the_whole_budget_as_its_card(card):
 @pytest.mark.sanitized
 def test_a_limit_holds(card):
     process = card.shared(train("160M", 3), "--memory", "100M")
-    out, err = process.communicate()
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
     assert "OUT_OF_MEMORY" in err
     finish(card.shared(train("80M", 3), "--memory", "100M"))
@@ -96,6 +101,6 @@ def test_a_limit_is_for_the_whole_run(card):
     """Two processes of one run together stay under its limit."""
     script = f"{TRAIN} --memory 60M --steps 400 & {TRAIN} --memory 60M --steps 400 & wait -n; a=$?; wait -n; exit $((a+$?))"
     process = card.shared(["bash", "-c", script], "--memory", "100M")
-    out, err = process.communicate()
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
     assert err.count("OUT_OF_MEMORY") == 1
