@@ -21,7 +21,8 @@ ParsedOptions ParseOptions(int argc, const char* const* argv) {
                  "keep room on each card for this many contexts")
       ->check(CLI::Range(1u, 64u))
       ->capture_default_str();
-  app.add_option("--log", options.log_file, "write the log to this file, at most 1 MiB and as much of an older one");
+  app.add_option("--log", options.log_file,
+                 "write the log to this file, at most 1 MiB and as much of an older one");
   auto* idle = app.add_option("--exit-when-idle", idle_seconds,
                               "end after this many seconds without a program or a run")
                    ->check(CLI::Range(0.0, 1e6));
