@@ -115,6 +115,17 @@ TEST(Compile, RefusesRecursionAndDeepCalls) {
   EXPECT_NE(CompileLog(deep).find("too deeply"), std::string::npos);
 }
 
+TEST(Compile, AnyKernelFitsTheLargestBlockItAllows) {
+  std::string body = ".reg .b32 %r<400>;\n";
+  for (int i = 0; i < 400; ++i) body += "mov.u32 %r" + std::to_string(i) + ", 1;\n";
+  const std::string module = Module("", body + "ret;");
+  EXPECT_EQ(MustCompile(module)->kernels()[0].registers, 64u);
+  std::string small = module;
+  small.insert(small.find(')') + 1, " .maxntid 128, 1, 1");
+  EXPECT_EQ(MustCompile(small)->kernels()[0].registers, 255u);
+  EXPECT_EQ(MustCompile(Module("", "ret;"))->kernels()[0].registers, 1u);
+}
+
 TEST(Compile, HugeRegisterRangesCostNothing) {
   EXPECT_NE(MustCompile(Module("", ".reg .b32 %r<4000000000>; mov.u32 %r3999999999, 1; ret;")),
             nullptr);

@@ -1,9 +1,13 @@
 #include "src/softgpu/ptx/execute.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cfenv>
 #include <cstdlib>
 #include <cstring>
+#include <new>
+#include <optional>
 #include <utility>
 
 #include "src/softgpu/ptx/warp.h"
@@ -51,10 +55,12 @@ class Execution::State {
   Fault fault;
 
  private:
-  enum class Event { kParked, kYielded, kFault };
+  enum class Event { kParked, kTurnOver, kYielded, kFault };
   // What became of the group in hand after a control instruction.
-  enum class Flow { kOn, kPick, kYielded, kFault };
+  enum class Flow { kOn, kPick, kTurnOver, kYielded, kFault };
 
+  Stop RunBlocks();
+  std::optional<Stop> RunBlock();
   void StartBlock();
   bool NextBlock();
   Event RunWarp(Warp& warp);
@@ -78,14 +84,18 @@ class Execution::State {
   uint32_t threads_;
   uint32_t block_[3] = {0, 0, 0};
   std::vector<Warp> warps_;
-  std::vector<Line> frames_, shared_;
+  std::unique_ptr<Line[]> frames_;
+  std::vector<Line> shared_;
   std::vector<uint32_t> predicates_, thread_ids_;
   std::vector<uint8_t> params_;
   std::unique_ptr<uint8_t, Free> local_;
   Line scratch_[4];
 
+  // bar.arrive since each barrier last let go: threads, and the lanes of each warp.
   uint32_t arrivals_[kBarriers] = {};
-  size_t warp_ = 0;  // the one to go on with
+  std::vector<std::array<uint32_t, kBarriers>> arrived_;
+  size_t warp_ = 0;          // the one to go on with
+  bool unfinished_ = false;  // a warp of this round could have gone on
   int64_t budget_ = kInstructionsPerQuestion;
   bool started_ = false;
   Stop stop_ = Stop::kYielded;  // kYielded: not at its end
@@ -101,7 +111,7 @@ Execution::State::State(Launch launch, const MemoryMap& memory, Path path)
   const uint64_t shared_bytes =
       uint64_t{launch_.kernel->static_shared_bytes} + launch_.dynamic_shared_bytes;
   warps_.resize(count);
-  frames_.resize(count * code_.frame_bytes / sizeof(Line));
+  frames_.reset(new (std::nothrow) Line[count * code_.frame_bytes / sizeof(Line)]());
   predicates_.resize(count * code_.predicates);
   thread_ids_.resize(count * 3 * kLanes);
   shared_.resize(shared_bytes / sizeof(Line) + 1);
@@ -114,7 +124,7 @@ Execution::State::State(Launch launch, const MemoryMap& memory, Path path)
 
 void Execution::State::FillContext(const MemoryMap& memory, uint32_t index) {
   WarpContext& w = warps_[index].context;
-  w.rows[0] = reinterpret_cast<uint8_t*>(frames_.data()) + size_t{index} * code_.frame_bytes;
+  w.rows[0] = reinterpret_cast<uint8_t*>(frames_.get()) + size_t{index} * code_.frame_bytes;
   // Handlers only read the constants.
   w.rows[1] = reinterpret_cast<uint8_t*>(const_cast<Line*>(code_.constants.data()));
   w.predicates = predicates_.data() + size_t{index} * code_.predicates;
@@ -150,7 +160,9 @@ void Execution::State::FillContext(const MemoryMap& memory, uint32_t index) {
 
 void Execution::State::StartBlock() {
   std::fill(std::begin(arrivals_), std::end(arrivals_), 0);
+  arrived_.assign(warps_.size(), {});
   warp_ = 0;
+  unfinished_ = false;
   for (size_t i = 0; i < warps_.size(); ++i) {
     const size_t left = threads_ - i * kLanes;
     warps_[i].Start(code_.entry, left >= kLanes ? ~0u : (1u << left) - 1);
@@ -176,16 +188,41 @@ bool Execution::State::TimeToYield(int64_t instructions) {
 Stop Execution::State::Run(const std::function<bool()>& should_yield) {
   if (stop_ != Stop::kYielded) return stop_;
   should_yield_ = &should_yield;
-  if (code_.local_bytes != 0 && local_ == nullptr) {
-    fault.what = "no host memory for the threads' local memory";
+  if (frames_ == nullptr || (code_.local_bytes != 0 && local_ == nullptr)) {
+    fault.what = "no host memory for the threads' registers and local memory";
     return stop_ = Stop::kTrap;
   }
+  // A program may have left this thread with another rounding mode, or flushing subnormals.
+  std::fenv_t environment;
+  std::fegetenv(&environment);
+  std::fesetenv(FE_DFL_ENV);
+  const Stop stop = RunBlocks();
+  std::fesetenv(&environment);
+  return stop;
+}
+
+Stop Execution::State::RunBlocks() {
   if (!std::exchange(started_, true)) StartBlock();
   for (;;) {
-    // Every warp runs until it ends or waits; then the barriers are looked at.
+    if (const std::optional<Stop> stop = RunBlock()) return *stop;
+    if (!NextBlock()) return stop_ = Stop::kDone;
+    StartBlock();
+    if (TimeToYield(static_cast<int64_t>(code_.instructions.size() * warps_.size()))) {
+      return Stop::kYielded;
+    }
+  }
+}
+
+// Nothing when the block is done.
+std::optional<Stop> Execution::State::RunBlock() {
+  for (;;) {
+    // Every warp runs until it ends, waits or has had its turn; then the barriers are looked at.
     for (; warp_ < warps_.size(); ++warp_) {
       switch (RunWarp(warps_[warp_])) {
         case Event::kParked:
+          break;
+        case Event::kTurnOver:
+          unfinished_ = true;
           break;
         case Event::kYielded:
           return Stop::kYielded;
@@ -193,21 +230,15 @@ Stop Execution::State::Run(const std::function<bool()>& should_yield) {
           return stop_;
       }
     }
-    if (ReleaseBarriers()) {
-      warp_ = 0;
-      continue;
-    }
-    for (const Warp& warp : warps_) {
-      if (warp.live() == 0) continue;
-      fault.what = launch_.kernel->name + ": threads wait at a barrier that the rest never reach";
-      return stop_ = Stop::kTrap;
-    }
-    if (!NextBlock()) return stop_ = Stop::kDone;
-    StartBlock();
-    if (TimeToYield(static_cast<int64_t>(code_.instructions.size() * warps_.size()))) {
-      return Stop::kYielded;
-    }
+    const bool released = ReleaseBarriers();
+    if (!std::exchange(unfinished_, false) && !released) break;
+    warp_ = 0;
   }
+  const bool stuck =
+      std::any_of(warps_.begin(), warps_.end(), [](const Warp& warp) { return warp.live() != 0; });
+  if (!stuck) return std::nullopt;
+  fault.what = launch_.kernel->name + ": threads wait at a barrier that the rest never reach";
+  return stop_ = Stop::kTrap;
 }
 
 Execution::State::Event Execution::State::RunWarp(Warp& warp) {
@@ -244,6 +275,7 @@ Execution::State::Event Execution::State::RunWarp(Warp& warp) {
       } else {
         const Flow flow = Control(warp, group, *in, active);
         if (flow == Flow::kYielded) return Event::kYielded;
+        if (flow == Flow::kTurnOver) return Event::kTurnOver;
         if (flow == Flow::kFault) return Event::kFault;
         if (flow == Flow::kPick) break;
       }
@@ -290,7 +322,6 @@ Execution::State::Flow Execution::State::Jump(Warp& warp, Group* group, uint32_t
   const uint32_t pc = group->pc;
   const bool back = target <= pc;
   const bool whole = active == group->mask;
-  if (back && !warp.alone()) warp.CountLoop(pc);
   if (whole) {
     group->pc = target;
   } else {
@@ -298,6 +329,7 @@ Execution::State::Flow Execution::State::Jump(Warp& warp, Group* group, uint32_t
     group->pc = pc + 1;
     warp.Add(target, active);
   }
+  if (back && warp.CountLoop(pc)) return Flow::kTurnOver;
   if (back && TimeToYield(pc - target + 1)) return Flow::kYielded;
   return whole && (!back || warp.alone()) ? Flow::kOn : Flow::kPick;
 }
@@ -349,14 +381,18 @@ Execution::State::Flow Execution::State::Arrive(Warp& warp, Group* group, const 
   if (barrier >= kBarriers) return BadBarrier(warp, in);
   arrivals_[barrier] +=
       active == warp.live() ? kLanes : static_cast<uint32_t>(std::popcount(active));
+  arrived_[warp.context.warp_id][barrier] |= active;
   ++group->pc;
   return Flow::kOn;
 }
 
 Execution::State::Flow Execution::State::MeetLanes(Warp& warp, Group* group, const Instruction& in,
                                                    uint32_t active) {
-  const uint32_t missing = ReadLane(warp.context, in.a, active) & warp.live() & ~group->mask;
-  if (missing != 0 && !warp.forced()) {
+  uint32_t members = 0;
+  for (uint32_t rest = active; rest != 0; rest &= rest - 1) {
+    members |= ReadLane(warp.context, in.a, rest);
+  }
+  if ((members & warp.live() & ~group->mask) != 0 && !warp.forced()) {
     group->wait = Group::Wait::kWarp;
     return Flow::kPick;
   }
@@ -364,12 +400,14 @@ Execution::State::Flow Execution::State::MeetLanes(Warp& warp, Group* group, con
   return warp.alone() ? Flow::kOn : Flow::kPick;
 }
 
-// Lets go of every barrier that is complete. REQUIRES: no group can run.
+// Lets go of every barrier that is complete: without a number of threads, when each live one waits
+// there or has arrived; else when that many have come.
 bool Execution::State::ReleaseBarriers() {
-  uint32_t live = 0, parked[kBarriers] = {}, counted[kBarriers] = {}, expected[kBarriers] = {};
+  uint32_t parked[kBarriers] = {}, counted[kBarriers] = {}, expected[kBarriers] = {};
   uint32_t votes[kBarriers] = {};
-  for (Warp& warp : warps_) {
-    live += static_cast<uint32_t>(std::popcount(warp.live()));
+  bool everybody[kBarriers];
+  std::fill(std::begin(everybody), std::end(everybody), true);
+  for (const Warp& warp : warps_) {
     uint32_t lanes[kBarriers] = {};
     for (const Group& group : warp.groups()) {
       if (group.mask == 0 || group.wait != Group::Wait::kBarrier) continue;
@@ -381,16 +419,18 @@ bool Execution::State::ReleaseBarriers() {
       const uint32_t threads = static_cast<uint32_t>(std::popcount(lanes[i]));
       parked[i] += threads;
       counted[i] += lanes[i] != 0 && lanes[i] == warp.live() ? kLanes : threads;
+      everybody[i] &= (warp.live() & ~lanes[i] & ~arrived_[warp.context.warp_id][i]) == 0;
     }
   }
   bool released = false;
   for (uint32_t i = 0; i < kBarriers; ++i) {
     if (parked[i] == 0) continue;
     const bool complete =
-        expected[i] == 0 ? parked[i] == live : counted[i] + arrivals_[i] >= expected[i];
+        expected[i] == 0 ? everybody[i] : counted[i] + arrivals_[i] >= expected[i];
     if (!complete) continue;
     Release(i, parked[i], votes[i]);
     arrivals_[i] = 0;
+    for (auto& arrived : arrived_) arrived[i] = 0;
     released = true;
   }
   return released;

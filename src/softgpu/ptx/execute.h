@@ -3,7 +3,8 @@
 // Blocks run one after the other, in order, so that a launch gives the same bits every time. Lanes
 // that part ways are kept as groups; the group with the lowest program counter runs first and
 // groups meeting at the same place become one (minimum-PC reconvergence). A barrier parks a group
-// until the block's other threads arrive.
+// until the block's other threads arrive. A warp that
+// loops for long gives way to the block's next one, after a fixed number of back-edges.
 //
 // Threading: an Execution belongs to one thread at a time; different ones are independent.
 //
@@ -26,7 +27,7 @@ namespace tandem::ptx {
 
 // Which device bytes exist. Device addresses are host virtual addresses inside
 // [base, base + size). One bit per granule of 1 << granule_shift bytes, counted from base, lowest
-// bit first. REQUIRES: granule_shift >= 9; base and size are multiples of a granule; the bitmaps
+// bit first. REQUIRES: granule_shift >= 10; base and size are multiples of a granule; the bitmaps
 // and the mapped granules outlive the launch.
 struct MemoryMap {
   uint64_t base = 0;
@@ -76,7 +77,8 @@ class Execution {
   Execution& operator=(Execution&&) noexcept;
 
   // Runs until the launch ends, faults, or should_yield says true. should_yield is asked at block
-  // boundaries and at back-edges, every few microseconds at most, so an endless loop can be left.
+  // boundaries and at back-edges, every few thousand instructions, so an endless loop can be left.
+  // The caller's floating-point environment neither matters nor changes.
   Stop Run(const std::function<bool()>& should_yield);
 
   // REQUIRES: Run() returned a fault.

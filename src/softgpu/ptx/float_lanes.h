@@ -68,7 +68,7 @@ inline Half DoubleToHalf(double x, Round round) {
   if (x != x) return {0x7fff};
   const double magnitude = FloatOf(bits & 0x7fffffffffffffff);
   const bool up = round == (sign != 0 ? Round::kDown : Round::kUp);
-  if (magnitude > 0x1p1000) return {static_cast<uint16_t>(sign | 0x7c00)};
+  if (magnitude - magnitude != 0) return {static_cast<uint16_t>(sign | 0x7c00)};
   if (magnitude >= 65536.0) {
     const bool infinite = round == Round::kNearest || up;
     return {static_cast<uint16_t>(sign | (infinite ? 0x7c00 : 0x7bff))};

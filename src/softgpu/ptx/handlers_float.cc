@@ -148,7 +148,7 @@ bool RunTestp(WarpContext& w, const Instruction& in, uint32_t active) {
         yes = x != x;
         break;
       case Test::kNormal:
-        yes = finite && x >= kSmallest;
+        yes = finite && (x >= kSmallest || x == 0);
         break;
       case Test::kSubnormal:
         yes = x < kSmallest && x != 0;

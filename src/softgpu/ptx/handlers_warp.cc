@@ -43,13 +43,20 @@ bool RunShfl(WarpContext& w, const Instruction& in, uint32_t active) {
   return true;
 }
 
+// Each lane asks the members that its own mask, in b, names; lanes may stand here in several sets.
 template <Op op>
 bool RunVote(WarpContext& w, const Instruction& in, uint32_t active) {
-  const uint32_t yes = (w.predicates[in.a] ^ ((in.flags & kNegateA) != 0 ? ~0u : 0)) & active;
-  bool answer = yes != 0;
-  if (op == Op::kVoteAll) answer = yes == active;
-  if (op == Op::kVoteUni) answer = yes == active || yes == 0;
-  SetPredicate(w, in.dst, answer ? ~0u : 0, active);
+  const uint32_t holds = w.predicates[in.a] ^ ((in.flags & kNegateA) != 0 ? ~0u : 0);
+  const auto* b = Source<uint32_t>(w, in.b);
+  uint32_t answers = 0;
+  for (int i = 0; i < kLanes; ++i) {
+    const uint32_t asked = b[i] & active, yes = holds & asked;
+    bool answer = yes != 0;
+    if (op == Op::kVoteAll) answer = yes == asked;
+    if (op == Op::kVoteUni) answer = yes == asked || yes == 0;
+    answers |= answer ? kLaneBit[i] : 0;
+  }
+  SetPredicate(w, in.dst, answers, active);
   return true;
 }
 
@@ -57,7 +64,8 @@ bool RunVote(WarpContext& w, const Instruction& in, uint32_t active) {
 bool RunBallot(WarpContext& w, const Instruction& in, uint32_t active) {
   const uint32_t yes = (w.predicates[in.a] ^ ((in.flags & kNegateA) != 0 ? ~0u : 0)) & active;
   auto* d = Target<uint32_t>(w, in.dst, active);
-  TANDEM_LANES d[i] = yes;
+  const auto* b = Source<uint32_t>(w, in.b);
+  TANDEM_LANES d[i] = yes & b[i];
   Finish<uint32_t>(w, in.dst, active);
   return true;
 }

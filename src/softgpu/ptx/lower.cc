@@ -8,6 +8,7 @@ namespace tandem::ptx {
 namespace {
 
 constexpr uint32_t kMaxSharedBytes = 48 * 1024;
+constexpr uint32_t kRegistersPerBlock = 65536;
 constexpr uint64_t kMaxLocalBytes = uint64_t{512} * 1024;
 constexpr uint64_t kMaxParamBytes = 32764;
 constexpr int kMaxCallDepth = 64;
@@ -141,8 +142,10 @@ Result<Kernel> KernelLowering::Run() {
 
   code_.local_bytes = static_cast<uint32_t>(RoundUp(code_.local_bytes, 16));
   kernel.local_bytes = code_.local_bytes;
-  kernel.static_shared_bytes = shared_bytes_;
-  kernel.registers = std::clamp((code_.frame_bytes - 256) / 128, 1u, 255u);
+  kernel.static_shared_bytes = static_cast<uint32_t>(RoundUp(shared_bytes_, dynamic_shared_align_));
+  // Virtual registers outnumber what an allocator would use; a block of max_threads has to fit.
+  kernel.registers = std::clamp((code_.frame_bytes - 256) / 128, 1u,
+                                std::min(255u, kRegistersPerBlock / kernel.max_threads));
   kernel.code = std::make_shared<const Code>(std::move(code_));
   return kernel;
 }
@@ -358,6 +361,7 @@ Result<KernelLowering::Symbol> KernelLowering::PlaceShared(const Declaration& de
   if (declaration.bytes == 0) {
     if (!declaration.is_extern) return Bad("a shared array needs a size");
     symbol.kind = Symbol::Kind::kDynamicShared;
+    dynamic_shared_align_ = std::max({dynamic_shared_align_, 16u, declaration.align});
   } else {
     symbol.kind = Symbol::Kind::kShared;
     symbol.offset = RoundUp(shared_bytes_, declaration.align);

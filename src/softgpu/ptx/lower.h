@@ -175,6 +175,7 @@ class KernelLowering {
   const Function& kernel_;
   Code code_;
   uint32_t shared_bytes_ = 0;
+  uint32_t dynamic_shared_align_ = 1;  // where the dynamic part begins, once there is one
   std::map<std::pair<uint64_t, bool>, uint32_t> constants_;
   std::vector<Range> ranges_;
   std::vector<Scope> scopes_;

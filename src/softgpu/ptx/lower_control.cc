@@ -210,6 +210,10 @@ Status KernelLowering::Vote(const Statement& s, Modifiers& m) {
   bool negated = false;
   ASSIGN_OR_RETURN(in.a, PredicateSource(s.operands[1], &negated));
   if (negated) in.flags |= kNegateA;
+  in.b = Constant(~0u, false);
+  if (sync) {
+    ASSIGN_OR_RETURN(in.b, Source(s.operands[2], Type::kU32));
+  }
   return Emit({.op = kOps[*mode]}, in);
 }
 
@@ -219,6 +223,7 @@ Status KernelLowering::ActiveMask(const Statement& s, Modifiers& m) {
   TRY(NeedOperands(s, 1));
   Instruction in;
   in.a = kTruePredicate;
+  in.b = Constant(~0u, false);
   ASSIGN_OR_RETURN(in.dst, Destination(s.operands[0], Type::kU32));
   return Emit({.op = Op::kActiveMask}, in);
 }

@@ -1,6 +1,9 @@
 // Control flow, memory, barriers, faults and yields.
 #include <gtest/gtest.h>
 
+#include <cfenv>
+#include <set>
+
 #include "src/softgpu/ptx/testing.h"
 
 namespace tandem::ptx {
@@ -180,6 +183,171 @@ TEST_P(RunTest, LockInsideAWarpMakesProgress) {
     st.global.u32 [%at], %r2;
     ret;)");
   EXPECT_EQ(*device_.Array<uint32_t>(1028), 32u);
+  const std::set<uint32_t> places(out.begin(), out.end());
+  EXPECT_EQ(places.size(), 32u);
+  EXPECT_EQ(*places.begin(), 1u);
+  EXPECT_EQ(*places.rbegin(), 32u);
+}
+
+TEST_P(RunTest, ThreeGroupsThatWaitForTheLastOne) {
+  // Lane 0 waits for lane 1, which waits for the others.
+  const auto out = Go(R"(
+    setp.gt.u32 %p1, %t, 1;
+    @%p1 bra GO;
+    setp.eq.u32 %p2, %t, 1;
+    @%p2 bra SECOND;
+  FIRST:
+    ld.volatile.global.u32 %r1, [%out+1024];
+    setp.ne.u32 %p3, %r1, 2;
+    @%p3 bra FIRST;
+    bra DONE;
+  SECOND:
+    ld.volatile.global.u32 %r1, [%out+1024];
+    setp.ne.u32 %p3, %r1, 1;
+    @%p3 bra SECOND;
+    st.volatile.global.u32 [%out+1024], 2;
+    bra DONE;
+  GO:
+    mov.u32 %r1, 1;
+    st.volatile.global.u32 [%out+1024], %r1;
+  DONE:
+    st.global.u32 [%at], %r1;
+    ret;)");
+  EXPECT_EQ(out[0], 2u);
+  for (uint32_t i = 1; i < 32; ++i) EXPECT_EQ(out[i], 1u);
+}
+
+TEST_P(RunTest, AWarpMayWaitForALaterOne) {
+  // Warp 0 waits for a flag that warp 2 sets once it has met warp 1 at a barrier.
+  const auto out = Go(R"(
+    setp.ge.u32 %p1, %t, 32;
+    @%p1 bra OTHERS;
+  WAIT:
+    ld.volatile.global.u32 %r1, [%out+1024];
+    setp.eq.u32 %p2, %r1, 0;
+    @%p2 bra WAIT;
+    bra DONE;
+  OTHERS:
+    bar.sync 1, 64;
+    mov.u32 %r1, 5;
+    setp.eq.u32 %p2, %t, 64;
+    @%p2 st.volatile.global.u32 [%out+1024], 7;
+  DONE:
+    st.global.u32 [%at], %r1;
+    ret;)",
+                      96);
+  for (uint32_t i = 0; i < 96; ++i) EXPECT_EQ(out[i], i < 32 ? 7 : 5);
+}
+
+TEST_P(RunTest, ArrivingCountsAtABarrierOfTheWholeBlock) {
+  const auto out = Go(R"(
+    .shared .align 4 .b32 box;
+    mov.u32 %r1, 1;
+    setp.ge.u32 %p1, %t, 64;
+    @%p1 bra PRODUCE;
+    bar.sync 2;
+    ld.shared.u32 %r1, [box];
+    bra DONE;
+  PRODUCE:
+    st.shared.u32 [box], 9;
+    bar.arrive 2, 96;
+  DONE:
+    st.global.u32 [%at], %r1;
+    ret;)",
+                      96);
+  for (uint32_t i = 0; i < 96; ++i) EXPECT_EQ(out[i], i < 64 ? 9 : 1);
+}
+
+TEST_P(RunTest, CountedAndReducingBarriers) {
+  const auto out = Go(R"(
+    setp.ge.u32 %p1, %t, 64;
+    setp.lt.u32 %p2, %t, 40;
+    @%p1 bra LAST;
+    bar.red.popc.u32 %r1, 3, 64, %p2;
+    bar.red.and.pred %p3, 3, 64, %p2;
+    bar.red.or.pred %p4, 3, 64, !%p2;
+    selp.u32 %r2, 100, 0, %p3; add.u32 %r1, %r1, %r2;
+    selp.u32 %r2, 1000, 0, %p4; add.u32 %r1, %r1, %r2;
+    bra DONE;
+  LAST:
+    bar.red.or.pred %p3, 4, 32, %p2;
+    selp.u32 %r1, 1, 2, %p3;
+  DONE:
+    st.global.u32 [%at], %r1;
+    ret;)",
+                      96);
+  for (uint32_t i = 0; i < 96; ++i) EXPECT_EQ(out[i], i < 64 ? 1040 : 2);
+}
+
+TEST_P(RunTest, VotesAskOnlyTheirMembers) {
+  const auto out = Go(R"(
+    setp.lt.u32 %p1, %t, 16;
+    selp.b32 %r1, 0xffff, 0xffff0000, %p1;
+    setp.lt.u32 %p2, %t, 20;
+    vote.sync.all.pred %p3, %p2, %r1;
+    vote.sync.any.pred %p4, !%p2, %r1;
+    vote.sync.uni.pred %p5, %p2, %r1;
+    vote.sync.ballot.b32 %r2, %p2, %r1;
+    selp.u32 %r3, 1, 0, %p3; selp.u32 %r4, 2, 0, %p4; selp.u32 %r5, 4, 0, %p5;
+    add.u32 %r2, %r2, %r3; add.u32 %r2, %r2, %r4; add.u32 %r2, %r2, %r5;
+    st.global.u32 [%at], %r2;
+    ret;)");
+  for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(out[i], i < 16 ? 0xffff + 5 : 0xf0000 + 2);
+}
+
+TEST_P(RunTest, LanesMeetWhereAnyOfThemAsksForIt) {
+  // Lane 0 names itself; lanes 1 to 15, which stand beside it, wait for the upper half.
+  const auto out = Go(R"(
+    setp.ge.u32 %p1, %t, 16;
+    @%p1 bra LATE;
+  MEET:
+    setp.eq.u32 %p2, %t, 0;
+    selp.b32 %r1, 1, 0xfffffffe, %p2;
+    vote.sync.ballot.b32 %r2, %p1, %r1;
+    st.global.u32 [%at], %r2;
+    ret;
+  LATE:
+    bra MEET;)");
+  for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(out[i], i == 0 ? 0 : 0xffff0000);
+}
+
+TEST_P(RunTest, DynamicSharedMemoryIsAligned) {
+  const std::string text =
+      ".version 6.3\n.target sm_70\n.address_size 64\n"
+      ".extern .shared .align 128 .b8 pool[];\n"
+      ".visible .entry k(.param .u64 result)\n{" +
+      std::string(kPrologue) + R"(
+    .shared .b8 first[3];
+    st.shared.u8 [first], 1;
+    mov.u64 %rd1, pool; mov.u32 %r2, pool;
+    st.shared.v4.u32 [pool], {%t, %t, %t, %t};
+    ld.shared.u32 %r3, [%rd1+12];
+    add.u32 %r3, %r3, %r2;
+    st.global.u32 [%at], %r3;
+    ret; })";
+  const auto program = MustCompile(text);
+  ASSERT_NE(program, nullptr);
+  EXPECT_EQ(program->kernels()[0].static_shared_bytes, 128u);
+  MustRun(*program, device_, {.shared = 16}, Params().Add(device_.At(0)), GetParam());
+  EXPECT_EQ(device_.Array<uint32_t>(0)[31], 128u + 31);
+}
+
+TEST_P(RunTest, TheCallersFloatingPointEnvironmentIsLeftAlone) {
+  std::fenv_t before;
+  std::fegetenv(&before);
+  std::fesetround(FE_UPWARD);
+  const unsigned flushing = __builtin_ia32_stmxcsr() | 0x8040;  // FTZ, DAZ
+  __builtin_ia32_ldmxcsr(flushing);
+  const auto out = Go(R"(
+    mov.f32 %f1, 0f3F800000; mov.f32 %f2, 0f00000001;
+    add.f32 %f3, %f1, %f2;
+    add.f32 %f4, %f2, %f2;
+    mov.b32 %r1, %f3; mov.b32 %r2, %f4; add.u32 %r1, %r1, %r2;
+    st.global.u32 [%at], %r1;
+    ret;)");
+  EXPECT_EQ(__builtin_ia32_stmxcsr() & ~0x3fu, flushing & ~0x3fu);
+  std::fesetenv(&before);
+  EXPECT_EQ(out[0], 0x3f800002u);
 }
 
 TEST_P(RunTest, CallsFromDivergentPlaces) {

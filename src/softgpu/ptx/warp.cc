@@ -5,7 +5,8 @@
 namespace tandem::ptx {
 namespace {
 
-constexpr uint32_t kLoopsPerTurn = 256;
+// Large, so that lanes which leave an ordinary loop early still wait for the others behind it.
+constexpr uint32_t kLoopsPerTurn = 1 << 14;
 
 }  // namespace
 
@@ -25,10 +26,11 @@ void Warp::Exit(Group* group, uint32_t lanes) {
   live_ &= ~lanes;
 }
 
-void Warp::CountLoop(uint32_t pc) {
-  if (++loops_ < kLoopsPerTurn) return;
+bool Warp::CountLoop(uint32_t pc) {
+  if (++loops_ < kLoopsPerTurn) return false;
   loops_ = 0;
-  floor_ = floor_ == 0 ? pc + 1 : 0;
+  if (!alone()) floor_ = pc + 1;
+  return true;
 }
 
 // Drops empty groups, and joins those at one place unless a barrier holds them.

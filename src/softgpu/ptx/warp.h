@@ -1,8 +1,8 @@
 // One warp's control state: which lanes are where.
 //
 // Lanes that run together form a group. Groups at the same place become one; the lowest program
-// counter goes first, unless it has been looping for long while others wait (it may be spinning on
-// a lock that one of them holds), when the others get a turn.
+// counter goes first, unless it has been looping for long (it may be spinning on a lock or a flag
+// that another lane has to change), when the groups above it get a turn, and then the next warp.
 #pragma once
 
 #include <cstdint>
@@ -34,14 +34,15 @@ class Warp {
   void Add(uint32_t pc, uint32_t mask);
   // Ends lanes of a group; a group without lanes goes at the next Pick().
   void Exit(Group* group, uint32_t lanes);
-  // Counts a back-edge of the group at `pc` while others wait.
-  void CountLoop(uint32_t pc);
+  // Counts a back-edge of the group at `pc`. True: the warp's turn is over.
+  bool CountLoop(uint32_t pc);
 
   uint32_t live() const { return live_; }
   bool alone() const { return groups_.size() == 1; }
   // Whether the group that Pick() gave must not wait at bar.warp.sync, since nobody else can come.
   bool forced() const { return forced_; }
   std::vector<Group>& groups() { return groups_; }
+  const std::vector<Group>& groups() const { return groups_; }
 
  private:
   void Merge();
@@ -49,7 +50,7 @@ class Warp {
   std::vector<Group> groups_;
   uint32_t live_ = 0;
   uint32_t floor_ = 0;  // prefer groups at or above this place
-  uint32_t loops_ = 0;  // back-edges since the last change of turn
+  uint32_t loops_ = 0;  // back-edges since the last turn ended
   bool forced_ = false;
 };
 
