@@ -33,7 +33,7 @@ IMPURE_HEADERS = re.compile(
     r"<(thread|mutex|shared_mutex|condition_variable|atomic|future|semaphore|barrier|latch|"
     r"stop_token|chrono|ctime|time\.h|random|cstdio|stdio\.h|iostream|fstream|filesystem|"
     r"unistd\.h|fcntl\.h|pthread\.h|poll\.h|signal\.h|(sys|netinet|linux|arpa)/[^>]*)>"
-    r'|"src/base/(mutex|unique_fd|log)\.h"'
+    r'|"src/base/(mutex|unique_fd)\.h"'
 )
 IMPURE_CALLS = re.compile(r"\b(MonotonicNow|clock_gettime|getenv|rand)\s*\(")
 # A test may draw random events, as long as it prints its seed and takes it back.
