@@ -104,6 +104,8 @@ void Ledger::Reap(int slot, const std::function<bool(int slot)>& is_dead) {
     const uint64_t share = theirs.used.load();
     uint64_t pending = theirs.pending.load();
     if (UnitsOf(share) == 0 || !is_dead(slot)) return;
+    // Its last change may have come after the look at the sum; announcing over it would lose it.
+    if (page_->ledger.load() != joint) continue;
     const uint64_t sequence = Next(SequenceOf(share));
     const uint64_t announced = Pack(-UnitsOf(share), sequence);
     if (pending != announced && !theirs.pending.compare_exchange_strong(pending, announced)) {

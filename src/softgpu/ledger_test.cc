@@ -61,6 +61,26 @@ TEST_F(LedgerTest, AHalfDoneChangeIsFinishedByOthers) {
   EXPECT_EQ(SumOfShares(), ledger_.used());
 }
 
+// A process that dies between its change to the sum, which a reaper has looked at before, and its
+// share.
+TEST_F(LedgerTest, AReaperSeesAChangeThatCameBeforeTheDeath) {
+  ASSERT_TRUE(ledger_.Charge(3, MiB(10)));
+  const uint64_t share_before = page_->slots[3].used.load();
+  const uint64_t joint_before = page_->ledger.load();
+  ASSERT_TRUE(ledger_.Charge(3, MiB(20)));
+  const uint64_t joint_after = page_->ledger.load();
+  page_->slots[3].used.store(share_before);
+  page_->ledger.store(joint_before);  // announced, and no more than that
+  bool asked = false;
+  ledger_.Reap(3, [&](int) {
+    if (!asked) page_->ledger.store(joint_after);
+    asked = true;
+    return true;
+  });
+  EXPECT_EQ(ledger_.used(), Bytes());
+  EXPECT_EQ(SumOfShares(), Bytes());
+}
+
 // A reaper that found the old owner dead, slept, and wakes when the slot has a new owner.
 TEST_F(LedgerTest, ALateReaperTakesNothingFromTheNewOwner) {
   ASSERT_TRUE(ledger_.Charge(3, MiB(10)));
