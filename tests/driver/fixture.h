@@ -3,11 +3,14 @@
 //
 // The suite says what a CUDA driver does, so it passes on the software GPU, on a real card and
 // under Tandem alike. Where a driver has a choice, the tests accept every choice; where one lacks
-// an optional feature, the test says that it skips.
+// an optional feature, the test says that it skips. So it does where there is no driver at all,
+// unless TANDEM_TEST_NEEDS_DRIVER is set.
 #pragma once
 
 #include <gtest/gtest.h>
 
+#include <condition_variable>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -18,7 +21,7 @@ namespace tandem::driver_test {
 // The driver's functions; null pointers where there is no libcuda.so.1.
 const cuda::RealDriver& Cu();
 
-// Kernels, as text that any device of the last ten years takes.
+// Kernels, as text that any device of the last ten years takes; kernels.cc says what each does.
 extern const char kKernels[];
 
 class DriverTest : public testing::Test {
@@ -34,9 +37,8 @@ class DriverTest : public testing::Test {
   CUresult Launch(CUfunction function, unsigned int blocks, unsigned int threads, CUstream stream,
                   std::vector<void*> parameters);
 
-  // Gives the test's context up after a sticky error; a test that breaks its context ends with it.
-  CUcontext context_ = nullptr;
-  CUmodule module_ = nullptr;
+  CUcontext context_ = nullptr;  // the test's own; a test that destroyed it sets it to null
+  CUmodule module_ = nullptr;    // kKernels in it, from the first Kernel() on
 };
 
 std::string Named(CUresult result);
@@ -54,5 +56,23 @@ std::vector<uint8_t> Pattern(size_t bytes, uint32_t seed);
     const CUresult cu_result = (expression);                                           \
     ASSERT_EQ(CUDA_SUCCESS, cu_result) << #expression << " gave " << Named(cu_result); \
   } while (false)
+
+// A host function that holds a stream until Open(). Its end opens it too and waits for the stream,
+// so that a test that fails does not hang.
+class Door {
+ public:
+  Door() = default;
+  ~Door();
+  Door(const Door&) = delete;
+  Door& operator=(const Door&) = delete;
+  void HoldIn(CUstream stream);
+  void Open();
+
+ private:
+  static void Wait(void* self);
+  std::mutex mutex_;
+  std::condition_variable opened_;
+  bool open_ = false;
+};
 
 }  // namespace tandem::driver_test

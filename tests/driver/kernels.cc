@@ -2,15 +2,14 @@
 
 namespace tandem::driver_test {
 
-// add(out, value, count): out[i] += value. store(out, value): one thread writes. fault(address)
-// writes wherever it is told. spin(out, rounds): counts, and writes the count. trap(): stops.
+// add(out, value, count): out[i] += value. store(out, value): writes wherever it is told.
+// spin(out, rounds): counts, and writes the count. bump(): counter += 1. trap(): stops.
 const char kKernels[] = R"ptx(
 .version 6.3
 .target sm_50
 .address_size 64
 
 .visible .global .align 4 .u32 counter = 7;
-.visible .global .align 8 .u64 table[4];
 
 .visible .entry add(.param .u64 out, .param .u32 value, .param .u32 count)
 {

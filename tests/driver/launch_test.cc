@@ -176,7 +176,7 @@ TEST_F(LaunchTest, TrapSticksAndOtherContextsLive) {
   EXPECT_EQ(ReadWord(out_), 3u);
 }
 
-TEST_F(LaunchTest, StaleHandlesAreRefused) {
+TEST_F(LaunchTest, AStreamsWorkOutlivesItsHandle) {
   const CUfunction store = Kernel("store");
   out_ = Allocate(4);
   uint32_t value = 3;
@@ -186,6 +186,21 @@ TEST_F(LaunchTest, StaleHandlesAreRefused) {
   ASSERT_CU(Cu().cuStreamDestroy_v2(stream));
   ASSERT_CU(Cu().cuCtxSynchronize());
   EXPECT_EQ(ReadWord(out_), 3u);
+}
+
+TEST_F(LaunchTest, StaleHandlesAreRefused) {
+  const CUfunction store = Kernel("store");
+  out_ = Allocate(4);
+  ASSERT_CU(Cu().cuMemsetD32_v2(out_, 7, 1));
+  uint32_t value = 3;
+  CUstream stream = nullptr;
+  ASSERT_CU(Cu().cuStreamCreate(&stream, 0));
+  ASSERT_CU(Cu().cuStreamDestroy_v2(stream));
+  EXPECT_NE(Launch(store, 1, 1, stream, {&out_, &value}), CUDA_SUCCESS);
+  ASSERT_CU(Cu().cuModuleUnload(module_));
+  EXPECT_NE(Launch(store, 1, 1, nullptr, {&out_, &value}), CUDA_SUCCESS);
+  EXPECT_NE(Cu().cuModuleUnload(module_), CUDA_SUCCESS);
+  EXPECT_EQ(ReadWord(out_), 7u);
 }
 
 }  // namespace

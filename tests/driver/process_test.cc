@@ -37,5 +37,44 @@ TEST_F(ProcessTest, AForkedChildHasNoDriver) {
   ASSERT_CU(Cu().cuCtxSynchronize());
 }
 
+// Not a test by itself: a program that returns from main while a kernel runs, copies and host
+// functions wait, and one host function never ends.
+TEST(AbruptEnd, DISABLED_LeavesWorkBehind) {
+  constexpr size_t kBytes = 8 << 20;
+  CUcontext context = nullptr;
+  CUmodule module = nullptr;
+  CUfunction spin = nullptr;
+  CUdeviceptr out = 0;
+  CUstream busy = nullptr, held = nullptr;
+  void* host = nullptr;
+  uint32_t rounds = 1 << 30;
+  void* parameters[] = {&out, &rounds};
+  ASSERT_CU(Cu().cuInit(0));
+  ASSERT_CU(Cu().cuCtxCreate_v2(&context, 0, 0));
+  ASSERT_CU(Cu().cuModuleLoadData(&module, kKernels));
+  ASSERT_CU(Cu().cuModuleGetFunction(&spin, module, "spin"));
+  ASSERT_CU(Cu().cuMemAlloc_v2(&out, kBytes));
+  ASSERT_CU(Cu().cuMemHostAlloc(&host, kBytes, 0));
+  ASSERT_CU(Cu().cuStreamCreate(&busy, CU_STREAM_NON_BLOCKING));
+  ASSERT_CU(Cu().cuStreamCreate(&held, CU_STREAM_NON_BLOCKING));
+  ASSERT_CU(Cu().cuLaunchHostFunc(
+      held, [](void*) { pause(); }, nullptr));
+  ASSERT_CU(Cu().cuMemcpyDtoHAsync_v2(host, out, kBytes, held));
+  ASSERT_CU(Cu().cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, busy, parameters, nullptr));
+  ASSERT_CU(Cu().cuMemcpyHtoDAsync_v2(out, host, kBytes, busy));
+  ASSERT_CU(Cu().cuLaunchHostFunc(
+      busy, [](void*) {}, nullptr));
+}
+
+TEST_F(ProcessTest, MayEndWithWorkQueued) {
+  const int result = InChild([] {
+    dup2(STDERR_FILENO, STDOUT_FILENO);  // whoever reads this test's results does not want its
+    execl("/proc/self/exe", "driver_test", "--gtest_also_run_disabled_tests",
+          "--gtest_filter=AbruptEnd.*", static_cast<char*>(nullptr));
+    return 127;
+  });
+  EXPECT_EQ(result, 0);
+}
+
 }  // namespace
 }  // namespace tandem::driver_test

@@ -1,8 +1,6 @@
 // Streams, events and host functions. A host function that waits for the test is what holds a
 // stream back, so nothing here depends on time.
 #include <atomic>
-#include <condition_variable>
-#include <mutex>
 
 #include "tests/driver/fixture.h"
 
@@ -10,29 +8,6 @@ namespace tandem::driver_test {
 namespace {
 
 using StreamTest = DriverTest;
-
-// Holds a stream until Open().
-class Door {
- public:
-  void HoldIn(CUstream stream) {
-    EXPECT_CU(CUDA_SUCCESS, Cu().cuLaunchHostFunc(stream, &Door::Wait, this));
-  }
-  void Open() {
-    std::lock_guard lock(mutex_);
-    open_ = true;
-    opened_.notify_all();
-  }
-
- private:
-  static void Wait(void* self) {
-    auto* door = static_cast<Door*>(self);
-    std::unique_lock lock(door->mutex_);
-    door->opened_.wait(lock, [&] { return door->open_; });
-  }
-  std::mutex mutex_;
-  std::condition_variable opened_;
-  bool open_ = false;
-};
 
 TEST_F(StreamTest, DoesThingsInOrder) {
   CUstream stream = nullptr;
