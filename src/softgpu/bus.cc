@@ -5,14 +5,16 @@
 namespace tandem::soft {
 
 Bytes Bus::piece() const {
-  return Bytes(std::max<uint64_t>(bytes_per_second_ / 1000, 512));
+  return Bytes(std::clamp(bytes_per_second_ / 1000, uint64_t{512}, MiB(16).count));
 }
 
 Instant Bus::Reserve(Direction direction, Bytes bytes, Instant now, Instant previous) {
   std::atomic<int64_t>& free_at = page_->bus_free_at_ns[static_cast<int>(direction)];
   const double seconds = static_cast<double>(bytes.count) / static_cast<double>(bytes_per_second_);
   const int64_t duration_ns = static_cast<int64_t>(seconds * 1e9);
-  const int64_t earliest_ns = previous == Instant() ? now.ns : std::min(now.ns, previous.ns);
+  const int64_t earliest_ns =
+      previous == Instant() ? now.ns
+                            : std::min(now.ns, std::max(previous.ns, now.ns - 2 * duration_ns));
   int64_t busy_until_ns = free_at.load();
   for (;;) {
     const int64_t end_ns = std::max(busy_until_ns, earliest_ns) + duration_ns;

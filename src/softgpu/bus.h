@@ -1,8 +1,8 @@
 // Bus: the bandwidth between host and device, one budget per direction, shared by all processes.
 //
 // A direction is free again at an instant kept in the shared page. A copy reserves bus time piece
-// by piece, by compare-and-swap, and may call a piece done when its time is over. Pieces are at
-// most a millisecond, so that copies at the same time share the bus evenly and a process that
+// by piece, by compare-and-swap, and may call a piece done when its time is over. Pieces are about
+// a millisecond at most, so that copies at the same time share the bus evenly and a process that
 // stops or dies takes no more than a piece with it.
 //
 // Threading: any thread, any process. Never waits: waiting is the caller's.
@@ -26,7 +26,8 @@ class Bus {
 
   // Reserves the time that `bytes` take, from `now` on or as soon as the bus is free; gives its
   // end. A copy passes the end of its last piece as `previous`, so that waking up late from it
-  // costs no bandwidth.
+  // costs no bandwidth; but it catches up by no more than twice the time of this piece, so that one
+  // that was stopped does not find the bus free of charge for as long as it was away.
   Instant Reserve(Direction direction, Bytes bytes, Instant now, Instant previous);
 
  private:

@@ -4,8 +4,14 @@
 //   open DIRECTORY NAME BYTES   "total BYTES" or an error
 //   charge BYTES                "yes" or "no"
 //   free                        "free BYTES"
-//   contend                     no answer: uses the engine until the process ends, and says "turn"
-//                               for each piece of work done with it
+//   close-all                   "closed": every descriptor but the standard ones
+//   fork                        "forked": a child that does nothing and ends when the commands do
+//   contend                     no answer: uses the engine until the process ends, and says
+//                               "turn NS" for each piece of work done with it, begun at that
+//                               monotonic time
+#include <poll.h>
+#include <unistd.h>
+
 #include <iostream>
 #include <string>
 
@@ -19,10 +25,18 @@ void Contend(SharedDevice& device) {
   ComputeTurn turn(device.page(), device.slot());
   for (;;) {
     turn.Acquire();
-    std::cout << "turn" << std::endl;
+    std::cout << "turn " << MonotonicNow().ns << std::endl;
     bool yield = false;
     for (int step = 0; step < 100000 && !yield; ++step) yield = turn.ShouldYield();
     if (yield) turn.Release();
+  }
+}
+
+void Fork() {
+  if (fork() == 0) {
+    pollfd commands = {STDIN_FILENO, 0, 0};
+    poll(&commands, 1, -1);  // until whoever writes them closes the pipe
+    _exit(0);
   }
 }
 
@@ -47,6 +61,12 @@ int Main() {
       std::cout << (device->Charge(Bytes(bytes)) ? "yes" : "no") << std::endl;
     } else if (command == "free") {
       std::cout << "free " << device->Free().count << std::endl;
+    } else if (command == "close-all") {
+      closefrom(STDERR_FILENO + 1);
+      std::cout << "closed" << std::endl;
+    } else if (command == "fork") {
+      Fork();
+      std::cout << "forked" << std::endl;
     } else if (command == "contend") {
       Contend(*device);
     }

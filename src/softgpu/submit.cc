@@ -29,7 +29,8 @@ Task TaskFor(const Hardware& hardware, const Copy& copy, bool to_device, bool fr
     task.engine = EngineKind::kToHost;
     task.run = [&hardware, copy] { return CopyOverBus(hardware, Direction::kToHost, copy); };
   } else {
-    task.engine = EngineKind::kHost;
+    // Not with the host functions: one of them may take for ever.
+    task.engine = EngineKind::kToHost;
     task.run = [&hardware, copy] { return CopyOnHost(hardware, copy); };
   }
   return task;

@@ -10,8 +10,8 @@
 namespace tandem::soft {
 namespace {
 
-// Bytes between two looks at whether somebody else wants the device.
-constexpr uint64_t kDevicePiece = uint64_t{1} << 20;
+// Bytes between two looks at whether somebody else wants the device or its memory.
+constexpr uint64_t kPiece = uint64_t{1} << 20;
 
 // Waits end this much early: about what a timer is late. The bus's reservations, not the waits,
 // hold the rate.
@@ -46,6 +46,18 @@ bool CopyPiece(AddressSpace& space, const Copy& copy, uint64_t begin, uint64_t l
     length -= count;
   }
   return true;
+}
+
+// Copies in pieces of at most `piece` bytes; `before(length)` is called before each.
+template <typename Before>
+CUresult CopyInPieces(AddressSpace& space, const Copy& copy, uint64_t piece, Before before) {
+  const uint64_t total = copy.width * copy.height;
+  for (uint64_t begin = 0; begin < total; begin += piece) {
+    const uint64_t length = std::min(piece, total - begin);
+    before(length);
+    if (!CopyPiece(space, copy, begin, length)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  }
+  return CUDA_SUCCESS;
 }
 
 // Keeps the compute engine while nobody else is due, and takes it again when it was handed on.
@@ -86,38 +98,29 @@ CUresult ResultOf(ptx::Stop stop) {
 }  // namespace
 
 CUresult CopyOverBus(const Hardware& hardware, Direction direction, const Copy& copy) {
-  const uint64_t total = copy.width * copy.height;
+  Bus& bus = *hardware.bus;
   Instant end;
-  for (uint64_t begin = 0; begin < total;) {
-    const uint64_t length = std::min(hardware.bus->piece().count, total - begin);
-    end = hardware.bus->Reserve(direction, Bytes(length), MonotonicNow(), end);
-    if (!CopyPiece(*hardware.space, copy, begin, length)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  const auto reserve = [&](uint64_t length) {
     SleepUntil(end);
-    begin += length;
-  }
-  return CUDA_SUCCESS;
+    end = bus.Reserve(direction, Bytes(length), MonotonicNow(), end);
+  };
+  const CUresult result = CopyInPieces(*hardware.space, copy, bus.piece().count, reserve);
+  if (result == CUDA_SUCCESS) SleepUntil(end);
+  return result;
 }
 
 CUresult CopyOnDevice(const Hardware& hardware, const Copy& copy) {
-  const uint64_t total = copy.width * copy.height;
-  for (uint64_t begin = 0; begin < total;) {
-    const uint64_t length = std::min(kDevicePiece, total - begin);
-    TakeTurn(*hardware.turn);
-    if (!CopyPiece(*hardware.space, copy, begin, length)) return CUDA_ERROR_ILLEGAL_ADDRESS;
-    begin += length;
-  }
-  return CUDA_SUCCESS;
+  return CopyInPieces(*hardware.space, copy, kPiece, [&](uint64_t) { TakeTurn(*hardware.turn); });
 }
 
 CUresult CopyOnHost(const Hardware& hardware, const Copy& copy) {
-  const bool done = CopyPiece(*hardware.space, copy, 0, copy.width * copy.height);
-  return done ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS;
+  return CopyInPieces(*hardware.space, copy, kPiece, [](uint64_t) {});
 }
 
 CUresult FillOnDevice(const Hardware& hardware, const Fill& fill) {
   for (uint64_t row = 0; row < fill.height; ++row) {
     for (uint64_t column = 0; column < fill.width;) {
-      const uint64_t length = std::min(kDevicePiece, fill.width - column);
+      const uint64_t length = std::min(kPiece, fill.width - column);
       const uint64_t address = fill.to.address + row * fill.to.pitch + column;
       TakeTurn(*hardware.turn);
       const MapLock::Reader reader(hardware.space->map_lock());

@@ -35,6 +35,21 @@ TEST_F(CopyTest, UnifiedAddressesTellTheSides) {
   EXPECT_EQ(host, pattern);
 }
 
+// A host function may take its time; a copy in the host's own memory does not wait behind it.
+TEST_F(CopyTest, InsideTheHostPassesHostFunctions) {
+  const auto pattern = Pattern(10000, 8);
+  std::vector<uint8_t> copied(10000);
+  CUstream held = nullptr;
+  ASSERT_CU(Cu().cuStreamCreate(&held, CU_STREAM_NON_BLOCKING));
+  Door door;
+  door.HoldIn(held);
+  ASSERT_CU(Cu().cuMemcpy(AddressOf(copied.data()), AddressOf(pattern.data()), 10000));
+  EXPECT_EQ(copied, pattern);
+  EXPECT_CU(CUDA_ERROR_NOT_READY, Cu().cuStreamQuery(held));
+  door.Open();
+  ASSERT_CU(Cu().cuStreamDestroy_v2(held));
+}
+
 TEST_F(CopyTest, AsyncSourceMayBeReused) {
   CUstream stream = nullptr;
   ASSERT_CU(Cu().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
