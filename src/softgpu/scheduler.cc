@@ -24,10 +24,14 @@ Engines::Engines(Scheduler* scheduler, std::function<void()> on_idle)
 }
 
 void Scheduler::Start(Engines* engines) {
-  // The program's signal handlers must not run on these threads.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  // The program's handlers must not run on these threads, except for what the threads do
+  // themselves: a fault whose signal is blocked ends the process unheard.
+  sigset_t others, before;
+  sigfillset(&others);
+  for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS}) {
+    sigdelset(&others, own);
+  }
+  pthread_sigmask(SIG_SETMASK, &others, &before);
   for (int i = 0; i < kEngineCount; ++i) {
     // Detached: they wait for work until the process ends, and touch nothing that is destroyed.
     std::thread([this, engines, i] {

@@ -1,6 +1,7 @@
 #include "src/softgpu/scheduler.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -135,6 +136,23 @@ TEST_F(SchedulerTest, LegacyComesAfterBlockingAndBeforeLaterOnes) {
   gate.Open();
   TheScheduler().Wait({last});
   EXPECT_EQ(order, (std::vector<int>{1, 2, 3}));
+}
+
+// A fault in an engine must reach the program's handler; what others send must not be taken there.
+TEST_F(SchedulerTest, EnginesTakeOnlyTheSignalsTheyRaise) {
+  sigset_t blocked;
+  sigemptyset(&blocked);
+  const auto stream = NewStream(StreamKind::kNonBlocking);
+  TheScheduler().Wait({Submit(stream, EngineKind::kToHost, [&] {
+    pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+    return CUDA_SUCCESS;
+  })});
+  for (const int raised : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS}) {
+    EXPECT_EQ(sigismember(&blocked, raised), 0) << raised;
+  }
+  for (const int sent : {SIGINT, SIGTERM, SIGCHLD, SIGUSR1}) {
+    EXPECT_EQ(sigismember(&blocked, sent), 1) << sent;
+  }
 }
 
 }  // namespace
