@@ -31,7 +31,8 @@ def test_conformance_bare_and_under_tandem(card, tmp_path):
     wait_until(card.sessions, neighbour, "the neighbour is at work")
     shared = verdicts(finish(card.shared([DRIVER_TEST, KNOWN_GAPS])))
     assert shared == bare
-    assert len(bare) > 20 and set(bare.values()) <= {"OK", "SKIPPED"}
+    assert set(bare.values()) <= {"OK", "SKIPPED"}
+    assert list(bare.values()).count("OK") > 40
     assert neighbour.poll() is None
     enough.touch()
     out = finish(neighbour)
