@@ -16,11 +16,11 @@ bool IsDeviceName(std::string_view name) {
   return name.find_first_not_of(kAllowed) == std::string_view::npos;
 }
 
-// A VRAM size: what the shared ledger can count, and at least one page of device memory.
+// A VRAM size: at least one page of device memory.
 Result<Bytes> ParseVram(const std::string& text) {
   ASSIGN_OR_RETURN(const Bytes bytes, ParseBytes(text));
-  if (bytes < MiB(2) || bytes > GiB(1024)) {
-    return Invalid("VRAM of '" + text + "' is outside 2M to 1024G");
+  if (bytes < MiB(2) || bytes > kMaxVram) {
+    return Invalid("VRAM of '" + text + "' is outside 2M to " + FormatBytes(kMaxVram));
   }
   return Bytes(bytes.count / MiB(2).count * MiB(2).count);
 }
@@ -31,6 +31,7 @@ Status SetVram(const std::string& text, Options& options) {
 }
 
 Status SetDevices(const std::string& text, Options& options) {
+  Bytes sum;
   for (size_t start = 0; start <= text.size();) {
     const size_t end = std::min(text.find(',', start), text.size());
     const std::string item = text.substr(start, end - start);
@@ -43,10 +44,14 @@ Status SetDevices(const std::string& text, Options& options) {
     if (colon != std::string::npos) {
       ASSIGN_OR_RETURN(device.vram, ParseVram(item.substr(colon + 1)));
     }
+    sum += device.vram;
     options.devices.push_back(std::move(device));
     start = end + 1;
   }
   if (options.devices.size() > 16) return Invalid("more than 16 devices");
+  if (sum > kMaxVram) {
+    return Invalid("the devices have more than " + FormatBytes(kMaxVram) + " of VRAM in all");
+  }
   return {};
 }
 

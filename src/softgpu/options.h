@@ -1,5 +1,5 @@
 // What the TANDEM_SOFT_* environment variables say. One table (OptionTable) holds every variable's
-// name, default and meaning; parsing and the docs are both made from it.
+// name, default and meaning; parsing is made from it, and docs/software-gpu.md holds its rows.
 //
 // Threading: plain values.
 #pragma once
@@ -15,6 +15,9 @@
 #include "src/base/result.h"
 
 namespace tandem::soft {
+
+// Of all of a process's devices together.
+inline constexpr Bytes kMaxVram = GiB(256);
 
 struct DeviceOption {
   std::string name;  // letters, digits, '-', '_' and '.': it becomes a file name

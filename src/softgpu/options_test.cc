@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
 #include <map>
 
 namespace tandem::soft {
@@ -45,6 +47,22 @@ TEST(OptionsTest, RefusalsNameTheVariable) {
     const auto options = Parse(variables);
     ASSERT_FALSE(options.ok()) << variables.begin()->second;
     EXPECT_EQ(options.error().message.rfind(variables.begin()->first, 0), 0u);
+  }
+}
+
+TEST(OptionsTest, DevicesFitTheAddressesOfOneProcess) {
+  EXPECT_TRUE(Parse({{"TANDEM_SOFT_VRAM", "256G"}}).ok());
+  EXPECT_FALSE(Parse({{"TANDEM_SOFT_VRAM", "257G"}}).ok());
+  EXPECT_FALSE(Parse({{"TANDEM_SOFT_DEVICES", "a:128G,b:64G,c:65G"}}).ok());
+}
+
+TEST(OptionsTest, TheDocsHaveEveryRow) {
+  std::ifstream file(SOFT_DOCS);
+  const std::string docs((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  for (const OptionRow& row : OptionTable()) {
+    const std::string text =
+        std::string("| `") + row.name + "` | " + row.default_text + " | " + row.help + " |\n";
+    EXPECT_NE(docs.find(text), std::string::npos) << text;
   }
 }
 
