@@ -12,12 +12,6 @@ namespace {
 
 constexpr const char* kDeviceName = "Tandem Software GPU";
 
-CUresult Find(CUdevice ordinal, Device** device) {
-  CU_TRY(Ready());
-  *device = TheDriver().FindDevice(ordinal);
-  return *device == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
-}
-
 // Cut to `length` with its NUL, as the driver does.
 CUresult CopyText(const std::string& text, char* to, int length) {
   if (to == nullptr || length <= 0) return CUDA_ERROR_INVALID_VALUE;
@@ -29,7 +23,7 @@ CUresult CopyText(const std::string& text, char* to, int length) {
 
 CUresult GetUuid(CUuuid* uuid, CUdevice ordinal) {
   Device* device = nullptr;
-  CU_TRY(Find(ordinal, &device));
+  CU_TRY(FindDevice(ordinal, &device));
   if (uuid == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *uuid = device->uuid();
   return CUDA_SUCCESS;
@@ -44,7 +38,7 @@ using namespace tandem::soft;  // NOLINT
 CUresult cuDeviceGet(CUdevice* device, int ordinal) noexcept {
   Device* found = nullptr;
   if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  CU_TRY(Find(ordinal, &found));
+  CU_TRY(FindDevice(ordinal, &found));
   *device = ordinal;
   return CUDA_SUCCESS;
 }
@@ -58,7 +52,7 @@ CUresult cuDeviceGetCount(int* count) noexcept {
 
 CUresult cuDeviceGetName(char* name, int length, CUdevice ordinal) noexcept {
   Device* device = nullptr;
-  CU_TRY(Find(ordinal, &device));
+  CU_TRY(FindDevice(ordinal, &device));
   return CopyText(kDeviceName, name, length);
 }
 
@@ -72,7 +66,7 @@ CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) noexcept {
 
 CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice ordinal) noexcept {
   Device* device = nullptr;
-  CU_TRY(Find(ordinal, &device));
+  CU_TRY(FindDevice(ordinal, &device));
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *bytes = device->shared().total().count;
   return CUDA_SUCCESS;
@@ -80,7 +74,7 @@ CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice ordinal) noexcept {
 
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice ordinal) noexcept {
   Device* device = nullptr;
-  CU_TRY(Find(ordinal, &device));
+  CU_TRY(FindDevice(ordinal, &device));
   if (value == nullptr || static_cast<int>(attribute) <= 0) return CUDA_ERROR_INVALID_VALUE;
   // What a device of this age has not heard of, it has not got.
   if (!device->Attribute(attribute, value)) *value = 0;
@@ -89,7 +83,7 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice
 
 CUresult cuDeviceComputeCapability(int* major, int* minor, CUdevice ordinal) noexcept {
   Device* device = nullptr;
-  CU_TRY(Find(ordinal, &device));
+  CU_TRY(FindDevice(ordinal, &device));
   if (major == nullptr || minor == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *major = kComputeMajor;
   *minor = kComputeMinor;
@@ -98,7 +92,7 @@ CUresult cuDeviceComputeCapability(int* major, int* minor, CUdevice ordinal) noe
 
 CUresult cuDeviceGetPCIBusId(char* id, int length, CUdevice ordinal) noexcept {
   Device* device = nullptr;
-  CU_TRY(Find(ordinal, &device));
+  CU_TRY(FindDevice(ordinal, &device));
   return CopyText(device->pci_bus_id(), id, length);
 }
 
@@ -107,9 +101,9 @@ CUresult cuDeviceGetByPCIBusId(CUdevice* ordinal, const char* id) noexcept {
   if (ordinal == nullptr || id == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (const auto& device : TheDriver().devices) {
     const std::string full = device->pci_bus_id();
-    // The domain and the function may be left out.
-    const std::string bus = full.substr(5), short_bus = full.substr(5, 5);
-    for (const std::string& form : {full, bus, short_bus}) {
+    // The function or the domain may be left out, not both.
+    const std::string no_function = full.substr(0, 10), no_domain = full.substr(5);
+    for (const std::string& form : {full, no_function, no_domain}) {
       if (strcasecmp(form.c_str(), id) != 0) continue;
       *ordinal = device->ordinal();
       return CUDA_SUCCESS;
@@ -120,8 +114,8 @@ CUresult cuDeviceGetByPCIBusId(CUdevice* ordinal, const char* id) noexcept {
 
 CUresult cuDeviceCanAccessPeer(int* can, CUdevice ordinal, CUdevice peer) noexcept {
   Device* device = nullptr;
-  CU_TRY(Find(ordinal, &device));
-  CU_TRY(Find(peer, &device));
+  CU_TRY(FindDevice(ordinal, &device));
+  CU_TRY(FindDevice(peer, &device));
   if (can == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *can = 0;
   return CUDA_SUCCESS;

@@ -40,7 +40,6 @@ struct Context {
 
   Mutex mutex;
   std::map<int, size_t> limits GUARDED_BY(mutex);  // those that were set
-  std::map<uint64_t, std::shared_ptr<Stream>> per_thread GUARDED_BY(mutex);
 
   CUresult error() const { return group->error.load(); }
 };

@@ -26,6 +26,7 @@ inline constexpr uint32_t kSharedBytesDefault = 48 << 10;  // of a block, withou
 inline constexpr uint32_t kSharedBytesOptIn = 99 << 10;
 inline constexpr uint32_t kRegistersPerBlock = 64 << 10;
 inline constexpr uint32_t kMaxBlockThreads = 1024;
+inline constexpr int kMaxPitch = 0x7fff'ffff;  // bytes
 
 struct Context;
 

@@ -4,12 +4,14 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 
 namespace tandem::soft {
 namespace {
 
-// Device addresses of a process. Address space only: it costs nothing until it is used.
-constexpr uint64_t kAddressSpaceBytes = GiB(256).count;
+// Device addresses of a process, enough for all its VRAM and as much again for reservations and
+// page-locked memory. Address space only: it costs nothing until it is used.
+constexpr uint64_t kAddressSpaceBytes = 2 * kMaxVram.count;
 
 std::atomic<Driver*> g_driver = nullptr;
 std::atomic<bool> g_forked = false;
@@ -48,10 +50,16 @@ CUresult InitialiseOnce() {
   return CUDA_SUCCESS;
 }
 
-uint64_t ThreadNumber() {
-  static std::atomic<uint64_t> next = 1;
-  thread_local const uint64_t number = next.fetch_add(1);
-  return number;
+// The calling thread's default stream in a context. The thread's end drops its streams; what ended
+// contexts leave behind goes when the next stream is made.
+std::shared_ptr<Stream> PerThreadStream(const std::shared_ptr<Context>& context) {
+  thread_local std::map<std::weak_ptr<Context>, std::shared_ptr<Stream>, std::owner_less<>> streams;
+  std::shared_ptr<Stream>& mine = streams[context];
+  if (!mine) {
+    mine = std::make_shared<Stream>(context->group, StreamKind::kBlocking, 0);
+    std::erase_if(streams, [](const auto& entry) { return entry.first.expired(); });
+  }
+  return mine;
 }
 
 }  // namespace
@@ -71,6 +79,12 @@ CUresult Ready() {
 
 Driver& TheDriver() {
   return *g_driver.load(std::memory_order_acquire);
+}
+
+CUresult FindDevice(CUdevice ordinal, Device** device) {
+  CU_TRY(Ready());
+  *device = TheDriver().FindDevice(ordinal);
+  return *device == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
 }
 
 HostFunctionScope::HostFunctionScope() {
@@ -108,10 +122,7 @@ CUresult FindStream(const std::shared_ptr<Context>& current, CUstream handle,
     return CUDA_SUCCESS;
   }
   if (value == CU_STREAM_PER_THREAD_VALUE) {
-    MutexLock lock(current->mutex);
-    std::shared_ptr<Stream>& mine = current->per_thread[ThreadNumber()];
-    if (!mine) mine = std::make_shared<Stream>(current->group, StreamKind::kBlocking, 0);
-    *stream = mine;
+    *stream = PerThreadStream(current);
     return CUDA_SUCCESS;
   }
   const auto found = TheDriver().streams.Find(handle);
@@ -137,6 +148,11 @@ CUresult Driver::CreateContext(Device* device, unsigned int flags, bool primary,
 CUresult Driver::Synchronise(const Context& context) {
   scheduler.Wait(scheduler.PendingOf(context.group.get()));
   return context.error();
+}
+
+CUresult Driver::SynchroniseOwner(uint64_t context_id) {
+  const auto owner = contexts.Find(reinterpret_cast<CUcontext>(context_id));
+  return owner ? Synchronise(*owner) : CUDA_SUCCESS;
 }
 
 void Driver::DestroyContext(const std::shared_ptr<Context>& context) {

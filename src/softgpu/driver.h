@@ -45,6 +45,8 @@ class Driver {
 
   // Waits for all of a context's work; its sticky error.
   CUresult Synchronise(const Context& context);
+  // The same for the context of this number: before memory that it owns goes away.
+  CUresult SynchroniseOwner(uint64_t context_id);
 
   // Counts an allocation; true if it is the one that the options want to fail.
   bool FailsOnPurpose();
@@ -59,6 +61,9 @@ CUresult Initialise();
 CUresult Ready();
 // REQUIRES: Ready() was successful.
 Driver& TheDriver();
+
+// Ready(), and the device of an ordinal.
+CUresult FindDevice(CUdevice ordinal, Device** device);
 
 // The calling thread's contexts, the current one last.
 std::vector<std::shared_ptr<Context>>& ContextStack();

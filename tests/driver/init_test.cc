@@ -59,7 +59,16 @@ TEST_F(InitTest, FindsTheDeviceByItsBus) {
   CUdevice device = -1;
   ASSERT_CU(Cu().cuDeviceGetByPCIBusId(&device, id));
   EXPECT_EQ(device, 0);
+  const std::string full = id;  // domain:bus:device.function
+  for (const std::string& form :
+       {full.substr(0, full.rfind('.')), full.substr(full.find(':') + 1)}) {
+    device = -1;
+    EXPECT_CU(CUDA_SUCCESS, Cu().cuDeviceGetByPCIBusId(&device, form.c_str()));
+    EXPECT_EQ(device, 0) << form;
+  }
   EXPECT_NE(Cu().cuDeviceGetByPCIBusId(&device, "ffff:ff:1f.7"), CUDA_SUCCESS);
+  EXPECT_NE(Cu().cuDeviceGetByPCIBusId(&device, ""), CUDA_SUCCESS);
+  EXPECT_NE(Cu().cuDeviceGetByPCIBusId(&device, (full + "0").c_str()), CUDA_SUCCESS);
 }
 
 TEST_F(InitTest, LooksFunctionsUpByVersion) {
