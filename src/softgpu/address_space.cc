@@ -92,13 +92,17 @@ bool AddressSpace::Map(uint64_t address, void* backing, uint64_t bytes) {
   // An old size of zero makes a second mapping of shared memory; no descriptor is needed, so a
   // program that closes all of its descriptors does no harm.
   void* mapped = mremap(backing, 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, At(address));
-  return mapped == At(address);
+  if (mapped == At(address)) return true;
+  Unmap(address, bytes);  // the failed call may have left the addresses to anybody's next mmap
+  return false;
 }
 
 bool AddressSpace::MapHost(uint64_t address, uint64_t bytes) {
   void* mapped = mmap(At(address), bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
-  return mapped == At(address);
+  if (mapped == At(address)) return true;
+  Unmap(address, bytes);
+  return false;
 }
 
 void AddressSpace::Unmap(uint64_t address, uint64_t bytes) {

@@ -9,7 +9,8 @@
 // 1. A set bit means that the page is mapped. Bits change only under MapLock::Writer, so an engine
 //    never touches a page that goes away; it finds the bit cleared and reports a fault.
 // 2. A writer waits for no more than what an engine does between two checks of WriterWaits().
-// 3. Nothing in here is inherited by forked children.
+// 3. Forked children inherit no device memory (its backing says so, see PhysicalStore); the host's
+//    page-locked memory they inherit as any other of the program's.
 #pragma once
 
 #include <atomic>
@@ -27,6 +28,10 @@ inline constexpr uint32_t kPageShift = 21;
 
 inline constexpr uint64_t RoundToPages(uint64_t bytes) {
   return (bytes + kPageBytes - 1) & ~(kPageBytes - 1);
+}
+
+inline uint64_t AddressOf(const void* pointer) {
+  return reinterpret_cast<uint64_t>(pointer);
 }
 
 // Many readers, or one writer; waiting writers go first.
@@ -83,7 +88,7 @@ class AddressSpace {
   void Free(uint64_t address, uint64_t bytes);
 
   // Makes the memory at `backing` (a shared mapping of this process) appear at `address` too. No
-  // device may touch it before SetAccess. False if the system refuses.
+  // device may touch it before SetAccess. False, and nothing is there, if the system refuses.
   bool Map(uint64_t address, void* backing, uint64_t bytes);
   // Fresh private memory of the host, for page-locked allocations that devices may use.
   bool MapHost(uint64_t address, uint64_t bytes);

@@ -6,10 +6,6 @@
 namespace tandem::soft {
 namespace {
 
-uint64_t AddressOf(const void* pointer) {
-  return reinterpret_cast<uint64_t>(pointer);
-}
-
 Copy Linear(uint64_t to, uint64_t from, size_t bytes) {
   return Copy{{to, bytes}, {from, bytes}, bytes, 1};
 }

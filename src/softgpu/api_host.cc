@@ -25,15 +25,13 @@ CUresult Allocate(void** pointer, size_t bytes, unsigned int flags) {
 std::optional<HostMemory::Block> Find(const void* pointer) {
   Memory& memory = *TheDriver().memory;
   MutexLock lock(memory.mutex());
-  return memory.host().Find(reinterpret_cast<uint64_t>(pointer));
+  return memory.host().Find(AddressOf(pointer));
 }
 
 // Before memory goes away: whatever still uses it comes first.
 CUresult WaitForOwner(const void* pointer) {
   const auto block = Find(pointer);
-  if (!block) return CUDA_SUCCESS;
-  const auto owner = TheDriver().contexts.Find(reinterpret_cast<CUcontext>(block->owner));
-  return owner ? TheDriver().Synchronise(*owner) : CUDA_SUCCESS;
+  return block ? TheDriver().SynchroniseOwner(block->owner) : CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -90,7 +88,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* device_pointer, void* pointer
   const auto block = Find(pointer);
   if (!block) return CUDA_ERROR_INVALID_VALUE;
   if (block->registered) return CUDA_ERROR_NOT_SUPPORTED;
-  *device_pointer = reinterpret_cast<CUdeviceptr>(pointer);
+  *device_pointer = AddressOf(pointer);
   return CUDA_SUCCESS;
 }
 

@@ -1,4 +1,7 @@
 // Entry points: virtual memory management.
+#include <span>
+#include <vector>
+
 #include "src/cuda/driver_api.h"
 #include "src/softgpu/driver.h"
 
@@ -96,18 +99,19 @@ CUresult cuMemSetAccess(CUdeviceptr pointer, size_t size, const CUmemAccessDesc*
                         size_t count) noexcept {
   CU_TRY(Ready());
   if (descriptions == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
-  Access access = Access::kNone;
-  for (size_t i = 0; i < count; ++i) {
-    const CUmemAccessDesc& description = descriptions[i];
+  std::vector<Vmm::Grant> grants;
+  for (const CUmemAccessDesc& description : std::span(descriptions, count)) {
     if (description.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
     if (TheDriver().FindDevice(description.location.id) == nullptr) {
       return CUDA_ERROR_INVALID_DEVICE;
     }
+    Access access = Access::kNone;
     CU_TRY(AccessOf(description.flags, &access));
+    grants.push_back({description.location.id, access});
   }
   Memory& memory = *TheDriver().memory;
   MutexLock lock(memory.mutex());
-  return memory.vmm().SetAccess(pointer, size, access);
+  return memory.vmm().SetAccess(pointer, size, grants);
 }
 
 CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location,
@@ -121,9 +125,10 @@ CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location
   MutexLock lock(memory.mutex());
   const auto found = memory.vmm().Find(pointer);
   if (!found) return CUDA_ERROR_INVALID_VALUE;
-  *flags = found->access == Access::kReadWrite ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-           : found->access == Access::kRead    ? CU_MEM_ACCESS_FLAGS_PROT_READ
-                                               : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  const Access access = found->device == location->id ? found->access : Access::kNone;
+  *flags = access == Access::kReadWrite ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+           : access == Access::kRead    ? CU_MEM_ACCESS_FLAGS_PROT_READ
+                                        : CU_MEM_ACCESS_FLAGS_PROT_NONE;
   return CUDA_SUCCESS;
 }
 

@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <iterator>
 
+#include "src/softgpu/handle_table.h"
+
 namespace tandem::soft {
 namespace {
 
@@ -19,7 +21,7 @@ uint64_t Heap::Allocate(Owner owner, uint64_t bytes) {
   const uint64_t address =
       bytes < kSmall ? AllocateSmall(owner, bytes) : NewRun(owner, RoundToPages(bytes));
   if (address == 0) return 0;
-  blocks_[address] = Block{address, bytes, owner};
+  blocks_[address] = Block{address, bytes, owner, NewHandle()};
   std::prev(runs_.upper_bound(address))->second.blocks += 1;
   return address;
 }

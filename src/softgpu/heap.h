@@ -24,6 +24,7 @@ class Heap {
     uint64_t address = 0;
     uint64_t size = 0;  // as asked for
     Owner owner = 0;
+    uint64_t number = 0;  // never used twice
   };
 
   // REQUIRES: both outlive the heap.

@@ -2,14 +2,9 @@
 
 #include <iterator>
 
+#include "src/softgpu/handle_table.h"
+
 namespace tandem::soft {
-namespace {
-
-uint64_t AddressOf(const void* pointer) {
-  return reinterpret_cast<uint64_t>(pointer);
-}
-
-}  // namespace
 
 CUresult HostMemory::Allocate(Owner owner, uint64_t bytes, unsigned int flags, void** pointer) {
   if (bytes > space_->size()) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -21,7 +16,7 @@ CUresult HostMemory::Allocate(Owner owner, uint64_t bytes, unsigned int flags, v
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   space_->SetAccess(address, size, Access::kReadWrite);
-  blocks_[address] = Block{Range{address, bytes}, flags, owner, false};
+  blocks_[address] = Block{Range{address, bytes}, flags, owner, false, NewHandle()};
   *pointer = reinterpret_cast<void*>(address);
   return CUDA_SUCCESS;
 }
@@ -52,7 +47,7 @@ CUresult HostMemory::Register(Owner owner, void* pointer, uint64_t bytes, unsign
   if (after != blocks_.begin() && std::prev(after)->second.range.end() > address) {
     return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   }
-  blocks_[address] = Block{Range{address, bytes}, flags, owner, true};
+  blocks_[address] = Block{Range{address, bytes}, flags, owner, true, NewHandle()};
   return CUDA_SUCCESS;
 }
 

@@ -22,6 +22,7 @@ class HostMemory {
     unsigned int flags = 0;
     Owner owner = 0;
     bool registered = false;  // the program's own memory
+    uint64_t number = 0;      // never used twice
   };
 
   // REQUIRES: outlives this.

@@ -7,17 +7,26 @@ namespace tandem::soft {
 std::optional<Memory::Found> Memory::Find(uint64_t address) {
   for (const HeapOf& heap : heaps_) {
     if (const auto block = heap.heap->Find(address)) {
-      return Found{
-          Found::Kind::kBlock, Range{block->address, block->size}, block->owner, heap.device, false,
-          Access::kReadWrite};
+      return Found{.kind = Found::Kind::kBlock,
+                   .range = Range{block->address, block->size},
+                   .owner = block->owner,
+                   .number = block->number,
+                   .device = heap.device};
     }
   }
   if (const auto mapping = vmm_.Find(address)) {
-    return Found{Found::Kind::kMapping, mapping->range, 0, mapping->device, false, mapping->access};
+    return Found{.kind = Found::Kind::kMapping,
+                 .range = mapping->range,
+                 .number = mapping->number,
+                 .device = mapping->device,
+                 .access = mapping->access};
   }
   if (const auto block = host_.Find(address)) {
-    return Found{Found::Kind::kHost, block->range,      block->owner, 0,
-                 block->registered,  Access::kReadWrite};
+    return Found{.kind = Found::Kind::kHost,
+                 .range = block->range,
+                 .owner = block->owner,
+                 .number = block->number,
+                 .registered = block->registered};
   }
   return std::nullopt;
 }

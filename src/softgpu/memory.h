@@ -28,7 +28,8 @@ class Memory {
   struct Found {
     enum class Kind { kBlock, kMapping, kHost } kind = Kind::kBlock;
     Range range;
-    uint64_t owner = 0;  // context; none for mappings
+    uint64_t owner = 0;   // context; none for mappings
+    uint64_t number = 0;  // of the block or mapping; never used twice
     int device = 0;
     bool registered = false;
     Access access = Access::kReadWrite;

@@ -1,6 +1,9 @@
 #include "src/softgpu/vmm.h"
 
+#include <algorithm>
 #include <iterator>
+
+#include "src/softgpu/handle_table.h"
 
 namespace tandem::soft {
 namespace {
@@ -85,7 +88,7 @@ CUresult Vmm::Map(uint64_t address, uint64_t bytes, Handle handle) {
   }
   if (!memory.store->MapAt(*space_, address, memory.pieces)) return CUDA_ERROR_OUT_OF_MEMORY;
   memory.mappings += 1;
-  mappings_[address] = Mapping{bytes, handle, Access::kNone};
+  mappings_[address] = Mapping{bytes, handle, NewHandle(), Access::kNone};
   return CUDA_SUCCESS;
 }
 
@@ -116,11 +119,27 @@ CUresult Vmm::Unmap(uint64_t address, uint64_t bytes) {
   return CUDA_SUCCESS;
 }
 
-CUresult Vmm::SetAccess(uint64_t address, uint64_t bytes, Access access) {
+int Vmm::DeviceOf(const Mapping& mapping) const {
+  return physical_.at(mapping.handle).properties.location.id;
+}
+
+CUresult Vmm::SetAccess(uint64_t address, uint64_t bytes, const std::vector<Grant>& grants) {
   Mappings::iterator first, end;
   if (!Covers(address, bytes, &first, &end)) return CUDA_ERROR_INVALID_VALUE;
-  space_->SetAccess(address, bytes, access);
-  for (; first != end; ++first) first->second.access = access;
+  for (auto mapping = first; mapping != end; ++mapping) {
+    const int owner = DeviceOf(mapping->second);
+    const bool peers = std::ranges::any_of(grants, [&](const Grant& grant) {
+      return grant.device != owner && grant.access != Access::kNone;
+    });
+    if (peers) return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  for (; first != end; ++first) {
+    auto& [begin, mapping] = *first;
+    for (const Grant& grant : grants) {
+      if (grant.device == DeviceOf(mapping)) mapping.access = grant.access;
+    }
+    space_->SetAccess(begin, mapping.size, mapping.access);
+  }
   return CUDA_SUCCESS;
 }
 
@@ -135,8 +154,7 @@ std::optional<Vmm::Found> Vmm::Find(uint64_t address) const {
   if (after == mappings_.begin()) return std::nullopt;
   const auto& [begin, mapping] = *std::prev(after);
   if (address - begin >= mapping.size) return std::nullopt;
-  const int device = physical_.at(mapping.handle).properties.location.id;
-  return Found{Range{begin, mapping.size}, mapping.access, device};
+  return Found{Range{begin, mapping.size}, mapping.access, DeviceOf(mapping), mapping.number};
 }
 
 }  // namespace tandem::soft

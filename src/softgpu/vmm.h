@@ -34,7 +34,12 @@ class Vmm {
   CUresult Release(Handle handle);
   CUresult Map(uint64_t address, uint64_t bytes, Handle handle);
   CUresult Unmap(uint64_t address, uint64_t bytes);
-  CUresult SetAccess(uint64_t address, uint64_t bytes, Access access);
+  // What a device may do there. A device has access to its own memory only.
+  struct Grant {
+    int device = 0;
+    Access access = Access::kNone;
+  };
+  CUresult SetAccess(uint64_t address, uint64_t bytes, const std::vector<Grant>& grants);
 
   const CUmemAllocationProp* PropertiesOf(Handle handle) const;
   // The mapping around `address`, and what its device may do there.
@@ -42,6 +47,7 @@ class Vmm {
     Range range;
     Access access = Access::kNone;
     int device = 0;
+    uint64_t number = 0;  // of the mapping; never used twice
   };
   std::optional<Found> Find(uint64_t address) const;
 
@@ -57,6 +63,7 @@ class Vmm {
   struct Mapping {
     uint64_t size = 0;
     Handle handle = 0;
+    uint64_t number = 0;
     Access access = Access::kNone;
   };
   using Mappings = std::map<uint64_t, Mapping>;  // by address
@@ -65,6 +72,7 @@ class Vmm {
   bool Covers(uint64_t address, uint64_t bytes, Mappings::iterator* first, Mappings::iterator* end);
   bool InOneReservation(uint64_t address, uint64_t bytes) const;
   void DropIfUnused(Handle handle);
+  int DeviceOf(const Mapping& mapping) const;
 
   AddressSpace* const space_;
   Handle next_handle_ = 1;

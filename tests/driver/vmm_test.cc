@@ -115,6 +115,13 @@ TEST_F(VmmTest, SaysWhoMayTouchWhat) {
   ASSERT_CU(Cu().cuMemSetAccess(pointer, page_, &access_, 1));
   ASSERT_CU(Cu().cuMemGetAccess(&flags, &access_.location, pointer));
   EXPECT_EQ(flags, static_cast<unsigned long long>(CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+  int count = 0;
+  ASSERT_CU(Cu().cuDeviceGetCount(&count));
+  if (count > 1) {
+    const CUmemLocation other = {CU_MEM_LOCATION_TYPE_DEVICE, 1};
+    ASSERT_CU(Cu().cuMemGetAccess(&flags, &other, pointer));
+    EXPECT_EQ(flags, 0u);
+  }
   EXPECT_CU(CUDA_SUCCESS, Cu().cuMemUnmap(pointer, page_));
   EXPECT_CU(CUDA_SUCCESS, Cu().cuMemRelease(handle));
   EXPECT_CU(CUDA_SUCCESS, Cu().cuMemAddressFree(pointer, page_));
