@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::array kPassedOn = {SIGHUP,  SIGINT,  SIGQUIT,  SIGTERM, SIGUSR1, SIGUSR2,
                                   SIGALRM, SIGCONT, SIGWINCH, SIGTSTP, SIGTTIN, SIGTTOU};
-constexpr int kRetryMs = 100;
+constexpr int kRetryMs = 10;  // a program may be waiting for the daemon to know its limit
 
 // What `tandem run` was started with, and the program shall be.
 struct Inherited {

@@ -32,7 +32,7 @@ struct Program {
 struct Companion {
   int fd = -1;                         // poll it; -1: nothing
   std::function<int()> on_readable;    // the fd to poll from now on
-  std::function<int()> on_retry_time;  // while fd is -1: called ten times a second, the same
+  std::function<int()> on_retry_time;  // while fd is -1: called every few milliseconds, the same
 };
 
 // Runs `program` and returns its wait status once it has ended.
