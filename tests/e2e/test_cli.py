@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from harness import (MIB, PATIENCE_S, REFUSED, SHIM, SOCKET, TANDEM, TRAIN, VERSION, finish, frame, receive,
+from harness import (MIB, PATIENCE_S, REFUSED, SHIM, SOCKET, TANDEM, TANDEMD, TRAIN, VERSION, finish, frame, receive,
                      text, train, wait_until)
 
 
@@ -102,6 +102,19 @@ def test_each_kind_of_gpu_has_a_daemon_of_its_own(make_card):
     _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 125 and "no GPU to share" in err
     assert "No daemon" in finish(card.spawn([TANDEM, "ps", "--gpu", "cuda"]))
+
+
+def test_the_daemons_log_is_bounded(make_card):
+    card = make_card()
+    log, older = card.runtime / "tandemd-soft.log", card.runtime / "tandemd-soft.1.log"
+    for _ in range(2):
+        log.write_text("x" * MIB)
+        daemon = card.spawn([TANDEMD, "--log", log])
+        wait_until(lambda: card.ask("status"), daemon, "the daemon answers")
+        daemon.terminate()
+        daemon.wait(timeout=PATIENCE_S)
+        assert log.stat().st_size < MIB and older.stat().st_size == MIB
+    assert len(list(card.runtime.glob("*.log"))) == 2
 
 
 # ---- errors
