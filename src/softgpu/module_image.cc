@@ -85,7 +85,8 @@ CUresult CompileImage(const void* image, std::shared_ptr<const ptx::Program>* pr
   auto compiled = ptx::Compile(text);
   if (!compiled.ok()) {
     *log = compiled.error().message;
-    return CUDA_ERROR_INVALID_PTX;
+    return compiled.error().code == ErrorCode::kVersion ? CUDA_ERROR_UNSUPPORTED_PTX_VERSION
+                                                        : CUDA_ERROR_INVALID_PTX;
   }
   *program = std::move(compiled).value();
   return CUDA_SUCCESS;

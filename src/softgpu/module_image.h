@@ -12,7 +12,8 @@
 namespace tandem::soft {
 
 // Compiles `image`, NUL-terminated PTX text. Machine code, and PTX for newer devices, give
-// CUDA_ERROR_NO_BINARY_FOR_GPU; bad text CUDA_ERROR_INVALID_PTX with the reason in *log.
+// CUDA_ERROR_NO_BINARY_FOR_GPU; PTX of a newer version CUDA_ERROR_UNSUPPORTED_PTX_VERSION; bad
+// text CUDA_ERROR_INVALID_PTX. The reason is left in *log.
 CUresult CompileImage(const void* image, std::shared_ptr<const ptx::Program>* program,
                       std::string* log);
 

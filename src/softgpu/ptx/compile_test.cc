@@ -126,6 +126,74 @@ TEST(Compile, AnyKernelFitsTheLargestBlockItAllows) {
   EXPECT_EQ(MustCompile(Module("", "ret;"))->kernels()[0].registers, 1u);
 }
 
+std::string Modules(const std::string& rest) {
+  return ".version 6.3\n.target sm_70\n.address_size 64\n" + rest;
+}
+
+// The image of a module whose variables are u32, as numbers.
+std::vector<uint32_t> ImageOf(const std::string& variables) {
+  const auto program = MustCompile(Modules(variables));
+  if (program == nullptr) return {};
+  std::vector<uint32_t> image(program->image_bytes() / sizeof(uint32_t));
+  program->WriteImage(reinterpret_cast<uint8_t*>(image.data()), 0);
+  return image;
+}
+
+TEST(Compile, BracesPadTheRowsOfArrays) {
+  using Image = std::vector<uint32_t>;
+  EXPECT_EQ(ImageOf(".global .u32 n[2][3] = {{1, 2}, {3}};"), Image({1, 2, 0, 3, 0, 0}));
+  EXPECT_EQ(ImageOf(".global .u32 n[2][3] = {1, 2, 3, 4};"), Image({1, 2, 3, 4, 0, 0}));
+  EXPECT_EQ(ImageOf(".global .u32 n[][2] = {{1}, {3}, {5, 6}};"), Image({1, 0, 3, 0, 5, 6}));
+  EXPECT_EQ(ImageOf(".global .u32 n[] = {7, 8, 9};"), Image({7, 8, 9}));
+  EXPECT_EQ(ImageOf(".global .align 8 .v2 .u32 n[2] = {{1}, {3, 4}};"), Image({1, 0, 3, 4}));
+  EXPECT_EQ(ImageOf(".global .u32 n[2][2][2] = {{{1}}, {{2}, {3}}};"),
+            Image({1, 0, 0, 0, 2, 0, 3, 0}));
+  EXPECT_EQ(ImageOf(".global .u32 n = {5};"), Image({5}));
+  for (const char* bad : {"n[2][3] = {1, 2, {3}}", "n[2] = {1, 2, 3}", "n[2][2] = {{1, 2, 3}}",
+                          "n[1][2] = {{1}, {2}}", "n[2] = {{1}, {2}}", "n = {{1}}", "n[2] = {",
+                          "n[][0] = {1}", "n[2] = {1 2}", "n[2] = {1}}"}) {
+    SCOPED_TRACE(bad);
+    EXPECT_EQ(CompileLog(Modules(std::string(".global .u32 ") + bad + ";")).substr(0, 5), "line ");
+  }
+}
+
+TEST(Compile, SizesThatOverflowAreRefused) {
+  for (const char* bad : {".global .u64 x[2305843009213693952];", ".global .b8 x[1099511627777];",
+                          ".global .u32 x[1099511627776][16777216];",
+                          ".global .u32 x[0][1099511627776][1099511627776];",
+                          ".global .align 512 .b8 x[8];", ".const .align 3 .b8 x[8];"}) {
+    SCOPED_TRACE(bad);
+    EXPECT_EQ(CompileLog(Modules(bad)).substr(0, 5), "line ");
+  }
+}
+
+TEST(Compile, TextIsBoundedInTime) {
+  const std::string zeros(1000000, '0');
+  EXPECT_NE(Refused(".reg .b32 %r<4>; mov.u32 %r" + zeros + ", 1;"), "");
+  EXPECT_NE(Refused(std::string(1000, '{')).find("too deeply"), std::string::npos);
+  // Many kernels that all call one long function.
+  std::string text = ".func f {\n.reg .b32 %r<2>;\n";
+  for (int i = 0; i < 10000; ++i) text += "add.u32 %r1, %r1, 1;\n";
+  text += "ret;\n}\n";
+  for (int i = 0; i < 10000; ++i) text += ".entry k" + std::to_string(i) + "() { call f; ret; }\n";
+  EXPECT_NE(CompileLog(Modules(text)).find("too large"), std::string::npos);
+}
+
+TEST(Compile, NewerVersionsHaveACodeOfTheirOwn) {
+  const auto newer = Compile(".version 9.1\n.target sm_70\n");
+  ASSERT_FALSE(newer.ok());
+  EXPECT_EQ(newer.error().code, ErrorCode::kVersion);
+  const auto bad = Compile(".version x\n");
+  ASSERT_FALSE(bad.ok());
+  EXPECT_EQ(bad.error().code, ErrorCode::kInvalid);
+}
+
+TEST(Compile, FunctionsThatNobodyCallsAreCheckedToo) {
+  const std::string log =
+      CompileLog(Modules(".func unused { add.q32 a, b, c; ret; }\n.visible .entry k() { ret; }"));
+  EXPECT_NE(log.find("line 4"), std::string::npos) << log;
+}
+
 TEST(Compile, HugeRegisterRangesCostNothing) {
   EXPECT_NE(MustCompile(Module("", ".reg .b32 %r<4000000000>; mov.u32 %r3999999999, 1; ret;")),
             nullptr);

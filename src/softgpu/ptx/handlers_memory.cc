@@ -293,10 +293,7 @@ bool RunStore(WarpContext& w, const Instruction& in, uint32_t active) {
 template <class T>
 T Combined(Atomic op, T old, T b, T c) {
   if constexpr (kSame<T, float> || kSame<T, double>) {
-    if (op == Atomic::kAdd) return Canonical(old + b);
-    if (op == Atomic::kMin) return old != old || b < old ? b : old;
-    if (op == Atomic::kMax) return old != old || b > old ? b : old;
-    return b;
+    return op == Atomic::kAdd ? Canonical(old + b) : b;
   } else {
     switch (op) {
       case Atomic::kAdd:
@@ -338,7 +335,14 @@ bool RunAtom(WarpContext& w, const Instruction& in, uint32_t active) {
     const int i = __builtin_ctz(rest);
     uint8_t* at = plan.base + plan.offset[i];
     const T old = Read<T>(at);
-    const T next = Combined<T>(static_cast<Atomic>(in.mode), old, b[i], c[i]);
+    T next = Combined<T>(static_cast<Atomic>(in.mode), old, b[i], c[i]);
+    if constexpr (kSame<T, float>) {
+      // The adder of global memory flushes subnormals, that of shared memory does not.
+      const bool global = reinterpret_cast<uint64_t>(at) - w.device_base < w.device_size;
+      if (global && static_cast<Atomic>(in.mode) == Atomic::kAdd) {
+        next = Flush<true>(Canonical(Flush<true>(old) + Flush<true>(b[i])));
+      }
+    }
     __builtin_memcpy(at, &next, sizeof next);
     d[i] = old;
   }

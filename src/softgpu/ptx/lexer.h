@@ -31,7 +31,6 @@ class Lexer {
   explicit Lexer(std::string_view text) : text_(text) {}
 
   Token Next();
-  uint32_t line() const { return line_; }
   // Drops everything up to the end of the line (.loc, .file).
   void SkipLine();
 

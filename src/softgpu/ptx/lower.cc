@@ -12,11 +12,6 @@ constexpr uint32_t kRegistersPerBlock = 65536;
 constexpr uint64_t kMaxLocalBytes = uint64_t{512} * 1024;
 constexpr uint64_t kMaxParamBytes = 32764;
 constexpr int kMaxCallDepth = 64;
-constexpr size_t kMaxInstructions = size_t{1} << 22;
-
-uint64_t RoundUp(uint64_t value, uint64_t align) {
-  return (value + align - 1) / align * align;
-}
 
 }  // namespace
 
@@ -113,8 +108,14 @@ Status KernelLowering::Emit(const Selector& selector, Instruction in) {
   return Append(in);
 }
 
+Status KernelLowering::Spend(size_t work) {
+  if (work > work_left_) return Bad("the module is too large");
+  work_left_ -= work;
+  return {};
+}
+
 Status KernelLowering::Append(Instruction in) {
-  if (code_.instructions.size() >= kMaxInstructions) return Bad("the kernel is too large");
+  TRY(Spend(1));
   in.line = statement_ != nullptr ? statement_->line : function_->line;
   in.guard = guard_;
   in.guard_negated = guard_ != kTruePredicate && statement_->guard_negated;
@@ -134,7 +135,7 @@ Result<Kernel> KernelLowering::Run() {
   if (kernel_.entry) {
     TRY(DefineKernelParams(&kernel.params, &kernel.param_bytes));
   } else {
-    Lowered alone;
+    Callee alone;
     TRY(DefineFormals(kernel_, &alone));
   }
   code_.entry = static_cast<uint32_t>(code_.instructions.size());
@@ -198,7 +199,7 @@ Status KernelLowering::LowerFunction(const Function& function, int depth) {
   function_ = &function;
   statement_ = nullptr;
   OpenScope();
-  Lowered lowered;
+  Callee lowered;
   ASSIGN_OR_RETURN(lowered.return_row, NewRow(Type::kU32));
   TRY(DefineFormals(function, &lowered));
   return_row_ = lowered.return_row;
@@ -209,7 +210,7 @@ Status KernelLowering::LowerFunction(const Function& function, int depth) {
   return {};
 }
 
-Status KernelLowering::DefineFormals(const Function& function, Lowered* lowered) {
+Status KernelLowering::DefineFormals(const Function& function, Callee* lowered) {
   for (const bool result : {true, false}) {
     for (const Declaration& formal : result ? function.results : function.params) {
       TRY(Define(formal));
@@ -270,6 +271,7 @@ Status KernelLowering::PatchLabels() {
 }
 
 Status KernelLowering::LowerStatement(const Statement& statement) {
+  TRY(Spend(1 + statement.declarations.size()));
   switch (statement.kind) {
     case Statement::Kind::kOpen:
       OpenScope();
@@ -321,7 +323,7 @@ Status KernelLowering::Define(const Declaration& declaration) {
       return Bad("a .global or .const variable inside a function is not supported");
   }
   if (!scopes_.back().symbols.emplace(declaration.name, symbol).second) {
-    return Bad("'" + std::string(declaration.name.substr(0, 40)) + "' is declared twice");
+    return Bad(Quoted(declaration.name) + " is declared twice");
   }
   return {};
 }

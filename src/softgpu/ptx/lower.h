@@ -45,10 +45,17 @@ class Modifiers {
 
 class KernelLowering {
  public:
-  KernelLowering(const ModuleSymbols& symbols, const Function& kernel)
-      : symbols_(symbols), kernel_(kernel) {}
+  // Stops after `work` statements and instructions, so that a module of many kernels that all call
+  // the same functions cannot take for ever.
+  KernelLowering(const ModuleSymbols& symbols, const Function& kernel, size_t work)
+      : symbols_(symbols), kernel_(kernel), work_left_(work) {}
 
   Result<Kernel> Run();
+  size_t work_left() const { return work_left_; }
+  // Adds the functions that Run() has lowered into the kernel.
+  void AddCallees(std::unordered_set<std::string_view>* names) const {
+    for (const auto& [name, callee] : lowered_) names->insert(name);
+  }
 
  private:
   struct Symbol {
@@ -77,7 +84,7 @@ class KernelLowering {
     const std::unordered_map<std::string_view, uint32_t>* labels = nullptr;  // to label_targets_
   };
   // A function already lowered into this kernel.
-  struct Lowered {
+  struct Callee {
     uint32_t entry = 0;
     uint32_t return_row = 0;
     std::vector<Symbol> params, results;
@@ -96,7 +103,7 @@ class KernelLowering {
   Status LowerBody(const Function& function);
   Status LowerStatement(const Statement& statement);
   void CollectLabels(const Function& function);
-  Status DefineFormals(const Function& function, Lowered* lowered);
+  Status DefineFormals(const Function& function, Callee* lowered);
   Status DefineKernelParams(std::vector<Param>* params, uint32_t* bytes);
   Status Define(const Declaration& declaration);
   Result<Symbol> PlaceRegister(const Declaration& declaration);
@@ -115,6 +122,7 @@ class KernelLowering {
   Result<Register> RegisterOf(const Operand& operand);
   Result<uint32_t> Destination(const Operand& operand, Type type);
   Result<uint32_t> Source(const Operand& operand, Type type);
+  Result<uint64_t> ImmediateBits(const Operand& operand, Type type) const;
   Result<uint32_t> Immediate(const Operand& operand, Type type);
   Result<uint32_t> ReadSpecial(const Operand& operand, Type type);
   Result<uint32_t> PredicateDestination(const Operand& operand);
@@ -128,6 +136,7 @@ class KernelLowering {
   Status NeedOperands(const Statement& statement, size_t count) const;
   Status NeedType(Type type) const;
   Status NeedNoMore(const Modifiers& modifiers) const;
+  Status Spend(size_t work);
   Status Emit(const Selector& selector, Instruction in);
   Status Append(Instruction in);  // control flow: as it is, without a handler
 
@@ -173,6 +182,7 @@ class KernelLowering {
 
   const ModuleSymbols& symbols_;
   const Function& kernel_;
+  size_t work_left_;
   Code code_;
   uint32_t shared_bytes_ = 0;
   uint32_t dynamic_shared_align_ = 1;  // where the dynamic part begins, once there is one
@@ -181,7 +191,7 @@ class KernelLowering {
   std::vector<Scope> scopes_;
   std::vector<uint32_t> label_targets_;                  // by label; ~0 while not met
   std::vector<std::pair<size_t, uint32_t>> label_uses_;  // instruction, label
-  std::unordered_map<std::string_view, Lowered> lowered_;
+  std::unordered_map<std::string_view, Callee> lowered_;
   std::unordered_map<const Declaration*, Symbol> shared_placed_;
   std::unordered_set<std::string_view> in_progress_;
   // The labels of the function in hand, one map for each '{' in order.

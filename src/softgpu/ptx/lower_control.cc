@@ -18,7 +18,7 @@ Status KernelLowering::Branch(const Statement& s, Modifiers& m) {
       return Append(in);
     }
   }
-  return Bad("unknown label '" + std::string(target.name.substr(0, 40)) + "'");
+  return Bad("unknown label " + Quoted(target.name));
 }
 
 Status KernelLowering::Leave(const Statement& s, Modifiers& m) {
@@ -142,9 +142,9 @@ Status KernelLowering::Call(const Statement& s, Modifiers& m) {
   }
   const auto found = lowered_.find(name);
   if (found == lowered_.end()) {
-    return Bad("'" + std::string(name.substr(0, 40)) + "' is not a function with a body");
+    return Bad(Quoted(name) + " is not a function with a body");
   }
-  const Lowered& callee = found->second;
+  const Callee& callee = found->second;
   if (results->size() != callee.results.size() || arguments->size() != callee.params.size()) {
     return Bad("a wrong number of arguments or results");
   }

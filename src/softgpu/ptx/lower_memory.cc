@@ -125,18 +125,10 @@ Status KernelLowering::Store(const Statement& s, Modifiers& m) {
   return Memory(s, m, true);
 }
 
-// The row of one loaded or stored value; all of a vector have the same width.
+// The row of one loaded or stored register; all of a vector have the same width.
 Result<uint32_t> KernelLowering::MemoryRegister(const Operand& operand, Type type, bool store,
                                                 Type* width) {
-  const bool number =
-      operand.kind == Operand::Kind::kInteger || operand.kind == Operand::Kind::kFloat;
   if (operand.kind == Operand::Kind::kName && operand.name == "_" && !store) return kSinkRow;
-  if (number && store) {
-    // A constant takes the width that the other values have; slots of up to 4 bytes are alike.
-    if (*width == Type::kNone) *width = UnsignedOf(TypeBytes(type));
-    if (TypeBytes(*width) == 8 && TypeBytes(type) < 8) return Bad("mixed widths");
-    return Immediate(operand, type);
-  }
   ASSIGN_OR_RETURN(const Register reg, RegisterOf(operand));
   const uint32_t bytes = TypeBytes(reg.type);
   if (bytes < TypeBytes(type)) return Bad("the register is too narrow");
@@ -151,11 +143,23 @@ Result<Type> KernelLowering::MemoryValues(const Operand& value, Type type, bool 
   Type width = Type::kNone;
   const bool vector = value.kind == Operand::Kind::kVector;
   uint32_t* refs[4] = {&in->dst, &in->b, &in->c, &in->d};
+  const auto is_constant = [store](const Operand& part) {
+    return store && (part.kind == Operand::Kind::kInteger || part.kind == Operand::Kind::kFloat);
+  };
   for (int i = 0; i < in->vector; ++i) {
-    ASSIGN_OR_RETURN(*refs[i],
-                     MemoryRegister(vector ? value.parts[i] : value, type, store, &width));
+    const Operand& part = vector ? value.parts[i] : value;
+    if (is_constant(part)) continue;
+    ASSIGN_OR_RETURN(*refs[i], MemoryRegister(part, type, store, &width));
   }
-  return width == Type::kNone ? UnsignedOf(TypeBytes(type)) : width;
+  if (width == Type::kNone) width = UnsignedOf(TypeBytes(type));
+  // Constants take the width that the registers have.
+  for (int i = 0; i < in->vector; ++i) {
+    const Operand& part = vector ? value.parts[i] : value;
+    if (!is_constant(part)) continue;
+    ASSIGN_OR_RETURN(const uint64_t bits, ImmediateBits(part, type));
+    *refs[i] = Constant(bits, TypeBytes(width) == 8);
+  }
+  return width;
 }
 
 // A kernel's parameters are apart from all memory, and their bounds are known here.

@@ -46,10 +46,6 @@ constexpr SpecialName kSpecials[] = {
     {"%total_smem_size", "", Special::kTotalSharedSize},
 };
 
-std::string Quoted(std::string_view name) {
-  return "'" + std::string(name.substr(0, 40)) + "'";
-}
-
 uint64_t LowBits(uint64_t value, uint32_t bytes) {
   return bytes >= 8 ? value : value & ((uint64_t{1} << (8 * bytes)) - 1);
 }
@@ -85,10 +81,9 @@ Result<std::optional<KernelLowering::Symbol>> KernelLowering::FindInRange(std::s
   const size_t digits = name.find_last_not_of("0123456789") + 1;
   if (digits == 0 || digits >= name.size()) return std::optional<Symbol>();
   uint32_t index = 0;
-  const auto [end, error] = std::from_chars(name.data() + digits, name.data() + name.size(), index);
-  if (error != std::errc()) return std::optional<Symbol>();
-  // A prefix may itself end in digits: %r1<5> has %r10 to %r14.
-  for (size_t split = digits; split < name.size(); ++split) {
+  // A prefix may itself end in digits: %r1<5> has %r10 to %r14. No index has more than 10.
+  const size_t first = std::max(digits, name.size() - std::min<size_t>(name.size(), 10));
+  for (size_t split = first; split < name.size(); ++split) {
     for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
       const auto found = scope->symbols.find(name.substr(0, split));
       if (found == scope->symbols.end() || found->second.kind != Symbol::Kind::kRange) continue;
@@ -198,24 +193,24 @@ Result<uint32_t> KernelLowering::Source(const Operand& operand, Type type) {
   return symbol.where;
 }
 
-Result<uint32_t> KernelLowering::Immediate(const Operand& operand, Type type) {
+Result<uint64_t> KernelLowering::ImmediateBits(const Operand& operand, Type type) const {
   const uint32_t bytes = TypeBytes(type);
-  uint64_t bits = operand.integer;
+  if (code_.constants.size() > kMaxConstantLines) return Bad("too many constants");
   if (operand.kind == Operand::Kind::kInteger) {
     if (type == Type::kF16 || type == Type::kF32 || type == Type::kF64) {
       return Bad("an integer where a float is expected");
     }
-  } else if (bytes == 4) {
-    if (!operand.single) {
-      bits = __builtin_bit_cast(uint32_t, static_cast<float>(operand.real));
-    }
-  } else if (bytes == 8) {
-    bits = __builtin_bit_cast(uint64_t, operand.real);
-  } else {
-    return Bad("a float literal has 32 or 64 bits");
+    return LowBits(operand.integer, bytes);
   }
-  if (code_.constants.size() > kMaxConstantLines) return Bad("too many constants");
-  return Constant(LowBits(bits, bytes), bytes == 8);
+  if (bytes == 8) return __builtin_bit_cast(uint64_t, operand.real);
+  if (bytes != 4) return Bad("a float literal has 32 or 64 bits");
+  if (operand.single) return operand.integer;
+  return uint64_t{__builtin_bit_cast(uint32_t, static_cast<float>(operand.real))};
+}
+
+Result<uint32_t> KernelLowering::Immediate(const Operand& operand, Type type) {
+  ASSIGN_OR_RETURN(const uint64_t bits, ImmediateBits(operand, type));
+  return Constant(bits, TypeBytes(type) == 8);
 }
 
 Result<uint32_t> KernelLowering::ReadSpecial(const Operand& operand, Type type) {

@@ -9,6 +9,13 @@ namespace tandem::ptx {
 
 using Kind = Token::Kind;
 
+namespace {
+
+constexpr uint64_t kMaxScopes = 256;  // names are looked for in each
+constexpr size_t kMaxModifiers = 16;
+
+}  // namespace
+
 Error Parser::Bad(const std::string& what) const {
   std::string near = token_.kind == Kind::kEnd ? "the end of the text"
                                                : "'" + std::string(token_.text.substr(0, 40)) + "'";
@@ -89,8 +96,10 @@ Status Parser::Header(std::string_view directive) {
   }
   if (directive == "version") {
     // The lexer reads 7.5 as a decimal literal.
-    if (token_.kind != Kind::kFloat || token_.real < 1.0 || token_.real >= 9.0) {
-      return Bad(".version must be 1.0 to 8.x");
+    if (token_.kind != Kind::kFloat || token_.real < 1.0) return Bad("a bad .version");
+    if (token_.real >= 9.0) {
+      return Error{ErrorCode::kVersion, "line " + std::to_string(token_.line) +
+                                            ": PTX above version 8.x is not supported"};
     }
     Advance();
     return {};
@@ -106,8 +115,7 @@ Status Parser::Header(std::string_view directive) {
     if (bits == 64) return {};
     return SyntaxError(start.line, "only .address_size 64 is supported");
   }
-  return SyntaxError(start.line,
-                     "unknown directive '." + std::string(directive.substr(0, 40)) + "'");
+  return SyntaxError(start.line, "unknown directive " + Quoted(directive));
 }
 
 Status Parser::SkipSection() {
@@ -153,7 +161,7 @@ Status Parser::FunctionDirectives(Function* function) {
     const bool threads = directive == "maxntid" || directive == "reqntid";
     if (!threads && directive != "minnctapersm" && directive != "maxnreg" &&
         directive != "maxnctapersm") {
-      return Bad("unknown directive '." + std::string(directive.substr(0, 40)) + "'");
+      return Bad("unknown directive " + Quoted(directive));
     }
     uint64_t product = 1;
     do {
@@ -172,6 +180,7 @@ Status Parser::Body(Function* function) {
     if (token_.kind == Kind::kEnd) return Bad("'}' is missing");
     if (Is('{') || Is('}')) {
       const bool open = Is('{');
+      if (open && depth == kMaxScopes) return Bad("blocks nest too deeply");
       depth += open ? 1 : -1;
       Statement mark;
       mark.kind = open ? Statement::Kind::kOpen : Statement::Kind::kClose;
@@ -220,6 +229,7 @@ Status Parser::ParseInstruction(Function* function) {
   }
   while (token_.kind == Kind::kDot) {
     statement.modifiers.push_back(token_.text);
+    if (statement.modifiers.size() > kMaxModifiers) return Bad("too many modifiers");
     Advance();
   }
   if (!KnownOpcode(statement.name)) {

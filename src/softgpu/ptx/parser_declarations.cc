@@ -13,6 +13,13 @@ using Kind = Token::Kind;
 constexpr uint64_t kMaxVariableBytes = uint64_t{1} << 40;
 constexpr size_t kMaxInitializers = size_t{1} << 26;
 
+// The elements that a pair of braces holds inside `depth` others; 0 for an array without a size.
+uint64_t Span(const std::vector<uint64_t>& counts, size_t depth) {
+  uint64_t span = 1;
+  for (size_t i = depth; i < counts.size(); ++i) span *= counts[i];
+  return span;
+}
+
 }  // namespace
 
 Status Parser::Declare(bool is_extern, std::vector<Declaration>* out) {
@@ -92,41 +99,62 @@ Status Parser::Declarator(Declaration* declaration) {
     }
     return Expect('>');
   }
+  if (declaration->space == Declaration::Space::kRegister) return {};
+  const uint64_t elements = declaration->bytes / declaration->element_bytes;
+  uint64_t bytes = declaration->bytes;  // as if every dimension had a size
   while (Accept('[')) {
     uint64_t count = 0;
     if (!Is(']')) {
       ASSIGN_OR_RETURN(count, Integer());
-      if (count > kMaxVariableBytes) return Bad("an array that large is not supported");
     }
-    declaration->bytes *= count;
-    if (declaration->bytes > kMaxVariableBytes) {
-      return Bad("an array that large is not supported");
-    }
+    if (count > kMaxVariableBytes / bytes) return Bad("an array that large is not supported");
+    bytes *= std::max<uint64_t>(count, 1);
+    if (count == 0) declaration->bytes = 0;
+    declaration->counts.push_back(count);
     TRY(Expect(']'));
   }
+  if (declaration->bytes != 0) declaration->bytes = bytes;
+  if (elements > 1) declaration->counts.push_back(elements);
   return {};
 }
 
+// { {1, 2}, {3} }: what a pair of braces leaves out is zero.
 Status Parser::Initialize(Declaration* declaration) {
-  uint64_t depth = 0;
+  struct Brace {
+    uint64_t start, end;  // the elements inside
+  };
+  const std::vector<uint64_t>& counts = declaration->counts;
+  std::vector<Brace> open;
+  uint64_t at = 0;
   do {
+    const uint64_t end = open.empty() ? 1 : open.back().end;
     if (Accept('{')) {
-      ++depth;
+      if (open.size() > 0 && open.size() >= counts.size()) return Bad("too many braces");
+      uint64_t span = Span(counts, open.size());
+      if (open.empty()) {
+        if (span == 0) span = kMaxVariableBytes;
+      } else if (at >= end || span == 0 || (at - open.back().start) % span != 0) {
+        return Bad("a brace where no row begins");
+      }
+      open.push_back({at, at + span});
     } else if (Accept('}')) {
-      if (depth == 0) return Bad("unbalanced '}'");
-      --depth;
-      Accept(',');
-      if (depth == 0) break;
+      if (open.empty()) return Bad("unbalanced '}'");
+      if (open.size() > 1) at = end;
+      open.pop_back();
+      if (!open.empty()) Accept(',');
     } else {
+      if (at >= end) return Bad("more initial values than elements");
       ASSIGN_OR_RETURN(Initializer value, InitialValue(*declaration));
+      value.index = at++;
       declaration->init.push_back(value);
       if (declaration->init.size() > kMaxInitializers) return Bad("too many initial values");
-      if (depth != 0 && !Is('}')) TRY(Expect(','));
+      if (!open.empty() && !Is('}')) TRY(Expect(','));
     }
-  } while (depth != 0);
-  const uint64_t given = declaration->init.size() * declaration->element_bytes;
-  if (declaration->bytes == 0) declaration->bytes = given;
-  if (given > declaration->bytes) return Bad("more initial values than elements");
+  } while (!open.empty());
+  if (declaration->bytes != 0) return {};
+  const uint64_t row = Span(counts, 1);
+  if (row == 0) return Bad("an array without a size");
+  declaration->bytes = RoundUp(at, row) * declaration->element_bytes;
   return {};
 }
 

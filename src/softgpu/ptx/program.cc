@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <unordered_set>
 
 #include "src/softgpu/ptx/lower.h"
 
@@ -9,14 +10,8 @@ namespace tandem::ptx {
 namespace {
 
 constexpr uint64_t kMaxImageBytes = uint64_t{1} << 38;
-
-uint64_t RoundUp(uint64_t value, uint64_t align) {
-  return (value + align - 1) / align * align;
-}
-
-std::string Quoted(std::string_view name) {
-  return "'" + std::string(name.substr(0, 40)) + "'";
-}
+constexpr uint32_t kImageAlign = 256;
+constexpr size_t kMaxWork = size_t{1} << 22;  // statements and instructions, of all kernels
 
 }  // namespace
 
@@ -29,9 +24,12 @@ class ModuleCompiler {
   Status PlaceVariables(const Module& module);
   Status Initialize(const Declaration& declaration, Variable* variable);
   Status CollectFunctions(const Module& module);
+  // Lowers a kernel, or a function for the sake of its errors; adds what it calls to *called.
+  Status LowerKernel(const Function& kernel, std::unordered_set<std::string_view>* called);
 
   Program program_;
   ModuleSymbols symbols_;
+  size_t work_left_ = kMaxWork;
 };
 
 Status ModuleCompiler::PlaceVariables(const Module& module) {
@@ -50,6 +48,9 @@ Status ModuleCompiler::PlaceVariables(const Module& module) {
     }
     if (declaration.bytes == 0 || (declaration.is_extern && declaration.init.empty())) {
       return SyntaxError(declaration.line, Quoted(name) + " is defined in no module that is known");
+    }
+    if (declaration.align > kImageAlign) {
+      return SyntaxError(declaration.line, "an alignment above 256 is not supported here");
     }
     Variable variable;
     variable.name = std::string(name);
@@ -73,19 +74,18 @@ Status ModuleCompiler::PlaceVariables(const Module& module) {
 
 Status ModuleCompiler::Initialize(const Declaration& declaration, Variable* variable) {
   const uint32_t width = declaration.element_bytes;
-  variable->init.resize(declaration.init.size() * width);
-  size_t at = 0;
+  variable->element_bytes = width;
   for (const Initializer& value : declaration.init) {
+    Variable::Value placed{value.index * width, value.value, false};
     if (!value.symbol.empty()) {
       const auto target = symbols_.image.find(value.symbol);
       if (target == symbols_.image.end()) {
         return SyntaxError(declaration.line, "unknown name " + Quoted(value.symbol));
       }
-      variable->relocations.push_back({at, target->second + value.value});
-    } else {
-      std::memcpy(variable->init.data() + at, &value.value, width);
+      placed.value += target->second;
+      placed.is_address = true;
     }
-    at += width;
+    variable->init.push_back(placed);
   }
   return {};
 }
@@ -106,14 +106,26 @@ Result<std::shared_ptr<const Program>> ModuleCompiler::Run(std::string_view text
   ASSIGN_OR_RETURN(const Module module, Parse(text));
   TRY(PlaceVariables(module));
   TRY(CollectFunctions(module));
+  std::unordered_set<std::string_view> called;
   for (const Function& function : module.functions) {
-    if (!function.has_body) continue;
-    // A function is lowered on its own as well, so that one that nobody calls is checked too.
-    KernelLowering lowering(symbols_, function);
-    ASSIGN_OR_RETURN(Kernel kernel, lowering.Run());
-    if (function.entry) program_.kernels_.push_back(std::move(kernel));
+    if (function.entry && function.has_body) TRY(LowerKernel(function, &called));
+  }
+  // Functions that no kernel calls are checked too, callers first.
+  for (auto function = module.functions.rbegin(); function != module.functions.rend(); ++function) {
+    if (function->entry || !function->has_body || called.contains(function->name)) continue;
+    TRY(LowerKernel(*function, &called));
   }
   return std::make_shared<const Program>(std::move(program_));
+}
+
+Status ModuleCompiler::LowerKernel(const Function& kernel,
+                                   std::unordered_set<std::string_view>* called) {
+  KernelLowering lowering(symbols_, kernel, work_left_);
+  ASSIGN_OR_RETURN(Kernel lowered, lowering.Run());
+  work_left_ = lowering.work_left();
+  lowering.AddCallees(called);
+  if (kernel.entry) program_.kernels_.push_back(std::move(lowered));
+  return {};
 }
 
 const Kernel* Program::FindKernel(std::string_view name) const {
@@ -131,11 +143,9 @@ const Variable* Program::FindVariable(std::string_view name) const {
 void Program::WriteImage(uint8_t* image, uint64_t device_address) const {
   std::memset(image, 0, image_bytes_);
   for (const Variable& variable : variables_) {
-    uint8_t* at = image + variable.offset;
-    if (!variable.init.empty()) std::memcpy(at, variable.init.data(), variable.init.size());
-    for (const Variable::Relocation& relocation : variable.relocations) {
-      const uint64_t address = device_address + relocation.addend;
-      std::memcpy(at + relocation.offset, &address, sizeof address);
+    for (const Variable::Value& value : variable.init) {
+      const uint64_t bits = value.value + (value.is_address ? device_address : 0);
+      std::memcpy(image + variable.offset + value.offset, &bits, variable.element_bytes);
     }
   }
 }

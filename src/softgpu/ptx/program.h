@@ -44,17 +44,18 @@ struct Kernel {
 
 // A .global or .const variable of the module.
 struct Variable {
-  // The eight bytes at `offset` hold the device address of the image plus `addend`.
-  struct Relocation {
+  // An element that is not zero from the start.
+  struct Value {
     uint64_t offset = 0;
-    uint64_t addend = 0;
+    uint64_t value = 0;
+    bool is_address = false;  // the device address of the image is added to the value
   };
   std::string name;
   uint64_t size = 0;
   uint32_t align = 1;
   bool constant = false;
-  std::vector<uint8_t> init;  // at most `size` bytes; the rest is zero
-  std::vector<Relocation> relocations;
+  uint32_t element_bytes = 1;
+  std::vector<Value> init;
   uint64_t offset = 0;  // inside the module's image
 };
 
@@ -77,7 +78,8 @@ class Program {
   uint64_t image_bytes_ = 0;
 };
 
-// The text may end in NUL bytes. On failure error().message is the JIT log: one line per error.
+// The text may end in NUL bytes. On failure error().message is the JIT log: one line per error;
+// kVersion is the code for a .version newer than is known here.
 Result<std::shared_ptr<const Program>> Compile(std::string_view text);
 
 }  // namespace tandem::ptx

@@ -411,6 +411,36 @@ TEST_P(RunTest, VectorsAndNarrowTypes) {
   for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(out[i], 2 * i + 5);
 }
 
+TEST_P(RunTest, VectorStoresTakeConstantsAnywhere) {
+  const auto out = Go(R"(
+    mul.wide.u32 %rd1, %t, 16; add.u64 %rd1, %rd1, %out; add.u64 %rd1, %rd1, 4096;
+    st.global.v4.u32 [%rd1], {7, %t, 9, %t};
+    ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%rd1];
+    mov.u64 %rd2, 5;
+    st.global.v2.u8 [%rd1], {3, %rd2};
+    ld.global.u16 %r5, [%rd1];
+    add.u32 %r1, %r1, %r2; add.u32 %r3, %r3, %r4; add.u32 %r1, %r1, %r3; add.u32 %r1, %r1, %r5;
+    st.global.u32 [%at], %r1;
+    ret;)");
+  for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(out[i], 16 + 2 * i + 0x503);
+}
+
+TEST_P(RunTest, AtomicAdditionFlushesInGlobalMemoryAlone) {
+  const auto out = Go(R"(
+    .shared .b32 box;
+    st.shared.u32 [box], 5;
+    mov.f32 %f1, 0f00000003;
+    setp.eq.u32 %p1, %t, 0;
+    @%p1 st.global.u32 [%out+1024], 5;
+    @%p1 atom.global.add.f32 %f2, [%out+1024], %f1;
+    @%p1 atom.shared.add.f32 %f3, [box], %f1;
+    ld.shared.u32 %r1, [box];
+    st.global.u32 [%at], %r1;
+    ret;)");
+  EXPECT_EQ(*device_.Array<uint32_t>(1024), 0u);
+  EXPECT_EQ(out[0], 8u);
+}
+
 TEST_P(RunTest, ModuleVariables) {
   const auto program = MustCompile(R"(
 .version 6.3

@@ -48,6 +48,10 @@ std::string Spell(const Statement& statement) {
   return text.substr(0, kMaxLineText);
 }
 
+std::string Quoted(std::string_view name) {
+  return "'" + std::string(name.substr(0, 40)) + "'";
+}
+
 Error SyntaxError(uint32_t line, const std::string& what) {
   return Error{ErrorCode::kInvalid, "line " + std::to_string(line) + ": " + what};
 }

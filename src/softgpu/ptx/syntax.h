@@ -36,6 +36,7 @@ struct Operand {
 struct Initializer {
   std::string_view symbol;  // empty: a number
   uint64_t value = 0;       // the bits, or what is added to the symbol's address
+  uint64_t index = 0;       // of the element that gets it
 };
 
 // A .reg, .global, .const, .shared, .local or .param declaration.
@@ -48,7 +49,8 @@ struct Declaration {
   uint64_t range = 0;  // of %r<range>; 0: one register
   uint32_t align = 1;
   uint32_t element_bytes = 0;
-  uint64_t bytes = 0;  // 0 for an array without a size
+  uint64_t bytes = 0;            // 0 for an array without a size
+  std::vector<uint64_t> counts;  // of an array's dimensions, and a vector's elements; 0: no size
   uint32_t line = 0;
   std::vector<Initializer> init;
 };
@@ -83,6 +85,12 @@ struct Module {
 
 inline constexpr uint32_t kMaxLineText = 160;
 
+inline uint64_t RoundUp(uint64_t value, uint64_t align) {
+  return (value + align - 1) / align * align;
+}
+
+// 'name', cut where it is absurdly long.
+std::string Quoted(std::string_view name);
 uint32_t TypeBytes(Type type);
 // "u32" and so on; kNone when it names no type that we know.
 Type TypeNamed(std::string_view name);
