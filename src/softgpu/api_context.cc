@@ -8,18 +8,11 @@ namespace tandem::soft {
 namespace {
 
 constexpr unsigned int kApiVersion = 3020;
-constexpr int kGreatestPriority = -5;
 
 bool ValidFlags(unsigned int flags) {
   const unsigned int wait = flags & CU_CTX_SCHED_MASK;
   const bool one_way = wait == 0 || wait == 1 || wait == 2 || wait == 4;
   return one_way && (flags & ~CU_CTX_FLAGS_MASK) == 0;
-}
-
-CUresult Find(CUdevice ordinal, Device** device) {
-  CU_TRY(Ready());
-  *device = TheDriver().FindDevice(ordinal);
-  return *device == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
 }
 
 CUcontext HandleOf(const std::shared_ptr<Context>& context) {
@@ -67,7 +60,7 @@ void EndPrimary(Device::Primary& primary) {
 
 CUresult ReleasePrimary(CUdevice ordinal) {
   Device* device = nullptr;
-  CU_TRY(Find(ordinal, &device));
+  CU_TRY(FindDevice(ordinal, &device));
   MutexLock lock(device->primary_mutex);
   if (device->primary.retained == 0) return CUDA_ERROR_INVALID_CONTEXT;
   if (--device->primary.retained == 0) EndPrimary(device->primary);
@@ -76,7 +69,7 @@ CUresult ReleasePrimary(CUdevice ordinal) {
 
 CUresult ResetPrimary(CUdevice ordinal) {
   Device* device = nullptr;
-  CU_TRY(Find(ordinal, &device));
+  CU_TRY(FindDevice(ordinal, &device));
   MutexLock lock(device->primary_mutex);
   EndPrimary(device->primary);  // made anew when it is next retained
   device->primary.flags = 0;
@@ -85,7 +78,7 @@ CUresult ResetPrimary(CUdevice ordinal) {
 
 CUresult SetPrimaryFlags(CUdevice ordinal, unsigned int flags, bool also_active) {
   Device* device = nullptr;
-  CU_TRY(Find(ordinal, &device));
+  CU_TRY(FindDevice(ordinal, &device));
   if (!ValidFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
   MutexLock lock(device->primary_mutex);
   if (device->primary.context) {
@@ -125,7 +118,7 @@ using namespace tandem::soft;  // NOLINT
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice ordinal) noexcept {
   Device* device = nullptr;
-  CU_TRY(Find(ordinal, &device));
+  CU_TRY(FindDevice(ordinal, &device));
   if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
   MutexLock lock(device->primary_mutex);
   Device::Primary& primary = device->primary;
@@ -160,7 +153,7 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags) noex
 
 CUresult cuDevicePrimaryCtxGetState(CUdevice ordinal, unsigned int* flags, int* active) noexcept {
   Device* device = nullptr;
-  CU_TRY(Find(ordinal, &device));
+  CU_TRY(FindDevice(ordinal, &device));
   if (flags == nullptr || active == nullptr) return CUDA_ERROR_INVALID_VALUE;
   MutexLock lock(device->primary_mutex);
   *flags = device->primary.flags;
@@ -170,7 +163,7 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice ordinal, unsigned int* flags, int* 
 
 CUresult cuCtxCreate_v2(CUcontext* handle, unsigned int flags, CUdevice ordinal) noexcept {
   Device* device = nullptr;
-  CU_TRY(Find(ordinal, &device));
+  CU_TRY(FindDevice(ordinal, &device));
   if (handle == nullptr || !ValidFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<Context> context;
   CU_TRY(TheDriver().CreateContext(device, flags, false, &context));

@@ -43,19 +43,26 @@ CUresult AnswerAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr 
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
       return Answer(data, 0);
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-      return Answer(data, static_cast<unsigned long long>(found.range.begin));
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+      return Answer(data, static_cast<unsigned long long>(found.number));
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
       return Answer(data, found.device);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
       return Answer(data, found.range.begin);
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
       return Answer(data, static_cast<size_t>(found.range.size));
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return Answer(data, block || found.access != Access::kNone ? 1 : 0);
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+      return Answer(data, FlagsOf(found.access));
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-      return Answer(data, static_cast<unsigned long long>(0));
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+      return Answer(data, uint64_t{0});
     case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
       return CUDA_ERROR_NOT_SUPPORTED;
   }
@@ -68,6 +75,7 @@ std::optional<Memory::Found> Find(CUdeviceptr pointer) {
   return driver.memory->Find(pointer);
 }
 
+// Bytes of an attribute's answer; zero for a number that is no attribute.
 size_t SizeOf(CUpointer_attribute attribute) {
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
@@ -76,9 +84,16 @@ size_t SizeOf(CUpointer_attribute attribute) {
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_MAPPED:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
       return sizeof(int);
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
+      return 2 * sizeof(uint64_t);
     default:
-      return sizeof(uint64_t);
+      return attribute >= CU_POINTER_ATTRIBUTE_CONTEXT &&
+                     attribute <= CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID
+                 ? sizeof(uint64_t)
+                 : 0;
   }
 }
 
@@ -105,7 +120,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* pointer, size_t* pitch, size_t width, s
   if (element_bytes != 4 && element_bytes != 8 && element_bytes != 16) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (width > GiB(1).count) return CUDA_ERROR_INVALID_VALUE;  // beyond the greatest pitch
+  if (width > kMaxPitch / kBlockAlignment * kBlockAlignment) return CUDA_ERROR_INVALID_VALUE;
   const size_t row = (width + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment;
   size_t bytes = 0;
   if (__builtin_mul_overflow(row, height, &bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -123,9 +138,7 @@ CUresult cuMemFree_v2(CUdeviceptr pointer) noexcept {
   if (!found || found->kind != Memory::Found::Kind::kBlock || found->range.begin != pointer) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  // Work that may use the block comes first.
-  const auto owner = driver.contexts.Find(reinterpret_cast<CUcontext>(found->owner));
-  if (owner) CU_TRY(driver.Synchronise(*owner));
+  CU_TRY(driver.SynchroniseOwner(found->owner));
   MutexLock lock(driver.memory->mutex());
   Device* device = driver.FindDevice(found->device);
   return device->heap().Free(pointer) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -163,9 +176,11 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute* attribu
                                 CUdeviceptr pointer) noexcept {
   CU_TRY(Ready());
   if (count == 0 || attributes == nullptr || data == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned int i = 0; i < count; ++i) {
+    if (data[i] == nullptr || SizeOf(attributes[i]) == 0) return CUDA_ERROR_INVALID_VALUE;
+  }
   const auto found = Find(pointer);
   for (unsigned int i = 0; i < count; ++i) {
-    if (data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
     if (found && AnswerAttribute(data[i], attributes[i], pointer, *found) == CUDA_SUCCESS) continue;
     std::memset(data[i], 0, SizeOf(attributes[i]));
   }

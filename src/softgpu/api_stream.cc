@@ -7,8 +7,6 @@
 namespace tandem::soft {
 namespace {
 
-constexpr int kGreatestPriority = -5;
-
 CUresult Create(CUstream* handle, unsigned int flags, int priority) {
   std::shared_ptr<Context> context;
   CU_TRY(HealthyContext(&context));

@@ -125,10 +125,7 @@ CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location
   MutexLock lock(memory.mutex());
   const auto found = memory.vmm().Find(pointer);
   if (!found) return CUDA_ERROR_INVALID_VALUE;
-  const Access access = found->device == location->id ? found->access : Access::kNone;
-  *flags = access == Access::kReadWrite ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-           : access == Access::kRead    ? CU_MEM_ACCESS_FLAGS_PROT_READ
-                                        : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  *flags = FlagsOf(found->device == location->id ? found->access : Access::kNone);
   return CUDA_SUCCESS;
 }
 

@@ -17,7 +17,7 @@ std::optional<Memory::Found> Memory::Find(uint64_t address) {
   if (const auto mapping = vmm_.Find(address)) {
     return Found{.kind = Found::Kind::kMapping,
                  .range = mapping->range,
-                 .number = mapping->number,
+                 .number = mapping->handle,
                  .device = mapping->device,
                  .access = mapping->access};
   }

@@ -15,6 +15,12 @@
 
 namespace tandem::soft {
 
+inline CUmemAccess_flags FlagsOf(Access access) {
+  return access == Access::kReadWrite ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+         : access == Access::kRead    ? CU_MEM_ACCESS_FLAGS_PROT_READ
+                                      : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+}
+
 class Memory {
  public:
   explicit Memory(AddressSpace* space) : space_(space), vmm_(space), host_(space) {}
@@ -29,7 +35,7 @@ class Memory {
     enum class Kind { kBlock, kMapping, kHost } kind = Kind::kBlock;
     Range range;
     uint64_t owner = 0;   // context; none for mappings
-    uint64_t number = 0;  // of the block or mapping; never used twice
+    uint64_t number = 0;  // of the memory; never used twice
     int device = 0;
     bool registered = false;
     Access access = Access::kReadWrite;

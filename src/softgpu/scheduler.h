@@ -59,6 +59,8 @@ struct Task {
   bool always = false;  // also in a poisoned context
 };
 
+inline constexpr int kGreatestPriority = -5;  // of a stream; the least is 0
+
 enum class StreamKind { kLegacy, kBlocking, kNonBlocking };
 
 // Members are the scheduler's, under its lock, except the constants.

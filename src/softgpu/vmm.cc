@@ -44,7 +44,7 @@ CUresult Vmm::Create(PhysicalStore* store, uint64_t bytes, const CUmemAllocation
   if (bytes == 0 || !WholePages(bytes)) return CUDA_ERROR_INVALID_VALUE;
   std::vector<Range> pieces = store->Allocate(bytes);
   if (pieces.empty()) return CUDA_ERROR_OUT_OF_MEMORY;
-  const Handle created = next_handle_++;
+  const Handle created = NewHandle();
   physical_.emplace(created, Physical{store, bytes, std::move(pieces), properties, 0, false});
   *handle = created;
   return CUDA_SUCCESS;
@@ -88,7 +88,7 @@ CUresult Vmm::Map(uint64_t address, uint64_t bytes, Handle handle) {
   }
   if (!memory.store->MapAt(*space_, address, memory.pieces)) return CUDA_ERROR_OUT_OF_MEMORY;
   memory.mappings += 1;
-  mappings_[address] = Mapping{bytes, handle, NewHandle(), Access::kNone};
+  mappings_[address] = Mapping{bytes, handle, Access::kNone};
   return CUDA_SUCCESS;
 }
 
@@ -154,7 +154,7 @@ std::optional<Vmm::Found> Vmm::Find(uint64_t address) const {
   if (after == mappings_.begin()) return std::nullopt;
   const auto& [begin, mapping] = *std::prev(after);
   if (address - begin >= mapping.size) return std::nullopt;
-  return Found{Range{begin, mapping.size}, mapping.access, DeviceOf(mapping), mapping.number};
+  return Found{Range{begin, mapping.size}, mapping.access, DeviceOf(mapping), mapping.handle};
 }
 
 }  // namespace tandem::soft

@@ -47,7 +47,7 @@ class Vmm {
     Range range;
     Access access = Access::kNone;
     int device = 0;
-    uint64_t number = 0;  // of the mapping; never used twice
+    Handle handle = 0;
   };
   std::optional<Found> Find(uint64_t address) const;
 
@@ -63,7 +63,6 @@ class Vmm {
   struct Mapping {
     uint64_t size = 0;
     Handle handle = 0;
-    uint64_t number = 0;
     Access access = Access::kNone;
   };
   using Mappings = std::map<uint64_t, Mapping>;  // by address
@@ -75,7 +74,6 @@ class Vmm {
   int DeviceOf(const Mapping& mapping) const;
 
   AddressSpace* const space_;
-  Handle next_handle_ = 1;
   std::map<uint64_t, uint64_t> reservations_;  // address → size
   std::unordered_map<Handle, Physical> physical_;
   Mappings mappings_;

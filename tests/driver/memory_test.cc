@@ -81,6 +81,50 @@ TEST_F(MemoryTest, DescribesAddresses) {
   EXPECT_NE(Cu().cuMemGetAddressRange_v2(&base, &size, 4096), CUDA_SUCCESS);
 }
 
+TEST_F(MemoryTest, DescribesManyThingsAtOnceAndWritesNoMore) {
+  struct {
+    CUmemorytype type = CU_MEMORYTYPE_HOST;
+    int after_type = 77;
+    int rdma = 77;
+    int after_rdma = 77;
+    CUdeviceptr start = 77;
+  } answers;
+  void* data[] = {&answers.type, &answers.rdma, &answers.start};
+  CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                      static_cast<CUpointer_attribute>(12345),
+                                      CU_POINTER_ATTRIBUTE_RANGE_START_ADDR};
+  // Nobody's memory, of which everything reads as zero.
+  const auto nobodys = reinterpret_cast<CUdeviceptr>(&answers);
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuPointerGetAttributes(3, attributes, data, nobodys));
+  EXPECT_EQ(answers.type, CU_MEMORYTYPE_HOST);
+  EXPECT_EQ(answers.rdma, 77);
+  EXPECT_EQ(answers.start, 77u);
+  attributes[1] = CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE;
+  ASSERT_CU(Cu().cuPointerGetAttributes(3, attributes, data, nobodys));
+  EXPECT_EQ(answers.type, 0);
+  EXPECT_EQ(answers.after_type, 77);
+  EXPECT_EQ(answers.rdma, 0);
+  EXPECT_EQ(answers.after_rdma, 77);
+  EXPECT_EQ(answers.start, 0u);
+}
+
+// An address may come back for other memory, the number of what is there may not.
+TEST_F(MemoryTest, BuffersAreNumberedOnce) {
+  const auto number_of = [](CUdeviceptr pointer) {
+    unsigned long long number = 0;
+    EXPECT_CU(CUDA_SUCCESS,
+              Cu().cuPointerGetAttribute(&number, CU_POINTER_ATTRIBUTE_BUFFER_ID, pointer));
+    return number;
+  };
+  const CUdeviceptr first = Allocate(kPage);
+  const auto number = number_of(first);
+  EXPECT_EQ(number_of(first + 100), number);
+  ASSERT_CU(Cu().cuMemFree_v2(first));
+  const CUdeviceptr second = Allocate(kPage);
+  EXPECT_NE(number_of(second), number);
+  ASSERT_CU(Cu().cuMemFree_v2(second));
+}
+
 TEST_F(MemoryTest, PageLockedMemory) {
   void* host = nullptr;
   ASSERT_CU(Cu().cuMemHostAlloc(&host, 10000, CU_MEMHOSTALLOC_PORTABLE));
