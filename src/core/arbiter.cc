@@ -56,6 +56,7 @@ void Arbiter::HeardFrom(Session& session) {
 void Arbiter::Handle(const event::SessionAdded& e) {
   TANDEM_CHECK(sessions_.count(e.id) == 0);
   if (e.replaces.has_value()) Handle(event::SessionGone{*e.replaces});
+  if (e.budget.has_value() && *e.budget > budget_.total()) budget_.SetTotal(*e.budget);
   Session& session = sessions_[e.id];
   session.id = e.id;
   session.window = config_.window;
@@ -66,8 +67,7 @@ void Arbiter::Handle(const event::SessionAdded& e) {
   limits_.Add(e.id, e.run, e.limit, e.allocated);
   contexts_ += e.contexts;
   // What it claims above what is left cannot be its due: it has to go.
-  session.resident = std::min(e.resident, budget_.free());
-  session.credit = session.resident;
+  session.credit = std::min(e.resident, budget_.free());
   budget_.SetCharge(e.id, session.credit);
   if (e.resident > session.credit) {
     session.excess = e.resident - session.credit;
@@ -82,7 +82,8 @@ void Arbiter::Handle(const event::SessionGone& e) {
   budget_.SetCharge(e.id, Bytes());
   limits_.Remove(e.id);
   contexts_ -= session->contexts;
-  if (claim_.has_value() && claim_->wish.id == e.id) claim_.reset();
+  if (session->record.has_value()) Tell(std::move(*session->record));
+  if (claim_.has_value() && claim_->wish.id == e.id) AbandonClaim();
   std::erase_if(wishes_, [&](const Wish& wish) { return wish.id == e.id; });
   sessions_.erase(e.id);
 }
@@ -121,8 +122,9 @@ void Arbiter::AnswerContext(Session& session, bool granted) {
   actions_.emplace_back(action::ContextReserved{session.id, granted});
 }
 
-// Who waits for others to go is served some day. Who has allocated so much itself that no context
-// fits beside it would wait for itself: it is told what the driver would tell it.
+// A context that would not fit beside what its session has allocated itself and the contexts there
+// are: the session is told what the driver would tell it. Where those contexts are others', that
+// may be sooner than need be, since they may go; but nothing says that they will.
 void Arbiter::RefuseContexts() {
   for (auto& [id, session] : sessions_) {
     if (session.contexts_wanted == 0) continue;
@@ -193,21 +195,46 @@ void Arbiter::Handle(const event::Running& e) {
     session->phase = Phase::kRunning;
     session->running_since = session->active_since = session->last_used = now_;
   }
-  if (session->record.has_value()) {
-    session->record->in = e.in;
-    Report(*session);
-  }
+  // It has all it needs: what it asked for beyond that it has freed since.
+  session->need = std::min(session->need, session->credit);
+  DropWish(e.id, Wish::Kind::kGrowth);
+  Handover* record = session->record.has_value() ? &*session->record : RecordOf(*session);
+  if (record != nullptr) record->in = e.in;
+  if (session->record.has_value()) Report(*session);
+}
+
+// Of the hand-over that is bringing memory to the session; null where there is none.
+Handover* Arbiter::RecordOf(Session& session) {
+  if (claim_.has_value() && claim_->wish.id == session.id) return &claim_->record;
+  return session.record.has_value() ? &*session.record : nullptr;
 }
 
 void Arbiter::Report(Session& session) {
   Handover record = *session.record;
   session.record.reset();
+  const bool copied = record.in + record.out > Bytes();
+  // A grant of fresh memory takes its time too, and that says nothing about switching.
+  if (copied || record.lacked < config_.chunk) {
+    cost_.Learn(copied ? record.lacked : Bytes(), now_ - record.revoked_at);
+  }
+  if (record.in > Bytes() || record.evicted > Bytes()) last_lacked_ = record.lacked;
+  Tell(std::move(record));
+}
+
+void Arbiter::Tell(Handover record) {
+  if (record.in + record.evicted == Bytes() && record.from.empty()) return;
   record.running_at = now_;
-  const bool moved = record.in > Bytes() || record.evicted > Bytes();
-  cost_.Learn(record.in + record.out > Bytes() ? record.lacked : Bytes(), now_ - record.revoked_at);
-  if (!moved && record.from.empty()) return;
-  if (moved) last_lacked_ = record.lacked;
   actions_.emplace_back(action::HandoverDone{std::move(record)});
+}
+
+void Arbiter::AbandonClaim() {
+  Handover record = std::move(claim_->record);
+  claim_.reset();
+  std::erase_if(record.from, [&](SessionId id) {
+    const Session* asked = Find(id);
+    return asked != nullptr && asked->holds();  // busy, or not heard of: nothing was taken from it
+  });
+  Tell(std::move(record));
 }
 
 void Arbiter::Handle(const event::Idle& e) {
@@ -248,6 +275,7 @@ void Arbiter::EndLease(Session& session) {
   session.last_used = now_;
   session.left_at = now_;
   session.credit_in_flight = false;
+  if (session.record.has_value()) Tell(std::move(*session.record));
   session.record.reset();
   session.cap.reset();
   DropWish(session.id, Wish::Kind::kGrowth);
@@ -275,28 +303,22 @@ void Arbiter::Handle(const event::Evicted& e) {
     actions_.emplace_back(action::Breach{e.id, "it has more on the card than its credit"});
     return;
   }
-  session->resident = e.resident;
   if (session->credit_in_flight) return;
   session->excess = SaturatingSubtract(e.resident, charge);
   if (session->holds()) session->need = std::min(session->need, e.resident);
   session->credit = std::min(session->credit, e.resident);
   const Bytes left = std::min(charge, std::max(session->credit, e.resident));
   budget_.SetCharge(e.id, left);
+  if (!session->holds()) {
+    session->expected_at = now_ + config_.silence + cost_.Estimate(config_.chunk) * 4;
+  }
   if (!session->yields_to.has_value()) return;
-  session->expected_at = now_ + config_.silence + cost_.Estimate(config_.chunk) * 4;
-  if (Session* to = Find(*session->yields_to); to != nullptr) {
-    Handover* record = to->record.has_value() ? &*to->record : nullptr;
-    if (claim_.has_value() && claim_->wish.id == to->id) record = &claim_->record;
-    if (record != nullptr) {
-      record->evicted += charge - left;
-      record->out += e.copied;
-    }
+  Session* to = Find(*session->yields_to);
+  if (Handover* record = to != nullptr ? RecordOf(*to) : nullptr; record != nullptr) {
+    record->evicted += charge - left;
+    record->out += e.copied;
   }
   if (left == session->credit) session->yields_to.reset();
-}
-
-void Arbiter::Handle(const event::BudgetRaised& e) {
-  if (e.budget > budget_.total()) budget_.SetTotal(e.budget);
 }
 
 void Arbiter::Handle(const event::LimitSet& e) {
@@ -313,13 +335,12 @@ void Arbiter::Handle(const event::Tick& /*e*/) {
 void Arbiter::AddWish(SessionId id, Wish::Kind kind) {
   if (Wishes(id, kind)) return;
   wishes_.push_back(Wish{id, kind, now_, ++last_ticket_});
-  if (kind == Wish::Kind::kLease) sessions_.at(id).waiting_since = now_;
 }
 
 void Arbiter::DropWish(SessionId id, Wish::Kind kind) {
   std::erase_if(wishes_, [&](const Wish& w) { return w.id == id && w.kind == kind; });
   const bool claimed = claim_.has_value() && claim_->wish.id == id && claim_->wish.kind == kind;
-  if (claimed) claim_.reset();
+  if (claimed) AbandonClaim();
 }
 
 bool Arbiter::Wishes(SessionId id, Wish::Kind kind) const {

@@ -75,7 +75,7 @@ struct Session {
   Duration backoff;       // after its next Busy
   Instant expected_at;    // silence after this makes it stuck
   Instant granted_at;     // of this lease
-  Instant running_since;  // of this lease
+  Instant running_since;  // of this lease; until it runs, as granted_at
   Instant active_since;   // of this burst
   Instant idle_since;
   Instant last_used;
@@ -88,9 +88,7 @@ struct Session {
   std::optional<Handover> record;      // of the hand-over that is bringing it in
 
   // For listings.
-  Bytes resident;
   uint64_t leases = 0;
-  Instant waiting_since;
   Duration waited;
   Duration held;
 
@@ -144,7 +142,6 @@ class Arbiter {
   void Handle(const event::Released& e);
   void Handle(const event::Busy& e);
   void Handle(const event::Evicted& e);
-  void Handle(const event::BudgetRaised& e);
   void Handle(const event::LimitSet& e);
   void Handle(const event::Tick& e);
   Session* Find(SessionId id);
@@ -158,7 +155,10 @@ class Arbiter {
   void ChargeContexts();
   void RefuseContexts();
   void AnswerContext(Session& session, bool granted);
+  Handover* RecordOf(Session& session);
   void Report(Session& session);
+  void Tell(Handover record);
+  void AbandonClaim();
 
   // Deciding (arbiter_decide.cc).
   void Decide();
@@ -173,9 +173,11 @@ class Arbiter {
   void RaiseCredit(Session& session);
   bool OrderEvictions(Bytes bytes);
   void Fulfil();
+  void AnswerContexts(Session& session);
   void GiveUpClaim();
   Bytes Needed(const Wish& wish) const;
   Bytes Lacked(const Wish& wish) const;
+  bool WouldBar(const Wish& context) const;
   Bytes Room(const Wish& wish, const std::vector<SessionId>& ahead) const;
   Instant MayJoinAt(const Wish& wish, Bytes room) const;
   bool MayBeServed(const Wish& wish) const;

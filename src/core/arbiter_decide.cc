@@ -106,12 +106,14 @@ Instant Arbiter::MayJoinAt(const Wish& wish, Bytes room) const {
   return *session.left_at + config_.turns.Quantum(cost_.Estimate(Lacked(wish)));
 }
 
+// Whether with one more context somebody could never run again.
+bool Arbiter::WouldBar(const Wish& context) const {
+  return limits_.largest_allocation() + budget_.contexts() + Needed(context) > budget_.total();
+}
+
 Arbiter::Plan Arbiter::MakePlan(const Wish& wish, const std::vector<SessionId>& ahead) const {
   const Bytes needed = Needed(wish);
-  if (wish.kind == Wish::Kind::kContext &&
-      limits_.largest_allocation() + budget_.contexts() + needed > budget_.total()) {
-    return Plan{};  // somebody could never run again
-  }
+  if (wish.kind == Wish::Kind::kContext && WouldBar(wish)) return Plan{};
   const Bytes room = Room(wish, ahead);
   if (needed <= room) {
     const Instant at = MayJoinAt(wish, room);
@@ -212,7 +214,7 @@ bool Arbiter::Advance() {
         return entry.second.phase == Phase::kRevoking && !entry.second.stuck;
       });
       if (leaving) return false;
-      claim_.reset();  // busy or stuck: choose anew, without it
+      AbandonClaim();  // busy or stuck: choose anew, without it
       return true;
     }
     claim_->gathering = true;
@@ -240,10 +242,10 @@ bool Arbiter::Gather() {
 void Arbiter::SendGrant(Session& session) {
   session.phase = Phase::kGranted;
   session.epoch = claim_->record.epoch = ++last_epoch_;
-  session.granted_at = now_;
+  session.granted_at = session.running_since = session.active_since = now_;
   session.cap = claim_->cap;
   session.credit_in_flight = true;
-  session.waited = session.waited + (now_ - session.waiting_since);
+  session.waited = session.waited + (now_ - claim_->wish.since);
   ++session.leases;
   const Bytes charge = budget_.charge(session.id);
   session.credit = charge + std::min(SaturatingSubtract(session.need, charge), budget_.free());
@@ -319,30 +321,40 @@ bool Arbiter::OrderEvictions(Bytes bytes) {
 void Arbiter::Fulfil() {
   const Wish wish = claim_->wish;
   Handover record = std::move(claim_->record);
-  DropWish(wish.id, wish.kind);  // ends the claim, too
+  claim_.reset();
+  DropWish(wish.id, wish.kind);
   Session& session = sessions_.at(wish.id);
-  if (wish.kind == Wish::Kind::kContext) {
+  if (wish.kind == Wish::Kind::kLease) {
+    session.record = std::move(record);  // told once it runs
+    if (session.phase == Phase::kRunning) Report(session);
+    return;
+  }
+  Tell(std::move(record));
+  if (wish.kind == Wish::Kind::kContext) AnswerContexts(session);
+}
+
+// As many as there is room for, of which there is some. All at once, so that the rounds of Decide
+// do not depend on how many a session asks for.
+void Arbiter::AnswerContexts(Session& session) {
+  const Wish another{session.id, Wish::Kind::kContext, now_, 0};
+  do {
     AnswerContext(session, true);
     ChargeContexts();
-    if (session.contexts_wanted > 0) AddWish(wish.id, Wish::Kind::kContext);
-  } else if (wish.kind == Wish::Kind::kLease) {
-    session.record = std::move(record);  // told once it runs
-  } else if (record.evicted > Bytes() || !record.from.empty()) {
-    record.running_at = now_;
-    actions_.emplace_back(action::HandoverDone{std::move(record)});
-  }
+  } while (session.contexts_wanted > 0 && Needed(another) <= budget_.free() && !WouldBar(another));
+  RefuseContexts();  // those for which there never will be
+  if (session.contexts_wanted > 0) AddWish(session.id, Wish::Kind::kContext);
 }
 
 // Somebody it counted on has died or fallen silent, or its own need has grown too large: what it
 // has goes back, so that others can be served meanwhile.
 void Arbiter::GiveUpClaim() {
   const Wish wish = claim_->wish;
-  if (wish.kind != Wish::Kind::kLease) {
-    claim_.reset();
-    return;
-  }
+  if (wish.kind != Wish::Kind::kLease) return AbandonClaim();
+  Session& session = sessions_.at(wish.id);
+  session.record = std::move(claim_->record);  // told when it gives the lease back
+  claim_.reset();
   DropWish(wish.id, wish.kind);
-  SendRevoke(sessions_.at(wish.id));
+  SendRevoke(session);
 }
 
 // ---- What holders and the caller must know

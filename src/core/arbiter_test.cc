@@ -190,9 +190,37 @@ TEST_F(ArbiterTest, ABusyAnswerIsRespectedAndTriedAgainLater) {
   EXPECT_TRUE(Silent<action::Grant>(kB));
   Later(Seconds(1));
   EXPECT_EQ(Said<action::Revoke>(kA).deadline, deadline * 2);
+  On(event::Busy{kA, epoch_[kA]});
+  Later(Seconds(1));
   Release(kA);
+  On(event::Released{kB, Said<action::Grant>(kB).epoch});
+  On(event::Evicted{kA, MiB(40), MiB(20)});
   On(event::Ready{kA, MiB(60)});
-  EXPECT_LT(arbiter_.sessions().at(kA).window, arbiter_.config().window * 2);
+  // Halved twice, and doubled once it yielded.
+  EXPECT_EQ(Said<action::Grant>(kA).window, arbiter_.config().window / 2);
+}
+
+TEST_F(ArbiterTest, WhoeverHasAllItNeedsNoLongerWaitsForMore) {
+  Add(kA);
+  Add(kB);
+  Run(kA, MiB(60));
+  Run(kB, MiB(40));
+  On(event::Ready{kA, MiB(80)});
+  EXPECT_EQ(arbiter_.Waiting().size(), 1u);
+  On(event::Running{kA, epoch_[kA], {}});  // it freed some meanwhile, and opened its gate
+  EXPECT_TRUE(arbiter_.Waiting().empty());
+  Later(Seconds(10));
+  EXPECT_TRUE(Silent<action::Revoke>(kB));
+}
+
+TEST_F(ArbiterTest, GrantsOfFreshMemoryDoNotMakeSwitchesLookDear) {
+  Add(kA);
+  const Duration before = arbiter_.SwitchEstimate();
+  On(event::Reserve{kA, 1, MiB(60)});
+  On(event::Ready{kA, MiB(60)});
+  now_ = now_ + Milliseconds(5);
+  On(event::Running{kA, Said<action::Grant>(kA).epoch, {}});
+  EXPECT_EQ(arbiter_.SwitchEstimate(), before);
 }
 
 TEST_F(ArbiterTest, AStuckHolderKeepsItsBytesAndOthersRunBesideIt) {
@@ -271,6 +299,8 @@ TEST_F(ArbiterTest, DeathGivesEverythingBackAtAnyMoment) {
   Release(kA);
   On(event::Evicted{kA, MiB(50), MiB(40)});
   On(event::SessionGone{kB});  // in the middle of its restore; A is still swapping out for it
+  EXPECT_EQ(Record().to, kB);
+  EXPECT_EQ(Record().evicted, MiB(40));
   EXPECT_FALSE(Silent<action::Grant>(kC));
   EXPECT_EQ(arbiter_.budget().charge(kB), Bytes());
   On(event::SessionGone{kA});  // in the middle of its swapping out
@@ -291,6 +321,9 @@ TEST_F(ArbiterTest, AVictimThatFallsSilentDoesNotHoldUpTheRest) {
   Later(Seconds(10));  // A is stopped: B cannot get what it needs
   EXPECT_FALSE(Silent<action::Revoke>(kB));
   On(event::Released{kB, 2});
+  EXPECT_EQ(Record().to, kB);  // it never ran, but kA has lost its lease and its memory
+  EXPECT_EQ(Record().from, std::vector<SessionId>{kA});
+  EXPECT_EQ(Record().out, MiB(30));
   On(event::Ready{kB, MiB(90)});
   EXPECT_TRUE(arbiter_.sessions().at(kC).holds());
   On(event::Evicted{kA, MiB(8), MiB(52)});
@@ -312,6 +345,9 @@ TEST_F(ArbiterTest, ContextsAboveTheReserveAreChargedAndPushIdleMemoryOut) {
   EXPECT_EQ(Said<action::Evict>(kA).target, MiB(46));
   On(event::Evicted{kA, MiB(46), MiB(4)});
   EXPECT_TRUE(Said<action::ContextReserved>(kB).granted);
+  EXPECT_EQ(Record().to, kB);
+  EXPECT_EQ(Record().from, std::vector<SessionId>{kA});
+  EXPECT_EQ(Record().out, MiB(4));
   EXPECT_EQ(arbiter_.budget().contexts(), MiB(8));
   On(event::SessionGone{kA});
   EXPECT_EQ(arbiter_.budget().contexts(), Bytes());  // kB's moved into the reserve
@@ -373,6 +409,36 @@ TEST_F(ArbiterTest, EveryContextAskedForIsAnswered) {
   EXPECT_EQ(arbiter_.budget().contexts(), MiB(24));
 }
 
+TEST_F(ArbiterTest, ManyContextsAreAnsweredAtOnce) {
+  Add(kA);
+  Add(kB);
+  On(event::ContextWanted{kB});        // the reserve
+  On(event::Reserve{kB, 1, MiB(96)});  // as long as it has that, no context
+  for (int i = 0; i < 12; ++i) On(event::ContextWanted{kA});
+  EXPECT_TRUE(Silent<action::ContextReserved>(kA));
+  On(event::Reserve{kB, 2, MiB(4)});
+  EXPECT_EQ(arbiter_.sessions().at(kA).contexts, 12u);
+  EXPECT_TRUE(arbiter_.Waiting().empty());
+}
+
+TEST_F(ArbiterTest, AContextThatNoLongerFitsBesideAnotherIsRefusedWithThatOnesAnswer) {
+  Add(kA);
+  Add(kB);
+  On(event::ContextWanted{kB});  // the reserve
+  On(event::Ready{kB, MiB(100)});
+  epoch_[kB] = Said<action::Grant>(kB).epoch;
+  On(event::Running{kB, epoch_[kB], {}});
+  On(event::Reserve{kA, 1, MiB(90)});
+  for (int i = 0; i < 2; ++i) On(event::ContextWanted{kA});
+  EXPECT_TRUE(Silent<action::ContextReserved>(kA));  // until kB's turn ends
+  Release(kB);
+  On(event::Evicted{kB, MiB(92), MiB(8)});
+  EXPECT_TRUE(Said<action::ContextReserved>(kA).granted);
+  EXPECT_EQ(arbiter_.sessions().at(kA).contexts, 1u);
+  EXPECT_EQ(arbiter_.sessions().at(kA).contexts_wanted, 0u);
+  EXPECT_TRUE(arbiter_.Waiting().empty());
+}
+
 TEST_F(ArbiterTest, UnaskedEvictedLowersCreditUnlessAGrantIsOnItsWay) {
   Add(kA);
   On(event::Ready{kA, MiB(50)});
@@ -393,6 +459,26 @@ TEST_F(ArbiterTest, ARestartedDaemonChargesWhatSessionsStillHave) {
   On(event::Evicted{kB, MiB(30), MiB(20)});
   EXPECT_EQ(Said<action::Grant>(kB).credit, MiB(30));
   EXPECT_EQ(Said<action::Evict>(kA).target, MiB(50));
+}
+
+TEST_F(ArbiterTest, WhatASessionBringsIsBookedBeforeAnybodyIsServed) {
+  On(event::SessionAdded{kB, RunId{2}, MiB(200), MiB(120), {}, 0, {}});
+  On(event::Ready{kB, MiB(120)});  // more than the budget as far as it is known
+  EXPECT_TRUE(Silent<action::Grant>(kB));
+  On(event::SessionAdded{kA, RunId{1}, MiB(200), MiB(60), MiB(60), 0, {}, MiB(160)});
+  EXPECT_EQ(Said<action::Grant>(kB).credit, MiB(100));
+  EXPECT_EQ(arbiter_.budget().charge(kA), MiB(60));
+  EXPECT_EQ(Said<action::Evict>(kA).target, MiB(40));
+}
+
+TEST_F(ArbiterTest, WhoeverGivesUpItsExcessBitByBitIsNotStuck) {
+  Add(kA, MiB(70));
+  Add(kB, MiB(50));
+  for (uint64_t resident = 50; resident > 30; resident -= 2) {
+    Later(arbiter_.config().silence - Milliseconds(1));
+    On(event::Evicted{kB, MiB(resident), {}});
+    EXPECT_FALSE(arbiter_.sessions().at(kB).stuck);
+  }
 }
 
 TEST_F(ArbiterTest, ALeaseGivenBackUnaskedIsGone) {
@@ -417,9 +503,11 @@ TEST_F(ArbiterTest, WhoeverIsBusyBeforeItIsWholeStillGetsTheRest) {
   Later(arbiter_.Quantum());
   Release(kA);
   const Epoch epoch = Said<action::Grant>(kB).epoch;
+  const Instant granted_at = now_;
   Later(Seconds(10));  // A is stopped
   EXPECT_EQ(Said<action::Revoke>(kB).epoch, epoch);
   On(event::Busy{kB, epoch});
+  EXPECT_EQ(arbiter_.sessions().at(kB).running_since, granted_at);  // its turn counts from there
   On(event::Evicted{kA, MiB(10), MiB(80)});
   EXPECT_EQ(Said<action::Credit>(kB).credit, MiB(90));
 }

@@ -28,7 +28,8 @@ struct RunId {
 // A lease's number: increasing per GPU, never used twice.
 using Epoch = uint64_t;
 
-// One change of holders (or growth of one) that moved memory or took a lease from somebody.
+// One change of holders (or growth of one, or room for a context) that moved memory or took a lease
+// from somebody, whether or not the newcomer got all it needs in the end.
 struct Handover {
   Epoch epoch = 0;
   SessionId to;
@@ -40,7 +41,7 @@ struct Handover {
   Bytes in;                     // copied back by the newcomer
   Instant revoked_at;           // when the hand-over began: the first Revoke, else the Grant
   Instant released_at;
-  Instant running_at;
+  Instant running_at;  // or when it was given up
 };
 
 namespace event {
@@ -55,6 +56,8 @@ struct SessionAdded {
   uint32_t contexts = 0;
   // The same process registered before; what it had is what this one claims, nobody else's yet.
   std::optional<SessionId> replaces;
+  // The budget with what this session explains of the card's use; counts where it is more.
+  std::optional<Bytes> budget = std::nullopt;
 };
 struct SessionGone {
   SessionId id;
@@ -100,10 +103,6 @@ struct Evicted {
   Bytes resident;
   Bytes copied;
 };
-// What programs outside Tandem hold has turned out to be less than was thought.
-struct BudgetRaised {
-  Bytes budget;
-};
 // The limit of a run that sessions may belong to already.
 struct LimitSet {
   RunId run;
@@ -113,10 +112,10 @@ struct Tick {};
 
 }  // namespace event
 
-using Event = std::variant<event::SessionAdded, event::SessionGone, event::Reserve,
-                           event::ContextWanted, event::ContextGone, event::Ready, event::Running,
-                           event::Idle, event::Active, event::Released, event::Busy, event::Evicted,
-                           event::BudgetRaised, event::LimitSet, event::Tick>;
+using Event =
+    std::variant<event::SessionAdded, event::SessionGone, event::Reserve, event::ContextWanted,
+                 event::ContextGone, event::Ready, event::Running, event::Idle, event::Active,
+                 event::Released, event::Busy, event::Evicted, event::LimitSet, event::Tick>;
 
 namespace action {
 

@@ -79,6 +79,10 @@ void World::Check() {
   for (const auto& [id, program] : programs_) {
     ASSERT_LE(program.resident, program.credit) << "session " << id;
     resident += program.resident;
+    // Those who never get an answer count, too.
+    if (program.wants && !program.open && program.stopped_until <= now_) {
+      longest_wait_ = std::max(longest_wait_, now_ - program.asked_at);
+    }
   }
   ASSERT_LE(resident, budget.total());
   bool settled = !arbiter_.claimant().has_value();
@@ -98,7 +102,6 @@ void World::Act(const Action& action) {
       program.epoch = grant.epoch;
       program.credit = grant.credit;
       program.bytes_in = Bytes();
-      longest_wait_ = std::max(longest_wait_, now_ - program.asked_at);
       Restore(grant.id.value, program);
     });
   } else if (const auto* credit = std::get_if<action::Credit>(&action)) {

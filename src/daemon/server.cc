@@ -28,8 +28,8 @@ uint64_t MakeTag(Tag tag, uint64_t number = 0) {
   return (static_cast<uint64_t>(tag) << kTagShift) | number;
 }
 
-// When a process started, in the kernel's ticks; 0 if it is gone. Field 22 of its stat, counted
-// after the name, which may contain anything.
+// When a process started, in the kernel's ticks since boot; 0 if it is gone. Field 22 of its stat,
+// counted after the name, which may contain anything.
 uint64_t StartTicks(int pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string line;
@@ -40,6 +40,24 @@ uint64_t StartTicks(int pid) {
   std::string field;
   for (int i = 3; i <= 22; ++i) rest >> field;
   return std::strtoull(field.c_str(), nullptr, 10);
+}
+
+uint64_t TicksNow() {
+  timespec now;
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  const auto ticks = static_cast<uint64_t>(sysconf(_SC_CLK_TCK));
+  return static_cast<uint64_t>(now.tv_sec) * ticks +
+         static_cast<uint64_t>(now.tv_nsec) * ticks / 1000000000;
+}
+
+// The process at the other end. From the socket itself where the kernel can (6.5): the number alone
+// may belong to another process by now.
+UniqueFd PeerProcess(int socket, int pid) {
+  constexpr int kPeerPidFd = 77;  // SO_PEERPIDFD
+  int fd = -1;
+  socklen_t length = sizeof(fd);
+  if (getsockopt(socket, SOL_SOCKET, kPeerPidFd, &fd, &length) == 0) return UniqueFd(fd);
+  return UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
 }
 
 // A descriptor to give up when there are no others.
@@ -63,7 +81,7 @@ Server::Server(Listener listener, UniqueFd signals, std::unique_ptr<service::Ser
       spare_(OpenSpare()),
       service_(std::move(service)),
       limits_(limits),
-      started_ticks_(StartTicks(getpid())) {}
+      started_ticks_(TicksNow()) {}
 
 Result<std::unique_ptr<Server>> Server::Make(Listener listener, UniqueFd signals,
                                              std::unique_ptr<service::Service> service,
@@ -151,7 +169,7 @@ void Server::Accept() {
     ucred credentials{};
     socklen_t length = sizeof(credentials);
     if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) continue;
-    UniqueFd process(static_cast<int>(syscall(SYS_pidfd_open, credentials.pid, 0)));
+    UniqueFd process = PeerProcess(socket.get(), credentials.pid);
     if (!process || clients_.size() >= limits_.max_connections) continue;
     // A new process may bear the number of one whose end we have not yet looked at.
     const auto namesake = processes_.find(credentials.pid);
@@ -171,7 +189,7 @@ void Server::Accept() {
     clients_.try_emplace(id, std::move(socket), std::move(process), credentials.pid,
                          MonotonicNow() + limits_.newcomer_patience);
     service_->OnConnected(id, service::Client{credentials.pid, credentials.uid,
-                                              started != 0 && started < started_ticks_});
+                                              started != 0 && started <= started_ticks_});
   }
 }
 
@@ -249,9 +267,14 @@ void Server::WatchProcess(ConnectionId id) {
   if (at == clients_.end() || !at->second.process) return;
   const int pid = at->second.pid;
   if (!service_->HasSessions(pid)) return;
-  UniqueFd process = std::move(at->second.process);
-  if (processes_.count(pid) != 0) return;
-  if (!Watch(process.get(), MakeTag(kProcess, static_cast<uint64_t>(pid)), EPOLLIN).ok()) return;
+  UniqueFd& process = at->second.process;
+  if (processes_.count(pid) != 0) return process.Reset();
+  const Status watched =
+      Watch(process.get(), MakeTag(kProcess, static_cast<uint64_t>(pid)), EPOLLIN);
+  if (!watched.ok()) {  // tried again with its next message
+    spdlog::error("process {} cannot be watched: {}", pid, watched.error().message);
+    return;
+  }
   processes_[pid] = std::move(process);
   spdlog::info("process {} has registered", pid);
 }
@@ -264,7 +287,11 @@ void Server::OnProcessEnd(int pid) {
 
 void Server::OnTime() {
   const Instant now = MonotonicNow();
-  if (service_->wake().has_value() && *service_->wake() <= now) Carry(service_->OnTick(now));
+  if (service_->wake().has_value() && *service_->wake() <= now) {
+    std::vector<service::Outgoing> messages = service_->OnTick(now);
+    for (const auto& [id, client] : clients_) WatchProcess(id);  // registrations may have waited
+    Carry(std::move(messages));
+  }
   DropLateNewcomers();
   if (!service_->idle()) {
     idle_since_.reset();

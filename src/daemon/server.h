@@ -84,7 +84,7 @@ class Server {
   std::map<int, UniqueFd> processes_;  // of sessions, by pid
   ConnectionId last_connection_ = 0;
   std::optional<Instant> idle_since_;
-  uint64_t started_ticks_;  // when this process started, as the kernel counts
+  uint64_t started_ticks_;  // when this began, as the kernel counts
   bool finished_ = false;
 };
 

@@ -37,11 +37,18 @@ Json Numbers(const std::vector<core::SessionId>& ids) {
   return list;
 }
 
+// What a session waits for first, of what is `waiting` for its GPU; waiting.end() where it does
+// not.
+std::vector<core::Wish>::const_iterator FirstWish(const std::vector<core::Wish>& waiting,
+                                                  core::SessionId id) {
+  return std::find_if(waiting.begin(), waiting.end(),
+                      [&](const core::Wish& wish) { return wish.id == id; });
+}
+
 // What people should know about why a session does not run. Null where it does.
-Json WaitsFor(const core::Arbiter& arbiter, core::SessionId id) {
-  const std::vector<core::Wish> waiting = arbiter.Waiting();
-  const auto at = std::find_if(waiting.begin(), waiting.end(),
-                               [&](const core::Wish& wish) { return wish.id == id; });
+Json WaitsFor(const core::Arbiter& arbiter, const std::vector<core::Wish>& waiting,
+              core::SessionId id) {
+  const auto at = FirstWish(waiting, id);
   if (at == waiting.end()) return nullptr;
   if (arbiter.claimant() == id) return "memory that others are giving up";
   switch (at->kind) {
@@ -109,15 +116,17 @@ std::string Service::StatusJson() const {
 
 std::string Service::SessionsJson() const {
   Json list = Json::array();
+  std::map<const Gpu*, std::vector<core::Wish>> wishes;
+  for (const auto& gpu : gpus_) wishes[gpu.get()] = gpu->arbiter.Waiting();
   for (const auto& [id, seat] : sessions_) {
     const core::Arbiter& arbiter = seat->gpu->arbiter;
     const core::Session& session = arbiter.sessions().at(id);
-    const std::vector<core::Wish> wishes = arbiter.Waiting();
-    const bool waits = std::any_of(wishes.begin(), wishes.end(),
-                                   [id = id](const core::Wish& wish) { return wish.id == id; });
+    const std::vector<core::Wish>& waiting = wishes.at(seat->gpu);
+    const auto wish = FirstWish(waiting, id);
+    const bool waits = wish != waiting.end();
     Duration waited = session.waited, held = session.held;
     if (session.holds()) held = held + (now_ - session.granted_at);
-    if (!session.holds() && waits) waited = waited + (now_ - session.waiting_since);
+    if (!session.holds() && waits) waited = waited + (now_ - wish->since);
     // The session's own claims, as far as they can be true.
     const Bytes allocated = arbiter.limits().allocated(id);
     const wire::ReportsPage& reports = seat->pages->reports();
@@ -147,7 +156,7 @@ std::string Service::SessionsJson() const {
         {"leases", session.leases},
         {"out_bytes", seat->out.count},
         {"in_bytes", seat->in.count},
-        {"waits_for", WaitsFor(arbiter, id)},
+        {"waits_for", WaitsFor(arbiter, waiting, id)},
     });
   }
   return Dump({{"sessions", std::move(list)}});

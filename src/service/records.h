@@ -45,6 +45,7 @@ struct Service::Connection {
   Role role = Role::kNew;
   Seat* seat = nullptr;       // kSession; null once the session has moved or ended
   std::optional<RunKey> run;  // kPeople, after RunBegin
+  size_t held = 0;            // messages
 };
 
 }  // namespace tandem::service

@@ -48,6 +48,16 @@ core::Event ToEvent(core::SessionId id, const wire::Evicted& m) {
   return core::event::Evicted{id, Bytes(m.resident_bytes), Bytes(m.copied_bytes)};
 }
 
+// What a session brings from before a restart, as far as it can be true.
+core::event::SessionAdded ClaimsOf(const wire::Register& m, const GpuInfo& gpu) {
+  core::event::SessionAdded claims;
+  claims.allocated = std::min(Bytes(m.allocated_bytes), gpu.card);
+  claims.resident = std::min(Bytes(m.resident_bytes), gpu.card);
+  // More than a process can have; also keeps the sums far from overflowing.
+  claims.contexts = std::min(m.contexts, 64u);
+  return claims;
+}
+
 std::string TooLarge(Bytes limit, Bytes most) {
   const std::string wish =
       "a limit of " + FormatBytes(limit) + " is more than programs can share, " + FormatBytes(most);
@@ -71,6 +81,7 @@ Service::Service(ServiceConfig config, std::unique_ptr<PageMaker> pages)
     : config_(std::move(config)), pages_(std::move(pages)) {
   for (const GpuInfo& gpu : config_.gpus) {
     gpus_.push_back(std::make_unique<Gpu>(gpu, ConfigOf(gpu)));
+    if (gpu.foreign > Bytes()) settles_at_ = config_.started + kSettling;
   }
 }
 
@@ -86,9 +97,40 @@ void Service::OnConnected(ConnectionId connection, const Client& client) {
 std::vector<Outgoing> Service::OnMessage(ConnectionId connection, const wire::Message& message,
                                          Instant now) {
   now_ = now;
+  if (settles_at_.has_value() && *settles_at_ <= now) EndSettling();
   const auto at = connections_.find(connection);
-  if (at == connections_.end()) return {};
+  if (at == connections_.end()) return std::move(out_);
   Connection& from = *at->second;
+  if (MustWait(from, message) && ++from.held <= kMaxHeld) {
+    held_.emplace_back(connection, message);
+    return std::move(out_);
+  }
+  if (from.held > kMaxHeld) EndSettling();  // a busy program is not kept any longer
+  Dispatch(from, message);
+  return std::move(out_);
+}
+
+// Whether the message could be answered wrongly as long as sessions may still come back.
+bool Service::MustWait(const Connection& from, const wire::Message& message) const {
+  if (!settles_at_.has_value()) return false;
+  if (from.held > 0) return true;  // behind those
+  if (std::holds_alternative<wire::Register>(message)) return !from.client.predates_daemon;
+  const auto* begin = std::get_if<wire::RunBegin>(&message);
+  if (begin != nullptr) return begin->run == 0;
+  return from.seat != nullptr;
+}
+
+void Service::EndSettling() {
+  settles_at_.reset();
+  for (const auto& gpu : gpus_) UpdatePages(*gpu);
+  for (const auto& [id, connection] : connections_) connection->held = 0;
+  for (const auto& [id, message] : std::exchange(held_, {})) {
+    const auto at = connections_.find(id);
+    if (at != connections_.end()) Dispatch(*at->second, message);
+  }
+}
+
+void Service::Dispatch(Connection& from, const wire::Message& message) {
   std::visit(
       [&](const auto& m) {
         using M = std::decay_t<decltype(m)>;
@@ -103,7 +145,6 @@ std::vector<Outgoing> Service::OnMessage(ConnectionId connection, const wire::Me
         }
       },
       message);
-  return std::move(out_);
 }
 
 std::vector<Outgoing> Service::OnBroken(ConnectionId connection, const Error& error) {
@@ -118,6 +159,7 @@ std::vector<Outgoing> Service::OnDisconnected(ConnectionId connection, Instant n
   const auto at = connections_.find(connection);
   if (at == connections_.end()) return {};
   Connection& gone = *at->second;
+  std::erase_if(held_, [&](const auto& entry) { return entry.first == connection; });
   if (gone.seat != nullptr) gone.seat->connection = 0;
   if (gone.run.has_value()) {
     Run& run = runs_.at(*gone.run);
@@ -140,6 +182,7 @@ std::vector<Outgoing> Service::OnProcessGone(int pid, Instant now) {
 
 std::vector<Outgoing> Service::OnTick(Instant now) {
   now_ = now;
+  if (settles_at_.has_value() && *settles_at_ <= now) EndSettling();
   for (const auto& gpu : gpus_) {
     if (gpu->wake.has_value() && *gpu->wake <= now) Feed(*gpu, core::event::Tick{});
   }
@@ -147,7 +190,7 @@ std::vector<Outgoing> Service::OnTick(Instant now) {
 }
 
 std::optional<Instant> Service::wake() const {
-  std::optional<Instant> first;
+  std::optional<Instant> first = settles_at_;
   for (const auto& gpu : gpus_) {
     if (gpu->wake.has_value()) first = std::min(first.value_or(*gpu->wake), *gpu->wake);
   }
@@ -170,14 +213,12 @@ void Service::Handle(Connection& from, const wire::Register& m) {
   if (from.role != Connection::Role::kNew) {
     return Refuse(from.id, wire::RefusalCode::kProtocol, "Register must come first and once", true);
   }
-  const auto at = std::find_if(gpus_.begin(), gpus_.end(),
-                               [&](const auto& gpu) { return gpu->info.uuid == m.device; });
-  if (at == gpus_.end()) {
+  Gpu* const gpu = FindGpu(m.device);
+  if (gpu == nullptr) {
     return Refuse(from.id, wire::RefusalCode::kUnknownDevice,
                   "this daemon does not serve a GPU " + Printable(m.device), true);
   }
-  Gpu& gpu = **at;
-  Seat* old = FindSeat(from.client.pid, gpu);
+  Seat* const old = FindSeat(from.client.pid, *gpu);
   if (old == nullptr && SessionsOf(from.client.uid) >= kMaxSessionsPerUser) {
     return Refuse(from.id, wire::RefusalCode::kTooMany,
                   "user " + std::to_string(from.client.uid) + " has " +
@@ -190,20 +231,16 @@ void Service::Handle(Connection& from, const wire::Register& m) {
   }
   auto seat = std::make_unique<Seat>();
   seat->id = core::SessionId{++last_session_};
-  seat->gpu = &gpu;
+  seat->gpu = gpu;
   seat->connection = from.id;
   seat->client = from.client;
   seat->program = Printable(m.program);
   seat->pages = std::move(*pages);
   core::event::SessionAdded added;
+  // Anybody else cannot have anything yet, whatever it says.
+  if (old != nullptr || from.client.predates_daemon) added = ClaimsOf(m, gpu->info);
   added.id = seat->id;
-  added.allocated = Bytes(m.allocated_bytes);
-  added.resident = Bytes(m.resident_bytes);
-  // More than a process can have; also keeps the sums far from overflowing.
-  added.contexts = std::min(m.contexts, 64u);
-  added.allocated = std::min(added.allocated, gpu.info.card);
-  added.resident = std::min(added.resident, gpu.info.card);
-  added.limit = gpu.info.card;  // the budget bounds it
+  added.limit = gpu->info.card;  // the budget bounds it
   if (m.run != 0) {
     Run& run = FindRun(from, m.run);
     ++run.sessions;
@@ -215,31 +252,34 @@ void Service::Handle(Connection& from, const wire::Register& m) {
   }
   if (old != nullptr) {
     added.replaces = old->id;
-    if (old->connection != 0) {
-      connections_.at(old->connection)->seat = nullptr;
-      out_.push_back(Outgoing{old->connection, std::nullopt, {}, true});
-    }
-    Remove(old->id, false);
+    GiveUpSeat(*old);
   } else if (from.client.predates_daemon) {
     // What looked like other programs' memory at the start was partly this session's: up to all it
     // has allocated, since it may have gone on swapping out between then and now.
-    const Bytes had = std::max(added.allocated, added.resident);
-    const Bytes claimed = had + Bytes(added.contexts * gpu.info.context.count);
-    gpu.foreign = SaturatingSubtract(gpu.foreign, claimed);
-    Feed(gpu, core::event::BudgetRaised{BudgetOf(gpu.info, gpu.foreign)});
+    const Bytes had =
+        std::max(added.allocated, added.resident) + Bytes(added.contexts * gpu->info.context.count);
+    gpu->foreign = SaturatingSubtract(gpu->foreign, had);
+    added.budget = BudgetOf(gpu->info, gpu->foreign);
   }
   from.role = Connection::Role::kSession;
   from.seat = seat.get();
-  const core::SessionId id = seat->id;
-  sessions_[id] = std::move(seat);
+  sessions_[added.id] = std::move(seat);
   // Registered goes out before whatever the arbiter has to say to the session.
-  const Bytes budget = gpu.arbiter.budget().total();
-  const Bytes limit = std::min(added.limit, budget);
-  out_.push_back(Outgoing{from.id,
-                          wire::Registered{id.value, gpu.info.card.count, budget.count, limit.count,
-                                           gpu.info.chunk.count, gpu.info.context.count},
-                          sessions_.at(id)->pages->fds(), false});
-  Feed(gpu, added);
+  const Bytes budget = std::max(BudgetShown(*gpu), added.budget.value_or(Bytes()));
+  out_.push_back(
+      Outgoing{from.id,
+               wire::Registered{gpu->info.card.count, std::min(added.limit, budget).count,
+                                gpu->info.chunk.count},
+               from.seat->pages->fds(), false});
+  Feed(*gpu, added);
+}
+
+void Service::GiveUpSeat(Seat& seat) {
+  if (seat.connection != 0) {
+    connections_.at(seat.connection)->seat = nullptr;
+    out_.push_back(Outgoing{seat.connection, std::nullopt, {}, true});
+  }
+  Remove(seat.id, false);
 }
 
 void Service::Handle(Connection& from, const wire::RunBegin& m) {
@@ -249,7 +289,7 @@ void Service::Handle(Connection& from, const wire::RunBegin& m) {
   from.role = Connection::Role::kPeople;
   Bytes most;
   for (const auto& gpu : gpus_) most = std::max(most, gpu->arbiter.budget().total());
-  // Right after a restart the memory of its own sessions may still look like other programs'.
+  // A run from before a restart was within the budget; its sessions may not all have come back.
   if (m.run == 0 && Bytes(m.limit_bytes) > most) {
     return Refuse(from.id, wire::RefusalCode::kLimitTooLarge, TooLarge(Bytes(m.limit_bytes), most),
                   false);
@@ -352,15 +392,27 @@ void Service::Apply(Gpu& gpu, const core::Action& action) {
   }
 }
 
+// Only what has changed is written: these pages are read by the processors of others.
 void Service::UpdatePages(Gpu& gpu) {
+  const auto show = [](std::atomic<uint64_t>& field, uint64_t value) {
+    if (field.load(std::memory_order_relaxed) != value) field.store(value);
+  };
+  const Bytes budget = BudgetShown(gpu);
+  const core::RunLimits& limits = gpu.arbiter.limits();
   for (const auto& [id, session] : gpu.arbiter.sessions()) {
     const auto at = sessions_.find(id);
     if (at == sessions_.end()) continue;
     wire::DecisionsPage& page = at->second->pages->decisions();
-    page.epoch.store(session.holds() ? session.epoch : 0);
-    page.limit_bytes.store(gpu.arbiter.LimitOf(id).count);
-    page.run_used_bytes.store(gpu.arbiter.limits().run_used(id).count);
+    show(page.epoch, session.holds() ? session.epoch : 0);
+    show(page.limit_bytes, std::min(limits.limit(id), budget).count);
+    show(page.run_used_bytes, limits.run_used(id).count);
   }
+}
+
+// What bounds the limits that sessions are shown: one that comes back must not see its own shrink
+// because of others that have not come back yet.
+Bytes Service::BudgetShown(const Gpu& gpu) const {
+  return settles_at_.has_value() ? BudgetOf(gpu.info, Bytes()) : gpu.arbiter.budget().total();
 }
 
 void Service::Refuse(ConnectionId to, wire::RefusalCode code, std::string reason, bool close) {
@@ -395,6 +447,12 @@ Service::Run& Service::FindRun(const Connection& from, uint64_t token) {
   Run& run = runs_[RunKey{from.client.uid, token}];
   if (run.id.value == 0) run.id = core::RunId{++last_run_};
   return run;
+}
+
+Service::Gpu* Service::FindGpu(const std::string& uuid) {
+  const auto at = std::find_if(gpus_.begin(), gpus_.end(),
+                               [&](const auto& gpu) { return gpu->info.uuid == uuid; });
+  return at == gpus_.end() ? nullptr : at->get();
 }
 
 Service::Seat* Service::FindSeat(int pid, const Gpu& gpu) {

@@ -5,11 +5,17 @@
 // message out of place is answered by Refused, and that one connection is closed. A session
 // outlives its connection: only the end of its process ends it, since only that frees its memory.
 //
+// A daemon that finds a card in use may have been restarted, and what looks like other programs'
+// memory may be its own sessions'. It gives them kSettling to come back before it decides anything:
+// until then only what is from before is taken (Register and RunBegin of those who were there) and
+// Query answered; everything else is held and comes to its turn afterwards.
+//
 // Threading: none; the caller serialises.
 // Invariants
 // 1. What a session is charged for is given back at the end of its process and never before.
 // 2. Nothing a client says about who it is is believed: pid and uid come with the connection.
 // 3. One user has at most kMaxSessionsPerUser sessions.
+// 4. Of each connection at most kMaxHeld messages are held.
 #pragma once
 
 #include <deque>
@@ -28,6 +34,9 @@ namespace tandem::service {
 
 inline constexpr size_t kMaxSessionsPerUser = 256;
 inline constexpr size_t kKeptHandovers = 4096;
+inline constexpr size_t kMaxHeld = 256;
+// Sessions without a daemon look for one ten times a second.
+inline constexpr Duration kSettling = Seconds(1);
 
 struct GpuInfo {
   int index = 0;
@@ -97,6 +106,9 @@ class Service {
   struct Connection;
   using RunKey = std::pair<unsigned, uint64_t>;  // uid and token: nobody joins another user's run
 
+  bool MustWait(const Connection& from, const wire::Message& message) const;
+  void EndSettling();
+  void Dispatch(Connection& from, const wire::Message& message);
   void Handle(Connection& from, const wire::Register& m);
   void Handle(Connection& from, const wire::RunBegin& m);
   void Handle(Connection& from, const wire::Query& m);
@@ -107,7 +119,10 @@ class Service {
   void Refuse(ConnectionId to, wire::RefusalCode code, std::string reason, bool close);
   void SendTo(core::SessionId session, wire::Message message);
   void Remove(core::SessionId session, bool tell_arbiter);
+  void GiveUpSeat(Seat& seat);
   void UpdatePages(Gpu& gpu);
+  Bytes BudgetShown(const Gpu& gpu) const;
+  Gpu* FindGpu(const std::string& uuid);
   Run& FindRun(const Connection& from, uint64_t token);
   Seat* FindSeat(int pid, const Gpu& gpu);
   size_t SessionsOf(unsigned uid) const;
@@ -124,6 +139,8 @@ class Service {
   std::map<core::SessionId, std::unique_ptr<Seat>> sessions_;
   std::map<RunKey, Run> runs_;
   std::deque<std::pair<int, core::Handover>> handovers_;  // with the GPU's index
+  std::optional<Instant> settles_at_;
+  std::deque<std::pair<ConnectionId, wire::Message>> held_;
   uint64_t last_session_ = 0;
   uint64_t last_run_ = 0;
 

@@ -69,6 +69,13 @@ class ServiceTest : public ::testing::Test {
     ADD_FAILURE() << "connection " << id << " was told no message of type " << M::kType;
     return M{};
   }
+  template <typename M>
+  bool Silent(ConnectionId id) {
+    for (const Outgoing& out : said_) {
+      if (out.to == id && out.message && std::holds_alternative<M>(*out.message)) return false;
+    }
+    return true;
+  }
   bool Closed(ConnectionId id) {
     for (const Outgoing& out : said_) {
       if (out.to == id && out.close) return true;
@@ -96,7 +103,7 @@ class ServiceTest : public ::testing::Test {
 TEST_F(ServiceTest, ASessionRegistersRunsAndIsListed) {
   Join(1, 11);
   const auto registered = Heard<wire::Registered>(1);
-  EXPECT_EQ(Bytes(registered.budget_bytes), MiB(100));
+  EXPECT_EQ(Bytes(registered.card_bytes), MiB(134));
   EXPECT_EQ(Bytes(registered.limit_bytes), MiB(100));
   EXPECT_EQ(said_.front().fds.size(), 2u);
   Say(1, wire::Reserve{5, MiB(10).count});
@@ -145,6 +152,27 @@ TEST_F(ServiceTest, AHandoverIsRecorded) {
   EXPECT_EQ(record["out_bytes"], MiB(20).count);
   EXPECT_EQ(record["chunk_bytes"], MiB(2).count);
   EXPECT_EQ(Ask("status")["gpus"][0]["handovers"], 1);
+}
+
+TEST_F(ServiceTest, AFreshStartOnAnIdleCardIsNotDelayed) {
+  now_ = Instant();
+  Join(1, 11);
+  Heard<wire::Registered>(1);
+  EXPECT_FALSE(service_.wake().has_value());
+}
+
+TEST_F(ServiceTest, WhoWaitsForAContextHasWaitedSinceItAsked) {
+  Join(1, 11);
+  Join(2, 12);
+  for (int i = 0; i < 4; ++i) Say(1, wire::ContextWanted{});  // the reserve
+  Say(1, wire::Ready{MiB(100).count});
+  Say(1, wire::Running{1, 0});
+  Say(2, wire::ContextWanted{});
+  EXPECT_TRUE(Silent<wire::ContextReserved>(2));
+  now_ = now_ + Milliseconds(500);
+  const Json session = Ask("sessions")["sessions"][1];
+  EXPECT_EQ(session["waits_for"], "room for one more context");
+  EXPECT_EQ(session["wait_seconds"], 0.5);
 }
 
 TEST_F(ServiceTest, WhatIsOutOfPlaceClosesThatConnectionOnly) {
@@ -291,11 +319,78 @@ TEST_F(RestartedServiceTest, WhatKnownSessionsHaveIsNotCountedAsOthers) {
   EXPECT_EQ(Ask("status")["gpus"][0]["budget_bytes"], MiB(42).count);
   Connect(1, 11, 1000, /*predates=*/true);
   Say(1, wire::Register{"0.1", 77, kGpu, "train", MiB(60).count, MiB(50).count, 1});
-  EXPECT_EQ(Bytes(Heard<wire::Registered>(1).budget_bytes), MiB(100));
+  EXPECT_EQ(Bytes(Heard<wire::Registered>(1).limit_bytes), MiB(100));
   EXPECT_EQ(Ask("status")["gpus"][0]["charged_bytes"], MiB(50).count);
-  Connect(2, 12);  // started later: nothing it claims makes the card larger
-  Say(2, wire::Register{"0.1", 77, kGpu, "train", 0, MiB(90).count, 99999});
+  Connect(2, 12);  // started later: it has nothing, whatever it claims
+  Say(2, wire::Register{"0.1", 77, kGpu, "train", MiB(90).count, MiB(90).count, 99999});
+  EXPECT_TRUE(Silent<wire::Evict>(2));
   EXPECT_EQ(Ask("status")["gpus"][0]["budget_bytes"], MiB(100).count);
+  EXPECT_EQ(Ask("status")["gpus"][0]["charged_bytes"], MiB(50).count);
+  EXPECT_EQ(Ask("sessions")["sessions"][1]["contexts"], 0);
+  EXPECT_EQ(Ask("sessions")["sessions"][1]["allocated_bytes"], 0);
+}
+
+TEST_F(RestartedServiceTest, NothingIsDecidedBeforeTheOthersHadTimeToComeBack) {
+  now_ = Instant() + Milliseconds(100);
+  Connect(1, 11, 1000, /*predates=*/true);
+  Say(1, wire::Register{"0.1", 0, kGpu, "train", MiB(30).count, MiB(30).count, 0});
+  // The card is the one it saw before, though only 72 of 100 MiB are accounted for.
+  EXPECT_EQ(Bytes(Heard<wire::Registered>(1).limit_bytes), MiB(100));
+  EXPECT_EQ(Bytes(pages_[0]->decisions_.limit_bytes.load()), MiB(100));
+  Say(1, wire::Reserve{1, MiB(90).count});
+  EXPECT_TRUE(said_.empty());
+  Say(1, wire::Ready{MiB(90).count});
+  EXPECT_TRUE(said_.empty());
+  Connect(2, 12);  // a newcomer, in no hurry
+  Say(2, wire::Register{"0.1", 0, kGpu, "new", 0, 0, 0});
+  EXPECT_TRUE(said_.empty());
+  Connect(3, 13);
+  Say(3, wire::RunBegin{"0.1", "", "/bin/x", MiB(95).count, 0});
+  EXPECT_TRUE(said_.empty());
+  Connect(4, 14, 1000, /*predates=*/true);
+  Say(4, wire::RunBegin{"0.1", "", "/bin/x", MiB(95).count, 77});
+  Heard<wire::RunStarted>(4);
+  Connect(5, 15, 1000, /*predates=*/true);
+  Say(5, wire::Register{"0.1", 77, kGpu, "train", MiB(28).count, MiB(28).count, 0});
+  EXPECT_EQ(Bytes(Heard<wire::Registered>(5).limit_bytes), MiB(95));
+  now_ = *service_.wake();
+  EXPECT_EQ(now_, Instant() + kSettling);
+  said_ = service_.OnTick(now_);
+  EXPECT_EQ(Heard<wire::Reserved>(1).granted, 1);
+  EXPECT_EQ(Bytes(Heard<wire::Grant>(1).credit_bytes), MiB(72));  // and the rest from 5
+  EXPECT_EQ(Bytes(Heard<wire::Evict>(5).target_bytes), MiB(10));
+  EXPECT_EQ(Bytes(Heard<wire::Registered>(2).limit_bytes), MiB(100));
+  EXPECT_EQ(Bytes(Heard<wire::RunStarted>(3).limit_bytes), MiB(95));
+  Say(2, wire::Reserve{1, MiB(1).count});
+  EXPECT_EQ(Heard<wire::Reserved>(2).granted, 1);
+}
+
+TEST_F(RestartedServiceTest, WhatTrulyIsOthersMemoryIsNotPromised) {
+  now_ = Instant() + Milliseconds(100);
+  Connect(1, 11, 1000, /*predates=*/true);
+  Say(1, wire::Register{"0.1", 0, kGpu, "train", MiB(8).count, MiB(8).count, 0});
+  EXPECT_EQ(Bytes(pages_[0]->decisions_.limit_bytes.load()), MiB(100));
+  said_ = service_.OnTick(Instant() + kSettling);
+  EXPECT_EQ(Bytes(pages_[0]->decisions_.limit_bytes.load()), MiB(50));
+}
+
+TEST_F(RestartedServiceTest, WhatIsHeldIsBoundedAndEndsWithItsConnection) {
+  now_ = Instant() + Milliseconds(100);
+  for (ConnectionId id = 1; id <= 2; ++id) {
+    Connect(id, static_cast<int>(10 + id), 1000, /*predates=*/true);
+    Say(id, wire::Register{"0.1", 0, kGpu, "train", MiB(8).count, 0, 0});
+    Say(id, wire::Ready{MiB(8).count});
+  }
+  service_.OnDisconnected(2, now_);
+  for (size_t i = 1; i < kMaxHeld; ++i) {
+    Say(1, wire::Reserve{i, MiB(8).count});
+    EXPECT_TRUE(said_.empty());
+  }
+  Say(1, wire::Reserve{kMaxHeld, MiB(9).count});
+  Heard<wire::Grant>(1);
+  EXPECT_EQ(Heard<wire::Reserved>(1).sequence, kMaxHeld);
+  EXPECT_EQ(Ask("status")["gpus"][0]["waiting"], Json::array());
+  EXPECT_EQ(Ask("status")["gpus"][0]["holders"], Json::array({1}));
 }
 
 TEST_F(RestartedServiceTest, WhatASessionSwappedOutMeanwhileIsNotCountedAsOthers) {
@@ -304,7 +399,6 @@ TEST_F(RestartedServiceTest, WhatASessionSwappedOutMeanwhileIsNotCountedAsOthers
   EXPECT_EQ(Heard<wire::RunStarted>(9).run, 77u);
   Connect(1, 11, 1000, /*predates=*/true);
   Say(1, wire::Register{"0.1", 77, kGpu, "train", MiB(80).count, MiB(20).count, 0});
-  EXPECT_EQ(Bytes(Heard<wire::Registered>(1).budget_bytes), MiB(100));
   EXPECT_EQ(Bytes(Heard<wire::Registered>(1).limit_bytes), MiB(90));
   EXPECT_EQ(Bytes(pages_[0]->decisions_.limit_bytes.load()), MiB(90));
   Say(1, wire::Ready{MiB(80).count});

@@ -58,8 +58,7 @@ FakeDaemon::~FakeDaemon() {
 void FakeDaemon::Welcome(const wire::Register& message) {
   total_ = Bytes(message.allocated_bytes);
   wire::Registered registered;
-  registered.session = 1;
-  registered.card_bytes = registered.budget_bytes = card_.count;
+  registered.card_bytes = card_.count;
   registered.limit_bytes = limit_.count;
   registered.chunk_bytes = chunk_.count;
   (void)channel_.Send(registered, Seconds(5), {decisions_fd_.get(), reports_fd_.get()});
@@ -96,6 +95,7 @@ void FakeDaemon::Serve() {
       const bool grows = reserve->total_bytes > total_.count;
       const bool fits = reserve->total_bytes <= limit_.count;
       if (fits) total_ = Bytes(reserve->total_bytes);
+      decisions_->run_used_bytes = total_.count;
       if (grows) (void)channel_.Send(wire::Reserved{reserve->sequence, fits});
     } else if (std::holds_alternative<wire::ContextWanted>(*message)) {
       (void)channel_.Send(wire::ContextReserved{1});

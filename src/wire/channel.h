@@ -39,6 +39,8 @@ class Channel {
   int fd() const { return socket_.get(); }
   explicit operator bool() const { return static_cast<bool>(socket_); }
   void Close() { socket_.Reset(); }
+  // Leaves the descriptor open: it turned out to be somebody else's.
+  void Abandon() { socket_.Release(); }
 
   // Who is at the other end, from the kernel.
   Result<Peer> GetPeer() const;
@@ -56,7 +58,7 @@ class Channel {
   Status Fill();  // reads what is there
 
   UniqueFd socket_;
-  FrameReader reader_;
+  FrameReader reader_{kMaxAnswer};
   std::vector<UniqueFd> fds_;
 };
 

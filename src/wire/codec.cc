@@ -100,14 +100,14 @@ Header ReadHeader(std::span<const std::byte> bytes) {
   return header;
 }
 
-Status CheckHeader(const Header& header) {
+Status CheckHeader(const Header& header, uint32_t longest) {
   if (header.magic != kMagic) return Broken("the peer does not speak Tandem's protocol");
   if (header.version != kVersion && header.type != Refused::kType) {
     return Error{ErrorCode::kVersion, "the peer speaks protocol version " +
                                           std::to_string(header.version) + ", this side version " +
                                           std::to_string(kVersion)};
   }
-  const uint32_t bound = header.type == Answer::kType ? kMaxAnswer : kMaxPayload;
+  const uint32_t bound = header.type == Answer::kType ? longest : kMaxPayload;
   if (header.length > bound) {
     return Broken("a message of " + std::to_string(header.length) +
                   " bytes is above the bound of " + std::to_string(bound));
@@ -138,12 +138,6 @@ std::vector<std::byte> Encode(const Message& message) {
   return std::move(frame.bytes());
 }
 
-Result<Message> Decode(const Header& header, std::span<const std::byte> payload) {
-  TRY(CheckHeader(header));
-  if (payload.size() != header.length) return Broken("the payload is not as long as announced");
-  return DecodeType(header.type, payload);
-}
-
 void FrameReader::Append(std::span<const std::byte> bytes) {
   if (broken_) return;
   buffer_.erase(buffer_.begin(), buffer_.begin() + static_cast<std::ptrdiff_t>(begin_));
@@ -157,12 +151,12 @@ Result<Message> FrameReader::Next() {
   const Error incomplete{ErrorCode::kNotFound, "no whole message yet"};
   if (rest.size() < kHeaderBytes) return incomplete;
   const Header header = ReadHeader(rest);
-  if (Status ok = CheckHeader(header); !ok.ok()) {
+  if (Status ok = CheckHeader(header, bound_); !ok.ok()) {
     broken_ = true;
     return ok.error();
   }
   if (rest.size() < kHeaderBytes + header.length) return incomplete;
-  Result<Message> message = Decode(header, rest.subspan(kHeaderBytes, header.length));
+  Result<Message> message = DecodeType(header.type, rest.subspan(kHeaderBytes, header.length));
   broken_ = !message.ok();
   begin_ += kHeaderBytes + header.length;
   return message;

@@ -2,7 +2,8 @@
 //
 // Threading: none of its own. Pure: no sockets here (channel.h has those).
 // Invariants
-// 1. The decoder never reads past what it was given and never holds more than one message's bound.
+// 1. The decoder never reads past what it was given, and a FrameReader refuses a message above its
+//    bound from the header alone: it never waits for the rest of one.
 // 2. After an error a FrameReader stays in error: the stream cannot be trusted any more.
 #pragma once
 
@@ -16,22 +17,23 @@
 
 namespace tandem::wire {
 
+// Cuts strings at kMaxString, so that it always gives something a reader accepts.
 std::vector<std::byte> Encode(const Message& message);
-
-// Cuts strings at kMaxString, so that Encode always gives something a decoder accepts.
-// Errors: kVersion when the peer speaks another version, kInvalid for everything else.
-Result<Message> Decode(const Header& header, std::span<const std::byte> payload);
 
 class FrameReader {
  public:
+  // `bound`: of a message's payload. kMaxAnswer for those who ask; nobody else is sent as much.
+  explicit FrameReader(uint32_t bound = kMaxPayload) : bound_(bound) {}
+
   // Takes bytes as they come from the stream.
   void Append(std::span<const std::byte> bytes);
 
-  // The next whole message; kNotFound while it is incomplete; kVersion or kInvalid when the stream
-  // is broken.
+  // The next whole message. Errors: kNotFound while it is incomplete; where the stream is broken
+  // kVersion if the peer speaks another version, kInvalid for everything else.
   Result<Message> Next();
 
  private:
+  uint32_t bound_;
   std::vector<std::byte> buffer_;
   size_t begin_ = 0;  // of what is not consumed yet
   bool broken_ = false;

@@ -128,15 +128,10 @@ struct Evicted {
 // Comes with two file descriptors: the decisions page and the reports page (pages.h).
 struct Registered {
   static constexpr uint16_t kType = 32;
-  uint64_t session = 0;
   uint64_t card_bytes = 0;
-  uint64_t budget_bytes = 0;   // what sessions may have on the card together
-  uint64_t limit_bytes = 0;    // what this session's run may allocate
-  uint64_t chunk_bytes = 0;    // the unit of swapping
-  uint64_t context_bytes = 0;  // measured footprint of one context
-  auto Fields() {
-    return std::tie(session, card_bytes, budget_bytes, limit_bytes, chunk_bytes, context_bytes);
-  }
+  uint64_t limit_bytes = 0;  // what this session's run may allocate
+  uint64_t chunk_bytes = 0;  // the unit of swapping
+  auto Fields() { return std::tie(card_bytes, limit_bytes, chunk_bytes); }
 };
 
 struct Reserved {
@@ -237,7 +232,6 @@ enum class RefusalCode : uint16_t {
   kUnknownDevice = 3,
   kLimitTooLarge = 4,  // above the budget
   kTooMany = 5,        // sessions of this user
-  kNotAllowed = 6,
 };
 
 using Message =

@@ -22,7 +22,7 @@ std::vector<Message> OneOfEach() {
           Released{2},
           Busy{2},
           Evicted{4, 2},
-          Registered{1, 2, 3, 4, 5, 6},
+          Registered{1, 2, 3},
           Reserved{3, 1},
           ContextReserved{1},
           Grant{2, 100, 10000},
@@ -39,7 +39,7 @@ std::vector<Message> OneOfEach() {
 TEST(CodecTest, EveryMessageSurvivesTheStreamByteByByte) {
   for (const Message& message : OneOfEach()) {
     const std::vector<std::byte> bytes = Encode(message);
-    FrameReader reader;
+    FrameReader reader(kMaxAnswer);
     for (size_t i = 0; i < bytes.size(); ++i) {
       EXPECT_EQ(reader.Next().error().code, ErrorCode::kNotFound);
       reader.Append(std::span(bytes).subspan(i, 1));
@@ -95,6 +95,15 @@ TEST(CodecTest, OversizedIsRefusedFromTheHeaderAlone) {
   EXPECT_EQ(reader.Next().error().code, ErrorCode::kInvalid);
 }
 
+TEST(CodecTest, OnlyWhoAsksTakesLongAnswers) {
+  const std::vector<std::byte> bytes = Encode(Answer{std::string(kMaxPayload + 1, 'x')});
+  FrameReader asks(kMaxAnswer), answers;
+  asks.Append(bytes);
+  EXPECT_TRUE(asks.Next().ok());
+  answers.Append(std::span(bytes).first(kHeaderBytes));
+  EXPECT_EQ(answers.Next().error().code, ErrorCode::kInvalid);
+}
+
 TEST(CodecTest, LongStringsAreCutNotRefused) {
   FrameReader reader;
   reader.Append(Encode(Query{std::string(100000, 'x')}));
@@ -130,8 +139,8 @@ std::pair<Channel, Channel> Pair() {
 TEST(ChannelTest, CarriesMessagesAndDescriptors) {
   auto [a, b] = Pair();
   EXPECT_EQ(b.Receive(Duration()).error().code, ErrorCode::kNotFound);
-  ASSERT_TRUE(a.Send(Registered{.session = 42}, Seconds(1), {0, 1}).ok());
-  EXPECT_EQ(std::get<Registered>(*b.Receive(Seconds(1))).session, 42u);
+  ASSERT_TRUE(a.Send(Registered{.card_bytes = 42}, Seconds(1), {0, 1}).ok());
+  EXPECT_EQ(std::get<Registered>(*b.Receive(Seconds(1))).card_bytes, 42u);
   const std::vector<UniqueFd> fds = b.TakeFds();
   EXPECT_EQ(fds.size(), 2u);
   EXPECT_EQ(b.GetPeer()->pid, getpid());
