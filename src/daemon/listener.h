@@ -1,4 +1,4 @@
-// The daemon's socket and the lock that keeps it the only daemon of its directory.
+// The daemon's socket and the lock that keeps it the only daemon there.
 #pragma once
 
 #include <string>

@@ -23,7 +23,7 @@ Status MakeRuntimeDir();
 // daemon of its own, so that a program never meets the one that does not know its GPU.
 std::string SocketPath();
 
-// How tandemd ends where another one has its directory, perhaps one that is just starting.
+// How tandemd ends where another one has its socket, perhaps one that is just starting.
 inline constexpr int kExitRunsAlready = 75;
 
 struct Peer {
