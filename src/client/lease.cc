@@ -33,6 +33,7 @@ void Lease::OnRegistered(Bytes resident) {
 void Lease::OnLost() {
   registered_ = false;
   asked_ = evict_asked_ = false;
+  unwanted_ = revoked_;
   revoked_ = stale_ = undrained_ = false;  // nobody is left who wants the lease
   outbox_.clear();
   if (epoch_ != 0 && !opened_once_) DropLease();
@@ -70,7 +71,10 @@ void Lease::OnMessage(const wire::Evict& evict) {
 
 Step Lease::Next(const View& view) {
   const bool evict = evict_asked_ || view.resident > credit_;
-  if ((revoked_ || (evict && working_)) && !undrained_) return Step::kDrain;
+  if ((revoked_ || (evict && working_)) && !undrained_) {
+    unwanted_ = false;
+    return Step::kDrain;
+  }
   if (evict && !working_) return Step::kEvict;
   if (poisoned_) return Step::kNone;
   if (epoch_ == 0) {
@@ -94,6 +98,11 @@ void Lease::Ask(const View& view) {
 void Lease::OnDrained(bool drained) {
   const uint64_t epoch = epoch_;
   const bool stale = stale_;
+  if (unwanted_ && epoch != 0) {
+    unwanted_ = open_ = false;  // Next opens it again
+    working_ = !drained;
+    return;
+  }
   if (drained) {
     DropLease();
     working_ = false;

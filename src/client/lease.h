@@ -69,7 +69,7 @@ class Lease {
   void OnContended(const View& view);
   // The context is broken for good. Nothing will be swapped; the lease goes back.
   void OnPoisoned();
-  // All contexts are gone, the broken one among them.
+  // There is a context that is not broken.
   void OnHealed() { poisoned_ = false; }
 
   bool registered() const { return registered_; }
@@ -96,6 +96,7 @@ class Lease {
   bool stale_ = false;        // the lease is of a daemon that is gone
   bool working_ = false;      // work may be under way: the gate was open and nothing drained since
   bool undrained_ = false;    // the last attempt to drain failed
+  bool unwanted_ = false;     // while it drains: who wanted the lease is gone
   bool open_ = false;         // the gate, as far as this machine has said
   bool opened_once_ = false;  // under this lease
   bool announce_ = false;     // the next opening is told with Running

@@ -203,6 +203,17 @@ TEST(LeaseTest, WaiterAsksTheNextDaemonAgain) {
   EXPECT_EQ(Only<wire::Ready>(lease).need_bytes, MiB(8).count);
 }
 
+TEST(LeaseTest, KeepsTheLeaseIfTheDaemonGoesWhileItDrains) {
+  Lease lease = Running(MiB(8));
+  lease.OnMessage(wire::Revoke{7, 1000});
+  EXPECT_EQ(lease.Next(Needs(MiB(8), MiB(8))), Step::kDrain);
+  lease.OnLost();
+  lease.OnDrained(true);
+  EXPECT_TRUE(lease.holds());
+  EXPECT_EQ(lease.Next(Needs(MiB(8), MiB(8))), Step::kOpen);
+  EXPECT_TRUE(Silent(lease));
+}
+
 TEST(LeaseTest, PoisonedGivesBackAndNeverRestores) {
   Lease lease = Running(MiB(8));
   lease.OnPoisoned();

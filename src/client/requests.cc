@@ -19,12 +19,18 @@ void Requests::OnRegistered(Bytes limit, Bytes claimed_total, uint32_t claimed_c
   for (uint64_t i = contexts_answered_; i < contexts_wanted_; ++i) Send(wire::ContextWanted{});
 }
 
-void Requests::OnLost() {
+Answer Requests::Judge() const {
+  return total_ + others_ <= limit_ ? Answer::kGranted : Answer::kRefused;
+}
+
+void Requests::OnLost(Bytes limit, Bytes others) {
   registered_ = false;
+  limit_ = limit;
+  others_ = others;
   outbox_.clear();
   for (auto& [ticket, growth] : growths_) {
     if (growth.answer != Answer::kPending) continue;
-    growth.answer = total_ <= limit_ ? Answer::kGranted : Answer::kRefused;
+    growth.answer = Judge();
   }
 }
 
@@ -32,7 +38,7 @@ uint64_t Requests::Grow(Bytes by) {
   total_ += by;
   Tell();
   Growth growth{by, Answer::kPending};
-  if (!registered_) growth.answer = total_ <= limit_ ? Answer::kGranted : Answer::kRefused;
+  if (!registered_) growth.answer = Judge();
   growths_.emplace(sequence_, growth);
   return sequence_;
 }

@@ -23,11 +23,10 @@ class Requests {
  public:
   // The daemon took us, and believes what we claimed; what has changed since is told.
   void OnRegistered(Bytes limit, Bytes claimed_total, uint32_t claimed_contexts);
-  // Without a daemon growth is judged by the limit last known, so that nobody hangs and the limit
-  // still holds; contexts wait for the next daemon.
-  void OnLost();
-  // The limit of the run has changed.
-  void SetLimit(Bytes limit) { limit_ = limit; }
+  // Without a daemon growth is judged by what was known last, so that nobody hangs and the limit
+  // still holds: `limit` of the run, of which its other sessions have `others`. (What those take
+  // meanwhile nobody tells.) Contexts wait for the next daemon.
+  void OnLost(Bytes limit, Bytes others);
 
   // Asks for `by` more bytes; Poll with the ticket. A refused growth is taken back by Poll.
   uint64_t Grow(Bytes by);
@@ -56,10 +55,12 @@ class Requests {
   };
 
   void Send(wire::Message message);
-  void Tell();  // the present total
+  void Tell();           // the present total
+  Answer Judge() const;  // without a daemon
 
   bool registered_ = false;
   Bytes limit_;
+  Bytes others_;
   Bytes total_;
   uint64_t sequence_ = 0;
   std::map<uint64_t, Growth> growths_;

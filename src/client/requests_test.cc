@@ -31,11 +31,19 @@ TEST(RequestsTest, LimitHoldsWithoutDaemon) {
   Requests requests;
   requests.OnRegistered(MiB(10), Bytes(), 0);
   const uint64_t pending = requests.Grow(MiB(8));
-  requests.OnLost();
+  requests.OnLost(MiB(10), Bytes());
   EXPECT_EQ(requests.Poll(pending), Answer::kGranted);
   EXPECT_EQ(requests.Poll(requests.Grow(MiB(4))), Answer::kRefused);
   EXPECT_EQ(requests.Poll(requests.Grow(MiB(2))), Answer::kGranted);
   EXPECT_EQ(requests.total(), MiB(10));
+}
+
+TEST(RequestsTest, WithoutADaemonTheRestOfTheRunStillCounts) {
+  Requests requests;
+  requests.OnRegistered(MiB(10), Bytes(), 0);
+  requests.OnLost(MiB(12), MiB(6));
+  EXPECT_EQ(requests.Poll(requests.Grow(MiB(6))), Answer::kGranted);
+  EXPECT_EQ(requests.Poll(requests.Grow(MiB(1))), Answer::kRefused);
 }
 
 TEST(RequestsTest, ContextsWaitForTheNextDaemon) {
@@ -47,7 +55,7 @@ TEST(RequestsTest, ContextsWaitForTheNextDaemon) {
   requests.OnMessage(wire::ContextReserved{1});
   EXPECT_EQ(requests.PollContext(first), Answer::kGranted);
   EXPECT_EQ(requests.PollContext(second), Answer::kPending);
-  requests.OnLost();
+  requests.OnLost(MiB(10), Bytes());
   EXPECT_EQ(requests.PollContext(second), Answer::kPending);
   requests.OnRegistered(MiB(10), Bytes(), 1);
   EXPECT_EQ(requests.TakeMessages().size(), 1u);  // only the one still wanted
@@ -90,7 +98,7 @@ TEST(RequestsTest, TellsWhatChangedWhileItRegistered) {
   requests.OnRegistered(MiB(10), Bytes(), 0);
   requests.WantContext();
   requests.OnMessage(wire::ContextReserved{1});
-  requests.OnLost();
+  requests.OnLost(MiB(10), Bytes());
   requests.Poll(requests.Grow(MiB(2)));
   requests.ContextGone();
   requests.OnRegistered(MiB(10), Bytes(), 1);

@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 
+#include "src/cuda/probe.h"
 #include "src/cuda/real_driver.h"
 #include "src/cuda/uuid.h"
 
@@ -37,6 +38,66 @@ TEST(DriverApiTest, MissingSymbolsAreNull) {
   });
   EXPECT_NE(driver.cuInit, nullptr);
   EXPECT_EQ(driver.cuMemAlloc_v2, nullptr);
+}
+
+// A driver of three GPUs of 1000 MiB: an idle one, one that is full but for `room` contexts of 10
+// MiB, and one that is broken.
+namespace double_driver {
+size_t room;
+int device;
+size_t made;
+
+size_t Free() {
+  return device == 0 ? (900 - 10 * made) << 20 : (10 * (room - made)) << 20;
+}
+CUresult CtxCreate(CUcontext* context, unsigned, CUdevice which) {
+  if (which == 2) return CUDA_ERROR_UNKNOWN;
+  device = which;
+  if (device == 1 && made == room) return CUDA_ERROR_OUT_OF_MEMORY;
+  ++made;
+  *context = nullptr;
+  return CUDA_SUCCESS;
+}
+RealDriver Make() {
+  RealDriver driver{};
+  driver.cuInit = [](unsigned) { return CUDA_SUCCESS; };
+  driver.cuDeviceGetCount = [](int* count) { return *count = 3, CUDA_SUCCESS; };
+  driver.cuDeviceGet = [](CUdevice* at, int ordinal) { return *at = ordinal, CUDA_SUCCESS; };
+  driver.cuDeviceGetName = [](char* name, int, CUdevice) { return *name = 'G', CUDA_SUCCESS; };
+  driver.cuDeviceGetUuid = [](CUuuid*, CUdevice) { return CUDA_SUCCESS; };
+  driver.cuDeviceTotalMem_v2 = [](size_t* total, CUdevice) {
+    return *total = size_t{1000} << 20, CUDA_SUCCESS;
+  };
+  driver.cuCtxCreate_v2 = &CtxCreate;
+  driver.cuCtxDestroy_v2 = [](CUcontext) { return --made, CUDA_SUCCESS; };
+  driver.cuMemGetInfo_v2 = [](size_t* free, size_t*) { return *free = Free(), CUDA_SUCCESS; };
+  return driver;
+}
+}  // namespace double_driver
+
+TEST(ProbeTest, AFullCardIsACardAndABrokenOneIsLeftOut) {
+  for (size_t room = 0; room < 2; ++room) {
+    double_driver::room = room;
+    const Result<Probed> probed = ProbeDevices(double_driver::Make());
+    ASSERT_TRUE(probed.ok()) << probed.error().message;
+    ASSERT_EQ(probed->devices.size(), 2u);
+    EXPECT_EQ(probed->devices[0].context, MiB(10));
+    EXPECT_EQ(probed->devices[0].used, MiB(100));
+    EXPECT_EQ(probed->devices[1].context, Bytes());
+    EXPECT_EQ(probed->devices[1].used, MiB(1000));
+    EXPECT_GT(probed->devices[1].granularity, Bytes());
+    ASSERT_EQ(probed->unusable.size(), 1u);
+    EXPECT_NE(probed->unusable[0].find("GPU 2: cuCtxCreate failed"), std::string::npos);
+    EXPECT_EQ(double_driver::made, 0u);
+  }
+}
+
+TEST(ProbeTest, WithoutAnyUsableGpuItSaysWhy) {
+  RealDriver driver = double_driver::Make();
+  driver.cuCtxCreate_v2 = [](CUcontext*, unsigned, CUdevice) { return CUDA_ERROR_UNKNOWN; };
+  const Result<Probed> probed = ProbeDevices(driver);
+  ASSERT_FALSE(probed.ok());
+  EXPECT_NE(probed.error().message.find("CUDA_ERROR_UNKNOWN"), std::string::npos);
 }
 
 TEST(UuidTest, IsWrittenAsTheDriversToolsWriteIt) {

@@ -26,6 +26,8 @@ using CUstream = struct CUstream_st*;
 using CUevent = struct CUevent_st*;
 using CUlinkState = struct CUlinkState_st*;
 using CUgraphicsResource = struct CUgraphicsResource_st*;
+using CUexecAffinityParam = struct CUexecAffinityParam_st;
+using CUctxCreateParams = struct CUctxCreateParams_st;
 
 struct CUuuid {
   char bytes[16];
@@ -46,10 +48,16 @@ struct CUuuid {
   X(CUDA_ERROR_ALREADY_MAPPED, 208, "resource already mapped")                                     \
   X(CUDA_ERROR_NO_BINARY_FOR_GPU, 209, "no kernel image is available for execution on the device") \
   X(CUDA_ERROR_NOT_MAPPED, 211, "resource not mapped")                                             \
+  X(CUDA_ERROR_ECC_UNCORRECTABLE, 214, "uncorrectable ECC error encountered")                      \
   X(CUDA_ERROR_UNSUPPORTED_LIMIT, 215, "limit is not supported on this architecture")              \
   X(CUDA_ERROR_INVALID_PTX, 218, "a PTX JIT compilation failed")                                   \
+  X(CUDA_ERROR_NVLINK_UNCORRECTABLE, 220,                                                          \
+    "uncorrectable NVLink error detected during the execution")                                    \
   X(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, 222,                                                       \
     "the provided PTX was compiled with an unsupported toolchain.")                                \
+  X(CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY, 224, "the provided execution affinity is not supported") \
+  X(CUDA_ERROR_CONTAINED, 226,                                                                     \
+    "Invalid access of peer GPU memory over nvlink or a hardware error")                           \
   X(CUDA_ERROR_INVALID_SOURCE, 300, "device kernel image is invalid")                              \
   X(CUDA_ERROR_FILE_NOT_FOUND, 301, "file not found")                                              \
   X(CUDA_ERROR_OPERATING_SYSTEM, 304, "OS call failed or operation not supported on this OS")      \
@@ -67,13 +75,18 @@ struct CUuuid {
     "part or all of the requested memory range is already mapped")                                 \
   X(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, 713,                                                    \
     "pointer does not correspond to a registered memory region")                                   \
+  X(CUDA_ERROR_HARDWARE_STACK_ERROR, 714, "hardware stack error")                                  \
   X(CUDA_ERROR_ILLEGAL_INSTRUCTION, 715, "an illegal instruction was encountered")                 \
   X(CUDA_ERROR_MISALIGNED_ADDRESS, 716, "misaligned address")                                      \
   X(CUDA_ERROR_INVALID_ADDRESS_SPACE, 717,                                                         \
     "operation not supported on global/shared address space")                                      \
+  X(CUDA_ERROR_INVALID_PC, 718, "invalid program counter")                                         \
   X(CUDA_ERROR_LAUNCH_FAILED, 719, "unspecified launch failure")                                   \
+  X(CUDA_ERROR_TENSOR_MEMORY_LEAK, 721, "tensor memory not completely freed")                      \
   X(CUDA_ERROR_NOT_PERMITTED, 800, "operation not permitted")                                      \
   X(CUDA_ERROR_NOT_SUPPORTED, 801, "operation not supported")                                      \
+  X(CUDA_ERROR_EXTERNAL_DEVICE, 911,                                                               \
+    "an async error has occurred in external entity outside of CUDA")                              \
   X(CUDA_ERROR_UNKNOWN, 999, "unknown error")
 
 #define TANDEM_ENUM_VALUE(name, value, text) name = value,

@@ -34,23 +34,27 @@ Bytes Granularity(const RealDriver& driver, CUdevice device) {
   return Bytes(granularity);
 }
 
-// The first context lets us ask how much is free; what the second one takes is what one costs.
+// The first context lets us ask how much is free; what the second one takes is what one costs. On a
+// full card there is room for one or none: then the rest is not known.
 Status MeasureContext(const RealDriver& driver, CUdevice device, DeviceFacts& facts) {
   std::array<CUcontext, 2> contexts{};
-  std::array<size_t, 2> free{};
-  size_t total = 0;
+  std::array<Bytes, 2> free{};
   Status status;
   size_t made = 0;
-  for (; made < contexts.size() && status.ok(); ++made) {
-    status = Check(driver.cuCtxCreate_v2(&contexts[made], 0, device), "cuCtxCreate");
+  while (made < contexts.size() && status.ok()) {
+    const CUresult result = driver.cuCtxCreate_v2(&contexts[made], 0, device);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) break;
+    status = Check(result, "cuCtxCreate");
     if (!status.ok()) break;
-    status = Check(driver.cuMemGetInfo_v2(&free[made], &total), "cuMemGetInfo");
+    size_t left = 0, total = 0;
+    status = Check(driver.cuMemGetInfo_v2(&left, &total), "cuMemGetInfo");
+    free[made++] = Bytes(left);
   }
-  if (status.ok()) {
-    facts.context = std::max(SaturatingSubtract(Bytes(free[0]), Bytes(free[1])), kSmallestContext);
-    facts.used = SaturatingSubtract(facts.total, Bytes(free[0]) + facts.context);
-    facts.granularity = Granularity(driver, device);
+  if (made == contexts.size()) {
+    facts.context = std::max(SaturatingSubtract(free[0], free[1]), kSmallestContext);
   }
+  facts.used = SaturatingSubtract(facts.total, free[0] + facts.context);
+  facts.granularity = Granularity(driver, device);
   while (made > 0) driver.cuCtxDestroy_v2(contexts[--made]);
   return status;
 }
@@ -77,7 +81,7 @@ Result<DeviceFacts> Probe(const RealDriver& driver, int ordinal) {
 
 }  // namespace
 
-Result<std::vector<DeviceFacts>> ProbeDevices(const RealDriver& driver) {
+Result<Probed> ProbeDevices(const RealDriver& driver) {
   const bool usable = driver.cuInit != nullptr && driver.cuDeviceGetCount != nullptr &&
                       driver.cuDeviceGet != nullptr && driver.cuDeviceGetName != nullptr &&
                       (driver.cuDeviceGetUuid_v2 != nullptr || driver.cuDeviceGetUuid != nullptr) &&
@@ -88,15 +92,20 @@ Result<std::vector<DeviceFacts>> ProbeDevices(const RealDriver& driver) {
   int count = 0;
   TRY(Check(driver.cuDeviceGetCount(&count), "cuDeviceGetCount"));
   if (count <= 0) return Error{ErrorCode::kNotFound, "the driver sees no GPU"};
-  std::vector<DeviceFacts> all;
+  Probed probed;
   for (int ordinal = 0; ordinal < count; ++ordinal) {
-    ASSIGN_OR_RETURN(DeviceFacts facts, Probe(driver, ordinal));
-    all.push_back(std::move(facts));
+    Result<DeviceFacts> facts = Probe(driver, ordinal);
+    if (facts.ok()) {
+      probed.devices.push_back(*std::move(facts));
+    } else {
+      probed.unusable.push_back("GPU " + std::to_string(ordinal) + ": " + facts.error().message);
+    }
   }
-  return all;
+  if (probed.devices.empty()) return Error{ErrorCode::kFailed, probed.unusable.front()};
+  return probed;
 }
 
-Result<std::vector<DeviceFacts>> ProbeDevices() {
+Result<Probed> ProbeDevices() {
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* why = dlerror();

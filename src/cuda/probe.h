@@ -18,15 +18,20 @@ struct DeviceFacts {
   std::string name;
   bool software = false;
   Bytes total;
-  Bytes used;         // before we made a context
-  Bytes context;      // what one context costs
+  Bytes used;         // before we made a context; all of it where not even one fits
+  Bytes context;      // what one context costs; zero where there is no room to find out
   Bytes granularity;  // of physical allocations
 };
 
+struct Probed {
+  std::vector<DeviceFacts> devices;   // at least one
+  std::vector<std::string> unusable;  // of the others, which one and why
+};
+
 // Opens libcuda.so.1. kNotFound where there is no driver or no GPU.
-Result<std::vector<DeviceFacts>> ProbeDevices();
+Result<Probed> ProbeDevices();
 
 // The same from a driver that is open already.
-Result<std::vector<DeviceFacts>> ProbeDevices(const RealDriver& driver);
+Result<Probed> ProbeDevices(const RealDriver& driver);
 
 }  // namespace tandem::cuda

@@ -1,9 +1,11 @@
 #include "src/shim/agent.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/eventfd.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <ctime>
 
@@ -19,6 +21,8 @@ constexpr Duration kWatchPeriod = Microseconds(200);  // while somebody waits fo
 constexpr Duration kHolderPeriod = Milliseconds(2);   // to notice that somebody does
 constexpr Duration kRestPeriod = Milliseconds(500);
 constexpr Duration kRetryPeriod = Milliseconds(5);
+constexpr Duration kLongestRetry = Milliseconds(250);
+constexpr Duration kListenPeriod = Milliseconds(1);
 constexpr Duration kReconnectPeriod = Milliseconds(100);
 constexpr Duration kTrimPeriod = Seconds(5);
 constexpr Duration kDrainPause = Microseconds(20);
@@ -32,8 +36,7 @@ timespec ToTimespec(Duration duration) {
 }  // namespace
 
 bool Agent::Start() {
-  wake_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake_) return false;
+  if (!OpenWake()) return false;
   // Signals are the program's; none is handled on a thread it does not know.
   sigset_t all, before;
   sigfillset(&all);
@@ -44,10 +47,19 @@ bool Agent::Start() {
   return started_;
 }
 
+bool Agent::OpenWake() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return false;
+  MutexLock lock(wake_mutex_);
+  wake_out_ = OwnFd(UniqueFd(ends[0]));
+  wake_in_ = OwnFd(UniqueFd(ends[1]));
+  return true;
+}
+
 void Agent::Wake() {
-  const uint64_t one = 1;
-  // A full counter wakes it too.
-  [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof(one));
+  MutexLock lock(wake_mutex_);
+  // A full pipe wakes it too. One that the program has closed is found missing soon enough.
+  [[maybe_unused]] const ssize_t written = write(wake_in_.get(), "", 1);
 }
 
 void Agent::Stop() {
@@ -62,7 +74,8 @@ void Agent::Stop() {
 
 void Agent::AbandonInChild() {
   started_ = false;
-  wake_.Reset();
+  wake_in_ = OwnFd();
+  wake_out_ = OwnFd();
 }
 
 void* Agent::Main(void* self) {
@@ -86,19 +99,28 @@ void Agent::Loop() {
 }
 
 Duration Agent::Patience() const {
-  if (retry_ || undrained_) return kRetryPeriod;
+  if (undrained_) return kRetryPeriod;
+  if (retry_) return std::min(kRetryPeriod * (1 << std::min(failures_, 10)), kLongestRetry);
   if (lost_) return kReconnectPeriod;
   if (!parts_.gate->open()) return kRestPeriod;
   return parts_.link->contended() ? kWatchPeriod : kHolderPeriod;
 }
 
 void Agent::Listen(Duration patience) {
-  pollfd entries[2] = {{wake_.get(), POLLIN, 0}, {lost_ ? -1 : parts_.link->fd(), POLLIN, 0}};
+  int wake = -1;
+  {
+    MutexLock lock(wake_mutex_);
+    wake = wake_out_.get();
+  }
+  if (wake < 0) OpenWake();
+  pollfd entries[2] = {{wake, POLLIN, 0}, {parts_.link->fd(), POLLIN, 0}};
   const timespec timeout = ToTimespec(patience);
-  if (ppoll(entries, 2, &timeout, nullptr) <= 0) return;
-  uint64_t count = 0;
-  if (entries[0].revents != 0 && read(wake_.get(), &count, sizeof(count)) < 0) count = 0;
-  if (entries[1].revents == 0) return;
+  const int ready = ppoll(entries, 2, &timeout, nullptr);
+  char drain[64];
+  while (ready > 0 && entries[0].revents != 0 && read(wake, drain, sizeof(drain)) > 0) {
+  }
+  const bool cut_off = !lost_ && parts_.link->fd() < 0;
+  if (!cut_off && (ready <= 0 || entries[1].revents == 0)) return;
   const Status received = parts_.link->Receive();
   if (received.ok()) return;
   Log(LogLevel::kInfo, "the daemon is gone (%s); keeping what we have",
@@ -166,28 +188,48 @@ void Agent::Work() {
   }
 }
 
+// Goes on listening while it waits: a thread of the program that waits for an answer of the
+// daemon's may be what the work under way waits for.
+void Agent::Wait(Duration pause) {
+  if (lost_) {
+    const timespec time = ToTimespec(pause);
+    nanosleep(&time, nullptr);
+  } else {
+    Listen(pause);
+  }
+}
+
+bool Agent::CloseGate(Instant deadline) {
+  while (!parts_.gate->Close(std::min(deadline, MonotonicNow() + kListenPeriod))) {
+    if (MonotonicNow() >= deadline) return false;
+    Wait(Duration());
+  }
+  return true;
+}
+
+CUresult Agent::AwaitWork(Instant deadline) {
+  CUresult result = parts_.tracker->Begin();
+  if (result != CUDA_SUCCESS) return result;
+  while ((result = parts_.tracker->Poll()) == CUDA_ERROR_NOT_READY) {
+    if (MonotonicNow() >= deadline) break;
+    Wait(kDrainPause);
+  }
+  return result;
+}
+
 bool Agent::Drain() {
   Duration patience;
   parts_.link->With([&](client::Lease& lease) { patience = lease.drain_deadline(); });
   const Instant deadline = MonotonicNow() + patience;
-  bool drained = parts_.gate->Close(deadline);
-  CUresult result = CUDA_SUCCESS;
-  if (drained) {
-    result = parts_.tracker->Begin();
-    if (result == CUDA_SUCCESS) result = CUDA_ERROR_NOT_READY;
-    const timespec pause = ToTimespec(kDrainPause);
-    while (result == CUDA_ERROR_NOT_READY) {
-      result = parts_.tracker->Poll();
-      if (result != CUDA_ERROR_NOT_READY || MonotonicNow() >= deadline) break;
-      nanosleep(&pause, nullptr);
-    }
-    drained = result == CUDA_SUCCESS;
-  }
+  CUresult result = CUDA_ERROR_NOT_READY;
+  if (CloseGate(deadline)) result = AwaitWork(deadline);
   measuring_ = false;
   if (IsSticky(result)) {
-    Poison();
+    MutexLock lock(parts_.swapper->mutex());
+    DropBroken();
     return true;
   }
+  const bool drained = result == CUDA_SUCCESS;
   undrained_ = !drained;
   if (drained) parts_.tracker->Forget();
   parts_.link->With([&](client::Lease& lease) { lease.OnDrained(drained); });
@@ -197,19 +239,17 @@ bool Agent::Drain() {
 bool Agent::Evict() {
   MutexLock lock(parts_.swapper->mutex());
   Bytes target;
-  bool discard = false;
-  parts_.link->With([&](client::Lease& lease) {
-    target = lease.credit();
-    discard = lease.poisoned();
-  });
+  parts_.link->With([&](client::Lease& lease) { target = lease.credit(); });
   const auto tell = [this](Bytes copied) {
     const Bytes resident = parts_.memory->GetView().resident;
     parts_.link->With([&](client::Lease& lease) { lease.OnEvicted(resident, copied); });
+    Publish();
   };
   bool told = false;
-  const CUresult result = parts_.swapper->Evict(target, discard, [&](Bytes copied) {
+  const CUresult result = parts_.swapper->Evict(target, [&](Bytes copied) {
     tell(copied);
     told = true;
+    if (!lost_) Listen(Duration());
   });
   if (!told) tell(Bytes());
   return Succeeded(result, "swap out") && parts_.memory->GetView().resident <= target;
@@ -230,11 +270,20 @@ bool Agent::Restore() {
 
 // True if the step went well.
 bool Agent::Succeeded(CUresult result, const char* what) {
-  if (result == CUDA_SUCCESS) return true;
-  Log(LogLevel::kInfo, "could not %s (error %d); trying again", what, static_cast<int>(result));
-  if (!IsSticky(result)) return false;
-  Poison();
-  return true;
+  if (result == CUDA_SUCCESS) {
+    failures_ = 0;
+    return true;
+  }
+  if (IsSticky(result)) {
+    DropBroken();
+    return true;
+  }
+  if (++failures_ == 1) {
+    const bool memory = result == CUDA_ERROR_OUT_OF_MEMORY;
+    Log(LogLevel::kWarn, "cannot %s (error %d)%s; trying again", what, static_cast<int>(result),
+        memory ? ": is there memory left, on the host and beside Tandem on the card?" : "");
+  }
+  return false;
 }
 
 bool Agent::Open() {
@@ -254,9 +303,17 @@ bool Agent::Open() {
   return true;  // not opened: something was allocated meanwhile, which is the next step
 }
 
-// A broken context answers every call with its error by itself; nothing is gained by holding calls
-// back, and nothing can be saved.
-void Agent::Poison() {
+// A broken context answers every call with its error by itself, and nothing it holds can be saved.
+// Where there are others the program goes on with those. Else nothing is gained by holding calls
+// back. REQUIRES: the swapper's lock.
+void Agent::DropBroken() {
+  const std::vector<CUcontext> broken = parts_.tracker->TakeBroken();
+  const CUcontext healthy = broken.empty() ? nullptr : parts_.tracker->AnyContext();
+  for (CUcontext context : broken) parts_.swapper->Lose(context, healthy);
+  if (healthy != nullptr) {
+    Log(LogLevel::kInfo, "one of the program's contexts is broken; the others go on");
+    return;
+  }
   Log(LogLevel::kInfo, "the program's context is broken; it will not be swapped any more");
   parts_.link->With([](client::Lease& lease) { lease.OnPoisoned(); });
   parts_.gate->Open();
@@ -298,7 +355,8 @@ void Agent::WatchIdleness() {
   }
   const CUresult result = parts_.tracker->Poll();
   if (IsSticky(result)) {
-    Poison();
+    MutexLock lock(parts_.swapper->mutex());
+    DropBroken();
   } else if (result == CUDA_SUCCESS) {
     measuring_ = false;
     if (Gate::Submits() != submits) return;

@@ -11,12 +11,13 @@
 #include <atomic>
 #include <optional>
 
+#include "src/base/mutex.h"
 #include "src/base/time.h"
-#include "src/base/unique_fd.h"
 #include "src/client/lease.h"
 #include "src/shim/daemon_link.h"
 #include "src/shim/device_memory.h"
 #include "src/shim/gate.h"
+#include "src/shim/own_fd.h"
 #include "src/shim/swapper.h"
 #include "src/shim/work_tracker.h"
 
@@ -48,6 +49,7 @@ class Agent {
   static void* Main(void* self);
   void Loop();
   Duration Patience() const;
+  bool OpenWake() EXCLUDES_LOCK(wake_mutex_);
   void Listen(Duration patience);
   void Reconnect();
   void Work();
@@ -57,8 +59,11 @@ class Agent {
   bool Evict();
   bool Restore();
   bool Open();
-  bool Succeeded(CUresult result, const char* what);
-  void Poison();
+  bool Succeeded(CUresult result, const char* what) REQUIRES_LOCK(parts_.swapper->mutex());
+  bool CloseGate(Instant deadline);
+  CUresult AwaitWork(Instant deadline);
+  void DropBroken() REQUIRES_LOCK(parts_.swapper->mutex());
+  void Wait(Duration pause);
   void WatchIdleness();
   void Tidy();
   void Publish();
@@ -66,7 +71,10 @@ class Agent {
   const AgentParts parts_;
   pthread_t thread_{};
   bool started_ = false;
-  UniqueFd wake_;
+  // A pipe. Threads of the program write to it, so it is replaced under the lock.
+  mutable Mutex wake_mutex_;
+  OwnFd wake_in_ GUARDED_BY(wake_mutex_);
+  OwnFd wake_out_ GUARDED_BY(wake_mutex_);
   std::atomic<bool> stop_{false};
   std::atomic<bool> stopped_{false};
 
@@ -75,6 +83,7 @@ class Agent {
   bool refusal_told_ = false;
   bool waiting_told_ = false;
   bool retry_ = false;      // a step failed; try again soon
+  int failures_ = 0;        // of swapping, one after the other
   bool undrained_ = false;  // the last drain failed; the gate shall be open for a moment
   Bytes copied_in_;         // since the last opening
   bool measuring_ = false;  // events are behind all work seen so far

@@ -65,10 +65,11 @@ Result<Terms> DaemonLink::Register(Bytes resident) {
   {
     MutexLock lock(mutex_);
     channel_ = std::move(channel);
+    channel_id_ = FileId::Of(channel_.fd());
   }
   if (Status mapped = MapPages(); !mapped.ok()) {
     MutexLock lock(mutex_);
-    channel_.Close();
+    Disconnect();
     return Error(std::move(mapped).error());
   }
   MutexLock lock(mutex_);
@@ -80,16 +81,23 @@ Result<Terms> DaemonLink::Register(Bytes resident) {
                Bytes(registered->chunk_bytes)};
 }
 
+void DaemonLink::Disconnect() {
+  if (fd() < 0) channel_.Abandon();
+  channel_.Close();
+}
+
 void DaemonLink::Lose() {
   MutexLock lock(mutex_);
-  channel_.Close();
+  Disconnect();
   lease_.OnLost();
-  requests_.OnLost();
+  const Bytes own = requests_.total();
+  requests_.OnLost(limit(), SaturatingSubtract(Bytes(ShownUsed()), own));
   answered_.NotifyAll();
 }
 
 Status DaemonLink::Receive() {
   for (;;) {
+    if (fd() < 0) return Error{ErrorCode::kUnavailable, "the program has closed the connection"};
     Result<wire::Message> message = channel_.Receive(Duration());
     if (!message.ok()) {
       if (message.error().code == ErrorCode::kNotFound) return {};
@@ -117,14 +125,14 @@ Status DaemonLink::Receive() {
 // Receive finds that out, and a new registration says how things are.
 void DaemonLink::Flush() {
   own_total_.store(requests_.total().count, std::memory_order_relaxed);
-  bool sent = true;
+  bool sent = fd() >= 0;
   for (const wire::Message& message : requests_.TakeMessages()) {
     sent = sent && channel_.Send(message).ok();
   }
   for (const wire::Message& message : lease_.TakeMessages()) {
     sent = sent && channel_.Send(message).ok();
   }
-  if (!sent && channel_) shutdown(channel_.fd(), SHUT_RDWR);
+  if (!sent && fd() >= 0) shutdown(fd(), SHUT_RDWR);
 }
 
 bool DaemonLink::Reserve(Bytes by) {
@@ -189,7 +197,7 @@ void DaemonLink::Retire() {
 }
 
 void DaemonLink::AbandonInChild() {
-  if (channel_.fd() >= 0) close(channel_.fd());
+  if (fd() >= 0) close(fd());
 }
 
 bool DaemonLink::contended() const {

@@ -18,6 +18,7 @@
 #include "src/base/result.h"
 #include "src/client/lease.h"
 #include "src/client/requests.h"
+#include "src/shim/own_fd.h"
 #include "src/wire/channel.h"
 #include "src/wire/pages.h"
 
@@ -54,7 +55,9 @@ class DaemonLink {
   void Lose() EXCLUDES_LOCK(mutex_);
   // The messages that are there, already applied to the machines. An error: the daemon is gone.
   Status Receive() EXCLUDES_LOCK(mutex_);
-  int fd() const { return channel_.fd(); }  // the agent's; −1 without a connection
+  // The agent's; −1 without a connection, or where the program has closed it.
+  int fd() const { return FileId::Of(channel_.fd()) == channel_id_ ? channel_.fd() : -1; }
+  bool connected() const { return static_cast<bool>(channel_); }
 
   template <typename Function>
   void With(Function function) EXCLUDES_LOCK(mutex_) {
@@ -85,13 +88,15 @@ class DaemonLink {
 
  private:
   void Flush() REQUIRES_LOCK(mutex_);
+  void Disconnect() REQUIRES_LOCK(mutex_);
   uint64_t ShownUsed() const;
   Status MapPages() EXCLUDES_LOCK(mutex_);
 
   const Identity identity_;
   mutable Mutex mutex_;
   CondVar answered_;
-  wire::Channel channel_;  // replaced by the agent under the lock
+  wire::Channel channel_;  // replaced by the agent under the lock, as is its id
+  FileId channel_id_;
   client::Lease lease_ GUARDED_BY(mutex_);
   client::Requests requests_ GUARDED_BY(mutex_);
   bool retired_ GUARDED_BY(mutex_) = false;

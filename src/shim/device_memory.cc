@@ -100,15 +100,19 @@ Bytes DeviceMemory::Remove(Blocks::iterator entry) {
     std::erase(pages, run);
     if (pages.empty()) open_pages_.erase(key);
   }
+  if (!run->lost) Uncount(*run);
   run->dead = true;
-  need_ -= run->bytes;
-  for (const Chunk& chunk : run->chunks) {
-    if (!chunk.resident) missing_ -= chunk.bytes;
-  }
   const auto owner = runs_.find(run->address);
   dead_.push_back(std::move(owner->second));
   runs_.erase(owner);
   return Bytes(run->bytes);
+}
+
+void DeviceMemory::Uncount(const Run& run) {
+  need_ -= run.bytes;
+  for (const Chunk& chunk : run.chunks) {
+    if (!chunk.resident) missing_ -= chunk.bytes;
+  }
 }
 
 bool DeviceMemory::Free(CUdeviceptr pointer, Bytes* shrunk) {
@@ -135,6 +139,7 @@ MemoryView DeviceMemory::GetView() const {
   MemoryView view{Bytes(need_), Bytes(resident_), Bytes(missing_), Bytes(), Bytes(swapped_)};
   if (missing_ == 0) return view;
   for (const auto& [address, run] : runs_) {
+    if (run->lost) continue;
     for (const Chunk& chunk : run->chunks) {
       if (chunk.resident) continue;
       view.next_chunk = Bytes(chunk.bytes);
@@ -159,6 +164,7 @@ std::vector<DeviceMemory::Place> DeviceMemory::Missing(uint64_t most, size_t cou
   MutexLock lock(mutex_);
   std::vector<Place> places;
   for (const auto& [address, run] : runs_) {
+    if (run->lost) continue;
     for (Chunk& chunk : run->chunks) {
       if (chunk.resident) continue;
       if (places.size() == count || chunk.bytes > most) return places;
@@ -200,12 +206,25 @@ void DeviceMemory::SetResident(const Place& place, bool resident) {
   place.chunk->resident = resident;
   const uint64_t bytes = place.chunk->bytes;
   resident_ = resident ? resident_ + bytes : resident_ - bytes;
-  if (!place.run->dead) missing_ = resident ? missing_ - bytes : missing_ + bytes;
+  if (!place.run->dead && !place.run->lost)
+    missing_ = resident ? missing_ - bytes : missing_ + bytes;
 }
 
 void DeviceMemory::CountSwapped(int64_t bytes) {
   MutexLock lock(mutex_);
   swapped_ += static_cast<uint64_t>(bytes);
+}
+
+std::vector<DeviceMemory::Place> DeviceMemory::Lose(CUcontext context) {
+  MutexLock lock(mutex_);
+  std::vector<Place> places;
+  for (const auto& [address, run] : runs_) {
+    if (run->context != context || run->lost) continue;
+    Uncount(*run);
+    run->lost = true;
+    for (Chunk& chunk : run->chunks) places.push_back({run.get(), &chunk});
+  }
+  return places;
 }
 
 std::vector<std::unique_ptr<Run>> DeviceMemory::TakeDead() {
@@ -216,6 +235,11 @@ std::vector<std::unique_ptr<Run>> DeviceMemory::TakeDead() {
 void DeviceMemory::Bury(std::unique_ptr<Run> run) {
   MutexLock lock(mutex_);
   regions_.Return(run->address, run->bytes);
+}
+
+void DeviceMemory::KeepDead(std::unique_ptr<Run> run) {
+  MutexLock lock(mutex_);
+  dead_.push_back(std::move(run));
 }
 
 }  // namespace tandem::shim

@@ -9,7 +9,7 @@
 // Swapper's lock. Runs are taken apart only under it, so it may keep pointers to them.
 // Invariants
 // 1. `missing` is the bytes of chunks of live runs that are not on the card; `resident` the bytes
-//    of all chunks that are, those of dead runs included.
+//    of all chunks that are, those of dead runs included. Lost runs are neither needed nor missing.
 // 2. Addresses of a run are reused only after Bury, when nothing is mapped there any more.
 #pragma once
 
@@ -47,6 +47,7 @@ struct Run {
   CUcontext context = nullptr;
   std::vector<Chunk> chunks;
   bool dead = false;        // freed by the program; table lock
+  bool lost = false;        // its context is broken; table lock and swap lock to change
   uint64_t slot_bytes = 0;  // of a slab page; 0: one block
   std::vector<uint32_t> free_slots;
 };
@@ -59,7 +60,7 @@ struct Block {
 };
 
 struct MemoryView {
-  Bytes need;      // all live runs
+  Bytes need;      // all live runs that are not lost
   Bytes resident;  // invariant 1
   Bytes missing;
   Bytes next_chunk;  // of the missing chunk that comes first
@@ -115,9 +116,13 @@ class DeviceMemory {
   void SetResident(const Place& place, bool resident) EXCLUDES_LOCK(mutex_);
   // The host copy came (+) or went (−).
   void CountSwapped(int64_t bytes) EXCLUDES_LOCK(mutex_);
-  // Dead runs, to be unmapped by the caller and then given to Bury.
+  // The context is broken: nobody will ever read or write what it holds. Returns its chunks.
+  std::vector<Place> Lose(CUcontext context) EXCLUDES_LOCK(mutex_);
+  // Dead runs, to be unmapped by the caller and then given to Bury, or to KeepDead where that
+  // failed.
   std::vector<std::unique_ptr<Run>> TakeDead() EXCLUDES_LOCK(mutex_);
   void Bury(std::unique_ptr<Run> run) EXCLUDES_LOCK(mutex_);
+  void KeepDead(std::unique_ptr<Run> run) EXCLUDES_LOCK(mutex_);
 
  private:
   struct Entry {
@@ -130,6 +135,7 @@ class DeviceMemory {
   Block AddBlock(CUdeviceptr address, uint64_t bytes, Run* run, uint32_t slot)
       REQUIRES_LOCK(mutex_);
   Bytes Remove(Blocks::iterator entry) REQUIRES_LOCK(mutex_);
+  void Uncount(const Run& run) REQUIRES_LOCK(mutex_);  // from need_ and missing_
 
   const uint64_t chunk_bytes_;
   mutable Mutex mutex_;
@@ -143,7 +149,8 @@ class DeviceMemory {
   uint64_t resident_ GUARDED_BY(mutex_) = 0;
   uint64_t missing_ GUARDED_BY(mutex_) = 0;
   uint64_t swapped_ GUARDED_BY(mutex_) = 0;
-  uint64_t next_id_ GUARDED_BY(mutex_) = 1;
+  // The driver counts its own from 1.
+  uint64_t next_id_ GUARDED_BY(mutex_) = uint64_t{1} << 48;
 };
 
 }  // namespace tandem::shim

@@ -6,10 +6,11 @@
 namespace tandem::shim {
 namespace {
 
-// Retains of the shared device's primary context that were not released yet.
+// The shared device's primary context as the program knows it.
 struct Primary {
   Mutex mutex;  // held while a retain waits for room: others would wait as well
   int retains GUARDED_BY(mutex) = 0;
+  bool alive GUARDED_BY(mutex) = false;  // a reset ends it without releasing it
   CUcontext context GUARDED_BY(mutex) = nullptr;
 };
 
@@ -18,32 +19,57 @@ Primary& ThePrimary() {
   return *primary;
 }
 
-using ReleasePrimary = CUresult (*)(CUdevice);
+using EndFunction = CUresult (*)(CUdevice);
 
-// `last`: the context goes with this call however often it was retained.
-CUresult EndPrimary(ReleasePrimary end, CUdevice device, bool last) {
+CUresult EndPrimary(EndFunction end, CUdevice device, bool reset) {
   Guest* const guest = CurrentGuest();
   if (guest == nullptr || guest->device() != device) return Call(end, device);
   Primary& primary = ThePrimary();
   MutexLock lock(primary.mutex);
-  const bool ends = primary.retains == 1 || (last && primary.retains > 0);
+  const bool ends = primary.alive && (reset || primary.retains == 1);
   const bool credited = ends && guest->ContextEnds(primary.context);
   const CUresult result = Call(end, device);
+  if (result == CUDA_SUCCESS && !reset && primary.retains > 0) --primary.retains;
   if (ends) {
-    primary.retains = 0;
+    primary.alive = false;
     guest->ContextEnded(credited);
-  } else if (primary.retains > 0) {
-    --primary.retains;
   }
   return result;
 }
 
+// The driver refuses to destroy a primary context this way.
+bool IsPrimary(CUcontext context) {
+  Primary& primary = ThePrimary();
+  MutexLock lock(primary.mutex);
+  return primary.alive && primary.context == context;
+}
+
 CUresult DestroyContext(CUresult (*destroy)(CUcontext), CUcontext context) {
   Guest* const guest = CurrentGuest();
-  const bool ours = guest != nullptr && guest->Has(context);
+  if (guest == nullptr || IsPrimary(context)) return Call(destroy, context);
+  const bool ours = guest->Has(context);
   const bool credited = ours && guest->ContextEnds(context);
   const CUresult result = Call(destroy, context);
-  if (ours) guest->ContextEnded(credited);
+  if (ours) {
+    guest->ContextEnded(credited);
+  } else if (WorkTracker* const tracker = process_tracker.load(std::memory_order_acquire)) {
+    tracker->RemoveContext(context);  // of another device
+  }
+  return result;
+}
+
+// A new context takes memory that cannot be swapped: there must be room for it first.
+template <typename Create>
+CUresult CreateContext(CUcontext* context, CUdevice device, Create create) {
+  Guest* const guest = context == nullptr ? nullptr : GuestFor(device);
+  if (guest == nullptr) return create();
+  if (!guest->WaitForContext()) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result = create();
+  if (result == CUDA_SUCCESS) {
+    guest->ContextMade(*context);
+  } else {
+    guest->ContextNotMade();
+  }
   return result;
 }
 
@@ -99,21 +125,16 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, c
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) noexcept {
-  Guest* const guest = GuestFor(device);
-  if (guest == nullptr || context == nullptr) {
-    return Call(Real().cuDevicePrimaryCtxRetain, context, device);
-  }
+  const auto retain = [&] { return Call(Real().cuDevicePrimaryCtxRetain, context, device); };
+  Guest* const guest = context == nullptr ? nullptr : GuestFor(device);
+  if (guest == nullptr) return retain();
   Primary& primary = ThePrimary();
   MutexLock lock(primary.mutex);
-  const bool first = primary.retains == 0;
-  if (first && !guest->WaitForContext()) return CUDA_ERROR_OUT_OF_MEMORY;
-  const CUresult result = Call(Real().cuDevicePrimaryCtxRetain, context, device);
+  const CUresult result = primary.alive ? retain() : CreateContext(context, device, retain);
   if (result == CUDA_SUCCESS) {
     ++primary.retains;
+    primary.alive = true;
     primary.context = *context;
-    if (first) guest->ContextMade(*context);
-  } else if (first) {
-    guest->ContextNotMade();
   }
   return result;
 }
@@ -135,16 +156,22 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) noexcept {
 }
 
 CUresult cuCtxCreate_v2(CUcontext* context, unsigned int flags, CUdevice device) noexcept {
-  Guest* const guest = context == nullptr ? nullptr : GuestFor(device);
-  if (guest == nullptr) return Call(Real().cuCtxCreate_v2, context, flags, device);
-  if (!guest->WaitForContext()) return CUDA_ERROR_OUT_OF_MEMORY;
-  const CUresult result = Call(Real().cuCtxCreate_v2, context, flags, device);
-  if (result == CUDA_SUCCESS) {
-    guest->ContextMade(*context);
-  } else {
-    guest->ContextNotMade();
-  }
-  return result;
+  return CreateContext(context, device,
+                       [&] { return Call(Real().cuCtxCreate_v2, context, flags, device); });
+}
+
+CUresult cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam* affinities, int count,
+                        unsigned int flags, CUdevice device) noexcept {
+  return CreateContext(context, device, [&] {
+    return Call(Real().cuCtxCreate_v3, context, affinities, count, flags, device);
+  });
+}
+
+CUresult cuCtxCreate_v4(CUcontext* context, CUctxCreateParams* parameters, unsigned int flags,
+                        CUdevice device) noexcept {
+  return CreateContext(context, device, [&] {
+    return Call(Real().cuCtxCreate_v4, context, parameters, flags, device);
+  });
 }
 
 CUresult cuCtxDestroy(CUcontext context) noexcept {
@@ -170,11 +197,6 @@ CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int co
                             CUjit_option* options, void** values) noexcept {
   const GatedCall call(nullptr);
   return Call(Real().cuModuleLoadDataEx, module, image, count, options, values);
-}
-
-CUresult cuModuleUnload(CUmodule module) noexcept {
-  const GatedCall call(nullptr);
-  return Call(Real().cuModuleUnload, module);
 }
 
 CUresult cuStreamDestroy(CUstream stream) noexcept {

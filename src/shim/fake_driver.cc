@@ -4,9 +4,12 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <vector>
 
 namespace tandem::shim {
 namespace {
+
+thread_local std::vector<CUcontext> pushed;
 
 void* At(CUdeviceptr address) {
   return reinterpret_cast<void*>(address);
@@ -116,6 +119,12 @@ void FakeDriver::FillMemory() {
   table_.cuMemHostUnregister = [](void*) { return CUDA_SUCCESS; };
 }
 
+CUresult FakeDriver::Health() const {
+  MutexLock lock(mutex_);
+  const bool broken = !pushed.empty() && broken_.count(pushed.back()) != 0;
+  return broken ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
+}
+
 CUresult FakeDriver::Copy(void* to, const void* from, size_t bytes) {
   {
     MutexLock lock(mutex_);
@@ -152,15 +161,24 @@ void FakeDriver::FillWork() {
     return CUDA_SUCCESS;
   };
   table_.cuEventDestroy_v2 = [](CUevent) { return CUDA_SUCCESS; };
-  table_.cuEventRecord = [](CUevent, CUstream) { return CUDA_SUCCESS; };
+  table_.cuEventRecord = [](CUevent, CUstream) { return current->Health(); };
   table_.cuEventSynchronize = [](CUevent) { return CUDA_SUCCESS; };
   table_.cuEventQuery = [](CUevent) {
     MutexLock lock(current->mutex_);
     return current->hold_events_ ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
   };
-  table_.cuCtxPushCurrent_v2 = [](CUcontext) { return CUDA_SUCCESS; };
+  table_.cuCtxPushCurrent_v2 = [](CUcontext context) {
+    pushed.push_back(context);
+    return CUDA_SUCCESS;
+  };
   table_.cuCtxPopCurrent_v2 = [](CUcontext* context) {
-    *context = current->context();
+    *context = pushed.back();
+    pushed.pop_back();
+    return CUDA_SUCCESS;
+  };
+  table_.cuStreamQuery = [](CUstream) { return current->Health(); };
+  table_.cuDeviceGetAttribute = [](int* value, CUdevice_attribute, CUdevice) {
+    *value = 1;
     return CUDA_SUCCESS;
   };
   table_.cuCtxGetCurrent = [](CUcontext* context) {

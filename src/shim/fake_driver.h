@@ -31,6 +31,11 @@ class FakeDriver {
     fail_copy_ = nth;
     copy_error_ = with;
   }
+  // Calls in this context answer with a sticky error.
+  void Break(CUcontext context) {
+    MutexLock lock(mutex_);
+    broken_.insert(context);
+  }
   // Events do not come to pass while this is set.
   void HoldEvents(bool hold) {
     MutexLock lock(mutex_);
@@ -69,6 +74,7 @@ class FakeDriver {
   static bool Due(int* counter) { return *counter > 0 && --*counter == 0; }
   void FillMemory();
   void FillWork();
+  CUresult Health() const;  // of the context the calling thread has pushed
   CUresult Copy(void* to, const void* from, size_t bytes);
   void Drop(CUmemGenericAllocationHandle handle) REQUIRES_LOCK(mutex_);
 
@@ -83,6 +89,7 @@ class FakeDriver {
   int fail_copy_ = 0;
   CUresult copy_error_ = CUDA_SUCCESS;
   bool hold_events_ = false;
+  std::set<CUcontext> broken_;
   int copies_ = 0;
   int events_ = 0;  // that were created
   uint64_t next_ = 1;

@@ -110,6 +110,14 @@ bool Gate::Close(Instant deadline) {
   }
 }
 
+void Gate::BeforeFork() {
+  TheRegistry().mutex.Lock();
+}
+
+void Gate::AfterFork() {
+  TheRegistry().mutex.Unlock();
+}
+
 bool Gate::AnyInside() {
   Registry& registry = TheRegistry();
   MutexLock lock(registry.mutex);

@@ -14,6 +14,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "src/base/mutex.h"
 #include "src/base/time.h"
 #include "src/cuda/driver_types.h"
 
@@ -47,6 +48,7 @@ class Gate {
   // Prepares the asymmetric barrier; without it, or where the kernel refuses, Enter pays for the
   // order itself.
   static void RegisterProcess();
+  static bool registered() { return asymmetric.load(std::memory_order_relaxed); }
 
   ThreadSlot* Enter(CUstream stream = nullptr) {
     ThreadSlot* slot = current_thread;
@@ -77,6 +79,10 @@ class Gate {
   bool open() const { return state_.load(std::memory_order_acquire) != kShut; }
   bool metered() const { return state_.load(std::memory_order_acquire) == kMetered; }
   uint32_t waiting() const { return waiting_.load(std::memory_order_acquire); }
+
+  // Around a fork, so that the child does not find a lock taken by a thread it does not have.
+  static void BeforeFork() NO_THREAD_SAFETY_ANALYSIS;
+  static void AfterFork() NO_THREAD_SAFETY_ANALYSIS;
 
   // Of all threads of the process.
   static bool AnyInside();

@@ -17,6 +17,45 @@ Instant Far() {
   return MonotonicNow() + Seconds(100);
 }
 
+// While the gate is closed nobody may be inside, whatever the threads do.
+void Hammer() {
+  Gate gate;
+  gate.Open();
+  std::atomic<bool> closed{false}, stop{false};
+  std::atomic<int> breaches{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      while (!stop) {
+        ThreadSlot* const outer = gate.Enter();
+        ThreadSlot* const inner = gate.Enter();
+        if (closed) ++breaches;
+        Gate::Leave(inner);
+        Gate::Leave(outer);
+      }
+    });
+  }
+  for (int round = 0; round < 100; ++round) {
+    ASSERT_TRUE(gate.Close(Far()));
+    closed = true;
+    std::this_thread::yield();
+    closed = false;
+    gate.Open();
+    std::this_thread::yield();
+  }
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(breaches, 0);
+}
+
+// First of all: once the process has registered there is no way back to an order of our own.
+TEST(GateTest, NobodyInsideWhileClosed) {
+  EXPECT_FALSE(Gate::registered());
+  Hammer();
+  Gate::RegisterProcess();
+  Hammer();
+}
+
 TEST(GateTest, CloseWaitsForCallsInside) {
   Gate::RegisterProcess();
   Gate gate;
@@ -94,43 +133,6 @@ TEST(GateTest, MeteredThreadsAskBeforeTheySubmit) {
   EXPECT_EQ(asked.streams.size(), 1u);
 }
 
-// While the gate is closed nobody may be inside, whatever the threads do.
-void Hammer() {
-  Gate gate;
-  gate.Open();
-  std::atomic<bool> closed{false}, stop{false};
-  std::atomic<int> breaches{0};
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([&] {
-      while (!stop) {
-        ThreadSlot* const outer = gate.Enter();
-        ThreadSlot* const inner = gate.Enter();
-        if (closed) ++breaches;
-        Gate::Leave(inner);
-        Gate::Leave(outer);
-      }
-    });
-  }
-  for (int round = 0; round < 100; ++round) {
-    ASSERT_TRUE(gate.Close(Far()));
-    closed = true;
-    std::this_thread::yield();
-    closed = false;
-    gate.Open();
-    std::this_thread::yield();
-  }
-  stop = true;
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(breaches, 0);
-}
-
-TEST(GateTest, NobodyInsideWhileClosed) {
-  Hammer();  // by order of our own, unless another test has registered the process
-  Gate::RegisterProcess();
-  Hammer();
-}
-
 TEST(GateTest, ThreadsComeAndGo) {
   Gate gate;
   gate.Open();
@@ -202,6 +204,26 @@ TEST(WorkTrackerTest, SubmissionsWaitWhileTheWindowIsFullAndSomebodyElseWaits) {
   gate.Meter(false);
   program.join();
   EXPECT_EQ(submitted, 40);
+}
+
+TEST(WorkTrackerTest, BrokenContextsAreFoundAndForgotten) {
+  FakeDriver driver(MiB(8).count);
+  Gate gate;
+  gate.Open();
+  WorkTracker tracker(&driver.table());
+  int other = 0;
+  const auto broken = reinterpret_cast<CUcontext>(&other);
+  tracker.AddContext(broken);
+  tracker.AddContext(driver.context());
+  ThreadSlot* const slot = gate.Enter();
+  tracker.Note(slot, nullptr);
+  Gate::Leave(slot);
+  EXPECT_TRUE(tracker.TakeBroken().empty());
+  driver.Break(broken);
+  EXPECT_EQ(tracker.Begin(), CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_EQ(tracker.TakeBroken(), std::vector{broken});
+  EXPECT_EQ(tracker.AnyContext(), driver.context());
+  EXPECT_EQ(tracker.Begin(), CUDA_SUCCESS);
 }
 
 TEST(WorkTrackerTest, DestroyedStreamsStayCovered) {

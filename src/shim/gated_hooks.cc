@@ -16,6 +16,20 @@ inline void WaitForEarlierWork() {
   }
 }
 
+// Whether the driver makes the caller wait for such a copy: not where both sides are on the card.
+inline bool Blocks(CUdeviceptr to, CUdeviceptr from, size_t) {
+  const Guest* const guest = CurrentGuest();
+  return guest != nullptr && !(guest->Find(to).has_value() && guest->Find(from).has_value());
+}
+inline bool Blocks(const CUDA_MEMCPY2D* copy) {
+  return copy != nullptr &&
+         (copy->srcMemoryType == CU_MEMORYTYPE_HOST || copy->dstMemoryType == CU_MEMORYTYPE_HOST);
+}
+template <typename... Arguments>
+bool Blocks(Arguments...) {  // between the card and the host, by name
+  return true;
+}
+
 }  // namespace
 }  // namespace tandem::shim
 
@@ -27,7 +41,9 @@ inline void WaitForEarlierWork() {
     const tandem::cuda::Fn_##symbol real_function = Real().symbol;                          \
     if (real_function == nullptr) [[unlikely]]                                              \
       return CUDA_ERROR_NOT_INITIALIZED;                                                    \
-    if constexpr (kBlocks) WaitForEarlierWork();                                            \
+    if constexpr (kBlocks) {                                                                \
+      if (Blocks arguments) WaitForEarlierWork();                                           \
+    }                                                                                       \
     const GatedCall call(stream);                                                           \
     return real_function arguments;                                                         \
   }

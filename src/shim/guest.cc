@@ -14,9 +14,28 @@ Guest::~Guest() {
   link_.Retire();
 }
 
+namespace {
+
+// What swapping cannot do without.
+bool CanSwap(const cuda::RealDriver& real, CUdevice device) {
+  int supported = 0;
+  return real.cuMemAddressReserve != nullptr && real.cuMemCreate != nullptr &&
+         real.cuMemRelease != nullptr && real.cuMemMap != nullptr && real.cuMemUnmap != nullptr &&
+         real.cuMemSetAccess != nullptr && real.cuStreamGetCtx != nullptr &&
+         real.cuDeviceGetAttribute(&supported,
+                                   CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+                                   device) == CUDA_SUCCESS &&
+         supported != 0;
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Guest>> Guest::Open(const cuda::RealDriver* real, Gate* gate,
                                            WorkTracker* tracker, CUdevice device,
                                            const Identity& identity) {
+  if (!CanSwap(*real, device)) {
+    return Error{ErrorCode::kFailed, "this GPU or its driver has no virtual memory management"};
+  }
   std::unique_ptr<Guest> guest(new Guest(real, gate, tracker, device, identity));
   ASSIGN_OR_RETURN(const Terms terms, guest->link_.Register(Bytes()));
   // Addresses are cheap; twice the card leaves room for holes between blocks.
@@ -46,8 +65,17 @@ void Guest::Know(CUcontext context, bool credited) {
     const auto [entry, added] = contexts_.try_emplace(context, credited);
     if (!added) return;
   }
-  MutexLock lock(swapper_->mutex());
-  if (swapper_->context() == nullptr) swapper_->UseContext(context);
+  bool healed = false;
+  {
+    MutexLock lock(swapper_->mutex());
+    if (swapper_->context() == nullptr) swapper_->UseContext(context);
+    link_.With([&](client::Lease& lease) {
+      healed = lease.poisoned();
+      lease.OnHealed();
+    });
+    if (healed) gate_->Shut();  // it was open without a lease, for contexts that can do nothing
+  }
+  if (healed) agent_->Wake();
 }
 
 bool Guest::Has(CUcontext context) const {
@@ -74,7 +102,6 @@ bool Guest::ContextEnds(CUcontext context) {
     swapper_->Reap();
     if (swapper_->context() == context) swapper_->UseContext(other);
   }
-  if (other == nullptr) link_.With([](client::Lease& lease) { lease.OnHealed(); });
   agent_->Wake();
   return credited;
 }

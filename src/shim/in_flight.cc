@@ -42,11 +42,10 @@ void InFlight::Retire(EventPool* events, Duration window, Instant now) {
     if (!waited_) continue;
     waited_ = false;
     const auto took = std::max<int64_t>((now - first.recorded_at).ns, 1);
-    const auto fits = static_cast<uint64_t>(static_cast<double>(limit_) *
-                                            static_cast<double>(window.ns) /
-                                            static_cast<double>(took));
-    limit_ = std::clamp(fits, std::max<uint64_t>(limit_ / 2, 1),
-                        std::min(limit_ * 2, kMostSubmissions));
+    const auto fits = static_cast<uint64_t>(
+        static_cast<double>(limit_) * static_cast<double>(window.ns) / static_cast<double>(took));
+    limit_ =
+        std::clamp(fits, std::max<uint64_t>(limit_ / 2, 1), std::min(limit_ * 2, kMostSubmissions));
   }
 }
 

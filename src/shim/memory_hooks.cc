@@ -63,8 +63,14 @@ CUresult GetAttribute(const Block& block, CUdeviceptr pointer, CUpointer_attribu
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
       Put(data, static_cast<unsigned long long>(0));
       return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+      Put(data, 0);
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+      Put(data, 3);  // to be read and written
+      return CUDA_SUCCESS;
     default:
-      return CUDA_ERROR_INVALID_VALUE;
+      return Call(Real().cuPointerGetAttribute, data, attribute, pointer);
   }
 }
 
@@ -77,6 +83,8 @@ size_t AttributeSize(CUpointer_attribute attribute) {
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_MAPPED:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
       return sizeof(int);
     default:
       return sizeof(void*);
@@ -94,7 +102,12 @@ extern "C" {
 CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice device) noexcept {
   const CUresult result = Call(Real().cuDeviceTotalMem_v2, bytes, device);
   if (result != CUDA_SUCCESS) return result;
-  if (Guest* const guest = GuestFor(device)) *bytes = guest->limit().count;
+  // Where there are several cards, a question for the size of one does not choose it.
+  int count = 0;
+  const bool only = CurrentGuest() != nullptr ||
+                    (Call(Real().cuDeviceGetCount, &count) == CUDA_SUCCESS && count == 1);
+  Guest* const guest = only ? GuestFor(device) : nullptr;
+  if (guest != nullptr) *bytes = guest->limit().count;
   return result;
 }
 

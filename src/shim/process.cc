@@ -102,6 +102,7 @@ void OnMetered(void*, CUstream stream) {
 
 // The child has the parent's memory but none of its threads, nor a right to its session.
 void AfterForkInChild() {
+  Gate::AfterFork();
   mode.store(Mode::kPassThrough, std::memory_order_release);
   process_tracker.store(nullptr, std::memory_order_release);
   Guest* const inherited = guest.exchange(nullptr, std::memory_order_acq_rel);
@@ -125,13 +126,16 @@ Identity IdentityOn(CUdevice device) {
 
 // A program of a run has a daemon, or will have one again: `tandem run` starts another where one
 // went. Only for that long a missing one is waited for.
-Result<wire::Channel> FindDaemon() {
+template <typename Function>
+auto WithDaemon(Function function) {
   const Instant deadline = MonotonicNow() + kRunPatience;
   const timespec pause{0, kRunPause.ns};
   for (;;) {
-    Result<wire::Channel> channel = wire::ConnectDaemon(wire::SocketPath());
-    const bool lasting = channel.ok() || std::getenv("TANDEM_RUN") == nullptr;
-    if (lasting || MonotonicNow() >= deadline) return channel;
+    auto result = function();
+    const bool absent = !result.ok() && (result.error().code == ErrorCode::kNotFound ||
+                                         result.error().code == ErrorCode::kUnavailable);
+    const bool waits = absent && std::getenv("TANDEM_RUN") != nullptr;
+    if (!waits || MonotonicNow() >= deadline) return result;
     nanosleep(&pause, nullptr);
   }
 }
@@ -174,10 +178,10 @@ void JoinDaemon() {
   if (mode.load(std::memory_order_acquire) != Mode::kUndecided) return;
   MutexLock lock(DecisionMutex());
   if (mode.load(std::memory_order_acquire) != Mode::kUndecided) return;
-  const Result<wire::Channel> channel = FindDaemon();
+  const auto channel = WithDaemon([] { return wire::ConnectDaemon(wire::SocketPath()); });
   if (channel.ok()) {
     Gate::RegisterProcess();
-    pthread_atfork(nullptr, nullptr, &AfterForkInChild);
+    pthread_atfork(&Gate::BeforeFork, &Gate::AfterFork, &AfterForkInChild);
     process_tracker.store(new WorkTracker(&Real()), std::memory_order_release);
     mode.store(Mode::kShared, std::memory_order_release);
   } else {
@@ -198,8 +202,10 @@ Guest* GuestFor(CUdevice device) {
     MutexLock lock(DecisionMutex());
     open = guest.load(std::memory_order_acquire);
     if (open == nullptr && mode.load(std::memory_order_acquire) == Mode::kShared) {
-      auto opened =
-          Guest::Open(&Real(), &process_gate, process_tracker.load(), device, IdentityOn(device));
+      auto opened = WithDaemon([device] {
+        return Guest::Open(&Real(), &process_gate, process_tracker.load(), device,
+                           IdentityOn(device));
+      });
       if (opened.ok()) {
         open = opened->release();
         guest.store(open, std::memory_order_seq_cst);

@@ -1,6 +1,7 @@
 #include "src/shim/swapper.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "src/shim/log.h"
 
@@ -172,23 +173,23 @@ CUresult Swapper::FinishLeaving(std::deque<Leaving>* leaving,
   return result;
 }
 
-CUresult Swapper::Evict(Bytes target, bool discard,
-                        const std::function<void(Bytes copied)>& moved) {
+CUresult Swapper::Evict(Bytes target, const std::function<void(Bytes copied)>& moved) {
   Reap();
   const Bytes resident = memory_->GetView().resident;
   if (resident <= target) return CUDA_SUCCESS;
   const std::vector<Place> victims = memory_->Victims((resident - target).count);
   const InContext scope(real_, context_);
-  CUresult result = discard ? CUDA_SUCCESS : scope.result();
-  if (result == CUDA_SUCCESS && !discard) result = PrepareStreams();
+  CUresult result = CUDA_SUCCESS;
   std::deque<Leaving> leaving;
   for (size_t i = 0; i < victims.size() && result == CUDA_SUCCESS; ++i) {
-    if (discard || !victims[i].chunk->exposed) {
+    if (!victims[i].chunk->exposed) {
       result = Unback(victims[i]);
       if (result == CUDA_SUCCESS) moved(Bytes());
       continue;
     }
     if (leaving.size() >= kInFlight) result = FinishLeaving(&leaving, moved);
+    if (result == CUDA_SUCCESS) result = scope.result();
+    if (result == CUDA_SUCCESS) result = PrepareStreams();
     if (result == CUDA_SUCCESS) result = StartLeaving(victims[i], &leaving);
   }
   while (!leaving.empty()) {
@@ -249,9 +250,17 @@ void Swapper::DropHostCopy(Chunk* chunk) {
 
 void Swapper::Expose() {
   for (const Place& place : memory_->Resident()) {
-    place.chunk->exposed = true;
+    place.chunk->exposed = !place.run->lost;
     DropHostCopy(place.chunk);
   }
+}
+
+void Swapper::Lose(CUcontext context, CUcontext other) {
+  for (const Place& place : memory_->Lose(context)) {
+    place.chunk->exposed = false;
+    DropHostCopy(place.chunk);
+  }
+  if (context_ == context) UseContext(other);
 }
 
 void Swapper::Reap() {
@@ -263,11 +272,16 @@ void Swapper::Reap() {
       const CUresult result = Unback({run.get(), &chunk});
       if (result == CUDA_SUCCESS) continue;
       clear = false;
-      Log(LogLevel::kWarn, "cannot give back %llu bytes of freed memory (error %d)",
-          static_cast<unsigned long long>(chunk.bytes), static_cast<int>(result));
+      if (!std::exchange(reap_failed_, true)) {
+        Log(LogLevel::kWarn, "cannot give back %llu bytes of freed memory (error %d)",
+            static_cast<unsigned long long>(chunk.bytes), static_cast<int>(result));
+      }
     }
-    // Addresses that something is still mapped to are not used again.
-    if (clear) memory_->Bury(std::move(run));
+    if (clear) {
+      memory_->Bury(std::move(run));
+    } else {
+      memory_->KeepDead(std::move(run));  // for another try
+    }
   }
 }
 

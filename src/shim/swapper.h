@@ -40,14 +40,17 @@ class Swapper {
   CUresult BackNew(Run* run) REQUIRES_LOCK(mutex_);
 
   // Takes chunks off the card until at most `target` is there. `moved` is told after every chunk
-  // how many bytes of it were copied. With `discard` nothing is copied: the bytes are lost.
-  CUresult Evict(Bytes target, bool discard, const std::function<void(Bytes copied)>& moved)
+  // how many bytes of it were copied.
+  CUresult Evict(Bytes target, const std::function<void(Bytes copied)>& moved)
       REQUIRES_LOCK(mutex_);
   // Brings in some of what is missing, up to `credit` in all. *copied grows by what had a host
   // copy.
   CUresult RestoreSome(Bytes credit, Bytes* copied) REQUIRES_LOCK(mutex_);
   // The gate opens: from now on chunks may differ from their host copies.
   void Expose() REQUIRES_LOCK(mutex_);
+  // The context is broken: what it holds is not copied any more. Work runs in `other` if it ran
+  // there.
+  void Lose(CUcontext context, CUcontext other) REQUIRES_LOCK(mutex_);
   // Gives back what dead runs still hold.
   void Reap() REQUIRES_LOCK(mutex_);
   void Trim() REQUIRES_LOCK(mutex_);
@@ -83,6 +86,7 @@ class Swapper {
   CUstream out_stream_ GUARDED_BY(mutex_) = nullptr;
   CUstream in_stream_ GUARDED_BY(mutex_) = nullptr;
   std::vector<CUevent> events_ GUARDED_BY(mutex_);
+  bool reap_failed_ = false;  // and was told
   std::atomic<uint64_t> out_bytes_{0};
   std::atomic<uint64_t> in_bytes_{0};
 };

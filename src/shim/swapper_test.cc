@@ -32,7 +32,7 @@ class SwapperTest : public testing::Test {
   CUresult Evict(Bytes target) {
     MutexLock lock(swapper_.mutex());
     moved_.clear();
-    return swapper_.Evict(target, false, [this](Bytes copied) { moved_.push_back(copied); });
+    return swapper_.Evict(target, [this](Bytes copied) { moved_.push_back(copied); });
   }
   CUresult RestoreAll(Bytes credit) {
     MutexLock lock(swapper_.mutex());
@@ -76,6 +76,35 @@ bool Holds(CUdeviceptr address, uint64_t bytes, uint64_t seed) {
     if (word != random()) return false;
   }
   return true;
+}
+
+TEST_F(SwapperTest, WhatABrokenContextHoldsIsNeitherCopiedNorNeeded) {
+  int object = 0;
+  const auto broken = reinterpret_cast<CUcontext>(&object);
+  Block lost;
+  ASSERT_EQ(memory_.AllocateRun(MiB(8).count, broken, &lost), CUDA_SUCCESS);
+  const CUdeviceptr kept = Allocate(MiB(16).count);
+  ASSERT_EQ(RestoreAll(kCard), CUDA_SUCCESS);
+  Fill(kept, MiB(16).count, 1);
+  Open();
+  {
+    MutexLock lock(swapper_.mutex());
+    swapper_.UseContext(broken);
+    swapper_.Lose(broken, driver_.context());
+    EXPECT_EQ(swapper_.context(), driver_.context());
+  }
+  EXPECT_EQ(memory_.GetView().need, MiB(16));
+  Open();
+  ASSERT_EQ(Evict(MiB(16)), CUDA_SUCCESS);
+  EXPECT_EQ(driver_.copies(), 0);  // the lost bytes went first
+  ASSERT_EQ(Evict(Bytes()), CUDA_SUCCESS);
+  EXPECT_EQ(memory_.GetView().missing, MiB(16));
+  ASSERT_EQ(RestoreAll(kCard), CUDA_SUCCESS);
+  EXPECT_TRUE(Holds(kept, MiB(16).count, 1));
+  Bytes shrunk;
+  EXPECT_TRUE(memory_.Free(lost.address, &shrunk));
+  EXPECT_EQ(shrunk, MiB(8));  // of the limit it had still been part
+  EXPECT_EQ(memory_.GetView().need, MiB(16));
 }
 
 TEST_F(SwapperTest, TakesOnlyWhatIsAskedAndBringsItBack) {

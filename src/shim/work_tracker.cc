@@ -18,20 +18,23 @@ bool IsDefaultStream(CUstream stream) {
 
 bool IsSticky(CUresult result) {
   switch (result) {
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+    case CUDA_ERROR_CONTAINED:
     case CUDA_ERROR_ILLEGAL_ADDRESS:
     case CUDA_ERROR_LAUNCH_TIMEOUT:
     case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
     case CUDA_ERROR_ILLEGAL_INSTRUCTION:
     case CUDA_ERROR_MISALIGNED_ADDRESS:
     case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
     case CUDA_ERROR_LAUNCH_FAILED:
+    case CUDA_ERROR_TENSOR_MEMORY_LEAK:
+    case CUDA_ERROR_EXTERNAL_DEVICE:
       return true;
-    default: {
-      // Without a name in our tables: uncorrectable ECC, stack error, invalid PC, and the
-      // contained and external device errors.
-      const int code = static_cast<int>(result);
-      return code == 214 || code == 714 || code == 718 || code == 721 || code == 722 || code == 724;
-    }
+    default:
+      return false;
   }
 }
 
@@ -44,6 +47,28 @@ void WorkTracker::AddContext(CUcontext context) {
 
 void WorkTracker::RemoveContext(CUcontext context) {
   MutexLock lock(mutex_);
+  Remove(context);
+}
+
+CUcontext WorkTracker::AnyContext() const {
+  MutexLock lock(mutex_);
+  return contexts_.empty() ? nullptr : contexts_.front();
+}
+
+std::vector<CUcontext> WorkTracker::TakeBroken() {
+  MutexLock lock(mutex_);
+  std::vector<CUcontext> broken;
+  for (CUcontext context : contexts_) {
+    if (real_->cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) continue;
+    if (IsSticky(real_->cuStreamQuery(nullptr))) broken.push_back(context);
+    CUcontext popped = nullptr;
+    real_->cuCtxPopCurrent_v2(&popped);
+  }
+  for (CUcontext context : broken) Remove(context);
+  return broken;
+}
+
+void WorkTracker::Remove(CUcontext context) {
   const auto of_context = [context](const Marker& marker) { return marker.context == context; };
   std::erase(contexts_, context);
   std::erase_if(pending_, of_context);
@@ -133,14 +158,20 @@ CUresult WorkTracker::Begin() {
   for (const Marker& marker : pending_) events_.Return(marker);
   pending_.clear();
   CUresult first_error = CUDA_SUCCESS;
+  std::vector<CUcontext> gone;
   const auto record = [&](CUcontext context, CUstream stream) REQUIRES_LOCK(mutex_) {
     const CUresult result = Record(context, stream, &pending_);
-    if (first_error == CUDA_SUCCESS) first_error = result;
+    if (result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_CONTEXT_IS_DESTROYED) {
+      gone.push_back(context);  // by a call that we do not know, and all its work with it
+    } else if (first_error == CUDA_SUCCESS) {
+      first_error = result;
+    }
   };
   for (const auto& [stream, context] : streams_) record(context, stream);
   if (default_streams_) {
     for (CUcontext context : contexts_) record(context, nullptr);
   }
+  for (CUcontext context : gone) Remove(context);
   return first_error;
 }
 

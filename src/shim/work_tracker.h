@@ -42,6 +42,9 @@ class WorkTracker {
   void AddContext(CUcontext context) EXCLUDES_LOCK(mutex_);
   // The context is about to be destroyed; its streams and events go with it.
   void RemoveContext(CUcontext context) EXCLUDES_LOCK(mutex_);
+  // Forgets the contexts that answer with a sticky error, and returns them.
+  std::vector<CUcontext> TakeBroken() EXCLUDES_LOCK(mutex_);
+  CUcontext AnyContext() const EXCLUDES_LOCK(mutex_);
   // Destroys the stream with `destroy`; what it still has to do stays covered.
   CUresult DestroyStream(CUstream stream, CUresult (*destroy)(CUstream)) EXCLUDES_LOCK(mutex_);
 
@@ -64,6 +67,7 @@ class WorkTracker {
   using StreamKey = std::pair<CUcontext, CUstream>;
 
   void Mark(ThreadSlot* slot, CUstream stream) EXCLUDES_LOCK(mutex_);
+  void Remove(CUcontext context) REQUIRES_LOCK(mutex_);
   CUcontext ContextOf(CUstream stream) const;
   CUresult Record(CUcontext context, CUstream stream, std::vector<Marker>* markers)
       REQUIRES_LOCK(mutex_);
@@ -73,7 +77,7 @@ class WorkTracker {
 
   const cuda::RealDriver* const real_;
   std::atomic<uint64_t> generation_{1};
-  Mutex mutex_;
+  mutable Mutex mutex_;
   std::map<CUstream, CUcontext> streams_ GUARDED_BY(mutex_);
   bool default_streams_ GUARDED_BY(mutex_) = false;
   std::vector<CUcontext> contexts_ GUARDED_BY(mutex_);

@@ -172,6 +172,13 @@ CUresult cuCtxCreate_v2(CUcontext* handle, unsigned int flags, CUdevice ordinal)
   return CUDA_SUCCESS;
 }
 
+CUresult cuCtxCreate_v3(CUcontext* handle, CUexecAffinityParam* /*affinities*/, int count,
+                        unsigned int flags, CUdevice ordinal) noexcept {
+  if (count < 0) return CUDA_ERROR_INVALID_VALUE;
+  if (count > 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+  return cuCtxCreate_v2(handle, flags, ordinal);
+}
+
 CUresult cuCtxDestroy(CUcontext context) noexcept {
   return Destroy(context);
 }

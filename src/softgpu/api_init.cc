@@ -39,7 +39,9 @@ CUresult LookUp(const char* symbol, void** function, int version, cuuint64_t fla
     return CUDA_ERROR_INVALID_VALUE;
   }
   bool known = false;
-  const char* exported = cuda::ResolveProcAddress(symbol, version, &known);
+  // Who asks for a newer version than there is gets the newest there is.
+  const char* exported =
+      cuda::ResolveProcAddress(symbol, std::min(version, kDriverVersion), &known);
   *function = exported == nullptr ? nullptr : AddressOf(exported);
   if (status != nullptr) {
     *status = *function != nullptr ? CU_GET_PROC_ADDRESS_SUCCESS

@@ -4,6 +4,10 @@
 // Errors: kUnavailable when the peer is gone, kVersion and kInvalid from the decoder.
 #pragma once
 
+#include <sys/socket.h>
+
+#include <array>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,6 +34,14 @@ struct Peer {
   int pid = 0;
   unsigned uid = 0;
 };
+
+// Descriptors with one message; a peer that sends more loses the rest.
+inline constexpr size_t kMaxFds = 4;
+struct FdSpace {
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * kMaxFds)> bytes;
+};
+// Makes `header`, which is to be sent, carry `fds`. `space` must live until it is.
+void AttachFds(msghdr& header, FdSpace& space, std::span<const int> fds);
 
 class Channel {
  public:
