@@ -1,5 +1,6 @@
 #include "src/base/bytes.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -31,11 +32,13 @@ Result<Bytes> ParseBytes(std::string_view text) {
   const std::string copy(text);
   const Error bad{ErrorCode::kInvalid,
                   "'" + copy + "' is not a size; write for example 512M or 8G"};
-  char* end = nullptr;
-  if (copy.empty() || copy[0] < '0' || copy[0] > '9') return bad;
-  const double number = std::strtod(copy.c_str(), &end);
-  while (*end == ' ') ++end;
-  const int shift = ShiftOf(end);
+  // Digits and at most one dot: strtod alone would take "0x10" and "1e3", too.
+  const size_t digits = std::min(copy.find_first_not_of("0123456789."), copy.size());
+  const std::string figure = copy.substr(0, digits);
+  if (figure.empty() || figure[0] == '.' || figure.find('.') != figure.rfind('.')) return bad;
+  const double number = std::strtod(figure.c_str(), nullptr);
+  const size_t suffix = std::min(copy.find_first_not_of(' ', digits), copy.size());
+  const int shift = ShiftOf(std::string_view(copy).substr(suffix));
   if (shift < 0) return bad;
   const double bytes = number * static_cast<double>(uint64_t{1} << shift);
   if (!(bytes < 0x1p60)) return bad;  // also refuses NaN

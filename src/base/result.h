@@ -19,7 +19,6 @@ enum class ErrorCode {
   kUnavailable,  // nobody answers; trying again later may help
   kRefused,      // the other side said no, and why
   kVersion,      // the two sides speak different protocol versions
-  kOutOfMemory,
 };
 
 struct Error {

@@ -1,6 +1,7 @@
 #include "src/cli/listing.h"
 
 #include <fmt/core.h>
+#include <pwd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -120,6 +121,12 @@ std::string GpuText(const Json& gpu) {
   return text;
 }
 
+// Here and not in the daemon, which must not wait for a directory of users somewhere on the net.
+std::string UserName(const Json& uid) {
+  const passwd* user = uid.is_number_unsigned() ? getpwuid(uid.get<uid_t>()) : nullptr;
+  return Text(user != nullptr ? Json(user->pw_name) : uid);
+}
+
 }  // namespace
 
 Result<std::string> SessionsTable(const std::string& json) {
@@ -135,8 +142,9 @@ Result<std::string> SessionsTable(const std::string& json) {
     }
     rows.push_back({Text(Member(session, "id")), Cut(Text(Member(session, "name"))),
                     Cut(Text(Member(session, "program"))), Text(Member(session, "pid")),
-                    Text(Member(session, "user")), state, Size(Member(session, "resident_bytes")),
-                    Size(Member(session, "swapped_bytes")), Size(Member(session, "limit_bytes")),
+                    UserName(Member(session, "uid")), state,
+                    Size(Member(session, "resident_bytes")), Size(Member(session, "swapped_bytes")),
+                    Size(Member(session, "limit_bytes")),
                     Seconds(Member(session, "wait_seconds"))});
   }
   return Table(rows);

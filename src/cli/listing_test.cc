@@ -22,7 +22,7 @@ TEST(SessionsTable, CutsLongNames) {
 
 TEST(SessionsTable, HasALineForEach) {
   const auto table = SessionsTable(R"({"sessions":[
-      {"id":3,"name":"mnist","program":"python3","pid":17,"user":"ada","state":"running",
+      {"id":3,"name":"mnist","program":"python3","pid":17,"uid":0,"state":"running",
        "resident_bytes":188743680,"swapped_bytes":0,"limit_bytes":268435456,"wait_seconds":75.2,
        "waits_for":null},
       {"id":4,"name":"evil\u001b[2J","state":"waiting","waits_for":"3"}]})");

@@ -5,13 +5,13 @@
 
 #include <array>
 #include <cerrno>
-#include <cstring>
+
+#include "src/wire/channel.h"
 
 namespace tandem::daemon {
 namespace {
 
 constexpr size_t kMaxQueued = size_t{256} * 1024;  // bytes that may wait before another message
-constexpr size_t kMaxFds = 2;
 
 Error Gone(const char* why) {
   return Error{ErrorCode::kUnavailable, why};
@@ -48,19 +48,10 @@ Status Connection::Flush() {
     msghdr header{};
     header.msg_iov = &piece;
     header.msg_iovlen = 1;
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * kMaxFds)> control{};
-    if (sent_ == 0 && !frame.fds.empty()) {
-      header.msg_control = control.data();
-      header.msg_controllen = CMSG_SPACE(sizeof(int) * frame.fds.size());
-      cmsghdr* rights = CMSG_FIRSTHDR(&header);
-      rights->cmsg_level = SOL_SOCKET;
-      rights->cmsg_type = SCM_RIGHTS;
-      rights->cmsg_len = CMSG_LEN(sizeof(int) * frame.fds.size());
-      for (size_t i = 0; i < frame.fds.size(); ++i) {
-        const int fd = frame.fds[i].get();
-        std::memcpy(CMSG_DATA(rights) + i * sizeof(int), &fd, sizeof(int));
-      }
-    }
+    wire::FdSpace space{};
+    std::vector<int> fds;
+    for (const UniqueFd& fd : frame.fds) fds.push_back(fd.get());
+    if (sent_ == 0) wire::AttachFds(header, space, fds);
     const ssize_t n = sendmsg(socket_.get(), &header, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0) {
       if (errno == EINTR) continue;

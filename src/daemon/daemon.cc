@@ -1,16 +1,17 @@
 #include "src/daemon/daemon.h"
 
 #include <fcntl.h>
-#include <pwd.h>
 #include <spdlog/sinks/rotating_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/wait.h>
 
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -26,28 +27,38 @@ namespace {
 constexpr size_t kMaxLogBytes = 1 << 20;
 constexpr size_t kOlderLogs = 1;  // tandemd.1.log beside tandemd.log
 
-std::string UserName(unsigned uid) {
-  char buffer[4096];
-  passwd entry;
-  passwd* found = nullptr;
-  getpwuid_r(uid, &entry, buffer, sizeof(buffer), &found);
-  return found != nullptr ? found->pw_name : std::to_string(uid);
-}
-
 uint64_t RandomToken() {
   uint64_t token = 0;
   if (getrandom(&token, sizeof(token), 0) != sizeof(token)) return 0;
   return token >> 1;  // positive wherever it is read
 }
 
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
 Result<std::string> DevicesJson(const Options& options) {
   if (options.devices_json.empty()) return RunProbe();
-  std::ifstream file(options.devices_json);
-  std::stringstream text;
-  if (!file || !(text << file.rdbuf())) {
-    return Error{ErrorCode::kNotFound, "cannot read " + options.devices_json};
+  std::string text = ReadFile(options.devices_json);
+  if (text.empty()) return Error{ErrorCode::kNotFound, "cannot read " + options.devices_json};
+  return text;
+}
+
+// A daemon that starts while the card is full cannot measure what a context costs: it goes by what
+// the last one that could has left behind.
+Result<std::vector<service::GpuInfo>> FindDevices(const Options& options,
+                                                  const std::string& socket) {
+  ASSIGN_OR_RETURN(const std::string json, DevicesJson(options));
+  const std::string kept = std::filesystem::path(socket).replace_extension(".json");
+  if (IsComplete(json)) {
+    std::ofstream(kept + ".new") << json;
+    std::error_code ignored;  // at worst the next one goes by an estimate
+    std::filesystem::rename(kept + ".new", kept, ignored);
   }
-  return text.str();
+  return ParseDevices(json, options.reserved_contexts, ReadFile(kept));
 }
 
 Result<UniqueFd> BlockSignals() {
@@ -73,14 +84,12 @@ Result<std::unique_ptr<Server>> Prepare(const Options& options) {
   TRY(wire::MakeRuntimeDir());
   // Before the probe: two at once would each take the other's contexts for foreign memory.
   ASSIGN_OR_RETURN(Listener listener, Listener::Claim(wire::SocketPath()));
-  ASSIGN_OR_RETURN(const std::string json, DevicesJson(options));
   service::ServiceConfig config;
-  ASSIGN_OR_RETURN(config.gpus, ParseDevices(json, options.reserved_contexts));
+  ASSIGN_OR_RETURN(config.gpus, FindDevices(options, listener.path()));
   config.version = TANDEM_VERSION;
   config.socket = listener.path();
   config.pid = getpid();
   config.started = MonotonicNow();
-  config.user_name = &UserName;
   config.random_token = &RandomToken;
   for (const service::GpuInfo& gpu : config.gpus) {
     const Bytes budget = service::BudgetOf(gpu, gpu.foreign);
@@ -106,8 +115,10 @@ UniqueFd GoToBackground() {
   if (child != 0) {
     writer.Reset();
     char ready = 0;
-    const bool started = child > 0 && read(reader.get(), &ready, 1) == 1;
-    _exit(started ? 0 : 1);
+    if (child > 0 && read(reader.get(), &ready, 1) == 1) _exit(0);
+    int status = 0;
+    const bool exited = child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status);
+    _exit(exited ? WEXITSTATUS(status) : 1);
   }
   setsid();
   return writer;

@@ -63,7 +63,6 @@ class DaemonTest : public ::testing::Test {
     config.started = MonotonicNow();
     config.gpus = ParseDevices(kDevices, 4).value();
     config.gpus[0].foreign = foreign;
-    config.user_name = [](unsigned) { return std::string("me"); };
     config.random_token = [] { return uint64_t{7}; };
     auto server = Server::Make(
         std::move(*listener), UniqueFd(),
@@ -355,6 +354,41 @@ TEST(DevicesTest, ChunksFollowTheCard) {
   EXPECT_EQ(chunk(MiB(64), MiB(2)), MiB(2));
   EXPECT_EQ(chunk(GiB(1), MiB(2)), MiB(10));
   EXPECT_EQ(chunk(GiB(80), MiB(2)), MiB(64));
+}
+
+TEST(DevicesTest, WhatAContextCostsOnAFullCardIsKnownFromBefore) {
+  Json full = Json::parse(kDevices);
+  full["devices"][0]["context_bytes"] = 0;
+  full["unusable"] = {"GPU 1: it is broken"};
+  EXPECT_TRUE(IsComplete(kDevices));
+  EXPECT_FALSE(IsComplete(full.dump()));
+  EXPECT_EQ(ParseDevices(full.dump(), 4, kDevices).value()[0].context, MiB(8));
+  for (const char* earlier : {"", "{", "[]", R"({"devices":[1]})", R"({"devices":7})"}) {
+    EXPECT_EQ(ParseDevices(full.dump(), 4, earlier).value()[0].context, Bytes((136 << 20) / 16));
+    EXPECT_FALSE(IsComplete(earlier)) << earlier;
+  }
+}
+
+TEST(DevicesTest, ADriverThatDoesNotAnswerIsGivenUp) {
+  const std::string path = ::testing::TempDir() + "silent-" + std::to_string(getpid());
+  std::ofstream(path) << "#!/bin/sh\nexec sleep 1000\n";
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  const Result<std::string> answer = RunProbe(path, Milliseconds(1));
+  std::filesystem::remove(path);
+  ASSERT_FALSE(answer.ok());
+  EXPECT_NE(answer.error().message.find("does not say"), std::string::npos);
+}
+
+TEST(DevicesTest, TheProbeSeesAllGpus) {
+  const std::string path = ::testing::TempDir() + "environment-" + std::to_string(getpid());
+  std::ofstream(path) << "#!/bin/sh\nenv\n";
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  setenv("CUDA_VISIBLE_DEVICES", "1", 1);
+  const Result<std::string> answer = RunProbe(path, Seconds(60));
+  unsetenv("CUDA_VISIBLE_DEVICES");
+  std::filesystem::remove(path);
+  ASSERT_TRUE(answer.ok());
+  EXPECT_EQ(answer->find("CUDA_VISIBLE_DEVICES"), std::string::npos);
 }
 
 TEST(DevicesTest, SaysWhatToDoWithoutAGpu) {

@@ -1,12 +1,15 @@
 #include "src/daemon/devices.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <spawn.h>
+#include <spdlog/spdlog.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -24,6 +27,10 @@ using Json = nlohmann::json;
 constexpr Bytes kLargestChunk = MiB(64);
 constexpr uint64_t kChunkShare = 100;  // of the card
 constexpr size_t kMaxProbeOutput = 1 << 20;
+// Of a context where nothing was ever measured: what one costs on large cards, and no more than a
+// small one can spare.
+constexpr Bytes kUsualContext = MiB(512);
+constexpr uint64_t kUsualContextShare = 16;  // of the card
 
 // Long enough to hide a chunk's fixed cost, short enough to be no burden on a small card.
 Bytes ChunkOf(Bytes card, Bytes granularity) {
@@ -40,6 +47,7 @@ std::vector<std::string> ProbeEnvironment() {
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
     if (text.rfind("LD_PRELOAD=", 0) == 0) continue;  // the probe talks to the real driver
+    if (text.rfind("CUDA_VISIBLE_DEVICES=", 0) == 0) continue;  // and about all GPUs
     if (soft && text.rfind("LD_LIBRARY_PATH=", 0) == 0) {
       path = ":" + text.substr(text.find('=') + 1);
     } else {
@@ -55,10 +63,17 @@ std::vector<std::string> ProbeEnvironment() {
   return environment;
 }
 
-Result<std::string> ReadAll(int fd) {
+Result<std::string> ReadAll(int fd, Instant deadline) {
   std::string text;
   std::array<char, 4096> part;
   while (text.size() < kMaxProbeOutput) {
+    const Duration left = std::max(deadline - MonotonicNow(), Duration());
+    pollfd entry{fd, POLLIN, 0};
+    const int ready = poll(&entry, 1, static_cast<int>((left.ns + 999999) / 1000000));
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) {
+      return Error{ErrorCode::kFailed, "the driver does not say what GPUs there are"};
+    }
     const ssize_t n = read(fd, part.data(), part.size());
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return text;
@@ -67,14 +82,32 @@ Result<std::string> ReadAll(int fd) {
   return Error{ErrorCode::kFailed, "the probe of the GPUs does not stop talking"};
 }
 
+// What a context costs on one of the devices that a probe printed; zero where that does not say.
+Bytes ContextOf(const Json& device) {
+  if (!device.is_object() || !device.contains("context_bytes")) return {};
+  const Json& bytes = device["context_bytes"];
+  return bytes.is_number_unsigned() ? Bytes(bytes.get<uint64_t>()) : Bytes();
+}
+
+Bytes ContextIn(const Json& probe, const std::string& uuid) {
+  if (!probe.is_object() || !probe.contains("devices")) return {};
+  for (const Json& device : probe["devices"]) {
+    if (device.is_object() && device.contains("uuid") && device["uuid"] == uuid) {
+      return ContextOf(device);
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 int PrintProbe() {
-  const Result<std::vector<cuda::DeviceFacts>> devices = cuda::ProbeDevices();
+  const Result<cuda::Probed> probed = cuda::ProbeDevices();
   Json answer;
-  if (devices.ok()) {
+  if (probed.ok()) {
     answer["devices"] = Json::array();
-    for (const cuda::DeviceFacts& facts : *devices) {
+    answer["unusable"] = probed->unusable;
+    for (const cuda::DeviceFacts& facts : probed->devices) {
       answer["devices"].push_back({{"uuid", facts.uuid},
                                    {"name", facts.name},
                                    {"software", facts.software},
@@ -84,14 +117,14 @@ int PrintProbe() {
                                    {"granularity_bytes", facts.granularity.count}});
     }
   } else {
-    answer["error"] = devices.error().message;
+    answer["error"] = probed.error().message;
   }
   const std::string text = answer.dump(-1, ' ', false, Json::error_handler_t::replace);
   std::printf("%s\n", text.c_str());
-  return devices.ok() ? 0 : 1;
+  return probed.ok() ? 0 : 1;
 }
 
-Result<std::string> RunProbe() {
+Result<std::string> RunProbe(const std::string& program, Duration patience) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return Error{ErrorCode::kFailed, std::strerror(errno)};
   UniqueFd reader(ends[0]), writer(ends[1]);
@@ -102,16 +135,17 @@ Result<std::string> RunProbe() {
   std::vector<char*> entries;
   for (std::string& entry : environment) entries.push_back(entry.data());
   entries.push_back(nullptr);
-  std::string program = "/proc/self/exe", flag = "--probe";
-  char* const arguments[] = {program.data(), flag.data(), nullptr};
+  std::string name = program, flag = "--probe";
+  char* const arguments[] = {name.data(), flag.data(), nullptr};
   pid_t child = 0;
   const int failed =
       posix_spawn(&child, program.c_str(), &actions, nullptr, arguments, entries.data());
   posix_spawn_file_actions_destroy(&actions);
   if (failed != 0) return Error{ErrorCode::kFailed, std::strerror(failed)};
   writer.Reset();
-  Result<std::string> text = ReadAll(reader.get());
-  reader.Reset();
+  Result<std::string> text = ReadAll(reader.get(), MonotonicNow() + patience);
+  // Not waited for after this: a process that the driver holds does not even die.
+  if (!text.ok()) return kill(child, SIGKILL), text;
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
@@ -124,7 +158,9 @@ Result<std::string> RunProbe() {
 }
 
 Result<std::vector<service::GpuInfo>> ParseDevices(const std::string& json,
-                                                   uint32_t reserved_contexts) {
+                                                   uint32_t reserved_contexts,
+                                                   const std::string& earlier) {
+  const Json before = Json::parse(earlier, nullptr, /*allow_exceptions=*/false);
   const Json answer = Json::parse(json, nullptr, /*allow_exceptions=*/false);
   if (answer.is_object() && answer.contains("error")) {
     return Error{ErrorCode::kNotFound,
@@ -149,12 +185,27 @@ Result<std::vector<service::GpuInfo>> ParseDevices(const std::string& json,
     gpu.card = number("total_bytes");
     gpu.foreign = number("used_bytes");
     gpu.context = number("context_bytes");
+    if (gpu.context == Bytes()) gpu.context = ContextIn(before, gpu.uuid);
+    if (gpu.context == Bytes()) {
+      gpu.context = std::min(kUsualContext, Bytes(gpu.card.count / kUsualContextShare));
+    }
     gpu.chunk = ChunkOf(gpu.card, std::max(number("granularity_bytes"), Bytes(1)));
     gpu.reserved_contexts = reserved_contexts;
     gpus.push_back(gpu);
   }
   if (gpus.empty()) return malformed;
+  for (const Json& reason : answer.value("unusable", Json::array())) {
+    if (reason.is_string()) spdlog::warn("left out: {}", reason.get<std::string>());
+  }
   return gpus;
+}
+
+bool IsComplete(const std::string& json) {
+  const Json probe = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  if (!probe.is_object() || !probe.contains("devices")) return false;
+  const Json& devices = probe["devices"];
+  return std::all_of(devices.begin(), devices.end(),
+                     [](const Json& device) { return ContextOf(device) > Bytes(); });
 }
 
 }  // namespace tandem::daemon

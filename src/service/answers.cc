@@ -142,7 +142,6 @@ std::string Service::SessionsJson() const {
         {"program", seat->program},
         {"pid", seat->client.pid},
         {"uid", seat->client.uid},
-        {"user", Printable(config_.user_name(seat->client.uid))},
         {"gpu", seat->gpu->info.index},
         {"state", StateOf(session, waits)},
         {"allocated_bytes", allocated.count},

@@ -59,7 +59,6 @@ struct ServiceConfig {
   int pid = 0;
   Instant started;
   std::vector<GpuInfo> gpus;
-  std::function<std::string(unsigned uid)> user_name;
   std::function<uint64_t()> random_token;
 };
 

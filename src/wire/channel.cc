@@ -4,8 +4,10 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
@@ -14,10 +16,21 @@
 namespace tandem::wire {
 namespace {
 
-constexpr size_t kMaxFds = 4;  // with one message; a peer that sends more loses the rest
+constexpr Duration kConnectPatience = Seconds(5);
 
 Error System(ErrorCode code, const std::string& what) {
   return Error{code, what + ": " + std::strerror(errno)};
+}
+
+// connect waits for room where too many have not been let in yet: not for ever.
+bool Connect(int fd, const sockaddr_un& address) {
+  const Instant deadline = MonotonicNow() + kConnectPatience;
+  const timeval patience{kConnectPatience.ns / 1000000000, 0};
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+  while (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+    if (errno != EINTR || MonotonicNow() >= deadline) return false;
+  }
+  return true;
 }
 
 // Waits for `events`; false when `deadline` passed.
@@ -67,6 +80,18 @@ std::string SocketPath() {
   return RuntimeDir() + (soft ? "/tandemd-soft.sock" : "/tandemd.sock");
 }
 
+void AttachFds(msghdr& header, FdSpace& space, std::span<const int> fds) {
+  if (fds.empty()) return;
+  fds = fds.first(std::min(fds.size(), kMaxFds));
+  header.msg_control = space.bytes.data();
+  header.msg_controllen = CMSG_SPACE(fds.size_bytes());
+  cmsghdr* rights = CMSG_FIRSTHDR(&header);
+  rights->cmsg_level = SOL_SOCKET;
+  rights->cmsg_type = SCM_RIGHTS;
+  rights->cmsg_len = CMSG_LEN(fds.size_bytes());
+  std::memcpy(CMSG_DATA(rights), fds.data(), fds.size_bytes());
+}
+
 Result<Peer> Channel::GetPeer() const {
   ucred credentials{};
   socklen_t length = sizeof(credentials);
@@ -85,16 +110,8 @@ Status Channel::Send(const Message& message, Duration patience, std::vector<int>
     msghdr header{};
     header.msg_iov = &piece;
     header.msg_iovlen = 1;
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * kMaxFds)> control{};
-    if (sent == 0 && !fds.empty()) {
-      header.msg_control = control.data();
-      header.msg_controllen = CMSG_SPACE(sizeof(int) * fds.size());
-      cmsghdr* rights = CMSG_FIRSTHDR(&header);
-      rights->cmsg_level = SOL_SOCKET;
-      rights->cmsg_type = SCM_RIGHTS;
-      rights->cmsg_len = CMSG_LEN(sizeof(int) * fds.size());
-      std::memcpy(CMSG_DATA(rights), fds.data(), sizeof(int) * fds.size());
-    }
+    FdSpace space{};
+    if (sent == 0) AttachFds(header, space, fds);
     const ssize_t n = sendmsg(socket_.get(), &header, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n >= 0) {
       sent += static_cast<size_t>(n);
@@ -112,12 +129,12 @@ Status Channel::Send(const Message& message, Duration patience, std::vector<int>
 Status Channel::Fill() {
   std::array<std::byte, 16384> bytes;
   iovec piece{bytes.data(), bytes.size()};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * kMaxFds)> control{};
+  FdSpace space{};
   msghdr header{};
   header.msg_iov = &piece;
   header.msg_iovlen = 1;
-  header.msg_control = control.data();
-  header.msg_controllen = control.size();
+  header.msg_control = space.bytes.data();
+  header.msg_controllen = space.bytes.size();
   const ssize_t n = recvmsg(socket_.get(), &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (n == 0) return Error{ErrorCode::kUnavailable, "the peer closed the connection"};
   if (n < 0) {
@@ -160,7 +177,7 @@ Result<Channel> ConnectDaemon(const std::string& path) {
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   Channel channel(UniqueFd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)));
   if (!channel) return System(ErrorCode::kFailed, "socket");
-  if (connect(channel.fd(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
+  if (!Connect(channel.fd(), address)) {
     const ErrorCode code = errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kUnavailable;
     return System(code, "no daemon at " + path);
   }
