@@ -206,6 +206,12 @@ enum class Special : uint8_t {
 enum class Shuffle : uint8_t { kUp, kDown, kBfly, kIdx };
 enum class Test : uint8_t { kFinite, kInfinite, kNumber, kNotANumber, kNormal, kSubnormal };
 
+// prmt's modes; kIndex is the one without a name.
+enum class Permute : uint8_t { kIndex, kF4e, kB4e, kRc8, kEcl, kEcr, kRc16 };
+
+// What bar.red makes of the threads' predicates.
+enum class Reduction : uint8_t { kPopc, kAnd, kOr };
+
 // Control instructions are the interpreter's own; all others are handlers.
 enum class Control : uint8_t {
   kNone,
@@ -216,6 +222,7 @@ enum class Control : uint8_t {
   kBarrierReduce,
   kWarpSync,
   kTrap,
+  kAssert,
   kCall,
   kReturn,
 };
@@ -228,24 +235,30 @@ using Handler = bool (*)(WarpContext& warp, const Instruction& in, uint32_t acti
 
 struct Instruction {
   Handler handler[2] = {nullptr, nullptr};  // baseline, AVX2
-  int64_t imm = 0;                          // displacement, branch target, address
+  int64_t imm = 0;  // displacement, branch target, address; what set gives for true
   uint32_t dst = kSinkRow;
   uint32_t a = kSinkRow, b = kSinkRow, c = kSinkRow, d = kSinkRow;
   uint32_t line = 0;
   uint16_t guard = kTruePredicate;
   bool guard_negated = false;
   Control control = Control::kNone;
-  uint8_t mode = 0;     // the Op's sub-kind: Atomic, Special, Shuffle, Test, lop3's table, ...
-  uint8_t vector = 1;   // elements of a vector load or store, parts of a pack
-  bool narrow = false;  // memory: the address register has 32 bits
-  uint8_t flags = 0;    // kNegate..., kCarry...
+  bool negate_a = false, negate_b = false, negate_c = false;  // predicates that are written !p
+  union {                                                     // by the Op or Control
+    uint8_t table = 0;                                        // lop3
+    Permute permute;
+    Logic logic;  // setp, set
+    Test test;
+    Special special;
+    Atomic atomic;
+    Shuffle shuffle;
+    Reduction reduction;
+  };
+  Round round = Round::kNearest;
+  Space space = Space::kGeneric;
+  uint8_t count = 1;                         // elements of a vector load or store, parts of a pack
+  bool narrow = false;                       // memory: the address register has 32 bits
+  bool carry_in = false, carry_out = false;  // read, write the carry flag
 };
-
-inline constexpr uint8_t kSwapNegated = 1;  // setp: c is negated
-inline constexpr uint8_t kCarryIn = 1;      // carry ops: read the flag
-inline constexpr uint8_t kCarryOut = 2;     // carry ops: write the flag
-inline constexpr uint8_t kNegateA = 2;      // predicate operands that are written !p
-inline constexpr uint8_t kNegateB = 4;
 
 // Chooses a handler: the facts that are worth a handler of their own.
 struct Selector {

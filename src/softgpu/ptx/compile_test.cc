@@ -12,6 +12,10 @@ std::string Refused(const std::string& body) {
   return CompileLog(Module("", body));
 }
 
+std::string Modules(const std::string& rest) {
+  return ".version 6.3\n.target sm_70\n.address_size 64\n" + rest;
+}
+
 TEST(Compile, LaysParametersOut) {
   const auto program =
       MustCompile(Module(".param .u32 a, .param .u64 .ptr .global .align 4 b, .param .u8 c,"
@@ -102,6 +106,186 @@ TEST(Compile, RefusesOtherModules) {
   }
 }
 
+// Registers of every kind and a variable in every space, and then `instruction`.
+std::string WithRegisters(const std::string& instruction) {
+  return Modules(R"(.global .align 8 .b8 gv[64]; .const .align 8 .b8 cv[64];
+.visible .entry k(.param .u64 prm) {
+  .reg .pred %p<9>; .reg .b16 %h<9>; .reg .b32 %r<9>; .reg .f32 %f<9>; .reg .f64 %fd<9>;
+  .reg .b64 %rd<9>; .shared .align 8 .b8 sv[64]; .local .align 8 .b8 lv[64];
+L: )" + instruction +
+                 "\nret; }");
+}
+
+// Both lists agree with what NVIDIA's assembler takes and refuses.
+TEST(Compile, TakesModifiersWhereTheInstructionHasThem) {
+  for (const char* instruction : {
+           "mul.ftz.rn.f32 %f1, %f2, %f3;",
+           "add.f64.rn %fd1, %fd2, %fd3;",
+           "mad.hi.sat.s32 %r1, %r2, %r3, %r4;",
+           "madc.hi.cc.s64 %rd1, %rd2, %rd3, %rd4;",
+           "mad.rn.f32 %f1, %f2, %f3, %f4;",
+           "div.full.f32 %f1, %f2, %f3;",
+           "rcp.approx.ftz.f64 %fd1, %fd2;",
+           "rsqrt.approx.ftz.f64 %fd1, %fd2;",
+           "max.NaN.ftz.f32 %f1, %f2, %f3;",
+           "shr.b32 %r1, %r2, 1;",
+           "slct.u32.f32 %r2, %r3, %r4, %f1;",
+           "set.eq.u32.f16 %r1, %h1, %h2;",
+           "set.lt.ftz.s32.f32 %r1, %f1, %f2;",
+           "setp.eq.b32.and %p1, %r1, %r2, !%p2;",
+           "mov.pred %p1, !%p2;",
+           "mov.b32 %r1, 0f3F800000;",
+           "mov.b64 %rd1, 1.0;",
+           "and.b32 %r1, %r2, 0f3F800000;",
+           "selp.b32 %r1, 0f3F800000, 0f00000000, !%p1;",
+           "cvt.rni.f32.f32 %f1, %f2;",
+           "cvt.rn.f64.s32 %fd1, %r1;",
+           "cvt.rzi.ftz.sat.u32.f32 %r1, %f1;",
+           "cvt.rn.ftz.f16.f32 %h1, %f1;",
+           "cvt.f32.ftz.f16 %f1, %h1;",
+           "cvt.sat.f16.f16 %h1, %h2;",
+           "cvt.rzi.sat.f64.f64 %fd1, %fd2;",
+           "cvt.ftz.f64.f32 %fd1, %f1;",
+           "cvt.rn.ftz.f32.f64 %f1, %fd1;",
+           "cvta.shared::cta.u64 %rd1, %rd2;",
+           "ld.u32.global %r1, [%rd1];",
+           "ld.global.cg.nc.u32 %r1, [%rd1];",
+           "ld.relaxed.gpu.global.L1::no_allocate.u32 %r1, [%rd1];",
+           "ld.u32 %r1, [gv];",
+           "ld.u32 %r1, [sv];",
+           "ld.const.u32 %r1, [cv];",
+           "ldu.global.u32 %r1, [%rd1];",
+           "st.global.b32 [%rd1], 0f3F800000;",
+           "st.global.v2.u8 [%rd1], {1, %r2};",
+           "atom.global.relaxed.gpu.add.u32 %r1, [%rd1], 1;",
+           "atom.add.u32 %r1, [gv], 1;",
+           "red.shared.add.f32 [sv], %f1;",
+           "bar.cta.sync 0;",
+           "barrier.cta.sync.aligned 0;",
+           "barrier.red.or.pred %p1, 0, !%p2;",
+           "membar.sys;",
+           "fence.gpu;",
+           "fence.acq_rel.gpu;",
+           "prefetch.global.L2 [%rd1];",
+           "prefetchu.L1 [%rd1];",
+           "nanosleep.u32 %r1;",
+           "pmevent 3;",
+           "@!%p1 bra.uni L;",
+       }) {
+    SCOPED_TRACE(instruction);
+    MustCompile(WithRegisters(instruction));
+  }
+}
+
+TEST(Compile, RefusesModifiersThatTheInstructionLacks) {
+  for (const char* instruction : {
+           "and.u32 %r1, %r2, %r3;",
+           "add.b32 %r1, %r2, %r3;",
+           "add.s32.u32 %r1, %r2, %r3;",
+           "add.rn.rz.f32 %f1, %f2, %f3;",
+           "add.approx.f32 %f1, %f2, %f3;",
+           "add.noftz.f32 %f1, %f2, %f3;",
+           "add.rz.f16 %h1, %h2, %h3;",
+           "add.sat.u32 %r1, %r2, %r3;",
+           "min.sat.s32 %r1, %r2, %r3;",
+           "neg.u32 %r1, %r2;",
+           "mul.u32 %r1, %r2, %r3;",
+           "add.cc.u16 %h1, %h2, %h3;",
+           "fma.f32 %f1, %f2, %f3, %f4;",
+           "mad.f64 %fd1, %fd2, %fd3, %fd4;",
+           "div.f32 %f1, %f2, %f3;",
+           "div.rn.sat.f32 %f1, %f2, %f3;",
+           "div.full.rn.f32 %f1, %f2, %f3;",
+           "sqrt.f32 %f1, %f2;",
+           "sqrt.approx.f64 %fd1, %fd2;",
+           "rcp.approx.f64 %fd1, %fd2;",
+           "sin.f32 %f1, %f2;",
+           "tanh.approx.ftz.f32 %f1, %f2;",
+           "copysign.ftz.f32 %f1, %f2, %f3;",
+           "max.NaN.f64 %fd1, %fd2, %fd3;",
+           "setp.lt.b32 %p1, %r1, %r2;",
+           "setp.lo.s32 %p1, %r1, %r2;",
+           "setp.equ.s32 %p1, %r1, %r2;",
+           "selp.pred %p1, %p2, %p3, %p4;",
+           "slct.ftz.f32.s32 %f1, %f2, %f3, %r1;",
+           "shl.u32 %r1, %r2, 3;",
+           "shf.l.b32 %r1, %r2, %r3, %r4;",
+           "cvt.f32.u32 %f1, %r1;",
+           "cvt.u32.f32 %r1, %f1;",
+           "cvt.f32.f64 %f1, %fd1;",
+           "cvt.rn.f64.f32 %fd1, %f1;",
+           "cvt.rn.f32.f32 %f1, %f2;",
+           "cvt.rzi.u32.u32 %r1, %r2;",
+           "cvt.rzi.ftz.u32.f64 %r1, %fd1;",
+           "cvt.ftz.f32.s32 %f1, %r1;",
+           "cvt.rzi.f64.f32 %fd1, %f1;",
+           "cvt.b32.u16 %r1, %h1;",
+           "st.global.nc.u32 [%rd1], %r1;",
+           "st.const.u32 [cv], %r1;",
+           "ldu.shared.u32 %r1, [%rd1];",
+           "ld.global.foo.u32 %r1, [%rd1];",
+           "ld.global.v2.u8 {%h1, %r2}, [%rd1];",
+           "atom.global.exch.f32 %f1, [%rd1], %f2;",
+           "atom.global.and.u32 %r1, [%rd1], %r2;",
+           "atom.global.min.f32 %f1, [%rd1], %f2;",
+           "atom.global.max.f64 %fd1, [%rd1], %fd2;",
+           "atom.global.dec.s32 %r1, [%rd1], %r2;",
+           "atom.const.add.u32 %r1, [%rd1], %r2;",
+           "atom.volatile.global.add.u32 %r1, [%rd1], 1;",
+           "red.global.exch.b32 [%rd1], %r2;",
+           "red.global.cas.b32 [%rd1], %r2, %r3;",
+           "shfl.sync.idx.f32 %f1, %f2, 1, 31, -1;",
+           "vote.sync.ballot.u32 %r1, %p1, -1;",
+           "bar.warp.arrive -1;",
+           "bar.sync.aligned 0;",
+           "bar.arrive 0;",
+           "bar.red.popc.b32 %r1, 0, %p1;",
+           "membar.foo;",
+           "membar;",
+           "membar.gl 1;",
+           "fence.acq_rel;",
+           "prefetch.shared.L1 [%rd1];",
+           "prefetch.global.L3 [%rd1];",
+           "nanosleep.u32 100, 200;",
+           "exit.uni;",
+           "trap.foo;",
+       }) {
+    SCOPED_TRACE(instruction);
+    EXPECT_EQ(CompileLog(WithRegisters(instruction)).substr(0, 5), "line ");
+  }
+}
+
+TEST(Compile, RefusesOperandsThatTheInstructionCannotHave) {
+  for (const char* instruction : {
+           "add.u32 %r1, %r2, !%r3;",
+           "add.u32 !%r1, %r2, %r3;",
+           "mov.u32 %r1, !%tid.x;",
+           "mov.u32 %r1, !sv;",
+           "mov.u32 %r1, 0f3F800000;",
+           "mov.s32 %r1, 1.0;",
+           "add.u32 %r1, %r2, 0f3F800000;",
+           "add.f32 %f1, %f2, 1;",
+           "st.global.u32 [%rd1], 0f3F800000;",
+           "st.global.f32 [%rd1], 1;",
+           "bra !L;",
+           "ld.local.u32 %r1, [sv];",
+           "ld.global.u32 %r1, [cv];",
+           "ld.const.u32 %r1, [gv];",
+           "st.global.u32 [cv], %r1;",
+           "st.u32 [cv], %r1;",
+           "ld.param.u32 %r1, [lv];",
+           "ld.local.u32 %r1, [prm];",
+           "ld.global.u32 %r1, [sv];",
+           "st.param.u64 [prm], %rd1;",
+           "atom.shared.add.u32 %r1, [gv], 1;",
+           "atom.add.u32 %r1, [cv], 1;",
+           "lop3.b32 %r1, %r2, %r3, %r4, 256;",
+       }) {
+    SCOPED_TRACE(instruction);
+    EXPECT_EQ(CompileLog(WithRegisters(instruction)).substr(0, 5), "line ");
+  }
+}
+
 TEST(Compile, RefusesRecursionAndDeepCalls) {
   EXPECT_NE(CompileLog(".version 6.3\n.target sm_70\n.address_size 64\n"
                        ".func g;\n.func f { call g; ret; }\n.func g { call f; ret; }\n"
@@ -124,10 +308,6 @@ TEST(Compile, AnyKernelFitsTheLargestBlockItAllows) {
   small.insert(small.find(')') + 1, " .maxntid 128, 1, 1");
   EXPECT_EQ(MustCompile(small)->kernels()[0].registers, 255u);
   EXPECT_EQ(MustCompile(Module("", "ret;"))->kernels()[0].registers, 1u);
-}
-
-std::string Modules(const std::string& rest) {
-  return ".version 6.3\n.target sm_70\n.address_size 64\n" + rest;
 }
 
 // The image of a module whose variables are u32, as numbers.

@@ -308,8 +308,10 @@ Execution::State::Flow Execution::State::Control(Warp& warp, Group* group, const
     case Control::kWarpSync:
       return MeetLanes(warp, group, in, active);
     case Control::kTrap:
-      Describe(warp, in, in.mode == 1 ? "assertion failed" : "trap", 0,
-               in.mode == 1 ? Stop::kAssert : Stop::kTrap);
+      Describe(warp, in, "trap", 0, Stop::kTrap);
+      return Flow::kFault;
+    case Control::kAssert:
+      Describe(warp, in, "assertion failed", 0, Stop::kAssert);
       return Flow::kFault;
     case Control::kNone:
       break;
@@ -368,7 +370,7 @@ Execution::State::Flow Execution::State::Park(Warp& warp, Group* group, const In
   group->barrier = static_cast<uint8_t>(barrier);
   group->expected = in.b == kSinkRow ? 0 : ReadLane(warp.context, in.b, active);
   if (in.control == Control::kBarrierReduce) {
-    group->votes = active & (warp.context.predicates[in.c] ^ ((in.flags & kNegateA) ? ~0u : 0));
+    group->votes = active & (warp.context.predicates[in.c] ^ (in.negate_c ? ~0u : 0));
   }
   if (rest != 0) warp.Add(next, rest);
   return Flow::kPick;
@@ -441,10 +443,10 @@ void Execution::State::Release(uint32_t barrier, uint32_t threads, uint32_t vote
     for (Group& group : warp.groups()) {
       if (group.wait != Group::Wait::kBarrier || group.barrier != barrier) continue;
       const Instruction& in = code_.instructions[group.pc];
-      if (in.control == Control::kBarrierReduce && in.mode == 0) {
+      if (in.control == Control::kBarrierReduce && in.reduction == Reduction::kPopc) {
         WriteLanes(warp.context, in.dst, group.mask, votes);
       } else if (in.control == Control::kBarrierReduce) {
-        const bool answer = in.mode == 1 ? votes == threads : votes != 0;
+        const bool answer = in.reduction == Reduction::kAnd ? votes == threads : votes != 0;
         uint32_t& predicate = warp.context.predicates[in.dst];
         predicate = (predicate & ~group.mask) | (answer ? group.mask : 0);
       }

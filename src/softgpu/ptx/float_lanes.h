@@ -129,7 +129,7 @@ inline int HostRound(Round round) {
   }
 }
 
-// Runs F lane by lane under the rounding mode in in.mode. The volatile copies pin each operation
+// Runs F lane by lane under the rounding mode in.round. The volatile copies pin each operation
 // between the two changes of mode.
 template <class F, int Arity>
 bool MapRounded(WarpContext& w, const Instruction& in, uint32_t active) {
@@ -137,7 +137,7 @@ bool MapRounded(WarpContext& w, const Instruction& in, uint32_t active) {
   const auto* a = Source<typename F::A>(w, in.a);
   const auto* b = Source<typename F::B>(w, in.b);
   const auto* c = Source<typename F::C>(w, in.c);
-  std::fesetround(HostRound(static_cast<Round>(in.mode)));
+  std::fesetround(HostRound(in.round));
   for (int i = 0; i < kLanes; ++i) {
     const volatile typename F::A x = Cell<typename F::A>::Get(a[i]);
     if constexpr (Arity == 1) {

@@ -128,7 +128,7 @@ bool RunLop3(WarpContext& w, const Instruction& in, uint32_t active) {
   const auto* b = Source<uint32_t>(w, in.b);
   const auto* c = Source<uint32_t>(w, in.c);
   uint32_t term[8];
-  for (int bit = 0; bit < 8; ++bit) term[bit] = (in.mode >> bit & 1) != 0 ? ~0u : 0;
+  for (int bit = 0; bit < 8; ++bit) term[bit] = (in.table >> bit & 1) != 0 ? ~0u : 0;
   TANDEM_LANES {
     const uint32_t x = a[i], y = b[i], z = c[i];
     const uint32_t low =
@@ -159,7 +159,8 @@ bool RunPrmt(WarpContext& w, const Instruction& in, uint32_t active) {
   const auto* c = Source<uint32_t>(w, in.c);
   for (int i = 0; i < kLanes; ++i) {
     const uint64_t both = static_cast<uint64_t>(b[i]) << 32 | a[i];
-    const uint32_t selectors = in.mode == 0 ? c[i] : kPermutes[in.mode][c[i] & 3];
+    const uint32_t selectors =
+        in.permute == Permute::kIndex ? c[i] : kPermutes[static_cast<int>(in.permute)][c[i] & 3];
     uint32_t result = 0;
     for (int byte = 0; byte < 4; ++byte) {
       const uint32_t selector = selectors >> (4 * byte) & 0xf;

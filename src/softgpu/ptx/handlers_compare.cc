@@ -58,8 +58,8 @@ uint32_t CompareLanes(const WarpContext& w, const Instruction& in) {
 
 // The optional second step: a boolean with predicate c, which may be negated.
 inline uint32_t Combine(const WarpContext& w, const Instruction& in, uint32_t bits) {
-  const uint32_t other = w.predicates[in.c] ^ ((in.flags & kSwapNegated) != 0 ? ~0u : 0);
-  switch (static_cast<Logic>(in.mode)) {
+  const uint32_t other = PredicateOf(w, in.c, in.negate_c);
+  switch (in.logic) {
     case Logic::kAnd:
       return bits & other;
     case Logic::kOr:
@@ -81,11 +81,11 @@ bool RunSetp(WarpContext& w, const Instruction& in, uint32_t active) {
   return true;
 }
 
-// set writes all ones, or 1.0f when in.vector says that the result is a float.
+// set writes in.imm where the comparison holds.
 template <class T, Compare compare, bool Ftz>
 bool RunSet(WarpContext& w, const Instruction& in, uint32_t active) {
   const uint32_t bits = Combine(w, in, CompareLanes<T, compare, Ftz>(w, in));
-  const uint32_t yes = in.vector == 2 ? BitsOf(1.0f) : ~0u;
+  const uint32_t yes = static_cast<uint32_t>(in.imm);
   auto* d = Target<uint32_t>(w, in.dst, active);
   TANDEM_LANES d[i] = (bits & kLaneBit[i]) != 0 ? yes : 0;
   Finish<uint32_t>(w, in.dst, active);
@@ -153,7 +153,7 @@ Handler SelectSetp(const Selector& s) {
 
 template <class T>
 bool RunSelp(WarpContext& w, const Instruction& in, uint32_t active) {
-  const uint32_t mask = w.predicates[in.c] ^ ((in.flags & kSwapNegated) != 0 ? ~0u : 0);
+  const uint32_t mask = PredicateOf(w, in.c, in.negate_c);
   auto* d = Target<T>(w, in.dst, active);
   Choose<typename Cell<T>::Raw>(d, Source<T>(w, in.a), Source<T>(w, in.b), mask);
   Finish<T>(w, in.dst, active);
@@ -190,8 +190,7 @@ bool RunMov(WarpContext& w, const Instruction& in, uint32_t active) {
 
 template <Op op>
 bool RunPredicate(WarpContext& w, const Instruction& in, uint32_t active) {
-  const uint32_t a = w.predicates[in.a] ^ ((in.flags & kNegateA) != 0 ? ~0u : 0);
-  const uint32_t b = w.predicates[in.b] ^ ((in.flags & kNegateB) != 0 ? ~0u : 0);
+  const uint32_t a = PredicateOf(w, in.a, in.negate_a), b = PredicateOf(w, in.b, in.negate_b);
   uint32_t r = a;
   if (op == Op::kPredAnd) r = a & b;
   if (op == Op::kPredOr) r = a | b;
@@ -208,7 +207,7 @@ bool RunPack(WarpContext& w, const Instruction& in, uint32_t active) {
   const uint32_t refs[4] = {in.a, in.b, in.c, in.d};
   for (int i = 0; i < kLanes; ++i) {
     uint64_t value = 0;
-    for (int part = 0; part < in.vector; ++part) {
+    for (int part = 0; part < in.count; ++part) {
       const uint64_t piece = Source<Part>(w, refs[part])[i];
       value |= (piece & static_cast<Part>(~Part(0))) << (kBits<Part> * part);
     }
@@ -225,7 +224,7 @@ bool RunUnpack(WarpContext& w, const Instruction& in, uint32_t active) {
   const auto* a = Source<T>(w, in.a);
   for (int i = 0; i < kLanes; ++i) whole[i] = a[i];
   const uint32_t refs[4] = {in.dst, in.b, in.c, in.d};
-  for (int part = 0; part < in.vector; ++part) {
+  for (int part = 0; part < in.count; ++part) {
     auto* d = Target<Part>(w, refs[part], active);
     TANDEM_LANES d[i] = static_cast<Part>(whole[i] >> (kBits<Part> * part));
     Finish<Part>(w, refs[part], active);

@@ -7,14 +7,6 @@
 namespace tandem::ptx::TANDEM_PTX_PATH {
 namespace {
 
-template <class T>
-struct Same {
-  using R = T;
-  using A = T;
-  using B = T;
-  using C = T;
-};
-
 template <class T, bool Ftz, bool Sat>
 struct Traits : Same<T> {
   static auto In(T x) { return Flush<Ftz>(Widen(x)); }
@@ -134,7 +126,7 @@ bool RunTestp(WarpContext& w, const Instruction& in, uint32_t active) {
     const T x = Absolute(a[i]);
     const bool finite = x - x == 0;
     bool yes = false;
-    switch (static_cast<Test>(in.mode)) {
+    switch (in.test) {
       case Test::kFinite:
         yes = finite;
         break;

@@ -179,14 +179,16 @@ template <class T>
 struct Max : Same<T> {
   static T Apply(T a, T b) { return a > b ? a : b; }
 };
-// add.cc, addc, sub.cc, subc, mad.lo.cc, madc.hi and the rest of the family. T is unsigned.
-template <class T, Op op>
+// add.cc, addc, sub.cc, subc, mad.lo.cc, madc.hi and the rest of the family. Only the high product
+// depends on the sign of S.
+template <class S, Op op>
 bool RunCarry(WarpContext& w, const Instruction& in, uint32_t active) {
+  using T = Unsigned<S>;
   auto* d = Target<T>(w, in.dst, active);
   const auto* a = Source<T>(w, in.a);
   const auto* b = Source<T>(w, in.b);
   const auto* c = Source<T>(w, in.c);
-  const uint32_t carry_in = (in.flags & kCarryIn) != 0 ? w.carry : 0;
+  const uint32_t carry_in = in.carry_in ? w.carry : 0;
   uint32_t carry_out = 0;
   for (int i = 0; i < kLanes; ++i) {
     T x = a[i], y = b[i];
@@ -195,9 +197,7 @@ bool RunCarry(WarpContext& w, const Instruction& in, uint32_t active) {
       x = static_cast<T>(x * y);
       y = c[i];
     } else if constexpr (op == Op::kMadHiCarry) {
-      x = in.mode != 0 ? static_cast<T>(
-                             HighProduct<int32_t>(static_cast<int32_t>(x), static_cast<int32_t>(y)))
-                       : HighProduct<T>(x, y);
+      x = static_cast<T>(HighProduct<S>(static_cast<S>(x), static_cast<S>(y)));
       y = c[i];
     }
     if constexpr (op == Op::kSubBorrow) {
@@ -212,7 +212,7 @@ bool RunCarry(WarpContext& w, const Instruction& in, uint32_t active) {
     }
   }
   Finish<T>(w, in.dst, active);
-  if ((in.flags & kCarryOut) != 0) w.carry = (w.carry & ~active) | (carry_out & active);
+  if (in.carry_out) w.carry = (w.carry & ~active) | (carry_out & active);
   return true;
 }
 
@@ -277,12 +277,20 @@ Handler SelectWide(Op op, Type t) {
 }
 template <Op op>
 Handler SelectCarry(Type t) {
-  const Type u = Unsign(t);
-  if (u == Type::kU32) return RunCarry<uint32_t, op>;
-  // Only the unsigned 64-bit high product is right in RunCarry.
-  if (u == Type::kU64 && !(op == Op::kMadHiCarry && t == Type::kS64)) return RunCarry<uint64_t, op>;
-  return nullptr;
+  switch (op == Op::kMadHiCarry ? t : Unsign(t)) {
+    case Type::kU32:
+      return RunCarry<uint32_t, op>;
+    case Type::kU64:
+      return RunCarry<uint64_t, op>;
+    case Type::kS32:
+      return RunCarry<int32_t, op>;
+    case Type::kS64:
+      return RunCarry<int64_t, op>;
+    default:
+      return nullptr;
+  }
 }
+
 }  // namespace
 
 Handler SelectInteger(const Selector& s) {

@@ -145,7 +145,7 @@ bool Locate(WarpContext& w, const Instruction& in, uint32_t active, uint32_t byt
                : stride == 0 ? Plan::Shape::kContiguous
                              : Plan::Shape::kScattered;
 
-  Space space = static_cast<Space>(in.mode);
+  Space space = in.space;
   uint64_t start = first;
   if (space == Space::kGeneric) {
     if (spread >> kWindowShift != 0) return LocateMixed(w, plan, active, bytes, write);
@@ -190,7 +190,7 @@ bool LocateRun(const WarpContext& w, const Instruction& in, uint32_t bytes, bool
   if ((first & (bytes - 1)) != 0) return false;
   const uint64_t length = spread == 0 ? bytes : uint64_t{bytes} * kLanes;
   plan.shape = spread == 0 ? Plan::Shape::kUniform : Plan::Shape::kContiguous;
-  const Space space = static_cast<Space>(in.mode);
+  const Space space = in.space;
   if (space == Space::kShared) {
     plan.base = w.shared;
     plan.offset[0] = first;
@@ -218,19 +218,19 @@ inline auto Extend(V value) {
 template <class T, class D>
 bool RunLoad(WarpContext& w, const Instruction& in, uint32_t active) {
   Plan plan;
-  const uint32_t bytes = sizeof(T) * in.vector;
+  const uint32_t bytes = sizeof(T) * in.count;
   if ((active != ~0u || !LocateRun(w, in, bytes, false, plan)) &&
       !Locate(w, in, active, bytes, false, plan)) {
     return false;
   }
   const uint32_t refs[4] = {in.dst, in.b, in.c, in.d};
-  for (int part = 0; part < in.vector; ++part) {
+  for (int part = 0; part < in.count; ++part) {
     auto* d = Target<D>(w, refs[part], active);
     const uint8_t* from = plan.base + part * sizeof(T);
     if (plan.shape == Plan::Shape::kUniform) {
       const auto value = Extend<D>(Read<T>(from + plan.offset[0]));
       TANDEM_LANES d[i] = value;
-    } else if (plan.shape == Plan::Shape::kContiguous && in.vector == 1) {
+    } else if (plan.shape == Plan::Shape::kContiguous && in.count == 1) {
       T values[kLanes];
       __builtin_memcpy(values, from + plan.offset[0], sizeof values);
       TANDEM_LANES d[i] = Extend<D>(values[i]);
@@ -248,7 +248,7 @@ bool RunLoad(WarpContext& w, const Instruction& in, uint32_t active) {
 template <class T, class D>
 bool RunLoadParam(WarpContext& w, const Instruction& in, uint32_t active) {
   const uint32_t refs[4] = {in.dst, in.b, in.c, in.d};
-  for (int part = 0; part < in.vector; ++part) {
+  for (int part = 0; part < in.count; ++part) {
     auto* d = Target<D>(w, refs[part], active);
     const auto value = Extend<D>(Read<T>(w.params + in.imm + part * sizeof(T)));
     TANDEM_LANES d[i] = value;
@@ -261,16 +261,16 @@ bool RunLoadParam(WarpContext& w, const Instruction& in, uint32_t active) {
 template <class T, class S>
 bool RunStore(WarpContext& w, const Instruction& in, uint32_t active) {
   Plan plan;
-  const uint32_t bytes = sizeof(T) * in.vector;
+  const uint32_t bytes = sizeof(T) * in.count;
   if ((active != ~0u || !LocateRun(w, in, bytes, true, plan)) &&
       !Locate(w, in, active, bytes, true, plan)) {
     return false;
   }
   const uint32_t refs[4] = {in.dst, in.b, in.c, in.d};
-  for (int part = 0; part < in.vector; ++part) {
+  for (int part = 0; part < in.count; ++part) {
     const auto* s = Source<S>(w, refs[part]);
     uint8_t* to = plan.base + part * sizeof(T);
-    if (plan.shape == Plan::Shape::kContiguous && in.vector == 1 && active == ~0u) {
+    if (plan.shape == Plan::Shape::kContiguous && in.count == 1 && active == ~0u) {
       T values[kLanes];
       TANDEM_LANES values[i] = static_cast<T>(s[i]);
       __builtin_memcpy(to + plan.offset[0], values, sizeof values);
@@ -321,13 +321,11 @@ T Combined(Atomic op, T old, T b, T c) {
   }
 }
 
-// Lanes go one after the other, in order. mode holds the operation, so flags hold the space.
+// Lanes go one after the other, in order.
 template <class T>
 bool RunAtom(WarpContext& w, const Instruction& in, uint32_t active) {
-  Instruction access = in;
-  access.mode = in.flags;
   Plan plan;
-  if (!Locate(w, access, active, sizeof(T), true, plan)) return false;
+  if (!Locate(w, in, active, sizeof(T), true, plan)) return false;
   const auto* b = Source<T>(w, in.b);
   const auto* c = Source<T>(w, in.c);
   auto* d = reinterpret_cast<typename Cell<T>::Raw*>(w.scratch);
@@ -335,11 +333,11 @@ bool RunAtom(WarpContext& w, const Instruction& in, uint32_t active) {
     const int i = __builtin_ctz(rest);
     uint8_t* at = plan.base + plan.offset[i];
     const T old = Read<T>(at);
-    T next = Combined<T>(static_cast<Atomic>(in.mode), old, b[i], c[i]);
+    T next = Combined<T>(in.atomic, old, b[i], c[i]);
     if constexpr (kSame<T, float>) {
       // The adder of global memory flushes subnormals, that of shared memory does not.
       const bool global = reinterpret_cast<uint64_t>(at) - w.device_base < w.device_size;
-      if (global && static_cast<Atomic>(in.mode) == Atomic::kAdd) {
+      if (global && in.atomic == Atomic::kAdd) {
         next = Flush<true>(Canonical(Flush<true>(old) + Flush<true>(b[i])));
       }
     }

@@ -17,7 +17,7 @@ bool RunShfl(WarpContext& w, const Instruction& in, uint32_t active) {
     const int segment = static_cast<int>(c[lane] >> 8 & 31);
     const int last = (lane & segment) | (static_cast<int>(c[lane] & 31) & ~segment);
     int source = lane;
-    switch (static_cast<Shuffle>(in.mode)) {
+    switch (in.shuffle) {
       case Shuffle::kUp:
         source = lane - offset;
         break;
@@ -31,8 +31,7 @@ bool RunShfl(WarpContext& w, const Instruction& in, uint32_t active) {
         source = (lane & segment) | (offset & ~segment);
         break;
     }
-    const bool good =
-        static_cast<Shuffle>(in.mode) == Shuffle::kUp ? source >= last : source <= last;
+    const bool good = in.shuffle == Shuffle::kUp ? source >= last : source <= last;
     in_range |= static_cast<uint32_t>(good) << lane;
     result[lane] = value[good ? source & 31 : lane];
   }
@@ -46,7 +45,7 @@ bool RunShfl(WarpContext& w, const Instruction& in, uint32_t active) {
 // Each lane asks the members that its own mask, in b, names; lanes may stand here in several sets.
 template <Op op>
 bool RunVote(WarpContext& w, const Instruction& in, uint32_t active) {
-  const uint32_t holds = w.predicates[in.a] ^ ((in.flags & kNegateA) != 0 ? ~0u : 0);
+  const uint32_t holds = PredicateOf(w, in.a, in.negate_a);
   const auto* b = Source<uint32_t>(w, in.b);
   uint32_t answers = 0;
   for (int i = 0; i < kLanes; ++i) {
@@ -62,7 +61,7 @@ bool RunVote(WarpContext& w, const Instruction& in, uint32_t active) {
 
 // vote.ballot, and activemask, for which predicate a is the true one.
 bool RunBallot(WarpContext& w, const Instruction& in, uint32_t active) {
-  const uint32_t yes = (w.predicates[in.a] ^ ((in.flags & kNegateA) != 0 ? ~0u : 0)) & active;
+  const uint32_t yes = PredicateOf(w, in.a, in.negate_a) & active;
   auto* d = Target<uint32_t>(w, in.dst, active);
   const auto* b = Source<uint32_t>(w, in.b);
   TANDEM_LANES d[i] = yes & b[i];
@@ -138,12 +137,12 @@ uint64_t UniformSpecial(const WarpContext& w, Special which) {
 template <class T>
 bool RunSpecial(WarpContext& w, const Instruction& in, uint32_t active) {
   auto* d = Target<T>(w, in.dst, active);
-  const Special which = static_cast<Special>(in.mode);
+  const Special which = in.special;
   switch (which) {
     case Special::kTidX:
     case Special::kTidY:
     case Special::kTidZ: {
-      const uint32_t* tid = w.tid[in.mode - static_cast<int>(Special::kTidX)];
+      const uint32_t* tid = w.tid[static_cast<int>(which) - static_cast<int>(Special::kTidX)];
       TANDEM_LANES d[i] = static_cast<T>(tid[i]);
       break;
     }

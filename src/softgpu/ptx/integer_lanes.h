@@ -8,15 +8,6 @@
 namespace tandem::ptx::TANDEM_PTX_PATH {
 namespace {
 
-// R, A, B, C all T unless a functor says otherwise.
-template <class T>
-struct Same {
-  using R = T;
-  using A = T;
-  using B = T;
-  using C = T;
-};
-
 // Wrapping arithmetic happens in an unsigned type at least as wide as int.
 template <class T>
 struct WideOf {

@@ -188,9 +188,22 @@ inline void Finish(const WarpContext& w, uint32_t ref, uint32_t active) {
   }
 }
 
+inline uint32_t PredicateOf(const WarpContext& w, uint32_t ref, bool negated) {
+  return w.predicates[ref] ^ (negated ? ~0u : 0);
+}
+
 inline void SetPredicate(const WarpContext& w, uint32_t ref, uint32_t bits, uint32_t active) {
   w.predicates[ref] = (w.predicates[ref] & ~active) | (bits & active);
 }
+
+// R, A, B, C all T unless a functor says otherwise.
+template <class T>
+struct Same {
+  using R = T;
+  using A = T;
+  using B = T;
+  using C = T;
+};
 
 // A handler from a functor F with types R, A, B, C and a static Apply of as many operands.
 template <class F>

@@ -15,74 +15,6 @@ constexpr int kMaxCallDepth = 64;
 
 }  // namespace
 
-bool Modifiers::Take(std::string_view word) {
-  const auto found = std::find(rest_.begin(), rest_.end(), word);
-  if (found == rest_.end()) return false;
-  rest_.erase(found);
-  return true;
-}
-
-std::optional<int> Modifiers::TakeOne(std::initializer_list<std::string_view> words) {
-  int index = 0;
-  for (const std::string_view word : words) {
-    if (Take(word)) return index;
-    ++index;
-  }
-  return std::nullopt;
-}
-
-Type Modifiers::TakeType() {
-  for (auto word = rest_.begin(); word != rest_.end(); ++word) {
-    const Type type = TypeNamed(*word);
-    if (type == Type::kNone) continue;
-    rest_.erase(word);
-    return type;
-  }
-  return Type::kNone;
-}
-
-const std::unordered_map<std::string_view, KernelLowering::Lower>& KernelLowering::Opcodes() {
-  using K = KernelLowering;
-  static const std::unordered_map<std::string_view, Lower> opcodes = [] {
-    std::unordered_map<std::string_view, Lower> map;
-    const auto add = [&map](Lower lower, std::initializer_list<std::string_view> names) {
-      for (const std::string_view name : names) map[name] = lower;
-    };
-    add(&K::Arithmetic, {"add",   "sub", "mul", "mad",   "fma",   "div",  "rem",     "abs",
-                         "neg",   "min", "max", "mul24", "mad24", "sad",  "rcp",     "sqrt",
-                         "rsqrt", "ex2", "lg2", "sin",   "cos",   "tanh", "copysign"});
-    add(&K::Carry, {"addc", "subc", "madc"});
-    add(&K::Bitwise,
-        {"and", "or", "xor", "not", "cnot", "shl", "shr", "popc", "clz", "brev", "bfind"});
-    add(&K::BitField, {"shf", "prmt", "lop3", "bfe", "bfi"});
-    add(&K::Setp, {"setp"});
-    add(&K::Set, {"set"});
-    add(&K::Selp, {"selp", "slct"});
-    add(&K::Testp, {"testp"});
-    add(&K::Cvt, {"cvt"});
-    add(&K::Mov, {"mov"});
-    add(&K::Cvta, {"cvta"});
-    add(&K::Load, {"ld", "ldu"});
-    add(&K::Store, {"st"});
-    add(&K::Atom, {"atom", "red"});
-    add(&K::Nothing, {"membar", "fence", "prefetch", "prefetchu", "pmevent", "nanosleep"});
-    add(&K::Branch, {"bra"});
-    add(&K::Leave, {"ret", "exit"});
-    add(&K::Barrier, {"bar", "barrier"});
-    add(&K::Trap, {"trap"});
-    add(&K::Call, {"call"});
-    add(&K::Shfl, {"shfl"});
-    add(&K::Vote, {"vote"});
-    add(&K::ActiveMask, {"activemask"});
-    return map;
-  }();
-  return opcodes;
-}
-
-bool KnownOpcode(std::string_view name) {
-  return KernelLowering::Opcodes().contains(name);
-}
-
 Error KernelLowering::Bad(const std::string& what) const {
   if (statement_ == nullptr) return SyntaxError(function_ ? function_->line : 1, what);
   const std::string spelled =
@@ -93,11 +25,6 @@ Error KernelLowering::Bad(const std::string& what) const {
 Status KernelLowering::NeedOperands(const Statement& statement, size_t count) const {
   if (statement.operands.size() == count) return {};
   return Bad("expected " + std::to_string(count) + " operands");
-}
-
-Status KernelLowering::NeedNoMore(const Modifiers& modifiers) const {
-  if (modifiers.empty()) return {};
-  return Bad("unsupported modifier '." + std::string(modifiers.first().substr(0, 40)) + "'");
 }
 
 Status KernelLowering::Emit(const Selector& selector, Instruction in) {
@@ -164,6 +91,7 @@ Status KernelLowering::DefineKernelParams(std::vector<Param>* params, uint32_t* 
                        declaration.align});
     Symbol symbol;
     symbol.kind = Symbol::Kind::kKernelParam;
+    symbol.space = Declaration::Space::kParam;
     symbol.offset = offset;
     symbol.size = declaration.bytes;
     if (!scopes_.front().symbols.emplace(declaration.name, symbol).second) {
@@ -299,8 +227,8 @@ Status KernelLowering::LowerStatement(const Statement& statement) {
     ASSIGN_OR_RETURN(const uint32_t predicate, PredicateSource(guard, &negated));
     guard_ = static_cast<uint16_t>(predicate);
   }
-  Modifiers modifiers(statement.modifiers);
-  return (this->*Opcodes().at(statement.name))(statement, modifiers);
+  ASSIGN_OR_RETURN(const Form* form, FormOf(statement));
+  return (this->*form->lower)(statement, Modifiers(statement.modifiers, *form));
 }
 
 Status KernelLowering::Define(const Declaration& declaration) {
@@ -348,6 +276,7 @@ Result<KernelLowering::Symbol> KernelLowering::PlaceRegister(const Declaration& 
 Result<KernelLowering::Symbol> KernelLowering::PlaceLocal(const Declaration& declaration) {
   Symbol symbol;
   symbol.kind = Symbol::Kind::kLocal;
+  symbol.space = declaration.space;
   symbol.offset = RoundUp(code_.local_bytes, declaration.align);
   symbol.size = declaration.bytes;
   if (symbol.offset + symbol.size > kMaxLocalBytes) return Bad("too much local memory");
@@ -360,6 +289,7 @@ Result<KernelLowering::Symbol> KernelLowering::PlaceShared(const Declaration& de
     return placed->second;
   }
   Symbol symbol;
+  symbol.space = Declaration::Space::kShared;
   if (declaration.bytes == 0) {
     if (!declaration.is_extern) return Bad("a shared array needs a size");
     symbol.kind = Symbol::Kind::kDynamicShared;

@@ -22,25 +22,51 @@ namespace tandem::ptx {
 
 // What the kernels of a module share.
 struct ModuleSymbols {
-  std::unordered_map<std::string_view, uint64_t> image;  // .global, .const: offset in the image
+  struct Variable {
+    uint64_t offset = 0;  // in the image
+    Declaration::Space space = Declaration::Space::kGlobal;
+  };
+  std::unordered_map<std::string_view, Variable> image;  // .global, .const
   std::unordered_map<std::string_view, const Declaration*> shared;
   std::unordered_map<std::string_view, const Function*> functions;
 };
 
-// A statement's modifiers, taken one by one; what is left over at the end is an error.
+class KernelLowering;
+class Modifiers;
+
+// One form of an instruction: the modifiers that it has and those that it needs (forms.cc).
+struct Form {
+  struct Slot {
+    std::vector<std::string_view> words;
+    bool optional = false;
+    bool types = false;  // the words are types, which must come in their order
+
+    bool Has(std::string_view word) const;
+  };
+  std::vector<Slot> slots;
+  Op op = Op::kNone;
+  std::string_view operands;
+  Status (KernelLowering::*lower)(const Statement&, const Modifiers&) = nullptr;
+
+  // Whether each word has a slot of its own, and no slot that needs one is left over.
+  bool Takes(const std::vector<std::string_view>& modifiers) const;
+};
+
+// The modifiers of a statement, all of which its form has.
 class Modifiers {
  public:
-  explicit Modifiers(const std::vector<std::string_view>& words) : rest_(words) {}
+  Modifiers(const std::vector<std::string_view>& words, const Form& form)
+      : words_(words), form_(form) {}
 
-  bool Take(std::string_view word);
-  // Takes the first of the words that is there; its index, or nothing.
-  std::optional<int> TakeOne(std::initializer_list<std::string_view> words);
-  Type TakeType();  // the leftmost; kNone when there is none
-  bool empty() const { return rest_.empty(); }
-  std::string_view first() const { return rest_.front(); }
+  const Form& form() const { return form_; }
+  bool Has(std::string_view word) const;
+  // The index of the one that is there.
+  std::optional<int> OneOf(std::initializer_list<std::string_view> words) const;
+  Type type(size_t index) const;  // kNone when there are not so many
 
  private:
-  std::vector<std::string_view> rest_;
+  const std::vector<std::string_view>& words_;
+  const Form& form_;
 };
 
 class KernelLowering {
@@ -70,6 +96,7 @@ class KernelLowering {
       kImage,
     } kind = Kind::kRegister;
     Type type = Type::kNone;
+    Declaration::Space space = Declaration::Space::kRegister;
     uint32_t where = 0;  // row, predicate, range index, or offset
     uint64_t offset = 0;
     uint64_t size = 0;
@@ -93,9 +120,16 @@ class KernelLowering {
     uint32_t ref = 0;
     Type type = Type::kNone;
   };
-  using Lower = Status (KernelLowering::*)(const Statement&, Modifiers&);
+  struct FormRow {
+    std::string_view syntax;
+    Op op = Op::kNone;
+    std::string_view operands;
+    Status (KernelLowering::*lower)(const Statement&, const Modifiers&) = &KernelLowering::Plain;
+  };
   friend bool KnownOpcode(std::string_view name);
-  static const std::unordered_map<std::string_view, Lower>& Opcodes();
+  static const FormRow kFormRows[];
+  static const std::unordered_map<std::string_view, std::vector<Form>>& Forms();  // by name
+  Result<const Form*> FormOf(const Statement& statement) const;
 
   // Structure (lower.cc).
   Status LowerFunction(const Function& function, int depth);
@@ -124,7 +158,7 @@ class KernelLowering {
   Result<uint32_t> Source(const Operand& operand, Type type);
   Result<uint64_t> ImmediateBits(const Operand& operand, Type type) const;
   Result<uint32_t> Immediate(const Operand& operand, Type type);
-  Result<uint32_t> ReadSpecial(const Operand& operand, Type type);
+  Result<uint32_t> ReadSpecial(Special special, Type type);
   Result<uint32_t> PredicateDestination(const Operand& operand);
   Result<uint32_t> PredicateSource(const Operand& operand, bool* negated);
   // Puts an address operand into in.a, in.imm and in.narrow; tells the space its name lives in.
@@ -134,51 +168,42 @@ class KernelLowering {
   // Emission.
   Error Bad(const std::string& what) const;
   Status NeedOperands(const Statement& statement, size_t count) const;
-  Status NeedType(Type type) const;
-  Status NeedNoMore(const Modifiers& modifiers) const;
   Status Spend(size_t work);
   Status Emit(const Selector& selector, Instruction in);
   Status Append(Instruction in);  // control flow: as it is, without a handler
 
-  // One per family of instructions (lower_*.cc).
-  Status Arithmetic(const Statement& s, Modifiers& m);
-  Status FloatArithmetic(Op op, Type type, const Statement& s, Modifiers& m);
-  Status IntegerArithmetic(Op op, Type type, const Statement& s, Modifiers& m);
-  Status Carry(const Statement& s, Modifiers& m);
-  Status PredicateLogic(Op op, const Statement& s);
-  Status Bitwise(const Statement& s, Modifiers& m);
-  Status BitField(const Statement& s, Modifiers& m);
-  Status Setp(const Statement& s, Modifiers& m);
-  Status Set(const Statement& s, Modifiers& m);
-  Status TakeComparison(Modifiers& m, Selector* selector, Instruction* in);
-  Status Selp(const Statement& s, Modifiers& m);
-  Status Testp(const Statement& s, Modifiers& m);
+  // What forms name (lower_*.cc), with their parts.
+  Status Plain(const Statement& s, const Modifiers& m);
+  Status PlainSource(const Operand& operand, char kind, const Modifiers& m, Instruction* in,
+                     uint32_t* ref);
+  Status Setp(const Statement& s, const Modifiers& m);
+  Status Set(const Statement& s, const Modifiers& m);
+  Status Comparison(const Statement& s, const Modifiers& m, Selector* selector, Instruction* in);
+  Status Cvt(const Statement& s, const Modifiers& m);
   Status Extend(uint32_t row, Type type, const Register& target);
   Result<uint32_t> ConvertSource(const Operand& operand, Type type);
-  Status TakeRounding(Modifiers& m, Selector* selector);
-  Status Cvt(const Statement& s, Modifiers& m);
-  Status Mov(const Statement& s, Modifiers& m);
+  Status Mov(const Statement& s, const Modifiers& m);
   Status Pack(const Statement& s, Type type, bool pack);
-  Status Cvta(const Statement& s, Modifiers& m);
-  Status Load(const Statement& s, Modifiers& m);
-  Status Store(const Statement& s, Modifiers& m);
-  Status Memory(const Statement& s, Modifiers& m, bool store);
+  Status Cvta(const Statement& s, const Modifiers& m);
+  Status Memory(const Statement& s, const Modifiers& m);
+  Result<Space> SpaceOf(const Modifiers& m, const std::optional<Symbol>& symbol, bool write) const;
   Result<Type> MemoryValues(const Operand& value, Type type, bool store, Instruction* in);
   Status KernelParamLoad(const Symbol& param, Selector* selector, Instruction* in);
   Result<uint32_t> MemoryRegister(const Operand& operand, Type type, bool store, Type* width);
-  Status Atom(const Statement& s, Modifiers& m);
-  Status Nothing(const Statement& s, Modifiers& m);
-  Status Branch(const Statement& s, Modifiers& m);
-  Status Leave(const Statement& s, Modifiers& m);
-  Status Barrier(const Statement& s, Modifiers& m);
-  Status BarrierReduce(const Statement& s, Modifiers& m);
-  Status Trap(const Statement& s, Modifiers& m);
-  Status Call(const Statement& s, Modifiers& m);
+  Status Atom(const Statement& s, const Modifiers& m);
+  Status Nothing(const Statement& s, const Modifiers& m);
+  Status Branch(const Statement& s, const Modifiers& m);
+  Status Leave(const Statement& s, const Modifiers& m);
+  Status Barrier(const Statement& s, const Modifiers& m);
+  Status BarrierReduce(const Statement& s, const Modifiers& m);
+  Status WarpSync(const Statement& s, const Modifiers& m);
+  Status Trap(const Statement& s, const Modifiers& m);
+  Status Call(const Statement& s, const Modifiers& m);
   Status CopyArgument(const Operand& actual, const Symbol& formal, bool in);
   Status MeetLanes(const Operand& members);
-  Status Shfl(const Statement& s, Modifiers& m);
-  Status Vote(const Statement& s, Modifiers& m);
-  Status ActiveMask(const Statement& s, Modifiers& m);
+  Status Shfl(const Statement& s, const Modifiers& m);
+  Status Vote(const Statement& s, const Modifiers& m);
+  Status ActiveMask(const Statement& s, const Modifiers& m);
 
   const ModuleSymbols& symbols_;
   const Function& kernel_;

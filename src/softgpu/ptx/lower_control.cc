@@ -2,13 +2,18 @@
 #include "src/softgpu/ptx/lower.h"
 
 namespace tandem::ptx {
+namespace {
 
-Status KernelLowering::Branch(const Statement& s, Modifiers& m) {
-  m.Take("uni");
-  TRY(NeedNoMore(m));
+bool IsPlainName(const Operand& operand) {
+  return operand.kind == Operand::Kind::kName && operand.component.empty() && !operand.negated;
+}
+
+}  // namespace
+
+Status KernelLowering::Branch(const Statement& s, const Modifiers&) {
   TRY(NeedOperands(s, 1));
   const Operand& target = s.operands[0];
-  if (target.kind == Operand::Kind::kName) {
+  if (IsPlainName(target)) {
     for (auto scope = scopes_.rbegin(); scope != scopes_.rend() && scope->labels; ++scope) {
       const auto label = scope->labels->find(target.name);
       if (label == scope->labels->end()) continue;
@@ -21,9 +26,7 @@ Status KernelLowering::Branch(const Statement& s, Modifiers& m) {
   return Bad("unknown label " + Quoted(target.name));
 }
 
-Status KernelLowering::Leave(const Statement& s, Modifiers& m) {
-  m.Take("uni");
-  TRY(NeedNoMore(m));
+Status KernelLowering::Leave(const Statement& s, const Modifiers&) {
   TRY(NeedOperands(s, 0));
   Instruction in;
   in.control = s.name == "exit" || function_->entry ? Control::kExit : Control::kReturn;
@@ -31,34 +34,20 @@ Status KernelLowering::Leave(const Statement& s, Modifiers& m) {
   return Append(in);
 }
 
-Status KernelLowering::Trap(const Statement& s, Modifiers& m) {
-  TRY(NeedNoMore(m));
+Status KernelLowering::Trap(const Statement& s, const Modifiers&) {
   TRY(NeedOperands(s, 0));
   Instruction in;
   in.control = Control::kTrap;
   return Append(in);
 }
 
-// bar{.cta}.sync a{, b}; bar.arrive a, b; bar.warp.sync mask; barrier.*
-Status KernelLowering::Barrier(const Statement& s, Modifiers& m) {
-  m.Take("cta");
-  m.Take("aligned");
-  const bool warp = m.Take("warp");
-  const std::optional<int> kind = m.TakeOne({"sync", "arrive", "red"});
-  if (!kind.has_value()) return Bad("one of .sync, .arrive and .red is missing");
-  if (*kind == 2) return BarrierReduce(s, m);
-  TRY(NeedNoMore(m));
-  Instruction in;
-  if (warp) {
-    TRY(NeedOperands(s, 1));
-    in.control = Control::kWarpSync;
-    ASSIGN_OR_RETURN(in.a, Source(s.operands[0], Type::kU32));
-    return Append(in);
-  }
-  const bool arrive = *kind == 1;
-  in.control = arrive ? Control::kBarrierArrive : Control::kBarrier;
+// bar{.cta}.sync a{, b}; bar.arrive a, b
+Status KernelLowering::Barrier(const Statement& s, const Modifiers& m) {
+  const bool arrive = m.Has("arrive");
   const size_t count = s.operands.size();
   if (count < (arrive ? 2u : 1u) || count > 2) return Bad("a wrong number of operands");
+  Instruction in;
+  in.control = arrive ? Control::kBarrierArrive : Control::kBarrier;
   ASSIGN_OR_RETURN(in.a, Source(s.operands[0], Type::kU32));
   if (count == 2) {
     ASSIGN_OR_RETURN(in.b, Source(s.operands[1], Type::kU32));
@@ -67,27 +56,25 @@ Status KernelLowering::Barrier(const Statement& s, Modifiers& m) {
 }
 
 // bar.red.popc.u32 d, a{, b}, {!}p; bar.red.and.pred p, a{, b}, {!}q
-Status KernelLowering::BarrierReduce(const Statement& s, Modifiers& m) {
-  const std::optional<int> op = m.TakeOne({"popc", "and", "or"});
-  const Type type = m.TakeType();
-  TRY(NeedNoMore(m));
+Status KernelLowering::BarrierReduce(const Statement& s, const Modifiers& m) {
   const size_t count = s.operands.size();
-  if (!op.has_value() || type != (*op == 0 ? Type::kU32 : Type::kPred))
-    return Bad("a bad reduction");
   if (count != 3 && count != 4) return Bad("a wrong number of operands");
   Instruction in;
   in.control = Control::kBarrierReduce;
-  in.mode = static_cast<uint8_t>(*op);
-  ASSIGN_OR_RETURN(
-      in.dst, *op == 0 ? Destination(s.operands[0], type) : PredicateDestination(s.operands[0]));
+  in.reduction = m.Has("popc") ? Reduction::kPopc : m.Has("and") ? Reduction::kAnd : Reduction::kOr;
+  ASSIGN_OR_RETURN(in.dst, in.reduction == Reduction::kPopc ? Destination(s.operands[0], Type::kU32)
+                                                            : PredicateDestination(s.operands[0]));
   ASSIGN_OR_RETURN(in.a, Source(s.operands[1], Type::kU32));
   if (count == 4) {
     ASSIGN_OR_RETURN(in.b, Source(s.operands[2], Type::kU32));
   }
-  bool negated = false;
-  ASSIGN_OR_RETURN(in.c, PredicateSource(s.operands[count - 1], &negated));
-  if (negated) in.flags |= kNegateA;
+  ASSIGN_OR_RETURN(in.c, PredicateSource(s.operands[count - 1], &in.negate_c));
   return Append(in);
+}
+
+Status KernelLowering::WarpSync(const Statement& s, const Modifiers&) {
+  TRY(NeedOperands(s, 1));
+  return MeetLanes(s.operands[0]);
 }
 
 // Between an argument and a parameter; `in` tells the direction. Both in local memory, or both
@@ -116,9 +103,7 @@ Status KernelLowering::CopyArgument(const Operand& actual, const Symbol& formal,
               copy);
 }
 
-Status KernelLowering::Call(const Statement& s, Modifiers& m) {
-  m.Take("uni");
-  TRY(NeedNoMore(m));
+Status KernelLowering::Call(const Statement& s, const Modifiers&) {
   static const std::vector<Operand> kNothing;
   size_t next = 0;
   const std::vector<Operand>* results = &kNothing;
@@ -126,7 +111,7 @@ Status KernelLowering::Call(const Statement& s, Modifiers& m) {
   if (next < s.operands.size() && s.operands[next].kind == Operand::Kind::kList) {
     results = &s.operands[next++].parts;
   }
-  if (next >= s.operands.size() || s.operands[next].kind != Operand::Kind::kName) {
+  if (next >= s.operands.size() || !IsPlainName(s.operands[next])) {
     return Bad("a function's name is missing");
   }
   const std::string_view name = s.operands[next++].name;
@@ -136,8 +121,7 @@ Status KernelLowering::Call(const Statement& s, Modifiers& m) {
   if (next != s.operands.size()) return Bad("indirect calls are not supported");
   if (name == "__assertfail") {
     Instruction assertion;
-    assertion.control = Control::kTrap;
-    assertion.mode = 1;
+    assertion.control = Control::kAssert;
     return Append(assertion);
   }
   const auto found = lowered_.find(name);
@@ -170,56 +154,41 @@ Status KernelLowering::MeetLanes(const Operand& members) {
   return Append(meet);
 }
 
-Status KernelLowering::Shfl(const Statement& s, Modifiers& m) {
-  const bool sync = m.Take("sync");
-  const std::optional<int> mode = m.TakeOne({"up", "down", "bfly", "idx"});
-  const Type type = m.TakeType();
-  if (!mode.has_value() || TypeBytes(type) != 4) return Bad("a bad mode or type");
-  TRY(NeedNoMore(m));
+Status KernelLowering::Shfl(const Statement& s, const Modifiers& m) {
+  const bool sync = m.Has("sync");
   TRY(NeedOperands(s, sync ? 5 : 4));
   if (sync) TRY(MeetLanes(s.operands[4]));
   Instruction in;
-  in.mode = static_cast<uint8_t>(*mode);
+  in.shuffle = static_cast<Shuffle>(*m.OneOf({"up", "down", "bfly", "idx"}));
   const Operand& target = s.operands[0];
   const bool pair = target.kind == Operand::Kind::kPair;
-  ASSIGN_OR_RETURN(in.dst, Destination(pair ? target.parts[0] : target, type));
+  ASSIGN_OR_RETURN(in.dst, Destination(pair ? target.parts[0] : target, Type::kU32));
   in.d = kSinkPredicate;
   if (pair) {
     ASSIGN_OR_RETURN(in.d, PredicateDestination(target.parts[1]));
   }
-  ASSIGN_OR_RETURN(in.a, Source(s.operands[1], type));
+  ASSIGN_OR_RETURN(in.a, Source(s.operands[1], Type::kU32));
   ASSIGN_OR_RETURN(in.b, Source(s.operands[2], Type::kU32));
   ASSIGN_OR_RETURN(in.c, Source(s.operands[3], Type::kU32));
   return Emit({.op = Op::kShfl}, in);
 }
 
-Status KernelLowering::Vote(const Statement& s, Modifiers& m) {
-  const bool sync = m.Take("sync");
-  const std::optional<int> mode = m.TakeOne({"all", "any", "uni", "ballot"});
-  const Type type = m.TakeType();
-  if (!mode.has_value()) return Bad("a mode is missing");
-  TRY(NeedNoMore(m));
+Status KernelLowering::Vote(const Statement& s, const Modifiers& m) {
+  const bool sync = m.Has("sync");
   TRY(NeedOperands(s, sync ? 3 : 2));
   if (sync) TRY(MeetLanes(s.operands[2]));
-  static constexpr Op kOps[] = {Op::kVoteAll, Op::kVoteAny, Op::kVoteUni, Op::kVoteBallot};
   Instruction in;
-  const bool ballot = *mode == 3;
-  if (type != (ballot ? Type::kU32 : Type::kPred)) return Bad("a bad type");
-  ASSIGN_OR_RETURN(in.dst, ballot ? Destination(s.operands[0], Type::kU32)
-                                  : PredicateDestination(s.operands[0]));
-  bool negated = false;
-  ASSIGN_OR_RETURN(in.a, PredicateSource(s.operands[1], &negated));
-  if (negated) in.flags |= kNegateA;
+  ASSIGN_OR_RETURN(in.dst, m.form().op == Op::kVoteBallot ? Destination(s.operands[0], Type::kU32)
+                                                          : PredicateDestination(s.operands[0]));
+  ASSIGN_OR_RETURN(in.a, PredicateSource(s.operands[1], &in.negate_a));
   in.b = Constant(~0u, false);
   if (sync) {
     ASSIGN_OR_RETURN(in.b, Source(s.operands[2], Type::kU32));
   }
-  return Emit({.op = kOps[*mode]}, in);
+  return Emit({.op = m.form().op}, in);
 }
 
-Status KernelLowering::ActiveMask(const Statement& s, Modifiers& m) {
-  m.Take("b32");
-  TRY(NeedNoMore(m));
+Status KernelLowering::ActiveMask(const Statement& s, const Modifiers&) {
   TRY(NeedOperands(s, 1));
   Instruction in;
   in.a = kTruePredicate;

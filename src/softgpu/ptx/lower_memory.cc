@@ -17,57 +17,22 @@ Type UnsignedOf(uint32_t bytes) {
   }
 }
 
-// Caching, ordering and scope: blocks run one after the other, so that all orders are alike.
-void SkipHints(Modifiers& m) {
-  static constexpr std::string_view kHints[] = {"volatile",
-                                                "relaxed",
-                                                "acquire",
-                                                "release",
-                                                "acq_rel",
-                                                "weak",
-                                                "cta",
-                                                "cluster",
-                                                "gpu",
-                                                "sys",
-                                                "ca",
-                                                "cg",
-                                                "cs",
-                                                "lu",
-                                                "cv",
-                                                "wb",
-                                                "wt",
-                                                "nc",
-                                                "mmio",
-                                                "noftz",
-                                                "unified",
-                                                "L1::evict_normal",
-                                                "L1::evict_unchanged",
-                                                "L1::evict_first",
-                                                "L1::evict_last",
-                                                "L1::no_allocate",
-                                                "L2::64B",
-                                                "L2::128B",
-                                                "L2::256B"};
-  for (const std::string_view hint : kHints) m.Take(hint);
-}
-
-Space TakeSpace(Modifiers& m) {
-  static constexpr Space kSpaces[] = {Space::kGlobal, Space::kGlobal, Space::kShared,
-                                      Space::kShared, Space::kLocal,  Space::kParam,
-                                      Space::kParam,  Space::kParam};
-  const std::optional<int> named = m.TakeOne({"global", "const", "shared", "shared::cta", "local",
-                                              "param", "param::entry", "param::func"});
-  return named.has_value() ? kSpaces[*named] : Space::kGeneric;
+// The state space that an instruction names; none: generic.
+std::optional<Declaration::Space> NamedSpace(const Modifiers& m) {
+  using Space = Declaration::Space;
+  static constexpr Space kSpaces[] = {Space::kGlobal, Space::kConst, Space::kShared, Space::kShared,
+                                      Space::kLocal,  Space::kParam, Space::kParam,  Space::kParam};
+  const std::optional<int> named = m.OneOf({"global", "const", "shared", "shared::cta", "local",
+                                            "param", "param::entry", "param::func"});
+  if (!named.has_value()) return std::nullopt;
+  return kSpaces[*named];
 }
 
 }  // namespace
 
-Status KernelLowering::Mov(const Statement& s, Modifiers& m) {
-  const Type type = m.TakeType();
-  TRY(NeedType(type));
-  TRY(NeedNoMore(m));
+Status KernelLowering::Mov(const Statement& s, const Modifiers& m) {
+  const Type type = m.type(0);
   TRY(NeedOperands(s, 2));
-  if (type == Type::kPred) return PredicateLogic(Op::kMov, s);
   if (s.operands[1].kind == Operand::Kind::kVector) return Pack(s, type, true);
   if (s.operands[0].kind == Operand::Kind::kVector) return Pack(s, type, false);
   Instruction in;
@@ -82,7 +47,7 @@ Status KernelLowering::Pack(const Statement& s, Type type, bool pack) {
   if ((count != 2 && count != 4) || bytes % count != 0) return Bad("2 or 4 parts are expected");
   const Type part = UnsignedOf(bytes / count);
   Instruction in;
-  in.vector = static_cast<uint8_t>(count);
+  in.count = static_cast<uint8_t>(count);
   if (pack) {
     uint32_t* refs[4] = {&in.a, &in.b, &in.c, &in.d};
     ASSIGN_OR_RETURN(in.dst, Destination(s.operands[0], type));
@@ -99,30 +64,52 @@ Status KernelLowering::Pack(const Statement& s, Type type, bool pack) {
   return Emit({.op = pack ? Op::kPack : Op::kUnpack, .type = UnsignedOf(bytes), .from = part}, in);
 }
 
-Status KernelLowering::Cvta(const Statement& s, Modifiers& m) {
-  const bool to = m.Take("to");
-  const std::optional<int> space = m.TakeOne({"global", "const", "shared", "local", "param"});
-  const Type type = m.TakeType();
-  if (!space.has_value()) return Bad("a state space is missing");
-  if (TypeBytes(type) != 8) return Bad("an address has 64 bits");
-  TRY(NeedNoMore(m));
+Status KernelLowering::Cvta(const Statement& s, const Modifiers& m) {
   TRY(NeedOperands(s, 2));
   Instruction in;
-  ASSIGN_OR_RETURN(in.dst, Destination(s.operands[0], type));
-  ASSIGN_OR_RETURN(in.a, Source(s.operands[1], type));
-  if (*space < 2) return Emit({.op = Op::kMov, .type = Type::kU64}, in);
-  const uint64_t windows[] = {0, 0, kSharedWindow, kLocalWindow,
-                              function_->entry ? kParamWindow : kLocalWindow};
-  const uint64_t window = windows[*space] << kWindowShift;
-  in.b = Constant(to ? (uint64_t{1} << kWindowShift) - 1 : window, true);
+  ASSIGN_OR_RETURN(in.dst, Destination(s.operands[0], Type::kU64));
+  ASSIGN_OR_RETURN(in.a, Source(s.operands[1], Type::kU64));
+  ASSIGN_OR_RETURN(const Space space, SpaceOf(m, std::nullopt, false));
+  if (space == Space::kGlobal) return Emit({.op = Op::kMov, .type = Type::kU64}, in);
+  const uint64_t window = space == Space::kShared  ? kSharedWindow
+                          : space == Space::kLocal ? kLocalWindow
+                                                   : kParamWindow;
+  constexpr uint64_t kInside = (uint64_t{1} << kWindowShift) - 1;
+  const bool to = m.Has("to");
+  in.b = Constant(to ? kInside : window << kWindowShift, true);
   return Emit({.op = to ? Op::kAnd : Op::kOr, .type = Type::kU64}, in);
 }
 
-Status KernelLowering::Load(const Statement& s, Modifiers& m) {
-  return Memory(s, m, false);
-}
-Status KernelLowering::Store(const Statement& s, Modifiers& m) {
-  return Memory(s, m, true);
+// Where an access goes. A variable's name tells that too, and must say the same.
+Result<Space> KernelLowering::SpaceOf(const Modifiers& m, const std::optional<Symbol>& symbol,
+                                      bool write) const {
+  using Named = Declaration::Space;
+  std::optional<Named> named = NamedSpace(m);
+  if (symbol.has_value()) {
+    if (named.has_value() && *named != symbol->space) {
+      return Bad("the variable lies in another state space");
+    }
+    named = symbol->space;
+    if (write && (*named == Named::kConst || symbol->kind == Symbol::Kind::kKernelParam)) {
+      return Bad("the variable can only be read");
+    }
+  }
+  if (!named.has_value()) return Space::kGeneric;
+  switch (*named) {
+    case Named::kGlobal:
+    case Named::kConst:
+      return Space::kGlobal;
+    case Named::kShared:
+      return Space::kShared;
+    case Named::kParam: {
+      // Only a kernel's own parameters lie apart; those of calls are in local memory.
+      const bool own =
+          symbol.has_value() ? symbol->kind == Symbol::Kind::kKernelParam : function_->entry;
+      return own ? Space::kParam : Space::kLocal;
+    }
+    default:
+      return Space::kLocal;
+  }
 }
 
 // The row of one loaded or stored register; all of a vector have the same width.
@@ -146,14 +133,14 @@ Result<Type> KernelLowering::MemoryValues(const Operand& value, Type type, bool 
   const auto is_constant = [store](const Operand& part) {
     return store && (part.kind == Operand::Kind::kInteger || part.kind == Operand::Kind::kFloat);
   };
-  for (int i = 0; i < in->vector; ++i) {
+  for (int i = 0; i < in->count; ++i) {
     const Operand& part = vector ? value.parts[i] : value;
     if (is_constant(part)) continue;
     ASSIGN_OR_RETURN(*refs[i], MemoryRegister(part, type, store, &width));
   }
   if (width == Type::kNone) width = UnsignedOf(TypeBytes(type));
   // Constants take the width that the registers have.
-  for (int i = 0; i < in->vector; ++i) {
+  for (int i = 0; i < in->count; ++i) {
     const Operand& part = vector ? value.parts[i] : value;
     if (!is_constant(part)) continue;
     ASSIGN_OR_RETURN(const uint64_t bits, ImmediateBits(part, type));
@@ -165,7 +152,7 @@ Result<Type> KernelLowering::MemoryValues(const Operand& value, Type type, bool 
 // A kernel's parameters are apart from all memory, and their bounds are known here.
 Status KernelLowering::KernelParamLoad(const Symbol& param, Selector* selector, Instruction* in) {
   const uint64_t at = param.offset + static_cast<uint64_t>(in->imm);
-  const uint64_t bytes = uint64_t{TypeBytes(selector->type)} * in->vector;
+  const uint64_t bytes = uint64_t{TypeBytes(selector->type)} * in->count;
   if (at > 65536 || at < param.offset || at + bytes > param.offset + param.size) {
     return Bad("outside the parameter");
   }
@@ -174,65 +161,34 @@ Status KernelLowering::KernelParamLoad(const Symbol& param, Selector* selector, 
   return {};
 }
 
-Status KernelLowering::Memory(const Statement& s, Modifiers& m, bool store) {
-  SkipHints(m);
-  Space space = TakeSpace(m);
-  const std::optional<int> vector = m.TakeOne({"v2", "v4"});
-  const Type type = m.TakeType();
-  TRY(NeedType(type));
-  if (type == Type::kPred) return Bad("a predicate has no place in memory");
-  TRY(NeedNoMore(m));
+Status KernelLowering::Memory(const Statement& s, const Modifiers& m) {
+  const bool store = m.form().op == Op::kStore;
   TRY(NeedOperands(s, 2));
-
   Instruction in;
   std::optional<Symbol> symbol;
   TRY(AddressOperand(s.operands[store ? 0 : 1], &in, &symbol));
   const Operand& value = s.operands[store ? 1 : 0];
   const bool is_vector = value.kind == Operand::Kind::kVector;
-  in.vector = vector.has_value() ? (*vector == 0 ? 2 : 4) : 1;
-  if (is_vector != vector.has_value() || (is_vector && value.parts.size() != in.vector)) {
+  in.count = m.Has("v4") ? 4 : m.Has("v2") ? 2 : 1;
+  if (is_vector != (in.count > 1) || (is_vector && value.parts.size() != in.count)) {
     return Bad("the operand does not fit the vector");
   }
-  Selector selector{.op = store ? Op::kStore : Op::kLoad, .type = type};
-  ASSIGN_OR_RETURN(selector.from, MemoryValues(value, type, store, &in));
-
-  if (space == Space::kParam && !function_->entry) space = Space::kLocal;
-  if (symbol.has_value() && symbol->kind == Symbol::Kind::kLocal) {
-    space = Space::kLocal;
-  } else if (symbol.has_value() && symbol->kind == Symbol::Kind::kKernelParam) {
-    if (store || space != Space::kParam) return Bad("a kernel's parameter can only be loaded");
+  Selector selector{.op = m.form().op, .type = m.type(0)};
+  ASSIGN_OR_RETURN(selector.from, MemoryValues(value, selector.type, store, &in));
+  ASSIGN_OR_RETURN(in.space, SpaceOf(m, symbol, store));
+  if (symbol.has_value() && symbol->kind == Symbol::Kind::kKernelParam) {
     TRY(KernelParamLoad(*symbol, &selector, &in));
-  } else if (symbol.has_value() && space == Space::kGeneric) {
-    return Bad("a variable's name needs its state space");
   }
-  in.mode = static_cast<uint8_t>(space);
   return Emit(selector, in);
 }
 
-Status KernelLowering::Atom(const Statement& s, Modifiers& m) {
+Status KernelLowering::Atom(const Statement& s, const Modifiers& m) {
   const bool red = s.name == "red";
-  SkipHints(m);
+  const Type type = m.type(0);
   Instruction in;
-  Space space = Space::kGeneric;
-  if (const std::optional<int> named = m.TakeOne({"global", "shared", "shared::cta"})) {
-    space = *named == 0 ? Space::kGlobal : Space::kShared;
-  }
-  const std::optional<int> op =
-      m.TakeOne({"add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"});
-  if (!op.has_value()) return Bad("an operation is missing");
-  const Atomic atomic = static_cast<Atomic>(*op);
-  const Type type = m.TakeType();
-  TRY(NeedType(type));
-  TRY(NeedNoMore(m));
-  const bool is_float = type == Type::kF32 || type == Type::kF64;
-  const bool counts = atomic == Atomic::kInc || atomic == Atomic::kDec;
-  if (TypeBytes(type) < 4 ||
-      (is_float && atomic != Atomic::kAdd && atomic != Atomic::kMin && atomic != Atomic::kMax &&
-       atomic != Atomic::kExch) ||
-      (counts && type != Type::kU32)) {
-    return Bad("no such operation on this type");
-  }
-  const bool cas = atomic == Atomic::kCas;
+  in.atomic = static_cast<Atomic>(
+      *m.OneOf({"add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"}));
+  const bool cas = in.atomic == Atomic::kCas;
   TRY(NeedOperands(s, (red ? 2 : 3) + (cas ? 1 : 0)));
   size_t next = 0;
   if (!red) {
@@ -240,19 +196,27 @@ Status KernelLowering::Atom(const Statement& s, Modifiers& m) {
   }
   std::optional<Symbol> symbol;
   TRY(AddressOperand(s.operands[next++], &in, &symbol));
-  if (symbol.has_value() && space == Space::kGeneric) {
-    return Bad("a variable's name needs its state space");
-  }
+  ASSIGN_OR_RETURN(in.space, SpaceOf(m, symbol, true));
   ASSIGN_OR_RETURN(in.b, Source(s.operands[next++], type));
   if (cas) {
     ASSIGN_OR_RETURN(in.c, Source(s.operands[next++], type));
   }
-  in.mode = static_cast<uint8_t>(atomic);
-  in.flags = static_cast<uint8_t>(space);
   return Emit({.op = Op::kAtom, .type = type}, in);
 }
 
-Status KernelLowering::Nothing(const Statement&, Modifiers&) {
+// Fences and hints do nothing here, but must be right.
+Status KernelLowering::Nothing(const Statement& s, const Modifiers& m) {
+  const std::string_view kinds = m.form().operands;
+  TRY(NeedOperands(s, kinds.size()));
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    Instruction unused;
+    std::optional<Symbol> symbol;
+    if (kinds[i] == 'a') {
+      TRY(AddressOperand(s.operands[i], &unused, &symbol));
+    } else {
+      ASSIGN_OR_RETURN(unused.a, Source(s.operands[i], Type::kU32));
+    }
+  }
   return {};
 }
 

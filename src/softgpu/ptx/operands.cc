@@ -46,6 +46,14 @@ constexpr SpecialName kSpecials[] = {
     {"%total_smem_size", "", Special::kTotalSharedSize},
 };
 
+const SpecialName* FindSpecial(const Operand& operand) {
+  if (operand.kind != Operand::Kind::kName || !operand.name.starts_with('%')) return nullptr;
+  const auto* found = std::find_if(std::begin(kSpecials), std::end(kSpecials), [&](auto& special) {
+    return special.name == operand.name && special.component == operand.component;
+  });
+  return found == std::end(kSpecials) ? nullptr : found;
+}
+
 uint64_t LowBits(uint64_t value, uint32_t bytes) {
   return bytes >= 8 ? value : value & ((uint64_t{1} << (8 * bytes)) - 1);
 }
@@ -122,7 +130,8 @@ Result<KernelLowering::Symbol> KernelLowering::FindName(std::string_view name) {
   if (const auto image = symbols_.image.find(name); image != symbols_.image.end()) {
     Symbol symbol;
     symbol.kind = Symbol::Kind::kImage;
-    symbol.offset = image->second;
+    symbol.offset = image->second.offset;
+    symbol.space = image->second.space;
     return symbol;
   }
   if (const auto shared = symbols_.shared.find(name); shared != symbols_.shared.end()) {
@@ -132,7 +141,7 @@ Result<KernelLowering::Symbol> KernelLowering::FindName(std::string_view name) {
 }
 
 Result<KernelLowering::Symbol> KernelLowering::Find(const Operand& operand) {
-  if (operand.kind != Operand::Kind::kName || !operand.component.empty()) {
+  if (operand.kind != Operand::Kind::kName || !operand.component.empty() || operand.negated) {
     return Bad("expected a plain name");
   }
   return FindName(operand.name);
@@ -140,7 +149,7 @@ Result<KernelLowering::Symbol> KernelLowering::Find(const Operand& operand) {
 
 Result<KernelLowering::Register> KernelLowering::RegisterOf(const Operand& operand) {
   ASSIGN_OR_RETURN(const Symbol symbol, Find(operand));
-  if (symbol.kind != Symbol::Kind::kRegister || operand.negated) {
+  if (symbol.kind != Symbol::Kind::kRegister) {
     return Bad(Quoted(operand.name) + " is not a register");
   }
   return Register{symbol.where, symbol.type};
@@ -159,15 +168,11 @@ Result<uint32_t> KernelLowering::Source(const Operand& operand, Type type) {
   if (operand.kind == Operand::Kind::kInteger || operand.kind == Operand::Kind::kFloat) {
     return Immediate(operand, type);
   }
+  if (operand.negated) return Bad("only a predicate can be negated");
   if (operand.kind == Operand::Kind::kName && operand.name == "WARP_SZ") {
     return Constant(kLanes, TypeBytes(type) == 8);
   }
-  if (operand.kind == Operand::Kind::kName && operand.name.starts_with('%')) {
-    const bool special = std::any_of(std::begin(kSpecials), std::end(kSpecials), [&](auto& entry) {
-      return entry.name == operand.name && entry.component == operand.component;
-    });
-    if (special) return ReadSpecial(operand, type);
-  }
+  if (const SpecialName* special = FindSpecial(operand)) return ReadSpecial(special->special, type);
   ASSIGN_OR_RETURN(const Symbol symbol, Find(operand));
   if (symbol.kind == Symbol::Kind::kPredicate) {
     return Bad(Quoted(operand.name) + " is a predicate");
@@ -178,11 +183,7 @@ Result<uint32_t> KernelLowering::Source(const Operand& operand, Type type) {
       return Constant(symbol.offset, false);
     }
     if (TypeBytes(type) == 4 && symbol.kind == Symbol::Kind::kDynamicShared) {
-      Instruction in;
-      in.mode = static_cast<uint8_t>(Special::kDynamicSharedBase);
-      ASSIGN_OR_RETURN(in.dst, NewRow(type));
-      TRY(Emit({.op = Op::kSpecial, .type = Type::kU32}, in));
-      return in.dst;
+      return ReadSpecial(Special::kDynamicSharedBase, type);
     }
     if (TypeBytes(type) != 8) return Bad("an address has 64 bits");
     return AddressOf(symbol, 0);
@@ -197,11 +198,14 @@ Result<uint64_t> KernelLowering::ImmediateBits(const Operand& operand, Type type
   const uint32_t bytes = TypeBytes(type);
   if (code_.constants.size() > kMaxConstantLines) return Bad("too many constants");
   if (operand.kind == Operand::Kind::kInteger) {
-    if (type == Type::kF16 || type == Type::kF32 || type == Type::kF64) {
+    if (IsFloat(type)) {
       return Bad("an integer where a float is expected");
     }
     return LowBits(operand.integer, bytes);
   }
+  const auto& words = statement_->modifiers;
+  const bool bits = std::any_of(words.begin(), words.end(), [](auto& w) { return w[0] == 'b'; });
+  if (!IsFloat(type) && !bits) return Bad("a float where an integer is expected");
   if (bytes == 8) return __builtin_bit_cast(uint64_t, operand.real);
   if (bytes != 4) return Bad("a float literal has 32 or 64 bits");
   if (operand.single) return operand.integer;
@@ -213,12 +217,9 @@ Result<uint32_t> KernelLowering::Immediate(const Operand& operand, Type type) {
   return Constant(bits, TypeBytes(type) == 8);
 }
 
-Result<uint32_t> KernelLowering::ReadSpecial(const Operand& operand, Type type) {
-  const auto* entry = std::find_if(std::begin(kSpecials), std::end(kSpecials), [&](auto& known) {
-    return known.name == operand.name && known.component == operand.component;
-  });
+Result<uint32_t> KernelLowering::ReadSpecial(Special special, Type type) {
   Instruction in;
-  in.mode = static_cast<uint8_t>(entry->special);
+  in.special = special;
   ASSIGN_OR_RETURN(in.dst, NewRow(type));
   const uint32_t bytes = TypeBytes(type);
   const Type width = bytes == 8 ? Type::kU64 : bytes == 2 ? Type::kU16 : Type::kU32;
@@ -231,7 +232,7 @@ Result<uint32_t> KernelLowering::ReadSpecial(const Operand& operand, Type type) 
 Result<uint32_t> KernelLowering::PredicateDestination(const Operand& operand) {
   if (operand.kind == Operand::Kind::kName && operand.name == "_") return kSinkPredicate;
   ASSIGN_OR_RETURN(const Symbol symbol, Find(operand));
-  if (symbol.kind != Symbol::Kind::kPredicate || operand.negated) {
+  if (symbol.kind != Symbol::Kind::kPredicate) {
     return Bad(Quoted(operand.name) + " is not a predicate");
   }
   return symbol.where;
@@ -242,7 +243,9 @@ Result<uint32_t> KernelLowering::PredicateSource(const Operand& operand, bool* n
     *negated = operand.integer == 0;
     return kTruePredicate;
   }
-  ASSIGN_OR_RETURN(const Symbol symbol, Find(operand));
+  Operand plain = operand;
+  plain.negated = false;
+  ASSIGN_OR_RETURN(const Symbol symbol, Find(plain));
   if (symbol.kind != Symbol::Kind::kPredicate) {
     return Bad(Quoted(operand.name) + " is not a predicate");
   }
@@ -264,12 +267,8 @@ Result<uint32_t> KernelLowering::AddressOf(const Symbol& symbol, uint64_t displa
       TRY(Emit({.op = Op::kImageAddress, .type = Type::kU64}, in));
       return in.dst;
     }
-    case Symbol::Kind::kDynamicShared: {
-      in.mode = static_cast<uint8_t>(Special::kDynamicSharedBase);
-      ASSIGN_OR_RETURN(in.dst, NewRow(Type::kU64));
-      TRY(Emit({.op = Op::kSpecial, .type = Type::kU64}, in));
-      return in.dst;
-    }
+    case Symbol::Kind::kDynamicShared:
+      return ReadSpecial(Special::kDynamicSharedBase, Type::kU64);
     default:
       return Bad("expected a variable");
   }

@@ -62,7 +62,7 @@ Status ModuleCompiler::PlaceVariables(const Module& module) {
     if (program_.image_bytes_ > kMaxImageBytes) {
       return SyntaxError(declaration.line, "the module's variables are too large");
     }
-    symbols_.image[name] = variable.offset;
+    symbols_.image[name] = {variable.offset, declaration.space};
     program_.variables_.push_back(std::move(variable));
     placed.push_back(&declaration);
   }
@@ -82,7 +82,7 @@ Status ModuleCompiler::Initialize(const Declaration& declaration, Variable* vari
       if (target == symbols_.image.end()) {
         return SyntaxError(declaration.line, "unknown name " + Quoted(value.symbol));
       }
-      placed.value += target->second;
+      placed.value += target->second.offset;
       placed.is_address = true;
     }
     variable->init.push_back(placed);

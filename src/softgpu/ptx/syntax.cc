@@ -27,6 +27,14 @@ uint32_t TypeBytes(Type type) {
   }
 }
 
+bool IsFloat(Type type) {
+  return type == Type::kF16 || type == Type::kF32 || type == Type::kF64;
+}
+
+bool IsSigned(Type type) {
+  return type == Type::kS8 || type == Type::kS16 || type == Type::kS32 || type == Type::kS64;
+}
+
 Type TypeNamed(std::string_view name) {
   static constexpr std::pair<std::string_view, Type> kTypes[] = {
       {"pred", Type::kPred}, {"b8", Type::kU8},   {"b16", Type::kU16}, {"b32", Type::kU32},

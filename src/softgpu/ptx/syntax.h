@@ -92,6 +92,8 @@ inline uint64_t RoundUp(uint64_t value, uint64_t align) {
 // 'name', cut where it is absurdly long.
 std::string Quoted(std::string_view name);
 uint32_t TypeBytes(Type type);
+bool IsFloat(Type type);
+bool IsSigned(Type type);
 // "u32" and so on; kNone when it names no type that we know.
 Type TypeNamed(std::string_view name);
 // Whether any instruction of that name is supported.

@@ -1,0 +1,332 @@
+// Which instructions there are: one row for each form.
+#include <algorithm>
+#include <iterator>
+
+#include "src/softgpu/ptx/lower.h"
+
+namespace tandem::ptx {
+namespace {
+
+// Names for alternatives that many rows share; one may name others.
+constexpr std::pair<std::string_view, std::string_view> kSets[] = {
+    {"B", "b16|b32|b64"},
+    {"U", "u16|u32|u64"},
+    {"S", "s16|s32|s64"},
+    {"I", "U|S"},
+    {"W", "u32|s32"},
+    {"WL", "u32|s32|u64|s64"},
+    {"I8", "I|u8|s8"},
+    {"F", "f16|f32|f64"},
+    {"ANY", "B|I|f32|f64"},
+    {"MEM", "ANY|b8|u8|s8"},
+    {"RND", "rn|rz|rm|rp"},
+    {"RNI", "rni|rzi|rmi|rpi"},
+    {"LOGIC", "and|or|xor"},
+    {"ORDERED", "eq|ne|lt|le|gt|ge"},
+    {"UNSIGNED", "ORDERED|lo|ls|hi|hs"},
+    {"FLOAT", "ORDERED|equ|neu|ltu|leu|gtu|geu|num|nan"},
+    {"SHARED", "shared|shared::cta"},
+    {"LDSPACE", "global|const|SHARED|local|param|param::entry|param::func"},
+    {"STSPACE", "global|SHARED|local|param|param::func"},
+    {"ATOMSPACE", "global|SHARED"},
+    {"SCOPE", "cta|cluster|gpu|sys"},
+    {"LDORDER", "weak|volatile|relaxed|acquire|mmio"},
+    {"STORDER", "weak|volatile|relaxed|release|mmio"},
+    {"ATOMORDER", "relaxed|acquire|release|acq_rel"},
+    {"EVICT",
+     "L1::evict_normal|L1::evict_unchanged|L1::evict_first|L1::evict_last|L1::no_allocate"},
+    {"FETCH", "L2::64B|L2::128B|L2::256B"},
+};
+
+// Adds the words of "a|b|SET".
+void Expand(std::string_view alternatives, std::vector<std::string_view>* words) {
+  while (!alternatives.empty()) {
+    const size_t end = std::min(alternatives.find('|'), alternatives.size());
+    const std::string_view word = alternatives.substr(0, end);
+    alternatives.remove_prefix(std::min(end + 1, alternatives.size()));
+    const auto* set = std::find_if(std::begin(kSets), std::end(kSets),
+                                   [&](const auto& entry) { return entry.first == word; });
+    if (set != std::end(kSets)) {
+      Expand(set->second, words);
+    } else {
+      words->push_back(word);
+    }
+  }
+}
+
+std::string_view TakeToken(std::string_view* syntax) {
+  const size_t end = std::min(syntax->find(' '), syntax->size());
+  const std::string_view token = syntax->substr(0, end);
+  syntax->remove_prefix(std::min(end + 1, syntax->size()));
+  return token;
+}
+
+}  // namespace
+
+bool Form::Takes(const std::vector<std::string_view>& modifiers) const {
+  uint32_t taken = 0;
+  for (const std::string_view modifier : modifiers) {
+    const bool type = TypeNamed(modifier) != Type::kNone;
+    size_t i = 0;
+    for (; i < slots.size(); ++i) {
+      if ((taken >> i & 1) != 0 || slots[i].types != type) continue;
+      if (type || slots[i].Has(modifier)) break;
+    }
+    if (i == slots.size() || !slots[i].Has(modifier)) return false;
+    taken |= 1u << i;
+  }
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (!slots[i].optional && (taken >> i & 1) == 0) return false;
+  }
+  return true;
+}
+
+bool Form::Slot::Has(std::string_view word) const {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+// A row is the instruction as the PTX manual writes it, in words: {optional}, one|other, SET. The
+// words may come in any order, but types in theirs.
+//
+// The operands of those that Plain lowers: t, s: of the first and the second type; w: twice as wide
+// as the first; u: 32 bits; p: a predicate; i: a constant byte.
+using K = KernelLowering;
+const K::FormRow K::kFormRows[] = {
+    // Integers.
+    {"add I", Op::kAdd, "ttt"},
+    {"add sat s32", Op::kAdd, "ttt"},
+    {"sub I", Op::kSub, "ttt"},
+    {"sub sat s32", Op::kSub, "ttt"},
+    {"mul lo I", Op::kMulLo, "ttt"},
+    {"mul hi I", Op::kMulHi, "ttt"},
+    {"mul wide u16|u32|s16|s32", Op::kMulWide, "wtt"},
+    {"mad lo I", Op::kMadLo, "tttt"},
+    {"mad hi I", Op::kMadHi, "tttt"},
+    {"mad hi sat s32", Op::kMadHi, "tttt"},
+    {"mad wide u16|u32|s16|s32", Op::kMadWide, "wttw"},
+    {"mul24 lo W", Op::kMul24Lo, "ttt"},
+    {"mul24 hi W", Op::kMul24Hi, "ttt"},
+    {"mad24 lo W", Op::kMad24Lo, "tttt"},
+    {"mad24 hi W", Op::kMad24Hi, "tttt"},
+    {"sad I", Op::kSad, "tttt"},
+    {"div I", Op::kDiv, "ttt"},
+    {"rem I", Op::kRem, "ttt"},
+    {"abs S", Op::kAbs, "tt"},
+    {"neg S", Op::kNeg, "tt"},
+    {"min I", Op::kMin, "ttt"},
+    {"max I", Op::kMax, "ttt"},
+    {"add cc WL", Op::kAddCarry, "ttt"},
+    {"addc {cc} WL", Op::kAddCarry, "ttt"},
+    {"sub cc WL", Op::kSubBorrow, "ttt"},
+    {"subc {cc} WL", Op::kSubBorrow, "ttt"},
+    {"mad lo cc WL", Op::kMadLoCarry, "tttt"},
+    {"mad hi cc WL", Op::kMadHiCarry, "tttt"},
+    {"madc lo {cc} WL", Op::kMadLoCarry, "tttt"},
+    {"madc hi {cc} WL", Op::kMadHiCarry, "tttt"},
+
+    // Floats.
+    {"add {RND} {ftz} {sat} f32", Op::kAdd, "ttt"},
+    {"add {RND} f64", Op::kAdd, "ttt"},
+    {"add {rn} {sat} f16", Op::kAdd, "ttt"},
+    {"sub {RND} {ftz} {sat} f32", Op::kSub, "ttt"},
+    {"sub {RND} f64", Op::kSub, "ttt"},
+    {"sub {rn} {sat} f16", Op::kSub, "ttt"},
+    {"mul {RND} {ftz} {sat} f32", Op::kMulLo, "ttt"},
+    {"mul {RND} f64", Op::kMulLo, "ttt"},
+    {"mul {rn} {sat} f16", Op::kMulLo, "ttt"},
+    {"fma RND {ftz} {sat} f32", Op::kFma, "tttt"},
+    {"fma RND f64", Op::kFma, "tttt"},
+    {"fma rn {sat} f16", Op::kFma, "tttt"},
+    {"mad RND {ftz} {sat} f32", Op::kFma, "tttt"},
+    {"mad RND f64", Op::kFma, "tttt"},
+    {"div approx|full|RND {ftz} f32", Op::kDiv, "ttt"},
+    {"div RND f64", Op::kDiv, "ttt"},
+    {"rcp approx|RND {ftz} f32", Op::kRcp, "tt"},
+    {"rcp RND f64", Op::kRcp, "tt"},
+    {"rcp approx ftz f64", Op::kRcp, "tt"},
+    {"sqrt approx|RND {ftz} f32", Op::kSqrt, "tt"},
+    {"sqrt RND f64", Op::kSqrt, "tt"},
+    {"rsqrt approx {ftz} f32", Op::kRsqrt, "tt"},
+    {"rsqrt approx {ftz} f64", Op::kRsqrt, "tt"},
+    {"ex2 approx {ftz} f32", Op::kEx2, "tt"},
+    {"lg2 approx {ftz} f32", Op::kLg2, "tt"},
+    {"sin approx {ftz} f32", Op::kSin, "tt"},
+    {"cos approx {ftz} f32", Op::kCos, "tt"},
+    {"tanh approx f32", Op::kTanh, "tt"},
+    {"abs {ftz} f32", Op::kAbs, "tt"},
+    {"abs f16|f64", Op::kAbs, "tt"},
+    {"neg {ftz} f32", Op::kNeg, "tt"},
+    {"neg f16|f64", Op::kNeg, "tt"},
+    {"min {ftz} {NaN} f32", Op::kMin, "ttt"},
+    {"min f64", Op::kMin, "ttt"},
+    {"min {NaN} f16", Op::kMin, "ttt"},
+    {"max {ftz} {NaN} f32", Op::kMax, "ttt"},
+    {"max f64", Op::kMax, "ttt"},
+    {"max {NaN} f16", Op::kMax, "ttt"},
+    {"copysign f32|f64", Op::kCopysign, "ttt"},
+    {"testp finite|infinite|number|notanumber|normal|subnormal f32|f64", Op::kTestp, "pt"},
+
+    // Bits.
+    {"and B", Op::kAnd, "ttt"},
+    {"or B", Op::kOr, "ttt"},
+    {"xor B", Op::kXor, "ttt"},
+    {"not B", Op::kNot, "tt"},
+    {"cnot B", Op::kCnot, "tt"},
+    {"shl B", Op::kShl, "ttu"},
+    {"shr B|I", Op::kShr, "ttu"},
+    {"shf l wrap|clamp b32", Op::kShfLeft, "tttu"},
+    {"shf r wrap|clamp b32", Op::kShfRight, "tttu"},
+    {"prmt b32 {f4e|b4e|rc8|ecl|ecr|rc16}", Op::kPrmt, "tttu"},
+    {"lop3 b32", Op::kLop3, "tttti"},
+    {"bfe WL", Op::kBfe, "ttuu"},
+    {"bfi b32|b64", Op::kBfi, "tttuu"},
+    {"popc b32|b64", Op::kPopc, "ut"},
+    {"clz b32|b64", Op::kClz, "ut"},
+    {"brev b32|b64", Op::kBrev, "tt"},
+    {"bfind {shiftamt} WL", Op::kBfind, "ut"},
+
+    // Predicates and selection.
+    {"and pred", Op::kPredAnd, "ppp"},
+    {"or pred", Op::kPredOr, "ppp"},
+    {"xor pred", Op::kPredXor, "ppp"},
+    {"not pred", Op::kPredNot, "pp"},
+    {"mov pred", Op::kPredMov, "pp"},
+    {"setp eq|ne {LOGIC} B", Op::kSetp, "", &K::Setp},
+    {"setp ORDERED {LOGIC} S", Op::kSetp, "", &K::Setp},
+    {"setp UNSIGNED {LOGIC} U", Op::kSetp, "", &K::Setp},
+    {"setp FLOAT {LOGIC} {ftz} f32", Op::kSetp, "", &K::Setp},
+    {"setp FLOAT {LOGIC} f16|f64", Op::kSetp, "", &K::Setp},
+    {"set eq|ne {LOGIC} W|f32 B", Op::kSet, "", &K::Set},
+    {"set ORDERED {LOGIC} W|f32 S", Op::kSet, "", &K::Set},
+    {"set UNSIGNED {LOGIC} W|f32 U", Op::kSet, "", &K::Set},
+    {"set FLOAT {LOGIC} {ftz} W|f32 f32", Op::kSet, "", &K::Set},
+    {"set FLOAT {LOGIC} W|f32 f16|f64", Op::kSet, "", &K::Set},
+    {"selp ANY", Op::kSelp, "tttp"},
+    {"slct ANY s32", Op::kSlct, "ttts"},
+    {"slct {ftz} ANY f32", Op::kSlct, "ttts"},
+
+    // Moving and converting.
+    {"mov ANY", Op::kMov, "", &K::Mov},
+    {"cvt {sat} I8 I8", Op::kCvt, "", &K::Cvt},
+    {"cvt RNI {ftz} {sat} I8 f32", Op::kCvt, "", &K::Cvt},
+    {"cvt RNI {sat} I8 f16|f64", Op::kCvt, "", &K::Cvt},
+    {"cvt RND {sat} F I8", Op::kCvt, "", &K::Cvt},
+    {"cvt RND {ftz} {sat} f16 f32", Op::kCvt, "", &K::Cvt},
+    {"cvt RND {ftz} {sat} f32 f64", Op::kCvt, "", &K::Cvt},
+    {"cvt RND {sat} f16 f64", Op::kCvt, "", &K::Cvt},
+    {"cvt {ftz} {sat} f32 f16", Op::kCvt, "", &K::Cvt},
+    {"cvt {ftz} {sat} f64 f32", Op::kCvt, "", &K::Cvt},
+    {"cvt {sat} f64 f16", Op::kCvt, "", &K::Cvt},
+    {"cvt {RNI} {ftz} {sat} f32 f32", Op::kCvt, "", &K::Cvt},
+    {"cvt {RNI} {sat} f64 f64", Op::kCvt, "", &K::Cvt},
+    {"cvt {RNI} {sat} f16 f16", Op::kCvt, "", &K::Cvt},
+    {"cvta {to} global|const|SHARED|local|param|param::entry u64", Op::kNone, "", &K::Cvta},
+
+    // Memory. Caching, ordering and scope are no matter: blocks run one after the other.
+    {"ld {LDORDER} {SCOPE} {LDSPACE} {ca|cg|cs|lu|cv} {nc} {EVICT} {FETCH} {unified} {v2|v4} MEM",
+     Op::kLoad, "", &K::Memory},
+    {"ldu {global} {v2|v4} MEM", Op::kLoad, "", &K::Memory},
+    {"st {STORDER} {SCOPE} {STSPACE} {wb|cg|cs|wt} {EVICT} {v2|v4} MEM", Op::kStore, "",
+     &K::Memory},
+    {"atom {ATOMORDER} {SCOPE} {ATOMSPACE} add W|u64|f32|f64", Op::kAtom, "", &K::Atom},
+    {"atom {ATOMORDER} {SCOPE} {ATOMSPACE} min|max WL", Op::kAtom, "", &K::Atom},
+    {"atom {ATOMORDER} {SCOPE} {ATOMSPACE} inc|dec u32", Op::kAtom, "", &K::Atom},
+    {"atom {ATOMORDER} {SCOPE} {ATOMSPACE} LOGIC|exch|cas b32|b64", Op::kAtom, "", &K::Atom},
+    {"red {ATOMORDER} {SCOPE} {ATOMSPACE} add W|u64|f32|f64", Op::kAtom, "", &K::Atom},
+    {"red {ATOMORDER} {SCOPE} {ATOMSPACE} min|max WL", Op::kAtom, "", &K::Atom},
+    {"red {ATOMORDER} {SCOPE} {ATOMSPACE} inc|dec u32", Op::kAtom, "", &K::Atom},
+    {"red {ATOMORDER} {SCOPE} {ATOMSPACE} LOGIC b32|b64", Op::kAtom, "", &K::Atom},
+    {"membar cta|gl|sys", Op::kNone, "", &K::Nothing},
+    {"fence {sc|ATOMORDER} SCOPE", Op::kNone, "", &K::Nothing},
+    {"prefetch {global|local} L1|L2|L2::evict_last|L2::evict_normal", Op::kNone, "a", &K::Nothing},
+    {"prefetchu L1", Op::kNone, "a", &K::Nothing},
+    {"pmevent", Op::kNone, "u", &K::Nothing},
+    {"nanosleep u32", Op::kNone, "u", &K::Nothing},
+
+    // Control.
+    {"bra {uni}", Op::kNone, "", &K::Branch},
+    {"ret {uni}", Op::kNone, "", &K::Leave},
+    {"exit", Op::kNone, "", &K::Leave},
+    {"trap", Op::kNone, "", &K::Trap},
+    {"call {uni}", Op::kNone, "", &K::Call},
+    {"bar {cta} sync|arrive", Op::kNone, "", &K::Barrier},
+    {"bar {cta} red popc u32", Op::kNone, "", &K::BarrierReduce},
+    {"bar {cta} red and|or pred", Op::kNone, "", &K::BarrierReduce},
+    {"bar warp sync", Op::kNone, "", &K::WarpSync},
+    {"barrier {cta} sync|arrive {aligned}", Op::kNone, "", &K::Barrier},
+    {"barrier {cta} red {aligned} popc u32", Op::kNone, "", &K::BarrierReduce},
+    {"barrier {cta} red {aligned} and|or pred", Op::kNone, "", &K::BarrierReduce},
+
+    // Warps.
+    {"shfl {sync} up|down|bfly|idx b32", Op::kShfl, "", &K::Shfl},
+    {"vote {sync} all pred", Op::kVoteAll, "", &K::Vote},
+    {"vote {sync} any pred", Op::kVoteAny, "", &K::Vote},
+    {"vote {sync} uni pred", Op::kVoteUni, "", &K::Vote},
+    {"vote {sync} ballot b32", Op::kVoteBallot, "", &K::Vote},
+    {"activemask b32", Op::kActiveMask, "", &K::ActiveMask},
+};
+
+const std::unordered_map<std::string_view, std::vector<Form>>& KernelLowering::Forms() {
+  static const std::unordered_map<std::string_view, std::vector<Form>> forms = [] {
+    std::unordered_map<std::string_view, std::vector<Form>> map;
+    for (const FormRow& row : kFormRows) {
+      std::string_view syntax = row.syntax;
+      Form& form = map[TakeToken(&syntax)].emplace_back();
+      form.op = row.op;
+      form.operands = row.operands;
+      form.lower = row.lower;
+      while (!syntax.empty()) {
+        std::string_view token = TakeToken(&syntax);
+        Form::Slot& slot = form.slots.emplace_back();
+        slot.optional = token.starts_with('{');
+        if (slot.optional) token = token.substr(1, token.size() - 2);
+        Expand(token, &slot.words);
+        slot.types = TypeNamed(slot.words.front()) != Type::kNone;
+      }
+    }
+    return map;
+  }();
+  return forms;
+}
+
+bool KnownOpcode(std::string_view name) {
+  return KernelLowering::Forms().contains(name);
+}
+
+Result<const Form*> KernelLowering::FormOf(const Statement& statement) const {
+  const std::vector<Form>& forms = Forms().at(statement.name);
+  for (const Form& form : forms) {
+    if (form.Takes(statement.modifiers)) return &form;
+  }
+  for (const std::string_view modifier : statement.modifiers) {
+    const bool known = std::any_of(forms.begin(), forms.end(), [&](const Form& form) {
+      return std::any_of(form.slots.begin(), form.slots.end(),
+                         [&](const Form::Slot& slot) { return slot.Has(modifier); });
+    });
+    if (!known) return Bad("unsupported modifier " + Quoted(modifier));
+  }
+  return Bad("unsupported combination of modifiers and types");
+}
+
+bool Modifiers::Has(std::string_view word) const {
+  return std::find(words_.begin(), words_.end(), word) != words_.end();
+}
+
+std::optional<int> Modifiers::OneOf(std::initializer_list<std::string_view> words) const {
+  int index = 0;
+  for (const std::string_view word : words) {
+    if (Has(word)) return index;
+    ++index;
+  }
+  return std::nullopt;
+}
+
+Type Modifiers::type(size_t index) const {
+  for (const std::string_view word : words_) {
+    const Type type = TypeNamed(word);
+    if (type != Type::kNone && index-- == 0) return type;
+  }
+  return Type::kNone;
+}
+
+}  // namespace tandem::ptx
