@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "src/base/bytes.h"
+#include "src/base/ranges.h"
 #include "src/base/result.h"
 #include "src/base/text.h"
 
@@ -16,7 +17,8 @@ TEST(BytesTest, ParsesWhatPeopleWrite) {
 }
 
 TEST(BytesTest, RefusesWhatIsNoSize) {
-  for (const char* text : {"", "G", "-1G", "8X", "1e30T", "nan", "8 GiBs", "0x"}) {
+  for (const char* text :
+       {"", "G", "-1G", "8X", "1e30T", "nan", "8 GiBs", "0x", "0x10", "1e3M", "1.2.3G", ".5G"}) {
     EXPECT_FALSE(ParseBytes(text).ok()) << text;
   }
 }
@@ -64,6 +66,24 @@ TEST(EscapeTextTest, ShowsWhatTerminalsObey) {
                        "cd",
                        5),
             "ab\\x1b");
+}
+
+TEST(RangeAllocatorTest, MergesWhatComesBack) {
+  RangeAllocator ranges(1000, 100);
+  const auto one = ranges.Take(30, 1), two = ranges.Take(30, 1), three = ranges.Take(40, 1);
+  ASSERT_TRUE(one && two && three);
+  EXPECT_FALSE(ranges.Take(1, 1).has_value());
+  EXPECT_TRUE(ranges.Give(*one, 30));
+  EXPECT_TRUE(ranges.Give(*three, 40));
+  EXPECT_FALSE(ranges.Take(50, 1).has_value());
+  EXPECT_EQ(ranges.TakePieces(70).size(), 2u);
+  EXPECT_TRUE(ranges.TakePieces(1).empty());
+  EXPECT_TRUE(ranges.Give(*one, 30));
+  EXPECT_TRUE(ranges.Give(*three, 40));
+  EXPECT_TRUE(ranges.Give(*two, 30));
+  EXPECT_FALSE(ranges.Give(*two, 30));
+  EXPECT_FALSE(ranges.Give(*one + 29, 2));
+  EXPECT_EQ(ranges.Take(64, 64), 1024u);
 }
 
 }  // namespace

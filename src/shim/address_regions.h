@@ -2,13 +2,12 @@
 // are never given back, so that a block keeps its address whether or not it is on the card.
 //
 // Threading: the owner serialises all calls.
-// Invariant: free ranges of one region never touch each other (neighbours are merged).
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <vector>
 
+#include "src/base/ranges.h"
 #include "src/cuda/real_driver.h"
 
 namespace tandem::shim {
@@ -34,10 +33,8 @@ class AddressRegions {
   struct Region {
     CUdeviceptr begin;
     uint64_t bytes;
-    std::map<CUdeviceptr, uint64_t> free;  // address → size
+    RangeAllocator free;
   };
-
-  static bool Cut(Region& region, uint64_t bytes, CUdeviceptr* address);
 
   const cuda::RealDriver* const real_;
   const uint64_t region_bytes_;

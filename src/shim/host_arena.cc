@@ -2,66 +2,66 @@
 
 #include <sys/mman.h>
 
-#include <cstring>
-
 namespace tandem::shim {
+namespace {
+
+constexpr uint64_t kAlignment = 4096;
+
+void* At(uint64_t address) {
+  return reinterpret_cast<void*>(address);
+}
+
+}  // namespace
 
 HostArena::~HostArena() {
-  for (Mapping& mapping : mappings_) Remove(mapping);
+  for (const Mapping& mapping : mappings_) Remove(mapping);
 }
 
 bool HostArena::Add() {
-  const uint64_t bytes = kSlots * slot_bytes_;
   void* const begin =
-      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      mmap(nullptr, mapping_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (begin == MAP_FAILED) return false;
   // A forked child has no use for it, and must not see it.
-  madvise(begin, bytes, MADV_DONTFORK);
-  Mapping mapping{static_cast<std::byte*>(begin), false, {}, std::vector<bool>(kSlots), {}};
-  mapping.registered =
-      real_->cuMemHostRegister_v2 != nullptr &&
-      real_->cuMemHostRegister_v2(begin, bytes, CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
-  for (uint32_t slot = kSlots; slot-- > 0;) mapping.free.push_back(slot);
-  mappings_.push_back(std::move(mapping));
+  madvise(begin, mapping_bytes_, MADV_DONTFORK);
+  const bool registered = real_->cuMemHostRegister_v2 != nullptr &&
+                          real_->cuMemHostRegister_v2(begin, mapping_bytes_,
+                                                      CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
+  const auto address = reinterpret_cast<uint64_t>(begin);
+  mappings_.push_back({address, registered, RangeAllocator(address, mapping_bytes_), 0, {}});
   return true;
 }
 
-void HostArena::Remove(Mapping& mapping) {
-  if (mapping.registered) real_->cuMemHostUnregister(mapping.begin);
-  munmap(mapping.begin, kSlots * slot_bytes_);
+void HostArena::Remove(const Mapping& mapping) {
+  if (mapping.registered) real_->cuMemHostUnregister(At(mapping.begin));
+  munmap(At(mapping.begin), mapping_bytes_);
 }
 
 std::byte* HostArena::Take(uint64_t bytes) {
-  Mapping* found = nullptr;
-  for (Mapping& mapping : mappings_) {
-    if (!mapping.free.empty()) found = &mapping;
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    for (Mapping& mapping : mappings_) {
+      if (const auto begin = mapping.free.Take(bytes, kAlignment)) {
+        mapping.used += bytes;
+        return static_cast<std::byte*>(At(*begin));
+      }
+    }
+    if (attempt == 0 && !Add()) break;
   }
-  if (found == nullptr) {
-    if (!Add()) return nullptr;
-    found = &mappings_.back();
-  }
-  const uint32_t slot = found->free.back();
-  found->free.pop_back();
-  std::byte* const begin = found->begin + slot * slot_bytes_;
-  // The first `bytes` are about to be overwritten.
-  if (found->dirty[slot]) std::memset(begin + bytes, 0, slot_bytes_ - bytes);
-  found->dirty[slot] = true;
-  return begin;
+  return nullptr;
 }
 
-void HostArena::Return(std::byte* slot, Instant now) {
+void HostArena::Return(std::byte* begin, uint64_t bytes, Instant now) {
+  const auto address = reinterpret_cast<uint64_t>(begin);
   for (Mapping& mapping : mappings_) {
-    if (slot < mapping.begin || slot >= mapping.begin + kSlots * slot_bytes_) continue;
-    const auto offset = static_cast<uint64_t>(slot - mapping.begin);
-    mapping.free.push_back(static_cast<uint32_t>(offset / slot_bytes_));
+    if (address < mapping.begin || address - mapping.begin >= mapping_bytes_) continue;
+    if (mapping.free.Give(address, bytes)) mapping.used -= bytes;
     mapping.unused_since = now;
     return;
   }
 }
 
 void HostArena::Trim(Instant now, Duration age) {
-  std::erase_if(mappings_, [&](Mapping& mapping) {
-    if (mapping.free.size() < kSlots || now - mapping.unused_since < age) return false;
+  std::erase_if(mappings_, [&](const Mapping& mapping) {
+    if (mapping.used != 0 || now - mapping.unused_since < age) return false;
     Remove(mapping);
     return true;
   });
@@ -69,7 +69,7 @@ void HostArena::Trim(Instant now, Duration age) {
 
 void HostArena::Unregister() {
   for (Mapping& mapping : mappings_) {
-    if (mapping.registered) real_->cuMemHostUnregister(mapping.begin);
+    if (mapping.registered) real_->cuMemHostUnregister(At(mapping.begin));
     mapping.registered = false;
   }
 }

@@ -1,8 +1,8 @@
-// HostArena: where chunks lie while they are off the card. Slots of one size in large anonymous
-// mappings, registered with the driver where it lets us, so that copies run at full speed.
+// HostArena: where chunks lie while they are off the card. Ranges of large anonymous mappings,
+// registered with the driver where it lets us, so that copies run at full speed.
 //
-// The memory is this process's own; what a slot held before is overwritten or zeroed when it is
-// taken again.
+// The memory is this process's own and never seen by another; a chunk reads back no more than was
+// written for it.
 //
 // Threading: the owner serialises all calls. REQUIRES for all: a context is current, if there is
 // any.
@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "src/base/ranges.h"
 #include "src/base/time.h"
 #include "src/cuda/real_driver.h"
 
@@ -19,15 +20,17 @@ namespace tandem::shim {
 
 class HostArena {
  public:
-  HostArena(const cuda::RealDriver* real, uint64_t slot_bytes)
-      : real_(real), slot_bytes_(slot_bytes) {}
+  // A mapping holds several of the largest chunks.
+  HostArena(const cuda::RealDriver* real, uint64_t largest_chunk)
+      : real_(real), mapping_bytes_(kLargestChunks * largest_chunk) {}
   ~HostArena();
   HostArena(const HostArena&) = delete;
   HostArena& operator=(const HostArena&) = delete;
 
-  // Room for `bytes`, at most a slot; null when the host has no memory for it.
+  // Room for `bytes`, at most the largest chunk; null when the host has no memory for it.
   std::byte* Take(uint64_t bytes);
-  void Return(std::byte* slot, Instant now);
+  // REQUIRES: what Take gave for as many bytes.
+  void Return(std::byte* begin, uint64_t bytes, Instant now);
   // Gives mappings back that nothing has used for `age`.
   void Trim(Instant now, Duration age);
   // Registrations end with their context; the memory and what it holds stay.
@@ -37,20 +40,20 @@ class HostArena {
 
  private:
   struct Mapping {
-    std::byte* begin;
+    uint64_t begin;
     bool registered;
-    std::vector<uint32_t> free;
-    std::vector<bool> dirty;  // slots that have held something
+    RangeAllocator free;
+    uint64_t used;
     Instant unused_since;
   };
 
-  static constexpr uint32_t kSlots = 16;  // of a mapping
+  static constexpr uint64_t kLargestChunks = 16;
 
   bool Add();
-  void Remove(Mapping& mapping);
+  void Remove(const Mapping& mapping);
 
   const cuda::RealDriver* const real_;
-  const uint64_t slot_bytes_;
+  const uint64_t mapping_bytes_;
   std::vector<Mapping> mappings_;
 };
 

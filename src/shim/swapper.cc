@@ -148,7 +148,7 @@ CUresult Swapper::StartLeaving(const Place& place, std::deque<Leaving>* leaving)
   if (host != nullptr) {
     // A copy that was started before the failure must not write to a slot somebody else gets.
     real_->cuStreamSynchronize(out_stream_);
-    arena_.Return(host, MonotonicNow());
+    arena_.Return(host, chunk.bytes, MonotonicNow());
   }
   if (event != nullptr) events_.push_back(event);
   return result;
@@ -162,7 +162,7 @@ CUresult Swapper::FinishLeaving(std::deque<Leaving>* leaving,
   events_.push_back(first.event);
   Chunk& chunk = *first.place.chunk;
   if (result != CUDA_SUCCESS) {
-    arena_.Return(first.host, MonotonicNow());
+    arena_.Return(first.host, chunk.bytes, MonotonicNow());
     return result;
   }
   chunk.host = first.host;
@@ -244,7 +244,7 @@ CUresult Swapper::RestoreSome(Bytes credit, Bytes* copied) {
 void Swapper::DropHostCopy(Chunk* chunk) {
   if (chunk->host == nullptr) return;
   if (!chunk->resident) memory_->CountSwapped(-static_cast<int64_t>(chunk->bytes));
-  arena_.Return(chunk->host, MonotonicNow());
+  arena_.Return(chunk->host, chunk->bytes, MonotonicNow());
   chunk->host = nullptr;
 }
 

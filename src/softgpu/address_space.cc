@@ -85,7 +85,7 @@ uint64_t AddressSpace::Reserve(uint64_t bytes, uint64_t alignment, uint64_t want
 }
 
 void AddressSpace::Free(uint64_t address, uint64_t bytes) {
-  free_.Give(address, bytes);
+  if (!free_.Give(address, bytes)) std::abort();
 }
 
 bool AddressSpace::Map(uint64_t address, void* backing, uint64_t bytes) {

@@ -18,8 +18,8 @@
 #include <memory>
 
 #include "src/base/mutex.h"
+#include "src/base/ranges.h"
 #include "src/base/result.h"
-#include "src/softgpu/ranges.h"
 
 namespace tandem::soft {
 

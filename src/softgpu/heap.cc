@@ -57,7 +57,8 @@ bool Heap::Free(uint64_t address) {
   const auto block = blocks_.find(address);
   if (block == blocks_.end()) return false;
   const auto run = std::prev(runs_.upper_bound(address));
-  if (run->second.small) run->second.small->Give(address, RoundToBlock(block->second.size));
+  const uint64_t size = RoundToBlock(block->second.size);
+  if (run->second.small && !run->second.small->Give(address, size)) std::abort();
   blocks_.erase(block);
   if (--run->second.blocks == 0) DropRun(run);
   return true;

@@ -8,9 +8,9 @@
 #include <map>
 #include <optional>
 
+#include "src/base/ranges.h"
 #include "src/cuda/driver_types.h"
 #include "src/softgpu/address_space.h"
-#include "src/softgpu/ranges.h"
 
 namespace tandem::soft {
 

@@ -10,22 +10,6 @@
 namespace tandem::soft {
 namespace {
 
-TEST(RangeAllocatorTest, MergesWhatComesBack) {
-  RangeAllocator ranges(1000, 100);
-  const auto one = ranges.Take(30, 1), two = ranges.Take(30, 1), three = ranges.Take(40, 1);
-  ASSERT_TRUE(one && two && three);
-  EXPECT_FALSE(ranges.Take(1, 1).has_value());
-  ranges.Give(*one, 30);
-  ranges.Give(*three, 40);
-  EXPECT_FALSE(ranges.Take(50, 1).has_value());
-  EXPECT_EQ(ranges.TakePieces(70).size(), 2u);
-  EXPECT_TRUE(ranges.TakePieces(1).empty());
-  ranges.Give(*one, 30);
-  ranges.Give(*three, 40);
-  ranges.Give(*two, 30);
-  EXPECT_EQ(ranges.Take(64, 64), 1024u);
-}
-
 class SoftMemoryTest : public testing::Test {
  protected:
   void SetUp() override {

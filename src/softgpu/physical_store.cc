@@ -41,7 +41,7 @@ std::vector<Range> PhysicalStore::Allocate(uint64_t bytes) {
 void PhysicalStore::Free(const std::vector<Range>& pieces) {
   for (const Range& piece : pieces) {
     if (madvise(window_ + piece.begin, piece.size, MADV_REMOVE) != 0) std::abort();
-    free_.Give(piece.begin, piece.size);
+    if (!free_.Give(piece.begin, piece.size)) std::abort();
     shared_->Return(Bytes(piece.size));
   }
 }

@@ -12,9 +12,9 @@
 #include <memory>
 #include <vector>
 
+#include "src/base/ranges.h"
 #include "src/base/result.h"
 #include "src/softgpu/address_space.h"
-#include "src/softgpu/ranges.h"
 #include "src/softgpu/shared_device.h"
 
 namespace tandem::soft {

@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-namespace tandem::soft {
+namespace tandem {
 
 struct Range {
   uint64_t begin = 0;
@@ -27,11 +27,11 @@ class RangeAllocator {
   bool TakeAt(uint64_t begin, uint64_t size);
   // As few pieces as first fit gives; nothing if less than `size` is free in all.
   std::vector<Range> TakePieces(uint64_t size);
-  // REQUIRES: the range is taken.
-  void Give(uint64_t begin, uint64_t size);
+  // False, and nothing given, if part of it is free already: somebody has lost count.
+  [[nodiscard]] bool Give(uint64_t begin, uint64_t size);
 
  private:
   std::map<uint64_t, uint64_t> free_;  // begin → size
 };
 
-}  // namespace tandem::soft
+}  // namespace tandem

@@ -1,10 +1,9 @@
-#include "src/softgpu/ranges.h"
+#include "src/base/ranges.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <iterator>
 
-namespace tandem::soft {
+namespace tandem {
 
 std::optional<uint64_t> RangeAllocator::Take(uint64_t size, uint64_t alignment) {
   for (const auto& [begin, free] : free_) {
@@ -43,16 +42,16 @@ std::vector<Range> RangeAllocator::TakePieces(uint64_t size) {
     size -= piece.size;
   }
   if (size == 0) return pieces;
-  for (const Range& piece : pieces) Give(piece.begin, piece.size);
+  for (const Range& piece : pieces) (void)Give(piece.begin, piece.size);
   return {};
 }
 
-void RangeAllocator::Give(uint64_t begin, uint64_t size) {
+bool RangeAllocator::Give(uint64_t begin, uint64_t size) {
   auto next = free_.lower_bound(begin);
-  if (next != free_.end() && next->first < begin + size) std::abort();
+  if (next != free_.end() && next->first < begin + size) return false;
   if (next != free_.begin()) {
     const auto before = std::prev(next);
-    if (before->first + before->second > begin) std::abort();
+    if (before->first + before->second > begin) return false;
     if (before->first + before->second == begin) {
       begin = before->first;
       size += before->second;
@@ -64,6 +63,7 @@ void RangeAllocator::Give(uint64_t begin, uint64_t size) {
     free_.erase(next);
   }
   free_[begin] = size;
+  return true;
 }
 
-}  // namespace tandem::soft
+}  // namespace tandem
