@@ -9,11 +9,13 @@
 namespace tandem::core {
 namespace {
 
-ArbiterConfig Config() {
+// With fewer contexts outside the budget than a world has programs, room is made for some.
+ArbiterConfig Config(uint32_t reserved = 8) {
   ArbiterConfig config;
   config.budget = MiB(256);
   config.chunk = MiB(2);
   config.context = MiB(8);
+  config.reserved = reserved;
   return config;
 }
 
@@ -29,10 +31,11 @@ std::vector<uint64_t> Seeds(uint64_t count) {
 
 Habits RandomHabits(World& world, bool honest) {
   Habits habits;
-  habits.need = Bytes(MiB(2).count * (1 + static_cast<uint64_t>(world.Uniform() * 110)));
+  habits.need = Bytes(MiB(2).count * (1 + static_cast<uint64_t>(world.Uniform() * 100)));
   habits.burst = Duration(1000000 + static_cast<int64_t>(world.Uniform() * 4e8));
   habits.pause = Duration(200000 + static_cast<int64_t>(world.Uniform() * 1e9));
   habits.random = true;
+  habits.reset = world.Uniform() < 0.5 ? 0.1 : 0;
   if (!honest) {
     habits.busy = world.Uniform() * 0.3;
     habits.grow = world.Uniform() * 0.3;
@@ -44,7 +47,7 @@ Habits RandomHabits(World& world, bool honest) {
 TEST(ArbiterPropertyTest, HoldsItsInvariantsWhateverSessionsDo) {
   for (const uint64_t seed : Seeds(20)) {
     SCOPED_TRACE("TANDEM_SEED=" + std::to_string(seed));
-    World world(Config(), seed);
+    World world(Config(3), seed);
     for (int i = 0; i < 4; ++i) world.Start(RandomHabits(world, false));
     for (int i = 0; i < 200; ++i) {
       world.RunFor(Duration(static_cast<int64_t>(world.Uniform() * 6e8)));
@@ -62,7 +65,7 @@ TEST(ArbiterPropertyTest, HoldsItsInvariantsWhateverSessionsDo) {
 TEST(ArbiterPropertyTest, HonestSessionsMoveNoMoreThanIsLackedAndAllProgress) {
   for (const uint64_t seed : Seeds(20)) {
     SCOPED_TRACE("TANDEM_SEED=" + std::to_string(seed));
-    World world(Config(), seed);
+    World world(Config(3), seed);
     for (int i = 0; i < 5; ++i) world.Start(RandomHabits(world, true));
     world.RunFor(Seconds(120));
     for (const uint64_t id : world.ids()) EXPECT_GT(world.worked(id), Duration()) << id;

@@ -17,7 +17,7 @@ uint64_t World::Start(const Habits& habits) {
   program.need = habits.need;
   Send(event::SessionAdded{
       SessionId{id}, RunId{id}, arbiter_.budget().total(), habits.need, {}, 0, {}});
-  WantToWork(id, program);
+  WantContext(id, program);
   return id;
 }
 
@@ -76,15 +76,19 @@ void World::Check() {
   const Budget& budget = arbiter_.budget();
   ASSERT_LE(budget.charged(), budget.total());
   Bytes resident;
+  uint64_t contexts = 0;
   for (const auto& [id, program] : programs_) {
     ASSERT_LE(program.resident, program.credit) << "session " << id;
     resident += program.resident;
+    if (program.has_context) ++contexts;
     // Those who never get an answer count, too.
-    if (program.wants && !program.open && program.stopped_until <= now_) {
+    const bool waits = program.wants && !(program.open && program.has_context);
+    if (waits && program.stopped_until <= now_) {
       longest_wait_ = std::max(longest_wait_, now_ - program.asked_at);
     }
   }
-  ASSERT_LE(resident, budget.total());
+  const uint64_t above = std::max<uint64_t>(contexts, config_.reserved) - config_.reserved;
+  ASSERT_LE(resident + Bytes(above * config_.context.count), budget.total());
   bool settled = !arbiter_.claimant().has_value();
   for (const auto& [id, session] : arbiter_.sessions()) {
     const bool evicting = budget.charge(id) > session.credit;
@@ -135,6 +139,12 @@ void World::Act(const Action& action) {
         Send(event::Idle{contended.id, program.epoch});
       }
     });
+  } else if (const auto* context = std::get_if<action::ContextReserved>(&action)) {
+    EXPECT_TRUE(context->granted);  // no program here has too much memory of its own for one
+    For(context->id.value, kLatency, [this, id = context->id.value](Program& program) {
+      program.has_context = true;
+      WantToWork(id, program);
+    });
   } else if (const auto* done = std::get_if<action::HandoverDone>(&action)) {
     handovers_.push_back(done->record);
   } else if (const auto* wake = std::get_if<action::WakeAt>(&action)) {
@@ -154,6 +164,12 @@ Duration World::Draw(Duration mean, bool random) {
 
 Duration World::BusTime(Bytes bytes) const {
   return Duration(static_cast<int64_t>(static_cast<double>(bytes.count) / bytes_per_second_ * 1e9));
+}
+
+void World::WantContext(uint64_t id, Program& program) {
+  program.wants = true;
+  program.asked_at = now_;
+  Send(event::ContextWanted{SessionId{id}});
 }
 
 void World::WantToWork(uint64_t id, Program& program) {
@@ -188,7 +204,7 @@ void World::EndBurst(uint64_t id, Program& program) {
   if (Uniform() < program.habits.grow) {
     const Bytes chunk = arbiter_.config().chunk;
     const Bytes change(chunk.count * (1 + random_() % 8));
-    const Bytes most(arbiter_.budget().total().count * 9 / 10);
+    const Bytes most(arbiter_.budget().total().count * 8 / 10);  // contexts fit beside it
     if (Uniform() < 0.5 && program.need + change <= most) {
       program.need += change;
     } else if (program.need > change) {
@@ -206,6 +222,12 @@ void World::EndBurst(uint64_t id, Program& program) {
   if (program.contended && program.open) {
     program.told_idle = true;
     Send(event::Idle{SessionId{id}, program.epoch});
+  }
+  if (Uniform() < program.habits.reset) {
+    program.has_context = false;
+    Send(event::ContextGone{SessionId{id}});
+    WantContext(id, program);
+    return;
   }
   For(id, Draw(program.habits.pause, program.habits.random),
       [this, id](Program& p) { WantToWork(id, p); });
@@ -232,7 +254,7 @@ void World::Restore(uint64_t id, Program& program) {
   if (program.revoking) return;
   program.open = true;
   Send(event::Running{SessionId{id}, program.epoch, program.bytes_in});
-  if (program.wants) BeginBurst(id, program);
+  if (program.wants && program.has_context) BeginBurst(id, program);
 }
 
 void World::EvictChunk(uint64_t id, Program& program) {
@@ -272,7 +294,7 @@ void World::Release(uint64_t id, Program& program) {
   program.working = false;
   Send(event::Released{SessionId{id}, program.epoch});
   program.epoch = 0;
-  if (program.wants) {
+  if (program.wants && program.has_context) {
     program.asked_at = now_;
     Send(event::Ready{SessionId{id}, program.need});
   }

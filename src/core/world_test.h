@@ -23,16 +23,17 @@ struct Habits {
   Duration burst = Milliseconds(100);
   Duration pause = Milliseconds(5);
   bool random = false;
-  double busy = 0;  // chance that a Revoke is answered Busy
-  double grow = 0;  // chance that a burst ends with the need changing by a chunk or a few
-  double stop = 0;  // chance that a burst ends with the process stopped for a while
+  double busy = 0;   // chance that a Revoke is answered Busy
+  double grow = 0;   // chance that a burst ends with the need changing by a chunk or a few
+  double stop = 0;   // chance that a burst ends with the process stopped for a while
+  double reset = 0;  // chance that a burst ends with its context destroyed and made anew
   Duration longest_stop = Seconds(5);
 };
 
 class World {
  public:
   World(const ArbiterConfig& config, uint64_t seed, double bytes_per_second = 4e9)
-      : arbiter_(config), random_(seed), bytes_per_second_(bytes_per_second) {}
+      : config_(config), arbiter_(config), random_(seed), bytes_per_second_(bytes_per_second) {}
 
   // Starts a program; its number, from 1.
   uint64_t Start(const Habits& habits);
@@ -66,6 +67,7 @@ class World {
     bool evicting = false;
     bool copying = false;
     bool revoking = false;
+    bool has_context = false;  // without, it submits nothing
     Instant work_until;
     Duration left;  // of a burst that a Revoke interrupted
     Instant stopped_until;
@@ -82,6 +84,7 @@ class World {
   void Act(const Action& action);
   void Check();
 
+  void WantContext(uint64_t id, Program& program);
   void WantToWork(uint64_t id, Program& program);
   void BeginBurst(uint64_t id, Program& program);
   void EndBurst(uint64_t id, Program& program);
@@ -91,6 +94,7 @@ class World {
   Duration Draw(Duration mean, bool random);
   Duration BusTime(Bytes bytes) const;
 
+  ArbiterConfig config_;
   Arbiter arbiter_;
   std::mt19937_64 random_;
   double bytes_per_second_;
