@@ -151,7 +151,7 @@ TEST_F(DaemonTest, ASessionGetsItsPagesAndALease) {
   ASSERT_TRUE(session.Send(wire::Ready{MiB(10).count}).ok());
   const auto grant = Expect<wire::Grant>(session);
   EXPECT_EQ(Bytes(grant.credit_bytes), MiB(10));
-  EXPECT_EQ(page->epoch.load(), grant.epoch);
+  EXPECT_EQ(Bytes(page->limit_bytes.load()), MiB(102));
   static_cast<wire::ReportsPage*>(reports)->resident_bytes = MiB(10).count;
   EXPECT_EQ(Ask("sessions")["sessions"][0]["resident_bytes"], MiB(10).count);
   munmap(decisions, wire::kPageBytes);

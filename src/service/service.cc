@@ -403,7 +403,6 @@ void Service::UpdatePages(Gpu& gpu) {
     const auto at = sessions_.find(id);
     if (at == sessions_.end()) continue;
     wire::DecisionsPage& page = at->second->pages->decisions();
-    show(page.epoch, session.holds() ? session.epoch : 0);
     show(page.limit_bytes, std::min(limits.limit(id), budget).count);
     show(page.run_used_bytes, limits.run_used(id).count);
   }

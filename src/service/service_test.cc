@@ -109,7 +109,6 @@ TEST_F(ServiceTest, ASessionRegistersRunsAndIsListed) {
   EXPECT_EQ(Heard<wire::Reserved>(1).granted, 1);
   Say(1, wire::Ready{MiB(10).count});
   const auto grant = Heard<wire::Grant>(1);
-  EXPECT_EQ(pages_[0]->decisions_.epoch.load(), grant.epoch);
   EXPECT_EQ(Bytes(pages_[0]->decisions_.run_used_bytes.load()), MiB(10));
   pages_[0]->reports_.resident_bytes = ~0ull;  // a claim that cannot be true
   Say(1, wire::Running{grant.epoch, 5});
@@ -140,7 +139,6 @@ TEST_F(ServiceTest, AHandoverIsRecorded) {
   said_ = service_.OnTick(now_);
   EXPECT_EQ(Heard<wire::Revoke>(1).epoch, 1u);
   Say(1, wire::Released{1});
-  EXPECT_EQ(pages_[0]->decisions_.epoch.load(), 0u);
   EXPECT_EQ(Bytes(Heard<wire::Evict>(1).target_bytes), MiB(40));
   Say(1, wire::Evicted{MiB(40).count, MiB(20).count});
   EXPECT_EQ(Bytes(Heard<wire::Credit>(2).credit_bytes), MiB(60));

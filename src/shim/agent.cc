@@ -366,8 +366,7 @@ void Agent::WatchIdleness() {
 
 void Agent::Publish() {
   const MemoryView view = parts_.memory->GetView();
-  parts_.link->Publish({Gate::Submits(), view.need, view.resident, view.swapped,
-                        parts_.swapper->out_bytes(), parts_.swapper->in_bytes()});
+  parts_.link->Publish(view.resident, view.swapped);
 }
 
 void Agent::Tidy() {

@@ -225,17 +225,11 @@ Bytes DaemonLink::used() const {
   return Bytes(std::max(ShownUsed(), own_total_.load(std::memory_order_relaxed)));
 }
 
-void DaemonLink::Publish(const Report& report) {
+void DaemonLink::Publish(Bytes resident, Bytes swapped) {
   wire::ReportsPage* const page = reports_.load(std::memory_order_acquire);
   if (page == nullptr) return;
-  constexpr auto kRelaxed = std::memory_order_relaxed;
-  page->submits.store(report.submits, kRelaxed);
-  page->allocated_bytes.store(report.allocated.count, kRelaxed);
-  page->resident_bytes.store(report.resident.count, kRelaxed);
-  page->swapped_bytes.store(report.swapped.count, kRelaxed);
-  page->out_bytes.store(report.out.count, kRelaxed);
-  page->in_bytes.store(report.in.count, kRelaxed);
-  page->contexts.store(contexts(), kRelaxed);
+  page->resident_bytes.store(resident.count, std::memory_order_relaxed);
+  page->swapped_bytes.store(swapped.count, std::memory_order_relaxed);
 }
 
 }  // namespace tandem::shim

@@ -38,12 +38,6 @@ struct Terms {
   Bytes chunk;
 };
 
-// What a reports page says.
-struct Report {
-  uint64_t submits = 0;
-  Bytes allocated, resident, swapped, out, in;
-};
-
 class DaemonLink {
  public:
   explicit DaemonLink(Identity identity) : identity_(std::move(identity)) {}
@@ -84,7 +78,7 @@ class DaemonLink {
   Bytes limit() const;
   // By all sessions of the run. Waits a moment where the daemon has yet to hear of a free.
   Bytes used() const;
-  void Publish(const Report& report);
+  void Publish(Bytes resident, Bytes swapped);
 
  private:
   void Flush() REQUIRES_LOCK(mutex_);

@@ -167,7 +167,6 @@ CUresult Swapper::FinishLeaving(std::deque<Leaving>* leaving,
   }
   chunk.host = first.host;
   chunk.exposed = false;
-  out_bytes_.fetch_add(chunk.bytes, std::memory_order_relaxed);
   result = Unback(first.place);
   if (result == CUDA_SUCCESS) moved(Bytes(chunk.bytes));
   return result;
@@ -236,7 +235,6 @@ CUresult Swapper::RestoreSome(Bytes credit, Bytes* copied) {
       continue;
     }
     *copied += Bytes(chunk.bytes);
-    in_bytes_.fetch_add(chunk.bytes, std::memory_order_relaxed);
   }
   return result != CUDA_SUCCESS ? result : arrived;
 }

@@ -9,7 +9,6 @@
 // 3. An operation that fails leaves every chunk as it was or as it was meant to become.
 #pragma once
 
-#include <atomic>
 #include <deque>
 #include <functional>
 #include <vector>
@@ -55,8 +54,6 @@ class Swapper {
   void Reap() REQUIRES_LOCK(mutex_);
   void Trim() REQUIRES_LOCK(mutex_);
 
-  Bytes out_bytes() const { return Bytes(out_bytes_.load(std::memory_order_relaxed)); }
-  Bytes in_bytes() const { return Bytes(in_bytes_.load(std::memory_order_relaxed)); }
 
  private:
   using Place = DeviceMemory::Place;
@@ -87,8 +84,6 @@ class Swapper {
   CUstream in_stream_ GUARDED_BY(mutex_) = nullptr;
   std::vector<CUevent> events_ GUARDED_BY(mutex_);
   bool reap_failed_ = false;  // and was told
-  std::atomic<uint64_t> out_bytes_{0};
-  std::atomic<uint64_t> in_bytes_{0};
 };
 
 }  // namespace tandem::shim

@@ -17,22 +17,15 @@ inline constexpr uint64_t kReportsMagic = 0x31706552646e6154;    // "TandRep1"
 
 struct DecisionsPage {
   uint64_t magic;
-  std::atomic<uint64_t> epoch;      // of the lease it holds; 0: none
-  std::atomic<uint32_t> contended;  // 1 while somebody else waits for this GPU
-  std::atomic<uint32_t> unused;
+  std::atomic<uint32_t> contended;       // 1 while somebody else waits for this GPU
   std::atomic<uint64_t> limit_bytes;     // of its run; may change while it runs
   std::atomic<uint64_t> run_used_bytes;  // allocated by all sessions of its run
 };
 
 struct ReportsPage {
   uint64_t magic;
-  std::atomic<uint64_t> submits;  // calls that went through the gate
-  std::atomic<uint64_t> allocated_bytes;
   std::atomic<uint64_t> resident_bytes;  // on the card
   std::atomic<uint64_t> swapped_bytes;   // in host memory
-  std::atomic<uint64_t> out_bytes;       // copied to the host, ever
-  std::atomic<uint64_t> in_bytes;        // copied back, ever
-  std::atomic<uint64_t> contexts;
 };
 
 static_assert(sizeof(DecisionsPage) <= kPageBytes && sizeof(ReportsPage) <= kPageBytes);
