@@ -1,51 +1,14 @@
-// Control flow, memory, barriers, faults and yields.
+// Control flow, memory, calls, faults and yields.
 #include <gtest/gtest.h>
 
 #include <cfenv>
-#include <set>
 
 #include "src/softgpu/ptx/testing.h"
 
 namespace tandem::ptx {
 namespace {
 
-constexpr char kPrologue[] = R"(
-  .reg .b64 %out, %at, %rd<10>;
-  .reg .b32 %t, %r<20>;
-  .reg .f32 %f<10>;
-  .reg .pred %p<6>;
-  ld.param.u64 %out, [result];
-  mov.u32 %t, %tid.x;
-  mul.wide.u32 %at, %t, 4;
-  add.s64 %at, %out, %at;
-)";
-
-std::string Body(const std::string& body) {
-  return Module(".param .u64 result", kPrologue + body);
-}
-
-class RunTest : public ::testing::TestWithParam<Path> {
- protected:
-  // Runs one block and returns the u32 that each thread stored.
-  std::vector<uint32_t> Go(const std::string& body, uint32_t threads = 32, uint32_t shared = 0) {
-    const auto program = MustCompile(Body(body));
-    if (program == nullptr) return std::vector<uint32_t>(threads);
-    MustRun(*program, device_, {.block = {threads, 1, 1}, .shared = shared},
-            Params().Add(device_.At(0)), GetParam());
-    const uint32_t* out = device_.Array<uint32_t>(0);
-    return std::vector<uint32_t>(out, out + threads);
-  }
-  Stop Fails(const std::string& body, Fault* fault = nullptr) {
-    const auto program = MustCompile(Body(body));
-    if (program == nullptr) return Stop::kDone;
-    Execution execution =
-        MakeExecution(*program, device_, {}, Params().Add(device_.At(0)), GetParam());
-    const Stop stop = execution.Run(Never);
-    if (fault != nullptr) *fault = execution.fault();
-    return stop;
-  }
-  TestDevice device_;
-};
+class RunTest : public KernelTest {};
 
 INSTANTIATE_TEST_SUITE_P(Paths, RunTest, ::testing::Values(Path::kBaseline, Path::kAvx2));
 
@@ -88,23 +51,6 @@ TEST_P(RunTest, LoopsWithTripCountsOfTheirOwn) {
   for (uint32_t i = 0; i < 70; ++i) EXPECT_EQ(out[i], i * (i - 1) / 2 * (i > 0)) << i;
 }
 
-TEST_P(RunTest, BarrierIgnoresThreadsThatHaveLeft) {
-  const auto out = Go(R"(
-    .shared .align 4 .b32 box[128];
-    setp.ge.u32 %p1, %t, 96;
-    @%p1 exit;
-    shl.b32 %r1, %t, 2; mov.u32 %r2, box; add.u32 %r3, %r2, %r1;
-    st.shared.u32 [%r3], %t;
-    bar.sync 0;
-    sub.u32 %r4, 95, %t; shl.b32 %r4, %r4, 2; add.u32 %r4, %r4, %r2;
-    ld.shared.u32 %r5, [%r4];
-    bar.sync 0;
-    st.global.u32 [%at], %r5;
-    ret;)",
-                      128);
-  for (uint32_t i = 0; i < 96; ++i) EXPECT_EQ(out[i], 95 - i);
-}
-
 TEST_P(RunTest, DynamicSharedMemoryAndGenericAddresses) {
   const std::string text =
       ".version 6.3\n.target sm_70\n.address_size 64\n"
@@ -133,24 +79,6 @@ TEST_P(RunTest, DynamicSharedMemoryAndGenericAddresses) {
   for (uint32_t i = 0; i < 64; ++i) EXPECT_EQ(device_.Array<uint32_t>(0)[i], i % 2 ? i : i + 1);
 }
 
-TEST_P(RunTest, ShufflesAndVotes) {
-  const auto out = Go(R"(
-    mov.u32 %r1, %t;
-    shfl.sync.bfly.b32 %r2, %r1, 16, 31, 0xffffffff; add.u32 %r1, %r1, %r2;
-    shfl.sync.bfly.b32 %r2, %r1, 8, 31, 0xffffffff; add.u32 %r1, %r1, %r2;
-    shfl.sync.bfly.b32 %r2, %r1, 4, 31, 0xffffffff; add.u32 %r1, %r1, %r2;
-    shfl.bfly.b32 %r2, %r1, 2, 31; add.u32 %r1, %r1, %r2;
-    shfl.bfly.b32 %r2, %r1, 1, 31; add.u32 %r1, %r1, %r2;
-    shfl.up.b32 %r3|%p1, %t, 3, 0;
-    @!%p1 add.u32 %r1, %r1, 1000;
-    setp.lt.u32 %p2, %t, 7;
-    vote.sync.ballot.b32 %r4, %p2, 0xffffffff;
-    add.u32 %r1, %r1, %r4;
-    st.global.u32 [%at], %r1;
-    ret;)");
-  for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(out[i], 496u + 127 + (i < 3 ? 1000 : 0));
-}
-
 TEST_P(RunTest, Atomics) {
   const auto out = Go(R"(
     atom.global.add.u32 %r1, [%out+1024], 2;
@@ -168,147 +96,6 @@ TEST_P(RunTest, Atomics) {
   EXPECT_EQ(cells[2], 4u);
   EXPECT_EQ(*device_.Array<float>(1036), 32.0f);
   EXPECT_EQ(cells[4], 77u);
-}
-
-TEST_P(RunTest, LockInsideAWarpMakesProgress) {
-  const auto out = Go(R"(
-  SPIN:
-    atom.global.cas.b32 %r1, [%out+1024], 0, 1;
-    setp.ne.u32 %p1, %r1, 0;
-    @%p1 bra SPIN;
-    ld.global.u32 %r2, [%out+1028];
-    add.u32 %r2, %r2, 1;
-    st.global.u32 [%out+1028], %r2;
-    atom.global.exch.b32 %r3, [%out+1024], 0;
-    st.global.u32 [%at], %r2;
-    ret;)");
-  EXPECT_EQ(*device_.Array<uint32_t>(1028), 32u);
-  const std::set<uint32_t> places(out.begin(), out.end());
-  EXPECT_EQ(places.size(), 32u);
-  EXPECT_EQ(*places.begin(), 1u);
-  EXPECT_EQ(*places.rbegin(), 32u);
-}
-
-TEST_P(RunTest, ThreeGroupsThatWaitForTheLastOne) {
-  // Lane 0 waits for lane 1, which waits for the others.
-  const auto out = Go(R"(
-    setp.gt.u32 %p1, %t, 1;
-    @%p1 bra GO;
-    setp.eq.u32 %p2, %t, 1;
-    @%p2 bra SECOND;
-  FIRST:
-    ld.volatile.global.u32 %r1, [%out+1024];
-    setp.ne.u32 %p3, %r1, 2;
-    @%p3 bra FIRST;
-    bra DONE;
-  SECOND:
-    ld.volatile.global.u32 %r1, [%out+1024];
-    setp.ne.u32 %p3, %r1, 1;
-    @%p3 bra SECOND;
-    st.volatile.global.u32 [%out+1024], 2;
-    bra DONE;
-  GO:
-    mov.u32 %r1, 1;
-    st.volatile.global.u32 [%out+1024], %r1;
-  DONE:
-    st.global.u32 [%at], %r1;
-    ret;)");
-  EXPECT_EQ(out[0], 2u);
-  for (uint32_t i = 1; i < 32; ++i) EXPECT_EQ(out[i], 1u);
-}
-
-TEST_P(RunTest, AWarpMayWaitForALaterOne) {
-  // Warp 0 waits for a flag that warp 2 sets once it has met warp 1 at a barrier.
-  const auto out = Go(R"(
-    setp.ge.u32 %p1, %t, 32;
-    @%p1 bra OTHERS;
-  WAIT:
-    ld.volatile.global.u32 %r1, [%out+1024];
-    setp.eq.u32 %p2, %r1, 0;
-    @%p2 bra WAIT;
-    bra DONE;
-  OTHERS:
-    bar.sync 1, 64;
-    mov.u32 %r1, 5;
-    setp.eq.u32 %p2, %t, 64;
-    @%p2 st.volatile.global.u32 [%out+1024], 7;
-  DONE:
-    st.global.u32 [%at], %r1;
-    ret;)",
-                      96);
-  for (uint32_t i = 0; i < 96; ++i) EXPECT_EQ(out[i], i < 32 ? 7 : 5);
-}
-
-TEST_P(RunTest, ArrivingCountsAtABarrierOfTheWholeBlock) {
-  const auto out = Go(R"(
-    .shared .align 4 .b32 box;
-    mov.u32 %r1, 1;
-    setp.ge.u32 %p1, %t, 64;
-    @%p1 bra PRODUCE;
-    bar.sync 2;
-    ld.shared.u32 %r1, [box];
-    bra DONE;
-  PRODUCE:
-    st.shared.u32 [box], 9;
-    bar.arrive 2, 96;
-  DONE:
-    st.global.u32 [%at], %r1;
-    ret;)",
-                      96);
-  for (uint32_t i = 0; i < 96; ++i) EXPECT_EQ(out[i], i < 64 ? 9 : 1);
-}
-
-TEST_P(RunTest, CountedAndReducingBarriers) {
-  const auto out = Go(R"(
-    setp.ge.u32 %p1, %t, 64;
-    setp.lt.u32 %p2, %t, 40;
-    @%p1 bra LAST;
-    bar.red.popc.u32 %r1, 3, 64, %p2;
-    bar.red.and.pred %p3, 3, 64, %p2;
-    bar.red.or.pred %p4, 3, 64, !%p2;
-    selp.u32 %r2, 100, 0, %p3; add.u32 %r1, %r1, %r2;
-    selp.u32 %r2, 1000, 0, %p4; add.u32 %r1, %r1, %r2;
-    bra DONE;
-  LAST:
-    bar.red.or.pred %p3, 4, 32, %p2;
-    selp.u32 %r1, 1, 2, %p3;
-  DONE:
-    st.global.u32 [%at], %r1;
-    ret;)",
-                      96);
-  for (uint32_t i = 0; i < 96; ++i) EXPECT_EQ(out[i], i < 64 ? 1040 : 2);
-}
-
-TEST_P(RunTest, VotesAskOnlyTheirMembers) {
-  const auto out = Go(R"(
-    setp.lt.u32 %p1, %t, 16;
-    selp.b32 %r1, 0xffff, 0xffff0000, %p1;
-    setp.lt.u32 %p2, %t, 20;
-    vote.sync.all.pred %p3, %p2, %r1;
-    vote.sync.any.pred %p4, !%p2, %r1;
-    vote.sync.uni.pred %p5, %p2, %r1;
-    vote.sync.ballot.b32 %r2, %p2, %r1;
-    selp.u32 %r3, 1, 0, %p3; selp.u32 %r4, 2, 0, %p4; selp.u32 %r5, 4, 0, %p5;
-    add.u32 %r2, %r2, %r3; add.u32 %r2, %r2, %r4; add.u32 %r2, %r2, %r5;
-    st.global.u32 [%at], %r2;
-    ret;)");
-  for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(out[i], i < 16 ? 0xffff + 5 : 0xf0000 + 2);
-}
-
-TEST_P(RunTest, LanesMeetWhereAnyOfThemAsksForIt) {
-  // Lane 0 names itself; lanes 1 to 15, which stand beside it, wait for the upper half.
-  const auto out = Go(R"(
-    setp.ge.u32 %p1, %t, 16;
-    @%p1 bra LATE;
-  MEET:
-    setp.eq.u32 %p2, %t, 0;
-    selp.b32 %r1, 1, 0xfffffffe, %p2;
-    vote.sync.ballot.b32 %r2, %p1, %r1;
-    st.global.u32 [%at], %r2;
-    ret;
-  LATE:
-    bra MEET;)");
-  for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(out[i], i == 0 ? 0 : 0xffff0000);
 }
 
 TEST_P(RunTest, DynamicSharedMemoryIsAligned) {
@@ -439,6 +226,79 @@ TEST_P(RunTest, AtomicAdditionFlushesInGlobalMemoryAlone) {
     ret;)");
   EXPECT_EQ(*device_.Array<uint32_t>(1024), 0u);
   EXPECT_EQ(out[0], 8u);
+}
+
+TEST_P(RunTest, WideAtomicsAndCountingDown) {
+  const auto out = Go(R"(
+    cvt.u64.u32 %rd1, %t;
+    add.u64 %rd2, %rd1, 0x100000000;
+    atom.global.add.u64 %rd3, [%out+1024], 0x100000001;
+    atom.global.max.u64 %rd4, [%out+1032], %rd2;
+    neg.s64 %rd5, %rd1;
+    atom.global.min.s64 %rd6, [%out+1040], %rd5;
+    atom.global.xor.b64 %rd7, [%out+1048], %rd2;
+    atom.global.exch.b64 %rd8, [%out+1056], %rd2;
+    setp.eq.u32 %p1, %t, 31;
+    atom.global.cas.b64 %rd9, [%out+1064], %rd1, %rd2;
+    atom.global.dec.u32 %r1, [%out+1072], 5;
+    st.global.u32 [%at], %r1;
+    ret;)");
+  const uint64_t* cells = device_.Array<uint64_t>(1024);
+  EXPECT_EQ(cells[0], 32u * 0x100000001);
+  EXPECT_EQ(cells[1], 0x10000001fu);
+  EXPECT_EQ(cells[2], uint64_t{0} - 31);
+  EXPECT_EQ(cells[3], 0u);
+  EXPECT_EQ(cells[4], 0x10000001fu);
+  EXPECT_EQ(cells[5], 0x100000000u);
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < 32; ++i) {
+    EXPECT_EQ(out[i], count);
+    count = count == 0 ? 5 : count - 1;
+  }
+}
+
+TEST_P(RunTest, LocalMemoryEndsWhereItEnds) {
+  const std::string local = ".local .align 4 .b8 mine[16]; mov.u32 %r1, mine; ";
+  Fault fault;
+  EXPECT_EQ(Fails(local + "ld.local.u32 %r2, [%r1+12]; ret;"), Stop::kDone);
+  EXPECT_EQ(Fails(local + "ld.local.u32 %r2, [%r1+16]; ret;", &fault), Stop::kIllegalAddress);
+  EXPECT_EQ(fault.address, 16u);
+  EXPECT_EQ(Fails(local + "st.local.u32 [%r1-4], %t; ret;"), Stop::kIllegalAddress);
+  EXPECT_EQ(Fails(local + "cvta.local.u64 %rd1, mine; add.u64 %rd1, %rd1, 4096;"
+                          "st.u32 [%rd1], %t; ret;"),
+            Stop::kIllegalAddress);
+}
+
+TEST_P(RunTest, CalleesCallOthers) {
+  const std::string text = R"(
+.version 6.3
+.target sm_70
+.address_size 64
+.func (.reg .b32 r) twice(.reg .b32 x) { add.u32 r, x, x; ret; }
+.func (.reg .b32 r) odd(.reg .b32 x)
+{
+  .reg .pred %q; .reg .b32 %a<3>;
+  and.b32 %a1, x, 1; setp.eq.u32 %q, %a1, 0;
+  mov.u32 r, x;
+  @%q ret;
+  call (r), twice, (x);
+  call (r), twice, (r);
+  ret;
+}
+.visible .entry k(.param .u64 result)
+{)" + std::string(kPrologue) +
+                           R"(
+  call (%r1), odd, (%t);
+  setp.lt.u32 %p1, %t, 9;
+  @%p1 call (%r1), twice, (%r1);
+  st.global.u32 [%at], %r1;
+  ret; })";
+  const auto program = MustCompile(text);
+  ASSERT_NE(program, nullptr);
+  MustRun(*program, device_, {}, Params().Add(device_.At(0)), GetParam());
+  for (uint32_t i = 0; i < 32; ++i) {
+    EXPECT_EQ(device_.Array<uint32_t>(0)[i], (i % 2 ? 4 * i : i) * (i < 9 ? 2 : 1)) << i;
+  }
 }
 
 TEST_P(RunTest, ModuleVariables) {

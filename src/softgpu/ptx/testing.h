@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -112,5 +113,54 @@ inline std::string Module(const std::string& params, const std::string& body) {
   return ".version 6.3\n.target sm_70\n.address_size 64\n.visible .entry k(" + params + ")\n{\n" +
          body + "\n}\n";
 }
+
+// Of random tests: TANDEM_SEED, so that a failure can be had again.
+inline uint32_t Seed() {
+  const char* seed = std::getenv("TANDEM_SEED");
+  return seed == nullptr ? 1 : static_cast<uint32_t>(std::strtoul(seed, nullptr, 0));
+}
+
+inline constexpr char kPrologue[] = R"(
+  .reg .b64 %out, %at, %rd<10>;
+  .reg .b32 %t, %r<20>;
+  .reg .f32 %f<10>;
+  .reg .pred %p<6>;
+  ld.param.u64 %out, [result];
+  mov.u32 %t, %tid.x;
+  mul.wide.u32 %at, %t, 4;
+  add.s64 %at, %out, %at;
+)";
+
+// A kernel with registers of every kind: %t is the thread, %at its word of %out.
+inline std::string Body(const std::string& body) {
+  return Module(".param .u64 result", kPrologue + body);
+}
+
+// On each path that this machine has.
+class KernelTest : public ::testing::TestWithParam<Path> {
+ protected:
+  void SetUp() override {
+    if (GetParam() == Path::kAvx2 && !HasAvx2()) GTEST_SKIP() << "no AVX2";
+  }
+  // Runs one block and returns the u32 that each thread stored.
+  std::vector<uint32_t> Go(const std::string& body, uint32_t threads = 32, uint32_t shared = 0) {
+    const auto program = MustCompile(Body(body));
+    if (program == nullptr) return std::vector<uint32_t>(threads);
+    MustRun(*program, device_, {.block = {threads, 1, 1}, .shared = shared},
+            Params().Add(device_.At(0)), GetParam());
+    const uint32_t* out = device_.Array<uint32_t>(0);
+    return std::vector<uint32_t>(out, out + threads);
+  }
+  Stop Fails(const std::string& body, Fault* fault = nullptr) {
+    const auto program = MustCompile(Body(body));
+    if (program == nullptr) return Stop::kDone;
+    Execution execution =
+        MakeExecution(*program, device_, {}, Params().Add(device_.At(0)), GetParam());
+    const Stop stop = execution.Run(Never);
+    if (fault != nullptr) *fault = execution.fault();
+    return stop;
+  }
+  TestDevice device_;
+};
 
 }  // namespace tandem::ptx

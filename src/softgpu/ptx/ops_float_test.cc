@@ -1,0 +1,248 @@
+// Operations on floats, and conversions, against references in higher precision.
+#include <limits>
+
+#include "src/softgpu/ptx/code.h"
+#include "src/softgpu/ptx/operations.h"
+
+namespace tandem::ptx {
+namespace {
+
+// `value` plus the far smaller `rest`, in the direction that `round` says. REQUIRES: the nearest
+// of both is that of `value`.
+template <class T>
+uint64_t Directed(__float128 value, __float128 rest, Round round) {
+  const T nearest = static_cast<T>(value);
+  if (value != value || value - value != 0) return B(nearest);
+  const __float128 above = value - nearest != 0 ? value - nearest : rest;  // of the nearest
+  constexpr T kInfinity = std::numeric_limits<T>::infinity();
+  const bool toward_zero = round == Round::kZero;
+  if (above < 0 && (round == Round::kDown || (toward_zero && nearest > 0))) {
+    return B(std::nextafter(nearest, -kInfinity));
+  }
+  if (above > 0 && (round == Round::kUp || (toward_zero && nearest < 0))) {
+    return B(std::nextafter(nearest, kInfinity));
+  }
+  return B(nearest);
+}
+
+// a + b toward zero; both terms, and the error of their sum, are exact in 113 bits.
+uint64_t SumTowardZero(float a, float b) {
+  const __float128 x = a, y = b, sum = x + y, part = sum - x;
+  return Directed<float>(sum, (x - (sum - part)) + (y - part), Round::kZero);
+}
+
+// The nearest half, found among all of them; 65536 stands for infinity.
+uint64_t Half(long double x) {
+  if (std::isnan(x)) return 0x7fff;
+  const long double magnitude = std::fabs(x);
+  const auto value = [](uint32_t bits) { return bits == 0x7c00 ? 65536.0L : HalfValue(bits); };
+  uint32_t low = 0, high = 0x7c00;
+  while (low < high) {
+    const uint32_t middle = (low + high + 1) / 2;
+    (value(middle) <= magnitude ? low : high) = value(middle) <= magnitude ? middle : middle - 1;
+  }
+  if (low < 0x7c00) {
+    const long double below = magnitude - value(low), above = value(low + 1) - magnitude;
+    if (above < below || (above == below && (low & 1) != 0)) ++low;
+  }
+  return low | (std::signbit(x) ? 0x8000 : 0);
+}
+
+TEST(FloatOperations, Floats) {
+  const auto ftz = [](float x) { return std::abs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; };
+  const auto sat = [](float x) { return x > 0 ? std::min(x, 1.0f) : 0.0f; };
+  const Operation kOperations[] = {
+      {"add.f32 %wd, %wa, %wb;", 'w', [](auto a, auto b, auto) { return B(F(a) + F(b)); }},
+      {"add.ftz.f32 %wd, %wa, %wb;", 'w',
+       [=](auto a, auto b, auto) { return B(ftz(ftz(F(a)) + ftz(F(b)))); }},
+      {"mul.sat.f32 %wd, %wa, %wb;", 'w',
+       [=](auto a, auto b, auto) { return B(sat(F(a) * F(b))); }},
+      {"sub.f64 %d, %a, %b;", 'd', [](auto a, auto b, auto) { return B(D(a) - D(b)); }},
+      {"fma.rn.f32 %wd, %wa, %wb, %wc;", 'w',
+       [](auto a, auto b, auto c) { return B(std::fma(F(a), F(b), F(c))); }},
+      {"fma.rn.f64 %d, %a, %b, %c;", 'd',
+       [](auto a, auto b, auto c) { return B(std::fma(D(a), D(b), D(c))); }},
+      {"div.rn.f32 %wd, %wa, %wb;", 'w', [](auto a, auto b, auto) { return B(F(a) / F(b)); }},
+      {"sqrt.rn.f64 %d, %a;", 'd', [](auto a, auto, auto) { return B(std::sqrt(D(a))); }},
+      {"rcp.rn.f32 %wd, %wa;", 'w', [](auto a, auto, auto) { return B(1.0f / F(a)); }},
+      {"neg.f32 %wd, %wa;", 'w', [](auto a, auto, auto) { return B(-F(a)); }},
+      {"abs.f64 %d, %a;", 'd', [](auto a, auto, auto) { return B(std::fabs(D(a))); }},
+      {"min.f32 %wd, %wa, %wb;", 'w',
+       [](auto a, auto b, auto) {
+         if (F(a) == F(b)) return B(std::signbit(F(a)) ? F(a) : F(b));
+         if (std::isnan(F(a))) return B(F(b));
+         return B(std::isnan(F(b)) || F(a) < F(b) ? F(a) : F(b));
+       }},
+      {"max.NaN.f32 %wd, %wa, %wb;", 'w',
+       [](auto a, auto b, auto) {
+         if (std::isnan(F(a)) || std::isnan(F(b))) return uint64_t{0x7fffffff};
+         if (F(a) == F(b)) return B(std::signbit(F(a)) ? F(b) : F(a));
+         return B(std::fmax(F(a), F(b)));
+       }},
+      {"copysign.f32 %wd, %wa, %wb;", 'w',
+       [](auto a, auto b, auto) { return W((a & 0x80000000) | (b & 0x7fffffff)); }},
+      {"min.ftz.f32 %wd, %wa, %wb;", 'w',
+       [=](auto a, auto b, auto) {
+         const float x = ftz(F(a)), y = ftz(F(b));
+         if (x == y) return B(std::signbit(x) ? x : y);
+         if (std::isnan(x)) return B(y);
+         return B(std::isnan(y) || x < y ? x : y);
+       }},
+      {"max.ftz.f32 %wd, %wa, %wb;", 'w',
+       [=](auto a, auto b, auto) {
+         const float x = ftz(F(a)), y = ftz(F(b));
+         if (x == y) return B(std::signbit(x) ? y : x);
+         if (std::isnan(x)) return B(y);
+         return B(std::isnan(y) || x > y ? x : y);
+       }},
+      {"add.rz.f32 %wd, %wa, %wb;", 'w',
+       [](auto a, auto b, auto) { return SumTowardZero(F(a), F(b)); }},
+      {"mul.rp.f64 %d, %a, %b;", 'd',
+       [](auto a, auto b, auto) {
+         return Directed<double>(static_cast<__float128>(D(a)) * D(b), 0, Round::kUp);
+       }},
+      {"mul.rm.f32 %wd, %wa, %wb;", 'w',
+       [](auto a, auto b, auto) {
+         return Directed<float>(static_cast<__float128>(F(a)) * F(b), 0, Round::kDown);
+       }},
+      {"add.f16 %hd, %ha, %hb;", 'h',
+       [](auto a, auto b, auto) { return Half(HalfValue(a) + HalfValue(b)); }},
+      {"mul.f16 %hd, %ha, %hb;", 'h',
+       [](auto a, auto b, auto) { return Half(HalfValue(a) * HalfValue(b)); }},
+      {"fma.rn.f16 %hd, %ha, %hb, %hc;", 'h',
+       [](auto a, auto b, auto c) { return Half(HalfValue(a) * HalfValue(b) + HalfValue(c)); }},
+      {"neg.f16 %hd, %ha;", 'h', [](auto a, auto, auto) { return (a ^ 0x8000) & 0xffff; }},
+      {"abs.f16 %hd, %ha;", 'h', [](auto a, auto, auto) { return a & 0x7fff; }},
+  };
+  for (const Operation& operation : kOperations) Check(operation);
+}
+
+// Against double precision.
+TEST(FloatOperations, Approximations) {
+  const auto ftz = [](float x) { return std::abs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; };
+  const auto of = [](double x) { return B(static_cast<float>(x)); };
+  const Operation kOperations[] = {
+      {"ex2.approx.f32 %wd, %wa;", 'w',
+       [=](auto a, auto, auto) { return of(std::exp2(static_cast<double>(F(a)))); }, 2},
+      {"lg2.approx.f32 %wd, %wa;", 'w',
+       [=](auto a, auto, auto) { return of(std::log2(static_cast<double>(F(a)))); }, 2},
+      {"lg2.approx.ftz.f32 %wd, %wa;", 'w',
+       [=](auto a, auto, auto) { return of(std::log2(static_cast<double>(ftz(F(a))))); }, 2},
+      {"sin.approx.f32 %wd, %wa;", 'w',
+       [=](auto a, auto, auto) { return of(std::sin(static_cast<double>(F(a)))); }, 2},
+      {"cos.approx.f32 %wd, %wa;", 'w',
+       [=](auto a, auto, auto) { return of(std::cos(static_cast<double>(F(a)))); }, 2},
+      {"tanh.approx.f32 %wd, %wa;", 'w',
+       [=](auto a, auto, auto) { return of(std::tanh(static_cast<double>(F(a)))); }, 2},
+      {"rsqrt.approx.f32 %wd, %wa;", 'w',
+       [=](auto a, auto, auto) { return of(1.0 / std::sqrt(static_cast<double>(F(a)))); }, 2},
+      {"sqrt.approx.f32 %wd, %wa;", 'w',
+       [=](auto a, auto, auto) { return of(std::sqrt(static_cast<double>(F(a)))); }, 2},
+      {"div.full.f32 %wd, %wa, %wb;", 'w',
+       [=](auto a, auto b, auto) { return of(static_cast<double>(F(a)) / F(b)); }, 2},
+  };
+  for (const Operation& operation : kOperations) Check(operation);
+}
+
+template <class T>
+uint64_t ToInt(double x) {
+  if (std::isnan(x)) return 0;
+  if (x <= static_cast<double>(std::numeric_limits<T>::min())) {
+    return static_cast<std::make_unsigned_t<T>>(std::numeric_limits<T>::min());
+  }
+  if (x >= static_cast<double>(std::numeric_limits<T>::max())) {
+    return static_cast<std::make_unsigned_t<T>>(std::numeric_limits<T>::max());
+  }
+  return static_cast<std::make_unsigned_t<T>>(static_cast<T>(x));
+}
+
+TEST(FloatOperations, Conversions) {
+  const Operation kOperations[] = {
+      {"cvt.s64.s32 %d, %wa;", 'd', [](auto a, auto, auto) { return static_cast<uint64_t>(S(a)); }},
+      {"cvt.s32.s8 %wd, %wa;", 'w', [](auto a, auto, auto) { return U(static_cast<int8_t>(a)); }},
+      {"cvt.u8.u32 %wd, %wa;", 'w', [](auto a, auto, auto) { return a & 0xff; }},
+      {"cvt.sat.s16.s32 %hd, %wa;", 'h',
+       [](auto a, auto, auto) {
+         return static_cast<uint64_t>(std::clamp(S(a), -32768, 32767)) & 0xffff;
+       }},
+      {"cvt.rzi.s16.f32 %hd, %wa;", 'h', [](auto a, auto, auto) { return ToInt<int16_t>(F(a)); }},
+      {"cvt.sat.u8.s32 %wd, %wa;", 'w',
+       [](auto a, auto, auto) { return static_cast<uint64_t>(std::clamp(S(a), 0, 255)); }},
+      {"cvt.rn.f32.s32 %wd, %wa;", 'w',
+       [](auto a, auto, auto) { return B(static_cast<float>(S(a))); }},
+      {"cvt.rn.f32.u64 %wd, %a;", 'w', [](auto a, auto, auto) { return B(static_cast<float>(a)); }},
+      {"cvt.rn.f64.u32 %d, %wa;", 'd',
+       [](auto a, auto, auto) { return B(static_cast<double>(W(a))); }},
+      {"cvt.rz.f32.u32 %wd, %wa;", 'w',
+       [](auto a, auto, auto) { return Directed<float>(W(a), 0, Round::kZero); }},
+      {"cvt.rp.f32.f64 %wd, %a;", 'w',
+       [](auto a, auto, auto) { return Directed<float>(D(a), 0, Round::kUp); }},
+      {"cvt.rzi.s32.f32 %wd, %wa;", 'w', [](auto a, auto, auto) { return ToInt<int32_t>(F(a)); }},
+      {"cvt.rzi.u32.f32 %wd, %wa;", 'w', [](auto a, auto, auto) { return ToInt<uint32_t>(F(a)); }},
+      {"cvt.rni.s32.f32 %wd, %wa;", 'w',
+       [](auto a, auto, auto) { return ToInt<int32_t>(std::nearbyint(F(a))); }},
+      {"cvt.rmi.s64.f64 %d, %a;", 'd',
+       [](auto a, auto, auto) { return ToInt<int64_t>(std::floor(D(a))); }},
+      {"cvt.rzi.u16.f32 %hd, %wa;", 'h', [](auto a, auto, auto) { return ToInt<uint16_t>(F(a)); }},
+      {"cvt.rpi.f32.f32 %wd, %wa;", 'w', [](auto a, auto, auto) { return B(std::ceil(F(a))); }},
+      {"cvt.rn.f32.f64 %wd, %a;", 'w',
+       [](auto a, auto, auto) { return B(static_cast<float>(D(a))); }},
+      {"cvt.f64.f32 %d, %wa;", 'd',
+       [](auto a, auto, auto) { return B(static_cast<double>(F(a))); }},
+      {"cvt.sat.f32.f32 %wd, %wa;", 'w',
+       [](auto a, auto, auto) { return B(F(a) > 0 ? std::min(F(a), 1.0f) : 0.0f); }},
+      {"cvt.rn.f16.f32 %hd, %wa;", 'h', [](auto a, auto, auto) { return Half(F(a)); }},
+      {"cvt.rn.f16.f64 %hd, %a;", 'h', [](auto a, auto, auto) { return Half(D(a)); }},
+      {"cvt.rn.f16.s32 %hd, %wa;", 'h', [](auto a, auto, auto) { return Half(S(a)); }},
+  };
+  for (const Operation& operation : kOperations) Check(operation);
+}
+
+TEST(FloatOperations, HalvesRoundedTowardZeroStayFinite) {
+  std::vector<uint64_t> inputs(size_t{64} * 3, std::bit_cast<uint64_t>(1e305));
+  inputs[3] = std::bit_cast<uint64_t>(-1e305);
+  inputs[6] = std::bit_cast<uint64_t>(-std::numeric_limits<double>::infinity());
+  Check({"cvt.rz.f16.f64 %hd, %a;", 'h',
+         [](auto a, auto, auto) -> uint64_t {
+           if (std::isinf(D(a))) return 0xfc00;
+           return D(a) < 0 ? 0xfbff : 0x7bff;
+         }},
+        inputs);
+}
+
+TEST(FloatOperations, HalvesRoundTrip) {
+  // Every half that is no NaN survives the way to float and back.
+  std::vector<uint64_t> inputs(size_t{65536} * 3);
+  for (size_t i = 0; i < 65536; ++i) inputs[3 * i] = i;
+  Check({"cvt.f32.f16 %wd, %ha;\n cvt.rn.f16.f32 %hd, %wd;", 'h',
+         [](auto a, auto, auto) -> uint64_t {
+           const bool nan = (a & 0x7c00) == 0x7c00 && (a & 0x3ff) != 0;
+           return nan ? 0x7fff : a;
+         }},
+        inputs);
+  Check({"cvt.f32.f16 %wd, %ha;", 'w',
+         [](auto a, auto, auto) { return B(static_cast<float>(HalfValue(a))); }},
+        inputs);
+}
+
+TEST(FloatOperations, Testp) {
+  const std::pair<const char*, bool (*)(double, int)> kTests[] = {
+      {"finite", [](double x, int) { return std::isfinite(x); }},
+      {"infinite", [](double x, int) { return std::isinf(x); }},
+      {"number", [](double x, int) { return !std::isnan(x); }},
+      {"notanumber", [](double x, int) { return std::isnan(x); }},
+      // Zero counts as normal.
+      {"normal", [](double, int kind) { return kind == FP_NORMAL || kind == FP_ZERO; }},
+      {"subnormal", [](double, int kind) { return kind == FP_SUBNORMAL; }},
+  };
+  for (const auto& [name, holds] : kTests) {
+    const std::string test = std::string("testp.") + name;
+    Check({test + ".f32 %p, %wa;\n selp.u32 %wd, 1, 0, %p;", 'w',
+           [holds = holds](auto a, auto, auto) { return holds(F(a), std::fpclassify(F(a))); }});
+    Check({test + ".f64 %p, %a;\n selp.u32 %wd, 1, 0, %p;", 'w',
+           [holds = holds](auto a, auto, auto) { return holds(D(a), std::fpclassify(D(a))); }});
+  }
+}
+
+}  // namespace
+}  // namespace tandem::ptx
