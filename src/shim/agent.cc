@@ -290,8 +290,10 @@ bool Agent::Open() {
   MutexLock lock(parts_.swapper->mutex());
   parts_.swapper->Expose();
   bool opened = false;
+  const bool contended = parts_.link->contended();
   parts_.link->With([&](client::Lease& lease) {
-    opened = parts_.memory->IfBacked(true, [this] { parts_.gate->Open(); });
+    parts_.tracker->SetWindow(lease.window());
+    opened = parts_.memory->IfBacked(true, [&] { parts_.gate->Open(contended); });
     if (opened) lease.OnOpened(copied_in_);
   });
   if (opened) {

@@ -93,8 +93,8 @@ void Gate::WaitUntilOpen() {
   waiting_.fetch_sub(1, std::memory_order_acq_rel);
 }
 
-void Gate::Open() {
-  state_.store(kOpen, std::memory_order_seq_cst);
+void Gate::Open(bool metered) {
+  state_.store(metered ? kMetered : kOpen, std::memory_order_seq_cst);
   Futex(&state_, FUTEX_WAKE, INT_MAX);
 }
 

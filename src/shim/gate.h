@@ -64,7 +64,7 @@ class Gate {
     slot->depth.store(slot->depth.load(std::memory_order_relaxed) - 1, std::memory_order_release);
   }
 
-  void Open();
+  void Open(bool metered = false);
   // New work waits from here on; work on its way in is not waited for.
   void Shut() { state_.store(kShut, std::memory_order_seq_cst); }
   // Open, and from here on every thread asks the hook first, or no more. Nothing while it is shut.
