@@ -3,7 +3,7 @@
 import signal
 from pathlib import Path
 
-from harness import MIB, PATIENCE_S, TRAIN, finish, train, wait_until
+from harness import MIB, PATIENCE_S, TANDEMD, TRAIN, finish, train, wait_until
 from test_sharing import assert_all_returned, solo
 
 LONG = train("160M", 30)
@@ -37,6 +37,33 @@ def test_holder_and_waiter_finish_right(card):
     assert card.gpu()["budget_bytes"] == budget
     assert [finish(process) for process in both] == [expected, expected]
     assert_all_returned(card)
+
+
+def test_a_full_card_is_no_obstacle(card):
+    """The new daemon finds no room for a context of its own to measure with."""
+    job = train("60M", 40)
+    expected = solo(card, job)
+    jobs = [card.shared(job) for _ in range(4)]  # their contexts fill what the daemon keeps free
+
+    def full():
+        sessions = card.sessions()
+        resident = sum(s["resident_bytes"] for s in sessions)
+        if sum(s["contexts"] for s in sessions) != 4 or resident < budget - 6 * MIB:
+            return False
+        return card.vram_used() > 248 * MIB  # of 256: no room for the two that measure
+
+    budget = card.gpu()["budget_bytes"]
+    wait_until(full, jobs[0], "the card is full")
+    kill_daemon(card)
+    wait_until(lambda: len(card.sessions()) == 4, jobs[0], "all have come back")
+    assert card.gpu()["budget_bytes"] == budget
+    assert [finish(process) for process in jobs] == [expected] * 4
+    assert_all_returned(card)
+
+
+def test_a_second_daemon_says_that_one_runs(card):
+    for how in ("--foreground", "--daemonize"):
+        finish(card.spawn([TANDEMD, how], env=card.env), expect=75)
 
 
 def test_a_limit_outlives_the_daemon(card, tmp_path):
