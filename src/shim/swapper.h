@@ -54,7 +54,6 @@ class Swapper {
   void Reap() REQUIRES_LOCK(mutex_);
   void Trim() REQUIRES_LOCK(mutex_);
 
-
  private:
   using Place = DeviceMemory::Place;
   struct Leaving {
