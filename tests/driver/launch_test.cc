@@ -122,6 +122,8 @@ TEST_F(LaunchTest, ExplainsBadPtx) {
       ".visible .entry k()\n{\n  frobnicate.u32 %r1, %r2;\n}\n";
   EXPECT_CU(CUDA_ERROR_INVALID_PTX, Cu().cuModuleLoadDataEx(&module, bad, 2, options, values));
   EXPECT_GT(std::strlen(log), 0u);
+  EXPECT_CU(CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
+            Cu().cuModuleLoadData(&module, ".version 99.0\n.target sm_50\n.address_size 64\n"));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuModuleLoadData(&module, nullptr));
   EXPECT_CU(CUDA_ERROR_FILE_NOT_FOUND, Cu().cuModuleLoad(&module, "/no/such/file.ptx"));
   EXPECT_CU(CUDA_SUCCESS, Cu().cuCtxSynchronize());  // nothing of it sticks

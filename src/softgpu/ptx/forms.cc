@@ -1,4 +1,5 @@
-// Which instructions there are: one row for each form.
+// Which instructions there are: one row for each form. A new one is a row here and a handler in
+// handlers_*.cc; operands of an unusual kind need a function of their own in lower_*.cc.
 #include <algorithm>
 #include <iterator>
 

@@ -1,4 +1,4 @@
-// setp, set, selp, slct, predicate logic, mov with its packing, and special registers.
+// setp, set, selp, slct, predicate logic, and mov with its packing.
 #include "src/softgpu/ptx/float_lanes.h"
 
 namespace tandem::ptx::TANDEM_PTX_PATH {
