@@ -1,75 +1,8 @@
-// One small scene per rule, told message by message.
-#include "src/core/arbiter.h"
-
-#include <gtest/gtest.h>
+// One small scene per rule, told message by message. Contexts: arbiter_context_test.cc.
+#include "src/core/arbiter_test.h"
 
 namespace tandem::core {
 namespace {
-
-constexpr SessionId kA{1};
-constexpr SessionId kB{2};
-constexpr SessionId kC{3};
-
-// A card with a budget of 100 MiB, and a clock that the scene moves.
-class ArbiterTest : public ::testing::Test {
- protected:
-  ArbiterTest() : arbiter_(Config()) {}
-
-  static ArbiterConfig Config() {
-    ArbiterConfig config;
-    config.budget = MiB(100);
-    config.chunk = MiB(2);
-    config.context = MiB(8);
-    config.reserved = 1;
-    config.bytes_per_second = static_cast<double>(MiB(1000).count);  // 10 MiB cost 11 ms
-    return config;
-  }
-
-  void On(const Event& event) { said_ = arbiter_.On(event, now_); }
-  void Later(Duration duration) {
-    now_ = now_ + duration;
-    On(event::Tick{});
-  }
-  void Add(SessionId id, Bytes resident = {}) {
-    On(event::SessionAdded{id, RunId{id.value}, MiB(100), resident, resident, 0, {}});
-  }
-  // The last answer's action of type A for the session; fails if there is none.
-  template <typename A>
-  A Said(SessionId id) {
-    for (const Action& action : said_) {
-      if (const A* a = std::get_if<A>(&action); a != nullptr && a->id == id) return *a;
-    }
-    ADD_FAILURE() << "no such action for session " << id.value;
-    return A{};
-  }
-  template <typename A>
-  bool Silent(SessionId id) {
-    for (const Action& action : said_) {
-      if (const A* a = std::get_if<A>(&action); a != nullptr && a->id == id) return false;
-    }
-    return true;
-  }
-  // Makes it run with `need`, which must be possible at once.
-  void Run(SessionId id, Bytes need) {
-    On(event::Reserve{id, 1, need});
-    On(event::Ready{id, need});
-    epoch_[id] = Said<action::Grant>(id).epoch;
-    On(event::Running{id, epoch_[id], {}});
-  }
-  void Release(SessionId id) { On(event::Released{id, epoch_[id]}); }
-  Handover Record() {
-    for (const Action& action : said_) {
-      if (const auto* done = std::get_if<action::HandoverDone>(&action)) return done->record;
-    }
-    ADD_FAILURE() << "no hand-over";
-    return {};
-  }
-
-  Arbiter arbiter_;
-  Instant now_{1000000000};
-  std::vector<Action> said_;
-  std::map<SessionId, Epoch> epoch_;
-};
 
 TEST_F(ArbiterTest, SessionsThatFitRunTogether) {
   Add(kA);
@@ -330,115 +263,6 @@ TEST_F(ArbiterTest, AVictimThatFallsSilentDoesNotHoldUpTheRest) {
   EXPECT_FALSE(arbiter_.sessions().at(kA).stuck);
 }
 
-TEST_F(ArbiterTest, ContextsAboveTheReserveAreChargedAndPushIdleMemoryOut) {
-  Add(kA);
-  Add(kB);
-  Run(kA, MiB(50));
-  Run(kB, MiB(46));
-  On(event::ContextWanted{kA});
-  EXPECT_TRUE(Said<action::ContextReserved>(kA).granted);  // from the reserve
-  EXPECT_EQ(arbiter_.budget().free(), MiB(4));
-  On(event::ContextWanted{kB});
-  EXPECT_TRUE(Silent<action::ContextReserved>(kB));
-  Later(Seconds(1));  // busy holders are revoked for it only at the end of their turn
-  On(event::Released{kA, epoch_[kA]});
-  EXPECT_EQ(Said<action::Evict>(kA).target, MiB(46));
-  On(event::Evicted{kA, MiB(46), MiB(4)});
-  EXPECT_TRUE(Said<action::ContextReserved>(kB).granted);
-  EXPECT_EQ(Record().to, kB);
-  EXPECT_EQ(Record().from, std::vector<SessionId>{kA});
-  EXPECT_EQ(Record().out, MiB(4));
-  EXPECT_EQ(arbiter_.budget().contexts(), MiB(8));
-  On(event::SessionGone{kA});
-  EXPECT_EQ(arbiter_.budget().contexts(), Bytes());  // kB's moved into the reserve
-}
-
-TEST_F(ArbiterTest, NoContextThatWouldKeepSomebodyFromEverRunning) {
-  Add(kA);
-  Add(kB);
-  On(event::ContextWanted{kA});
-  On(event::Reserve{kA, 1, MiB(96)});
-  EXPECT_TRUE(Said<action::Reserved>(kA).granted);
-  On(event::ContextWanted{kB});
-  EXPECT_TRUE(Silent<action::ContextReserved>(kB));
-  On(event::Reserve{kA, 2, MiB(92)});
-  EXPECT_TRUE(Said<action::ContextReserved>(kB).granted);
-  On(event::Reserve{kA, 3, MiB(93)});
-  EXPECT_FALSE(Said<action::Reserved>(kA).granted);
-}
-
-TEST_F(ArbiterTest, NoContextForWhoseOwnMemoryIsInTheWay) {
-  Add(kA);
-  On(event::ContextWanted{kA});
-  EXPECT_TRUE(Said<action::ContextReserved>(kA).granted);  // from the reserve
-  On(event::Reserve{kA, 1, MiB(96)});
-  EXPECT_TRUE(Said<action::Reserved>(kA).granted);
-  On(event::ContextWanted{kA});
-  EXPECT_FALSE(Said<action::ContextReserved>(kA).granted);
-  On(event::Reserve{kA, 2, MiB(92)});
-  On(event::ContextWanted{kA});
-  EXPECT_TRUE(Said<action::ContextReserved>(kA).granted);
-}
-
-TEST_F(ArbiterTest, NoContextForWhoGrowsIntoItsPlaceWhileItWaits) {
-  Add(kA);
-  Add(kB);
-  On(event::ContextWanted{kB});
-  Run(kB, MiB(46));
-  On(event::ContextWanted{kA});
-  EXPECT_TRUE(Said<action::ContextReserved>(kA).granted);  // beside kB's memory
-  On(event::ContextGone{kA});
-  Run(kA, MiB(50));
-  On(event::ContextWanted{kA});
-  EXPECT_TRUE(Silent<action::ContextReserved>(kA));  // until a turn ends
-  On(event::Reserve{kA, 1, MiB(95)});
-  EXPECT_TRUE(Said<action::Reserved>(kA).granted);
-  EXPECT_FALSE(Said<action::ContextReserved>(kA).granted);
-  EXPECT_TRUE(arbiter_.Waiting().empty());
-}
-
-TEST_F(ArbiterTest, EveryContextAskedForIsAnswered) {
-  Add(kA);
-  Add(kB);
-  On(event::ContextWanted{kB});        // the reserve
-  On(event::Reserve{kB, 1, MiB(96)});  // as long as it has that, no context
-  for (int i = 0; i < 3; ++i) On(event::ContextWanted{kA});
-  EXPECT_TRUE(Silent<action::ContextReserved>(kA));
-  On(event::Reserve{kB, 2, MiB(50)});
-  EXPECT_EQ(arbiter_.sessions().at(kA).contexts, 3u);
-  EXPECT_EQ(arbiter_.budget().contexts(), MiB(24));
-}
-
-TEST_F(ArbiterTest, ManyContextsAreAnsweredAtOnce) {
-  Add(kA);
-  Add(kB);
-  On(event::ContextWanted{kB});        // the reserve
-  On(event::Reserve{kB, 1, MiB(96)});  // as long as it has that, no context
-  for (int i = 0; i < 12; ++i) On(event::ContextWanted{kA});
-  EXPECT_TRUE(Silent<action::ContextReserved>(kA));
-  On(event::Reserve{kB, 2, MiB(4)});
-  EXPECT_EQ(arbiter_.sessions().at(kA).contexts, 12u);
-  EXPECT_TRUE(arbiter_.Waiting().empty());
-}
-
-TEST_F(ArbiterTest, AContextThatNoLongerFitsBesideAnotherIsRefusedWithThatOnesAnswer) {
-  Add(kA);
-  Add(kB);
-  On(event::ContextWanted{kB});  // the reserve
-  On(event::Ready{kB, MiB(100)});
-  epoch_[kB] = Said<action::Grant>(kB).epoch;
-  On(event::Running{kB, epoch_[kB], {}});
-  On(event::Reserve{kA, 1, MiB(90)});
-  for (int i = 0; i < 2; ++i) On(event::ContextWanted{kA});
-  EXPECT_TRUE(Silent<action::ContextReserved>(kA));  // until kB's turn ends
-  Release(kB);
-  On(event::Evicted{kB, MiB(92), MiB(8)});
-  EXPECT_TRUE(Said<action::ContextReserved>(kA).granted);
-  EXPECT_EQ(arbiter_.sessions().at(kA).contexts, 1u);
-  EXPECT_EQ(arbiter_.sessions().at(kA).contexts_wanted, 0u);
-  EXPECT_TRUE(arbiter_.Waiting().empty());
-}
-
 TEST_F(ArbiterTest, UnaskedEvictedLowersCreditUnlessAGrantIsOnItsWay) {
   Add(kA);
   On(event::Ready{kA, MiB(50)});
@@ -521,13 +345,6 @@ TEST_F(ArbiterTest, ALimitMayBeSetWhileSessionsRun) {
   On(event::Ready{kA, MiB(40)});  // what it has it may use
   Said<action::Grant>(kA);
   On(event::LimitSet{RunId{99}, MiB(1)});
-}
-
-TEST_F(ArbiterTest, ContextsFromBeforeARestartAreChargedOnceThereIsRoom) {
-  On(event::SessionAdded{kA, RunId{1}, MiB(100), MiB(96), MiB(96), 3, {}});
-  EXPECT_EQ(arbiter_.budget().contexts(), MiB(4));  // two above the reserve cost 16
-  On(event::Evicted{kA, MiB(60), {}});
-  EXPECT_EQ(arbiter_.budget().contexts(), MiB(16));
 }
 
 TEST_F(ArbiterTest, AbsurdClaimsAreBreachesAndChangeNothing) {
