@@ -13,7 +13,9 @@ import subprocess
 import sys
 
 ROW = re.compile(
-    r"^CU\((?P<symbol>\w+), \w+, \d+, (?P<shim>PASS|OWN|GATE\(\w+\)), (?P<soft>YES|NO|LOADER), ", re.M
+    r"^CU(_PT)?\((?P<symbol>\w+), ((?P<suffix>_pt[sd][sz]), )?\w+, \d+, "
+    r"(?P<shim>PASS|OWN|GATE\(\w+\)), (?P<soft>YES|NO|LOADER), ",
+    re.M,
 )
 NEEDED = re.compile(r"\(NEEDED\).*\[(.+)\]")
 LIBC = re.compile(r"libc\.so\.6|ld-linux.*\.so\.\d")
@@ -44,20 +46,28 @@ def differences(library, expected):
         yield f"{library}: exports {name}, which driver_api.def does not say"
 
 
+def symbols(rows):
+    """A row's functions: one, or two where there is a variant for per-thread default streams."""
+    for row in rows:
+        yield row["symbol"]
+        if row["suffix"]:
+            yield row["symbol"] + row["suffix"]
+
+
 def problems(build, rows):
     shim = build / "lib/libtandem.so"
-    yield from differences(shim, {row["symbol"] for row in rows if row["shim"] != "PASS"} | LOOKUPS)
+    yield from differences(shim, set(symbols(row for row in rows if row["shim"] != "PASS")) | LOOKUPS)
     for name in sorted(needed(shim)):
         if not LIBC.fullmatch(name):
             yield f"{shim}: needs {name}; it may link nothing but libc"
     soft = build / "lib/tandem/soft/libcuda.so.1"
-    yield from differences(soft, {row["symbol"] for row in rows if row["soft"] != "NO"})
+    yield from differences(soft, set(symbols(row for row in rows if row["soft"] != "NO")))
 
 
 def main():
     table = pathlib.Path("src/cuda/driver_api.def").read_text(encoding="utf-8")
     rows = list(ROW.finditer(table))
-    if len(rows) != len(re.findall(r"^CU\(", table, re.M)):
+    if len(rows) != len(re.findall(r"^CU(?:_PT)?\(", table, re.M)):
         print("src/cuda/driver_api.def: a row does not read as CU(symbol, base, since, shim, soft, …)")
         return 1
     found = list(problems(pathlib.Path(sys.argv[1]), rows))

@@ -22,12 +22,16 @@ TEST(DriverApiTest, EverySymbolHasOneRow) {
 
 TEST(DriverApiTest, LooksUpByVersion) {
   bool known = false;
-  EXPECT_STREQ(ResolveProcAddress("cuGetProcAddress", 11030, &known), "cuGetProcAddress");
-  EXPECT_STREQ(ResolveProcAddress("cuGetProcAddress", 12000, &known), "cuGetProcAddress_v2");
-  EXPECT_STREQ(ResolveProcAddress("cuMemAlloc", 13000, &known), "cuMemAlloc_v2");
-  EXPECT_EQ(ResolveProcAddress("cuMemAlloc", 2000, &known), nullptr);
+  EXPECT_STREQ(ResolveProcAddress("cuGetProcAddress", 11030, false, &known), "cuGetProcAddress");
+  EXPECT_STREQ(ResolveProcAddress("cuGetProcAddress", 12000, false, &known), "cuGetProcAddress_v2");
+  EXPECT_STREQ(ResolveProcAddress("cuMemAlloc", 13000, false, &known), "cuMemAlloc_v2");
+  EXPECT_STREQ(ResolveProcAddress("cuMemAlloc", 13000, true, &known), "cuMemAlloc_v2");
+  EXPECT_STREQ(ResolveProcAddress("cuLaunchKernel", 12000, false, &known), "cuLaunchKernel");
+  EXPECT_STREQ(ResolveProcAddress("cuLaunchKernel", 12000, true, &known), "cuLaunchKernel_ptsz");
+  EXPECT_STREQ(ResolveProcAddress("cuMemcpyHtoD", 12000, true, &known), "cuMemcpyHtoD_v2_ptds");
+  EXPECT_EQ(ResolveProcAddress("cuMemAlloc", 2000, false, &known), nullptr);
   EXPECT_TRUE(known);
-  EXPECT_EQ(ResolveProcAddress("cuMemAlloc_v2", 13000, &known), nullptr);
+  EXPECT_EQ(ResolveProcAddress("cuMemAlloc_v2", 13000, false, &known), nullptr);
   EXPECT_FALSE(known);
 }
 

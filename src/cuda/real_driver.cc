@@ -9,11 +9,15 @@ struct Row {
   const char* symbol;
   const char* base;
   int since;
+  const char* per_thread;  // the variant for per-thread default streams; null: it has none
 };
 
 constexpr Row kRows[] = {
-#define CU(symbol, base, since, shim, soft, parameters, arguments) {#symbol, #base, since},
+#define CU(symbol, base, since, shim, soft, parameters, arguments) {#symbol, #base, since, nullptr},
+#define CU_PT(symbol, suffix, base, since, shim, soft, parameters, arguments) \
+  {#symbol, #base, since, #symbol #suffix},
 #include "src/cuda/driver_api.def"
+#undef CU_PT
 #undef CU
 };
 
@@ -28,7 +32,7 @@ RealDriver LoadRealDriver(void* library, SymbolLookup lookup) {
   return driver;
 }
 
-const char* ResolveProcAddress(const char* base, int version, bool* known) {
+const char* ResolveProcAddress(const char* base, int version, bool per_thread, bool* known) {
   const Row* best = nullptr;
   *known = false;
   for (const Row& row : kRows) {
@@ -36,7 +40,8 @@ const char* ResolveProcAddress(const char* base, int version, bool* known) {
     *known = true;
     if (row.since <= version && (best == nullptr || row.since > best->since)) best = &row;
   }
-  return best == nullptr ? nullptr : best->symbol;
+  if (best == nullptr) return nullptr;
+  return per_thread && best->per_thread != nullptr ? best->per_thread : best->symbol;
 }
 
 const char* ErrorName(CUresult error) {

@@ -80,13 +80,13 @@ CUresult DestroyStream(CUresult (*destroy)(CUstream), CUstream stream) {
 }
 
 // What a look-up found, or the hook for it. A driver that hands out other pointers than it exports
-// is recognised by name and version; a per-thread variant would be another function, so not there.
+// is recognised by name and version.
 void* SubstituteFound(void* found, const char* name, int version, cuuint64_t flags) {
   void* const hook = Substitute(found, name);
   if (hook != found || found == nullptr) return hook;
-  if ((flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0) return found;
+  const bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
   bool known = false;
-  const char* const symbol = cuda::ResolveProcAddress(name, version, &known);
+  const char* const symbol = cuda::ResolveProcAddress(name, version, per_thread, &known);
   void* const by_name = symbol == nullptr ? nullptr : HookOf(symbol);
   return by_name == nullptr ? found : by_name;
 }

@@ -10,9 +10,9 @@ namespace {
 // A copy that blocks would block inside the gate, and nobody could close it meanwhile. Most of that
 // time is spent on work submitted before it, which can as well be waited for outside. An error
 // comes back from the copy itself.
-inline void WaitForEarlierWork() {
+inline void WaitForEarlierWork(CUstream stream) {
   if (process_tracker.load(std::memory_order_relaxed) != nullptr) {
-    Real().cuStreamSynchronize(nullptr);
+    Real().cuStreamSynchronize(stream);
   }
 }
 
@@ -42,7 +42,7 @@ bool Blocks(Arguments...) {  // between the card and the host, by name
     if (real_function == nullptr) [[unlikely]]                                              \
       return CUDA_ERROR_NOT_INITIALIZED;                                                    \
     if constexpr (kBlocks) {                                                                \
-      if (Blocks arguments) WaitForEarlierWork();                                           \
+      if (Blocks arguments) WaitForEarlierWork(stream);                                     \
     }                                                                                       \
     const GatedCall call(stream);                                                           \
     return real_function arguments;                                                         \
@@ -58,5 +58,15 @@ bool Blocks(Arguments...) {  // between the card and the host, by name
 
 #define CU(symbol, base, since, shim, soft, parameters, arguments) \
   TANDEM_DEFINE(TANDEM_KIND_##shim, symbol, parameters, arguments)
+// In the variants the default stream, also a blocking call's, is the thread's own.
+#define TANDEM_PER_THREAD(stream) \
+  (stream == nullptr ? reinterpret_cast<CUstream>(CU_STREAM_PER_THREAD_VALUE) : stream)
+#define TANDEM_VARIANT_PASS PLAIN, , false
+#define TANDEM_VARIANT_OWN PLAIN, , false
+#define TANDEM_VARIANT_GATE(stream) GATED, TANDEM_PER_THREAD(stream), TANDEM_IS_NULL_##stream
+#define CU_PT(symbol, suffix, base, since, shim, soft, parameters, arguments) \
+  TANDEM_DEFINE(TANDEM_KIND_##shim, symbol, parameters, arguments)            \
+  TANDEM_DEFINE(TANDEM_VARIANT_##shim, symbol##suffix, parameters, arguments)
 #include "src/cuda/driver_api.def"
+#undef CU_PT
 #undef CU

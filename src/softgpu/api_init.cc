@@ -41,7 +41,8 @@ CUresult LookUp(const char* symbol, void** function, int version, cuuint64_t fla
   bool known = false;
   // Who asks for a newer version than there is gets the newest there is.
   const char* exported =
-      cuda::ResolveProcAddress(symbol, std::min(version, kDriverVersion), &known);
+      cuda::ResolveProcAddress(symbol, std::min(version, kDriverVersion),
+                               flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &known);
   *function = exported == nullptr ? nullptr : AddressOf(exported);
   if (status != nullptr) {
     *status = *function != nullptr ? CU_GET_PROC_ADDRESS_SUCCESS

@@ -113,15 +113,17 @@ CUresult HealthyContext(std::shared_ptr<Context>* context) {
   return (*context)->error();
 }
 
+thread_local int PerThreadDefault::depth = 0;
+
 CUresult FindStream(const std::shared_ptr<Context>& current, CUstream handle,
                     std::shared_ptr<Context>* context, std::shared_ptr<Stream>* stream) {
   const auto value = reinterpret_cast<uintptr_t>(handle);
   *context = current;
-  if (value == 0 || value == CU_STREAM_LEGACY_VALUE) {
+  if (value == CU_STREAM_LEGACY_VALUE || (value == 0 && !PerThreadDefault::active())) {
     *stream = current->legacy;
     return CUDA_SUCCESS;
   }
-  if (value == CU_STREAM_PER_THREAD_VALUE) {
+  if (value == 0 || value == CU_STREAM_PER_THREAD_VALUE) {
     *stream = PerThreadStream(current);
     return CUDA_SUCCESS;
   }

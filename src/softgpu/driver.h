@@ -72,6 +72,19 @@ CUresult CurrentContext(std::shared_ptr<Context>* context);
 // The current context of a call that submits, synchronises or allocates: its sticky error.
 CUresult HealthyContext(std::shared_ptr<Context>* context);
 
+// While one lives the calling thread's stream 0 is its own default stream.
+class PerThreadDefault {
+ public:
+  PerThreadDefault() { ++depth; }
+  ~PerThreadDefault() { --depth; }
+  PerThreadDefault(const PerThreadDefault&) = delete;
+  PerThreadDefault& operator=(const PerThreadDefault&) = delete;
+  static bool active() { return depth > 0; }
+
+ private:
+  static thread_local int depth;
+};
+
 // What a stream handle means in a context, also the ones with a meaning of their own.
 CUresult FindStream(const std::shared_ptr<Context>& current, CUstream handle,
                     std::shared_ptr<Context>* context, std::shared_ptr<Stream>* stream);

@@ -81,6 +81,16 @@ TEST_F(InitTest, LooksFunctionsUpByVersion) {
   CUdeviceptr pointer = 0;
   ASSERT_CU(reinterpret_cast<cuda::Fn_cuMemAlloc_v2>(function)(&pointer, 4096));
   EXPECT_CU(CUDA_SUCCESS, Cu().cuMemFree_v2(pointer));
+  // The variant for per-thread default streams, where there is one.
+  void* variant = nullptr;
+  ASSERT_CU(Cu().cuGetProcAddress_v2("cuStreamQuery", &function, 12000,
+                                     CU_GET_PROC_ADDRESS_LEGACY_STREAM, &status));
+  ASSERT_CU(Cu().cuGetProcAddress_v2("cuStreamQuery", &variant, 12000,
+                                     CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &status));
+  EXPECT_NE(variant, function);
+  ASSERT_CU(Cu().cuGetProcAddress_v2("cuMemAlloc", &variant, 12000,
+                                     CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &status));
+  EXPECT_NE(variant, nullptr);
 }
 
 TEST_F(InitTest, SaysWhatItDoesNotKnow) {

@@ -75,6 +75,25 @@ TEST_F(StreamTest, ThePerThreadStreamIsOneOfItsOwn) {
   ASSERT_CU(Cu().cuStreamDestroy_v2(held));
 }
 
+TEST_F(StreamTest, VariantsTakeStreamZeroForTheThreadsOwn) {
+  CUstream held = nullptr;
+  ASSERT_CU(Cu().cuStreamCreate(&held, CU_STREAM_DEFAULT));
+  const CUdeviceptr device = Allocate(4);
+  Door door;
+  door.HoldIn(held);
+  // On the legacy stream each of these would wait for what is held.
+  ASSERT_CU(Cu().cuMemsetD32Async_ptsz(device, 3, 1, nullptr));
+  ASSERT_CU(Cu().cuStreamSynchronize_ptsz(nullptr));
+  uint32_t value = 0;
+  ASSERT_CU(Cu().cuMemcpyDtoH_v2_ptds(&value, device, 4));
+  EXPECT_EQ(value, 3u);
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuStreamQuery_ptsz(nullptr));
+  EXPECT_CU(CUDA_ERROR_NOT_READY, Cu().cuStreamQuery(held));
+  door.Open();
+  ASSERT_CU(Cu().cuStreamSynchronize(held));
+  ASSERT_CU(Cu().cuStreamDestroy_v2(held));
+}
+
 TEST_F(StreamTest, EventsOrderStreams) {
   CUstream first = nullptr, second = nullptr;
   CUevent event = nullptr;
