@@ -148,6 +148,8 @@ enum class Op : uint8_t {
   kLoadParam,
   kAtom,
   kCopyLocal,
+  kTexture,
+  kTextureQuery,
   // Warp.
   kShfl,
   kVoteAll,
@@ -212,6 +214,14 @@ enum class Permute : uint8_t { kIndex, kF4e, kB4e, kRc8, kEcl, kEcr, kRc16 };
 // What bar.red makes of the threads' predicates.
 enum class Reduction : uint8_t { kPopc, kAnd, kOr };
 
+// The shape that a texture is read as; a layer is the first coordinate.
+struct TextureShape {
+  uint8_t dimensions;
+  bool layered;
+};
+// What txq asks for.
+enum class Query : uint8_t { kWidth, kHeight, kDepth, kLayers, kLevels, kNormalized };
+
 // Control instructions are the interpreter's own; all others are handlers.
 enum class Control : uint8_t {
   kNone,
@@ -227,6 +237,7 @@ enum class Control : uint8_t {
   kReturn,
 };
 
+struct Texture;
 struct WarpContext;
 struct Instruction;
 
@@ -252,6 +263,8 @@ struct Instruction {
     Atomic atomic;
     Shuffle shuffle;
     Reduction reduction;
+    TextureShape texture;
+    Query query;
   };
   Round round = Round::kNearest;
   Space space = Space::kGeneric;
@@ -295,6 +308,8 @@ struct WarpContext {
   uint8_t* params;
   uint64_t param_bytes;
   uint64_t image_address;
+  const Texture* textures;  // by the low 20 bits of their handles, counted from 1
+  uint64_t texture_count;
 
   const uint32_t* tid[3];  // 32 each
   uint32_t ntid[3], ctaid[3], nctaid[3];

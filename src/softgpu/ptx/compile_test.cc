@@ -58,9 +58,9 @@ TEST(Compile, ReadsDirectivesAndComments) {
 TEST(Compile, RefusalsNameLineAndInstruction) {
   const std::string log = Refused(
       ".reg .f32 %f<9>; .reg .b64 %rd1;\n"
-      "tex.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1, {%f5, %f6}];");
+      "tex.cube.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1, {%f5, %f6, %f7, %f7}];");
   EXPECT_NE(log.find("line 7"), std::string::npos) << log;
-  EXPECT_NE(log.find("tex.2d.v4.f32.f32"), std::string::npos) << log;
+  EXPECT_NE(log.find("tex.cube.v4.f32.f32"), std::string::npos) << log;
 
   const char* const kBad[] = {
       "add.s32 %r1, %r2, %r3;",

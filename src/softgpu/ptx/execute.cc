@@ -143,6 +143,8 @@ void Execution::State::FillContext(const MemoryMap& memory, uint32_t index) {
   w.params = params_.data();
   w.param_bytes = params_.size();
   w.image_address = launch_.image_address;
+  w.textures = launch_.textures == nullptr ? nullptr : launch_.textures->data();
+  w.texture_count = launch_.textures == nullptr ? 0 : launch_.textures->size();
   w.warp_id = index;
   uint32_t* ids = thread_ids_.data() + size_t{index} * 3 * kLanes;
   for (size_t axis = 0; axis < 3; ++axis) {

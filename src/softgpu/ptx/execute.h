@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "src/softgpu/ptx/program.h"
+#include "src/softgpu/ptx/texture.h"
 
 namespace tandem::ptx {
 
@@ -47,6 +48,9 @@ struct Launch {
   uint32_t block[3] = {1, 1, 1};
   uint32_t dynamic_shared_bytes = 0;
   std::vector<uint8_t> params;
+  // The texture objects there are when the kernel is launched; null: none. Element i has a handle
+  // whose low 20 bits are i + 1, or none.
+  std::shared_ptr<const std::vector<Texture>> textures;
 };
 
 enum class Stop {

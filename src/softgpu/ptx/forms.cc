@@ -237,6 +237,12 @@ const K::FormRow K::kFormRows[] = {
     {"red {ATOMORDER} {SCOPE} {ATOMSPACE} min|max WL", Op::kAtom, "", &K::Atom},
     {"red {ATOMORDER} {SCOPE} {ATOMSPACE} inc|dec u32", Op::kAtom, "", &K::Atom},
     {"red {ATOMORDER} {SCOPE} {ATOMSPACE} LOGIC b32|b64", Op::kAtom, "", &K::Atom},
+    // Textures.
+    {"tex 1d|2d|3d|a1d|a2d v4 W|f32 s32|f32", Op::kTexture, "", &K::Texture},
+    {"tex level 1d|2d|3d|a1d|a2d v4 W|f32 f32", Op::kTexture, "", &K::Texture},
+    {"txq width|height|depth|array_size|num_mipmap_levels|normalized_coords b32", Op::kTextureQuery,
+     "", &K::TextureQuery},
+
     {"membar cta|gl|sys", Op::kNone, "", &K::Nothing},
     {"fence {sc|ATOMORDER} SCOPE", Op::kNone, "", &K::Nothing},
     {"prefetch {global|local} L1|L2|L2::evict_last|L2::evict_normal", Op::kNone, "a", &K::Nothing},

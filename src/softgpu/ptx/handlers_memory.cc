@@ -14,19 +14,6 @@ struct Plan {
 
 using FaultKind = WarpContext::FaultKind;
 
-bool Fail(WarpContext& w, FaultKind kind, uint64_t address) {
-  w.fault = kind;
-  w.fault_address = address;
-  return false;
-}
-
-inline bool GranuleExists(const WarpContext& w, uint64_t offset, bool write) {
-  if (offset >= w.device_size) return false;
-  const uint64_t granule = offset >> w.granule_shift;
-  const std::atomic<uint64_t>* bits = write ? w.writable : w.readable;
-  return (bits[granule >> 6].load(std::memory_order_relaxed) >> (granule & 63) & 1) != 0;
-}
-
 // Checks offsets into the device. `spread` is the OR of all differences from `first`.
 bool CheckDevice(WarpContext& w, const Plan& plan, uint64_t first, uint64_t spread, uint32_t active,
                  bool write) {

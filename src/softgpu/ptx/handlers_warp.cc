@@ -193,6 +193,7 @@ Handler SelectWarp(const Selector& s) {
 Handler Select(const Selector& s) {
   const bool floating = s.type == Type::kF16 || s.type == Type::kF32 || s.type == Type::kF64;
   if (Handler h = SelectMemory(s)) return h;
+  if (Handler h = SelectTexture(s)) return h;
   if (Handler h = SelectWarp(s)) return h;
   if (Handler h = SelectCompare(s)) return h;
   if (s.op == Op::kCvt) return SelectConvert(s);

@@ -191,6 +191,9 @@ class KernelLowering {
   Status KernelParamLoad(const Symbol& param, Selector* selector, Instruction* in);
   Result<uint32_t> MemoryRegister(const Operand& operand, Type type, bool store, Type* width);
   Status Atom(const Statement& s, const Modifiers& m);
+  Result<uint32_t> TextureHandle(const Operand& operand);
+  Status Texture(const Statement& s, const Modifiers& m);
+  Status TextureQuery(const Statement& s, const Modifiers& m);
   Status Nothing(const Statement& s, const Modifiers& m);
   Status Branch(const Statement& s, const Modifiers& m);
   Status Leave(const Statement& s, const Modifiers& m);

@@ -276,7 +276,8 @@ Result<uint32_t> KernelLowering::AddressOf(const Symbol& symbol, uint64_t displa
 
 Status KernelLowering::AddressOperand(const Operand& operand, Instruction* in,
                                       std::optional<Symbol>* symbol) {
-  if (operand.kind != Operand::Kind::kAddress || !operand.component.empty()) {
+  if (operand.kind != Operand::Kind::kAddress || !operand.component.empty() ||
+      !operand.parts.empty()) {
     return Bad("expected an address in brackets");
   }
   in->imm = static_cast<int64_t>(operand.integer);

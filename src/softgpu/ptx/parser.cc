@@ -303,6 +303,12 @@ Result<Operand> Parser::Address() {
     ASSIGN_OR_RETURN(const uint64_t displacement, Integer());
     operand.integer += displacement;
   }
+  while (Accept(',')) {  // a texture's coordinates
+    ASSIGN_OR_RETURN(Operand part,
+                     Accept('{') ? Sequence(Operand::Kind::kVector, '}') : SimpleOperand());
+    operand.parts.push_back(std::move(part));
+    if (operand.parts.size() > 2) return Bad("too many operands");
+  }
   TRY(Expect(']'));
   return operand;
 }

@@ -18,7 +18,7 @@ struct Operand {
     kName,     // name, perhaps with a component (%tid.x)
     kInteger,  // integer
     kFloat,    // real; where single is set, integer holds the 32 bits
-    kAddress,  // [name + integer] or [integer] (no name)
+    kAddress,  // [name + integer] or [integer] (no name); with parts: [name, parts]
     kVector,   // {parts}
     kPair,     // parts[0] | parts[1]
     kList,     // (parts)
