@@ -280,12 +280,7 @@ struct CUmemAccessDesc {
 };
 static_assert(sizeof(CUmemAccessDesc) == 12);
 
-// Passed on or refused, never looked into.
-struct CUDA_ARRAY3D_DESCRIPTOR;
-struct CUDA_RESOURCE_DESC;
-struct CUDA_TEXTURE_DESC;
-struct CUDA_RESOURCE_VIEW_DESC;
-
 }  // extern "C"
 
 #include "src/cuda/launch_types.h"
+#include "src/cuda/texture_types.h"

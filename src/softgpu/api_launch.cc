@@ -100,6 +100,7 @@ CUresult cuLaunchKernel(CUfunction handle, unsigned int grid_x, unsigned int gri
   launch.block[1] = block_y;
   launch.block[2] = block_z;
   launch.dynamic_shared_bytes = shared_bytes;
+  launch.textures = TheDriver().textures.Current();
   CU_TRY(CheckShape(*function, launch));
   CU_TRY(ReadParams(*function->kernel, parameters, extra, &launch.params));
   Task task;

@@ -170,6 +170,8 @@ void Driver::DestroyContext(const std::shared_ptr<Context>& context) {
   events.EraseIf(is_its);
   functions.EraseIf(is_its);
   modules.EraseIf(is_its);
+  arrays.EraseIf(is_its);
+  textures.EraseOf(*context);
   context->device->shared().Return(options.context);
 }
 

@@ -13,10 +13,12 @@
 #include <memory>
 #include <vector>
 
+#include "src/softgpu/array.h"
 #include "src/softgpu/context.h"
 #include "src/softgpu/handle_table.h"
 #include "src/softgpu/memory.h"
 #include "src/softgpu/options.h"
+#include "src/softgpu/texture.h"
 
 namespace tandem::soft {
 
@@ -33,6 +35,8 @@ class Driver {
   HandleTable<CUevent, Event> events;
   HandleTable<CUmodule, Module> modules;
   HandleTable<CUfunction, Function> functions;
+  HandleTable<CUarray, Array> arrays;
+  Textures textures;
 
   // Null for an ordinal that is none.
   Device* FindDevice(CUdevice device);

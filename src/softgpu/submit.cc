@@ -5,16 +5,14 @@
 namespace tandem::soft {
 namespace {
 
-uint64_t Extent(const Rows& rows, uint64_t width, uint64_t height) {
-  return rows.pitch * (height - 1) + width;
-}
-
-// The rows are inside the address space's arithmetic: no product or sum wraps.
-bool Sane(const Rows& rows, uint64_t width, uint64_t height) {
-  uint64_t span = 0;
-  return !__builtin_mul_overflow(rows.pitch, height - 1, &span) &&
-         !__builtin_add_overflow(span, width, &span) &&
-         !__builtin_add_overflow(span, rows.address, &span);
+// Bytes from the first to behind the last; false if that is more than 64 bits can say.
+bool Extent(const Rows& rows, uint64_t width, uint64_t height, uint64_t depth, uint64_t* bytes) {
+  uint64_t slices = 0, end = 0;
+  return !__builtin_mul_overflow(rows.pitch, height - 1, bytes) &&
+         !__builtin_add_overflow(*bytes, width, bytes) &&
+         !__builtin_mul_overflow(rows.slice, depth - 1, &slices) &&
+         !__builtin_add_overflow(*bytes, slices, bytes) &&
+         !__builtin_add_overflow(*bytes, rows.address, &end);
 }
 
 Task TaskFor(const Hardware& hardware, const Copy& copy, bool to_device, bool from_device) {
@@ -44,15 +42,15 @@ CUresult SubmitCopy(CUstream handle, Blocking blocking, const Copy& copy, bool t
   std::shared_ptr<Stream> stream;
   CU_TRY(HealthyContext(&current));
   CU_TRY(FindStream(current, handle, &context, &stream));
-  if (copy.width == 0 || copy.height == 0) return CUDA_SUCCESS;
-  if (copy.to.address == 0 || copy.from.address == 0 || !Sane(copy.to, copy.width, copy.height) ||
-      !Sane(copy.from, copy.width, copy.height)) {
+  if (copy.width == 0 || copy.height == 0 || copy.depth == 0) return CUDA_SUCCESS;
+  uint64_t to_extent = 0, from_extent = 0;
+  if (copy.to.address == 0 || copy.from.address == 0 ||
+      !Extent(copy.to, copy.width, copy.height, copy.depth, &to_extent) ||
+      !Extent(copy.from, copy.width, copy.height, copy.depth, &from_extent)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   Driver& driver = TheDriver();
   Memory& memory = *driver.memory;
-  const uint64_t to_extent = Extent(copy.to, copy.width, copy.height);
-  const uint64_t from_extent = Extent(copy.from, copy.width, copy.height);
   const bool to_known = to_device || driver.space->Contains(copy.to.address);
   const bool from_known = from_device || driver.space->Contains(copy.from.address);
   if (to_known && !memory.Usable(copy.to.address, to_extent, Access::kReadWrite)) {
@@ -78,10 +76,11 @@ CUresult SubmitFill(CUstream handle, const Fill& fill) {
   CU_TRY(HealthyContext(&current));
   CU_TRY(FindStream(current, handle, &context, &stream));
   if (fill.width == 0 || fill.height == 0) return CUDA_SUCCESS;
-  if (fill.to.address % fill.element_bytes != 0 || !Sane(fill.to, fill.width, fill.height)) {
+  uint64_t extent = 0;
+  if (fill.to.address % fill.element_bytes != 0 ||
+      !Extent(fill.to, fill.width, fill.height, 1, &extent)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  const uint64_t extent = Extent(fill.to, fill.width, fill.height);
   if (!TheDriver().memory->Usable(fill.to.address, extent, Access::kReadWrite)) {
     return CUDA_ERROR_INVALID_VALUE;
   }

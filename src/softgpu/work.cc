@@ -34,11 +34,14 @@ bool MayTouch(const AddressSpace& space, uint64_t address, uint64_t bytes, Acces
 bool CopyPiece(AddressSpace& space, const Copy& copy, uint64_t begin, uint64_t length) {
   const MapLock::Reader reader(space.map_lock());
   while (length > 0) {
-    const uint64_t row = begin / copy.width;
+    const uint64_t slice = begin / copy.width / copy.height;
+    const uint64_t row = begin / copy.width % copy.height;
     const uint64_t column = begin % copy.width;
     const uint64_t count = std::min(copy.width - column, length);
-    const uint64_t to = copy.to.address + row * copy.to.pitch + column;
-    const uint64_t from = copy.from.address + row * copy.from.pitch + column;
+    const auto at = [&](const Rows& rows) {
+      return rows.address + slice * rows.slice + row * rows.pitch + column;
+    };
+    const uint64_t to = at(copy.to), from = at(copy.from);
     if (!MayTouch(space, to, count, Access::kReadWrite)) return false;
     if (!MayTouch(space, from, count, Access::kRead)) return false;
     std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), count);
@@ -51,7 +54,7 @@ bool CopyPiece(AddressSpace& space, const Copy& copy, uint64_t begin, uint64_t l
 // Copies in pieces of at most `piece` bytes; `before(length)` is called before each.
 template <typename Before>
 CUresult CopyInPieces(AddressSpace& space, const Copy& copy, uint64_t piece, Before before) {
-  const uint64_t total = copy.width * copy.height;
+  const uint64_t total = copy.width * copy.height * copy.depth;
   for (uint64_t begin = 0; begin < total; begin += piece) {
     const uint64_t length = std::min(piece, total - begin);
     before(length);

@@ -24,10 +24,11 @@ struct Hardware {
   ComputeTurn* turn = nullptr;
 };
 
-// Rows of `width` bytes, `pitch` apart.
+// Rows, `pitch` bytes apart, in slices that are `slice` bytes apart.
 struct Rows {
   uint64_t address = 0;
   uint64_t pitch = 0;
+  uint64_t slice = 0;
 };
 
 struct Copy {
@@ -35,6 +36,7 @@ struct Copy {
   Rows from;
   uint64_t width = 0;
   uint64_t height = 1;
+  uint64_t depth = 1;
 };
 
 // CUDA_ERROR_ILLEGAL_ADDRESS if device memory is gone by the time it is needed.
