@@ -44,6 +44,10 @@ enum class Type : uint8_t {
   kF16,
   kF32,
   kF64,
+  kBf16,
+  kF16x2,
+  kBf16x2,
+  kTf32,  // what mma reads: the upper 19 bits of an f32
 };
 
 enum class Space : uint8_t { kGeneric, kGlobal, kShared, kLocal, kParam };
@@ -138,6 +142,7 @@ enum class Op : uint8_t {
   // Moving and converting.
   kMov,
   kCvt,
+  kCvtPack,
   kPack,
   kUnpack,
   kSpecial,
@@ -258,6 +263,10 @@ struct Instruction {
   uint8_t count = 1;                         // elements of a vector load or store, parts of a pack
   bool narrow = false;                       // memory: the address register has 32 bits
   bool carry_in = false, carry_out = false;  // read, write the carry flag
+  // Halves: what is done before and after, and setp's and set's comparison.
+  bool ftz = false, sat = false, relu = false, nan = false, xorsign = false;
+  bool finite = false, away = false;  // cvt.satfinite, cvt.rna
+  Compare compare = Compare::kEq;
 };
 
 // Chooses a handler: the facts that are worth a handler of their own.
@@ -273,6 +282,7 @@ struct Selector {
   bool sat = false;
   bool clamp = false;  // shf.clamp rather than .wrap; bfind.shiftamt
   bool nan = false;    // min.NaN, max.NaN
+  bool more = false;   // modifiers of halves and floats that few instructions have
 };
 
 struct Fault;

@@ -192,10 +192,12 @@ Handler SelectWarp(const Selector& s) {
 
 Handler Select(const Selector& s) {
   const bool floating = s.type == Type::kF16 || s.type == Type::kF32 || s.type == Type::kF64;
+  const bool half = s.type == Type::kBf16 || s.type == Type::kF16x2 || s.type == Type::kBf16x2;
   if (Handler h = SelectMemory(s)) return h;
   if (Handler h = SelectWarp(s)) return h;
   if (Handler h = SelectCompare(s)) return h;
-  if (s.op == Op::kCvt) return SelectConvert(s);
+  if (s.op == Op::kCvt || s.op == Op::kCvtPack) return SelectConvert(s);
+  if (half || (s.type == Type::kF16 && s.more)) return SelectHalf(s);
   if (floating) return SelectFloat(s);
   if (Handler h = SelectBits(s)) return h;
   return SelectInteger(s);

@@ -23,6 +23,7 @@ namespace tandem::ptx::TANDEM_PTX_PATH {
 Handler SelectInteger(const Selector& s);
 Handler SelectBits(const Selector& s);
 Handler SelectFloat(const Selector& s);
+Handler SelectHalf(const Selector& s);
 Handler SelectCompare(const Selector& s);
 Handler SelectConvert(const Selector& s);
 Handler SelectMemory(const Selector& s);
@@ -194,6 +195,21 @@ inline uint32_t PredicateOf(const WarpContext& w, uint32_t ref, bool negated) {
 
 inline void SetPredicate(const WarpContext& w, uint32_t ref, uint32_t bits, uint32_t active) {
   w.predicates[ref] = (w.predicates[ref] & ~active) | (bits & active);
+}
+
+// setp's and set's optional second step: a boolean with predicate c, which may be negated.
+inline uint32_t Combine(const WarpContext& w, const Instruction& in, uint32_t bits) {
+  const uint32_t other = PredicateOf(w, in.c, in.negate_c);
+  switch (in.logic) {
+    case Logic::kAnd:
+      return bits & other;
+    case Logic::kOr:
+      return bits | other;
+    case Logic::kXor:
+      return bits ^ other;
+    default:
+      return bits;
+  }
 }
 
 // R, A, B, C all T unless a functor says otherwise.

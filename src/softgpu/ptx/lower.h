@@ -29,6 +29,9 @@ struct ModuleSymbols {
   std::unordered_map<std::string_view, Variable> image;  // .global, .const
   std::unordered_map<std::string_view, const Declaration*> shared;
   std::unordered_map<std::string_view, const Function*> functions;
+  // What .target sm_1x means: f32 arithmetic flushes subnormals, and some modifiers may be left
+  // out.
+  bool flushes = false;
 };
 
 class KernelLowering;
@@ -180,6 +183,7 @@ class KernelLowering {
   Status Set(const Statement& s, const Modifiers& m);
   Status Comparison(const Statement& s, const Modifiers& m, Selector* selector, Instruction* in);
   Status Cvt(const Statement& s, const Modifiers& m);
+  Status CvtPack(const Statement& s, const Modifiers& m);
   Status Extend(uint32_t row, Type type, const Register& target);
   Result<uint32_t> ConvertSource(const Operand& operand, Type type);
   Status Mov(const Statement& s, const Modifiers& m);
