@@ -129,6 +129,11 @@ enum class Op : uint8_t {
   kClz,
   kBrev,
   kBfind,
+  kDp2a,
+  kDp4a,
+  kBmsk,
+  kSzext,
+  kFns,
   // Predicates and selection.
   kSetp,
   kSet,
@@ -153,6 +158,10 @@ enum class Op : uint8_t {
   kLoadParam,
   kAtom,
   kCopyLocal,
+  kCopyAsync,
+  kIsSpace,
+  kLoadMatrix,
+  kStoreMatrix,
   // Warp.
   kShfl,
   kVoteAll,
@@ -160,6 +169,11 @@ enum class Op : uint8_t {
   kVoteUni,
   kVoteBallot,
   kActiveMask,
+  kMatchAny,
+  kMatchAll,
+  kRedux,
+  kElect,
+  kMma,
 };
 
 enum class Atomic : uint8_t {
@@ -205,6 +219,10 @@ enum class Special : uint8_t {
   kDynamicSharedSize,
   kTotalSharedSize,
   kDynamicSharedBase,
+  kGlobalTimerHigh,
+  kClockHigh,
+  kZero,  // what is 0 here: no clusters, no counters
+  kOne,
 };
 
 // shfl's way of choosing the source lane; testp's question.
@@ -228,6 +246,7 @@ enum class Control : uint8_t {
   kWarpSync,
   kTrap,
   kAssert,
+  kPrint,
   kCall,
   kReturn,
 };
@@ -265,7 +284,8 @@ struct Instruction {
   bool carry_in = false, carry_out = false;  // read, write the carry flag
   // Halves: what is done before and after, and setp's and set's comparison.
   bool ftz = false, sat = false, relu = false, nan = false, xorsign = false;
-  bool finite = false, away = false;  // cvt.satfinite, cvt.rna
+  bool finite = false, away = false;      // cvt.satfinite, cvt.rna
+  bool high = false, transposed = false;  // dp2a.hi, ldmatrix.trans
   Compare compare = Compare::kEq;
 };
 

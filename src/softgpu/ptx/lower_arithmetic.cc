@@ -41,6 +41,7 @@ void FillInstruction(const Statement& s, const Modifiers& m, Instruction* in) {
   in->relu = m.Has("relu");
   in->nan = m.Has("NaN");
   in->xorsign = m.Has("xorsign");
+  in->high = m.Has("hi");
   if (m.form().op == Op::kTestp) {
     in->test = EnumOr(
         m.OneOf({"finite", "infinite", "number", "notanumber", "normal", "subnormal"}), Test());
