@@ -81,6 +81,16 @@ bool Scheduler::Done(const std::vector<Dependency>& what) {
   return Reached(what);
 }
 
+bool Scheduler::Follows(const std::shared_ptr<Stream>& stream, const Dependency& what) {
+  MutexLock lock(mutex_);
+  for (const Stream::Queued& queued : stream->queue_) {
+    for (const Dependency& after : queued.task.after) {
+      if (after.stream == what.stream && after.count >= what.count) return true;
+    }
+  }
+  return false;
+}
+
 std::vector<Dependency> Scheduler::Pending(const std::shared_ptr<Stream>& stream) {
   MutexLock lock(mutex_);
   std::vector<Dependency> pending;

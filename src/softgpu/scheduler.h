@@ -109,6 +109,8 @@ class Scheduler {
 
   void Wait(const std::vector<Dependency>& what) EXCLUDES_LOCK(mutex_);
   bool Done(const std::vector<Dependency>& what) EXCLUDES_LOCK(mutex_);
+  // Whether the stream has been made to wait for it and still waits.
+  bool Follows(const std::shared_ptr<Stream>& stream, const Dependency& what) EXCLUDES_LOCK(mutex_);
   // All that a wait for the stream means: for the legacy stream also the blocking ones.
   std::vector<Dependency> Pending(const std::shared_ptr<Stream>& stream) EXCLUDES_LOCK(mutex_);
   std::vector<Dependency> PendingOf(const StreamGroup* group) EXCLUDES_LOCK(mutex_);
