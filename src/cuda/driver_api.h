@@ -5,7 +5,6 @@
 #pragma once
 
 #include "src/cuda/driver_types.h"
-#include "src/cuda/driver_types_graph.h"
 
 #define TANDEM_CUDA_EXPORT __attribute__((visibility("default")))
 

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "src/base/ranges.h"
-#include "src/cuda/driver_types_graph.h"
+#include "src/cuda/driver_types.h"
 #include "src/softgpu/device.h"
 #include "src/softgpu/scheduler.h"
 

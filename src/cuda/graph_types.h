@@ -1,4 +1,4 @@
-// The driver's types for pools, graphs and stream capture; see driver_types.h.
+// Types of pools, graphs and stream capture. Part of driver_types.h, which includes it.
 #pragma once
 
 #include <cstddef>
