@@ -101,6 +101,8 @@ std::vector<Outgoing> Service::OnMessage(ConnectionId connection, const wire::Me
   const auto at = connections_.find(connection);
   if (at == connections_.end()) return std::move(out_);
   Connection& from = *at->second;
+  const Instant settled = config_.started + kSettling;
+  if (now < settled && AwaitsItsRun(from, message)) settles_at_ = settled;
   if (MustWait(from, message) && ++from.held <= kMaxHeld) {
     held_.emplace_back(connection, message);
     return std::move(out_);
@@ -118,6 +120,14 @@ bool Service::MustWait(const Connection& from, const wire::Message& message) con
   const auto* begin = std::get_if<wire::RunBegin>(&message);
   if (begin != nullptr) return begin->run == 0;
   return from.seat != nullptr;
+}
+
+// Whether it belongs to a run whose `tandem run` has not come back yet: its limit is not known.
+bool Service::AwaitsItsRun(const Connection& from, const wire::Message& message) const {
+  const auto* hello = std::get_if<wire::Register>(&message);
+  if (hello == nullptr || hello->run == 0 || from.client.predates_daemon) return false;
+  const auto run = runs_.find(RunKey{from.client.uid, hello->run});
+  return run == runs_.end() || run->second.owner == 0;
 }
 
 void Service::EndSettling() {

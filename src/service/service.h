@@ -106,6 +106,7 @@ class Service {
   using RunKey = std::pair<unsigned, uint64_t>;  // uid and token: nobody joins another user's run
 
   bool MustWait(const Connection& from, const wire::Message& message) const;
+  bool AwaitsItsRun(const Connection& from, const wire::Message& message) const;
   void EndSettling();
   void Dispatch(Connection& from, const wire::Message& message);
   void Handle(Connection& from, const wire::Register& m);

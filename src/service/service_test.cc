@@ -402,6 +402,22 @@ TEST_F(RestartedServiceTest, WhatASessionSwappedOutMeanwhileIsNotCountedAsOthers
   Heard<wire::Grant>(1);
 }
 
+TEST_F(ServiceTest, AProgramOfAKnownRunWaitsForItsLimitAfterARestart) {
+  now_ = Instant() + Milliseconds(10);
+  Connect(1, 11);
+  Say(1, wire::Register{"0.1", 77, kGpu, "train", 0, 0, 0});
+  EXPECT_TRUE(said_.empty());
+  Connect(2, 12);
+  Say(2, wire::RunBegin{"0.1", "", "x", MiB(40).count, 77});
+  EXPECT_EQ(Heard<wire::RunStarted>(2).run, 77u);
+  said_ = service_.OnTick(Instant() + kSettling);
+  EXPECT_EQ(Bytes(Heard<wire::Registered>(1).limit_bytes), MiB(40));
+  now_ = Instant() + kSettling;  // later there is nobody to wait for
+  Connect(3, 13);
+  Say(3, wire::Register{"0.1", 78, kGpu, "train", 0, 0, 0});
+  Heard<wire::Registered>(3);
+}
+
 TEST_F(ServiceTest, NamesAreMadeHarmless) {
   EXPECT_EQ(Printable("a\nb\x1b[31m\x7f"), "a\\x0ab\\x1b[31m\\x7f");
   EXPECT_EQ(Printable("Ünïcode 猫"), "Ünïcode 猫");

@@ -24,22 +24,6 @@ struct Free {
   void operator()(uint8_t* memory) const { std::free(memory); }
 };
 
-uint64_t LaneOffset(uint32_t lanes) {
-  return uint64_t{sizeof(uint32_t)} * std::countr_zero(lanes);  // the first of them
-}
-
-uint32_t ReadLane(const WarpContext& w, uint32_t ref, uint32_t lanes) {
-  uint32_t value;
-  std::memcpy(&value, w.rows[ref & 1] + (ref & ~1u) + LaneOffset(lanes), sizeof value);
-  return value;
-}
-
-void WriteLanes(const WarpContext& w, uint32_t ref, uint32_t lanes, uint32_t value) {
-  for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
-    std::memcpy(w.rows[0] + ref + LaneOffset(rest), &value, sizeof value);
-  }
-}
-
 }  // namespace
 
 bool HasAvx2() {
