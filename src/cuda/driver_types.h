@@ -282,5 +282,6 @@ static_assert(sizeof(CUmemAccessDesc) == 12);
 
 }  // extern "C"
 
+#include "src/cuda/graph_types.h"
 #include "src/cuda/launch_types.h"
 #include "src/cuda/texture_types.h"

@@ -39,37 +39,6 @@ struct CUDA_ARRAY3D_DESCRIPTOR {
 };
 static_assert(sizeof(CUDA_ARRAY3D_DESCRIPTOR) == 40);
 
-struct CUDA_MEMCPY3D {
-  size_t srcXInBytes;
-  size_t srcY;
-  size_t srcZ;
-  size_t srcLOD;
-  CUmemorytype srcMemoryType;
-  const void* srcHost;
-  CUdeviceptr srcDevice;
-  CUarray srcArray;
-  void* reserved0;
-  size_t srcPitch;
-  size_t srcHeight;
-  size_t dstXInBytes;
-  size_t dstY;
-  size_t dstZ;
-  size_t dstLOD;
-  CUmemorytype dstMemoryType;
-  void* dstHost;
-  CUdeviceptr dstDevice;
-  CUarray dstArray;
-  void* reserved1;
-  size_t dstPitch;
-  size_t dstHeight;
-  size_t WidthInBytes;
-  size_t Height;
-  size_t Depth;
-};
-static_assert(sizeof(CUDA_MEMCPY3D) == 200);
-static_assert(offsetof(CUDA_MEMCPY3D, dstXInBytes) == 88);
-static_assert(offsetof(CUDA_MEMCPY3D, WidthInBytes) == 176);
-
 enum CUresourcetype : unsigned int {
   CU_RESOURCE_TYPE_ARRAY = 0,
   CU_RESOURCE_TYPE_MIPMAPPED_ARRAY = 1,
