@@ -60,7 +60,7 @@ bool Joined(const Capture& capture) {
 
 // The state of a stream's capture; none is a state too.
 CUresult StatusOf(const Stream& stream, Capture** capture, Capture::Captured** captured,
-                  CUstreamCaptureStatus* status) {
+                  CUstreamCaptureStatus* status) REQUIRES_LOCK(TheDriver().graphs_mutex) {
   Captures& captures = TheDriver().captures;
   if (stream.kind == StreamKind::kLegacy && captures.BlockingIn(stream.group.get()) != nullptr) {
     return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
