@@ -5,7 +5,8 @@
 //
 // Invariants:
 // 1. Before cuInit, and in a child forked after it, no entry point gets past Ready().
-// 2. Lock order: a device's primary_mutex, the memory's mutex, the scheduler's; each object's own
+// 2. Lock order: a device's primary_mutex, graphs_mutex, the memory's mutex, the scheduler's; each
+// object's own
 //    mutex is a leaf.
 #pragma once
 
@@ -14,7 +15,10 @@
 #include <vector>
 
 #include "src/softgpu/array.h"
+#include "src/softgpu/capture.h"
 #include "src/softgpu/context.h"
+#include "src/softgpu/graph.h"
+#include "src/softgpu/graph_exec.h"
 #include "src/softgpu/handle_table.h"
 #include "src/softgpu/memory.h"
 #include "src/softgpu/options.h"
@@ -37,6 +41,13 @@ class Driver {
   HandleTable<CUfunction, Function> functions;
   HandleTable<CUarray, Array> arrays;
   Textures textures;
+  HandleTable<CUgraph, Graph> graphs;
+  HandleTable<CUgraphNode, GraphNode> graph_nodes;
+  HandleTable<CUgraphExec, GraphExec> graph_execs;
+
+  Mutex graphs_mutex;  // of all graphs, instantiated ones and captures
+  Captures captures GUARDED_BY(graphs_mutex);
+  std::atomic<int> capturing = 0;  // captures under way
 
   // Null for an ordinal that is none.
   Device* FindDevice(CUdevice device);

@@ -15,40 +15,48 @@ bool Extent(const Rows& rows, uint64_t width, uint64_t height, uint64_t depth, u
          !__builtin_add_overflow(*bytes, rows.address, &end);
 }
 
-Task TaskFor(const Hardware& hardware, const Copy& copy, bool to_device, bool from_device) {
-  Task task;
-  if (to_device && from_device) {
-    task.engine = EngineKind::kCompute;
-    task.run = [&hardware, copy] { return CopyOnDevice(hardware, copy); };
-  } else if (to_device) {
-    task.engine = EngineKind::kToDevice;
-    task.run = [&hardware, copy] { return CopyOverBus(hardware, Direction::kToDevice, copy); };
-  } else if (from_device) {
-    task.engine = EngineKind::kToHost;
-    task.run = [&hardware, copy] { return CopyOverBus(hardware, Direction::kToHost, copy); };
-  } else {
-    // Not with the host functions: one of them may take for ever.
-    task.engine = EngineKind::kToHost;
-    task.run = [&hardware, copy] { return CopyOnHost(hardware, copy); };
-  }
-  return task;
+// Of both sides; false also if one has no address.
+bool Extents(const Copy& copy, uint64_t* to, uint64_t* from) {
+  return copy.to.address != 0 && copy.from.address != 0 &&
+         Extent(copy.to, copy.width, copy.height, copy.depth, to) &&
+         Extent(copy.from, copy.width, copy.height, copy.depth, from);
+}
+
+// The copy as the program of a graph is told of it.
+CUDA_MEMCPY3D Shown(const Copy& copy, bool to_device, bool from_device) {
+  CUDA_MEMCPY3D shown = {};
+  shown.srcMemoryType = from_device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+  shown.dstMemoryType = to_device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+  if (from_device) shown.srcDevice = copy.from.address;
+  if (!from_device) shown.srcHost = reinterpret_cast<const void*>(copy.from.address);
+  if (to_device) shown.dstDevice = copy.to.address;
+  if (!to_device) shown.dstHost = reinterpret_cast<void*>(copy.to.address);
+  shown.srcPitch = copy.from.pitch;
+  shown.dstPitch = copy.to.pitch;
+  shown.WidthInBytes = copy.width;
+  shown.Height = copy.height;
+  shown.srcHeight = copy.from.pitch == 0 ? 0 : copy.from.slice / copy.from.pitch;
+  shown.dstHeight = copy.to.pitch == 0 ? 0 : copy.to.slice / copy.to.pitch;
+  shown.Depth = copy.depth;
+  return shown;
 }
 
 }  // namespace
 
-CUresult SubmitCopy(CUstream handle, Blocking blocking, const Copy& copy, bool to_device,
-                    bool from_device) {
-  std::shared_ptr<Context> current, context;
-  std::shared_ptr<Stream> stream;
-  CU_TRY(HealthyContext(&current));
-  CU_TRY(FindStream(current, handle, &context, &stream));
-  if (copy.width == 0 || copy.height == 0 || copy.depth == 0) return CUDA_SUCCESS;
+CUresult SubmitWork(const std::shared_ptr<Context>& context, const std::shared_ptr<Stream>& stream,
+                    Work work, std::optional<Dependency>* submitted) {
+  bool captured = false;
+  work.context = context;
+  CU_TRY(CaptureWork(stream, work, &captured));
+  if (captured) return CUDA_SUCCESS;
+  const Dependency at = TheDriver().scheduler.Submit(stream, TaskFor(*context, std::move(work)));
+  if (submitted != nullptr) *submitted = at;
+  return CUDA_SUCCESS;
+}
+
+CUresult CheckCopy(const Copy& copy, bool to_device, bool from_device) {
   uint64_t to_extent = 0, from_extent = 0;
-  if (copy.to.address == 0 || copy.from.address == 0 ||
-      !Extent(copy.to, copy.width, copy.height, copy.depth, &to_extent) ||
-      !Extent(copy.from, copy.width, copy.height, copy.depth, &from_extent)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  if (!Extents(copy, &to_extent, &from_extent)) return CUDA_ERROR_INVALID_VALUE;
   Driver& driver = TheDriver();
   Memory& memory = *driver.memory;
   const bool to_known = to_device || driver.space->Contains(copy.to.address);
@@ -59,15 +67,47 @@ CUresult SubmitCopy(CUstream handle, Blocking blocking, const Copy& copy, bool t
   if (from_known && !memory.Usable(copy.from.address, from_extent, Access::kRead)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  return CUDA_SUCCESS;
+}
+
+CUresult SubmitCopy(CUstream handle, Blocking blocking, const Copy& copy, bool to_device,
+                    bool from_device) {
+  std::shared_ptr<Context> current, context;
+  std::shared_ptr<Stream> stream;
+  CU_TRY(HealthyContext(&current));
+  CU_TRY(FindStream(current, handle, &context, &stream));
+  if (copy.width == 0 || copy.height == 0 || copy.depth == 0) return CUDA_SUCCESS;
+  CU_TRY(CheckCopy(copy, to_device, from_device));
+  if (blocking == Blocking::kYes) {
+    CU_TRY(RefuseIfCaptured(*stream));
+    CU_TRY(RefuseUnsafe());
+  }
+  Memory& memory = *TheDriver().memory;
+  uint64_t to_extent = 0, from_extent = 0;
+  if (!Extents(copy, &to_extent, &from_extent)) return CUDA_ERROR_INVALID_VALUE;
   const bool pinned = (to_device || memory.IsPinned(copy.to.address, to_extent)) &&
                       (from_device || memory.IsPinned(copy.from.address, from_extent));
   const bool inside = to_device && from_device;
   const bool wait = !pinned || (blocking == Blocking::kYes && !inside);
-  const Dependency submitted = driver.scheduler.Submit(
-      stream, TaskFor(context->device->hardware(), copy, to_device, from_device));
-  if (!wait) return CUDA_SUCCESS;
-  driver.scheduler.Wait({submitted});
+  std::optional<Dependency> submitted;
+  CU_TRY(SubmitWork(
+      context, stream,
+      {nullptr, CopyWork{Shown(copy, to_device, from_device), {copy}, to_device, from_device}},
+      &submitted));
+  if (!wait || !submitted) return CUDA_SUCCESS;
+  TheDriver().scheduler.Wait({*submitted});
   return context->error();
+}
+
+CUresult CheckFill(const Fill& fill) {
+  uint64_t extent = 0;
+  if (fill.to.address % fill.element_bytes != 0 ||
+      !Extent(fill.to, fill.width, fill.height, 1, &extent)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return TheDriver().memory->Usable(fill.to.address, extent, Access::kReadWrite)
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult SubmitFill(CUstream handle, const Fill& fill) {
@@ -76,21 +116,8 @@ CUresult SubmitFill(CUstream handle, const Fill& fill) {
   CU_TRY(HealthyContext(&current));
   CU_TRY(FindStream(current, handle, &context, &stream));
   if (fill.width == 0 || fill.height == 0) return CUDA_SUCCESS;
-  uint64_t extent = 0;
-  if (fill.to.address % fill.element_bytes != 0 ||
-      !Extent(fill.to, fill.width, fill.height, 1, &extent)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  if (!TheDriver().memory->Usable(fill.to.address, extent, Access::kReadWrite)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  Task task;
-  task.engine = EngineKind::kCompute;
-  task.run = [&hardware = context->device->hardware(), fill] {
-    return FillOnDevice(hardware, fill);
-  };
-  TheDriver().scheduler.Submit(stream, std::move(task));
-  return CUDA_SUCCESS;
+  CU_TRY(CheckFill(fill));
+  return SubmitWork(context, stream, {nullptr, FillWork{fill}});
 }
 
 }  // namespace tandem::soft
