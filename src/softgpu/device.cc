@@ -22,12 +22,12 @@ Result<std::unique_ptr<Device>> Device::Open(int ordinal, const DeviceOption& op
   ASSIGN_OR_RETURN(auto store, PhysicalStore::Create(shared.get()));
   return std::unique_ptr<Device>(new Device(ordinal, option.name, std::move(shared),
                                             std::move(store), options.bus_bytes_per_second, space,
-                                            scheduler));
+                                            scheduler, options.path));
 }
 
 Device::Device(int ordinal, std::string name, std::unique_ptr<SharedDevice> shared,
                std::unique_ptr<PhysicalStore> store, uint64_t bus_bytes_per_second,
-               AddressSpace* space, Scheduler* scheduler)
+               AddressSpace* space, Scheduler* scheduler, ptx::Path path)
     : ordinal_(ordinal),
       name_(std::move(name)),
       shared_(std::move(shared)),
@@ -35,7 +35,7 @@ Device::Device(int ordinal, std::string name, std::unique_ptr<SharedDevice> shar
       heap_(space, store_.get()),
       bus_(shared_->page(), bus_bytes_per_second),
       turn_(shared_->page(), shared_->slot()),
-      hardware_{space, &bus_, &turn_},
+      hardware_{space, &bus_, &turn_, path},
       scheduler_(scheduler) {}
 
 CUuuid Device::uuid() const {

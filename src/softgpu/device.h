@@ -71,7 +71,7 @@ class Device {
  private:
   Device(int ordinal, std::string name, std::unique_ptr<SharedDevice> shared,
          std::unique_ptr<PhysicalStore> store, uint64_t bus_bytes_per_second, AddressSpace* space,
-         Scheduler* scheduler);
+         Scheduler* scheduler, ptx::Path path);
 
   const int ordinal_;
   const std::string name_;

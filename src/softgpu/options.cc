@@ -77,6 +77,13 @@ Status SetFailAlloc(const std::string& text, Options& options) {
   return {};
 }
 
+Status SetPath(const std::string& text, Options& options) {
+  if (text != "auto" && text != "baseline")
+    return Invalid("'" + text + "' is neither auto nor baseline");
+  options.path = text == "auto" ? ptx::Path::kAuto : ptx::Path::kBaseline;
+  return {};
+}
+
 // VRAM comes before DEVICES, which takes its default from it.
 constexpr OptionRow kTable[] = {
     {"TANDEM_SOFT_VRAM", "1G", "VRAM of a device, shared by all processes that use it", SetVram},
@@ -86,6 +93,8 @@ constexpr OptionRow kTable[] = {
      SetDirectory},
     {"TANDEM_SOFT_CONTEXT", "64M", "VRAM that every context costs", SetContext},
     {"TANDEM_SOFT_PCIE", "8GB/s", "bandwidth of the bus, per direction", SetBus},
+    {"TANDEM_SOFT_ISA", "auto",
+     "how kernels run: auto (with AVX2 where the processor has it) or baseline", SetPath},
     {"TANDEM_SOFT_FAIL_ALLOC", "0", "for tests: the n-th allocation fails (0: none)", SetFailAlloc},
 };
 

@@ -13,6 +13,7 @@
 
 #include "src/base/bytes.h"
 #include "src/base/result.h"
+#include "src/softgpu/ptx/execute.h"
 
 namespace tandem::soft {
 
@@ -30,6 +31,7 @@ struct Options {
   std::string directory;              // of the devices' shared files; empty: the default one
   Bytes context;                      // VRAM that every context costs
   uint64_t bus_bytes_per_second = 0;  // per direction
+  ptx::Path path = ptx::Path::kAuto;  // of the interpreter
   uint64_t fail_alloc = 0;            // the number of the allocation that fails; 0: none does
 };
 

@@ -42,6 +42,7 @@ TEST(OptionsTest, RefusalsNameTheVariable) {
       {{"TANDEM_SOFT_DEVICES", "a,a"}},      {{"TANDEM_SOFT_DEVICES", "a:x"}},
       {{"TANDEM_SOFT_PCIE", "8 bananas"}},   {{"TANDEM_SOFT_PCIE", "-1GB/s"}},
       {{"TANDEM_SOFT_FAIL_ALLOC", "three"}}, {{"TANDEM_SOFT_CONTEXT", "-5"}},
+      {{"TANDEM_SOFT_ISA", "avx512"}},
   };
   for (const auto& variables : bad) {
     const auto options = Parse(variables);
@@ -64,6 +65,11 @@ TEST(OptionsTest, TheDocsHaveEveryRow) {
         std::string("| `") + row.name + "` | " + row.default_text + " | " + row.help + " |\n";
     EXPECT_NE(docs.find(text), std::string::npos) << text;
   }
+}
+
+TEST(OptionsTest, PathOfTheInterpreter) {
+  EXPECT_EQ(Parse({}).value().path, ptx::Path::kAuto);
+  EXPECT_EQ(Parse({{"TANDEM_SOFT_ISA", "baseline"}}).value().path, ptx::Path::kBaseline);
 }
 
 TEST(OptionsTest, Bandwidths) {

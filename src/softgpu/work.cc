@@ -142,7 +142,7 @@ CUresult RunLaunch(const Hardware& hardware, ptx::Launch launch) {
   const ptx::MemoryMap memory{space.base(), space.size(), kPageShift, space.readable(),
                               space.writable()};
   const std::string name = launch.kernel->name;
-  ptx::Execution execution(std::move(launch), memory, ptx::Path::kAuto);
+  ptx::Execution execution(std::move(launch), memory, hardware.path);
   const auto should_yield = [&] {
     return space.map_lock().WriterWaits() || hardware.turn->ShouldYield();
   };

@@ -22,6 +22,7 @@ struct Hardware {
   AddressSpace* space = nullptr;
   Bus* bus = nullptr;
   ComputeTurn* turn = nullptr;
+  ptx::Path path = ptx::Path::kAuto;
 };
 
 // Rows, `pitch` bytes apart, in slices that are `slice` bytes apart.
