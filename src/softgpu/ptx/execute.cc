@@ -82,10 +82,9 @@ class Execution::State {
   // bar.arrive since each barrier last let go: threads, and the lanes of each warp.
   uint32_t arrivals_[kBarriers] = {};
   std::vector<std::array<uint32_t, kBarriers>> arrived_;
-  size_t warp_ = 0;          // the one to go on with
-  bool unfinished_ = false;  // a warp of this round could have gone on
+  size_t warp_ = 0;                            // the one to go on with
+  bool started_ = false, unfinished_ = false;  // the latter: a warp could have gone on
   int64_t budget_ = kInstructionsPerQuestion;
-  bool started_ = false;
   Stop stop_ = Stop::kYielded;  // kYielded: not at its end
   const std::function<bool()>* should_yield_ = nullptr;
 };
