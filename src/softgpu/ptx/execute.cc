@@ -73,8 +73,7 @@ class Execution::State {
   const Launch launch_;
   const Code& code_;
   const int path_;
-  uint32_t threads_;
-  uint32_t block_[3] = {0, 0, 0};
+  uint32_t threads_, block_[3] = {0, 0, 0};
   std::vector<Warp> warps_;
   std::unique_ptr<Line[]> frames_;
   std::vector<Line> shared_;
