@@ -8,6 +8,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "src/cuda/driver_attributes.h"
+#include "src/cuda/driver_errors.h"
+
 extern "C" {
 
 using cuuint64_t = uint64_t;
@@ -33,120 +36,6 @@ struct CUuuid {
   char bytes[16];
 };
 
-#define TANDEM_CURESULTS(X)                                                                        \
-  X(CUDA_SUCCESS, 0, "no error")                                                                   \
-  X(CUDA_ERROR_INVALID_VALUE, 1, "invalid argument")                                               \
-  X(CUDA_ERROR_OUT_OF_MEMORY, 2, "out of memory")                                                  \
-  X(CUDA_ERROR_NOT_INITIALIZED, 3, "initialization error")                                         \
-  X(CUDA_ERROR_DEINITIALIZED, 4, "driver shutting down")                                           \
-  X(CUDA_ERROR_NO_DEVICE, 100, "no CUDA-capable device is detected")                               \
-  X(CUDA_ERROR_INVALID_DEVICE, 101, "invalid device ordinal")                                      \
-  X(CUDA_ERROR_INVALID_IMAGE, 200, "device kernel image is invalid")                               \
-  X(CUDA_ERROR_INVALID_CONTEXT, 201, "invalid device context")                                     \
-  X(CUDA_ERROR_MAP_FAILED, 205, "mapping of buffer object failed")                                 \
-  X(CUDA_ERROR_UNMAP_FAILED, 206, "unmapping of buffer object failed")                             \
-  X(CUDA_ERROR_ALREADY_MAPPED, 208, "resource already mapped")                                     \
-  X(CUDA_ERROR_NO_BINARY_FOR_GPU, 209, "no kernel image is available for execution on the device") \
-  X(CUDA_ERROR_NOT_MAPPED, 211, "resource not mapped")                                             \
-  X(CUDA_ERROR_ECC_UNCORRECTABLE, 214, "uncorrectable ECC error encountered")                      \
-  X(CUDA_ERROR_UNSUPPORTED_LIMIT, 215, "limit is not supported on this architecture")              \
-  X(CUDA_ERROR_INVALID_PTX, 218, "a PTX JIT compilation failed")                                   \
-  X(CUDA_ERROR_NVLINK_UNCORRECTABLE, 220,                                                          \
-    "uncorrectable NVLink error detected during the execution")                                    \
-  X(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, 222,                                                       \
-    "the provided PTX was compiled with an unsupported toolchain.")                                \
-  X(CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY, 224, "the provided execution affinity is not supported") \
-  X(CUDA_ERROR_CONTAINED, 226,                                                                     \
-    "Invalid access of peer GPU memory over nvlink or a hardware error")                           \
-  X(CUDA_ERROR_INVALID_SOURCE, 300, "device kernel image is invalid")                              \
-  X(CUDA_ERROR_FILE_NOT_FOUND, 301, "file not found")                                              \
-  X(CUDA_ERROR_OPERATING_SYSTEM, 304, "OS call failed or operation not supported on this OS")      \
-  X(CUDA_ERROR_INVALID_HANDLE, 400, "invalid resource handle")                                     \
-  X(CUDA_ERROR_ILLEGAL_STATE, 401, "the operation cannot be performed in the present state")       \
-  X(CUDA_ERROR_NOT_FOUND, 500, "named symbol not found")                                           \
-  X(CUDA_ERROR_NOT_READY, 600, "device not ready")                                                 \
-  X(CUDA_ERROR_ILLEGAL_ADDRESS, 700, "an illegal memory access was encountered")                   \
-  X(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, 701, "too many resources requested for launch")            \
-  X(CUDA_ERROR_LAUNCH_TIMEOUT, 702, "the launch timed out and was terminated")                     \
-  X(CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE, 708, "cannot set while device is active in this process")   \
-  X(CUDA_ERROR_CONTEXT_IS_DESTROYED, 709, "context is destroyed")                                  \
-  X(CUDA_ERROR_ASSERT, 710, "device-side assert triggered")                                        \
-  X(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, 712,                                                \
-    "part or all of the requested memory range is already mapped")                                 \
-  X(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, 713,                                                    \
-    "pointer does not correspond to a registered memory region")                                   \
-  X(CUDA_ERROR_HARDWARE_STACK_ERROR, 714, "hardware stack error")                                  \
-  X(CUDA_ERROR_ILLEGAL_INSTRUCTION, 715, "an illegal instruction was encountered")                 \
-  X(CUDA_ERROR_MISALIGNED_ADDRESS, 716, "misaligned address")                                      \
-  X(CUDA_ERROR_INVALID_ADDRESS_SPACE, 717,                                                         \
-    "operation not supported on global/shared address space")                                      \
-  X(CUDA_ERROR_INVALID_PC, 718, "invalid program counter")                                         \
-  X(CUDA_ERROR_LAUNCH_FAILED, 719, "unspecified launch failure")                                   \
-  X(CUDA_ERROR_TENSOR_MEMORY_LEAK, 721, "tensor memory not completely freed")                      \
-  X(CUDA_ERROR_NOT_PERMITTED, 800, "operation not permitted")                                      \
-  X(CUDA_ERROR_NOT_SUPPORTED, 801, "operation not supported")                                      \
-  X(CUDA_ERROR_EXTERNAL_DEVICE, 911,                                                               \
-    "an async error has occurred in external entity outside of CUDA")                              \
-  X(CUDA_ERROR_UNKNOWN, 999, "unknown error")
-
-#define TANDEM_ENUM_VALUE(name, value, text) name = value,
-enum CUresult : int { TANDEM_CURESULTS(TANDEM_ENUM_VALUE) };
-#undef TANDEM_ENUM_VALUE
-
-enum CUdevice_attribute : int {
-  CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 1,
-  CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X = 2,
-  CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y = 3,
-  CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z = 4,
-  CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X = 5,
-  CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y = 6,
-  CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z = 7,
-  CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK = 8,
-  CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY = 9,
-  CU_DEVICE_ATTRIBUTE_WARP_SIZE = 10,
-  CU_DEVICE_ATTRIBUTE_MAX_PITCH = 11,
-  CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK = 12,
-  CU_DEVICE_ATTRIBUTE_CLOCK_RATE = 13,
-  CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT = 14,
-  CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
-  CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT = 17,
-  CU_DEVICE_ATTRIBUTE_INTEGRATED = 18,
-  CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY = 19,
-  CU_DEVICE_ATTRIBUTE_COMPUTE_MODE = 20,
-  CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT = 30,
-  CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS = 31,
-  CU_DEVICE_ATTRIBUTE_ECC_ENABLED = 32,
-  CU_DEVICE_ATTRIBUTE_PCI_BUS_ID = 33,
-  CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID = 34,
-  CU_DEVICE_ATTRIBUTE_TCC_DRIVER = 35,
-  CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE = 36,
-  CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH = 37,
-  CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE = 38,
-  CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR = 39,
-  CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT = 40,
-  CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING = 41,
-  CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID = 50,
-  CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT = 51,
-  CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
-  CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
-  CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED = 78,
-  CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR = 81,
-  CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR = 82,
-  CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY = 83,
-  CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS = 88,
-  CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS = 89,
-  CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED = 90,
-  CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM = 91,
-  CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH = 95,
-  CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97,
-  CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED = 99,
-  CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED = 102,
-  CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED = 103,
-  CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR = 106,
-  CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK = 111,
-  CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED = 115,
-};
-
 enum CUfunction_attribute : int {
   CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 0,
   CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES = 1,
@@ -158,7 +47,18 @@ enum CUfunction_attribute : int {
   CU_FUNC_ATTRIBUTE_CACHE_MODE_CA = 7,
   CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8,
   CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT = 9,
+  CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET = 10,
+  CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH = 11,
+  CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT = 12,
+  CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH = 13,
+  CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED = 14,
+  CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE = 15,
 };
+enum CUfunctionLoadingState : int {
+  CU_FUNCTION_LOADING_STATE_UNLOADED = 0,
+  CU_FUNCTION_LOADING_STATE_LOADED = 1,
+};
+enum CUmoduleLoadingMode : int { CU_MODULE_EAGER_LOADING = 1, CU_MODULE_LAZY_LOADING = 2 };
 
 enum CUpointer_attribute : int {
   CU_POINTER_ATTRIBUTE_CONTEXT = 1,
@@ -227,7 +127,50 @@ inline constexpr cuuint64_t CU_GET_PROC_ADDRESS_LEGACY_STREAM = 1;
 inline constexpr cuuint64_t CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM = 2;
 
 using CUfunc_cache = int;
-using CUjitInputType = int;
+enum CUjitInputType : int {
+  CU_JIT_INPUT_CUBIN = 0,
+  CU_JIT_INPUT_PTX = 1,
+  CU_JIT_INPUT_FATBINARY = 2,
+  CU_JIT_INPUT_OBJECT = 3,
+  CU_JIT_INPUT_LIBRARY = 4,
+  CU_JIT_INPUT_NVVM = 5,
+};
+enum CUlibraryOption : int {
+  CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE = 0,
+  CU_LIBRARY_BINARY_IS_PRESERVED = 1,
+};
+enum CUdevice_P2PAttribute : int {
+  CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK = 1,
+  CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED = 2,
+  CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED = 3,
+  CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED = 4,
+};
+enum CUmem_advise : int {
+  CU_MEM_ADVISE_SET_READ_MOSTLY = 1,
+  CU_MEM_ADVISE_UNSET_READ_MOSTLY = 2,
+  CU_MEM_ADVISE_SET_PREFERRED_LOCATION = 3,
+  CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION = 4,
+  CU_MEM_ADVISE_SET_ACCESSED_BY = 5,
+  CU_MEM_ADVISE_UNSET_ACCESSED_BY = 6,
+};
+enum CUmem_range_attribute : int {
+  CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY = 1,
+  CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION = 2,
+  CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY = 3,
+  CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION = 4,
+  CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE = 5,
+  CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID = 6,
+  CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE = 7,
+  CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID = 8,
+};
+inline constexpr unsigned int CU_MEM_ATTACH_GLOBAL = 1;
+inline constexpr unsigned int CU_MEM_ATTACH_HOST = 2;
+inline constexpr unsigned int CU_MEM_ATTACH_SINGLE = 4;
+inline constexpr CUdevice CU_DEVICE_CPU = -1;
+inline constexpr CUdevice CU_DEVICE_INVALID = -2;
+
+using CUsharedconfig = int;
+using CUexecAffinityType = int;
 using CUGLDeviceList = int;
 
 using CUstreamCallback = void (*)(CUstream stream, CUresult status, void* data);
@@ -260,6 +203,8 @@ inline constexpr unsigned int CU_MEMHOSTALLOC_DEVICEMAP = 2;
 inline constexpr unsigned int CU_MEMHOSTALLOC_WRITECOMBINED = 4;
 inline constexpr unsigned int CU_MEMHOSTREGISTER_PORTABLE = 1;
 inline constexpr unsigned int CU_MEMHOSTREGISTER_DEVICEMAP = 2;
+inline constexpr unsigned int CU_MEMHOSTREGISTER_IOMEMORY = 4;
+inline constexpr unsigned int CU_MEMHOSTREGISTER_READ_ONLY = 8;
 
 // The `extra` buffer of cuLaunchKernel.
 inline constexpr uintptr_t CU_LAUNCH_PARAM_END_VALUE = 0;
@@ -288,7 +233,13 @@ static_assert(sizeof(CUDA_MEMCPY2D) == 128);
 static_assert(offsetof(CUDA_MEMCPY2D, dstXInBytes) == 56);
 static_assert(offsetof(CUDA_MEMCPY2D, Height) == 120);
 
-enum CUmemLocationType : int { CU_MEM_LOCATION_TYPE_INVALID = 0, CU_MEM_LOCATION_TYPE_DEVICE = 1 };
+enum CUmemLocationType : int {
+  CU_MEM_LOCATION_TYPE_INVALID = 0,
+  CU_MEM_LOCATION_TYPE_DEVICE = 1,
+  CU_MEM_LOCATION_TYPE_HOST = 2,
+  CU_MEM_LOCATION_TYPE_HOST_NUMA = 3,
+  CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT = 4,
+};
 enum CUmemAllocationType : int { CU_MEM_ALLOCATION_TYPE_PINNED = 1 };
 enum CUmemAllocationHandleType : int {
   CU_MEM_HANDLE_TYPE_NONE = 0,
@@ -336,3 +287,6 @@ struct CUDA_TEXTURE_DESC;
 struct CUDA_RESOURCE_VIEW_DESC;
 
 }  // extern "C"
+
+#include "src/cuda/graph_types.h"
+#include "src/cuda/launch_types.h"

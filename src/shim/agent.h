@@ -42,8 +42,8 @@ class Agent {
   void Wake();
   // Waits at most a moment for it to finish what it is doing.
   void Stop();
-  // In a forked child there is no such thread any more.
-  void AbandonInChild();
+  // In a forked child there is no such thread any more, and who held the lock may be gone too.
+  void AbandonInChild() NO_THREAD_SAFETY_ANALYSIS;
 
  private:
   static void* Main(void* self);

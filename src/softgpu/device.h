@@ -26,9 +26,18 @@ inline constexpr uint32_t kSharedBytesDefault = 48 << 10;  // of a block, withou
 inline constexpr uint32_t kSharedBytesOptIn = 99 << 10;
 inline constexpr uint32_t kRegistersPerBlock = 64 << 10;
 inline constexpr uint32_t kMaxBlockThreads = 1024;
-inline constexpr int kMaxPitch = 0x7fff'ffff;  // bytes
+// Of the one multiprocessor, which decides how many blocks count as resident together.
+inline constexpr int kMultiprocessors = 1;
+inline constexpr uint32_t kMultiprocessorThreads = 1024;
+inline constexpr uint32_t kMultiprocessorBlocks = 16;
+inline constexpr uint32_t kMultiprocessorSharedBytes = 100 << 10;
+inline constexpr uint32_t kReservedSharedBytes = 1 << 10;  // of a block, beside its own
+inline constexpr int kMaxPitch = 0x7fff'ffff;              // bytes
 
 struct Context;
+
+// What is the same for every device; false if they do not know the attribute.
+bool FixedAttribute(CUdevice_attribute attribute, int* value);
 
 class Device {
  public:
