@@ -146,6 +146,22 @@ CUresult ResultOf(ptx::Stop stop) {
   return CUDA_ERROR_UNKNOWN;
 }
 
+// What the kernel printed, and why it did not come to its end.
+void Tell(ptx::Execution& execution, const std::string& name, ptx::Stop stop) {
+  const std::string output = execution.TakeOutput();
+  if (!output.empty()) {
+    std::fwrite(output.data(), 1, output.size(), stdout);
+    std::fflush(stdout);
+  }
+  if (stop == ptx::Stop::kAssert) {
+    std::fputs(execution.assertions().c_str(), stderr);
+  } else if (stop != ptx::Stop::kDone) {
+    std::fprintf(stderr, "tandem software GPU: kernel %s: %s (address 0x%llx)\n", name.c_str(),
+                 execution.fault().what.c_str(),
+                 static_cast<unsigned long long>(execution.fault().address));
+  }
+}
+
 }  // namespace
 
 CUresult CopyOverBus(const Hardware& hardware, Direction direction, const Copy& copy) {
@@ -239,11 +255,7 @@ CUresult RunLaunch(const Hardware& hardware, ptx::Launch launch) {
       std::fprintf(stderr, "tandem software GPU: kernel %s: ended by the watchdog\n", name.c_str());
       return AtItsTime(hardware, CUDA_ERROR_LAUNCH_TIMEOUT);
     }
-    if (stop != ptx::Stop::kDone) {
-      std::fprintf(stderr, "tandem software GPU: kernel %s: %s (address 0x%llx)\n", name.c_str(),
-                   execution.fault().what.c_str(),
-                   static_cast<unsigned long long>(execution.fault().address));
-    }
+    Tell(execution, name, stop);
     return AtItsTime(hardware, ResultOf(stop));
   }
 }

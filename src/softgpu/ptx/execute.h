@@ -86,6 +86,10 @@ class Execution {
   // REQUIRES: Run() returned a fault.
   const Fault& fault() const;
 
+  // What the kernel printed since the last call, in order, and what failed assertions say.
+  std::string TakeOutput();
+  const std::string& assertions() const;
+
  private:
   class State;
   std::unique_ptr<State> state_;

@@ -12,6 +12,10 @@
 
 namespace tandem::ptx {
 
+// A register of 32 bits: of the first of `lanes`, and to all of them.
+uint32_t ReadLane(const WarpContext& w, uint32_t ref, uint32_t lanes);
+void WriteLanes(const WarpContext& w, uint32_t ref, uint32_t lanes, uint32_t value);
+
 struct Group {
   enum class Wait : uint8_t { kNone, kBarrier, kWarp };
   uint32_t pc = 0;
