@@ -5,6 +5,7 @@
 
 #include "src/cuda/driver_api.h"
 #include "src/softgpu/driver.h"
+#include "src/softgpu/submit.h"
 
 namespace tandem::soft {
 namespace {
@@ -73,6 +74,19 @@ CUresult ReadParams(const ptx::Kernel& kernel, void** pointers, void** extra,
 }
 
 }  // namespace
+
+CUresult PrepareLaunch(const Function& function, const LaunchShape& shape, void** parameters,
+                       void** extra, ptx::Launch* launch) {
+  launch->program = function.program.get();
+  launch->kernel = function.kernel;
+  launch->image_address = function.image_address;
+  std::ranges::copy(shape.grid, launch->grid);
+  std::ranges::copy(shape.block, launch->block);
+  launch->dynamic_shared_bytes = shape.shared_bytes;
+  CU_TRY(CheckShape(function, *launch));
+  return ReadParams(*function.kernel, parameters, extra, &launch->params);
+}
+
 }  // namespace tandem::soft
 
 using namespace tandem;        // NOLINT: entry points live outside every namespace
@@ -89,24 +103,8 @@ CUresult cuLaunchKernel(CUfunction handle, unsigned int grid_x, unsigned int gri
   if (!function) return CUDA_ERROR_INVALID_HANDLE;
   CU_TRY(FindStream(current, stream_handle, &context, &stream));
   if (function->context != context) return CUDA_ERROR_INVALID_HANDLE;
-  ptx::Launch launch;
-  launch.program = function->program.get();
-  launch.kernel = function->kernel;
-  launch.image_address = function->image_address;
-  launch.grid[0] = grid_x;
-  launch.grid[1] = grid_y;
-  launch.grid[2] = grid_z;
-  launch.block[0] = block_x;
-  launch.block[1] = block_y;
-  launch.block[2] = block_z;
-  launch.dynamic_shared_bytes = shared_bytes;
-  CU_TRY(CheckShape(*function, launch));
-  CU_TRY(ReadParams(*function->kernel, parameters, extra, &launch.params));
-  Task task;
-  task.engine = EngineKind::kCompute;
-  // The module may be unloaded before its kernel is done.
-  task.run = [&hardware = context->device->hardware(), program_kept = function->program,
-              launch = std::move(launch)] { return RunLaunch(hardware, launch); };
-  TheDriver().scheduler.Submit(stream, std::move(task));
-  return CUDA_SUCCESS;
+  KernelWork work{handle, function, {}};
+  const LaunchShape shape{{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes};
+  CU_TRY(PrepareLaunch(*function, shape, parameters, extra, &work.launch));
+  return SubmitWork(context, stream, {nullptr, std::move(work)});
 }

@@ -33,6 +33,7 @@ CUresult Load(CUmodule* handle, const void* image, unsigned int count, CUjit_opt
   std::shared_ptr<Context> context;
   CU_TRY(HealthyContext(&context));
   if (handle == nullptr || image == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CU_TRY(RefuseUnsafe());
   CU_TRY(CheckJitOptions(count, options, values));
   const Instant began = MonotonicNow();
   auto module = std::make_shared<Module>();
@@ -86,6 +87,7 @@ CUresult cuModuleUnload(CUmodule handle) noexcept {
   std::shared_ptr<Context> current;
   CU_TRY(HealthyContext(&current));
   Driver& driver = TheDriver();
+  CU_TRY(RefuseUnsafe());
   const auto module = driver.modules.Take(handle);
   if (!module) return CUDA_ERROR_INVALID_HANDLE;
   driver.functions.EraseIf([&](const Function& f) { return f.module_handle == handle; });

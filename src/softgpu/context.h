@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "src/base/bytes.h"
 #include "src/base/mutex.h"
@@ -44,6 +45,9 @@ struct Context {
   CUresult error() const { return group->error.load(); }
 };
 
+struct Capture;
+struct GraphNode;
+
 struct StreamObject {
   std::shared_ptr<Context> context;
   std::shared_ptr<Stream> stream;
@@ -56,6 +60,9 @@ class Event {
   struct Record {
     Dependency where;
     std::atomic<int64_t> time_ns = 0;  // zero until it is reached
+    // Recorded in a captured stream: after these nodes of the capture's graph, and nowhere else.
+    std::shared_ptr<Capture> capture;
+    std::vector<GraphNode*> nodes;
   };
 
   Event(std::shared_ptr<Context> context, unsigned int flags)
@@ -64,7 +71,7 @@ class Event {
   const unsigned int flags;
 
   // Null if the event was never recorded.
-  std::shared_ptr<Record> latest() {
+  std::shared_ptr<Record> latest() const {
     MutexLock lock(mutex_);
     return latest_;
   }
@@ -74,7 +81,7 @@ class Event {
   }
 
  private:
-  Mutex mutex_;
+  mutable Mutex mutex_;
   std::shared_ptr<Record> latest_ GUARDED_BY(mutex_);
 };
 
