@@ -26,15 +26,6 @@ struct Free {
 
 }  // namespace
 
-bool HasAvx2() {
-#ifdef TANDEM_PTX_AVX2
-  static const bool has = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-#else
-  static const bool has = false;
-#endif
-  return has;
-}
-
 class Execution::State {
  public:
   State(Launch launch, const MemoryMap& memory, Path path);
