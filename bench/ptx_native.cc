@@ -33,8 +33,9 @@ float NativeReduce(const float* in, size_t count) {
 void NativeMandelbrot(int* out, int width, int limit) {
   for (int i = 0; i < width * width; ++i) {
     const float scale = static_cast<float>(width);
-    const float cx = -2.2f + 3.2f * static_cast<float>(i % width) / scale;
-    const float cy = -1.4f + 2.8f * static_cast<float>(i / width) / scale;
+    const int column = i % width, row = i / width;
+    const float cx = -2.2f + 3.2f * static_cast<float>(column) / scale;
+    const float cy = -1.4f + 2.8f * static_cast<float>(row) / scale;
     float x = 0, y = 0;
     int n = 0;
     while (n < limit && x * x + y * y < 4.0f) {
