@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "src/softgpu/ptx/program.h"
+#include "src/softgpu/ptx/progress.h"
 
 namespace tandem::ptx {
 
@@ -47,6 +48,7 @@ struct Launch {
   uint32_t block[3] = {1, 1, 1};
   uint32_t dynamic_shared_bytes = 0;
   std::vector<uint8_t> params;
+  Progress* progress = nullptr;  // if not null, outlives the execution; for the caller to reset
 };
 
 enum class Stop {
