@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 
 namespace tandem::soft {
 namespace {
@@ -19,8 +20,8 @@ constexpr const char* kThreadNames[kEngineCount] = {"soft-compute", "soft-to-dev
 
 }  // namespace
 
-Engines::Engines(Scheduler* scheduler, std::function<void()> on_idle)
-    : on_idle_(std::move(on_idle)) {
+Engines::Engines(Scheduler* scheduler, DeviceClock* clock, std::function<void(EngineKind)> on_idle)
+    : clock_(clock), on_idle_(std::move(on_idle)) {
   for (int i = 0; i < kEngineCount; ++i) engines_[i].kind = static_cast<EngineKind>(i);
   scheduler->Start(this);
 }
@@ -56,6 +57,21 @@ bool Scheduler::Ready(const Stream& stream) const {
   return !stream.running_ && !stream.queue_.empty() && Reached(stream.queue_.front().task.after);
 }
 
+// From when a task may run is settled as soon as it may: what it came after goes on.
+void Scheduler::SeeReady(Stream& stream) {
+  Stream::Queued& queued = stream.queue_.front();
+  if (std::exchange(queued.seen_ready, true)) return;
+  queued.ready = std::max(queued.ready, stream.reached_);
+  const Engines* engines = stream.group->engines;
+  for (const Dependency& dependency : queued.task.after) {
+    const Stream& before = *dependency.stream;
+    // Another device has a timeline of its own.
+    const bool here = before.group->engines == engines;
+    queued.ready = std::max(queued.ready, here ? before.reached_ : engines->Now());
+  }
+  if (!engines->model()) queued.ready = MonotonicNow();
+}
+
 Dependency Scheduler::Submit(const std::shared_ptr<Stream>& stream, Task task) {
   MutexLock lock(mutex_);
   while (stream->queue_.size() >= kQueueLimit) done_.Wait(mutex_);
@@ -73,7 +89,7 @@ Dependency Scheduler::Append(const std::shared_ptr<Stream>& stream, Task task) {
     if (ordered) task.after.push_back({other, other->submitted_});
   }
   if (stream->queue_.empty()) active_.push_back(stream);
-  stream->queue_.push_back({std::move(task), next_order_++});
+  stream->queue_.push_back({std::move(task), next_order_++, stream->group->engines->Now()});
   return {stream, ++stream->submitted_};
 }
 
@@ -167,6 +183,8 @@ void Scheduler::Advance() {
       while (Ready(*stream) && stream->queue_.front().task.engine == EngineKind::kNone) {
         const Task& task = stream->queue_.front().task;
         const bool skip = stream->group->error.load() != CUDA_SUCCESS && !task.always;
+        SeeReady(*stream);
+        TaskTime::cursor() = stream->queue_.front().ready;
         Complete(*stream, task.run && !skip ? task.run() : CUDA_SUCCESS);
         completed = true;
       }
@@ -175,6 +193,7 @@ void Scheduler::Advance() {
   }
   for (const auto& stream : active_) {
     if (!Ready(*stream)) continue;
+    SeeReady(*stream);
     const EngineKind kind = stream->queue_.front().task.engine;
     stream->group->engines->engines_[static_cast<int>(kind)].wake.NotifyOne();
   }
@@ -183,6 +202,7 @@ void Scheduler::Advance() {
 void Scheduler::Complete(Stream& stream, CUresult result) {
   CUresult none = CUDA_SUCCESS;
   if (result != CUDA_SUCCESS) stream.group->error.compare_exchange_strong(none, result);
+  stream.reached_ = std::max(stream.reached_, TaskTime::cursor());
   stream.queue_.pop_front();
   stream.completed_ += 1;
   done_.NotifyAll();
@@ -207,10 +227,13 @@ void Scheduler::RunTask(const std::shared_ptr<Stream>& stream) {
   stream->running_ = true;
   Task& task = stream->queue_.front().task;  // a deque's elements stay where they are
   const bool skip = stream->group->error.load() != CUDA_SUCCESS && !task.always;
+  const bool on_host = task.engine == EngineKind::kHost;
   auto run = std::move(task.run);
+  TaskTime::cursor() = stream->queue_.front().ready;
   mutex_.Unlock();
   const CUresult result = skip ? CUDA_SUCCESS : run();
   run = nullptr;  // what the task holds may be large, and is let go before anybody hears of it
+  if (on_host) TaskTime::cursor() = std::max(TaskTime::cursor(), stream->group->engines->Now());
   mutex_.Lock();
   stream->running_ = false;
   Complete(*stream, result);
@@ -224,7 +247,7 @@ void Scheduler::Loop(Engines* engines, Engines::Engine* engine) {
       RunTask(stream);
       continue;
     }
-    if (engine->kind == EngineKind::kCompute) engines->on_idle_();
+    engines->on_idle_(engine->kind);
     engine->wake.Wait(mutex_);
   }
 }

@@ -20,7 +20,7 @@ Scheduler& TheScheduler() {
 }
 
 Engines* TheEngines() {
-  static auto* engines = new Engines(&TheScheduler(), [] {});
+  static auto* engines = new Engines(&TheScheduler(), nullptr, [](EngineKind) {});
   return engines;
 }
 

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "src/softgpu/ptx/program.h"
+#include "src/softgpu/ptx/progress.h"
 #include "src/softgpu/ptx/texture.h"
 
 namespace tandem::ptx {
@@ -51,6 +52,7 @@ struct Launch {
   // The texture objects there are when the kernel is launched; null: none. Element i has a handle
   // whose low 20 bits are i + 1, or none.
   std::shared_ptr<const std::vector<Texture>> textures;
+  Progress* progress = nullptr;  // if not null, outlives the execution; for the caller to reset
 };
 
 enum class Stop {
@@ -81,8 +83,8 @@ class Execution {
   Execution& operator=(Execution&&) noexcept;
 
   // Runs until the launch ends, faults, or should_yield says true. should_yield is asked at block
-  // boundaries and at back-edges, every few thousand instructions, so an endless loop can be left.
-  // The caller's floating-point environment neither matters nor changes.
+  // boundaries and at back-edges, every few thousand instructions, so an endless loop can be
+  // left. The caller's floating-point environment neither matters nor changes.
   Stop Run(const std::function<bool()>& should_yield);
 
   // REQUIRES: Run() returned a fault.
