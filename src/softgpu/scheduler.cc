@@ -18,7 +18,26 @@ constexpr size_t kGraphLanes = 16;  // of one graph, in one context
 constexpr const char* kThreadNames[kEngineCount] = {"soft-compute", "soft-to-device",
                                                     "soft-to-host", "soft-host-fn"};
 
+// What the calling thread runs; no scheduler: nothing that may be interrupted.
+struct Running {
+  Scheduler* scheduler = nullptr;
+  Engines* engines = nullptr;
+  int priority = 0;
+};
+thread_local Running t_running;
+
 }  // namespace
+
+bool UrgentWork::Waits() {
+  return t_running.scheduler != nullptr &&
+         t_running.engines->urgent_.load(std::memory_order_relaxed) < t_running.priority;
+}
+
+void UrgentWork::Do() {
+  const Instant before = TaskTime::cursor();
+  t_running.scheduler->RunUrgent(t_running.engines, t_running.priority);
+  TaskTime::cursor() = before;
+}
 
 Engines::Engines(Scheduler* scheduler, DeviceClock* clock, std::function<void(EngineKind)> on_idle)
     : clock_(clock), on_idle_(std::move(on_idle)) {
@@ -195,8 +214,27 @@ void Scheduler::Advance() {
     if (!Ready(*stream)) continue;
     SeeReady(*stream);
     const EngineKind kind = stream->queue_.front().task.engine;
-    stream->group->engines->engines_[static_cast<int>(kind)].wake.NotifyOne();
+    Engines* engines = stream->group->engines;
+    if (kind == EngineKind::kCompute && stream->priority < engines->urgent_.load()) {
+      engines->urgent_.store(stream->priority);
+    }
+    engines->engines_[static_cast<int>(kind)].wake.NotifyOne();
   }
+}
+
+void Scheduler::NoteUrgent(Engines* engines) {
+  const std::shared_ptr<Stream> next = Pick(engines, EngineKind::kCompute);
+  engines->urgent_.store(next ? next->priority : kNobodyWaits);
+}
+
+void Scheduler::RunUrgent(Engines* engines, int priority) {
+  MutexLock lock(mutex_);
+  for (;;) {
+    const std::shared_ptr<Stream> stream = Pick(engines, EngineKind::kCompute);
+    if (!stream || stream->priority >= priority) break;
+    RunTask(stream);
+  }
+  NoteUrgent(engines);
 }
 
 void Scheduler::Complete(Stream& stream, CUresult result) {
@@ -225,15 +263,21 @@ std::shared_ptr<Stream> Scheduler::Pick(const Engines* engines, EngineKind kind)
 
 void Scheduler::RunTask(const std::shared_ptr<Stream>& stream) {
   stream->running_ = true;
+  Engines* engines = stream->group->engines;
+  NoteUrgent(engines);
   Task& task = stream->queue_.front().task;  // a deque's elements stay where they are
   const bool skip = stream->group->error.load() != CUDA_SUCCESS && !task.always;
-  const bool on_host = task.engine == EngineKind::kHost;
+  const EngineKind kind = task.engine;
+  const Running interrupted = std::exchange(
+      t_running,
+      kind == EngineKind::kCompute ? Running{this, engines, stream->priority} : Running{});
   auto run = std::move(task.run);
   TaskTime::cursor() = stream->queue_.front().ready;
   mutex_.Unlock();
   const CUresult result = skip ? CUDA_SUCCESS : run();
   run = nullptr;  // what the task holds may be large, and is let go before anybody hears of it
-  if (on_host) TaskTime::cursor() = std::max(TaskTime::cursor(), stream->group->engines->Now());
+  t_running = interrupted;
+  if (kind == EngineKind::kHost) TaskTime::cursor() = std::max(TaskTime::cursor(), engines->Now());
   mutex_.Lock();
   stream->running_ = false;
   Complete(*stream, result);

@@ -70,6 +70,7 @@ struct GraphTask {
 };
 
 inline constexpr int kGreatestPriority = -5;  // of a stream; the least is 0
+inline constexpr int kNobodyWaits = 1;        // in place of a priority
 
 enum class StreamKind { kLegacy, kBlocking, kNonBlocking };
 
@@ -99,6 +100,15 @@ class Stream {
 
 class Scheduler;
 
+// For a compute task that can be interrupted: work of streams with a higher priority than its own.
+class UrgentWork {
+ public:
+  // Cheap. REQUIRES: called by the task, on the thread that runs it.
+  static bool Waits();
+  // Does it, here and now. TaskTime::cursor() is as before.
+  static void Do();
+};
+
 // The engines of one device. They live as long as the process.
 class Engines {
  public:
@@ -108,6 +118,7 @@ class Engines {
 
  private:
   friend class Scheduler;
+  friend class UrgentWork;
   struct Engine {
     EngineKind kind = EngineKind::kNone;
     CondVar wake;
@@ -118,6 +129,8 @@ class Engines {
 
   DeviceClock* const clock_;
   const std::function<void(EngineKind)> on_idle_;
+  // The priority of the most urgent task that waits for the compute engine.
+  std::atomic<int> urgent_ = kNobodyWaits;
 };
 
 class Scheduler {
@@ -143,11 +156,14 @@ class Scheduler {
   void Start(Engines* engines);
 
  private:
+  friend class UrgentWork;
   Dependency Append(const std::shared_ptr<Stream>& stream, Task task) REQUIRES_LOCK(mutex_);
   void Loop(Engines* engines, Engines::Engine* engine) EXCLUDES_LOCK(mutex_);
   void RunTask(const std::shared_ptr<Stream>& stream) REQUIRES_LOCK(mutex_);
   std::shared_ptr<Stream> Pick(const Engines* engines, EngineKind kind) REQUIRES_LOCK(mutex_);
   bool Ready(const Stream& stream) const REQUIRES_LOCK(mutex_);
+  void RunUrgent(Engines* engines, int priority) EXCLUDES_LOCK(mutex_);
+  void NoteUrgent(Engines* engines) REQUIRES_LOCK(mutex_);
   void SeeReady(Stream& stream) REQUIRES_LOCK(mutex_);
   static bool Reached(const std::vector<Dependency>& what);
   void Advance() REQUIRES_LOCK(mutex_);

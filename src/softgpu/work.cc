@@ -7,6 +7,7 @@
 
 #include "src/base/time.h"
 #include "src/softgpu/busy_time.h"
+#include "src/softgpu/scheduler.h"
 
 namespace tandem::soft {
 namespace {
@@ -244,6 +245,7 @@ CUresult RunLaunch(const Hardware& hardware, ptx::Launch launch) {
     progress.instruction_ns = piece.model() ? kModelInstructionNs : 0;
     const auto should_yield = [&] {
       if (space.map_lock().WriterWaits() || hardware.turn->ShouldYield()) return true;
+      if (UrgentWork::Waits()) return true;
       return piece.model() ? progress.instructions * kModelInstructionNs >= kModelPiece.ns
                            : MonotonicNow() - piece.began() > kRealPiece;
     };
@@ -254,6 +256,7 @@ CUresult RunLaunch(const Hardware& hardware, ptx::Launch launch) {
     }
     used = used + piece.End(Duration(progress.instructions * kModelInstructionNs));
     if (stop == ptx::Stop::kYielded) {
+      if (UrgentWork::Waits()) UrgentWork::Do();
       if (hardware.watchdog == Duration() || used < hardware.watchdog) continue;
       std::fprintf(stderr, "tandem software GPU: kernel %s: ended by the watchdog\n", name.c_str());
       return AtItsTime(hardware, CUDA_ERROR_LAUNCH_TIMEOUT);
