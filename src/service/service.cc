@@ -101,21 +101,21 @@ std::vector<Outgoing> Service::OnMessage(ConnectionId connection, const wire::Me
   const auto at = connections_.find(connection);
   if (at == connections_.end()) return std::move(out_);
   Connection& from = *at->second;
-  const Instant settled = config_.started + kSettling;
-  if (now < settled && AwaitsItsRun(from, message)) settles_at_ = settled;
   if (MustWait(from, message) && ++from.held <= kMaxHeld) {
     held_.emplace_back(connection, message);
     return std::move(out_);
   }
   if (from.held > kMaxHeld) EndSettling();  // a busy program is not kept any longer
   Dispatch(from, message);
+  if (std::holds_alternative<wire::RunBegin>(message)) ReleaseHeld();
   return std::move(out_);
 }
 
-// Whether the message could be answered wrongly as long as sessions may still come back.
+// Whether the message could be answered wrongly as long as sessions and runs may still come back.
 bool Service::MustWait(const Connection& from, const wire::Message& message) const {
-  if (!settles_at_.has_value()) return false;
   if (from.held > 0) return true;  // behind those
+  if (now_ < config_.started + kRunPatience && AwaitsItsRun(from, message)) return true;
+  if (!settles_at_.has_value()) return false;
   if (std::holds_alternative<wire::Register>(message)) return !from.client.predates_daemon;
   const auto* begin = std::get_if<wire::RunBegin>(&message);
   if (begin != nullptr) return begin->run == 0;
@@ -133,10 +133,21 @@ bool Service::AwaitsItsRun(const Connection& from, const wire::Message& message)
 void Service::EndSettling() {
   settles_at_.reset();
   for (const auto& gpu : gpus_) UpdatePages(*gpu);
+  ReleaseHeld();
+}
+
+void Service::ReleaseHeld() {
+  if (held_.empty()) return;
   for (const auto& [id, connection] : connections_) connection->held = 0;
-  for (const auto& [id, message] : std::exchange(held_, {})) {
+  for (auto& [id, message] : std::exchange(held_, {})) {
     const auto at = connections_.find(id);
-    if (at != connections_.end()) Dispatch(*at->second, message);
+    if (at == connections_.end()) continue;
+    if (MustWait(*at->second, message)) {
+      ++at->second->held;
+      held_.emplace_back(id, std::move(message));
+    } else {
+      Dispatch(*at->second, message);
+    }
   }
 }
 
@@ -193,6 +204,7 @@ std::vector<Outgoing> Service::OnProcessGone(int pid, Instant now) {
 std::vector<Outgoing> Service::OnTick(Instant now) {
   now_ = now;
   if (settles_at_.has_value() && *settles_at_ <= now) EndSettling();
+  if (now >= config_.started + kRunPatience) ReleaseHeld();
   for (const auto& gpu : gpus_) {
     if (gpu->wake.has_value() && *gpu->wake <= now) Feed(*gpu, core::event::Tick{});
   }
@@ -201,6 +213,7 @@ std::vector<Outgoing> Service::OnTick(Instant now) {
 
 std::optional<Instant> Service::wake() const {
   std::optional<Instant> first = settles_at_;
+  if (!first.has_value() && !held_.empty()) first = config_.started + kRunPatience;
   for (const auto& gpu : gpus_) {
     if (gpu->wake.has_value()) first = std::min(first.value_or(*gpu->wake), *gpu->wake);
   }

@@ -37,6 +37,9 @@ inline constexpr size_t kKeptHandovers = 4096;
 inline constexpr size_t kMaxHeld = 256;
 // Sessions without a daemon look for one ten times a second.
 inline constexpr Duration kSettling = Seconds(1);
+// How long after its start a program of a run waits for its `tandem run` to come back with the
+// limit. Less than a program waits for the answer to its Register.
+inline constexpr Duration kRunPatience = Seconds(4);
 
 struct GpuInfo {
   int index = 0;
@@ -108,6 +111,7 @@ class Service {
   bool MustWait(const Connection& from, const wire::Message& message) const;
   bool AwaitsItsRun(const Connection& from, const wire::Message& message) const;
   void EndSettling();
+  void ReleaseHeld();
   void Dispatch(Connection& from, const wire::Message& message);
   void Handle(Connection& from, const wire::Register& m);
   void Handle(Connection& from, const wire::RunBegin& m);

@@ -229,6 +229,7 @@ TEST_F(ServiceTest, ARunsLimitHoldsForAllItsSessions) {
   EXPECT_EQ(Bytes(pages_[1]->decisions_.run_used_bytes.load()), MiB(30));
   EXPECT_EQ(Ask("sessions")["sessions"][0]["name"], "demo");
   // The token is nothing to another user: that is a run of its own.
+  now_ = now_ + kRunPatience;
   Join(4, 14, run, /*uid=*/2000);
   EXPECT_EQ(Bytes(Heard<wire::Registered>(4).limit_bytes), MiB(100));
   // The limit stays as long as a session lives.
@@ -282,7 +283,8 @@ TEST_F(ServiceTest, WhoRegistersAgainTakesItsOwnPlace) {
 }
 
 TEST_F(ServiceTest, ARunFromBeforeARestartIsTakenUpAgain) {
-  Join(2, 12, /*run=*/500);  // came back before its `tandem run`
+  Connect(2, 12, 1000, /*predates=*/true);  // came back before its `tandem run`
+  Say(2, wire::Register{"0.1", 500, kGpu, "train", 0, 0, 0});
   EXPECT_EQ(Bytes(pages_[0]->decisions_.limit_bytes.load()), MiB(100));
   Connect(1, 1);
   Say(1, wire::RunBegin{"0.1", "demo", "/bin/x", MiB(50).count, 500});
@@ -319,7 +321,7 @@ TEST_F(RestartedServiceTest, WhatKnownSessionsHaveIsNotCountedAsOthers) {
   EXPECT_EQ(Bytes(Heard<wire::Registered>(1).limit_bytes), MiB(100));
   EXPECT_EQ(Ask("status")["gpus"][0]["charged_bytes"], MiB(50).count);
   Connect(2, 12);  // started later: it has nothing, whatever it claims
-  Say(2, wire::Register{"0.1", 77, kGpu, "train", MiB(90).count, MiB(90).count, 99999});
+  Say(2, wire::Register{"0.1", 0, kGpu, "train", MiB(90).count, MiB(90).count, 99999});
   EXPECT_TRUE(Silent<wire::Evict>(2));
   EXPECT_EQ(Ask("status")["gpus"][0]["budget_bytes"], MiB(100).count);
   EXPECT_EQ(Ask("status")["gpus"][0]["charged_bytes"], MiB(50).count);
@@ -410,11 +412,16 @@ TEST_F(ServiceTest, AProgramOfAKnownRunWaitsForItsLimitAfterARestart) {
   Connect(2, 12);
   Say(2, wire::RunBegin{"0.1", "", "x", MiB(40).count, 77});
   EXPECT_EQ(Heard<wire::RunStarted>(2).run, 77u);
-  said_ = service_.OnTick(Instant() + kSettling);
   EXPECT_EQ(Bytes(Heard<wire::Registered>(1).limit_bytes), MiB(40));
-  now_ = Instant() + kSettling;  // later there is nobody to wait for
+  // A run that does not come back is not waited for without end, nor by anybody else.
   Connect(3, 13);
   Say(3, wire::Register{"0.1", 78, kGpu, "train", 0, 0, 0});
+  EXPECT_TRUE(said_.empty());
+  Connect(4, 14);
+  Say(4, wire::Register{"0.1", 0, kGpu, "train", 0, 0, 0});
+  Heard<wire::Registered>(4);
+  EXPECT_EQ(service_.wake(), Instant() + kRunPatience);
+  said_ = service_.OnTick(Instant() + kRunPatience);
   Heard<wire::Registered>(3);
 }
 

@@ -38,7 +38,7 @@ struct Driver {
   std::vector<Pair> pairs;  // sorted by `real`
 };
 
-constexpr Duration kRunPatience = Seconds(5);
+constexpr Duration kRunPatience = Seconds(30);
 constexpr Duration kRunPause = Milliseconds(20);
 
 enum class Mode { kUndecided, kPassThrough, kShared };
