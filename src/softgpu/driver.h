@@ -15,6 +15,8 @@
 
 #include "src/softgpu/context.h"
 #include "src/softgpu/handle_table.h"
+#include "src/softgpu/library.h"
+#include "src/softgpu/linker.h"
 #include "src/softgpu/memory.h"
 #include "src/softgpu/options.h"
 
@@ -33,6 +35,9 @@ class Driver {
   HandleTable<CUevent, Event> events;
   HandleTable<CUmodule, Module> modules;
   HandleTable<CUfunction, Function> functions;
+  HandleTable<CUlibrary, Library> libraries;
+  HandleTable<CUkernel, LibraryKernel> kernels;
+  HandleTable<CUlinkState, Linker> linkers;
 
   // Null for an ordinal that is none.
   Device* FindDevice(CUdevice device);

@@ -200,6 +200,8 @@ enum class Special : uint8_t {
   kDynamicSharedSize,
   kTotalSharedSize,
   kDynamicSharedBase,
+  kEnvironment1,  // the halves of the grid workspace's address
+  kEnvironment2,
 };
 
 // shfl's way of choosing the source lane; testp's question.
@@ -295,6 +297,7 @@ struct WarpContext {
   uint8_t* params;
   uint64_t param_bytes;
   uint64_t image_address;
+  uint64_t grid_workspace;
 
   const uint32_t* tid[3];  // 32 each
   uint32_t ntid[3], ctaid[3], nctaid[3];

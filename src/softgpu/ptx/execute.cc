@@ -48,7 +48,8 @@ bool HasAvx2() {
 
 class Execution::State {
  public:
-  State(Launch launch, const MemoryMap& memory, Path path);
+  // With a block, only that one of the grid is run.
+  State(Launch launch, const MemoryMap& memory, Path path, const uint32_t* block);
 
   Stop Run(const std::function<bool()>& should_yield);
 
@@ -83,6 +84,7 @@ class Execution::State {
   const int path_;
   uint32_t threads_;
   uint32_t block_[3] = {0, 0, 0};
+  const bool alone_;
   std::vector<Warp> warps_;
   std::unique_ptr<Line[]> frames_;
   std::vector<Line> shared_;
@@ -102,11 +104,13 @@ class Execution::State {
   const std::function<bool()>* should_yield_ = nullptr;
 };
 
-Execution::State::State(Launch launch, const MemoryMap& memory, Path path)
+Execution::State::State(Launch launch, const MemoryMap& memory, Path path, const uint32_t* block)
     : launch_(std::move(launch)),
       code_(*launch_.kernel->code),
       path_(path == Path::kBaseline || !HasAvx2() ? 0 : 1),
-      threads_(launch_.block[0] * launch_.block[1] * launch_.block[2]) {
+      threads_(launch_.block[0] * launch_.block[1] * launch_.block[2]),
+      alone_(block != nullptr) {
+  if (alone_) std::copy_n(block, 3, block_);
   const size_t count = (threads_ + kLanes - 1) / kLanes;
   const uint64_t shared_bytes =
       uint64_t{launch_.kernel->static_shared_bytes} + launch_.dynamic_shared_bytes;
@@ -143,6 +147,7 @@ void Execution::State::FillContext(const MemoryMap& memory, uint32_t index) {
   w.params = params_.data();
   w.param_bytes = params_.size();
   w.image_address = launch_.image_address;
+  w.grid_workspace = launch_.grid_workspace;
   w.warp_id = index;
   uint32_t* ids = thread_ids_.data() + size_t{index} * 3 * kLanes;
   for (size_t axis = 0; axis < 3; ++axis) {
@@ -205,7 +210,7 @@ Stop Execution::State::RunBlocks() {
   if (!std::exchange(started_, true)) StartBlock();
   for (;;) {
     if (const std::optional<Stop> stop = RunBlock()) return *stop;
-    if (!NextBlock()) return stop_ = Stop::kDone;
+    if (alone_ || !NextBlock()) return stop_ = Stop::kDone;
     StartBlock();
     if (TimeToYield(static_cast<int64_t>(code_.instructions.size() * warps_.size()))) {
       return Stop::kYielded;
@@ -467,18 +472,28 @@ void Execution::State::Describe(const Warp& warp, const Instruction& in, const s
   stop_ = stop;
 }
 
-Execution::Execution(Launch launch, const MemoryMap& memory, Path path)
-    : state_(std::make_unique<State>(std::move(launch), memory, path)) {}
+Execution::Execution(const Launch& launch, const MemoryMap& memory, Path path,
+                     const uint32_t* block)
+    : state_(std::make_unique<State>(launch, memory, path, block)) {}
+
+Execution::Execution(Launch launch, const MemoryMap& memory, Path path) {
+  if (launch.cooperative) {
+    MakeBlocks(launch, memory, path);
+  } else {
+    state_ = std::make_unique<State>(std::move(launch), memory, path, nullptr);
+  }
+}
+
 Execution::~Execution() = default;
 Execution::Execution(Execution&&) noexcept = default;
 Execution& Execution::operator=(Execution&&) noexcept = default;
 
 Stop Execution::Run(const std::function<bool()>& should_yield) {
-  return state_->Run(should_yield);
+  return state_ != nullptr ? state_->Run(should_yield) : RunTogether(should_yield);
 }
 
 const Fault& Execution::fault() const {
-  return state_->fault;
+  return state_ != nullptr ? state_->fault : blocks_[turn_].fault();
 }
 
 }  // namespace tandem::ptx
