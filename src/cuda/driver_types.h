@@ -288,4 +288,5 @@ struct CUDA_RESOURCE_VIEW_DESC;
 
 }  // extern "C"
 
+#include "src/cuda/graph_types.h"
 #include "src/cuda/launch_types.h"

@@ -90,6 +90,7 @@ CUresult cuEventSynchronize(CUevent handle) noexcept {
   CU_TRY(Find(handle, &event));
   const auto record = event->latest();
   if (record) TheDriver().scheduler.Wait({record->where});
+  TheDriver().ReleasePoolMemory();
   return event->context->error();
 }
 

@@ -12,7 +12,11 @@ CUresult Allocate(const std::shared_ptr<Context>& context, size_t bytes, CUdevic
   if (driver.FailsOnPurpose()) return CUDA_ERROR_OUT_OF_MEMORY;
   MutexLock lock(driver.memory->mutex());
   if (context->destroyed.load()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  const uint64_t address = context->device->heap().Allocate(context->id, bytes);
+  uint64_t address = context->device->heap().Allocate(context->id, bytes);
+  if (address == 0) {
+    driver.memory->pools().ReleaseUnused(context->device);
+    address = context->device->heap().Allocate(context->id, bytes);
+  }
   if (address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   *pointer = address;
   return CUDA_SUCCESS;
@@ -61,8 +65,9 @@ CUresult AnswerAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr 
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
       return Answer(data, FlagsOf(found.access));
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
       return Answer(data, uint64_t{0});
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+      return Answer(data, found.pool);
     case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
       return CUDA_ERROR_NOT_SUPPORTED;
   }
@@ -140,6 +145,11 @@ CUresult cuMemFree_v2(CUdeviceptr pointer) noexcept {
   }
   CU_TRY(driver.SynchroniseOwner(found->owner));
   MutexLock lock(driver.memory->mutex());
+  if (Pool* pool = driver.memory->pools().OfOwner(found->pool)) {
+    if (!pool->Find(pointer)) return CUDA_ERROR_INVALID_VALUE;
+    pool->Release(pool->Detach(pointer));
+    return CUDA_SUCCESS;
+  }
   Device* device = driver.FindDevice(found->device);
   return device->heap().Free(pointer) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

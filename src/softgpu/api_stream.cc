@@ -72,6 +72,7 @@ CUresult cuStreamSynchronize(CUstream handle) noexcept {
   CU_TRY(Find(handle, &context, &stream));
   Scheduler& scheduler = TheDriver().scheduler;
   scheduler.Wait(scheduler.Pending(stream));
+  TheDriver().ReleasePoolMemory();
   return context->error();
 }
 

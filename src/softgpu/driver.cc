@@ -30,7 +30,7 @@ Result<std::unique_ptr<Driver>> MakeDriver() {
   auto driver = std::make_unique<Driver>();
   ASSIGN_OR_RETURN(driver->options, ParseOptions(secure_getenv));
   ASSIGN_OR_RETURN(driver->space, AddressSpace::Create(kAddressSpaceBytes));
-  driver->memory = std::make_unique<Memory>(driver->space.get());
+  driver->memory = std::make_unique<Memory>(driver->space.get(), &driver->scheduler);
   for (const DeviceOption& option : driver->options.devices) {
     const int ordinal = static_cast<int>(driver->devices.size());
     ASSIGN_OR_RETURN(auto device, Device::Open(ordinal, option, driver->options,
@@ -149,7 +149,13 @@ CUresult Driver::CreateContext(Device* device, unsigned int flags, bool primary,
 
 CUresult Driver::Synchronise(const Context& context) {
   scheduler.Wait(scheduler.PendingOf(context.group.get()));
+  ReleasePoolMemory();
   return context.error();
+}
+
+void Driver::ReleasePoolMemory() {
+  MutexLock lock(memory->mutex());
+  memory->pools().OnSynchronised();
 }
 
 CUresult Driver::SynchroniseOwner(uint64_t context_id) {

@@ -53,6 +53,9 @@ class Driver {
   // The same for the context of this number: before memory that it owns goes away.
   CUresult SynchroniseOwner(uint64_t context_id);
 
+  // For calls that have waited for work: pools give back what they are not to keep.
+  void ReleasePoolMemory();
+
   // Counts an allocation; true if it is the one that the options want to fail.
   bool FailsOnPurpose();
 

@@ -4,9 +4,20 @@
 
 namespace tandem::soft {
 
+std::optional<Memory::Found> Memory::FindInPool(const Pool& pool, uint64_t address) {
+  const auto block = pool.Find(address);
+  if (!block) return std::nullopt;
+  return Found{.kind = Found::Kind::kBlock,
+               .range = block->range,
+               .number = block->number,
+               .device = pool.device->ordinal(),
+               .pool = pool.id};
+}
+
 std::optional<Memory::Found> Memory::Find(uint64_t address) {
   for (const HeapOf& heap : heaps_) {
     if (const auto block = heap.heap->Find(address)) {
+      if (Pool* pool = pools_.OfOwner(block->owner)) return FindInPool(*pool, address);
       return Found{.kind = Found::Kind::kBlock,
                    .range = Range{block->address, block->size},
                    .owner = block->owner,

@@ -11,6 +11,7 @@
 #include "src/base/mutex.h"
 #include "src/softgpu/device.h"
 #include "src/softgpu/host_memory.h"
+#include "src/softgpu/pool.h"
 #include "src/softgpu/vmm.h"
 
 namespace tandem::soft {
@@ -23,20 +24,23 @@ inline CUmemAccess_flags FlagsOf(Access access) {
 
 class Memory {
  public:
-  explicit Memory(AddressSpace* space) : space_(space), vmm_(space), host_(space) {}
+  Memory(AddressSpace* space, Scheduler* scheduler)
+      : space_(space), vmm_(space), host_(space), pools_(scheduler) {}
 
   Mutex& mutex() TANDEM_ATTRIBUTE(lock_returned(mutex_)) { return mutex_; }
   Vmm& vmm() REQUIRES_LOCK(mutex_) { return vmm_; }
   HostMemory& host() REQUIRES_LOCK(mutex_) { return host_; }
+  Pools& pools() REQUIRES_LOCK(mutex_) { return pools_; }
   // Every device's heap is searched by the functions below.
   void AddHeap(int device, Heap* heap) REQUIRES_LOCK(mutex_) { heaps_.push_back({device, heap}); }
 
   struct Found {
     enum class Kind { kBlock, kMapping, kHost } kind = Kind::kBlock;
     Range range;
-    uint64_t owner = 0;   // context; none for mappings
+    uint64_t owner = 0;   // context; none for mappings and pools' blocks
     uint64_t number = 0;  // of the memory; never used twice
     int device = 0;
+    uint64_t pool = 0;  // zero for what is not of a pool
     bool registered = false;
     Access access = Access::kReadWrite;
   };
@@ -54,10 +58,13 @@ class Memory {
     int device;
     Heap* heap;
   };
+  static std::optional<Found> FindInPool(const Pool& pool, uint64_t address);
+
   AddressSpace* const space_;
   Mutex mutex_;
   Vmm vmm_ GUARDED_BY(mutex_);
   HostMemory host_ GUARDED_BY(mutex_);
+  Pools pools_ GUARDED_BY(mutex_);
   std::vector<HeapOf> heaps_ GUARDED_BY(mutex_);
 };
 

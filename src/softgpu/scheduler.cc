@@ -12,6 +12,8 @@ namespace {
 
 constexpr size_t kQueueLimit = 1024;  // tasks in one stream before submitting waits
 
+constexpr size_t kGraphLanes = 16;  // of one graph, in one context
+
 constexpr const char* kThreadNames[kEngineCount] = {"soft-compute", "soft-to-device",
                                                     "soft-to-host", "soft-host-fn"};
 
@@ -57,6 +59,12 @@ bool Scheduler::Ready(const Stream& stream) const {
 Dependency Scheduler::Submit(const std::shared_ptr<Stream>& stream, Task task) {
   MutexLock lock(mutex_);
   while (stream->queue_.size() >= kQueueLimit) done_.Wait(mutex_);
+  const Dependency submitted = Append(stream, std::move(task));
+  Advance();
+  return submitted;
+}
+
+Dependency Scheduler::Append(const std::shared_ptr<Stream>& stream, Task task) {
   for (const auto& other : active_) {
     if (other == stream || other->group != stream->group) continue;
     const bool ordered =
@@ -66,7 +74,45 @@ Dependency Scheduler::Submit(const std::shared_ptr<Stream>& stream, Task task) {
   }
   if (stream->queue_.empty()) active_.push_back(stream);
   stream->queue_.push_back({std::move(task), next_order_++});
-  const Dependency submitted{stream, ++stream->submitted_};
+  return {stream, ++stream->submitted_};
+}
+
+// The tasks are dealt to streams of the graph's own, so that those without an order between them
+// may run at once. A task goes on where one that it comes after was the last, else to a stream of
+// its own while there are few. Every such stream has its tasks in the graph's order, so the first
+// that is not done can always run.
+std::vector<Dependency> Scheduler::SubmitGraph(const std::shared_ptr<Stream>& stream,
+                                               std::vector<GraphTask> tasks,
+                                               std::vector<Dependency> after) {
+  MutexLock lock(mutex_);
+  while (stream->queue_.size() >= kQueueLimit) done_.Wait(mutex_);
+  Task begin;
+  begin.after = std::move(after);
+  const Dependency begun = Append(stream, std::move(begin));
+  std::vector<std::shared_ptr<Stream>> lanes;
+  std::vector<Dependency> submitted;
+  for (GraphTask& next : tasks) {
+    std::shared_ptr<Stream> lane;
+    for (const size_t i : next.before) {
+      const Dependency& earlier = submitted[i];
+      const bool last = earlier.count == earlier.stream->submitted_;
+      if (last && earlier.stream->group == next.group) lane = earlier.stream;
+      next.task.after.push_back(earlier);
+    }
+    if (next.before.empty()) next.task.after.push_back(begun);
+    if (!lane && lanes.size() >= kGraphLanes) {
+      const auto& any = lanes[submitted.size() % lanes.size()];
+      if (any->group == next.group) lane = any;
+    }
+    if (!lane) {
+      lane = std::make_shared<Stream>(next.group, StreamKind::kNonBlocking, stream->priority);
+      lanes.push_back(lane);
+    }
+    submitted.push_back(Append(lane, std::move(next.task)));
+  }
+  Task end;
+  for (const auto& lane : lanes) end.after.push_back({lane, lane->submitted_});
+  submitted.push_back(Append(stream, std::move(end)));
   Advance();
   return submitted;
 }
@@ -79,6 +125,16 @@ void Scheduler::Wait(const std::vector<Dependency>& what) {
 bool Scheduler::Done(const std::vector<Dependency>& what) {
   MutexLock lock(mutex_);
   return Reached(what);
+}
+
+bool Scheduler::Follows(const std::shared_ptr<Stream>& stream, const Dependency& what) {
+  MutexLock lock(mutex_);
+  for (const Stream::Queued& queued : stream->queue_) {
+    for (const Dependency& after : queued.task.after) {
+      if (after.stream == what.stream && after.count >= what.count) return true;
+    }
+  }
+  return false;
 }
 
 std::vector<Dependency> Scheduler::Pending(const std::shared_ptr<Stream>& stream) {

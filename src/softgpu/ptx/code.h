@@ -44,6 +44,10 @@ enum class Type : uint8_t {
   kF16,
   kF32,
   kF64,
+  kBf16,
+  kF16x2,
+  kBf16x2,
+  kTf32,  // what mma reads: the upper 19 bits of an f32
 };
 
 enum class Space : uint8_t { kGeneric, kGlobal, kShared, kLocal, kParam };
@@ -125,6 +129,11 @@ enum class Op : uint8_t {
   kClz,
   kBrev,
   kBfind,
+  kDp2a,
+  kDp4a,
+  kBmsk,
+  kSzext,
+  kFns,
   // Predicates and selection.
   kSetp,
   kSet,
@@ -138,6 +147,7 @@ enum class Op : uint8_t {
   // Moving and converting.
   kMov,
   kCvt,
+  kCvtPack,
   kPack,
   kUnpack,
   kSpecial,
@@ -148,6 +158,10 @@ enum class Op : uint8_t {
   kLoadParam,
   kAtom,
   kCopyLocal,
+  kCopyAsync,
+  kIsSpace,
+  kLoadMatrix,
+  kStoreMatrix,
   // Warp.
   kShfl,
   kVoteAll,
@@ -155,6 +169,11 @@ enum class Op : uint8_t {
   kVoteUni,
   kVoteBallot,
   kActiveMask,
+  kMatchAny,
+  kMatchAll,
+  kRedux,
+  kElect,
+  kMma,
 };
 
 enum class Atomic : uint8_t {
@@ -202,6 +221,10 @@ enum class Special : uint8_t {
   kDynamicSharedBase,
   kEnvironment1,  // the halves of the grid workspace's address
   kEnvironment2,
+  kGlobalTimerHigh,
+  kClockHigh,
+  kZero,  // what is 0 here: no clusters, no counters
+  kOne,
 };
 
 // shfl's way of choosing the source lane; testp's question.
@@ -225,6 +248,7 @@ enum class Control : uint8_t {
   kWarpSync,
   kTrap,
   kAssert,
+  kPrint,
   kCall,
   kReturn,
 };
@@ -260,6 +284,11 @@ struct Instruction {
   uint8_t count = 1;                         // elements of a vector load or store, parts of a pack
   bool narrow = false;                       // memory: the address register has 32 bits
   bool carry_in = false, carry_out = false;  // read, write the carry flag
+  // Halves: what is done before and after, and setp's and set's comparison.
+  bool ftz = false, sat = false, relu = false, nan = false, xorsign = false;
+  bool finite = false, away = false;      // cvt.satfinite, cvt.rna
+  bool high = false, transposed = false;  // dp2a.hi, ldmatrix.trans
+  Compare compare = Compare::kEq;
 };
 
 // Chooses a handler: the facts that are worth a handler of their own.
@@ -275,6 +304,7 @@ struct Selector {
   bool sat = false;
   bool clamp = false;  // shf.clamp rather than .wrap; bfind.shiftamt
   bool nan = false;    // min.NaN, max.NaN
+  bool more = false;   // modifiers of halves and floats that few instructions have
 };
 
 struct Fault;

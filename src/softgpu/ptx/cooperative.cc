@@ -1,17 +1,14 @@
 // Cooperative launches: an Execution made of one for each block.
 #include "src/softgpu/ptx/execute.h"
+#include "src/softgpu/ptx/warp.h"
 
 namespace tandem::ptx {
 
 void Execution::MakeBlocks(const Launch& launch, const MemoryMap& memory, Path path) {
-  uint32_t block[3];
-  for (block[2] = 0; block[2] < launch.grid[2]; ++block[2]) {
-    for (block[1] = 0; block[1] < launch.grid[1]; ++block[1]) {
-      for (block[0] = 0; block[0] < launch.grid[0]; ++block[0]) {
-        blocks_.push_back(Execution(launch, memory, path, block));
-      }
-    }
-  }
+  uint32_t block[3] = {0, 0, 0};
+  do {
+    blocks_.push_back(Execution(launch, memory, path, block));
+  } while (NextBlock(launch.grid, block));
 }
 
 // A block's turn ends with its first question, which is then also put to the caller.

@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "src/softgpu/ptx/print.h"
 #include "src/softgpu/ptx/warp.h"
 
 namespace tandem::ptx {
@@ -22,22 +23,6 @@ constexpr uint32_t kBarriers = 16;
 struct Free {
   void operator()(uint8_t* memory) const { std::free(memory); }
 };
-
-uint64_t LaneOffset(uint32_t lanes) {
-  return uint64_t{sizeof(uint32_t)} * std::countr_zero(lanes);  // the first of them
-}
-
-uint32_t ReadLane(const WarpContext& w, uint32_t ref, uint32_t lanes) {
-  uint32_t value;
-  std::memcpy(&value, w.rows[ref & 1] + (ref & ~1u) + LaneOffset(lanes), sizeof value);
-  return value;
-}
-
-void WriteLanes(const WarpContext& w, uint32_t ref, uint32_t lanes, uint32_t value) {
-  for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
-    std::memcpy(w.rows[0] + ref + LaneOffset(rest), &value, sizeof value);
-  }
-}
 
 }  // namespace
 
@@ -54,6 +39,8 @@ class Execution::State {
   Stop Run(const std::function<bool()>& should_yield);
 
   Fault fault;
+  PrintBuffer printed;
+  std::string assertions;
 
  private:
   enum class Event { kParked, kTurnOver, kYielded, kFault };
@@ -63,7 +50,6 @@ class Execution::State {
   Stop RunBlocks();
   std::optional<Stop> RunBlock();
   void StartBlock();
-  bool NextBlock();
   Event RunWarp(Warp& warp);
   Flow Control(Warp& warp, Group* group, const Instruction& in, uint32_t active);
   Flow Jump(Warp& warp, Group* group, uint32_t active, uint32_t target);
@@ -71,6 +57,7 @@ class Execution::State {
   Flow Park(Warp& warp, Group* group, const Instruction& in, uint32_t active);
   Flow Arrive(Warp& warp, Group* group, const Instruction& in, uint32_t active);
   Flow MeetLanes(Warp& warp, Group* group, const Instruction& in, uint32_t active);
+  Flow Print(Warp& warp, Group* group, const Instruction& in, uint32_t active);
   Flow BadBarrier(const Warp& warp, const Instruction& in);
   bool ReleaseBarriers();
   void Release(uint32_t barrier, uint32_t threads, uint32_t votes);
@@ -155,12 +142,7 @@ void Execution::State::FillContext(const MemoryMap& memory, uint32_t index) {
     w.ntid[axis] = launch_.block[axis];
     w.nctaid[axis] = launch_.grid[axis];
   }
-  for (uint32_t lane = 0; lane < kLanes; ++lane) {
-    const uint32_t thread = index * kLanes + lane;
-    ids[lane] = thread % launch_.block[0];
-    ids[kLanes + lane] = thread / launch_.block[0] % launch_.block[1];
-    ids[2 * kLanes + lane] = thread / launch_.block[0] / launch_.block[1];
-  }
+  NumberThreads(index, launch_.block, ids);
 }
 
 void Execution::State::StartBlock() {
@@ -173,14 +155,6 @@ void Execution::State::StartBlock() {
     warps_[i].Start(code_.entry, left >= kLanes ? ~0u : (1u << left) - 1);
     std::copy_n(block_, 3, warps_[i].context.ctaid);
   }
-}
-
-bool Execution::State::NextBlock() {
-  for (int axis = 0; axis < 3; ++axis) {
-    if (++block_[axis] < launch_.grid[axis]) return true;
-    block_[axis] = 0;
-  }
-  return false;
 }
 
 bool Execution::State::TimeToYield(int64_t instructions) {
@@ -210,7 +184,7 @@ Stop Execution::State::RunBlocks() {
   if (!std::exchange(started_, true)) StartBlock();
   for (;;) {
     if (const std::optional<Stop> stop = RunBlock()) return *stop;
-    if (alone_ || !NextBlock()) return stop_ = Stop::kDone;
+    if (alone_ || !NextBlock(launch_.grid, block_)) return stop_ = Stop::kDone;
     StartBlock();
     if (TimeToYield(static_cast<int64_t>(code_.instructions.size() * warps_.size()))) {
       return Stop::kYielded;
@@ -316,8 +290,11 @@ Execution::State::Flow Execution::State::Control(Warp& warp, Group* group, const
       Describe(warp, in, "trap", 0, Stop::kTrap);
       return Flow::kFault;
     case Control::kAssert:
+      assertions += AssertionText(warp.context, in, active);
       Describe(warp, in, "assertion failed", 0, Stop::kAssert);
       return Flow::kFault;
+    case Control::kPrint:
+      return Print(warp, group, in, active);
     case Control::kNone:
       break;
   }
@@ -359,6 +336,16 @@ Execution::State::Flow Execution::State::Return(Warp& warp, Group* group, const 
   return Flow::kPick;
 }
 
+Execution::State::Flow Execution::State::Print(Warp& warp, Group* group, const Instruction& in,
+                                               uint32_t active) {
+  if (!printed.PrintLanes(warp.context, in, active)) {
+    Describe(warp, in, "vprintf reads an illegal address", 0, Stop::kIllegalAddress);
+    return Flow::kFault;
+  }
+  ++group->pc;
+  return Flow::kOn;
+}
+
 Execution::State::Flow Execution::State::BadBarrier(const Warp& warp, const Instruction& in) {
   Describe(warp, in, "no such barrier", 0, Stop::kTrap);
   return Flow::kFault;
@@ -396,10 +383,11 @@ Execution::State::Flow Execution::State::Arrive(Warp& warp, Group* group, const 
 Execution::State::Flow Execution::State::MeetLanes(Warp& warp, Group* group, const Instruction& in,
                                                    uint32_t active) {
   uint32_t members = 0;
-  for (uint32_t rest = active; rest != 0; rest &= rest - 1) {
+  const uint32_t elsewhere = warp.live() & ~group->mask;
+  for (uint32_t rest = elsewhere == 0 ? 0 : active; rest != 0; rest &= rest - 1) {
     members |= ReadLane(warp.context, in.a, rest);
   }
-  if ((members & warp.live() & ~group->mask) != 0 && !warp.forced()) {
+  if ((members & elsewhere) != 0 && !warp.forced()) {
     group->wait = Group::Wait::kWarp;
     return Flow::kPick;
   }
@@ -494,6 +482,16 @@ Stop Execution::Run(const std::function<bool()>& should_yield) {
 
 const Fault& Execution::fault() const {
   return state_ != nullptr ? state_->fault : blocks_[turn_].fault();
+}
+
+std::string Execution::TakeOutput() {
+  std::string output = state_ != nullptr ? state_->printed.Take() : "";
+  for (Execution& block : blocks_) output += block.TakeOutput();
+  return output;
+}
+
+const std::string& Execution::assertions() const {
+  return state_ != nullptr ? state_->assertions : blocks_[turn_].assertions();
 }
 
 }  // namespace tandem::ptx

@@ -89,6 +89,10 @@ class Execution {
   // REQUIRES: Run() returned a fault.
   const Fault& fault() const;
 
+  // What the kernel printed since the last call, in order, and what failed assertions say.
+  std::string TakeOutput();
+  const std::string& assertions() const;
+
  private:
   class State;
   Execution(const Launch& launch, const MemoryMap& memory, Path path, const uint32_t* block);

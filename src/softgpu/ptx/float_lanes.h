@@ -50,6 +50,19 @@ inline F Settle(F x) {
   return Canonical(x);
 }
 
+// The upper half of a float.
+struct Brain {
+  uint16_t bits;
+};
+template <>
+struct Cell<Brain> {
+  using Raw = AliasU32;
+  static Brain Get(uint32_t raw) { return {static_cast<uint16_t>(raw)}; }
+  static uint32_t Put(Brain value) { return value.bits; }
+};
+template <class T>
+inline constexpr bool kIsSmall = kSame<T, Half> || kSame<T, Brain>;
+
 inline float HalfToFloat(Half h) {
   const uint32_t sign = static_cast<uint32_t>(h.bits & 0x8000) << 16;
   const uint32_t magnitude = h.bits & 0x7fff;
@@ -61,21 +74,26 @@ inline float HalfToFloat(Half h) {
   return FloatOf(sign | ((magnitude << 13) + (112u << 23)));
 }
 
-// Rounds a double (which holds any float exactly) to half.
-inline Half DoubleToHalf(double x, Round round) {
+// Rounds a double (which holds any float exactly) to a float with kMantissa bits of fraction and
+// normal exponents from kLeast to kMost.
+template <int kMantissa, int kLeast, int kMost>
+inline uint16_t DoubleToSmall(double x, Round round) {
+  constexpr uint32_t kInfinity = static_cast<uint32_t>(kMost - kLeast + 2) << kMantissa;
+  const double above = FloatOf(static_cast<uint64_t>(1024 + kMost) << 52);
   const uint64_t bits = BitsOf(x);
   const uint16_t sign = static_cast<uint16_t>(bits >> 48 & 0x8000);
-  if (x != x) return {0x7fff};
+  if (x != x) return 0x7fff;
   const double magnitude = FloatOf(bits & 0x7fffffffffffffff);
   const bool up = round == (sign != 0 ? Round::kDown : Round::kUp);
-  if (magnitude - magnitude != 0) return {static_cast<uint16_t>(sign | 0x7c00)};
-  if (magnitude >= 65536.0) {
+  if (magnitude - magnitude != 0) return static_cast<uint16_t>(sign | kInfinity);
+  if (magnitude >= above) {
     const bool infinite = round == Round::kNearest || up;
-    return {static_cast<uint16_t>(sign | (infinite ? 0x7c00 : 0x7bff))};
+    return static_cast<uint16_t>(sign | (infinite ? kInfinity : kInfinity - 1));
   }
-  // In units of the result's last place the value is q + rest; below 2^-14 that is 2^-24.
+  // In units of the result's last place the value is q + rest; below the least normal exponent
+  // that is the least subnormal.
   const int exponent = static_cast<int>(bits >> 52 & 0x7ff) - 1023;
-  const int place = (exponent < -14 ? -14 : exponent) - 10;
+  const int place = (exponent < kLeast ? kLeast : exponent) - kMantissa;
   const double scaled = magnitude * FloatOf(static_cast<uint64_t>(1023 - place) << 52);
   uint32_t q = static_cast<uint32_t>(scaled);
   const double rest = scaled - q;
@@ -83,8 +101,23 @@ inline Half DoubleToHalf(double x, Round round) {
     ++q;
   }
   // q carries the hidden bit when the value is normal, so that adding makes the exponent right.
-  const uint32_t biased = exponent < -14 ? 0 : static_cast<uint32_t>(exponent + 14);
-  return {static_cast<uint16_t>(sign | (q + (biased << 10)))};
+  const uint32_t biased = exponent < kLeast ? 0 : static_cast<uint32_t>(exponent - kLeast);
+  return static_cast<uint16_t>(sign | (q + (biased << kMantissa)));
+}
+
+// The one rounding of a result that is known in double precision.
+template <class T>
+inline T RoundDouble(double x, Round round);
+template <>
+inline Half RoundDouble<Half>(double x, Round round) {
+  return {DoubleToSmall<10, -14, 15>(x, round)};
+}
+template <>
+inline Brain RoundDouble<Brain>(double x, Round round) {
+  return {DoubleToSmall<7, -126, 127>(x, round)};
+}
+inline Half DoubleToHalf(double x, Round round) {
+  return RoundDouble<Half>(x, round);
 }
 inline Half FloatToHalf(float x) {
   return DoubleToHalf(x, Round::kNearest);
@@ -101,6 +134,9 @@ inline double Widen(double x) {
 inline float Widen(Half x) {
   return HalfToFloat(x);
 }
+inline float Widen(Brain x) {
+  return FloatOf(static_cast<uint32_t>(x.bits) << 16);
+}
 template <class T>
 inline T Narrow(float x);
 template <>
@@ -111,9 +147,24 @@ template <>
 inline Half Narrow<Half>(float x) {
   return FloatToHalf(x);
 }
+template <>
+inline Brain Narrow<Brain>(float x) {
+  return RoundDouble<Brain>(x, Round::kNearest);
+}
 template <class T>
 inline double Narrow(double x) {
   return x;
+}
+
+// a + b so that one more rounding, to a type of at most 24 bits, gives what rounding the exact sum
+// would have given: what does not fit is kept in an odd last bit.
+inline double SumToOdd(double a, double b) {
+  const double sum = a + b;
+  const double part = sum - a;
+  const double error = (a - (sum - part)) + (b - part);
+  const uint64_t bits = BitsOf(sum);
+  if (sum - sum != 0 || error == 0 || (bits & 1) != 0) return sum;
+  return FloatOf((error > 0) == (sum > 0) ? bits + 1 : bits - 1);
 }
 
 inline int HostRound(Round round) {

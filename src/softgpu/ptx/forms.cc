@@ -36,6 +36,7 @@ constexpr std::pair<std::string_view, std::string_view> kSets[] = {
     {"ATOMORDER", "relaxed|acquire|release|acq_rel"},
     {"EVICT",
      "L1::evict_normal|L1::evict_unchanged|L1::evict_first|L1::evict_last|L1::no_allocate"},
+    {"POLICY", "L2::evict_last|L2::evict_normal|L2::evict_first"},
     {"FETCH", "L2::64B|L2::128B|L2::256B"},
 };
 
@@ -87,7 +88,7 @@ bool Form::Slot::Has(std::string_view word) const {
 }
 
 // A row is the instruction as the PTX manual writes it, in words: {optional}, one|other, SET. The
-// words may come in any order, but types in theirs.
+// words may come in any order, but types in theirs. ~: only in PTX of old versions or targets.
 //
 // The operands of those that Plain lowers: t, s: of the first and the second type; w: twice as wide
 // as the first; u: 32 bits; p: a predicate; i: a constant byte.
@@ -128,17 +129,33 @@ const K::FormRow K::kFormRows[] = {
     // Floats.
     {"add {RND} {ftz} {sat} f32", Op::kAdd, "ttt"},
     {"add {RND} f64", Op::kAdd, "ttt"},
-    {"add {rn} {sat} f16", Op::kAdd, "ttt"},
+    {"add {rn} {ftz} {sat} f16|f16x2", Op::kAdd, "ttt"},
+    {"add {rn} bf16|bf16x2", Op::kAdd, "ttt"},
     {"sub {RND} {ftz} {sat} f32", Op::kSub, "ttt"},
     {"sub {RND} f64", Op::kSub, "ttt"},
-    {"sub {rn} {sat} f16", Op::kSub, "ttt"},
+    {"sub {rn} {ftz} {sat} f16|f16x2", Op::kSub, "ttt"},
+    {"sub {rn} bf16|bf16x2", Op::kSub, "ttt"},
     {"mul {RND} {ftz} {sat} f32", Op::kMulLo, "ttt"},
     {"mul {RND} f64", Op::kMulLo, "ttt"},
-    {"mul {rn} {sat} f16", Op::kMulLo, "ttt"},
+    {"mul {rn} {ftz} {sat} f16|f16x2", Op::kMulLo, "ttt"},
+    {"mul {rn} bf16|bf16x2", Op::kMulLo, "ttt"},
     {"fma RND {ftz} {sat} f32", Op::kFma, "tttt"},
     {"fma RND f64", Op::kFma, "tttt"},
-    {"fma rn {sat} f16", Op::kFma, "tttt"},
+    {"fma rn {ftz} {sat} f16|f16x2", Op::kFma, "tttt"},
+    {"fma rn {ftz} relu f16|f16x2", Op::kFma, "tttt"},
+    {"fma rn {relu} bf16|bf16x2", Op::kFma, "tttt"},
     {"mad RND {ftz} {sat} f32", Op::kFma, "tttt"},
+    {"~mad {ftz} {sat} f32", Op::kFma, "tttt"},
+    {"~mad f64", Op::kFma, "tttt"},
+    {"~div {ftz} f32", Op::kDiv, "ttt"},
+    {"~div f64", Op::kDiv, "ttt"},
+    {"~rcp {ftz} f32|f64", Op::kRcp, "tt"},
+    {"~sqrt {ftz} f32|f64", Op::kSqrt, "tt"},
+    {"~rsqrt {ftz} f32|f64", Op::kRsqrt, "tt"},
+    {"~ex2 {ftz} f32", Op::kEx2, "tt"},
+    {"~lg2 {ftz} f32", Op::kLg2, "tt"},
+    {"~sin {ftz} f32", Op::kSin, "tt"},
+    {"~cos {ftz} f32", Op::kCos, "tt"},
     {"mad RND f64", Op::kFma, "tttt"},
     {"div approx|full|RND {ftz} f32", Op::kDiv, "ttt"},
     {"div RND f64", Op::kDiv, "ttt"},
@@ -153,17 +170,29 @@ const K::FormRow K::kFormRows[] = {
     {"lg2 approx {ftz} f32", Op::kLg2, "tt"},
     {"sin approx {ftz} f32", Op::kSin, "tt"},
     {"cos approx {ftz} f32", Op::kCos, "tt"},
-    {"tanh approx f32", Op::kTanh, "tt"},
+    {"tanh approx f32|f16|f16x2|bf16|bf16x2", Op::kTanh, "tt"},
+    {"ex2 approx f16|f16x2", Op::kEx2, "tt"},
+    {"ex2 approx ftz bf16|bf16x2", Op::kEx2, "tt"},
     {"abs {ftz} f32", Op::kAbs, "tt"},
-    {"abs f16|f64", Op::kAbs, "tt"},
+    {"abs f64", Op::kAbs, "tt"},
+    {"abs {ftz} f16|f16x2", Op::kAbs, "tt"},
+    {"abs bf16|bf16x2", Op::kAbs, "tt"},
     {"neg {ftz} f32", Op::kNeg, "tt"},
-    {"neg f16|f64", Op::kNeg, "tt"},
+    {"neg f64", Op::kNeg, "tt"},
+    {"neg {ftz} f16|f16x2", Op::kNeg, "tt"},
+    {"neg bf16|bf16x2", Op::kNeg, "tt"},
     {"min {ftz} {NaN} f32", Op::kMin, "ttt"},
     {"min f64", Op::kMin, "ttt"},
-    {"min {NaN} f16", Op::kMin, "ttt"},
+    {"min {ftz} {NaN} f16|f16x2", Op::kMin, "ttt"},
+    {"min {ftz} {NaN} xorsign abs f32|f16|f16x2", Op::kMin, "ttt"},
+    {"min {NaN} bf16|bf16x2", Op::kMin, "ttt"},
+    {"min {NaN} xorsign abs bf16|bf16x2", Op::kMin, "ttt"},
     {"max {ftz} {NaN} f32", Op::kMax, "ttt"},
     {"max f64", Op::kMax, "ttt"},
-    {"max {NaN} f16", Op::kMax, "ttt"},
+    {"max {ftz} {NaN} f16|f16x2", Op::kMax, "ttt"},
+    {"max {ftz} {NaN} xorsign abs f32|f16|f16x2", Op::kMax, "ttt"},
+    {"max {NaN} bf16|bf16x2", Op::kMax, "ttt"},
+    {"max {NaN} xorsign abs bf16|bf16x2", Op::kMax, "ttt"},
     {"copysign f32|f64", Op::kCopysign, "ttt"},
     {"testp finite|infinite|number|notanumber|normal|subnormal f32|f64", Op::kTestp, "pt"},
 
@@ -185,6 +214,11 @@ const K::FormRow K::kFormRows[] = {
     {"clz b32|b64", Op::kClz, "ut"},
     {"brev b32|b64", Op::kBrev, "tt"},
     {"bfind {shiftamt} WL", Op::kBfind, "ut"},
+    {"dp4a W W", Op::kDp4a, "tttt"},
+    {"dp2a lo|hi W W", Op::kDp2a, "tttt"},
+    {"bmsk clamp|wrap b32", Op::kBmsk, "tuu"},
+    {"szext clamp|wrap W", Op::kSzext, "ttu"},
+    {"fns b32", Op::kFns, "ttuu"},
 
     // Predicates and selection.
     {"and pred", Op::kPredAnd, "ppp"},
@@ -196,12 +230,17 @@ const K::FormRow K::kFormRows[] = {
     {"setp ORDERED {LOGIC} S", Op::kSetp, "", &K::Setp},
     {"setp UNSIGNED {LOGIC} U", Op::kSetp, "", &K::Setp},
     {"setp FLOAT {LOGIC} {ftz} f32", Op::kSetp, "", &K::Setp},
-    {"setp FLOAT {LOGIC} f16|f64", Op::kSetp, "", &K::Setp},
-    {"set eq|ne {LOGIC} W|f32 B", Op::kSet, "", &K::Set},
-    {"set ORDERED {LOGIC} W|f32 S", Op::kSet, "", &K::Set},
-    {"set UNSIGNED {LOGIC} W|f32 U", Op::kSet, "", &K::Set},
-    {"set FLOAT {LOGIC} {ftz} W|f32 f32", Op::kSet, "", &K::Set},
-    {"set FLOAT {LOGIC} W|f32 f16|f64", Op::kSet, "", &K::Set},
+    {"setp FLOAT {LOGIC} f64|bf16|bf16x2", Op::kSetp, "", &K::Setp},
+    {"setp FLOAT {LOGIC} {ftz} f16|f16x2", Op::kSetp, "", &K::Setp},
+    {"set eq|ne {LOGIC} W|f32|f16|bf16 B", Op::kSet, "", &K::Set},
+    {"set ORDERED {LOGIC} W|f32|f16|bf16 S", Op::kSet, "", &K::Set},
+    {"set UNSIGNED {LOGIC} W|f32|f16|bf16 U", Op::kSet, "", &K::Set},
+    {"set FLOAT {LOGIC} {ftz} W|f32|f16|bf16 f32", Op::kSet, "", &K::Set},
+    {"set FLOAT {LOGIC} W|f32|f16|bf16 f64", Op::kSet, "", &K::Set},
+    {"set FLOAT {LOGIC} {ftz} W|u16|s16|f32|f16 f16", Op::kSet, "", &K::Set},
+    {"set FLOAT {LOGIC} {ftz} W|f16x2 f16x2", Op::kSet, "", &K::Set},
+    {"set FLOAT {LOGIC} W|u16|s16|f32|bf16 bf16", Op::kSet, "", &K::Set},
+    {"set FLOAT {LOGIC} W|bf16x2 bf16x2", Op::kSet, "", &K::Set},
     {"selp ANY", Op::kSelp, "tttp"},
     {"slct ANY s32", Op::kSlct, "ttts"},
     {"slct {ftz} ANY f32", Op::kSlct, "ttts"},
@@ -221,24 +260,59 @@ const K::FormRow K::kFormRows[] = {
     {"cvt {RNI} {ftz} {sat} f32 f32", Op::kCvt, "", &K::Cvt},
     {"cvt {RNI} {sat} f64 f64", Op::kCvt, "", &K::Cvt},
     {"cvt {RNI} {sat} f16 f16", Op::kCvt, "", &K::Cvt},
+    {"~cvt {sat} F I8", Op::kCvt, "", &K::Cvt},
+    {"~cvt {ftz} {sat} f32 f64", Op::kCvt, "", &K::Cvt},
+    {"~cvt {sat} f16 f32|f64", Op::kCvt, "", &K::Cvt},
+    {"cvt RNI {sat} I8 bf16", Op::kCvt, "", &K::Cvt},
+    {"cvt RND bf16 I8|f16|f64", Op::kCvt, "", &K::Cvt},
+    {"cvt RND bf16 f32", Op::kCvt, "", &K::Cvt},
+    {"cvt RND f16 bf16", Op::kCvt, "", &K::Cvt},
+    {"cvt f64 bf16", Op::kCvt, "", &K::Cvt},
+    {"cvt {ftz} f32 bf16", Op::kCvt, "", &K::Cvt},
+    {"cvt RNI bf16 bf16", Op::kCvt, "", &K::Cvt},
+    {"cvt rn|rz {relu} {satfinite} f16|bf16 f32", Op::kCvtPack, "tt", &K::CvtPack},
+    {"cvt rn|rz {relu} {satfinite} f16x2|bf16x2 f32", Op::kCvtPack, "ttt", &K::CvtPack},
+    {"cvt rna {satfinite} tf32 f32", Op::kCvtPack, "tt", &K::CvtPack},
+    {"cvt rn|rz {relu} {satfinite} tf32 f32", Op::kCvtPack, "tt", &K::CvtPack},
+    {"cvt pack sat u16|s16 s32", Op::kCvtPack, "ttt", &K::CvtPack},
+    {"cvt pack sat u8|s8 s32 b32", Op::kCvtPack, "tttt", &K::CvtPack},
     {"cvta {to} global|const|SHARED|local|param|param::entry u64", Op::kNone, "", &K::Cvta},
 
     // Memory. Caching, ordering and scope are no matter: blocks run one after the other.
-    {"ld {LDORDER} {SCOPE} {LDSPACE} {ca|cg|cs|lu|cv} {nc} {EVICT} {FETCH} {unified} {v2|v4} MEM",
+    {"ld {LDORDER} {SCOPE} {LDSPACE} {ca|cg|cs|lu|cv} {nc} {EVICT} {FETCH} {unified} "
+     "{L2::cache_hint} {v2|v4} MEM",
      Op::kLoad, "", &K::Memory},
     {"ldu {global} {v2|v4} MEM", Op::kLoad, "", &K::Memory},
-    {"st {STORDER} {SCOPE} {STSPACE} {wb|cg|cs|wt} {EVICT} {v2|v4} MEM", Op::kStore, "",
-     &K::Memory},
-    {"atom {ATOMORDER} {SCOPE} {ATOMSPACE} add W|u64|f32|f64", Op::kAtom, "", &K::Atom},
-    {"atom {ATOMORDER} {SCOPE} {ATOMSPACE} min|max WL", Op::kAtom, "", &K::Atom},
-    {"atom {ATOMORDER} {SCOPE} {ATOMSPACE} inc|dec u32", Op::kAtom, "", &K::Atom},
-    {"atom {ATOMORDER} {SCOPE} {ATOMSPACE} LOGIC|exch|cas b32|b64", Op::kAtom, "", &K::Atom},
-    {"red {ATOMORDER} {SCOPE} {ATOMSPACE} add W|u64|f32|f64", Op::kAtom, "", &K::Atom},
-    {"red {ATOMORDER} {SCOPE} {ATOMSPACE} min|max WL", Op::kAtom, "", &K::Atom},
-    {"red {ATOMORDER} {SCOPE} {ATOMSPACE} inc|dec u32", Op::kAtom, "", &K::Atom},
-    {"red {ATOMORDER} {SCOPE} {ATOMSPACE} LOGIC b32|b64", Op::kAtom, "", &K::Atom},
+    {"st {STORDER} {SCOPE} {STSPACE} {wb|cg|cs|wt} {EVICT} {L2::cache_hint} {v2|v4} MEM",
+     Op::kStore, "", &K::Memory},
+    {"atom {ATOMORDER} {SCOPE} {ATOMSPACE} add {L2::cache_hint} W|u64|f32|f64", Op::kAtom, "",
+     &K::Atom},
+    {"atom {ATOMORDER} {SCOPE} {ATOMSPACE} add noftz {L2::cache_hint} f16|f16x2|bf16|bf16x2",
+     Op::kAtom, "", &K::Atom},
+    {"atom {ATOMORDER} {SCOPE} {ATOMSPACE} min|max {L2::cache_hint} WL", Op::kAtom, "", &K::Atom},
+    {"atom {ATOMORDER} {SCOPE} {ATOMSPACE} inc|dec {L2::cache_hint} u32", Op::kAtom, "", &K::Atom},
+    {"atom {ATOMORDER} {SCOPE} {ATOMSPACE} LOGIC|exch|cas {L2::cache_hint} b32|b64", Op::kAtom, "",
+     &K::Atom},
+    {"atom {ATOMORDER} {SCOPE} {ATOMSPACE} cas b16", Op::kAtom, "", &K::Atom},
+    {"red {ATOMORDER} {SCOPE} {ATOMSPACE} add {L2::cache_hint} W|u64|f32|f64", Op::kAtom, "",
+     &K::Atom},
+    {"red {ATOMORDER} {SCOPE} {ATOMSPACE} add noftz {L2::cache_hint} f16|f16x2|bf16|bf16x2",
+     Op::kAtom, "", &K::Atom},
+    {"red {ATOMORDER} {SCOPE} {ATOMSPACE} min|max {L2::cache_hint} WL", Op::kAtom, "", &K::Atom},
+    {"red {ATOMORDER} {SCOPE} {ATOMSPACE} inc|dec {L2::cache_hint} u32", Op::kAtom, "", &K::Atom},
+    {"red {ATOMORDER} {SCOPE} {ATOMSPACE} LOGIC {L2::cache_hint} b32|b64", Op::kAtom, "", &K::Atom},
     {"membar cta|gl|sys", Op::kNone, "", &K::Nothing},
     {"fence {sc|ATOMORDER} SCOPE", Op::kNone, "", &K::Nothing},
+    {"fence proxy alias|async", Op::kNone, "", &K::Nothing},
+    {"fence proxy async global|SHARED", Op::kNone, "", &K::Nothing},
+    {"membar proxy alias", Op::kNone, "", &K::Nothing},
+    {"discard {global} L2", Op::kNone, "au", &K::Nothing},
+    {"applypriority {global} L2::evict_normal", Op::kNone, "au", &K::Nothing},
+    {"createpolicy fractional POLICY {L2::evict_unchanged} b64", Op::kNone, "", &K::Policy},
+    {"createpolicy cvt L2 b64", Op::kNone, "", &K::Policy},
+    {"cp async ca|cg SHARED global {L2::cache_hint} {FETCH}", Op::kNone, "", &K::CopyAsync},
+    {"cp async commit_group|wait_group|wait_all", Op::kNone, "", &K::AsyncNothing},
+    {"isspacep global|SHARED|local|param|param::entry", Op::kNone, "", &K::IsSpace},
     {"prefetch {global|local} L1|L2|L2::evict_last|L2::evict_normal", Op::kNone, "a", &K::Nothing},
     {"prefetchu L1", Op::kNone, "a", &K::Nothing},
     {"pmevent", Op::kNone, "u", &K::Nothing},
@@ -248,7 +322,9 @@ const K::FormRow K::kFormRows[] = {
     {"bra {uni}", Op::kNone, "", &K::Branch},
     {"ret {uni}", Op::kNone, "", &K::Leave},
     {"exit", Op::kNone, "", &K::Leave},
+    {"brx idx {uni}", Op::kNone, "", &K::BranchIndexed},
     {"trap", Op::kNone, "", &K::Trap},
+    {"brkpt", Op::kNone, "", &K::Trap},
     {"call {uni}", Op::kNone, "", &K::Call},
     {"bar {cta} sync|arrive", Op::kNone, "", &K::Barrier},
     {"bar {cta} red popc u32", Op::kNone, "", &K::BarrierReduce},
@@ -265,6 +341,22 @@ const K::FormRow K::kFormRows[] = {
     {"vote {sync} uni pred", Op::kVoteUni, "", &K::Vote},
     {"vote {sync} ballot b32", Op::kVoteBallot, "", &K::Vote},
     {"activemask b32", Op::kActiveMask, "", &K::ActiveMask},
+    {"match any sync b32|b64", Op::kMatchAny, "", &K::Match},
+    {"match all sync b32|b64", Op::kMatchAll, "", &K::Match},
+    {"redux sync add|min|max W", Op::kRedux, "", &K::Redux},
+    {"redux sync LOGIC b32", Op::kRedux, "", &K::Redux},
+    {"elect sync", Op::kElect, "", &K::Elect},
+
+    // Tiles.
+    {"mma sync aligned m16n8k8|m16n8k16 row col f16 f16 f16 f16", Op::kMma, "", &K::Mma},
+    {"mma sync aligned m16n8k8|m16n8k16 row col f32 f16 f16 f32", Op::kMma, "", &K::Mma},
+    {"mma sync aligned m16n8k8|m16n8k16 row col f32 bf16 bf16 f32", Op::kMma, "", &K::Mma},
+    {"mma sync aligned m16n8k4|m16n8k8 row col f32 tf32 tf32 f32", Op::kMma, "", &K::Mma},
+    {"mma sync aligned m8n8k4 row col f64 f64 f64 f64", Op::kMma, "", &K::Mma},
+    {"ldmatrix sync aligned m8n8 x1|x2|x4 {trans} {SHARED} b16", Op::kLoadMatrix, "",
+     &K::MatrixMemory},
+    {"stmatrix sync aligned m8n8 x1|x2|x4 {trans} {SHARED} b16", Op::kStoreMatrix, "",
+     &K::MatrixMemory},
 };
 
 const std::unordered_map<std::string_view, std::vector<Form>>& KernelLowering::Forms() {
@@ -272,7 +364,10 @@ const std::unordered_map<std::string_view, std::vector<Form>>& KernelLowering::F
     std::unordered_map<std::string_view, std::vector<Form>> map;
     for (const FormRow& row : kFormRows) {
       std::string_view syntax = row.syntax;
+      const bool old = syntax.starts_with('~');
+      if (old) syntax.remove_prefix(1);
       Form& form = map[TakeToken(&syntax)].emplace_back();
+      form.old = old;
       form.op = row.op;
       form.operands = row.operands;
       form.lower = row.lower;
@@ -297,7 +392,7 @@ bool KnownOpcode(std::string_view name) {
 Result<const Form*> KernelLowering::FormOf(const Statement& statement) const {
   const std::vector<Form>& forms = Forms().at(statement.name);
   for (const Form& form : forms) {
-    if (form.Takes(statement.modifiers)) return &form;
+    if ((!form.old || symbols_.old) && form.Takes(statement.modifiers)) return &form;
   }
   for (const std::string_view modifier : statement.modifiers) {
     const bool known = std::any_of(forms.begin(), forms.end(), [&](const Form& form) {

@@ -223,6 +223,79 @@ Handler SelectBfe(Type t) {
   }
 }
 
+// Part `index` of `bits` wide pieces, extended as the type says.
+inline int64_t Piece(uint32_t word, Type type, int index, int bits) {
+  const uint32_t piece = word >> (bits * index) & ((1u << bits) - 1);
+  const bool negative = type == Type::kS32 && (piece >> (bits - 1) & 1) != 0;
+  return static_cast<int64_t>(piece) - (negative ? int64_t{1} << bits : 0);
+}
+
+// dp4a: c plus the products of four bytes each; dp2a: of two 16-bit pieces of a and two bytes of b.
+template <Type A, Type B, bool Four>
+bool RunDot(WarpContext& w, const Instruction& in, uint32_t active) {
+  auto* d = Target<uint32_t>(w, in.dst, active);
+  const auto* a = Source<uint32_t>(w, in.a);
+  const auto* b = Source<uint32_t>(w, in.b);
+  const auto* c = Source<uint32_t>(w, in.c);
+  for (int i = 0; i < kLanes; ++i) {
+    int64_t sum = c[i];
+    for (int part = 0; part < (Four ? 4 : 2); ++part) {
+      const int byte = Four ? part : part + (in.high ? 2 : 0);
+      sum += Piece(a[i], A, part, Four ? 8 : 16) * Piece(b[i], B, byte, 8);
+    }
+    d[i] = static_cast<uint32_t>(sum);
+  }
+  Finish<uint32_t>(w, in.dst, active);
+  return true;
+}
+
+template <bool Four>
+Handler SelectDot(const Selector& s) {
+  constexpr Type kS = Type::kS32, kU = Type::kU32;
+  if (s.type == kS) return s.from == kS ? RunDot<kS, kS, Four> : RunDot<kS, kU, Four>;
+  return s.from == kS ? RunDot<kU, kS, Four> : RunDot<kU, kU, Four>;
+}
+
+// bmsk: b ones from bit a on.
+template <bool Clamp>
+struct Bmsk : Same<uint32_t> {
+  static uint32_t Apply(uint32_t a, uint32_t b) {
+    if (!Clamp) {
+      a &= 31;
+      b &= 31;
+    }
+    if (a > 31) return 0;
+    return (b > 31 ? ~0u : (1u << b) - 1) << a;
+  }
+};
+
+// szext: the lowest b bits, extended.
+template <class T, bool Clamp>
+struct Szext : Same<T> {
+  static T Apply(T a, T b) {
+    uint32_t bits = static_cast<uint32_t>(b);
+    if (!Clamp) bits &= 31;
+    if (bits > 31) return a;
+    if (bits == 0) return 0;
+    const uint32_t up = 32 - bits;
+    return static_cast<T>(static_cast<uint32_t>(a) << up) >> up;
+  }
+};
+
+// fns: the place of the c-th set bit at or above b (for negative c, at or below), else all ones.
+struct Fns : Same<uint32_t> {
+  static uint32_t Apply(uint32_t mask, uint32_t base, uint32_t offset) {
+    int left = static_cast<int>(offset);
+    const int step = left < 0 ? -1 : 1;
+    left = left < 0 ? -left : left;
+    if (left == 0) return (mask >> (base & 31) & 1) != 0 ? base & 31 : ~0u;
+    for (int at = static_cast<int>(base & 31); at >= 0 && at < 32; at += step) {
+      if ((mask >> at & 1) != 0 && --left == 0) return static_cast<uint32_t>(at);
+    }
+    return ~0u;
+  }
+};
+
 }  // namespace
 
 Handler SelectBits(const Selector& s) {
@@ -256,6 +329,18 @@ Handler SelectBits(const Selector& s) {
       return t == Type::kU32   ? Handler(RunBfi<uint32_t>)
              : t == Type::kU64 ? Handler(RunBfi<uint64_t>)
                                : nullptr;
+    case Op::kDp2a:
+      return SelectDot<false>(s);
+    case Op::kDp4a:
+      return SelectDot<true>(s);
+    case Op::kBmsk:
+      return s.clamp ? Map2<Bmsk<true>> : Map2<Bmsk<false>>;
+    case Op::kSzext:
+      if (t == Type::kS32)
+        return s.clamp ? Map2<Szext<int32_t, true>> : Map2<Szext<int32_t, false>>;
+      return s.clamp ? Map2<Szext<uint32_t, true>> : Map2<Szext<uint32_t, false>>;
+    case Op::kFns:
+      return Map3<Fns>;
     case Op::kPopc:
       return Words1<Popc>(t);
     case Op::kClz:

@@ -56,21 +56,6 @@ uint32_t CompareLanes(const WarpContext& w, const Instruction& in) {
   return bits;
 }
 
-// The optional second step: a boolean with predicate c, which may be negated.
-inline uint32_t Combine(const WarpContext& w, const Instruction& in, uint32_t bits) {
-  const uint32_t other = PredicateOf(w, in.c, in.negate_c);
-  switch (in.logic) {
-    case Logic::kAnd:
-      return bits & other;
-    case Logic::kOr:
-      return bits | other;
-    case Logic::kXor:
-      return bits ^ other;
-    default:
-      return bits;
-  }
-}
-
 template <class T, Compare compare, bool Ftz>
 bool RunSetp(WarpContext& w, const Instruction& in, uint32_t active) {
   const uint32_t bits = CompareLanes<T, compare, Ftz>(w, in);
@@ -279,6 +264,10 @@ Handler SelectCompare(const Selector& s) {
   switch (s.op) {
     case Op::kSetp:
     case Op::kSet:
+      if (s.from == Type::kF16 && s.ftz) return SelectHalf(s);
+      if (s.from == Type::kBf16 || s.from == Type::kF16x2 || s.from == Type::kBf16x2) {
+        return SelectHalf(s);
+      }
       return SelectSetp(s);
     case Op::kSelp:
     case Op::kSlct:

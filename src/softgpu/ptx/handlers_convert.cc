@@ -74,6 +74,19 @@ struct FloatToInt {
   }
 };
 
+// As a double that can be rounded once more: what lies below its 53 bits is kept in the last one.
+template <class S>
+inline double ToOdd(S x) {
+  const bool negative = x < 0;
+  const uint64_t bits = static_cast<uint64_t>(x);
+  const uint64_t magnitude = negative ? 0 - bits : bits;
+  const uint64_t kept = magnitude >> 53 == 0 ? magnitude
+                                             : (magnitude & ~uint64_t{0x7ff}) |
+                                                   ((magnitude & 0x7ff) != 0 ? uint64_t{0x800} : 0);
+  const double value = static_cast<double>(kept);
+  return negative ? -value : value;
+}
+
 template <class D, class S, bool Sat>
 struct IntToFloat {
   using R = D;
@@ -81,10 +94,9 @@ struct IntToFloat {
   using B = S;
   using C = S;
   static D Apply(S x) {
-    if constexpr (kSame<D, Half>) {
-      // Beyond 2^53 the double is inexact, but every such value overflows a half anyway.
-      const double value = static_cast<double>(x);
-      return DoubleToHalf(Sat ? Clamp01(value) : value, Round::kNearest);
+    if constexpr (kIsSmall<D>) {
+      const double value = ToOdd(x);
+      return RoundDouble<D>(Sat ? Clamp01(value) : value, Round::kNearest);
     } else {
       const D value = static_cast<D>(x);
       return Sat ? Clamp01(value) : value;
@@ -100,22 +112,112 @@ struct FloatToFloat {
   using C = S;
   static D Apply(S raw) {
     const auto x = Flush<Ftz>(Widen(raw));
-    if constexpr (kSame<D, Half>) {
+    if constexpr (kIsSmall<D>) {
       const double value = x;
-      return DoubleToHalf(Sat ? Clamp01(value) : value, Round::kNearest);
+      return RoundDouble<D>(Sat ? Clamp01(value) : value, Round::kNearest);
     } else {
       return Settle<Ftz, Sat>(static_cast<D>(x));
     }
   }
 };
 
-// A half or float64 to half by a directed mode, which the host's rounding does not reach.
-template <class S, Round round>
-struct FloatToHalfRounded {
-  using R = Half;
-  using A = S;
-  static Half Apply(S x) { return DoubleToHalf(static_cast<double>(Widen(x)), round); }
-};
+inline double Exact(float x) {
+  return x;
+}
+inline double Exact(double x) {
+  return x;
+}
+inline double Exact(Half x) {
+  return Widen(x);
+}
+inline double Exact(Brain x) {
+  return Widen(x);
+}
+template <class S>
+inline double Exact(S x) {
+  return ToOdd(x);
+}
+
+// One result of what RunToSmall and RunPackSmall do.
+template <class D, class S>
+inline uint16_t ToSmall(const Instruction& in, S raw) {
+  double x = Exact(raw);
+  if constexpr (kSame<S, float>) {
+    if (in.ftz) x = Flush<true>(raw);
+  }
+  if (in.sat) x = Clamp01(x);
+  if (in.relu && !(x > 0) && x == x) x = 0;
+  const uint16_t bits = RoundDouble<D>(x, in.round).bits;
+  // .satfinite: the infinities give way to the largest numbers.
+  constexpr uint16_t kInfinity = kSame<D, Half> ? 0x7c00 : 0x7f80;
+  if (in.finite && (bits & 0x7fff) == kInfinity) return static_cast<uint16_t>(bits - 1);
+  return bits;
+}
+
+// To half or bfloat with whatever the instruction asks for.
+template <class D, class S>
+bool RunToSmall(WarpContext& w, const Instruction& in, uint32_t active) {
+  auto* d = Target<uint32_t>(w, in.dst, active);
+  const auto* a = Source<S>(w, in.a);
+  for (int i = 0; i < kLanes; ++i) d[i] = ToSmall<D, S>(in, Cell<S>::Get(a[i]));
+  Finish<uint32_t>(w, in.dst, active);
+  return true;
+}
+
+// Two floats to a pair, the first to the upper half.
+template <class D>
+bool RunPackSmall(WarpContext& w, const Instruction& in, uint32_t active) {
+  auto* d = Target<uint32_t>(w, in.dst, active);
+  const auto* a = Source<float>(w, in.a);
+  const auto* b = Source<float>(w, in.b);
+  for (int i = 0; i < kLanes; ++i) {
+    d[i] = static_cast<uint32_t>(ToSmall<D, float>(in, a[i])) << 16 | ToSmall<D, float>(in, b[i]);
+  }
+  Finish<uint32_t>(w, in.dst, active);
+  return true;
+}
+
+// To tf32: the fraction's lowest 13 bits go. in.away: ties go away from zero.
+bool RunToTf32(WarpContext& w, const Instruction& in, uint32_t active) {
+  auto* d = Target<uint32_t>(w, in.dst, active);
+  const auto* a = Source<uint32_t>(w, in.a);
+  for (int i = 0; i < kLanes; ++i) {
+    uint32_t x = a[i];
+    const bool nan = (x & 0x7fffffff) > 0x7f800000, infinite = (x & 0x7fffffff) == 0x7f800000;
+    if (!nan && !infinite) {
+      if (in.away) {
+        x += 0x1000;
+      } else if (in.round == Round::kNearest) {
+        x += 0xfff + (x >> 13 & 1);
+      }
+      x &= 0xffffe000;
+    }
+    if (nan) x = 0x7fffffff;
+    if (in.relu && !nan && x >> 31 != 0) x = 0;
+    if (in.finite && (x & 0x7fffffff) == 0x7f800000) x = (x & 0x80000000) | 0x7f7fe000;
+    d[i] = x;
+  }
+  Finish<uint32_t>(w, in.dst, active);
+  return true;
+}
+
+// cvt.pack.sat: D is 8 or 16 bits wide; what c holds moves up.
+template <class D>
+bool RunPackInts(WarpContext& w, const Instruction& in, uint32_t active) {
+  auto* d = Target<uint32_t>(w, in.dst, active);
+  const auto* a = Source<int32_t>(w, in.a);
+  const auto* b = Source<int32_t>(w, in.b);
+  const auto* c = Source<uint32_t>(w, in.c);
+  using U = Unsigned<D>;
+  for (int i = 0; i < kLanes; ++i) {
+    const uint32_t high = static_cast<U>(IntToInt<D, int32_t, true>::Apply(a[i]));
+    const uint32_t low = static_cast<U>(IntToInt<D, int32_t, true>::Apply(b[i]));
+    const uint32_t above = sizeof(D) == 1 ? c[i] << 16 : 0;
+    d[i] = above | high << kBits<D> | low;
+  }
+  Finish<uint32_t>(w, in.dst, active);
+  return true;
+}
 
 template <class T, Round round, bool Ftz, bool Sat>
 struct ToIntegral {
@@ -175,6 +277,8 @@ Handler ToInt(const Selector& s) {
   switch (s.from) {
     case Type::kF16:
       return s.ftz ? nullptr : PairFloatToInt<D, Half, false>(s);
+    case Type::kBf16:
+      return s.ftz ? nullptr : PairFloatToInt<D, Brain, false>(s);
     case Type::kF32:
       return s.ftz ? PairFloatToInt<D, float, true>(s) : PairFloatToInt<D, float, false>(s);
     case Type::kF64:
@@ -187,8 +291,8 @@ Handler ToInt(const Selector& s) {
 template <class D, class S>
 Handler PairIntToFloat(const Selector& s) {
   if (s.round != Round::kNearest) {
-    if constexpr (kSame<D, Half>) {
-      return nullptr;
+    if constexpr (kIsSmall<D>) {
+      return RunToSmall<D, S>;
     } else {
       return s.sat ? nullptr : MapRounded<IntToFloat<D, S, false>, 1>;
     }
@@ -198,7 +302,7 @@ Handler PairIntToFloat(const Selector& s) {
 
 template <class T>
 Handler SelectToIntegral(const Selector& s) {
-  constexpr bool kCanFlush = sizeof(T) == 4;
+  constexpr bool kCanFlush = kSame<T, float>;
   if (s.ftz && !kCanFlush) return nullptr;
 #define TANDEM_ROUND(MODE)                                        \
   case MODE:                                                      \
@@ -224,17 +328,9 @@ Handler PairFloatToFloat(const Selector& s) {
     return nullptr;
   }
   if (s.round != Round::kNearest) {
-    if constexpr (kSame<D, Half>) {
-      if (s.sat || s.ftz) return nullptr;
-      switch (s.round) {
-        case Round::kZero:
-          return Map1<FloatToHalfRounded<S, Round::kZero>>;
-        case Round::kDown:
-          return Map1<FloatToHalfRounded<S, Round::kDown>>;
-        default:
-          return Map1<FloatToHalfRounded<S, Round::kUp>>;
-      }
-    } else if constexpr (kSame<S, Half>) {
+    if constexpr (kIsSmall<D>) {
+      return RunToSmall<D, S>;
+    } else if constexpr (kIsSmall<S>) {
       return nullptr;  // exact: PTX knows no rounding here
     } else {
       if (s.sat) return nullptr;
@@ -253,6 +349,8 @@ Handler ToFloat(const Selector& s) {
   switch (s.from) {
     case Type::kF16:
       return PairFloatToFloat<D, Half>(s);
+    case Type::kBf16:
+      return PairFloatToFloat<D, Brain>(s);
     case Type::kF32:
       return PairFloatToFloat<D, float>(s);
     case Type::kF64:
@@ -278,9 +376,36 @@ Handler ToFloat(const Selector& s) {
   }
 }
 
+// What makes one register of several sources, and what has more modifiers than cvt between numbers.
+Handler SelectPacking(const Selector& s) {
+  switch (s.type) {
+    case Type::kF16:
+      return RunToSmall<Half, float>;
+    case Type::kBf16:
+      return RunToSmall<Brain, float>;
+    case Type::kF16x2:
+      return RunPackSmall<Half>;
+    case Type::kBf16x2:
+      return RunPackSmall<Brain>;
+    case Type::kTf32:
+      return RunToTf32;
+    case Type::kU8:
+      return RunPackInts<uint8_t>;
+    case Type::kS8:
+      return RunPackInts<int8_t>;
+    case Type::kU16:
+      return RunPackInts<uint16_t>;
+    case Type::kS16:
+      return RunPackInts<int16_t>;
+    default:
+      return nullptr;
+  }
+}
+
 }  // namespace
 
 Handler SelectConvert(const Selector& s) {
+  if (s.op == Op::kCvtPack) return SelectPacking(s);
   switch (s.type) {
     case Type::kU8:
       return ToInt<uint8_t>(s);
@@ -300,6 +425,8 @@ Handler SelectConvert(const Selector& s) {
       return ToInt<int64_t>(s);
     case Type::kF16:
       return ToFloat<Half>(s);
+    case Type::kBf16:
+      return ToFloat<Brain>(s);
     case Type::kF32:
       return ToFloat<float>(s);
     case Type::kF64:

@@ -65,6 +65,21 @@ struct Extreme : Same<T> {
     return Narrow<T>(Canonical(r));
   }
 };
+// .xorsign.abs: of the magnitudes, with the sign that the product would have.
+template <bool Smaller>
+bool RunXorsign(WarpContext& w, const Instruction& in, uint32_t active) {
+  auto* d = Target<float>(w, in.dst, active);
+  const auto* a = Source<float>(w, in.a);
+  const auto* b = Source<float>(w, in.b);
+  for (int i = 0; i < kLanes; ++i) {
+    const float x = in.ftz ? Flush<true>(a[i]) : a[i], y = in.ftz ? Flush<true>(b[i]) : b[i];
+    const float r = in.nan ? Extreme<float, false, true, Smaller>::Apply(Absolute(x), Absolute(y))
+                           : Extreme<float, false, false, Smaller>::Apply(Absolute(x), Absolute(y));
+    d[i] = r != r ? r : FloatOf(BitsOf(r) | ((BitsOf(x) ^ BitsOf(y)) & 0x80000000u));
+  }
+  Finish<float>(w, in.dst, active);
+  return true;
+}
 template <class T, bool Ftz, bool NaN>
 struct Min : Extreme<T, Ftz, NaN, true> {};
 template <class T, bool Ftz, bool NaN>
@@ -249,6 +264,7 @@ Handler SelectRounded(const Selector& s) {
 Handler SelectFloat(const Selector& s) {
   if (s.round != Round::kNearest) return SelectRounded(s);
   const bool half = s.type == Type::kF16;
+  if (s.more) return s.op == Op::kMin ? RunXorsign<true> : RunXorsign<false>;
   switch (s.op) {
     case Op::kAdd:
       return Floats2<Add>(s);

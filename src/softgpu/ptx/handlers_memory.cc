@@ -1,213 +1,9 @@
-// Loads, stores and atomics, and the check that every byte they touch exists.
+// Loads, stores, atomics and asynchronous copies.
 #include "src/softgpu/ptx/float_lanes.h"
+#include "src/softgpu/ptx/memory_lanes.h"
 
 namespace tandem::ptx::TANDEM_PTX_PATH {
 namespace {
-
-// Where the lanes of one access lie: lane i at base + offset[i]. Lanes that do not take part repeat
-// the first that does, so that a load may simply read all 32.
-struct Plan {
-  enum class Shape : uint8_t { kContiguous, kUniform, kScattered } shape = Shape::kScattered;
-  uint8_t* base = nullptr;
-  uint64_t offset[kLanes];
-};
-
-using FaultKind = WarpContext::FaultKind;
-
-bool Fail(WarpContext& w, FaultKind kind, uint64_t address) {
-  w.fault = kind;
-  w.fault_address = address;
-  return false;
-}
-
-inline bool GranuleExists(const WarpContext& w, uint64_t offset, bool write) {
-  if (offset >= w.device_size) return false;
-  const uint64_t granule = offset >> w.granule_shift;
-  const std::atomic<uint64_t>* bits = write ? w.writable : w.readable;
-  return (bits[granule >> 6].load(std::memory_order_relaxed) >> (granule & 63) & 1) != 0;
-}
-
-// Checks offsets into the device. `spread` is the OR of all differences from `first`.
-bool CheckDevice(WarpContext& w, const Plan& plan, uint64_t first, uint64_t spread, uint32_t active,
-                 bool write) {
-  uint64_t previous = first;
-  if (!GranuleExists(w, first, write)) return Fail(w, FaultKind::kIllegal, w.device_base + first);
-  if (spread >> w.granule_shift == 0) return true;  // all in one granule, since base is aligned
-  for (int i = 0; i < kLanes; ++i) {
-    const uint64_t offset = plan.offset[i];
-    if ((offset ^ previous) >> w.granule_shift == 0 || (active >> i & 1) == 0) continue;
-    if (!GranuleExists(w, offset, write)) {
-      return Fail(w, FaultKind::kIllegal, w.device_base + offset);
-    }
-    previous = offset;
-  }
-  return true;
-}
-
-// Checks offsets into shared, local or parameter memory of `size` bytes.
-bool CheckWindow(WarpContext& w, const Plan& plan, uint64_t size, uint32_t bytes) {
-  const uint64_t last = size >= bytes ? size - bytes : 0;
-  uint64_t bad = size < bytes ? 1 : 0;
-  TANDEM_LANES bad |= plan.offset[i] > last ? 1 : 0;
-  if (bad == 0) return true;
-  for (int i = 0; i < kLanes; ++i) {
-    if (plan.offset[i] > last || size < bytes) {
-      return Fail(w, FaultKind::kIllegal, plan.offset[i]);
-    }
-  }
-  return true;
-}
-
-bool LocateIn(WarpContext& w, Plan& plan, Space space, uint64_t first, uint64_t spread,
-              uint32_t active, uint32_t bytes, bool write) {
-  switch (space) {
-    case Space::kShared:
-      plan.base = w.shared;
-      return CheckWindow(w, plan, w.shared_bytes, bytes);
-    case Space::kLocal:
-      plan.base = w.local;
-      if (!CheckWindow(w, plan, w.local_bytes, bytes)) return false;
-      TANDEM_LANES plan.offset[i] += static_cast<uint64_t>(i) * w.local_bytes;
-      plan.shape = Plan::Shape::kScattered;
-      return true;
-    case Space::kParam:
-      if (write) return Fail(w, FaultKind::kSpace, first);
-      plan.base = w.params;
-      return CheckWindow(w, plan, w.param_bytes, bytes);
-    default:
-      plan.base = reinterpret_cast<uint8_t*>(w.device_base);
-      TANDEM_LANES plan.offset[i] -= w.device_base;
-      return CheckDevice(w, plan, first - w.device_base, spread, active, write);
-  }
-}
-
-Space WindowSpace(uint64_t address) {
-  switch (address >> kWindowShift) {
-    case kSharedWindow:
-      return Space::kShared;
-    case kLocalWindow:
-      return Space::kLocal;
-    case kParamWindow:
-      return Space::kParam;
-    default:
-      return Space::kGlobal;
-  }
-}
-
-// Generic addresses of more than one space in one access: lane by lane.
-bool LocateMixed(WarpContext& w, Plan& plan, uint32_t active, uint32_t bytes, bool write) {
-  uint64_t host[kLanes];
-  for (int lane = 0; lane < kLanes; ++lane) {
-    host[lane] = 0;
-    if ((active >> lane & 1) == 0) continue;
-    const uint64_t address = plan.offset[lane];
-    const Space space = WindowSpace(address);
-    Plan one;
-    const uint64_t inside =
-        space == Space::kGlobal ? address : address & ((uint64_t{1} << kWindowShift) - 1);
-    for (uint64_t& offset : one.offset) offset = inside;
-    if (!LocateIn(w, one, space, inside, 0, 1u << lane, bytes, write)) return false;
-    host[lane] = reinterpret_cast<uint64_t>(one.base) + one.offset[lane];
-  }
-  const uint64_t filler = host[__builtin_ctz(active)];
-  plan.base = nullptr;
-  plan.shape = Plan::Shape::kScattered;
-  for (int i = 0; i < kLanes; ++i) plan.offset[i] = (active >> i & 1) != 0 ? host[i] : filler;
-  return true;
-}
-
-// Finds where an access of `bytes` a lane goes, or leaves a fault.
-bool Locate(WarpContext& w, const Instruction& in, uint32_t active, uint32_t bytes, bool write,
-            Plan& plan) {
-  const uint64_t displacement = static_cast<uint64_t>(in.imm);
-  if (in.narrow) {
-    const auto* a = Source<uint32_t>(w, in.a);
-    TANDEM_LANES plan.offset[i] = a[i] + displacement;
-  } else {
-    const auto* a = Source<uint64_t>(w, in.a);
-    TANDEM_LANES plan.offset[i] = a[i] + displacement;
-  }
-  const uint64_t first = plan.offset[__builtin_ctz(active)];
-  if (active != ~0u) {
-    TANDEM_LANES plan.offset[i] = (active & kLaneBit[i]) != 0 ? plan.offset[i] : first;
-  }
-  uint64_t spread = 0, stride = 0;
-  TANDEM_LANES {
-    spread |= plan.offset[i] ^ first;
-    stride |= plan.offset[i] ^ (first + static_cast<uint64_t>(i) * bytes);
-  }
-  if (((spread | first) & (bytes - 1)) != 0) {
-    for (const uint64_t offset : plan.offset) {
-      if ((offset & (bytes - 1)) != 0) return Fail(w, FaultKind::kMisaligned, offset);
-    }
-  }
-  plan.shape = spread == 0   ? Plan::Shape::kUniform
-               : stride == 0 ? Plan::Shape::kContiguous
-                             : Plan::Shape::kScattered;
-
-  Space space = in.space;
-  uint64_t start = first;
-  if (space == Space::kGeneric) {
-    if (spread >> kWindowShift != 0) return LocateMixed(w, plan, active, bytes, write);
-    space = WindowSpace(first);
-    if (space != Space::kGlobal) {
-      constexpr uint64_t kMask = (uint64_t{1} << kWindowShift) - 1;
-      start &= kMask;
-      TANDEM_LANES plan.offset[i] &= kMask;
-    }
-  }
-  return LocateIn(w, plan, space, start, spread, active, bytes, write);
-}
-
-// The common case, for speed: all 32 lanes, one address or one run of addresses, in global or
-// shared memory. Fills base, shape and offset[0] alone. False: not that case, or a fault; see
-// Locate().
-bool LocateRun(const WarpContext& w, const Instruction& in, uint32_t bytes, bool write,
-               Plan& plan) {
-  uint64_t spread = 0, stride = 0, first;
-  if (in.narrow) {
-    const auto* a = Source<uint32_t>(w, in.a);
-    const uint32_t start = a[0];
-    uint32_t differ = 0, step = 0;
-    TANDEM_LANES {
-      differ |= a[i] ^ start;
-      step |= a[i] ^ (start + static_cast<uint32_t>(i) * bytes);
-    }
-    // A run that wraps around 32 bits is none.
-    first = start;
-    spread = differ;
-    stride = step | (start + uint64_t{kLanes} * bytes) >> 32;
-  } else {
-    const auto* a = Source<uint64_t>(w, in.a);
-    first = a[0];
-    TANDEM_LANES {
-      spread |= a[i] ^ first;
-      stride |= a[i] ^ (first + static_cast<uint64_t>(i) * bytes);
-    }
-  }
-  if (spread != 0 && stride != 0) return false;
-  first += static_cast<uint64_t>(in.imm);
-  if ((first & (bytes - 1)) != 0) return false;
-  const uint64_t length = spread == 0 ? bytes : uint64_t{bytes} * kLanes;
-  plan.shape = spread == 0 ? Plan::Shape::kUniform : Plan::Shape::kContiguous;
-  const Space space = in.space;
-  if (space == Space::kShared) {
-    plan.base = w.shared;
-    plan.offset[0] = first;
-    return first < w.shared_bytes && length <= w.shared_bytes - first;
-  }
-  if (space != Space::kGlobal && space != Space::kGeneric) return false;
-  plan.base = reinterpret_cast<uint8_t*>(w.device_base);
-  const uint64_t offset = plan.offset[0] = first - w.device_base;
-  return GranuleExists(w, offset, write) && GranuleExists(w, offset + length - 1, write);
-}
-
-template <class T>
-inline T Read(const uint8_t* from) {
-  T value;
-  __builtin_memcpy(&value, from, sizeof value);
-  return value;
-}
 
 template <class D, class V>
 inline auto Extend(V value) {
@@ -352,6 +148,107 @@ bool RunAtom(WarpContext& w, const Instruction& in, uint32_t active) {
   return true;
 }
 
+// atom.add of halves and bfloats, one or a pair. Lanes go one after the other, in order.
+template <class V, class Word>
+bool RunAtomHalf(WarpContext& w, const Instruction& in, uint32_t active) {
+  Plan plan;
+  if (!Locate(w, in, active, sizeof(Word), true, plan)) return false;
+  const auto* b = Source<uint32_t>(w, in.b);
+  uint32_t before[kLanes];
+  for (uint32_t rest = active; rest != 0; rest &= rest - 1) {
+    const int i = __builtin_ctz(rest);
+    uint8_t* at = plan.base + plan.offset[i];
+    const Word old = Read<Word>(at);
+    Word next = 0;
+    for (int shift = 0; shift < kBits<Word>; shift += 16) {
+      const V x{static_cast<uint16_t>(old >> shift)}, y{static_cast<uint16_t>(b[i] >> shift)};
+      const V sum = RoundDouble<V>(SumToOdd(Widen(x), Widen(y)), Round::kNearest);
+      next = static_cast<Word>(next | static_cast<Word>(sum.bits) << shift);
+    }
+    __builtin_memcpy(at, &next, sizeof next);
+    before[i] = old;
+  }
+  auto* home = Target<uint32_t>(w, in.dst, ~0u);
+  for (uint32_t rest = active; rest != 0; rest &= rest - 1) {
+    const int i = __builtin_ctz(rest);
+    home[i] = before[i];
+  }
+  return true;
+}
+
+// cp.async: `count` bytes from global memory (a) to shared memory (b); past the first c they are
+// zeros, and where c is 0 nothing is read.
+bool RunCopyAsync(WarpContext& w, const Instruction& in, uint32_t active) {
+  const auto* wanted = Source<uint32_t>(w, in.c);
+  Instruction place = in;
+  place.a = in.b;
+  place.imm = 0;
+  place.narrow = false;
+  place.space = Space::kShared;
+  Plan to, from;
+  if (!Locate(w, place, active, in.count, true, to)) return false;
+  uint32_t reading = 0;
+  TANDEM_LANES reading |= wanted[i] != 0 ? kLaneBit[i] : 0;
+  reading &= active;
+  if (reading != 0 && !Locate(w, in, reading, in.count, false, from)) return false;
+  for (uint32_t rest = active; rest != 0; rest &= rest - 1) {
+    const int i = __builtin_ctz(rest);
+    uint8_t bytes[16] = {};
+    const uint32_t count = wanted[i] < in.count ? wanted[i] : in.count;
+    if (count != 0) __builtin_memcpy(bytes, from.base + from.offset[i], count);
+    __builtin_memcpy(to.base + to.offset[i], bytes, in.count);
+  }
+  return true;
+}
+
+bool RunIsSpace(WarpContext& w, const Instruction& in, uint32_t active) {
+  const auto* a = Source<uint64_t>(w, in.a);
+  uint32_t bits = 0;
+  for (int i = 0; i < kLanes; ++i) bits |= WindowSpace(a[i]) == in.space ? kLaneBit[i] : 0;
+  SetPredicate(w, in.dst, bits, active);
+  return true;
+}
+
+// The row of matrix `matrix` that lane 8 * matrix + `row` names.
+inline uint8_t* MatrixRow(const Plan& plan, int matrix, int row) {
+  return plan.base + plan.offset[8 * matrix + row];
+}
+
+// ldmatrix and stmatrix: `count` matrices of 8 rows with 8 elements of 16 bits. The registers are
+// dst, b, c and d; in.transposed swaps rows and columns.
+template <bool Store>
+bool RunMatrix(WarpContext& w, const Instruction& in, uint32_t active) {
+  const uint32_t naming = in.count == 4 ? ~0u : (1u << (8 * in.count)) - 1;
+  Plan plan;
+  if (!Locate(w, in, naming, 16, Store, plan)) return false;
+  const uint32_t refs[4] = {in.dst, in.b, in.c, in.d};
+  uint32_t values[4][kLanes];
+  for (int matrix = 0; matrix < in.count; ++matrix) {
+    for (int i = 0; i < kLanes; ++i) {
+      const int major = i / 4, minor = i % 4 * 2;
+      uint32_t value = Store ? Source<uint32_t>(w, refs[matrix])[i] : 0;
+      for (int part = 0; part < 2; ++part) {
+        const int row = in.transposed ? minor + part : major;
+        const int column = in.transposed ? major : minor + part;
+        uint8_t* at = MatrixRow(plan, matrix, row) + 2 * column;
+        if (Store) {
+          const uint16_t half = static_cast<uint16_t>(value >> (16 * part));
+          __builtin_memcpy(at, &half, sizeof half);
+        } else {
+          value |= static_cast<uint32_t>(Read<uint16_t>(at)) << (16 * part);
+        }
+      }
+      values[matrix][i] = value;
+    }
+  }
+  for (int matrix = 0; !Store && matrix < in.count; ++matrix) {
+    auto* d = Target<uint32_t>(w, refs[matrix], active);
+    for (int i = 0; i < kLanes; ++i) d[i] = values[matrix][i];
+    Finish<uint32_t>(w, refs[matrix], active);
+  }
+  return true;
+}
+
 // Arguments and results of calls: imm is the source, a the destination, b the number of bytes.
 bool RunCopyLocal(WarpContext& w, const Instruction& in, uint32_t active) {
   for (uint32_t rest = active; rest != 0; rest &= rest - 1) {
@@ -442,6 +339,16 @@ Handler SelectStore(const Selector& s) {
 
 Handler SelectAtom(const Selector& s) {
   switch (s.type) {
+    case Type::kU16:
+      return RunAtom<uint16_t>;
+    case Type::kF16:
+      return RunAtomHalf<Half, uint16_t>;
+    case Type::kBf16:
+      return RunAtomHalf<Brain, uint16_t>;
+    case Type::kF16x2:
+      return RunAtomHalf<Half, uint32_t>;
+    case Type::kBf16x2:
+      return RunAtomHalf<Brain, uint32_t>;
     case Type::kU32:
       return RunAtom<uint32_t>;
     case Type::kS32:
@@ -472,6 +379,14 @@ Handler SelectMemory(const Selector& s) {
       return SelectAtom(s);
     case Op::kCopyLocal:
       return RunCopyLocal;
+    case Op::kCopyAsync:
+      return RunCopyAsync;
+    case Op::kIsSpace:
+      return RunIsSpace;
+    case Op::kLoadMatrix:
+      return RunMatrix<false>;
+    case Op::kStoreMatrix:
+      return RunMatrix<true>;
     default:
       return nullptr;
   }

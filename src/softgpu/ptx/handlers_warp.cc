@@ -6,39 +6,43 @@
 namespace tandem::ptx::TANDEM_PTX_PATH {
 namespace {
 
-bool RunShfl(WarpContext& w, const Instruction& in, uint32_t active) {
-  uint32_t value[kLanes];
+template <Shuffle mode>
+bool RunShflAs(WarpContext& w, const Instruction& in, uint32_t active) {
+  alignas(64) int32_t value[kLanes], source[kLanes];
   __builtin_memcpy(value, RowBytes(w, in.a), sizeof value);
-  const auto* b = Source<uint32_t>(w, in.b);
-  const auto* c = Source<uint32_t>(w, in.c);
-  uint32_t in_range = 0, result[kLanes];
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const int offset = static_cast<int>(b[lane] & 31);
-    const int segment = static_cast<int>(c[lane] >> 8 & 31);
-    const int last = (lane & segment) | (static_cast<int>(c[lane] & 31) & ~segment);
-    int source = lane;
-    switch (in.shuffle) {
-      case Shuffle::kUp:
-        source = lane - offset;
-        break;
-      case Shuffle::kDown:
-        source = lane + offset;
-        break;
-      case Shuffle::kBfly:
-        source = lane ^ offset;
-        break;
-      case Shuffle::kIdx:
-        source = (lane & segment) | (offset & ~segment);
-        break;
-    }
-    const bool good = in.shuffle == Shuffle::kUp ? source >= last : source <= last;
-    in_range |= static_cast<uint32_t>(good) << lane;
-    result[lane] = value[good ? source & 31 : lane];
+  const auto* b = Source<int32_t>(w, in.b);
+  const auto* c = Source<int32_t>(w, in.c);
+  uint32_t in_range = 0;
+  TANDEM_LANES {
+    const int offset = b[i] & 31;
+    const int segment = c[i] >> 8 & 31;
+    const int last = (i & segment) | (c[i] & 31 & ~segment);
+    const int other = mode == Shuffle::kUp     ? i - offset
+                      : mode == Shuffle::kDown ? i + offset
+                      : mode == Shuffle::kBfly ? i ^ offset
+                                               : (i & segment) | (offset & ~segment);
+    const bool good = mode == Shuffle::kUp ? other >= last : other <= last;
+    source[i] = good ? other & 31 : i;
+    in_range |= good ? kLaneBit[i] : 0;
   }
-  auto* d = Target<uint32_t>(w, in.dst, active);
-  TANDEM_LANES d[i] = result[i];
-  Finish<uint32_t>(w, in.dst, active);
+  auto* d = Target<int32_t>(w, in.dst, active);
+  for (int i = 0; i < kLanes; ++i) d[i] = value[source[i]];
+  Finish<int32_t>(w, in.dst, active);
   SetPredicate(w, in.d, in_range, active);
+  return true;
+}
+
+bool RunShfl(WarpContext& w, const Instruction& in, uint32_t active) {
+  switch (in.shuffle) {
+    case Shuffle::kUp:
+      return RunShflAs<Shuffle::kUp>(w, in, active);
+    case Shuffle::kDown:
+      return RunShflAs<Shuffle::kDown>(w, in, active);
+    case Shuffle::kBfly:
+      return RunShflAs<Shuffle::kBfly>(w, in, active);
+    case Shuffle::kIdx:
+      return RunShflAs<Shuffle::kIdx>(w, in, active);
+  }
   return true;
 }
 
@@ -66,6 +70,99 @@ bool RunBallot(WarpContext& w, const Instruction& in, uint32_t active) {
   const auto* b = Source<uint32_t>(w, in.b);
   TANDEM_LANES d[i] = yes & b[i];
   Finish<uint32_t>(w, in.dst, active);
+  return true;
+}
+
+// match.any: the members with the same value as the lane's own.
+template <class T>
+bool RunMatchAny(WarpContext& w, const Instruction& in, uint32_t active) {
+  const auto* a = Source<T>(w, in.a);
+  const auto* b = Source<uint32_t>(w, in.b);
+  uint32_t same[kLanes];
+  for (int i = 0; i < kLanes; ++i) {
+    same[i] = 0;
+    for (int j = 0; j < kLanes; ++j) same[i] |= a[j] == a[i] ? kLaneBit[j] : 0;
+    same[i] &= b[i] & active;
+  }
+  auto* d = Target<uint32_t>(w, in.dst, active);
+  TANDEM_LANES d[i] = same[i];
+  Finish<uint32_t>(w, in.dst, active);
+  return true;
+}
+
+// match.all: all members, and true, where they all have one value; else 0.
+template <class T>
+bool RunMatchAll(WarpContext& w, const Instruction& in, uint32_t active) {
+  const auto* a = Source<T>(w, in.a);
+  const auto* b = Source<uint32_t>(w, in.b);
+  uint32_t result[kLanes], holds = 0;
+  for (int i = 0; i < kLanes; ++i) {
+    const uint32_t members = b[i] & active;
+    bool all = true;
+    for (int j = 0; j < kLanes; ++j) all &= (members & kLaneBit[j]) == 0 || a[j] == a[i];
+    result[i] = all ? members : 0;
+    holds |= all ? kLaneBit[i] : 0;
+  }
+  auto* d = Target<uint32_t>(w, in.dst, active);
+  TANDEM_LANES d[i] = result[i];
+  Finish<uint32_t>(w, in.dst, active);
+  SetPredicate(w, in.d, holds, active);
+  return true;
+}
+
+template <class T>
+T Reduced(Atomic operation, T x, T y) {
+  switch (operation) {
+    case Atomic::kAdd:
+      return static_cast<T>(static_cast<uint32_t>(x) + static_cast<uint32_t>(y));
+    case Atomic::kMin:
+      return y < x ? y : x;
+    case Atomic::kMax:
+      return y > x ? y : x;
+    case Atomic::kAnd:
+      return x & y;
+    case Atomic::kOr:
+      return x | y;
+    default:
+      return x ^ y;
+  }
+}
+
+template <class T>
+bool RunRedux(WarpContext& w, const Instruction& in, uint32_t active) {
+  const auto* a = Source<T>(w, in.a);
+  const auto* b = Source<uint32_t>(w, in.b);
+  T result[kLanes];
+  for (int i = 0; i < kLanes; ++i) {
+    const uint32_t members = b[i] & active;
+    bool first = true;
+    T value = 0;
+    for (uint32_t rest = members; rest != 0; rest &= rest - 1) {
+      const T next = a[__builtin_ctz(rest)];
+      value = first ? next : Reduced<T>(in.atomic, value, next);
+      first = false;
+    }
+    result[i] = value;
+  }
+  auto* d = Target<T>(w, in.dst, active);
+  TANDEM_LANES d[i] = result[i];
+  Finish<T>(w, in.dst, active);
+  return true;
+}
+
+// The lowest member, and whether the lane is it.
+bool RunElect(WarpContext& w, const Instruction& in, uint32_t active) {
+  const auto* b = Source<uint32_t>(w, in.b);
+  auto* d = Target<uint32_t>(w, in.dst, active);
+  uint32_t leaders = 0;
+  for (int i = 0; i < kLanes; ++i) {
+    const uint32_t members = b[i] & active;
+    const int leader = members == 0 ? 0 : __builtin_ctz(members);
+    leaders |= leader == i ? kLaneBit[i] : 0;
+    d[i] = static_cast<uint32_t>(leader);
+  }
+  Finish<uint32_t>(w, in.dst, active);
+  SetPredicate(w, in.d, leaders, active);
   return true;
 }
 
@@ -123,6 +220,12 @@ uint64_t UniformSpecial(const WarpContext& w, Special which) {
       return Nanoseconds(CLOCK_MONOTONIC);
     case Special::kGlobalTimer:
       return Nanoseconds(CLOCK_REALTIME);
+    case Special::kClockHigh:
+      return Nanoseconds(CLOCK_MONOTONIC) >> 32;
+    case Special::kGlobalTimerHigh:
+      return Nanoseconds(CLOCK_REALTIME) >> 32;
+    case Special::kOne:
+      return 1;
     case Special::kDynamicSharedSize:
       return w.shared_bytes - w.static_shared_bytes;
     case Special::kTotalSharedSize:
@@ -185,6 +288,14 @@ Handler SelectWarp(const Selector& s) {
     case Op::kVoteBallot:
     case Op::kActiveMask:
       return RunBallot;
+    case Op::kMatchAny:
+      return s.type == Type::kU64 ? RunMatchAny<uint64_t> : RunMatchAny<uint32_t>;
+    case Op::kMatchAll:
+      return s.type == Type::kU64 ? RunMatchAll<uint64_t> : RunMatchAll<uint32_t>;
+    case Op::kRedux:
+      return s.type == Type::kS32 ? RunRedux<int32_t> : RunRedux<uint32_t>;
+    case Op::kElect:
+      return RunElect;
     case Op::kSpecial:
       return s.type == Type::kU64   ? RunSpecial<uint64_t>
              : s.type == Type::kU16 ? RunSpecial<uint16_t>
@@ -196,10 +307,14 @@ Handler SelectWarp(const Selector& s) {
 
 Handler Select(const Selector& s) {
   const bool floating = s.type == Type::kF16 || s.type == Type::kF32 || s.type == Type::kF64;
+  const bool half = s.type == Type::kBf16 || s.type == Type::kF16x2 || s.type == Type::kBf16x2;
   if (Handler h = SelectMemory(s)) return h;
   if (Handler h = SelectWarp(s)) return h;
   if (Handler h = SelectCompare(s)) return h;
-  if (s.op == Op::kCvt) return SelectConvert(s);
+  if (s.op == Op::kMma) return SelectMatrix(s);
+  if (s.op == Op::kCvt || s.op == Op::kCvtPack) return SelectConvert(s);
+  const bool rare = s.more || s.op == Op::kTanh || s.op == Op::kEx2;
+  if (half || (s.type == Type::kF16 && rare)) return SelectHalf(s);
   if (floating) return SelectFloat(s);
   if (Handler h = SelectBits(s)) return h;
   return SelectInteger(s);

@@ -23,10 +23,12 @@ namespace tandem::ptx::TANDEM_PTX_PATH {
 Handler SelectInteger(const Selector& s);
 Handler SelectBits(const Selector& s);
 Handler SelectFloat(const Selector& s);
+Handler SelectHalf(const Selector& s);
 Handler SelectCompare(const Selector& s);
 Handler SelectConvert(const Selector& s);
 Handler SelectMemory(const Selector& s);
 Handler SelectWarp(const Selector& s);
+Handler SelectMatrix(const Selector& s);
 
 namespace {
 
@@ -194,6 +196,36 @@ inline uint32_t PredicateOf(const WarpContext& w, uint32_t ref, bool negated) {
 
 inline void SetPredicate(const WarpContext& w, uint32_t ref, uint32_t bits, uint32_t active) {
   w.predicates[ref] = (w.predicates[ref] & ~active) | (bits & active);
+}
+
+// Leaves a fault for the interpreter.
+inline bool Fail(WarpContext& w, WarpContext::FaultKind kind, uint64_t address) {
+  w.fault = kind;
+  w.fault_address = address;
+  return false;
+}
+
+// Whether the device has memory at this offset.
+inline bool GranuleExists(const WarpContext& w, uint64_t offset, bool write) {
+  if (offset >= w.device_size) return false;
+  const uint64_t granule = offset >> w.granule_shift;
+  const std::atomic<uint64_t>* bits = write ? w.writable : w.readable;
+  return (bits[granule >> 6].load(std::memory_order_relaxed) >> (granule & 63) & 1) != 0;
+}
+
+// setp's and set's optional second step: a boolean with predicate c, which may be negated.
+inline uint32_t Combine(const WarpContext& w, const Instruction& in, uint32_t bits) {
+  const uint32_t other = PredicateOf(w, in.c, in.negate_c);
+  switch (in.logic) {
+    case Logic::kAnd:
+      return bits & other;
+    case Logic::kOr:
+      return bits | other;
+    case Logic::kXor:
+      return bits ^ other;
+    default:
+      return bits;
+  }
 }
 
 // R, A, B, C all T unless a functor says otherwise.

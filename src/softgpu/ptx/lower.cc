@@ -28,6 +28,9 @@ Status KernelLowering::NeedOperands(const Statement& statement, size_t count) co
 }
 
 Status KernelLowering::Emit(const Selector& selector, Instruction in) {
+  if (symbols_.maps_f64 && (selector.type == Type::kF64 || selector.from == Type::kF64)) {
+    return Bad("f64 in a module for map_f64_to_f32 is not supported");
+  }
   static const bool has_avx2 = HasAvx2();
   in.handler[0] = baseline::Select(selector);
   if (in.handler[0] == nullptr) return Bad("unsupported combination of modifiers and types");
@@ -217,6 +220,8 @@ Status KernelLowering::LowerStatement(const Statement& statement) {
       target = static_cast<uint32_t>(code_.instructions.size());
       return {};
     }
+    case Statement::Kind::kTargets:
+      return {};
     case Statement::Kind::kInstruction:
       break;
   }

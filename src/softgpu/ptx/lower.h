@@ -29,6 +29,11 @@ struct ModuleSymbols {
   std::unordered_map<std::string_view, Variable> image;  // .global, .const
   std::unordered_map<std::string_view, const Declaration*> shared;
   std::unordered_map<std::string_view, const Function*> functions;
+  // What .target sm_1x means: f32 arithmetic flushes subnormals, and some modifiers may be left
+  // out.
+  bool flushes = false;
+  bool old = false;       // PTX before 2.0, or for sm_1x: some modifiers may be missing
+  bool maps_f64 = false;  // f64 would have to be computed in f32
 };
 
 class KernelLowering;
@@ -47,6 +52,8 @@ struct Form {
   Op op = Op::kNone;
   std::string_view operands;
   Status (KernelLowering::*lower)(const Statement&, const Modifiers&) = nullptr;
+
+  bool old = false;  // only where ModuleSymbols::old
 
   // Whether each word has a slot of its own, and no slot that needs one is left over.
   bool Takes(const std::vector<std::string_view>& modifiers) const;
@@ -150,6 +157,7 @@ class KernelLowering {
   Result<uint32_t> NewRow(Type type);
   Result<uint32_t> NewPredicate();
   uint32_t Constant(uint64_t bits, bool wide);
+  uint32_t RowList(const std::vector<uint32_t>& refs);
   Result<Symbol> Find(const Operand& operand);
   Result<Symbol> FindName(std::string_view name);
   Result<std::optional<Symbol>> FindInRange(std::string_view name);
@@ -180,6 +188,7 @@ class KernelLowering {
   Status Set(const Statement& s, const Modifiers& m);
   Status Comparison(const Statement& s, const Modifiers& m, Selector* selector, Instruction* in);
   Status Cvt(const Statement& s, const Modifiers& m);
+  Status CvtPack(const Statement& s, const Modifiers& m);
   Status Extend(uint32_t row, Type type, const Register& target);
   Result<uint32_t> ConvertSource(const Operand& operand, Type type);
   Status Mov(const Statement& s, const Modifiers& m);
@@ -193,6 +202,7 @@ class KernelLowering {
   Status Atom(const Statement& s, const Modifiers& m);
   Status Nothing(const Statement& s, const Modifiers& m);
   Status Branch(const Statement& s, const Modifiers& m);
+  Status JumpTo(const Operand& target);
   Status Leave(const Statement& s, const Modifiers& m);
   Status Barrier(const Statement& s, const Modifiers& m);
   Status BarrierReduce(const Statement& s, const Modifiers& m);
@@ -204,6 +214,26 @@ class KernelLowering {
   Status Shfl(const Statement& s, const Modifiers& m);
   Status Vote(const Statement& s, const Modifiers& m);
   Status ActiveMask(const Statement& s, const Modifiers& m);
+  Status Match(const Statement& s, const Modifiers& m);
+  Status Elect(const Statement& s, const Modifiers& m);
+  Status Redux(const Statement& s, const Modifiers& m);
+
+  // What works on tiles and copies them (lower_tiles.cc).
+  Status Mma(const Statement& s, const Modifiers& m);
+  Status TileRows(const Operand& operand, size_t count, Type type, bool write,
+                  std::vector<uint32_t>* refs);
+  Status MatrixMemory(const Statement& s, const Modifiers& m);
+  Status CopyAsync(const Statement& s, const Modifiers& m);
+  Status AsyncNothing(const Statement& s, const Modifiers& m);
+  Status Policy(const Statement& s, const Modifiers& m);
+  Status CheckPolicy(const Operand& operand);
+  Status IsSpace(const Statement& s, const Modifiers& m);
+
+  // Calls of the functions that the system provides (lower_system.cc).
+  Status SystemCall(std::string_view name, const std::vector<Operand>& results,
+                    const std::vector<Operand>& arguments);
+  Result<uint32_t> SystemArgument(const Operand& argument, Type type);
+  Status BranchIndexed(const Statement& s, const Modifiers& m);
 
   const ModuleSymbols& symbols_;
   const Function& kernel_;

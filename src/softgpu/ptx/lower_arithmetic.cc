@@ -37,12 +37,36 @@ Logic LogicOf(const Modifiers& m) {
 void FillInstruction(const Statement& s, const Modifiers& m, Instruction* in) {
   in->carry_in = s.name.ends_with('c');
   in->carry_out = m.Has("cc");
+  in->sat = m.Has("sat");
+  in->relu = m.Has("relu");
+  in->nan = m.Has("NaN");
+  in->xorsign = m.Has("xorsign");
+  in->high = m.Has("hi");
   if (m.form().op == Op::kTestp) {
     in->test = EnumOr(
         m.OneOf({"finite", "infinite", "number", "notanumber", "normal", "subnormal"}), Test());
   } else if (m.form().op == Op::kPrmt) {
     const auto mode = m.OneOf({"f4e", "b4e", "rc8", "ecl", "ecr", "rc16"});
     in->permute = mode.has_value() ? static_cast<Permute>(*mode + 1) : Permute::kIndex;
+  }
+}
+
+// What set writes where the comparison holds.
+int64_t TrueOf(Type type) {
+  switch (type) {
+    case Type::kF32:
+      return 0x3f800000;
+    case Type::kF16:
+    case Type::kF16x2:
+      return 0x3c00;
+    case Type::kBf16:
+    case Type::kBf16x2:
+      return 0x3f80;
+    case Type::kU16:
+    case Type::kS16:
+      return 0xffff;
+    default:
+      return -1;
   }
 }
 
@@ -76,13 +100,16 @@ Status KernelLowering::Plain(const Statement& s, const Modifiers& m) {
   TRY(NeedOperands(s, kinds.size()));
   Selector selector{.op = m.form().op, .type = m.type(0), .from = m.type(1), .round = RoundOf(m)};
   // rcp and rsqrt.approx.ftz.f64 flush nothing: their results are exact.
-  selector.ftz = m.Has("ftz") && (selector.type == Type::kF32 || selector.from == Type::kF32);
+  const bool single = selector.type == Type::kF32 || selector.from == Type::kF32;
+  selector.ftz = single && (m.Has("ftz") || symbols_.flushes);
+  selector.more = m.Has("relu") || m.Has("xorsign") || (m.Has("ftz") && !single);
   selector.sat = m.Has("sat");
   selector.clamp = m.Has("clamp") || m.Has("shiftamt");
   selector.nan = m.Has("NaN");
   Instruction in;
   in.round = selector.round;
   FillInstruction(s, m, &in);
+  in.ftz = m.Has("ftz") || selector.ftz;
   if (kinds[0] == 'p') {
     ASSIGN_OR_RETURN(in.dst, PredicateDestination(s.operands[0]));
   } else {
@@ -108,7 +135,9 @@ Status KernelLowering::Comparison(const Statement& s, const Modifiers& m, Select
                           : EnumOr(m.OneOf({"eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu",
                                             "leu", "gtu", "geu", "num", "nan"}),
                                    Compare::kEq);
-  selector->ftz = m.Has("ftz");
+  selector->ftz = m.Has("ftz") || (symbols_.flushes && selector->from == Type::kF32);
+  in->ftz = selector->ftz;
+  in->compare = selector->compare;
   in->logic = LogicOf(m);
   const bool combined = in->logic != Logic::kNone;
   TRY(NeedOperands(s, combined ? 4 : 3));
@@ -132,6 +161,8 @@ Status KernelLowering::Setp(const Statement& s, const Modifiers& m) {
   if (pair) {
     ASSIGN_OR_RETURN(in.d, PredicateDestination(target.parts[1]));
   }
+  const bool two = selector.from == Type::kF16x2 || selector.from == Type::kBf16x2;
+  if (two && !pair) return Bad("a pair of predicates is expected");
   return Emit(selector, in);
 }
 
@@ -139,7 +170,7 @@ Status KernelLowering::Set(const Statement& s, const Modifiers& m) {
   Selector selector{.op = Op::kSet, .type = m.type(0), .from = m.type(1)};
   Instruction in;
   TRY(Comparison(s, m, &selector, &in));
-  in.imm = selector.type == Type::kF32 ? __builtin_bit_cast(int32_t, 1.0f) : -1;
+  in.imm = TrueOf(selector.type);
   ASSIGN_OR_RETURN(in.dst, Destination(s.operands[0], selector.type));
   return Emit(selector, in);
 }
@@ -152,12 +183,15 @@ Status KernelLowering::Cvt(const Statement& s, const Modifiers& m) {
   const std::optional<int> integral = m.OneOf({"rni", "rzi", "rmi", "rpi"});
   selector.round = integral.has_value() ? static_cast<Round>(*integral) : RoundOf(m);
   selector.to_integral = integral.has_value() && to_float;
-  selector.ftz = m.Has("ftz");
+  selector.ftz = m.Has("ftz") ||
+                 (symbols_.flushes && (selector.type == Type::kF32 || selector.from == Type::kF32));
   // A float turned integer saturates anyway.
   selector.sat = m.Has("sat") && (to_float || !from_float);
   TRY(NeedOperands(s, 2));
   Instruction in;
   in.round = selector.round;
+  in.ftz = selector.ftz;
+  in.sat = selector.sat;
   ASSIGN_OR_RETURN(in.a, ConvertSource(s.operands[1], selector.from));
   ASSIGN_OR_RETURN(const Register target, RegisterOf(s.operands[0]));
   const uint32_t result_bytes = TypeBytes(selector.type), bytes = TypeBytes(target.type);
@@ -171,6 +205,24 @@ Status KernelLowering::Cvt(const Statement& s, const Modifiers& m) {
   return Extend(in.dst, selector.type, target);
 }
 
+// cvt that makes one register of several sources, or with .relu, .satfinite or .rna.
+Status KernelLowering::CvtPack(const Statement& s, const Modifiers& m) {
+  const std::string_view kinds = m.form().operands;
+  TRY(NeedOperands(s, kinds.size()));
+  Instruction in;
+  in.round = RoundOf(m);
+  in.away = m.Has("rna");
+  in.relu = m.Has("relu");
+  in.finite = m.Has("satfinite");
+  const bool ints = m.Has("pack");
+  ASSIGN_OR_RETURN(in.dst, Destination(s.operands[0], ints ? Type::kU32 : m.type(0)));
+  uint32_t* refs[] = {&in.a, &in.b, &in.c};
+  for (size_t i = 1; i < kinds.size(); ++i) {
+    ASSIGN_OR_RETURN(*refs[i - 1], Source(s.operands[i], ints ? Type::kU32 : Type::kF32));
+  }
+  return Emit({.op = Op::kCvtPack, .type = m.type(0)}, in);
+}
+
 // Widens a result to the register that is to hold it.
 Status KernelLowering::Extend(uint32_t row, Type type, const Register& target) {
   static constexpr Type kUnsigned[] = {Type::kU16, Type::kU32, Type::kU64};
@@ -178,7 +230,7 @@ Status KernelLowering::Extend(uint32_t row, Type type, const Register& target) {
   const uint32_t bytes = TypeBytes(target.type);
   const int width = bytes == 2 ? 0 : bytes == 4 ? 1 : 2;
   const bool sign = IsSigned(type);
-  if (type == Type::kF16) type = Type::kU16;
+  if (type == Type::kF16 || type == Type::kBf16) type = Type::kU16;
   if (type == Type::kF32) type = Type::kU32;
   Instruction extend;
   extend.a = row;

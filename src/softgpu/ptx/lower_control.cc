@@ -12,7 +12,10 @@ bool IsPlainName(const Operand& operand) {
 
 Status KernelLowering::Branch(const Statement& s, const Modifiers&) {
   TRY(NeedOperands(s, 1));
-  const Operand& target = s.operands[0];
+  return JumpTo(s.operands[0]);
+}
+
+Status KernelLowering::JumpTo(const Operand& target) {
   if (IsPlainName(target)) {
     for (auto scope = scopes_.rbegin(); scope != scopes_.rend() && scope->labels; ++scope) {
       const auto label = scope->labels->find(target.name);
@@ -119,11 +122,7 @@ Status KernelLowering::Call(const Statement& s, const Modifiers&) {
     arguments = &s.operands[next++].parts;
   }
   if (next != s.operands.size()) return Bad("indirect calls are not supported");
-  if (name == "__assertfail") {
-    Instruction assertion;
-    assertion.control = Control::kAssert;
-    return Append(assertion);
-  }
+  if (name == "__assertfail" || name == "vprintf") return SystemCall(name, *results, *arguments);
   const auto found = lowered_.find(name);
   if (found == lowered_.end()) {
     return Bad(Quoted(name) + " is not a function with a body");
@@ -186,6 +185,47 @@ Status KernelLowering::Vote(const Statement& s, const Modifiers& m) {
     ASSIGN_OR_RETURN(in.b, Source(s.operands[2], Type::kU32));
   }
   return Emit({.op = m.form().op}, in);
+}
+
+Status KernelLowering::Match(const Statement& s, const Modifiers& m) {
+  TRY(NeedOperands(s, 3));
+  TRY(MeetLanes(s.operands[2]));
+  const Operand& target = s.operands[0];
+  const bool pair = target.kind == Operand::Kind::kPair;
+  if (pair && m.Has("any")) return Bad("match.any has no predicate");
+  Instruction in;
+  ASSIGN_OR_RETURN(in.dst, Destination(pair ? target.parts[0] : target, Type::kU32));
+  in.d = kSinkPredicate;
+  if (pair) {
+    ASSIGN_OR_RETURN(in.d, PredicateDestination(target.parts[1]));
+  }
+  ASSIGN_OR_RETURN(in.a, Source(s.operands[1], m.type(0)));
+  ASSIGN_OR_RETURN(in.b, Source(s.operands[2], Type::kU32));
+  return Emit({.op = m.form().op, .type = m.type(0)}, in);
+}
+
+Status KernelLowering::Elect(const Statement& s, const Modifiers&) {
+  TRY(NeedOperands(s, 2));
+  TRY(MeetLanes(s.operands[1]));
+  if (s.operands[0].kind != Operand::Kind::kPair) return Bad("a predicate is missing");
+  Instruction in;
+  ASSIGN_OR_RETURN(in.dst, Destination(s.operands[0].parts[0], Type::kU32));
+  ASSIGN_OR_RETURN(in.d, PredicateDestination(s.operands[0].parts[1]));
+  ASSIGN_OR_RETURN(in.b, Source(s.operands[1], Type::kU32));
+  return Emit({.op = Op::kElect}, in);
+}
+
+Status KernelLowering::Redux(const Statement& s, const Modifiers& m) {
+  static constexpr Atomic kOperations[] = {Atomic::kAdd, Atomic::kMin, Atomic::kMax,
+                                           Atomic::kAnd, Atomic::kOr,  Atomic::kXor};
+  TRY(NeedOperands(s, 3));
+  TRY(MeetLanes(s.operands[2]));
+  Instruction in;
+  in.atomic = kOperations[*m.OneOf({"add", "min", "max", "and", "or", "xor"})];
+  ASSIGN_OR_RETURN(in.dst, Destination(s.operands[0], m.type(0)));
+  ASSIGN_OR_RETURN(in.a, Source(s.operands[1], m.type(0)));
+  ASSIGN_OR_RETURN(in.b, Source(s.operands[2], Type::kU32));
+  return Emit({.op = Op::kRedux, .type = m.type(0)}, in);
 }
 
 Status KernelLowering::ActiveMask(const Statement& s, const Modifiers&) {

@@ -163,7 +163,9 @@ Status KernelLowering::KernelParamLoad(const Symbol& param, Selector* selector, 
 
 Status KernelLowering::Memory(const Statement& s, const Modifiers& m) {
   const bool store = m.form().op == Op::kStore;
-  TRY(NeedOperands(s, 2));
+  const bool hint = m.Has("L2::cache_hint");
+  TRY(NeedOperands(s, hint ? 3 : 2));
+  if (hint) TRY(CheckPolicy(s.operands[2]));
   Instruction in;
   std::optional<Symbol> symbol;
   TRY(AddressOperand(s.operands[store ? 0 : 1], &in, &symbol));
@@ -189,7 +191,9 @@ Status KernelLowering::Atom(const Statement& s, const Modifiers& m) {
   in.atomic = static_cast<Atomic>(
       *m.OneOf({"add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"}));
   const bool cas = in.atomic == Atomic::kCas;
-  TRY(NeedOperands(s, (red ? 2 : 3) + (cas ? 1 : 0)));
+  const bool hint = m.Has("L2::cache_hint");
+  TRY(NeedOperands(s, (red ? 2 : 3) + (cas ? 1 : 0) + (hint ? 1 : 0)));
+  if (hint) TRY(CheckPolicy(s.operands.back()));
   size_t next = 0;
   if (!red) {
     ASSIGN_OR_RETURN(in.dst, Destination(s.operands[next++], type));

@@ -1,6 +1,7 @@
 // Operands of instructions: registers, constants, addresses, special registers.
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 
 #include "src/softgpu/ptx/lower.h"
 
@@ -37,6 +38,9 @@ constexpr SpecialName kSpecials[] = {
     {"%clock", "", Special::kClock},
     {"%clock64", "", Special::kClock64},
     {"%globaltimer", "", Special::kGlobalTimer},
+    {"%clock_hi", "", Special::kClockHigh},
+    {"%globaltimer_lo", "", Special::kGlobalTimer},
+    {"%globaltimer_hi", "", Special::kGlobalTimerHigh},
     {"%lanemask_eq", "", Special::kLanemaskEq},
     {"%lanemask_lt", "", Special::kLanemaskLt},
     {"%lanemask_le", "", Special::kLanemaskLe},
@@ -46,14 +50,45 @@ constexpr SpecialName kSpecials[] = {
     {"%total_smem_size", "", Special::kTotalSharedSize},
     {"%envreg1", "", Special::kEnvironment1},
     {"%envreg2", "", Special::kEnvironment2},
+    // A cluster is one block here.
+    {"%clusterid", "x", Special::kCtaidX},
+    {"%clusterid", "y", Special::kCtaidX},
+    {"%clusterid", "z", Special::kCtaidX},
+    {"%nclusterid", "x", Special::kNctaidX},
+    {"%nclusterid", "y", Special::kNctaidX},
+    {"%nclusterid", "z", Special::kNctaidX},
+    {"%cluster_ctaid", "x", Special::kZero},
+    {"%cluster_ctaid", "y", Special::kZero},
+    {"%cluster_ctaid", "z", Special::kZero},
+    {"%cluster_nctaid", "x", Special::kOne},
+    {"%cluster_nctaid", "y", Special::kOne},
+    {"%cluster_nctaid", "z", Special::kOne},
+    {"%cluster_ctarank", "", Special::kZero},
+    {"%cluster_nctarank", "", Special::kOne},
+    {"%aggr_smem_size", "", Special::kTotalSharedSize},
+    {"%current_graph_exec", "", Special::kZero},
+    {"%reserved_smem_offset_begin", "", Special::kZero},
+    {"%reserved_smem_offset_end", "", Special::kZero},
+    {"%reserved_smem_offset_cap", "", Special::kZero},
 };
+
+// %envreg0 to %envreg31 and the like.
+bool IsNumbered(const Operand& operand, std::string_view prefix, uint32_t count) {
+  if (!operand.name.starts_with(prefix) || !operand.component.empty()) return false;
+  const std::string_view number = operand.name.substr(prefix.size());
+  uint32_t index = 0;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), index);
+  return error == std::errc() && end == number.data() + number.size() && index < count;
+}
 
 const SpecialName* FindSpecial(const Operand& operand) {
   if (operand.kind != Operand::Kind::kName || !operand.name.starts_with('%')) return nullptr;
   const auto* found = std::find_if(std::begin(kSpecials), std::end(kSpecials), [&](auto& special) {
     return special.name == operand.name && special.component == operand.component;
   });
-  return found == std::end(kSpecials) ? nullptr : found;
+  if (found != std::end(kSpecials)) return found;
+  static constexpr SpecialName kCounter = {"", "", Special::kZero};
+  return IsNumbered(operand, "%envreg", 32) || IsNumbered(operand, "%pm", 8) ? &kCounter : nullptr;
 }
 
 uint64_t LowBits(uint64_t value, uint32_t bytes) {
@@ -84,6 +119,15 @@ uint32_t KernelLowering::Constant(uint64_t bits, bool wide) {
     code_.constants.insert(code_.constants.end(), wide ? 4 : 2, line);
   }
   return entry->second;
+}
+
+// A constant that lists the rows of an instruction with more operands than fit into it.
+uint32_t KernelLowering::RowList(const std::vector<uint32_t>& refs) {
+  const uint32_t where = static_cast<uint32_t>(code_.constants.size() * sizeof(Line)) | 1;
+  Line lines[2] = {};
+  std::memcpy(lines, refs.data(), std::min(refs.size() * sizeof(uint32_t), sizeof lines));
+  code_.constants.insert(code_.constants.end(), std::begin(lines), std::end(lines));
+  return where;
 }
 
 // %r12 in a range %r<100>: registers come into being when they are first named.

@@ -214,6 +214,40 @@ TEST(Operations, Bits) {
        [](auto a, auto b, auto) { return (W(b) & ~0xf00u) | (W(a) & 0xf) << 8; }},
       {"bfi.b64 %d, %a, %b, %wc, %wb;", 'd',
        [](auto a, auto b, auto c) { return Bfi64(a, b, c, b); }},
+      {"dp4a.s32.u32 %wd, %wa, %wb, %wc;", 'w',
+       [](auto a, auto b, auto c) {
+         int64_t sum = static_cast<int64_t>(c);
+         for (int i = 0; i < 32; i += 8)
+           sum += int64_t{static_cast<int8_t>(a >> i)} * (b >> i & 255);
+         return W(static_cast<uint64_t>(sum));
+       }},
+      {"dp2a.hi.u32.s32 %wd, %wa, %wb, %wc;", 'w',
+       [](auto a, auto b, auto c) {
+         const int64_t low = int64_t(a & 0xffff) * static_cast<int8_t>(b >> 16);
+         const int64_t high = int64_t(a >> 16 & 0xffff) * static_cast<int8_t>(b >> 24);
+         return W(static_cast<uint64_t>(static_cast<int64_t>(c) + low + high));
+       }},
+      {"bmsk.clamp.b32 %wd, %wa, %wb;", 'w',
+       [](auto a, auto b, auto) {
+         uint64_t mask = 0;
+         for (uint64_t i = W(a); i < 32 && i - W(a) < W(b); ++i) mask |= uint64_t{1} << i;
+         return mask;
+       }},
+      {"szext.wrap.s32 %wd, %wa, %wb;", 'w',
+       [](auto a, auto b, auto) {
+         const int bits = static_cast<int>(b & 31);
+         const uint64_t kept = W(a) & ((uint64_t{1} << bits) - 1);
+         const bool negative = bits != 0 && (kept >> (bits - 1) & 1) != 0;
+         return W(kept - (negative ? uint64_t{1} << bits : 0));
+       }},
+      {"fns.b32 %wd, %wa, 4, 2;", 'w',
+       [](auto a, auto, auto) {
+         int seen = 0;
+         for (uint32_t i = 4; i < 32; ++i) {
+           if ((a >> i & 1) != 0 && ++seen == 2) return i;
+         }
+         return ~0u;
+       }},
       {"brev.b32 %wd, %wa;", 'w',
        [](auto a, auto, auto) {
          uint32_t r = 0;

@@ -2,6 +2,7 @@
 #include "src/softgpu/ptx/parser.h"
 
 #include <algorithm>
+#include <charconv>
 #include <string>
 #include <utility>
 
@@ -46,15 +47,14 @@ Result<std::string_view> Parser::Name() {
 }
 
 Result<Module> Parser::Run() {
-  Module module;
   bool versioned = false;
   while (token_.kind != Kind::kEnd) {
     if (token_.kind == Kind::kDot && token_.text == "version") versioned = true;
     if (!versioned) return Bad("a module begins with .version");
-    TRY(ModuleItem(&module));
+    TRY(ModuleItem(&module_));
   }
   if (!versioned) return Bad("a module begins with .version");
-  return module;
+  return std::move(module_);
 }
 
 Status Parser::ModuleItem(Module* module) {
@@ -101,21 +101,36 @@ Status Parser::Header(std::string_view directive) {
       return Error{ErrorCode::kVersion, "line " + std::to_string(token_.line) +
                                             ": PTX above version 8.x is not supported"};
     }
+    module_.version = token_.real;
     Advance();
     return {};
   }
-  if (directive == "target") {
-    do {
-      TRY(Name());
-    } while (Accept(','));
-    return {};
-  }
+  if (directive == "target") return Target();
   if (directive == "address_size") {
     ASSIGN_OR_RETURN(const uint64_t bits, Integer());
     if (bits == 64) return {};
     return SyntaxError(start.line, "only .address_size 64 is supported");
   }
   return SyntaxError(start.line, "unknown directive " + Quoted(directive));
+}
+
+// sm_86, debug: the capability, which whoever loads the module judges, and how it is to be read.
+Status Parser::Target() {
+  do {
+    ASSIGN_OR_RETURN(const std::string_view name, Name());
+    if (name == "map_f64_to_f32") {
+      module_.maps_f64 = true;
+    } else if (name.starts_with("sm_") || name.starts_with("compute_")) {
+      const std::string_view number = name.substr(name.find('_') + 1);
+      const char* const end = number.data() + number.size();
+      if (std::from_chars(number.data(), end, module_.target).ec != std::errc()) {
+        return Bad("a bad .target");
+      }
+    } else if (name != "debug" && name != "texmode_unified" && name != "texmode_independent") {
+      return Bad("unknown .target " + Quoted(name));
+    }
+  } while (Accept(','));
+  return {};
 }
 
 Status Parser::SkipSection() {
@@ -224,6 +239,15 @@ Status Parser::ParseInstruction(Function* function) {
   ASSIGN_OR_RETURN(statement.name, Name());
   if (statement.guard.empty() && Accept(':')) {
     statement.kind = Statement::Kind::kLabel;
+    if (IsDot("branchtargets")) {
+      Advance();
+      statement.kind = Statement::Kind::kTargets;
+      do {
+        ASSIGN_OR_RETURN(Operand target, SimpleOperand());
+        statement.operands.push_back(std::move(target));
+      } while (Accept(','));
+      TRY(Expect(';'));
+    }
     function->body.push_back(std::move(statement));
     return {};
   }

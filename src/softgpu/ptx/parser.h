@@ -35,6 +35,7 @@ class Parser {
 
   Status ModuleItem(Module* module);
   Status Header(std::string_view directive);
+  Status Target();
   Status SkipSection();
   Status ParseFunction(Module* module, bool entry);
   Status FunctionDirectives(Function* function);
@@ -53,6 +54,7 @@ class Parser {
   Result<Operand> Address();
   Result<Operand> Sequence(Operand::Kind kind, char close);
 
+  Module module_;
   Lexer lexer_;
   Token token_;
 };

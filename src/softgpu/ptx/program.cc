@@ -104,6 +104,10 @@ Status ModuleCompiler::CollectFunctions(const Module& module) {
 
 Result<std::shared_ptr<const Program>> ModuleCompiler::Run(std::string_view text) {
   ASSIGN_OR_RETURN(const Module module, Parse(text));
+  const bool first_generation = module.target != 0 && module.target < 20;
+  symbols_.flushes = first_generation;
+  symbols_.old = first_generation || module.version < 2.0;
+  symbols_.maps_f64 = module.maps_f64;
   TRY(PlaceVariables(module));
   TRY(CollectFunctions(module));
   std::unordered_set<std::string_view> called;

@@ -56,7 +56,7 @@ struct Declaration {
 };
 
 struct Statement {
-  enum class Kind : uint8_t { kInstruction, kLabel, kOpen, kClose, kDeclare };
+  enum class Kind : uint8_t { kInstruction, kLabel, kTargets, kOpen, kClose, kDeclare };
   Kind kind = Kind::kInstruction;
   bool guard_negated = false;
   uint32_t line = 0;
@@ -79,6 +79,9 @@ struct Function {
 };
 
 struct Module {
+  double version = 0;
+  uint32_t target = 0;    // the number of .target sm_NN
+  bool maps_f64 = false;  // .target map_f64_to_f32
   std::vector<Declaration> variables;
   std::vector<Function> functions;
 };

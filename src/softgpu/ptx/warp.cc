@@ -1,6 +1,8 @@
 #include "src/softgpu/ptx/warp.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 
 namespace tandem::ptx {
 namespace {
@@ -8,7 +10,23 @@ namespace {
 // Large, so that lanes which leave an ordinary loop early still wait for the others behind it.
 constexpr uint32_t kLoopsPerTurn = 1 << 14;
 
+uint64_t LaneOffset(uint32_t lanes) {
+  return uint64_t{sizeof(uint32_t)} * std::countr_zero(lanes);  // the first of them
+}
+
 }  // namespace
+
+uint32_t ReadLane(const WarpContext& w, uint32_t ref, uint32_t lanes) {
+  uint32_t value;
+  std::memcpy(&value, w.rows[ref & 1] + (ref & ~1u) + LaneOffset(lanes), sizeof value);
+  return value;
+}
+
+void WriteLanes(const WarpContext& w, uint32_t ref, uint32_t lanes, uint32_t value) {
+  for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
+    std::memcpy(w.rows[0] + ref + LaneOffset(rest), &value, sizeof value);
+  }
+}
 
 void Warp::Start(uint32_t entry, uint32_t lanes) {
   groups_.assign(1, Group{.pc = entry, .mask = lanes});
@@ -88,6 +106,23 @@ Group* Warp::Pick(uint32_t* limit) {
     }
   }
   return chosen;
+}
+
+void NumberThreads(uint32_t warp, const uint32_t block[3], uint32_t* ids) {
+  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+    const uint32_t thread = warp * kLanes + lane;
+    ids[lane] = thread % block[0];
+    ids[kLanes + lane] = thread / block[0] % block[1];
+    ids[2 * kLanes + lane] = thread / block[0] / block[1];
+  }
+}
+
+bool NextBlock(const uint32_t grid[3], uint32_t block[3]) {
+  for (int axis = 0; axis < 3; ++axis) {
+    if (++block[axis] < grid[axis]) return true;
+    block[axis] = 0;
+  }
+  return false;
 }
 
 }  // namespace tandem::ptx

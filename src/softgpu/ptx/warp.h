@@ -12,6 +12,10 @@
 
 namespace tandem::ptx {
 
+// A register of 32 bits: of the first of `lanes`, and to all of them.
+uint32_t ReadLane(const WarpContext& w, uint32_t ref, uint32_t lanes);
+void WriteLanes(const WarpContext& w, uint32_t ref, uint32_t lanes, uint32_t value);
+
 struct Group {
   enum class Wait : uint8_t { kNone, kBarrier, kWarp };
   uint32_t pc = 0;
@@ -53,5 +57,11 @@ class Warp {
   uint32_t loops_ = 0;  // back-edges since the last turn ended
   bool forced_ = false;
 };
+
+// %tid of a warp's lanes in a block of that shape: 32 numbers for each axis.
+void NumberThreads(uint32_t warp, const uint32_t block[3], uint32_t* ids);
+
+// Goes on to the grid's next block, in order; false after the last.
+bool NextBlock(const uint32_t grid[3], uint32_t block[3]);
 
 }  // namespace tandem::ptx

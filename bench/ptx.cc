@@ -1,0 +1,247 @@
+// `./dev bench ptx`: how fast the warp interpreter runs five kernels, on each of its paths, beside
+// native loops that do the same, in the same rounds; and how long it takes to compile them.
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/ptx_kernels.h"
+#include "bench/ptx_native.h"
+#include "src/softgpu/ptx/execute.h"
+
+namespace tandem::bench {
+namespace {
+
+constexpr int kRounds = 7;
+constexpr uint32_t kGranuleShift = 16;
+constexpr uint32_t kVector = 1 << 20;
+constexpr uint32_t kMatrix = 256, kImage = 256, kImageLimit = 256;
+constexpr uint32_t kChainThreads = 4096, kChain = 4096;
+
+// One stretch of memory in which everything lies.
+class Memory {
+ public:
+  explicit Memory(uint64_t bytes) : storage_(bytes + kGranule), bits_(bytes / kGranule / 64 + 1) {
+    map_.base = (reinterpret_cast<uint64_t>(storage_.data()) + kGranule - 1) & ~(kGranule - 1);
+    map_.size = bytes & ~(kGranule - 1);
+    map_.granule_shift = kGranuleShift;
+    for (auto& word : bits_) word = ~uint64_t{0};
+    map_.readable = map_.writable = bits_.data();
+  }
+  const ptx::MemoryMap& map() const { return map_; }
+  template <class T>
+  T* Take(size_t count) {
+    T* taken = reinterpret_cast<T*>(map_.base + used_);
+    used_ += (count * sizeof(T) + kGranule - 1) & ~(kGranule - 1);
+    return taken;
+  }
+
+ private:
+  static constexpr uint64_t kGranule = uint64_t{1} << kGranuleShift;
+  std::vector<uint8_t> storage_;
+  std::vector<std::atomic<uint64_t>> bits_;
+  ptx::MemoryMap map_;
+  uint64_t used_ = 0;
+};
+
+class Params {
+ public:
+  template <class T>
+  Params& Add(T value) {
+    bytes_.resize((bytes_.size() + sizeof(T) - 1) / sizeof(T) * sizeof(T) + sizeof(T));
+    std::memcpy(bytes_.data() + bytes_.size() - sizeof(T), &value, sizeof value);
+    return *this;
+  }
+  const std::vector<uint8_t>& bytes() const { return bytes_; }
+
+ private:
+  std::vector<uint8_t> bytes_;
+};
+
+struct Case {
+  const char* name;
+  const char* unit;
+  double work;         // of one launch, in billions of the unit
+  double native_work;  // of one native run
+  uint32_t grid[2], block[2];
+  Params params;
+  std::function<void()> native;
+};
+
+struct Figures {
+  std::vector<double> values;
+  double median() const {
+    std::vector<double> sorted = values;
+    std::sort(sorted.begin(), sorted.end());
+    return sorted[sorted.size() / 2];
+  }
+  // The middle half of the rounds, over the median.
+  double spread() const {
+    std::vector<double> sorted = values;
+    std::sort(sorted.begin(), sorted.end());
+    return (sorted[sorted.size() * 3 / 4] - sorted[sorted.size() / 4]) / median();
+  }
+};
+
+// Of this thread's own processor time: all of it is computing, and others may use the machine.
+double ThreadSeconds() {
+  timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+double Seconds(const std::function<void()>& run) {
+  const double start = ThreadSeconds();
+  run();
+  return ThreadSeconds() - start;
+}
+
+void Launch(const ptx::Program& program, const Memory& memory, const Case& one, ptx::Path path) {
+  ptx::Launch launch;
+  launch.program = &program;
+  launch.kernel = program.FindKernel(one.name);
+  std::copy_n(one.grid, 2, launch.grid);
+  std::copy_n(one.block, 2, launch.block);
+  launch.params = one.params.bytes();
+  ptx::Execution execution(std::move(launch), memory.map(), path);
+  if (execution.Run([] { return false; }) == ptx::Stop::kDone) return;
+  std::fprintf(stderr, "bench ptx: %s\n", execution.fault().what.c_str());
+  std::exit(1);
+}
+
+void Report(bool json, const char* kernel, const char* path, const Figures& rate,
+            const Figures* native, const char* unit) {
+  const std::string beside = native == nullptr ? "null" : std::to_string(native->median());
+  if (json) {
+    std::printf(
+        "{\"kernel\": \"%s\", \"path\": \"%s\", \"rate\": %.6f, \"native_rate\": %s, "
+        "\"unit\": \"%s\", \"rounds\": %d, \"spread\": %.3f}\n",
+        kernel, path, rate.median(), beside.c_str(), unit, kRounds, rate.spread());
+  } else {
+    std::printf("%-12s %-9s %10.3f %10s %-10s %5.0f %%\n", kernel, path, rate.median(),
+                native == nullptr ? "-" : beside.substr(0, 6).c_str(), unit, 100 * rate.spread());
+  }
+  std::fflush(stdout);
+}
+
+std::vector<Case> Cases(Memory& memory) {
+  float* a = memory.Take<float>(kVector);
+  float* b = memory.Take<float>(kVector);
+  float* c = memory.Take<float>(kVector);
+  int* image = memory.Take<int>(size_t{kImage} * kImage);
+  for (uint32_t i = 0; i < kVector; ++i) {
+    a[i] = static_cast<float>(i % 17) * 0.25f;
+    b[i] = static_cast<float>(i % 13) * 0.5f;
+  }
+  // What the native loops write, beside what the kernels write.
+  static std::vector<float> sums(kVector);
+  static std::vector<int> picture(size_t{kImage} * kImage);
+  static float chain;
+  NativeMandelbrot(picture.data(), kImage, kImageLimit);
+  double iterations = 0;
+  for (const int n : picture) iterations += n;
+
+  const double elements = 1e-9 * kVector;
+  const double flops = 2e-9 * kMatrix * kMatrix * kMatrix;
+  const double links = 4e-9 * kChainThreads * kChain;
+  return {
+      {"vadd",
+       "Gelement/s",
+       elements,
+       elements,
+       {kVector / 256, 1},
+       {256, 1},
+       Params().Add(a).Add(b).Add(c),
+       [=] { NativeVadd(a, b, sums.data(), kVector); }},
+      {"fma_loop",
+       "Gfma/s",
+       links,
+       16e-3,
+       {kChainThreads / 256, 1},
+       {256, 1},
+       Params().Add(c).Add(0.5f).Add(1.0f).Add(static_cast<int>(kChain)),
+       [] { chain += NativeFma(1.0f, 0.5f, 1.0f, 16'000'000); }},
+      {"matmul",
+       "GFLOP/s",
+       flops,
+       flops,
+       {kMatrix / 16, kMatrix / 16},
+       {16, 16},
+       Params().Add(a).Add(b).Add(c).Add(static_cast<int>(kMatrix)),
+       [=] { NativeMatmul(a, b, sums.data(), kMatrix); }},
+      {"reduce",
+       "Gelement/s",
+       elements,
+       elements,
+       {kVector / 256, 1},
+       {256, 1},
+       Params().Add(a).Add(c),
+       [=] { NativeReduce(a, sums.data(), kVector); }},
+      {"mandelbrot",
+       "Gstep/s",
+       1e-9 * iterations,
+       1e-9 * iterations,
+       {kImage * kImage / 256, 1},
+       {256, 1},
+       Params().Add(image).Add(static_cast<int>(kImage)).Add(static_cast<int>(kImageLimit)),
+       [] { NativeMandelbrot(picture.data(), kImage, kImageLimit); }},
+  };
+}
+
+int Run(bool json) {
+  Memory memory(uint64_t{64} << 20);
+  const std::vector<Case> cases = Cases(memory);
+  const auto program = ptx::Compile(kBenchKernels);
+  if (!program.ok()) {
+    std::fprintf(stderr, "bench ptx: %s\n", program.error().message.c_str());
+    return 1;
+  }
+  if (!json) {
+    std::printf("%-12s %-9s %10s %10s %-10s %7s\n", "kernel", "path", "rate", "native", "unit",
+                "spread");
+  }
+  const int paths = ptx::HasAvx2() ? 2 : 1;
+  for (const Case& one : cases) {
+    Figures rates[2], native;
+    for (int round = 0; round < kRounds; ++round) {
+      native.values.push_back(one.native_work / Seconds(one.native));
+      for (int path = 0; path < paths; ++path) {
+        const ptx::Path which = path == 0 ? ptx::Path::kBaseline : ptx::Path::kAvx2;
+        rates[path].values.push_back(one.work /
+                                     Seconds([&] { Launch(**program, memory, one, which); }));
+      }
+    }
+    if (paths == 2) Report(json, one.name, "avx2", rates[1], &native, one.unit);
+    Report(json, one.name, "baseline", rates[0], &native, one.unit);
+  }
+  Figures compile;
+  for (int round = 0; round < kRounds; ++round) {
+    compile.values.push_back(1e3 * Seconds([] {
+                               if (!ptx::Compile(kBenchKernels).ok()) std::abort();
+                             }));
+  }
+  Report(json, "compile", "both", compile, nullptr, "ms");
+  return 0;
+}
+
+}  // namespace
+}  // namespace tandem::bench
+
+int main(int argc, char** argv) {
+  bool json = false;
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--json") != 0) {
+      std::fprintf(stderr, "usage: bench_ptx [--json]\n");
+      return 2;
+    }
+    json = true;
+  }
+  return tandem::bench::Run(json);
+}

@@ -1,0 +1,329 @@
+// ptx_kernels.cu as PTX.
+#pragma once
+
+inline constexpr char kBenchKernels[] = R"ptx(.version 6.3
+.target sm_50
+.address_size 64
+.visible .entry vadd(
+    .param .u64 vadd_param_0,
+    .param .u64 vadd_param_1,
+    .param .u64 vadd_param_2
+)
+{
+  .reg .b32 %r<5>;
+  .reg .f32 %f<4>;
+  .reg .b64 %rd<11>;
+  ld.param.u64 %rd1, [vadd_param_0];
+  ld.param.u64 %rd2, [vadd_param_2];
+  cvta.to.global.u64 %rd3, %rd2;
+  ld.param.u64 %rd4, [vadd_param_1];
+  cvta.to.global.u64 %rd5, %rd4;
+  cvta.to.global.u64 %rd6, %rd1;
+  mov.u32 %r1, %ctaid.x;
+  mov.u32 %r2, %ntid.x;
+  mov.u32 %r3, %tid.x;
+  mad.lo.s32 %r4, %r1, %r2, %r3;
+  mul.wide.s32 %rd7, %r4, 4;
+  add.s64 %rd8, %rd6, %rd7;
+  ld.global.f32 %f1, [%rd8];
+  add.s64 %rd9, %rd5, %rd7;
+  ld.global.f32 %f2, [%rd9];
+  add.f32 %f3, %f1, %f2;
+  add.s64 %rd10, %rd3, %rd7;
+  st.global.f32 [%rd10], %f3;
+  ret;
+}
+.visible .entry fma_loop(
+    .param .u64 fma_loop_param_0,
+    .param .f32 fma_loop_param_1,
+    .param .f32 fma_loop_param_2,
+    .param .u32 fma_loop_param_3
+)
+{
+  .reg .pred %p<6>;
+  .reg .b32 %r<15>;
+  .reg .f32 %f<71>;
+  .reg .b64 %rd<5>;
+  ld.param.u32 %r8, [fma_loop_param_3];
+  ld.param.u64 %rd2, [fma_loop_param_0];
+  cvta.to.global.u64 %rd1, %rd2;
+  mov.u32 %r1, %tid.x;
+  cvt.rn.f32.s32 %f63, %r1;
+  add.f32 %f64, %f63, 0f3F800000;
+  add.f32 %f65, %f63, 0f40000000;
+  add.f32 %f66, %f63, 0f40400000;
+  setp.lt.s32 %p1, %r8, 1;
+  @%p1 bra LBB1_6;
+  ld.param.f32 %f34, [fma_loop_param_2];
+  ld.param.f32 %f33, [fma_loop_param_1];
+  add.s32 %r9, %r8, -1;
+  and.b32 %r13, %r8, 3;
+  setp.lt.u32 %p2, %r9, 3;
+  @%p2 bra LBB1_4;
+  and.b32 %r14, %r8, -4;
+LBB1_3:
+  .pragma "nounroll";
+  fma.rn.f32 %f36, %f63, %f33, %f34;
+  fma.rn.f32 %f37, %f64, %f33, %f34;
+  fma.rn.f32 %f38, %f65, %f33, %f34;
+  fma.rn.f32 %f39, %f66, %f33, %f34;
+  fma.rn.f32 %f40, %f36, %f33, %f34;
+  fma.rn.f32 %f41, %f37, %f33, %f34;
+  fma.rn.f32 %f42, %f38, %f33, %f34;
+  fma.rn.f32 %f43, %f39, %f33, %f34;
+  fma.rn.f32 %f44, %f40, %f33, %f34;
+  fma.rn.f32 %f45, %f41, %f33, %f34;
+  fma.rn.f32 %f46, %f42, %f33, %f34;
+  fma.rn.f32 %f47, %f43, %f33, %f34;
+  fma.rn.f32 %f63, %f44, %f33, %f34;
+  fma.rn.f32 %f64, %f45, %f33, %f34;
+  fma.rn.f32 %f65, %f46, %f33, %f34;
+  fma.rn.f32 %f66, %f47, %f33, %f34;
+  add.s32 %r14, %r14, -4;
+  setp.eq.s32 %p3, %r14, 0;
+  @%p3 bra LBB1_4;
+  bra.uni LBB1_3;
+LBB1_4:
+  setp.eq.s32 %p4, %r13, 0;
+  @%p4 bra LBB1_6;
+LBB1_5:
+  .pragma "nounroll";
+  fma.rn.f32 %f63, %f63, %f33, %f34;
+  fma.rn.f32 %f64, %f64, %f33, %f34;
+  fma.rn.f32 %f65, %f65, %f33, %f34;
+  fma.rn.f32 %f66, %f66, %f33, %f34;
+  add.s32 %r13, %r13, -1;
+  setp.ne.s32 %p5, %r13, 0;
+  @%p5 bra LBB1_5;
+LBB1_6:
+  add.f32 %f48, %f63, %f64;
+  add.f32 %f49, %f48, %f65;
+  add.f32 %f50, %f49, %f66;
+  mov.u32 %r10, %ctaid.x;
+  mov.u32 %r11, %ntid.x;
+  mad.lo.s32 %r12, %r10, %r11, %r1;
+  mul.wide.s32 %rd3, %r12, 4;
+  add.s64 %rd4, %rd1, %rd3;
+  st.global.f32 [%rd4], %f50;
+  ret;
+}
+.visible .entry matmul(
+    .param .u64 matmul_param_0,
+    .param .u64 matmul_param_1,
+    .param .u64 matmul_param_2,
+    .param .u32 matmul_param_3
+)
+{
+  .reg .pred %p<3>;
+  .reg .b32 %r<24>;
+  .reg .f32 %f<57>;
+  .reg .b64 %rd<22>;
+  .shared .align 4 .b8 _ZZ6matmulE1s[1024];
+  .shared .align 4 .b8 _ZZ6matmulE1t[1024];
+  ld.param.u32 %r13, [matmul_param_3];
+  ld.param.u64 %rd9, [matmul_param_2];
+  cvta.to.global.u64 %rd1, %rd9;
+  mov.u32 %r14, %ctaid.y;
+  shl.b32 %r15, %r14, 4;
+  mov.u32 %r1, %tid.y;
+  add.s32 %r16, %r15, %r1;
+  mov.u32 %r17, %ctaid.x;
+  shl.b32 %r2, %r17, 4;
+  mov.u32 %r3, %tid.x;
+  add.s32 %r4, %r2, %r3;
+  setp.lt.s32 %p1, %r13, 1;
+  mul.lo.s32 %r5, %r16, %r13;
+  mov.f32 %f56, 0f00000000;
+  @%p1 bra LBB2_3;
+  ld.param.u64 %rd8, [matmul_param_0];
+  ld.param.u64 %rd10, [matmul_param_1];
+  cvta.to.global.u64 %rd2, %rd10;
+  cvta.to.global.u64 %rd3, %rd8;
+  mul.wide.s32 %rd11, %r1, 64;
+  mov.u64 %rd12, _ZZ6matmulE1s;
+  add.s64 %rd6, %rd12, %rd11;
+  mul.wide.s32 %rd13, %r3, 4;
+  add.s64 %rd4, %rd6, %rd13;
+  mov.u64 %rd14, _ZZ6matmulE1t;
+  add.s64 %rd15, %rd14, %rd11;
+  add.s64 %rd5, %rd15, %rd13;
+  add.s64 %rd7, %rd14, %rd13;
+  mad.lo.s32 %r19, %r1, %r13, %r3;
+  add.s32 %r22, %r19, %r2;
+  shl.b32 %r7, %r13, 4;
+  add.s32 %r8, %r3, %r5;
+  mov.f32 %f56, 0f00000000;
+  mov.u32 %r23, 0;
+LBB2_2:
+  add.s32 %r20, %r8, %r23;
+  mul.wide.s32 %rd16, %r20, 4;
+  add.s64 %rd17, %rd3, %rd16;
+  ld.global.f32 %f6, [%rd17];
+  st.shared.f32 [%rd4], %f6;
+  mul.wide.s32 %rd18, %r22, 4;
+  add.s64 %rd19, %rd2, %rd18;
+  ld.global.f32 %f7, [%rd19];
+  st.shared.f32 [%rd5], %f7;
+  bar.sync 0;
+  ld.shared.f32 %f8, [%rd6];
+  ld.shared.f32 %f9, [%rd7];
+  fma.rn.f32 %f10, %f8, %f9, %f56;
+  ld.shared.f32 %f11, [%rd6+4];
+  ld.shared.f32 %f12, [%rd7+64];
+  fma.rn.f32 %f13, %f11, %f12, %f10;
+  ld.shared.f32 %f14, [%rd6+8];
+  ld.shared.f32 %f15, [%rd7+128];
+  fma.rn.f32 %f16, %f14, %f15, %f13;
+  ld.shared.f32 %f17, [%rd6+12];
+  ld.shared.f32 %f18, [%rd7+192];
+  fma.rn.f32 %f19, %f17, %f18, %f16;
+  ld.shared.f32 %f20, [%rd6+16];
+  ld.shared.f32 %f21, [%rd7+256];
+  fma.rn.f32 %f22, %f20, %f21, %f19;
+  ld.shared.f32 %f23, [%rd6+20];
+  ld.shared.f32 %f24, [%rd7+320];
+  fma.rn.f32 %f25, %f23, %f24, %f22;
+  ld.shared.f32 %f26, [%rd6+24];
+  ld.shared.f32 %f27, [%rd7+384];
+  fma.rn.f32 %f28, %f26, %f27, %f25;
+  ld.shared.f32 %f29, [%rd6+28];
+  ld.shared.f32 %f30, [%rd7+448];
+  fma.rn.f32 %f31, %f29, %f30, %f28;
+  ld.shared.f32 %f32, [%rd6+32];
+  ld.shared.f32 %f33, [%rd7+512];
+  fma.rn.f32 %f34, %f32, %f33, %f31;
+  ld.shared.f32 %f35, [%rd6+36];
+  ld.shared.f32 %f36, [%rd7+576];
+  fma.rn.f32 %f37, %f35, %f36, %f34;
+  ld.shared.f32 %f38, [%rd6+40];
+  ld.shared.f32 %f39, [%rd7+640];
+  fma.rn.f32 %f40, %f38, %f39, %f37;
+  ld.shared.f32 %f41, [%rd6+44];
+  ld.shared.f32 %f42, [%rd7+704];
+  fma.rn.f32 %f43, %f41, %f42, %f40;
+  ld.shared.f32 %f44, [%rd6+48];
+  ld.shared.f32 %f45, [%rd7+768];
+  fma.rn.f32 %f46, %f44, %f45, %f43;
+  ld.shared.f32 %f47, [%rd6+52];
+  ld.shared.f32 %f48, [%rd7+832];
+  fma.rn.f32 %f49, %f47, %f48, %f46;
+  ld.shared.f32 %f50, [%rd6+56];
+  ld.shared.f32 %f51, [%rd7+896];
+  fma.rn.f32 %f52, %f50, %f51, %f49;
+  ld.shared.f32 %f53, [%rd6+60];
+  ld.shared.f32 %f54, [%rd7+960];
+  fma.rn.f32 %f56, %f53, %f54, %f52;
+  bar.sync 0;
+  add.s32 %r23, %r23, 16;
+  add.s32 %r22, %r22, %r7;
+  setp.lt.s32 %p2, %r23, %r13;
+  @%p2 bra LBB2_2;
+LBB2_3:
+  add.s32 %r21, %r5, %r4;
+  mul.wide.s32 %rd20, %r21, 4;
+  add.s64 %rd21, %rd1, %rd20;
+  st.global.f32 [%rd21], %f56;
+  ret;
+}
+.visible .entry reduce(
+    .param .u64 reduce_param_0,
+    .param .u64 reduce_param_1
+)
+{
+  .reg .pred %p<2>;
+  .reg .b32 %r<10>;
+  .reg .f32 %f<12>;
+  .reg .b64 %rd<9>;
+  ld.param.u64 %rd2, [reduce_param_0];
+  cvta.to.global.u64 %rd4, %rd2;
+  mov.u32 %r2, %ctaid.x;
+  mov.u32 %r3, %ntid.x;
+  mov.u32 %r4, %tid.x;
+  mad.lo.s32 %r1, %r2, %r3, %r4;
+  mul.wide.s32 %rd5, %r1, 4;
+  add.s64 %rd6, %rd4, %rd5;
+  ld.global.f32 %f2, [%rd6];
+  shfl.sync.bfly.b32 %f3, %f2, 16, 31, -1;
+  add.f32 %f4, %f2, %f3;
+  shfl.sync.bfly.b32 %f5, %f4, 8, 31, -1;
+  add.f32 %f6, %f4, %f5;
+  shfl.sync.bfly.b32 %f7, %f6, 4, 31, -1;
+  add.f32 %f8, %f6, %f7;
+  shfl.sync.bfly.b32 %f9, %f8, 2, 31, -1;
+  add.f32 %f10, %f8, %f9;
+  shfl.sync.bfly.b32 %f11, %f10, 1, 31, -1;
+  and.b32 %r5, %r4, 31;
+  setp.ne.s32 %p1, %r5, 0;
+  @%p1 bra LBB3_2;
+  ld.param.u64 %rd3, [reduce_param_1];
+  cvta.to.global.u64 %rd1, %rd3;
+  add.f32 %f1, %f10, %f11;
+  shr.s32 %r6, %r1, 31;
+  shr.u32 %r7, %r6, 27;
+  add.s32 %r8, %r1, %r7;
+  shr.s32 %r9, %r8, 5;
+  mul.wide.s32 %rd7, %r9, 4;
+  add.s64 %rd8, %rd1, %rd7;
+  st.global.f32 [%rd8], %f1;
+LBB3_2:
+  ret;
+}
+.visible .entry mandelbrot(
+    .param .u64 mandelbrot_param_0,
+    .param .u32 mandelbrot_param_1,
+    .param .u32 mandelbrot_param_2
+)
+{
+  .reg .pred %p<4>;
+  .reg .b32 %r<18>;
+  .reg .f32 %f<22>;
+  .reg .b64 %rd<5>;
+  ld.param.u32 %r5, [mandelbrot_param_2];
+  ld.param.u64 %rd2, [mandelbrot_param_0];
+  cvta.to.global.u64 %rd1, %rd2;
+  mov.u32 %r8, %ctaid.x;
+  mov.u32 %r9, %ntid.x;
+  mov.u32 %r10, %tid.x;
+  mad.lo.s32 %r1, %r8, %r9, %r10;
+  setp.lt.s32 %p1, %r5, 1;
+  mov.u32 %r17, 0;
+  @%p1 bra LBB4_4;
+  ld.param.u32 %r7, [mandelbrot_param_1];
+  div.s32 %r12, %r1, %r7;
+  mul.lo.s32 %r13, %r12, %r7;
+  sub.s32 %r14, %r1, %r13;
+  cvt.rn.f32.s32 %f9, %r14;
+  mul.f32 %f10, %f9, 0f404CCCCD;
+  cvt.rn.f32.s32 %f11, %r7;
+  div.rn.f32 %f12, %f10, %f11;
+  add.f32 %f1, %f12, 0fC00CCCCD;
+  cvt.rn.f32.s32 %f13, %r12;
+  mul.f32 %f14, %f13, 0f40333333;
+  div.rn.f32 %f15, %f14, %f11;
+  add.f32 %f2, %f15, 0fBFB33333;
+  mov.u32 %r16, 0;
+  mov.f32 %f20, 0f00000000;
+  mov.f32 %f21, %f20;
+LBB4_2:
+  mul.f32 %f5, %f20, %f20;
+  fma.rn.f32 %f17, %f21, %f21, %f5;
+  setp.geu.f32 %p2, %f17, 0f40800000;
+  mov.u32 %r17, %r16;
+  @%p2 bra LBB4_4;
+  mul.f32 %f6, %f21, %f21;
+  sub.f32 %f18, %f5, %f6;
+  add.f32 %f7, %f1, %f18;
+  add.f32 %f19, %f20, %f20;
+  fma.rn.f32 %f21, %f21, %f19, %f2;
+  add.s32 %r16, %r16, 1;
+  setp.ne.s32 %p3, %r5, %r16;
+  mov.f32 %f20, %f7;
+  mov.u32 %r17, %r5;
+  @%p3 bra LBB4_2;
+LBB4_4:
+  mul.wide.s32 %rd3, %r1, 4;
+  add.s64 %rd4, %rd1, %rd3;
+  st.global.u32 [%rd4], %r17;
+  ret;
+}
+)ptx";

@@ -1,0 +1,52 @@
+#include "bench/ptx_native.h"
+
+#include <algorithm>
+
+namespace tandem::bench {
+
+void NativeVadd(const float* a, const float* b, float* c, size_t count) {
+  for (size_t i = 0; i < count; ++i) c[i] = a[i] + b[i];
+}
+
+float NativeFma(float start, float a, float b, size_t count) {
+  float x = start;
+  for (size_t i = 0; i < count; ++i) x = x * a + b;
+  return x;
+}
+
+void NativeMatmul(const float* a, const float* b, float* c, size_t n) {
+  std::fill(c, c + n * n, 0.0f);
+  for (size_t row = 0; row < n; ++row) {
+    for (size_t k = 0; k < n; ++k) {
+      const float left = a[row * n + k];
+      for (size_t column = 0; column < n; ++column) c[row * n + column] += left * b[k * n + column];
+    }
+  }
+}
+
+void NativeReduce(const float* in, float* out, size_t count) {
+  for (size_t i = 0; i < count; i += 32) {
+    float sum = 0;
+    for (size_t j = 0; j < 32; ++j) sum += in[i + j];
+    out[i / 32] = sum;
+  }
+}
+
+void NativeMandelbrot(int* out, int width, int limit) {
+  for (int i = 0; i < width * width; ++i) {
+    const float scale = static_cast<float>(width);
+    const float cx = -2.2f + 3.2f * static_cast<float>(i % width) / scale;
+    const float cy = -1.4f + 2.8f * static_cast<float>(i / width) / scale;
+    float x = 0, y = 0;
+    int n = 0;
+    while (n < limit && x * x + y * y < 4.0f) {
+      const float t = x * x - y * y + cx;
+      y = 2 * x * y + cy;
+      x = t;
+      ++n;
+    }
+    out[i] = n;
+  }
+}
+
+}  // namespace tandem::bench

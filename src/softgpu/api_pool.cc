@@ -1,0 +1,287 @@
+// Entry points: stream-ordered allocation and its pools.
+#include <cstring>
+
+#include "src/cuda/driver_api.h"
+#include "src/softgpu/driver.h"
+
+namespace tandem::soft {
+namespace {
+
+CUmemoryPool HandleOf(const Pool* pool) {
+  return reinterpret_cast<CUmemoryPool>(pool->id);
+}
+
+// `handle` null: the current pool of the stream's device.
+CUresult Allocate(CUdeviceptr* pointer, size_t bytes, CUmemoryPool handle, bool any_pool,
+                  CUstream stream_handle) {
+  std::shared_ptr<Context> current, context;
+  std::shared_ptr<Stream> stream;
+  CU_TRY(HealthyContext(&current));
+  CU_TRY(FindStream(current, stream_handle, &context, &stream));
+  if (pointer == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  Driver& driver = TheDriver();
+  if (driver.FailsOnPurpose()) return CUDA_ERROR_OUT_OF_MEMORY;
+  Task task;
+  uint64_t address = 0;
+  {
+    MutexLock lock(driver.memory->mutex());
+    Pools& pools = driver.memory->pools();
+    Pool* pool = any_pool ? pools.CurrentOf(context->device) : pools.Find(handle);
+    if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    address = pool->Allocate(stream, bytes, &task.after);
+    if (address == 0) {
+      pools.ReleaseUnused(pool->device);
+      address = pool->Allocate(stream, bytes, &task.after);
+    }
+    if (address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if (!task.after.empty()) driver.scheduler.Submit(stream, std::move(task));
+  *pointer = address;
+  return CUDA_SUCCESS;
+}
+
+// A pool and the setting that an attribute names; both null for other attributes.
+struct Setting {
+  bool* flag = nullptr;
+  uint64_t* bytes = nullptr;
+};
+
+Setting SettingOf(Pool& pool, CUmemPool_attribute attribute) {
+  switch (attribute) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+      return {.flag = &pool.settings.follow_events};
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+      return {.flag = &pool.settings.opportunistic};
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+      return {.flag = &pool.settings.internal_dependencies};
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+      return {.bytes = &pool.settings.release_threshold};
+    default:
+      return {};
+  }
+}
+
+template <typename T>
+void Put(void* to, T value) {
+  std::memcpy(to, &value, sizeof(value));
+}
+
+// The peak attributes may be set to zero, which starts them anew.
+CUresult ResetPeak(Pool& pool, CUmemPool_attribute attribute, uint64_t value) {
+  if (value != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) {
+    pool.ResetReservedHigh();
+    return CUDA_SUCCESS;
+  }
+  if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH) {
+    pool.ResetUsedHigh();
+    return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult CheckAccess(const Pool& pool, const CUmemAccessDesc& access) {
+  if (access.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+  if (TheDriver().FindDevice(access.location.id) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  const bool own = access.location.id == pool.device->ordinal();
+  switch (access.flags) {
+    case CU_MEM_ACCESS_FLAGS_PROT_NONE:  // a device always reaches its own memory
+      return own ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    case CU_MEM_ACCESS_FLAGS_PROT_READWRITE:
+      break;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  int reachable = 0;
+  if (!own) {
+    CU_TRY(cuDeviceCanAccessPeer(&reachable, access.location.id, pool.device->ordinal()));
+  }
+  return own || reachable != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+}  // namespace
+}  // namespace tandem::soft
+
+using namespace tandem;        // NOLINT: entry points live outside every namespace
+using namespace tandem::soft;  // NOLINT
+
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool, CUdevice ordinal) noexcept {
+  Device* device = nullptr;
+  CU_TRY(FindDevice(ordinal, &device));
+  if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Memory& memory = *TheDriver().memory;
+  MutexLock lock(memory.mutex());
+  *pool = HandleOf(memory.pools().DefaultOf(device));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice ordinal) noexcept {
+  Device* device = nullptr;
+  CU_TRY(FindDevice(ordinal, &device));
+  if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Memory& memory = *TheDriver().memory;
+  MutexLock lock(memory.mutex());
+  *pool = HandleOf(memory.pools().CurrentOf(device));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool handle) noexcept {
+  Device* device = nullptr;
+  CU_TRY(FindDevice(ordinal, &device));
+  Memory& memory = *TheDriver().memory;
+  MutexLock lock(memory.mutex());
+  Pool* pool = memory.pools().Find(handle);
+  if (pool == nullptr || pool->device != device) return CUDA_ERROR_INVALID_VALUE;
+  memory.pools().SetCurrent(pool);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolCreate(CUmemoryPool* handle, const CUmemPoolProps* properties) noexcept {
+  CU_TRY(Ready());
+  if (handle == nullptr || properties == nullptr ||
+      properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
+      properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  Device* device = TheDriver().FindDevice(properties->location.id);
+  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+  Memory& memory = *TheDriver().memory;
+  MutexLock lock(memory.mutex());
+  *handle = HandleOf(memory.pools().Create(device, properties->maxSize));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool handle) noexcept {
+  CU_TRY(Ready());
+  Memory& memory = *TheDriver().memory;
+  MutexLock lock(memory.mutex());
+  Pool* pool = memory.pools().Find(handle);
+  return pool == nullptr ? CUDA_ERROR_INVALID_VALUE : memory.pools().Destroy(pool);
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute,
+                               void* value) noexcept {
+  CU_TRY(Ready());
+  if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Memory& memory = *TheDriver().memory;
+  MutexLock lock(memory.mutex());
+  Pool* pool = memory.pools().Find(handle);
+  if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Setting setting = SettingOf(*pool, attribute);
+  if (setting.flag != nullptr) {
+    int flag = 0;
+    std::memcpy(&flag, value, sizeof(flag));
+    *setting.flag = flag != 0;
+    return CUDA_SUCCESS;
+  }
+  uint64_t bytes = 0;
+  std::memcpy(&bytes, value, sizeof(bytes));
+  if (setting.bytes == nullptr) return ResetPeak(*pool, attribute, bytes);
+  *setting.bytes = bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute,
+                               void* value) noexcept {
+  CU_TRY(Ready());
+  if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Memory& memory = *TheDriver().memory;
+  MutexLock lock(memory.mutex());
+  Pool* pool = memory.pools().Find(handle);
+  if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Setting setting = SettingOf(*pool, attribute);
+  if (setting.flag != nullptr) {
+    Put(value, int{*setting.flag});
+  } else if (setting.bytes != nullptr) {
+    Put(value, *setting.bytes);
+  } else if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) {
+    Put(value, pool->reserved());
+  } else if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) {
+    Put(value, pool->reserved_high());
+  } else if (attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT) {
+    Put(value, pool->used());
+  } else if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH) {
+    Put(value, pool->used_high());
+  } else {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t bytes) noexcept {
+  CU_TRY(Ready());
+  Memory& memory = *TheDriver().memory;
+  MutexLock lock(memory.mutex());
+  Pool* pool = memory.pools().Find(handle);
+  if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  pool->Harvest();
+  pool->Trim(bytes);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* access,
+                            size_t count) noexcept {
+  CU_TRY(Ready());
+  if (access == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
+  Memory& memory = *TheDriver().memory;
+  MutexLock lock(memory.mutex());
+  Pool* pool = memory.pools().Find(handle);
+  if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < count; ++i) CU_TRY(CheckAccess(*pool, access[i]));
+  for (size_t i = 0; i < count; ++i) pool->peers[access[i].location.id] = access[i].flags;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool handle,
+                            CUmemLocation* location) noexcept {
+  CU_TRY(Ready());
+  if (flags == nullptr || location == nullptr || location->type != CU_MEM_LOCATION_TYPE_DEVICE) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (TheDriver().FindDevice(location->id) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  Memory& memory = *TheDriver().memory;
+  MutexLock lock(memory.mutex());
+  Pool* pool = memory.pools().Find(handle);
+  if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto peer = pool->peers.find(location->id);
+  const bool own = location->id == pool->device->ordinal();
+  *flags = own                         ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+           : peer != pool->peers.end() ? peer->second
+                                       : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr* pointer, size_t bytes, CUstream stream) noexcept {
+  return Allocate(pointer, bytes, nullptr, true, stream);
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr* pointer, size_t bytes, CUmemoryPool pool,
+                                 CUstream stream) noexcept {
+  return Allocate(pointer, bytes, pool, false, stream);
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream_handle) noexcept {
+  std::shared_ptr<Context> current, context;
+  std::shared_ptr<Stream> stream;
+  CU_TRY(HealthyContext(&current));
+  CU_TRY(FindStream(current, stream_handle, &context, &stream));
+  Driver& driver = TheDriver();
+  Memory& memory = *driver.memory;
+  Pool* pool = nullptr;
+  Range range;
+  {
+    MutexLock lock(memory.mutex());
+    const auto found = memory.Find(pointer);
+    if (!found || found->pool == 0 || found->range.begin != pointer) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    pool = memory.pools().OfOwner(found->pool);
+    range = pool->Detach(pointer);
+  }
+  // Without the lock: a full queue is waited for. What is detached keeps the pool.
+  const Dependency freed = driver.scheduler.Submit(stream, Task());
+  MutexLock lock(memory.mutex());
+  pool->Retire(range, freed);
+  return CUDA_SUCCESS;
+}

@@ -1,0 +1,94 @@
+// Lowering of calls to what the system provides, vprintf and __assertfail, and of indexed branches.
+#include <algorithm>
+
+#include "src/softgpu/ptx/lower.h"
+
+namespace tandem::ptx {
+
+// An argument as compilers pass it: a .param variable that holds it, or a register.
+Result<uint32_t> KernelLowering::SystemArgument(const Operand& argument, Type type) {
+  if (argument.kind == Operand::Kind::kName) {
+    const Result<Symbol> symbol = Find(argument);
+    if (symbol.ok() && symbol.value().kind == Symbol::Kind::kLocal) {
+      if (symbol.value().size != TypeBytes(type)) {
+        return Bad("an argument does not fit its parameter");
+      }
+      Instruction load;
+      load.a = Constant(symbol.value().offset, true);
+      load.space = Space::kLocal;
+      ASSIGN_OR_RETURN(load.dst, NewRow(type));
+      TRY(Emit({.op = Op::kLoad, .type = type, .from = type}, load));
+      return load.dst;
+    }
+  }
+  return Source(argument, type);
+}
+
+Status KernelLowering::SystemCall(std::string_view name, const std::vector<Operand>& results,
+                                  const std::vector<Operand>& arguments) {
+  const bool print = name == "vprintf";
+  if (arguments.size() != (print ? 2 : 5) || results.size() > (print ? 1u : 0u)) {
+    return Bad("a wrong number of arguments or results");
+  }
+  Instruction in;
+  in.control = print ? Control::kPrint : Control::kAssert;
+  ASSIGN_OR_RETURN(in.a, SystemArgument(arguments[0], Type::kU64));
+  ASSIGN_OR_RETURN(in.b, SystemArgument(arguments[1], Type::kU64));
+  if (!print) {
+    ASSIGN_OR_RETURN(in.c, SystemArgument(arguments[2], Type::kU32));
+    ASSIGN_OR_RETURN(in.d, SystemArgument(arguments[3], Type::kU64));
+    return Append(in);
+  }
+  ASSIGN_OR_RETURN(in.dst, NewRow(Type::kU32));
+  TRY(Append(in));
+  if (results.empty()) return {};
+  ASSIGN_OR_RETURN(const Symbol result, Find(results[0]));
+  if (result.kind == Symbol::Kind::kLocal && result.size == 4) {
+    Instruction store;
+    store.a = Constant(result.offset, true);
+    store.dst = in.dst;
+    store.space = Space::kLocal;
+    return Emit({.op = Op::kStore, .type = Type::kU32, .from = Type::kU32}, store);
+  }
+  Instruction move;
+  move.a = in.dst;
+  ASSIGN_OR_RETURN(move.dst, Destination(results[0], Type::kU32));
+  return Emit({.op = Op::kMov, .type = Type::kU32}, move);
+}
+
+// brx.idx i, targets: one branch for each target that the index may name.
+Status KernelLowering::BranchIndexed(const Statement& s, const Modifiers&) {
+  TRY(NeedOperands(s, 2));
+  ASSIGN_OR_RETURN(const uint32_t index, Source(s.operands[0], Type::kU32));
+  const auto& statements = function_->body;
+  const auto list = std::find_if(statements.begin(), statements.end(), [&](const Statement& other) {
+    return other.kind == Statement::Kind::kTargets && other.name == s.operands[1].name;
+  });
+  if (list == statements.end()) return Bad("unknown targets " + Quoted(s.operands[1].name));
+  const uint16_t guard = guard_;
+  const bool negated = guard != kTruePredicate && s.guard_negated;
+  uint64_t number = 0;
+  for (const Operand& target : list->operands) {
+    Instruction compare;
+    compare.a = index;
+    compare.b = Constant(number++, false);
+    compare.c = guard;
+    compare.negate_c = negated;
+    compare.logic = Logic::kAnd;
+    compare.d = kSinkPredicate;
+    ASSIGN_OR_RETURN(compare.dst, NewPredicate());
+    guard_ = kTruePredicate;
+    TRY(Emit({.op = Op::kSetp, .from = Type::kU32, .compare = Compare::kEq}, compare));
+    Statement jump = s;
+    jump.guard_negated = false;
+    jump.operands.assign(1, target);
+    guard_ = static_cast<uint16_t>(compare.dst);
+    const Statement* const outer = std::exchange(statement_, &jump);
+    const Status done = JumpTo(target);
+    statement_ = outer;
+    TRY(done);
+  }
+  return {};
+}
+
+}  // namespace tandem::ptx

@@ -1,0 +1,131 @@
+// PTX of old versions and for old targets, and what .version and .target may say.
+#include <gtest/gtest.h>
+
+#include <bit>
+
+#include "src/softgpu/ptx/testing.h"
+
+namespace tandem::ptx {
+namespace {
+
+// As nvcc 2.x wrote it.
+constexpr char kOld[] = R"(
+	.version 1.4
+	.target sm_10, map_f64_to_f32
+	// compiled with /usr/lib/be
+	.file	1	"<command-line>"
+	.const .align 4 .b8 table[8] = {1, 0, 0, 0, 2, 0, 0, 0};
+
+	.entry _Z5scalePff (
+		.param .u64 __cudaparm__Z5scalePff_x,
+		.param .f32 __cudaparm__Z5scalePff_s)
+	{
+	.reg .u16 %rh<6>;
+	.reg .u32 %r<8>;
+	.reg .u64 %rd<6>;
+	.reg .f32 %f<8>;
+	.reg .pred %p<3>;
+	.loc	28	2	0
+$LBB1__Z5scalePff:
+	mov.u16 	%rh1, %ctaid.x;
+	mov.u16 	%rh2, %ntid.x;
+	mul.wide.u16 	%r1, %rh1, %rh2;
+	cvt.u32.u16 	%r2, %tid.x;
+	add.u32 	%r3, %r2, %r1;
+	cvt.u64.u32 	%rd1, %r3;
+	mul.lo.u64 	%rd2, %rd1, 4;
+	ld.param.u64 	%rd3, [__cudaparm__Z5scalePff_x];
+	add.u64 	%rd4, %rd3, %rd2;
+	ld.global.f32 	%f1, [%rd4+0];
+	ld.param.f32 	%f2, [__cudaparm__Z5scalePff_s];
+	cvt.f32.u32 	%f3, %r3;
+	mad.f32 	%f4, %f1, %f2, %f3;
+	ld.const.u32 	%r4, [table+4];
+	set.gt.u32.f32 	%r5, %f4, %f2;
+	neg.s32 	%r5, %r5;
+	and.b32 	%r5, %r5, %r4;
+	mov.u32 	%r6, 0;
+	setp.eq.s32 	%p1, %r5, %r6;
+	@%p1 bra 	$Lt_0_1026;
+	mul24.lo.u32 %r6, %r4, %r4;
+	cvt.rn.f32.u32 %f5, %r6;
+	div.full.f32 	%f4, %f4, %f5;
+	bra.uni 	$LDWendi__Z5scalePff_1;
+$Lt_0_1026:
+	mul.f32 	%f4, %f4, %f4;
+$LDWendi__Z5scalePff_1:
+	st.global.f32 	[%rd4+0], %f4;
+	.loc	28	10	0
+	exit;
+$LDWend__Z5scalePff:
+	} // _Z5scalePff
+)";
+
+TEST(OldPtx, RunsAsItDid) {
+  const auto program = MustCompile(kOld);
+  ASSERT_NE(program, nullptr);
+  TestDevice device;
+  float* x = device.Array<float>(4096);
+  for (int i = 0; i < 64; ++i) x[i] = static_cast<float>(i - 40);
+  program->WriteImage(device.Array<uint8_t>(0), device.At(0));
+  MustRun(*program, device, {.grid = {2, 1, 1}, .block = {32, 1, 1}, .image = device.At(0)},
+          Params().Add(device.At(4096)).Add(1.5f), Path::kAuto, "_Z5scalePff");
+  for (int i = 0; i < 64; ++i) {
+    const float y = static_cast<float>(i - 40) * 1.5f + static_cast<float>(i);
+    const bool even = y > 1.5f && (1 & 2) != 0;
+    EXPECT_EQ(x[i], even ? y / 4 : y * y) << i;
+  }
+}
+
+std::string Text(const std::string& version, const std::string& target, const std::string& body) {
+  return ".version " + version + "\n.target " + target +
+         "\n.visible .entry k(.param .u64 result) {\n" + body + "\nret; }";
+}
+
+// Arithmetic for sm_1x flushes subnormal numbers.
+TEST(OldPtx, FirstGenerationFlushes) {
+  const std::string body = R"(.reg .u64 %o; .reg .f32 %f<3>; ld.param.u64 %o, [result];
+    mov.f32 %f1, 0f00400000; add.f32 %f2, %f1, %f1; add.f32 %f2, %f2, %f1;
+    st.global.f32 [%o], %f2;)";
+  for (const auto& [target, expected] : {std::pair{"sm_13", 0u}, {"sm_20", 0x00c00000u}}) {
+    TestDevice device;
+    const auto program = MustCompile(Text("2.0", target, body));
+    ASSERT_NE(program, nullptr);
+    MustRun(*program, device, {}, Params().Add(device.At(0)));
+    EXPECT_EQ(*device.Array<uint32_t>(0), expected) << target;
+  }
+}
+
+TEST(OldPtx, ModifiersMayBeMissingOnlyThere) {
+  const std::string registers = ".reg .f32 %f<4>; .reg .f64 %d<2>; .reg .b32 %r<2>;";
+  for (const char* instruction :
+       {"mad.f32 %f1, %f2, %f3, %f1;", "div.f32 %f1, %f2, %f3;", "rcp.f32 %f1, %f2;",
+        "sqrt.f32 %f1, %f2;", "sin.f32 %f1, %f2;", "cvt.f32.s32 %f1, %r1;"}) {
+    SCOPED_TRACE(instruction);
+    EXPECT_NE(MustCompile(Text("1.4", "sm_13", registers + instruction)), nullptr);
+    EXPECT_NE(CompileLog(Text("6.3", "sm_50", registers + instruction)), "");
+  }
+}
+
+TEST(OldPtx, DoublesThatWouldBeFloatsAreRefused) {
+  const std::string registers = ".reg .f64 %d<3>;";
+  EXPECT_NE(MustCompile(Text("1.4", "sm_13", registers + "add.f64 %d1, %d2, %d2;")), nullptr);
+  const std::string log =
+      CompileLog(Text("1.4", "sm_13, map_f64_to_f32", registers + "\nadd.f64 %d1, %d2, %d2;"));
+  EXPECT_NE(log.find("line 5"), std::string::npos) << log;
+  EXPECT_NE(log.find("map_f64_to_f32"), std::string::npos) << log;
+}
+
+TEST(OldPtx, VersionsAndTargets) {
+  for (const char* version : {"1.4", "2.3", "3.0", "4.3", "5.0", "6.5", "7.8", "8.0", "8.7"}) {
+    EXPECT_NE(MustCompile(Text(version, "sm_20", "")), nullptr) << version;
+  }
+  EXPECT_NE(MustCompile(Text("7.0", "sm_80, texmode_independent, debug", "")), nullptr);
+  EXPECT_NE(MustCompile(Text("7.0", "compute_50", "")), nullptr);
+  EXPECT_NE(CompileLog(Text("7.0", "sm_xy", "")), "");
+  EXPECT_NE(CompileLog(Text("7.0", "quick", "")), "");
+  EXPECT_EQ(Compile(Text("9.0", "sm_50", "")).error().code, ErrorCode::kVersion);
+}
+
+}  // namespace
+}  // namespace tandem::ptx

@@ -1,0 +1,310 @@
+// Halves and bfloats, alone and in pairs, against references in higher precision.
+#include <string>
+
+#include "src/softgpu/ptx/operations.h"
+
+namespace tandem::ptx {
+namespace {
+
+using Quad = __float128;
+
+// A float of 16 bits.
+struct Format {
+  const char* name;
+  int mantissa, least, most;
+
+  uint64_t infinity() const { return static_cast<uint64_t>(most - least + 2) << mantissa; }
+  // Of a magnitude; infinity stands for the power of two that follows the largest number.
+  Quad Magnitude(uint64_t bits) const {
+    const int exponent = static_cast<int>(bits >> mantissa);
+    const uint64_t fraction = bits & ((uint64_t{1} << mantissa) - 1);
+    const uint64_t hidden = exponent == 0 ? 0 : uint64_t{1} << mantissa;
+    return std::ldexp(static_cast<long double>(fraction + hidden),
+                      std::max(exponent, 1) - 1 + least - mantissa);
+  }
+  Quad Value(uint64_t bits) const {
+    const uint64_t magnitude = bits & 0x7fff;
+    const Quad value = magnitude > infinity()    ? Quad(NAN)
+                       : magnitude == infinity() ? Quad(INFINITY)
+                                                 : Magnitude(magnitude);
+    return (bits & 0x8000) != 0 ? -value : value;
+  }
+  // The nearest to `value` plus the far smaller `rest`.
+  uint64_t Nearest(Quad value, Quad rest = 0) const {
+    if (value != value) return 0x7fff;
+    const bool negative = std::signbit(static_cast<double>(value));
+    const Quad magnitude = negative ? -value : value;
+    const Quad along = negative ? -rest : rest;
+    uint64_t low = 0;
+    for (uint64_t high = infinity(); low < high;) {
+      const uint64_t middle = (low + high + 1) / 2;
+      if (Magnitude(middle) <= magnitude) {
+        low = middle;
+      } else {
+        high = middle - 1;
+      }
+    }
+    if (low < infinity()) {
+      const Quad below = magnitude - Magnitude(low), above = Magnitude(low + 1) - magnitude;
+      if (above < below || (above == below && (along > 0 || (along == 0 && (low & 1) != 0)))) {
+        ++low;
+      }
+    }
+    return low | (negative ? 0x8000 : 0);
+  }
+  uint64_t Sum(Quad a, Quad b) const {
+    const Quad sum = a + b, part = sum - a;
+    if (sum - sum != 0) return Nearest(sum);
+    return Nearest(sum, (a - (sum - part)) + (b - part));
+  }
+  uint64_t Flush(uint64_t bits) const {
+    return (bits & 0x7fff) >> mantissa == 0 ? bits & 0x8000 : bits;
+  }
+};
+
+constexpr Format kHalf = {"f16", 10, -14, 15};
+constexpr Format kBrain = {"bf16", 7, -126, 127};
+
+// Every 16 bits an edge value or random ones.
+std::vector<uint64_t> HalfInputs(const Format& format) {
+  const uint64_t infinity = format.infinity(), one = format.Nearest(1);
+  const uint64_t edges[] = {0,
+                            1,
+                            2,
+                            (uint64_t{1} << format.mantissa) - 1,
+                            uint64_t{1} << format.mantissa,
+                            one,
+                            one + 1,
+                            one - 1,
+                            format.Nearest(2),
+                            format.Nearest(0.5),
+                            infinity - 1,
+                            infinity,
+                            infinity + 1,
+                            0x7fff,
+                            format.Nearest(3)};
+  std::mt19937_64 random(Seed());
+  const auto half = [&] {
+    const uint64_t bits = random();
+    const uint64_t sign = bits >> 63 << 15;
+    if ((bits & 3) == 0) return (edges[(bits >> 8) % std::size(edges)] ^ sign) & 0xffff;
+    // Near each other, so that sums cancel and tie.
+    if ((bits & 3) == 1) return sign | (one + ((bits >> 8) % 0x800)) % infinity;
+    return bits >> 8 & 0xffff;
+  };
+  std::vector<uint64_t> inputs(size_t{kCases} * 3);
+  for (uint64_t& value : inputs) value = half() | half() << 16;
+  return inputs;
+}
+
+using Reference = std::function<uint64_t(uint64_t, uint64_t, uint64_t)>;
+
+// One operation on a format's scalars and on its pairs.
+void CheckBoth(const Format& format, const std::string& name, int operands, Reference expect,
+               const std::string& suffix = "") {
+  const std::string wide[] = {"", ", %wa", ", %wa, %wb", ", %wa, %wb, %wc"};
+  const std::string narrow[] = {"", ", %ha", ", %ha, %hb", ", %ha, %hb, %hc"};
+  const auto each = [expect](auto a, auto b, auto c) {
+    const uint64_t low = expect(a & 0xffff, b & 0xffff, c & 0xffff);
+    return low | expect(a >> 16 & 0xffff, b >> 16 & 0xffff, c >> 16 & 0xffff) << 16;
+  };
+  const auto inputs = HalfInputs(format);
+  Check({name + "." + format.name + " %hd" + narrow[operands] + ";" + suffix, 'h',
+         [expect](auto a, auto b, auto c) { return expect(a & 0xffff, b & 0xffff, c & 0xffff); }},
+        inputs);
+  Check({name + "." + format.name + "x2 %wd" + wide[operands] + ";" + suffix, 'w', each}, inputs);
+}
+
+bool IsNan(const Format& f, uint64_t bits) {
+  return (bits & 0x7fff) > f.infinity();
+}
+
+uint64_t Least(const Format& f, uint64_t a, uint64_t b, bool nan) {
+  if (IsNan(f, a) || IsNan(f, b)) {
+    if (nan || (IsNan(f, a) && IsNan(f, b))) return 0x7fff;
+    return IsNan(f, a) ? b : a;
+  }
+  if (f.Value(a) == f.Value(b)) return (a & 0x8000) != 0 ? a : b;
+  return f.Value(a) < f.Value(b) ? a : b;
+}
+
+TEST(HalfOperations, Arithmetic) {
+  for (const Format& f : {kHalf, kBrain}) {
+    CheckBoth(f, "add", 2, [f](auto a, auto b, auto) { return f.Sum(f.Value(a), f.Value(b)); });
+    CheckBoth(f, "sub.rn", 2, [f](auto a, auto b, auto) { return f.Sum(f.Value(a), -f.Value(b)); });
+    CheckBoth(f, "mul", 2,
+              [f](auto a, auto b, auto) { return f.Nearest(f.Value(a) * f.Value(b)); });
+    CheckBoth(f, "fma.rn", 3,
+              [f](auto a, auto b, auto c) { return f.Sum(f.Value(a) * f.Value(b), f.Value(c)); });
+    CheckBoth(f, "fma.rn.relu", 3, [f](auto a, auto b, auto c) {
+      const uint64_t result = f.Sum(f.Value(a) * f.Value(b), f.Value(c));
+      return (result & 0x8000) != 0 ? 0 : result;
+    });
+    CheckBoth(f, "abs", 1, [](auto a, auto, auto) { return a & 0x7fff; });
+    CheckBoth(f, "neg", 1, [](auto a, auto, auto) { return a ^ 0x8000; });
+    CheckBoth(f, "min", 2, [f](auto a, auto b, auto) { return Least(f, a, b, false); });
+    CheckBoth(f, "min.NaN", 2, [f](auto a, auto b, auto) { return Least(f, a, b, true); });
+    CheckBoth(f, "max", 2, [f](auto a, auto b, auto) {
+      if (IsNan(f, a) || IsNan(f, b)) return Least(f, a, b, false);
+      return Least(f, a ^ 0x8000, b ^ 0x8000, false) ^ 0x8000;
+    });
+    CheckBoth(f, "max.xorsign.abs", 2, [f](auto a, auto b, auto) -> uint64_t {
+      if (IsNan(f, a) && IsNan(f, b)) return 0x7fff;
+      const uint64_t sign = (a ^ b) & 0x8000;
+      if (IsNan(f, a) || IsNan(f, b)) return ((IsNan(f, a) ? b : a) & 0x7fff) | sign;
+      return std::max(a & 0x7fff, b & 0x7fff) | sign;
+    });
+  }
+}
+
+TEST(HalfOperations, FlushingAndSaturation) {
+  const Format& f = kHalf;
+  const auto saturated = [f](uint64_t bits) -> uint64_t {
+    if (IsNan(f, bits) || (bits & 0x8000) != 0) return 0;
+    return std::min<uint64_t>(bits, 0x3c00);
+  };
+  CheckBoth(f, "add.ftz", 2, [f](auto a, auto b, auto) {
+    return f.Flush(f.Sum(f.Value(f.Flush(a)), f.Value(f.Flush(b))));
+  });
+  CheckBoth(f, "mul.sat", 2,
+            [=](auto a, auto b, auto) { return saturated(f.Nearest(f.Value(a) * f.Value(b))); });
+  CheckBoth(f, "fma.rn.ftz.sat", 3, [=](auto a, auto b, auto c) {
+    return f.Flush(
+        saturated(f.Sum(f.Value(f.Flush(a)) * f.Value(f.Flush(b)), f.Value(f.Flush(c)))));
+  });
+  CheckBoth(f, "abs.ftz", 1, [f](auto a, auto, auto) { return f.Flush(a) & 0x7fff; });
+  CheckBoth(f, "max.ftz", 2, [f](auto a, auto b, auto) {
+    a = f.Flush(a);
+    b = f.Flush(b);
+    if (IsNan(f, a) || IsNan(f, b)) return Least(f, a, b, false);
+    return Least(f, a ^ 0x8000, b ^ 0x8000, false) ^ 0x8000;
+  });
+}
+
+// The document allows 2^-10.987 (f16) and 2^-8 (bf16) for tanh, 2^-9.9 and 2^-7 for ex2; a last
+// place of the true value is less.
+TEST(HalfOperations, Approximations) {
+  for (const Format& f : {kHalf, kBrain}) {
+    CheckBoth(f, "tanh.approx", 1, [f](auto a, auto, auto) {
+      return f.Nearest(std::tanh(static_cast<long double>(f.Value(a))));
+    });
+  }
+  CheckBoth(kHalf, "ex2.approx", 1, [](auto a, auto, auto) {
+    return kHalf.Nearest(std::exp2(static_cast<long double>(kHalf.Value(a))));
+  });
+  CheckBoth(kBrain, "ex2.approx.ftz", 1, [](auto a, auto, auto) {
+    const Format& f = kBrain;
+    return f.Flush(f.Nearest(std::exp2(static_cast<long double>(f.Value(f.Flush(a))))));
+  });
+}
+
+TEST(HalfOperations, Comparison) {
+  for (const Format& f : {kHalf, kBrain}) {
+    const auto inputs = HalfInputs(f);
+    const std::string name = f.name;
+    const auto less = [f](auto a, auto b) {
+      return f.Value(a & 0xffff) < f.Value(b & 0xffff) ? 1u : 0u;
+    };
+    const auto unlike = [f](auto a, auto b) {
+      return !(f.Value(a & 0xffff) == f.Value(b & 0xffff)) ? 1u : 0u;
+    };
+    const std::string both =
+        "selp.u32 %wd, 1, 0, %p; selp.u32 %wc, 2, 0, %q; or.b32 %wd, %wd, %wc;";
+    Check({"setp.lt." + name + " %p|%q, %ha, %hb;" + both, 'w',
+           [less](auto a, auto b, auto) { return less(a, b) != 0 ? 1u : 2u; }},
+          inputs);
+    Check({"setp.lt." + name + "x2 %p|%q, %wa, %wb;" + both, 'w',
+           [less](auto a, auto b, auto) { return less(a, b) | less(a >> 16, b >> 16) << 1; }},
+          inputs);
+    Check(
+        {"setp.gt.u32 %q, %wc, 99999;setp.neu.and." + name + "x2 %p|%q, %wa, %wb, %q;" + both, 'w',
+         [unlike](auto a, auto b, auto c) {
+           return W(c) > 99999 ? unlike(a, b) | unlike(a >> 16, b >> 16) << 1 : 0u;
+         }},
+        inputs);
+    const uint64_t one = f.Nearest(1);
+    Check({"set.lt." + name + "x2." + name + "x2 %wd, %wa, %wb;", 'w',
+           [=](auto a, auto b, auto) {
+             return less(a, b) * one | less(a >> 16, b >> 16) * one << 16;
+           }},
+          inputs);
+    Check({"set.lt.u32." + name + "x2 %wd, %wa, %wb;", 'w',
+           [=](auto a, auto b, auto) {
+             return less(a, b) * 0xffff | less(a >> 16, b >> 16) * 0xffff0000u;
+           }},
+          inputs);
+    Check({"set.lt.u32." + name + " %wd, %ha, %hb;", 'w',
+           [=](auto a, auto b, auto) { return less(a, b) != 0 ? ~0u : 0u; }},
+          inputs);
+    Check({"set.lt." + name + ".s32 %hd, %wa, %wb;", 'h',
+           [=](auto a, auto b, auto) { return S(a) < S(b) ? one : 0; }},
+          inputs);
+  }
+}
+
+TEST(HalfOperations, Conversions) {
+  for (const Format& f : {kHalf, kBrain}) {
+    const std::string name = f.name;
+    const auto relu = [](uint64_t bits) { return (bits & 0x8000) != 0 ? 0 : bits; };
+    const auto finite = [f](uint64_t bits) {
+      return (bits & 0x7fff) == f.infinity() ? bits - 1 : bits;
+    };
+    Check({"cvt.rn." + name + ".f32 %hd, %wa;", 'h',
+           [f](auto a, auto, auto) { return f.Nearest(F(a)); }});
+    Check({"cvt.rn.relu." + name + ".f32 %hd, %wa;", 'h',
+           [=](auto a, auto, auto) { return relu(f.Nearest(F(a))); }});
+    Check({"cvt.rn.satfinite." + name + ".f32 %hd, %wa;", 'h',
+           [=](auto a, auto, auto) { return finite(f.Nearest(F(a))); }});
+    Check({"cvt.rn." + name + "x2.f32 %wd, %wa, %wb;", 'w',
+           [f](auto a, auto b, auto) { return f.Nearest(F(a)) << 16 | f.Nearest(F(b)); }});
+    Check({"cvt.rn." + name + ".f64 %hd, %a;", 'h',
+           [f](auto a, auto, auto) { return f.Nearest(D(a)); }});
+    Check({"cvt.rn." + name + ".s64 %hd, %a;", 'h',
+           [f](auto a, auto, auto) { return f.Nearest(static_cast<long double>(L(a))); }});
+    Check({"cvt.rn." + name + ".u32 %hd, %wa;", 'h',
+           [f](auto a, auto, auto) { return f.Nearest(W(a)); }});
+    Check({"cvt.f32." + name + " %wd, %ha;", 'w',
+           [f](auto a, auto, auto) { return B(static_cast<float>(f.Value(a & 0xffff))); }},
+          HalfInputs(f));
+    Check({"cvt.rzi.s32." + name + " %wd, %ha;", 'w',
+           [f](auto a, auto, auto) -> uint64_t {
+             const Quad value = f.Value(a & 0xffff);
+             if (value != value) return 0;
+             if (value >= 0x1p31) return 0x7fffffff;
+             if (value <= -0x1p31) return 0x80000000;
+             return W(static_cast<uint64_t>(static_cast<int64_t>(value)));
+           }},
+          HalfInputs(f));
+    // Toward zero: the nearest, or the one before it.
+    Check({"cvt.rz." + name + ".f32 %hd, %wa;", 'h', [f](auto a, auto, auto) {
+             const uint64_t nearest = f.Nearest(F(a));
+             const Quad value = F(a), magnitude = value < 0 ? -value : value;
+             if (value != value || value - value != 0) return nearest;
+             const bool above =
+                 (nearest & 0x7fff) == f.infinity() || f.Magnitude(nearest & 0x7fff) > magnitude;
+             return above ? nearest - 1 : nearest;
+           }});
+  }
+}
+
+TEST(HalfOperations, Tf32AndPackedIntegers) {
+  const auto cut = [](uint64_t bits, uint64_t add) -> uint64_t {
+    if ((bits & 0x7fffffff) > 0x7f800000) return 0x7fffffff;
+    if ((bits & 0x7fffffff) == 0x7f800000) return W(bits);
+    return W(bits + add) & 0xffffe000;
+  };
+  Check({"cvt.rna.tf32.f32 %wd, %wa;", 'w', [=](auto a, auto, auto) { return cut(W(a), 0x1000); }});
+  Check({"cvt.rz.tf32.f32 %wd, %wa;", 'w', [=](auto a, auto, auto) { return cut(W(a), 0); }});
+  const auto clamp = [](int32_t x, int32_t low, int32_t high) {
+    return static_cast<uint32_t>(std::clamp(x, low, high));
+  };
+  Check({"cvt.pack.sat.s16.s32 %wd, %wa, %wb;", 'w', [=](auto a, auto b, auto) {
+           return clamp(S(a), -32768, 32767) << 16 | (clamp(S(b), -32768, 32767) & 0xffff);
+         }});
+  Check({"cvt.pack.sat.u8.s32.b32 %wd, %wa, %wb, %wc;", 'w', [=](auto a, auto b, auto c) {
+           return W(c << 16 | clamp(S(a), 0, 255) << 8 | clamp(S(b), 0, 255));
+         }});
+}
+
+}  // namespace
+}  // namespace tandem::ptx
