@@ -98,7 +98,7 @@ TEST_F(SoftMemoryTest, AHandleMayBeMappedTwice) {
   uint64_t address = 0;
   Vmm::Handle handle = 0;
   ASSERT_EQ(vmm.Reserve(2 * kPageBytes, 0, 0, &address), CUDA_SUCCESS);
-  ASSERT_EQ(vmm.Create(store_.get(), kPageBytes, {}, &handle), CUDA_SUCCESS);
+  ASSERT_EQ(vmm.Create(store_.get(), {}, kPageBytes, {}, &handle), CUDA_SUCCESS);
   ASSERT_EQ(vmm.Map(address, kPageBytes, handle), CUDA_SUCCESS);
   ASSERT_EQ(vmm.Map(address + kPageBytes, kPageBytes, handle), CUDA_SUCCESS);
   EXPECT_EQ(vmm.Map(address, kPageBytes, handle), CUDA_ERROR_INVALID_VALUE);
