@@ -195,7 +195,8 @@ std::vector<Case> Cases(Memory& memory) {
   };
 }
 
-int Run(bool json) {
+// `only`: the one kernel to run, or all.
+int Run(bool json, const std::string& only) {
   Memory memory(uint64_t{64} << 20);
   const std::vector<Case> cases = Cases(memory);
   const auto program = ptx::Compile(kBenchKernels);
@@ -209,6 +210,7 @@ int Run(bool json) {
   }
   const int paths = ptx::HasAvx2() ? 2 : 1;
   for (const Case& one : cases) {
+    if (!only.empty() && only != one.name) continue;
     Figures rates[2], native;
     for (int round = 0; round < kRounds; ++round) {
       native.values.push_back(one.native_work / Seconds(one.native));
@@ -221,6 +223,7 @@ int Run(bool json) {
     if (paths == 2) Report(json, one.name, "avx2", rates[1], &native, one.unit);
     Report(json, one.name, "baseline", rates[0], &native, one.unit);
   }
+  if (!only.empty() && only != "compile") return 0;
   Figures compile;
   for (int round = 0; round < kRounds; ++round) {
     compile.values.push_back(1e3 * Seconds([] {
@@ -236,12 +239,17 @@ int Run(bool json) {
 
 int main(int argc, char** argv) {
   bool json = false;
+  std::string only;
   for (int i = 1; i < argc; ++i) {
-    if (std::strcmp(argv[i], "--json") != 0) {
-      std::fprintf(stderr, "usage: bench_ptx [--json]\n");
+    const std::string argument = argv[i];
+    if (argument == "--json") {
+      json = true;
+    } else if (!argument.starts_with('-') && only.empty()) {
+      only = argument;
+    } else {
+      std::fprintf(stderr, "usage: bench_ptx [--json] [KERNEL]\n");
       return 2;
     }
-    json = true;
   }
-  return tandem::bench::Run(json);
+  return tandem::bench::Run(json, only);
 }

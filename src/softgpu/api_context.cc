@@ -251,6 +251,7 @@ CUresult cuCtxGetApiVersion(CUcontext handle, unsigned int* version) noexcept {
 CUresult cuCtxSynchronize() noexcept {
   std::shared_ptr<Context> context;
   CU_TRY(HealthyContext(&context));
+  CU_TRY(RefuseIfCaptured(context->group.get()));
   return TheDriver().Synchronise(*context);
 }
 

@@ -21,7 +21,7 @@ CUresult Find(CUevent handle, std::shared_ptr<Event>* event) {
   return (*event)->context->error();
 }
 
-CUresult Record(CUevent handle, CUstream stream_handle) {
+CUresult Record(CUevent handle, CUstream stream_handle, bool external) {
   std::shared_ptr<Context> current, context;
   std::shared_ptr<Stream> stream;
   std::shared_ptr<Event> event;
@@ -29,6 +29,9 @@ CUresult Record(CUevent handle, CUstream stream_handle) {
   CU_TRY(FindStream(current, stream_handle, &context, &stream));
   CU_TRY(Find(handle, &event));
   if (event->context != context) return CUDA_ERROR_INVALID_HANDLE;
+  bool captured = false;
+  CU_TRY(CaptureRecord(stream, EventWork{handle, event, true}, external, &captured));
+  if (captured) return CUDA_SUCCESS;
   auto record = std::make_shared<Event::Record>();
   Task task;
   // Not the record itself: it holds the stream, whose queue holds the task.
@@ -67,17 +70,19 @@ CUresult cuEventDestroy_v2(CUevent event) noexcept {
 }
 
 CUresult cuEventRecord(CUevent event, CUstream stream) noexcept {
-  return Record(event, stream);
+  return Record(event, stream, false);
 }
 
 CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int flags) noexcept {
-  if (flags > 1) return CUDA_ERROR_INVALID_VALUE;
-  return Record(event, stream);
+  if (flags > CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
+  return Record(event, stream, flags == CU_EVENT_RECORD_EXTERNAL);
 }
 
 CUresult cuEventQuery(CUevent handle) noexcept {
   std::shared_ptr<Event> event;
   CU_TRY(Find(handle, &event));
+  CU_TRY(RefuseIfCaptured(*event));
+  CU_TRY(RefuseUnsafe());
   const auto record = event->latest();
   if (!record) return CUDA_SUCCESS;
   const bool reached = TheDriver().scheduler.Done({record->where});
@@ -88,6 +93,8 @@ CUresult cuEventQuery(CUevent handle) noexcept {
 CUresult cuEventSynchronize(CUevent handle) noexcept {
   std::shared_ptr<Event> event;
   CU_TRY(Find(handle, &event));
+  CU_TRY(RefuseIfCaptured(*event));
+  CU_TRY(RefuseUnsafe());
   const auto record = event->latest();
   if (record) TheDriver().scheduler.Wait({record->where});
   TheDriver().ReleasePoolMemory();
@@ -100,6 +107,8 @@ CUresult cuEventElapsedTime(float* milliseconds, CUevent start_handle,
   CU_TRY(Find(start_handle, &start));
   CU_TRY(Find(end_handle, &end));
   if (milliseconds == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CU_TRY(RefuseIfCaptured(*start));
+  CU_TRY(RefuseIfCaptured(*end));
   const auto first = start->latest(), last = end->latest();
   if (((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) != 0 || !first || !last) {
     return CUDA_ERROR_INVALID_HANDLE;

@@ -15,6 +15,7 @@ CUresult Allocate(void** pointer, size_t bytes, unsigned int flags) {
   if (pointer == nullptr || bytes == 0 || (flags & ~kAllocFlags) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  CU_TRY(RefuseUnsafe());
   Memory& memory = *TheDriver().memory;
   MutexLock lock(memory.mutex());
   if (context->destroyed.load()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -30,6 +31,7 @@ std::optional<HostMemory::Block> Find(const void* pointer) {
 
 // Before memory goes away: whatever still uses it comes first.
 CUresult WaitForOwner(const void* pointer) {
+  CU_TRY(RefuseUnsafe());
   const auto block = Find(pointer);
   return block ? TheDriver().SynchroniseOwner(block->owner) : CUDA_SUCCESS;
 }

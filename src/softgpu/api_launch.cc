@@ -52,29 +52,28 @@ CUresult ReadAttributes(std::span<const CUlaunchAttribute> attributes, LaunchOpt
 }
 
 // Launches with what cuFuncSetBlockShape, cuParamSet* and the like have left.
-CUresult LaunchLegacy(CUfunction handle, int width, int height, CUstream stream_handle) {
-  std::shared_ptr<Context> current, context;
-  std::shared_ptr<Stream> stream;
-  std::shared_ptr<Function> function;
-  CU_TRY(HealthyContext(&current));
-  CU_TRY(FindFunction(handle, &function));
+CUresult LaunchLegacy(CUfunction function, int width, int height, CUstream stream) {
+  LaunchPlace place;
+  CU_TRY(FindPlace(function, stream, &place));
   if (width <= 0 || height <= 0) return CUDA_ERROR_INVALID_VALUE;
-  CU_TRY(FindStream(current, stream_handle, &context, &stream));
-  if (function->context != context) return CUDA_ERROR_INVALID_HANDLE;
   Function::Legacy set;
   {
-    MutexLock lock(function->mutex);
-    set = function->legacy;
+    MutexLock lock(place.work.function->mutex);
+    set = place.work.function->legacy;
   }
-  LaunchShape shape;
-  shape.grid[0] = static_cast<uint32_t>(width);
-  shape.grid[1] = static_cast<uint32_t>(height);
-  for (int axis = 0; axis < 3; ++axis) shape.block[axis] = set.block[axis];
-  shape.shared_bytes = set.shared_bytes;
-  ptx::Launch launch;
-  CU_TRY(MakeLaunch(*function, shape, set.params, &launch));
-  TheDriver().scheduler.Submit(stream, TaskOf(context, *function, std::move(launch)));
-  return CUDA_SUCCESS;
+  const LaunchShape shape = {{static_cast<uint32_t>(width), static_cast<uint32_t>(height), 1},
+                             {set.block[0], set.block[1], set.block[2]},
+                             set.shared_bytes};
+  CU_TRY(PrepareLaunch(*place.work.function, shape, set.params, &place.work.launch));
+  return SubmitWork(place.context, place.stream, {nullptr, std::move(place.work)});
+}
+
+CUresult Launch(CUfunction function, const LaunchShape& shape, CUstream stream, void** parameters,
+                void** extra) {
+  LaunchPlace place;
+  CU_TRY(FindPlace(function, stream, &place));
+  CU_TRY(PrepareLaunch(*place.work.function, shape, parameters, extra, &place.work.launch));
+  return SubmitWork(place.context, place.stream, {nullptr, std::move(place.work)});
 }
 
 constexpr int64_t kMaxParams = 4096;
@@ -105,7 +104,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int g
                         void** parameters, void** extra) noexcept {
   const LaunchShape shape = {
       {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes, false};
-  return SubmitLaunch(function, shape, stream, parameters, extra);
+  return Launch(function, shape, stream, parameters, extra);
 }
 
 CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y,
@@ -114,7 +113,7 @@ CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x, uns
                                    void** parameters) noexcept {
   const LaunchShape shape = {
       {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes, true};
-  return SubmitLaunch(function, shape, stream, parameters, nullptr);
+  return Launch(function, shape, stream, parameters, nullptr);
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** parameters,
@@ -129,7 +128,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, voi
                              {config->blockDimX, config->blockDimY, config->blockDimZ},
                              config->sharedMemBytes,
                              options.cooperative};
-  CU_TRY(SubmitLaunch(function, shape, config->hStream, parameters, extra));
+  CU_TRY(Launch(function, shape, config->hStream, parameters, extra));
   if (options.completion == nullptr) return CUDA_SUCCESS;
   return cuEventRecord(options.completion, config->hStream);
 }

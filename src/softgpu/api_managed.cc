@@ -98,6 +98,7 @@ CUresult Prefetch(CUdeviceptr pointer, size_t bytes, CUdevice device, CUstream h
   const auto number = FindManaged(pointer, bytes);
   if (!number) return CUDA_ERROR_INVALID_VALUE;
   CU_TRY(CheckPlace(device));
+  CU_TRY(RefuseIfCaptured(*stream));
   TheDriver().managed.NotePrefetch(*number, device);
   TheDriver().scheduler.Submit(stream, Task{});
   return CUDA_SUCCESS;
@@ -197,6 +198,7 @@ CUresult cuStreamAttachMemAsync(CUstream handle, CUdeviceptr pointer, size_t byt
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (!FindManaged(pointer, bytes == 0 ? 1 : bytes)) return CUDA_ERROR_INVALID_VALUE;
+  CU_TRY(RefuseIfCaptured(*stream));
   TheDriver().scheduler.Submit(stream, Task{});
   return CUDA_SUCCESS;
 }

@@ -116,6 +116,7 @@ CUresult Batch(CUstream handle, std::span<const Operation> operations, unsigned 
   CU_TRY(HealthyContext(&current));
   CU_TRY(FindStream(current, handle, &context, &stream));
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  CU_TRY(RefuseIfCaptured(*stream));
   for (const Operation& operation : operations) CU_TRY(Check(operation));
   for (const Operation& operation : operations) Submit(context, stream, operation);
   return CUDA_SUCCESS;

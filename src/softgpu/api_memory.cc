@@ -9,6 +9,7 @@ namespace {
 
 CUresult Allocate(const std::shared_ptr<Context>& context, size_t bytes, CUdeviceptr* pointer) {
   Driver& driver = TheDriver();
+  CU_TRY(RefuseUnsafe());
   if (driver.FailsOnPurpose()) return CUDA_ERROR_OUT_OF_MEMORY;
   MutexLock lock(driver.memory->mutex());
   if (context->destroyed.load()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -145,6 +146,7 @@ CUresult cuMemFree_v2(CUdeviceptr pointer) noexcept {
   if (!found || found->kind != Memory::Found::Kind::kBlock || found->range.begin != pointer) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  CU_TRY(RefuseUnsafe());
   CU_TRY(driver.SynchroniseOwner(found->owner));
   MutexLock lock(driver.memory->mutex());
   if (Pool* pool = driver.memory->pools().OfOwner(found->pool)) {

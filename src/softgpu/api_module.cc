@@ -16,6 +16,7 @@ CUresult Load(CUmodule* handle, const void* image, unsigned int count, CUjit_opt
   std::shared_ptr<Context> context;
   CU_TRY(HealthyContext(&context));
   if (handle == nullptr || image == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CU_TRY(RefuseUnsafe());
   CU_TRY(CheckJitOptions(count, options, values));
   std::shared_ptr<const ptx::Program> program;
   CU_TRY(CompileWithOptions(image, count, options, values, &program));
@@ -53,6 +54,7 @@ CUresult cuModuleLoadFatBinary(CUmodule* module, const void* image) noexcept {
 CUresult cuModuleUnload(CUmodule handle) noexcept {
   std::shared_ptr<Context> current;
   CU_TRY(HealthyContext(&current));
+  CU_TRY(RefuseUnsafe());
   const auto module = TheDriver().modules.Find(handle);
   if (!module) return CUDA_ERROR_INVALID_HANDLE;
   return module->of_library ? CUDA_ERROR_NOT_PERMITTED : DropModule(handle);

@@ -19,6 +19,7 @@ CUresult Allocate(CUdeviceptr* pointer, size_t bytes, CUmemoryPool handle, bool 
   CU_TRY(HealthyContext(&current));
   CU_TRY(FindStream(current, stream_handle, &context, &stream));
   if (pointer == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  CU_TRY(RefuseIfCaptured(*stream));
   Driver& driver = TheDriver();
   if (driver.FailsOnPurpose()) return CUDA_ERROR_OUT_OF_MEMORY;
   Task task;
@@ -266,6 +267,7 @@ CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream_handle) noexcept {
   std::shared_ptr<Stream> stream;
   CU_TRY(HealthyContext(&current));
   CU_TRY(FindStream(current, stream_handle, &context, &stream));
+  CU_TRY(RefuseIfCaptured(*stream));
   Driver& driver = TheDriver();
   Memory& memory = *driver.memory;
   Pool* pool = nullptr;

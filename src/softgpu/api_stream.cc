@@ -3,6 +3,7 @@
 
 #include "src/cuda/driver_api.h"
 #include "src/softgpu/driver.h"
+#include "src/softgpu/submit.h"
 
 namespace tandem::soft {
 namespace {
@@ -27,7 +28,10 @@ CUresult Destroy(CUstream handle) {
   CU_TRY(Ready());
   const auto value = reinterpret_cast<uintptr_t>(handle);
   if (value <= CU_STREAM_PER_THREAD_VALUE) return CUDA_ERROR_INVALID_HANDLE;
-  return TheDriver().streams.Take(handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  const auto object = TheDriver().streams.Take(handle);
+  if (!object) return CUDA_ERROR_INVALID_HANDLE;
+  DropCapturesOf(object->stream.get());
+  return CUDA_SUCCESS;
 }
 
 CUresult Find(CUstream handle, std::shared_ptr<Context>* context, std::shared_ptr<Stream>* stream) {
@@ -61,6 +65,7 @@ CUresult cuStreamQuery(CUstream handle) noexcept {
   std::shared_ptr<Context> context;
   std::shared_ptr<Stream> stream;
   CU_TRY(Find(handle, &context, &stream));
+  CU_TRY(RefuseIfCaptured(*stream));
   const bool idle = TheDriver().scheduler.Pending(stream).empty();
   CU_TRY(context->error());
   return idle ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
@@ -70,6 +75,7 @@ CUresult cuStreamSynchronize(CUstream handle) noexcept {
   std::shared_ptr<Context> context;
   std::shared_ptr<Stream> stream;
   CU_TRY(Find(handle, &context, &stream));
+  CU_TRY(RefuseIfCaptured(*stream));
   Scheduler& scheduler = TheDriver().scheduler;
   scheduler.Wait(scheduler.Pending(stream));
   TheDriver().ReleasePoolMemory();
@@ -80,9 +86,13 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned int f
   std::shared_ptr<Context> context;
   std::shared_ptr<Stream> stream;
   CU_TRY(Find(handle, &context, &stream));
-  if (flags > 1) return CUDA_ERROR_INVALID_VALUE;
+  if (flags > CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
   const auto event = TheDriver().events.Find(event_handle);
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
+  bool captured = false;
+  CU_TRY(CaptureWait(stream, EventWork{event_handle, event, false}, flags == CU_EVENT_WAIT_EXTERNAL,
+                     &captured));
+  if (captured) return CUDA_SUCCESS;
   const auto record = event->latest();
   if (!record) return CUDA_SUCCESS;  // never recorded: nothing to wait for
   Task task;
@@ -124,6 +134,7 @@ CUresult cuStreamAddCallback(CUstream handle, CUstreamCallback callback, void* d
   std::shared_ptr<Stream> stream;
   CU_TRY(Find(handle, &context, &stream));
   if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  CU_TRY(RefuseIfCaptured(*stream));
   Task task;
   task.engine = EngineKind::kHost;
   task.always = true;  // a callback is told of the error
@@ -141,13 +152,5 @@ CUresult cuLaunchHostFunc(CUstream handle, CUhostFn function, void* data) noexce
   std::shared_ptr<Stream> stream;
   CU_TRY(Find(handle, &context, &stream));
   if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Task task;
-  task.engine = EngineKind::kHost;
-  task.run = [=] {
-    const HostFunctionScope scope;
-    function(data);
-    return CUDA_SUCCESS;
-  };
-  TheDriver().scheduler.Submit(stream, std::move(task));
-  return CUDA_SUCCESS;
+  return SubmitWork(context, stream, {nullptr, HostWork{function, data}});
 }

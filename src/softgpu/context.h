@@ -50,6 +50,9 @@ struct Context {
   CUresult error() const { return group->error.load(); }
 };
 
+struct Capture;
+struct GraphNode;
+
 struct StreamObject {
   std::shared_ptr<Context> context;
   std::shared_ptr<Stream> stream;
@@ -62,6 +65,9 @@ class Event {
   struct Record {
     Dependency where;
     std::atomic<int64_t> time_ns = 0;  // zero until it is reached
+    // Recorded in a captured stream: after these nodes of the capture's graph, and nowhere else.
+    std::shared_ptr<Capture> capture;
+    std::vector<GraphNode*> nodes;
   };
 
   Event(std::shared_ptr<Context> context, unsigned int flags)
@@ -70,7 +76,7 @@ class Event {
   const unsigned int flags;
 
   // Null if the event was never recorded.
-  std::shared_ptr<Record> latest() {
+  std::shared_ptr<Record> latest() const {
     MutexLock lock(mutex_);
     return latest_;
   }
@@ -80,7 +86,7 @@ class Event {
   }
 
  private:
-  Mutex mutex_;
+  mutable Mutex mutex_;
   std::shared_ptr<Record> latest_ GUARDED_BY(mutex_);
 };
 

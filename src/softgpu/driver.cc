@@ -166,6 +166,7 @@ CUresult Driver::SynchroniseOwner(uint64_t context_id) {
 }
 
 void Driver::DestroyContext(const std::shared_ptr<Context>& context) {
+  DropCapturesOf(context->group.get());
   Synchronise(*context);
   {
     MutexLock lock(memory->mutex());

@@ -5,7 +5,8 @@
 //
 // Invariants:
 // 1. Before cuInit, and in a child forked after it, no entry point gets past Ready().
-// 2. Lock order: a device's primary_mutex, the memory's mutex, the scheduler's; each object's own
+// 2. Lock order: a device's primary_mutex, graphs_mutex, the memory's mutex, the scheduler's; each
+// object's own
 //    mutex is a leaf.
 #pragma once
 
@@ -13,7 +14,10 @@
 #include <memory>
 #include <vector>
 
+#include "src/softgpu/capture.h"
 #include "src/softgpu/context.h"
+#include "src/softgpu/graph.h"
+#include "src/softgpu/graph_exec.h"
 #include "src/softgpu/handle_table.h"
 #include "src/softgpu/library.h"
 #include "src/softgpu/linker.h"
@@ -42,6 +46,13 @@ class Driver {
   HandleTable<CUlibrary, Library> libraries;
   HandleTable<CUkernel, LibraryKernel> kernels;
   HandleTable<CUlinkState, Linker> linkers;
+  HandleTable<CUgraph, Graph> graphs;
+  HandleTable<CUgraphNode, GraphNode> graph_nodes;
+  HandleTable<CUgraphExec, GraphExec> graph_execs;
+
+  Mutex graphs_mutex;  // of all graphs, instantiated ones and captures
+  Captures captures GUARDED_BY(graphs_mutex);
+  std::atomic<int> capturing = 0;  // captures under way
 
   // Null for an ordinal that is none.
   Device* FindDevice(CUdevice device);

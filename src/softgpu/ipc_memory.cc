@@ -89,11 +89,24 @@ bool ReadTicket(int fd, Contents* contents, std::vector<Range>* pieces) {
 
 }  // namespace
 
+// Those of blocks that are gone. The program may have closed a descriptor that we opened, and the
+// number be somebody else's by now.
+void IpcMemory::DropStaleTickets() {
+  for (auto entry = tickets_.begin(); entry != tickets_.end();) {
+    Ticket& ticket = entry->second;
+    const auto block = ticket.heap->Find(ticket.address);
+    const bool live = block && block->number == entry->first;
+    const bool ours = InodeOf(ticket.fd.get()) == ticket.inode;
+    if (!ours) ticket.fd.Release();
+    entry = live && ours ? std::next(entry) : tickets_.erase(entry);
+  }
+}
+
 CUresult IpcMemory::Export(const Heap& heap, const CUuuid& device, uint64_t address,
                            CUipcMemHandle* handle) {
   const auto backing = heap.BackingOf(address);
   if (!backing) return CUDA_ERROR_INVALID_VALUE;
-  // Tickets of blocks that are gone: their numbers come back no more.
+  DropStaleTickets();
   Ticket& ticket = tickets_[backing->block.number];
   if (!ticket.fd) {
     Contents contents;
@@ -114,6 +127,8 @@ CUresult IpcMemory::Export(const Heap& heap, const CUuuid& device, uint64_t addr
       return CUDA_ERROR_OPERATING_SYSTEM;
     }
     ticket.inode = InodeOf(fd.get());
+    ticket.heap = &heap;
+    ticket.address = backing->block.address;
     ticket.fd = std::move(fd);
   }
   Handle made;
@@ -129,7 +144,7 @@ CUresult IpcMemory::Export(const Heap& heap, const CUuuid& device, uint64_t addr
 CUresult IpcMemory::Open(const CUipcMemHandle& handle, Owner owner,
                          const std::function<int(const CUuuid&)>& ordinal_of, uint64_t* address) {
   Handle named;
-  std::memcpy(&named, &handle, sizeof(named));
+  std::memcpy(static_cast<void*>(&named), &handle, sizeof(named));
   if (named.magic != kMagic || named.pid <= 0) return CUDA_ERROR_INVALID_VALUE;
   if (named.pid == getpid()) return CUDA_ERROR_INVALID_CONTEXT;
   for (auto& [known, opened] : opened_) {

@@ -47,6 +47,8 @@ class IpcMemory {
   struct Ticket {
     UniqueFd fd;
     uint64_t inode = 0;
+    const Heap* heap = nullptr;
+    uint64_t address = 0;  // of the block, in the heap
   };
   struct Opened {
     Block block;
@@ -55,6 +57,7 @@ class IpcMemory {
     uint64_t their_number = 0;
     int times = 1;
   };
+  void DropStaleTickets();
   void Drop(std::map<uint64_t, Opened>::iterator opened);
 
   AddressSpace* const space_;

@@ -120,42 +120,27 @@ CUresult FindFunction(CUfunction handle, std::shared_ptr<Function>* function) {
   return *function == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
-CUresult MakeLaunch(const Function& function, const LaunchShape& shape, void** parameters,
-                    void** extra, ptx::Launch* launch) {
+CUresult PrepareLaunch(const Function& function, const LaunchShape& shape, void** parameters,
+                       void** extra, ptx::Launch* launch) {
   CU_TRY(Start(function, shape, launch));
   return ReadParams(*function.kernel, parameters, extra, &launch->params);
 }
 
-CUresult MakeLaunch(const Function& function, const LaunchShape& shape,
-                    const std::vector<uint8_t>& parameters, ptx::Launch* launch) {
+CUresult PrepareLaunch(const Function& function, const LaunchShape& shape,
+                       const std::vector<uint8_t>& parameters, ptx::Launch* launch) {
   CU_TRY(Start(function, shape, launch));
   launch->params = parameters;
   launch->params.resize(function.kernel->param_bytes);
   return CUDA_SUCCESS;
 }
 
-Task TaskOf(const std::shared_ptr<Context>& context, const Function& function, ptx::Launch launch) {
-  Task task;
-  task.engine = EngineKind::kCompute;
-  // The module may be unloaded before its kernel is done.
-  task.run = [&hardware = context->device->hardware(), program_kept = function.program,
-              launch = std::move(launch)] { return RunLaunch(hardware, launch); };
-  return task;
-}
-
-CUresult SubmitLaunch(CUfunction handle, const LaunchShape& shape, CUstream stream_handle,
-                      void** parameters, void** extra) {
-  std::shared_ptr<Context> current, context;
-  std::shared_ptr<Stream> stream;
-  std::shared_ptr<Function> function;
+CUresult FindPlace(CUfunction handle, CUstream stream, LaunchPlace* place) {
+  std::shared_ptr<Context> current;
   CU_TRY(HealthyContext(&current));
-  CU_TRY(FindFunction(handle, &function));
-  CU_TRY(FindStream(current, stream_handle, &context, &stream));
-  if (function->context != context) return CUDA_ERROR_INVALID_HANDLE;
-  ptx::Launch launch;
-  CU_TRY(MakeLaunch(*function, shape, parameters, extra, &launch));
-  TheDriver().scheduler.Submit(stream, TaskOf(context, *function, std::move(launch)));
-  return CUDA_SUCCESS;
+  CU_TRY(FindFunction(handle, &place->work.function));
+  CU_TRY(FindStream(current, stream, &place->context, &place->stream));
+  place->work.handle = handle;
+  return place->work.function->context == place->context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
 }  // namespace tandem::soft

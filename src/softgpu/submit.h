@@ -3,7 +3,11 @@
 // Threading: any thread.
 #pragma once
 
+#include <memory>
+#include <optional>
+
 #include "src/cuda/driver_types.h"
+#include "src/softgpu/graph.h"
 #include "src/softgpu/work.h"
 
 namespace tandem::soft {
@@ -13,6 +17,25 @@ enum class Blocking {
   kNo,   // an ...Async call
   kYes,  // on the default stream, until the host may use what was copied
 };
+
+// Puts work into a stream, or, where the stream is being captured, into its graph: then nothing is
+// submitted, and there is nothing to wait for.
+CUresult SubmitWork(const std::shared_ptr<Context>& context, const std::shared_ptr<Stream>& stream,
+                    Work work, std::optional<Dependency>* submitted = nullptr);
+
+// Whether both sides are live memory that may be used so.
+CUresult CheckCopy(const Copy& copy, bool to_device, bool from_device);
+CUresult CheckFill(const Fill& fill);
+
+// What a launch of the function is: its shape checked, its parameters copied.
+struct LaunchShape {
+  uint32_t grid[3];
+  uint32_t block[3];
+  uint32_t shared_bytes;
+  bool cooperative = false;  // all blocks resident together, so that they may wait for each other
+};
+CUresult PrepareLaunch(const Function& function, const LaunchShape& shape, void** parameters,
+                       void** extra, ptx::Launch* launch);
 
 // Checks both sides against live memory and submits the copy. Where pageable memory is part of it
 // the call waits to the end, so that the program may reuse its memory at once. (A driver may return

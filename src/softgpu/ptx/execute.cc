@@ -398,6 +398,11 @@ Execution::State::Flow Execution::State::MeetLanes(Warp& warp, Group* group, con
 // Lets go of every barrier that is complete: without a number of threads, when each live one waits
 // there or has arrived; else when that many have come.
 bool Execution::State::ReleaseBarriers() {
+  const bool waiting = std::any_of(warps_.begin(), warps_.end(), [](const Warp& warp) {
+    return std::any_of(warp.groups().begin(), warp.groups().end(),
+                       [](const Group& group) { return group.wait == Group::Wait::kBarrier; });
+  });
+  if (!waiting) return false;
   uint32_t parked[kBarriers] = {}, counted[kBarriers] = {}, expected[kBarriers] = {};
   uint32_t votes[kBarriers] = {};
   bool everybody[kBarriers];

@@ -238,6 +238,50 @@ Handler Rounded(const Selector& s) {
                                                   : nullptr;
 }
 
+// .approx.ftz.f64: of the operand's upper 32 bits, to 32 bits.
+template <bool Root2>
+struct Gross : Same<double> {
+  static double Apply(double x) {
+    const double a = FloatOf(BitsOf(x) & 0xffffffff00000000);
+    if (x != x) return Canonical(x);
+    if (Absolute(a) < 0x1p-1022)
+      return FloatOf((BitsOf(x) & uint64_t{1} << 63) | 0x7ff0000000000000);
+    const double r = 1 / (Root2 ? Root(a) : a);
+    const uint64_t kept = Absolute(r) < 0x1p-1022 ? uint64_t{1} << 63 : 0xffffffff00000000;
+    return Canonical(FloatOf(BitsOf(r) & kept));
+  }
+};
+
+// a times the reciprocal of b, which is too small to be a number where b is very large.
+template <class T, bool Ftz, bool Sat>
+struct ApproximateDiv : Traits<float, Ftz, false> {
+  using Base = Traits<float, Ftz, false>;
+  static float Apply(float x, float y) {
+    const float a = Base::In(x), b = Base::In(y), size = Absolute(b);
+    if (size > 0x1p126f && size - size == 0) return Canonical(a * __builtin_copysignf(0.0f, b));
+    return Base::Out(a / b);
+  }
+};
+
+// What has modifiers, or rules, that its relatives lack.
+Handler SelectRare(const Selector& s) {
+  switch (s.op) {
+    case Op::kMin:
+      return RunXorsign<true>;
+    case Op::kMax:
+      return RunXorsign<false>;
+    case Op::kRcp:
+      return Map1<Gross<false>>;
+    case Op::kRsqrt:
+      return Map1<Gross<true>>;
+    case Op::kDiv:
+      return s.ftz ? Map2<ApproximateDiv<float, true, false>>
+                   : Map2<ApproximateDiv<float, false, false>>;
+    default:
+      return nullptr;
+  }
+}
+
 Handler SelectRounded(const Selector& s) {
   switch (s.op) {
     case Op::kAdd:
@@ -264,7 +308,7 @@ Handler SelectRounded(const Selector& s) {
 Handler SelectFloat(const Selector& s) {
   if (s.round != Round::kNearest) return SelectRounded(s);
   const bool half = s.type == Type::kF16;
-  if (s.more) return s.op == Op::kMin ? RunXorsign<true> : RunXorsign<false>;
+  if (s.more) return SelectRare(s);
   switch (s.op) {
     case Op::kAdd:
       return Floats2<Add>(s);

@@ -15,7 +15,8 @@ template <class T, class D>
 bool RunLoad(WarpContext& w, const Instruction& in, uint32_t active) {
   Plan plan;
   const uint32_t bytes = sizeof(T) * in.count;
-  if ((active != ~0u || !LocateRun(w, in, bytes, false, plan)) &&
+  if ((active != ~0u ||
+       (!LocateRun(w, in, bytes, false, plan) && !LocateInShared(w, in, bytes, plan))) &&
       !Locate(w, in, active, bytes, false, plan)) {
     return false;
   }
@@ -58,7 +59,8 @@ template <class T, class S>
 bool RunStore(WarpContext& w, const Instruction& in, uint32_t active) {
   Plan plan;
   const uint32_t bytes = sizeof(T) * in.count;
-  if ((active != ~0u || !LocateRun(w, in, bytes, true, plan)) &&
+  if ((active != ~0u ||
+       (!LocateRun(w, in, bytes, true, plan) && !LocateInShared(w, in, bytes, plan))) &&
       !Locate(w, in, active, bytes, true, plan)) {
     return false;
   }

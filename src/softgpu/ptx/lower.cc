@@ -154,6 +154,7 @@ Status KernelLowering::DefineFormals(const Function& function, Callee* lowered) 
 
 void KernelLowering::CollectLabels(const Function& function) {
   labels_.clear();
+  targets_.clear();
   next_scope_ = 0;
   std::vector<size_t> open;
   for (const Statement& statement : function.body) {
@@ -162,6 +163,8 @@ void KernelLowering::CollectLabels(const Function& function) {
       labels_.emplace_back();
     } else if (statement.kind == Statement::Kind::kClose) {
       open.pop_back();
+    } else if (statement.kind == Statement::Kind::kTargets) {
+      targets_.emplace(statement.name, &statement);
     } else if (statement.kind == Statement::Kind::kLabel) {
       // A second label of the same name is found when it is met.
       if (labels_[open.back()]

@@ -157,7 +157,7 @@ class KernelLowering {
   Result<uint32_t> NewRow(Type type);
   Result<uint32_t> NewPredicate();
   uint32_t Constant(uint64_t bits, bool wide);
-  uint32_t RowList(const std::vector<uint32_t>& refs);
+  Result<uint32_t> RowList(const std::vector<uint32_t>& refs);
   Result<Symbol> Find(const Operand& operand);
   Result<Symbol> FindName(std::string_view name);
   Result<std::optional<Symbol>> FindInRange(std::string_view name);
@@ -251,6 +251,7 @@ class KernelLowering {
   std::unordered_set<std::string_view> in_progress_;
   // The labels of the function in hand, one map for each '{' in order.
   std::vector<std::unordered_map<std::string_view, uint32_t>> labels_;
+  std::unordered_map<std::string_view, const Statement*> targets_;  // of indexed branches
   size_t next_scope_ = 0;
   // Of the function and statement in hand.
   const Function* function_ = nullptr;

@@ -99,10 +99,10 @@ Status KernelLowering::Plain(const Statement& s, const Modifiers& m) {
   const std::string_view kinds = m.form().operands;
   TRY(NeedOperands(s, kinds.size()));
   Selector selector{.op = m.form().op, .type = m.type(0), .from = m.type(1), .round = RoundOf(m)};
-  // rcp and rsqrt.approx.ftz.f64 flush nothing: their results are exact.
   const bool single = selector.type == Type::kF32 || selector.from == Type::kF32;
   selector.ftz = single && (m.Has("ftz") || symbols_.flushes);
-  selector.more = m.Has("relu") || m.Has("xorsign") || (m.Has("ftz") && !single);
+  selector.more = m.Has("relu") || m.Has("xorsign") || (m.Has("ftz") && !single) ||
+                  (selector.op == Op::kDiv && m.Has("approx"));
   selector.sat = m.Has("sat");
   selector.clamp = m.Has("clamp") || m.Has("shiftamt");
   selector.nan = m.Has("NaN");

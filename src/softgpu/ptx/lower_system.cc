@@ -1,5 +1,5 @@
 // Lowering of calls to what the system provides, vprintf and __assertfail, and of indexed branches.
-#include <algorithm>
+#include <utility>
 
 #include "src/softgpu/ptx/lower.h"
 
@@ -60,15 +60,12 @@ Status KernelLowering::SystemCall(std::string_view name, const std::vector<Opera
 Status KernelLowering::BranchIndexed(const Statement& s, const Modifiers&) {
   TRY(NeedOperands(s, 2));
   ASSIGN_OR_RETURN(const uint32_t index, Source(s.operands[0], Type::kU32));
-  const auto& statements = function_->body;
-  const auto list = std::find_if(statements.begin(), statements.end(), [&](const Statement& other) {
-    return other.kind == Statement::Kind::kTargets && other.name == s.operands[1].name;
-  });
-  if (list == statements.end()) return Bad("unknown targets " + Quoted(s.operands[1].name));
+  const auto list = targets_.find(s.operands[1].name);
+  if (list == targets_.end()) return Bad("unknown targets " + Quoted(s.operands[1].name));
   const uint16_t guard = guard_;
   const bool negated = guard != kTruePredicate && s.guard_negated;
   uint64_t number = 0;
-  for (const Operand& target : list->operands) {
+  for (const Operand& target : list->second->operands) {
     Instruction compare;
     compare.a = index;
     compare.b = Constant(number++, false);
@@ -79,9 +76,11 @@ Status KernelLowering::BranchIndexed(const Statement& s, const Modifiers&) {
     ASSIGN_OR_RETURN(compare.dst, NewPredicate());
     guard_ = kTruePredicate;
     TRY(Emit({.op = Op::kSetp, .from = Type::kU32, .compare = Compare::kEq}, compare));
-    Statement jump = s;
-    jump.guard_negated = false;
-    jump.operands.assign(1, target);
+    // A copy without the guard, which the predicate already has.
+    Statement jump;
+    jump.line = s.line;
+    jump.name = s.name;
+    jump.modifiers = s.modifiers;
     guard_ = static_cast<uint16_t>(compare.dst);
     const Statement* const outer = std::exchange(statement_, &jump);
     const Status done = JumpTo(target);

@@ -38,7 +38,7 @@ Status KernelLowering::Mma(const Statement& s, const Modifiers& m) {
     TRY(TileRows(s.operands[2], in.count, Type::kU32, false, &refs));
     TRY(TileRows(s.operands[3], sums, sum, false, &refs));
   }
-  in.a = RowList(refs);
+  ASSIGN_OR_RETURN(in.a, RowList(refs));
   return Emit({.op = Op::kMma, .type = result, .from = element}, in);
 }
 

@@ -149,6 +149,29 @@ inline bool Locate(WarpContext& w, const Instruction& in, uint32_t active, uint3
   return LocateIn(w, plan, space, start, spread, active, bytes, write);
 }
 
+// All 32 lanes in shared memory, anywhere. False: not that case, or a fault; see Locate().
+inline bool LocateInShared(const WarpContext& w, const Instruction& in, uint32_t bytes,
+                           Plan& plan) {
+  if (in.space != Space::kShared || w.shared_bytes < bytes) return false;
+  const uint64_t last = w.shared_bytes - bytes, displacement = static_cast<uint64_t>(in.imm);
+  if (in.narrow) {
+    const auto* a = Source<uint32_t>(w, in.a);
+    TANDEM_LANES plan.offset[i] = a[i] + displacement;
+  } else {
+    const auto* a = Source<uint64_t>(w, in.a);
+    TANDEM_LANES plan.offset[i] = a[i] + displacement;
+  }
+  // The sign tells an offset beyond the last, whichever of the two it is that has it.
+  uint64_t beyond = 0, all = 0;
+  TANDEM_LANES {
+    beyond |= plan.offset[i] | (last - plan.offset[i]);
+    all |= plan.offset[i];
+  }
+  plan.base = w.shared;
+  plan.shape = Plan::Shape::kScattered;
+  return beyond >> 63 == 0 && (all & (bytes - 1)) == 0;
+}
+
 // The common case, for speed: all 32 lanes, one address or one run of addresses, in global or
 // shared memory. Fills base, shape and offset[0] alone. False: not that case, or a fault; see
 // Locate().

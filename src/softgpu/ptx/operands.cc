@@ -122,7 +122,8 @@ uint32_t KernelLowering::Constant(uint64_t bits, bool wide) {
 }
 
 // A constant that lists the rows of an instruction with more operands than fit into it.
-uint32_t KernelLowering::RowList(const std::vector<uint32_t>& refs) {
+Result<uint32_t> KernelLowering::RowList(const std::vector<uint32_t>& refs) {
+  if (code_.constants.size() > kMaxConstantLines) return Bad("too many constants");
   const uint32_t where = static_cast<uint32_t>(code_.constants.size() * sizeof(Line)) | 1;
   Line lines[2] = {};
   std::memcpy(lines, refs.data(), std::min(refs.size() * sizeof(uint32_t), sizeof lines));

@@ -138,10 +138,55 @@ TEST(FloatOperations, Approximations) {
        [=](auto a, auto, auto) { return of(1.0 / std::sqrt(static_cast<double>(F(a)))); }, 2},
       {"sqrt.approx.f32 %wd, %wa;", 'w',
        [=](auto a, auto, auto) { return of(std::sqrt(static_cast<double>(F(a)))); }, 2},
+      {"rcp.approx.f32 %wd, %wa;", 'w',
+       [=](auto a, auto, auto) { return of(1.0 / static_cast<double>(F(a))); }, 1},
+      {"rcp.approx.ftz.f32 %wd, %wa;", 'w',
+       [=](auto a, auto, auto) { return B(ftz(1.0f / ftz(F(a)))); }, 1},
+      {"ex2.approx.ftz.f32 %wd, %wa;", 'w',
+       [=](auto a, auto, auto) {
+         return B(ftz(static_cast<float>(std::exp2(static_cast<double>(ftz(F(a)))))));
+       },
+       2},
+      {"sin.approx.ftz.f32 %wd, %wa;", 'w',
+       [=](auto a, auto, auto) { return of(std::sin(static_cast<double>(ftz(F(a))))); }, 2},
+      {"cos.approx.ftz.f32 %wd, %wa;", 'w',
+       [=](auto a, auto, auto) { return of(std::cos(static_cast<double>(ftz(F(a))))); }, 2},
+      {"rsqrt.approx.ftz.f32 %wd, %wa;", 'w',
+       [=](auto a, auto, auto) { return of(1.0 / std::sqrt(static_cast<double>(ftz(F(a))))); }, 2},
+      {"sqrt.approx.ftz.f32 %wd, %wa;", 'w',
+       [=](auto a, auto, auto) { return of(std::sqrt(static_cast<double>(ftz(F(a))))); }, 1},
+      // Where the divisor is beyond 2^126 the quotient is 0, as the document says.
+      {"div.approx.f32 %wd, %wa, %wb;", 'w',
+       [=](auto a, auto b, auto) {
+         const float y = F(b);
+         if (std::abs(y) > 0x1p126f && std::isfinite(y)) {
+           return B(F(a) * std::copysign(0.0f, y));
+         }
+         return of(static_cast<double>(F(a)) / y);
+       },
+       2},
       {"div.full.f32 %wd, %wa, %wb;", 'w',
        [=](auto a, auto b, auto) { return of(static_cast<double>(F(a)) / F(b)); }, 2},
   };
   for (const Operation& operation : kOperations) Check(operation);
+}
+
+// Only the upper halves of operand and result count, and subnormal numbers are zeros.
+TEST(FloatOperations, GrossApproximations) {
+  const auto gross = [](double x, bool root) -> uint64_t {
+    const double cut = D(std::bit_cast<uint64_t>(x) & 0xffffffff00000000);
+    const long double exact = root ? 1.0L / std::sqrt(static_cast<long double>(cut)) : 1.0L / cut;
+    double r = static_cast<double>(exact);
+    if (std::isnan(x) || std::isnan(r)) r = NAN;
+    if (std::abs(cut) < 0x1p-1022) r = std::copysign(INFINITY, x);
+    if (std::abs(r) < 0x1p-1022) r = std::copysign(0.0, r);
+    return B(r) >> 32;
+  };
+  // One unit of what is kept, up or down, is less than the document leaves open.
+  for (const auto& [text, root] : {std::pair{"rcp", false}, {"rsqrt", true}}) {
+    Check({std::string(text) + ".approx.ftz.f64 %d, %a; mov.b64 {%wb, %wd}, %d;", 'w',
+           [&gross, root = root](auto a, auto, auto) { return gross(D(a), root); }, 1});
+  }
 }
 
 template <class T>

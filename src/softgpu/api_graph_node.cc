@@ -1,0 +1,472 @@
+// Entry points: nodes of graphs, what they do, and changing that in a graph or an instantiated one.
+#include <cstring>
+
+#include "src/cuda/driver_api.h"
+#include "src/softgpu/api_graph.h"
+#include "src/softgpu/launch.h"
+#include "src/softgpu/submit.h"
+
+namespace tandem::soft {
+namespace {
+
+CUresult AddNode(CUgraphNode* out, CUgraph handle, const CUgraphNode* before, size_t count,
+                 Work work) {
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  MutexLock lock(TheDriver().graphs_mutex);
+  std::shared_ptr<Graph> graph;
+  std::vector<GraphNode*> nodes;
+  CU_TRY(FindGraph(handle, &graph));
+  CU_TRY(FindNodes(*graph, before, count, &nodes));
+  *out = graph->Add(std::move(work), nodes)->handle;
+  return CUDA_SUCCESS;
+}
+
+template <typename Kind>
+CUresult GetWork(CUgraphNode handle, std::shared_ptr<GraphNode>* node, const Kind** work) {
+  CU_TRY(FindNode(handle, node));
+  *work = std::get_if<Kind>(&(*node)->work.what);
+  return *work == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult SetWork(CUgraphNode handle, Work work) {
+  MutexLock lock(TheDriver().graphs_mutex);
+  std::shared_ptr<GraphNode> node;
+  CU_TRY(FindNode(handle, &node));
+  if (TypeOf(node->work) != TypeOf(work)) return CUDA_ERROR_INVALID_VALUE;
+  if (work.context == nullptr) work.context = node->work.context;
+  node->work = std::move(work);
+  return CUDA_SUCCESS;
+}
+
+CUresult SetExecWork(CUgraphExec handle, CUgraphNode original, Work work) {
+  CU_TRY(Ready());
+  const auto exec = TheDriver().graph_execs.Find(handle);
+  if (!exec) return CUDA_ERROR_INVALID_VALUE;
+  MutexLock lock(TheDriver().graphs_mutex);
+  GraphNode* node = exec->graph->FindClone(original);
+  if (node == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (work.context == nullptr) work.context = node->work.context;
+  if (MayBecome(node->work, work) != CU_GRAPH_EXEC_UPDATE_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
+  node->work = std::move(work);
+  return CUDA_SUCCESS;
+}
+
+// What the program's structures ask for, checked and copied.
+
+CUresult ContextOf(CUcontext handle, std::shared_ptr<Context>* context) {
+  if (handle == nullptr) return HealthyContext(context);
+  CU_TRY(Ready());
+  *context = TheDriver().contexts.Find(handle);
+  return *context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : (*context)->error();
+}
+
+template <typename Params>
+CUresult KernelWorkOf(const Params* params, Work* work) {
+  std::shared_ptr<Context> current;
+  CU_TRY(HealthyContext(&current));
+  if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::shared_ptr<Function> function;
+  if (FindFunction(params->func, &function) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
+  KernelWork kernel{params->func, function, {}};
+  const LaunchShape shape{{params->gridDimX, params->gridDimY, params->gridDimZ},
+                          {params->blockDimX, params->blockDimY, params->blockDimZ},
+                          params->sharedMemBytes};
+  CU_TRY(PrepareLaunch(*function, shape, params->kernelParams, params->extra, &kernel.launch));
+  *work = Work{function->context, std::move(kernel)};
+  return CUDA_SUCCESS;
+}
+
+// One side of a copy: the address of its first byte, and how far rows and slices lie apart.
+struct Side {
+  Rows rows;
+  uint64_t slice_pitch = 0;
+  bool device = false;
+};
+
+struct SideParams {
+  CUmemorytype type;
+  uint64_t host, device;
+  size_t x, y, z, pitch, height;
+};
+
+CUresult SideOf(const SideParams& params, const CUDA_MEMCPY3D& copy, Side* side) {
+  uint64_t base = params.device;
+  switch (params.type) {
+    case CU_MEMORYTYPE_HOST:
+      base = params.host;
+      break;
+    case CU_MEMORYTYPE_DEVICE:
+      side->device = true;
+      break;
+    case CU_MEMORYTYPE_UNIFIED:
+      side->device = TheDriver().memory->IsDeviceAddress(params.device);
+      break;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  const bool rows = copy.Height > 1 || copy.Depth > 1 || params.y > 0 || params.z > 0;
+  const bool slices = copy.Depth > 1 || params.z > 0;
+  const uint64_t pitch = rows ? params.pitch : params.x + copy.WidthInBytes;
+  uint64_t offset = 0, row_end = 0, rows_before = 0;
+  if (__builtin_add_overflow(params.x, copy.WidthInBytes, &row_end) || pitch < row_end ||
+      (slices && params.height < params.y + copy.Height) ||
+      __builtin_mul_overflow(pitch, params.height, &side->slice_pitch) ||
+      __builtin_mul_overflow(params.z, params.height, &rows_before) ||
+      __builtin_add_overflow(rows_before, params.y, &rows_before) ||
+      __builtin_mul_overflow(rows_before, pitch, &offset) ||
+      __builtin_add_overflow(offset, params.x, &offset) ||
+      __builtin_add_overflow(offset, base, &offset) || base == 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  side->rows = Rows{offset, pitch};
+  return CUDA_SUCCESS;
+}
+
+CUresult CopyWorkOf(const CUDA_MEMCPY3D* params, CUcontext context, Work* work) {
+  CU_TRY(ContextOf(context, &work->context));
+  if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CUDA_MEMCPY3D& p = *params;
+  if (p.WidthInBytes == 0 || p.Height == 0 || p.Depth == 0 || p.srcLOD != 0 || p.dstLOD != 0 ||
+      p.reserved0 != nullptr || p.reserved1 != nullptr) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  Side to, from;
+  CU_TRY(SideOf({p.srcMemoryType, AddressOf(p.srcHost), p.srcDevice, p.srcXInBytes, p.srcY, p.srcZ,
+                 p.srcPitch, p.srcHeight},
+                p, &from));
+  CU_TRY(SideOf({p.dstMemoryType, AddressOf(p.dstHost), p.dstDevice, p.dstXInBytes, p.dstY, p.dstZ,
+                 p.dstPitch, p.dstHeight},
+                p, &to));
+  CopyWork copy{p, {}, to.device, from.device};
+  for (size_t i = 0; i < p.Depth; ++i) {
+    copy.slices.push_back({to.rows, from.rows, p.WidthInBytes, p.Height});
+    CU_TRY(CheckCopy(copy.slices.back(), to.device, from.device));
+    to.rows.address += to.slice_pitch;
+    from.rows.address += from.slice_pitch;
+  }
+  work->what = std::move(copy);
+  return CUDA_SUCCESS;
+}
+
+CUresult FillWorkOf(const CUDA_MEMSET_NODE_PARAMS* params, CUcontext context, Work* work) {
+  CU_TRY(ContextOf(context, &work->context));
+  if (params == nullptr || params->width == 0 || params->height == 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const uint32_t size = params->elementSize;
+  uint64_t width = 0;
+  if ((size != 1 && size != 2 && size != 4) ||
+      __builtin_mul_overflow(params->width, size, &width)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (params->height > 1 && (params->pitch < width || params->pitch % size != 0)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const Fill fill{{params->dst, params->height > 1 ? params->pitch : width},
+                  width,
+                  params->height,
+                  params->value,
+                  size};
+  CU_TRY(CheckFill(fill));
+  work->what = FillWork{fill};
+  return CUDA_SUCCESS;
+}
+
+CUresult HostWorkOf(const CUDA_HOST_NODE_PARAMS* params, Work* work) {
+  CU_TRY(Ready());
+  if (params == nullptr || params->fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  work->what = HostWork{params->fn, params->userData};
+  return CUDA_SUCCESS;
+}
+
+CUresult EventWorkOf(CUevent handle, bool record, Work* work) {
+  CU_TRY(Ready());
+  const auto event = TheDriver().events.Find(handle);
+  if (!event) return CUDA_ERROR_INVALID_HANDLE;
+  *work = Work{event->context, EventWork{handle, event, record}};
+  return CUDA_SUCCESS;
+}
+
+CUresult GetEvent(CUgraphNode handle, bool record, CUevent* event) {
+  CU_TRY(Ready());
+  if (event == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  MutexLock lock(TheDriver().graphs_mutex);
+  std::shared_ptr<GraphNode> node;
+  const EventWork* work = nullptr;
+  CU_TRY(GetWork(handle, &node, &work));
+  if (work->record != record) return CUDA_ERROR_INVALID_VALUE;
+  *event = work->handle;
+  return CUDA_SUCCESS;
+}
+
+// The pointers that the program gets lead to the node's own copy.
+template <typename Params>
+CUresult GetKernel(CUgraphNode handle, Params* params) {
+  CU_TRY(Ready());
+  if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  MutexLock lock(TheDriver().graphs_mutex);
+  std::shared_ptr<GraphNode> node;
+  const KernelWork* work = nullptr;
+  CU_TRY(GetWork(handle, &node, &work));
+  const ptx::Launch& launch = work->launch;
+  node->shown_params.clear();
+  for (const ptx::Param& param : launch.kernel->params) {
+    node->shown_params.push_back(const_cast<uint8_t*>(launch.params.data()) + param.offset);
+  }
+  *params = Params{};
+  params->func = work->handle;
+  params->gridDimX = launch.grid[0];
+  params->gridDimY = launch.grid[1];
+  params->gridDimZ = launch.grid[2];
+  params->blockDimX = launch.block[0];
+  params->blockDimY = launch.block[1];
+  params->blockDimZ = launch.block[2];
+  params->sharedMemBytes = launch.dynamic_shared_bytes;
+  params->kernelParams = node->shown_params.empty() ? nullptr : node->shown_params.data();
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace tandem::soft
+
+using namespace tandem;        // NOLINT: entry points live outside every namespace
+using namespace tandem::soft;  // NOLINT
+
+CUresult cuGraphAddEmptyNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* before,
+                             size_t count) noexcept {
+  CU_TRY(Ready());
+  return AddNode(node, graph, before, count, {});
+}
+
+CUresult cuGraphAddKernelNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* before,
+                              size_t count, const CUDA_KERNEL_NODE_PARAMS_v1* params) noexcept {
+  Work work;
+  CU_TRY(KernelWorkOf(params, &work));
+  return AddNode(node, graph, before, count, std::move(work));
+}
+
+CUresult cuGraphAddKernelNode_v2(CUgraphNode* node, CUgraph graph, const CUgraphNode* before,
+                                 size_t count, const CUDA_KERNEL_NODE_PARAMS_v2* params) noexcept {
+  Work work;
+  CU_TRY(KernelWorkOf(params, &work));
+  return AddNode(node, graph, before, count, std::move(work));
+}
+
+CUresult cuGraphKernelNodeGetParams(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v1* params) noexcept {
+  return GetKernel(node, params);
+}
+
+CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode node,
+                                       CUDA_KERNEL_NODE_PARAMS_v2* params) noexcept {
+  return GetKernel(node, params);
+}
+
+CUresult cuGraphKernelNodeSetParams(CUgraphNode node,
+                                    const CUDA_KERNEL_NODE_PARAMS_v1* params) noexcept {
+  Work work;
+  CU_TRY(KernelWorkOf(params, &work));
+  return SetWork(node, std::move(work));
+}
+
+CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode node,
+                                       const CUDA_KERNEL_NODE_PARAMS_v2* params) noexcept {
+  Work work;
+  CU_TRY(KernelWorkOf(params, &work));
+  return SetWork(node, std::move(work));
+}
+
+CUresult cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                        const CUDA_KERNEL_NODE_PARAMS_v1* params) noexcept {
+  Work work;
+  CU_TRY(KernelWorkOf(params, &work));
+  return SetExecWork(exec, node, std::move(work));
+}
+
+CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node,
+                                           const CUDA_KERNEL_NODE_PARAMS_v2* params) noexcept {
+  Work work;
+  CU_TRY(KernelWorkOf(params, &work));
+  return SetExecWork(exec, node, std::move(work));
+}
+
+CUresult cuGraphAddMemcpyNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* before,
+                              size_t count, const CUDA_MEMCPY3D* params,
+                              CUcontext context) noexcept {
+  Work work;
+  CU_TRY(CopyWorkOf(params, context, &work));
+  return AddNode(node, graph, before, count, std::move(work));
+}
+
+CUresult cuGraphMemcpyNodeGetParams(CUgraphNode handle, CUDA_MEMCPY3D* params) noexcept {
+  CU_TRY(Ready());
+  if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  MutexLock lock(TheDriver().graphs_mutex);
+  std::shared_ptr<GraphNode> node;
+  const CopyWork* work = nullptr;
+  CU_TRY(GetWork(handle, &node, &work));
+  *params = work->shown;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphMemcpyNodeSetParams(CUgraphNode node, const CUDA_MEMCPY3D* params) noexcept {
+  Work work;
+  CU_TRY(CopyWorkOf(params, nullptr, &work));
+  work.context = nullptr;
+  return SetWork(node, std::move(work));
+}
+
+CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                        const CUDA_MEMCPY3D* params, CUcontext context) noexcept {
+  Work work;
+  CU_TRY(CopyWorkOf(params, context, &work));
+  return SetExecWork(exec, node, std::move(work));
+}
+
+CUresult cuGraphAddMemsetNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* before,
+                              size_t count, const CUDA_MEMSET_NODE_PARAMS* params,
+                              CUcontext context) noexcept {
+  Work work;
+  CU_TRY(FillWorkOf(params, context, &work));
+  return AddNode(node, graph, before, count, std::move(work));
+}
+
+CUresult cuGraphMemsetNodeGetParams(CUgraphNode handle, CUDA_MEMSET_NODE_PARAMS* params) noexcept {
+  CU_TRY(Ready());
+  if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  MutexLock lock(TheDriver().graphs_mutex);
+  std::shared_ptr<GraphNode> node;
+  const FillWork* work = nullptr;
+  CU_TRY(GetWork(handle, &node, &work));
+  const Fill& fill = work->fill;
+  *params = {fill.to.address,
+             fill.to.pitch,
+             fill.value,
+             fill.element_bytes,
+             fill.width / fill.element_bytes,
+             fill.height};
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphMemsetNodeSetParams(CUgraphNode node,
+                                    const CUDA_MEMSET_NODE_PARAMS* params) noexcept {
+  Work work;
+  CU_TRY(FillWorkOf(params, nullptr, &work));
+  work.context = nullptr;
+  return SetWork(node, std::move(work));
+}
+
+CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                        const CUDA_MEMSET_NODE_PARAMS* params,
+                                        CUcontext context) noexcept {
+  Work work;
+  CU_TRY(FillWorkOf(params, context, &work));
+  return SetExecWork(exec, node, std::move(work));
+}
+
+CUresult cuGraphAddHostNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* before,
+                            size_t count, const CUDA_HOST_NODE_PARAMS* params) noexcept {
+  Work work;
+  CU_TRY(HostWorkOf(params, &work));
+  return AddNode(node, graph, before, count, std::move(work));
+}
+
+CUresult cuGraphHostNodeGetParams(CUgraphNode handle, CUDA_HOST_NODE_PARAMS* params) noexcept {
+  CU_TRY(Ready());
+  if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  MutexLock lock(TheDriver().graphs_mutex);
+  std::shared_ptr<GraphNode> node;
+  const HostWork* work = nullptr;
+  CU_TRY(GetWork(handle, &node, &work));
+  *params = {work->function, work->data};
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphHostNodeSetParams(CUgraphNode node, const CUDA_HOST_NODE_PARAMS* params) noexcept {
+  Work work;
+  CU_TRY(HostWorkOf(params, &work));
+  return SetWork(node, std::move(work));
+}
+
+CUresult cuGraphExecHostNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                      const CUDA_HOST_NODE_PARAMS* params) noexcept {
+  Work work;
+  CU_TRY(HostWorkOf(params, &work));
+  return SetExecWork(exec, node, std::move(work));
+}
+
+CUresult cuGraphAddEventRecordNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* before,
+                                   size_t count, CUevent event) noexcept {
+  Work work;
+  CU_TRY(EventWorkOf(event, true, &work));
+  return AddNode(node, graph, before, count, std::move(work));
+}
+
+CUresult cuGraphAddEventWaitNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* before,
+                                 size_t count, CUevent event) noexcept {
+  Work work;
+  CU_TRY(EventWorkOf(event, false, &work));
+  return AddNode(node, graph, before, count, std::move(work));
+}
+
+CUresult cuGraphEventRecordNodeGetEvent(CUgraphNode node, CUevent* event) noexcept {
+  return GetEvent(node, true, event);
+}
+
+CUresult cuGraphEventWaitNodeGetEvent(CUgraphNode node, CUevent* event) noexcept {
+  return GetEvent(node, false, event);
+}
+
+CUresult cuGraphEventRecordNodeSetEvent(CUgraphNode node, CUevent event) noexcept {
+  Work work;
+  CU_TRY(EventWorkOf(event, true, &work));
+  return SetWork(node, std::move(work));
+}
+
+CUresult cuGraphEventWaitNodeSetEvent(CUgraphNode node, CUevent event) noexcept {
+  Work work;
+  CU_TRY(EventWorkOf(event, false, &work));
+  return SetWork(node, std::move(work));
+}
+
+CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec exec, CUgraphNode node,
+                                            CUevent event) noexcept {
+  Work work;
+  CU_TRY(EventWorkOf(event, true, &work));
+  return SetExecWork(exec, node, std::move(work));
+}
+
+CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec exec, CUgraphNode node,
+                                          CUevent event) noexcept {
+  Work work;
+  CU_TRY(EventWorkOf(event, false, &work));
+  return SetExecWork(exec, node, std::move(work));
+}
+
+CUresult cuGraphAddChildGraphNode(CUgraphNode* out, CUgraph handle, const CUgraphNode* before,
+                                  size_t count, CUgraph child_handle) noexcept {
+  CU_TRY(Ready());
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  MutexLock lock(TheDriver().graphs_mutex);
+  std::shared_ptr<Graph> graph, child;
+  std::vector<GraphNode*> nodes;
+  CU_TRY(FindGraph(handle, &graph));
+  CU_TRY(FindNodes(*graph, before, count, &nodes));
+  CU_TRY(FindGraph(child_handle, &child));
+  if (child == graph) return CUDA_ERROR_INVALID_VALUE;
+  const auto clone = child->Clone(true);
+  if (clone == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  clone->embedded = true;
+  *out = graph->Add({nullptr, ChildWork{clone}}, nodes)->handle;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode handle, CUgraph* graph) noexcept {
+  CU_TRY(Ready());
+  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  MutexLock lock(TheDriver().graphs_mutex);
+  std::shared_ptr<GraphNode> node;
+  const ChildWork* work = nullptr;
+  CU_TRY(GetWork(handle, &node, &work));
+  *graph = work->graph->handle();
+  return CUDA_SUCCESS;
+}

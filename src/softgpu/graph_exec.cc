@@ -1,0 +1,185 @@
+#include "src/softgpu/graph_exec.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "src/base/time.h"
+#include "src/softgpu/driver.h"
+
+namespace tandem::soft {
+namespace {
+
+// A graph with its children, laid out as one list of tasks.
+class Layout {
+ public:
+  explicit Layout(std::shared_ptr<Context> context) : context_(std::move(context)) {}
+
+  struct Recording {
+    size_t task;
+    std::shared_ptr<Event> event;
+    std::shared_ptr<Event::Record> record;
+  };
+
+  // Tells the tasks that end it: all that nothing in it comes after. Without nodes: `before`.
+  std::vector<size_t> Add(const Graph& graph, const std::vector<size_t>& before);
+
+  std::vector<GraphTask> tasks;
+  std::vector<Recording> recordings;
+
+ private:
+  size_t AddNode(const GraphNode& node, std::vector<size_t> before);
+  size_t Append(const std::shared_ptr<Context>& context, Task task, std::vector<size_t> before);
+  Task EventTask(const EventWork& work);
+
+  const std::shared_ptr<Context> context_;
+};
+
+std::vector<size_t> Layout::Add(const Graph& graph, const std::vector<size_t>& before) {
+  std::unordered_map<const GraphNode*, size_t> placed;
+  std::vector<size_t> ends;
+  for (const auto& node : graph.nodes()) {  // a clone's nodes are sorted
+    std::vector<size_t> earlier = node->before.empty() ? before : std::vector<size_t>();
+    for (const GraphNode* from : node->before) earlier.push_back(placed.at(from));
+    placed[node.get()] = AddNode(*node, std::move(earlier));
+    if (node->after.empty()) ends.push_back(placed[node.get()]);
+  }
+  return graph.nodes().empty() ? before : ends;
+}
+
+size_t Layout::AddNode(const GraphNode& node, std::vector<size_t> before) {
+  const std::shared_ptr<Context>& context = node.work.context ? node.work.context : context_;
+  if (!node.enabled) return Append(context, Task(), std::move(before));
+  if (const auto* child = std::get_if<ChildWork>(&node.work.what)) {
+    return Append(context, Task(), Add(*child->graph, before));
+  }
+  if (const auto* event = std::get_if<EventWork>(&node.work.what)) {
+    return Append(context, EventTask(*event), std::move(before));
+  }
+  return Append(context, TaskFor(*context, node.work), std::move(before));
+}
+
+size_t Layout::Append(const std::shared_ptr<Context>& context, Task task,
+                      std::vector<size_t> before) {
+  tasks.push_back({context->group, std::move(task), std::move(before)});
+  return tasks.size() - 1;
+}
+
+// A wait is for the latest record there is at the launch, unless one that comes before it in the
+// same launch takes that one's place: then it is for that.
+Task Layout::EventTask(const EventWork& work) {
+  const auto same = [&](const Recording& recording) { return recording.event == work.event; };
+  Task task;
+  if (!work.record) {
+    const auto record = work.event->latest();
+    const bool here = std::ranges::any_of(recordings, same);
+    if (!here && record != nullptr && record->capture == nullptr) {
+      task.after.push_back(record->where);
+    }
+    return task;
+  }
+  auto record = std::make_shared<Event::Record>();
+  // Not the record itself: it holds the stream, whose queue holds the task.
+  task.run = [weak = std::weak_ptr<Event::Record>(record)] {
+    if (const auto reached = weak.lock()) reached->time_ns.store(MonotonicNow().ns);
+    return CUDA_SUCCESS;
+  };
+  recordings.push_back({tasks.size(), work.event, std::move(record)});
+  return task;
+}
+
+}  // namespace
+
+CUresult Launch(const std::shared_ptr<GraphExec>& exec, const std::shared_ptr<Context>& context,
+                const std::shared_ptr<Stream>& stream) {
+  Driver& driver = TheDriver();
+  MutexLock launching(exec->launch_mutex);
+  Layout layout(context);
+  {
+    MutexLock lock(driver.graphs_mutex);
+    layout.Add(*exec->graph, {});
+  }
+  const std::vector<Dependency> submitted =
+      driver.scheduler.SubmitGraph(stream, std::move(layout.tasks), exec->last);
+  exec->last = {submitted.back()};
+  for (Layout::Recording& recording : layout.recordings) {
+    recording.record->where = submitted[recording.task];
+    recording.event->set_latest(std::move(recording.record));
+  }
+  return CUDA_SUCCESS;
+}
+
+CUgraphExecUpdateResult MayBecome(const Work& now, const Work& then) {
+  if (TypeOf(now) != TypeOf(then)) return CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
+  if (const auto* kernel = std::get_if<KernelWork>(&now.what)) {
+    return kernel->function->context == std::get<KernelWork>(then.what).function->context
+               ? CU_GRAPH_EXEC_UPDATE_SUCCESS
+               : CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE;
+  }
+  if (now.context != then.context) return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+  if (const auto* copy = std::get_if<CopyWork>(&now.what)) {
+    const auto& other = std::get<CopyWork>(then.what);
+    const bool same = copy->to_device == other.to_device && copy->from_device == other.from_device;
+    if (!same) return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+  }
+  return CU_GRAPH_EXEC_UPDATE_SUCCESS;
+}
+
+namespace {
+
+using Places = std::unordered_map<const GraphNode*, size_t>;
+
+Places PlacesOf(const std::vector<GraphNode*>& nodes) {
+  Places places;
+  for (size_t i = 0; i < nodes.size(); ++i) places[nodes[i]] = i;
+  return places;
+}
+
+std::vector<size_t> Before(const GraphNode& node, const Places& places) {
+  std::vector<size_t> before;
+  for (const GraphNode* from : node.before) before.push_back(places.at(from));
+  std::ranges::sort(before);
+  return before;
+}
+
+// Whether the first can be given the second's work; nothing is changed yet.
+CUgraphExecUpdateResultInfo Compare(const Graph& exec, const Graph& graph) {
+  const std::vector<GraphNode*> now = exec.Sorted(), then = graph.Sorted();
+  if (now.size() != then.size() || then.size() != graph.nodes().size()) {
+    return {CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, nullptr, nullptr};
+  }
+  const Places now_places = PlacesOf(now), then_places = PlacesOf(then);
+  for (size_t i = 0; i < now.size(); ++i) {
+    CUgraphExecUpdateResultInfo info = {MayBecome(now[i]->work, then[i]->work), then[i]->handle,
+                                        nullptr};
+    if (info.result != CU_GRAPH_EXEC_UPDATE_SUCCESS) return info;
+    if (Before(*now[i], now_places) != Before(*then[i], then_places)) {
+      return {CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, then[i]->handle, nullptr};
+    }
+    if (const auto* child = std::get_if<ChildWork>(&now[i]->work.what)) {
+      info = Compare(*child->graph, *std::get<ChildWork>(then[i]->work.what).graph);
+      if (info.result != CU_GRAPH_EXEC_UPDATE_SUCCESS) return info;
+    }
+  }
+  return {CU_GRAPH_EXEC_UPDATE_SUCCESS, nullptr, nullptr};
+}
+
+void Replace(Graph& exec, const Graph& graph) {
+  const std::vector<GraphNode*> now = exec.Sorted(), then = graph.Sorted();
+  for (size_t i = 0; i < now.size(); ++i) {
+    if (auto* child = std::get_if<ChildWork>(&now[i]->work.what)) {
+      Replace(*child->graph, *std::get<ChildWork>(then[i]->work.what).graph);
+    } else {
+      now[i]->work = then[i]->work;
+    }
+  }
+}
+
+}  // namespace
+
+CUgraphExecUpdateResultInfo Update(Graph& exec, const Graph& graph) {
+  const CUgraphExecUpdateResultInfo info = Compare(exec, graph);
+  if (info.result == CU_GRAPH_EXEC_UPDATE_SUCCESS) Replace(exec, graph);
+  return info;
+}
+
+}  // namespace tandem::soft

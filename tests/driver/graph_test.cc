@@ -1,0 +1,503 @@
+// Graphs that are put together by hand: shape, launches, updates.
+#include <algorithm>
+#include <atomic>
+
+#include "tests/driver/fixture.h"
+
+namespace tandem::driver_test {
+namespace {
+
+class GraphTest : public DriverTest {
+ protected:
+  void SetUp() override {
+    DriverTest::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    if (Cu().cuGraphCreate == nullptr) GTEST_SKIP() << "this driver has no graphs";
+    ASSERT_CU(Cu().cuGraphCreate(&graph_, 0));
+    ASSERT_CU(Cu().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
+    words_ = Allocate(64);
+    ASSERT_CU(Cu().cuMemsetD8_v2(words_, 0, 64));
+    ASSERT_CU(Cu().cuCtxSynchronize());
+  }
+
+  CUgraphNode Store(uint32_t value, std::vector<CUgraphNode> before, size_t word = 0) {
+    CUdeviceptr to = words_ + 4 * word;
+    void* arguments[] = {&to, &value};
+    CUDA_KERNEL_NODE_PARAMS_v2 params = Params(Kernel("store"), arguments);
+    CUgraphNode node = nullptr;
+    EXPECT_CU(CUDA_SUCCESS,
+              Cu().cuGraphAddKernelNode_v2(&node, graph_, before.data(), before.size(), &params));
+    return node;
+  }
+  CUgraphNode Add(uint32_t value, std::vector<CUgraphNode> before, CUgraph graph) {
+    uint32_t count = 1;
+    void* arguments[] = {&words_, &value, &count};
+    CUDA_KERNEL_NODE_PARAMS_v2 params = Params(Kernel("add"), arguments);
+    CUgraphNode node = nullptr;
+    EXPECT_CU(CUDA_SUCCESS,
+              Cu().cuGraphAddKernelNode_v2(&node, graph, before.data(), before.size(), &params));
+    return node;
+  }
+  static CUDA_KERNEL_NODE_PARAMS_v2 Params(CUfunction function, void** arguments) {
+    CUDA_KERNEL_NODE_PARAMS_v2 params = {};
+    params.func = function;
+    params.gridDimX = params.gridDimY = params.gridDimZ = 1;
+    params.blockDimX = params.blockDimY = params.blockDimZ = 1;
+    params.kernelParams = arguments;
+    return params;
+  }
+  CUgraphNode Memset(uint32_t value, std::vector<CUgraphNode> before, size_t word = 0) {
+    const CUDA_MEMSET_NODE_PARAMS params = {words_ + 4 * word, 0, value, 4, 1, 1};
+    CUgraphNode node = nullptr;
+    EXPECT_CU(CUDA_SUCCESS, Cu().cuGraphAddMemsetNode(&node, graph_, before.data(), before.size(),
+                                                      &params, context_));
+    return node;
+  }
+  CUgraphNode Empty(std::vector<CUgraphNode> before) {
+    CUgraphNode node = nullptr;
+    EXPECT_CU(CUDA_SUCCESS, Cu().cuGraphAddEmptyNode(&node, graph_, before.data(), before.size()));
+    return node;
+  }
+  CUgraphExec Instantiate(CUgraph graph) {
+    CUgraphExec exec = nullptr;
+    EXPECT_CU(CUDA_SUCCESS, Cu().cuGraphInstantiateWithFlags(&exec, graph, 0));
+    return exec;
+  }
+  uint32_t Word(size_t word = 0) {
+    uint32_t value = 0;
+    EXPECT_CU(CUDA_SUCCESS, Cu().cuMemcpyDtoH_v2(&value, words_ + 4 * word, 4));
+    return value;
+  }
+  void Run(CUgraphExec exec) {
+    ASSERT_CU(Cu().cuGraphLaunch(exec, stream_));
+    ASSERT_CU(Cu().cuStreamSynchronize(stream_));
+  }
+  CUDA_MEMCPY3D Copy(const void* from, CUdeviceptr to, size_t bytes) {
+    CUDA_MEMCPY3D copy = {};
+    copy.srcMemoryType = CU_MEMORYTYPE_HOST;
+    copy.srcHost = from;
+    copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy.dstDevice = to;
+    copy.WidthInBytes = bytes;
+    copy.Height = copy.Depth = 1;
+    return copy;
+  }
+
+  CUgraph graph_ = nullptr;
+  CUstream stream_ = nullptr;
+  CUdeviceptr words_ = 0;
+};
+
+TEST_F(GraphTest, RunsNodesInTheOrderOfTheirEdges) {
+  // A diamond whose nodes were added in no useful order.
+  const CUgraphNode last = Store(7, {});
+  const CUgraphNode left = Memset(3, {}, 0), right = Memset(4, {}, 1), first = Store(1, {}, 2);
+  const CUgraphNode from[] = {first, first, left, right}, to[] = {left, right, last, last};
+  ASSERT_CU(Cu().cuGraphAddDependencies(graph_, from, to, 4));
+  const CUgraphExec exec = Instantiate(graph_);
+  Run(exec);
+  EXPECT_EQ(Word(0), 7u);
+  EXPECT_EQ(Word(1), 4u);
+  EXPECT_EQ(Word(2), 1u);
+  ASSERT_CU(Cu().cuGraphExecDestroy(exec));
+  ASSERT_CU(Cu().cuGraphDestroy(graph_));
+}
+
+TEST_F(GraphTest, IsOneTaskOfItsStream) {
+  const CUgraphNode first = Memset(1, {});
+  Add(10, {first}, graph_);
+  const CUgraphExec exec = Instantiate(graph_);
+  Door door;
+  door.HoldIn(stream_);
+  ASSERT_CU(Cu().cuMemsetD32Async(words_, 99, 1, stream_));
+  ASSERT_CU(Cu().cuGraphLaunch(exec, stream_));
+  uint32_t between = 0;
+  CUdeviceptr copy = words_ + 32;
+  ASSERT_CU(Cu().cuMemcpyDtoDAsync_v2(copy, words_, 4, stream_));
+  ASSERT_CU(Cu().cuMemsetD32Async(words_, 5, 1, stream_));
+  EXPECT_CU(CUDA_ERROR_NOT_READY, Cu().cuStreamQuery(stream_));
+  door.Open();
+  ASSERT_CU(Cu().cuStreamSynchronize(stream_));
+  ASSERT_CU(Cu().cuMemcpyDtoH_v2(&between, copy, 4));
+  EXPECT_EQ(between, 11u);
+  EXPECT_EQ(Word(), 5u);
+}
+
+TEST_F(GraphTest, LaunchesOfOneComeOneAfterTheOther) {
+  CUstream other = nullptr;
+  ASSERT_CU(Cu().cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+  Add(1, {}, graph_);
+  const CUgraphExec exec = Instantiate(graph_);
+  Door door;
+  door.HoldIn(stream_);
+  ASSERT_CU(Cu().cuGraphLaunch(exec, stream_));
+  ASSERT_CU(Cu().cuGraphLaunch(exec, other));
+  EXPECT_CU(CUDA_ERROR_NOT_READY, Cu().cuStreamQuery(other));
+  door.Open();
+  ASSERT_CU(Cu().cuStreamSynchronize(other));
+  EXPECT_EQ(Word(), 2u);
+  for (int i = 0; i < 1000; ++i) ASSERT_CU(Cu().cuGraphLaunch(exec, i % 2 != 0 ? stream_ : other));
+  ASSERT_CU(Cu().cuCtxSynchronize());
+  EXPECT_EQ(Word(), 1002u);
+}
+
+TEST_F(GraphTest, BranchesDoNotWaitForEachOther) {
+  struct Meeting {
+    std::mutex mutex;
+    std::condition_variable arrived;
+    bool there = false;
+  } meeting;
+  // A host function in one branch that waits for what the host sees of the other.
+  const CUDA_HOST_NODE_PARAMS wait = {[](void* data) {
+                                        auto* m = static_cast<Meeting*>(data);
+                                        std::unique_lock lock(m->mutex);
+                                        m->arrived.wait(lock, [&] { return m->there; });
+                                      },
+                                      &meeting};
+  CUgraphNode host = nullptr, record = nullptr;
+  CUevent event = nullptr;
+  ASSERT_CU(Cu().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+  ASSERT_CU(Cu().cuGraphAddHostNode(&host, graph_, nullptr, 0, &wait));
+  const CUgraphNode filled = Memset(8, {});
+  ASSERT_CU(Cu().cuGraphAddEventRecordNode(&record, graph_, &filled, 1, event));
+  const CUgraphExec exec = Instantiate(graph_);
+  ASSERT_CU(Cu().cuGraphLaunch(exec, stream_));
+  const bool serial = Cu().cuEventQuery(event) == CUDA_ERROR_NOT_READY &&
+                      Cu().cuStreamQuery(stream_) == CUDA_SUCCESS;
+  EXPECT_FALSE(serial);
+  {
+    const std::lock_guard lock(meeting.mutex);
+    meeting.there = true;
+    meeting.arrived.notify_all();
+  }
+  ASSERT_CU(Cu().cuStreamSynchronize(stream_));
+  ASSERT_CU(Cu().cuEventSynchronize(event));
+  EXPECT_EQ(Word(), 8u);
+}
+
+TEST_F(GraphTest, ArgumentsAreCopiedWhenTheNodeIsAdded) {
+  uint32_t value = 21;
+  CUdeviceptr to = words_;
+  void* arguments[] = {&to, &value};
+  CUDA_KERNEL_NODE_PARAMS_v1 params = {};
+  params.func = Kernel("store");
+  params.gridDimX = params.gridDimY = params.gridDimZ = 1;
+  params.blockDimX = params.blockDimY = params.blockDimZ = 1;
+  params.kernelParams = arguments;
+  CUgraphNode node = nullptr;
+  ASSERT_CU(Cu().cuGraphAddKernelNode(&node, graph_, nullptr, 0, &params));
+  value = 22;
+  to = 0;
+  Run(Instantiate(graph_));
+  EXPECT_EQ(Word(), 21u);
+  CUDA_KERNEL_NODE_PARAMS_v1 seen = {};
+  ASSERT_CU(Cu().cuGraphKernelNodeGetParams(node, &seen));
+  EXPECT_EQ(seen.func, params.func);
+  EXPECT_EQ(seen.blockDimX, 1u);
+  ASSERT_NE(seen.kernelParams, nullptr);
+  EXPECT_EQ(*static_cast<uint32_t*>(seen.kernelParams[1]), 21u);
+}
+
+TEST_F(GraphTest, CopiesAllWays) {
+  uint32_t in = 1234, out = 0;
+  CUgraphNode up = nullptr, across = nullptr, down = nullptr;
+  CUDA_MEMCPY3D copy = Copy(&in, words_, 4);
+  ASSERT_CU(Cu().cuGraphAddMemcpyNode(&up, graph_, nullptr, 0, &copy, context_));
+  CUDA_MEMCPY3D shown = {};
+  ASSERT_CU(Cu().cuGraphMemcpyNodeGetParams(up, &shown));
+  EXPECT_EQ(shown.srcHost, &in);
+  EXPECT_EQ(shown.dstDevice, words_);
+  EXPECT_EQ(shown.WidthInBytes, 4u);
+  copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = words_;
+  copy.dstDevice = words_ + 8;
+  ASSERT_CU(Cu().cuGraphAddMemcpyNode(&across, graph_, &up, 1, &copy, context_));
+  copy.srcDevice = words_ + 8;
+  copy.dstMemoryType = CU_MEMORYTYPE_HOST;
+  copy.dstHost = &out;
+  ASSERT_CU(Cu().cuGraphAddMemcpyNode(&down, graph_, &across, 1, &copy, context_));
+  const CUgraphExec exec = Instantiate(graph_);
+  Run(exec);
+  EXPECT_EQ(out, 1234u);
+  in = 77;  // the address was copied, not what is there
+  Run(exec);
+  EXPECT_EQ(out, 77u);
+}
+
+TEST_F(GraphTest, CopiesBoxes) {
+  // A box of 3 x 2 x 2 bytes out of the middle of 8 x 4 x 4.
+  const std::vector<uint8_t> source = Pattern(8 * 4 * 4, 5);
+  const CUdeviceptr from = Allocate(source.size()), to = Allocate(12);
+  Write(from, source);
+  CUDA_MEMCPY3D copy = {};
+  copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = from;
+  copy.srcXInBytes = 2;
+  copy.srcY = copy.srcZ = 1;
+  copy.srcPitch = 8;
+  copy.srcHeight = 4;
+  copy.dstDevice = to;
+  copy.dstPitch = 3;
+  copy.dstHeight = 2;
+  copy.WidthInBytes = 3;
+  copy.Height = copy.Depth = 2;
+  CUgraphNode node = nullptr;
+  ASSERT_CU(Cu().cuGraphAddMemcpyNode(&node, graph_, nullptr, 0, &copy, context_));
+  Run(Instantiate(graph_));
+  std::vector<uint8_t> expected;
+  for (size_t z = 1; z < 3; ++z) {
+    for (size_t y = 1; y < 3; ++y) {
+      for (size_t x = 2; x < 5; ++x) expected.push_back(source[(z * 4 + y) * 8 + x]);
+    }
+  }
+  EXPECT_EQ(Read(to, 12), expected);
+}
+
+TEST_F(GraphTest, ChildrenAreCopiesOfTheirGraph) {
+  CUgraph child = nullptr, inside = nullptr;
+  ASSERT_CU(Cu().cuGraphCreate(&child, 0));
+  const CUgraphNode plus = Add(5, {}, child);
+  Add(6, {plus}, child);
+  const CUgraphNode before = Memset(100, {});
+  CUgraphNode node = nullptr;
+  ASSERT_CU(Cu().cuGraphAddChildGraphNode(&node, graph_, &before, 1, child));
+  Add(1000, {node}, graph_);
+  ASSERT_CU(Cu().cuGraphDestroy(child));
+  ASSERT_CU(Cu().cuGraphChildGraphNodeGetGraph(node, &inside));
+  size_t count = 0;
+  ASSERT_CU(Cu().cuGraphGetNodes(inside, nullptr, &count));
+  EXPECT_EQ(count, 2u);
+  const CUgraphExec exec = Instantiate(graph_);
+  ASSERT_CU(Cu().cuGraphDestroy(graph_));
+  Run(exec);
+  EXPECT_EQ(Word(), 1111u);
+}
+
+TEST_F(GraphTest, EventsTieGraphsToStreams) {
+  CUevent event = nullptr;
+  CUstream other = nullptr;
+  ASSERT_CU(Cu().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+  ASSERT_CU(Cu().cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+  CUgraphNode wait = nullptr;
+  CUevent seen = nullptr;
+  ASSERT_CU(Cu().cuGraphAddEventWaitNode(&wait, graph_, nullptr, 0, event));
+  ASSERT_CU(Cu().cuGraphEventWaitNodeGetEvent(wait, &seen));
+  EXPECT_EQ(seen, event);
+  Add(1, {wait}, graph_);
+  const CUgraphExec exec = Instantiate(graph_);
+  Door door;
+  door.HoldIn(other);
+  ASSERT_CU(Cu().cuMemsetD32Async(words_, 50, 1, other));
+  ASSERT_CU(Cu().cuEventRecord(event, other));
+  ASSERT_CU(Cu().cuGraphLaunch(exec, stream_));
+  EXPECT_CU(CUDA_ERROR_NOT_READY, Cu().cuStreamQuery(stream_));
+  door.Open();
+  ASSERT_CU(Cu().cuStreamSynchronize(stream_));
+  EXPECT_EQ(Word(), 51u);
+}
+
+TEST_F(GraphTest, TellsItsShape) {
+  const CUgraphNode a = Empty({}), b = Empty({a}), c = Empty({a, b});
+  size_t count = 0;
+  ASSERT_CU(Cu().cuGraphGetNodes(graph_, nullptr, &count));
+  ASSERT_EQ(count, 3u);
+  std::vector<CUgraphNode> nodes(5, a);
+  count = 5;
+  ASSERT_CU(Cu().cuGraphGetNodes(graph_, nodes.data(), &count));
+  EXPECT_EQ(count, 3u);
+  EXPECT_EQ(nodes[4], nullptr);
+  ASSERT_CU(Cu().cuGraphGetRootNodes(graph_, nodes.data(), &(count = 1)));
+  EXPECT_EQ(nodes[0], a);
+  ASSERT_CU(Cu().cuGraphGetEdges(graph_, nullptr, nullptr, &count));
+  EXPECT_EQ(count, 3u);
+  std::vector<CUgraphNode> from(3), to(3);
+  ASSERT_CU(Cu().cuGraphGetEdges(graph_, from.data(), to.data(), &count));
+  EXPECT_EQ(std::count(to.begin(), to.end(), c), 2);
+  ASSERT_CU(Cu().cuGraphNodeGetDependencies(c, nullptr, &count));
+  EXPECT_EQ(count, 2u);
+  ASSERT_CU(Cu().cuGraphNodeGetDependentNodes(b, nodes.data(), &(count = 5)));
+  EXPECT_EQ(count, 1u);
+  EXPECT_EQ(nodes[0], c);
+  CUgraphNodeType type = CU_GRAPH_NODE_TYPE_KERNEL;
+  ASSERT_CU(Cu().cuGraphNodeGetType(a, &type));
+  EXPECT_EQ(type, CU_GRAPH_NODE_TYPE_EMPTY);
+  ASSERT_CU(Cu().cuGraphRemoveDependencies(graph_, &a, &c, 1));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuGraphRemoveDependencies(graph_, &a, &c, 1));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuGraphAddDependencies(graph_, &a, &b, 1));
+  ASSERT_CU(Cu().cuGraphDestroyNode(b));
+  ASSERT_CU(Cu().cuGraphGetEdges(graph_, nullptr, nullptr, &count));
+  EXPECT_EQ(count, 0u);
+}
+
+TEST_F(GraphTest, ClonesKnowWhatTheyCameFrom) {
+  const CUgraphNode first = Memset(1, {});
+  Add(1, {first}, graph_);
+  CUgraph clone = nullptr;
+  CUgraphNode mine = nullptr;
+  ASSERT_CU(Cu().cuGraphClone(&clone, graph_));
+  ASSERT_CU(Cu().cuGraphNodeFindInClone(&mine, first, clone));
+  EXPECT_NE(mine, first);
+  CUDA_MEMSET_NODE_PARAMS params = {};
+  ASSERT_CU(Cu().cuGraphMemsetNodeGetParams(mine, &params));
+  EXPECT_EQ(params.value, 1u);
+  EXPECT_EQ(params.dst, words_);
+  params.value = 40;
+  ASSERT_CU(Cu().cuGraphMemsetNodeSetParams(mine, &params));
+  Run(Instantiate(graph_));
+  EXPECT_EQ(Word(), 2u);
+  Run(Instantiate(clone));
+  EXPECT_EQ(Word(), 41u);
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuGraphNodeFindInClone(&mine, first, graph_));
+}
+
+TEST_F(GraphTest, ParametersOfAnInstantiatedGraphChange) {
+  const CUgraphNode set = Memset(1, {}), store = Store(2, {set}, 1);
+  const CUgraphExec exec = Instantiate(graph_);
+  CUDA_MEMSET_NODE_PARAMS fill = {words_, 0, 11, 4, 1, 1};
+  ASSERT_CU(Cu().cuGraphExecMemsetNodeSetParams(exec, set, &fill, context_));
+  uint32_t value = 12;
+  CUdeviceptr to = words_ + 4;
+  void* arguments[] = {&to, &value};
+  const CUDA_KERNEL_NODE_PARAMS_v2 kernel = Params(Kernel("store"), arguments);
+  ASSERT_CU(Cu().cuGraphExecKernelNodeSetParams_v2(exec, store, &kernel));
+  Run(exec);
+  EXPECT_EQ(Word(0), 11u);
+  EXPECT_EQ(Word(1), 12u);
+  Run(Instantiate(graph_));  // the graph itself is as it was
+  EXPECT_EQ(Word(0), 1u);
+  EXPECT_EQ(Word(1), 2u);
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            Cu().cuGraphExecMemsetNodeSetParams(exec, store, &fill, context_));
+}
+
+TEST_F(GraphTest, UpdatesTakeAGraphOfTheSameShape) {
+  const CUgraphNode set = Memset(1, {});
+  Store(2, {set}, 1);
+  const CUgraphExec exec = Instantiate(graph_);
+  ASSERT_CU(Cu().cuGraphDestroy(graph_));
+  ASSERT_CU(Cu().cuGraphCreate(&graph_, 0));
+  Store(4, {Memset(3, {})}, 1);
+  CUgraphExecUpdateResultInfo info = {CU_GRAPH_EXEC_UPDATE_ERROR, nullptr, nullptr};
+  ASSERT_CU(Cu().cuGraphExecUpdate_v2(exec, graph_, &info));
+  EXPECT_EQ(info.result, CU_GRAPH_EXEC_UPDATE_SUCCESS);
+  Run(exec);
+  EXPECT_EQ(Word(0), 3u);
+  EXPECT_EQ(Word(1), 4u);
+  Empty({});
+  EXPECT_CU(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, Cu().cuGraphExecUpdate_v2(exec, graph_, &info));
+  EXPECT_EQ(info.result, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
+  ASSERT_CU(Cu().cuGraphCreate(&graph_, 0));
+  Memset(5, {Memset(6, {})}, 1);
+  CUgraphExecUpdateResult result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
+  CUgraphNode error_node = nullptr;
+  EXPECT_CU(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,
+            Cu().cuGraphExecUpdate(exec, graph_, &error_node, &result));
+  EXPECT_EQ(result, CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED);
+  EXPECT_NE(error_node, nullptr);
+  Run(exec);  // nothing of it was taken
+  EXPECT_EQ(Word(0), 3u);
+  EXPECT_EQ(Word(1), 4u);
+}
+
+TEST_F(GraphTest, NodesCanBeSwitchedOff) {
+  const CUgraphNode set = Memset(9, {});
+  Add(1, {set}, graph_);
+  const CUgraphExec exec = Instantiate(graph_);
+  unsigned int enabled = 7;
+  ASSERT_CU(Cu().cuGraphNodeSetEnabled(exec, set, 0));
+  ASSERT_CU(Cu().cuGraphNodeGetEnabled(exec, set, &enabled));
+  EXPECT_EQ(enabled, 0u);
+  Run(exec);
+  EXPECT_EQ(Word(), 1u);
+  ASSERT_CU(Cu().cuGraphNodeSetEnabled(exec, set, 1));
+  Run(exec);
+  EXPECT_EQ(Word(), 10u);
+}
+
+TEST_F(GraphTest, HostFunctionsAreNodes) {
+  std::atomic<int> calls = 0;
+  const CUDA_HOST_NODE_PARAMS params = {
+      [](void* data) { *static_cast<std::atomic<int>*>(data) += 1; }, &calls};
+  CUgraphNode node = nullptr;
+  ASSERT_CU(Cu().cuGraphAddHostNode(&node, graph_, nullptr, 0, &params));
+  CUDA_HOST_NODE_PARAMS seen = {};
+  ASSERT_CU(Cu().cuGraphHostNodeGetParams(node, &seen));
+  EXPECT_EQ(seen.userData, &calls);
+  const CUgraphExec exec = Instantiate(graph_);
+  Run(exec);
+  Run(exec);
+  EXPECT_EQ(calls, 2);
+}
+
+TEST_F(GraphTest, AFaultInANodeIsTheContexts) {
+  void* arguments[] = {nullptr};
+  const CUDA_KERNEL_NODE_PARAMS_v2 params = Params(Kernel("trap"), arguments);
+  CUgraphNode node = nullptr;
+  ASSERT_CU(Cu().cuGraphAddKernelNode_v2(&node, graph_, nullptr, 0, &params));
+  const CUgraphExec exec = Instantiate(graph_);
+  ASSERT_CU(Cu().cuGraphLaunch(exec, stream_));
+  EXPECT_NE(Cu().cuStreamSynchronize(stream_), CUDA_SUCCESS);
+}
+
+TEST_F(GraphTest, InstantiatesInEveryForm) {
+  Memset(1, {});
+  CUgraphExec exec = nullptr;
+  CUgraphNode error_node = nullptr;
+  char log[64] = "x";
+  ASSERT_CU(Cu().cuGraphInstantiate_v2(&exec, graph_, &error_node, log, sizeof(log)));
+  ASSERT_CU(Cu().cuGraphExecDestroy(exec));
+  CUDA_GRAPH_INSTANTIATE_PARAMS params = {};
+  params.flags = CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
+  params.hUploadStream = stream_;
+  ASSERT_CU(Cu().cuGraphInstantiateWithParams(&exec, graph_, &params));
+  EXPECT_EQ(params.result_out, CUDA_GRAPH_INSTANTIATE_SUCCESS);
+  cuuint64_t flags = 0;
+  ASSERT_CU(Cu().cuGraphExecGetFlags(exec, &flags));
+  EXPECT_EQ(flags, CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD);
+  ASSERT_CU(Cu().cuGraphUpload(exec, stream_));
+  Run(exec);
+  EXPECT_EQ(Word(), 1u);
+}
+
+TEST_F(GraphTest, CyclesAreFoundAtTheLatestWhenInstantiated) {
+  const CUgraphNode a = Empty({}), b = Empty({a});
+  CUgraphExec exec = nullptr;
+  const CUresult added = Cu().cuGraphAddDependencies(graph_, &b, &a, 1);
+  if (added != CUDA_SUCCESS) GTEST_SKIP() << "this driver refuses the edge";
+  EXPECT_NE(Cu().cuGraphInstantiateWithFlags(&exec, graph_, 0), CUDA_SUCCESS);
+}
+
+TEST_F(GraphTest, RefusesNonsense) {
+  CUgraph other = nullptr;
+  CUgraphNode node = nullptr, foreign = nullptr;
+  CUgraphExec exec = nullptr;
+  size_t count = 0;
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuGraphCreate(nullptr, 0));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuGraphCreate(&other, 1));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuGraphAddEmptyNode(nullptr, graph_, nullptr, 0));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuGraphAddEmptyNode(&node, graph_, nullptr, 1));
+  ASSERT_CU(Cu().cuGraphCreate(&other, 0));
+  ASSERT_CU(Cu().cuGraphAddEmptyNode(&foreign, other, nullptr, 0));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuGraphAddEmptyNode(&node, graph_, &foreign, 1));
+  const CUgraphNode mine = Empty({});
+  const CUgraphNode twice[] = {mine, mine};
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuGraphAddEmptyNode(&node, graph_, twice, 2));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuGraphAddDependencies(graph_, &mine, &foreign, 1));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuGraphGetNodes(graph_, nullptr, nullptr));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuGraphGetEdges(graph_, &node, nullptr, &count));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            Cu().cuGraphAddKernelNode_v2(&node, graph_, nullptr, 0, nullptr));
+  CUDA_MEMSET_NODE_PARAMS fill = {words_, 0, 0, 3, 1, 1};
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            Cu().cuGraphAddMemsetNode(&node, graph_, nullptr, 0, &fill, context_));
+  CUDA_HOST_NODE_PARAMS host = {nullptr, nullptr};
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuGraphAddHostNode(&node, graph_, nullptr, 0, &host));
+  CUDA_HOST_NODE_PARAMS seen = {};
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuGraphHostNodeGetParams(mine, &seen));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            Cu().cuGraphInstantiateWithFlags(&exec, graph_, uint64_t{1} << 40));
+  EXPECT_NE(Cu().cuGraphAddEventRecordNode(&node, graph_, nullptr, 0, nullptr), CUDA_SUCCESS);
+}
+
+}  // namespace
+}  // namespace tandem::driver_test
