@@ -23,6 +23,7 @@ constexpr int kRounds = 7;
 constexpr uint32_t kGranuleShift = 16;
 constexpr uint32_t kVector = 1 << 20;
 constexpr uint32_t kMatrix = 256, kImage = 256, kImageLimit = 256;
+constexpr uint32_t kReducers = 16384;
 constexpr uint32_t kChainThreads = 4096, kChain = 4096;
 
 // One stretch of memory in which everything lies.
@@ -143,7 +144,7 @@ std::vector<Case> Cases(Memory& memory) {
   // What the native loops write, beside what the kernels write.
   static std::vector<float> sums(kVector);
   static std::vector<int> picture(size_t{kImage} * kImage);
-  static float chain;
+  static volatile float chain = 1.0f;
   NativeMandelbrot(picture.data(), kImage, kImageLimit);
   double iterations = 0;
   for (const int n : picture) iterations += n;
@@ -167,7 +168,7 @@ std::vector<Case> Cases(Memory& memory) {
        {kChainThreads / 256, 1},
        {256, 1},
        Params().Add(c).Add(0.5f).Add(1.0f).Add(static_cast<int>(kChain)),
-       [] { chain += NativeFma(1.0f, 0.5f, 1.0f, 16'000'000); }},
+       [] { chain = NativeFma(chain, 0.5f, 1.0f, 16'000'000); }},
       {"matmul",
        "GFLOP/s",
        flops,
@@ -180,10 +181,10 @@ std::vector<Case> Cases(Memory& memory) {
        "Gelement/s",
        elements,
        elements,
-       {kVector / 256, 1},
+       {kReducers / 256, 1},
        {256, 1},
-       Params().Add(a).Add(c),
-       [=] { NativeReduce(a, sums.data(), kVector); }},
+       Params().Add(a).Add(c).Add(static_cast<int>(kVector)).Add(static_cast<int>(kReducers)),
+       [=] { sums[0] = NativeReduce(a, kVector); }},
       {"mandelbrot",
        "Gstep/s",
        1e-9 * iterations,

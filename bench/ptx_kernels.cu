@@ -1,5 +1,5 @@
 // The kernels of `./dev bench ptx`. ptx_kernels.h holds what Debian's clang makes of them, by the
-// command of tools/make_ptx.sh.
+// command of tools/make_ptx.sh, but with loops unrolled.
 #define __global__ __attribute__((global))
 #define __shared__ __attribute__((shared))
 #define TX __nvvm_read_ptx_sreg_tid_x()
@@ -34,11 +34,11 @@ extern "C" __global__ void matmul(const float* a, const float* b, float* c, int 
   }
   c[row * n + col] = sum;
 }
-extern "C" __global__ void reduce(const float* in, float* out) {
-  int i = BX * NX + TX;
-  float x = in[i];
+extern "C" __global__ void reduce(const float* in, float* out, int count, int step) {
+  float x = 0;
+  for (int i = BX * NX + TX; i < count; i += step) x += in[i];
   for (int d = 16; d > 0; d /= 2) x += __nvvm_shfl_sync_bfly_f32(0xffffffff, x, d, 31);
-  if (TX % 32 == 0) out[i / 32] = x;
+  if (TX % 32 == 0) out[(BX * NX + TX) / 32] = x;
 }
 extern "C" __global__ void mandelbrot(int* out, int width, int limit) {
   int i = BX * NX + TX;

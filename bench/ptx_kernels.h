@@ -227,45 +227,64 @@ LBB2_3:
 }
 .visible .entry reduce(
     .param .u64 reduce_param_0,
-    .param .u64 reduce_param_1
+    .param .u64 reduce_param_1,
+    .param .u32 reduce_param_2,
+    .param .u32 reduce_param_3
 )
 {
-  .reg .pred %p<2>;
-  .reg .b32 %r<10>;
-  .reg .f32 %f<12>;
-  .reg .b64 %rd<9>;
-  ld.param.u64 %rd2, [reduce_param_0];
-  cvta.to.global.u64 %rd4, %rd2;
-  mov.u32 %r2, %ctaid.x;
-  mov.u32 %r3, %ntid.x;
-  mov.u32 %r4, %tid.x;
-  mad.lo.s32 %r1, %r2, %r3, %r4;
-  mul.wide.s32 %rd5, %r1, 4;
-  add.s64 %rd6, %rd4, %rd5;
-  ld.global.f32 %f2, [%rd6];
-  shfl.sync.bfly.b32 %f3, %f2, 16, 31, -1;
-  add.f32 %f4, %f2, %f3;
-  shfl.sync.bfly.b32 %f5, %f4, 8, 31, -1;
-  add.f32 %f6, %f4, %f5;
-  shfl.sync.bfly.b32 %f7, %f6, 4, 31, -1;
-  add.f32 %f8, %f6, %f7;
-  shfl.sync.bfly.b32 %f9, %f8, 2, 31, -1;
-  add.f32 %f10, %f8, %f9;
-  shfl.sync.bfly.b32 %f11, %f10, 1, 31, -1;
-  and.b32 %r5, %r4, 31;
-  setp.ne.s32 %p1, %r5, 0;
-  @%p1 bra LBB3_2;
-  ld.param.u64 %rd3, [reduce_param_1];
-  cvta.to.global.u64 %rd1, %rd3;
-  add.f32 %f1, %f10, %f11;
-  shr.s32 %r6, %r1, 31;
-  shr.u32 %r7, %r6, 27;
-  add.s32 %r8, %r1, %r7;
-  shr.s32 %r9, %r8, 5;
-  mul.wide.s32 %rd7, %r9, 4;
-  add.s64 %rd8, %rd1, %rd7;
-  st.global.f32 [%rd8], %f1;
+  .reg .pred %p<4>;
+  .reg .b32 %r<15>;
+  .reg .f32 %f<19>;
+  .reg .b64 %rd<13>;
+  ld.param.u32 %r5, [reduce_param_2];
+  mov.u32 %r7, %ctaid.x;
+  mov.u32 %r8, %ntid.x;
+  mov.u32 %r1, %tid.x;
+  mad.lo.s32 %r2, %r7, %r8, %r1;
+  setp.ge.s32 %p1, %r2, %r5;
+  mov.f32 %f18, 0f00000000;
+  @%p1 bra LBB3_3;
+  ld.param.u32 %r6, [reduce_param_3];
+  ld.param.u64 %rd7, [reduce_param_0];
+  cvta.to.global.u64 %rd2, %rd7;
+  mul.wide.s32 %rd9, %r2, 4;
+  add.s64 %rd12, %rd2, %rd9;
+  mul.wide.s32 %rd4, %r6, 4;
+  mov.f32 %f18, 0f00000000;
+  mov.u32 %r14, %r2;
 LBB3_2:
+  ld.global.f32 %f7, [%rd12];
+  add.f32 %f18, %f18, %f7;
+  add.s32 %r14, %r14, %r6;
+  add.s64 %rd12, %rd12, %rd4;
+  setp.lt.s32 %p2, %r14, %r5;
+  @%p2 bra LBB3_2;
+LBB3_3:
+  shfl.sync.bfly.b32 %f8, %f18, 16, 31, -1;
+  add.f32 %f9, %f18, %f8;
+  shfl.sync.bfly.b32 %f10, %f9, 8, 31, -1;
+  add.f32 %f11, %f9, %f10;
+  shfl.sync.bfly.b32 %f12, %f11, 4, 31, -1;
+  add.f32 %f13, %f11, %f12;
+  shfl.sync.bfly.b32 %f14, %f13, 2, 31, -1;
+  add.f32 %f15, %f13, %f14;
+  shfl.sync.bfly.b32 %f16, %f15, 1, 31, -1;
+  and.b32 %r9, %r1, 31;
+  setp.eq.s32 %p3, %r9, 0;
+  @%p3 bra LBB3_4;
+  bra.uni LBB3_5;
+LBB3_4:
+  ld.param.u64 %rd8, [reduce_param_1];
+  cvta.to.global.u64 %rd1, %rd8;
+  add.f32 %f2, %f15, %f16;
+  shr.s32 %r10, %r2, 31;
+  shr.u32 %r11, %r10, 27;
+  add.s32 %r12, %r2, %r11;
+  shr.s32 %r13, %r12, 5;
+  mul.wide.s32 %rd10, %r13, 4;
+  add.s64 %rd11, %rd1, %rd10;
+  st.global.f32 [%rd11], %f2;
+LBB3_5:
   ret;
 }
 .visible .entry mandelbrot(

@@ -24,19 +24,18 @@ void NativeMatmul(const float* a, const float* b, float* c, size_t n) {
   }
 }
 
-void NativeReduce(const float* in, float* out, size_t count) {
-  for (size_t i = 0; i < count; i += 32) {
-    float sum = 0;
-    for (size_t j = 0; j < 32; ++j) sum += in[i + j];
-    out[i / 32] = sum;
-  }
+float NativeReduce(const float* in, size_t count) {
+  float sum = 0;
+  for (size_t i = 0; i < count; ++i) sum += in[i];
+  return sum;
 }
 
 void NativeMandelbrot(int* out, int width, int limit) {
   for (int i = 0; i < width * width; ++i) {
     const float scale = static_cast<float>(width);
-    const float cx = -2.2f + 3.2f * static_cast<float>(i % width) / scale;
-    const float cy = -1.4f + 2.8f * static_cast<float>(i / width) / scale;
+    const int column = i % width, row = i / width;
+    const float cx = -2.2f + 3.2f * static_cast<float>(column) / scale;
+    const float cy = -1.4f + 2.8f * static_cast<float>(row) / scale;
     float x = 0, y = 0;
     int n = 0;
     while (n < limit && x * x + y * y < 4.0f) {

@@ -9,7 +9,7 @@ void NativeVadd(const float* a, const float* b, float* c, size_t count);
 // One chain of `count` multiplications and additions; returns its end.
 float NativeFma(float start, float a, float b, size_t count);
 void NativeMatmul(const float* a, const float* b, float* c, size_t n);
-void NativeReduce(const float* in, float* out, size_t count);
+float NativeReduce(const float* in, size_t count);
 void NativeMandelbrot(int* out, int width, int limit);
 
 }  // namespace tandem::bench

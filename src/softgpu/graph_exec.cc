@@ -115,7 +115,11 @@ CUgraphExecUpdateResult MayBecome(const Work& now, const Work& then) {
                ? CU_GRAPH_EXEC_UPDATE_SUCCESS
                : CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE;
   }
-  if (now.context != then.context) return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+  const bool transfers =
+      std::holds_alternative<CopyWork>(now.what) || std::holds_alternative<FillWork>(now.what);
+  if (transfers && now.context != then.context) {
+    return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+  }
   if (const auto* copy = std::get_if<CopyWork>(&now.what)) {
     const auto& other = std::get<CopyWork>(then.what);
     const bool same = copy->to_device == other.to_device && copy->from_device == other.from_device;

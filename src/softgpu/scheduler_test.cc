@@ -5,7 +5,10 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdlib>
 #include <mutex>
+#include <random>
+#include <string>
 
 namespace tandem::soft {
 namespace {
@@ -153,6 +156,48 @@ TEST_F(SchedulerTest, EnginesTakeOnlyTheSignalsTheyRaise) {
   for (const int sent : {SIGINT, SIGTERM, SIGCHLD, SIGUSR1}) {
     EXPECT_EQ(sigismember(&blocked, sent), 1) << sent;
   }
+}
+
+// Random graphs, launched again before they are done: no task runs before one that it comes after,
+// and launches do not mix with what their stream has before and behind them.
+TEST_F(SchedulerTest, GraphsKeepTheirOrder) {
+  const char* text = std::getenv("TANDEM_SEED");
+  const uint64_t seed = text != nullptr ? std::strtoull(text, nullptr, 0) : std::random_device()();
+  SCOPED_TRACE("TANDEM_SEED=" + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  const auto stream = NewStream(StreamKind::kBlocking);
+  std::atomic<int> wrong = 0, rounds = 0;
+  for (int round = 0; round < 20; ++round) {
+    const size_t count = 1 + random() % 60;
+    auto done = std::make_shared<std::vector<std::atomic<bool>>>(count);
+    std::vector<GraphTask> tasks(count);
+    Submit(stream, EngineKind::kHost, [&, round] {
+      wrong += rounds != round;
+      return CUDA_SUCCESS;
+    });
+    for (size_t i = 0; i < count; ++i) {
+      for (size_t j = 0; j < i; ++j) {
+        if (random() % count < 2) tasks[i].before.push_back(j);
+      }
+      tasks[i].group = group_;
+      tasks[i].task.engine = static_cast<EngineKind>(random() % (kEngineCount + 1));
+      tasks[i].task.run = [&, done, round, i, before = tasks[i].before] {
+        for (const size_t j : before) wrong += !(*done)[j];
+        wrong += rounds != round;
+        (*done)[i] = true;
+        return CUDA_SUCCESS;
+      };
+    }
+    TheScheduler().SubmitGraph(stream, std::move(tasks), {});
+    Submit(stream, EngineKind::kCompute, [&, done] {
+      for (const auto& one : *done) wrong += !one;
+      ++rounds;
+      return CUDA_SUCCESS;
+    });
+  }
+  TheScheduler().Wait(TheScheduler().Pending(stream));
+  EXPECT_EQ(rounds, 20);
+  EXPECT_EQ(wrong, 0);
 }
 
 }  // namespace

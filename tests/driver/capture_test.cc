@@ -231,21 +231,21 @@ TEST_F(CaptureTest, TheLegacyStreamKeepsAway) {
 }
 
 TEST_F(CaptureTest, UnsafeCallsAreRefusedByMode) {
-  CUdeviceptr memory = 0;
+  void* memory = nullptr;
   Begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
-  EXPECT_CU(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, Cu().cuMemAlloc_v2(&memory, 64));
+  EXPECT_CU(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, Cu().cuMemAllocHost_v2(&memory, 64));
   ExpectFailed(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
   Begin(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
-  EXPECT_CU(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, Cu().cuMemAlloc_v2(&memory, 64));
+  EXPECT_CU(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, Cu().cuMemAllocHost_v2(&memory, 64));
   ExpectFailed(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
   Begin(CU_STREAM_CAPTURE_MODE_RELAXED);
-  ASSERT_CU(Cu().cuMemAlloc_v2(&memory, 64));
+  ASSERT_CU(Cu().cuMemAllocHost_v2(&memory, 64));
   End();
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   Begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
   ASSERT_CU(Cu().cuThreadExchangeStreamCaptureMode(&mode));
   EXPECT_EQ(mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
-  ASSERT_CU(Cu().cuMemAlloc_v2(&memory, 64));
+  ASSERT_CU(Cu().cuMemAllocHost_v2(&memory, 64));
   ASSERT_CU(Cu().cuThreadExchangeStreamCaptureMode(&mode));
   EXPECT_EQ(mode, CU_STREAM_CAPTURE_MODE_RELAXED);
   End();
@@ -255,11 +255,11 @@ TEST_F(CaptureTest, UnsafeCallsAreRefusedByMode) {
 
 TEST_F(CaptureTest, OtherThreadsMindGlobalOnesOnly) {
   const auto allocate = [&] {
-    CUdeviceptr memory = 0;
+    void* memory = nullptr;
     CUresult result = CUDA_ERROR_UNKNOWN;
     std::thread([&] {
       Cu().cuCtxSetCurrent(context_);
-      result = Cu().cuMemAlloc_v2(&memory, 64);
+      result = Cu().cuMemAllocHost_v2(&memory, 64);
     }).join();
     return result;
   };
@@ -269,6 +269,38 @@ TEST_F(CaptureTest, OtherThreadsMindGlobalOnesOnly) {
   Begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
   EXPECT_CU(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, allocate());
   ExpectFailed(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+
+TEST_F(CaptureTest, ThreadsCaptureAtOnce) {
+  std::atomic<int> wrong = 0;
+  const CUfunction add = Kernel("add");
+  const auto work = [&](size_t word) {
+    CUstream stream = nullptr;
+    wrong += Cu().cuCtxSetCurrent(context_) != CUDA_SUCCESS;
+    wrong += Cu().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS;
+    for (uint32_t i = 0; i < 30; ++i) {
+      CUgraph graph = nullptr;
+      CUgraphExec exec = nullptr;
+      CUdeviceptr to = words_ + 4 * word;
+      uint32_t count = 1;
+      const auto mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+      wrong += Cu().cuStreamBeginCapture_v2(stream, mode) != CUDA_SUCCESS;
+      wrong += Launch(add, 1, 1, stream, {&to, &i, &count}) != CUDA_SUCCESS;
+      wrong += Cu().cuStreamEndCapture(stream, &graph) != CUDA_SUCCESS;
+      wrong += Cu().cuGraphInstantiateWithFlags(&exec, graph, 0) != CUDA_SUCCESS;
+      wrong += Cu().cuGraphDestroy(graph) != CUDA_SUCCESS;
+      wrong += Cu().cuGraphLaunch(exec, stream) != CUDA_SUCCESS;
+      wrong += Cu().cuGraphLaunch(exec, stream) != CUDA_SUCCESS;
+      wrong += Cu().cuGraphExecDestroy(exec) != CUDA_SUCCESS;
+    }
+    wrong += Cu().cuStreamSynchronize(stream) != CUDA_SUCCESS;
+    wrong += Cu().cuStreamDestroy_v2(stream) != CUDA_SUCCESS;
+  };
+  std::vector<std::thread> threads;
+  for (size_t word = 0; word < 4; ++word) threads.emplace_back(work, word);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+  for (size_t word = 0; word < 4; ++word) EXPECT_EQ(Word(word), 2u * (29 * 30 / 2));
 }
 
 TEST_F(CaptureTest, TellsItsStateAndTakesOtherDependencies) {

@@ -1,92 +1,11 @@
-// Graphs that are put together by hand: shape, launches, updates.
+// Graphs that are put together by hand: their shape and what a launch of them does.
 #include <algorithm>
 #include <atomic>
 
-#include "tests/driver/fixture.h"
+#include "tests/driver/graph_fixture.h"
 
 namespace tandem::driver_test {
 namespace {
-
-class GraphTest : public DriverTest {
- protected:
-  void SetUp() override {
-    DriverTest::SetUp();
-    if (IsSkipped() || HasFatalFailure()) return;
-    if (Cu().cuGraphCreate == nullptr) GTEST_SKIP() << "this driver has no graphs";
-    ASSERT_CU(Cu().cuGraphCreate(&graph_, 0));
-    ASSERT_CU(Cu().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
-    words_ = Allocate(64);
-    ASSERT_CU(Cu().cuMemsetD8_v2(words_, 0, 64));
-    ASSERT_CU(Cu().cuCtxSynchronize());
-  }
-
-  CUgraphNode Store(uint32_t value, std::vector<CUgraphNode> before, size_t word = 0) {
-    CUdeviceptr to = words_ + 4 * word;
-    void* arguments[] = {&to, &value};
-    CUDA_KERNEL_NODE_PARAMS_v2 params = Params(Kernel("store"), arguments);
-    CUgraphNode node = nullptr;
-    EXPECT_CU(CUDA_SUCCESS,
-              Cu().cuGraphAddKernelNode_v2(&node, graph_, before.data(), before.size(), &params));
-    return node;
-  }
-  CUgraphNode Add(uint32_t value, std::vector<CUgraphNode> before, CUgraph graph) {
-    uint32_t count = 1;
-    void* arguments[] = {&words_, &value, &count};
-    CUDA_KERNEL_NODE_PARAMS_v2 params = Params(Kernel("add"), arguments);
-    CUgraphNode node = nullptr;
-    EXPECT_CU(CUDA_SUCCESS,
-              Cu().cuGraphAddKernelNode_v2(&node, graph, before.data(), before.size(), &params));
-    return node;
-  }
-  static CUDA_KERNEL_NODE_PARAMS_v2 Params(CUfunction function, void** arguments) {
-    CUDA_KERNEL_NODE_PARAMS_v2 params = {};
-    params.func = function;
-    params.gridDimX = params.gridDimY = params.gridDimZ = 1;
-    params.blockDimX = params.blockDimY = params.blockDimZ = 1;
-    params.kernelParams = arguments;
-    return params;
-  }
-  CUgraphNode Memset(uint32_t value, std::vector<CUgraphNode> before, size_t word = 0) {
-    const CUDA_MEMSET_NODE_PARAMS params = {words_ + 4 * word, 0, value, 4, 1, 1};
-    CUgraphNode node = nullptr;
-    EXPECT_CU(CUDA_SUCCESS, Cu().cuGraphAddMemsetNode(&node, graph_, before.data(), before.size(),
-                                                      &params, context_));
-    return node;
-  }
-  CUgraphNode Empty(std::vector<CUgraphNode> before) {
-    CUgraphNode node = nullptr;
-    EXPECT_CU(CUDA_SUCCESS, Cu().cuGraphAddEmptyNode(&node, graph_, before.data(), before.size()));
-    return node;
-  }
-  CUgraphExec Instantiate(CUgraph graph) {
-    CUgraphExec exec = nullptr;
-    EXPECT_CU(CUDA_SUCCESS, Cu().cuGraphInstantiateWithFlags(&exec, graph, 0));
-    return exec;
-  }
-  uint32_t Word(size_t word = 0) {
-    uint32_t value = 0;
-    EXPECT_CU(CUDA_SUCCESS, Cu().cuMemcpyDtoH_v2(&value, words_ + 4 * word, 4));
-    return value;
-  }
-  void Run(CUgraphExec exec) {
-    ASSERT_CU(Cu().cuGraphLaunch(exec, stream_));
-    ASSERT_CU(Cu().cuStreamSynchronize(stream_));
-  }
-  CUDA_MEMCPY3D Copy(const void* from, CUdeviceptr to, size_t bytes) {
-    CUDA_MEMCPY3D copy = {};
-    copy.srcMemoryType = CU_MEMORYTYPE_HOST;
-    copy.srcHost = from;
-    copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-    copy.dstDevice = to;
-    copy.WidthInBytes = bytes;
-    copy.Height = copy.Depth = 1;
-    return copy;
-  }
-
-  CUgraph graph_ = nullptr;
-  CUstream stream_ = nullptr;
-  CUdeviceptr words_ = 0;
-};
 
 TEST_F(GraphTest, RunsNodesInTheOrderOfTheirEdges) {
   // A diamond whose nodes were added in no useful order.
@@ -350,70 +269,6 @@ TEST_F(GraphTest, ClonesKnowWhatTheyCameFrom) {
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuGraphNodeFindInClone(&mine, first, graph_));
 }
 
-TEST_F(GraphTest, ParametersOfAnInstantiatedGraphChange) {
-  const CUgraphNode set = Memset(1, {}), store = Store(2, {set}, 1);
-  const CUgraphExec exec = Instantiate(graph_);
-  CUDA_MEMSET_NODE_PARAMS fill = {words_, 0, 11, 4, 1, 1};
-  ASSERT_CU(Cu().cuGraphExecMemsetNodeSetParams(exec, set, &fill, context_));
-  uint32_t value = 12;
-  CUdeviceptr to = words_ + 4;
-  void* arguments[] = {&to, &value};
-  const CUDA_KERNEL_NODE_PARAMS_v2 kernel = Params(Kernel("store"), arguments);
-  ASSERT_CU(Cu().cuGraphExecKernelNodeSetParams_v2(exec, store, &kernel));
-  Run(exec);
-  EXPECT_EQ(Word(0), 11u);
-  EXPECT_EQ(Word(1), 12u);
-  Run(Instantiate(graph_));  // the graph itself is as it was
-  EXPECT_EQ(Word(0), 1u);
-  EXPECT_EQ(Word(1), 2u);
-  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
-            Cu().cuGraphExecMemsetNodeSetParams(exec, store, &fill, context_));
-}
-
-TEST_F(GraphTest, UpdatesTakeAGraphOfTheSameShape) {
-  const CUgraphNode set = Memset(1, {});
-  Store(2, {set}, 1);
-  const CUgraphExec exec = Instantiate(graph_);
-  ASSERT_CU(Cu().cuGraphDestroy(graph_));
-  ASSERT_CU(Cu().cuGraphCreate(&graph_, 0));
-  Store(4, {Memset(3, {})}, 1);
-  CUgraphExecUpdateResultInfo info = {CU_GRAPH_EXEC_UPDATE_ERROR, nullptr, nullptr};
-  ASSERT_CU(Cu().cuGraphExecUpdate_v2(exec, graph_, &info));
-  EXPECT_EQ(info.result, CU_GRAPH_EXEC_UPDATE_SUCCESS);
-  Run(exec);
-  EXPECT_EQ(Word(0), 3u);
-  EXPECT_EQ(Word(1), 4u);
-  Empty({});
-  EXPECT_CU(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, Cu().cuGraphExecUpdate_v2(exec, graph_, &info));
-  EXPECT_EQ(info.result, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
-  ASSERT_CU(Cu().cuGraphCreate(&graph_, 0));
-  Memset(5, {Memset(6, {})}, 1);
-  CUgraphExecUpdateResult result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
-  CUgraphNode error_node = nullptr;
-  EXPECT_CU(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,
-            Cu().cuGraphExecUpdate(exec, graph_, &error_node, &result));
-  EXPECT_EQ(result, CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED);
-  EXPECT_NE(error_node, nullptr);
-  Run(exec);  // nothing of it was taken
-  EXPECT_EQ(Word(0), 3u);
-  EXPECT_EQ(Word(1), 4u);
-}
-
-TEST_F(GraphTest, NodesCanBeSwitchedOff) {
-  const CUgraphNode set = Memset(9, {});
-  Add(1, {set}, graph_);
-  const CUgraphExec exec = Instantiate(graph_);
-  unsigned int enabled = 7;
-  ASSERT_CU(Cu().cuGraphNodeSetEnabled(exec, set, 0));
-  ASSERT_CU(Cu().cuGraphNodeGetEnabled(exec, set, &enabled));
-  EXPECT_EQ(enabled, 0u);
-  Run(exec);
-  EXPECT_EQ(Word(), 1u);
-  ASSERT_CU(Cu().cuGraphNodeSetEnabled(exec, set, 1));
-  Run(exec);
-  EXPECT_EQ(Word(), 10u);
-}
-
 TEST_F(GraphTest, HostFunctionsAreNodes) {
   std::atomic<int> calls = 0;
   const CUDA_HOST_NODE_PARAMS params = {
@@ -437,34 +292,6 @@ TEST_F(GraphTest, AFaultInANodeIsTheContexts) {
   const CUgraphExec exec = Instantiate(graph_);
   ASSERT_CU(Cu().cuGraphLaunch(exec, stream_));
   EXPECT_NE(Cu().cuStreamSynchronize(stream_), CUDA_SUCCESS);
-}
-
-TEST_F(GraphTest, InstantiatesInEveryForm) {
-  Memset(1, {});
-  CUgraphExec exec = nullptr;
-  CUgraphNode error_node = nullptr;
-  char log[64] = "x";
-  ASSERT_CU(Cu().cuGraphInstantiate_v2(&exec, graph_, &error_node, log, sizeof(log)));
-  ASSERT_CU(Cu().cuGraphExecDestroy(exec));
-  CUDA_GRAPH_INSTANTIATE_PARAMS params = {};
-  params.flags = CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
-  params.hUploadStream = stream_;
-  ASSERT_CU(Cu().cuGraphInstantiateWithParams(&exec, graph_, &params));
-  EXPECT_EQ(params.result_out, CUDA_GRAPH_INSTANTIATE_SUCCESS);
-  cuuint64_t flags = 0;
-  ASSERT_CU(Cu().cuGraphExecGetFlags(exec, &flags));
-  EXPECT_EQ(flags, CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD);
-  ASSERT_CU(Cu().cuGraphUpload(exec, stream_));
-  Run(exec);
-  EXPECT_EQ(Word(), 1u);
-}
-
-TEST_F(GraphTest, CyclesAreFoundAtTheLatestWhenInstantiated) {
-  const CUgraphNode a = Empty({}), b = Empty({a});
-  CUgraphExec exec = nullptr;
-  const CUresult added = Cu().cuGraphAddDependencies(graph_, &b, &a, 1);
-  if (added != CUDA_SUCCESS) GTEST_SKIP() << "this driver refuses the edge";
-  EXPECT_NE(Cu().cuGraphInstantiateWithFlags(&exec, graph_, 0), CUDA_SUCCESS);
 }
 
 TEST_F(GraphTest, RefusesNonsense) {

@@ -1,4 +1,10 @@
 // Stream-ordered allocation and pools.
+#include <atomic>
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <thread>
+
 #include "tests/driver/fixture.h"
 
 namespace tandem::driver_test {
@@ -247,6 +253,40 @@ TEST_F(PoolTest, GivesWayWhenMemoryIsShort) {
   CUdeviceptr plain = 0;
   ASSERT_CU(Cu().cuMemAlloc_v2(&plain, most));
   ASSERT_CU(Cu().cuMemFree_v2(plain));
+}
+
+// Nobody writes to another's block, whichever stream the memory was used in before.
+TEST_F(PoolTest, ThreadsShareAPool) {
+  const char* text = std::getenv("TANDEM_SEED");
+  const uint64_t seed = text != nullptr ? std::strtoull(text, nullptr, 0) : std::random_device()();
+  SCOPED_TRACE("TANDEM_SEED=" + std::to_string(seed));
+  std::atomic<int> wrong = 0;
+  const auto work = [&](uint32_t number) {
+    std::mt19937_64 random(seed + number);
+    CUstream stream = nullptr;
+    wrong += Cu().cuCtxSetCurrent(context_) != CUDA_SUCCESS;
+    wrong += Cu().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS;
+    for (uint32_t i = 0; i < 100; ++i) {
+      const size_t words = 1 + random() % (size_t{1} << 17);
+      const uint32_t value = number << 16 | i;
+      uint32_t first = 0, last = 0;
+      CUdeviceptr pointer = 0;
+      wrong += Cu().cuMemAllocFromPoolAsync(&pointer, 4 * words, pool_, stream) != CUDA_SUCCESS;
+      wrong += Cu().cuMemsetD32Async(pointer, value, words, stream) != CUDA_SUCCESS;
+      const CUdeviceptr end = pointer + 4 * (words - 1);
+      wrong += Cu().cuMemcpyDtoHAsync_v2(&first, pointer, 4, stream) != CUDA_SUCCESS;
+      wrong += Cu().cuMemcpyDtoHAsync_v2(&last, end, 4, stream) != CUDA_SUCCESS;
+      wrong += Cu().cuMemFreeAsync(pointer, stream) != CUDA_SUCCESS;
+      wrong += Cu().cuStreamSynchronize(stream) != CUDA_SUCCESS;
+      wrong += first != value || last != value;
+    }
+    wrong += Cu().cuStreamDestroy_v2(stream) != CUDA_SUCCESS;
+  };
+  std::vector<std::thread> threads;
+  for (uint32_t number = 1; number <= 4; ++number) threads.emplace_back(work, number);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(Get(CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 0u);
 }
 
 TEST_F(PoolTest, RefusesNonsense) {

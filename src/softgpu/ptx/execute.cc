@@ -27,7 +27,11 @@ struct Free {
 }  // namespace
 
 bool HasAvx2() {
+#ifdef TANDEM_PTX_AVX2
   static const bool has = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#else
+  static const bool has = false;
+#endif
   return has;
 }
 
@@ -398,11 +402,8 @@ Execution::State::Flow Execution::State::MeetLanes(Warp& warp, Group* group, con
 // Lets go of every barrier that is complete: without a number of threads, when each live one waits
 // there or has arrived; else when that many have come.
 bool Execution::State::ReleaseBarriers() {
-  const bool waiting = std::any_of(warps_.begin(), warps_.end(), [](const Warp& warp) {
-    return std::any_of(warp.groups().begin(), warp.groups().end(),
-                       [](const Group& group) { return group.wait == Group::Wait::kBarrier; });
-  });
-  if (!waiting) return false;
+  const auto waits = [](const Warp& warp) { return warp.AtBarrier(); };
+  if (std::none_of(warps_.begin(), warps_.end(), waits)) return false;
   uint32_t parked[kBarriers] = {}, counted[kBarriers] = {}, expected[kBarriers] = {};
   uint32_t votes[kBarriers] = {};
   bool everybody[kBarriers];

@@ -71,7 +71,7 @@ struct Fault {
 
 enum class Path { kAuto, kBaseline, kAvx2 };
 
-// Whether this machine can run the AVX2 path; kAvx2 on one that cannot runs the baseline.
+// Whether the AVX2 path is built in and this machine can run it; else kAvx2 runs the baseline.
 bool HasAvx2();
 
 class Execution {

@@ -78,7 +78,7 @@ struct FloatToInt {
 template <class S>
 inline double ToOdd(S x) {
   const bool negative = x < 0;
-  const uint64_t bits = static_cast<uint64_t>(x);
+  const uint64_t bits = static_cast<uint64_t>(static_cast<int64_t>(x));
   const uint64_t magnitude = negative ? 0 - bits : bits;
   const uint64_t kept = magnitude >> 53 == 0 ? magnitude
                                              : (magnitude & ~uint64_t{0x7ff}) |

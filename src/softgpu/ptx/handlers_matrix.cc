@@ -37,7 +37,8 @@ bool RunMma(WarpContext& w, const Instruction& in, uint32_t active) {
   constexpr int kSums = kSame<Result, Half> ? 2 : 4;  // registers of C and of D
   const int count = in.count;                         // registers of B; A has twice as many
   const int depth = 4 * kElements * count;
-  const Refs d = Source<uint32_t>(w, in.a), a = d + kSums, b = a + 2 * count, c = b + count;
+  const size_t registers = in.count;
+  const Refs d = Source<uint32_t>(w, in.a), a = d + kSums, b = a + 2 * registers, c = b + registers;
   double left[kRows][kMaxDepth], right[kMaxDepth][kColumns];
   for (int lane = 0; lane < kLanes; ++lane) {
     const int group = lane / 4, start = lane % 4 * kElements;

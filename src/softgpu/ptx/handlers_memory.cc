@@ -231,7 +231,7 @@ bool RunMatrix(WarpContext& w, const Instruction& in, uint32_t active) {
       uint32_t value = Store ? Source<uint32_t>(w, refs[matrix])[i] : 0;
       for (int part = 0; part < 2; ++part) {
         const int row = in.transposed ? minor + part : major;
-        const int column = in.transposed ? major : minor + part;
+        const size_t column = static_cast<size_t>(in.transposed ? major : minor + part);
         uint8_t* at = MatrixRow(plan, matrix, row) + 2 * column;
         if (Store) {
           const uint16_t half = static_cast<uint16_t>(value >> (16 * part));

@@ -27,14 +27,25 @@ Status KernelLowering::NeedOperands(const Statement& statement, size_t count) co
   return Bad("expected " + std::to_string(count) + " operands");
 }
 
+namespace {
+
+Handler FastHandler(const Selector& selector, Handler baseline) {
+#ifdef TANDEM_PTX_AVX2
+  static const bool has_avx2 = HasAvx2();
+  if (has_avx2) return avx2::Select(selector);
+#endif
+  return baseline;
+}
+
+}  // namespace
+
 Status KernelLowering::Emit(const Selector& selector, Instruction in) {
   if (symbols_.maps_f64 && (selector.type == Type::kF64 || selector.from == Type::kF64)) {
     return Bad("f64 in a module for map_f64_to_f32 is not supported");
   }
-  static const bool has_avx2 = HasAvx2();
   in.handler[0] = baseline::Select(selector);
   if (in.handler[0] == nullptr) return Bad("unsupported combination of modifiers and types");
-  in.handler[1] = has_avx2 ? avx2::Select(selector) : in.handler[0];
+  in.handler[1] = FastHandler(selector, in.handler[0]);
   return Append(in);
 }
 

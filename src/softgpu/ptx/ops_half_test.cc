@@ -100,7 +100,7 @@ std::vector<uint64_t> HalfInputs(const Format& format) {
 using Reference = std::function<uint64_t(uint64_t, uint64_t, uint64_t)>;
 
 // One operation on a format's scalars and on its pairs.
-void CheckBoth(const Format& format, const std::string& name, int operands, Reference expect,
+void CheckBoth(const Format& format, const std::string& name, int operands, const Reference& expect,
                const std::string& suffix = "") {
   const std::string wide[] = {"", ", %wa", ", %wa, %wb", ", %wa, %wb, %wc"};
   const std::string narrow[] = {"", ", %ha", ", %ha, %hb", ", %ha, %hb, %hc"};
@@ -158,7 +158,7 @@ TEST(HalfOperations, Arithmetic) {
 }
 
 TEST(HalfOperations, FlushingAndSaturation) {
-  const Format& f = kHalf;
+  const Format f = kHalf;
   const auto saturated = [f](uint64_t bits) -> uint64_t {
     if (IsNan(f, bits) || (bits & 0x8000) != 0) return 0;
     return std::min<uint64_t>(bits, 0x3c00);
@@ -198,93 +198,96 @@ TEST(HalfOperations, Approximations) {
   });
 }
 
-TEST(HalfOperations, Comparison) {
-  for (const Format& f : {kHalf, kBrain}) {
-    const auto inputs = HalfInputs(f);
-    const std::string name = f.name;
-    const auto less = [f](auto a, auto b) {
-      return f.Value(a & 0xffff) < f.Value(b & 0xffff) ? 1u : 0u;
-    };
-    const auto unlike = [f](auto a, auto b) {
-      return !(f.Value(a & 0xffff) == f.Value(b & 0xffff)) ? 1u : 0u;
-    };
-    const std::string both =
-        "selp.u32 %wd, 1, 0, %p; selp.u32 %wc, 2, 0, %q; or.b32 %wd, %wd, %wc;";
-    Check({"setp.lt." + name + " %p|%q, %ha, %hb;" + both, 'w',
-           [less](auto a, auto b, auto) { return less(a, b) != 0 ? 1u : 2u; }},
-          inputs);
-    Check({"setp.lt." + name + "x2 %p|%q, %wa, %wb;" + both, 'w',
-           [less](auto a, auto b, auto) { return less(a, b) | less(a >> 16, b >> 16) << 1; }},
-          inputs);
-    Check(
-        {"setp.gt.u32 %q, %wc, 99999;setp.neu.and." + name + "x2 %p|%q, %wa, %wb, %q;" + both, 'w',
+void CheckComparison(const Format& f) {
+  const auto inputs = HalfInputs(f);
+  const std::string name = f.name;
+  const auto less = [f](auto a, auto b) {
+    return f.Value(a & 0xffff) < f.Value(b & 0xffff) ? 1u : 0u;
+  };
+  const auto unlike = [f](auto a, auto b) {
+    return !(f.Value(a & 0xffff) == f.Value(b & 0xffff)) ? 1u : 0u;
+  };
+  const std::string both = "selp.u32 %wd, 1, 0, %p; selp.u32 %wc, 2, 0, %q; or.b32 %wd, %wd, %wc;";
+  Check({"setp.lt." + name + " %p|%q, %ha, %hb;" + both, 'w',
+         [less](auto a, auto b, auto) { return less(a, b) != 0 ? 1u : 2u; }},
+        inputs);
+  Check({"setp.lt." + name + "x2 %p|%q, %wa, %wb;" + both, 'w',
+         [less](auto a, auto b, auto) { return less(a, b) | less(a >> 16, b >> 16) << 1; }},
+        inputs);
+  Check({"setp.gt.u32 %q, %wc, 99999;setp.neu.and." + name + "x2 %p|%q, %wa, %wb, %q;" + both, 'w',
          [unlike](auto a, auto b, auto c) {
            return W(c) > 99999 ? unlike(a, b) | unlike(a >> 16, b >> 16) << 1 : 0u;
          }},
         inputs);
-    const uint64_t one = f.Nearest(1);
-    Check({"set.lt." + name + "x2." + name + "x2 %wd, %wa, %wb;", 'w',
-           [=](auto a, auto b, auto) {
-             return less(a, b) * one | less(a >> 16, b >> 16) * one << 16;
-           }},
-          inputs);
-    Check({"set.lt.u32." + name + "x2 %wd, %wa, %wb;", 'w',
-           [=](auto a, auto b, auto) {
-             return less(a, b) * 0xffff | less(a >> 16, b >> 16) * 0xffff0000u;
-           }},
-          inputs);
-    Check({"set.lt.u32." + name + " %wd, %ha, %hb;", 'w',
-           [=](auto a, auto b, auto) { return less(a, b) != 0 ? ~0u : 0u; }},
-          inputs);
-    Check({"set.lt." + name + ".s32 %hd, %wa, %wb;", 'h',
-           [=](auto a, auto b, auto) { return S(a) < S(b) ? one : 0; }},
-          inputs);
-  }
+  const uint64_t one = f.Nearest(1);
+  Check(
+      {"set.lt." + name + "x2." + name + "x2 %wd, %wa, %wb;", 'w',
+       [=](auto a, auto b, auto) { return less(a, b) * one | less(a >> 16, b >> 16) * one << 16; }},
+      inputs);
+  Check({"set.lt.u32." + name + "x2 %wd, %wa, %wb;", 'w',
+         [=](auto a, auto b, auto) {
+           return less(a, b) * 0xffff | less(a >> 16, b >> 16) * 0xffff0000u;
+         }},
+        inputs);
+  Check({"set.lt.u32." + name + " %wd, %ha, %hb;", 'w',
+         [=](auto a, auto b, auto) { return less(a, b) != 0 ? ~0u : 0u; }},
+        inputs);
+  Check({"set.lt." + name + ".s32 %hd, %wa, %wb;", 'h',
+         [=](auto a, auto b, auto) { return S(a) < S(b) ? one : 0; }},
+        inputs);
+}
+
+TEST(HalfOperations, Comparison) {
+  CheckComparison(kHalf);
+  CheckComparison(kBrain);
+}
+
+void CheckConversions(const Format& f) {
+  const std::string name = f.name;
+  const auto relu = [](uint64_t bits) { return (bits & 0x8000) != 0 ? 0 : bits; };
+  const auto finite = [f](uint64_t bits) {
+    return (bits & 0x7fff) == f.infinity() ? bits - 1 : bits;
+  };
+  Check({"cvt.rn." + name + ".f32 %hd, %wa;", 'h',
+         [f](auto a, auto, auto) { return f.Nearest(F(a)); }});
+  Check({"cvt.rn.relu." + name + ".f32 %hd, %wa;", 'h',
+         [=](auto a, auto, auto) { return relu(f.Nearest(F(a))); }});
+  Check({"cvt.rn.satfinite." + name + ".f32 %hd, %wa;", 'h',
+         [=](auto a, auto, auto) { return finite(f.Nearest(F(a))); }});
+  Check({"cvt.rn." + name + "x2.f32 %wd, %wa, %wb;", 'w',
+         [f](auto a, auto b, auto) { return f.Nearest(F(a)) << 16 | f.Nearest(F(b)); }});
+  Check({"cvt.rn." + name + ".f64 %hd, %a;", 'h',
+         [f](auto a, auto, auto) { return f.Nearest(D(a)); }});
+  Check({"cvt.rn." + name + ".s64 %hd, %a;", 'h',
+         [f](auto a, auto, auto) { return f.Nearest(static_cast<long double>(L(a))); }});
+  Check({"cvt.rn." + name + ".u32 %hd, %wa;", 'h',
+         [f](auto a, auto, auto) { return f.Nearest(W(a)); }});
+  Check({"cvt.f32." + name + " %wd, %ha;", 'w',
+         [f](auto a, auto, auto) { return B(static_cast<float>(f.Value(a & 0xffff))); }},
+        HalfInputs(f));
+  Check({"cvt.rzi.s32." + name + " %wd, %ha;", 'w',
+         [f](auto a, auto, auto) -> uint64_t {
+           const Quad value = f.Value(a & 0xffff);
+           if (value != value) return 0;
+           if (value >= 0x1p31) return 0x7fffffff;
+           if (value <= -0x1p31) return 0x80000000;
+           return W(static_cast<uint64_t>(static_cast<int64_t>(value)));
+         }},
+        HalfInputs(f));
+  // Toward zero: the nearest, or the one before it.
+  Check({"cvt.rz." + name + ".f32 %hd, %wa;", 'h', [f](auto a, auto, auto) {
+           const uint64_t nearest = f.Nearest(F(a));
+           const Quad value = F(a), magnitude = value < 0 ? -value : value;
+           if (value != value || value - value != 0) return nearest;
+           const bool above =
+               (nearest & 0x7fff) == f.infinity() || f.Magnitude(nearest & 0x7fff) > magnitude;
+           return above ? nearest - 1 : nearest;
+         }});
 }
 
 TEST(HalfOperations, Conversions) {
-  for (const Format& f : {kHalf, kBrain}) {
-    const std::string name = f.name;
-    const auto relu = [](uint64_t bits) { return (bits & 0x8000) != 0 ? 0 : bits; };
-    const auto finite = [f](uint64_t bits) {
-      return (bits & 0x7fff) == f.infinity() ? bits - 1 : bits;
-    };
-    Check({"cvt.rn." + name + ".f32 %hd, %wa;", 'h',
-           [f](auto a, auto, auto) { return f.Nearest(F(a)); }});
-    Check({"cvt.rn.relu." + name + ".f32 %hd, %wa;", 'h',
-           [=](auto a, auto, auto) { return relu(f.Nearest(F(a))); }});
-    Check({"cvt.rn.satfinite." + name + ".f32 %hd, %wa;", 'h',
-           [=](auto a, auto, auto) { return finite(f.Nearest(F(a))); }});
-    Check({"cvt.rn." + name + "x2.f32 %wd, %wa, %wb;", 'w',
-           [f](auto a, auto b, auto) { return f.Nearest(F(a)) << 16 | f.Nearest(F(b)); }});
-    Check({"cvt.rn." + name + ".f64 %hd, %a;", 'h',
-           [f](auto a, auto, auto) { return f.Nearest(D(a)); }});
-    Check({"cvt.rn." + name + ".s64 %hd, %a;", 'h',
-           [f](auto a, auto, auto) { return f.Nearest(static_cast<long double>(L(a))); }});
-    Check({"cvt.rn." + name + ".u32 %hd, %wa;", 'h',
-           [f](auto a, auto, auto) { return f.Nearest(W(a)); }});
-    Check({"cvt.f32." + name + " %wd, %ha;", 'w',
-           [f](auto a, auto, auto) { return B(static_cast<float>(f.Value(a & 0xffff))); }},
-          HalfInputs(f));
-    Check({"cvt.rzi.s32." + name + " %wd, %ha;", 'w',
-           [f](auto a, auto, auto) -> uint64_t {
-             const Quad value = f.Value(a & 0xffff);
-             if (value != value) return 0;
-             if (value >= 0x1p31) return 0x7fffffff;
-             if (value <= -0x1p31) return 0x80000000;
-             return W(static_cast<uint64_t>(static_cast<int64_t>(value)));
-           }},
-          HalfInputs(f));
-    // Toward zero: the nearest, or the one before it.
-    Check({"cvt.rz." + name + ".f32 %hd, %wa;", 'h', [f](auto a, auto, auto) {
-             const uint64_t nearest = f.Nearest(F(a));
-             const Quad value = F(a), magnitude = value < 0 ? -value : value;
-             if (value != value || value - value != 0) return nearest;
-             const bool above =
-                 (nearest & 0x7fff) == f.infinity() || f.Magnitude(nearest & 0x7fff) > magnitude;
-             return above ? nearest - 1 : nearest;
-           }});
-  }
+  CheckConversions(kHalf);
+  CheckConversions(kBrain);
 }
 
 TEST(HalfOperations, Tf32AndPackedIntegers) {

@@ -97,9 +97,9 @@ TEST_P(TileTest, MmaMultipliesTiles) {
     const int b_regs = shape.depth / 4 / shape.elements, a_regs = 2 * b_regs;
     const int bits = 32 / shape.elements;
     uint32_t* in = device_.Array<uint32_t>(0);
-    std::fill(in, in + 32 * 16, 0);
+    std::fill_n(in, 32 * 16, 0);
     for (int lane = 0; lane < 32; ++lane) {
-      uint32_t* regs = in + 16 * lane;
+      uint32_t* regs = in + size_t{16} * static_cast<size_t>(lane);
       for (int i = 0; i < a_regs * shape.elements; ++i) {
         const int value = a[RowOfA(shape, lane, i)][ColumnOfA(shape, lane, i)];
         regs[i / shape.elements] |= shape.encode(value) << (i % shape.elements * bits);
@@ -122,7 +122,8 @@ TEST_P(TileTest, MmaMultipliesTiles) {
     ASSERT_NE(program, nullptr);
     MustRun(*program, device_, {}, Params().Add(device_.At(0)).Add(device_.At(4096)), GetParam());
     for (int lane = 0; lane < 32; ++lane) {
-      const uint32_t* out = device_.Array<uint32_t>(4096) + 16 * lane;
+      const uint32_t* out =
+          device_.Array<uint32_t>(4096 + uint64_t{64} * static_cast<uint64_t>(lane));
       for (int i = 0; i < 4; ++i) {
         const int row = lane / 4 + (i < 2 ? 0 : 8), column = lane % 4 * 2 + (i & 1);
         int sum = c[row][column];
@@ -154,7 +155,9 @@ TEST_P(TileTest, MmaInDoublePrecision) {
       const int row = lane / 4, column = lane % 4 * 2 + i;
       double sum = i == 0 ? lane : 1;
       for (int k = 0; k < 4; ++k) sum += (4.0 * row + k) * 2 * (4.0 * column + k);
-      EXPECT_EQ(device_.Array<double>(0)[2 * lane + i], sum);
+      EXPECT_EQ(
+          device_.Array<double>(0)[size_t{2} * static_cast<size_t>(lane) + static_cast<size_t>(i)],
+          sum);
     }
   }
 }
@@ -190,11 +193,12 @@ TEST_P(TileTest, MatricesLoadAndStore) {
     const uint32_t row = lane / 4, column = lane % 4 * 2;
     for (uint32_t matrix = 0; matrix < 4; ++matrix) {
       const uint32_t first = matrix * 64 + row * 8 + column;
-      EXPECT_EQ(device_.Array<uint32_t>(1024)[4 * lane + matrix], first | (first + 1) << 16);
+      EXPECT_EQ(device_.Array<uint32_t>(1024)[size_t{4} * lane + matrix], first | (first + 1)
+                                                                                      << 16);
     }
     EXPECT_EQ(out[lane], (column * 8 + row) | ((column + 1) * 8 + row) << 16);
     // Loaded and stored transposed, the first matrix is itself again.
-    EXPECT_EQ(device_.Array<uint32_t>(2048)[4 * lane], 2 * lane | (2 * lane + 1) << 16);
+    EXPECT_EQ(device_.Array<uint32_t>(2048)[size_t{4} * lane], 2 * lane | (2 * lane + 1) << 16);
   }
 }
 

@@ -51,6 +51,11 @@ bool Warp::CountLoop(uint32_t pc) {
   return true;
 }
 
+bool Warp::AtBarrier() const {
+  return std::any_of(groups_.begin(), groups_.end(),
+                     [](const Group& group) { return group.wait == Group::Wait::kBarrier; });
+}
+
 // Drops empty groups, and joins those at one place unless a barrier holds them.
 void Warp::Merge() {
   std::erase_if(groups_, [](const Group& group) { return group.mask == 0; });

@@ -42,6 +42,8 @@ class Warp {
   bool CountLoop(uint32_t pc);
 
   uint32_t live() const { return live_; }
+  // Whether a group of it waits at a barrier.
+  bool AtBarrier() const;
   bool alone() const { return groups_.size() == 1; }
   // Whether the group that Pick() gave must not wait at bar.warp.sync, since nobody else can come.
   bool forced() const { return forced_; }
