@@ -471,11 +471,8 @@ Execution::Execution(const Launch& launch, const MemoryMap& memory, Path path,
     : state_(std::make_unique<State>(launch, memory, path, block)) {}
 
 Execution::Execution(Launch launch, const MemoryMap& memory, Path path) {
-  if (launch.cooperative) {
-    MakeBlocks(launch, memory, path);
-  } else {
-    state_ = std::make_unique<State>(std::move(launch), memory, path, nullptr);
-  }
+  if (launch.cooperative) return MakeBlocks(launch, memory, path);
+  state_ = std::make_unique<State>(std::move(launch), memory, path, nullptr);
 }
 
 Execution::~Execution() = default;
