@@ -471,8 +471,8 @@ Execution::Execution(const Launch& launch, const MemoryMap& memory, Path path,
     : state_(std::make_unique<State>(launch, memory, path, block)) {}
 
 Execution::Execution(Launch launch, const MemoryMap& memory, Path path) {
-  if (launch.cooperative) return MakeBlocks(launch, memory, path);
-  state_ = std::make_unique<State>(std::move(launch), memory, path, nullptr);
+  if (launch.cooperative) MakeBlocks(launch, memory, path);
+  if (!launch.cooperative) state_ = std::make_unique<State>(launch, memory, path, nullptr);
 }
 
 Execution::~Execution() = default;
