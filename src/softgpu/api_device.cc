@@ -10,8 +10,6 @@
 namespace tandem::soft {
 namespace {
 
-constexpr const char* kDeviceName = "Tandem Software GPU";
-
 // Cut to `length` with its NUL, as the driver does.
 CUresult CopyText(const std::string& text, char* to, int length) {
   if (to == nullptr || length <= 0) return CUDA_ERROR_INVALID_VALUE;

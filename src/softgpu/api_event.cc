@@ -1,5 +1,4 @@
 // Entry points: events.
-#include "src/base/time.h"
 #include "src/cuda/driver_api.h"
 #include "src/softgpu/driver.h"
 
@@ -36,7 +35,7 @@ CUresult Record(CUevent handle, CUstream stream_handle, bool external) {
   Task task;
   // Not the record itself: it holds the stream, whose queue holds the task.
   task.run = [weak = std::weak_ptr<Event::Record>(record)] {
-    if (const auto reached = weak.lock()) reached->time_ns.store(MonotonicNow().ns);
+    if (const auto reached = weak.lock()) reached->time_ns.store(TaskTime::cursor().ns);
     return CUDA_SUCCESS;
   };
   record->where = TheDriver().scheduler.Submit(stream, std::move(task));

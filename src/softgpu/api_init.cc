@@ -9,8 +9,6 @@
 namespace tandem::soft {
 namespace {
 
-constexpr int kDriverVersion = 12040;
-
 struct Export {
   std::string_view symbol;
   void* function;

@@ -4,14 +4,32 @@
 
 namespace tandem::soft {
 
+SharedEngine EngineOf(Direction direction) {
+  return direction == Direction::kToDevice ? SharedEngine::kToDevice : SharedEngine::kToHost;
+}
+
+void Bus::SlowDown(uint64_t from_copy, uint64_t bytes_per_second) {
+  slow_copy_ = from_copy;
+  slow_bytes_per_second_ = bytes_per_second;
+}
+
+void Bus::BeginCopy() {
+  if (copies_.fetch_add(1) + 1 == slow_copy_) bytes_per_second_.store(slow_bytes_per_second_);
+}
+
+Duration Bus::Time(Bytes bytes) const {
+  const double seconds =
+      static_cast<double>(bytes.count) / static_cast<double>(bytes_per_second_.load());
+  return Duration(static_cast<int64_t>(seconds * 1e9));
+}
+
 Bytes Bus::piece() const {
-  return Bytes(std::clamp(bytes_per_second_ / 1000, uint64_t{512}, MiB(16).count));
+  return Bytes(std::clamp(bytes_per_second_.load() / 1000, uint64_t{512}, MiB(16).count));
 }
 
 Instant Bus::Reserve(Direction direction, Bytes bytes, Instant now, Instant previous) {
-  std::atomic<int64_t>& free_at = page_->bus_free_at_ns[static_cast<int>(direction)];
-  const double seconds = static_cast<double>(bytes.count) / static_cast<double>(bytes_per_second_);
-  const int64_t duration_ns = static_cast<int64_t>(seconds * 1e9);
+  std::atomic<int64_t>& free_at = page_->engines[static_cast<int>(EngineOf(direction))].free_at_ns;
+  const int64_t duration_ns = Time(bytes).ns;
   const int64_t earliest_ns =
       previous == Instant() ? now.ns
                             : std::min(now.ns, std::max(previous.ns, now.ns - 2 * duration_ns));

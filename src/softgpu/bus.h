@@ -4,6 +4,7 @@
 // by piece, by compare-and-swap, and may call a piece done when its time is over. Pieces are about
 // a millisecond at most, so that copies at the same time share the bus evenly and a process that
 // stops or dies takes no more than a piece with it.
+// By the model clock the device's timeline is reserved instead (DeviceClock).
 //
 // Threading: any thread, any process. Never waits: waiting is the caller's.
 #pragma once
@@ -15,14 +16,24 @@
 namespace tandem::soft {
 
 enum class Direction { kToDevice = 0, kToHost = 1 };
+SharedEngine EngineOf(Direction direction);
 
 class Bus {
  public:
   Bus(SharedPage* page, uint64_t bytes_per_second)
       : page_(page), bytes_per_second_(bytes_per_second) {}
 
+  // For tests: the bandwidth of this process from its n-th copy on.
+  // REQUIRES: before the first copy.
+  void SlowDown(uint64_t from_copy, uint64_t bytes_per_second);
+  // A copy begins. The other functions go by the bandwidth that the last copy found.
+  void BeginCopy();
+
   // What to copy at a time.
   Bytes piece() const;
+
+  // How long they take on an idle bus.
+  Duration Time(Bytes bytes) const;
 
   // Reserves the time that `bytes` take, from `now` on or as soon as the bus is free; gives its
   // end. A copy passes the end of its last piece as `previous`, so that waking up late from it
@@ -32,7 +43,10 @@ class Bus {
 
  private:
   SharedPage* const page_;
-  const uint64_t bytes_per_second_;
+  std::atomic<uint64_t> bytes_per_second_;
+  std::atomic<uint64_t> copies_ = 0;
+  uint64_t slow_copy_ = 0;  // 0: none
+  uint64_t slow_bytes_per_second_ = 0;
 };
 
 }  // namespace tandem::soft

@@ -1,70 +1,77 @@
 #include "src/softgpu/device.h"
 
-#include <cstdio>
-#include <cstring>
-
 namespace tandem::soft {
-namespace {
-
-// FNV-1a, started differently for the two halves of a uuid.
-uint64_t Hash(const std::string& text, uint64_t hash) {
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100'0000'01b3;
-  return hash;
-}
-
-}  // namespace
 
 Result<std::unique_ptr<Device>> Device::Open(int ordinal, const DeviceOption& option,
                                              const Options& options, AddressSpace* space,
                                              Scheduler* scheduler) {
   ASSIGN_OR_RETURN(const std::string directory, SharedDirectory(options.directory));
-  ASSIGN_OR_RETURN(auto shared, SharedDevice::Open(directory, option.name, option.vram));
+  ASSIGN_OR_RETURN(auto shared,
+                   SharedDevice::Open(directory, option.name, option.vram, options.model_clock));
   ASSIGN_OR_RETURN(auto store, PhysicalStore::Create(shared.get()));
   return std::unique_ptr<Device>(new Device(ordinal, option.name, std::move(shared),
-                                            std::move(store), options.bus_bytes_per_second, space,
-                                            scheduler));
+                                            std::move(store), options, space, scheduler));
 }
 
 Device::Device(int ordinal, std::string name, std::unique_ptr<SharedDevice> shared,
-               std::unique_ptr<PhysicalStore> store, uint64_t bus_bytes_per_second,
-               AddressSpace* space, Scheduler* scheduler)
+               std::unique_ptr<PhysicalStore> store, const Options& options, AddressSpace* space,
+               Scheduler* scheduler)
     : ordinal_(ordinal),
       name_(std::move(name)),
       shared_(std::move(shared)),
       store_(std::move(store)),
       heap_(space, store_.get()),
-      bus_(shared_->page(), bus_bytes_per_second),
+      clock_(shared_->page()),
+      bus_(shared_->page(), options.bus_bytes_per_second),
       turn_(shared_->page(), shared_->slot()),
-      hardware_{space, &bus_, &turn_},
-      scheduler_(scheduler) {}
+      bus_turns_{{shared_->page(), shared_->slot(), SharedEngine::kToDevice},
+                 {shared_->page(), shared_->slot(), SharedEngine::kToHost}},
+      hardware_{.space = space,
+                .bus = &bus_,
+                .turn = &turn_,
+                .bus_turns = bus_turns_,
+                .clock = &clock_,
+                .slot = &shared_->own(),
+                .faults = &faults_,
+                .watchdog = options.watchdog},
+      scheduler_(scheduler) {
+  shared_->own().priority.store(options.priority);
+  faults_.kill_launch = options.kill_launch;
+  faults_.ecc_launch = options.ecc_launch;
+  if (options.slow_copy != 0) bus_.SlowDown(options.slow_copy, options.slow_bytes_per_second);
+}
 
 CUuuid Device::uuid() const {
-  CUuuid uuid;
-  const uint64_t halves[2] = {Hash(name_, 0xcbf2'9ce4'8422'2325),
-                              Hash(name_, 0x9e37'79b9'7f4a'7c15)};
-  static_assert(sizeof(halves) == sizeof(uuid.bytes));
-  std::memcpy(uuid.bytes, halves, sizeof(halves));
-  return uuid;
+  return DeviceUuid(name_);
 }
 
 std::string Device::pci_bus_id() const {
-  char text[32];
-  std::snprintf(text, sizeof(text), "0000:%02X:00.0", ordinal_ + 1);
-  return text;
+  return PciBusId(ordinal_);
 }
 
 bool Device::Attribute(CUdevice_attribute attribute, int* value) const {
   if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID) {
-    *value = ordinal_ + 1;
+    *value = PciBus(ordinal_);
+    return true;
+  }
+  if (attribute == CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT) {
+    *value = hardware_.watchdog == Duration() ? 0 : 1;
     return true;
   }
   return FixedAttribute(attribute, value);
 }
 
+void Device::ReleaseTurn(EngineKind engine) {
+  if (engine == EngineKind::kCompute) turn_.Release();
+  if (engine == EngineKind::kToDevice) bus_turns_[0].Release();
+  if (engine == EngineKind::kToHost) bus_turns_[1].Release();
+}
+
 Engines* Device::engines() {
   MutexLock lock(engines_mutex_);
   if (!engines_) {
-    engines_ = std::make_unique<Engines>(scheduler_, [this] { turn_.Release(); });
+    engines_ = std::make_unique<Engines>(scheduler_, &clock_,
+                                         [this](EngineKind engine) { ReleaseTurn(engine); });
   }
   return engines_.get();
 }

@@ -11,7 +11,9 @@
 #include "src/cuda/driver_types.h"
 #include "src/softgpu/bus.h"
 #include "src/softgpu/compute_turn.h"
+#include "src/softgpu/device_clock.h"
 #include "src/softgpu/heap.h"
+#include "src/softgpu/identity.h"
 #include "src/softgpu/options.h"
 #include "src/softgpu/physical_store.h"
 #include "src/softgpu/scheduler.h"
@@ -20,8 +22,6 @@
 
 namespace tandem::soft {
 
-inline constexpr int kComputeMajor = 8;
-inline constexpr int kComputeMinor = 6;
 inline constexpr uint32_t kSharedBytesDefault = 48 << 10;  // of a block, without opting in
 inline constexpr uint32_t kSharedBytesOptIn = 99 << 10;
 inline constexpr uint32_t kRegistersPerBlock = 64 << 10;
@@ -56,6 +56,7 @@ class Device {
   PhysicalStore& store() { return *store_; }
   Heap& heap() { return heap_; }
   const Hardware& hardware() const { return hardware_; }
+  DeviceClock& clock() { return clock_; }
   // Its threads are started by the first call.
   Engines* engines();
 
@@ -70,16 +71,21 @@ class Device {
 
  private:
   Device(int ordinal, std::string name, std::unique_ptr<SharedDevice> shared,
-         std::unique_ptr<PhysicalStore> store, uint64_t bus_bytes_per_second, AddressSpace* space,
+         std::unique_ptr<PhysicalStore> store, const Options& options, AddressSpace* space,
          Scheduler* scheduler);
+  void ReleaseTurn(EngineKind engine);
 
   const int ordinal_;
   const std::string name_;
   const std::unique_ptr<SharedDevice> shared_;
   const std::unique_ptr<PhysicalStore> store_;
   Heap heap_;
+  DeviceClock clock_;
   Bus bus_;
-  ComputeTurn turn_;  // of the compute engine's thread
+  // Each of its engine's thread.
+  ComputeTurn turn_;
+  ComputeTurn bus_turns_[2];
+  Faults faults_;
   const Hardware hardware_;
   Scheduler* const scheduler_;
   Mutex engines_mutex_;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "src/base/time.h"
 #include "src/softgpu/driver.h"
 
 namespace tandem::soft {
@@ -80,7 +79,7 @@ Task Layout::EventTask(const EventWork& work) {
   auto record = std::make_shared<Event::Record>();
   // Not the record itself: it holds the stream, whose queue holds the task.
   task.run = [weak = std::weak_ptr<Event::Record>(record)] {
-    if (const auto reached = weak.lock()) reached->time_ns.store(MonotonicNow().ns);
+    if (const auto reached = weak.lock()) reached->time_ns.store(TaskTime::cursor().ns);
     return CUDA_SUCCESS;
   };
   recordings.push_back({tasks.size(), work.event, std::move(record)});

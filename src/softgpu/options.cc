@@ -70,10 +70,53 @@ Status SetBus(const std::string& text, Options& options) {
   return {};
 }
 
-Status SetFailAlloc(const std::string& text, Options& options) {
+Status SetClock(const std::string& text, Options& options) {
+  if (text != "real" && text != "model") return Invalid("'" + text + "' is neither real nor model");
+  options.model_clock = text == "model";
+  return {};
+}
+
+Status SetWatchdog(const std::string& text, Options& options) {
+  ASSIGN_OR_RETURN(options.watchdog, ParseDuration(text));
+  return {};
+}
+
+Status SetPriority(const std::string& text, Options& options) {
   char* end = nullptr;
-  options.fail_alloc = std::strtoull(text.c_str(), &end, 10);
-  if (*end != '\0' || text.empty() || text[0] == '-') return Invalid("'" + text + "' is no count");
+  const long value = std::strtol(text.c_str(), &end, 10);
+  if (*end != '\0' || text.empty() || value < -100 || value > 100) {
+    return Invalid("'" + text + "' is no priority from -100 to 100");
+  }
+  options.priority = static_cast<int32_t>(value);
+  return {};
+}
+
+Status SetCount(const std::string& text, uint64_t& count) {
+  if (text.empty() || text.find_first_not_of("0123456789") != std::string::npos) {
+    return Invalid("'" + text + "' is no count");
+  }
+  count = std::strtoull(text.c_str(), nullptr, 10);
+  return {};
+}
+
+Status SetFailAlloc(const std::string& text, Options& options) {
+  return SetCount(text, options.fail_alloc);
+}
+
+Status SetKillLaunch(const std::string& text, Options& options) {
+  return SetCount(text, options.kill_launch);
+}
+
+Status SetEccLaunch(const std::string& text, Options& options) {
+  return SetCount(text, options.ecc_launch);
+}
+
+Status SetSlowBus(const std::string& text, Options& options) {
+  if (text == "0") return {};
+  const size_t colon = text.find(':');
+  if (colon == std::string::npos) return Invalid("'" + text + "' is not COPY:BANDWIDTH");
+  TRY(SetCount(text.substr(0, colon), options.slow_copy));
+  ASSIGN_OR_RETURN(options.slow_bytes_per_second, ParseBandwidth(text.substr(colon + 1)));
   return {};
 }
 
@@ -86,7 +129,24 @@ constexpr OptionRow kTable[] = {
      SetDirectory},
     {"TANDEM_SOFT_CONTEXT", "64M", "VRAM that every context costs", SetContext},
     {"TANDEM_SOFT_PCIE", "8GB/s", "bandwidth of the bus, per direction", SetBus},
+    {"TANDEM_SOFT_CLOCK", "real", "`real`, or `model`: device times that do not depend on the host",
+     SetClock},
+    {"TANDEM_SOFT_WATCHDOG", "0", "the longest that a kernel may run, such as 2s (0: for ever)",
+     SetWatchdog},
+    {"TANDEM_SOFT_PRIORITY", "0",
+     "of this process, -100 to 100: while it has work, lower ones have none of the compute engine",
+     SetPriority},
     {"TANDEM_SOFT_FAIL_ALLOC", "0", "for tests: the n-th allocation fails (0: none)", SetFailAlloc},
+    {"TANDEM_SOFT_KILL_LAUNCH", "0",
+     "for tests: the n-th kernel launch fails and takes its context with it (0: none)",
+     SetKillLaunch},
+    {"TANDEM_SOFT_ECC_LAUNCH", "0",
+     "for tests: the n-th kernel launch meets an uncorrectable memory error (0: none)",
+     SetEccLaunch},
+    {"TANDEM_SOFT_SLOW_BUS", "0",
+     "for tests: COPY:BANDWIDTH, the bandwidth of the bus from the process's n-th copy on (0: "
+     "none)",
+     SetSlowBus},
 };
 
 }  // namespace
@@ -105,6 +165,18 @@ Result<Options> ParseOptions(const Environment& environment) {
     }
   }
   return options;
+}
+
+Result<Duration> ParseDuration(const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  const std::string unit = end;
+  const double scale = unit == "s" ? 1e9 : unit == "ms" ? 1e6 : 0;
+  if (text == "0") return Duration();
+  if (text.empty() || text[0] < '0' || text[0] > '9' || scale == 0 || !(value * scale < 9e18)) {
+    return Invalid("'" + text + "' is not a duration; write for example 2s or 500ms");
+  }
+  return Duration(static_cast<int64_t>(value * scale));
 }
 
 Result<uint64_t> ParseBandwidth(const std::string& text) {

@@ -13,6 +13,7 @@
 
 #include "src/base/bytes.h"
 #include "src/base/result.h"
+#include "src/base/time.h"
 
 namespace tandem::soft {
 
@@ -30,7 +31,16 @@ struct Options {
   std::string directory;              // of the devices' shared files; empty: the default one
   Bytes context;                      // VRAM that every context costs
   uint64_t bus_bytes_per_second = 0;  // per direction
-  uint64_t fail_alloc = 0;            // the number of the allocation that fails; 0: none does
+  bool model_clock = false;
+  Duration watchdog;     // the longest that a kernel may run; zero: for ever
+  int32_t priority = 0;  // of this process among those that use the device: higher goes first
+
+  // Faults. A number counts from 1; 0: it does not happen.
+  uint64_t fail_alloc = 0;   // the allocation that fails
+  uint64_t kill_launch = 0;  // the launch that fails with CUDA_ERROR_LAUNCH_FAILED
+  uint64_t ecc_launch = 0;   // the launch that fails with CUDA_ERROR_ECC_UNCORRECTABLE
+  uint64_t slow_copy = 0;    // the copy over the bus from which on it has this bandwidth
+  uint64_t slow_bytes_per_second = 0;
 };
 
 struct OptionRow {
@@ -43,6 +53,9 @@ std::span<const OptionRow> OptionTable();
 
 using Environment = std::function<const char*(const char* name)>;
 Result<Options> ParseOptions(const Environment& environment);
+
+// "2s", "500ms"; "0" is zero.
+Result<Duration> ParseDuration(const std::string& text);
 
 // "8GB/s", "500MB/s": decimal multiples, as buses are sold.
 Result<uint64_t> ParseBandwidth(const std::string& text);

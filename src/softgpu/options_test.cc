@@ -42,6 +42,9 @@ TEST(OptionsTest, RefusalsNameTheVariable) {
       {{"TANDEM_SOFT_DEVICES", "a,a"}},      {{"TANDEM_SOFT_DEVICES", "a:x"}},
       {{"TANDEM_SOFT_PCIE", "8 bananas"}},   {{"TANDEM_SOFT_PCIE", "-1GB/s"}},
       {{"TANDEM_SOFT_FAIL_ALLOC", "three"}}, {{"TANDEM_SOFT_CONTEXT", "-5"}},
+      {{"TANDEM_SOFT_CLOCK", "atomic"}},     {{"TANDEM_SOFT_WATCHDOG", "2"}},
+      {{"TANDEM_SOFT_PRIORITY", "high"}},    {{"TANDEM_SOFT_KILL_LAUNCH", "-1"}},
+      {{"TANDEM_SOFT_ECC_LAUNCH", "x"}},     {{"TANDEM_SOFT_SLOW_BUS", "3"}},
   };
   for (const auto& variables : bad) {
     const auto options = Parse(variables);
@@ -64,6 +67,19 @@ TEST(OptionsTest, TheDocsHaveEveryRow) {
         std::string("| `") + row.name + "` | " + row.default_text + " | " + row.help + " |\n";
     EXPECT_NE(docs.find(text), std::string::npos) << text;
   }
+}
+
+TEST(OptionsTest, TheClockAndTheFaults) {
+  const auto options = Parse({{"TANDEM_SOFT_CLOCK", "model"},
+                              {"TANDEM_SOFT_WATCHDOG", "1.5s"},
+                              {"TANDEM_SOFT_PRIORITY", "-3"},
+                              {"TANDEM_SOFT_SLOW_BUS", "4:10MB/s"}});
+  ASSERT_TRUE(options.ok());
+  EXPECT_TRUE(options.value().model_clock);
+  EXPECT_EQ(options.value().watchdog, Milliseconds(1500));
+  EXPECT_EQ(options.value().priority, -3);
+  EXPECT_EQ(options.value().slow_copy, 4u);
+  EXPECT_EQ(options.value().slow_bytes_per_second, 10'000'000u);
 }
 
 TEST(OptionsTest, Bandwidths) {

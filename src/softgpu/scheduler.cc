@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 
 namespace tandem::soft {
 namespace {
@@ -17,10 +18,29 @@ constexpr size_t kGraphLanes = 16;  // of one graph, in one context
 constexpr const char* kThreadNames[kEngineCount] = {"soft-compute", "soft-to-device",
                                                     "soft-to-host", "soft-host-fn"};
 
+// What the calling thread runs; no scheduler: nothing that may be interrupted.
+struct Running {
+  Scheduler* scheduler = nullptr;
+  Engines* engines = nullptr;
+  int priority = 0;
+};
+thread_local Running t_running;
+
 }  // namespace
 
-Engines::Engines(Scheduler* scheduler, std::function<void()> on_idle)
-    : on_idle_(std::move(on_idle)) {
+bool UrgentWork::Waits() {
+  return t_running.scheduler != nullptr &&
+         t_running.engines->urgent_.load(std::memory_order_relaxed) < t_running.priority;
+}
+
+void UrgentWork::Do() {
+  const Instant before = TaskTime::cursor();
+  t_running.scheduler->RunUrgent(t_running.engines, t_running.priority);
+  TaskTime::cursor() = before;
+}
+
+Engines::Engines(Scheduler* scheduler, DeviceClock* clock, std::function<void(EngineKind)> on_idle)
+    : clock_(clock), on_idle_(std::move(on_idle)) {
   for (int i = 0; i < kEngineCount; ++i) engines_[i].kind = static_cast<EngineKind>(i);
   scheduler->Start(this);
 }
@@ -56,6 +76,21 @@ bool Scheduler::Ready(const Stream& stream) const {
   return !stream.running_ && !stream.queue_.empty() && Reached(stream.queue_.front().task.after);
 }
 
+// From when a task may run is settled as soon as it may: what it came after goes on.
+void Scheduler::SeeReady(Stream& stream) {
+  Stream::Queued& queued = stream.queue_.front();
+  if (std::exchange(queued.seen_ready, true)) return;
+  queued.ready = std::max(queued.ready, stream.reached_);
+  const Engines* engines = stream.group->engines;
+  for (const Dependency& dependency : queued.task.after) {
+    const Stream& before = *dependency.stream;
+    // Another device has a timeline of its own.
+    const bool here = before.group->engines == engines;
+    queued.ready = std::max(queued.ready, here ? before.reached_ : engines->Now());
+  }
+  if (!engines->model()) queued.ready = MonotonicNow();
+}
+
 Dependency Scheduler::Submit(const std::shared_ptr<Stream>& stream, Task task) {
   MutexLock lock(mutex_);
   while (stream->queue_.size() >= kQueueLimit) done_.Wait(mutex_);
@@ -73,7 +108,7 @@ Dependency Scheduler::Append(const std::shared_ptr<Stream>& stream, Task task) {
     if (ordered) task.after.push_back({other, other->submitted_});
   }
   if (stream->queue_.empty()) active_.push_back(stream);
-  stream->queue_.push_back({std::move(task), next_order_++});
+  stream->queue_.push_back({std::move(task), next_order_++, stream->group->engines->Now()});
   return {stream, ++stream->submitted_};
 }
 
@@ -167,6 +202,8 @@ void Scheduler::Advance() {
       while (Ready(*stream) && stream->queue_.front().task.engine == EngineKind::kNone) {
         const Task& task = stream->queue_.front().task;
         const bool skip = stream->group->error.load() != CUDA_SUCCESS && !task.always;
+        SeeReady(*stream);
+        TaskTime::cursor() = stream->queue_.front().ready;
         Complete(*stream, task.run && !skip ? task.run() : CUDA_SUCCESS);
         completed = true;
       }
@@ -175,14 +212,35 @@ void Scheduler::Advance() {
   }
   for (const auto& stream : active_) {
     if (!Ready(*stream)) continue;
+    SeeReady(*stream);
     const EngineKind kind = stream->queue_.front().task.engine;
-    stream->group->engines->engines_[static_cast<int>(kind)].wake.NotifyOne();
+    Engines* engines = stream->group->engines;
+    if (kind == EngineKind::kCompute && stream->priority < engines->urgent_.load()) {
+      engines->urgent_.store(stream->priority);
+    }
+    engines->engines_[static_cast<int>(kind)].wake.NotifyOne();
   }
+}
+
+void Scheduler::NoteUrgent(Engines* engines) {
+  const std::shared_ptr<Stream> next = Pick(engines, EngineKind::kCompute);
+  engines->urgent_.store(next ? next->priority : kNobodyWaits);
+}
+
+void Scheduler::RunUrgent(Engines* engines, int priority) {
+  MutexLock lock(mutex_);
+  for (;;) {
+    const std::shared_ptr<Stream> stream = Pick(engines, EngineKind::kCompute);
+    if (!stream || stream->priority >= priority) break;
+    RunTask(stream);
+  }
+  NoteUrgent(engines);
 }
 
 void Scheduler::Complete(Stream& stream, CUresult result) {
   CUresult none = CUDA_SUCCESS;
   if (result != CUDA_SUCCESS) stream.group->error.compare_exchange_strong(none, result);
+  stream.reached_ = std::max(stream.reached_, TaskTime::cursor());
   stream.queue_.pop_front();
   stream.completed_ += 1;
   done_.NotifyAll();
@@ -205,12 +263,21 @@ std::shared_ptr<Stream> Scheduler::Pick(const Engines* engines, EngineKind kind)
 
 void Scheduler::RunTask(const std::shared_ptr<Stream>& stream) {
   stream->running_ = true;
+  Engines* engines = stream->group->engines;
+  NoteUrgent(engines);
   Task& task = stream->queue_.front().task;  // a deque's elements stay where they are
   const bool skip = stream->group->error.load() != CUDA_SUCCESS && !task.always;
+  const EngineKind kind = task.engine;
+  const Running interrupted = std::exchange(
+      t_running,
+      kind == EngineKind::kCompute ? Running{this, engines, stream->priority} : Running{});
   auto run = std::move(task.run);
+  TaskTime::cursor() = stream->queue_.front().ready;
   mutex_.Unlock();
   const CUresult result = skip ? CUDA_SUCCESS : run();
   run = nullptr;  // what the task holds may be large, and is let go before anybody hears of it
+  t_running = interrupted;
+  if (kind == EngineKind::kHost) TaskTime::cursor() = std::max(TaskTime::cursor(), engines->Now());
   mutex_.Lock();
   stream->running_ = false;
   Complete(*stream, result);
@@ -224,7 +291,7 @@ void Scheduler::Loop(Engines* engines, Engines::Engine* engine) {
       RunTask(stream);
       continue;
     }
-    if (engine->kind == EngineKind::kCompute) engines->on_idle_();
+    engines->on_idle_(engine->kind);
     engine->wake.Wait(mutex_);
   }
 }

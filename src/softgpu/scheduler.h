@@ -16,6 +16,8 @@
 // 2. A task comes only after tasks submitted before it, so there is no cycle and nothing starves.
 // 3. After a task fails, no other task of its context is run (the context is poisoned); they are
 //    counted as completed, so nobody waits for ever.
+// 4. TaskTime::cursor() of the thread that runs a task is the device time from which it may run:
+//    when it was submitted and all it comes after was at its end. The task moves it to its end.
 #pragma once
 
 #include <array>
@@ -28,6 +30,7 @@
 
 #include "src/base/mutex.h"
 #include "src/cuda/driver_types.h"
+#include "src/softgpu/device_clock.h"
 
 namespace tandem::soft {
 
@@ -67,6 +70,7 @@ struct GraphTask {
 };
 
 inline constexpr int kGreatestPriority = -5;  // of a stream; the least is 0
+inline constexpr int kNobodyWaits = 1;        // in place of a priority
 
 enum class StreamKind { kLegacy, kBlocking, kNonBlocking };
 
@@ -84,29 +88,49 @@ class Stream {
   struct Queued {
     Task task;
     uint64_t order = 0;  // of submission, over all streams
+    Instant ready;       // device time from which it may run, as far as known
+    bool seen_ready = false;
   };
   std::deque<Queued> queue_;
   bool running_ = false;
   uint64_t submitted_ = 0;
   uint64_t completed_ = 0;
+  Instant reached_;  // device time of the end of what is completed
 };
 
 class Scheduler;
 
+// For a compute task that can be interrupted: work of streams with a higher priority than its own.
+class UrgentWork {
+ public:
+  // Cheap. REQUIRES: called by the task, on the thread that runs it.
+  static bool Waits();
+  // Does it, here and now. TaskTime::cursor() is as before.
+  static void Do();
+};
+
 // The engines of one device. They live as long as the process.
 class Engines {
  public:
-  // `on_idle` is called by the compute engine when it has nothing more to do.
-  Engines(Scheduler* scheduler, std::function<void()> on_idle);
+  // `on_idle` is called by an engine's thread when it has nothing more to do. Without a clock it is
+  // the machine's.
+  Engines(Scheduler* scheduler, DeviceClock* clock, std::function<void(EngineKind)> on_idle);
 
  private:
   friend class Scheduler;
+  friend class UrgentWork;
   struct Engine {
     EngineKind kind = EngineKind::kNone;
     CondVar wake;
   };
   std::array<Engine, kEngineCount> engines_;
-  const std::function<void()> on_idle_;
+  Instant Now() const { return clock_ != nullptr ? clock_->Now() : MonotonicNow(); }
+  bool model() const { return clock_ != nullptr && clock_->model(); }
+
+  DeviceClock* const clock_;
+  const std::function<void(EngineKind)> on_idle_;
+  // The priority of the most urgent task that waits for the compute engine.
+  std::atomic<int> urgent_ = kNobodyWaits;
 };
 
 class Scheduler {
@@ -132,11 +156,15 @@ class Scheduler {
   void Start(Engines* engines);
 
  private:
+  friend class UrgentWork;
   Dependency Append(const std::shared_ptr<Stream>& stream, Task task) REQUIRES_LOCK(mutex_);
   void Loop(Engines* engines, Engines::Engine* engine) EXCLUDES_LOCK(mutex_);
   void RunTask(const std::shared_ptr<Stream>& stream) REQUIRES_LOCK(mutex_);
   std::shared_ptr<Stream> Pick(const Engines* engines, EngineKind kind) REQUIRES_LOCK(mutex_);
   bool Ready(const Stream& stream) const REQUIRES_LOCK(mutex_);
+  void RunUrgent(Engines* engines, int priority) EXCLUDES_LOCK(mutex_);
+  void NoteUrgent(Engines* engines) REQUIRES_LOCK(mutex_);
+  void SeeReady(Stream& stream) REQUIRES_LOCK(mutex_);
   static bool Reached(const std::vector<Dependency>& what);
   void Advance() REQUIRES_LOCK(mutex_);
   void Complete(Stream& stream, CUresult result) REQUIRES_LOCK(mutex_);

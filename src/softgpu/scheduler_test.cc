@@ -20,7 +20,7 @@ Scheduler& TheScheduler() {
 }
 
 Engines* TheEngines() {
-  static auto* engines = new Engines(&TheScheduler(), [] {});
+  static auto* engines = new Engines(&TheScheduler(), nullptr, [](EngineKind) {});
   return engines;
 }
 
@@ -45,8 +45,8 @@ class Gate {
 
 class SchedulerTest : public testing::Test {
  protected:
-  std::shared_ptr<Stream> NewStream(StreamKind kind) {
-    return std::make_shared<Stream>(group_, kind, 0);
+  std::shared_ptr<Stream> NewStream(StreamKind kind, int priority = 0) {
+    return std::make_shared<Stream>(group_, kind, priority);
   }
   Dependency Submit(const std::shared_ptr<Stream>& stream, EngineKind engine,
                     std::function<CUresult()> run, std::vector<Dependency> after = {}) {
@@ -58,6 +58,51 @@ class SchedulerTest : public testing::Test {
   }
   std::shared_ptr<StreamGroup> group_ = std::make_shared<StreamGroup>(TheEngines());
 };
+
+TEST_F(SchedulerTest, TheHigherPriorityGoesFirst) {
+  Gate started, gate;
+  std::vector<int> order;
+  const auto blocker = NewStream(StreamKind::kNonBlocking, 0);
+  Submit(blocker, EngineKind::kCompute, [&] {
+    started.Open();
+    return gate.Pass();
+  });
+  started.Pass();
+  for (const int priority : {0, -3, -1, -5, -3}) {
+    Submit(NewStream(StreamKind::kNonBlocking, priority), EngineKind::kCompute, [&, priority] {
+      order.push_back(priority);
+      return CUDA_SUCCESS;
+    });
+  }
+  gate.Open();
+  TheScheduler().Wait(TheScheduler().PendingOf(group_.get()));
+  EXPECT_EQ(order, std::vector<int>({-5, -3, -3, -1, 0}));
+}
+
+TEST_F(SchedulerTest, UrgentWorkIsDoneInTheMiddleOfAnother) {
+  Gate started;
+  std::atomic<bool> interrupted = false, lesser = false;
+  Submit(NewStream(StreamKind::kNonBlocking, -1), EngineKind::kCompute, [&] {
+    started.Open();
+    while (!interrupted.load()) {
+      if (UrgentWork::Waits()) UrgentWork::Do();
+    }
+    EXPECT_FALSE(UrgentWork::Waits());
+    EXPECT_FALSE(lesser.load());
+    return CUDA_SUCCESS;
+  });
+  started.Pass();
+  Submit(NewStream(StreamKind::kNonBlocking, -1), EngineKind::kCompute, [&] {
+    lesser.store(true);
+    return CUDA_SUCCESS;
+  });
+  Submit(NewStream(StreamKind::kNonBlocking, -2), EngineKind::kCompute, [&] {
+    interrupted.store(true);
+    return CUDA_SUCCESS;
+  });
+  TheScheduler().Wait(TheScheduler().PendingOf(group_.get()));
+  EXPECT_TRUE(lesser.load());
+}
 
 TEST_F(SchedulerTest, EnginesWorkAtTheSameTime) {
   // Each task waits for one of another engine: only possible if all run at once.

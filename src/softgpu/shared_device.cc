@@ -10,6 +10,8 @@
 #include <cstring>
 #include <optional>
 
+#include "src/softgpu/busy_time.h"
+
 namespace tandem::soft {
 namespace {
 
@@ -72,13 +74,14 @@ Status LockForSetup(int fd, const std::string& path) {
   return Error{ErrorCode::kUnavailable, path + " is locked by a process that does not go on"};
 }
 
-Status Initialise(int fd, const std::string& path, Bytes vram) {
+Status Initialise(int fd, const std::string& path, Bytes vram, bool model_clock) {
   if (ftruncate(fd, 0) != 0 || ftruncate(fd, sizeof(SharedPage)) != 0) return Failed(path);
   SharedPage header = {};
   header.magic = kSharedMagic;
   header.version = kSharedVersion;
   header.page_bytes = sizeof(SharedPage);
   header.vram_bytes = vram.count;
+  header.model_clock = model_clock ? 1 : 0;
   constexpr size_t kHeaderBytes = offsetof(SharedPage, ledger);
   // posix_fallocate too: a full disk must fail here, not by SIGBUS later.
   if (posix_fallocate(fd, 0, sizeof(SharedPage)) != 0 ||
@@ -139,15 +142,39 @@ Result<std::string> SharedDirectory(const std::string& configured) {
   return CheckDirectory(path);
 }
 
+Result<DeviceUse> LookAt(const std::string& directory, const std::string& name, Bytes vram) {
+  const std::string path = directory + "/tandem-soft-" + name;
+  DeviceUse use;
+  use.total = vram;
+  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!fd || !AnybodyThere(fd.get())) return use;
+  TRY(CheckHeader(fd.get(), path));
+  void* mapped = mmap(nullptr, sizeof(SharedPage), PROT_READ, MAP_SHARED, fd.get(), 0);
+  if (mapped == MAP_FAILED) return Failed("cannot map " + path);
+  auto* page = static_cast<SharedPage*>(mapped);
+  const Ledger ledger(page);
+  const Instant now = MonotonicNow();
+  use.total = ledger.total();
+  for (int slot = 0; slot < kSlotCount; ++slot) {
+    if (!IsLocked(fd.get(), slot)) continue;
+    const Slot& theirs = page->slots[slot];
+    use.processes.push_back({theirs.pid.load(), ledger.held_by(slot), BusyPercent(theirs, now)});
+    use.used += use.processes.back().used;
+  }
+  munmap(mapped, sizeof(SharedPage));
+  return use;
+}
+
 Result<std::unique_ptr<SharedDevice>> SharedDevice::Open(const std::string& directory,
-                                                         const std::string& name, Bytes vram) {
+                                                         const std::string& name, Bytes vram,
+                                                         bool model_clock) {
   const std::string path = directory + "/tandem-soft-" + name;
   ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(path));
   TRY(LockForSetup(fd.get(), path));
   if (AnybodyThere(fd.get())) {
     TRY(CheckHeader(fd.get(), path));
   } else {
-    TRY(Initialise(fd.get(), path, vram));
+    TRY(Initialise(fd.get(), path, vram, model_clock));
   }
   const std::optional<int> slot = TakeSlot(fd.get());
   if (!slot) return Error{ErrorCode::kUnavailable, "too many processes use device " + name};
@@ -164,7 +191,12 @@ Result<std::unique_ptr<SharedDevice>> SharedDevice::Open(const std::string& dire
 SharedDevice::SharedDevice(std::string path, uint64_t inode, SharedPage* page, int slot)
     : path_(std::move(path)), inode_(inode), page_(page), slot_(slot), ledger_(page) {
   ledger_.Claim(slot_);
-  page_->engine_waiting[slot / 64].fetch_and(~(uint64_t{1} << (slot % 64)));
+  for (EngineState& engine : page_->engines) {
+    engine.waiting[slot / 64].fetch_and(~(uint64_t{1} << (slot % 64)));
+  }
+  own().priority.store(0);
+  ClearBusyTime(own());
+  own().pid.store(static_cast<uint32_t>(getpid()));
 }
 
 SharedDevice::~SharedDevice() {

@@ -8,14 +8,15 @@
 // keep it, and no pid is involved. (A fork by another thread within the microseconds between open
 // and close would give the child a share in the lock until it execs or exits.)
 //
-// The first process decides the device's VRAM size; when nobody is left, the next one may choose
-// another. A file that is damaged or of another version is replaced when nobody holds it.
+// The first process decides the device's VRAM size and clock; when nobody is left, the next one may
+// choose another. A file that is damaged or of another version is replaced when nobody holds it.
 //
 // Threading: any thread.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "src/base/mutex.h"
 #include "src/base/result.h"
@@ -29,11 +30,26 @@ namespace tandem::soft {
 // made. Refused unless it belongs to this user alone.
 Result<std::string> SharedDirectory(const std::string& configured);
 
+// What there is to see of a device from outside.
+struct DeviceUse {
+  struct Process {
+    uint32_t pid = 0;
+    Bytes used;
+    unsigned int busy_percent = 0;  // of the compute engine, over the last second
+  };
+  Bytes total;
+  Bytes used;
+  std::vector<Process> processes;
+};
+// Looks at the device without using it. One that nobody uses is as big as `vram`.
+Result<DeviceUse> LookAt(const std::string& directory, const std::string& name, Bytes vram);
+
 class SharedDevice {
  public:
-  // Joins the device, or makes it with `vram` where nobody uses it.
+  // Joins the device, or makes it with `vram` and that clock where nobody uses it.
   static Result<std::unique_ptr<SharedDevice>> Open(const std::string& directory,
-                                                    const std::string& name, Bytes vram);
+                                                    const std::string& name, Bytes vram,
+                                                    bool model_clock = false);
   ~SharedDevice();  // gives the slot and what it holds back
   SharedDevice(const SharedDevice&) = delete;
   SharedDevice& operator=(const SharedDevice&) = delete;
@@ -47,6 +63,7 @@ class SharedDevice {
   Bytes total() const { return ledger_.total(); }
 
   SharedPage* page() const { return page_; }
+  Slot& own() const { return page_->slots[slot_]; }
   int slot() const { return slot_; }
 
  private:

@@ -6,12 +6,21 @@
 #include <utility>
 
 #include "src/base/time.h"
+#include "src/softgpu/busy_time.h"
+#include "src/softgpu/scheduler.h"
 
 namespace tandem::soft {
 namespace {
 
 // Bytes between two looks at whether somebody else wants the device or its memory.
 constexpr uint64_t kPiece = uint64_t{1} << 20;
+
+// By the model clock: what is done between two looks at the timeline, and how far work may run
+// ahead of it, so that it is done when its time comes.
+constexpr Duration kModelPiece = Milliseconds(1);
+constexpr Duration kAhead = Milliseconds(4);
+// By the real clock: of a kernel, between two looks at how long it has run.
+constexpr Duration kRealPiece = Milliseconds(20);
 
 // Waits end this much early: about what a timer is late. The bus's reservations, not the waits,
 // hold the rate.
@@ -48,22 +57,65 @@ bool CopyPiece(AddressSpace& space, const Copy& copy, uint64_t begin, uint64_t l
   return true;
 }
 
-// Copies in pieces of at most `piece` bytes; `before(length)` is called before each.
-template <typename Before>
-CUresult CopyInPieces(AddressSpace& space, const Copy& copy, uint64_t piece, Before before) {
+// Copies in pieces of at most `piece` bytes; `around(length, copy_it)` is called for each.
+template <typename Around>
+CUresult CopyInPieces(AddressSpace& space, const Copy& copy, uint64_t piece, Around around) {
   const uint64_t total = copy.width * copy.height;
   for (uint64_t begin = 0; begin < total; begin += piece) {
     const uint64_t length = std::min(piece, total - begin);
-    before(length);
-    if (!CopyPiece(space, copy, begin, length)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+    const auto copy_it = [&] { return CopyPiece(space, copy, begin, length); };
+    if (!around(length, copy_it)) return CUDA_ERROR_ILLEGAL_ADDRESS;
   }
   return CUDA_SUCCESS;
 }
 
-// Keeps the compute engine while nobody else is due, and takes it again when it was handed on.
-void TakeTurn(ComputeTurn& turn) {
-  if (turn.ShouldYield()) turn.Release();
-  turn.Acquire();
+// A piece of work on an engine that processes use in turns. Keeps the engine while nobody else is
+// due, and takes it again when it was handed on. By the model clock it also waits until the work's
+// time has almost come.
+class Piece {
+ public:
+  Piece(const Hardware& hardware, SharedEngine engine, ComputeTurn& turn)
+      : hardware_(hardware), engine_(engine), turn_(turn) {
+    turn_.Take();
+    if (model()) {
+      start_ = hardware_.clock->FreeAt(engine_, TaskTime::cursor());
+      hardware_.clock->SleepUntil(start_ - kAhead);
+    }
+    began_ = MonotonicNow();
+  }
+
+  bool model() const { return hardware_.clock->model(); }
+  Instant start() const { return start_; }  // on the model's timeline
+  Instant began() const { return began_; }  // by the machine's clock
+
+  // The work is done. What it took: its worth, by the model clock.
+  Duration End(Duration worth) {
+    const Instant now = MonotonicNow();
+    const Duration took = model() ? worth : now - began_;
+    if (engine_ == SharedEngine::kCompute) AddBusyTime(*hardware_.slot, took, now);
+    if (model()) {
+      TaskTime::cursor() = hardware_.clock->Reserve(engine_, start_, worth);
+      hardware_.clock->Done(TaskTime::cursor());
+      turn_.Spend(worth);
+    }
+    return took;
+  }
+
+ private:
+  const Hardware& hardware_;
+  const SharedEngine engine_;
+  ComputeTurn& turn_;
+  Instant start_, began_;
+};
+
+// By the model clock work has been done before its time: its end has to be waited for.
+CUresult AtItsTime(const Hardware& hardware, CUresult result) {
+  if (hardware.clock->model()) hardware.clock->SleepUntil(TaskTime::cursor());
+  return result;
+}
+
+Duration DeviceTime(uint64_t bytes) {
+  return Duration(static_cast<int64_t>(bytes * 1'000'000'000 / kModelDeviceBytesPerSecond));
 }
 
 void FillRow(uint8_t* row, uint64_t bytes, uint32_t value, uint32_t element_bytes) {
@@ -95,26 +147,62 @@ CUresult ResultOf(ptx::Stop stop) {
   return CUDA_ERROR_UNKNOWN;
 }
 
+// What the kernel printed, and why it did not come to its end.
+void Tell(ptx::Execution& execution, const std::string& name, ptx::Stop stop) {
+  const std::string output = execution.TakeOutput();
+  if (!output.empty()) {
+    std::fwrite(output.data(), 1, output.size(), stdout);
+    std::fflush(stdout);
+  }
+  if (stop == ptx::Stop::kAssert) {
+    std::fputs(execution.assertions().c_str(), stderr);
+  } else if (stop != ptx::Stop::kDone) {
+    std::fprintf(stderr, "tandem software GPU: kernel %s: %s (address 0x%llx)\n", name.c_str(),
+                 execution.fault().what.c_str(),
+                 static_cast<unsigned long long>(execution.fault().address));
+  }
+}
+
 }  // namespace
 
 CUresult CopyOverBus(const Hardware& hardware, Direction direction, const Copy& copy) {
   Bus& bus = *hardware.bus;
+  bus.BeginCopy();
+  const uint64_t piece_bytes = bus.piece().count;
+  if (hardware.clock->model()) {
+    ComputeTurn& turn = hardware.bus_turns[static_cast<int>(direction)];
+    const auto in_turn = [&](uint64_t length, auto copy_it) {
+      Piece piece(hardware, EngineOf(direction), turn);
+      const bool done = copy_it();
+      piece.End(bus.Time(Bytes(length)));
+      return done;
+    };
+    return AtItsTime(hardware, CopyInPieces(*hardware.space, copy, piece_bytes, in_turn));
+  }
   Instant end;
-  const auto reserve = [&](uint64_t length) {
+  const auto in_time = [&](uint64_t length, auto copy_it) {
     SleepUntil(end);
     end = bus.Reserve(direction, Bytes(length), MonotonicNow(), end);
+    return copy_it();
   };
-  const CUresult result = CopyInPieces(*hardware.space, copy, bus.piece().count, reserve);
+  const CUresult result = CopyInPieces(*hardware.space, copy, piece_bytes, in_time);
   if (result == CUDA_SUCCESS) SleepUntil(end);
   return result;
 }
 
 CUresult CopyOnDevice(const Hardware& hardware, const Copy& copy) {
-  return CopyInPieces(*hardware.space, copy, kPiece, [&](uint64_t) { TakeTurn(*hardware.turn); });
+  const auto in_turn = [&](uint64_t length, auto copy_it) {
+    Piece piece(hardware, SharedEngine::kCompute, *hardware.turn);
+    const bool done = copy_it();
+    piece.End(DeviceTime(length));
+    return done;
+  };
+  return AtItsTime(hardware, CopyInPieces(*hardware.space, copy, kPiece, in_turn));
 }
 
 CUresult CopyOnHost(const Hardware& hardware, const Copy& copy) {
-  return CopyInPieces(*hardware.space, copy, kPiece, [](uint64_t) {});
+  return CopyInPieces(*hardware.space, copy, kPiece,
+                      [](uint64_t, auto copy_it) { return copy_it(); });
 }
 
 CUresult FillOnDevice(const Hardware& hardware, const Fill& fill) {
@@ -122,49 +210,64 @@ CUresult FillOnDevice(const Hardware& hardware, const Fill& fill) {
     for (uint64_t column = 0; column < fill.width;) {
       const uint64_t length = std::min(kPiece, fill.width - column);
       const uint64_t address = fill.to.address + row * fill.to.pitch + column;
-      TakeTurn(*hardware.turn);
-      const MapLock::Reader reader(hardware.space->map_lock());
-      if (!MayTouch(*hardware.space, address, length, Access::kReadWrite)) {
-        return CUDA_ERROR_ILLEGAL_ADDRESS;
+      Piece piece(hardware, SharedEngine::kCompute, *hardware.turn);
+      {
+        const MapLock::Reader reader(hardware.space->map_lock());
+        if (!MayTouch(*hardware.space, address, length, Access::kReadWrite)) {
+          return CUDA_ERROR_ILLEGAL_ADDRESS;
+        }
+        FillRow(reinterpret_cast<uint8_t*>(address), length, fill.value, fill.element_bytes);
       }
-      FillRow(reinterpret_cast<uint8_t*>(address), length, fill.value, fill.element_bytes);
+      piece.End(DeviceTime(length));
       column += length;
     }
   }
-  return CUDA_SUCCESS;
+  return AtItsTime(hardware, CUDA_SUCCESS);
 }
 
 CUresult RunLaunch(const Hardware& hardware, ptx::Launch launch) {
+  if (const CUresult fault = hardware.faults->Launch(); fault != CUDA_SUCCESS) return fault;
   AddressSpace& space = *hardware.space;
   const ptx::MemoryMap memory{space.base(), space.size(), kPageShift, space.readable(),
                               space.writable()};
   const std::string name = launch.kernel->name;
+  ptx::Progress progress;
+  launch.progress = &progress;
   ptx::Execution execution(std::move(launch), memory, ptx::Path::kAuto);
-  const auto should_yield = [&] {
-    return space.map_lock().WriterWaits() || hardware.turn->ShouldYield();
-  };
+  Duration used;
   for (;;) {
-    TakeTurn(*hardware.turn);
+    Piece piece(hardware, SharedEngine::kCompute, *hardware.turn);
+    progress.instructions = 0;
+    progress.began_ns = piece.start().ns;
+    progress.instruction_ns = piece.model() ? kModelInstructionNs : 0;
+    const auto should_yield = [&] {
+      if (space.map_lock().WriterWaits() || hardware.turn->ShouldYield()) return true;
+      if (UrgentWork::Waits()) return true;
+      return piece.model() ? progress.instructions * kModelInstructionNs >= kModelPiece.ns
+                           : MonotonicNow() - piece.began() > kRealPiece;
+    };
     ptx::Stop stop;
     {
       const MapLock::Reader reader(space.map_lock());
       stop = execution.Run(should_yield);
     }
-    if (stop == ptx::Stop::kYielded) continue;
-    const std::string output = execution.TakeOutput();
-    if (!output.empty()) {
-      std::fwrite(output.data(), 1, output.size(), stdout);
-      std::fflush(stdout);
+    used = used + piece.End(Duration(progress.instructions * kModelInstructionNs));
+    if (stop == ptx::Stop::kYielded) {
+      if (UrgentWork::Waits()) UrgentWork::Do();
+      if (hardware.watchdog == Duration() || used < hardware.watchdog) continue;
+      std::fprintf(stderr, "tandem software GPU: kernel %s: ended by the watchdog\n", name.c_str());
+      return AtItsTime(hardware, CUDA_ERROR_LAUNCH_TIMEOUT);
     }
-    if (stop == ptx::Stop::kAssert) {
-      std::fputs(execution.assertions().c_str(), stderr);
-    } else if (stop != ptx::Stop::kDone) {
-      std::fprintf(stderr, "tandem software GPU: kernel %s: %s (address 0x%llx)\n", name.c_str(),
-                   execution.fault().what.c_str(),
-                   static_cast<unsigned long long>(execution.fault().address));
-    }
-    return ResultOf(stop);
+    Tell(execution, name, stop);
+    return AtItsTime(hardware, ResultOf(stop));
   }
+}
+
+CUresult Faults::Launch() {
+  const uint64_t number = launches.fetch_add(1) + 1;
+  if (number == kill_launch) return CUDA_ERROR_LAUNCH_FAILED;
+  if (number == ecc_launch) return CUDA_ERROR_ECC_UNCORRECTABLE;
+  return CUDA_SUCCESS;
 }
 
 }  // namespace tandem::soft

@@ -1,27 +1,47 @@
 // What engines do: copies, fills and kernel launches, each run to its end by the calling thread.
 //
+// By the model clock each piece of work moves TaskTime::cursor() to its end on the device's
+// timeline and returns when that is reached.
+//
 // Threading: any thread; one launch or device-internal copy at a time per device, because they use
-// the device's ComputeTurn.
+// the device's ComputeTurn, and by the model clock one copy per direction of the bus.
 //
 // Invariant: device memory is touched under a MapLock::Reader, after a look at the bitmaps, in
 // pieces short enough for a waiting writer.
 #pragma once
 
+#include <atomic>
 #include <memory>
 
 #include "src/cuda/driver_types.h"
 #include "src/softgpu/address_space.h"
 #include "src/softgpu/bus.h"
 #include "src/softgpu/compute_turn.h"
+#include "src/softgpu/device_clock.h"
 #include "src/softgpu/ptx/execute.h"
 
 namespace tandem::soft {
+
+// Faults on demand, for tests.
+struct Faults {
+  uint64_t kill_launch = 0;  // which launch of the process fails; 0: none
+  uint64_t ecc_launch = 0;
+  std::atomic<uint64_t> launches = 0;
+
+  // Counts a launch; what it is to fail with, if it is.
+  CUresult Launch();
+};
 
 // The parts of a device that work needs. They outlive all work.
 struct Hardware {
   AddressSpace* space = nullptr;
   Bus* bus = nullptr;
   ComputeTurn* turn = nullptr;
+  ComputeTurn* bus_turns = nullptr;  // two, by Direction; used by the model clock
+  DeviceClock* clock = nullptr;
+  Slot* slot = nullptr;  // this process's
+  Faults* faults = nullptr;
+  Duration watchdog;  // zero: none
 };
 
 // Rows of `width` bytes, `pitch` apart.

@@ -16,6 +16,8 @@
 #include <string>
 #include <vector>
 
+#include "src/softgpu/ptx/progress.h"
+
 namespace tandem::ptx {
 
 inline constexpr int kLanes = 32;
@@ -333,6 +335,7 @@ struct WarpContext {
   uint32_t ntid[3], ctaid[3], nctaid[3];
   uint32_t warp_id;
   uint32_t static_shared_bytes;
+  const Progress* progress;  // never null
 
   enum class FaultKind : uint8_t { kNone, kIllegal, kMisaligned, kSpace } fault;
   uint64_t fault_address;

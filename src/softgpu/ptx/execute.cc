@@ -26,15 +26,6 @@ struct Free {
 
 }  // namespace
 
-bool HasAvx2() {
-#ifdef TANDEM_PTX_AVX2
-  static const bool has = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-#else
-  static const bool has = false;
-#endif
-  return has;
-}
-
 class Execution::State {
  public:
   // With a block, only that one of the grid is run.
@@ -66,11 +57,14 @@ class Execution::State {
   bool ReleaseBarriers();
   void Release(uint32_t barrier, uint32_t threads, uint32_t votes);
   bool TimeToYield(int64_t instructions);
+  void Count(int64_t instructions) { progress_->instructions += instructions; }
   void Describe(const Warp& warp, const Instruction& in, const std::string& what, uint64_t address,
                 Stop stop);
   void FillContext(const MemoryMap& memory, uint32_t index);
 
   const Launch launch_;
+  Progress own_progress_;
+  Progress* const progress_;
   const Code& code_;
   const int path_;
   uint32_t threads_;
@@ -97,6 +91,7 @@ class Execution::State {
 
 Execution::State::State(Launch launch, const MemoryMap& memory, Path path, const uint32_t* block)
     : launch_(std::move(launch)),
+      progress_(launch_.progress != nullptr ? launch_.progress : &own_progress_),
       code_(*launch_.kernel->code),
       path_(path == Path::kBaseline || !HasAvx2() ? 0 : 1),
       threads_(launch_.block[0] * launch_.block[1] * launch_.block[2]),
@@ -140,6 +135,7 @@ void Execution::State::FillContext(const MemoryMap& memory, uint32_t index) {
   w.image_address = launch_.image_address;
   w.grid_workspace = launch_.grid_workspace;
   w.warp_id = index;
+  w.progress = progress_;
   uint32_t* ids = thread_ids_.data() + size_t{index} * 3 * kLanes;
   for (size_t axis = 0; axis < 3; ++axis) {
     w.tid[axis] = ids + axis * kLanes;
@@ -188,11 +184,11 @@ Stop Execution::State::RunBlocks() {
   if (!std::exchange(started_, true)) StartBlock();
   for (;;) {
     if (const std::optional<Stop> stop = RunBlock()) return *stop;
+    const auto instructions = static_cast<int64_t>(code_.instructions.size() * warps_.size());
+    Count(instructions);
     if (alone_ || !NextBlock(launch_.grid, block_)) return stop_ = Stop::kDone;
     StartBlock();
-    if (TimeToYield(static_cast<int64_t>(code_.instructions.size() * warps_.size()))) {
-      return Stop::kYielded;
-    }
+    if (TimeToYield(instructions)) return Stop::kYielded;
   }
 }
 
@@ -317,6 +313,7 @@ Execution::State::Flow Execution::State::Jump(Warp& warp, Group* group, uint32_t
     group->pc = pc + 1;
     warp.Add(target, active);
   }
+  if (back) Count(pc - target + 1);
   if (back && warp.CountLoop(pc)) return Flow::kTurnOver;
   if (back && TimeToYield(pc - target + 1)) return Flow::kYielded;
   return whole && (!back || warp.alone()) ? Flow::kOn : Flow::kPick;

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "src/softgpu/ptx/program.h"
+#include "src/softgpu/ptx/progress.h"
 
 namespace tandem::ptx {
 
@@ -52,6 +53,7 @@ struct Launch {
   // a block needs of the host's memory is needed as often as there are blocks.
   bool cooperative = false;
   uint64_t grid_workspace = 0;  // two zero words in the device, where the grid's barrier counts
+  Progress* progress = nullptr;  // if not null, outlives the execution; for the caller to reset
 };
 
 enum class Stop {

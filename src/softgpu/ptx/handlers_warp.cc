@@ -188,6 +188,11 @@ uint32_t LanemaskOf(Special which, int lane) {
   }
 }
 
+uint64_t Time(const Progress& progress, clockid_t host_clock) {
+  if (progress.instruction_ns == 0) return Nanoseconds(host_clock);
+  return static_cast<uint64_t>(progress.began_ns + progress.instructions * progress.instruction_ns);
+}
+
 // Those that are the same in all lanes.
 uint64_t UniformSpecial(const WarpContext& w, Special which) {
   switch (which) {
@@ -217,13 +222,13 @@ uint64_t UniformSpecial(const WarpContext& w, Special which) {
       return 1;
     case Special::kClock:
     case Special::kClock64:
-      return Nanoseconds(CLOCK_MONOTONIC);
+      return Time(*w.progress, CLOCK_MONOTONIC);
     case Special::kGlobalTimer:
-      return Nanoseconds(CLOCK_REALTIME);
+      return Time(*w.progress, CLOCK_REALTIME);
     case Special::kClockHigh:
-      return Nanoseconds(CLOCK_MONOTONIC) >> 32;
+      return Time(*w.progress, CLOCK_MONOTONIC) >> 32;
     case Special::kGlobalTimerHigh:
-      return Nanoseconds(CLOCK_REALTIME) >> 32;
+      return Time(*w.progress, CLOCK_REALTIME) >> 32;
     case Special::kOne:
       return 1;
     case Special::kDynamicSharedSize:

@@ -216,7 +216,7 @@ TEST(Operations, Bits) {
        [](auto a, auto b, auto c) { return Bfi64(a, b, c, b); }},
       {"dp4a.s32.u32 %wd, %wa, %wb, %wc;", 'w',
        [](auto a, auto b, auto c) {
-         int64_t sum = static_cast<int64_t>(c);
+         int64_t sum = S(c);
          for (int i = 0; i < 32; i += 8)
            sum += int64_t{static_cast<int8_t>(a >> i)} * (b >> i & 255);
          return W(static_cast<uint64_t>(sum));
@@ -225,7 +225,7 @@ TEST(Operations, Bits) {
        [](auto a, auto b, auto c) {
          const int64_t low = int64_t(a & 0xffff) * static_cast<int8_t>(b >> 16);
          const int64_t high = int64_t(a >> 16 & 0xffff) * static_cast<int8_t>(b >> 24);
-         return W(static_cast<uint64_t>(static_cast<int64_t>(c) + low + high));
+         return W(static_cast<uint64_t>(S(c) + low + high));
        }},
       {"bmsk.clamp.b32 %wd, %wa, %wb;", 'w',
        [](auto a, auto b, auto) {

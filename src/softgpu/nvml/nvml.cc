@@ -1,0 +1,216 @@
+// libnvidia-ml.so.1 of the software GPU: initialisation, the system, which devices there are.
+#include <strings.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+
+#include "src/base/mutex.h"
+#include "src/cuda/uuid.h"
+#include "src/softgpu/identity.h"
+#include "src/softgpu/nvml/library.h"
+
+namespace tandem::soft::nvml {
+namespace {
+
+struct State {
+  Mutex mutex;
+  int initialised GUARDED_BY(mutex) = 0;
+  std::shared_ptr<const Library> library GUARDED_BY(mutex);
+};
+
+// Never destroyed: threads of the program may be running while it exits.
+State& TheState() {
+  static auto* state = new State();
+  return *state;
+}
+
+Result<std::shared_ptr<const Library>> Load() {
+  auto library = std::make_shared<Library>();
+  ASSIGN_OR_RETURN(library->options, ParseOptions(secure_getenv));
+  ASSIGN_OR_RETURN(library->directory, SharedDirectory(library->options.directory));
+  return std::shared_ptr<const Library>(std::move(library));
+}
+
+nvmlReturn_t Initialise() {
+  State& state = TheState();
+  MutexLock lock(state.mutex);
+  if (state.initialised == 0) {
+    auto library = Load();
+    if (!library.ok()) {
+      std::fprintf(stderr, "tandem software GPU: %s\n", library.error().message.c_str());
+      return NVML_ERROR_DRIVER_NOT_LOADED;
+    }
+    state.library = std::move(library).value();
+  }
+  ++state.initialised;
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t GetCount(unsigned int* count) {
+  const auto library = TheLibrary();
+  if (library == nullptr) return NVML_ERROR_UNINITIALIZED;
+  if (count == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+  *count = static_cast<unsigned int>(library->options.devices.size());
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t GetByIndex(unsigned int index, nvmlDevice_t* device) {
+  const auto library = TheLibrary();
+  if (library == nullptr) return NVML_ERROR_UNINITIALIZED;
+  if (device == nullptr || index >= library->options.devices.size()) {
+    return NVML_ERROR_INVALID_ARGUMENT;
+  }
+  *device = HandleOf(index);
+  return NVML_SUCCESS;
+}
+
+// The domain may have four digits or eight.
+nvmlReturn_t GetByPciBusId(const char* id, nvmlDevice_t* device) {
+  const auto library = TheLibrary();
+  if (library == nullptr) return NVML_ERROR_UNINITIALIZED;
+  if (id == nullptr || device == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+  for (size_t i = 0; i < library->options.devices.size(); ++i) {
+    const std::string full = PciBusId(static_cast<int>(i));
+    if (strcasecmp(id, full.c_str()) != 0 && strcasecmp(id, ("0000" + full).c_str()) != 0) continue;
+    *device = HandleOf(i);
+    return NVML_SUCCESS;
+  }
+  return NVML_ERROR_NOT_FOUND;
+}
+
+}  // namespace
+
+std::shared_ptr<const Library> TheLibrary() {
+  State& state = TheState();
+  MutexLock lock(state.mutex);
+  return state.library;
+}
+
+nvmlDevice_t HandleOf(size_t index) {
+  return reinterpret_cast<nvmlDevice_t>(index + 1);
+}
+size_t IndexOf(nvmlDevice_t device) {
+  return reinterpret_cast<size_t>(device) - 1;
+}
+
+const DeviceOption* Library::Find(nvmlDevice_t device) const {
+  const size_t index = IndexOf(device);
+  return index < options.devices.size() ? &options.devices[index] : nullptr;
+}
+
+nvmlReturn_t CopyText(const std::string& text, char* to, unsigned int length) {
+  if (to == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+  if (text.size() >= length) return NVML_ERROR_INSUFFICIENT_SIZE;
+  std::memcpy(to, text.c_str(), text.size() + 1);
+  return NVML_SUCCESS;
+}
+
+}  // namespace tandem::soft::nvml
+
+using namespace tandem;              // NOLINT: entry points live outside every namespace
+using namespace tandem::soft::nvml;  // NOLINT
+
+nvmlReturn_t nvmlInit() noexcept {
+  return Initialise();
+}
+nvmlReturn_t nvmlInit_v2() noexcept {
+  return Initialise();
+}
+nvmlReturn_t nvmlInitWithFlags(unsigned int) noexcept {
+  return Initialise();
+}
+
+nvmlReturn_t nvmlShutdown() noexcept {
+  State& state = TheState();
+  MutexLock lock(state.mutex);
+  if (state.initialised == 0) return NVML_ERROR_UNINITIALIZED;
+  if (--state.initialised == 0) state.library = nullptr;
+  return NVML_SUCCESS;
+}
+
+const char* nvmlErrorString(nvmlReturn_t result) noexcept {
+  switch (result) {
+    case NVML_SUCCESS:
+      return "Success";
+    case NVML_ERROR_UNINITIALIZED:
+      return "Uninitialized";
+    case NVML_ERROR_INVALID_ARGUMENT:
+      return "Invalid Argument";
+    case NVML_ERROR_NOT_SUPPORTED:
+      return "Not Supported";
+    case NVML_ERROR_NOT_FOUND:
+      return "Not Found";
+    case NVML_ERROR_INSUFFICIENT_SIZE:
+      return "Insufficient Size";
+    case NVML_ERROR_DRIVER_NOT_LOADED:
+      return "Driver Not Loaded";
+    case NVML_ERROR_ARGUMENT_VERSION_MISMATCH:
+      return "Argument Version Mismatch";
+    case NVML_ERROR_UNKNOWN:
+      break;
+  }
+  return "Unknown Error";
+}
+
+nvmlReturn_t nvmlSystemGetDriverVersion(char* version, unsigned int length) noexcept {
+  if (TheLibrary() == nullptr) return NVML_ERROR_UNINITIALIZED;
+  return CopyText("550.0", version, length);
+}
+nvmlReturn_t nvmlSystemGetNVMLVersion(char* version, unsigned int length) noexcept {
+  return CopyText("12.550.0", version, length);
+}
+
+// Also before nvmlInit.
+nvmlReturn_t nvmlSystemGetCudaDriverVersion(int* version) noexcept {
+  if (version == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+  *version = soft::kDriverVersion;
+  return NVML_SUCCESS;
+}
+nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int* version) noexcept {
+  return nvmlSystemGetCudaDriverVersion(version);
+}
+
+nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char* name, unsigned int length) noexcept {
+  if (TheLibrary() == nullptr) return NVML_ERROR_UNINITIALIZED;
+  if (name == nullptr || length == 0) return NVML_ERROR_INVALID_ARGUMENT;
+  std::ifstream file("/proc/" + std::to_string(pid) + "/cmdline");
+  std::string program;
+  if (!std::getline(file, program, '\0')) return NVML_ERROR_NOT_FOUND;
+  return CopyText(program.substr(0, length - 1), name, length);
+}
+
+nvmlReturn_t nvmlDeviceGetCount(unsigned int* count) noexcept {
+  return GetCount(count);
+}
+nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int* count) noexcept {
+  return GetCount(count);
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t* device) noexcept {
+  return GetByIndex(index, device);
+}
+nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t* device) noexcept {
+  return GetByIndex(index, device);
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByUUID(const char* uuid, nvmlDevice_t* device) noexcept {
+  const auto library = TheLibrary();
+  if (library == nullptr) return NVML_ERROR_UNINITIALIZED;
+  if (uuid == nullptr || device == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+  for (size_t i = 0; i < library->options.devices.size(); ++i) {
+    const CUuuid own = soft::DeviceUuid(library->options.devices[i].name);
+    if (cuda::FormatUuid(own) != uuid) continue;
+    *device = HandleOf(i);
+    return NVML_SUCCESS;
+  }
+  return NVML_ERROR_NOT_FOUND;
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char* id, nvmlDevice_t* device) noexcept {
+  return GetByPciBusId(id, device);
+}
+nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char* id, nvmlDevice_t* device) noexcept {
+  return GetByPciBusId(id, device);
+}

@@ -1,0 +1,201 @@
+"""Being one GPU for several processes: the engine in turns, the bus shared, who stops and who dies.
+
+Times asserted here are device times of the model clock, which do not depend on the host.
+"""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from harness import PATIENCE_S, SOFT_GPU, finish
+
+PROGRAM = Path(__file__).with_name("device_program.py")
+# Of one piece of work each: 10 ms of kernel by the model clock, 10 ms of a bus of 200 MB/s.
+ROUNDS = 66_000
+BYTES = 2_000_000
+MODEL = {"TANDEM_SOFT_CLOCK": "model", "TANDEM_SOFT_PCIE": "200MB/s"}
+
+
+class Program:
+    """A device_program, which does as it is told."""
+
+    def __init__(self, card, **environment):
+        self.process = subprocess.Popen(
+            ["/usr/bin/python3", str(PROGRAM)],
+            env={**card.env, "LD_LIBRARY_PATH": str(SOFT_GPU), **environment},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        card.processes.append(self.process)
+        assert self.line() == "ready"
+
+    def tell(self, line):
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def line(self):
+        line = self.process.stdout.readline()
+        assert line, self.process.communicate(timeout=PATIENCE_S)
+        return line.strip()
+
+    def ask(self, line):
+        self.tell(line)
+        return self.line()
+
+    def number(self, line):
+        return int(self.ask(line).split()[1])
+
+    def stop(self):
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
+
+    def proceed(self):
+        self.process.send_signal(signal.SIGCONT)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+def times_of_ten(programs, work):
+    """What ten pieces of work take each of them while all have work all the time."""
+    for program in programs:
+        assert program.ask(f"steady {work} 4") == "running"
+    for program in programs:
+        program.tell("mark")
+    times = [int(program.line().split()[1]) for program in programs]
+    for program in programs:
+        assert program.ask("end") == "ended"
+    return times
+
+
+@pytest.fixture
+def load(card_alone):
+    """Another program that keeps every core busy."""
+    loop = "import sys\nprint('on', flush=True)\nwhile True: pass"
+    for _ in range(os.cpu_count()):
+        process = card_alone.spawn(["/usr/bin/python3", "-c", loop])
+        assert process.stdout.readline() == "on\n"
+
+
+@pytest.fixture
+def card_alone(make_card):
+    """A card without a daemon."""
+    return make_card(vram="1G")
+
+
+def shares(card, work):
+    programs = [Program(card, **MODEL) for _ in range(3)]
+    (alone,) = times_of_ten(programs[:1], work)
+    for time in times_of_ten(programs[:2], work):
+        assert abs(time / alone - 2) <= 0.1, (alone, time)
+    for time in times_of_ten(programs, work):
+        assert abs(time / alone - 3) <= 0.15, (alone, time)
+    # Two who have nothing to do cost nothing.
+    (among_idle,) = times_of_ten(programs[:1], work)
+    assert abs(among_idle / alone - 1) <= 0.02, (alone, among_idle)
+
+
+@pytest.mark.parametrize("work", [f"kernel {ROUNDS}", f"up {BYTES}", f"down {BYTES}"])
+def test_so_many_at_once_take_so_many_times_as_long(card_alone, work):
+    shares(card_alone, work)
+
+
+@pytest.mark.parametrize("work", [f"kernel {ROUNDS}", f"up {BYTES}"])
+def test_a_busy_host_is_not_to_be_seen_in_device_time(card_alone, load, work):
+    shares(card_alone, work)
+
+
+def test_work_takes_what_it_is_worth(card_alone):
+    program = Program(card_alone, **MODEL)
+    # Three instructions a round, 50 ns each.
+    (kernels,) = times_of_ten([program], f"kernel {ROUNDS}")
+    assert abs(kernels / (10 * ROUNDS * 150) - 1) <= 0.01, kernels
+    (copies,) = times_of_ten([program], f"up {BYTES}")
+    assert abs(copies / 100e6 - 1) <= 0.01, copies
+
+
+def test_the_two_directions_of_the_bus_do_not_share(card_alone):
+    one, two = Program(card_alone, **MODEL), Program(card_alone, **MODEL)
+    (alone,) = times_of_ten([one], f"up {BYTES}")
+    assert two.ask(f"steady down {BYTES} 4") == "running"
+    (beside,) = times_of_ten([one], f"up {BYTES}")
+    assert abs(beside / alone - 1) <= 0.02, (alone, beside)
+    assert two.ask("end") == "ended"
+
+
+def test_the_global_timer_shows_the_timeline(card_alone):
+    program = Program(card_alone, **MODEL)
+    before = program.number("timer")
+    took = program.number(f"measure kernel {ROUNDS}")
+    assert program.number("timer") - before >= took
+
+
+@pytest.mark.parametrize("clock", ["real", "model"])
+def test_an_endless_kernel_leaves_the_others_their_turns(card_alone, clock):
+    endless, other = (Program(card_alone, TANDEM_SOFT_CLOCK=clock) for _ in range(2))
+    endless.ask("endless")
+    for _ in range(3):
+        other.ask(f"kernel {ROUNDS}")
+        assert other.ask("sync") == "sync 0"
+
+
+@pytest.mark.parametrize("clock", ["real", "model"])
+def test_the_watchdog_ends_an_endless_kernel(card_alone, clock):
+    watched = Program(card_alone, TANDEM_SOFT_CLOCK=clock, TANDEM_SOFT_WATCHDOG="200ms")
+    other = Program(card_alone, TANDEM_SOFT_CLOCK=clock)
+    watched.ask("endless")
+    assert watched.ask("sync") == "sync 702"  # CUDA_ERROR_LAUNCH_TIMEOUT
+    assert watched.ask("sync") == "sync 702"
+    other.ask(f"kernel {ROUNDS}")
+    assert other.ask("sync") == "sync 0"
+
+
+@pytest.mark.parametrize("clock", ["real", "model"])
+def test_the_stopped_keep_their_memory_and_not_the_engine(card_alone, clock):
+    stopped, other = (Program(card_alone, TANDEM_SOFT_CLOCK=clock) for _ in range(2))
+    free = other.number("free")
+    stopped.ask("endless")
+    stopped.stop()
+    for _ in range(3):
+        other.ask(f"kernel {ROUNDS}")
+        assert other.ask("sync") == "sync 0"
+    assert other.number("free") == free
+    stopped.proceed()
+    stopped.kill()
+    assert other.number("free") > free
+
+
+def test_a_hundred_killed_processes_leave_nothing_behind(card_alone):
+    # The last lives: where nobody is left the device itself is new.
+    witness = Program(card_alone)
+    before = witness.number("free")
+    die = (
+        "import ctypes, os, signal\n"
+        "cuda = ctypes.CDLL('libcuda.so.1')\n"
+        "context, memory = ctypes.c_void_p(), ctypes.c_uint64()\n"
+        "assert cuda.cuInit(0) == 0\n"
+        "assert cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0) == 0\n"
+        "assert cuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(8 << 20)) == 0\n"
+        "assert cuda.cuMemsetD8_v2(memory, 1, ctypes.c_size_t(8 << 20)) == 0\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    for _ in range(25):
+        dying = [card_alone.bare(["/usr/bin/python3", "-c", die]) for _ in range(4)]
+        for process in dying:
+            finish(process, expect=-signal.SIGKILL)
+    assert witness.number("free") == before
+    witness.ask(f"kernel {ROUNDS}")
+    assert witness.ask("sync") == "sync 0"
+
+
+@pytest.mark.parametrize("clock", ["real", "model"])
+def test_a_higher_priority_has_the_engine(card_alone, clock):
+    low = Program(card_alone, TANDEM_SOFT_CLOCK=clock, TANDEM_SOFT_PRIORITY="-1")
+    high = Program(card_alone, TANDEM_SOFT_CLOCK=clock)
+    low.ask("endless")
+    (took,) = times_of_ten([high], f"kernel {ROUNDS}")
+    if clock == "model":
+        assert abs(took / (10 * ROUNDS * 150) - 1) <= 0.05, took
