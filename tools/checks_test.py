@@ -80,5 +80,37 @@ class Texts(unittest.TestCase):
             self.assertEqual(len(findings("check_text.py", files)), found, (ratchet, lines))
 
 
+class DriverTable(unittest.TestCase):
+    ROW = "// ---- Streams\nCU_PT(cuB, _ptsz, cuB, 11070, GATE(stream), YES, (int a), (a))\n"
+
+    def run_in(self, root, *arguments):
+        return subprocess.run(
+            [sys.executable, TOOLS / "driver_table.py", *arguments],
+            cwd=root, capture_output=True, text=True,
+        )  # fmt: skip
+
+    def test_it_knows_when_it_is_old_and_renews_itself(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "src/cuda").mkdir(parents=True)
+            (root / "docs").mkdir()
+            rows, document = root / "src/cuda/driver_api.def", root / "docs/software-gpu.md"
+            rows.write_text(self.ROW)
+            document.write_text(
+                "before\n<!-- Made by tools/driver_table.py from src/cuda/driver_api.def. -->\n"
+                "<!-- End of the table. -->\nafter\n"
+            )
+            self.assertEqual(self.run_in(root, "--check").returncode, 1)
+            self.assertEqual(self.run_in(root).returncode, 0)
+            self.assertEqual(self.run_in(root, "--check").returncode, 0)
+            text = document.read_text()
+            self.assertIn("| `cuB`, `_ptsz` | 11.7 | there |", text)
+            self.assertTrue(text.startswith("before\n") and text.endswith("after\n"))
+            rows.write_text(self.ROW.replace("YES", "NO"))
+            self.assertEqual(self.run_in(root, "--check").returncode, 1)
+            document.write_text("no marks\n")
+            self.assertEqual(self.run_in(root).returncode, 1)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -199,6 +199,21 @@ CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int co
   return Call(Real().cuModuleLoadDataEx, module, image, count, options, values);
 }
 
+// The stream stands in the configuration, where no row of the table could name it.
+CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** parameters,
+                          void** extra) noexcept {
+  const GatedCall call(config == nullptr ? nullptr : config->hStream);
+  return Call(Real().cuLaunchKernelEx, config, function, parameters, extra);
+}
+
+CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig* config, CUfunction function, void** parameters,
+                               void** extra) noexcept {
+  const CUstream given = config == nullptr ? nullptr : config->hStream;
+  const GatedCall call(given == nullptr ? reinterpret_cast<CUstream>(CU_STREAM_PER_THREAD_VALUE)
+                                        : given);
+  return Call(Real().cuLaunchKernelEx_ptsz, config, function, parameters, extra);
+}
+
 CUresult cuStreamDestroy(CUstream stream) noexcept {
   return DestroyStream(Real().cuStreamDestroy, stream);
 }

@@ -109,12 +109,3 @@ CUresult cuDeviceGetByPCIBusId(CUdevice* ordinal, const char* id) noexcept {
   }
   return CUDA_ERROR_INVALID_DEVICE;
 }
-
-CUresult cuDeviceCanAccessPeer(int* can, CUdevice ordinal, CUdevice peer) noexcept {
-  Device* device = nullptr;
-  CU_TRY(FindDevice(ordinal, &device));
-  CU_TRY(FindDevice(peer, &device));
-  if (can == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *can = 0;
-  return CUDA_SUCCESS;
-}

@@ -3,6 +3,7 @@
 
 #include "src/cuda/driver_api.h"
 #include "src/softgpu/api_graph.h"
+#include "src/softgpu/launch.h"
 #include "src/softgpu/submit.h"
 
 namespace tandem::soft {
@@ -64,8 +65,8 @@ CUresult KernelWorkOf(const Params* params, Work* work) {
   std::shared_ptr<Context> current;
   CU_TRY(HealthyContext(&current));
   if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto function = TheDriver().functions.Find(params->func);
-  if (!function) return CUDA_ERROR_INVALID_VALUE;
+  std::shared_ptr<Function> function;
+  if (FindFunction(params->func, &function) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
   KernelWork kernel{params->func, function, {}};
   const LaunchShape shape{{params->gridDimX, params->gridDimY, params->gridDimZ},
                           {params->blockDimX, params->blockDimY, params->blockDimZ},

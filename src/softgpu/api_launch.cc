@@ -1,110 +1,182 @@
 // Entry points: kernel launches.
 #include <algorithm>
-#include <cstring>
-#include <vector>
+#include <span>
 
 #include "src/cuda/driver_api.h"
-#include "src/softgpu/driver.h"
-#include "src/softgpu/submit.h"
+#include "src/softgpu/launch.h"
 
 namespace tandem::soft {
 namespace {
 
-// What the device can run at all, as its attributes say.
-CUresult CheckShape(const Function& function, const ptx::Launch& launch) {
-  const auto& [grid_x, grid_y, grid_z] = launch.grid;
-  const auto& [block_x, block_y, block_z] = launch.block;
-  if (grid_x == 0 || grid_y == 0 || grid_z == 0 || block_x == 0 || block_y == 0 || block_z == 0) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  if (grid_x > 0x7fff'ffff || grid_y > 65535 || grid_z > 65535 || block_x > 1024 ||
-      block_y > 1024 || block_z > 64) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  const uint32_t threads = block_x * block_y * block_z;
-  if (threads > kMaxBlockThreads) return CUDA_ERROR_INVALID_VALUE;
-  const ptx::Kernel& kernel = *function.kernel;
-  if (launch.dynamic_shared_bytes > function.max_dynamic_shared.load()) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  const uint64_t registers = uint64_t{std::max<uint32_t>(kernel.registers, 1)} * threads;
-  if (threads > kernel.max_threads || registers > kRegistersPerBlock ||
-      kernel.static_shared_bytes + launch.dynamic_shared_bytes > kSharedBytesOptIn) {
-    return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
-  }
-  return CUDA_SUCCESS;
-}
+// What the attributes of a launch ask for beside its shape.
+struct LaunchOptions {
+  bool cooperative = false;
+  CUevent completion = nullptr;  // recorded when the launch is done
+};
 
-// The parameters as one buffer: a list of (key, value) pairs that ends in a zero key.
-CUresult ReadExtra(void** extra, std::vector<uint8_t>* params) {
-  const void* buffer = nullptr;
-  size_t size = 0;
-  bool has_size = false;
-  for (int i = 0;; i += 2) {
-    const auto key = reinterpret_cast<uintptr_t>(extra[i]);
-    if (key == CU_LAUNCH_PARAM_END_VALUE) break;
-    if (key == CU_LAUNCH_PARAM_BUFFER_POINTER_VALUE) {
-      buffer = extra[i + 1];
-    } else if (key == CU_LAUNCH_PARAM_BUFFER_SIZE_VALUE && extra[i + 1] != nullptr) {
-      std::memcpy(&size, extra[i + 1], sizeof(size));
-      has_size = true;
-    } else {
-      return CUDA_ERROR_INVALID_VALUE;
+// Hints are ignored: where a card may do something sooner or elsewhere, this one does not.
+CUresult ReadAttributes(std::span<const CUlaunchAttribute> attributes, LaunchOptions* options) {
+  for (const CUlaunchAttribute& attribute : attributes) {
+    const CUlaunchAttributeValue& value = attribute.value;
+    switch (attribute.id) {
+      case CU_LAUNCH_ATTRIBUTE_IGNORE:
+      case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+      case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+      case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+      case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+      case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+      case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+        break;
+      case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+        options->cooperative = value.cooperative != 0;
+        break;
+      case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION: {
+        const auto& [x, y, z] = value.clusterDim;
+        if (x != 1 || y != 1 || z != 1) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+        break;
+      }
+      case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+        options->completion = value.launchCompletionEvent.event;
+        break;
+      case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
+        if (value.deviceUpdatableKernelNode.deviceUpdatable != 0) return CUDA_ERROR_NOT_SUPPORTED;
+        break;
+      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+        return CUDA_ERROR_NOT_SUPPORTED;
+      default:
+        return CUDA_ERROR_INVALID_VALUE;
     }
   }
-  if (buffer == nullptr || !has_size || size < params->size()) return CUDA_ERROR_INVALID_VALUE;
-  if (!params->empty()) std::memcpy(params->data(), buffer, params->size());
   return CUDA_SUCCESS;
 }
 
-CUresult ReadParams(const ptx::Kernel& kernel, void** pointers, void** extra,
-                    std::vector<uint8_t>* params) {
-  params->resize(kernel.param_bytes);
-  if (pointers != nullptr && extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (extra != nullptr) return ReadExtra(extra, params);
-  if (pointers == nullptr) {
-    return kernel.params.empty() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+// Launches with what cuFuncSetBlockShape, cuParamSet* and the like have left.
+CUresult LaunchLegacy(CUfunction function, int width, int height, CUstream stream) {
+  LaunchPlace place;
+  CU_TRY(FindPlace(function, stream, &place));
+  if (width <= 0 || height <= 0) return CUDA_ERROR_INVALID_VALUE;
+  Function::Legacy set;
+  {
+    MutexLock lock(place.work.function->mutex);
+    set = place.work.function->legacy;
   }
-  for (size_t i = 0; i < kernel.params.size(); ++i) {
-    if (pointers[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    const ptx::Param& param = kernel.params[i];
-    std::memcpy(params->data() + param.offset, pointers[i], param.size);
+  const LaunchShape shape = {{static_cast<uint32_t>(width), static_cast<uint32_t>(height), 1},
+                             {set.block[0], set.block[1], set.block[2]},
+                             set.shared_bytes};
+  CU_TRY(PrepareLaunch(*place.work.function, shape, set.params, &place.work.launch));
+  return SubmitWork(place.context, place.stream, {nullptr, std::move(place.work)});
+}
+
+CUresult Launch(CUfunction function, const LaunchShape& shape, CUstream stream, void** parameters,
+                void** extra) {
+  LaunchPlace place;
+  CU_TRY(FindPlace(function, stream, &place));
+  CU_TRY(PrepareLaunch(*place.work.function, shape, parameters, extra, &place.work.launch));
+  return SubmitWork(place.context, place.stream, {nullptr, std::move(place.work)});
+}
+
+constexpr int64_t kMaxParams = 4096;
+
+CUresult SetParam(CUfunction handle, int offset, const void* data, size_t bytes) {
+  std::shared_ptr<Function> function;
+  CU_TRY(FindFunction(handle, &function));
+  if (offset < 0 || data == nullptr || bytes > kMaxParams || offset > kMaxParams - int64_t(bytes)) {
+    return CUDA_ERROR_INVALID_VALUE;
   }
+  const auto* from = static_cast<const uint8_t*>(data);
+  MutexLock lock(function->mutex);
+  auto& params = function->legacy.params;
+  if (params.size() < offset + bytes) params.resize(offset + bytes);
+  std::copy(from, from + bytes, params.begin() + offset);
   return CUDA_SUCCESS;
 }
 
 }  // namespace
-
-CUresult PrepareLaunch(const Function& function, const LaunchShape& shape, void** parameters,
-                       void** extra, ptx::Launch* launch) {
-  launch->program = function.program.get();
-  launch->kernel = function.kernel;
-  launch->image_address = function.image_address;
-  std::ranges::copy(shape.grid, launch->grid);
-  std::ranges::copy(shape.block, launch->block);
-  launch->dynamic_shared_bytes = shape.shared_bytes;
-  CU_TRY(CheckShape(function, *launch));
-  return ReadParams(*function.kernel, parameters, extra, &launch->params);
-}
-
 }  // namespace tandem::soft
 
 using namespace tandem;        // NOLINT: entry points live outside every namespace
 using namespace tandem::soft;  // NOLINT
 
-CUresult cuLaunchKernel(CUfunction handle, unsigned int grid_x, unsigned int grid_y,
+CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y,
                         unsigned int grid_z, unsigned int block_x, unsigned int block_y,
-                        unsigned int block_z, unsigned int shared_bytes, CUstream stream_handle,
+                        unsigned int block_z, unsigned int shared_bytes, CUstream stream,
                         void** parameters, void** extra) noexcept {
-  std::shared_ptr<Context> current, context;
-  std::shared_ptr<Stream> stream;
-  CU_TRY(HealthyContext(&current));
-  const auto function = TheDriver().functions.Find(handle);
-  if (!function) return CUDA_ERROR_INVALID_HANDLE;
-  CU_TRY(FindStream(current, stream_handle, &context, &stream));
-  if (function->context != context) return CUDA_ERROR_INVALID_HANDLE;
-  KernelWork work{handle, function, {}};
-  const LaunchShape shape{{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes};
-  CU_TRY(PrepareLaunch(*function, shape, parameters, extra, &work.launch));
-  return SubmitWork(context, stream, {nullptr, std::move(work)});
+  const LaunchShape shape = {
+      {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes, false};
+  return Launch(function, shape, stream, parameters, extra);
+}
+
+CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y,
+                                   unsigned int grid_z, unsigned int block_x, unsigned int block_y,
+                                   unsigned int block_z, unsigned int shared_bytes, CUstream stream,
+                                   void** parameters) noexcept {
+  const LaunchShape shape = {
+      {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes, true};
+  return Launch(function, shape, stream, parameters, nullptr);
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** parameters,
+                          void** extra) noexcept {
+  CU_TRY(Ready());
+  if (config == nullptr || (config->numAttrs > 0 && config->attrs == nullptr)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  LaunchOptions options;
+  CU_TRY(ReadAttributes({config->attrs, config->numAttrs}, &options));
+  const LaunchShape shape = {{config->gridDimX, config->gridDimY, config->gridDimZ},
+                             {config->blockDimX, config->blockDimY, config->blockDimZ},
+                             config->sharedMemBytes,
+                             options.cooperative};
+  CU_TRY(Launch(function, shape, config->hStream, parameters, extra));
+  if (options.completion == nullptr) return CUDA_SUCCESS;
+  return cuEventRecord(options.completion, config->hStream);
+}
+
+CUresult cuFuncSetBlockShape(CUfunction handle, int x, int y, int z) noexcept {
+  std::shared_ptr<Function> function;
+  CU_TRY(FindFunction(handle, &function));
+  if (x <= 0 || y <= 0 || z <= 0) return CUDA_ERROR_INVALID_VALUE;
+  MutexLock lock(function->mutex);
+  function->legacy.block[0] = static_cast<uint32_t>(x);
+  function->legacy.block[1] = static_cast<uint32_t>(y);
+  function->legacy.block[2] = static_cast<uint32_t>(z);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuFuncSetSharedSize(CUfunction handle, unsigned int bytes) noexcept {
+  std::shared_ptr<Function> function;
+  CU_TRY(FindFunction(handle, &function));
+  MutexLock lock(function->mutex);
+  function->legacy.shared_bytes = bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuParamSetSize(CUfunction handle, unsigned int bytes) noexcept {
+  std::shared_ptr<Function> function;
+  CU_TRY(FindFunction(handle, &function));
+  if (bytes > kMaxParams) return CUDA_ERROR_INVALID_VALUE;
+  MutexLock lock(function->mutex);
+  function->legacy.params.resize(bytes);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuParamSeti(CUfunction function, int offset, unsigned int value) noexcept {
+  return SetParam(function, offset, &value, sizeof(value));
+}
+CUresult cuParamSetf(CUfunction function, int offset, float value) noexcept {
+  return SetParam(function, offset, &value, sizeof(value));
+}
+CUresult cuParamSetv(CUfunction function, int offset, void* data, unsigned int bytes) noexcept {
+  return SetParam(function, offset, data, bytes);
+}
+
+CUresult cuLaunch(CUfunction function) noexcept {
+  return LaunchLegacy(function, 1, 1, nullptr);
+}
+CUresult cuLaunchGrid(CUfunction function, int width, int height) noexcept {
+  return LaunchLegacy(function, width, height, nullptr);
+}
+CUresult cuLaunchGridAsync(CUfunction function, int width, int height, CUstream stream) noexcept {
+  return LaunchLegacy(function, width, height, stream);
 }

@@ -43,11 +43,13 @@ CUresult AnswerAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr 
       if (found.registered) return CUDA_ERROR_INVALID_VALUE;
       return Answer(data, pointer);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-      if (!host) return CUDA_ERROR_INVALID_VALUE;
+      if (!host && !TheDriver().managed.Has(found.number)) return CUDA_ERROR_INVALID_VALUE;
       return Answer(data, pointer);
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+      return Answer(data, TheDriver().managed.Has(found.number) ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+      return Answer(data, block && found.pool == 0 ? 1 : 0);
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
       return Answer(data, 0);
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:

@@ -1,32 +1,15 @@
 // Entry points: modules and functions.
-#include <algorithm>
-#include <cstring>
 #include <fstream>
 #include <iterator>
-#include <vector>
 
-#include "src/base/time.h"
 #include "src/cuda/driver_api.h"
 #include "src/softgpu/driver.h"
+#include "src/softgpu/launch.h"
 #include "src/softgpu/module_image.h"
+#include "src/softgpu/occupancy.h"
 
 namespace tandem::soft {
 namespace {
-
-// Puts the module's variables into VRAM.
-CUresult PlaceImage(const std::shared_ptr<Context>& context, Module& module) {
-  const uint64_t bytes = module.program->image_bytes();
-  if (bytes == 0) return CUDA_SUCCESS;
-  Memory& memory = *TheDriver().memory;
-  MutexLock lock(memory.mutex());
-  if (context->destroyed.load()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  module.image_address = context->device->heap().Allocate(context->id, bytes);
-  if (module.image_address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  std::vector<uint8_t> image(bytes);
-  module.program->WriteImage(image.data(), module.image_address);
-  std::memcpy(reinterpret_cast<void*>(module.image_address), image.data(), bytes);
-  return CUDA_SUCCESS;
-}
 
 CUresult Load(CUmodule* handle, const void* image, unsigned int count, CUjit_option* options,
               void** values) {
@@ -35,28 +18,9 @@ CUresult Load(CUmodule* handle, const void* image, unsigned int count, CUjit_opt
   if (handle == nullptr || image == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CU_TRY(RefuseUnsafe());
   CU_TRY(CheckJitOptions(count, options, values));
-  const Instant began = MonotonicNow();
-  auto module = std::make_shared<Module>();
-  module->context = context;
-  std::string log;
-  const CUresult compiled = CompileImage(image, &module->program, &log);
-  const Duration took = MonotonicNow() - began;
-  AnswerJitOptions(count, options, values, log, static_cast<float>(took.seconds() * 1e3));
-  CU_TRY(compiled);
-  CU_TRY(PlaceImage(context, *module));
-  *handle = TheDriver().modules.Insert(std::move(module));
-  return CUDA_SUCCESS;
-}
-
-CUresult Find(CUfunction handle, std::shared_ptr<Function>* function) {
-  CU_TRY(Ready());
-  *function = TheDriver().functions.Find(handle);
-  return *function == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
-}
-
-uint32_t MaxThreads(const ptx::Kernel& kernel) {
-  const uint32_t by_registers = kRegistersPerBlock / std::max<uint32_t>(kernel.registers, 1);
-  return std::min({kernel.max_threads, kMaxBlockThreads, by_registers / 32 * 32});
+  std::shared_ptr<const ptx::Program> program;
+  CU_TRY(CompileWithOptions(image, count, options, values, &program));
+  return PlaceModule(context, std::move(program), false, handle);
 }
 
 }  // namespace
@@ -83,44 +47,52 @@ CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int co
   return Load(module, image, count, options, values);
 }
 
+CUresult cuModuleLoadFatBinary(CUmodule* module, const void* image) noexcept {
+  return Load(module, image, 0, nullptr, nullptr);
+}
+
 CUresult cuModuleUnload(CUmodule handle) noexcept {
   std::shared_ptr<Context> current;
   CU_TRY(HealthyContext(&current));
-  Driver& driver = TheDriver();
   CU_TRY(RefuseUnsafe());
-  const auto module = driver.modules.Take(handle);
+  const auto module = TheDriver().modules.Find(handle);
   if (!module) return CUDA_ERROR_INVALID_HANDLE;
-  driver.functions.EraseIf([&](const Function& f) { return f.module_handle == handle; });
-  const CUresult result = driver.Synchronise(*module->context);
-  MutexLock lock(driver.memory->mutex());
-  if (module->image_address != 0 && !module->context->destroyed.load()) {
-    module->context->device->heap().Free(module->image_address);
-  }
-  return result;
+  return module->of_library ? CUDA_ERROR_NOT_PERMITTED : DropModule(handle);
 }
 
-CUresult cuModuleGetFunction(CUfunction* handle, CUmodule module_handle,
-                             const char* name) noexcept {
+CUresult cuModuleGetFunction(CUfunction* handle, CUmodule module, const char* name) noexcept {
   CU_TRY(Ready());
   if (handle == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto module = TheDriver().modules.Find(module_handle);
+  return FunctionOf(module, name, handle);
+}
+
+CUresult cuModuleGetFunctionCount(unsigned int* count, CUmodule handle) noexcept {
+  CU_TRY(Ready());
+  if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto module = TheDriver().modules.Find(handle);
   if (!module) return CUDA_ERROR_INVALID_HANDLE;
-  const ptx::Kernel* kernel = module->program->FindKernel(name);
-  if (kernel == nullptr) return CUDA_ERROR_NOT_FOUND;
-  MutexLock lock(module->mutex);
-  CUfunction& known = module->functions[name];  // one handle per kernel, however often asked for
-  if (known == nullptr) {
-    auto function = std::make_shared<Function>();
-    function->module_handle = module_handle;
-    function->context = module->context;
-    function->program = module->program;
-    function->kernel = kernel;
-    function->image_address = module->image_address;
-    const uint32_t fixed = kernel->static_shared_bytes;
-    function->max_dynamic_shared = fixed < kSharedBytesDefault ? kSharedBytesDefault - fixed : 0;
-    known = TheDriver().functions.Insert(std::move(function));
+  *count = static_cast<unsigned int>(module->program->kernels().size());
+  return CUDA_SUCCESS;
+}
+
+CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned int count,
+                                    CUmodule handle) noexcept {
+  CU_TRY(Ready());
+  if (functions == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
+  const auto module = TheDriver().modules.Find(handle);
+  if (!module) return CUDA_ERROR_INVALID_HANDLE;
+  for (const ptx::Kernel& kernel : module->program->kernels()) {
+    if (count-- == 0) break;
+    CU_TRY(FunctionOf(handle, kernel.name.c_str(), functions++));
   }
-  *handle = known;
+  return CUDA_SUCCESS;
+}
+
+// A module's code is ready as soon as it is loaded.
+CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) noexcept {
+  if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CU_TRY(Ready());
+  *mode = CU_MODULE_EAGER_LOADING;
   return CUDA_SUCCESS;
 }
 
@@ -140,12 +112,12 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr* pointer, size_t* bytes, CUmodule hand
 CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute,
                             CUfunction handle) noexcept {
   std::shared_ptr<Function> function;
-  CU_TRY(Find(handle, &function));
+  CU_TRY(FindFunction(handle, &function));
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const ptx::Kernel& kernel = *function->kernel;
   switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
-      *value = static_cast<int>(MaxThreads(kernel));
+      *value = static_cast<int>(MaxBlockThreads(kernel));
       return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
       *value = static_cast<int>(kernel.static_shared_bytes);
@@ -182,7 +154,7 @@ CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute,
 
 CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, int value) noexcept {
   std::shared_ptr<Function> function;
-  CU_TRY(Find(handle, &function));
+  CU_TRY(FindFunction(handle, &function));
   switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: {
       const uint32_t fixed = function->kernel->static_shared_bytes;
@@ -201,14 +173,52 @@ CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, i
 
 CUresult cuFuncSetCacheConfig(CUfunction handle, CUfunc_cache config) noexcept {
   std::shared_ptr<Function> function;
-  CU_TRY(Find(handle, &function));
+  CU_TRY(FindFunction(handle, &function));
   return config < 0 || config > 3 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 CUresult cuFuncGetModule(CUmodule* module, CUfunction handle) noexcept {
   std::shared_ptr<Function> function;
-  CU_TRY(Find(handle, &function));
+  CU_TRY(FindFunction(handle, &function));
   if (module == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *module = function->module_handle;
   return CUDA_SUCCESS;
+}
+
+CUresult cuFuncGetName(const char** name, CUfunction handle) noexcept {
+  std::shared_ptr<Function> function;
+  CU_TRY(FindFunction(handle, &function));
+  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *name = function->kernel->name.c_str();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuFuncGetParamInfo(CUfunction handle, size_t index, size_t* offset,
+                            size_t* size) noexcept {
+  std::shared_ptr<Function> function;
+  CU_TRY(FindFunction(handle, &function));
+  const auto& params = function->kernel->params;
+  if (offset == nullptr || index >= params.size()) return CUDA_ERROR_INVALID_VALUE;
+  *offset = params[index].offset;
+  if (size != nullptr) *size = params[index].size;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuFuncLoad(CUfunction handle) noexcept {
+  std::shared_ptr<Function> function;
+  return FindFunction(handle, &function);
+}
+
+CUresult cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction handle) noexcept {
+  std::shared_ptr<Function> function;
+  CU_TRY(FindFunction(handle, &function));
+  if (state == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *state = CU_FUNCTION_LOADING_STATE_LOADED;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuFuncSetSharedMemConfig(CUfunction handle, CUsharedconfig config) noexcept {
+  std::shared_ptr<Function> function;
+  CU_TRY(FindFunction(handle, &function));
+  return config < 0 || config > 2 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }

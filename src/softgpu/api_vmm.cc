@@ -1,4 +1,5 @@
 // Entry points: virtual memory management.
+#include <cstring>
 #include <span>
 #include <vector>
 
@@ -8,7 +9,7 @@
 namespace tandem::soft {
 namespace {
 
-// What can be created here: pinned memory of a device, not to be exported.
+// What can be created here: pinned memory of a device, which may be exported as a descriptor.
 CUresult CheckProperties(const CUmemAllocationProp* properties, Device** device) {
   if (properties == nullptr || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
       properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
@@ -16,8 +17,10 @@ CUresult CheckProperties(const CUmemAllocationProp* properties, Device** device)
   }
   *device = TheDriver().FindDevice(properties->location.id);
   if (*device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  return properties->requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE ? CUDA_SUCCESS
-                                                                     : CUDA_ERROR_NOT_SUPPORTED;
+  return properties->requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE ||
+                 properties->requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 CUresult AccessOf(CUmemAccess_flags flags, Access* access) {
@@ -69,7 +72,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
   if (TheDriver().FailsOnPurpose()) return CUDA_ERROR_OUT_OF_MEMORY;
   Memory& memory = *TheDriver().memory;
   MutexLock lock(memory.mutex());
-  return memory.vmm().Create(&device->store(), size, *properties, handle);
+  return memory.vmm().Create(&device->store(), device->uuid(), size, *properties, handle);
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) noexcept {
@@ -125,7 +128,10 @@ CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location
   MutexLock lock(memory.mutex());
   const auto found = memory.vmm().Find(pointer);
   if (!found) return CUDA_ERROR_INVALID_VALUE;
-  *flags = FlagsOf(found->device == location->id ? found->access : Access::kNone);
+  const auto peer = found->peers.find(location->id);
+  *flags = FlagsOf(found->device == location->id ? found->access
+                   : peer != found->peers.end()  ? peer->second
+                                                 : Access::kNone);
   return CUDA_SUCCESS;
 }
 
@@ -152,5 +158,49 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* properties,
   const CUmemAllocationProp* found = memory.vmm().PropertiesOf(handle);
   if (found == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *properties = *found;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* address) noexcept {
+  CU_TRY(Ready());
+  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Memory& memory = *TheDriver().memory;
+  MutexLock lock(memory.mutex());
+  return memory.vmm().Retain(AddressOf(address), handle);
+}
+
+CUresult cuMemExportToShareableHandle(void* shareable, CUmemGenericAllocationHandle handle,
+                                      CUmemAllocationHandleType type,
+                                      unsigned long long flags) noexcept {
+  CU_TRY(Ready());
+  if (shareable == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
+  Memory& memory = *TheDriver().memory;
+  MutexLock lock(memory.mutex());
+  return memory.vmm().Export(handle, static_cast<int*>(shareable));
+}
+
+// The descriptor is handed in as if it were an address.
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* shareable,
+                                        CUmemAllocationHandleType type) noexcept {
+  CU_TRY(Ready());
+  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
+  auto shared = ShareableMemory::Import(static_cast<int>(reinterpret_cast<intptr_t>(shareable)));
+  if (shared == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUmemAllocationProp properties = {};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.requestedHandleTypes = type;
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.location.id = -1;
+  for (const auto& device : TheDriver().devices) {
+    const CUuuid uuid = device->uuid();
+    if (std::memcmp(&uuid, &shared->device(), sizeof(uuid)) != 0) continue;
+    properties.location.id = device->ordinal();
+  }
+  if (properties.location.id < 0) return CUDA_ERROR_INVALID_DEVICE;
+  Memory& memory = *TheDriver().memory;
+  MutexLock lock(memory.mutex());
+  *handle = memory.vmm().Adopt(std::move(shared), properties);
   return CUDA_SUCCESS;
 }

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -39,8 +40,12 @@ struct Context {
   std::atomic<unsigned int> flags;
   std::atomic<int> cache_config = 0;
 
+  std::atomic<int> shared_config = 0;
+
   Mutex mutex;
   std::map<int, size_t> limits GUARDED_BY(mutex);  // those that were set
+  std::set<uint64_t> peers GUARDED_BY(mutex);      // contexts whose memory it was given access to
+  uint64_t grid_workspace GUARDED_BY(mutex) = 0;   // of cooperative launches; zero: none yet
 
   CUresult error() const { return group->error.load(); }
 };
@@ -89,6 +94,7 @@ struct Module {
   std::shared_ptr<Context> context;
   std::shared_ptr<const ptx::Program> program;
   uint64_t image_address = 0;  // zero if the module has no variables
+  bool of_library = false;     // goes with its library, and not by cuModuleUnload
 
   Mutex mutex;
   std::map<std::string, CUfunction, std::less<>> functions GUARDED_BY(mutex);
@@ -101,6 +107,15 @@ struct Function {
   const ptx::Kernel* kernel = nullptr;  // in program
   uint64_t image_address = 0;
   std::atomic<uint32_t> max_dynamic_shared = 0;
+
+  // What the calls from before cuLaunchKernel have set for the next cuLaunch.
+  struct Legacy {
+    uint32_t block[3] = {1, 1, 1};
+    uint32_t shared_bytes = 0;
+    std::vector<uint8_t> params;
+  };
+  Mutex mutex;
+  Legacy legacy GUARDED_BY(mutex);
 };
 
 }  // namespace tandem::soft

@@ -18,7 +18,9 @@ std::atomic<bool> g_forked = false;
 thread_local int t_host_functions = 0;
 
 void OnForkedChild() {
-  if (g_driver.load() != nullptr) g_forked.store(true);
+  Driver* const driver = g_driver.load();
+  if (driver == nullptr || g_forked.exchange(true)) return;
+  for (const auto& device : driver->devices) device->store().CloseDescriptor();
 }
 
 CUresult Report(const Error& error) {
@@ -171,6 +173,7 @@ void Driver::DestroyContext(const std::shared_ptr<Context>& context) {
     context->destroyed.store(true);
     context->device->heap().FreeAll(context->id);
     memory->host().FreeAll(context->id);
+    memory->ipc().FreeAll(context->id);
   }
   const auto is_its = [&](const auto& object) { return object.context == context; };
   streams.EraseIf(is_its);

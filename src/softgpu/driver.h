@@ -20,9 +20,13 @@
 #include "src/softgpu/graph.h"
 #include "src/softgpu/graph_exec.h"
 #include "src/softgpu/handle_table.h"
+#include "src/softgpu/library.h"
+#include "src/softgpu/linker.h"
+#include "src/softgpu/managed.h"
 #include "src/softgpu/memory.h"
 #include "src/softgpu/options.h"
 #include "src/softgpu/texture.h"
+#include "src/softgpu/value_watch.h"
 
 namespace tandem::soft {
 
@@ -32,6 +36,8 @@ class Driver {
   std::unique_ptr<AddressSpace> space;
   std::unique_ptr<Memory> memory;
   Scheduler scheduler;
+  ValueWatch watch{&scheduler};
+  ManagedMemory managed;
   std::vector<std::unique_ptr<Device>> devices;
 
   HandleTable<CUcontext, Context> contexts;
@@ -41,6 +47,9 @@ class Driver {
   HandleTable<CUfunction, Function> functions;
   HandleTable<CUarray, Array> arrays;
   Textures textures;
+  HandleTable<CUlibrary, Library> libraries;
+  HandleTable<CUkernel, LibraryKernel> kernels;
+  HandleTable<CUlinkState, Linker> linkers;
   HandleTable<CUgraph, Graph> graphs;
   HandleTable<CUgraphNode, GraphNode> graph_nodes;
   HandleTable<CUgraphExec, GraphExec> graph_execs;

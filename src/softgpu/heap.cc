@@ -88,4 +88,11 @@ std::optional<Heap::Block> Heap::Find(uint64_t address) const {
   return block;
 }
 
+std::optional<Heap::Backing> Heap::BackingOf(uint64_t address) const {
+  const auto block = Find(address);
+  if (!block) return std::nullopt;
+  const auto& [begin, run] = *std::prev(runs_.upper_bound(block->address));
+  return Backing{*block, begin, &run.pieces, store_};
+}
+
 }  // namespace tandem::soft

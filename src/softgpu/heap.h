@@ -37,6 +37,14 @@ class Heap {
   void FreeAll(Owner owner);
   // The block around `address`.
   std::optional<Block> Find(uint64_t address) const;
+  // The same, and where its pages lie in the store.
+  struct Backing {
+    Block block;
+    uint64_t begin = 0;  // of the pages
+    const std::vector<Range>* pieces = nullptr;
+    const PhysicalStore* store = nullptr;
+  };
+  std::optional<Backing> BackingOf(uint64_t address) const;
 
  private:
   // A run of pages: all of one large block, or one page with small ones.

@@ -25,6 +25,13 @@ std::optional<Memory::Found> Memory::Find(uint64_t address) {
                    .device = heap.device};
     }
   }
+  if (const auto block = ipc_.Find(address)) {
+    return Found{.kind = Found::Kind::kBlock,
+                 .range = block->range,
+                 .owner = block->owner,
+                 .number = block->number,
+                 .device = block->device};
+  }
   if (const auto mapping = vmm_.Find(address)) {
     return Found{.kind = Found::Kind::kMapping,
                  .range = mapping->range,

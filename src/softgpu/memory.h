@@ -11,6 +11,7 @@
 #include "src/base/mutex.h"
 #include "src/softgpu/device.h"
 #include "src/softgpu/host_memory.h"
+#include "src/softgpu/ipc_memory.h"
 #include "src/softgpu/pool.h"
 #include "src/softgpu/vmm.h"
 
@@ -25,11 +26,12 @@ inline CUmemAccess_flags FlagsOf(Access access) {
 class Memory {
  public:
   Memory(AddressSpace* space, Scheduler* scheduler)
-      : space_(space), vmm_(space), host_(space), pools_(scheduler) {}
+      : space_(space), vmm_(space), host_(space), ipc_(space), pools_(scheduler) {}
 
   Mutex& mutex() TANDEM_ATTRIBUTE(lock_returned(mutex_)) { return mutex_; }
   Vmm& vmm() REQUIRES_LOCK(mutex_) { return vmm_; }
   HostMemory& host() REQUIRES_LOCK(mutex_) { return host_; }
+  IpcMemory& ipc() REQUIRES_LOCK(mutex_) { return ipc_; }
   Pools& pools() REQUIRES_LOCK(mutex_) { return pools_; }
   // Every device's heap is searched by the functions below.
   void AddHeap(int device, Heap* heap) REQUIRES_LOCK(mutex_) { heaps_.push_back({device, heap}); }
@@ -64,6 +66,7 @@ class Memory {
   Mutex mutex_;
   Vmm vmm_ GUARDED_BY(mutex_);
   HostMemory host_ GUARDED_BY(mutex_);
+  IpcMemory ipc_ GUARDED_BY(mutex_);
   Pools pools_ GUARDED_BY(mutex_);
   std::vector<HeapOf> heaps_ GUARDED_BY(mutex_);
 };

@@ -98,7 +98,7 @@ TEST_F(SoftMemoryTest, AHandleMayBeMappedTwice) {
   uint64_t address = 0;
   Vmm::Handle handle = 0;
   ASSERT_EQ(vmm.Reserve(2 * kPageBytes, 0, 0, &address), CUDA_SUCCESS);
-  ASSERT_EQ(vmm.Create(store_.get(), kPageBytes, {}, &handle), CUDA_SUCCESS);
+  ASSERT_EQ(vmm.Create(store_.get(), {}, kPageBytes, {}, &handle), CUDA_SUCCESS);
   ASSERT_EQ(vmm.Map(address, kPageBytes, handle), CUDA_SUCCESS);
   ASSERT_EQ(vmm.Map(address + kPageBytes, kPageBytes, handle), CUDA_SUCCESS);
   EXPECT_EQ(vmm.Map(address, kPageBytes, handle), CUDA_ERROR_INVALID_VALUE);
@@ -106,11 +106,11 @@ TEST_F(SoftMemoryTest, AHandleMayBeMappedTwice) {
   ASSERT_EQ(vmm.SetAccess(address, 2 * kPageBytes, {{0, Access::kRead}}), CUDA_SUCCESS);
   EXPECT_TRUE(space_->Allows(address, 2 * kPageBytes, Access::kRead));
   EXPECT_FALSE(space_->Allows(address, 1, Access::kReadWrite));
-  // Another device may be named, but has no access to give away or to keep.
+  // Another device that is named takes nothing from the one the memory is on.
   EXPECT_EQ(vmm.SetAccess(address, kPageBytes, {{0, Access::kReadWrite}, {1, Access::kRead}}),
-            CUDA_ERROR_NOT_SUPPORTED);
+            CUDA_SUCCESS);
   EXPECT_EQ(vmm.SetAccess(address, kPageBytes, {{1, Access::kNone}}), CUDA_SUCCESS);
-  EXPECT_EQ(vmm.Find(address)->access, Access::kRead);
+  EXPECT_EQ(vmm.Find(address)->access, Access::kReadWrite);
   At(address)[5] = 42;
   EXPECT_EQ(At(address + kPageBytes)[5], 42);
   EXPECT_EQ(vmm.Release(handle), CUDA_SUCCESS);

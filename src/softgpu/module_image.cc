@@ -5,14 +5,14 @@
 #include <cstring>
 #include <string_view>
 
-#include "src/softgpu/device.h"
+#include "src/base/time.h"
+#include "src/softgpu/driver.h"
+#include "src/softgpu/fat_binary.h"
 
 namespace tandem::soft {
 namespace {
 
 constexpr std::string_view kElf = "\177ELF";
-constexpr std::string_view kFatBinary = "\x50\xed\x55\xba";
-constexpr std::string_view kFatBinaryWrapper = "\xb1\x43\x62\x46";
 
 // Compares as far as the bytes agree, so nothing past a short text's NUL is read.
 bool StartsWith(const char* image, std::string_view magic) {
@@ -73,8 +73,12 @@ CUresult CompileImage(const void* image, std::shared_ptr<const ptx::Program>* pr
                       std::string* log) {
   if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const char* text = static_cast<const char*>(image);
-  if (StartsWith(text, kElf) || StartsWith(text, kFatBinary) ||
-      StartsWith(text, kFatBinaryWrapper)) {
+  std::string unpacked;
+  if (IsFatBinary(image)) {
+    CU_TRY(PtxOfFatBinary(image, kComputeMajor * 10 + kComputeMinor, &unpacked, log));
+    text = unpacked.c_str();
+  }
+  if (StartsWith(text, kElf)) {
     *log = "machine code; a software GPU takes PTX\n";
     return CUDA_ERROR_NO_BINARY_FOR_GPU;
   }
@@ -101,17 +105,48 @@ CUresult CheckJitOptions(unsigned int count, const CUjit_option* options, void**
 }
 
 void AnswerJitOptions(unsigned int count, const CUjit_option* options, void** values,
-                      const std::string& error_log, float wall_ms) {
+                      const std::string& error_log, const std::string& info_log, float wall_ms) {
   const Log error =
       FindLog(count, options, values, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
   const Log info =
       FindLog(count, options, values, CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES);
   FillLog(error, error_log, values);
-  FillLog(info, "", values);
+  FillLog(info, info_log, values);
   for (unsigned int i = 0; i < count; ++i) {
     // The slot itself holds the float.
     if (options[i] == CU_JIT_WALL_TIME) std::memcpy(&values[i], &wall_ms, sizeof(wall_ms));
   }
+}
+
+std::string DescribeKernels(const ptx::Program& program) {
+  std::string text;
+  for (const ptx::Kernel& kernel : program.kernels()) {
+    text += "info: " + kernel.name + ": " + std::to_string(kernel.registers) + " registers, " +
+            std::to_string(kernel.static_shared_bytes) + " bytes shared, " +
+            std::to_string(kernel.local_bytes) + " bytes local, " +
+            std::to_string(kernel.param_bytes) + " bytes of parameters\n";
+  }
+  return text;
+}
+
+bool WantsVerboseLog(unsigned int count, const CUjit_option* options, void** values) {
+  for (unsigned int i = 0; i < count; ++i) {
+    if (options[i] == CU_JIT_LOG_VERBOSE) return ValueOf(values[i]) != 0;
+  }
+  return false;
+}
+
+CUresult CompileWithOptions(const void* image, unsigned int count, const CUjit_option* options,
+                            void** values, std::shared_ptr<const ptx::Program>* program) {
+  const Instant began = MonotonicNow();
+  std::string log, info;
+  const CUresult compiled = CompileImage(image, program, &log);
+  if (compiled == CUDA_SUCCESS && WantsVerboseLog(count, options, values)) {
+    info = DescribeKernels(**program);
+  }
+  const Duration took = MonotonicNow() - began;
+  AnswerJitOptions(count, options, values, log, info, static_cast<float>(took.seconds() * 1e3));
+  return compiled;
 }
 
 }  // namespace tandem::soft

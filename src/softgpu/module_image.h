@@ -11,9 +11,9 @@
 
 namespace tandem::soft {
 
-// Compiles `image`, NUL-terminated PTX text. Machine code, and PTX for newer devices, give
-// CUDA_ERROR_NO_BINARY_FOR_GPU; PTX of a newer version CUDA_ERROR_UNSUPPORTED_PTX_VERSION; bad
-// text CUDA_ERROR_INVALID_PTX. The reason is left in *log.
+// Compiles `image`: NUL-terminated PTX text, or a fat binary with such text in it. Machine code,
+// and PTX for newer devices, give CUDA_ERROR_NO_BINARY_FOR_GPU; PTX of a newer version
+// CUDA_ERROR_UNSUPPORTED_PTX_VERSION; bad text CUDA_ERROR_INVALID_PTX. The reason is left in *log.
 CUresult CompileImage(const void* image, std::shared_ptr<const ptx::Program>* program,
                       std::string* log);
 
@@ -21,6 +21,14 @@ CUresult CompileImage(const void* image, std::shared_ptr<const ptx::Program>* pr
 CUresult CheckJitOptions(unsigned int count, const CUjit_option* options, void** values);
 // Fills in what the program asked to be told: logs, cut to their buffers, and their lengths.
 void AnswerJitOptions(unsigned int count, const CUjit_option* options, void** values,
-                      const std::string& error_log, float wall_ms);
+                      const std::string& error_log, const std::string& info_log, float wall_ms);
+
+// CompileImage, with the options checked before and answered after.
+CUresult CompileWithOptions(const void* image, unsigned int count, const CUjit_option* options,
+                            void** values, std::shared_ptr<const ptx::Program>* program);
+
+// One line for each kernel, for whoever asks for a verbose log.
+std::string DescribeKernels(const ptx::Program& program);
+bool WantsVerboseLog(unsigned int count, const CUjit_option* options, void** values);
 
 }  // namespace tandem::soft

@@ -1,13 +1,12 @@
 #include "src/softgpu/physical_store.h"
 
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <string>
-
-#include "src/base/unique_fd.h"
 
 namespace tandem::soft {
 
@@ -16,19 +15,32 @@ Result<std::unique_ptr<PhysicalStore>> PhysicalStore::Create(SharedDevice* share
   const auto failed = [] {
     return Error{ErrorCode::kFailed, std::string("cannot set VRAM up: ") + std::strerror(errno)};
   };
-  const UniqueFd fd(memfd_create("tandem-soft-vram", MFD_CLOEXEC));
+  UniqueFd fd(memfd_create("tandem-soft-vram", MFD_CLOEXEC));
   if (!fd || ftruncate(fd.get(), static_cast<off_t>(size)) != 0) return failed();
   void* window =
       mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd.get(), 0);
   if (window == MAP_FAILED) return failed();
   // Mappings made from the window keep this property.
   if (madvise(window, size, MADV_DONTFORK) != 0) return failed();
+  struct stat info;
+  if (fstat(fd.get(), &info) != 0) return failed();
   return std::unique_ptr<PhysicalStore>(
-      new PhysicalStore(shared, static_cast<uint8_t*>(window), size));
+      new PhysicalStore(shared, std::move(fd), info.st_ino, static_cast<uint8_t*>(window), size));
 }
 
 PhysicalStore::~PhysicalStore() {
+  CloseDescriptor();
   munmap(window_, size_);
+}
+
+// The number may be somebody else's by now.
+void PhysicalStore::CloseDescriptor() {
+  struct stat info;
+  if (fstat(fd_.get(), &info) == 0 && info.st_ino == inode_) {
+    fd_.Reset();
+  } else {
+    fd_.Release();
+  }
 }
 
 std::vector<Range> PhysicalStore::Allocate(uint64_t bytes) {

@@ -6,14 +6,17 @@
 // Invariants:
 // 1. What is allocated is charged to the device's ledger; a charge that fails allocates nothing.
 // 2. Memory reads as zero when it is given out, and freed memory is the host's again at once.
-// 3. No descriptor stays open, and forked children inherit nothing.
+// 3. A program that closes all of its descriptors does no harm: the memory is held by its mapping.
+//    The descriptor is kept only for other processes to find, and forked children inherit neither.
 #pragma once
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "src/base/ranges.h"
 #include "src/base/result.h"
+#include "src/base/unique_fd.h"
 #include "src/softgpu/address_space.h"
 #include "src/softgpu/shared_device.h"
 
@@ -31,14 +34,31 @@ class PhysicalStore {
   std::vector<Range> Allocate(uint64_t bytes);
   void Free(const std::vector<Range>& pieces);
 
+  // The memory's file: the number under which this process has it open, unless the program closed
+  // it, and how to recognise it.
+  int descriptor() const { return fd_.get(); }
+  uint64_t inode() const { return inode_; }
+  void CloseDescriptor();
+
+  // Charges, and gives back, memory that comes from elsewhere.
+  bool Charge(uint64_t bytes) { return shared_->Charge(Bytes(bytes)); }
+  void Return(uint64_t bytes) { shared_->Return(Bytes(bytes)); }
+
   // Maps the pieces one after the other from `address` on; undoes it all on failure.
   bool MapAt(AddressSpace& space, uint64_t address, const std::vector<Range>& pieces);
 
  private:
-  PhysicalStore(SharedDevice* shared, uint8_t* window, uint64_t size)
-      : shared_(shared), window_(window), size_(size), free_(0, size) {}
+  PhysicalStore(SharedDevice* shared, UniqueFd fd, uint64_t inode, uint8_t* window, uint64_t size)
+      : shared_(shared),
+        fd_(std::move(fd)),
+        inode_(inode),
+        window_(window),
+        size_(size),
+        free_(0, size) {}
 
   SharedDevice* const shared_;
+  UniqueFd fd_;
+  const uint64_t inode_;
   uint8_t* const window_;
   const uint64_t size_;
   RangeAllocator free_;

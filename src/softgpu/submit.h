@@ -32,6 +32,7 @@ struct LaunchShape {
   uint32_t grid[3];
   uint32_t block[3];
   uint32_t shared_bytes;
+  bool cooperative = false;  // all blocks resident together, so that they may wait for each other
 };
 CUresult PrepareLaunch(const Function& function, const LaunchShape& shape, void** parameters,
                        void** extra, ptx::Launch* launch);

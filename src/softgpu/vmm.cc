@@ -39,21 +39,63 @@ CUresult Vmm::FreeReservation(uint64_t address, uint64_t bytes) {
   return CUDA_SUCCESS;
 }
 
-CUresult Vmm::Create(PhysicalStore* store, uint64_t bytes, const CUmemAllocationProp& properties,
-                     Handle* handle) {
+CUresult Vmm::Create(PhysicalStore* store, const CUuuid& device, uint64_t bytes,
+                     const CUmemAllocationProp& properties, Handle* handle) {
   if (bytes == 0 || !WholePages(bytes)) return CUDA_ERROR_INVALID_VALUE;
-  std::vector<Range> pieces = store->Allocate(bytes);
-  if (pieces.empty()) return CUDA_ERROR_OUT_OF_MEMORY;
-  const Handle created = NewHandle();
-  physical_.emplace(created, Physical{store, bytes, std::move(pieces), properties, 0, false});
-  *handle = created;
+  Physical memory;
+  memory.store = store;
+  memory.size = bytes;
+  memory.properties = properties;
+  if (properties.requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE) {
+    memory.pieces = store->Allocate(bytes);
+    if (memory.pieces.empty()) return CUDA_ERROR_OUT_OF_MEMORY;
+  } else {
+    if (!store->Charge(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+    memory.shared = ShareableMemory::Create(bytes, device);
+    if (memory.shared == nullptr) {
+      store->Return(bytes);
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+  }
+  *handle = NewHandle();
+  physical_.emplace(*handle, std::move(memory));
+  return CUDA_SUCCESS;
+}
+
+Vmm::Handle Vmm::Adopt(std::shared_ptr<ShareableMemory> shared,
+                       const CUmemAllocationProp& properties) {
+  Physical memory;
+  memory.size = shared->size();
+  memory.shared = std::move(shared);
+  memory.properties = properties;
+  const Handle handle = NewHandle();
+  physical_.emplace(handle, std::move(memory));
+  return handle;
+}
+
+CUresult Vmm::Export(Handle handle, int* fd) {
+  const auto found = physical_.find(handle);
+  if (found == physical_.end() || found->second.references == 0 || !found->second.shared) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const int duplicate = found->second.shared->Duplicate();
+  if (duplicate < 0) return CUDA_ERROR_OPERATING_SYSTEM;
+  *fd = duplicate;
+  return CUDA_SUCCESS;
+}
+
+CUresult Vmm::Retain(uint64_t address, Handle* handle) {
+  const auto found = Find(address);
+  if (!found) return CUDA_ERROR_INVALID_VALUE;
+  physical_.at(found->handle).references += 1;
+  *handle = found->handle;
   return CUDA_SUCCESS;
 }
 
 CUresult Vmm::Release(Handle handle) {
   const auto found = physical_.find(handle);
-  if (found == physical_.end() || found->second.released) return CUDA_ERROR_INVALID_VALUE;
-  found->second.released = true;
+  if (found == physical_.end() || found->second.references == 0) return CUDA_ERROR_INVALID_VALUE;
+  found->second.references -= 1;
   DropIfUnused(handle);
   return CUDA_SUCCESS;
 }
@@ -61,8 +103,12 @@ CUresult Vmm::Release(Handle handle) {
 void Vmm::DropIfUnused(Handle handle) {
   const auto found = physical_.find(handle);
   Physical& memory = found->second;
-  if (!memory.released || memory.mappings > 0) return;
-  memory.store->Free(memory.pieces);
+  if (memory.references > 0 || memory.mappings > 0) return;
+  if (memory.shared == nullptr) {
+    memory.store->Free(memory.pieces);
+  } else if (memory.store != nullptr) {
+    memory.store->Return(memory.size);
+  }
   physical_.erase(found);
 }
 
@@ -75,7 +121,7 @@ bool Vmm::InOneReservation(uint64_t address, uint64_t bytes) const {
 
 CUresult Vmm::Map(uint64_t address, uint64_t bytes, Handle handle) {
   const auto found = physical_.find(handle);
-  if (found == physical_.end() || found->second.released) return CUDA_ERROR_INVALID_VALUE;
+  if (found == physical_.end() || found->second.references == 0) return CUDA_ERROR_INVALID_VALUE;
   Physical& memory = found->second;
   if (!WholePages(address) || bytes != memory.size || !InOneReservation(address, bytes)) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -86,9 +132,12 @@ CUresult Vmm::Map(uint64_t address, uint64_t bytes, Handle handle) {
     const auto& [begin, mapping] = *std::prev(after);
     if (begin + mapping.size > address) return CUDA_ERROR_INVALID_VALUE;
   }
-  if (!memory.store->MapAt(*space_, address, memory.pieces)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const bool mapped = memory.shared != nullptr
+                          ? memory.shared->MapAt(*space_, address)
+                          : memory.store->MapAt(*space_, address, memory.pieces);
+  if (!mapped) return CUDA_ERROR_OUT_OF_MEMORY;
   memory.mappings += 1;
-  mappings_[address] = Mapping{bytes, handle, Access::kNone};
+  mappings_[address] = Mapping{bytes, handle, Access::kNone, {}};
   return CUDA_SUCCESS;
 }
 
@@ -126,26 +175,22 @@ int Vmm::DeviceOf(const Mapping& mapping) const {
 CUresult Vmm::SetAccess(uint64_t address, uint64_t bytes, const std::vector<Grant>& grants) {
   Mappings::iterator first, end;
   if (!Covers(address, bytes, &first, &end)) return CUDA_ERROR_INVALID_VALUE;
-  for (auto mapping = first; mapping != end; ++mapping) {
-    const int owner = DeviceOf(mapping->second);
-    const bool peers = std::ranges::any_of(grants, [&](const Grant& grant) {
-      return grant.device != owner && grant.access != Access::kNone;
-    });
-    if (peers) return CUDA_ERROR_NOT_SUPPORTED;
-  }
   for (; first != end; ++first) {
     auto& [begin, mapping] = *first;
     for (const Grant& grant : grants) {
-      if (grant.device == DeviceOf(mapping)) mapping.access = grant.access;
+      (grant.device == DeviceOf(mapping) ? mapping.access : mapping.peers[grant.device]) =
+          grant.access;
     }
-    space_->SetAccess(begin, mapping.size, mapping.access);
+    Access most = mapping.access;
+    for (const auto& [device, access] : mapping.peers) most = std::max(most, access);
+    space_->SetAccess(begin, mapping.size, most);
   }
   return CUDA_SUCCESS;
 }
 
 const CUmemAllocationProp* Vmm::PropertiesOf(Handle handle) const {
   const auto found = physical_.find(handle);
-  if (found == physical_.end() || found->second.released) return nullptr;
+  if (found == physical_.end() || found->second.references == 0) return nullptr;
   return &found->second.properties;
 }
 
@@ -154,7 +199,8 @@ std::optional<Vmm::Found> Vmm::Find(uint64_t address) const {
   if (after == mappings_.begin()) return std::nullopt;
   const auto& [begin, mapping] = *std::prev(after);
   if (address - begin >= mapping.size) return std::nullopt;
-  return Found{Range{begin, mapping.size}, mapping.access, DeviceOf(mapping), mapping.handle};
+  return Found{Range{begin, mapping.size}, mapping.access, DeviceOf(mapping), mapping.handle,
+               mapping.peers};
 }
 
 }  // namespace tandem::soft

@@ -5,11 +5,15 @@
 //
 // Invariants:
 // 1. A mapping lies in one reservation and covers one whole handle, from its start.
-// 2. Physical memory lives until its handle is released and its last mapping is gone.
+// 2. Physical memory lives until its handle is released as often as it was created, imported and
+//    retained, and its last mapping is gone.
+// 3. Whoever created memory is charged for it; who imports it is not. What its creator lets go of
+//    while others still map it is not counted.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -17,6 +21,7 @@
 #include "src/cuda/driver_types.h"
 #include "src/softgpu/address_space.h"
 #include "src/softgpu/physical_store.h"
+#include "src/softgpu/shareable_memory.h"
 
 namespace tandem::soft {
 
@@ -29,12 +34,18 @@ class Vmm {
 
   CUresult Reserve(uint64_t bytes, uint64_t alignment, uint64_t wanted, uint64_t* address);
   CUresult FreeReservation(uint64_t address, uint64_t bytes);
-  CUresult Create(PhysicalStore* store, uint64_t bytes, const CUmemAllocationProp& properties,
-                  Handle* handle);
+  // `device` is what memory that can be exported says of where it lies.
+  CUresult Create(PhysicalStore* store, const CUuuid& device, uint64_t bytes,
+                  const CUmemAllocationProp& properties, Handle* handle);
+  // Memory that another process exported, or this one.
+  Handle Adopt(std::shared_ptr<ShareableMemory> memory, const CUmemAllocationProp& properties);
+  CUresult Export(Handle handle, int* fd);
+  // The handle of what is mapped at `address`, to be released once more.
+  CUresult Retain(uint64_t address, Handle* handle);
   CUresult Release(Handle handle);
   CUresult Map(uint64_t address, uint64_t bytes, Handle handle);
   CUresult Unmap(uint64_t address, uint64_t bytes);
-  // What a device may do there. A device has access to its own memory only.
+  // What devices may do there. What one of them may, all can: they share their addresses.
   struct Grant {
     int device = 0;
     Access access = Access::kNone;
@@ -48,22 +59,25 @@ class Vmm {
     Access access = Access::kNone;
     int device = 0;
     Handle handle = 0;
+    std::map<int, Access> peers;  // what other devices may do
   };
   std::optional<Found> Find(uint64_t address) const;
 
  private:
   struct Physical {
-    PhysicalStore* store = nullptr;
+    PhysicalStore* store = nullptr;  // null for memory that was imported
     uint64_t size = 0;
-    std::vector<Range> pieces;
+    std::vector<Range> pieces;                // in the store, or
+    std::shared_ptr<ShareableMemory> shared;  // memory of its own
     CUmemAllocationProp properties = {};
     int mappings = 0;
-    bool released = false;
+    int references = 1;
   };
   struct Mapping {
     uint64_t size = 0;
     Handle handle = 0;
     Access access = Access::kNone;
+    std::map<int, Access> peers;
   };
   using Mappings = std::map<uint64_t, Mapping>;  // by address
 

@@ -223,6 +223,8 @@ enum class Special : uint8_t {
   kDynamicSharedSize,
   kTotalSharedSize,
   kDynamicSharedBase,
+  kEnvironment1,  // the halves of the grid workspace's address
+  kEnvironment2,
   kGlobalTimerHigh,
   kClockHigh,
   kZero,  // what is 0 here: no clusters, no counters
@@ -342,6 +344,7 @@ struct WarpContext {
   uint64_t image_address;
   const Texture* textures;  // by the low 20 bits of their handles, counted from 1
   uint64_t texture_count;
+  uint64_t grid_workspace;
 
   const uint32_t* tid[3];  // 32 each
   uint32_t ntid[3], ctaid[3], nctaid[3];

@@ -28,7 +28,8 @@ struct Free {
 
 class Execution::State {
  public:
-  State(Launch launch, const MemoryMap& memory, Path path);
+  // With a block, only that one of the grid is run.
+  State(Launch launch, const MemoryMap& memory, Path path, const uint32_t* block);
 
   Stop Run(const std::function<bool()>& should_yield);
 
@@ -44,7 +45,6 @@ class Execution::State {
   Stop RunBlocks();
   std::optional<Stop> RunBlock();
   void StartBlock();
-  bool NextBlock();
   Event RunWarp(Warp& warp);
   Flow Control(Warp& warp, Group* group, const Instruction& in, uint32_t active);
   Flow Jump(Warp& warp, Group* group, uint32_t active, uint32_t target);
@@ -67,7 +67,9 @@ class Execution::State {
   Progress* const progress_;
   const Code& code_;
   const int path_;
-  uint32_t threads_, block_[3] = {0, 0, 0};
+  uint32_t threads_;
+  uint32_t block_[3] = {0, 0, 0};
+  const bool alone_;
   std::vector<Warp> warps_;
   std::unique_ptr<Line[]> frames_;
   std::vector<Line> shared_;
@@ -86,12 +88,14 @@ class Execution::State {
   const std::function<bool()>* should_yield_ = nullptr;
 };
 
-Execution::State::State(Launch launch, const MemoryMap& memory, Path path)
+Execution::State::State(Launch launch, const MemoryMap& memory, Path path, const uint32_t* block)
     : launch_(std::move(launch)),
       progress_(launch_.progress != nullptr ? launch_.progress : &own_progress_),
       code_(*launch_.kernel->code),
       path_(path == Path::kBaseline || !HasAvx2() ? 0 : 1),
-      threads_(launch_.block[0] * launch_.block[1] * launch_.block[2]) {
+      threads_(launch_.block[0] * launch_.block[1] * launch_.block[2]),
+      alone_(block != nullptr) {
+  if (alone_) std::copy_n(block, 3, block_);
   const size_t count = (threads_ + kLanes - 1) / kLanes;
   const uint64_t shared_bytes =
       uint64_t{launch_.kernel->static_shared_bytes} + launch_.dynamic_shared_bytes;
@@ -130,6 +134,7 @@ void Execution::State::FillContext(const MemoryMap& memory, uint32_t index) {
   w.image_address = launch_.image_address;
   w.textures = launch_.textures == nullptr ? nullptr : launch_.textures->data();
   w.texture_count = launch_.textures == nullptr ? 0 : launch_.textures->size();
+  w.grid_workspace = launch_.grid_workspace;
   w.warp_id = index;
   w.progress = progress_;
   uint32_t* ids = thread_ids_.data() + size_t{index} * 3 * kLanes;
@@ -138,12 +143,7 @@ void Execution::State::FillContext(const MemoryMap& memory, uint32_t index) {
     w.ntid[axis] = launch_.block[axis];
     w.nctaid[axis] = launch_.grid[axis];
   }
-  for (uint32_t lane = 0; lane < kLanes; ++lane) {
-    const uint32_t thread = index * kLanes + lane;
-    ids[lane] = thread % launch_.block[0];
-    ids[kLanes + lane] = thread / launch_.block[0] % launch_.block[1];
-    ids[2 * kLanes + lane] = thread / launch_.block[0] / launch_.block[1];
-  }
+  NumberThreads(index, launch_.block, ids);
 }
 
 void Execution::State::StartBlock() {
@@ -156,14 +156,6 @@ void Execution::State::StartBlock() {
     warps_[i].Start(code_.entry, left >= kLanes ? ~0u : (1u << left) - 1);
     std::copy_n(block_, 3, warps_[i].context.ctaid);
   }
-}
-
-bool Execution::State::NextBlock() {
-  for (int axis = 0; axis < 3; ++axis) {
-    if (++block_[axis] < launch_.grid[axis]) return true;
-    block_[axis] = 0;
-  }
-  return false;
 }
 
 bool Execution::State::TimeToYield(int64_t instructions) {
@@ -195,7 +187,7 @@ Stop Execution::State::RunBlocks() {
     if (const std::optional<Stop> stop = RunBlock()) return *stop;
     const auto instructions = static_cast<int64_t>(code_.instructions.size() * warps_.size());
     Count(instructions);
-    if (!NextBlock()) return stop_ = Stop::kDone;
+    if (alone_ || !NextBlock(launch_.grid, block_)) return stop_ = Stop::kDone;
     StartBlock();
     if (TimeToYield(instructions)) return Stop::kYielded;
   }
@@ -472,26 +464,35 @@ void Execution::State::Describe(const Warp& warp, const Instruction& in, const s
   stop_ = stop;
 }
 
-Execution::Execution(Launch launch, const MemoryMap& memory, Path path)
-    : state_(std::make_unique<State>(std::move(launch), memory, path)) {}
+Execution::Execution(const Launch& launch, const MemoryMap& memory, Path path,
+                     const uint32_t* block)
+    : state_(std::make_unique<State>(launch, memory, path, block)) {}
+
+Execution::Execution(Launch launch, const MemoryMap& memory, Path path) {
+  if (launch.cooperative) MakeBlocks(launch, memory, path);
+  if (!launch.cooperative) state_ = std::make_unique<State>(launch, memory, path, nullptr);
+}
+
 Execution::~Execution() = default;
 Execution::Execution(Execution&&) noexcept = default;
 Execution& Execution::operator=(Execution&&) noexcept = default;
 
 Stop Execution::Run(const std::function<bool()>& should_yield) {
-  return state_->Run(should_yield);
+  return state_ != nullptr ? state_->Run(should_yield) : RunTogether(should_yield);
 }
 
 const Fault& Execution::fault() const {
-  return state_->fault;
+  return state_ != nullptr ? state_->fault : blocks_[turn_].fault();
 }
 
 std::string Execution::TakeOutput() {
-  return state_->printed.Take();
+  std::string output = state_ != nullptr ? state_->printed.Take() : "";
+  for (Execution& block : blocks_) output += block.TakeOutput();
+  return output;
 }
 
 const std::string& Execution::assertions() const {
-  return state_->assertions;
+  return state_ != nullptr ? state_->assertions : blocks_[turn_].assertions();
 }
 
 }  // namespace tandem::ptx

@@ -1,6 +1,7 @@
 // Running one kernel launch: a SIMT interpreter over warps of 32 lanes.
 //
-// Blocks run one after the other, in order, so that a launch gives the same bits every time. Lanes
+// Blocks run one after the other, in order, so that a launch gives the same bits every time; those
+// of a cooperative launch take turns, a fixed number of instructions each. Lanes
 // that part ways are kept as groups; the group with the lowest program counter runs first and
 // groups meeting at the same place become one (minimum-PC reconvergence). A barrier parks a group
 // until the block's other threads arrive. A warp that
@@ -52,6 +53,10 @@ struct Launch {
   // The texture objects there are when the kernel is launched; null: none. Element i has a handle
   // whose low 20 bits are i + 1, or none.
   std::shared_ptr<const std::vector<Texture>> textures;
+  // All blocks take turns, so that each may wait for any other. They exist at the same time: what
+  // a block needs of the host's memory is needed as often as there are blocks.
+  bool cooperative = false;
+  uint64_t grid_workspace = 0;   // two zero words in the device, where the grid's barrier counts
   Progress* progress = nullptr;  // if not null, outlives the execution; for the caller to reset
 };
 
@@ -96,7 +101,13 @@ class Execution {
 
  private:
   class State;
-  std::unique_ptr<State> state_;
+  Execution(const Launch& launch, const MemoryMap& memory, Path path, const uint32_t* block);
+  void MakeBlocks(const Launch& launch, const MemoryMap& memory, Path path);
+  Stop RunTogether(const std::function<bool()>& should_yield);
+
+  std::unique_ptr<State> state_;   // null while there are blocks_
+  std::vector<Execution> blocks_;  // of a cooperative launch
+  size_t turn_ = 0;                // the one of blocks_ to go on with, or that has failed
 };
 
 }  // namespace tandem::ptx

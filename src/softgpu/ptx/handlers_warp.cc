@@ -237,6 +237,10 @@ uint64_t UniformSpecial(const WarpContext& w, Special which) {
       return w.shared_bytes;
     case Special::kDynamicSharedBase:
       return w.static_shared_bytes;
+    case Special::kEnvironment1:
+      return w.grid_workspace & 0xffff'ffff;
+    case Special::kEnvironment2:
+      return w.grid_workspace >> 32;
     default:
       return 0;
   }

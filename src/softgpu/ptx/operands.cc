@@ -48,6 +48,8 @@ constexpr SpecialName kSpecials[] = {
     {"%lanemask_ge", "", Special::kLanemaskGe},
     {"%dynamic_smem_size", "", Special::kDynamicSharedSize},
     {"%total_smem_size", "", Special::kTotalSharedSize},
+    {"%envreg1", "", Special::kEnvironment1},
+    {"%envreg2", "", Special::kEnvironment2},
     // A cluster is one block here.
     {"%clusterid", "x", Special::kCtaidX},
     {"%clusterid", "y", Special::kCtaidX},

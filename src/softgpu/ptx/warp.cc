@@ -113,4 +113,21 @@ Group* Warp::Pick(uint32_t* limit) {
   return chosen;
 }
 
+void NumberThreads(uint32_t warp, const uint32_t block[3], uint32_t* ids) {
+  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+    const uint32_t thread = warp * kLanes + lane;
+    ids[lane] = thread % block[0];
+    ids[kLanes + lane] = thread / block[0] % block[1];
+    ids[2 * kLanes + lane] = thread / block[0] / block[1];
+  }
+}
+
+bool NextBlock(const uint32_t grid[3], uint32_t block[3]) {
+  for (int axis = 0; axis < 3; ++axis) {
+    if (++block[axis] < grid[axis]) return true;
+    block[axis] = 0;
+  }
+  return false;
+}
+
 }  // namespace tandem::ptx

@@ -60,4 +60,10 @@ class Warp {
   bool forced_ = false;
 };
 
+// %tid of a warp's lanes in a block of that shape: 32 numbers for each axis.
+void NumberThreads(uint32_t warp, const uint32_t block[3], uint32_t* ids);
+
+// Goes on to the grid's next block, in order; false after the last.
+bool NextBlock(const uint32_t grid[3], uint32_t block[3]);
+
 }  // namespace tandem::ptx

@@ -1,0 +1,69 @@
+// Entry points: memory shared with other processes.
+#include <cstring>
+
+#include "src/cuda/driver_api.h"
+#include "src/softgpu/driver.h"
+
+namespace tandem::soft {
+namespace {
+
+int OrdinalOf(const CUuuid& uuid) {
+  for (const auto& device : TheDriver().devices) {
+    const CUuuid own = device->uuid();
+    if (std::memcmp(&own, &uuid, sizeof(uuid)) == 0) return device->ordinal();
+  }
+  return -1;
+}
+
+CUresult Open(CUdeviceptr* pointer, const CUipcMemHandle& handle, unsigned int flags) {
+  std::shared_ptr<Context> context;
+  CU_TRY(HealthyContext(&context));
+  if (pointer == nullptr || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  Memory& memory = *TheDriver().memory;
+  MutexLock lock(memory.mutex());
+  if (context->destroyed.load()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  uint64_t address = 0;
+  CU_TRY(memory.ipc().Open(handle, context->id, OrdinalOf, &address));
+  *pointer = address;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace tandem::soft
+
+using namespace tandem;        // NOLINT: entry points live outside every namespace
+using namespace tandem::soft;  // NOLINT
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr pointer) noexcept {
+  std::shared_ptr<Context> context;
+  CU_TRY(HealthyContext(&context));
+  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Memory& memory = *TheDriver().memory;
+  MutexLock lock(memory.mutex());
+  const auto found = memory.Find(pointer);
+  if (!found || found->kind != Memory::Found::Kind::kBlock || found->pool != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  Device* device = TheDriver().FindDevice(found->device);
+  return memory.ipc().Export(device->heap(), device->uuid(), pointer, handle);
+}
+
+CUresult cuIpcOpenMemHandle(CUdeviceptr* pointer, CUipcMemHandle handle,
+                            unsigned int flags) noexcept {
+  return Open(pointer, handle, flags);
+}
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pointer, CUipcMemHandle handle,
+                               unsigned int flags) noexcept {
+  return Open(pointer, handle, flags);
+}
+
+CUresult cuIpcCloseMemHandle(CUdeviceptr pointer) noexcept {
+  std::shared_ptr<Context> context;
+  CU_TRY(HealthyContext(&context));
+  CU_TRY(TheDriver().Synchronise(*context));
+  Memory& memory = *TheDriver().memory;
+  MutexLock lock(memory.mutex());
+  return memory.ipc().Close(pointer);
+}

@@ -1,0 +1,204 @@
+// Entry points: managed memory.
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "src/cuda/driver_api.h"
+#include "src/softgpu/driver.h"
+
+namespace tandem::soft {
+namespace {
+
+// The number of the managed block that holds the whole range.
+std::optional<uint64_t> FindManaged(CUdeviceptr pointer, size_t bytes) {
+  Driver& driver = TheDriver();
+  MutexLock lock(driver.memory->mutex());
+  const auto found = driver.memory->Find(pointer);
+  if (!found || bytes == 0 || bytes > found->range.end() - pointer) return std::nullopt;
+  if (!driver.managed.Has(found->number)) return std::nullopt;
+  return found->number;
+}
+
+CUresult CheckPlace(CUdevice device) {
+  return device == CU_DEVICE_CPU || TheDriver().FindDevice(device) != nullptr
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_INVALID_DEVICE;
+}
+
+// A location as the older calls name it.
+CUresult DeviceOf(const CUmemLocation& location, CUdevice* device) {
+  switch (location.type) {
+    case CU_MEM_LOCATION_TYPE_DEVICE:
+      *device = location.id;
+      return CUDA_SUCCESS;
+    case CU_MEM_LOCATION_TYPE_HOST:
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA:
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
+      *device = CU_DEVICE_CPU;
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+CUmemLocationType TypeOf(CUdevice device) {
+  return device == CU_DEVICE_INVALID ? CU_MEM_LOCATION_TYPE_INVALID
+         : device == CU_DEVICE_CPU   ? CU_MEM_LOCATION_TYPE_HOST
+                                     : CU_MEM_LOCATION_TYPE_DEVICE;
+}
+
+CUresult AnswerOne(void* data, size_t size, CUmem_range_attribute attribute,
+                   const ManagedAdvice& advice) {
+  if (data == nullptr || size < sizeof(int) || size % sizeof(int) != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  std::vector<int> answer(1);
+  switch (attribute) {
+    case CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY:
+      answer[0] = advice.read_mostly ? 1 : 0;
+      break;
+    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION:
+      answer[0] = advice.preferred;
+      break;
+    case CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY:
+      answer.assign(advice.accessed_by.begin(), advice.accessed_by.end());
+      answer.resize(size / sizeof(int), CU_DEVICE_INVALID);
+      break;
+    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION:
+      answer[0] = advice.prefetched;
+      break;
+    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE:
+      answer[0] = TypeOf(advice.preferred);
+      break;
+    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID:
+      answer[0] = advice.preferred;
+      break;
+    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE:
+      answer[0] = TypeOf(advice.prefetched);
+      break;
+    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID:
+      answer[0] = advice.prefetched;
+      break;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (attribute != CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY && size != sizeof(int)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  std::memcpy(data, answer.data(), answer.size() * sizeof(int));
+  return CUDA_SUCCESS;
+}
+
+// The memory is where it is; the call comes in its turn in the stream.
+CUresult Prefetch(CUdeviceptr pointer, size_t bytes, CUdevice device, CUstream handle) {
+  std::shared_ptr<Context> current, context;
+  std::shared_ptr<Stream> stream;
+  CU_TRY(HealthyContext(&current));
+  CU_TRY(FindStream(current, handle, &context, &stream));
+  const auto number = FindManaged(pointer, bytes);
+  if (!number) return CUDA_ERROR_INVALID_VALUE;
+  CU_TRY(CheckPlace(device));
+  CU_TRY(RefuseIfCaptured(*stream));
+  TheDriver().managed.NotePrefetch(*number, device);
+  TheDriver().scheduler.Submit(stream, Task{});
+  return CUDA_SUCCESS;
+}
+
+CUresult Advise(CUdeviceptr pointer, size_t bytes, CUmem_advise advice, CUdevice device) {
+  CU_TRY(Ready());
+  const auto number = FindManaged(pointer, bytes);
+  if (!number || advice < CU_MEM_ADVISE_SET_READ_MOSTLY ||
+      advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const bool names_place = advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION ||
+                           advice == CU_MEM_ADVISE_SET_ACCESSED_BY ||
+                           advice == CU_MEM_ADVISE_UNSET_ACCESSED_BY;
+  if (names_place) CU_TRY(CheckPlace(device));
+  TheDriver().managed.Advise(*number, advice, device);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace tandem::soft
+
+using namespace tandem;        // NOLINT: entry points live outside every namespace
+using namespace tandem::soft;  // NOLINT
+
+CUresult cuMemAllocManaged(CUdeviceptr* pointer, size_t bytes, unsigned int flags) noexcept {
+  CU_TRY(Ready());
+  if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  CUdeviceptr address = 0;
+  CU_TRY(cuMemAlloc_v2(pointer == nullptr ? nullptr : &address, bytes));
+  Driver& driver = TheDriver();
+  MutexLock lock(driver.memory->mutex());
+  if (const auto found = driver.memory->Find(address)) driver.managed.Add(found->number);
+  *pointer = address;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPrefetchAsync(CUdeviceptr pointer, size_t bytes, CUdevice device,
+                            CUstream stream) noexcept {
+  return Prefetch(pointer, bytes, device, stream);
+}
+
+CUresult cuMemPrefetchAsync_v2(CUdeviceptr pointer, size_t bytes, CUmemLocation location,
+                               unsigned int flags, CUstream stream) noexcept {
+  CUdevice device = CU_DEVICE_INVALID;
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  CU_TRY(DeviceOf(location, &device));
+  return Prefetch(pointer, bytes, device, stream);
+}
+
+CUresult cuMemAdvise(CUdeviceptr pointer, size_t bytes, CUmem_advise advice,
+                     CUdevice device) noexcept {
+  return Advise(pointer, bytes, advice, device);
+}
+
+CUresult cuMemAdvise_v2(CUdeviceptr pointer, size_t bytes, CUmem_advise advice,
+                        CUmemLocation location) noexcept {
+  CUdevice device = CU_DEVICE_CPU;  // where the advice names no place, the location is not read
+  if (advice >= CU_MEM_ADVISE_SET_PREFERRED_LOCATION &&
+      advice != CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION) {
+    CU_TRY(DeviceOf(location, &device));
+  }
+  return Advise(pointer, bytes, advice, device);
+}
+
+CUresult cuMemRangeGetAttribute(void* data, size_t size, CUmem_range_attribute attribute,
+                                CUdeviceptr pointer, size_t bytes) noexcept {
+  CU_TRY(Ready());
+  const auto number = FindManaged(pointer, bytes);
+  if (!number) return CUDA_ERROR_INVALID_VALUE;
+  return AnswerOne(data, size, attribute, TheDriver().managed.AdviceFor(*number));
+}
+
+CUresult cuMemRangeGetAttributes(void** data, size_t* sizes, CUmem_range_attribute* attributes,
+                                 size_t count, CUdeviceptr pointer, size_t bytes) noexcept {
+  CU_TRY(Ready());
+  if (data == nullptr || sizes == nullptr || attributes == nullptr || count == 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    CU_TRY(cuMemRangeGetAttribute(data[i], sizes[i], attributes[i], pointer, bytes));
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamAttachMemAsync(CUstream handle, CUdeviceptr pointer, size_t bytes,
+                                unsigned int flags) noexcept {
+  std::shared_ptr<Context> current, context;
+  std::shared_ptr<Stream> stream;
+  CU_TRY(HealthyContext(&current));
+  CU_TRY(FindStream(current, handle, &context, &stream));
+  if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST &&
+      flags != CU_MEM_ATTACH_SINGLE) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (!FindManaged(pointer, bytes == 0 ? 1 : bytes)) return CUDA_ERROR_INVALID_VALUE;
+  CU_TRY(RefuseIfCaptured(*stream));
+  TheDriver().scheduler.Submit(stream, Task{});
+  return CUDA_SUCCESS;
+}

@@ -1,0 +1,87 @@
+// Entry points: several devices in one program.
+#include "src/cuda/driver_api.h"
+#include "src/softgpu/driver.h"
+#include "src/softgpu/submit.h"
+
+namespace tandem::soft {
+namespace {
+
+CUresult CopyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
+                  size_t bytes, CUstream stream, Blocking blocking) {
+  CU_TRY(Ready());
+  Driver& driver = TheDriver();
+  if (!driver.contexts.Find(to_context) || !driver.contexts.Find(from_context)) {
+    return CUDA_ERROR_INVALID_CONTEXT;
+  }
+  return SubmitCopy(stream, blocking, Copy{{to, bytes}, {from, bytes}, bytes, 1}, true, true);
+}
+
+// The current context and another on a device that it could reach.
+CUresult FindPeer(CUcontext handle, std::shared_ptr<Context>* current,
+                  std::shared_ptr<Context>* peer) {
+  CU_TRY(HealthyContext(current));
+  *peer = TheDriver().contexts.Find(handle);
+  return *peer == nullptr || *peer == *current ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace tandem::soft
+
+using namespace tandem;        // NOLINT: entry points live outside every namespace
+using namespace tandem::soft;  // NOLINT
+
+CUresult cuDeviceCanAccessPeer(int* can, CUdevice ordinal, CUdevice peer) noexcept {
+  Device* device = nullptr;
+  CU_TRY(FindDevice(ordinal, &device));
+  CU_TRY(FindDevice(peer, &device));
+  if (can == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *can = ordinal != peer ? 1 : 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attribute, CUdevice from,
+                                 CUdevice to) noexcept {
+  Device* device = nullptr;
+  CU_TRY(FindDevice(from, &device));
+  CU_TRY(FindDevice(to, &device));
+  if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (from == to) return CUDA_ERROR_INVALID_DEVICE;
+  switch (attribute) {
+    case CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK:
+    case CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED:
+      *value = 0;
+      return CUDA_SUCCESS;
+    case CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED:
+    case CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED:
+      *value = 1;
+      return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuCtxEnablePeerAccess(CUcontext handle, unsigned int flags) noexcept {
+  std::shared_ptr<Context> current, peer;
+  CU_TRY(FindPeer(handle, &current, &peer));
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (peer->device == current->device) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+  MutexLock lock(current->mutex);
+  return current->peers.insert(peer->id).second ? CUDA_SUCCESS
+                                                : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+}
+
+CUresult cuCtxDisablePeerAccess(CUcontext handle) noexcept {
+  std::shared_ptr<Context> current, peer;
+  CU_TRY(FindPeer(handle, &current, &peer));
+  MutexLock lock(current->mutex);
+  return current->peers.erase(peer->id) == 1 ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+}
+
+CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                      CUcontext from_context, size_t bytes) noexcept {
+  return CopyPeer(to, to_context, from, from_context, bytes, nullptr, Blocking::kYes);
+}
+
+CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                           CUcontext from_context, size_t bytes, CUstream stream) noexcept {
+  return CopyPeer(to, to_context, from, from_context, bytes, stream, Blocking::kNo);
+}

@@ -1,0 +1,29 @@
+// Launch: from the arguments of a launch to a task in a stream; for every call that runs kernels.
+//
+// Threading: any thread.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "src/softgpu/driver.h"
+#include "src/softgpu/submit.h"
+
+namespace tandem::soft {
+
+// The function of a handle. A kernel of a library stands for its function in the current context.
+CUresult FindFunction(CUfunction handle, std::shared_ptr<Function>* function);
+
+// PrepareLaunch for parameters that lie in a buffer already; a short one is filled up with zeros.
+CUresult PrepareLaunch(const Function& function, const LaunchShape& shape,
+                       const std::vector<uint8_t>& parameters, ptx::Launch* launch);
+
+// Where a launch goes: the current context, the function, and the stream, which fit each other.
+struct LaunchPlace {
+  std::shared_ptr<Context> context;
+  std::shared_ptr<Stream> stream;
+  KernelWork work;  // but for the launch itself
+};
+CUresult FindPlace(CUfunction function, CUstream stream, LaunchPlace* place);
+
+}  // namespace tandem::soft

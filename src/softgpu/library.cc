@@ -1,0 +1,113 @@
+#include "src/softgpu/library.h"
+
+#include <cstring>
+
+#include "src/cuda/driver_api.h"
+#include "src/softgpu/driver.h"
+
+namespace tandem::soft {
+namespace {
+
+// Puts the module's variables into VRAM.
+CUresult PlaceImage(const std::shared_ptr<Context>& context, Module& module) {
+  const uint64_t bytes = module.program->image_bytes();
+  if (bytes == 0) return CUDA_SUCCESS;
+  Memory& memory = *TheDriver().memory;
+  MutexLock lock(memory.mutex());
+  if (context->destroyed.load()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  module.image_address = context->device->heap().Allocate(context->id, bytes);
+  if (module.image_address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  std::vector<uint8_t> image(bytes);
+  module.program->WriteImage(image.data(), module.image_address);
+  std::memcpy(reinterpret_cast<void*>(module.image_address), image.data(), bytes);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult PlaceModule(const std::shared_ptr<Context>& context,
+                     std::shared_ptr<const ptx::Program> program, bool of_library,
+                     CUmodule* handle) {
+  auto module = std::make_shared<Module>();
+  module->context = context;
+  module->program = std::move(program);
+  module->of_library = of_library;
+  CU_TRY(PlaceImage(context, *module));
+  *handle = TheDriver().modules.Insert(std::move(module));
+  return CUDA_SUCCESS;
+}
+
+CUresult FunctionOf(CUmodule module_handle, const char* name, CUfunction* handle) {
+  const auto module = TheDriver().modules.Find(module_handle);
+  if (!module) return CUDA_ERROR_INVALID_HANDLE;
+  const ptx::Kernel* kernel = module->program->FindKernel(name);
+  if (kernel == nullptr) return CUDA_ERROR_NOT_FOUND;
+  MutexLock lock(module->mutex);
+  CUfunction& known = module->functions[name];  // one handle per kernel, however often asked for
+  if (known == nullptr) {
+    auto function = std::make_shared<Function>();
+    function->module_handle = module_handle;
+    function->context = module->context;
+    function->program = module->program;
+    function->kernel = kernel;
+    function->image_address = module->image_address;
+    const uint32_t fixed = kernel->static_shared_bytes;
+    function->max_dynamic_shared = fixed < kSharedBytesDefault ? kSharedBytesDefault - fixed : 0;
+    known = TheDriver().functions.Insert(std::move(function));
+  }
+  *handle = known;
+  return CUDA_SUCCESS;
+}
+
+CUresult DropModule(CUmodule handle) {
+  Driver& driver = TheDriver();
+  const auto module = driver.modules.Take(handle);
+  if (!module) return CUDA_ERROR_INVALID_HANDLE;
+  driver.functions.EraseIf([&](const Function& f) { return f.module_handle == handle; });
+  const CUresult result = driver.Synchronise(*module->context);
+  MutexLock lock(driver.memory->mutex());
+  if (module->image_address != 0 && !module->context->destroyed.load()) {
+    module->context->device->heap().Free(module->image_address);
+  }
+  return result;
+}
+
+CUresult ModuleOf(Library& library, const std::shared_ptr<Context>& context, CUmodule* handle) {
+  {
+    MutexLock lock(library.mutex);
+    const auto known = library.modules.find(context->id);
+    if (known != library.modules.end()) {
+      *handle = known->second;
+      return CUDA_SUCCESS;
+    }
+  }
+  CUmodule made = nullptr;
+  CU_TRY(PlaceModule(context, library.program, true, &made));
+  bool first = false;
+  {
+    MutexLock lock(library.mutex);
+    const auto [entry, inserted] = library.modules.emplace(context->id, made);
+    first = inserted;
+    *handle = entry->second;
+  }
+  return first ? CUDA_SUCCESS : DropModule(made);  // another thread was faster
+}
+
+CUresult FunctionOf(LibraryKernel& kernel, const std::shared_ptr<Context>& context,
+                    CUfunction* handle) {
+  CUmodule module = nullptr;
+  CU_TRY(ModuleOf(*kernel.library, context, &module));
+  CU_TRY(FunctionOf(module, kernel.kernel->name.c_str(), handle));
+  decltype(kernel.attributes) attributes;
+  {
+    MutexLock lock(kernel.mutex);
+    attributes = kernel.attributes;
+  }
+  for (const auto& [which, value] : attributes) {
+    if (which.first != context->device->ordinal()) continue;
+    CU_TRY(cuFuncSetAttribute(*handle, which.second, value));
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace tandem::soft

@@ -1,0 +1,53 @@
+// Library: code that is loaded once and becomes a module in each context that asks for it, and
+// LibraryKernel: one kernel of it, which stands for a function in every context.
+//
+// Threading: any thread; members say what guards them.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/base/mutex.h"
+#include "src/cuda/driver_types.h"
+#include "src/softgpu/ptx/program.h"
+
+namespace tandem::soft {
+
+struct Context;
+
+struct Library {
+  std::shared_ptr<const ptx::Program> program;
+
+  Mutex mutex;
+  std::map<uint64_t, CUmodule> modules GUARDED_BY(mutex);  // by context; a context's end leaves one
+  std::map<std::string, CUkernel, std::less<>> kernels GUARDED_BY(mutex);
+};
+
+struct LibraryKernel {
+  CUlibrary library_handle = nullptr;
+  std::shared_ptr<Library> library;
+  const ptx::Kernel* kernel = nullptr;  // in the library's program
+
+  Mutex mutex;
+  // Attributes that were set, by device: functions made there later have them from the start.
+  std::map<std::pair<CUdevice, CUfunction_attribute>, int> attributes GUARDED_BY(mutex);
+};
+
+// Puts a program into a context: its variables into VRAM, and a handle on it.
+CUresult PlaceModule(const std::shared_ptr<Context>& context,
+                     std::shared_ptr<const ptx::Program> program, bool of_library,
+                     CUmodule* handle);
+// The one handle of a module's kernel.
+CUresult FunctionOf(CUmodule module, const char* name, CUfunction* handle);
+// Ends a module and its functions, after all work of its context.
+CUresult DropModule(CUmodule handle);
+
+// The library's module in a context.
+CUresult ModuleOf(Library& library, const std::shared_ptr<Context>& context, CUmodule* handle);
+// The kernel's function in a context.
+CUresult FunctionOf(LibraryKernel& kernel, const std::shared_ptr<Context>& context,
+                    CUfunction* handle);
+
+}  // namespace tandem::soft

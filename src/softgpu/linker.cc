@@ -1,0 +1,217 @@
+#include "src/softgpu/linker.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <cstring>
+#include <set>
+
+#include "src/base/time.h"
+#include "src/softgpu/driver.h"
+#include "src/softgpu/fat_binary.h"
+#include "src/softgpu/module_image.h"
+#include "src/softgpu/ptx/syntax.h"
+
+namespace tandem::soft {
+namespace {
+
+// One directive, declaration or function of a module, at the top level.
+struct Item {
+  std::string_view text;
+  bool declares = false;   // a variable
+  bool is_extern = false;  // without defining it
+  bool shared = false;
+  std::string_view name;  // of the variable
+};
+
+struct Header {
+  int version_major = 0, version_minor = 0;
+  int target = 0;
+  std::string_view target_line;
+};
+
+bool IsNameCharacter(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '$' || c == '%';
+}
+
+bool Contains(std::string_view text, std::string_view word) {
+  return text.find(word) != std::string_view::npos;
+}
+
+// Where white space and comments end, from `at` on.
+size_t SkipBlank(std::string_view text, size_t at) {
+  while (at < text.size()) {
+    if (std::isspace(static_cast<unsigned char>(text[at])) != 0) {
+      ++at;
+    } else if (text.substr(at, 2) == "//") {
+      at = std::min(text.find('\n', at), text.size());
+    } else if (text.substr(at, 2) == "/*") {
+      const size_t end = text.find("*/", at + 2);
+      at = end == std::string_view::npos ? text.size() : end + 2;
+    } else {
+      break;
+    }
+  }
+  return at;
+}
+
+// Directives that end with their line.
+bool IsLine(std::string_view rest) {
+  for (const std::string_view word : {".version", ".target", ".address_size", ".file"}) {
+    if (rest.substr(0, word.size()) == word) return true;
+  }
+  return false;
+}
+
+// The end of the item that begins at `at`: a line's, a semicolon outside of braces, or the brace
+// that closes a function or section. (An initial value's braces are followed by a semicolon.)
+size_t EndOfItem(std::string_view text, size_t at) {
+  if (IsLine(text.substr(at))) return std::min(text.find('\n', at), text.size());
+  const size_t begin = at;
+  int depth = 0;
+  while (at < text.size()) {
+    const size_t next = SkipBlank(text, at);
+    if (next != at) {
+      at = next;
+      continue;
+    }
+    const char c = text[at++];
+    if (c == '"') at = std::min(text.find('"', at), text.size() - 1) + 1;
+    if (c == '{') ++depth;
+    if (c == ';' && depth == 0) return at;
+    if (c != '}' || --depth > 0) continue;
+    const std::string_view head = text.substr(begin, text.find('{', begin) - begin);
+    if (!Contains(head, "=")) return at;
+  }
+  return at;
+}
+
+Item Classify(std::string_view text) {
+  Item item;
+  item.text = text;
+  const std::string_view head = text.substr(0, text.find_first_of("={"));
+  if (text[0] != '.' || Contains(head, ".func") || Contains(head, ".entry")) return item;
+  item.shared = Contains(head, ".shared");
+  if (!item.shared && !Contains(head, ".global") && !Contains(head, ".const")) return item;
+  item.declares = true;
+  item.is_extern = Contains(head, ".extern");
+  size_t end = head.find_first_of("[;");
+  end = end == std::string_view::npos ? head.size() : end;
+  while (end > 0 && !IsNameCharacter(head[end - 1])) --end;
+  size_t begin = end;
+  while (begin > 0 && IsNameCharacter(head[begin - 1])) --begin;
+  item.name = head.substr(begin, end - begin);
+  return item;
+}
+
+std::vector<Item> Split(std::string_view text, Header* header) {
+  std::vector<Item> items;
+  for (size_t at = SkipBlank(text, 0); at < text.size(); at = SkipBlank(text, at)) {
+    const size_t end = EndOfItem(text, at);
+    const Item item = Classify(text.substr(at, end - at));
+    at = end;
+    int major = 0, minor = 0, target = 0;
+    const std::string line(item.text.substr(0, 100));
+    if (std::sscanf(line.c_str(), ".version %d.%d", &major, &minor) == 2) {
+      if (std::pair(major, minor) > std::pair(header->version_major, header->version_minor)) {
+        header->version_major = major;
+        header->version_minor = minor;
+      }
+    } else if (std::sscanf(line.c_str(), ".target sm_%d", &target) == 1) {
+      if (target > header->target) {
+        header->target = target;
+        header->target_line = item.text;
+      }
+    } else if (!line.starts_with(".address_size")) {
+      items.push_back(item);
+    }
+  }
+  return items;
+}
+
+}  // namespace
+
+std::string JoinPtx(const std::vector<std::string>& texts) {
+  Header header;
+  std::vector<Item> items;
+  for (const std::string& text : texts) {
+    const std::vector<Item> more = Split(text, &header);
+    items.insert(items.end(), more.begin(), more.end());
+  }
+  std::set<std::string_view> defined, declared;
+  for (const Item& item : items) {
+    if (item.declares && !item.is_extern) defined.insert(item.name);
+  }
+  std::string whole = ".version " + std::to_string(header.version_major) + "." +
+                      std::to_string(header.version_minor) + "\n" +
+                      std::string(header.target_line) + "\n.address_size 64\n";
+  for (const Item& item : items) {
+    if (item.declares && item.is_extern) {
+      if (defined.contains(item.name) || !declared.insert(item.name).second) continue;
+    }
+    whole.append(item.text).append("\n");
+  }
+  return whole;
+}
+
+void Linker::Log(const std::string& errors, const std::string& info, float wall_ms) {
+  AnswerJitOptions(static_cast<unsigned int>(options_.size()), options_.data(), values_, errors,
+                   info, wall_ms);
+}
+
+CUresult Linker::AddText(std::string text, const std::string& name) {
+  const auto parsed = ptx::Parse(text);
+  if (!parsed.ok()) {
+    errors_ += name + ": " + parsed.error().message;
+    Log(errors_, "", 0);
+    return parsed.error().code == ErrorCode::kVersion ? CUDA_ERROR_UNSUPPORTED_PTX_VERSION
+                                                      : CUDA_ERROR_INVALID_PTX;
+  }
+  texts_.push_back(std::move(text));
+  return CUDA_SUCCESS;
+}
+
+CUresult Linker::Add(CUjitInputType type, const void* data, size_t size, const std::string& name) {
+  if (type < CU_JIT_INPUT_CUBIN || type > CU_JIT_INPUT_NVVM) return CUDA_ERROR_INVALID_VALUE;
+  std::string text(static_cast<const char*>(data), size);
+  std::string log;
+  if (size >= 16 && IsFatBinary(text.c_str())) {
+    std::string unpacked;
+    const CUresult result =
+        PtxOfFatBinary(text.data(), kComputeMajor * 10 + kComputeMinor, &unpacked, &log);
+    if (result == CUDA_SUCCESS) return AddText(std::move(unpacked), name);
+    errors_ += name + ": " + log;
+    Log(errors_, "", 0);
+    return result;
+  }
+  // What cuLinkComplete gives is PTX too, and may come back as the machine code that it stands for.
+  const bool is_text =
+      type == CU_JIT_INPUT_PTX || (type == CU_JIT_INPUT_CUBIN && !text.empty() && text[0] == '.');
+  if (is_text) {
+    text.resize(std::min(text.size(), text.find('\0')));
+    return AddText(std::move(text), name);
+  }
+  errors_ += name + ": machine code; a software GPU links PTX\n";
+  Log(errors_, "", 0);
+  return CUDA_ERROR_NO_BINARY_FOR_GPU;
+}
+
+CUresult Linker::Complete(void** image, size_t* size) {
+  const Instant began = MonotonicNow();
+  std::shared_ptr<const ptx::Program> program;
+  std::string log, info;
+  whole_ = JoinPtx(texts_);
+  const CUresult result = CompileImage(whole_.c_str(), &program, &log);
+  const auto count = static_cast<unsigned int>(options_.size());
+  if (result == CUDA_SUCCESS && WantsVerboseLog(count, options_.data(), values_)) {
+    info = DescribeKernels(*program);
+  }
+  const Duration took = MonotonicNow() - began;
+  Log(errors_ + log, info, static_cast<float>(took.seconds() * 1e3));
+  CU_TRY(result);
+  *image = whole_.data();
+  if (size != nullptr) *size = whole_.size() + 1;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace tandem::soft

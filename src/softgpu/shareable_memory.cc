@@ -1,0 +1,87 @@
+#include "src/softgpu/shareable_memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <cstring>
+#include <utility>
+
+namespace tandem::soft {
+namespace {
+
+constexpr uint64_t kMagic = 0x4d454d53'4d444e54;  // "TNDMSMEM"
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
+
+struct Trailer {
+  uint64_t magic = kMagic;
+  uint64_t bytes = 0;
+  CUuuid device = {};
+};
+
+void* MapWindow(int fd, uint64_t bytes) {
+  void* window = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  if (window == MAP_FAILED) return nullptr;
+  if (madvise(window, bytes, MADV_DONTFORK) == 0) return window;
+  munmap(window, bytes);
+  return nullptr;
+}
+
+uint64_t InodeOf(int fd) {
+  struct stat info;
+  return fstat(fd, &info) == 0 ? info.st_ino : 0;
+}
+
+}  // namespace
+
+ShareableMemory::ShareableMemory(UniqueFd fd, void* window, uint64_t size, const CUuuid& device)
+    : fd_(std::move(fd)),
+      inode_(InodeOf(fd_.get())),
+      window_(window),
+      size_(size),
+      device_(device) {}
+
+ShareableMemory::~ShareableMemory() {
+  munmap(window_, size_);
+  // The program may have closed it, and the number be somebody else's by now.
+  if (InodeOf(fd_.get()) != inode_) fd_.Release();
+}
+
+std::shared_ptr<ShareableMemory> ShareableMemory::Create(uint64_t bytes, const CUuuid& device) {
+  UniqueFd fd(memfd_create("tandem-soft-shared", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  const Trailer trailer = {kMagic, bytes, device};
+  if (!fd || ftruncate(fd.get(), static_cast<off_t>(bytes + sizeof(trailer))) != 0 ||
+      pwrite(fd.get(), &trailer, sizeof(trailer), static_cast<off_t>(bytes)) != sizeof(trailer) ||
+      fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) {
+    return nullptr;
+  }
+  void* window = MapWindow(fd.get(), bytes);
+  if (window == nullptr) return nullptr;
+  return std::shared_ptr<ShareableMemory>(
+      new ShareableMemory(std::move(fd), window, bytes, device));
+}
+
+std::shared_ptr<ShareableMemory> ShareableMemory::Import(int fd) {
+  struct stat info;
+  Trailer trailer;
+  const int seals = fcntl(fd, F_GET_SEALS);
+  if (seals < 0 || (seals & kSeals) != kSeals || fstat(fd, &info) != 0) return nullptr;
+  const uint64_t bytes = static_cast<uint64_t>(info.st_size) - sizeof(trailer);
+  if (info.st_size <= static_cast<off_t>(sizeof(trailer)) || bytes % kPageBytes != 0 ||
+      pread(fd, &trailer, sizeof(trailer), static_cast<off_t>(bytes)) != sizeof(trailer) ||
+      trailer.magic != kMagic || trailer.bytes != bytes) {
+    return nullptr;
+  }
+  UniqueFd own(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  void* window = own ? MapWindow(own.get(), bytes) : nullptr;
+  if (window == nullptr) return nullptr;
+  return std::shared_ptr<ShareableMemory>(
+      new ShareableMemory(std::move(own), window, bytes, trailer.device));
+}
+
+int ShareableMemory::Duplicate() const {
+  if (InodeOf(fd_.get()) != inode_) return -1;
+  return fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0);
+}
+
+}  // namespace tandem::soft

@@ -1,0 +1,210 @@
+// Launches in other ways than cuLaunchKernel, and how many blocks are resident together.
+#include <cstring>
+
+#include "tests/driver/fixture.h"
+
+namespace tandem::driver_test {
+namespace {
+
+// together(counter, out): every thread 0 counts itself in, waits until all blocks have, and stores
+// what it then sees. grid(out): the same with the barrier word that the driver provides.
+const char kTogether[] = R"(
+.version 6.3
+.target sm_60
+.address_size 64
+.visible .entry together(.param .u64 counter, .param .u64 out)
+{
+  .reg .pred %p<2>;
+  .reg .b32 %r<6>;
+  .reg .b64 %d<4>;
+  ld.param.u64 %d0, [counter];
+  ld.param.u64 %d1, [out];
+  mov.u32 %r0, %ctaid.x;
+  mov.u32 %r1, %nctaid.x;
+  atom.global.add.u32 %r2, [%d0], 1;
+WAIT:
+  ld.volatile.global.u32 %r3, [%d0];
+  setp.lt.u32 %p0, %r3, %r1;
+  @%p0 bra WAIT;
+  mul.wide.u32 %d2, %r0, 4;
+  add.s64 %d2, %d1, %d2;
+  st.global.u32 [%d2], %r3;
+  ret;
+}
+.visible .entry grid(.param .u64 out)
+{
+  .reg .pred %p<2>;
+  .reg .b32 %r<8>;
+  .reg .b64 %d<4>;
+  ld.param.u64 %d1, [out];
+  mov.u32 %r4, %envreg1;
+  mov.u32 %r5, %envreg2;
+  mov.b64 %d0, {%r4, %r5};
+  mov.u32 %r0, %ctaid.x;
+  mov.u32 %r1, %nctaid.x;
+  atom.add.u32 %r2, [%d0+4], 1;
+WAIT:
+  ld.volatile.u32 %r3, [%d0+4];
+  setp.lt.u32 %p0, %r3, %r1;
+  @%p0 bra WAIT;
+  mul.wide.u32 %d2, %r0, 4;
+  add.s64 %d2, %d1, %d2;
+  st.global.u32 [%d2], %r3;
+  ret;
+}
+)";
+
+class LaunchExTest : public DriverTest {
+ protected:
+  uint32_t ReadWord(CUdeviceptr pointer) {
+    uint32_t word = 0;
+    EXPECT_CU(CUDA_SUCCESS, Cu().cuMemcpyDtoH_v2(&word, pointer, sizeof(word)));
+    return word;
+  }
+  // As many blocks of `threads` as the device holds.
+  int Resident(CUfunction function, int threads) {
+    int blocks = 0, processors = 0;
+    EXPECT_CU(CUDA_SUCCESS,
+              Cu().cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, threads, 0));
+    EXPECT_CU(CUDA_SUCCESS,
+              Cu().cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0));
+    return blocks * processors;
+  }
+  bool SkipsCooperative() {
+    int can = 0;
+    EXPECT_CU(CUDA_SUCCESS,
+              Cu().cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, 0));
+    return can == 0;
+  }
+};
+
+TEST_F(LaunchExTest, ExTakesAConfigurationAndHints) {
+  const CUfunction store = Kernel("store");
+  CUdeviceptr out = Allocate(4);
+  uint32_t value = 5;
+  void* parameters[] = {&out, &value};
+  CUlaunchAttribute attributes[2] = {};
+  attributes[0].id = CU_LAUNCH_ATTRIBUTE_IGNORE;
+  attributes[1].id = CU_LAUNCH_ATTRIBUTE_PRIORITY;
+  CUlaunchConfig config = {1, 1, 1, 1, 1, 1, 0, nullptr, attributes, 2};
+  ASSERT_CU(Cu().cuLaunchKernelEx(&config, store, parameters, nullptr));
+  EXPECT_EQ(ReadWord(out), 5u);
+  value = 6;
+  ASSERT_CU(Cu().cuLaunchKernelEx_ptsz(&config, store, parameters, nullptr));
+  ASSERT_CU(Cu().cuCtxSynchronize());
+  EXPECT_EQ(ReadWord(out), 6u);
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuLaunchKernelEx(nullptr, store, parameters, nullptr));
+  config.blockDimX = 0;
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuLaunchKernelEx(&config, store, parameters, nullptr));
+  config.blockDimX = 1;
+  config.attrs = nullptr;
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuLaunchKernelEx(&config, store, parameters, nullptr));
+}
+
+TEST_F(LaunchExTest, ClustersNeedADeviceThatHasThem) {
+  int can = 0;
+  ASSERT_CU(Cu().cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH, 0));
+  if (can != 0) GTEST_SKIP() << "the device has clusters";
+  const CUfunction store = Kernel("store");
+  CUdeviceptr out = Allocate(4);
+  uint32_t value = 5;
+  void* parameters[] = {&out, &value};
+  CUlaunchAttribute attribute = {};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+  attribute.value.clusterDim = {2, 1, 1};
+  CUlaunchConfig config = {2, 1, 1, 1, 1, 1, 0, nullptr, &attribute, 1};
+  EXPECT_NE(Cu().cuLaunchKernelEx(&config, store, parameters, nullptr), CUDA_SUCCESS);
+  ASSERT_CU(Cu().cuCtxSynchronize());
+}
+
+TEST_F(LaunchExTest, CooperativeBlocksWaitForEachOther) {
+  if (SkipsCooperative()) GTEST_SKIP() << "the device has no cooperative launches";
+  CUmodule module = nullptr;
+  CUfunction together = nullptr, grid = nullptr;
+  ASSERT_CU(Cu().cuModuleLoadData(&module, kTogether));
+  ASSERT_CU(Cu().cuModuleGetFunction(&together, module, "together"));
+  ASSERT_CU(Cu().cuModuleGetFunction(&grid, module, "grid"));
+  const auto blocks = static_cast<unsigned int>(Resident(together, 1));
+  ASSERT_GE(blocks, 2u);
+  CUdeviceptr counter = Allocate(4), out = Allocate(size_t{blocks} * 4);
+  ASSERT_CU(Cu().cuMemsetD32_v2(counter, 0, 1));
+  void* parameters[] = {&counter, &out};
+  ASSERT_CU(
+      Cu().cuLaunchCooperativeKernel(together, blocks, 1, 1, 1, 1, 1, 0, nullptr, parameters));
+  ASSERT_CU(Cu().cuCtxSynchronize());
+  EXPECT_EQ(ReadWord(out), blocks);
+  EXPECT_EQ(ReadWord(out + size_t{blocks - 1} * 4), blocks);
+  ASSERT_CU(Cu().cuMemsetD32_v2(out, 0, blocks));
+  void* only_out[] = {&out};
+  CUlaunchAttribute attribute = {};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+  attribute.value.cooperative = 1;
+  CUlaunchConfig config = {2, 1, 1, 1, 1, 1, 0, nullptr, &attribute, 1};
+  ASSERT_CU(Cu().cuLaunchKernelEx(&config, grid, only_out, nullptr));
+  ASSERT_CU(Cu().cuCtxSynchronize());
+  EXPECT_GE(ReadWord(out), 2u);
+  EXPECT_GE(ReadWord(out + 4), 2u);
+  EXPECT_CU(
+      CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
+      Cu().cuLaunchCooperativeKernel(together, blocks + 1, 1, 1, 1, 1, 1, 0, nullptr, parameters));
+}
+
+TEST_F(LaunchExTest, TheOldWayOfLaunching) {
+  const CUfunction store = Kernel("store");
+  CUdeviceptr out = Allocate(4);
+  ASSERT_CU(Cu().cuFuncSetBlockShape(store, 1, 1, 1));
+  ASSERT_CU(Cu().cuFuncSetSharedSize(store, 0));
+  ASSERT_CU(Cu().cuParamSetv(store, 0, &out, sizeof(out)));
+  ASSERT_CU(Cu().cuParamSeti(store, 8, 31));
+  ASSERT_CU(Cu().cuParamSetSize(store, 12));
+  ASSERT_CU(Cu().cuLaunch(store));
+  EXPECT_EQ(ReadWord(out), 31u);
+  ASSERT_CU(Cu().cuParamSetf(store, 8, 1.0f));
+  ASSERT_CU(Cu().cuLaunchGrid(store, 2, 2));
+  EXPECT_EQ(ReadWord(out), 0x3f800000u);
+  CUstream stream = nullptr;
+  ASSERT_CU(Cu().cuStreamCreate(&stream, 0));
+  ASSERT_CU(Cu().cuParamSeti(store, 8, 32));
+  ASSERT_CU(Cu().cuLaunchGridAsync(store, 1, 1, stream));
+  ASSERT_CU(Cu().cuStreamSynchronize(stream));
+  EXPECT_EQ(ReadWord(out), 32u);
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuFuncSetBlockShape(store, 0, 1, 1));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuParamSetv(store, 0, nullptr, 4));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuParamSeti(store, -4, 1));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuLaunchGrid(store, 0, 1));
+  ASSERT_CU(Cu().cuStreamDestroy_v2(stream));
+}
+
+TEST_F(LaunchExTest, Occupancy) {
+  const CUfunction store = Kernel("store");
+  int blocks = 0, fewer = 0, grid = 0, block = 0, threads = 0;
+  ASSERT_CU(Cu().cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, store, 128, 0));
+  EXPECT_GE(blocks, 1);
+  ASSERT_CU(
+      Cu().cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&fewer, store, 128, 40 << 10, 0));
+  EXPECT_LT(fewer, blocks);
+  ASSERT_CU(Cu().cuOccupancyMaxPotentialBlockSize(&grid, &block, store, nullptr, 0, 0));
+  ASSERT_CU(Cu().cuFuncGetAttribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, store));
+  EXPECT_GE(grid, 1);
+  EXPECT_GE(block, 1);
+  EXPECT_LE(block, threads);
+  ASSERT_CU(Cu().cuOccupancyMaxPotentialBlockSizeWithFlags(
+      &grid, &block, store, [](int size) { return static_cast<size_t>(size) * 8; }, 0, 100, 0));
+  EXPECT_GE(block, 1);
+  EXPECT_LE(block, 100);
+  size_t shared = 0;
+  ASSERT_CU(Cu().cuOccupancyAvailableDynamicSMemPerBlock(&shared, store, 2, 64));
+  ASSERT_CU(Cu().cuFuncSetAttribute(store, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                    static_cast<int>(shared)));
+  ASSERT_CU(Cu().cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, store, 64, shared));
+  EXPECT_GE(blocks, 2);
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            Cu().cuOccupancyMaxActiveBlocksPerMultiprocessor(nullptr, store, 128, 0));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            Cu().cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, store, 0, 0));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            Cu().cuOccupancyMaxPotentialBlockSize(nullptr, &block, store, nullptr, 0, 0));
+}
+
+}  // namespace
+}  // namespace tandem::driver_test

@@ -1,0 +1,265 @@
+// Code in other forms than modules: libraries, linked texts, fat binaries; and what is known of
+// functions.
+
+#include <algorithm>
+#include <cstring>
+
+#include "tests/driver/fixture.h"
+
+namespace tandem::driver_test {
+namespace {
+
+using LibraryTest = DriverTest;
+
+const char kCaller[] = R"(
+.version 6.3
+.target sm_50
+.address_size 64
+// What the other text defines.
+.extern .global .align 4 .u32 base;
+.extern .func (.param .b32 result) twice(.param .b32 x);
+.visible .entry call(.param .u64 out, .param .u32 x)
+{
+  .reg .b32 %r<4>;
+  .reg .b64 %d<2>;
+  ld.param.u64 %d0, [out];
+  ld.param.u32 %r0, [x];
+  {
+    .param .b32 argument;
+    .param .b32 answer;
+    st.param.b32 [argument], %r0;
+    call (answer), twice, (argument);
+    ld.param.b32 %r1, [answer];
+  }
+  ld.global.u32 %r2, [base];
+  add.u32 %r1, %r1, %r2;
+  st.global.u32 [%d0], %r1;
+  ret;
+}
+)";
+const char kCallee[] = R"(
+.version 6.4
+.target sm_52
+.address_size 64
+.visible .global .align 4 .u32 base = 100;
+.visible .func (.param .b32 result) twice(.param .b32 x)
+{
+  .reg .b32 %r<2>;
+  ld.param.b32 %r0, [x];
+  add.u32 %r0, %r0, %r0;
+  st.param.b32 [result], %r0;
+  ret;
+}
+)";
+
+uint32_t WordAt(CUdeviceptr pointer) {
+  uint32_t word = 0;
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemcpyDtoH_v2(&word, pointer, sizeof(word)));
+  return word;
+}
+
+TEST_F(LibraryTest, StandsForAModuleInEveryContext) {
+  CUlibrary library = nullptr;
+  CUkernel kernel = nullptr;
+  CUfunction function = nullptr;
+  CUmodule module = nullptr;
+  ASSERT_CU(Cu().cuLibraryLoadData(&library, kKernels, nullptr, nullptr, 0, nullptr, nullptr, 0));
+  ASSERT_CU(Cu().cuLibraryGetKernel(&kernel, library, "store"));
+  ASSERT_CU(Cu().cuKernelGetFunction(&function, kernel));
+  ASSERT_CU(Cu().cuLibraryGetModule(&module, library));
+  CUdeviceptr out = Allocate(4), counter = 0;
+  uint32_t value = 9;
+  ASSERT_CU(Launch(function, 1, 1, nullptr, {&out, &value}));
+  EXPECT_EQ(WordAt(out), 9u);
+  value = 10;  // the kernel's own handle does as well
+  ASSERT_CU(Launch(reinterpret_cast<CUfunction>(kernel), 1, 1, nullptr, {&out, &value}));
+  EXPECT_EQ(WordAt(out), 10u);
+  size_t bytes = 0;
+  ASSERT_CU(Cu().cuLibraryGetGlobal(&counter, &bytes, library, "counter"));
+  EXPECT_EQ(bytes, 4u);
+  EXPECT_EQ(WordAt(counter), 7u);
+  // In a context of its own the variable is another one.
+  CUcontext second = nullptr;
+  CUdeviceptr other = 0;
+  ASSERT_CU(Cu().cuCtxCreate_v2(&second, 0, 0));
+  ASSERT_CU(Cu().cuLibraryGetGlobal(&other, &bytes, library, "counter"));
+  EXPECT_NE(other, counter);
+  ASSERT_CU(Cu().cuCtxDestroy_v2(second));
+  ASSERT_CU(Cu().cuLibraryUnload(library));
+  EXPECT_NE(Cu().cuLibraryUnload(library), CUDA_SUCCESS);
+  EXPECT_NE(Launch(function, 1, 1, nullptr, {&out, &value}), CUDA_SUCCESS);
+}
+
+TEST_F(LibraryTest, NamesItsKernels) {
+  CUlibrary library = nullptr;
+  CUkernel kernel = nullptr, again = nullptr;
+  ASSERT_CU(Cu().cuLibraryLoadData(&library, kCallee, nullptr, nullptr, 0, nullptr, nullptr, 0));
+  EXPECT_CU(CUDA_ERROR_NOT_FOUND, Cu().cuLibraryGetKernel(&kernel, library, "store"));
+  ASSERT_CU(Cu().cuLibraryUnload(library));
+  ASSERT_CU(Cu().cuLibraryLoadData(&library, kKernels, nullptr, nullptr, 0, nullptr, nullptr, 0));
+  ASSERT_CU(Cu().cuLibraryGetKernel(&kernel, library, "store"));
+  const char* name = nullptr;
+  if (Cu().cuKernelGetName != nullptr) {
+    ASSERT_CU(Cu().cuKernelGetName(&name, kernel));
+    EXPECT_STREQ(name, "store");
+  }
+  int value = -1;
+  ASSERT_CU(Cu().cuKernelGetAttribute(&value, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, kernel, 0));
+  EXPECT_EQ(value, 0);
+  ASSERT_CU(
+      Cu().cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 1000, kernel, 0));
+  ASSERT_CU(Cu().cuKernelGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                      kernel, 0));
+  EXPECT_EQ(value, 1000);
+  EXPECT_CU(CUDA_ERROR_INVALID_DEVICE,
+            Cu().cuKernelGetAttribute(&value, CU_FUNC_ATTRIBUTE_NUM_REGS, kernel, 999));
+  ASSERT_CU(Cu().cuKernelSetCacheConfig(kernel, 1, 0));
+  if (Cu().cuLibraryEnumerateKernels != nullptr) {
+    unsigned int count = 0;
+    ASSERT_CU(Cu().cuLibraryGetKernelCount(&count, library));
+    EXPECT_GT(count, 1u);
+    ASSERT_CU(Cu().cuLibraryEnumerateKernels(&again, 1, library));
+    EXPECT_NE(again, nullptr);
+    size_t offset = 99, size = 0;
+    ASSERT_CU(Cu().cuKernelGetParamInfo(kernel, 1, &offset, &size));
+    EXPECT_EQ(offset, 8u);
+    EXPECT_EQ(size, 4u);
+    EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuKernelGetParamInfo(kernel, 2, &offset, &size));
+  }
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuLibraryGetKernel(nullptr, library, "store"));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            Cu().cuLibraryLoadData(&library, nullptr, nullptr, nullptr, 0, nullptr, nullptr, 0));
+  CUlibrary none = nullptr;
+  EXPECT_CU(CUDA_ERROR_FILE_NOT_FOUND, Cu().cuLibraryLoadFromFile(&none, "/no/such/file", nullptr,
+                                                                  nullptr, 0, nullptr, nullptr, 0));
+  ASSERT_CU(Cu().cuLibraryUnload(library));
+}
+
+TEST_F(LibraryTest, ModulesListTheirFunctions) {
+  const CUfunction store = Kernel("store");
+  if (Cu().cuModuleEnumerateFunctions == nullptr) GTEST_SKIP() << "a driver from before 12.4";
+  unsigned int count = 0;
+  ASSERT_CU(Cu().cuModuleGetFunctionCount(&count, module_));
+  std::vector<CUfunction> functions(count);
+  ASSERT_CU(Cu().cuModuleEnumerateFunctions(functions.data(), count, module_));
+  EXPECT_NE(std::count(functions.begin(), functions.end(), store), 0);
+  const char* name = nullptr;
+  ASSERT_CU(Cu().cuFuncGetName(&name, store));
+  EXPECT_STREQ(name, "store");
+  CUfunctionLoadingState state = CU_FUNCTION_LOADING_STATE_UNLOADED;
+  ASSERT_CU(Cu().cuFuncLoad(store));
+  ASSERT_CU(Cu().cuFuncIsLoaded(&state, store));
+  EXPECT_EQ(state, CU_FUNCTION_LOADING_STATE_LOADED);
+  size_t offset = 99, size = 0;
+  ASSERT_CU(Cu().cuFuncGetParamInfo(store, 0, &offset, &size));
+  EXPECT_EQ(offset, 0u);
+  EXPECT_EQ(size, 8u);
+  CUmoduleLoadingMode mode = {};
+  ASSERT_CU(Cu().cuModuleGetLoadingMode(&mode));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuModuleGetFunctionCount(nullptr, module_));
+}
+
+TEST_F(LibraryTest, LinksTexts) {
+  CUlinkState state = nullptr;
+  char errors[1000] = {}, info[1000] = {};
+  CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+                            CU_JIT_INFO_LOG_BUFFER,  CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
+                            CU_JIT_LOG_VERBOSE,      CU_JIT_WALL_TIME};
+  void* values[] = {errors,
+                    reinterpret_cast<void*>(sizeof(errors)),
+                    info,
+                    reinterpret_cast<void*>(sizeof(info)),
+                    reinterpret_cast<void*>(1),
+                    nullptr};
+  ASSERT_CU(Cu().cuLinkCreate_v2(6, options, values, &state));
+  std::string caller(kCaller), callee(kCallee);
+  ASSERT_CU(Cu().cuLinkAddData_v2(state, CU_JIT_INPUT_PTX, caller.data(), caller.size() + 1, "one",
+                                  0, nullptr, nullptr));
+  ASSERT_CU(Cu().cuLinkAddData_v2(state, CU_JIT_INPUT_PTX, callee.data(), callee.size() + 1, "two",
+                                  0, nullptr, nullptr));
+  void* image = nullptr;
+  size_t size = 0;
+  ASSERT_CU(Cu().cuLinkComplete(state, &image, &size));
+  EXPECT_GT(size, 0u);
+  EXPECT_LT(reinterpret_cast<size_t>(values[3]), sizeof(info));
+  CUmodule module = nullptr;
+  CUfunction call = nullptr;
+  ASSERT_CU(Cu().cuModuleLoadData(&module, image));
+  ASSERT_CU(Cu().cuLinkDestroy(state));
+  EXPECT_NE(Cu().cuLinkDestroy(state), CUDA_SUCCESS);
+  ASSERT_CU(Cu().cuModuleGetFunction(&call, module, "call"));
+  CUdeviceptr out = Allocate(4);
+  uint32_t x = 21;
+  ASSERT_CU(Launch(call, 1, 1, nullptr, {&out, &x}));
+  EXPECT_EQ(WordAt(out), 142u);
+}
+
+TEST_F(LibraryTest, SaysWhatDoesNotLink) {
+  CUlinkState state = nullptr;
+  char errors[1000] = {};
+  CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  void* values[] = {errors, reinterpret_cast<void*>(sizeof(errors))};
+  ASSERT_CU(Cu().cuLinkCreate_v2(2, options, values, &state));
+  std::string bad(".version 6.3\n.target sm_50\n.address_size 64\nnonsense\n");
+  EXPECT_CU(CUDA_ERROR_INVALID_PTX,
+            Cu().cuLinkAddData_v2(state, CU_JIT_INPUT_PTX, bad.data(), bad.size() + 1, "bad", 0,
+                                  nullptr, nullptr));
+  EXPECT_GT(std::strlen(errors), 0u);
+  ASSERT_CU(Cu().cuLinkDestroy(state));
+
+  std::memset(errors, 0, sizeof(errors));
+  values[1] = reinterpret_cast<void*>(sizeof(errors));
+  ASSERT_CU(Cu().cuLinkCreate_v2(2, options, values, &state));
+  std::string caller(kCaller);
+  ASSERT_CU(Cu().cuLinkAddData_v2(state, CU_JIT_INPUT_PTX, caller.data(), caller.size() + 1, "one",
+                                  0, nullptr, nullptr));
+  void* image = nullptr;
+  size_t size = 0;
+  EXPECT_NE(Cu().cuLinkComplete(state, &image, &size), CUDA_SUCCESS);
+  EXPECT_GT(std::strlen(errors), 0u);
+  EXPECT_CU(CUDA_ERROR_FILE_NOT_FOUND,
+            Cu().cuLinkAddFile_v2(state, CU_JIT_INPUT_PTX, "/no/such/file", 0, nullptr, nullptr));
+  ASSERT_CU(Cu().cuLinkDestroy(state));
+}
+
+// A container with one text in it, laid out as fatbinary does.
+std::vector<uint8_t> FatBinary(const std::string& text, uint16_t kind, uint32_t architecture) {
+  const uint64_t padded = (text.size() + 8) / 8 * 8;
+  std::vector<uint8_t> image(16 + 64 + padded);
+  const auto put = [&](size_t at, uint64_t value, size_t bytes) {
+    std::memcpy(&image[at], &value, bytes);
+  };
+  put(0, 0xba55ed50, 4);
+  put(4, 1, 2);
+  put(6, 16, 2);
+  put(8, 64 + padded, 8);
+  put(16, kind, 2);
+  put(18, 0x101, 2);
+  put(20, 64, 4);
+  put(24, padded, 8);
+  put(36, 64, 4);  // where its name would be
+  put(42, 6, 2);   // of the text's version
+  put(40, 3, 2);
+  put(44, architecture, 4);
+  put(56, 0x11, 8);
+  std::memcpy(&image[80], text.data(), text.size());
+  return image;
+}
+
+TEST_F(LibraryTest, TakesThePtxOfAFatBinary) {
+  CUmodule module = nullptr;
+  const auto image = FatBinary(kCallee, 1, 52);
+  ASSERT_CU(Cu().cuModuleLoadFatBinary(&module, image.data()));
+  CUdeviceptr base = 0;
+  ASSERT_CU(Cu().cuModuleGetGlobal_v2(&base, nullptr, module, "base"));
+  EXPECT_EQ(WordAt(base), 100u);
+  ASSERT_CU(Cu().cuModuleUnload(module));
+  const auto machine_code = FatBinary("nothing that any device runs", 2, 50);
+  EXPECT_NE(Cu().cuModuleLoadFatBinary(&module, machine_code.data()), CUDA_SUCCESS);
+  const auto newer = FatBinary(kCallee, 1, 999);
+  EXPECT_CU(CUDA_ERROR_NO_BINARY_FOR_GPU, Cu().cuModuleLoadFatBinary(&module, newer.data()));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuModuleLoadFatBinary(&module, nullptr));
+}
+
+}  // namespace
+}  // namespace tandem::driver_test

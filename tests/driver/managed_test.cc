@@ -1,0 +1,81 @@
+// Managed memory: one address for the host and the device.
+#include <cstring>
+
+#include "tests/driver/fixture.h"
+
+namespace tandem::driver_test {
+namespace {
+
+class ManagedTest : public DriverTest {
+ protected:
+  void SetUp() override {
+    DriverTest::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    int managed = 0;
+    ASSERT_CU(Cu().cuDeviceGetAttribute(&managed, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 0));
+    if (managed == 0) GTEST_SKIP() << "the device has no managed memory";
+    ASSERT_CU(
+        Cu().cuDeviceGetAttribute(&concurrent_, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 0));
+    ASSERT_CU(Cu().cuMemAllocManaged(&memory_, 8192, CU_MEM_ATTACH_GLOBAL));
+  }
+  int concurrent_ = 0;
+  CUdeviceptr memory_ = 0;
+};
+
+TEST_F(ManagedTest, HostAndDeviceSeeTheSame) {
+  auto* words = reinterpret_cast<volatile uint32_t*>(memory_);
+  words[0] = 40;
+  uint32_t value = 2, count = 1;
+  ASSERT_CU(Launch(Kernel("add"), 1, 32, nullptr, {&memory_, &value, &count}));
+  ASSERT_CU(Cu().cuCtxSynchronize());
+  EXPECT_EQ(words[0], 42u);
+  int is_managed = 0;
+  ASSERT_CU(Cu().cuPointerGetAttribute(&is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, memory_));
+  EXPECT_EQ(is_managed, 1);
+  ASSERT_CU(Cu().cuMemFree_v2(memory_));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuMemAllocManaged(&memory_, 4096, 0));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuMemAllocManaged(nullptr, 4096, CU_MEM_ATTACH_GLOBAL));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuMemAllocManaged(&memory_, 0, CU_MEM_ATTACH_GLOBAL));
+}
+
+TEST_F(ManagedTest, RemembersAdvice) {
+  if (concurrent_ == 0) GTEST_SKIP() << "the device does not take advice";
+  int answer = -7;
+  ASSERT_CU(Cu().cuMemAdvise(memory_, 8192, CU_MEM_ADVISE_SET_READ_MOSTLY, 0));
+  ASSERT_CU(Cu().cuMemRangeGetAttribute(&answer, sizeof(answer), CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY,
+                                        memory_, 8192));
+  EXPECT_EQ(answer, 1);
+  ASSERT_CU(Cu().cuMemAdvise(memory_, 8192, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, CU_DEVICE_CPU));
+  int preferred = 0, read_mostly = 0;
+  void* data[] = {&preferred, &read_mostly};
+  size_t sizes[] = {sizeof(int), sizeof(int)};
+  CUmem_range_attribute attributes[] = {CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION,
+                                        CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY};
+  ASSERT_CU(Cu().cuMemRangeGetAttributes(data, sizes, attributes, 2, memory_, 8192));
+  EXPECT_EQ(preferred, CU_DEVICE_CPU);
+  EXPECT_EQ(read_mostly, 1);
+  ASSERT_CU(Cu().cuMemPrefetchAsync(memory_, 8192, 0, nullptr));
+  ASSERT_CU(Cu().cuCtxSynchronize());
+  ASSERT_CU(Cu().cuMemRangeGetAttribute(
+      &answer, sizeof(answer), CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION, memory_, 8192));
+  EXPECT_EQ(answer, 0);
+  EXPECT_CU(CUDA_ERROR_INVALID_DEVICE, Cu().cuMemPrefetchAsync(memory_, 8192, 999, nullptr));
+  const CUdeviceptr plain = Allocate(4096);
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuMemPrefetchAsync(plain, 4096, 0, nullptr));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            Cu().cuMemAdvise(plain, 4096, CU_MEM_ADVISE_SET_READ_MOSTLY, 0));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            Cu().cuMemAdvise(memory_, 8192, static_cast<CUmem_advise>(99), 0));
+}
+
+TEST_F(ManagedTest, BelongsToStreams) {
+  CUstream stream = nullptr;
+  ASSERT_CU(Cu().cuStreamCreate(&stream, 0));
+  ASSERT_CU(Cu().cuStreamAttachMemAsync(stream, memory_, 0, CU_MEM_ATTACH_SINGLE));
+  ASSERT_CU(Cu().cuStreamSynchronize(stream));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuStreamAttachMemAsync(stream, memory_, 0, 99));
+  ASSERT_CU(Cu().cuStreamDestroy_v2(stream));
+}
+
+}  // namespace
+}  // namespace tandem::driver_test

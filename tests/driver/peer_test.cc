@@ -1,0 +1,98 @@
+// Several devices in one program, and settings that only some devices heed.
+#include <cstring>
+
+#include "tests/driver/fixture.h"
+
+namespace tandem::driver_test {
+namespace {
+
+using PeerTest = DriverTest;
+using SettingsTest = DriverTest;
+
+TEST_F(PeerTest, CopiesBetweenDevices) {
+  int count = 0, can = 0;
+  ASSERT_CU(Cu().cuDeviceGetCount(&count));
+  if (count < 2) GTEST_SKIP() << "there is only one device";
+  ASSERT_CU(Cu().cuDeviceCanAccessPeer(&can, 0, 1));
+  const CUdeviceptr here = Allocate(100000);
+  const auto pattern = Pattern(100000, 31);
+  Write(here, pattern);
+  CUcontext other = nullptr;
+  ASSERT_CU(Cu().cuCtxCreate_v2(&other, 0, 1));
+  const CUdeviceptr there = Allocate(100000);
+  ASSERT_CU(Cu().cuMemcpyPeer(there, other, here, context_, 100000));
+  EXPECT_EQ(Read(there, 100000), pattern);
+  ASSERT_CU(Cu().cuMemsetD8_v2(there, 0, 100000));
+  ASSERT_CU(Cu().cuMemcpyPeerAsync(there, other, here, context_, 5000, nullptr));
+  ASSERT_CU(Cu().cuCtxSynchronize());
+  EXPECT_EQ(Read(there, 5000), std::vector<uint8_t>(pattern.begin(), pattern.begin() + 5000));
+  EXPECT_NE(Cu().cuMemcpyPeer(there, nullptr, here, context_, 100), CUDA_SUCCESS);
+  if (can != 0) {
+    EXPECT_CU(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, Cu().cuCtxDisablePeerAccess(context_));
+    ASSERT_CU(Cu().cuCtxEnablePeerAccess(context_, 0));
+    EXPECT_CU(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, Cu().cuCtxEnablePeerAccess(context_, 0));
+    ASSERT_CU(Cu().cuCtxDisablePeerAccess(context_));
+    EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuCtxEnablePeerAccess(context_, 1));
+    int supported = 0;
+    ASSERT_CU(
+        Cu().cuDeviceGetP2PAttribute(&supported, CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, 0, 1));
+    EXPECT_EQ(supported, 1);
+  }
+  EXPECT_NE(Cu().cuCtxEnablePeerAccess(other, 0), CUDA_SUCCESS);  // the current one itself
+  ASSERT_CU(Cu().cuCtxDestroy_v2(other));
+}
+
+TEST_F(PeerTest, ADeviceIsNotItsOwnPeer) {
+  int value = -1;
+  ASSERT_CU(Cu().cuDeviceCanAccessPeer(&value, 0, 0));
+  EXPECT_EQ(value, 0);
+  EXPECT_CU(CUDA_ERROR_INVALID_DEVICE,
+            Cu().cuDeviceGetP2PAttribute(&value, CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, 0, 0));
+  EXPECT_CU(CUDA_ERROR_INVALID_DEVICE, Cu().cuDeviceCanAccessPeer(&value, 0, 999));
+}
+
+TEST_F(SettingsTest, ContextsAndStreamsHaveNumbers) {
+  if (Cu().cuCtxGetId == nullptr) GTEST_SKIP() << "a driver from before 12.0";
+  unsigned long long current = 0, named = 1, first = 0, second = 0;
+  ASSERT_CU(Cu().cuCtxGetId(nullptr, &current));
+  ASSERT_CU(Cu().cuCtxGetId(context_, &named));
+  EXPECT_EQ(current, named);
+  CUstream stream = nullptr;
+  ASSERT_CU(Cu().cuStreamCreate(&stream, 0));
+  ASSERT_CU(Cu().cuStreamGetId(stream, &first));
+  ASSERT_CU(Cu().cuStreamGetId(nullptr, &second));
+  EXPECT_NE(first, second);
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuStreamGetId(stream, nullptr));
+  ASSERT_CU(Cu().cuStreamDestroy_v2(stream));
+}
+
+TEST_F(SettingsTest, PropertiesAgreeWithAttributes) {
+  CUdevprop properties = {};
+  ASSERT_CU(Cu().cuDeviceGetProperties(&properties, 0));
+  int threads = 0, warp = 0;
+  ASSERT_CU(Cu().cuDeviceGetAttribute(&threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 0));
+  ASSERT_CU(Cu().cuDeviceGetAttribute(&warp, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 0));
+  EXPECT_EQ(properties.maxThreadsPerBlock, threads);
+  EXPECT_EQ(properties.SIMDWidth, warp);
+  EXPECT_CU(CUDA_ERROR_INVALID_DEVICE, Cu().cuDeviceGetProperties(&properties, 999));
+  int config = -1;
+  ASSERT_CU(Cu().cuCtxSetSharedMemConfig(1));
+  ASSERT_CU(Cu().cuCtxGetSharedMemConfig(&config));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuCtxSetSharedMemConfig(99));
+}
+
+TEST_F(SettingsTest, EveryErrorHasANameAndAText) {
+#define TANDEM_CASE(name, value, text)                           \
+  if (value != 721 && value != 226) {                            \
+    const char *found = nullptr, *said = nullptr;                \
+    EXPECT_CU(CUDA_SUCCESS, Cu().cuGetErrorName(name, &found));  \
+    EXPECT_STREQ(found, #name);                                  \
+    EXPECT_CU(CUDA_SUCCESS, Cu().cuGetErrorString(name, &said)); \
+    EXPECT_GT(std::strlen(said), 0u);                            \
+  }
+  TANDEM_CURESULTS(TANDEM_CASE)
+#undef TANDEM_CASE
+}
+
+}  // namespace
+}  // namespace tandem::driver_test
