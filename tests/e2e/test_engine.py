@@ -86,16 +86,26 @@ def card_alone(make_card):
     return make_card(vram="1G")
 
 
+ATTEMPTS = 3  # a host that stalls for longer than the model's ceiling does show
+
+
+def within(programs, work, expected, tolerance):
+    """Whether each program's ten pieces take what is expected, unless the host stalls every time."""
+    seen = []
+    for _ in range(ATTEMPTS):
+        seen.append(times_of_ten(programs, work))
+        if all(abs(time / expected - 1) <= tolerance for time in seen[-1]):
+            return
+    raise AssertionError((expected, seen))
+
+
 def shares(card, work):
     programs = [Program(card, **MODEL) for _ in range(3)]
-    (alone,) = times_of_ten(programs[:1], work)
-    for time in times_of_ten(programs[:2], work):
-        assert abs(time / alone - 2) <= 0.1, (alone, time)
-    for time in times_of_ten(programs, work):
-        assert abs(time / alone - 3) <= 0.15, (alone, time)
+    alone = min(times_of_ten(programs[:1], work)[0] for _ in range(2))
+    within(programs[:2], work, 2 * alone, 0.05)
+    within(programs, work, 3 * alone, 0.05)
     # Two who have nothing to do cost nothing.
-    (among_idle,) = times_of_ten(programs[:1], work)
-    assert abs(among_idle / alone - 1) <= 0.02, (alone, among_idle)
+    within(programs[:1], work, alone, 0.02)
 
 
 @pytest.mark.parametrize("work", [f"kernel {ROUNDS}", f"up {BYTES}", f"down {BYTES}"])
@@ -111,18 +121,15 @@ def test_a_busy_host_is_not_to_be_seen_in_device_time(card_alone, load, work):
 def test_work_takes_what_it_is_worth(card_alone):
     program = Program(card_alone, **MODEL)
     # Three instructions a round, 50 ns each.
-    (kernels,) = times_of_ten([program], f"kernel {ROUNDS}")
-    assert abs(kernels / (10 * ROUNDS * 150) - 1) <= 0.01, kernels
-    (copies,) = times_of_ten([program], f"up {BYTES}")
-    assert abs(copies / 100e6 - 1) <= 0.01, copies
+    within([program], f"kernel {ROUNDS}", 10 * ROUNDS * 150, 0.01)
+    within([program], f"up {BYTES}", 100e6, 0.01)
 
 
 def test_the_two_directions_of_the_bus_do_not_share(card_alone):
     one, two = Program(card_alone, **MODEL), Program(card_alone, **MODEL)
     (alone,) = times_of_ten([one], f"up {BYTES}")
     assert two.ask(f"steady down {BYTES} 4") == "running"
-    (beside,) = times_of_ten([one], f"up {BYTES}")
-    assert abs(beside / alone - 1) <= 0.02, (alone, beside)
+    within([one], f"up {BYTES}", alone, 0.02)
     assert two.ask("end") == "ended"
 
 
@@ -196,6 +203,7 @@ def test_a_higher_priority_has_the_engine(card_alone, clock):
     low = Program(card_alone, TANDEM_SOFT_CLOCK=clock, TANDEM_SOFT_PRIORITY="-1")
     high = Program(card_alone, TANDEM_SOFT_CLOCK=clock)
     low.ask("endless")
-    (took,) = times_of_ten([high], f"kernel {ROUNDS}")
     if clock == "model":
-        assert abs(took / (10 * ROUNDS * 150) - 1) <= 0.05, took
+        within([high], f"kernel {ROUNDS}", 10 * ROUNDS * 150, 0.05)
+    else:
+        times_of_ten([high], f"kernel {ROUNDS}")
