@@ -57,16 +57,27 @@ void* LookUp(void* library, const char* symbol) {
   return TrueDlsym()(library, symbol);
 }
 
+struct Row {
+  const char* symbol;
+  void* hook;    // null: it is not hooked
+  size_t place;  // of its pointer in cuda::RealDriver
+};
+
+const Row kRows[] = {
+#define CU(symbol, base, since, shim, soft, parameters, arguments) \
+  {#symbol, TANDEM_ADDRESS(TANDEM_KIND_##shim, symbol), offsetof(cuda::RealDriver, symbol)},
+#include "src/cuda/driver_api.def"
+#undef CU
+};
+
 const Driver* MakeDriver(void* library) {
   auto* const made = new Driver;
   made->table = cuda::LoadRealDriver(library, &LookUp);
-#define CU(symbol, base, since, shim, soft, parameters, arguments)              \
-  if (void* const hook = TANDEM_ADDRESS(TANDEM_KIND_##shim, symbol);            \
-      hook != nullptr && made->table.symbol != nullptr) {                       \
-    made->pairs.push_back({reinterpret_cast<void*>(made->table.symbol), hook}); \
+  for (const Row& row : kRows) {
+    void* real = nullptr;
+    std::memcpy(&real, reinterpret_cast<const char*>(&made->table) + row.place, sizeof(real));
+    if (row.hook != nullptr && real != nullptr) made->pairs.push_back({real, row.hook});
   }
-#include "src/cuda/driver_api.def"
-#undef CU
   const auto by_address = [](const Pair& a, const Pair& b) { return a.real < b.real; };
   std::stable_sort(made->pairs.begin(), made->pairs.end(), by_address);
   return made;
@@ -167,10 +178,9 @@ void* Substitute(void* found, const char* name) {
 }
 
 void* HookOf(const char* symbol) {
-#define CU(name, base, since, shim, soft, parameters, arguments) \
-  if (std::strcmp(symbol, #name) == 0) return TANDEM_ADDRESS(TANDEM_KIND_##shim, name);
-#include "src/cuda/driver_api.def"
-#undef CU
+  for (const Row& row : kRows) {
+    if (std::strcmp(symbol, row.symbol) == 0) return row.hook;
+  }
   return nullptr;
 }
 

@@ -66,7 +66,8 @@ CUresult OverLinear(const Context& context, const CUDA_RESOURCE_DESC& resource,
                     ptx::Texture* texture) {
   const auto& linear = resource.res.linear;
   CU_TRY(SetTexels(linear.format, linear.numChannels, texture));
-  const size_t count = linear.sizeInBytes / (ChannelBytes(linear.format) * linear.numChannels);
+  const size_t count =
+      linear.sizeInBytes / (size_t{ChannelBytes(linear.format)} * linear.numChannels);
   if (linear.devPtr == 0 || count == 0 ||
       !Aligned(context, CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, linear.devPtr) ||
       !Within(context, CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH, count)) {

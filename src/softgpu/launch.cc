@@ -32,9 +32,9 @@ CUresult CheckShape(const Function& function, const ptx::Launch& launch) {
   }
   if (!launch.cooperative) return CUDA_SUCCESS;
   const uint64_t blocks = uint64_t{grid_x} * grid_y * grid_z;
-  return blocks > ResidentBlocks(function, threads, launch.dynamic_shared_bytes) * kMultiprocessors
-             ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
-             : CUDA_SUCCESS;
+  const uint64_t resident = ResidentBlocks(function, threads, launch.dynamic_shared_bytes);
+  return blocks > resident * kMultiprocessors ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
+                                              : CUDA_SUCCESS;
 }
 
 // Where the blocks of a cooperative launch count who has come to the grid's barrier. One per

@@ -236,7 +236,7 @@ CUresult RunLaunch(const Hardware& hardware, ptx::Launch launch) {
   const std::string name = launch.kernel->name;
   ptx::Progress progress;
   launch.progress = &progress;
-  ptx::Execution execution(std::move(launch), memory, hardware.path);
+  ptx::Execution execution(launch, memory, hardware.path);
   Duration used;
   for (;;) {
     Piece piece(hardware, SharedEngine::kCompute, *hardware.turn);

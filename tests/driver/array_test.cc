@@ -127,7 +127,7 @@ TEST_F(ArrayTest, RectanglesThroughAnArray) {
   across.WidthInBytes = 50;
   across.Height = 12;
   ASSERT_CU(Cu().cuMemcpy2DUnaligned_v2(&across));
-  const CUdeviceptr device = Allocate(64 * 12);
+  const CUdeviceptr device = Allocate(size_t{64} * 12);
   CUDA_MEMCPY2D out = ArrayToHost(two, nullptr, 0, 50, 12);
   out.srcXInBytes = 100;
   out.srcY = 20;
@@ -135,7 +135,7 @@ TEST_F(ArrayTest, RectanglesThroughAnArray) {
   out.dstDevice = device;
   out.dstPitch = 64;
   ASSERT_CU(Cu().cuMemcpy2DAsync_v2(&out, nullptr));
-  const auto back = Read(device, 64 * 12);
+  const auto back = Read(device, size_t{64} * 12);
   for (size_t row = 0; row < 12; ++row) {
     ASSERT_EQ(std::memcmp(&back[row * 64], &picture[(row + 5) * kWidth + 10], 50), 0) << row;
   }
@@ -182,7 +182,7 @@ TEST_F(ArrayTest, Boxes) {
   const CUDA_ARRAY3D_DESCRIPTOR shape = {32, 8, 4, CU_AD_FORMAT_UNSIGNED_INT16, 1, 0};
   CUarray array = nullptr;
   ASSERT_CU(Cu().cuArray3DCreate_v2(&array, &shape));
-  const auto host = Pattern(100 * 10 * 5, 5);
+  const auto host = Pattern(size_t{100} * 10 * 5, 5);
   CUDA_MEMCPY3D in = {};
   in.srcMemoryType = CU_MEMORYTYPE_HOST;
   in.srcHost = host.data();
@@ -200,7 +200,7 @@ TEST_F(ArrayTest, Boxes) {
   in.Height = 6;
   in.Depth = 3;
   ASSERT_CU(Cu().cuMemcpy3D_v2(&in));
-  const CUdeviceptr device = Allocate(64 * 7 * 3);
+  const CUdeviceptr device = Allocate(size_t{64} * 7 * 3);
   CUDA_MEMCPY3D out = {};
   out.srcMemoryType = CU_MEMORYTYPE_ARRAY;
   out.srcArray = array;
@@ -215,7 +215,7 @@ TEST_F(ArrayTest, Boxes) {
   out.Height = 6;
   out.Depth = 3;
   ASSERT_CU(Cu().cuMemcpy3DAsync_v2(&out, nullptr));
-  const auto back = Read(device, 64 * 7 * 3);
+  const auto back = Read(device, size_t{64} * 7 * 3);
   for (size_t z = 0; z < 3; ++z) {
     for (size_t y = 0; y < 6; ++y) {
       ASSERT_EQ(std::memcmp(&back[(z * 7 + y) * 64], &host[((z + 1) * 10 + y + 2) * 100 + 6], 40),

@@ -145,7 +145,7 @@ TEST_F(GraphTest, CopiesAllWays) {
 
 TEST_F(GraphTest, CopiesBoxes) {
   // A box of 3 x 2 x 2 bytes out of the middle of 8 x 4 x 4.
-  const std::vector<uint8_t> source = Pattern(8 * 4 * 4, 5);
+  const std::vector<uint8_t> source = Pattern(size_t{8} * 4 * 4, 5);
   const CUdeviceptr from = Allocate(source.size()), to = Allocate(12);
   Write(from, source);
   CUDA_MEMCPY3D copy = {};

@@ -113,7 +113,7 @@ class TextureTest : public DriverTest {
     for (int j = 0; j < 2; ++j) {
       float row[4];
       for (int i = 0; i < 4; ++i) row[i] = static_cast<float>(10 * j + i);
-      EXPECT_CU(CUDA_SUCCESS, Cu().cuMemcpyHtoD_v2(pointer + 512 * j, row, sizeof(row)));
+      EXPECT_CU(CUDA_SUCCESS, Cu().cuMemcpyHtoD_v2(pointer + size_t{512} * j, row, sizeof(row)));
     }
     return pointer;
   }

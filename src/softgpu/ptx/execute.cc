@@ -468,7 +468,7 @@ Execution::Execution(const Launch& launch, const MemoryMap& memory, Path path,
                      const uint32_t* block)
     : state_(std::make_unique<State>(launch, memory, path, block)) {}
 
-Execution::Execution(Launch launch, const MemoryMap& memory, Path path) {
+Execution::Execution(const Launch& launch, const MemoryMap& memory, Path path) {
   if (launch.cooperative) MakeBlocks(launch, memory, path);
   if (!launch.cooperative) state_ = std::make_unique<State>(launch, memory, path, nullptr);
 }

@@ -82,7 +82,7 @@ bool HasAvx2();
 
 class Execution {
  public:
-  Execution(Launch launch, const MemoryMap& memory, Path path);
+  Execution(const Launch& launch, const MemoryMap& memory, Path path);
   ~Execution();
   Execution(Execution&&) noexcept;
   Execution& operator=(Execution&&) noexcept;

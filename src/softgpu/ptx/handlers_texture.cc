@@ -126,11 +126,11 @@ bool Gather(WarpContext& w, const Texture& t, const uint64_t* offset, uint32_t l
 bool ReadCorner(WarpContext& w, const Fetch& f, int corner, Words& raw, uint32_t* outside) {
   const Texture& t = *f.texture;
   const uint64_t bytes =
-      t.channels * (t.format == TexelFormat::kU8 || t.format == TexelFormat::kS8 ? 1u
-                    : t.format == TexelFormat::kU16 || t.format == TexelFormat::kS16 ||
-                            t.format == TexelFormat::kF16
-                        ? 2u
-                        : 4u);
+      uint64_t{t.channels} * (t.format == TexelFormat::kU8 || t.format == TexelFormat::kS8 ? 1u
+                              : t.format == TexelFormat::kU16 || t.format == TexelFormat::kS16 ||
+                                      t.format == TexelFormat::kF16
+                                  ? 2u
+                                  : 4u);
   const int x = corner & 1, y = corner >> 1 & 1, z = corner >> 2;
   *outside = f.axis[0].outside[x] | f.axis[1].outside[y] | f.axis[2].outside[z];
   uint64_t offset[kLanes];
@@ -141,7 +141,7 @@ bool ReadCorner(WarpContext& w, const Fetch& f, int corner, Words& raw, uint32_t
   }
   const uint32_t inside = f.lanes & ~*outside;
   if (bytes == t.channels) return Gather<uint8_t>(w, t, offset, inside, raw);
-  if (bytes == 2u * t.channels) return Gather<uint16_t>(w, t, offset, inside, raw);
+  if (bytes == uint64_t{2} * t.channels) return Gather<uint16_t>(w, t, offset, inside, raw);
   return Gather<uint32_t>(w, t, offset, inside, raw);
 }
 

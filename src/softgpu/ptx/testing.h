@@ -93,7 +93,7 @@ inline Execution MakeExecution(const Program& program, const TestDevice& device,
   launch.dynamic_shared_bytes = shape.shared;
   launch.image_address = shape.image;
   launch.params = params.bytes();
-  return Execution(std::move(launch), device.map(), path);
+  return Execution(launch, device.map(), path);
 }
 
 inline bool Never() {

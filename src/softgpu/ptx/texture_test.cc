@@ -49,7 +49,8 @@ struct Reference {
     const uint32_t bytes = ChannelBytes(t.format);
     const uint8_t* at = memory + static_cast<uint64_t>(index[0]) * bytes * t.channels +
                         static_cast<uint64_t>(index[1]) * t.pitch +
-                        (static_cast<uint64_t>(index[2]) + layer) * t.slice + channel * bytes;
+                        (static_cast<uint64_t>(index[2]) + layer) * t.slice +
+                        uint64_t{bytes} * static_cast<uint32_t>(channel);
     uint32_t bits = 0;
     std::memcpy(&bits, at, bytes);
     const bool whole = GivesIntegers(t);
@@ -205,7 +206,7 @@ class TextureTest : public testing::Test {
     Execution execution = MakeTextured(program, t, path);
     EXPECT_EQ(execution.Run(Never), Stop::kDone) << execution.fault().what;
     const uint32_t* out = device_.Array<uint32_t>(kOut);
-    return std::vector<uint32_t>(out, out + 4 * kLanes);
+    return std::vector<uint32_t>(out, out + size_t{4} * kLanes);
   }
 
   Execution MakeTextured(const Program& program, const Texture& t, Path path,
@@ -216,7 +217,7 @@ class TextureTest : public testing::Test {
     launch.block[0] = kLanes;
     launch.params = Params().Add(device_.At(kWhere)).Add(device_.At(kOut)).Add(handle).bytes();
     launch.textures = std::make_shared<const std::vector<Texture>>(1, t);
-    return Execution(std::move(launch), device_.map(), path);
+    return Execution(launch, device_.map(), path);
   }
 
   void CheckLanes(const Geometry& g, const Texture& t, bool texels,
@@ -230,7 +231,7 @@ void TextureTest::CheckLanes(const Geometry& g, const Texture& t, bool texels,
                              const std::vector<uint32_t>& result) {
   const Reference reference{t, device_.Array<uint8_t>(kTexels)};
   for (int lane = 0; lane < kLanes; ++lane) {
-    const uint32_t* words = device_.Array<uint32_t>(kWhere) + 3 * lane;
+    const uint32_t* words = device_.Array<uint32_t>(kWhere) + size_t{3} * lane;
     long double where[3] = {0, 0, 0};
     uint32_t layer = 0;
     if (g.layered) layer = std::min(*words++, t.layers - 1);
