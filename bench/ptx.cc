@@ -111,7 +111,7 @@ void Launch(const ptx::Program& program, const Memory& memory, const Case& one, 
   std::copy_n(one.grid, 2, launch.grid);
   std::copy_n(one.block, 2, launch.block);
   launch.params = one.params.bytes();
-  ptx::Execution execution(std::move(launch), memory.map(), path);
+  ptx::Execution execution(launch, memory.map(), path);
   if (execution.Run([] { return false; }) == ptx::Stop::kDone) return;
   std::fprintf(stderr, "bench ptx: %s\n", execution.fault().what.c_str());
   std::exit(1);
