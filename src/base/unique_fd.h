@@ -1,6 +1,7 @@
 // UniqueFd: owns one file descriptor and closes it.
 #pragma once
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <utility>
@@ -29,5 +30,13 @@ class UniqueFd {
  private:
   int fd_ = -1;
 };
+
+// The same file by a number that is not one of the standard streams': where those are closed, what
+// is opened gets their numbers, and then what is printed. Without a descriptor to spare, as it was.
+inline UniqueFd AboveStandardStreams(UniqueFd fd) {
+  if (fd.get() < 0 || fd.get() > STDERR_FILENO) return fd;
+  UniqueFd above(fcntl(fd.get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+  return above ? std::move(above) : std::move(fd);
+}
 
 }  // namespace tandem

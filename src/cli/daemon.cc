@@ -12,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 namespace tandem::cli {
 namespace {
@@ -101,7 +102,7 @@ Result<std::string> Query(const std::string& what) {
 Result<DaemonCommand> OwnDaemon(const Layout& layout, Gpu gpu, Environment environment) {
   TRY(wire::MakeRuntimeDir());
   DaemonCommand command;
-  command.log = std::filesystem::path(wire::SocketPath()).replace_extension(".log");
+  command.log = wire::FileBesideSocket(".log");
   command.arguments = {layout.daemon, "--exit-when-idle", kIdleSeconds, "--log", command.log};
   ASSIGN_OR_RETURN(command.environment, BareEnvironment(std::move(environment), layout, gpu));
   return command;
@@ -117,6 +118,7 @@ Status DaemonFinder::Start() {
   if (fstat(log.get(), &info) == 0 && info.st_size > kMaxLogBytes && ftruncate(log.get(), 0) != 0) {
     return Error{ErrorCode::kFailed, "cannot empty " + command_.log};
   }
+  answered_ = false;
   log_begin_ = lseek(log.get(), 0, SEEK_END);
   const std::vector<char*> arguments = ExecPointers(command_.arguments);
   const std::vector<char*> environment = ExecPointers(command_.environment);
@@ -135,17 +137,23 @@ Error DaemonFinder::DidNotStart(const std::string& how) const {
 
 Result<wire::Channel> DaemonFinder::Try() {
   Result<wire::Channel> channel = wire::ConnectDaemon(socket_);
-  if (channel.ok() || !NobodyThere(channel.error())) return channel;
-  if (pid_ == 0) {
-    if (MonotonicNow() >= start_at_) TRY(Start());
+  const bool answers = channel.ok() || !NobodyThere(channel.error());
+  int status = 0;
+  const pid_t ended = pid_ == 0 ? 0 : waitpid(pid_, &status, WNOHANG);
+  if (ended != 0) pid_ = 0;
+  if (answers) {
+    answered_ = true;
+    return channel;
+  }
+  const bool failed = ended != 0 && !std::exchange(answered_, false);
+  if (!failed) {
+    if (pid_ == 0 && MonotonicNow() >= start_at_) TRY(Start());
     return wire::Channel();
   }
-  int status = 0;
-  if (waitpid(pid_, &status, WNOHANG) == 0) return wire::Channel();
-  pid_ = 0;
   start_at_ = MonotonicNow() + kStartAgain;
-  // The other answers soon; or it fails, and then ours can say why.
-  if (FoundAnother(status)) return wire::Channel();
+  // The other answers soon; or it fails, and then ours can say why. Where the system keeps no
+  // status for us (SIGCHLD was ignored) that is as likely as anything.
+  if (ended < 0 || FoundAnother(status)) return wire::Channel();
   if (WIFEXITED(status) && WEXITSTATUS(status) == kCannotExec) {
     return Error{ErrorCode::kUnavailable, "cannot execute the daemon, " + command_.arguments[0]};
   }

@@ -51,9 +51,10 @@ class DaemonFinder {
 
   const std::string socket_;
   const DaemonCommand command_;
-  pid_t pid_ = 0;        // of the daemon started here; 0: none runs
-  off_t log_begin_ = 0;  // where in the log it began
-  Instant start_at_;     // not before
+  pid_t pid_ = 0;          // of the daemon started here; 0: none runs
+  bool answered_ = false;  // a daemon did, since the last one was started
+  off_t log_begin_ = 0;    // where in the log it began
+  Instant start_at_;       // not before
 };
 
 }  // namespace tandem::cli

@@ -131,6 +131,30 @@ TEST_F(DaemonTest, OneTryStartsOneDaemonAndWaitsForNothing) {
   EXPECT_EQ(std::count(std::istreambuf_iterator<char>(log), {}, '\n'), 1);
 }
 
+TEST_F(DaemonTest, ReplacesTheOneThatHadAnsweredWithoutAWord) {
+  const std::string mark = dir_ + "/mark";
+  ASSERT_EQ(mkfifo(mark.c_str(), 0600), 0);
+  command_.arguments[2] = "echo started; read line <" + mark;
+  DaemonFinder finder(socket_path(), command_);
+  ASSERT_TRUE(finder.Try().ok());
+  {
+    const UniqueFd listener = Listen();  // as if by the daemon
+    const Result<wire::Channel> channel = finder.Try();
+    ASSERT_TRUE(channel.ok() && *channel);
+  }
+  std::ofstream(mark) << "\n";  // it ends
+  const auto starts = [&] {
+    std::ifstream log(command_.log);
+    return std::count(std::istreambuf_iterator<char>(log), {}, '\n');
+  };
+  while (starts() < 2) {
+    const Result<wire::Channel> channel = finder.Try();
+    ASSERT_TRUE(channel.ok()) << channel.error().message;
+    std::this_thread::yield();
+  }
+  std::ofstream(mark) << "\n";
+}
+
 TEST_F(DaemonTest, DaemonInheritsNothing) {
   command_.arguments[2] =
       "ls /proc/self/fd | tr '\\n' ' '; cat /proc/self/stat | cut -d' ' -f6; echo $$";

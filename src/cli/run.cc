@@ -10,12 +10,15 @@
 #include "src/cli/environment.h"
 #include "src/cli/guard.h"
 #include "src/cli/layout.h"
-#include "src/cli/open_runs.h"
 #include "src/cli/print.h"
 #include "src/cli/program.h"
+#include "src/wire/open_runs.h"
 
 namespace tandem::cli {
 namespace {
+
+constexpr Duration kFirstPause = Milliseconds(100);
+constexpr Duration kLongestPause = Seconds(10);
 
 int FailToExecute(const Error& error) {
   const int status = error.code == ErrorCode::kNotFound  ? kExitNotFound
@@ -49,7 +52,7 @@ Result<std::optional<uint64_t>> SurroundingRun(const Environment& environment) {
   if (*end != 0) {
     return Error{ErrorCode::kInvalid, "TANDEM_RUN is set, but not by `tandem run`: unset it"};
   }
-  return IsOpenRun(number) ? std::optional<uint64_t>(number) : std::nullopt;
+  return wire::IsOpenRun(number) ? std::optional<uint64_t>(number) : std::nullopt;
 }
 
 Status CheckShareable(const Plan& plan, const std::string& path) {
@@ -119,6 +122,7 @@ class OpenRun {
       const auto* refused = std::get_if<wire::Refused>(&*message);
       if (refused != nullptr) return WithoutDaemon("it refuses this run: " + refused->reason);
       warned_ = false;
+      pause_ = kFirstPause;
       return channel_.fd();
     }
     if (message.error().code == ErrorCode::kNotFound) return channel_.fd();
@@ -128,6 +132,7 @@ class OpenRun {
 
   int Reopen() {
     channel_.Close();
+    if (MonotonicNow() < not_before_) return -1;
     Result<wire::Channel> channel = daemon_.Try();
     if (!channel.ok()) return WithoutDaemon(channel.error().message);
     channel_ = std::move(*channel);
@@ -140,6 +145,8 @@ class OpenRun {
     channel_.Close();
     if (!warned_) Fail(0, "the daemon is gone: " + why + "; trying on");
     warned_ = true;
+    not_before_ = MonotonicNow() + pause_;
+    pause_ = std::min(pause_ * 2, kLongestPause);
     return -1;
   }
 
@@ -147,6 +154,9 @@ class OpenRun {
   wire::RunBegin begin_;
   wire::Channel channel_;
   bool warned_ = false;
+  // A daemon that refuses the run, or cannot start, is left in peace for longer and longer.
+  Duration pause_ = kFirstPause;
+  Instant not_before_;
 };
 
 Error RunInside(Plan plan) {
@@ -173,7 +183,7 @@ int RunShared(Plan plan, const std::string& name) {
                    wire::RunBegin{TANDEM_VERSION, name, program, plan.limit.count, 0});
   const Result<uint64_t> run = open_run.Open();
   if (!run.ok()) return fail(run.error());
-  const Result<UniqueFd> mark = MarkRunOpen(*run);
+  const Result<UniqueFd> mark = wire::MarkRunOpen(*run);
   if (!mark.ok()) return fail(mark.error());
   auto environment = SharedEnvironment(plan.program.environment, plan.layout, plan.gpu, *run);
   if (!environment.ok()) return fail(environment.error());

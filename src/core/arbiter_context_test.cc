@@ -41,6 +41,24 @@ TEST_F(ArbiterTest, NoContextThatWouldKeepSomebodyFromEverRunning) {
   EXPECT_FALSE(Said<action::Reserved>(kA).granted);
 }
 
+TEST_F(ArbiterTest, NoContextForWhichAnotherHasLeftNoRoomWhileItWasMade) {
+  Add(kA);
+  Add(kB);
+  Run(kA, MiB(50));
+  Run(kB, MiB(46));
+  On(event::ContextWanted{kA});  // the reserve
+  On(event::ContextWanted{kB});
+  Later(Seconds(1));
+  Release(kA);
+  EXPECT_EQ(Said<action::Evict>(kA).target, MiB(46));
+  On(event::Reserve{kA, 2, MiB(100)});
+  EXPECT_TRUE(Said<action::Reserved>(kA).granted);
+  On(event::Evicted{kA, MiB(46), MiB(4)});
+  EXPECT_TRUE(Silent<action::ContextReserved>(kB));  // kA could never run again
+  On(event::Reserve{kA, 3, MiB(50)});
+  EXPECT_TRUE(Said<action::ContextReserved>(kB).granted);
+}
+
 TEST_F(ArbiterTest, NoContextForWhoseOwnMemoryIsInTheWay) {
   Add(kA);
   On(event::ContextWanted{kA});

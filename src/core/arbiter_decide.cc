@@ -225,6 +225,10 @@ bool Arbiter::Advance() {
 
 bool Arbiter::Gather() {
   const Wish wish = claim_->wish;
+  if (wish.kind == Wish::Kind::kContext && WouldBar(wish)) {
+    AbandonClaim();  // somebody has allocated more since; the wish waits
+    return true;
+  }
   Session& session = sessions_.at(wish.id);
   if (wish.kind != Wish::Kind::kContext) RaiseCredit(session);
   Bytes lacking = Lacked(wish);

@@ -138,8 +138,8 @@ struct Evict {
   SessionId id;
   Bytes target;
 };
-// Answers to ContextWanted, in their order. Not granted: with what the session itself has allocated
-// there is no room for a context.
+// Answers to ContextWanted, in their order. Not granted: a context would not fit beside what the
+// session itself has allocated and the contexts that there are.
 struct ContextReserved {
   SessionId id;
   bool granted = false;

@@ -324,6 +324,25 @@ TEST_F(DaemonTest, WhoeverIsHeldUntilTheOthersAreBackIsSeenToEnd) {
   EXPECT_TRUE(RunUntil([&] { return Ask("sessions")["sessions"].empty(); }));
 }
 
+TEST_F(DaemonTest, WhoeverIsHeldUntilItsRunIsBackIsSeenToEnd) {
+  Start({});
+  for (const int64_t tick = Tick(); Tick() == tick;) server_->RunOnce(Milliseconds(1));
+  const pid_t child = fork();
+  if (child == 0) {
+    Result<wire::Channel> channel = wire::ConnectDaemon(path_);
+    if (!channel.ok()) _exit(1);
+    static_cast<void>(channel->Send(wire::Register{"0.1", 77, "GPU-1", "child", 0, 0, 0}));
+    _exit(channel->Receive(Seconds(60)).ok() ? 0 : 1);
+  }
+  EXPECT_TRUE(RunUntil([&] { return server_->connections() == 1; }));
+  wire::Channel run = Connect();
+  ASSERT_TRUE(run.Send(wire::RunBegin{"0.1", "", "child", 0, 77}).ok());
+  int status = 1;
+  EXPECT_TRUE(RunUntil([&] { return waitpid(child, &status, WNOHANG) == child; }));
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(RunUntil([&] { return Ask("sessions")["sessions"].empty(); }));
+}
+
 TEST_F(DaemonTest, OnlyOneDaemonRunsAndAStaleSocketIsReplaced) {
   const Result<Listener> second = Listener::Claim(path_);
   ASSERT_FALSE(second.ok());

@@ -24,6 +24,7 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr int kReapMs = 1;
 constexpr Bytes kLargestChunk = MiB(64);
 constexpr uint64_t kChunkShare = 100;  // of the card
 constexpr size_t kMaxProbeOutput = 1 << 20;
@@ -143,11 +144,14 @@ Result<std::string> RunProbe(const std::string& program, Duration patience) {
   posix_spawn_file_actions_destroy(&actions);
   if (failed != 0) return Error{ErrorCode::kFailed, std::strerror(failed)};
   writer.Reset();
-  Result<std::string> text = ReadAll(reader.get(), MonotonicNow() + patience);
+  const Instant deadline = MonotonicNow() + patience;
+  Result<std::string> text = ReadAll(reader.get(), deadline);
   // Not waited for after this: a process that the driver holds does not even die.
   if (!text.ok()) return kill(child, SIGKILL), text;
   int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  while (waitpid(child, &status, WNOHANG) == 0) {
+    if (MonotonicNow() >= deadline) return kill(child, SIGKILL), text;
+    poll(nullptr, 0, kReapMs);
   }
   if (WIFSIGNALED(status)) {
     return Error{ErrorCode::kFailed,

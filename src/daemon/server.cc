@@ -203,10 +203,7 @@ void Server::OnReadable(ConnectionId id) {
     if (client == clients_.end() || client->second.closing) break;
     Result<wire::Message> message = client->second.connection.Next();
     if (message.ok()) {
-      std::vector<service::Outgoing> answers = service_->OnMessage(id, *message, MonotonicNow());
-      WatchProcess(
-          id);  // first: sending may find the client gone, and its process must be seen end
-      Carry(std::move(answers));
+      Carry(service_->OnMessage(id, *message, MonotonicNow()));
     } else {
       if (message.error().code != ErrorCode::kNotFound) {
         Carry(service_->OnBroken(id, message.error()));
@@ -218,6 +215,9 @@ void Server::OnReadable(ConnectionId id) {
 }
 
 void Server::Carry(std::vector<service::Outgoing> messages) {
+  // First: sending may find a client gone, and the process of one that has got a session, which is
+  // always told, must be seen to end.
+  for (const service::Outgoing& outgoing : messages) WatchProcess(outgoing.to);
   for (service::Outgoing& outgoing : messages) {
     const auto at = clients_.find(outgoing.to);
     if (at == clients_.end() || at->second.closing) continue;
@@ -288,9 +288,7 @@ void Server::OnProcessEnd(int pid) {
 void Server::OnTime() {
   const Instant now = MonotonicNow();
   if (service_->wake().has_value() && *service_->wake() <= now) {
-    std::vector<service::Outgoing> messages = service_->OnTick(now);
-    for (const auto& [id, client] : clients_) WatchProcess(id);  // registrations may have waited
-    Carry(std::move(messages));
+    Carry(service_->OnTick(now));
   }
   DropLateNewcomers();
   if (!service_->idle()) {

@@ -8,7 +8,9 @@
 // A daemon that finds a card in use may have been restarted, and what looks like other programs'
 // memory may be its own sessions'. It gives them kSettling to come back before it decides anything:
 // until then only what is from before is taken (Register and RunBegin of those who were there) and
-// Query answered; everything else is held and comes to its turn afterwards.
+// Query answered; everything else is held and comes to its turn afterwards. Programs of a run whose
+// `tandem run` is not back yet are held in any case, up to kRunPatience, since nobody knows the
+// run's limit.
 //
 // Threading: none; the caller serialises.
 // Invariants

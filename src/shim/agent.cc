@@ -3,12 +3,14 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <ctime>
 
+#include "src/shim/capture_mode.h"
 #include "src/shim/log.h"
 
 namespace tandem::shim {
@@ -49,17 +51,17 @@ bool Agent::Start() {
 
 bool Agent::OpenWake() {
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return false;
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) return false;
   MutexLock lock(wake_mutex_);
-  wake_out_ = OwnFd(UniqueFd(ends[0]));
-  wake_in_ = OwnFd(UniqueFd(ends[1]));
+  wake_out_ = OwnFd(AboveStandardStreams(UniqueFd(ends[0])));
+  wake_in_ = OwnFd(AboveStandardStreams(UniqueFd(ends[1])));
   return true;
 }
 
 void Agent::Wake() {
   MutexLock lock(wake_mutex_);
-  // A full pipe wakes it too. One that the program has closed is found missing soon enough.
-  [[maybe_unused]] const ssize_t written = write(wake_in_.get(), "", 1);
+  // A full socket wakes it too. One that the program has closed is found missing soon enough.
+  [[maybe_unused]] const ssize_t sent = send(wake_in_.get(), "", 1, MSG_NOSIGNAL);
 }
 
 void Agent::Stop() {
@@ -80,7 +82,9 @@ void Agent::AbandonInChild() {
 
 void* Agent::Main(void* self) {
   pthread_setname_np(pthread_self(), "tandem");
-  static_cast<Agent*>(self)->Loop();
+  auto* const agent = static_cast<Agent*>(self);
+  const RelaxedCapture relaxed(agent->parts_.real);
+  agent->Loop();
   return nullptr;
 }
 
@@ -226,8 +230,7 @@ bool Agent::Drain() {
   measuring_ = false;
   if (IsSticky(result)) {
     MutexLock lock(parts_.swapper->mutex());
-    DropBroken();
-    return true;
+    if (DropBroken()) return true;
   }
   const bool drained = result == CUDA_SUCCESS;
   undrained_ = !drained;
@@ -274,10 +277,7 @@ bool Agent::Succeeded(CUresult result, const char* what) {
     failures_ = 0;
     return true;
   }
-  if (IsSticky(result)) {
-    DropBroken();
-    return true;
-  }
+  if (IsSticky(result) && DropBroken()) return true;
   if (++failures_ == 1) {
     const bool memory = result == CUDA_ERROR_OUT_OF_MEMORY;
     Log(LogLevel::kWarn, "cannot %s (error %d)%s; trying again", what, static_cast<int>(result),
@@ -307,18 +307,20 @@ bool Agent::Open() {
 
 // A broken context answers every call with its error by itself, and nothing it holds can be saved.
 // Where there are others the program goes on with those. Else nothing is gained by holding calls
-// back. REQUIRES: the swapper's lock.
-void Agent::DropBroken() {
+// back. False: none was found to be broken. REQUIRES: the swapper's lock.
+bool Agent::DropBroken() {
   const std::vector<CUcontext> broken = parts_.tracker->TakeBroken();
-  const CUcontext healthy = broken.empty() ? nullptr : parts_.tracker->AnyContext();
+  const CUcontext healthy = parts_.tracker->AnyContext(parts_.device);
   for (CUcontext context : broken) parts_.swapper->Lose(context, healthy);
   if (healthy != nullptr) {
+    if (broken.empty()) return false;
     Log(LogLevel::kInfo, "one of the program's contexts is broken; the others go on");
-    return;
+    return true;
   }
   Log(LogLevel::kInfo, "the program's context is broken; it will not be swapped any more");
   parts_.link->With([](client::Lease& lease) { lease.OnPoisoned(); });
   parts_.gate->Open();
+  return true;
 }
 
 void Agent::WatchIdleness() {

@@ -25,6 +25,8 @@ namespace tandem::shim {
 
 // What the agent works on. All outlive it.
 struct AgentParts {
+  const cuda::RealDriver* real;
+  CUdevice device;
   DaemonLink* link;
   Gate* gate;
   WorkTracker* tracker;
@@ -62,7 +64,7 @@ class Agent {
   bool Succeeded(CUresult result, const char* what) REQUIRES_LOCK(parts_.swapper->mutex());
   bool CloseGate(Instant deadline);
   CUresult AwaitWork(Instant deadline);
-  void DropBroken() REQUIRES_LOCK(parts_.swapper->mutex());
+  bool DropBroken() REQUIRES_LOCK(parts_.swapper->mutex());
   void Wait(Duration pause);
   void WatchIdleness();
   void Tidy();
@@ -71,7 +73,8 @@ class Agent {
   const AgentParts parts_;
   pthread_t thread_{};
   bool started_ = false;
-  // A pipe. Threads of the program write to it, so it is replaced under the lock.
+  // A pair of sockets, since writing to a pipe may raise a signal. Threads of the program write to
+  // it, so it is replaced under the lock.
   mutable Mutex wake_mutex_;
   OwnFd wake_in_ GUARDED_BY(wake_mutex_);
   OwnFd wake_out_ GUARDED_BY(wake_mutex_);

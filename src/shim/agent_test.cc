@@ -26,7 +26,7 @@ class AgentTest : public testing::Test {
         link_(Identity{"test", 0, "GPU-0", "me"}),
         memory_(&driver_.table(), MiB(256), kChunk),
         swapper_(&driver_.table(), 0, &memory_, kChunk),
-        agent_(AgentParts{&link_, &gate_, &tracker_, &memory_, &swapper_}) {
+        agent_(AgentParts{&driver_.table(), 0, &link_, &gate_, &tracker_, &memory_, &swapper_}) {
     EXPECT_TRUE(link_.Register(Bytes()).ok());
     daemon_.Expect<wire::Register>();
     {
@@ -88,6 +88,18 @@ TEST_F(AgentTest, MemoryItBacksUnderAnOpenGateIsNotTakenForUnwritten) {
   RunUnderGrant(2);
   const auto* const begin = reinterpret_cast<const unsigned char*>(late);
   EXPECT_TRUE(std::all_of(begin, begin + MiB(8).count, [](auto byte) { return byte == 0x5a; }));
+}
+
+TEST_F(AgentTest, NothingLeavesTheCardWhileACaptureHidesWhatRuns) {
+  AllocateUnnoticed(MiB(4));
+  RunUnderGrant(1);
+  driver_.Capture(true);
+  daemon_.Send(wire::Revoke{1, 1000000});
+  EXPECT_EQ(daemon_.Expect<wire::Busy>().epoch, 1u);
+  EXPECT_EQ(memory_.GetView().resident, MiB(4));
+  driver_.Capture(false);
+  daemon_.Send(wire::Revoke{1, 1000000});
+  EXPECT_EQ(daemon_.Expect<wire::Released>().epoch, 1u);
 }
 
 }  // namespace

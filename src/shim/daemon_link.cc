@@ -180,11 +180,6 @@ void DaemonLink::ContextGone() {
   Flush();
 }
 
-uint32_t DaemonLink::contexts() const {
-  MutexLock lock(mutex_);
-  return requests_.contexts();
-}
-
 bool DaemonLink::WaitsForContext() const {
   MutexLock lock(mutex_);
   return requests_.WaitsForContext();

@@ -51,7 +51,6 @@ class DaemonLink {
   Status Receive() EXCLUDES_LOCK(mutex_);
   // The agent's; −1 without a connection, or where the program has closed it.
   int fd() const { return FileId::Of(channel_.fd()) == channel_id_ ? channel_.fd() : -1; }
-  bool connected() const { return static_cast<bool>(channel_); }
 
   template <typename Function>
   void With(Function function) EXCLUDES_LOCK(mutex_) {
@@ -66,7 +65,6 @@ class DaemonLink {
   // False: there is no room for one beside what the program has allocated.
   bool WaitForContext() EXCLUDES_LOCK(mutex_);
   void ContextGone() EXCLUDES_LOCK(mutex_);
-  uint32_t contexts() const EXCLUDES_LOCK(mutex_);
   bool WaitsForContext() const EXCLUDES_LOCK(mutex_);
 
   // Nobody will receive any more: whoever waits is let go.

@@ -12,6 +12,8 @@ struct Primary {
   int retains GUARDED_BY(mutex) = 0;
   bool alive GUARDED_BY(mutex) = false;  // a reset ends it without releasing it
   CUcontext context GUARDED_BY(mutex) = nullptr;
+  // The same while it is alive, for those who must not wait.
+  std::atomic<CUcontext> alive_context{nullptr};
 };
 
 Primary& ThePrimary() {
@@ -32,6 +34,7 @@ CUresult EndPrimary(EndFunction end, CUdevice device, bool reset) {
   if (result == CUDA_SUCCESS && !reset && primary.retains > 0) --primary.retains;
   if (ends) {
     primary.alive = false;
+    primary.alive_context.store(nullptr, std::memory_order_release);
     guest->ContextEnded(credited);
   }
   return result;
@@ -39,9 +42,8 @@ CUresult EndPrimary(EndFunction end, CUdevice device, bool reset) {
 
 // The driver refuses to destroy a primary context this way.
 bool IsPrimary(CUcontext context) {
-  Primary& primary = ThePrimary();
-  MutexLock lock(primary.mutex);
-  return primary.alive && primary.context == context;
+  return context != nullptr &&
+         ThePrimary().alive_context.load(std::memory_order_acquire) == context;
 }
 
 CUresult DestroyContext(CUresult (*destroy)(CUcontext), CUcontext context) {
@@ -135,6 +137,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) noexcept 
     ++primary.retains;
     primary.alive = true;
     primary.context = *context;
+    primary.alive_context.store(*context, std::memory_order_release);
   }
   return result;
 }

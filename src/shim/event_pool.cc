@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "src/shim/capture_mode.h"
+
 namespace tandem::shim {
 
 CUresult EventPool::Record(CUcontext context, CUstream stream, Marker* marker) {
@@ -9,10 +11,13 @@ CUresult EventPool::Record(CUcontext context, CUstream stream, Marker* marker) {
   CUresult result = real_->cuCtxPushCurrent_v2(context);
   if (result != CUDA_SUCCESS) return result;
   CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
-  const bool captured = real_->cuStreamIsCapturing != nullptr &&
-                        (real_->cuStreamIsCapturing(stream, &capture) != CUDA_SUCCESS ||
-                         capture != CU_STREAM_CAPTURE_STATUS_NONE);
-  if (!captured) {
+  if (real_->cuStreamIsCapturing != nullptr) {
+    result = real_->cuStreamIsCapturing(stream, &capture);
+  }
+  if (result == CUDA_SUCCESS && capture != CU_STREAM_CAPTURE_STATUS_NONE) {
+    result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  if (result == CUDA_SUCCESS) {
     const auto spare = std::find_if(spare_.begin(), spare_.end(), [context](const Marker& entry) {
       return entry.context == context;
     });
@@ -23,10 +28,7 @@ CUresult EventPool::Record(CUcontext context, CUstream stream, Marker* marker) {
       result = real_->cuEventCreate(&marker->event, CU_EVENT_DISABLE_TIMING);
     }
     if (result == CUDA_SUCCESS) result = real_->cuEventRecord(marker->event, stream);
-    if (result != CUDA_SUCCESS) {
-      Return(*marker);
-      marker->event = nullptr;
-    }
+    if (result != CUDA_SUCCESS && marker->event != nullptr) Return(*marker);
   }
   CUcontext popped = nullptr;
   real_->cuCtxPopCurrent_v2(&popped);
@@ -34,11 +36,12 @@ CUresult EventPool::Record(CUcontext context, CUstream stream, Marker* marker) {
 }
 
 CUresult EventPool::Query(const Marker& marker) const {
-  return marker.event == nullptr ? CUDA_SUCCESS : real_->cuEventQuery(marker.event);
+  const RelaxedCapture relaxed(real_);
+  return real_->cuEventQuery(marker.event);
 }
 
 void EventPool::Return(const Marker& marker) {
-  if (marker.event != nullptr) spare_.push_back(marker);
+  spare_.push_back(marker);
 }
 
 void EventPool::RemoveContext(CUcontext context) {

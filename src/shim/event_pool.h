@@ -20,10 +20,13 @@ class EventPool {
  public:
   explicit EventPool(const cuda::RealDriver* real) : real_(real) {}
 
-  // Puts an event behind all that was submitted to the stream so far. A stream that is being
-  // captured has no work of its own and must not be disturbed: then there is no event.
+  // Puts an event behind all that was submitted to the stream so far.
+  // CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED or …_IMPLICIT: the stream, or for a default stream one
+  // that it waits for, is being captured. What was submitted before may still run, and nothing can
+  // be put behind it until the capture ends.
   CUresult Record(CUcontext context, CUstream stream, Marker* marker);
-  // CUDA_SUCCESS when it is done, CUDA_ERROR_NOT_READY while it is not, else a sticky error.
+  // CUDA_SUCCESS when it is done, CUDA_ERROR_NOT_READY while it is not, else a sticky error. Breaks
+  // no capture.
   CUresult Query(const Marker& marker) const;
   void Return(const Marker& marker);
   // The context takes its events with it.

@@ -120,7 +120,6 @@ void FakeDriver::FillMemory() {
 }
 
 CUresult FakeDriver::Health() const {
-  MutexLock lock(mutex_);
   const bool broken = !pushed.empty() && broken_.count(pushed.back()) != 0;
   return broken ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
 }
@@ -129,6 +128,7 @@ CUresult FakeDriver::Copy(void* to, const void* from, size_t bytes) {
   {
     MutexLock lock(mutex_);
     if (Due(&fail_copy_)) return copy_error_;
+    if (const CUresult health = Health(); health != CUDA_SUCCESS) return health;
     ++copies_;
   }
   std::memcpy(to, from, bytes);
@@ -161,11 +161,19 @@ void FakeDriver::FillWork() {
     return CUDA_SUCCESS;
   };
   table_.cuEventDestroy_v2 = [](CUevent) { return CUDA_SUCCESS; };
-  table_.cuEventRecord = [](CUevent, CUstream) { return current->Health(); };
+  table_.cuEventRecord = [](CUevent, CUstream) {
+    MutexLock lock(current->mutex_);
+    return current->Health();
+  };
   table_.cuEventSynchronize = [](CUevent) { return CUDA_SUCCESS; };
   table_.cuEventQuery = [](CUevent) {
     MutexLock lock(current->mutex_);
-    return current->hold_events_ ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+    return current->hold_events_ ? CUDA_ERROR_NOT_READY : current->Health();
+  };
+  table_.cuStreamIsCapturing = [](CUstream, CUstreamCaptureStatus* status) {
+    MutexLock lock(current->mutex_);
+    *status = current->capturing_ ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
   };
   table_.cuCtxPushCurrent_v2 = [](CUcontext context) {
     pushed.push_back(context);
@@ -176,9 +184,12 @@ void FakeDriver::FillWork() {
     pushed.pop_back();
     return CUDA_SUCCESS;
   };
-  table_.cuStreamQuery = [](CUstream) { return current->Health(); };
   table_.cuDeviceGetAttribute = [](int* value, CUdevice_attribute, CUdevice) {
     *value = 1;
+    return CUDA_SUCCESS;
+  };
+  table_.cuCtxGetDevice = [](CUdevice* device) {
+    *device = 0;
     return CUDA_SUCCESS;
   };
   table_.cuCtxGetCurrent = [](CUcontext* context) {

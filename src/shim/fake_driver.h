@@ -42,6 +42,12 @@ class FakeDriver {
     hold_events_ = hold;
   }
 
+  // Streams are being captured while this is set.
+  void Capture(bool capture) {
+    MutexLock lock(mutex_);
+    capturing_ = capture;
+  }
+
   uint64_t used() const {
     MutexLock lock(mutex_);
     return used_;
@@ -74,7 +80,7 @@ class FakeDriver {
   static bool Due(int* counter) { return *counter > 0 && --*counter == 0; }
   void FillMemory();
   void FillWork();
-  CUresult Health() const;  // of the context the calling thread has pushed
+  CUresult Health() const REQUIRES_LOCK(mutex_);  // of the context the calling thread has pushed
   CUresult Copy(void* to, const void* from, size_t bytes);
   void Drop(CUmemGenericAllocationHandle handle) REQUIRES_LOCK(mutex_);
 
@@ -89,6 +95,7 @@ class FakeDriver {
   int fail_copy_ = 0;
   CUresult copy_error_ = CUDA_SUCCESS;
   bool hold_events_ = false;
+  bool capturing_ = false;
   std::set<CUcontext> broken_;
   int copies_ = 0;
   int events_ = 0;  // that were created

@@ -5,7 +5,7 @@
 // threads of the process run a memory barrier, then waits until it has seen every depth at zero. So
 // either Enter sees the gate shut, or Close sees the depth.
 //
-// Threading: Enter and Leave by any thread; Shut by any; Open and Close by one thread at a time.
+// Threading: Enter, Leave, Shut and Open by any thread; Close by one at a time.
 // Invariants
 // 1. After Close returned true no thread is between Enter and Leave until Open.
 // 2. Only the outermost Enter of a thread waits: a call made inside a gated call never does.

@@ -222,7 +222,7 @@ TEST(WorkTrackerTest, BrokenContextsAreFoundAndForgotten) {
   driver.Break(broken);
   EXPECT_EQ(tracker.Begin(), CUDA_ERROR_ILLEGAL_ADDRESS);
   EXPECT_EQ(tracker.TakeBroken(), std::vector{broken});
-  EXPECT_EQ(tracker.AnyContext(), driver.context());
+  EXPECT_EQ(tracker.AnyContext(0), driver.context());
   EXPECT_EQ(tracker.Begin(), CUDA_SUCCESS);
 }
 
@@ -239,6 +239,36 @@ TEST(WorkTrackerTest, DestroyedStreamsStayCovered) {
   EXPECT_EQ(tracker.DestroyStream(stream, driver.table().cuStreamDestroy_v2), CUDA_SUCCESS);
   EXPECT_EQ(tracker.Poll(), CUDA_ERROR_NOT_READY);
   driver.HoldEvents(false);
+  EXPECT_EQ(tracker.Poll(), CUDA_SUCCESS);
+}
+
+TEST(WorkTrackerTest, DestroyedStreamsLeaveNoEventsBehind) {
+  FakeDriver driver(MiB(8).count);
+  Gate gate;
+  gate.Open();
+  WorkTracker tracker(&driver.table());
+  ThreadSlot* const slot = gate.Enter();
+  for (uint64_t i = 0; i < 100; ++i) {
+    const auto stream = reinterpret_cast<CUstream>(0x5000 + i);
+    tracker.Note(slot, stream);
+    EXPECT_EQ(tracker.DestroyStream(stream, driver.table().cuStreamDestroy_v2), CUDA_SUCCESS);
+  }
+  Gate::Leave(slot);
+  EXPECT_EQ(driver.events(), 1);
+}
+
+TEST(WorkTrackerTest, WorkBeforeACaptureIsNotTakenForDone) {
+  FakeDriver driver(MiB(8).count);
+  Gate gate;
+  gate.Open();
+  WorkTracker tracker(&driver.table());
+  ThreadSlot* const slot = gate.Enter();
+  tracker.Note(slot, reinterpret_cast<CUstream>(0x5000));
+  Gate::Leave(slot);
+  driver.Capture(true);
+  EXPECT_EQ(tracker.Begin(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  driver.Capture(false);
+  EXPECT_EQ(tracker.Begin(), CUDA_SUCCESS);
   EXPECT_EQ(tracker.Poll(), CUDA_SUCCESS);
 }
 

@@ -41,8 +41,8 @@ Result<std::unique_ptr<Guest>> Guest::Open(const cuda::RealDriver* real, Gate* g
   // Addresses are cheap; twice the card leaves room for holes between blocks.
   guest->memory_ = std::make_unique<DeviceMemory>(real, Bytes(terms.card.count * 2), terms.chunk);
   guest->swapper_ = std::make_unique<Swapper>(real, device, guest->memory_.get(), terms.chunk);
-  guest->agent_ = std::make_unique<Agent>(
-      AgentParts{&guest->link_, gate, tracker, guest->memory_.get(), guest->swapper_.get()});
+  guest->agent_ = std::make_unique<Agent>(AgentParts{real, device, &guest->link_, gate, tracker,
+                                                     guest->memory_.get(), guest->swapper_.get()});
   gate->Shut();
   if (!guest->agent_->Start()) {
     gate->Open();
@@ -87,7 +87,6 @@ bool Guest::ContextEnds(CUcontext context) {
   Synchronize(context);
   tracker_->RemoveContext(context);
   link_.Unreserve(memory_->FreeContext(context));
-  CUcontext other = nullptr;
   bool credited = false;
   {
     MutexLock lock(contexts_mutex_);
@@ -95,8 +94,8 @@ bool Guest::ContextEnds(CUcontext context) {
       credited = known->second;
       contexts_.erase(known);
     }
-    if (!contexts_.empty()) other = contexts_.begin()->first;
   }
+  const CUcontext other = tracker_->AnyContext(device_);
   {
     MutexLock lock(swapper_->mutex());
     swapper_->Reap();

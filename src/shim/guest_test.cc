@@ -45,11 +45,12 @@ class GuestTest : public testing::Test {
     guest_.reset();
   }
 
-  CUdeviceptr Allocate(Bytes bytes) {
+  CUdeviceptr Allocate(Bytes bytes, CUcontext context) {
     CUdeviceptr pointer = 0;
-    EXPECT_EQ(guest_->Allocate(bytes.count, driver_.context(), &pointer), CUDA_SUCCESS);
+    EXPECT_EQ(guest_->Allocate(bytes.count, context, &pointer), CUDA_SUCCESS);
     return pointer;
   }
+  CUdeviceptr Allocate(Bytes bytes) { return Allocate(bytes, driver_.context()); }
   // A call that submits work, `inside` being what the work does.
   template <typename Function>
   void Submit(Function inside) {
@@ -65,7 +66,10 @@ class GuestTest : public testing::Test {
   }
   // Allocates and gets a first lease for it.
   CUdeviceptr RunWith(Bytes bytes, uint64_t epoch) {
-    const CUdeviceptr pointer = Allocate(bytes);
+    return RunWith(bytes, epoch, driver_.context());
+  }
+  CUdeviceptr RunWith(Bytes bytes, uint64_t epoch, CUcontext context) {
+    const CUdeviceptr pointer = Allocate(bytes, context);
     std::thread work =
         SubmitLater([=] { std::memset(reinterpret_cast<void*>(pointer), 0x5a, bytes.count); });
     EXPECT_EQ(daemon_.Expect<wire::Ready>().need_bytes, bytes.count);
@@ -219,6 +223,7 @@ TEST_F(GuestTest, StickyErrorGivesTheLeaseBackAndLetsCallsThrough) {
   daemon_.Send(wire::Revoke{1, 1000000});
   daemon_.Expect<wire::Released>();
   driver_.FailCopy(1, CUDA_ERROR_ILLEGAL_ADDRESS);
+  driver_.Break(driver_.context());
   daemon_.Send(wire::Evict{0});
   EXPECT_EQ(daemon_.Expect<wire::Evicted>().resident_bytes, MiB(8).count);
   Submit([] {});  // the driver itself answers what becomes of it
@@ -237,6 +242,26 @@ TEST_F(GuestTest, ContextsItDidNotMakeGiveNoCreditBack) {
   EXPECT_FALSE(guest_->ContextEnds(context));
   EXPECT_EQ(guest_->used(), Bytes());
   EXPECT_TRUE(guest_->ContextEnds(driver_.context()));
+}
+
+TEST_F(GuestTest, NoBrokenContextTakesTheSwapperOver) {
+  int objects[2] = {};
+  const auto broken = reinterpret_cast<CUcontext>(&objects[0]);
+  const auto healthy = reinterpret_cast<CUcontext>(&objects[1]);
+  for (CUcontext context : {broken, healthy}) {
+    ASSERT_TRUE(guest_->WaitForContext());
+    guest_->ContextMade(context);
+  }
+  RunWith(MiB(8), 1, healthy);
+  driver_.Break(broken);
+  daemon_.Send(wire::Revoke{1, 1000000});
+  EXPECT_EQ(daemon_.Expect<wire::Released>().epoch, 1u);
+  guest_->ContextEnded(guest_->ContextEnds(driver_.context()));
+  daemon_.Expect<wire::ContextGone>();
+  daemon_.Send(wire::Evict{0});
+  while (daemon_.Expect<wire::Evicted>().resident_bytes != 0) {
+  }
+  EXPECT_EQ(driver_.used(), 0u);
 }
 
 TEST_F(GuestTest, ContextsTakeTheirBlocksAlong) {

@@ -28,7 +28,6 @@ class InFlight {
   void Add() { ++unmarked_; }
   void ReturnEvents(EventPool* events);
 
-  CUcontext context() const { return context_; }
   uint64_t limit() const { return limit_; }
 
  private:

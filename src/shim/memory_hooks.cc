@@ -9,12 +9,15 @@ namespace {
 
 constexpr uint64_t kPitchAlignment = 512;
 
-// A context that is broken or destroyed answers everything with its error, allocation too.
-CUresult ContextHealth() {
-  const CUresult result = Call(Real().cuStreamQuery, nullptr);
-  const bool useless = IsSticky(result) || result == CUDA_ERROR_CONTEXT_IS_DESTROYED ||
-                       result == CUDA_ERROR_INVALID_CONTEXT;
-  return useless ? result : CUDA_SUCCESS;
+// A context that is broken or destroyed answers everything with its error, allocation too; and a
+// capture that forbids an allocation is broken by one.
+CUresult ContextHealth(CUcontext context) {
+  WorkTracker* const tracker = process_tracker.load(std::memory_order_acquire);
+  const CUresult result = tracker == nullptr ? CUDA_SUCCESS : tracker->Health(context);
+  const bool refused = IsSticky(result) || result == CUDA_ERROR_CONTEXT_IS_DESTROYED ||
+                       result == CUDA_ERROR_INVALID_CONTEXT ||
+                       result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  return refused ? result : CUDA_SUCCESS;
 }
 
 std::optional<Block> FindOurs(CUdeviceptr pointer) {
@@ -128,7 +131,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr* pointer, size_t bytes) noexcept {
   if (guest == nullptr || pointer == nullptr || bytes == 0) {
     return Call(Real().cuMemAlloc_v2, pointer, bytes);
   }
-  const CUresult health = ContextHealth();
+  const CUresult health = ContextHealth(context);
   return health != CUDA_SUCCESS ? health : guest->Allocate(bytes, context, pointer);
 }
 
@@ -141,7 +144,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* pointer, size_t* pitch, size_t width, s
       !known_element || width > SIZE_MAX - kPitchAlignment) {
     return Call(Real().cuMemAllocPitch_v2, pointer, pitch, width, height, element_bytes);
   }
-  const CUresult health = ContextHealth();
+  const CUresult health = ContextHealth(context);
   if (health != CUDA_SUCCESS) return health;
   const size_t row = (width + kPitchAlignment - 1) / kPitchAlignment * kPitchAlignment;
   size_t bytes = 0;

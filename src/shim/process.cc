@@ -15,6 +15,7 @@
 #include "src/shim/log.h"
 #include "src/shim/true_symbols.h"
 #include "src/wire/channel.h"
+#include "src/wire/open_runs.h"
 
 namespace tandem::shim {
 namespace {
@@ -121,11 +122,19 @@ void AfterForkInChild() {
   process_gate.Open();
 }
 
+// The run this program belongs to, 0 if none. What was started in a run may outlive it, and hand
+// TANDEM_RUN down all the same.
+uint64_t OwnRun() {
+  const char* const text = std::getenv("TANDEM_RUN");
+  const uint64_t run = text == nullptr ? 0 : std::strtoull(text, nullptr, 10);
+  return run != 0 && wire::IsOpenRun(run) ? run : 0;
+}
+
 Identity IdentityOn(CUdevice device) {
   Identity identity;
   identity.build = TANDEM_BUILD;
   identity.program = program_invocation_short_name;
-  if (const char* run = std::getenv("TANDEM_RUN")) identity.run = std::strtoull(run, nullptr, 10);
+  identity.run = OwnRun();
   CUuuid uuid{};
   const cuda::RealDriver& real = Real();
   const auto get =
@@ -145,8 +154,7 @@ auto WithDaemon(Function function) {
     auto result = function();
     const bool absent = !result.ok() && (result.error().code == ErrorCode::kNotFound ||
                                          result.error().code == ErrorCode::kUnavailable);
-    const bool waits = absent && std::getenv("TANDEM_RUN") != nullptr;
-    if (!waits || MonotonicNow() >= deadline) return result;
+    if (!absent || OwnRun() == 0 || MonotonicNow() >= deadline) return result;
     nanosleep(&pause, nullptr);
   }
 }

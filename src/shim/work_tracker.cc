@@ -50,9 +50,17 @@ void WorkTracker::RemoveContext(CUcontext context) {
   Remove(context);
 }
 
-CUcontext WorkTracker::AnyContext() const {
+CUcontext WorkTracker::AnyContext(CUdevice device) const {
   MutexLock lock(mutex_);
-  return contexts_.empty() ? nullptr : contexts_.front();
+  for (CUcontext context : contexts_) {
+    if (real_->cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) continue;
+    CUdevice its_device = -1;
+    real_->cuCtxGetDevice(&its_device);
+    CUcontext popped = nullptr;
+    real_->cuCtxPopCurrent_v2(&popped);
+    if (its_device == device) return context;
+  }
+  return nullptr;
 }
 
 std::vector<CUcontext> WorkTracker::TakeBroken() {
@@ -60,12 +68,26 @@ std::vector<CUcontext> WorkTracker::TakeBroken() {
   std::vector<CUcontext> broken;
   for (CUcontext context : contexts_) {
     if (real_->cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) continue;
-    if (IsSticky(real_->cuStreamQuery(nullptr))) broken.push_back(context);
+    if (IsSticky(AskHealth(context))) broken.push_back(context);
     CUcontext popped = nullptr;
     real_->cuCtxPopCurrent_v2(&popped);
   }
   for (CUcontext context : broken) Remove(context);
   return broken;
+}
+
+CUresult WorkTracker::Health(CUcontext context) {
+  MutexLock lock(mutex_);
+  return AskHealth(context);
+}
+
+CUresult WorkTracker::AskHealth(CUcontext context) {
+  CUevent& probe = probes_[context];
+  if (probe == nullptr) {
+    const CUresult result = real_->cuEventCreate(&probe, CU_EVENT_DISABLE_TIMING);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  return real_->cuEventQuery(probe);
 }
 
 void WorkTracker::Remove(CUcontext context) {
@@ -75,6 +97,7 @@ void WorkTracker::Remove(CUcontext context) {
   std::erase_if(orphaned_, of_context);
   std::erase_if(streams_, [context](const auto& entry) { return entry.second == context; });
   std::erase_if(in_flight_, [context](const auto& entry) { return entry.first.first == context; });
+  probes_.erase(context);
   events_.RemoveContext(context);
   generation_.fetch_add(1, std::memory_order_relaxed);
 }
@@ -119,6 +142,12 @@ CUresult WorkTracker::DestroyStream(CUstream stream, CUresult (*destroy)(CUstrea
     Record(found->second, stream, &orphaned_);
     streams_.erase(found);
   }
+  // Where nobody waits for the GPU nobody polls: a program may go on like this for ever.
+  std::erase_if(orphaned_, [this](const Marker& marker) REQUIRES_LOCK(mutex_) {
+    if (events_.Query(marker) != CUDA_SUCCESS) return false;
+    events_.Return(marker);
+    return true;
+  });
   for (auto queue = in_flight_.begin(); queue != in_flight_.end();) {
     const auto next = std::next(queue);
     if (queue->first.second == stream) {

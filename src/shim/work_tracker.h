@@ -44,7 +44,11 @@ class WorkTracker {
   void RemoveContext(CUcontext context) EXCLUDES_LOCK(mutex_);
   // Forgets the contexts that answer with a sticky error, and returns them.
   std::vector<CUcontext> TakeBroken() EXCLUDES_LOCK(mutex_);
-  CUcontext AnyContext() const EXCLUDES_LOCK(mutex_);
+  // One on that device, or null.
+  CUcontext AnyContext(CUdevice device) const EXCLUDES_LOCK(mutex_);
+  // What the driver says to a question in the context, as it would to an allocation: a sticky
+  // error, or that a capture forbids it. REQUIRES: the context is current.
+  CUresult Health(CUcontext context) EXCLUDES_LOCK(mutex_);
   // Destroys the stream with `destroy`; what it still has to do stays covered.
   CUresult DestroyStream(CUstream stream, CUresult (*destroy)(CUstream)) EXCLUDES_LOCK(mutex_);
 
@@ -72,6 +76,7 @@ class WorkTracker {
   CUresult Record(CUcontext context, CUstream stream, std::vector<Marker>* markers)
       REQUIRES_LOCK(mutex_);
   CUresult PollAll(std::vector<Marker>* markers) REQUIRES_LOCK(mutex_);
+  CUresult AskHealth(CUcontext context) REQUIRES_LOCK(mutex_);
   // Whether one more may be submitted, which counts it.
   bool Admit(const StreamKey& key, bool anyway) EXCLUDES_LOCK(mutex_);
 
@@ -85,6 +90,7 @@ class WorkTracker {
   std::vector<Marker> pending_ GUARDED_BY(mutex_);   // of the latest Begin
   std::vector<Marker> orphaned_ GUARDED_BY(mutex_);  // of streams that are destroyed
   std::map<StreamKey, InFlight> in_flight_ GUARDED_BY(mutex_);
+  std::map<CUcontext, CUevent> probes_ GUARDED_BY(mutex_);  // never recorded; for Health
   std::atomic<int64_t> window_ns_{0};
 };
 

@@ -83,8 +83,7 @@ CUresult cuEventQuery(CUevent handle) noexcept {
   CU_TRY(RefuseIfCaptured(*event));
   CU_TRY(RefuseUnsafe());
   const auto record = event->latest();
-  if (!record) return CUDA_SUCCESS;
-  const bool reached = TheDriver().scheduler.Done({record->where});
+  const bool reached = !record || TheDriver().scheduler.Done({record->where});
   CU_TRY(event->context->error());
   return reached ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }

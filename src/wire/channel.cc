@@ -75,9 +75,13 @@ Status MakeRuntimeDir() {
 }
 
 std::string SocketPath() {
+  return FileBesideSocket(".sock");
+}
+
+std::string FileBesideSocket(const char* ending) {
   const char* gpu = std::getenv("TANDEM_GPU");
   const bool soft = gpu != nullptr && std::strcmp(gpu, "soft") == 0;
-  return RuntimeDir() + (soft ? "/tandemd-soft.sock" : "/tandemd.sock");
+  return RuntimeDir() + (soft ? "/tandemd-soft" : "/tandemd") + ending;
 }
 
 void AttachFds(msghdr& header, FdSpace& space, std::span<const int> fds) {
@@ -175,7 +179,7 @@ Result<Channel> ConnectDaemon(const std::string& path) {
                                           "; set TANDEM_RUNTIME_DIR to a shorter directory"};
   }
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  Channel channel(UniqueFd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)));
+  Channel channel(AboveStandardStreams(UniqueFd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0))));
   if (!channel) return System(ErrorCode::kFailed, "socket");
   if (!Connect(channel.fd(), address)) {
     const ErrorCode code = errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kUnavailable;

@@ -27,6 +27,9 @@ Status MakeRuntimeDir();
 // daemon of its own, so that a program never meets the one that does not know its GPU.
 std::string SocketPath();
 
+// A file of that daemon's, which bears its name with another ending, such as ".log".
+std::string FileBesideSocket(const char* ending);
+
 // How tandemd ends where another one has its socket, perhaps one that is just starting.
 inline constexpr int kExitRunsAlready = 75;
 

@@ -141,8 +141,8 @@ struct Reserved {
   auto Fields() { return std::tie(sequence, granted); }
 };
 
-// Answers to ContextWanted, in their order. Not granted: what the session itself has allocated
-// leaves no room for a context on this card.
+// Answers to ContextWanted, in their order. Not granted: a context would not fit beside what the
+// session itself has allocated and the contexts that there are.
 struct ContextReserved {
   static constexpr uint16_t kType = 34;
   uint8_t granted = 0;

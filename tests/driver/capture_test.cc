@@ -231,21 +231,21 @@ TEST_F(CaptureTest, TheLegacyStreamKeepsAway) {
 }
 
 TEST_F(CaptureTest, UnsafeCallsAreRefusedByMode) {
-  void* memory = nullptr;
+  CUdeviceptr memory = 0;
   Begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
-  EXPECT_CU(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, Cu().cuMemAllocHost_v2(&memory, 64));
+  EXPECT_CU(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, Cu().cuMemAlloc_v2(&memory, 64));
   ExpectFailed(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
   Begin(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
-  EXPECT_CU(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, Cu().cuMemAllocHost_v2(&memory, 64));
+  EXPECT_CU(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, Cu().cuMemAlloc_v2(&memory, 64));
   ExpectFailed(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
   Begin(CU_STREAM_CAPTURE_MODE_RELAXED);
-  ASSERT_CU(Cu().cuMemAllocHost_v2(&memory, 64));
+  ASSERT_CU(Cu().cuMemAlloc_v2(&memory, 64));
   End();
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   Begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
   ASSERT_CU(Cu().cuThreadExchangeStreamCaptureMode(&mode));
   EXPECT_EQ(mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
-  ASSERT_CU(Cu().cuMemAllocHost_v2(&memory, 64));
+  ASSERT_CU(Cu().cuMemAlloc_v2(&memory, 64));
   ASSERT_CU(Cu().cuThreadExchangeStreamCaptureMode(&mode));
   EXPECT_EQ(mode, CU_STREAM_CAPTURE_MODE_RELAXED);
   End();

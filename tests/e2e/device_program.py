@@ -4,6 +4,8 @@ on its standard input say, and answers each with a line.
   kernel N      queues a kernel of N rounds on each of 32 lanes       "queued"
   endless       queues a kernel that does not end                     "queued"
   copy up|down|both N   queues copies of N bytes over the bus         "queued"
+  capture N     begins to capture a graph with a kernel of N rounds   "capturing"
+  launch        ends the capture, launches the graph and waits        "launched RESULT"
   sync          waits for all that is queued                          "sync RESULT"
   measure WHAT N   queues it between two events and waits             "took NS"
   steady WHAT N DEPTH   keeps DEPTH of them queued all the time; "running" when the first is done.
@@ -141,6 +143,16 @@ while line := sys.stdin.readline():
     elif command == "endless":
         kernel(1 << 62)
         say("queued")
+    elif command == "capture":
+        check(cuda.cuStreamBeginCapture_v2(stream, 0))
+        kernel(int(words[0]))
+        say("capturing")
+    elif command == "launch":
+        graph, runnable = ctypes.c_void_p(), ctypes.c_void_p()
+        check(cuda.cuStreamEndCapture(stream, ctypes.byref(graph)))
+        check(cuda.cuGraphInstantiateWithFlags(ctypes.byref(runnable), graph, ctypes.c_ulonglong(0)))
+        check(cuda.cuGraphLaunch(runnable, stream))
+        say("launched", cuda.cuCtxSynchronize())
     elif command == "sync":
         say("sync", cuda.cuCtxSynchronize())
     elif command == "measure":

@@ -157,6 +157,46 @@ class Card:
             wait_until(lambda: self.ask("status") is None, None, "the daemon ends")
 
 
+class DeviceProgram:
+    """A device_program, which does as it is told. `prefix`: what it is started by."""
+
+    def __init__(self, card, prefix=(), **environment):
+        self.process = subprocess.Popen(
+            [*prefix, "/usr/bin/python3", str(Path(__file__).with_name("device_program.py"))],
+            env={**card.env, "LD_LIBRARY_PATH": str(SOFT_GPU), **environment},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        card.processes.append(self.process)
+        assert self.line() == "ready"
+
+    def tell(self, line):
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def line(self):
+        line = self.process.stdout.readline()
+        assert line, self.process.communicate(timeout=PATIENCE_S)
+        return line.strip()
+
+    def ask(self, line):
+        self.tell(line)
+        return self.line()
+
+    def number(self, line):
+        return int(self.ask(line).split()[1])
+
+    def stop(self):
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
+
+    def proceed(self):
+        self.process.send_signal(signal.SIGCONT)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
 def receive(connection):
     """One message: (type, payload); raises ConnectionError at the end of the stream."""
 

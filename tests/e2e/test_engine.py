@@ -6,57 +6,15 @@ Times asserted here are device times of the model clock, which do not depend on 
 import os
 import signal
 import subprocess
-from pathlib import Path
 
 import pytest
 
-from harness import PATIENCE_S, SOFT_GPU, finish
+from harness import PATIENCE_S, DeviceProgram, finish
 
-PROGRAM = Path(__file__).with_name("device_program.py")
 # Of one piece of work each: 10 ms of kernel by the model clock, 10 ms of a bus of 200 MB/s.
 ROUNDS = 66_000
 BYTES = 2_000_000
 MODEL = {"TANDEM_SOFT_CLOCK": "model", "TANDEM_SOFT_PCIE": "200MB/s"}
-
-
-class Program:
-    """A device_program, which does as it is told."""
-
-    def __init__(self, card, **environment):
-        self.process = subprocess.Popen(
-            ["/usr/bin/python3", str(PROGRAM)],
-            env={**card.env, "LD_LIBRARY_PATH": str(SOFT_GPU), **environment},
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        card.processes.append(self.process)
-        assert self.line() == "ready"
-
-    def tell(self, line):
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-
-    def line(self):
-        line = self.process.stdout.readline()
-        assert line, self.process.communicate(timeout=PATIENCE_S)
-        return line.strip()
-
-    def ask(self, line):
-        self.tell(line)
-        return self.line()
-
-    def number(self, line):
-        return int(self.ask(line).split()[1])
-
-    def stop(self):
-        self.process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
-
-    def proceed(self):
-        self.process.send_signal(signal.SIGCONT)
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
 
 
 def times_of_ten(programs, work):
@@ -100,7 +58,7 @@ def within(programs, work, expected, tolerance):
 
 
 def shares(card, work):
-    programs = [Program(card, **MODEL) for _ in range(3)]
+    programs = [DeviceProgram(card, **MODEL) for _ in range(3)]
     alone = min(times_of_ten(programs[:1], work)[0] for _ in range(2))
     within(programs[:2], work, 2 * alone, 0.05)
     within(programs, work, 3 * alone, 0.05)
@@ -119,14 +77,14 @@ def test_a_busy_host_is_not_to_be_seen_in_device_time(card_alone, load, work):
 
 
 def test_work_takes_what_it_is_worth(card_alone):
-    program = Program(card_alone, **MODEL)
+    program = DeviceProgram(card_alone, **MODEL)
     # Three instructions a round, 50 ns each.
     within([program], f"kernel {ROUNDS}", 10 * ROUNDS * 150, 0.01)
     within([program], f"up {BYTES}", 100e6, 0.01)
 
 
 def test_the_two_directions_of_the_bus_do_not_share(card_alone):
-    one, two = Program(card_alone, **MODEL), Program(card_alone, **MODEL)
+    one, two = DeviceProgram(card_alone, **MODEL), DeviceProgram(card_alone, **MODEL)
     (alone,) = times_of_ten([one], f"up {BYTES}")
     assert two.ask(f"steady down {BYTES} 4") == "running"
     within([one], f"up {BYTES}", alone, 0.02)
@@ -134,7 +92,7 @@ def test_the_two_directions_of_the_bus_do_not_share(card_alone):
 
 
 def test_the_global_timer_shows_the_timeline(card_alone):
-    program = Program(card_alone, **MODEL)
+    program = DeviceProgram(card_alone, **MODEL)
     before = program.number("timer")
     took = program.number(f"measure kernel {ROUNDS}")
     assert program.number("timer") - before >= took
@@ -142,7 +100,7 @@ def test_the_global_timer_shows_the_timeline(card_alone):
 
 @pytest.mark.parametrize("clock", ["real", "model"])
 def test_an_endless_kernel_leaves_the_others_their_turns(card_alone, clock):
-    endless, other = (Program(card_alone, TANDEM_SOFT_CLOCK=clock) for _ in range(2))
+    endless, other = (DeviceProgram(card_alone, TANDEM_SOFT_CLOCK=clock) for _ in range(2))
     endless.ask("endless")
     for _ in range(3):
         other.ask(f"kernel {ROUNDS}")
@@ -151,8 +109,8 @@ def test_an_endless_kernel_leaves_the_others_their_turns(card_alone, clock):
 
 @pytest.mark.parametrize("clock", ["real", "model"])
 def test_the_watchdog_ends_an_endless_kernel(card_alone, clock):
-    watched = Program(card_alone, TANDEM_SOFT_CLOCK=clock, TANDEM_SOFT_WATCHDOG="200ms")
-    other = Program(card_alone, TANDEM_SOFT_CLOCK=clock)
+    watched = DeviceProgram(card_alone, TANDEM_SOFT_CLOCK=clock, TANDEM_SOFT_WATCHDOG="200ms")
+    other = DeviceProgram(card_alone, TANDEM_SOFT_CLOCK=clock)
     watched.ask("endless")
     assert watched.ask("sync") == "sync 702"  # CUDA_ERROR_LAUNCH_TIMEOUT
     assert watched.ask("sync") == "sync 702"
@@ -162,7 +120,7 @@ def test_the_watchdog_ends_an_endless_kernel(card_alone, clock):
 
 @pytest.mark.parametrize("clock", ["real", "model"])
 def test_the_stopped_keep_their_memory_and_not_the_engine(card_alone, clock):
-    stopped, other = (Program(card_alone, TANDEM_SOFT_CLOCK=clock) for _ in range(2))
+    stopped, other = (DeviceProgram(card_alone, TANDEM_SOFT_CLOCK=clock) for _ in range(2))
     free = other.number("free")
     stopped.ask("endless")
     stopped.stop()
@@ -177,7 +135,7 @@ def test_the_stopped_keep_their_memory_and_not_the_engine(card_alone, clock):
 
 def test_a_hundred_killed_processes_leave_nothing_behind(card_alone):
     # The last lives: where nobody is left the device itself is new.
-    witness = Program(card_alone)
+    witness = DeviceProgram(card_alone)
     before = witness.number("free")
     die = (
         "import ctypes, os, signal\n"
@@ -200,8 +158,8 @@ def test_a_hundred_killed_processes_leave_nothing_behind(card_alone):
 
 @pytest.mark.parametrize("clock", ["real", "model"])
 def test_a_higher_priority_has_the_engine(card_alone, clock):
-    low = Program(card_alone, TANDEM_SOFT_CLOCK=clock, TANDEM_SOFT_PRIORITY="-1")
-    high = Program(card_alone, TANDEM_SOFT_CLOCK=clock)
+    low = DeviceProgram(card_alone, TANDEM_SOFT_CLOCK=clock, TANDEM_SOFT_PRIORITY="-1")
+    high = DeviceProgram(card_alone, TANDEM_SOFT_CLOCK=clock)
     low.ask("endless")
     if clock == "model":
         within([high], f"kernel {ROUNDS}", 10 * ROUNDS * 150, 0.05)

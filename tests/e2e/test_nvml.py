@@ -4,8 +4,7 @@ import subprocess
 
 import pytest
 
-from harness import MIB, PATIENCE_S, SOFT_GPU, finish, wait_until
-from test_engine import Program
+from harness import MIB, PATIENCE_S, SOFT_GPU, DeviceProgram, finish, wait_until
 
 NOT_SUPPORTED, NOT_FOUND, INSUFFICIENT, INVALID, UNINITIALIZED = 3, 6, 7, 2, 1
 
@@ -121,7 +120,7 @@ def test_the_devices_are_the_drivers_devices(card_alone, ask):
 
 def test_memory_and_processes_are_what_the_driver_gives_out(card_alone, ask):
     assert ask(MEMORY) == {"total": 256 * MIB, "free": 256 * MIB, "used": 0}
-    programs = [Program(card_alone) for _ in range(2)]
+    programs = [DeviceProgram(card_alone) for _ in range(2)]
     memory = ask(MEMORY)
     assert memory["used"] == 2 * (8 + 64) * MIB
     assert memory["free"] == programs[0].number("free")
@@ -144,7 +143,7 @@ def test_memory_and_processes_are_what_the_driver_gives_out(card_alone, ask):
 
 def test_utilisation_is_of_the_compute_engine(card_alone, ask):
     rates = "struct('nvmlDeviceGetUtilizationRates', device(), gpu=(UINT,), memory=(UINT,))"
-    program = Program(card_alone)
+    program = DeviceProgram(card_alone)
     assert ask(rates) == {"gpu": 0, "memory": 0}
     assert ask("samples(device())") == {"error": NOT_FOUND}
     program.ask("endless")

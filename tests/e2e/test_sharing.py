@@ -4,7 +4,18 @@ import json
 
 import pytest
 
-from harness import MIB, PATIENCE_S, TANDEMD, TRAIN, ffmpeg_overlay, finish, train
+from harness import (
+    MIB,
+    PATIENCE_S,
+    TANDEM,
+    TANDEMD,
+    TRAIN,
+    DeviceProgram,
+    ffmpeg_overlay,
+    finish,
+    train,
+    wait_until,
+)
 
 # Budget on the 256 MiB card: about 222 MiB. Each of these wants well over half of it.
 FFMPEG = ffmpeg_overlay()
@@ -104,3 +115,18 @@ def test_a_limit_is_for_the_whole_run(card):
     out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
     assert err.count("OUT_OF_MEMORY") == 1
+
+
+def test_a_capture_goes_on_while_somebody_waits(make_card):
+    """Asking whether a program is done must not break what it is just capturing, nor may the card be
+    taken from work that the capture hides."""
+    card = make_card(vram="128M")
+    card.start_daemon()
+    first, second = (DeviceProgram(card, [TANDEM, "run", "--"]) for _ in range(2))
+    assert first.ask("kernel 1") == "queued"
+    assert first.ask("capture 1000") == "capturing"
+    second.tell("kernel 1")
+    wait_until(lambda: card.session_of(second.process)["waits_for"], None, "the second waits")
+    assert first.ask("launch") == "launched 0"
+    assert second.line() == "queued"
+    assert [program.ask("sync") for program in (first, second)] == ["sync 0", "sync 0"]

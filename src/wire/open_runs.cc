@@ -1,19 +1,14 @@
-#include "src/cli/open_runs.h"
+#include "src/wire/open_runs.h"
 
 #include <fcntl.h>
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 
 #include "src/wire/channel.h"
 
-namespace tandem::cli {
+namespace tandem::wire {
 namespace {
-
-std::string File() {
-  return std::filesystem::path(wire::SocketPath()).replace_extension(".runs");
-}
 
 struct flock ByteOf(uint64_t run) {
   struct flock byte {};
@@ -27,18 +22,20 @@ struct flock ByteOf(uint64_t run) {
 }  // namespace
 
 Result<UniqueFd> MarkRunOpen(uint64_t run) {
-  UniqueFd file(open(File().c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  UniqueFd file(
+      open(FileBesideSocket(".runs").c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   struct flock byte = ByteOf(run);
   if (!file || fcntl(file.get(), F_OFD_SETLK, &byte) != 0) {
-    return Error{ErrorCode::kFailed, "cannot lock " + File() + ": " + std::strerror(errno)};
+    return Error{ErrorCode::kFailed,
+                 "cannot lock " + FileBesideSocket(".runs") + ": " + std::strerror(errno)};
   }
   return file;
 }
 
 bool IsOpenRun(uint64_t run) {
-  const UniqueFd file(open(File().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  const UniqueFd file(open(FileBesideSocket(".runs").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   struct flock byte = ByteOf(run);
   return file && fcntl(file.get(), F_OFD_GETLK, &byte) == 0 && byte.l_type != F_UNLCK;
 }
 
-}  // namespace tandem::cli
+}  // namespace tandem::wire

@@ -9,11 +9,11 @@
 #include "src/base/result.h"
 #include "src/base/unique_fd.h"
 
-namespace tandem::cli {
+namespace tandem::wire {
 
 // The run is open until the descriptor is closed.
 Result<UniqueFd> MarkRunOpen(uint64_t run);
 
 bool IsOpenRun(uint64_t run);
 
-}  // namespace tandem::cli
+}  // namespace tandem::wire

@@ -1,11 +1,11 @@
-#include "src/cli/open_runs.h"
+#include "src/wire/open_runs.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <filesystem>
 
-namespace tandem::cli {
+namespace tandem::wire {
 namespace {
 
 class OpenRunsTest : public testing::Test {
@@ -44,4 +44,4 @@ TEST_F(OpenRunsTest, RunsOfOneKindOfGpuAreNoneOfTheOther) {
 }
 
 }  // namespace
-}  // namespace tandem::cli
+}  // namespace tandem::wire
