@@ -1,8 +1,6 @@
 #include "src/softgpu/ptx/execute.h"
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cfenv>
 #include <cstdlib>
 #include <cstring>
@@ -10,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "src/softgpu/ptx/barriers.h"
 #include "src/softgpu/ptx/print.h"
 #include "src/softgpu/ptx/warp.h"
 
@@ -18,7 +17,6 @@ namespace {
 
 // Instructions between two questions to should_yield: some ten microseconds.
 constexpr int64_t kInstructionsPerQuestion = 2048;
-constexpr uint32_t kBarriers = 16;
 
 struct Free {
   void operator()(uint8_t* memory) const { std::free(memory); }
@@ -48,14 +46,13 @@ class Execution::State {
   Event RunWarp(Warp& warp);
   Flow Control(Warp& warp, Group* group, const Instruction& in, uint32_t active);
   Flow Jump(Warp& warp, Group* group, uint32_t active, uint32_t target);
+  Flow Call(Warp& warp, Group* group, const Instruction& in, uint32_t active);
   Flow Return(Warp& warp, Group* group, const Instruction& in, uint32_t active);
   Flow Park(Warp& warp, Group* group, const Instruction& in, uint32_t active);
   Flow Arrive(Warp& warp, Group* group, const Instruction& in, uint32_t active);
   Flow MeetLanes(Warp& warp, Group* group, const Instruction& in, uint32_t active);
   Flow Print(Warp& warp, Group* group, const Instruction& in, uint32_t active);
   Flow BadBarrier(const Warp& warp, const Instruction& in);
-  bool ReleaseBarriers();
-  void Release(uint32_t barrier, uint32_t threads, uint32_t votes);
   bool TimeToYield(int64_t instructions);
   void Count(int64_t instructions) { progress_->instructions += instructions; }
   void Describe(const Warp& warp, const Instruction& in, const std::string& what, uint64_t address,
@@ -78,9 +75,7 @@ class Execution::State {
   std::unique_ptr<uint8_t, Free> local_;
   Line scratch_[4];
 
-  // bar.arrive since each barrier last let go: threads, and the lanes of each warp.
-  uint32_t arrivals_[kBarriers] = {};
-  std::vector<std::array<uint32_t, kBarriers>> arrived_;
+  Barriers barriers_;
   size_t warp_ = 0;                            // the one to go on with
   bool started_ = false, unfinished_ = false;  // the latter: a warp could have gone on
   int64_t budget_ = kInstructionsPerQuestion;
@@ -147,8 +142,7 @@ void Execution::State::FillContext(const MemoryMap& memory, uint32_t index) {
 }
 
 void Execution::State::StartBlock() {
-  std::fill(std::begin(arrivals_), std::end(arrivals_), 0);
-  arrived_.assign(warps_.size(), {});
+  barriers_.Start(warps_.size());
   warp_ = 0;
   unfinished_ = false;
   for (size_t i = 0; i < warps_.size(); ++i) {
@@ -210,7 +204,7 @@ std::optional<Stop> Execution::State::RunBlock() {
           return stop_;
       }
     }
-    const bool released = ReleaseBarriers();
+    const bool released = barriers_.LookAtAll(warps_, code_);
     if (!std::exchange(unfinished_, false) && !released) break;
     warp_ = 0;
   }
@@ -272,8 +266,7 @@ Execution::State::Flow Execution::State::Control(Warp& warp, Group* group, const
     case Control::kBranch:
       return Jump(warp, group, active, static_cast<uint32_t>(in.imm));
     case Control::kCall:
-      WriteLanes(warp.context, in.dst, active, group->pc + 1);
-      return Jump(warp, group, active, static_cast<uint32_t>(in.imm));
+      return Call(warp, group, in, active);
     case Control::kReturn:
       return Return(warp, group, in, active);
     case Control::kExit:
@@ -305,7 +298,7 @@ Execution::State::Flow Execution::State::Control(Warp& warp, Group* group, const
 Execution::State::Flow Execution::State::Jump(Warp& warp, Group* group, uint32_t active,
                                               uint32_t target) {
   const uint32_t pc = group->pc;
-  const bool back = target <= pc;
+  const bool back = target <= pc, polls = code_.instructions[pc].polls;
   const bool whole = active == group->mask;
   if (whole) {
     group->pc = target;
@@ -315,9 +308,21 @@ Execution::State::Flow Execution::State::Jump(Warp& warp, Group* group, uint32_t
     warp.Add(target, active);
   }
   if (back) Count(pc - target + 1);
-  if (back && warp.CountLoop(pc)) return Flow::kTurnOver;
+  if (back && warp.CountLoop(pc, polls)) return Flow::kTurnOver;
   if (back && TimeToYield(pc - target + 1)) return Flow::kYielded;
   return whole && (!back || warp.alone()) ? Flow::kOn : Flow::kPick;
+}
+
+// A callee lies before its callers, but a call is no loop: how far away it lies costs nothing.
+Execution::State::Flow Execution::State::Call(Warp& warp, Group* group, const Instruction& in,
+                                              uint32_t active) {
+  const uint32_t next = group->pc + 1, rest = group->mask & ~active;
+  WriteLanes(warp.context, in.dst, active, next);
+  group->pc = static_cast<uint32_t>(in.imm);
+  group->mask = active;
+  if (rest != 0) warp.Add(next, rest);
+  Count(1);
+  return warp.alone() ? Flow::kOn : Flow::kPick;
 }
 
 // Lanes may have been called from different places.
@@ -356,7 +361,7 @@ Execution::State::Flow Execution::State::BadBarrier(const Warp& warp, const Inst
 Execution::State::Flow Execution::State::Park(Warp& warp, Group* group, const Instruction& in,
                                               uint32_t active) {
   const uint32_t barrier = ReadLane(warp.context, in.a, active);
-  if (barrier >= kBarriers) return BadBarrier(warp, in);
+  if (barrier >= Barriers::kCount) return BadBarrier(warp, in);
   const uint32_t rest = group->mask & ~active;
   const uint32_t next = group->pc + 1;
   group->mask = active;
@@ -366,18 +371,18 @@ Execution::State::Flow Execution::State::Park(Warp& warp, Group* group, const In
   if (in.control == Control::kBarrierReduce) {
     group->votes = active & (warp.context.predicates[in.c] ^ (in.negate_c ? ~0u : 0));
   }
+  const bool counts = group->expected != 0;
   if (rest != 0) warp.Add(next, rest);
+  if (counts) unfinished_ |= barriers_.Look(warps_, code_, barrier);
   return Flow::kPick;
 }
 
-// A warp counts as 32 threads, even where the block's last one has fewer.
 Execution::State::Flow Execution::State::Arrive(Warp& warp, Group* group, const Instruction& in,
                                                 uint32_t active) {
   const uint32_t barrier = ReadLane(warp.context, in.a, active);
-  if (barrier >= kBarriers) return BadBarrier(warp, in);
-  arrivals_[barrier] +=
-      active == warp.live() ? kLanes : static_cast<uint32_t>(std::popcount(active));
-  arrived_[warp.context.warp_id][barrier] |= active;
+  if (barrier >= Barriers::kCount) return BadBarrier(warp, in);
+  const uint32_t expected = ReadLane(warp.context, in.b, active);
+  unfinished_ |= barriers_.Arrive(warps_, code_, warp.context.warp_id, active, barrier, expected);
   ++group->pc;
   return Flow::kOn;
 }
@@ -395,63 +400,6 @@ Execution::State::Flow Execution::State::MeetLanes(Warp& warp, Group* group, con
   }
   ++group->pc;
   return warp.alone() ? Flow::kOn : Flow::kPick;
-}
-
-// Lets go of every barrier that is complete: without a number of threads, when each live one waits
-// there or has arrived; else when that many have come.
-bool Execution::State::ReleaseBarriers() {
-  const auto waits = [](const Warp& warp) { return warp.AtBarrier(); };
-  if (std::none_of(warps_.begin(), warps_.end(), waits)) return false;
-  uint32_t parked[kBarriers] = {}, counted[kBarriers] = {}, expected[kBarriers] = {};
-  uint32_t votes[kBarriers] = {};
-  bool everybody[kBarriers];
-  std::fill(std::begin(everybody), std::end(everybody), true);
-  for (const Warp& warp : warps_) {
-    uint32_t lanes[kBarriers] = {};
-    for (const Group& group : warp.groups()) {
-      if (group.mask == 0 || group.wait != Group::Wait::kBarrier) continue;
-      lanes[group.barrier] |= group.mask;
-      expected[group.barrier] = std::max(expected[group.barrier], group.expected);
-      votes[group.barrier] += static_cast<uint32_t>(std::popcount(group.votes));
-    }
-    for (uint32_t i = 0; i < kBarriers; ++i) {
-      const uint32_t threads = static_cast<uint32_t>(std::popcount(lanes[i]));
-      parked[i] += threads;
-      counted[i] += lanes[i] != 0 && lanes[i] == warp.live() ? kLanes : threads;
-      everybody[i] &= (warp.live() & ~lanes[i] & ~arrived_[warp.context.warp_id][i]) == 0;
-    }
-  }
-  bool released = false;
-  for (uint32_t i = 0; i < kBarriers; ++i) {
-    if (parked[i] == 0) continue;
-    const bool complete =
-        expected[i] == 0 ? everybody[i] : counted[i] + arrivals_[i] >= expected[i];
-    if (!complete) continue;
-    Release(i, parked[i], votes[i]);
-    arrivals_[i] = 0;
-    for (auto& arrived : arrived_) arrived[i] = 0;
-    released = true;
-  }
-  return released;
-}
-
-void Execution::State::Release(uint32_t barrier, uint32_t threads, uint32_t votes) {
-  for (Warp& warp : warps_) {
-    for (Group& group : warp.groups()) {
-      if (group.wait != Group::Wait::kBarrier || group.barrier != barrier) continue;
-      const Instruction& in = code_.instructions[group.pc];
-      if (in.control == Control::kBarrierReduce && in.reduction == Reduction::kPopc) {
-        WriteLanes(warp.context, in.dst, group.mask, votes);
-      } else if (in.control == Control::kBarrierReduce) {
-        const bool answer = in.reduction == Reduction::kAnd ? votes == threads : votes != 0;
-        uint32_t& predicate = warp.context.predicates[in.dst];
-        predicate = (predicate & ~group.mask) | (answer ? group.mask : 0);
-      }
-      group.wait = Group::Wait::kNone;
-      group.votes = 0;
-      ++group.pc;
-    }
-  }
 }
 
 void Execution::State::Describe(const Warp& warp, const Instruction& in, const std::string& what,

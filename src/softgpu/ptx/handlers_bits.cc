@@ -285,9 +285,8 @@ struct Szext : Same<T> {
 // fns: the place of the c-th set bit at or above b (for negative c, at or below), else all ones.
 struct Fns : Same<uint32_t> {
   static uint32_t Apply(uint32_t mask, uint32_t base, uint32_t offset) {
-    int left = static_cast<int>(offset);
-    const int step = left < 0 ? -1 : 1;
-    left = left < 0 ? -left : left;
+    const int step = offset >> 31 != 0 ? -1 : 1;
+    uint32_t left = offset >> 31 != 0 ? 0 - offset : offset;
     if (left == 0) return (mask >> (base & 31) & 1) != 0 ? base & 31 : ~0u;
     for (int at = static_cast<int>(base & 31); at >= 0 && at < 32; at += step) {
       if ((mask >> at & 1) != 0 && --left == 0) return static_cast<uint32_t>(at);

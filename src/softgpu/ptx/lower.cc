@@ -193,6 +193,7 @@ void KernelLowering::OpenScope() {
 
 Status KernelLowering::LowerBody(const Function& function) {
   CollectLabels(function);
+  const size_t first = code_.instructions.size();
   for (const Statement& statement : function.body) {
     statement_ = &statement;
     guard_ = kTruePredicate;
@@ -204,12 +205,20 @@ Status KernelLowering::LowerBody(const Function& function) {
   end.control = function.entry ? Control::kExit : Control::kReturn;
   end.a = return_row_;
   TRY(Append(end));
-  return PatchLabels();
+  return PatchLabels(first);
 }
 
-Status KernelLowering::PatchLabels() {
+// Of the body that begins at instruction `first`.
+Status KernelLowering::PatchLabels(size_t first) {
+  std::vector<size_t> polls(1, 0);  // how many instructions before each poll
+  for (size_t i = first; i < code_.instructions.size(); ++i) {
+    polls.push_back(polls.back() + (code_.instructions[i].polls ? 1 : 0));
+  }
   for (const auto& [instruction, label] : label_uses_) {
-    code_.instructions[instruction].imm = label_targets_[label];
+    Instruction& in = code_.instructions[instruction];
+    const size_t target = label_targets_[label];
+    in.imm = static_cast<int64_t>(target);
+    in.polls = target <= instruction && polls[instruction - first] != polls[target - first];
   }
   label_uses_.clear();
   return {};

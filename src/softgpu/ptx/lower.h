@@ -150,7 +150,7 @@ class KernelLowering {
   Result<Symbol> PlaceRegister(const Declaration& declaration);
   Result<Symbol> PlaceLocal(const Declaration& declaration);
   Result<Symbol> PlaceShared(const Declaration& declaration);
-  Status PatchLabels();
+  Status PatchLabels(size_t first);
   void OpenScope();
 
   // Operands (operands.cc).
@@ -213,7 +213,7 @@ class KernelLowering {
   Status Trap(const Statement& s, const Modifiers& m);
   Status Call(const Statement& s, const Modifiers& m);
   Status CopyArgument(const Operand& actual, const Symbol& formal, bool in);
-  Status MeetLanes(const Operand& members);
+  Status MeetLanes(const Operand* members);
   Status Shfl(const Statement& s, const Modifiers& m);
   Status Vote(const Statement& s, const Modifiers& m);
   Status ActiveMask(const Statement& s, const Modifiers& m);

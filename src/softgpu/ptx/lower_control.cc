@@ -77,7 +77,7 @@ Status KernelLowering::BarrierReduce(const Statement& s, const Modifiers& m) {
 
 Status KernelLowering::WarpSync(const Statement& s, const Modifiers&) {
   TRY(NeedOperands(s, 1));
-  return MeetLanes(s.operands[0]);
+  return MeetLanes(&s.operands[0]);
 }
 
 // Between an argument and a parameter; `in` tells the direction. Both in local memory, or both
@@ -145,18 +145,21 @@ Status KernelLowering::Call(const Statement& s, const Modifiers&) {
   return {};
 }
 
-// The .sync forms meet at a point of their own first.
-Status KernelLowering::MeetLanes(const Operand& members) {
+// Lanes that work together meet at a point of its own first. Without .sync it is all that can come.
+Status KernelLowering::MeetLanes(const Operand* members) {
   Instruction meet;
   meet.control = Control::kWarpSync;
-  ASSIGN_OR_RETURN(meet.a, Source(members, Type::kU32));
+  meet.a = Constant(~0u, false);
+  if (members != nullptr) {
+    ASSIGN_OR_RETURN(meet.a, Source(*members, Type::kU32));
+  }
   return Append(meet);
 }
 
 Status KernelLowering::Shfl(const Statement& s, const Modifiers& m) {
   const bool sync = m.Has("sync");
   TRY(NeedOperands(s, sync ? 5 : 4));
-  if (sync) TRY(MeetLanes(s.operands[4]));
+  TRY(MeetLanes(sync ? &s.operands[4] : nullptr));
   Instruction in;
   in.shuffle = static_cast<Shuffle>(*m.OneOf({"up", "down", "bfly", "idx"}));
   const Operand& target = s.operands[0];
@@ -175,7 +178,7 @@ Status KernelLowering::Shfl(const Statement& s, const Modifiers& m) {
 Status KernelLowering::Vote(const Statement& s, const Modifiers& m) {
   const bool sync = m.Has("sync");
   TRY(NeedOperands(s, sync ? 3 : 2));
-  if (sync) TRY(MeetLanes(s.operands[2]));
+  TRY(MeetLanes(sync ? &s.operands[2] : nullptr));
   Instruction in;
   ASSIGN_OR_RETURN(in.dst, m.form().op == Op::kVoteBallot ? Destination(s.operands[0], Type::kU32)
                                                           : PredicateDestination(s.operands[0]));
@@ -189,7 +192,7 @@ Status KernelLowering::Vote(const Statement& s, const Modifiers& m) {
 
 Status KernelLowering::Match(const Statement& s, const Modifiers& m) {
   TRY(NeedOperands(s, 3));
-  TRY(MeetLanes(s.operands[2]));
+  TRY(MeetLanes(&s.operands[2]));
   const Operand& target = s.operands[0];
   const bool pair = target.kind == Operand::Kind::kPair;
   if (pair && m.Has("any")) return Bad("match.any has no predicate");
@@ -206,7 +209,7 @@ Status KernelLowering::Match(const Statement& s, const Modifiers& m) {
 
 Status KernelLowering::Elect(const Statement& s, const Modifiers&) {
   TRY(NeedOperands(s, 2));
-  TRY(MeetLanes(s.operands[1]));
+  TRY(MeetLanes(&s.operands[1]));
   if (s.operands[0].kind != Operand::Kind::kPair) return Bad("a predicate is missing");
   Instruction in;
   ASSIGN_OR_RETURN(in.dst, Destination(s.operands[0].parts[0], Type::kU32));
@@ -219,7 +222,7 @@ Status KernelLowering::Redux(const Statement& s, const Modifiers& m) {
   static constexpr Atomic kOperations[] = {Atomic::kAdd, Atomic::kMin, Atomic::kMax,
                                            Atomic::kAnd, Atomic::kOr,  Atomic::kXor};
   TRY(NeedOperands(s, 3));
-  TRY(MeetLanes(s.operands[2]));
+  TRY(MeetLanes(&s.operands[2]));
   Instruction in;
   in.atomic = kOperations[*m.OneOf({"add", "min", "max", "and", "or", "xor"})];
   ASSIGN_OR_RETURN(in.dst, Destination(s.operands[0], m.type(0)));

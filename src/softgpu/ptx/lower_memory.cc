@@ -172,7 +172,7 @@ Status KernelLowering::Memory(const Statement& s, const Modifiers& m) {
   const Operand& value = s.operands[store ? 1 : 0];
   const bool is_vector = value.kind == Operand::Kind::kVector;
   in.count = m.Has("v4") ? 4 : m.Has("v2") ? 2 : 1;
-  if (is_vector != (in.count > 1) || (is_vector && value.parts.size() != in.count)) {
+  if (is_vector ? value.parts.size() != in.count : in.count != 1) {
     return Bad("the operand does not fit the vector");
   }
   Selector selector{.op = m.form().op, .type = m.type(0)};
@@ -181,6 +181,7 @@ Status KernelLowering::Memory(const Statement& s, const Modifiers& m) {
   if (symbol.has_value() && symbol->kind == Symbol::Kind::kKernelParam) {
     TRY(KernelParamLoad(*symbol, &selector, &in));
   }
+  in.polls = !store && m.OneOf({"volatile", "relaxed", "acquire", "mmio", "cv"}).has_value();
   return Emit(selector, in);
 }
 
@@ -191,6 +192,7 @@ Status KernelLowering::Atom(const Statement& s, const Modifiers& m) {
   in.atomic = static_cast<Atomic>(
       *m.OneOf({"add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"}));
   const bool cas = in.atomic == Atomic::kCas;
+  in.polls = cas || in.atomic == Atomic::kExch;
   const bool hint = m.Has("L2::cache_hint");
   TRY(NeedOperands(s, (red ? 2 : 3) + (cas ? 1 : 0) + (hint ? 1 : 0)));
   if (hint) TRY(CheckPolicy(s.operands.back()));

@@ -85,14 +85,17 @@ Status KernelLowering::CopyAsync(const Statement& s, const Modifiers& m) {
   if (!small && size != 16) return Bad("that many bytes cannot be copied at once");
   in.count = static_cast<uint8_t>(size);
   in.space = Space::kGlobal;
+  const Type width = to.narrow ? Type::kU32 : Type::kU64;
   Instruction place;
   place.a = to.a;
+  place.b = Constant(static_cast<uint64_t>(to.imm) & (to.narrow ? 0xffff'ffff : ~uint64_t{0}),
+                     !to.narrow);
+  ASSIGN_OR_RETURN(place.dst, NewRow(width));
+  TRY(Emit({.op = Op::kAdd, .type = width}, place));
+  place.a = place.dst;
   ASSIGN_OR_RETURN(place.dst, NewRow(Type::kU64));
-  const Type width = to.narrow ? Type::kU32 : Type::kU64;
+  in.b = place.dst;
   TRY(Emit({.op = Op::kCvt, .type = Type::kU64, .from = width}, place));
-  place.a = in.b = place.dst;
-  place.b = Constant(static_cast<uint64_t>(to.imm), true);
-  TRY(Emit({.op = Op::kAdd, .type = Type::kU64}, place));
   in.c = Constant(size, false);
   if (count == 4) {
     Instruction choose;

@@ -106,17 +106,23 @@ inline bool LocateMixed(WarpContext& w, Plan& plan, uint32_t active, uint32_t by
   return true;
 }
 
-// Finds where an access of `bytes` a lane goes, or leaves a fault.
-inline bool Locate(WarpContext& w, const Instruction& in, uint32_t active, uint32_t bytes,
-                   bool write, Plan& plan) {
-  const uint64_t displacement = static_cast<uint64_t>(in.imm);
+// Address registers of 32 bits wrap there, displacement and all.
+inline void FillOffsets(const WarpContext& w, const Instruction& in, Plan& plan) {
   if (in.narrow) {
     const auto* a = Source<uint32_t>(w, in.a);
+    const uint32_t displacement = static_cast<uint32_t>(in.imm);
     TANDEM_LANES plan.offset[i] = a[i] + displacement;
   } else {
     const auto* a = Source<uint64_t>(w, in.a);
+    const uint64_t displacement = static_cast<uint64_t>(in.imm);
     TANDEM_LANES plan.offset[i] = a[i] + displacement;
   }
+}
+
+// Finds where an access of `bytes` a lane goes, or leaves a fault.
+inline bool Locate(WarpContext& w, const Instruction& in, uint32_t active, uint32_t bytes,
+                   bool write, Plan& plan) {
+  FillOffsets(w, in, plan);
   const uint64_t first = plan.offset[__builtin_ctz(active)];
   if (active != ~0u) {
     TANDEM_LANES plan.offset[i] = (active & kLaneBit[i]) != 0 ? plan.offset[i] : first;
@@ -153,14 +159,8 @@ inline bool Locate(WarpContext& w, const Instruction& in, uint32_t active, uint3
 inline bool LocateInShared(const WarpContext& w, const Instruction& in, uint32_t bytes,
                            Plan& plan) {
   if (in.space != Space::kShared || w.shared_bytes < bytes) return false;
-  const uint64_t last = w.shared_bytes - bytes, displacement = static_cast<uint64_t>(in.imm);
-  if (in.narrow) {
-    const auto* a = Source<uint32_t>(w, in.a);
-    TANDEM_LANES plan.offset[i] = a[i] + displacement;
-  } else {
-    const auto* a = Source<uint64_t>(w, in.a);
-    TANDEM_LANES plan.offset[i] = a[i] + displacement;
-  }
+  const uint64_t last = w.shared_bytes - bytes;
+  FillOffsets(w, in, plan);
   // The sign tells an offset beyond the last, whichever of the two it is that has it.
   uint64_t beyond = 0, all = 0;
   TANDEM_LANES {
@@ -187,9 +187,9 @@ inline bool LocateRun(const WarpContext& w, const Instruction& in, uint32_t byte
       step |= a[i] ^ (start + static_cast<uint32_t>(i) * bytes);
     }
     // A run that wraps around 32 bits is none.
-    first = start;
+    first = start + static_cast<uint32_t>(in.imm);
     spread = differ;
-    stride = step | (start + uint64_t{kLanes} * bytes) >> 32;
+    stride = step | (first + uint64_t{kLanes} * bytes) >> 32;
   } else {
     const auto* a = Source<uint64_t>(w, in.a);
     first = a[0];
@@ -197,9 +197,9 @@ inline bool LocateRun(const WarpContext& w, const Instruction& in, uint32_t byte
       spread |= a[i] ^ first;
       stride |= a[i] ^ (first + static_cast<uint64_t>(i) * bytes);
     }
+    first += static_cast<uint64_t>(in.imm);
   }
   if (spread != 0 && stride != 0) return false;
-  first += static_cast<uint64_t>(in.imm);
   if ((first & (bytes - 1)) != 0) return false;
   const uint64_t length = spread == 0 ? bytes : uint64_t{bytes} * kLanes;
   plan.shape = spread == 0 ? Plan::Shape::kUniform : Plan::Shape::kContiguous;

@@ -269,6 +269,46 @@ TEST_P(RunTest, LocalMemoryEndsWhereItEnds) {
             Stop::kIllegalAddress);
 }
 
+TEST_P(RunTest, AddressesOf32BitsWrapWithTheirDisplacement) {
+  // Uniform, scattered, a run, by some lanes only, and copied asynchronously.
+  const auto out = Go(R"(
+    .shared .align 16 .b32 box[64];
+    shl.b32 %r1, %t, 2;
+    st.shared.u32 [%r1], %t;
+    bar.sync 0;
+    mov.u32 %r2, 0xfffffff8;
+    ld.shared.u32 %r3, [%r2+12];
+    xor.b32 %r4, %t, 5; shl.b32 %r4, %r4, 2; sub.u32 %r4, %r4, 128;
+    ld.shared.u32 %r5, [%r4+128];
+    sub.u32 %r6, %r1, 128;
+    ld.shared.u32 %r7, [%r6+128];
+    mov.u32 %r8, 0;
+    setp.lt.u32 %p1, %t, 7;
+    @%p1 ld.shared.u32 %r8, [%r4+128];
+    setp.eq.u32 %p2, %t, 0;
+    @%p2 st.global.u32 [%out+1024], 77;
+    @%p2 cp.async.ca.shared.global [%r2+204], [%out+1024], 4;
+    bar.sync 0;
+    ld.shared.u32 %r9, [196];
+    add.u32 %r3, %r3, %r9;
+    mad.lo.u32 %r3, %r3, 32, %r5; mad.lo.u32 %r3, %r3, 32, %r7; mad.lo.u32 %r3, %r3, 32, %r8;
+    st.global.u32 [%at], %r3;
+    ret;)");
+  for (uint32_t i = 0; i < 32; ++i) {
+    EXPECT_EQ(out[i], ((78 * 32 + (i ^ 5)) * 32 + i) * 32 + (i < 7 ? i ^ 5 : 0)) << i;
+  }
+}
+
+TEST_P(RunTest, OneRegisterInBraces) {
+  const auto out = Go(R"(
+    @%p1 ld.global.b32 { %r1 }, [ %out + 0 ];
+    ld.global.b32 { %r1 }, [ %out + 1024 ];
+    add.u32 %r1, %r1, %t;
+    st.global.b32 [ %at + 0 ], { %r1 };
+    ret;)");
+  for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(out[i], i);
+}
+
 TEST_P(RunTest, CalleesCallOthers) {
   const std::string text = R"(
 .version 6.3

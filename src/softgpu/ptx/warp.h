@@ -38,8 +38,9 @@ class Warp {
   void Add(uint32_t pc, uint32_t mask);
   // Ends lanes of a group; a group without lanes goes at the next Pick().
   void Exit(Group* group, uint32_t lanes);
-  // Counts a back-edge of the group at `pc`. True: the warp's turn is over.
-  bool CountLoop(uint32_t pc);
+  // Counts a back-edge of the group at `pc`; `polls`: of a loop that may wait for other lanes.
+  // True: the warp's turn is over.
+  bool CountLoop(uint32_t pc, bool polls);
 
   uint32_t live() const { return live_; }
   // Whether a group of it waits at a barrier.
@@ -56,7 +57,8 @@ class Warp {
   std::vector<Group> groups_;
   uint32_t live_ = 0;
   uint32_t floor_ = 0;  // prefer groups at or above this place
-  uint32_t loops_ = 0;  // back-edges since the last turn ended
+  // Back-edges since the last turn ended: of the loop that ends at loop_, all, those that poll.
+  uint32_t loop_ = 0, loops_ = 0, all_loops_ = 0, polls_ = 0;
   bool forced_ = false;
 };
 

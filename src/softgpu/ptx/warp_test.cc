@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "src/softgpu/ptx/code.h"
 #include "src/softgpu/ptx/testing.h"
 
 namespace tandem::ptx {
@@ -249,6 +250,139 @@ TEST_P(WarpTest, VotesOfLanesThatWentApart) {
     st.global.u32 [%at], %r2;
     ret;)");
   for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(out[i], i < 10 ? 1 + 8 : 2);
+}
+
+TEST_P(WarpTest, ABarrierThatNobodyWaitedForBeginsAnew) {
+  // Two warps arrive at a barrier for 64, which is then empty again: the third waits for the
+  // fourth.
+  const auto out = Go(R"(
+    .shared .align 4 .b32 box;
+    shr.u32 %r1, %t, 5;
+    setp.lt.u32 %p1, %r1, 2;
+    @%p1 bra ARRIVE;
+    setp.eq.u32 %p2, %r1, 3;
+    @%p2 bra LAST;
+    bar.sync 1, 64;
+    ld.shared.u32 %r2, [box];
+    st.global.u32 [%at], %r2;
+    ret;
+  ARRIVE:
+    bar.arrive 1, 64;
+    st.global.u32 [%at], 1;
+    ret;
+  LAST:
+    mov.u32 %r3, 0;
+  LOOP:
+    add.u32 %r3, %r3, 1; setp.lt.u32 %p3, %r3, 40000;
+    @%p3 bra LOOP;
+    st.shared.u32 [box], 9;
+    bar.sync 1, 64;
+    st.global.u32 [%at], 3;
+    ret;)",
+                      128);
+  for (uint32_t i = 0; i < 128; ++i) EXPECT_EQ(out[i], i < 64 ? 1 : i < 96 ? 9 : 3);
+}
+
+TEST_P(WarpTest, WhoComesTooLateIsOfTheNextGeneration) {
+  // The barrier is for 64 threads; the third warp to come stays until the fourth has, which comes
+  // after a barrier of its own with the first.
+  const auto out = Go(R"(
+    .shared .align 4 .b32 box;
+    shr.u32 %r1, %t, 5;
+    setp.eq.u32 %p1, %r1, 3;
+    @%p1 bra LATE;
+    bar.sync 1, 64;
+    setp.ne.u32 %p2, %r1, 0;
+    @%p2 bra READ;
+    bar.sync 2, 64;
+  READ:
+    ld.shared.u32 %r2, [box];
+    st.global.u32 [%at], %r2;
+    ret;
+  LATE:
+    bar.sync 2, 64;
+    st.shared.u32 [box], 9;
+    bar.sync 1, 64;
+    ret;)",
+                      128);
+  for (uint32_t i = 64; i < 96; ++i) EXPECT_EQ(out[i], 9u);
+}
+
+TEST_P(WarpTest, WithoutSyncLanesStillMeet) {
+  // The block that lane 5 makes its detour through lies last and jumps back to where all meet.
+  const auto out = Go(R"(
+    mov.u32 %r1, %t;
+    setp.eq.u32 %p1, %t, 5;
+    @%p1 bra COLD;
+  BACK:
+    shfl.bfly.b32 %r2, %r1, 1, 31;
+    setp.gt.u32 %p2, %r1, 100;
+    vote.ballot.b32 %r3, %p2;
+    add.u32 %r2, %r2, %r3;
+    st.global.u32 [%at], %r2;
+    ret;
+  COLD:
+    add.u32 %r1, %r1, 100;
+    bra BACK;)");
+  for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(out[i], (i ^ 1) + (i == 4 ? 100 : 0) + 32);
+}
+
+TEST_P(WarpTest, LongLoopsDoNotKeepLanesApartLater) {
+  const auto out = Go(R"(
+    mov.u32 %r1, 0;
+  FIRST:
+    add.u32 %r1, %r1, 1; setp.lt.u32 %p1, %r1, 10000;
+    @%p1 bra FIRST;
+    mov.u32 %r1, 0;
+  SECOND:
+    add.u32 %r1, %r1, 1; setp.lt.u32 %p1, %r1, 10000;
+    @%p1 bra SECOND;
+    mul.lo.u32 %r2, %t, 450; mov.u32 %r1, 0;
+  APART:
+    add.u32 %r1, %r1, 1; setp.lt.u32 %p1, %r1, %r2;
+    @%p1 bra APART;
+    activemask.b32 %r3;
+    st.global.u32 [%at], %r3;
+    ret;)");
+  for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(out[i], ~0u);
+}
+
+// Runs one warp and returns the instructions that the model's clock counts.
+int64_t Counted(const std::string& text, TestDevice* device, Path path) {
+  const auto program = MustCompile(text);
+  if (program == nullptr) return 0;
+  Progress progress;
+  Launch launch;
+  launch.program = program.get();
+  launch.kernel = &program->kernels().front();
+  launch.block[0] = kLanes;
+  launch.params = Params().Add(device->At(0)).bytes();
+  launch.progress = &progress;
+  Execution execution(launch, device->map(), path);
+  EXPECT_EQ(execution.Run(Never), Stop::kDone) << execution.fault().what;
+  return progress.instructions;
+}
+
+TEST_P(WarpTest, ALockIsHandedOnSoon) {
+  const int64_t counted = Counted(Body(R"(
+  SPIN:
+    atom.global.cas.b32 %r1, [%out+1024], 0, 1;
+    setp.ne.u32 %p1, %r1, 0;
+    @%p1 bra SPIN;
+    atom.global.exch.b32 %r3, [%out+1024], 0;
+    ret;)"),
+                                  &device_, GetParam());
+  EXPECT_LT(counted, 32 * 64 * 4);
+}
+
+TEST_P(WarpTest, ACallCostsNothingForItsDistance) {
+  std::string far = ".func far { .reg .b32 %r1; mov.u32 %r1, 0;\n";
+  for (int i = 0; i < 1000; ++i) far += "add.u32 %r1, %r1, 1;\n";
+  std::string calls = "call near;\ncall far;\n";
+  for (int i = 0; i < 100; ++i) calls += "call near;\n";
+  const std::string text = ".version 6.3\n.target sm_70\n.address_size 64\n.func near { ret; }\n" +
+                           far + "ret; }\n.entry k(.param .u64 result) {" + calls + "ret; }";
+  EXPECT_LT(Counted(text, &device_, GetParam()), 1500);
 }
 
 }  // namespace
