@@ -277,6 +277,9 @@ struct Instruction {
   int64_t imm = 0;  // displacement, branch target, address; what set gives for true
   uint32_t dst = kSinkRow;
   uint32_t a = kSinkRow, b = kSinkRow, c = kSinkRow, d = kSinkRow;
+  // How many instructions from this one on only have handlers, no guards, and lead to nowhere that a
+  // group of lanes could wait to be met: a look at the warp's groups is needed only behind them.
+  uint32_t straight = 0;
   uint32_t line = 0;
   uint16_t guard = kTruePredicate;
   bool guard_negated = false;
@@ -318,6 +321,7 @@ struct Selector {
   bool to_integral = false;  // cvt between floats: .rni and friends
   bool ftz = false;
   bool sat = false;
+  uint8_t count = 1;   // elements of a vector load or store
   bool clamp = false;  // shf.clamp rather than .wrap; bfind.shiftamt
   bool nan = false;    // min.NaN, max.NaN
   bool more = false;   // modifiers of halves and floats that few instructions have

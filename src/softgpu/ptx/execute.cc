@@ -44,6 +44,7 @@ class Execution::State {
   std::optional<Stop> RunBlock();
   void StartBlock();
   Event RunWarp(Warp& warp);
+  Event Fail(const Warp& warp, const Instruction& in);
   Flow Control(Warp& warp, Group* group, const Instruction& in, uint32_t active);
   Flow Jump(Warp& warp, Group* group, uint32_t active, uint32_t target);
   Flow Call(Warp& warp, Group* group, const Instruction& in, uint32_t active);
@@ -219,30 +220,32 @@ Execution::State::Event Execution::State::RunWarp(Warp& warp) {
   WarpContext& context = warp.context;
   const Instruction* const code = code_.instructions.data();
   const uint32_t* const predicates = context.predicates;
+  const int path = path_;
   uint32_t limit;
   while (Group* group = warp.Pick(&limit)) {
     const Instruction* in = code + group->pc;
     const uint32_t mask = group->mask;
     const Instruction* const stop = limit == ~0u ? nullptr : code + limit;
     for (;;) {
-      const uint32_t active = mask & (predicates[in->guard] ^ (in->guard_negated ? ~0u : 0));
       if (in->control == Control::kNone) {
-        if (active != 0 && !in->handler[path_](context, *in, active)) {
-          const bool misaligned = context.fault == WarpContext::FaultKind::kMisaligned;
-          const bool space = context.fault == WarpContext::FaultKind::kSpace;
-          Describe(warp, *in, misaligned ? "misaligned address" : "illegal address",
-                   context.fault_address,
-                   misaligned ? Stop::kMisalignedAddress
-                   : space    ? Stop::kInvalidAddressSpace
-                              : Stop::kIllegalAddress);
-          return Event::kFault;
+        if (in->straight != 0) {
+          const Instruction* const end = in + in->straight;
+          do {
+            if (!in->handler[path](context, *in, mask)) [[unlikely]]
+              return Fail(warp, *in);
+          } while (++in != end);
+        } else {
+          const uint32_t active = mask & (predicates[in->guard] ^ (in->guard_negated ? ~0u : 0));
+          if (active != 0 && !in->handler[path](context, *in, active)) [[unlikely]]
+            return Fail(warp, *in);
+          ++in;
         }
-        ++in;
         if (in != stop) [[likely]]
           continue;
         group->pc = limit;
         break;
       }
+      const uint32_t active = mask & (predicates[in->guard] ^ (in->guard_negated ? ~0u : 0));
       group->pc = static_cast<uint32_t>(in - code);
       if (active == 0) {
         ++group->pc;
@@ -258,6 +261,18 @@ Execution::State::Event Execution::State::RunWarp(Warp& warp) {
     }
   }
   return Event::kParked;
+}
+
+// A handler has left a fault.
+Execution::State::Event Execution::State::Fail(const Warp& warp, const Instruction& in) {
+  const bool misaligned = warp.context.fault == WarpContext::FaultKind::kMisaligned;
+  const bool space = warp.context.fault == WarpContext::FaultKind::kSpace;
+  Describe(warp, in, misaligned ? "misaligned address" : "illegal address",
+           warp.context.fault_address,
+           misaligned ? Stop::kMisalignedAddress
+           : space    ? Stop::kInvalidAddressSpace
+                      : Stop::kIllegalAddress);
+  return Event::kFault;
 }
 
 Execution::State::Flow Execution::State::Control(Warp& warp, Group* group, const Instruction& in,
@@ -310,7 +325,7 @@ Execution::State::Flow Execution::State::Jump(Warp& warp, Group* group, uint32_t
   if (back) Count(pc - target + 1);
   if (back && warp.CountLoop(pc, polls)) return Flow::kTurnOver;
   if (back && TimeToYield(pc - target + 1)) return Flow::kYielded;
-  return whole && (!back || warp.alone()) ? Flow::kOn : Flow::kPick;
+  return whole && (!back || warp.RunsLowest()) ? Flow::kOn : Flow::kPick;
 }
 
 // A callee lies before its callers, but a call is no loop: how far away it lies costs nothing.
@@ -384,7 +399,7 @@ Execution::State::Flow Execution::State::Arrive(Warp& warp, Group* group, const 
   const uint32_t expected = ReadLane(warp.context, in.b, active);
   unfinished_ |= barriers_.Arrive(warps_, code_, warp.context.warp_id, active, barrier, expected);
   ++group->pc;
-  return Flow::kOn;
+  return warp.alone() ? Flow::kOn : Flow::kPick;
 }
 
 Execution::State::Flow Execution::State::MeetLanes(Warp& warp, Group* group, const Instruction& in,

@@ -10,33 +10,44 @@ inline auto Extend(V value) {
   return Cell<D>::Put(static_cast<D>(value));
 }
 
-// T lies in memory; D is the register's width.
-template <class T, class D>
+// What half a warp loads: one value for all, or T elements that are kBytes apart.
+template <class T, class D, uint32_t kBytes>
+inline void LoadRun(const uint8_t* from, uint64_t step, typename Cell<D>::Raw* d) {
+  if (step == 0) {
+    const auto value = Extend<D>(Read<T>(from));
+    TANDEM_HALF d[i] = value;
+  } else {
+    uint8_t bytes[kHalf * kBytes];
+    __builtin_memcpy(bytes, from, sizeof bytes - kBytes + sizeof(T));
+    TANDEM_HALF d[i] = Extend<D>(Read<T>(bytes + static_cast<uint32_t>(i) * kBytes));
+  }
+}
+
+// T lies in memory, kCount of them for each lane; D is the registers' width.
+template <class T, class D, uint32_t kCount>
 bool RunLoad(WarpContext& w, const Instruction& in, uint32_t active) {
+  constexpr uint32_t kBytes = sizeof(T) * kCount;
+  const uint32_t refs[4] = {in.dst, in.b, in.c, in.d};
+  Runs runs;
+  if (active == ~0u && LocateRuns<kBytes>(w, in, false, runs)) {
+    for (uint32_t part = 0; part < kCount; ++part) {
+      auto* d = Register<D>(w, refs[part]);
+      const uint8_t* from = runs.base + part * sizeof(T);
+      for (int half = 0; half < 2; ++half) {
+        LoadRun<T, D, kBytes>(from + runs.start[half], runs.step[half], d + half * kHalf);
+      }
+    }
+    return true;
+  }
   Plan plan;
-  const uint32_t bytes = sizeof(T) * in.count;
-  if ((active != ~0u ||
-       (!LocateRun(w, in, bytes, false, plan) && !LocateInShared(w, in, bytes, plan))) &&
-      !Locate(w, in, active, bytes, false, plan)) {
+  if ((active != ~0u || !LocateInShared<kBytes>(w, in, plan)) &&
+      !Locate(w, in, active, kBytes, false, plan)) {
     return false;
   }
-  const uint32_t refs[4] = {in.dst, in.b, in.c, in.d};
-  for (int part = 0; part < in.count; ++part) {
+  for (uint32_t part = 0; part < kCount; ++part) {
     auto* d = Target<D>(w, refs[part], active);
     const uint8_t* from = plan.base + part * sizeof(T);
-    if (plan.shape == Plan::Shape::kUniform) {
-      const auto value = Extend<D>(Read<T>(from + plan.offset[0]));
-      TANDEM_LANES d[i] = value;
-    } else if (plan.shape == Plan::Shape::kContiguous && in.count == 1) {
-      T values[kLanes];
-      __builtin_memcpy(values, from + plan.offset[0], sizeof values);
-      TANDEM_LANES d[i] = Extend<D>(values[i]);
-    } else if (plan.shape == Plan::Shape::kContiguous) {
-      const uint8_t* run = from + plan.offset[0];
-      for (int i = 0; i < kLanes; ++i) d[i] = Extend<D>(Read<T>(run + i * size_t{bytes}));
-    } else {
-      for (int i = 0; i < kLanes; ++i) d[i] = Extend<D>(Read<T>(from + plan.offset[i]));
-    }
+    for (int i = 0; i < kLanes; ++i) d[i] = Extend<D>(Read<T>(from + plan.offset[i]));
     Finish<D>(w, refs[part], active);
   }
   return true;
@@ -54,35 +65,52 @@ bool RunLoadParam(WarpContext& w, const Instruction& in, uint32_t active) {
   return true;
 }
 
-// T lies in memory; S is the register's width.
-template <class T, class S>
+// Half a warp's elements, each at a place of its own or all at one, where the last lane wins.
+template <class T, class S, uint32_t kBytes>
+inline void StoreRun(const typename Cell<S>::Raw* s, uint8_t* to, uint64_t step) {
+  if (step == 0) {
+    const T value = static_cast<T>(s[kHalf - 1]);
+    __builtin_memcpy(to, &value, sizeof value);
+  } else if constexpr (kBytes == sizeof(T)) {
+    T values[kHalf];
+    TANDEM_HALF values[i] = static_cast<T>(s[i]);
+    __builtin_memcpy(to, values, sizeof values);
+  } else {
+    for (int i = 0; i < kHalf; ++i) {
+      const T value = static_cast<T>(s[i]);
+      __builtin_memcpy(to + static_cast<uint32_t>(i) * kBytes, &value, sizeof value);
+    }
+  }
+}
+
+// T lies in memory, kCount of them for each lane; S is the registers' width.
+template <class T, class S, uint32_t kCount>
 bool RunStore(WarpContext& w, const Instruction& in, uint32_t active) {
+  constexpr uint32_t kBytes = sizeof(T) * kCount;
+  const uint32_t refs[4] = {in.dst, in.b, in.c, in.d};
+  Runs runs;
+  if (active == ~0u && LocateRuns<kBytes>(w, in, true, runs)) {
+    for (uint32_t part = 0; part < kCount; ++part) {
+      const auto* s = Source<S>(w, refs[part]);
+      uint8_t* to = runs.base + part * sizeof(T);
+      for (int half = 0; half < 2; ++half) {
+        StoreRun<T, S, kBytes>(s + half * kHalf, to + runs.start[half], runs.step[half]);
+      }
+    }
+    return true;
+  }
   Plan plan;
-  const uint32_t bytes = sizeof(T) * in.count;
-  if ((active != ~0u ||
-       (!LocateRun(w, in, bytes, true, plan) && !LocateInShared(w, in, bytes, plan))) &&
-      !Locate(w, in, active, bytes, true, plan)) {
+  if ((active != ~0u || !LocateInShared<kBytes>(w, in, plan)) &&
+      !Locate(w, in, active, kBytes, true, plan)) {
     return false;
   }
-  const uint32_t refs[4] = {in.dst, in.b, in.c, in.d};
-  for (int part = 0; part < in.count; ++part) {
+  for (uint32_t part = 0; part < kCount; ++part) {
     const auto* s = Source<S>(w, refs[part]);
     uint8_t* to = plan.base + part * sizeof(T);
-    if (plan.shape == Plan::Shape::kContiguous && in.count == 1 && active == ~0u) {
-      T values[kLanes];
-      TANDEM_LANES values[i] = static_cast<T>(s[i]);
-      __builtin_memcpy(to + plan.offset[0], values, sizeof values);
-      continue;
-    }
-    // Every lane writes its own place, or all the same one, where the last lane wins.
-    const bool run = plan.shape != Plan::Shape::kScattered;
-    const uint64_t step = plan.shape == Plan::Shape::kContiguous ? bytes : 0;
     for (uint32_t rest = active; rest != 0; rest &= rest - 1) {
       const int i = __builtin_ctz(rest);
       const T value = static_cast<T>(s[i]);
-      const uint64_t offset =
-          run ? plan.offset[0] + step * static_cast<uint64_t>(i) : plan.offset[i];
-      __builtin_memcpy(to + offset, &value, sizeof value);
+      __builtin_memcpy(to + plan.offset[i], &value, sizeof value);
     }
   }
   return true;
@@ -261,8 +289,9 @@ bool RunCopyLocal(WarpContext& w, const Instruction& in, uint32_t active) {
 }
 
 template <class T, class D>
-Handler PairLoad(Op op) {
-  return op == Op::kLoad ? RunLoad<T, D> : RunLoadParam<T, D>;
+Handler CountedLoad(const Selector& s) {
+  if (s.op == Op::kLoadParam) return RunLoadParam<T, D>;
+  return s.count == 1 ? RunLoad<T, D, 1> : s.count == 2 ? RunLoad<T, D, 2> : RunLoad<T, D, 4>;
 }
 
 // The register may be as wide as the value or wider.
@@ -270,16 +299,16 @@ template <class T>
 Handler LoadTo(const Selector& s) {
   switch (s.from) {
     case Type::kU8:
-      if constexpr (sizeof(T) == 1) return PairLoad<T, uint8_t>(s.op);
+      if constexpr (sizeof(T) == 1) return CountedLoad<T, uint8_t>(s);
       return nullptr;
     case Type::kU16:
-      if constexpr (sizeof(T) <= 2) return PairLoad<T, uint16_t>(s.op);
+      if constexpr (sizeof(T) <= 2) return CountedLoad<T, uint16_t>(s);
       return nullptr;
     case Type::kU32:
-      if constexpr (sizeof(T) <= 4) return PairLoad<T, uint32_t>(s.op);
+      if constexpr (sizeof(T) <= 4) return CountedLoad<T, uint32_t>(s);
       return nullptr;
     case Type::kU64:
-      return PairLoad<T, uint64_t>(s.op);
+      return CountedLoad<T, uint64_t>(s);
     default:
       return nullptr;
   }
@@ -310,10 +339,15 @@ Handler SelectLoad(const Selector& s) {
   }
 }
 
+template <class T, class S>
+Handler CountedStore(const Selector& s) {
+  return s.count == 1 ? RunStore<T, S, 1> : s.count == 2 ? RunStore<T, S, 2> : RunStore<T, S, 4>;
+}
+
 template <class T>
 Handler StoreFrom(const Selector& s) {
-  if (s.from == Type::kU64) return RunStore<T, uint64_t>;
-  if constexpr (sizeof(T) <= 4) return RunStore<T, uint32_t>;
+  if (s.from == Type::kU64) return CountedStore<T, uint64_t>(s);
+  if constexpr (sizeof(T) <= 4) return CountedStore<T, uint32_t>(s);
   return nullptr;
 }
 

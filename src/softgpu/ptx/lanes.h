@@ -18,6 +18,12 @@
 #define TANDEM_LANES _Pragma("GCC ivdep") for (int i = 0; i < kLanes; ++i)
 #endif
 
+#if defined(__clang__)
+#define TANDEM_HALF _Pragma("clang loop vectorize(assume_safety)") for (int i = 0; i < kLanes / 2; ++i)
+#else
+#define TANDEM_HALF _Pragma("GCC ivdep") for (int i = 0; i < kLanes / 2; ++i)
+#endif
+
 namespace tandem::ptx::TANDEM_PTX_PATH {
 
 Handler SelectInteger(const Selector& s);
@@ -159,6 +165,11 @@ inline const typename Cell<T>::Raw* Source(const WarpContext& w, uint32_t ref) {
       __builtin_assume_aligned(RowBytes(w, ref), 64));
 }
 
+template <class T>
+inline typename Cell<T>::Raw* Register(const WarpContext& w, uint32_t ref) {
+  return reinterpret_cast<typename Cell<T>::Raw*>(__builtin_assume_aligned(w.rows[0] + ref, 64));
+}
+
 // Where a result goes: its register when all lanes run, else the scratch row, to be merged.
 template <class T>
 inline typename Cell<T>::Raw* Target(const WarpContext& w, uint32_t ref, uint32_t active) {
@@ -238,37 +249,50 @@ struct Same {
   using C = T;
 };
 
+// d[i] = value(i) for the lanes in `active`.
+template <class Slot, class Value>
+inline void Assign(Slot* d, uint32_t active, Value value) {
+  if (active == ~0u) {
+    TANDEM_LANES d[i] = value(i);
+  } else {
+    TANDEM_LANES {
+      const Slot computed = value(i);
+      d[i] = (active & kLaneBit[i]) != 0 ? computed : d[i];
+    }
+  }
+}
+
 // A handler from a functor F with types R, A, B, C and a static Apply of as many operands.
 template <class F>
 bool Map1(WarpContext& w, const Instruction& in, uint32_t active) {
-  auto* d = Target<typename F::R>(w, in.dst, active);
   const auto* a = Source<typename F::A>(w, in.a);
-  TANDEM_LANES d[i] = Cell<typename F::R>::Put(F::Apply(Cell<typename F::A>::Get(a[i])));
-  Finish<typename F::R>(w, in.dst, active);
+  Assign(Register<typename F::R>(w, in.dst), active, [=](int i) {
+    return Cell<typename F::R>::Put(F::Apply(Cell<typename F::A>::Get(a[i])));
+  });
   return true;
 }
 
 template <class F>
 bool Map2(WarpContext& w, const Instruction& in, uint32_t active) {
-  auto* d = Target<typename F::R>(w, in.dst, active);
   const auto* a = Source<typename F::A>(w, in.a);
   const auto* b = Source<typename F::B>(w, in.b);
-  TANDEM_LANES d[i] = Cell<typename F::R>::Put(
-      F::Apply(Cell<typename F::A>::Get(a[i]), Cell<typename F::B>::Get(b[i])));
-  Finish<typename F::R>(w, in.dst, active);
+  Assign(Register<typename F::R>(w, in.dst), active, [=](int i) {
+    return Cell<typename F::R>::Put(
+        F::Apply(Cell<typename F::A>::Get(a[i]), Cell<typename F::B>::Get(b[i])));
+  });
   return true;
 }
 
 template <class F>
 bool Map3(WarpContext& w, const Instruction& in, uint32_t active) {
-  auto* d = Target<typename F::R>(w, in.dst, active);
   const auto* a = Source<typename F::A>(w, in.a);
   const auto* b = Source<typename F::B>(w, in.b);
   const auto* c = Source<typename F::C>(w, in.c);
-  TANDEM_LANES d[i] = Cell<typename F::R>::Put(F::Apply(Cell<typename F::A>::Get(a[i]),
-                                                        Cell<typename F::B>::Get(b[i]),
-                                                        Cell<typename F::C>::Get(c[i])));
-  Finish<typename F::R>(w, in.dst, active);
+  Assign(Register<typename F::R>(w, in.dst), active, [=](int i) {
+    return Cell<typename F::R>::Put(F::Apply(Cell<typename F::A>::Get(a[i]),
+                                             Cell<typename F::B>::Get(b[i]),
+                                             Cell<typename F::C>::Get(c[i])));
+  });
   return true;
 }
 

@@ -82,6 +82,8 @@ Result<Kernel> KernelLowering::Run() {
   code_.entry = static_cast<uint32_t>(code_.instructions.size());
   TRY(LowerBody(kernel_));
 
+  CountStraightRuns();
+
   code_.local_bytes = static_cast<uint32_t>(RoundUp(code_.local_bytes, 16));
   kernel.local_bytes = code_.local_bytes;
   kernel.static_shared_bytes = static_cast<uint32_t>(RoundUp(shared_bytes_, dynamic_shared_align_));
@@ -209,6 +211,20 @@ Status KernelLowering::LowerBody(const Function& function) {
 }
 
 // Of the body that begins at instruction `first`.
+void KernelLowering::CountStraightRuns() {
+  std::vector<Instruction>& code = code_.instructions;
+  std::vector<bool> target(code.size() + 1);
+  for (const uint32_t label : label_targets_) {
+    if (label != ~0u) target[label] = true;
+  }
+  for (size_t i = code.size(); i-- > 0;) {
+    Instruction& in = code[i];
+    if (in.control != Control::kNone || in.guard != kTruePredicate || in.guard_negated) continue;
+    const bool goes_on = i + 1 < code.size() && !target[i + 1];
+    in.straight = 1 + (goes_on ? code[i + 1].straight : 0);
+  }
+}
+
 Status KernelLowering::PatchLabels(size_t first) {
   std::vector<size_t> polls(1, 0);  // how many instructions before each poll
   for (size_t i = first; i < code_.instructions.size(); ++i) {

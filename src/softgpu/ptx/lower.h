@@ -151,6 +151,7 @@ class KernelLowering {
   Result<Symbol> PlaceLocal(const Declaration& declaration);
   Result<Symbol> PlaceShared(const Declaration& declaration);
   Status PatchLabels(size_t first);
+  void CountStraightRuns();
   void OpenScope();
 
   // Operands (operands.cc).

@@ -10,7 +10,6 @@ namespace {
 // Where the lanes of one access lie: lane i at base + offset[i]. Lanes that do not take part repeat
 // the first that does, so that a load may simply read all 32.
 struct Plan {
-  enum class Shape : uint8_t { kContiguous, kUniform, kScattered } shape = Shape::kScattered;
   uint8_t* base = nullptr;
   uint64_t offset[kLanes];
 };
@@ -58,7 +57,6 @@ inline bool LocateIn(WarpContext& w, Plan& plan, Space space, uint64_t first, ui
       plan.base = w.local;
       if (!CheckWindow(w, plan, w.local_bytes, bytes)) return false;
       TANDEM_LANES plan.offset[i] += static_cast<uint64_t>(i) * w.local_bytes;
-      plan.shape = Plan::Shape::kScattered;
       return true;
     case Space::kParam:
       if (write) return Fail(w, FaultKind::kSpace, first);
@@ -101,7 +99,6 @@ inline bool LocateMixed(WarpContext& w, Plan& plan, uint32_t active, uint32_t by
   }
   const uint64_t filler = host[__builtin_ctz(active)];
   plan.base = nullptr;
-  plan.shape = Plan::Shape::kScattered;
   for (int i = 0; i < kLanes; ++i) plan.offset[i] = (active >> i & 1) != 0 ? host[i] : filler;
   return true;
 }
@@ -127,20 +124,13 @@ inline bool Locate(WarpContext& w, const Instruction& in, uint32_t active, uint3
   if (active != ~0u) {
     TANDEM_LANES plan.offset[i] = (active & kLaneBit[i]) != 0 ? plan.offset[i] : first;
   }
-  uint64_t spread = 0, stride = 0;
-  TANDEM_LANES {
-    spread |= plan.offset[i] ^ first;
-    stride |= plan.offset[i] ^ (first + static_cast<uint64_t>(i) * bytes);
-  }
+  uint64_t spread = 0;
+  TANDEM_LANES spread |= plan.offset[i] ^ first;
   if (((spread | first) & (bytes - 1)) != 0) {
     for (const uint64_t offset : plan.offset) {
       if ((offset & (bytes - 1)) != 0) return Fail(w, FaultKind::kMisaligned, offset);
     }
   }
-  plan.shape = spread == 0   ? Plan::Shape::kUniform
-               : stride == 0 ? Plan::Shape::kContiguous
-                             : Plan::Shape::kScattered;
-
   Space space = in.space;
   uint64_t start = first;
   if (space == Space::kGeneric) {
@@ -156,10 +146,10 @@ inline bool Locate(WarpContext& w, const Instruction& in, uint32_t active, uint3
 }
 
 // All 32 lanes in shared memory, anywhere. False: not that case, or a fault; see Locate().
-inline bool LocateInShared(const WarpContext& w, const Instruction& in, uint32_t bytes,
-                           Plan& plan) {
-  if (in.space != Space::kShared || w.shared_bytes < bytes) return false;
-  const uint64_t last = w.shared_bytes - bytes;
+template <uint32_t kBytes>
+inline bool LocateInShared(const WarpContext& w, const Instruction& in, Plan& plan) {
+  if (in.space != Space::kShared || w.shared_bytes < kBytes) return false;
+  const uint64_t last = w.shared_bytes - kBytes;
   FillOffsets(w, in, plan);
   // The sign tells an offset beyond the last, whichever of the two it is that has it.
   uint64_t beyond = 0, all = 0;
@@ -168,51 +158,59 @@ inline bool LocateInShared(const WarpContext& w, const Instruction& in, uint32_t
     all |= plan.offset[i];
   }
   plan.base = w.shared;
-  plan.shape = Plan::Shape::kScattered;
-  return beyond >> 63 == 0 && (all & (bytes - 1)) == 0;
+  return beyond >> 63 == 0 && (all & (kBytes - 1)) == 0;
 }
 
-// The common case, for speed: all 32 lanes, one address or one run of addresses, in global or
-// shared memory. Fills base, shape and offset[0] alone. False: not that case, or a fault; see
-// Locate().
-inline bool LocateRun(const WarpContext& w, const Instruction& in, uint32_t bytes, bool write,
-                      Plan& plan) {
-  uint64_t spread = 0, stride = 0, first;
-  if (in.narrow) {
-    const auto* a = Source<uint32_t>(w, in.a);
-    const uint32_t start = a[0];
-    uint32_t differ = 0, step = 0;
-    TANDEM_LANES {
-      differ |= a[i] ^ start;
-      step |= a[i] ^ (start + static_cast<uint32_t>(i) * bytes);
-    }
-    // A run that wraps around 32 bits is none.
-    first = start + static_cast<uint32_t>(in.imm);
-    spread = differ;
-    stride = step | (first + uint64_t{kLanes} * bytes) >> 32;
-  } else {
-    const auto* a = Source<uint64_t>(w, in.a);
-    first = a[0];
-    TANDEM_LANES {
-      spread |= a[i] ^ first;
-      stride |= a[i] ^ (first + static_cast<uint64_t>(i) * bytes);
-    }
-    first += static_cast<uint64_t>(in.imm);
+// The common case, for speed: all 32 lanes, and each half of the warp at one address or at a run of
+// addresses. (Half, since blocks of 16 by 16 threads are so common.)
+struct Runs {
+  uint8_t* base;
+  uint64_t start[2];
+  uint64_t step[2];  // from lane to lane: 0, or the bytes of an access
+};
+inline constexpr int kHalf = kLanes / 2;
+
+// Where the lanes' addresses are such runs, and nothing wraps around. An address has type A.
+template <uint32_t kBytes, class A>
+inline bool FindRuns(const WarpContext& w, const Instruction& in, Runs& runs) {
+  const auto* a = Source<A>(w, in.a);
+  for (int half = 0; half < 2; ++half, a += kHalf) {
+    const A first = a[0];
+    const A steps = a[1] == first ? A(0) : ~A(0);
+    A differ = 0;
+    for (int i = 0; i < kHalf; ++i) differ |= a[i] ^ (first + (static_cast<A>(i) * kBytes & steps));
+    const A start = first + static_cast<A>(in.imm), step = kBytes & steps;
+    const A end = start + step * (kHalf - 1) + (kBytes - 1);
+    if (differ != 0 || (start & (kBytes - 1)) != 0 || end < start) return false;
+    runs.start[half] = start;
+    runs.step[half] = step;
   }
-  if (spread != 0 && stride != 0) return false;
-  if ((first & (bytes - 1)) != 0) return false;
-  const uint64_t length = spread == 0 ? bytes : uint64_t{bytes} * kLanes;
-  plan.shape = spread == 0 ? Plan::Shape::kUniform : Plan::Shape::kContiguous;
-  const Space space = in.space;
-  if (space == Space::kShared) {
-    plan.base = w.shared;
-    plan.offset[0] = first;
-    return first < w.shared_bytes && length <= w.shared_bytes - first;
+  return true;
+}
+
+// In global or shared memory, and all there. False: not that case, or a fault; see Locate().
+template <uint32_t kBytes>
+inline bool LocateRuns(const WarpContext& w, const Instruction& in, bool write, Runs& runs) {
+  const bool shared = in.space == Space::kShared;
+  if (!shared && in.space != Space::kGlobal && in.space != Space::kGeneric) return false;
+  if (!(in.narrow ? FindRuns<kBytes, uint32_t>(w, in, runs)
+                  : FindRuns<kBytes, uint64_t>(w, in, runs))) {
+    return false;
   }
-  if (space != Space::kGlobal && space != Space::kGeneric) return false;
-  plan.base = reinterpret_cast<uint8_t*>(w.device_base);
-  const uint64_t offset = plan.offset[0] = first - w.device_base;
-  return GranuleExists(w, offset, write) && GranuleExists(w, offset + length - 1, write);
+  runs.base = shared ? w.shared : reinterpret_cast<uint8_t*>(w.device_base);
+  for (int half = 0; half < 2; ++half) {
+    uint64_t& start = runs.start[half];
+    const uint64_t length = runs.step[half] * (kHalf - 1) + kBytes;
+    if (shared) {
+      if (start >= w.shared_bytes || length > w.shared_bytes - start) return false;
+    } else {
+      start -= w.device_base;
+      if (!GranuleExists(w, start, write) || !GranuleExists(w, start + length - 1, write)) {
+        return false;
+      }
+    }
+  }
+  return true;
 }
 
 template <class T>

@@ -108,6 +108,7 @@ Group* Warp::Pick(uint32_t* limit) {
   }
   Group* chosen = preferred != nullptr ? preferred : lowest;
   if (preferred == nullptr) floor_ = 0;
+  lowest_ = floor_ == 0 && waiting == nullptr;
   if (chosen == nullptr && waiting != nullptr) {
     chosen = waiting;
     chosen->wait = Group::Wait::kNone;

@@ -46,6 +46,9 @@ class Warp {
   // Whether a group of it waits at a barrier.
   bool AtBarrier() const;
   bool alone() const { return groups_.size() == 1; }
+  // Whether the group that Pick() gave may go on at a lower place: it is the lowest that can run
+  // anyway, and all that it can meet is at the limit or above.
+  bool RunsLowest() const { return alone() || lowest_; }
   // Whether the group that Pick() gave must not wait at bar.warp.sync, since nobody else can come.
   bool forced() const { return forced_; }
   std::vector<Group>& groups() { return groups_; }
@@ -60,6 +63,7 @@ class Warp {
   // Back-edges since the last turn ended: of the loop that ends at loop_, all, those that poll.
   uint32_t loop_ = 0, loops_ = 0, all_loops_ = 0, polls_ = 0;
   bool forced_ = false;
+  bool lowest_ = false;  // see RunsLowest
 };
 
 // %tid of a warp's lanes in a block of that shape: 32 numbers for each axis.
