@@ -166,10 +166,8 @@ Handler SelectSlct(const Selector& s) {
 
 template <class T>
 bool RunMov(WarpContext& w, const Instruction& in, uint32_t active) {
-  auto* d = Target<T>(w, in.dst, active);
   const auto* a = Source<T>(w, in.a);
-  TANDEM_LANES d[i] = a[i];
-  Finish<T>(w, in.dst, active);
+  Assign(Register<T>(w, in.dst), active, [=](int i) { return a[i]; });
   return true;
 }
 

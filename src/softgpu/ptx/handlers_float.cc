@@ -24,6 +24,10 @@ struct Traits : Same<T> {
       const auto a = Base::In(x), b = Base::In(y); \
       return Base::Out(EXPRESSION);                \
     }                                              \
+    static float Raw(float a, float b) {           \
+      a = Flush<Ftz>(a), b = Flush<Ftz>(b);        \
+      return Flush<Ftz>(EXPRESSION);               \
+    }                                              \
   };
 TANDEM_BINARY(Add, a + b)
 TANDEM_BINARY(Sub, a - b)
@@ -49,6 +53,9 @@ struct Fma : Traits<T, Ftz, Sat> {
     } else {
       return Base::Out(FusedMultiplyAdd(Base::In(x), Base::In(y), Base::In(z)));
     }
+  }
+  static float Raw(float x, float y, float z) {
+    return Flush<Ftz>(FusedMultiplyAdd(Flush<Ftz>(x), Flush<Ftz>(y), Flush<Ftz>(z)));
   }
 };
 
@@ -185,7 +192,7 @@ Handler Floats2(const Selector& s) {
   switch (s.type) {
     case Type::kF32:
       if (s.sat) return s.ftz ? Map2<F<float, true, true>> : Map2<F<float, false, true>>;
-      return s.ftz ? Map2<F<float, true, false>> : Map2<F<float, false, false>>;
+      return s.ftz ? MapFloats2<F<float, true, false>> : MapFloats2<F<float, false, false>>;
     case Type::kF64:
       return s.ftz || s.sat ? nullptr : Map2<F<double, false, false>>;
     case Type::kF16:
@@ -200,7 +207,7 @@ Handler Floats3(const Selector& s) {
   switch (s.type) {
     case Type::kF32:
       if (s.sat) return s.ftz ? Map3<F<float, true, true>> : Map3<F<float, false, true>>;
-      return s.ftz ? Map3<F<float, true, false>> : Map3<F<float, false, false>>;
+      return s.ftz ? MapFloats3<F<float, true, false>> : MapFloats3<F<float, false, false>>;
     case Type::kF64:
       return s.ftz || s.sat ? nullptr : Map3<F<double, false, false>>;
     case Type::kF16:
