@@ -2,7 +2,7 @@
 
 #include <cstring>
 #include <set>
-#include <string>
+#include <string_view>
 
 #include "src/cuda/probe.h"
 #include "src/cuda/real_driver.h"
@@ -12,12 +12,16 @@ namespace tandem::cuda {
 namespace {
 
 TEST(DriverApiTest, EverySymbolHasOneRow) {
-  std::set<std::string> seen;
-#define CU(symbol, base, since, shim, soft, parameters, arguments) \
-  EXPECT_TRUE(seen.insert(#symbol).second) << #symbol;             \
-  EXPECT_EQ(std::string(#symbol).rfind(#base, 0), 0u) << #symbol;
+  static constexpr std::string_view kRows[][2] = {
+#define CU(symbol, base, since, shim, soft, parameters, arguments) {#symbol, #base},
 #include "src/cuda/driver_api.def"
 #undef CU
+  };
+  std::set<std::string_view> seen;
+  for (const auto& [symbol, base] : kRows) {
+    EXPECT_TRUE(seen.insert(symbol).second) << symbol;
+    EXPECT_TRUE(symbol.starts_with(base)) << symbol;
+  }
 }
 
 TEST(DriverApiTest, LooksUpByVersion) {
