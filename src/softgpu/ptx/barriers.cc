@@ -72,8 +72,8 @@ void Barriers::Release(std::vector<Warp>& warps, const Code& code, uint32_t barr
       if (in.control == Control::kBarrierReduce && in.reduction == Reduction::kPopc) {
         WriteLanes(warp.context, in.dst, group.mask, waiting.votes);
       } else if (in.control == Control::kBarrierReduce) {
-        const bool answer = in.reduction == Reduction::kAnd ? waiting.votes == waiting.threads
-                                                            : waiting.votes != 0;
+        const bool answer =
+            in.reduction == Reduction::kAnd ? waiting.votes == waiting.threads : waiting.votes != 0;
         uint32_t& predicate = warp.context.predicates[in.dst];
         predicate = (predicate & ~group.mask) | (answer ? group.mask : 0);
       }

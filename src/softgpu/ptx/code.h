@@ -31,6 +31,11 @@ inline constexpr int kWindowShift = 56;
 inline constexpr uint64_t kSharedWindow = 1;
 inline constexpr uint64_t kLocalWindow = 2;
 inline constexpr uint64_t kParamWindow = 3;
+// Addresses of functions, at which nothing can be read: the first, and how far the next ones lie.
+inline constexpr uint64_t kFirstPointer = (uint64_t{4} << kWindowShift) + 16;
+inline constexpr uint64_t kPointerStep = 16;
+// What alloca hands out, at the end of a thread's local memory, where a kernel has one.
+inline constexpr uint32_t kStackBytes = 16 * 1024;
 
 enum class Type : uint8_t {
   kNone,
@@ -136,6 +141,7 @@ enum class Op : uint8_t {
   kBmsk,
   kSzext,
   kFns,
+  kVideo,
   // Predicates and selection.
   kSetp,
   kSet,
@@ -166,6 +172,11 @@ enum class Op : uint8_t {
   kStoreMatrix,
   kTexture,
   kTextureQuery,
+  kAlloca,
+  kStackSave,
+  kStackRestore,
+  kBarrierObject,  // mbarrier
+  kPendingCount,
   // Warp.
   kShfl,
   kVoteAll,
@@ -178,6 +189,10 @@ enum class Op : uint8_t {
   kRedux,
   kElect,
   kMma,
+  kMmaInteger,
+  kWmma,
+  kWmmaLoad,
+  kWmmaStore,
 };
 
 enum class Atomic : uint8_t {
@@ -261,8 +276,48 @@ enum class Control : uint8_t {
   kTrap,
   kAssert,
   kPrint,
-  kCall,
-  kReturn,
+  kCall,         // b: a predicate that tells which lanes are inside, or none
+  kCallPointer,  // a: the address
+  kReturn,       // b: as with kCall
+};
+
+// What a video instruction does: one of 8 bytes, in Instruction::imm.
+enum class VideoOp : uint8_t {
+  kAdd,
+  kSub,
+  kAbsDiff,
+  kMin,
+  kMax,
+  kAverage,
+  kShl,
+  kShr,
+  kSet,
+  kMad,
+};
+enum class Secondary : uint8_t { kNone, kAdd, kMin, kMax };
+struct Video {
+  // Scalar: the first byte that is read or written, and 16 times how many. SIMD: for each lane, 4
+  // bits that choose an element of b (high) and a; of the target, a bit for each lane.
+  uint16_t a, b;
+  uint8_t target;
+  VideoOp op;
+  Secondary secondary;
+  bool signed_a : 1, signed_b : 1, signed_d : 1, sat : 1;
+  bool wrap : 1, plus_one : 1;  // vshl.wrap; vmad.po
+  bool shr7 : 1, shr15 : 1;     // vmad's scale
+};
+
+// What mbarrier does.
+enum class BarrierObject : uint8_t {
+  kInit,
+  kInvalidate,
+  kArrive,
+  kArriveNoComplete,
+  kDrop,
+  kDropNoComplete,
+  kTest,
+  kTestParity,
+  kCopies,  // cp.async.mbarrier.arrive
 };
 
 struct Texture;
@@ -277,16 +332,17 @@ struct Instruction {
   int64_t imm = 0;  // displacement, branch target, address; what set gives for true
   uint32_t dst = kSinkRow;
   uint32_t a = kSinkRow, b = kSinkRow, c = kSinkRow, d = kSinkRow;
-  // How many instructions from this one on only have handlers, no guards, and lead to nowhere that a
-  // group of lanes could wait to be met: a look at the warp's groups is needed only behind them.
+  // How many instructions from this one on only have handlers, no guards, and lead to nowhere that
+  // a group of lanes could wait to be met: a look at the warp's groups is needed only behind them.
   uint32_t straight = 0;
   uint32_t line = 0;
   uint16_t guard = kTruePredicate;
   bool guard_negated = false;
   Control control = Control::kNone;
-  bool negate_a = false, negate_b = false, negate_c = false;  // predicates that are written !p
-  union {                                                     // by the Op or Control
-    uint8_t table = 0;                                        // lop3
+  // Predicates that are written !p; of mma on whole numbers, whether A and B are signed.
+  bool negate_a = false, negate_b = false, negate_c = false;
+  union {               // by the Op or Control
+    uint8_t table = 0;  // lop3
     Permute permute;
     Logic logic;  // setp, set
     Test test;
@@ -296,6 +352,7 @@ struct Instruction {
     Reduction reduction;
     TextureShape texture;
     Query query;
+    BarrierObject object;
   };
   Round round = Round::kNearest;
   Space space = Space::kGeneric;
@@ -344,6 +401,7 @@ struct WarpContext {
   uint64_t shared_bytes;
   uint8_t* local;  // of lane 0; lane i's lies local_bytes * i further
   uint64_t local_bytes;
+  uint32_t stack[kLanes];  // of kStackBytes, what each lane has handed out
   uint8_t* params;
   uint64_t param_bytes;
   uint64_t image_address;
@@ -370,6 +428,12 @@ struct alignas(64) Line {
 struct Code {
   std::vector<Instruction> instructions;
   std::vector<Line> constants;  // the rows that references with bit 0 name
+  // What the addresses of functions stand for, where pointers are called.
+  struct Pointer {
+    uint32_t entry = ~0u;  // ~0: a function that must not be called
+    uint32_t return_row = 0;
+  };
+  std::vector<Pointer> pointers;
   uint32_t entry = 0;
   uint32_t frame_bytes = 256;
   uint32_t predicates = 2;

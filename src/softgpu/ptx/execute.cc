@@ -48,6 +48,7 @@ class Execution::State {
   Flow Control(Warp& warp, Group* group, const Instruction& in, uint32_t active);
   Flow Jump(Warp& warp, Group* group, uint32_t active, uint32_t target);
   Flow Call(Warp& warp, Group* group, const Instruction& in, uint32_t active);
+  Flow CallPointer(Warp& warp, Group* group, const Instruction& in, uint32_t active);
   Flow Return(Warp& warp, Group* group, const Instruction& in, uint32_t active);
   Flow Park(Warp& warp, Group* group, const Instruction& in, uint32_t active);
   Flow Arrive(Warp& warp, Group* group, const Instruction& in, uint32_t active);
@@ -113,7 +114,6 @@ void Execution::State::FillContext(const MemoryMap& memory, uint32_t index) {
   // Handlers only read the constants.
   w.rows[1] = reinterpret_cast<uint8_t*>(const_cast<Line*>(code_.constants.data()));
   w.predicates = predicates_.data() + size_t{index} * code_.predicates;
-  w.predicates[kTruePredicate] = ~0u;
   w.scratch = reinterpret_cast<uint8_t*>(scratch_);
   w.device_base = memory.base;
   w.device_size = memory.size;
@@ -144,10 +144,13 @@ void Execution::State::FillContext(const MemoryMap& memory, uint32_t index) {
 
 void Execution::State::StartBlock() {
   barriers_.Start(warps_.size());
+  // Lanes may have left the block before from inside functions.
+  if (!code_.pointers.empty()) std::fill(predicates_.begin(), predicates_.end(), 0);
   warp_ = 0;
   unfinished_ = false;
   for (size_t i = 0; i < warps_.size(); ++i) {
     const size_t left = threads_ - i * kLanes;
+    warps_[i].context.predicates[kTruePredicate] = ~0u;
     warps_[i].Start(code_.entry, left >= kLanes ? ~0u : (1u << left) - 1);
     std::copy_n(block_, 3, warps_[i].context.ctaid);
   }
@@ -282,6 +285,8 @@ Execution::State::Flow Execution::State::Control(Warp& warp, Group* group, const
       return Jump(warp, group, active, static_cast<uint32_t>(in.imm));
     case Control::kCall:
       return Call(warp, group, in, active);
+    case Control::kCallPointer:
+      return CallPointer(warp, group, in, active);
     case Control::kReturn:
       return Return(warp, group, in, active);
     case Control::kExit:
@@ -332,6 +337,14 @@ Execution::State::Flow Execution::State::Jump(Warp& warp, Group* group, uint32_t
 Execution::State::Flow Execution::State::Call(Warp& warp, Group* group, const Instruction& in,
                                               uint32_t active) {
   const uint32_t next = group->pc + 1, rest = group->mask & ~active;
+  if (in.b != kTruePredicate) {
+    uint32_t& inside = warp.context.predicates[in.b];
+    if ((inside & active) != 0) {
+      Describe(warp, in, "recursion through a pointer is not supported", 0, Stop::kTrap);
+      return Flow::kFault;
+    }
+    inside |= active;
+  }
   WriteLanes(warp.context, in.dst, active, next);
   group->pc = static_cast<uint32_t>(in.imm);
   group->mask = active;
@@ -340,11 +353,37 @@ Execution::State::Flow Execution::State::Call(Warp& warp, Group* group, const In
   return warp.alone() ? Flow::kOn : Flow::kPick;
 }
 
+Execution::State::Flow Execution::State::CallPointer(Warp& warp, Group* group,
+                                                     const Instruction& in, uint32_t active) {
+  const uint32_t next = group->pc + 1;
+  group->mask &= ~active;
+  group->pc = next;
+  Count(1);
+  while (active != 0) {
+    const uint64_t address = ReadWideLane(warp.context, in.a, active);
+    uint32_t same = 0;
+    for (uint32_t rest = active; rest != 0; rest &= rest - 1) {
+      if (ReadWideLane(warp.context, in.a, rest) == address) same |= rest & -rest;
+    }
+    const uint64_t number = (address - kFirstPointer) / kPointerStep;
+    if (address % kPointerStep != 0 || number >= code_.pointers.size() ||
+        code_.pointers[number].entry == ~0u) {
+      Describe(warp, in, "a call of what is no function", address, Stop::kIllegalAddress);
+      return Flow::kFault;
+    }
+    WriteLanes(warp.context, code_.pointers[number].return_row, same, next);
+    warp.Add(code_.pointers[number].entry, same);
+    active &= ~same;
+  }
+  return Flow::kPick;
+}
+
 // Lanes may have been called from different places.
 Execution::State::Flow Execution::State::Return(Warp& warp, Group* group, const Instruction& in,
                                                 uint32_t active) {
   group->mask &= ~active;
   ++group->pc;
+  if (in.b != kTruePredicate) warp.context.predicates[in.b] &= ~active;
   while (active != 0) {
     const uint32_t target = ReadLane(warp.context, in.a, active);
     uint32_t same = 0;

@@ -37,6 +37,7 @@ constexpr std::pair<std::string_view, std::string_view> kSets[] = {
     {"EVICT",
      "L1::evict_normal|L1::evict_unchanged|L1::evict_first|L1::evict_last|L1::no_allocate"},
     {"POLICY", "L2::evict_last|L2::evict_normal|L2::evict_first"},
+    {"WMMA", "m16n16k16|m32n8k16|m8n32k16"},
     {"FETCH", "L2::64B|L2::128B|L2::256B"},
 };
 
@@ -110,6 +111,7 @@ const K::FormRow K::kFormRows[] = {
     {"mul24 hi W", Op::kMul24Hi, "ttt"},
     {"mad24 lo W", Op::kMad24Lo, "tttt"},
     {"mad24 hi W", Op::kMad24Hi, "tttt"},
+    {"mad24 hi sat s32", Op::kMad24Hi, "tttt"},
     {"sad I", Op::kSad, "tttt"},
     {"div I", Op::kDiv, "ttt"},
     {"rem I", Op::kRem, "ttt"},
@@ -196,6 +198,15 @@ const K::FormRow K::kFormRows[] = {
     {"copysign f32|f64", Op::kCopysign, "ttt"},
     {"testp finite|infinite|number|notanumber|normal|subnormal f32|f64", Op::kTestp, "pt"},
 
+    // Video: of parts of registers, and of two or four numbers in one.
+    {"vadd|vsub|vabsdiff|vmin|vmax W W W {sat} {add|min|max}", Op::kVideo, "", &K::VideoScalar},
+    {"vshl|vshr W W u32 {sat} clamp|wrap {add|min|max}", Op::kVideo, "", &K::VideoScalar},
+    {"vset W W ORDERED {add|min|max}", Op::kVideo, "", &K::VideoScalar},
+    {"vmad W W W {po} {sat} {shr7|shr15}", Op::kVideo, "", &K::VideoScalar},
+    {"vadd2|vsub2|vavrg2|vabsdiff2|vmin2|vmax2 W W W {sat|add}", Op::kVideo, "", &K::VideoVector},
+    {"vadd4|vsub4|vavrg4|vabsdiff4|vmin4|vmax4 W W W {sat|add}", Op::kVideo, "", &K::VideoVector},
+    {"vset2|vset4 W W ORDERED {add}", Op::kVideo, "", &K::VideoVector},
+
     // Bits.
     {"and B", Op::kAnd, "ttt"},
     {"or B", Op::kOr, "ttt"},
@@ -208,6 +219,7 @@ const K::FormRow K::kFormRows[] = {
     {"shf r wrap|clamp b32", Op::kShfRight, "tttu"},
     {"prmt b32 {f4e|b4e|rc8|ecl|ecr|rc16}", Op::kPrmt, "tttu"},
     {"lop3 b32", Op::kLop3, "tttti"},
+    {"lop3 and|or b32", Op::kLop3, "", &K::Lop3},
     {"bfe WL", Op::kBfe, "ttuu"},
     {"bfi b32|b64", Op::kBfi, "tttuu"},
     {"popc b32|b64", Op::kPopc, "ut"},
@@ -316,9 +328,10 @@ const K::FormRow K::kFormRows[] = {
     {"applypriority {global} L2::evict_normal", Op::kNone, "au", &K::Nothing},
     {"createpolicy fractional POLICY {L2::evict_unchanged} b64", Op::kNone, "", &K::Policy},
     {"createpolicy cvt L2 b64", Op::kNone, "", &K::Policy},
+    {"createpolicy range {global} POLICY {L2::evict_unchanged} b64", Op::kNone, "", &K::Policy},
     {"cp async ca|cg SHARED global {L2::cache_hint} {FETCH}", Op::kNone, "", &K::CopyAsync},
     {"cp async commit_group|wait_group|wait_all", Op::kNone, "", &K::AsyncNothing},
-    {"isspacep global|SHARED|local|param|param::entry", Op::kNone, "", &K::IsSpace},
+    {"isspacep global|const|SHARED|local|param|param::entry", Op::kNone, "", &K::IsSpace},
     {"prefetch {global|local} L1|L2|L2::evict_last|L2::evict_normal", Op::kNone, "a", &K::Nothing},
     {"prefetchu L1", Op::kNone, "a", &K::Nothing},
     {"pmevent", Op::kNone, "u", &K::Nothing},
@@ -329,6 +342,9 @@ const K::FormRow K::kFormRows[] = {
     {"ret {uni}", Op::kNone, "", &K::Leave},
     {"exit", Op::kNone, "", &K::Leave},
     {"brx idx {uni}", Op::kNone, "", &K::BranchIndexed},
+    {"alloca u32|u64", Op::kAlloca, "", &K::Alloca},
+    {"stacksave u32|u64", Op::kStackSave, "", &K::StackMark},
+    {"stackrestore u32|u64", Op::kStackRestore, "", &K::StackMark},
     {"trap", Op::kNone, "", &K::Trap},
     {"brkpt", Op::kNone, "", &K::Trap},
     {"call {uni}", Op::kNone, "", &K::Call},
@@ -339,6 +355,21 @@ const K::FormRow K::kFormRows[] = {
     {"barrier {cta} sync|arrive {aligned}", Op::kNone, "", &K::Barrier},
     {"barrier {cta} red {aligned} popc u32", Op::kNone, "", &K::BarrierReduce},
     {"barrier {cta} red {aligned} and|or pred", Op::kNone, "", &K::BarrierReduce},
+
+    // Barriers in shared memory. a: where; d: the state; s: a state; p: a predicate; u: a number;
+    // n, N: a number, N may be missing; t: how long to wait, may be missing.
+    {"mbarrier init {SHARED} b64", Op::kBarrierObject, "an", &K::BarrierObjects},
+    {"mbarrier inval {SHARED} b64", Op::kBarrierObject, "a", &K::BarrierObjects},
+    {"mbarrier arrive|arrive_drop {release} {cta} {SHARED} b64", Op::kBarrierObject, "daN",
+     &K::BarrierObjects},
+    {"mbarrier arrive|arrive_drop noComplete {release} {cta} {SHARED} b64", Op::kBarrierObject,
+     "dan", &K::BarrierObjects},
+    {"mbarrier test_wait|try_wait {acquire} {cta} {SHARED} b64", Op::kBarrierObject, "past",
+     &K::BarrierObjects},
+    {"mbarrier test_wait|try_wait parity {acquire} {cta} {SHARED} b64", Op::kBarrierObject, "pant",
+     &K::BarrierObjects},
+    {"mbarrier pending_count b64", Op::kPendingCount, "us", &K::BarrierObjects},
+    {"cp async mbarrier arrive {noinc} {SHARED} b64", Op::kBarrierObject, "a", &K::BarrierObjects},
 
     // Warps.
     {"shfl {sync} up|down|bfly|idx b32", Op::kShfl, "", &K::Shfl},
@@ -359,6 +390,35 @@ const K::FormRow K::kFormRows[] = {
     {"mma sync aligned m16n8k8|m16n8k16 row col f32 bf16 bf16 f32", Op::kMma, "", &K::Mma},
     {"mma sync aligned m16n8k4|m16n8k8 row col f32 tf32 tf32 f32", Op::kMma, "", &K::Mma},
     {"mma sync aligned m8n8k4 row col f64 f64 f64 f64", Op::kMma, "", &K::Mma},
+    {"mma sync aligned m8n8k16|m16n8k16|m16n8k32 row col {satfinite} s32 s8|u8 s8|u8 s32",
+     Op::kMmaInteger, "", &K::MmaInteger},
+    {"mma sync aligned m8n8k32|m16n8k32|m16n8k64 row col {satfinite} s32 s4|u4 s4|u4 s32",
+     Op::kMmaInteger, "", &K::MmaInteger},
+    {"mma sync aligned m8n8k128|m16n8k128|m16n8k256 row col s32 b1 b1 s32 xor|and popc",
+     Op::kMmaInteger, "", &K::MmaInteger},
+    {"wmma load a|b sync {aligned} row|col WMMA {global|SHARED} f16|bf16|s8|u8", Op::kWmmaLoad, "",
+     &K::WmmaMemory},
+    {"wmma load a|b sync {aligned} row|col m16n16k8 {global|SHARED} tf32", Op::kWmmaLoad, "",
+     &K::WmmaMemory},
+    {"wmma load a|b|c sync {aligned} row|col m8n8k4 {global|SHARED} f64", Op::kWmmaLoad, "",
+     &K::WmmaMemory},
+    {"wmma load c sync {aligned} row|col WMMA {global|SHARED} f16|f32|s32", Op::kWmmaLoad, "",
+     &K::WmmaMemory},
+    {"wmma load c sync {aligned} row|col m16n16k8 {global|SHARED} f32", Op::kWmmaLoad, "",
+     &K::WmmaMemory},
+    {"wmma store d sync {aligned} row|col WMMA {global|SHARED} f16|f32|s32", Op::kWmmaStore, "",
+     &K::WmmaMemory},
+    {"wmma store d sync {aligned} row|col m16n16k8 {global|SHARED} f32", Op::kWmmaStore, "",
+     &K::WmmaMemory},
+    {"wmma store d sync {aligned} row|col m8n8k4 {global|SHARED} f64", Op::kWmmaStore, "",
+     &K::WmmaMemory},
+    {"wmma mma sync {aligned} row|col row|col WMMA f16|f32 f16|f32", Op::kWmma, "", &K::Wmma},
+    {"wmma mma sync {aligned} row|col row|col WMMA f32 bf16 bf16 f32", Op::kWmma, "", &K::Wmma},
+    {"wmma mma sync {aligned} row|col row|col m16n16k8 f32 tf32 tf32 f32", Op::kWmma, "", &K::Wmma},
+    {"wmma mma sync {aligned} row|col row|col WMMA {satfinite} s32 s8|u8 s8|u8 s32", Op::kWmma, "",
+     &K::Wmma},
+    {"wmma mma sync {aligned} row|col row|col m8n8k4 {rn} f64 f64 f64 f64", Op::kWmma, "",
+     &K::Wmma},
     {"ldmatrix sync aligned m8n8 x1|x2|x4 {trans} {SHARED} b16", Op::kLoadMatrix, "",
      &K::MatrixMemory},
     {"stmatrix sync aligned m8n8 x1|x2|x4 {trans} {SHARED} b16", Op::kStoreMatrix, "",
@@ -372,7 +432,9 @@ const std::unordered_map<std::string_view, std::vector<Form>>& KernelLowering::F
       std::string_view syntax = row.syntax;
       const bool old = syntax.starts_with('~');
       if (old) syntax.remove_prefix(1);
-      Form& form = map[TakeToken(&syntax)].emplace_back();
+      std::vector<std::string_view> names;
+      Expand(TakeToken(&syntax), &names);
+      Form form;
       form.old = old;
       form.op = row.op;
       form.operands = row.operands;
@@ -385,6 +447,7 @@ const std::unordered_map<std::string_view, std::vector<Form>>& KernelLowering::F
         Expand(token, &slot.words);
         slot.types = TypeNamed(slot.words.front()) != Type::kNone;
       }
+      for (const std::string_view name : names) map[name].push_back(form);
     }
     return map;
   }();

@@ -159,7 +159,7 @@ bool RunSlct(WarpContext& w, const Instruction& in, uint32_t active) {
 
 template <class T>
 Handler SelectSlct(const Selector& s) {
-  if (s.from == Type::kS32) return s.ftz ? nullptr : RunSlct<T, int32_t, false>;
+  if (s.from == Type::kS32) return RunSlct<T, int32_t, false>;
   if (s.from != Type::kF32) return nullptr;
   return s.ftz ? RunSlct<T, float, true> : RunSlct<T, float, false>;
 }

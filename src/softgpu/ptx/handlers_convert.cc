@@ -294,7 +294,7 @@ Handler PairIntToFloat(const Selector& s) {
     if constexpr (kIsSmall<D>) {
       return RunToSmall<D, S>;
     } else {
-      return s.sat ? nullptr : MapRounded<IntToFloat<D, S, false>, 1>;
+      return s.sat ? MapRounded<IntToFloat<D, S, true>, 1> : MapRounded<IntToFloat<D, S, false>, 1>;
     }
   }
   return s.sat ? Map1<IntToFloat<D, S, true>> : Map1<IntToFloat<D, S, false>>;
@@ -333,7 +333,10 @@ Handler PairFloatToFloat(const Selector& s) {
     } else if constexpr (kIsSmall<S>) {
       return nullptr;  // exact: PTX knows no rounding here
     } else {
-      if (s.sat) return nullptr;
+      if (s.sat) {
+        return s.ftz ? MapRounded<FloatToFloat<D, S, true, true>, 1>
+                     : MapRounded<FloatToFloat<D, S, false, true>, 1>;
+      }
       return s.ftz ? MapRounded<FloatToFloat<D, S, true, false>, 1>
                    : MapRounded<FloatToFloat<D, S, false, false>, 1>;
     }

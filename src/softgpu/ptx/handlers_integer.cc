@@ -128,6 +128,11 @@ template <class T>
 struct Mad24Hi : Same<T> {
   static T Apply(T a, T b, T c) { return Add<T>::Apply(Mul24Hi<T>::Apply(a, b), c); }
 };
+struct Mad24HiSat : Same<int32_t> {
+  static int32_t Apply(int32_t a, int32_t b, int32_t c) {
+    return Saturate((Product24(a, b) >> 16) + c);
+  }
+};
 template <class T>
 struct Sad : Same<T> {
   static T Apply(T a, T b, T c) {
@@ -300,6 +305,7 @@ Handler SelectInteger(const Selector& s) {
     if (s.op == Op::kAdd) return Map2<AddSat>;
     if (s.op == Op::kSub) return Map2<SubSat>;
     if (s.op == Op::kMadHi) return Map3<MadHiSat>;
+    if (s.op == Op::kMad24Hi) return Map3<Mad24HiSat>;
     return nullptr;
   }
   switch (s.op) {

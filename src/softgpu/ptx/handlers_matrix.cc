@@ -100,9 +100,67 @@ bool RunMmaDouble(WarpContext& w, const Instruction& in, uint32_t active) {
   return true;
 }
 
+// Element `index` of a lane's registers of whole numbers with so many bits, counted through them.
+int32_t IntegerOf(uint32_t word, int bits, int index, bool is_signed) {
+  const uint32_t part = word >> (bits * index) & ((1u << bits) - 1);
+  const bool negative = is_signed && (part >> (bits - 1)) != 0;
+  return static_cast<int32_t>(part) - (negative ? 1 << bits : 0);
+}
+
+// One row of A with one column of B: `words` registers, 4 lanes.
+int64_t Dot(const Instruction& in, const uint32_t* a, const uint32_t* b, int words) {
+  const int bits = static_cast<int>(in.imm);
+  int64_t sum = 0;
+  for (int i = 0; i < words; ++i) {
+    if (bits == 1) {
+      sum += __builtin_popcount(in.logic == Logic::kAnd ? a[i] & b[i] : a[i] ^ b[i]);
+      continue;
+    }
+    for (int e = 0; e < 32 / bits; ++e) {
+      sum += IntegerOf(a[i], bits, e, in.negate_a) * IntegerOf(b[i], bits, e, in.negate_b);
+    }
+  }
+  return sum;
+}
+
+// m8n8 and m16n8 on whole numbers of 8, 4 or 1 bits.
+bool RunMmaInteger(WarpContext& w, const Instruction& in, uint32_t active) {
+  constexpr int kMaxWords = 8;
+  const int count = in.count, tall = in.high ? 2 : 1, sums = 2 * tall;
+  const Refs d = Source<uint32_t>(w, in.a), a = d + sums, b = a + tall * count, c = b + count;
+  // The words of a row follow each other: of each register, of each of its 4 lanes.
+  uint32_t left[kRows][kMaxWords], right[kColumns][kMaxWords];
+  for (int lane = 0; lane < kLanes; ++lane) {
+    for (int r = 0; r < tall * count; ++r) {
+      left[lane / 4 + (tall == 2 ? 8 * (r & 1) : 0)][r / tall * 4 + lane % 4] =
+          Source<uint32_t>(w, a[r])[lane];
+    }
+    for (int r = 0; r < count; ++r) {
+      right[lane / 4][r * 4 + lane % 4] = Source<uint32_t>(w, b[r])[lane];
+    }
+  }
+  uint32_t results[4][kLanes];
+  for (int lane = 0; lane < kLanes; ++lane) {
+    for (int i = 0; i < sums; ++i) {
+      const int row = lane / 4 + (i < 2 ? 0 : 8), column = lane % 4 * 2 + (i & 1);
+      int64_t sum = Source<int32_t>(w, c[i])[lane] + Dot(in, left[row], right[column], 4 * count);
+      if (in.finite) sum = sum < INT32_MIN ? INT32_MIN : sum > INT32_MAX ? INT32_MAX : sum;
+      results[i][lane] = static_cast<uint32_t>(sum);
+    }
+  }
+  for (int i = 0; i < sums; ++i) {
+    auto* out = Target<uint32_t>(w, d[i], active);
+    for (int lane = 0; lane < kLanes; ++lane) out[lane] = results[i][lane];
+    Finish<uint32_t>(w, d[i], active);
+  }
+  return true;
+}
+
 }  // namespace
 
 Handler SelectMatrix(const Selector& s) {
+  if (s.op == Op::kMmaInteger) return RunMmaInteger;
+  if (s.op != Op::kMma) return nullptr;
   switch (s.from) {
     case Type::kF16:
       return s.type == Type::kF16 ? RunMma<Half, Half> : RunMma<Half, float>;

@@ -234,7 +234,12 @@ bool RunCopyAsync(WarpContext& w, const Instruction& in, uint32_t active) {
 bool RunIsSpace(WarpContext& w, const Instruction& in, uint32_t active) {
   const auto* a = Source<uint64_t>(w, in.a);
   uint32_t bits = 0;
-  for (int i = 0; i < kLanes; ++i) bits |= WindowSpace(a[i]) == in.space ? kLaneBit[i] : 0;
+  const bool global = in.space == Space::kGlobal;
+  for (int i = 0; i < kLanes; ++i) {
+    const bool constant = a[i] - w.image_address < static_cast<uint64_t>(in.imm);
+    const bool inside = WindowSpace(a[i]) == in.space && (!global || constant == in.high);
+    bits |= inside ? kLaneBit[i] : 0;
+  }
   SetPredicate(w, in.dst, bits, active);
   return true;
 }

@@ -317,7 +317,10 @@ Handler Select(const Selector& s) {
   if (Handler h = SelectTexture(s)) return h;
   if (Handler h = SelectWarp(s)) return h;
   if (Handler h = SelectCompare(s)) return h;
-  if (s.op == Op::kMma) return SelectMatrix(s);
+  if (Handler h = SelectVideo(s)) return h;
+  if (Handler h = SelectBarrier(s)) return h;
+  if (s.op == Op::kMma || s.op == Op::kMmaInteger) return SelectMatrix(s);
+  if (Handler h = SelectWmma(s)) return h;
   if (s.op == Op::kCvt || s.op == Op::kCvtPack) return SelectConvert(s);
   const bool rare = s.more || s.op == Op::kTanh || s.op == Op::kEx2;
   if (half || (s.type == Type::kF16 && rare)) return SelectHalf(s);

@@ -19,7 +19,8 @@
 #endif
 
 #if defined(__clang__)
-#define TANDEM_HALF _Pragma("clang loop vectorize(assume_safety)") for (int i = 0; i < kLanes / 2; ++i)
+#define TANDEM_HALF \
+  _Pragma("clang loop vectorize(assume_safety)") for (int i = 0; i < kLanes / 2; ++i)
 #else
 #define TANDEM_HALF _Pragma("GCC ivdep") for (int i = 0; i < kLanes / 2; ++i)
 #endif
@@ -36,6 +37,9 @@ Handler SelectMemory(const Selector& s);
 Handler SelectTexture(const Selector& s);
 Handler SelectWarp(const Selector& s);
 Handler SelectMatrix(const Selector& s);
+Handler SelectWmma(const Selector& s);
+Handler SelectVideo(const Selector& s);
+Handler SelectBarrier(const Selector& s);
 
 namespace {
 
@@ -266,9 +270,8 @@ inline void Assign(Slot* d, uint32_t active, Value value) {
 template <class F>
 bool Map1(WarpContext& w, const Instruction& in, uint32_t active) {
   const auto* a = Source<typename F::A>(w, in.a);
-  Assign(Register<typename F::R>(w, in.dst), active, [=](int i) {
-    return Cell<typename F::R>::Put(F::Apply(Cell<typename F::A>::Get(a[i])));
-  });
+  Assign(Register<typename F::R>(w, in.dst), active,
+         [=](int i) { return Cell<typename F::R>::Put(F::Apply(Cell<typename F::A>::Get(a[i]))); });
   return true;
 }
 

@@ -23,6 +23,14 @@ int DigitValue(char c) {
   return 99;
 }
 
+// Operators of two characters, and the letters that name them.
+struct Operator {
+  std::string_view text;
+  char letter;
+};
+constexpr Operator kOperators[] = {{"<<", 'L'}, {">>", 'R'}, {"<=", 'l'}, {">=", 'g'},
+                                   {"==", 'e'}, {"!=", 'n'}, {"&&", 'a'}, {"||", 'o'}};
+
 // All of `digits` in `base`, modulo nothing: false when it does not fit or is malformed.
 bool ParseInteger(std::string_view digits, int base, uint64_t* value) {
   if (digits.empty()) return false;
@@ -70,7 +78,7 @@ Token Lexer::Next() {
 
   const size_t start = at_;
   const char c = text_[at_];
-  if (IsNameStart(c)) {
+  if (IsNameStart(c) && (c != '%' || (at_ + 1 < text_.size() && IsWord(text_[at_ + 1])))) {
     ++at_;
     while (at_ < text_.size() && IsWord(text_[at_])) ++at_;
     token.kind = Token::Kind::kName;
@@ -93,11 +101,17 @@ Token Lexer::Next() {
     for (const char inside : token.text) line_ += inside == '\n';
   } else {
     ++at_;
-    token.kind = std::strchr("{}()[]<>,;:@!|=+-*/&^~?", c) != nullptr && c != 0
+    token.kind = std::strchr("{}()[]<>,;:@!|=+-*/%&^~?", c) != nullptr && c != 0
                      ? Token::Kind::kPunct
                      : Token::Kind::kBad;
     token.punct = c;
     token.text = text_.substr(start, 1);
+    for (const Operator& op : kOperators) {
+      if (text_.substr(start, 2) != op.text) continue;
+      token.punct = op.letter;
+      token.text = op.text;
+      at_ = start + 2;
+    }
   }
   return token;
 }
@@ -156,7 +170,10 @@ Token Lexer::Number(Token token) {
     return token;
   }
 
-  if (word.back() == 'U') word.remove_suffix(1);
+  if (word.back() == 'U') {
+    token.is_unsigned = true;
+    word.remove_suffix(1);
+  }
   int base = 10;
   if (word.size() > 1 && word[0] == '0') {
     const char mark = word[1];

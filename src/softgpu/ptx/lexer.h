@@ -14,12 +14,14 @@ struct Token {
     kInteger,  // integer holds the value
     kFloat,    // a 0d/decimal literal, or 0f (then single is set); real holds the value
     kString,
-    kPunct,  // one character, in punct
+    kPunct,  // one character, in punct; or an operator of two, by the letter that the lexer gives
+             // it
     kBad,
   };
   Kind kind = Kind::kEnd;
   char punct = 0;
   bool single = false;
+  bool is_unsigned = false;  // an integer with the suffix U
   uint32_t line = 1;
   uint64_t integer = 0;
   double real = 0;

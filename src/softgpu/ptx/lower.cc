@@ -71,8 +71,10 @@ Result<Kernel> KernelLowering::Run() {
   kernel.max_threads = kernel_.max_threads;
   OpenScope();
   TRY(LowerCallees(kernel_, 0));
+  if (calls_pointers_) TRY(LowerPointers());
   function_ = &kernel_;
   statement_ = nullptr;
+  return_row_ = inside_ = 0;
   if (kernel_.entry) {
     TRY(DefineKernelParams(&kernel.params, &kernel.param_bytes));
   } else {
@@ -85,6 +87,7 @@ Result<Kernel> KernelLowering::Run() {
   CountStraightRuns();
 
   code_.local_bytes = static_cast<uint32_t>(RoundUp(code_.local_bytes, 16));
+  if (has_stack_) code_.local_bytes += kStackBytes;
   kernel.local_bytes = code_.local_bytes;
   kernel.static_shared_bytes = static_cast<uint32_t>(RoundUp(shared_bytes_, dynamic_shared_align_));
   // Virtual registers outnumber what an allocator would use; a block of max_threads has to fit.
@@ -123,16 +126,21 @@ Status KernelLowering::LowerCallees(const Function& function, int depth) {
   in_progress_.insert(function.name);
   for (const Statement& statement : function.body) {
     if (statement.kind != Statement::Kind::kInstruction || statement.name != "call") continue;
-    for (const Operand& operand : statement.operands) {
-      if (operand.kind != Operand::Kind::kName) continue;
-      const auto callee = symbols_.functions.find(operand.name);
-      if (callee == symbols_.functions.end() || !callee->second->has_body) break;
-      function_ = &function;
-      statement_ = &statement;
-      if (in_progress_.contains(operand.name)) return Bad("recursion is not supported");
-      if (!lowered_.contains(operand.name)) TRY(LowerFunction(*callee->second, depth + 1));
-      break;
+    const auto* target = std::find_if(
+        statement.operands.data(), statement.operands.data() + statement.operands.size(),
+        [](const Operand& operand) { return operand.kind == Operand::Kind::kName; });
+    if (target == statement.operands.data() + statement.operands.size()) continue;
+    const auto callee = symbols_.functions.find(target->name);
+    if (callee == symbols_.functions.end()) {
+      calls_pointers_ = true;
+      continue;
     }
+    const Function& called = *callee->second;
+    if (!called.has_body) continue;
+    function_ = &function;
+    statement_ = &statement;
+    if (in_progress_.contains(called.name)) return Bad("recursion is not supported");
+    if (!lowered_.contains(called.name)) TRY(LowerFunction(called, depth + 1));
   }
   in_progress_.erase(function.name);
   return {};
@@ -146,7 +154,11 @@ Status KernelLowering::LowerFunction(const Function& function, int depth) {
   Callee lowered;
   ASSIGN_OR_RETURN(lowered.return_row, NewRow(Type::kU32));
   TRY(DefineFormals(function, &lowered));
+  if (!symbols_.pointers.empty()) {
+    ASSIGN_OR_RETURN(lowered.inside, NewPredicate());
+  }
   return_row_ = lowered.return_row;
+  inside_ = lowered.inside;
   lowered.entry = static_cast<uint32_t>(code_.instructions.size());
   lowered_[function.name] = lowered;
   TRY(LowerBody(function));
@@ -168,6 +180,7 @@ Status KernelLowering::DefineFormals(const Function& function, Callee* lowered) 
 void KernelLowering::CollectLabels(const Function& function) {
   labels_.clear();
   targets_.clear();
+  prototypes_.clear();
   next_scope_ = 0;
   std::vector<size_t> open;
   for (const Statement& statement : function.body) {
@@ -178,6 +191,9 @@ void KernelLowering::CollectLabels(const Function& function) {
       open.pop_back();
     } else if (statement.kind == Statement::Kind::kTargets) {
       targets_.emplace(statement.name, &statement);
+    } else if (statement.kind == Statement::Kind::kPrototype ||
+               statement.kind == Statement::Kind::kCallTargets) {
+      prototypes_.emplace(statement.name, &statement);
     } else if (statement.kind == Statement::Kind::kLabel) {
       // A second label of the same name is found when it is met.
       if (labels_[open.back()]
@@ -196,6 +212,7 @@ void KernelLowering::OpenScope() {
 Status KernelLowering::LowerBody(const Function& function) {
   CollectLabels(function);
   const size_t first = code_.instructions.size();
+  TRY(MarkStack(function));
   for (const Statement& statement : function.body) {
     statement_ = &statement;
     guard_ = kTruePredicate;
@@ -203,14 +220,28 @@ Status KernelLowering::LowerBody(const Function& function) {
   }
   // Falling off the end returns.
   guard_ = kTruePredicate;
-  Instruction end;
-  end.control = function.entry ? Control::kExit : Control::kReturn;
-  end.a = return_row_;
-  TRY(Append(end));
+  if (function.entry) {
+    Instruction end;
+    end.control = Control::kExit;
+    TRY(Append(end));
+  } else {
+    TRY(Return());
+  }
   return PatchLabels(first);
 }
 
-// Of the body that begins at instruction `first`.
+// A function gives back what it takes by alloca.
+Status KernelLowering::MarkStack(const Function& function) {
+  stack_row_ = 0;
+  const bool takes = std::any_of(function.body.begin(), function.body.end(),
+                                 [](const Statement& one) { return one.name == "alloca"; });
+  if (!takes || function.entry) return {};
+  ASSIGN_OR_RETURN(stack_row_, NewRow(Type::kU32));
+  Instruction save;
+  save.dst = stack_row_;
+  return Emit({.op = Op::kStackSave, .type = Type::kU32}, save);
+}
+
 void KernelLowering::CountStraightRuns() {
   std::vector<Instruction>& code = code_.instructions;
   std::vector<bool> target(code.size() + 1);
@@ -225,6 +256,7 @@ void KernelLowering::CountStraightRuns() {
   }
 }
 
+// Of the body that begins at instruction `first`.
 Status KernelLowering::PatchLabels(size_t first) {
   std::vector<size_t> polls(1, 0);  // how many instructions before each poll
   for (size_t i = first; i < code_.instructions.size(); ++i) {
@@ -260,6 +292,8 @@ Status KernelLowering::LowerStatement(const Statement& statement) {
       return {};
     }
     case Statement::Kind::kTargets:
+    case Statement::Kind::kCallTargets:
+    case Statement::Kind::kPrototype:
       return {};
     case Statement::Kind::kInstruction:
       break;
@@ -321,6 +355,8 @@ Result<KernelLowering::Symbol> KernelLowering::PlaceLocal(const Declaration& dec
   Symbol symbol;
   symbol.kind = Symbol::Kind::kLocal;
   symbol.space = declaration.space;
+  symbol.type = declaration.type;
+  symbol.element_bytes = declaration.element_bytes;
   symbol.offset = RoundUp(code_.local_bytes, declaration.align);
   symbol.size = declaration.bytes;
   if (symbol.offset + symbol.size > kMaxLocalBytes) return Bad("too much local memory");
@@ -334,6 +370,7 @@ Result<KernelLowering::Symbol> KernelLowering::PlaceShared(const Declaration& de
   }
   Symbol symbol;
   symbol.space = Declaration::Space::kShared;
+  symbol.element_bytes = declaration.element_bytes;
   if (declaration.bytes == 0) {
     if (!declaration.is_extern) return Bad("a shared array needs a size");
     symbol.kind = Symbol::Kind::kDynamicShared;

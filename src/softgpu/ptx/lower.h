@@ -25,10 +25,17 @@ struct ModuleSymbols {
   struct Variable {
     uint64_t offset = 0;  // in the image
     Declaration::Space space = Declaration::Space::kGlobal;
+    uint32_t element_bytes = 1;
   };
   std::unordered_map<std::string_view, Variable> image;  // .global, .const
+  uint64_t constant_bytes = 0;                           // .const ones lie first in the image
   std::unordered_map<std::string_view, const Declaration*> shared;
   std::unordered_map<std::string_view, const Function*> functions;
+  // Functions whose addresses the module takes: their numbers, and they themselves, null for one
+  // that must not be called. argument_bytes: of the largest list of parameters or results of one.
+  std::unordered_map<std::string_view, uint32_t> pointers;
+  std::vector<const Function*> pointed_at;
+  uint64_t argument_bytes = 0;
   // What .target sm_1x means: f32 arithmetic flushes subnormals, and some modifiers may be left
   // out.
   bool flushes = false;
@@ -36,8 +43,16 @@ struct ModuleSymbols {
   bool maps_f64 = false;  // f64 would have to be computed in f32
 };
 
+inline uint64_t PointerTo(uint32_t number) {
+  return kFirstPointer + number * kPointerStep;
+}
+
+// Where a list of parameters has its parts when it is passed through memory; the end.
+uint64_t LayOut(const std::vector<Declaration>& formals, std::vector<uint64_t>* offsets);
+
 class KernelLowering;
 class Modifiers;
+struct Fragment;
 
 // One form of an instruction: the modifiers that it has and those that it needs (forms.cc).
 struct Form {
@@ -101,12 +116,14 @@ class KernelLowering {
       kShared,
       kDynamicShared,
       kImage,
+      kFunction,
     } kind = Kind::kRegister;
     Type type = Type::kNone;
     Declaration::Space space = Declaration::Space::kRegister;
     uint32_t where = 0;  // row, predicate, range index, or offset
     uint64_t offset = 0;
     uint64_t size = 0;
+    uint32_t element_bytes = 1;
   };
   struct Range {
     uint64_t count = 0;
@@ -121,6 +138,7 @@ class KernelLowering {
   struct Callee {
     uint32_t entry = 0;
     uint32_t return_row = 0;
+    uint32_t inside = 0;  // a predicate, where pointers are called: lanes that run it
     std::vector<Symbol> params, results;
   };
   struct Register {
@@ -143,6 +161,7 @@ class KernelLowering {
   Status LowerCallees(const Function& function, int depth);
   Status LowerBody(const Function& function);
   Status LowerStatement(const Statement& statement);
+  Status MarkStack(const Function& function);
   void CollectLabels(const Function& function);
   Status DefineFormals(const Function& function, Callee* lowered);
   Status DefineKernelParams(std::vector<Param>* params, uint32_t* bytes);
@@ -161,7 +180,8 @@ class KernelLowering {
   Result<uint32_t> RowList(const std::vector<uint32_t>& refs);
   Result<Symbol> Find(const Operand& operand);
   Result<Symbol> FindName(std::string_view name);
-  Result<std::optional<Symbol>> FindInRange(std::string_view name);
+  Result<std::optional<Symbol>> FindInRange(const Scope& scope, std::string_view name);
+  Result<uint32_t> VariableSource(const Operand& operand, const Symbol& symbol, Type type);
   Result<Register> RegisterOf(const Operand& operand);
   Result<uint32_t> Destination(const Operand& operand, Type type);
   Result<uint32_t> Source(const Operand& operand, Type type);
@@ -183,6 +203,7 @@ class KernelLowering {
 
   // What forms name (lower_*.cc), with their parts.
   Status Plain(const Statement& s, const Modifiers& m);
+  Status Lop3(const Statement& s, const Modifiers& m);
   Status PlainSource(const Operand& operand, char kind, const Modifiers& m, Instruction* in,
                      uint32_t* ref);
   Status Setp(const Statement& s, const Modifiers& m);
@@ -208,12 +229,16 @@ class KernelLowering {
   Status Branch(const Statement& s, const Modifiers& m);
   Status JumpTo(const Operand& target);
   Status Leave(const Statement& s, const Modifiers& m);
+  Status CheckBarrier(const Operand& barrier, const Operand* threads) const;
   Status Barrier(const Statement& s, const Modifiers& m);
   Status BarrierReduce(const Statement& s, const Modifiers& m);
   Status WarpSync(const Statement& s, const Modifiers& m);
   Status Trap(const Statement& s, const Modifiers& m);
   Status Call(const Statement& s, const Modifiers& m);
-  Status CopyArgument(const Operand& actual, const Symbol& formal, bool in);
+  Status CallFunction(const Callee& callee, const std::vector<Operand>& results,
+                      const std::vector<Operand>& arguments);
+  Result<Symbol> Actual(const Operand& operand, const Symbol& formal, bool in);
+  Status CopyArgument(const Symbol& from, const Symbol& to);
   Status MeetLanes(const Operand* members);
   Status Shfl(const Statement& s, const Modifiers& m);
   Status Vote(const Statement& s, const Modifiers& m);
@@ -226,11 +251,23 @@ class KernelLowering {
   Status Mma(const Statement& s, const Modifiers& m);
   Status TileRows(const Operand& operand, size_t count, Type type, bool write,
                   std::vector<uint32_t>* refs);
+  Status MmaInteger(const Statement& s, const Modifiers& m);
+  Status Wmma(const Statement& s, const Modifiers& m);
+  Status WmmaMemory(const Statement& s, const Modifiers& m);
+  Status FragmentRows(const Operand& operand, const Fragment& fragment, bool write,
+                      std::vector<uint32_t>* words);
   Status MatrixMemory(const Statement& s, const Modifiers& m);
   Status CopyAsync(const Statement& s, const Modifiers& m);
   Status AsyncNothing(const Statement& s, const Modifiers& m);
   Status Policy(const Statement& s, const Modifiers& m);
   Status CheckPolicy(const Operand& operand);
+  Status BarrierObjects(const Statement& s, const Modifiers& m);
+  Status BarrierOperand(const Operand& operand, char kind, const Modifiers& m, Instruction* in);
+
+  // Video instructions (lower_video.cc).
+  Status VideoScalar(const Statement& s, const Modifiers& m);
+  Status VideoVector(const Statement& s, const Modifiers& m);
+  Result<uint32_t> VideoSource(const Operand& operand);
   Status IsSpace(const Statement& s, const Modifiers& m);
 
   // Calls of the functions that the system provides (lower_system.cc).
@@ -238,6 +275,16 @@ class KernelLowering {
                     const std::vector<Operand>& arguments);
   Result<uint32_t> SystemArgument(const Operand& argument, Type type);
   Status BranchIndexed(const Statement& s, const Modifiers& m);
+
+  // Calls by pointer (lower_pointers.cc).
+  Status LowerPointers();
+  Status LowerThunk(const Function& function);
+  Status CallPointer(const Operand& target, const Operand& prototype,
+                     const std::vector<Operand>& results, const std::vector<Operand>& arguments);
+  std::vector<Symbol> Passed(const std::vector<Declaration>& formals) const;
+  Status Return();
+  Status Alloca(const Statement& s, const Modifiers& m);
+  Status StackMark(const Statement& s, const Modifiers& m);
 
   const ModuleSymbols& symbols_;
   const Function& kernel_;
@@ -255,12 +302,17 @@ class KernelLowering {
   std::unordered_set<std::string_view> in_progress_;
   // The labels of the function in hand, one map for each '{' in order.
   std::vector<std::unordered_map<std::string_view, uint32_t>> labels_;
-  std::unordered_map<std::string_view, const Statement*> targets_;  // of indexed branches
+  std::unordered_map<std::string_view, const Statement*> targets_;     // of indexed branches
+  std::unordered_map<std::string_view, const Statement*> prototypes_;  // and lists of functions
   size_t next_scope_ = 0;
+  bool calls_pointers_ = false, has_stack_ = false;
+  uint64_t passing_ = 0;  // where in local memory calls by pointer pass arguments and results
   // Of the function and statement in hand.
   const Function* function_ = nullptr;
   const Statement* statement_ = nullptr;
   uint32_t return_row_ = 0;
+  uint32_t inside_ = 0;
+  uint32_t stack_row_ = 0;  // what alloca had handed out when the function began; 0: it has none
   uint16_t guard_ = kTruePredicate;
 };
 

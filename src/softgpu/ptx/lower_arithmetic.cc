@@ -125,6 +125,29 @@ Status KernelLowering::Plain(const Statement& s, const Modifiers& m) {
   return Emit(selector, in);
 }
 
+// lop3.or.b32 d|p, a, b, c, table, q: p tells whether d is not 0, or q.
+Status KernelLowering::Lop3(const Statement& s, const Modifiers& m) {
+  TRY(NeedOperands(s, 6));
+  const Operand& target = s.operands[0];
+  if (target.kind != Operand::Kind::kPair) return Bad("a predicate is missing");
+  Instruction in, test;
+  ASSIGN_OR_RETURN(in.dst, target.parts[0].name == "_" ? NewRow(Type::kU32)
+                                                       : Destination(target.parts[0], Type::kU32));
+  uint32_t* refs[] = {&in.a, &in.b, &in.c};
+  for (size_t i = 0; i < 3; ++i) {
+    ASSIGN_OR_RETURN(*refs[i], Source(s.operands[i + 1], Type::kU32));
+  }
+  TRY(PlainSource(s.operands[4], 'i', m, &in, &in.d));
+  TRY(Emit({.op = Op::kLop3, .type = Type::kU32}, in));
+  test.a = in.dst;
+  test.b = Constant(0, false);
+  test.d = kSinkPredicate;
+  test.logic = LogicOf(m);
+  ASSIGN_OR_RETURN(test.c, PredicateSource(s.operands[5], &test.negate_c));
+  ASSIGN_OR_RETURN(test.dst, PredicateDestination(target.parts[1]));
+  return Emit({.op = Op::kSetp, .from = Type::kU32, .compare = Compare::kNe}, test);
+}
+
 // What setp and set have in common. The compared type is in `from`.
 Status KernelLowering::Comparison(const Statement& s, const Modifiers& m, Selector* selector,
                                   Instruction* in) {

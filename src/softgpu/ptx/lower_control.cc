@@ -1,4 +1,5 @@
 // Lowering of control flow, barriers, calls and what lanes tell each other.
+#include "src/softgpu/ptx/barriers.h"
 #include "src/softgpu/ptx/lower.h"
 
 namespace tandem::ptx {
@@ -31,9 +32,9 @@ Status KernelLowering::JumpTo(const Operand& target) {
 
 Status KernelLowering::Leave(const Statement& s, const Modifiers&) {
   TRY(NeedOperands(s, 0));
+  if (s.name != "exit" && !function_->entry) return Return();
   Instruction in;
-  in.control = s.name == "exit" || function_->entry ? Control::kExit : Control::kReturn;
-  in.a = return_row_;
+  in.control = Control::kExit;
   return Append(in);
 }
 
@@ -44,6 +45,18 @@ Status KernelLowering::Trap(const Statement& s, const Modifiers&) {
   return Append(in);
 }
 
+// Numbers that are known here: of the barrier, and of its threads.
+Status KernelLowering::CheckBarrier(const Operand& barrier, const Operand* threads) const {
+  if (barrier.kind == Operand::Kind::kInteger && barrier.integer >= Barriers::kCount) {
+    return Bad("no such barrier");
+  }
+  if (threads != nullptr && threads->kind == Operand::Kind::kInteger &&
+      threads->integer % kLanes != 0) {
+    return Bad("a barrier is for whole warps");
+  }
+  return {};
+}
+
 // bar{.cta}.sync a{, b}; bar.arrive a, b
 Status KernelLowering::Barrier(const Statement& s, const Modifiers& m) {
   const bool arrive = m.Has("arrive");
@@ -51,6 +64,7 @@ Status KernelLowering::Barrier(const Statement& s, const Modifiers& m) {
   if (count < (arrive ? 2u : 1u) || count > 2) return Bad("a wrong number of operands");
   Instruction in;
   in.control = arrive ? Control::kBarrierArrive : Control::kBarrier;
+  TRY(CheckBarrier(s.operands[0], count == 2 ? &s.operands[1] : nullptr));
   ASSIGN_OR_RETURN(in.a, Source(s.operands[0], Type::kU32));
   if (count == 2) {
     ASSIGN_OR_RETURN(in.b, Source(s.operands[1], Type::kU32));
@@ -64,6 +78,7 @@ Status KernelLowering::BarrierReduce(const Statement& s, const Modifiers& m) {
   if (count != 3 && count != 4) return Bad("a wrong number of operands");
   Instruction in;
   in.control = Control::kBarrierReduce;
+  TRY(CheckBarrier(s.operands[1], count == 4 ? &s.operands[2] : nullptr));
   in.reduction = m.Has("popc") ? Reduction::kPopc : m.Has("and") ? Reduction::kAnd : Reduction::kOr;
   ASSIGN_OR_RETURN(in.dst, in.reduction == Reduction::kPopc ? Destination(s.operands[0], Type::kU32)
                                                             : PredicateDestination(s.operands[0]));
@@ -80,32 +95,89 @@ Status KernelLowering::WarpSync(const Statement& s, const Modifiers&) {
   return MeetLanes(&s.operands[0]);
 }
 
-// Between an argument and a parameter; `in` tells the direction. Both in local memory, or both
-// registers.
-Status KernelLowering::CopyArgument(const Operand& actual, const Symbol& formal, bool in) {
+// Between an argument and a parameter, each a .param variable or a register; an argument may be a
+// number.
+Status KernelLowering::CopyArgument(const Symbol& from, const Symbol& to) {
+  const auto bytes_of = [](const Symbol& symbol) -> uint64_t {
+    return symbol.kind == Symbol::Kind::kLocal ? symbol.size : TypeBytes(symbol.type);
+  };
+  const auto is_value = [](const Symbol& symbol) {
+    return symbol.kind == Symbol::Kind::kLocal || symbol.kind == Symbol::Kind::kRegister;
+  };
+  if (!is_value(from) || !is_value(to)) return Bad("a predicate cannot be passed");
+  const uint64_t bytes = bytes_of(from);
+  if (bytes != bytes_of(to)) return Bad("an argument does not fit its parameter");
+  const bool from_local = from.kind == Symbol::Kind::kLocal;
+  const bool to_local = to.kind == Symbol::Kind::kLocal;
   Instruction copy;
-  if (formal.kind == Symbol::Kind::kLocal) {
-    ASSIGN_OR_RETURN(const Symbol local, Find(actual));
-    if (local.kind != Symbol::Kind::kLocal || local.size != formal.size) {
-      return Bad("an argument does not fit its parameter");
-    }
-    copy.imm = static_cast<int64_t>(in ? local.offset : formal.offset);
-    copy.a = static_cast<uint32_t>(in ? formal.offset : local.offset);
-    copy.b = static_cast<uint32_t>(formal.size);
+  if (from_local && to_local) {
+    copy.imm = static_cast<int64_t>(from.offset);
+    copy.a = static_cast<uint32_t>(to.offset);
+    copy.b = static_cast<uint32_t>(bytes);
     return Emit({.op = Op::kCopyLocal}, copy);
   }
-  if (formal.kind != Symbol::Kind::kRegister) return Bad("a predicate cannot be passed");
-  if (in) {
-    copy.dst = formal.where;
-    ASSIGN_OR_RETURN(copy.a, Source(actual, formal.type));
-  } else {
-    copy.a = formal.where;
-    ASSIGN_OR_RETURN(copy.dst, Destination(actual, formal.type));
+  const Type type = bytes == 8   ? Type::kU64
+                    : bytes == 4 ? Type::kU32
+                    : bytes == 2 ? Type::kU16
+                                 : Type::kU8;
+  if (!from_local && !to_local) {
+    copy.a = from.where;
+    copy.dst = to.where;
+    return Emit({.op = Op::kMov, .type = type}, copy);
   }
-  return Emit({.op = Op::kMov, .type = TypeBytes(formal.type) == 8 ? Type::kU64 : Type::kU32},
-              copy);
+  copy.space = Space::kLocal;
+  copy.dst = from_local ? to.where : from.where;
+  copy.a = Constant(from_local ? from.offset : to.offset, true);
+  return Emit({.op = from_local ? Op::kLoad : Op::kStore, .type = type, .from = type}, copy);
 }
 
+// What is passed for a parameter (`in`), or gets a result.
+Result<KernelLowering::Symbol> KernelLowering::Actual(const Operand& operand, const Symbol& formal,
+                                                      bool in) {
+  if (formal.kind != Symbol::Kind::kLocal && formal.kind != Symbol::Kind::kRegister) {
+    return Bad("a predicate cannot be passed");
+  }
+  if (IsPlainName(operand)) {
+    const Result<Symbol> named = Find(operand);
+    if (named.ok() && named.value().kind == Symbol::Kind::kLocal &&
+        named.value().space == Declaration::Space::kParam) {
+      return named.value();
+    }
+  }
+  if (formal.kind == Symbol::Kind::kLocal && formal.size != TypeBytes(formal.type)) {
+    return Bad("an argument does not fit its parameter");
+  }
+  Symbol symbol;
+  symbol.kind = Symbol::Kind::kRegister;
+  symbol.type = formal.type;
+  ASSIGN_OR_RETURN(symbol.where,
+                   in ? Source(operand, formal.type) : Destination(operand, formal.type));
+  return symbol;
+}
+
+Status KernelLowering::CallFunction(const Callee& callee, const std::vector<Operand>& results,
+                                    const std::vector<Operand>& arguments) {
+  if (results.size() != callee.results.size() || arguments.size() != callee.params.size()) {
+    return Bad("a wrong number of arguments or results");
+  }
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    ASSIGN_OR_RETURN(const Symbol actual, Actual(arguments[i], callee.params[i], true));
+    TRY(CopyArgument(actual, callee.params[i]));
+  }
+  Instruction call;
+  call.control = Control::kCall;
+  call.imm = callee.entry;
+  call.dst = callee.return_row;
+  call.b = callee.inside;
+  TRY(Append(call));
+  for (size_t i = 0; i < results.size(); ++i) {
+    ASSIGN_OR_RETURN(const Symbol actual, Actual(results[i], callee.results[i], false));
+    TRY(CopyArgument(callee.results[i], actual));
+  }
+  return {};
+}
+
+// call (results), function, (arguments); and by pointer, with a prototype behind.
 Status KernelLowering::Call(const Statement& s, const Modifiers&) {
   static const std::vector<Operand> kNothing;
   size_t next = 0;
@@ -117,32 +189,23 @@ Status KernelLowering::Call(const Statement& s, const Modifiers&) {
   if (next >= s.operands.size() || !IsPlainName(s.operands[next])) {
     return Bad("a function's name is missing");
   }
-  const std::string_view name = s.operands[next++].name;
+  const Operand& target = s.operands[next++];
   if (next < s.operands.size() && s.operands[next].kind == Operand::Kind::kList) {
     arguments = &s.operands[next++].parts;
   }
-  if (next != s.operands.size()) return Bad("indirect calls are not supported");
+  if (next + 1 == s.operands.size() && IsPlainName(s.operands[next])) {
+    return CallPointer(target, s.operands[next], *results, *arguments);
+  }
+  if (next != s.operands.size()) return Bad("a wrong number of operands");
+  const std::string_view name = target.name;
   if (name == "__assertfail" || name == "vprintf") return SystemCall(name, *results, *arguments);
-  const auto found = lowered_.find(name);
+  const auto function = symbols_.functions.find(name);
+  const auto found =
+      function == symbols_.functions.end() ? lowered_.end() : lowered_.find(function->second->name);
   if (found == lowered_.end()) {
     return Bad(Quoted(name) + " is not a function with a body");
   }
-  const Callee& callee = found->second;
-  if (results->size() != callee.results.size() || arguments->size() != callee.params.size()) {
-    return Bad("a wrong number of arguments or results");
-  }
-  for (size_t i = 0; i < arguments->size(); ++i) {
-    TRY(CopyArgument((*arguments)[i], callee.params[i], true));
-  }
-  Instruction call;
-  call.control = Control::kCall;
-  call.imm = callee.entry;
-  call.dst = callee.return_row;
-  TRY(Append(call));
-  for (size_t i = 0; i < results->size(); ++i) {
-    TRY(CopyArgument((*results)[i], callee.results[i], false));
-  }
-  return {};
+  return CallFunction(found->second, *results, *arguments);
 }
 
 // Lanes that work together meet at a point of its own first. Without .sync it is all that can come.

@@ -175,6 +175,7 @@ Status KernelLowering::Memory(const Statement& s, const Modifiers& m) {
   if (is_vector ? value.parts.size() != in.count : in.count != 1) {
     return Bad("the operand does not fit the vector");
   }
+  if (in.count == 4 && TypeBytes(m.type(0)) == 8) return Bad("at most 16 bytes at once");
   Selector selector{.op = m.form().op, .type = m.type(0), .count = in.count};
   ASSIGN_OR_RETURN(selector.from, MemoryValues(value, selector.type, store, &in));
   ASSIGN_OR_RETURN(in.space, SpaceOf(m, symbol, store));

@@ -1,4 +1,6 @@
 // Lowering of mma, ldmatrix and stmatrix, cp.async, cache policies and questions about addresses.
+#include <charconv>
+
 #include "src/softgpu/ptx/lower.h"
 
 namespace tandem::ptx {
@@ -20,6 +22,7 @@ Status KernelLowering::TileRows(const Operand& operand, size_t count, Type type,
 
 Status KernelLowering::Mma(const Statement& s, const Modifiers& m) {
   TRY(NeedOperands(s, 4));
+  TRY(MeetLanes(nullptr));
   const Type result = m.type(0), element = m.type(1);
   Instruction in;
   std::vector<uint32_t> refs;
@@ -42,9 +45,46 @@ Status KernelLowering::Mma(const Statement& s, const Modifiers& m) {
   return Emit({.op = Op::kMma, .type = result, .from = element}, in);
 }
 
+// Whole numbers of 8, 4 or 1 bits. The words that name the last two kinds are no types elsewhere.
+Status KernelLowering::MmaInteger(const Statement& s, const Modifiers& m) {
+  TRY(NeedOperands(s, 4));
+  TRY(MeetLanes(nullptr));
+  std::vector<bool> is_signed;
+  uint32_t bits = 0;
+  for (const std::string_view word : s.modifiers) {
+    if (word != "s8" && word != "u8" && word != "s4" && word != "u4" && word != "b1") continue;
+    bits = static_cast<uint32_t>(word[1] - '0');
+    is_signed.push_back(word[0] == 's');
+  }
+  uint32_t depth = 0;
+  bool tall = false;
+  for (const std::string_view word : s.modifiers) {
+    if (!word.starts_with("m8n8k") && !word.starts_with("m16n8k")) continue;
+    tall = word.starts_with("m16");
+    std::from_chars(word.data() + word.find('k') + 1, word.data() + word.size(), depth);
+  }
+  Instruction in;
+  in.count = static_cast<uint8_t>(depth * bits / 128);
+  in.high = tall;
+  in.finite = m.Has("satfinite");
+  in.imm = bits;
+  in.logic = m.Has("and") ? Logic::kAnd : Logic::kXor;
+  in.negate_a = is_signed[0];
+  in.negate_b = is_signed[1];
+  const size_t sums = tall ? 4 : 2;
+  std::vector<uint32_t> refs;
+  TRY(TileRows(s.operands[0], sums, Type::kS32, true, &refs));
+  TRY(TileRows(s.operands[1], size_t{in.count} * (tall ? 2 : 1), Type::kU32, false, &refs));
+  TRY(TileRows(s.operands[2], in.count, Type::kU32, false, &refs));
+  TRY(TileRows(s.operands[3], sums, Type::kS32, false, &refs));
+  ASSIGN_OR_RETURN(in.a, RowList(refs));
+  return Emit({.op = Op::kMmaInteger}, in);
+}
+
 // ldmatrix d, [a]; stmatrix [a], d
 Status KernelLowering::MatrixMemory(const Statement& s, const Modifiers& m) {
   TRY(NeedOperands(s, 2));
+  TRY(MeetLanes(nullptr));
   const bool store = m.form().op == Op::kStoreMatrix;
   Instruction in;
   in.count = m.Has("x4") ? 4 : m.Has("x2") ? 2 : 1;
@@ -132,10 +172,26 @@ Status KernelLowering::CheckPolicy(const Operand& operand) {
 
 Status KernelLowering::Policy(const Statement& s, const Modifiers& m) {
   const size_t count = s.operands.size();
-  if (count != 1 && count != 2) return Bad("a wrong number of operands");
+  const bool range = m.Has("range"), fractional = m.Has("fractional");
+  if (count != (range ? 4 : 2) && !(fractional && count == 1)) {
+    return Bad("a wrong number of operands");
+  }
   Instruction in;
   in.a = Constant(0, true);
   ASSIGN_OR_RETURN(in.dst, Destination(s.operands[0], Type::kU64));
+  Instruction unused;
+  if (range) {
+    std::optional<Symbol> symbol;
+    TRY(AddressOperand(s.operands[1], &unused, &symbol));
+    ASSIGN_OR_RETURN(unused.b, Source(s.operands[2], Type::kU32));
+    ASSIGN_OR_RETURN(unused.c, Source(s.operands[3], Type::kU32));
+  } else if (count == 2) {
+    ASSIGN_OR_RETURN(unused.a, Source(s.operands[1], fractional ? Type::kF32 : Type::kU64));
+    const Operand& part = s.operands[1];
+    if (part.kind == Operand::Kind::kFloat && !(part.real > 0 && part.real <= 1)) {
+      return Bad("a fraction is above 0 and at most 1");
+    }
+  }
   return Emit({.op = Op::kMov, .type = Type::kU64}, in);
 }
 
@@ -146,6 +202,9 @@ Status KernelLowering::IsSpace(const Statement& s, const Modifiers& m) {
   ASSIGN_OR_RETURN(in.a, Source(s.operands[1], Type::kU64));
   ASSIGN_OR_RETURN(in.space, SpaceOf(m, std::nullopt, false));
   if (m.Has("param") || m.Has("param::entry")) in.space = Space::kParam;
+  // Constants are the first bytes of the module's image.
+  in.high = m.Has("const");
+  in.imm = static_cast<int64_t>(symbols_.constant_bytes);
   return Emit({.op = Op::kIsSpace}, in);
 }
 

@@ -116,10 +116,9 @@ inline void FillOffsets(const WarpContext& w, const Instruction& in, Plan& plan)
   }
 }
 
-// Finds where an access of `bytes` a lane goes, or leaves a fault.
-inline bool Locate(WarpContext& w, const Instruction& in, uint32_t active, uint32_t bytes,
-                   bool write, Plan& plan) {
-  FillOffsets(w, in, plan);
+// Finds where an access of `bytes` a lane goes, or leaves a fault. The plan has the addresses.
+inline bool LocateAddresses(WarpContext& w, Space space, uint32_t active, uint32_t bytes,
+                            bool write, Plan& plan) {
   const uint64_t first = plan.offset[__builtin_ctz(active)];
   if (active != ~0u) {
     TANDEM_LANES plan.offset[i] = (active & kLaneBit[i]) != 0 ? plan.offset[i] : first;
@@ -131,7 +130,6 @@ inline bool Locate(WarpContext& w, const Instruction& in, uint32_t active, uint3
       if ((offset & (bytes - 1)) != 0) return Fail(w, FaultKind::kMisaligned, offset);
     }
   }
-  Space space = in.space;
   uint64_t start = first;
   if (space == Space::kGeneric) {
     if (spread >> kWindowShift != 0) return LocateMixed(w, plan, active, bytes, write);
@@ -143,6 +141,12 @@ inline bool Locate(WarpContext& w, const Instruction& in, uint32_t active, uint3
     }
   }
   return LocateIn(w, plan, space, start, spread, active, bytes, write);
+}
+
+inline bool Locate(WarpContext& w, const Instruction& in, uint32_t active, uint32_t bytes,
+                   bool write, Plan& plan) {
+  FillOffsets(w, in, plan);
+  return LocateAddresses(w, in.space, active, bytes, write, plan);
 }
 
 // All 32 lanes in shared memory, anywhere. False: not that case, or a fault; see Locate().
@@ -170,8 +174,8 @@ struct Runs {
 };
 inline constexpr int kHalf = kLanes / 2;
 
-// A whole vector register of A, said to the compiler: left to itself it unrolls the loop over half a
-// warp and never finds that these are vectors.
+// A whole vector register of A, said to the compiler: left to itself it unrolls the loop over half
+// a warp and never finds that these are vectors.
 template <class A>
 struct Vector {
   typedef A type __attribute__((vector_size(32), may_alias));

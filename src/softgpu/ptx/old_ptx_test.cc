@@ -124,7 +124,7 @@ TEST(OldPtx, VersionsAndTargets) {
   EXPECT_NE(MustCompile(Text("7.0", "compute_50", "")), nullptr);
   EXPECT_NE(CompileLog(Text("7.0", "sm_xy", "")), "");
   EXPECT_NE(CompileLog(Text("7.0", "quick", "")), "");
-  EXPECT_EQ(Compile(Text("9.0", "sm_50", "")).error().code, ErrorCode::kVersion);
+  EXPECT_EQ(Compile(Text("10.0", "sm_50", "")).error().code, ErrorCode::kVersion);
 }
 
 }  // namespace

@@ -125,64 +125,70 @@ uint32_t KernelLowering::Constant(uint64_t bits, bool wide) {
 Result<uint32_t> KernelLowering::RowList(const std::vector<uint32_t>& refs) {
   if (code_.constants.size() > kMaxConstantLines) return Bad("too many constants");
   const uint32_t where = static_cast<uint32_t>(code_.constants.size() * sizeof(Line)) | 1;
-  Line lines[2] = {};
-  std::memcpy(lines, refs.data(), std::min(refs.size() * sizeof(uint32_t), sizeof lines));
-  code_.constants.insert(code_.constants.end(), std::begin(lines), std::end(lines));
+  const size_t bytes = refs.size() * sizeof(uint32_t);
+  code_.constants.resize(code_.constants.size() + RoundUp(bytes, 128) / sizeof(Line));
+  std::memcpy(reinterpret_cast<uint8_t*>(code_.constants.data()) + (where & ~1u), refs.data(),
+              bytes);
   return where;
 }
 
 // %r12 in a range %r<100>: registers come into being when they are first named.
-Result<std::optional<KernelLowering::Symbol>> KernelLowering::FindInRange(std::string_view name) {
+Result<std::optional<KernelLowering::Symbol>> KernelLowering::FindInRange(const Scope& scope,
+                                                                          std::string_view name) {
   const size_t digits = name.find_last_not_of("0123456789") + 1;
   if (digits == 0 || digits >= name.size()) return std::optional<Symbol>();
   uint32_t index = 0;
   // A prefix may itself end in digits: %r1<5> has %r10 to %r14. No index has more than 10.
   const size_t first = std::max(digits, name.size() - std::min<size_t>(name.size(), 10));
   for (size_t split = first; split < name.size(); ++split) {
-    for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
-      const auto found = scope->symbols.find(name.substr(0, split));
-      if (found == scope->symbols.end() || found->second.kind != Symbol::Kind::kRange) continue;
-      const std::string_view number = name.substr(split);
-      if (std::from_chars(number.data(), number.data() + number.size(), index).ec != std::errc()) {
-        continue;
-      }
-      Range& range = ranges_[found->second.where];
-      if (index >= range.count || (number.size() > 1 && number[0] == '0')) continue;
-      Symbol symbol;
-      symbol.type = range.type;
-      symbol.kind = range.type == Type::kPred ? Symbol::Kind::kPredicate : Symbol::Kind::kRegister;
-      const auto slot = range.slots.find(index);
-      if (slot != range.slots.end()) {
-        symbol.where = slot->second;
-        return std::optional<Symbol>(symbol);
-      }
-      ASSIGN_OR_RETURN(symbol.where,
-                       range.type == Type::kPred ? NewPredicate() : NewRow(range.type));
-      range.slots[index] = symbol.where;
+    const auto found = scope.symbols.find(name.substr(0, split));
+    if (found == scope.symbols.end() || found->second.kind != Symbol::Kind::kRange) continue;
+    const std::string_view number = name.substr(split);
+    if (std::from_chars(number.data(), number.data() + number.size(), index).ec != std::errc()) {
+      continue;
+    }
+    Range& range = ranges_[found->second.where];
+    if (index >= range.count || (number.size() > 1 && number[0] == '0')) continue;
+    Symbol symbol;
+    symbol.type = range.type;
+    symbol.kind = range.type == Type::kPred ? Symbol::Kind::kPredicate : Symbol::Kind::kRegister;
+    const auto slot = range.slots.find(index);
+    if (slot != range.slots.end()) {
+      symbol.where = slot->second;
       return std::optional<Symbol>(symbol);
     }
+    ASSIGN_OR_RETURN(symbol.where, range.type == Type::kPred ? NewPredicate() : NewRow(range.type));
+    range.slots[index] = symbol.where;
+    return std::optional<Symbol>(symbol);
   }
   return std::optional<Symbol>();
 }
 
+// An inner scope's names, in ranges or alone, hide those of outer ones.
 Result<KernelLowering::Symbol> KernelLowering::FindName(std::string_view name) {
   for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
     const auto found = scope->symbols.find(name);
     if (found != scope->symbols.end() && found->second.kind != Symbol::Kind::kRange) {
       return found->second;
     }
+    ASSIGN_OR_RETURN(const std::optional<Symbol> ranged, FindInRange(*scope, name));
+    if (ranged.has_value()) return *ranged;
   }
-  ASSIGN_OR_RETURN(const std::optional<Symbol> ranged, FindInRange(name));
-  if (ranged.has_value()) return *ranged;
+  Symbol symbol;
   if (const auto image = symbols_.image.find(name); image != symbols_.image.end()) {
-    Symbol symbol;
     symbol.kind = Symbol::Kind::kImage;
     symbol.offset = image->second.offset;
     symbol.space = image->second.space;
+    symbol.element_bytes = image->second.element_bytes;
     return symbol;
   }
   if (const auto shared = symbols_.shared.find(name); shared != symbols_.shared.end()) {
     return PlaceShared(*shared->second);
+  }
+  if (const auto pointer = symbols_.pointers.find(name); pointer != symbols_.pointers.end()) {
+    symbol.kind = Symbol::Kind::kFunction;
+    symbol.offset = PointerTo(pointer->second);
+    return symbol;
   }
   return Bad("unknown name " + Quoted(name));
 }
@@ -216,29 +222,38 @@ Result<uint32_t> KernelLowering::Source(const Operand& operand, Type type) {
     return Immediate(operand, type);
   }
   if (operand.negated) return Bad("only a predicate can be negated");
-  if (operand.kind == Operand::Kind::kName && operand.name == "WARP_SZ") {
-    return Constant(kLanes, TypeBytes(type) == 8);
+  if (const SpecialName* special = FindSpecial(operand)) {
+    if (IsFloat(type)) return Bad("a special register is no float");
+    return ReadSpecial(special->special, type);
   }
-  if (const SpecialName* special = FindSpecial(operand)) return ReadSpecial(special->special, type);
-  ASSIGN_OR_RETURN(const Symbol symbol, Find(operand));
+  Operand name = operand;
+  if (operand.kind == Operand::Kind::kPlace) name.kind = Operand::Kind::kName;
+  ASSIGN_OR_RETURN(const Symbol symbol, Find(name));
   if (symbol.kind == Symbol::Kind::kPredicate) {
     return Bad(Quoted(operand.name) + " is a predicate");
   }
-  if (symbol.kind != Symbol::Kind::kRegister) {
-    if (TypeBytes(type) == 4 &&
-        (symbol.kind == Symbol::Kind::kShared || symbol.kind == Symbol::Kind::kLocal)) {
-      return Constant(symbol.offset, false);
-    }
-    if (TypeBytes(type) == 4 && symbol.kind == Symbol::Kind::kDynamicShared) {
-      return ReadSpecial(Special::kDynamicSharedBase, type);
-    }
-    if (TypeBytes(type) != 8) return Bad("an address has 64 bits");
-    return AddressOf(symbol, 0);
-  }
+  if (symbol.kind != Symbol::Kind::kRegister) return VariableSource(operand, symbol, type);
+  if (operand.kind == Operand::Kind::kPlace) return Bad("a register has no displacement");
   if (TypeBytes(symbol.type) != TypeBytes(type)) {
     return Bad("the width of " + Quoted(operand.name) + " does not fit the instruction");
   }
   return symbol.where;
+}
+
+// The address of a variable, or of a place inside it.
+Result<uint32_t> KernelLowering::VariableSource(const Operand& operand, const Symbol& symbol,
+                                                Type type) {
+  if (IsFloat(type)) return Bad("an address is no float");
+  const uint64_t displacement = operand.integer * (operand.indexed ? symbol.element_bytes : 1);
+  if (TypeBytes(type) == 8) return AddressOf(symbol, displacement);
+  if (TypeBytes(type) == 4 &&
+      (symbol.kind == Symbol::Kind::kShared || symbol.kind == Symbol::Kind::kLocal)) {
+    return Constant(LowBits(symbol.offset + displacement, 4), false);
+  }
+  if (TypeBytes(type) == 4 && symbol.kind == Symbol::Kind::kDynamicShared && displacement == 0) {
+    return ReadSpecial(Special::kDynamicSharedBase, type);
+  }
+  return Bad("an address has 64 bits");
 }
 
 Result<uint64_t> KernelLowering::ImmediateBits(const Operand& operand, Type type) const {
@@ -314,8 +329,17 @@ Result<uint32_t> KernelLowering::AddressOf(const Symbol& symbol, uint64_t displa
       TRY(Emit({.op = Op::kImageAddress, .type = Type::kU64}, in));
       return in.dst;
     }
-    case Symbol::Kind::kDynamicShared:
-      return ReadSpecial(Special::kDynamicSharedBase, Type::kU64);
+    case Symbol::Kind::kDynamicShared: {
+      ASSIGN_OR_RETURN(in.a, ReadSpecial(Special::kDynamicSharedBase, Type::kU64));
+      if (displacement == 0) return in.a;
+      in.b = Constant(displacement, true);
+      ASSIGN_OR_RETURN(in.dst, NewRow(Type::kU64));
+      TRY(Emit({.op = Op::kAdd, .type = Type::kU64}, in));
+      return in.dst;
+    }
+    case Symbol::Kind::kFunction:
+      if (displacement != 0) return Bad("a function has no places");
+      return Constant(symbol.offset, true);
     default:
       return Bad("expected a variable");
   }
@@ -323,7 +347,8 @@ Result<uint32_t> KernelLowering::AddressOf(const Symbol& symbol, uint64_t displa
 
 Status KernelLowering::AddressOperand(const Operand& operand, Instruction* in,
                                       std::optional<Symbol>* symbol) {
-  if (operand.kind != Operand::Kind::kAddress || !operand.component.empty() ||
+  const bool element = operand.kind == Operand::Kind::kPlace && operand.indexed;
+  if ((operand.kind != Operand::Kind::kAddress && !element) || !operand.component.empty() ||
       !operand.parts.empty()) {
     return Bad("expected an address in brackets");
   }
@@ -333,8 +358,11 @@ Status KernelLowering::AddressOperand(const Operand& operand, Instruction* in,
     return {};
   }
   ASSIGN_OR_RETURN(const Symbol found, FindName(operand.name));
+  if (element) in->imm = static_cast<int64_t>(operand.integer * found.element_bytes);
+  if (found.kind == Symbol::Kind::kFunction) return Bad("a function is no variable");
   if (found.kind == Symbol::Kind::kRegister) {
     const uint32_t bytes = TypeBytes(found.type);
+    if (element) return Bad("a register has no elements");
     if (bytes != 4 && bytes != 8) return Bad("an address register has 32 or 64 bits");
     in->a = found.where;
     in->narrow = bytes == 4;

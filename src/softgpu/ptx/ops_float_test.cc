@@ -10,10 +10,10 @@ namespace {
 // `value` plus the far smaller `rest`, in the direction that `round` says. REQUIRES: the nearest
 // of both is that of `value`.
 template <class T>
-uint64_t Directed(__float128 value, __float128 rest, Round round) {
+uint64_t Directed(Quad value, Quad rest, Round round) {
   const T nearest = static_cast<T>(value);
   if (value != value || value - value != 0) return B(nearest);
-  const __float128 above = value - nearest != 0 ? value - nearest : rest;  // of the nearest
+  const Quad above = value - nearest != 0 ? value - nearest : rest;  // of the nearest
   constexpr T kInfinity = std::numeric_limits<T>::infinity();
   const bool toward_zero = round == Round::kZero;
   if (above < 0 && (round == Round::kDown || (toward_zero && nearest > 0))) {
@@ -27,7 +27,7 @@ uint64_t Directed(__float128 value, __float128 rest, Round round) {
 
 // a + b toward zero; both terms, and the error of their sum, are exact in 113 bits.
 uint64_t SumTowardZero(float a, float b) {
-  const __float128 x = a, y = b, sum = x + y, part = sum - x;
+  const Quad x = a, y = b, sum = x + y, part = sum - x;
   return Directed<float>(sum, (x - (sum - part)) + (y - part), Round::kZero);
 }
 
@@ -99,11 +99,11 @@ TEST(FloatOperations, Floats) {
        [](auto a, auto b, auto) { return SumTowardZero(F(a), F(b)); }},
       {"mul.rp.f64 %d, %a, %b;", 'd',
        [](auto a, auto b, auto) {
-         return Directed<double>(static_cast<__float128>(D(a)) * D(b), 0, Round::kUp);
+         return Directed<double>(static_cast<Quad>(D(a)) * D(b), 0, Round::kUp);
        }},
       {"mul.rm.f32 %wd, %wa, %wb;", 'w',
        [](auto a, auto b, auto) {
-         return Directed<float>(static_cast<__float128>(F(a)) * F(b), 0, Round::kDown);
+         return Directed<float>(static_cast<Quad>(F(a)) * F(b), 0, Round::kDown);
        }},
       {"add.f16 %hd, %ha, %hb;", 'h',
        [](auto a, auto b, auto) { return Half(HalfValue(a) + HalfValue(b)); }},
@@ -226,6 +226,14 @@ TEST(FloatOperations, Conversions) {
       {"cvt.rzi.u32.f32 %wd, %wa;", 'w', [](auto a, auto, auto) { return ToInt<uint32_t>(F(a)); }},
       {"cvt.rni.s32.f32 %wd, %wa;", 'w',
        [](auto a, auto, auto) { return ToInt<int32_t>(std::nearbyint(F(a))); }},
+      {"cvt.rz.sat.f32.f64 %wd, %a;", 'w',
+       [](auto a, auto, auto) {
+         const double x = D(a) > 0 ? std::min(D(a), 1.0) : 0.0;
+         const float nearest = static_cast<float>(x);
+         return B(nearest > x ? std::nextafter(nearest, 0.0f) : nearest);
+       }},
+      {"cvt.rm.sat.f32.s32 %wd, %wa;", 'w',
+       [](auto a, auto, auto) { return B(S(a) > 0 ? 1.0f : 0.0f); }},
       {"cvt.rmi.s64.f64 %d, %a;", 'd',
        [](auto a, auto, auto) { return ToInt<int64_t>(std::floor(D(a))); }},
       {"cvt.rzi.u16.f32 %hd, %wa;", 'h', [](auto a, auto, auto) { return ToInt<uint16_t>(F(a)); }},

@@ -6,8 +6,6 @@
 namespace tandem::ptx {
 namespace {
 
-using Quad = __float128;
-
 // A float of 16 bits.
 struct Format {
   const char* name;

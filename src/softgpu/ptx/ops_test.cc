@@ -127,10 +127,20 @@ TEST(Operations, Integers) {
          const int64_t x = S(a << 8) >> 8, y = S(b << 8) >> 8;
          return W(static_cast<uint64_t>((x * y) >> 16) + c);
        }},
+      {"mad24.hi.sat.s32 %wd, %wa, %wb, %wc;", 'w',
+       [](auto a, auto b, auto c) {
+         const int64_t x = S(a << 8) >> 8, y = S(b << 8) >> 8;
+         return U(static_cast<int32_t>(
+             std::clamp<int64_t>(((x * y) >> 16) + S(c), INT32_MIN, INT32_MAX)));
+       }},
       {"sub.cc.u32 %wd, %wa, %wb;\n subc.u32 %wd, %wb, %wc;", 'w',
        [](auto a, auto b, auto c) { return W(b - c - (W(a) < W(b) ? 1 : 0)); }},
   };
   for (const Operation& operation : kOperations) Check(operation);
+}
+
+TEST(Operations, RunOnBothPaths) {
+  if (!HasAvx2()) GTEST_SKIP() << "no AVX2: the baseline alone is compared with the references";
 }
 
 TEST(Operations, Bits) {
@@ -239,6 +249,16 @@ TEST(Operations, Bits) {
          const uint64_t kept = W(a) & ((uint64_t{1} << bits) - 1);
          const bool negative = bits != 0 && (kept >> (bits - 1) & 1) != 0;
          return W(kept - (negative ? uint64_t{1} << bits : 0));
+       }},
+      {"fns.b32 %wd, %wa, %wb, 0x80000000;", 'w', [](auto, auto, auto) { return ~0u; }},
+      {"setp.gt.u32 %q, %wa, %wb;\n lop3.and.b32 _|%p, %wa, %wb, %wc, 0x96, !%q;\n"
+       " selp.u32 %wd, 1, 0, %p;",
+       'w', [](auto a, auto b, auto c) { return W(a ^ b ^ c) != 0 && W(a) <= W(b) ? 1 : 0; }},
+      {"setp.gt.u32 %q, %wa, %wb;\n lop3.or.b32 %wd|%p, %wa, %wb, %wc, 0x96, %q;\n"
+       " @!%p add.u32 %wd, %wd, 5;",
+       'w',
+       [](auto a, auto b, auto c) {
+         return W(a ^ b ^ c) + (W(a ^ b ^ c) != 0 || W(a) > W(b) ? 0u : 5u);
        }},
       {"fns.b32 %wd, %wa, 4, 2;", 'w',
        [](auto a, auto, auto) {

@@ -31,14 +31,6 @@ Status Parser::Expect(char punct) {
   return Bad(std::string("expected '") + punct + "'");
 }
 
-Result<uint64_t> Parser::Integer() {
-  const bool negative = Accept('-');
-  if (token_.kind != Kind::kInteger) return Bad("expected a number");
-  const uint64_t value = token_.integer;
-  Advance();
-  return negative ? uint64_t{0} - value : value;
-}
-
 Result<std::string_view> Parser::Name() {
   if (token_.kind != Kind::kName) return Bad("expected a name");
   const std::string_view name = token_.text;
@@ -78,7 +70,20 @@ Status Parser::ModuleItem(Module* module) {
   if (directive == "global" || directive == "const" || directive == "shared") {
     return Declare(is_extern, &module->variables);
   }
+  if (directive == "alias") return ParseAlias(module);
   return Header(directive);
+}
+
+// .alias name, function;
+Status Parser::ParseAlias(Module* module) {
+  Alias alias;
+  alias.line = token_.line;
+  Advance();
+  ASSIGN_OR_RETURN(alias.name, Name());
+  TRY(Expect(','));
+  ASSIGN_OR_RETURN(alias.function, Name());
+  module->aliases.push_back(alias);
+  return Expect(';');
 }
 
 Status Parser::Header(std::string_view directive) {
@@ -97,9 +102,9 @@ Status Parser::Header(std::string_view directive) {
   if (directive == "version") {
     // The lexer reads 7.5 as a decimal literal.
     if (token_.kind != Kind::kFloat || token_.real < 1.0) return Bad("a bad .version");
-    if (token_.real >= 9.0) {
+    if (token_.real >= 10.0) {
       return Error{ErrorCode::kVersion, "line " + std::to_string(token_.line) +
-                                            ": PTX above version 8.x is not supported"};
+                                            ": PTX above version 9.x is not supported"};
     }
     module_.version = token_.real;
     Advance();
@@ -238,16 +243,7 @@ Status Parser::ParseInstruction(Function* function) {
   }
   ASSIGN_OR_RETURN(statement.name, Name());
   if (statement.guard.empty() && Accept(':')) {
-    statement.kind = Statement::Kind::kLabel;
-    if (IsDot("branchtargets")) {
-      Advance();
-      statement.kind = Statement::Kind::kTargets;
-      do {
-        ASSIGN_OR_RETURN(Operand target, SimpleOperand());
-        statement.operands.push_back(std::move(target));
-      } while (Accept(','));
-      TRY(Expect(';'));
-    }
+    TRY(ParseLabel(&statement));
     function->body.push_back(std::move(statement));
     return {};
   }
@@ -261,7 +257,7 @@ Status Parser::ParseInstruction(Function* function) {
   }
   if (!Is(';')) {
     do {
-      ASSIGN_OR_RETURN(Operand operand, ParseOperand());
+      ASSIGN_OR_RETURN(Operand operand, ParseOperand(statement.name == "call"));
       statement.operands.push_back(std::move(operand));
       if (statement.operands.size() > 16) return Bad("too many operands");
     } while (Accept(','));
@@ -271,11 +267,48 @@ Status Parser::ParseInstruction(Function* function) {
   return {};
 }
 
-Result<Operand> Parser::ParseOperand() {
+// What may follow a label: the targets of indexed branches and of calls by pointer, the prototype
+// of such calls.
+Status Parser::ParseLabel(Statement* statement) {
+  statement->kind = Statement::Kind::kLabel;
+  if (IsDot("callprototype")) return ParsePrototype(statement);
+  const bool branches = IsDot("branchtargets");
+  if (!branches && !IsDot("calltargets")) return {};
+  Advance();
+  statement->kind = branches ? Statement::Kind::kTargets : Statement::Kind::kCallTargets;
+  do {
+    ASSIGN_OR_RETURN(Operand target, SimpleOperand());
+    statement->operands.push_back(std::move(target));
+  } while (Accept(','));
+  return Expect(';');
+}
+
+// .callprototype (results) _ (parameters) .noreturn;
+Status Parser::ParsePrototype(Statement* statement) {
+  Advance();
+  statement->kind = Statement::Kind::kPrototype;
+  if (Is('(')) TRY(Formals(&statement->results));
+  ASSIGN_OR_RETURN(const std::string_view name, Name());
+  if (name != "_") return Bad("expected '_'");
+  if (Is('(')) TRY(Formals(&statement->declarations));
+  if (IsDot("noreturn")) Advance();
+  return Expect(';');
+}
+
+// `lists`: a parenthesis opens a list of arguments, not an expression.
+Result<Operand> Parser::ParseOperand(bool lists) {
   if (Accept('[')) return Address();
   if (Accept('{')) return Sequence(Operand::Kind::kVector, '}');
-  if (Accept('(')) return Sequence(Operand::Kind::kList, ')');
+  if (lists && Accept('(')) return Sequence(Operand::Kind::kList, ')');
   ASSIGN_OR_RETURN(Operand first, SimpleOperand());
+  if (first.kind == Operand::Kind::kName && (Is('+') || Is('['))) {
+    // The address of a variable, or of an array's element.
+    first.kind = Operand::Kind::kPlace;
+    first.indexed = Accept('[');
+    ASSIGN_OR_RETURN(first.integer, Integer());
+    if (first.indexed) TRY(Expect(']'));
+    return first;
+  }
   if (!Accept('|')) return first;
   Operand pair;
   pair.kind = Operand::Kind::kPair;
@@ -288,9 +321,11 @@ Result<Operand> Parser::ParseOperand() {
 // A name or a number.
 Result<Operand> Parser::SimpleOperand() {
   Operand operand;
-  operand.negated = Accept('!');
-  const bool minus = !operand.negated && Accept('-');
-  if (token_.kind == Kind::kName && !minus) {
+  const bool minus = Accept('-');
+  const bool exclamation = !minus && Accept('!');
+  if (token_.kind == Kind::kName && token_.text != "WARP_SZ") {
+    if (minus) return Bad("expected a number after '-'");
+    operand.negated = exclamation;
     operand.name = token_.text;
     Advance();
     if (token_.kind == Kind::kDot) {
@@ -299,33 +334,29 @@ Result<Operand> Parser::SimpleOperand() {
     }
     return operand;
   }
-  if (operand.negated) return Bad("expected a predicate after '!'");
-  if (token_.kind == Kind::kInteger) {
-    operand.kind = Operand::Kind::kInteger;
-    operand.integer = minus ? uint64_t{0} - token_.integer : token_.integer;
-  } else if (token_.kind == Kind::kFloat) {
+  if (token_.kind == Kind::kFloat && !exclamation) {
     operand.kind = Operand::Kind::kFloat;
     operand.single = token_.single;
     operand.real = minus ? -token_.real : token_.real;
     const uint64_t sign = uint64_t{1} << (token_.single ? 31 : 63);
     operand.integer = minus ? token_.integer ^ sign : token_.integer;
-  } else {
-    return Bad("expected an operand");
+    Advance();
+    return operand;
   }
-  Advance();
+  operand.kind = Operand::Kind::kInteger;
+  ASSIGN_OR_RETURN(operand.integer, Expression(minus ? '-' : exclamation ? '!' : 0));
   return operand;
 }
 
 Result<Operand> Parser::Address() {
   ASSIGN_OR_RETURN(Operand operand, SimpleOperand());
   if (operand.kind == Operand::Kind::kFloat || operand.negated) return Bad("a bad address");
-  if (operand.kind == Operand::Kind::kInteger) operand.name = {};
+  const bool named = operand.kind == Operand::Kind::kName;
   operand.kind = Operand::Kind::kAddress;
-  if (Is('+') || Is('-')) {
+  if (named && (Is('+') || Is('-'))) {
     const bool minus = Is('-');
     if (!minus) Advance();
-    ASSIGN_OR_RETURN(const uint64_t displacement, Integer());
-    operand.integer += displacement;
+    ASSIGN_OR_RETURN(operand.integer, Integer());
   }
   while (Accept(',')) {  // a texture's coordinates
     ASSIGN_OR_RETURN(Operand part,

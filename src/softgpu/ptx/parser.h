@@ -30,7 +30,16 @@ class Parser {
   }
   Status Expect(char punct);
   Error Bad(const std::string& what) const;
+  // A constant expression (parser_constant.cc).
+  struct Number {
+    uint64_t bits = 0;
+    bool is_unsigned = false;
+  };
   Result<uint64_t> Integer();
+  Result<uint64_t> Expression(char taken);  // the sign before it is behind us, if there was one
+  Result<Number> Conditional(int depth);
+  Result<Number> Binary(int strength, int depth);
+  Result<Number> Unary(int depth);
   Result<std::string_view> Name();
 
   Status ModuleItem(Module* module);
@@ -38,6 +47,7 @@ class Parser {
   Status Target();
   Status SkipSection();
   Status ParseFunction(Module* module, bool entry);
+  Status ParseAlias(Module* module);
   Status FunctionDirectives(Function* function);
   Status Formals(std::vector<Declaration>* formals);
   Status Body(Function* function);
@@ -45,11 +55,15 @@ class Parser {
   Status Directive(Function* function);
   Status Declare(bool is_extern, std::vector<Declaration>* out);
   Status DeclarationPrefix(Declaration* declaration);
+  Status Attributes(Declaration* declaration);
   Status Declarator(Declaration* declaration);
   Status Initialize(Declaration* declaration);
   Result<Initializer> InitialValue(const Declaration& declaration);
+  Status AddressValue(Initializer* value);
   Status ParseInstruction(Function* function);
-  Result<Operand> ParseOperand();
+  Status ParseLabel(Statement* statement);
+  Status ParsePrototype(Statement* statement);
+  Result<Operand> ParseOperand(bool lists);
   Result<Operand> SimpleOperand();
   Result<Operand> Address();
   Result<Operand> Sequence(Operand::Kind kind, char close);
@@ -57,6 +71,7 @@ class Parser {
   Module module_;
   Lexer lexer_;
   Token token_;
+  char taken_ = 0;
 };
 
 }  // namespace tandem::ptx

@@ -1,5 +1,6 @@
 // Declarations: of variables, registers and parameters, with their types, sizes and initial values.
 #include <algorithm>
+#include <bit>
 #include <iterator>
 #include <utility>
 
@@ -58,6 +59,8 @@ Status Parser::DeclarationPrefix(Declaration* declaration) {
       ASSIGN_OR_RETURN(const uint64_t align, Integer());
       if (align == 0 || align > 4096 || (align & (align - 1)) != 0) return Bad("a bad .align");
       if (!pointer) declaration->align = static_cast<uint32_t>(align);
+    } else if (word == "attribute") {
+      TRY(Attributes(declaration));
     } else if (word == "ptr") {
       pointer = true;
     } else if (pointer &&
@@ -87,12 +90,24 @@ Status Parser::DeclarationPrefix(Declaration* declaration) {
   return {};
 }
 
+// .attribute(.managed)
+Status Parser::Attributes(Declaration* declaration) {
+  TRY(Expect('('));
+  if (!IsDot("managed") || declaration->space != Declaration::Space::kGlobal) {
+    return Bad("unsupported attribute");
+  }
+  Advance();
+  declaration->managed = true;
+  return Expect(')');
+}
+
 // name, name<count>, name[2][3], name[]
 Status Parser::Declarator(Declaration* declaration) {
   declaration->line = token_.line;
   ASSIGN_OR_RETURN(declaration->name, Name());
   if (Accept('<')) {
-    ASSIGN_OR_RETURN(declaration->range, Integer());
+    ASSIGN_OR_RETURN(const Number count, Unary(0));  // '>' is no operator here
+    declaration->range = count.bits;
     if (declaration->space != Declaration::Space::kRegister || declaration->range == 0 ||
         declaration->range > UINT32_MAX) {
       return Bad("a bad register range");
@@ -160,23 +175,25 @@ Status Parser::Initialize(Declaration* declaration) {
 
 Result<Initializer> Parser::InitialValue(const Declaration& declaration) {
   Initializer result;
-  if (token_.kind == Kind::kName) {
-    ASSIGN_OR_RETURN(std::string_view name, Name());
-    const bool wrapped = name == "generic" && Accept('(');
-    if (wrapped) {
-      ASSIGN_OR_RETURN(name, Name());
-      TRY(Expect(')'));
-    }
-    result.symbol = name;
-    if (Accept('+')) {
-      ASSIGN_OR_RETURN(result.value, Integer());
-    }
+  if (token_.kind == Kind::kName && token_.text != "WARP_SZ") {
     if (declaration.element_bytes != 8) return Bad("an address needs 8 bytes");
+    TRY(AddressValue(&result));
     return result;
   }
   ASSIGN_OR_RETURN(const Operand number, SimpleOperand());
   result.value = number.integer;
   const bool is_float = number.kind == Operand::Kind::kFloat;
+  if (Accept('(')) {  // 0xFF00(address)
+    const int shift = number.integer == 0 ? 0 : std::countr_zero(number.integer);
+    if (is_float || declaration.element_bytes != 1 || number.integer != uint64_t{0xff} << shift ||
+        shift % 8 != 0) {
+      return Bad("a mask takes one byte of an address");
+    }
+    TRY(AddressValue(&result));
+    result.shift = static_cast<uint8_t>(shift);
+    TRY(Expect(')'));
+    return result;
+  }
   if (declaration.type == Type::kF32 && is_float) {
     const float value = static_cast<float>(number.real);
     result.value = number.single ? number.integer : __builtin_bit_cast(uint32_t, value);
@@ -184,8 +201,24 @@ Result<Initializer> Parser::InitialValue(const Declaration& declaration) {
     result.value = __builtin_bit_cast(uint64_t, number.real);
   } else if (is_float && !number.single) {
     return Bad("a float cannot initialize this type");
+  } else if (!is_float && (declaration.type == Type::kF32 || declaration.type == Type::kF64)) {
+    return Bad("an integer cannot initialize this type");
   }
   return result;
+}
+
+// name, name+4, generic(name)
+Status Parser::AddressValue(Initializer* value) {
+  ASSIGN_OR_RETURN(value->symbol, Name());
+  if (value->symbol == "generic" && Accept('(')) {
+    ASSIGN_OR_RETURN(value->symbol, Name());
+    TRY(Expect(')'));
+  }
+  value->value = 0;
+  if (Accept('+')) {
+    ASSIGN_OR_RETURN(value->value, Integer());
+  }
+  return {};
 }
 
 Status Parser::Formals(std::vector<Declaration>* formals) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "src/softgpu/ptx/lower.h"
@@ -22,49 +23,31 @@ class ModuleCompiler {
 
  private:
   Status PlaceVariables(const Module& module);
+  Status Place(const Declaration& declaration);
   Status Initialize(const Declaration& declaration, Variable* variable);
   Status CollectFunctions(const Module& module);
+  Status CollectPointers(const Module& module);
+  Status PointAt(std::string_view name, uint32_t line);
+  void CountArguments(const std::vector<Declaration>& results,
+                      const std::vector<Declaration>& params);
   // Lowers a kernel, or a function for the sake of its errors; adds what it calls to *called.
   Status LowerKernel(const Function& kernel, std::unordered_set<std::string_view>* called);
 
   Program program_;
   ModuleSymbols symbols_;
+  std::unordered_map<const Function*, uint32_t> numbers_;  // of those in pointed_at
   size_t work_left_ = kMaxWork;
 };
 
 Status ModuleCompiler::PlaceVariables(const Module& module) {
   std::vector<const Declaration*> placed;
-  for (const Declaration& declaration : module.variables) {
-    const std::string_view name = declaration.name;
-    if (symbols_.image.contains(name) || symbols_.shared.contains(name)) {
-      return SyntaxError(declaration.line, Quoted(name) + " is declared twice");
+  for (const bool constants : {true, false}) {
+    for (const Declaration& declaration : module.variables) {
+      if ((declaration.space == Declaration::Space::kConst) != constants) continue;
+      TRY(Place(declaration));
+      if (declaration.space != Declaration::Space::kShared) placed.push_back(&declaration);
     }
-    if (declaration.space == Declaration::Space::kShared) {
-      if (!declaration.init.empty()) {
-        return SyntaxError(declaration.line, "a shared variable cannot be initialized");
-      }
-      symbols_.shared[name] = &declaration;
-      continue;
-    }
-    if (declaration.bytes == 0 || (declaration.is_extern && declaration.init.empty())) {
-      return SyntaxError(declaration.line, Quoted(name) + " is defined in no module that is known");
-    }
-    if (declaration.align > kImageAlign) {
-      return SyntaxError(declaration.line, "an alignment above 256 is not supported here");
-    }
-    Variable variable;
-    variable.name = std::string(name);
-    variable.size = declaration.bytes;
-    variable.align = declaration.align;
-    variable.constant = declaration.space == Declaration::Space::kConst;
-    variable.offset = RoundUp(program_.image_bytes_, declaration.align);
-    program_.image_bytes_ = variable.offset + variable.size;
-    if (program_.image_bytes_ > kMaxImageBytes) {
-      return SyntaxError(declaration.line, "the module's variables are too large");
-    }
-    symbols_.image[name] = {variable.offset, declaration.space};
-    program_.variables_.push_back(std::move(variable));
-    placed.push_back(&declaration);
+    if (constants) symbols_.constant_bytes = program_.image_bytes_;
   }
   for (size_t i = 0; i < placed.size(); ++i) {
     TRY(Initialize(*placed[i], &program_.variables_[i]));
@@ -72,18 +55,54 @@ Status ModuleCompiler::PlaceVariables(const Module& module) {
   return {};
 }
 
+Status ModuleCompiler::Place(const Declaration& declaration) {
+  const std::string_view name = declaration.name;
+  if (symbols_.image.contains(name) || symbols_.shared.contains(name)) {
+    return SyntaxError(declaration.line, Quoted(name) + " is declared twice");
+  }
+  if (declaration.space == Declaration::Space::kShared) {
+    if (!declaration.init.empty()) {
+      return SyntaxError(declaration.line, "a shared variable cannot be initialized");
+    }
+    symbols_.shared[name] = &declaration;
+    return {};
+  }
+  if (declaration.bytes == 0 || (declaration.is_extern && declaration.init.empty())) {
+    return SyntaxError(declaration.line, Quoted(name) + " is defined in no module that is known");
+  }
+  if (declaration.align > kImageAlign) {
+    return SyntaxError(declaration.line, "an alignment above 256 is not supported here");
+  }
+  Variable variable;
+  variable.name = std::string(name);
+  variable.size = declaration.bytes;
+  variable.align = declaration.align;
+  variable.constant = declaration.space == Declaration::Space::kConst;
+  variable.managed = declaration.managed;
+  variable.offset = RoundUp(program_.image_bytes_, declaration.align);
+  program_.image_bytes_ = variable.offset + variable.size;
+  if (program_.image_bytes_ > kMaxImageBytes) {
+    return SyntaxError(declaration.line, "the module's variables are too large");
+  }
+  symbols_.image[name] = {variable.offset, declaration.space, declaration.element_bytes};
+  program_.variables_.push_back(std::move(variable));
+  return {};
+}
+
 Status ModuleCompiler::Initialize(const Declaration& declaration, Variable* variable) {
   const uint32_t width = declaration.element_bytes;
   variable->element_bytes = width;
   for (const Initializer& value : declaration.init) {
-    Variable::Value placed{value.index * width, value.value, false};
-    if (!value.symbol.empty()) {
-      const auto target = symbols_.image.find(value.symbol);
-      if (target == symbols_.image.end()) {
-        return SyntaxError(declaration.line, "unknown name " + Quoted(value.symbol));
-      }
+    Variable::Value placed{value.index * width, value.value, false, value.shift};
+    const auto target = symbols_.image.find(value.symbol);
+    const auto function = symbols_.pointers.find(value.symbol);
+    if (target != symbols_.image.end()) {
       placed.value += target->second.offset;
       placed.is_address = true;
+    } else if (function != symbols_.pointers.end()) {
+      placed.value += PointerTo(function->second);
+    } else if (!value.symbol.empty()) {
+      return SyntaxError(declaration.line, "unknown name " + Quoted(value.symbol));
     }
     variable->init.push_back(placed);
   }
@@ -99,7 +118,65 @@ Status ModuleCompiler::CollectFunctions(const Module& module) {
     }
     if (function.has_body) entry->second = &function;
   }
+  for (const Alias& alias : module.aliases) {
+    const auto function = symbols_.functions.find(alias.function);
+    const auto name = symbols_.functions.find(alias.name);
+    if (function == symbols_.functions.end() || !function->second->has_body ||
+        function->second->entry || name == symbols_.functions.end() || name->second->has_body) {
+      return SyntaxError(alias.line, "an alias is a declared name for a function with a body");
+    }
+    name->second = function->second;
+  }
   return {};
+}
+
+// Finds the functions whose addresses are taken, and how much is passed to what pointers call.
+Status ModuleCompiler::CollectPointers(const Module& module) {
+  for (const Declaration& declaration : module.variables) {
+    for (const Initializer& value : declaration.init) {
+      TRY(PointAt(value.symbol, declaration.line));
+    }
+  }
+  for (const Function& function : module.functions) {
+    for (const Statement& statement : function.body) {
+      const bool targets = statement.kind == Statement::Kind::kCallTargets;
+      if (statement.kind == Statement::Kind::kPrototype) {
+        CountArguments(statement.results, statement.declarations);
+      } else if (targets || statement.name == "mov") {
+        for (const Operand& operand : statement.operands) {
+          TRY(PointAt(operand.name, statement.line));
+        }
+      }
+    }
+  }
+  return {};
+}
+
+Status ModuleCompiler::PointAt(std::string_view name, uint32_t line) {
+  const auto found = symbols_.functions.find(name);
+  if (found == symbols_.functions.end() || found->second->entry) return {};
+  const Function* function = found->second;
+  // What compilers put in the place of a virtual function that is never there.
+  const bool impossible = name == "__cxa_pure_virtual" || name == "__cxa_deleted_virtual";
+  if (!function->has_body && !impossible) {
+    return SyntaxError(line, Quoted(name) + " is not a function with a body");
+  }
+  if (!function->has_body) function = nullptr;
+  const auto [entry, fresh] =
+      numbers_.try_emplace(found->second, static_cast<uint32_t>(symbols_.pointed_at.size()));
+  symbols_.pointers[name] = entry->second;
+  if (!fresh) return {};
+  symbols_.pointed_at.push_back(function);
+  if (function != nullptr) CountArguments(function->results, function->params);
+  return {};
+}
+
+void ModuleCompiler::CountArguments(const std::vector<Declaration>& results,
+                                    const std::vector<Declaration>& params) {
+  std::vector<uint64_t> offsets;
+  for (const auto* formals : {&results, &params}) {
+    symbols_.argument_bytes = std::max(symbols_.argument_bytes, LayOut(*formals, &offsets));
+  }
 }
 
 Result<std::shared_ptr<const Program>> ModuleCompiler::Run(std::string_view text) {
@@ -108,8 +185,9 @@ Result<std::shared_ptr<const Program>> ModuleCompiler::Run(std::string_view text
   symbols_.flushes = first_generation;
   symbols_.old = first_generation || module.version < 2.0;
   symbols_.maps_f64 = module.maps_f64;
-  TRY(PlaceVariables(module));
   TRY(CollectFunctions(module));
+  TRY(CollectPointers(module));
+  TRY(PlaceVariables(module));
   std::unordered_set<std::string_view> called;
   for (const Function& function : module.functions) {
     if (function.entry && function.has_body) TRY(LowerKernel(function, &called));
@@ -148,7 +226,7 @@ void Program::WriteImage(uint8_t* image, uint64_t device_address) const {
   std::memset(image, 0, image_bytes_);
   for (const Variable& variable : variables_) {
     for (const Variable::Value& value : variable.init) {
-      const uint64_t bits = value.value + (value.is_address ? device_address : 0);
+      const uint64_t bits = (value.value + (value.is_address ? device_address : 0)) >> value.shift;
       std::memcpy(image + variable.offset + value.offset, &bits, variable.element_bytes);
     }
   }

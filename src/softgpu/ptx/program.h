@@ -49,11 +49,13 @@ struct Variable {
     uint64_t offset = 0;
     uint64_t value = 0;
     bool is_address = false;  // the device address of the image is added to the value
+    uint8_t shift = 0;        // then the byte that starts at this bit is taken
   };
   std::string name;
   uint64_t size = 0;
   uint32_t align = 1;
   bool constant = false;
+  bool managed = false;
   uint32_t element_bytes = 1;
   std::vector<Value> init;
   uint64_t offset = 0;  // inside the module's image

@@ -7,8 +7,6 @@
 namespace tandem::ptx {
 namespace {
 
-using Quad = __float128;
-
 struct Mode {
   const char* name;
   Round round;
@@ -124,21 +122,6 @@ TEST(Rounding, Narrowing) {
            [=](auto a, auto, auto) { return L(a) == 0 ? 0 : Sum<float>(L(a), 0, round); }});
     Check({std::string("cvt.") + mode.name + ".f64.u64 %d, %a;", 'd',
            [=](auto a, auto, auto) { return a == 0 ? 0 : Sum<double>(a, 0, round); }});
-  }
-}
-
-TEST(Rounding, KindsOfNumbers) {
-  const std::pair<const char*, bool (*)(double)> kTests[] = {
-      {"finite", [](double x) { return std::isfinite(x); }},
-      {"infinite", [](double x) { return std::isinf(x); }},
-      {"number", [](double x) { return !std::isnan(x); }},
-      {"notanumber", [](double x) { return std::isnan(x); }},
-      {"normal", [](double x) { return std::isnormal(x) || x == 0; }},
-      {"subnormal", [](double x) { return std::fpclassify(x) == FP_SUBNORMAL; }},
-  };
-  for (const auto& [name, holds] : kTests) {
-    Check({std::string("testp.") + name + ".f64 %p, %a; selp.u32 %wd, 1, 0, %p;", 'w',
-           [holds = holds](auto a, auto, auto) { return holds(D(a)) ? 1u : 0u; }});
   }
 }
 

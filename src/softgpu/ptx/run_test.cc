@@ -123,8 +123,10 @@ TEST_P(RunTest, TheCallersFloatingPointEnvironmentIsLeftAlone) {
   std::fenv_t before;
   std::fegetenv(&before);
   std::fesetround(FE_UPWARD);
+#if defined(__x86_64__)
   const unsigned flushing = __builtin_ia32_stmxcsr() | 0x8040;  // FTZ, DAZ
   __builtin_ia32_ldmxcsr(flushing);
+#endif
   const auto out = Go(R"(
     mov.f32 %f1, 0f3F800000; mov.f32 %f2, 0f00000001;
     add.f32 %f3, %f1, %f2;
@@ -132,7 +134,10 @@ TEST_P(RunTest, TheCallersFloatingPointEnvironmentIsLeftAlone) {
     mov.b32 %r1, %f3; mov.b32 %r2, %f4; add.u32 %r1, %r1, %r2;
     st.global.u32 [%at], %r1;
     ret;)");
+  EXPECT_EQ(std::fegetround(), FE_UPWARD);
+#if defined(__x86_64__)
   EXPECT_EQ(__builtin_ia32_stmxcsr() & ~0x3fu, flushing & ~0x3fu);
+#endif
   std::fesetenv(&before);
   EXPECT_EQ(out[0], 0x3f800002u);
 }
@@ -297,6 +302,49 @@ TEST_P(RunTest, AddressesOf32BitsWrapWithTheirDisplacement) {
   for (uint32_t i = 0; i < 32; ++i) {
     EXPECT_EQ(out[i], ((78 * 32 + (i ^ 5)) * 32 + i) * 32 + (i < 7 ? i ^ 5 : 0)) << i;
   }
+}
+
+TEST_P(RunTest, InnerScopesHideOuterNames) {
+  const auto out = Go(R"(
+    .reg .b32 %x1;
+    mov.u32 %x1, 3;
+    { .reg .b32 %x<4>; mov.u32 %x1, 5; mov.u32 %r2, %x1; }
+    mad.lo.u32 %r2, %r2, 10, %x1;
+    st.global.u32 [%at], %r2;
+    ret;)");
+  for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(out[i], 53u);
+}
+
+TEST_P(RunTest, PlacesInVariablesAndConstantMemory) {
+  const auto program = MustCompile(R"(
+.version 9.0
+.target sm_80
+.address_size 64
+.global .align 4 .u32 list[4] = {1, 2, 3, 4};
+.const .align 4 .u32 fixed[2] = {10, 20};
+.extern .shared .align 4 .b8 more[];
+.visible .entry k(.param .u64 result) {)" +
+                                   std::string(kPrologue) + R"(
+    .shared .align 4 .b32 box[4];
+    st.shared.u32 box[2], 7;
+    mov.u32 %r1, box+8; ld.shared.u32 %r2, [%r1];
+    mov.u64 %rd1, list+8; ld.global.u32 %r3, [%rd1]; ld.global.u32 %r4, list[3];
+    mov.u64 %rd2, more+4; st.shared.u32 [%rd2], 9; ld.shared.u32 %r5, [more+4];
+    mov.u64 %rd3, fixed+4;
+    isspacep.const %p1, %rd3; isspacep.global %p2, %rd3; isspacep.const %p3, %rd1;
+    isspacep.global %p4, %rd1;
+    selp.u32 %r6, 1, 0, %p1; selp.u32 %r7, 2, 0, %p2; selp.u32 %r8, 4, 0, %p3;
+    selp.u32 %r9, 8, 0, %p4;
+    add.u32 %r6, %r6, %r7; add.u32 %r6, %r6, %r8; add.u32 %r6, %r6, %r9;
+    mad.lo.u32 %r6, %r6, 10, %r2; mad.lo.u32 %r6, %r6, 10, %r3; mad.lo.u32 %r6, %r6, 10, %r4;
+    mad.lo.u32 %r6, %r6, 10, %r5;
+    st.global.u32 [%at], %r6;
+    ret; })");
+  ASSERT_NE(program, nullptr);
+  program->WriteImage(device_.Array<uint8_t>(8192), device_.At(8192));
+  MustRun(*program, device_, {.shared = 64, .image = device_.At(8192)}, Params().Add(device_.At(0)),
+          GetParam());
+  EXPECT_EQ(*device_.Array<uint32_t>(0), 97349u);
 }
 
 TEST_P(RunTest, OneRegisterInBraces) {

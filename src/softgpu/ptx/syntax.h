@@ -18,6 +18,7 @@ struct Operand {
     kName,     // name, perhaps with a component (%tid.x)
     kInteger,  // integer
     kFloat,    // real; where single is set, integer holds the 32 bits
+    kPlace,    // name + integer; indexed: name[integer]
     kAddress,  // [name + integer] or [integer] (no name); with parts: [name, parts]
     kVector,   // {parts}
     kPair,     // parts[0] | parts[1]
@@ -25,6 +26,7 @@ struct Operand {
   };
   Kind kind = Kind::kName;
   bool negated = false;  // !name
+  bool indexed = false;
   bool single = false;
   uint64_t integer = 0;
   double real = 0;
@@ -36,6 +38,7 @@ struct Operand {
 struct Initializer {
   std::string_view symbol;  // empty: a number
   uint64_t value = 0;       // the bits, or what is added to the symbol's address
+  uint8_t shift = 0;        // of the byte that 0xFF00(symbol) takes
   uint64_t index = 0;       // of the element that gets it
 };
 
@@ -45,6 +48,7 @@ struct Declaration {
   Space space = Space::kRegister;
   Type type = Type::kNone;
   bool is_extern = false;
+  bool managed = false;
   std::string_view name;
   uint64_t range = 0;  // of %r<range>; 0: one register
   uint32_t align = 1;
@@ -56,7 +60,16 @@ struct Declaration {
 };
 
 struct Statement {
-  enum class Kind : uint8_t { kInstruction, kLabel, kTargets, kOpen, kClose, kDeclare };
+  enum class Kind : uint8_t {
+    kInstruction,
+    kLabel,
+    kTargets,
+    kCallTargets,
+    kPrototype,  // its parameters are in declarations
+    kOpen,
+    kClose,
+    kDeclare,
+  };
   Kind kind = Kind::kInstruction;
   bool guard_negated = false;
   uint32_t line = 0;
@@ -65,6 +78,7 @@ struct Statement {
   std::vector<std::string_view> modifiers;
   std::vector<Operand> operands;
   std::vector<Declaration> declarations;
+  std::vector<Declaration> results;  // of a prototype
 };
 
 struct Function {
@@ -78,12 +92,19 @@ struct Function {
   std::vector<Statement> body;
 };
 
+// .alias: another name for a function.
+struct Alias {
+  std::string_view name, function;
+  uint32_t line = 0;
+};
+
 struct Module {
   double version = 0;
   uint32_t target = 0;    // the number of .target sm_NN
   bool maps_f64 = false;  // .target map_f64_to_f32
   std::vector<Declaration> variables;
   std::vector<Function> functions;
+  std::vector<Alias> aliases;
 };
 
 inline constexpr uint32_t kMaxLineText = 160;

@@ -295,5 +295,18 @@ TEST_P(SystemTest, CacheHintsAndProxies) {
   EXPECT_EQ(out[7], 7u);
 }
 
+TEST_P(SystemTest, ClustersAreBlocksOnEveryAxis) {
+  const auto program = MustCompile(Body(R"(
+    mov.u32 %r1, %clusterid.x; mov.u32 %r2, %clusterid.y; mov.u32 %r3, %clusterid.z;
+    mov.u32 %r4, %nclusterid.x; mov.u32 %r5, %nclusterid.y; mov.u32 %r6, %nclusterid.z;
+    mad.lo.u32 %r7, %r3, 10, %r2; mad.lo.u32 %r7, %r7, 10, %r1; mad.lo.u32 %r7, %r7, 10, %r6;
+    mad.lo.u32 %r7, %r7, 10, %r5; mad.lo.u32 %r7, %r7, 10, %r4;
+    st.global.u32 [%out], %r7;
+    ret;)"));
+  ASSERT_NE(program, nullptr);
+  MustRun(*program, device_, {.grid = {2, 3, 4}}, Params().Add(device_.At(0)), GetParam());
+  EXPECT_EQ(*device_.Array<uint32_t>(0), 321432u);
+}
+
 }  // namespace
 }  // namespace tandem::ptx

@@ -114,6 +114,20 @@ inline std::string Module(const std::string& params, const std::string& body) {
          body + "\n}\n";
 }
 
+inline std::string Modules(const std::string& rest) {
+  return ".version 6.3\n.target sm_70\n.address_size 64\n" + rest;
+}
+
+// Registers of every kind and a variable in every space, and then `instruction`.
+inline std::string WithRegisters(const std::string& instruction) {
+  return Modules(R"(.global .align 8 .b8 gv[64]; .const .align 8 .b8 cv[64];
+.visible .entry k(.param .u64 prm) {
+  .reg .pred %p<9>; .reg .b16 %h<9>; .reg .b32 %r<9>; .reg .f32 %f<9>; .reg .f64 %fd<9>;
+  .reg .b64 %rd<9>; .shared .align 8 .b8 sv[64]; .local .align 8 .b8 lv[64];
+L: )" + instruction +
+                 "\nret; }");
+}
+
 // Of random tests: TANDEM_SEED, so that a failure can be had again.
 inline uint32_t Seed() {
   const char* seed = std::getenv("TANDEM_SEED");

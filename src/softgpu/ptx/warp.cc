@@ -26,6 +26,12 @@ uint32_t ReadLane(const WarpContext& w, uint32_t ref, uint32_t lanes) {
   return value;
 }
 
+uint64_t ReadWideLane(const WarpContext& w, uint32_t ref, uint32_t lanes) {
+  uint64_t value;
+  std::memcpy(&value, w.rows[ref & 1] + (ref & ~1u) + 2 * LaneOffset(lanes), sizeof value);
+  return value;
+}
+
 void WriteLanes(const WarpContext& w, uint32_t ref, uint32_t lanes, uint32_t value) {
   for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
     std::memcpy(w.rows[0] + ref + LaneOffset(rest), &value, sizeof value);
@@ -37,6 +43,7 @@ void Warp::Start(uint32_t entry, uint32_t lanes) {
   live_ = lanes;
   floor_ = loop_ = loops_ = all_loops_ = polls_ = 0;
   forced_ = false;
+  std::fill(std::begin(context.stack), std::end(context.stack), 0);
 }
 
 void Warp::Add(uint32_t pc, uint32_t mask) {

@@ -14,6 +14,7 @@ namespace tandem::ptx {
 
 // A register of 32 bits: of the first of `lanes`, and to all of them.
 uint32_t ReadLane(const WarpContext& w, uint32_t ref, uint32_t lanes);
+uint64_t ReadWideLane(const WarpContext& w, uint32_t ref, uint32_t lanes);  // of 64 bits
 void WriteLanes(const WarpContext& w, uint32_t ref, uint32_t lanes, uint32_t value);
 
 struct Group {

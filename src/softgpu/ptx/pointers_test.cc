@@ -1,0 +1,217 @@
+// Calls by pointer, arguments of every kind, the stack of alloca, and barriers in shared memory.
+#include <gtest/gtest.h>
+
+#include "src/softgpu/ptx/testing.h"
+
+namespace tandem::ptx {
+namespace {
+
+class PointerTest : public KernelTest {
+ protected:
+  // Runs `body` in a module that has `module` before its kernel.
+  Stop RunWith(const std::string& module, const std::string& body, uint32_t threads = 32,
+               std::string* what = nullptr) {
+    const auto program =
+        MustCompile(".version 8.0\n.target sm_80\n.address_size 64\n" + module +
+                    "\n.visible .entry k(.param .u64 result) {" + kPrologue + body + "\n}");
+    if (program == nullptr) return Stop::kTrap;
+    program->WriteImage(device_.Array<uint8_t>(8192), device_.At(8192));
+    Execution execution = MakeExecution(
+        *program, device_, {.grid = {2, 1, 1}, .block = {threads, 1, 1}, .image = device_.At(8192)},
+        Params().Add(device_.At(0)), GetParam());
+    const Stop stop = execution.Run(Never);
+    if (what != nullptr) *what = execution.fault().what;
+    return stop;
+  }
+  uint32_t Out(size_t i) { return device_.Array<uint32_t>(0)[i]; }
+};
+
+INSTANTIATE_TEST_SUITE_P(Paths, PointerTest, ::testing::Values(Path::kBaseline, Path::kAvx2));
+
+// A table that the module initializes, as compilers write virtual functions.
+constexpr char kTable[] = R"(
+.func (.param .b32 r) twice(.param .b32 a);
+.func (.param .b32 r) square(.param .b32 a)
+{ .reg .b32 %x; ld.param.b32 %x, [a]; mul.lo.u32 %x, %x, %x; st.param.b32 [r], %x; ret; }
+.extern .func __cxa_pure_virtual;
+.global .align 8 .u64 table[4] = {0, twice, square, __cxa_pure_virtual};
+.func (.param .b32 r) twice(.param .b32 a)
+{ .reg .b32 %x; ld.param.b32 %x, [a]; add.u32 %x, %x, %x; st.param.b32 [r], %x; ret; }
+)";
+constexpr char kCallOne[] = R"(
+  .param .b32 arg; .param .b32 got;
+  mul.wide.u32 %rd1, %r1, 8; mov.u64 %rd2, table; add.u64 %rd2, %rd2, %rd1;
+  ld.global.u64 %rd3, [%rd2];
+  st.param.b32 [arg], %t;
+  proto : .callprototype (.param .b32 _) _ (.param .b32 _);
+  call (got), %rd3, (arg), proto;
+  ld.param.b32 %r2, [got];
+  st.global.u32 [%at], %r2;
+  ret;)";
+
+TEST_P(PointerTest, LanesCallDifferentFunctions) {
+  ASSERT_EQ(RunWith(kTable, "and.b32 %r1, %t, 1; add.u32 %r1, %r1, 1;" + std::string(kCallOne)),
+            Stop::kDone);
+  for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(Out(i), i % 2 == 0 ? 2 * i : i * i);
+}
+
+TEST_P(PointerTest, WhatIsNoFunctionIsNotCalled) {
+  std::string what;
+  for (const char* choice : {"0", "3"}) {
+    EXPECT_EQ(RunWith(kTable, "mov.u32 %r1, " + std::string(choice) + ";" + kCallOne, 32, &what),
+              Stop::kIllegalAddress);
+    EXPECT_NE(what.find("no function"), std::string::npos) << what;
+  }
+}
+
+TEST_P(PointerTest, ListsOfTargetsAndRegisters) {
+  ASSERT_EQ(RunWith(".func (.reg .f32 r) half(.reg .f32 a) { mul.f32 r, a, 0f3f000000; ret; }\n"
+                    ".func (.reg .f32 r) more(.reg .f32 a) { add.f32 r, a, 0f3f800000; ret; }\n"
+                    ".func (.reg .f32 r) also(.reg .f32 a);\n.alias also, more;",
+                    R"(
+    setp.lt.u32 %p1, %t, 16;
+    mov.u64 %rd1, half; mov.u64 %rd2, also; selp.b64 %rd1, %rd1, %rd2, %p1;
+    cvt.rn.f32.u32 %f1, %t;
+    to : .calltargets half, more;
+    call (%f2), %rd1, (%f1), to;
+    call (%f2), also, (%f2);
+    st.global.f32 [%at], %f2;
+    ret;)"),
+            Stop::kDone);
+  for (uint32_t i = 0; i < 32; ++i) {
+    EXPECT_EQ(device_.Array<float>(0)[i], i < 16 ? i * 0.5f + 1 : i + 2.0f);
+  }
+}
+
+TEST_P(PointerTest, RecursionThroughAPointerIsStopped) {
+  const std::string functions = R"(
+.global .u64 self = again;
+.func again(.reg .b32 depth)
+{ .reg .u64 %p; .reg .pred %q; .reg .b32 %d;
+  setp.eq.u32 %q, depth, 0;
+  @%q ret;
+  sub.u32 %d, depth, 1;
+  ld.global.u64 %p, [self];
+  proto : .callprototype _ (.reg .b32 _);
+  call %p, (%d), proto;
+  ret; })";
+  std::string what;
+  EXPECT_EQ(RunWith(functions, "call again, (1); ret;", 32, &what), Stop::kTrap);
+  EXPECT_NE(what.find("recursion"), std::string::npos) << what;
+  EXPECT_EQ(RunWith(functions, "call again, (0); call again, (0); ret;"), Stop::kDone);
+}
+
+TEST_P(PointerTest, AThreadMayEndInsideAFunction) {
+  // The second block calls it again.
+  EXPECT_EQ(RunWith(".global .u64 f = leave; .func leave { exit; }", R"(
+    ld.global.u64 %rd1, [f];
+    proto : .callprototype _ ();
+    st.global.u32 [%at], 5;
+    call %rd1, (), proto;
+    st.global.u32 [%at], 6;
+    ret;)"),
+            Stop::kDone);
+  EXPECT_EQ(Out(7), 5u);
+}
+
+TEST_P(PointerTest, ArgumentsMayBeVariablesRegistersOrNumbers) {
+  ASSERT_EQ(RunWith(R"(
+.func (.param .b32 r) through(.param .b32 a)
+{ .reg .b32 %x; ld.param.b32 %x, [a]; add.u32 %x, %x, 1; st.param.b32 [r], %x; ret; }
+.func (.reg .b32 r) by(.reg .b32 a) { add.u32 r, a, 10; ret; })",
+                    R"(
+    .param .b32 here; .param .b32 there;
+    call (%r1), through, (%t);
+    call (%r1), through, (%r1);
+    st.param.b32 [here], %r1;
+    call (there), by, (here);
+    ld.param.b32 %r2, [there];
+    call (%r3), through, (7);
+    call (there), through, (there);
+    ld.param.b32 %r4, [there];
+    mad.lo.u32 %r2, %r2, 1000, %r3; mad.lo.u32 %r2, %r4, 1000000, %r2;
+    st.global.u32 [%at], %r2;
+    ret;)"),
+            Stop::kDone);
+  for (uint32_t i = 0; i < 32; ++i) {
+    EXPECT_EQ(Out(i), (i + 13) * 1000000 + (i + 12) * 1000 + 8);
+  }
+}
+
+TEST_P(PointerTest, TheStackGrowsAndShrinks) {
+  ASSERT_EQ(RunWith(R"(
+.func (.reg .b32 r) sum(.reg .b32 n)
+{ .reg .u64 %b, %p; .reg .b32 %i; .reg .pred %q;
+  mul.wide.u32 %b, n, 4;
+  alloca.u64 %p, %b, 16;
+  cvta.local.u64 %p, %p;
+  mov.u32 %i, 0; mov.u32 r, 0;
+L: setp.ge.u32 %q, %i, n;
+  @%q ret;
+  st.u32 [%p], %i; ld.u32 n, [%p]; mov.u32 r, n;
+  ret; })",
+                    R"(
+    .reg .u64 %a<4>;
+    alloca.u64 %a1, 100;
+    stacksave.u64 %a3;
+    alloca.u64 %a2, 16, 16;
+    st.local.u32 [%a2], %t;
+    mov.u32 %r1, 0;
+  L:
+    call (%r2), sum, (1000);
+    add.u32 %r1, %r1, 1; setp.lt.u32 %p1, %r1, 100;
+    @%p1 bra L;
+    ld.local.u32 %r2, [%a2];
+    stackrestore.u64 %a3;
+    alloca.u64 %a1, 16, 16;
+    setp.eq.u64 %p2, %a1, %a2; selp.u32 %r3, 100, 0, %p2;
+    add.u32 %r2, %r2, %r3;
+    st.global.u32 [%at], %r2;
+    ret;)"),
+            Stop::kDone);
+  for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(Out(i), i + 100);
+  EXPECT_EQ(RunWith("", ".reg .u64 %a; alloca.u64 %a, 20000; ret;"), Stop::kIllegalAddress);
+}
+
+TEST_P(PointerTest, BarriersInSharedMemory) {
+  // 64 threads in two warps, in three phases; half of them leave after the first.
+  ASSERT_EQ(RunWith("", R"(
+    .shared .align 8 .b64 bar; .shared .align 4 .b32 box;
+    .reg .b64 %s<4>;
+    setp.eq.u32 %p1, %t, 0;
+    @%p1 mbarrier.init.shared.b64 [bar], 64;
+    bar.sync 0;
+    atom.shared.add.u32 %r1, [box], 1;
+    setp.lt.u32 %p2, %t, 32;
+    @!%p2 bra DROP;
+    mbarrier.arrive.shared.b64 %s1, [bar];
+    mbarrier.pending_count.b64 %r5, %s1;
+  WAIT:
+    mbarrier.test_wait.shared.b64 %p3, [bar], %s1;
+    @!%p3 bra WAIT;
+    ld.shared.u32 %r2, [box];
+    cp.async.mbarrier.arrive.shared.b64 [bar];
+    cp.async.mbarrier.arrive.noinc.shared.b64 [bar];
+  AGAIN:
+    mbarrier.test_wait.parity.shared.b64 %p3, [bar], 1;
+    @!%p3 bra AGAIN;
+    mad.lo.u32 %r2, %r2, 100, %r5;
+    st.global.u32 [%at], %r2;
+    ret;
+  DROP:
+    mbarrier.arrive_drop.shared.b64 _, [bar];
+    st.global.u32 [%at], 1;
+    ret;)",
+                    64),
+            Stop::kDone);
+  uint32_t seen = 0;
+  for (uint32_t i = 0; i < 32; ++i) {
+    EXPECT_EQ(Out(i) / 100, 64 * (1 + 1));  // the second block finds the first one's sum
+    seen |= 1u << (Out(i) % 100 - 33);
+  }
+  EXPECT_EQ(seen, ~0u);
+  EXPECT_EQ(Out(63), 1u);
+}
+
+}  // namespace
+}  // namespace tandem::ptx
