@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The built shared objects against driver_api.def: what they export and what they need.
+"""The built shared objects against driver_api.def and nvml_api.def: what they export and need.
 
   check_symbols.py BUILD_DIRECTORY
 
 libtandem.so lives inside other people's programs: it exports exactly the functions it hooks and
 links nothing but libc. The software GPU exports exactly the functions it has, for loaders take a
-symbol that is there for one that works.
+symbol that is there for one that works. So does its monitoring library.
 """
 import pathlib
 import re
@@ -17,6 +17,7 @@ ROW = re.compile(
     r"(?P<shim>PASS|OWN|GATE\(\w+\)), (?P<soft>YES|NO|LOADER), ",
     re.M,
 )
+NVML_ROW = re.compile(r"^NVML(_TEXT|_WITHOUT)?\((?P<symbol>\w+), \(.*\)\)$", re.M)
 NEEDED = re.compile(r"\(NEEDED\).*\[(.+)\]")
 LIBC = re.compile(r"libc\.so\.6|ld-linux.*\.so\.\d")
 LOOKUPS = {"dlsym", "dlvsym"}
@@ -38,12 +39,12 @@ def needed(library):
     return set(NEEDED.findall(dynamic))
 
 
-def differences(library, expected):
+def differences(library, expected, table="driver_api.def"):
     actual = exports(library)
     for name in sorted(expected - actual):
-        yield f"{library}: does not export {name}, which driver_api.def promises"
+        yield f"{library}: does not export {name}, which {table} promises"
     for name in sorted(actual - expected):
-        yield f"{library}: exports {name}, which driver_api.def does not say"
+        yield f"{library}: exports {name}, which {table} does not say"
 
 
 def symbols(rows):
@@ -54,7 +55,7 @@ def symbols(rows):
             yield row["symbol"] + row["suffix"]
 
 
-def problems(build, rows):
+def problems(build, rows, nvml_rows):
     shim = build / "lib/libtandem.so"
     yield from differences(shim, set(symbols(row for row in rows if row["shim"] != "PASS")) | LOOKUPS)
     for name in sorted(needed(shim)):
@@ -62,6 +63,8 @@ def problems(build, rows):
             yield f"{shim}: needs {name}; it may link nothing but libc"
     soft = build / "lib/tandem/soft/libcuda.so.1"
     yield from differences(soft, set(symbols(row for row in rows if row["soft"] != "NO")))
+    nvml = build / "lib/tandem/soft/libnvidia-ml.so.1"
+    yield from differences(nvml, {row["symbol"] for row in nvml_rows}, "nvml_api.def")
 
 
 def main():
@@ -70,7 +73,12 @@ def main():
     if len(rows) != len(re.findall(r"^CU(?:_PT)?\(", table, re.M)):
         print("src/cuda/driver_api.def: a row does not read as CU(symbol, base, since, shim, soft, …)")
         return 1
-    found = list(problems(pathlib.Path(sys.argv[1]), rows))
+    nvml_table = pathlib.Path("src/softgpu/nvml/nvml_api.def").read_text(encoding="utf-8")
+    nvml_rows = list(NVML_ROW.finditer(nvml_table))
+    if len(nvml_rows) != len(re.findall(r"^NVML(?:_TEXT|_WITHOUT)?\(", nvml_table, re.M)):
+        print("src/softgpu/nvml/nvml_api.def: a row does not read as NVML(symbol, (parameters)…)")
+        return 1
+    found = list(problems(pathlib.Path(sys.argv[1]), rows, nvml_rows))
     print("\n".join(found), end="\n" if found else "")
     return 1 if found else 0
 

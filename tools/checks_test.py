@@ -82,6 +82,7 @@ class Texts(unittest.TestCase):
 
 class DriverTable(unittest.TestCase):
     ROW = "// ---- Streams\nCU_PT(cuB, _ptsz, cuB, 11070, GATE(stream), YES, (int a), (a))\n"
+    NVML = "// ---- Devices\nNVML(nvmlA, (int a))\nNVML_WITHOUT(nvmlB, (int b), (b))\nNVML(nvmlA_v2, ())\n"
 
     def run_in(self, root, *arguments):
         return subprocess.run(
@@ -92,12 +93,16 @@ class DriverTable(unittest.TestCase):
     def test_it_knows_when_it_is_old_and_renews_itself(self):
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
-            (root / "src/cuda").mkdir(parents=True)
-            (root / "docs").mkdir()
             rows, document = root / "src/cuda/driver_api.def", root / "docs/software-gpu.md"
-            rows.write_text(self.ROW)
+            nvml = root / "src/softgpu/nvml/nvml_api.def"
+            for path, text in ((rows, self.ROW), (nvml, self.NVML)):
+                path.parent.mkdir(parents=True)
+                path.write_text(text)
+            document.parent.mkdir()
             document.write_text(
                 "before\n<!-- Made by tools/driver_table.py from src/cuda/driver_api.def. -->\n"
+                "<!-- End of the table. -->\nbetween\n"
+                "<!-- Made by tools/driver_table.py from src/softgpu/nvml/nvml_api.def. -->\n"
                 "<!-- End of the table. -->\nafter\n"
             )
             self.assertEqual(self.run_in(root, "--check").returncode, 1)
@@ -105,9 +110,13 @@ class DriverTable(unittest.TestCase):
             self.assertEqual(self.run_in(root, "--check").returncode, 0)
             text = document.read_text()
             self.assertIn("| `cuB`, `_ptsz` | 11.7 | there |", text)
+            self.assertIn("| Devices | `nvmlA` `_v2`, `nvmlB` |", text)
+            self.assertIn("\nbetween\n", text)
             self.assertTrue(text.startswith("before\n") and text.endswith("after\n"))
-            rows.write_text(self.ROW.replace("YES", "NO"))
-            self.assertEqual(self.run_in(root, "--check").returncode, 1)
+            for path, old, new in ((rows, "YES", "NO"), (nvml, "nvmlB", "nvmlC")):
+                path.write_text(path.read_text().replace(old, new))
+                self.assertEqual(self.run_in(root, "--check").returncode, 1)
+                self.assertEqual(self.run_in(root).returncode, 0)
             document.write_text("no marks\n")
             self.assertEqual(self.run_in(root).returncode, 1)
 

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""The table of driver calls in docs/software-gpu.md, made from driver_api.def.
+"""The tables of calls in docs/software-gpu.md, made from driver_api.def and nvml_api.def.
 
-  driver_table.py           writes it
-  driver_table.py --check   says whether it is up to date
+  driver_table.py           writes them
+  driver_table.py --check   says whether they are up to date
 """
 import pathlib
 import re
 import sys
 
-ROWS = pathlib.Path("src/cuda/driver_api.def")
 DOCUMENT = pathlib.Path("docs/software-gpu.md")
-BEGIN = "<!-- Made by tools/driver_table.py from src/cuda/driver_api.def. -->\n"
+DRIVER = pathlib.Path("src/cuda/driver_api.def")
+NVML = pathlib.Path("src/softgpu/nvml/nvml_api.def")
+BEGIN = "<!-- Made by tools/driver_table.py from {}. -->\n"
 END = "<!-- End of the table. -->\n"
 SECTION = re.compile(r"// ---- (?P<title>.+)")
 ROW = re.compile(
@@ -18,6 +19,7 @@ ROW = re.compile(
     r"(PASS|OWN|GATE\(\w+\)), (?P<soft>YES|NO|LOADER), "
 )
 STATES = {"YES": "there", "NO": "absent", "LOADER": "not supported"}
+NVML_ROW = re.compile(r"NVML(_TEXT|_WITHOUT)?\((?P<name>\w+?)(?P<version>_v\d)?, ")
 
 
 def version(since):
@@ -25,7 +27,8 @@ def version(since):
     return f"{since // 1000}.{since % 1000 // 10}"
 
 
-def table(text):
+def driver_table(text):
+    """A table for each section, a line for each function."""
     lines = []
     for line in text.splitlines():
         if section := SECTION.match(line):
@@ -36,23 +39,47 @@ def table(text):
     return "\n".join(lines) + "\n\n"
 
 
-def renewed(document, text):
-    """The document with its table made anew; None if it has no place for one."""
-    before, begin, rest = document.partition(BEGIN)
+def nvml_table(text):
+    """One table, a line for each section. Versions of a function stand behind its name."""
+    sections = {}
+    for line in text.splitlines():
+        if section := SECTION.match(line):
+            names = sections.setdefault(section["title"], {})
+        elif row := NVML_ROW.match(line):
+            versions = names.setdefault(row["name"], [])
+            versions.append(row["version"] or "")
+    lines = ["", "| what | functions |", "|---|---|"]
+    for title, names in sections.items():
+        functions = []
+        for name, (first, *others) in names.items():
+            functions.append("".join([f"`{name}{first}`"] + [f" `{other}`" for other in others]))
+        lines.append(f"| {title} | {', '.join(functions)} |")
+    return "\n".join(lines) + "\n\n"
+
+
+TABLES = ((DRIVER, driver_table), (NVML, nvml_table))
+
+
+def renewed(document, rows, table):
+    """The document with the table of these rows made anew; None if it has no place for it."""
+    before, begin, rest = document.partition(BEGIN.format(rows))
     _, end, after = rest.partition(END)
-    return before + begin + table(text) + end + after if begin and end else None
+    if not (begin and end):
+        return None
+    return before + begin + table(rows.read_text(encoding="utf-8")) + end + after
 
 
 def main():
-    document = DOCUMENT.read_text(encoding="utf-8")
-    wanted = renewed(document, ROWS.read_text(encoding="utf-8"))
-    if wanted is None:
-        print(f"{DOCUMENT}: the marks around the table of driver calls are gone")
-        return 1
+    document = wanted = DOCUMENT.read_text(encoding="utf-8")
+    for rows, table in TABLES:
+        wanted = renewed(wanted, rows, table)
+        if wanted is None:
+            print(f"{DOCUMENT}: the marks around the table of {rows} are gone")
+            return 1
     if "--check" not in sys.argv[1:]:
         DOCUMENT.write_text(wanted, encoding="utf-8")
     elif document != wanted:
-        print(f"{DOCUMENT}: its table of driver calls is not what {ROWS} says; run tools/driver_table.py")
+        print(f"{DOCUMENT}: its tables are not what the .def files say; run tools/driver_table.py")
         return 1
     return 0
 

@@ -1,12 +1,24 @@
 """libnvidia-ml.so.1 beside the software GPU: what monitoring programs are told of it."""
 
+import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
-from harness import MIB, PATIENCE_S, SOFT_GPU, DeviceProgram, finish, wait_until
+from harness import MIB, PATIENCE_S, SOFT_GPU, TANDEM, DeviceProgram, finish, wait_until
 
 NOT_SUPPORTED, NOT_FOUND, INSUFFICIENT, INVALID, UNINITIALIZED = 3, 6, 7, 2, 1
+TIMEOUT, VERSION_MISMATCH = 10, 25
+
+ROWS = Path(__file__).parents[2] / "src/softgpu/nvml/nvml_api.def"
+# Of the functions that a software GPU has nothing for: name, parameters, those that must be there.
+WITHOUT = [
+    (name, parameters.split(", "), set(required.split(", ")))
+    for name, parameters, required in re.findall(
+        r"^NVML_WITHOUT\((\w+), \((.+?)\), \((.+?)\)\)$", ROWS.read_text(), re.M
+    )
+]
 
 # Answers each line, an expression over the functions below, with what it is.
 MONITOR = """
@@ -52,6 +64,44 @@ def samples(device, since=0):
         return {"error": result}
     return [(entries[i].pid, entries[i].util[0]) for i in range(count.value)]
 
+def numbers(name, *arguments, count):
+    values = [UINT(7) for _ in range(count)]
+    result = call(name, *arguments, *map(ctypes.byref, values))
+    return [value.value for value in values] if result == 0 else {"error": result}
+
+def raw(name, *arguments, room, size):
+    # Of the room that there is, a function writes the size of its structure.
+    value = ctypes.create_string_buffer(b"\\xa5" * room, room)
+    result = call(name, *arguments, value)
+    assert value.raw[size:] == b"\\xa5" * (room - size)
+    return value.raw[:size] if result == 0 else {"error": result}
+
+def without(name, parameters, handle, missing=None):
+    # With an argument for each parameter but the missing one.
+    def argument(parameter):
+        kind, own_name = parameter.rsplit(" ", 1)
+        if own_name == missing:
+            return None
+        if kind == "nvmlDevice_t":
+            return handle
+        return ctypes.create_string_buffer(4096) if "*" in kind else 0
+    return call(name, *map(argument, parameters))
+
+def event_set():
+    value = ctypes.c_void_p()
+    assert call("nvmlEventSetCreate", ctypes.byref(value)) == 0
+    return value
+
+def fields(handle, *ids):
+    class Field(ctypes.Structure):
+        _fields_ = [("id", UINT), ("scope", UINT), ("times", ULL * 2), ("kind", UINT), ("result", UINT),
+                    ("value", ULL)]
+    values = (Field * len(ids))(*((number, 0) for number in ids))
+    return call("nvmlDeviceGetFieldValues", handle, len(ids), values), [v.result for v in values]
+
+def error_texts(*codes):
+    return [nvml.nvmlErrorString(code).decode() for code in codes]
+
 def device(index=0):
     handle = ctypes.c_void_p()
     assert call("nvmlDeviceGetHandleByIndex_v2", index, ctypes.byref(handle)) == 0
@@ -63,9 +113,11 @@ for line in sys.stdin:
 
 
 class Monitor:
-    def __init__(self, card, **environment):
+    """`prefix`: what it is started by."""
+
+    def __init__(self, card, prefix=(), **environment):
         self.process = subprocess.Popen(
-            ["/usr/bin/python3", "-c", MONITOR],
+            [*prefix, "/usr/bin/python3", "-c", MONITOR],
             env={**card.env, "LD_LIBRARY_PATH": str(SOFT_GPU), **environment},
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
@@ -118,6 +170,46 @@ def test_the_devices_are_the_drivers_devices(card_alone, ask):
     assert (pci["legacy"], pci["bus"], pci["bus_id"]) == (b"0000:02:00.0", 2, b"00000000:02:00.0")
 
 
+    place = b"0000:02:00.0".ljust(16, b"\0") + bytes([0, 0, 0, 0, 2]).ljust(16, b"\0")
+    assert ask("raw('nvmlDeviceGetPciInfo', device(1), room=128, size=32)") == place
+    assert ask("raw('nvmlDeviceGetPciInfo_v2', device(1), room=128, size=52)") == place.ljust(52, b"\0")
+
+
+def test_what_kind_of_device_it_is(ask):
+    AMPERE, PCIE, OK, NO_LINKS = 7, 2, 0, 5
+    for name, value in (("Architecture", AMPERE), ("BusType", PCIE), ("BoardId", 0x200), ("MultiGpuBoard", 0),
+                        ("VirtualizationMode", 0), ("ComputeMode", 0), ("PersistenceMode", 0)):  # fmt: skip
+        assert ask(f"number('nvmlDeviceGet{name}', device(1))") == value, name
+    assert ask("number('nvmlDeviceIsMigDeviceHandle', device())") == 0
+    assert ask("numbers('nvmlDeviceGetCudaComputeCapability', device(), count=2)") == [8, 6]
+    for one, same in ((0, 1), (1, 0)):
+        assert ask(f"number('nvmlDeviceOnSameBoard', device(), device({one}))") == same
+    for capability, status in enumerate((OK, OK, NO_LINKS, OK, OK)):
+        assert ask(f"number('nvmlDeviceGetP2PStatus', device(0), device(1), {capability})") == status
+    for arguments in ("device(0), device(0), 0", "device(0), device(1), 5"):
+        assert ask(f"number('nvmlDeviceGetP2PStatus', {arguments})") == {"error": INVALID}
+
+
+def test_what_there_is_none_of(ask):
+    assert ask("number('nvmlUnitGetCount')") == 0
+    assert ask("number('nvmlUnitGetHandleByIndex', 0, kind=ULL)") == {"error": INVALID}
+    assert ask("number('nvmlGetExcludedDeviceCount')") == 0
+    assert ask("call('nvmlGetExcludedDeviceInfoByIndex', 0, ctypes.create_string_buffer(256))") == INVALID
+    assert ask("numbers('nvmlSystemGetHicVersion', count=2)") == [0, 7]
+    assert ask("number('nvmlDeviceGetHandleBySerial', b'0', kind=ULL)") == {"error": NOT_FOUND}
+
+
+def test_events_never_come(ask):
+    assert ask("number('nvmlDeviceGetSupportedEventTypes', device(), kind=ULL)") == 0
+    assert ask("call('nvmlDeviceRegisterEvents', device(), ULL(0), event_set())") == 0
+    assert ask("call('nvmlDeviceRegisterEvents', device(), ULL(8), event_set())") == NOT_SUPPORTED
+    for name in ("nvmlEventSetWait", "nvmlEventSetWait_v2"):
+        assert ask(f"call('{name}', event_set(), ctypes.create_string_buffer(64), 1)") == TIMEOUT
+        assert ask(f"call('{name}', event_set(), None, 1)") == INVALID
+    assert ask("call('nvmlEventSetFree', ctypes.c_void_p(77))") == INVALID
+    assert ask("call('nvmlEventSetFree', event_set())") == 0
+
+
 def test_memory_and_processes_are_what_the_driver_gives_out(card_alone, ask):
     assert ask(MEMORY) == {"total": 256 * MIB, "free": 256 * MIB, "used": 0}
     programs = [DeviceProgram(card_alone) for _ in range(2)]
@@ -128,12 +220,15 @@ def test_memory_and_processes_are_what_the_driver_gives_out(card_alone, ask):
     assert ask(f"struct('nvmlDeviceGetMemoryInfo_v2', device(), version=(UINT, 40 | 2 << 24), {v2}")[
         "used"
     ] == memory["used"]
-    assert ask(f"struct('nvmlDeviceGetMemoryInfo_v2', device(), version=(UINT, 1), {v2}") == {"error": 25}
+    for version in (0, 1, 2, 40 | 1 << 24, 40 | 3 << 24, 2 << 24):
+        answer = ask(f"struct('nvmlDeviceGetMemoryInfo_v2', device(), version=(UINT, {version}), {v2}")
+        assert answer == {"error": VERSION_MISMATCH}
     expected = sorted((program.process.pid, 72 * MIB) for program in programs)
     for version, words in (("", 2), ("_v2", 3), ("_v3", 3)):
         name = f"nvmlDeviceGetComputeRunningProcesses{version}"
         assert sorted(ask(f"processes('{name}', device(), words={words})")) == expected
         assert ask(f"processes('{name}', device(), room=0)") == {"error": INSUFFICIENT, "count": 2}
+        assert ask(f"processes('{name}', device(), room=1)") == {"error": INSUFFICIENT, "count": 2}
         assert ask(f"processes('nvmlDeviceGetGraphicsRunningProcesses{version}', device())") == []
     assert ask("processes('nvmlDeviceGetComputeRunningProcesses_v3', device(1))") == []
     assert ask(f"text('nvmlSystemGetProcessName', {programs[0].process.pid})") == "/usr/bin/python3"
@@ -156,11 +251,45 @@ def test_utilisation_is_of_the_compute_engine(card_alone, ask):
 
 
 def test_what_a_software_gpu_has_not_got_is_not_supported(ask):
-    for name in ("PowerUsage", "FanSpeed", "PerformanceState", "EnforcedPowerLimit", "MaxPcieLinkWidth"):
-        assert ask(f"number('nvmlDeviceGet{name}', device())") == {"error": NOT_SUPPORTED}
-    for name in ("Temperature", "ClockInfo", "PcieThroughput"):
-        assert ask(f"number('nvmlDeviceGet{name}', device(), 0)") == {"error": NOT_SUPPORTED}
-    assert ask("call('nvmlErrorString', 3) and nvml.nvmlErrorString(3)") == b"Not Supported"
+    assert "nvmlDeviceGetTemperature" in {name for name, _, _ in WITHOUT}
+    for name, parameters, required in WITHOUT:
+        assert ask(f"without('{name}', {parameters}, device())") == NOT_SUPPORTED, name
+        assert ask(f"without('{name}', {parameters}, ctypes.c_void_p(77))") == INVALID, name
+        for missing in required:
+            assert ask(f"without('{name}', {parameters}, device(), '{missing}')") == INVALID, (name, missing)
+    assert ask("fields(device(), 1, 138)") == (0, [NOT_SUPPORTED, NOT_SUPPORTED])
+    assert ask("call('nvmlDeviceGetFieldValues', device(), 1, None)") == INVALID
+
+
+def test_every_error_has_a_text(ask):
+    texts = ask("error_texts(*range(30))")
+    assert texts[:4] == ["Success", "Uninitialized", "Invalid Argument", "Not Supported"]
+    assert len(set(texts)) == 30 and "Unknown Error" not in texts
+    assert ask("error_texts(999, 12345)") == ["Unknown Error"] * 2
+
+
+def test_under_tandem_it_shows_the_card_as_it_is(make_card):
+    """What is on the card, not what the programs there are told of it."""
+    card = make_card(vram="128M")
+    card.start_daemon()
+    monitors = Monitor(card), Monitor(card, [TANDEM, "run", "--"])
+    for monitor in monitors:
+        assert monitor("call('nvmlInit_v2')") == 0
+    programs = [DeviceProgram(card, [TANDEM, "run", "--"]) for _ in range(2)]  # too big for it together
+    budget = card.gpu()["budget_bytes"]
+    for program in programs:
+        assert program.number("free") == budget - 64 * MIB
+        assert program.ask("kernel 1") == "queued"
+        assert program.ask("sync") == "sync 0"
+    # Looking at the card is no use of it.
+    sessions = {session["pid"]: session for session in card.sessions()}
+    assert len(sessions) == 2 and sum(session["swapped_bytes"] for session in sessions.values()) > 0
+    expected = {pid: 8 * MIB + session["resident_bytes"] for pid, session in sessions.items()}
+    for monitor in monitors:
+        used = sum(expected.values())
+        assert monitor(MEMORY) == {"total": 128 * MIB, "free": 128 * MIB - used, "used": used}
+        assert dict(monitor("processes('nvmlDeviceGetComputeRunningProcesses_v3', device())")) == expected
+    assert len({monitor("text('nvmlDeviceGetUUID', device())") for monitor in monitors}) == 1
 
 
 def test_wrong_arguments(card_alone, ask):
@@ -174,5 +303,7 @@ def test_wrong_arguments(card_alone, ask):
     assert ask("call('nvmlShutdown')") == 0
     assert ask("number('nvmlDeviceGetCount_v2')") == {"error": UNINITIALIZED}
     assert ask("call('nvmlShutdown')") == UNINITIALIZED
+    for name, parameters, _ in WITHOUT:
+        assert ask(f"without('{name}', {parameters}, ctypes.c_void_p(1))") == UNINITIALIZED, name
     refused = Monitor(card_alone, TANDEM_SOFT_VRAM="lots")
     assert refused("call('nvmlInit_v2')") == 9

@@ -11,15 +11,17 @@
 #include "src/softgpu/options.h"
 #include "src/softgpu/shared_device.h"
 
-// Declarations of all that is exported. nvmlErrorString is not in the table, for it returns a text.
+// Declarations of all that is exported.
 extern "C" {
 #define NVML(symbol, parameters) \
   __attribute__((visibility("default"))) nvmlReturn_t symbol parameters noexcept;
-#define NVML_WITHOUT(symbol, parameters) NVML(symbol, parameters)
+#define NVML_TEXT(symbol, parameters) \
+  __attribute__((visibility("default"))) const char* symbol parameters noexcept;
+#define NVML_WITHOUT(symbol, parameters, arguments) NVML(symbol, parameters)
 #include "src/softgpu/nvml/nvml_api.def"
 #undef NVML_WITHOUT
+#undef NVML_TEXT
 #undef NVML
-__attribute__((visibility("default"))) const char* nvmlErrorString(nvmlReturn_t result) noexcept;
 }
 
 namespace tandem::soft::nvml {
@@ -39,6 +41,16 @@ std::shared_ptr<const Library> TheLibrary();
 nvmlReturn_t FindDevice(nvmlDevice_t device, std::shared_ptr<const Library>* library,
                         const DeviceOption** option);
 nvmlReturn_t LookAtDevice(nvmlDevice_t device, DeviceUse* use);
+
+// Whether the library is initialised, the handle is a device's and the pointer is one.
+nvmlReturn_t Check();
+nvmlReturn_t Check(nvmlDevice_t device);
+nvmlReturn_t Check(const void* pointer);
+template <class First, class Second, class... More>
+nvmlReturn_t Check(First first, Second second, More... more) {
+  const nvmlReturn_t result = Check(first);
+  return result != NVML_SUCCESS ? result : Check(second, more...);
+}
 
 nvmlDevice_t HandleOf(size_t index);
 size_t IndexOf(nvmlDevice_t device);

@@ -14,6 +14,43 @@
 namespace tandem::soft::nvml {
 namespace {
 
+struct ErrorText {
+  nvmlReturn_t result;
+  const char* text;
+};
+constexpr ErrorText kErrorTexts[] = {
+    {NVML_SUCCESS, "Success"},
+    {NVML_ERROR_UNINITIALIZED, "Uninitialized"},
+    {NVML_ERROR_INVALID_ARGUMENT, "Invalid Argument"},
+    {NVML_ERROR_NOT_SUPPORTED, "Not Supported"},
+    {NVML_ERROR_NO_PERMISSION, "Insufficient Permissions"},
+    {NVML_ERROR_ALREADY_INITIALIZED, "Already Initialized"},
+    {NVML_ERROR_NOT_FOUND, "Not Found"},
+    {NVML_ERROR_INSUFFICIENT_SIZE, "Insufficient Size"},
+    {NVML_ERROR_INSUFFICIENT_POWER, "Insufficient External Power"},
+    {NVML_ERROR_DRIVER_NOT_LOADED, "Driver Not Loaded"},
+    {NVML_ERROR_TIMEOUT, "Timeout"},
+    {NVML_ERROR_IRQ_ISSUE, "Interrupt Request Issue"},
+    {NVML_ERROR_LIBRARY_NOT_FOUND, "NVML Shared Library Not Found"},
+    {NVML_ERROR_FUNCTION_NOT_FOUND, "Function Not Found"},
+    {NVML_ERROR_CORRUPTED_INFOROM, "Corrupted infoROM"},
+    {NVML_ERROR_GPU_IS_LOST, "GPU is lost"},
+    {NVML_ERROR_RESET_REQUIRED, "GPU requires reset"},
+    {NVML_ERROR_OPERATING_SYSTEM, "Blocked by the operating system"},
+    {NVML_ERROR_LIB_RM_VERSION_MISMATCH, "Driver/library version mismatch"},
+    {NVML_ERROR_IN_USE, "In use"},
+    {NVML_ERROR_MEMORY, "Insufficient Memory"},
+    {NVML_ERROR_NO_DATA, "No data"},
+    {NVML_ERROR_VGPU_ECC_NOT_SUPPORTED, "Not possible for a vGPU with ECC"},
+    {NVML_ERROR_INSUFFICIENT_RESOURCES, "Insufficient Resources"},
+    {NVML_ERROR_FREQ_NOT_SUPPORTED, "Frequency Not Supported"},
+    {NVML_ERROR_ARGUMENT_VERSION_MISMATCH, "Argument Version Mismatch"},
+    {NVML_ERROR_DEPRECATED, "Deprecated"},
+    {NVML_ERROR_NOT_READY, "Not Ready"},
+    {NVML_ERROR_GPU_NOT_FOUND, "GPU Not Found"},
+    {NVML_ERROR_INVALID_STATE, "Invalid State"},
+};
+
 struct State {
   Mutex mutex;
   int initialised GUARDED_BY(mutex) = 0;
@@ -56,6 +93,14 @@ nvmlReturn_t GetCount(unsigned int* count) {
   return NVML_SUCCESS;
 }
 
+// Of things that there are none of.
+nvmlReturn_t CountNone(unsigned int* count) {
+  NVML_TRY(Check());
+  NVML_TRY(Check(count));
+  *count = 0;
+  return NVML_SUCCESS;
+}
+
 nvmlReturn_t GetByIndex(unsigned int index, nvmlDevice_t* device) {
   const auto library = TheLibrary();
   if (library == nullptr) return NVML_ERROR_UNINITIALIZED;
@@ -86,6 +131,18 @@ std::shared_ptr<const Library> TheLibrary() {
   State& state = TheState();
   MutexLock lock(state.mutex);
   return state.library;
+}
+
+nvmlReturn_t Check() {
+  return TheLibrary() == nullptr ? NVML_ERROR_UNINITIALIZED : NVML_SUCCESS;
+}
+nvmlReturn_t Check(nvmlDevice_t device) {
+  const auto library = TheLibrary();
+  if (library == nullptr) return NVML_ERROR_UNINITIALIZED;
+  return library->Find(device) == nullptr ? NVML_ERROR_INVALID_ARGUMENT : NVML_SUCCESS;
+}
+nvmlReturn_t Check(const void* pointer) {
+  return pointer == nullptr ? NVML_ERROR_INVALID_ARGUMENT : NVML_SUCCESS;
 }
 
 nvmlDevice_t HandleOf(size_t index) {
@@ -131,25 +188,8 @@ nvmlReturn_t nvmlShutdown() noexcept {
 }
 
 const char* nvmlErrorString(nvmlReturn_t result) noexcept {
-  switch (result) {
-    case NVML_SUCCESS:
-      return "Success";
-    case NVML_ERROR_UNINITIALIZED:
-      return "Uninitialized";
-    case NVML_ERROR_INVALID_ARGUMENT:
-      return "Invalid Argument";
-    case NVML_ERROR_NOT_SUPPORTED:
-      return "Not Supported";
-    case NVML_ERROR_NOT_FOUND:
-      return "Not Found";
-    case NVML_ERROR_INSUFFICIENT_SIZE:
-      return "Insufficient Size";
-    case NVML_ERROR_DRIVER_NOT_LOADED:
-      return "Driver Not Loaded";
-    case NVML_ERROR_ARGUMENT_VERSION_MISMATCH:
-      return "Argument Version Mismatch";
-    case NVML_ERROR_UNKNOWN:
-      break;
+  for (const ErrorText& row : kErrorTexts) {
+    if (row.result == result) return row.text;
   }
   return "Unknown Error";
 }
@@ -181,6 +221,26 @@ nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char* name, unsigned int
   return CopyText(program.substr(0, length - 1), name, length);
 }
 
+// Neither host interface cards nor units that would hold them.
+nvmlReturn_t nvmlSystemGetHicVersion(unsigned int* count, void* entries) noexcept {
+  return CountNone(count);
+}
+nvmlReturn_t nvmlUnitGetCount(unsigned int* count) noexcept {
+  return CountNone(count);
+}
+nvmlReturn_t nvmlUnitGetHandleByIndex(unsigned int index, void** unit) noexcept {
+  NVML_TRY(Check());
+  return NVML_ERROR_INVALID_ARGUMENT;
+}
+
+nvmlReturn_t nvmlGetExcludedDeviceCount(unsigned int* count) noexcept {
+  return CountNone(count);
+}
+nvmlReturn_t nvmlGetExcludedDeviceInfoByIndex(unsigned int index, void* info) noexcept {
+  NVML_TRY(Check());
+  return NVML_ERROR_INVALID_ARGUMENT;
+}
+
 nvmlReturn_t nvmlDeviceGetCount(unsigned int* count) noexcept {
   return GetCount(count);
 }
@@ -193,6 +253,13 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t* device
 }
 nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t* device) noexcept {
   return GetByIndex(index, device);
+}
+
+// No device has a serial number.
+nvmlReturn_t nvmlDeviceGetHandleBySerial(const char* serial, nvmlDevice_t* device) noexcept {
+  NVML_TRY(Check());
+  if (serial == nullptr || device == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+  return NVML_ERROR_NOT_FOUND;
 }
 
 nvmlReturn_t nvmlDeviceGetHandleByUUID(const char* uuid, nvmlDevice_t* device) noexcept {

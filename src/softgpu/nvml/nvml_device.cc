@@ -29,16 +29,12 @@ nvmlReturn_t LookAtDevice(nvmlDevice_t device, DeviceUse* use) {
 
 namespace {
 
-nvmlReturn_t Check(nvmlDevice_t device) {
-  std::shared_ptr<const Library> library;
-  const DeviceOption* option = nullptr;
-  return FindDevice(device, &library, &option);
-}
+constexpr unsigned int kAmpere = 7;  // the architecture of compute capability 8.0 to 8.7
+static_assert(kComputeMajor == 8 && kComputeMinor == 6);
+constexpr unsigned int kPcie = 2;  // a type of bus
 
-// A number that is the same for every device.
 nvmlReturn_t Constant(nvmlDevice_t device, unsigned int value, unsigned int* out) {
-  NVML_TRY(Check(device));
-  if (out == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+  NVML_TRY(Check(device, out));
   *out = value;
   return NVML_SUCCESS;
 }
@@ -49,6 +45,15 @@ nvmlReturn_t CheckRoom(size_t needed, unsigned int* count, const void* array) {
   const bool fits = needed <= *count;
   *count = static_cast<unsigned int>(needed);
   return fits ? NVML_SUCCESS : NVML_ERROR_INSUFFICIENT_SIZE;
+}
+
+template <class Info>
+nvmlReturn_t DescribePlace(nvmlDevice_t device, Info* info) {
+  NVML_TRY(Check(device, info));
+  const int ordinal = static_cast<int>(IndexOf(device));
+  *info = {};
+  info->bus = static_cast<unsigned int>(PciBus(ordinal));
+  return CopyText(PciBusId(ordinal), info->busId, sizeof(info->busId));
 }
 
 void Describe(const DeviceUse::Process& process, nvmlProcessInfo_v1_t* info) {
@@ -103,28 +108,64 @@ nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned int* minor) 
 nvmlReturn_t nvmlDeviceGetBrand(nvmlDevice_t device, unsigned int* brand) noexcept {
   return Constant(device, 0, brand);  // unknown
 }
+nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t device, unsigned int* architecture) noexcept {
+  return Constant(device, kAmpere, architecture);
+}
+nvmlReturn_t nvmlDeviceGetBusType(nvmlDevice_t device, unsigned int* type) noexcept {
+  return Constant(device, kPcie, type);
+}
+
+// Every device is a board of its own.
+nvmlReturn_t nvmlDeviceGetBoardId(nvmlDevice_t device, unsigned int* board) noexcept {
+  const int ordinal = static_cast<int>(IndexOf(device));
+  return Constant(device, static_cast<unsigned int>(PciBus(ordinal)) << 8, board);
+}
+nvmlReturn_t nvmlDeviceGetMultiGpuBoard(nvmlDevice_t device, unsigned int* multiple) noexcept {
+  return Constant(device, 0, multiple);
+}
+nvmlReturn_t nvmlDeviceOnSameBoard(nvmlDevice_t device, nvmlDevice_t other, int* same) noexcept {
+  NVML_TRY(Check(device, other, same));
+  *same = device == other ? 1 : 0;
+  return NVML_SUCCESS;
+}
+
+// What cuDeviceGetP2PAttribute says: devices reach one another by everything but links of their
+// own.
+nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t other,
+                                    unsigned int capability, unsigned int* status) noexcept {
+  constexpr unsigned int kLinks = 2, kCapabilities = 5;  // read, write, links, atomics, bus
+  constexpr unsigned int kOk = 0, kStatusNotSupported = 5;
+  NVML_TRY(Check(device, other, status));
+  if (device == other || capability >= kCapabilities) return NVML_ERROR_INVALID_ARGUMENT;
+  *status = capability == kLinks ? kStatusNotSupported : kOk;
+  return NVML_SUCCESS;
+}
+
 nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t device, unsigned int* mode) noexcept {
   return Constant(device, 0, mode);  // off: where nobody is left, the next one's device is new
 }
 nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, unsigned int* mode) noexcept {
   return Constant(device, 0, mode);  // several contexts at a time
 }
+nvmlReturn_t nvmlDeviceGetVirtualizationMode(nvmlDevice_t device, unsigned int* mode) noexcept {
+  return Constant(device, 0, mode);  // none
+}
+nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, unsigned int* is) noexcept {
+  return Constant(device, 0, is);
+}
 nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned int* count) noexcept {
   return Constant(device, 0, count);
 }
 
+nvmlReturn_t nvmlDeviceGetPciInfo(nvmlDevice_t device, nvmlPciInfo_v1_t* info) noexcept {
+  return DescribePlace(device, info);
+}
 nvmlReturn_t nvmlDeviceGetPciInfo_v2(nvmlDevice_t device, nvmlPciInfo_v2_t* info) noexcept {
-  NVML_TRY(Check(device));
-  if (info == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
-  const int ordinal = static_cast<int>(IndexOf(device));
-  *info = {};
-  info->bus = static_cast<unsigned int>(PciBus(ordinal));
-  return CopyText(PciBusId(ordinal), info->busId, sizeof(info->busId));
+  return DescribePlace(device, info);
 }
 
 nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t* info) noexcept {
-  NVML_TRY(Check(device));
-  if (info == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+  NVML_TRY(Check(device, info));
   const int ordinal = static_cast<int>(IndexOf(device));
   *info = {};
   info->bus = static_cast<unsigned int>(PciBus(ordinal));
@@ -134,8 +175,7 @@ nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t* info) n
 
 nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int* major,
                                                 int* minor) noexcept {
-  NVML_TRY(Check(device));
-  if (major == nullptr || minor == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+  NVML_TRY(Check(device, major, minor));
   *major = kComputeMajor;
   *minor = kComputeMinor;
   return NVML_SUCCESS;
@@ -168,6 +208,14 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device,
   for (const auto& process : use.processes) percent += process.busy_percent;
   // How busy its memory is, nobody counts.
   *utilization = {std::min(percent, 100u), 0};
+  return NVML_SUCCESS;
+}
+
+// Each field has a result of its own.
+nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count,
+                                      nvmlFieldValue_t* values) noexcept {
+  NVML_TRY(Check(device, values));
+  for (int i = 0; i < count; ++i) values[i].nvmlReturn = NVML_ERROR_NOT_SUPPORTED;
   return NVML_SUCCESS;
 }
 
@@ -212,10 +260,10 @@ NVML_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3, nvmlProcessInfo_t, No
 #undef NVML_PROCESSES
 
 #define NVML(symbol, parameters)
-#define NVML_WITHOUT(symbol, parameters)    \
-  nvmlReturn_t symbol parameters noexcept { \
-    NVML_TRY(Check(device));                \
-    return NVML_ERROR_NOT_SUPPORTED;        \
+#define NVML_WITHOUT(symbol, parameters, arguments) \
+  nvmlReturn_t symbol parameters noexcept {         \
+    NVML_TRY(Check arguments);                      \
+    return NVML_ERROR_NOT_SUPPORTED;                \
   }
 #include "src/softgpu/nvml/nvml_api.def"
 #undef NVML_WITHOUT
