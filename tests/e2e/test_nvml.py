@@ -161,8 +161,12 @@ def test_the_devices_are_the_drivers_devices(card_alone, ask):
     )]))  # fmt: skip
     assert uuid == of_the_driver.strip()
     assert ask(f"number('nvmlDeviceGetHandleByUUID', {uuid.encode()}, kind=ULL)") == ask("device().value")
-    for bus_id in (b"0000:02:00.0", b"00000000:02:00.0"):
-        assert ask(f"number('nvmlDeviceGetHandleByPciBusId_v2', {bus_id}, kind=ULL)") == ask("device(1).value")
+    by_bus_id = "number('nvmlDeviceGetHandleByPciBusId_v2', {}, kind=ULL)"
+    for bus_id in (b"0000:02:00.0", b"00000000:02:00.0", b"0:2:0.0", b"0:2:0", b"02:00.0"):
+        assert ask(by_bus_id.format(bus_id)) == ask("device(1).value")
+    for bus_id, error in ((b"0000:03:00.0", NOT_FOUND), (b"0:2:0.1", NOT_FOUND), (b"1:2:0.0", NOT_FOUND),
+                          (b"02:00", INVALID), (b"0:2:0.0.0", INVALID), (b"", INVALID)):  # fmt: skip
+        assert ask(by_bus_id.format(bus_id)) == {"error": error}, bus_id
     pci = ask(
         "struct('nvmlDeviceGetPciInfo_v3', device(1), legacy=(ctypes.c_char * 16, b''), domain=(UINT,),"
         " bus=(UINT,), device=(UINT,), id=(UINT,), subsystem=(UINT,), bus_id=(ctypes.c_char * 32, b''))"

@@ -1,10 +1,9 @@
 // libnvidia-ml.so.1 of the software GPU: initialisation, the system, which devices there are.
-#include <strings.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <optional>
 
 #include "src/base/mutex.h"
 #include "src/cuda/uuid.h"
@@ -111,14 +110,31 @@ nvmlReturn_t GetByIndex(unsigned int index, nvmlDevice_t* device) {
   return NVML_SUCCESS;
 }
 
-// The domain may have four digits or eight.
+struct PciPlace {
+  unsigned int domain = 0, bus = 0, device = 0, function = 0;
+  bool operator==(const PciPlace&) const = default;
+};
+
+// The domain or the function may be left out; all numbers are hexadecimal.
+std::optional<PciPlace> ParsePciPlace(const char* id) {
+  unsigned int a = 0, b = 0, c = 0, d = 0;
+  int end = 0;  // of what was read
+  const auto all = [&](int wanted, int read) { return read == wanted && id[end] == '\0'; };
+  if (all(4, std::sscanf(id, "%x:%x:%x.%x%n", &a, &b, &c, &d, &end))) return PciPlace{a, b, c, d};
+  if (all(3, std::sscanf(id, "%x:%x:%x%n", &a, &b, &c, &end))) return PciPlace{a, b, c, 0};
+  if (all(3, std::sscanf(id, "%x:%x.%x%n", &b, &c, &d, &end))) return PciPlace{0, b, c, d};
+  return std::nullopt;
+}
+
 nvmlReturn_t GetByPciBusId(const char* id, nvmlDevice_t* device) {
   const auto library = TheLibrary();
   if (library == nullptr) return NVML_ERROR_UNINITIALIZED;
   if (id == nullptr || device == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+  const auto place = ParsePciPlace(id);
+  if (!place) return NVML_ERROR_INVALID_ARGUMENT;
   for (size_t i = 0; i < library->options.devices.size(); ++i) {
-    const std::string full = PciBusId(static_cast<int>(i));
-    if (strcasecmp(id, full.c_str()) != 0 && strcasecmp(id, ("0000" + full).c_str()) != 0) continue;
+    const PciPlace own = {.bus = static_cast<unsigned int>(PciBus(static_cast<int>(i)))};
+    if (*place != own) continue;
     *device = HandleOf(i);
     return NVML_SUCCESS;
   }
