@@ -28,12 +28,21 @@ CUresult GetWork(CUgraphNode handle, std::shared_ptr<GraphNode>* node, const Kin
   return *work == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
+// What a node keeps when its parameters change: they do not say whether its kernel is cooperative.
+CUresult Keep(const Work& now, Work* work) {
+  if (work->context == nullptr) work->context = now.context;
+  const auto* before = std::get_if<KernelWork>(&now.what);
+  auto* kernel = std::get_if<KernelWork>(&work->what);
+  if (before == nullptr || kernel == nullptr || !before->launch.cooperative) return CUDA_SUCCESS;
+  return MakeCooperative(*kernel->function, &kernel->launch);
+}
+
 CUresult SetWork(CUgraphNode handle, Work work) {
   MutexLock lock(TheDriver().graphs_mutex);
   std::shared_ptr<GraphNode> node;
   CU_TRY(FindNode(handle, &node));
   if (TypeOf(node->work) != TypeOf(work)) return CUDA_ERROR_INVALID_VALUE;
-  if (work.context == nullptr) work.context = node->work.context;
+  CU_TRY(Keep(node->work, &work));
   node->work = std::move(work);
   return CUDA_SUCCESS;
 }
@@ -45,7 +54,7 @@ CUresult SetExecWork(CUgraphExec handle, CUgraphNode original, Work work) {
   MutexLock lock(TheDriver().graphs_mutex);
   GraphNode* node = exec->graph->FindClone(original);
   if (node == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (work.context == nullptr) work.context = node->work.context;
+  CU_TRY(Keep(node->work, &work));
   if (MayBecome(node->work, work) != CU_GRAPH_EXEC_UPDATE_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
   node->work = std::move(work);
   return CUDA_SUCCESS;

@@ -30,11 +30,7 @@ CUresult CheckShape(const Function& function, const ptx::Launch& launch) {
       kernel.static_shared_bytes + launch.dynamic_shared_bytes > kSharedBytesOptIn) {
     return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
   }
-  if (!launch.cooperative) return CUDA_SUCCESS;
-  const uint64_t blocks = uint64_t{grid_x} * grid_y * grid_z;
-  const uint64_t resident = ResidentBlocks(function, threads, launch.dynamic_shared_bytes);
-  return blocks > resident * kMultiprocessors ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
-                                              : CUDA_SUCCESS;
+  return CUDA_SUCCESS;
 }
 
 // Where the blocks of a cooperative launch count who has come to the grid's barrier. One per
@@ -99,13 +95,21 @@ CUresult Start(const Function& function, const LaunchShape& shape, ptx::Launch* 
   std::copy_n(shape.grid, 3, launch->grid);
   std::copy_n(shape.block, 3, launch->block);
   launch->dynamic_shared_bytes = shape.shared_bytes;
-  launch->cooperative = shape.cooperative;
   CU_TRY(CheckShape(function, *launch));
-  if (!shape.cooperative) return CUDA_SUCCESS;
-  return GridWorkspace(function.context, &launch->grid_workspace);
+  return shape.cooperative ? MakeCooperative(function, launch) : CUDA_SUCCESS;
 }
 
 }  // namespace
+
+CUresult MakeCooperative(const Function& function, ptx::Launch* launch) {
+  const uint64_t blocks = uint64_t{launch->grid[0]} * launch->grid[1] * launch->grid[2];
+  const uint32_t threads = launch->block[0] * launch->block[1] * launch->block[2];
+  const uint64_t resident = ResidentBlocks(function, threads, launch->dynamic_shared_bytes);
+  if (blocks > resident * kMultiprocessors) return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+  CU_TRY(GridWorkspace(function.context, &launch->grid_workspace));
+  launch->cooperative = true;
+  return CUDA_SUCCESS;
+}
 
 CUresult FindFunction(CUfunction handle, std::shared_ptr<Function>* function) {
   CU_TRY(Ready());

@@ -18,6 +18,9 @@ CUresult FindFunction(CUfunction handle, std::shared_ptr<Function>* function);
 CUresult PrepareLaunch(const Function& function, const LaunchShape& shape,
                        const std::vector<uint8_t>& parameters, ptx::Launch* launch);
 
+// Makes a prepared launch a cooperative one, if so many blocks fit together.
+CUresult MakeCooperative(const Function& function, ptx::Launch* launch);
+
 // Where a launch goes: the current context, the function, and the stream, which fit each other.
 struct LaunchPlace {
   std::shared_ptr<Context> context;

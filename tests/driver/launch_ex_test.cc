@@ -149,6 +149,48 @@ TEST_F(LaunchExTest, CooperativeBlocksWaitForEachOther) {
       Cu().cuLaunchCooperativeKernel(together, blocks + 1, 1, 1, 1, 1, 1, 0, nullptr, parameters));
 }
 
+// A kernel node that was captured cooperative is so with other parameters, too.
+TEST_F(LaunchExTest, ACooperativeNodeStaysOneWhenItsParametersChange) {
+  if (SkipsCooperative()) GTEST_SKIP() << "the device has no cooperative launches";
+  if (Cu().cuGraphKernelNodeSetParams_v2 == nullptr) GTEST_SKIP() << "a driver before CUDA 12";
+  CUmodule module = nullptr;
+  CUfunction together = nullptr;
+  CUstream stream = nullptr;
+  CUgraph graph = nullptr;
+  CUgraphNode node = nullptr;
+  CUgraphExec exec = nullptr;
+  size_t count = 1;
+  ASSERT_CU(Cu().cuModuleLoadData(&module, kTogether));
+  ASSERT_CU(Cu().cuModuleGetFunction(&together, module, "together"));
+  ASSERT_CU(Cu().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  CUdeviceptr counters = Allocate(12), out = Allocate(8);
+  ASSERT_CU(Cu().cuMemsetD32_v2(counters, 0, 3));
+  void* parameters[] = {&counters, &out};
+  ASSERT_CU(Cu().cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+  ASSERT_CU(Cu().cuLaunchCooperativeKernel(together, 2, 1, 1, 1, 1, 1, 0, stream, parameters));
+  ASSERT_CU(Cu().cuStreamEndCapture(stream, &graph));
+  ASSERT_CU(Cu().cuGraphGetNodes(graph, &node, &count));
+  CUDA_KERNEL_NODE_PARAMS_v2 params = {};
+  ASSERT_CU(Cu().cuGraphKernelNodeGetParams_v2(node, &params));
+  CUdeviceptr counter = counters + 4;
+  void* changed[] = {&counter, &out};
+  params.kernelParams = changed;
+  ASSERT_CU(Cu().cuGraphKernelNodeSetParams_v2(node, &params));
+  ASSERT_CU(Cu().cuGraphInstantiateWithFlags(&exec, graph, 0));
+  ASSERT_CU(Cu().cuGraphLaunch(exec, stream));  // would wait for ever if its blocks took no turns
+  ASSERT_CU(Cu().cuStreamSynchronize(stream));
+  EXPECT_EQ(ReadWord(counters), 0u);
+  EXPECT_EQ(ReadWord(counters + 4), 2u);
+  counter = counters + 8;
+  ASSERT_CU(Cu().cuGraphExecKernelNodeSetParams_v2(exec, node, &params));
+  ASSERT_CU(Cu().cuGraphLaunch(exec, stream));
+  ASSERT_CU(Cu().cuStreamSynchronize(stream));
+  EXPECT_EQ(ReadWord(counters + 8), 2u);
+  // More blocks than fit together are refused, as at a launch.
+  params.gridDimX = static_cast<unsigned int>(Resident(together, 1)) + 1;
+  EXPECT_NE(Cu().cuGraphExecKernelNodeSetParams_v2(exec, node, &params), CUDA_SUCCESS);
+}
+
 TEST_F(LaunchExTest, TheOldWayOfLaunching) {
   const CUfunction store = Kernel("store");
   CUdeviceptr out = Allocate(4);
