@@ -33,10 +33,11 @@ CUresult CheckShape(const Function& function, const ptx::Launch& launch) {
   return CUDA_SUCCESS;
 }
 
-// Where the blocks of a cooperative launch count who has come to the grid's barrier. One per
-// context: kernels of one device run one after the other, and a barrier leaves it as it was.
+// Where the blocks of a cooperative launch count who has come to the grid's barrier. A place for
+// each priority: kernels of one priority run one after the other, and a barrier leaves its place as
+// it was.
 CUresult GridWorkspace(const std::shared_ptr<Context>& context, uint64_t* address) {
-  constexpr uint64_t kBytes = 64;
+  constexpr uint64_t kBytes = kGridWorkspaceBytes * (1 - kGreatestPriority);
   Memory& memory = *TheDriver().memory;
   MutexLock lock(memory.mutex());
   if (context->destroyed.load()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;

@@ -28,6 +28,10 @@ thread_local Running t_running;
 
 }  // namespace
 
+int UrgentWork::Priority() {
+  return t_running.priority;
+}
+
 bool UrgentWork::Waits() {
   return t_running.scheduler != nullptr &&
          t_running.engines->urgent_.load(std::memory_order_relaxed) < t_running.priority;

@@ -103,6 +103,8 @@ class Scheduler;
 // For a compute task that can be interrupted: work of streams with a higher priority than its own.
 class UrgentWork {
  public:
+  // Of the stream that the task is of.
+  static int Priority();
   // Cheap. REQUIRES: called by the task, on the thread that runs it.
   static bool Waits();
   // Does it, here and now. TaskTime::cursor() is as before.

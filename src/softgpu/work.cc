@@ -233,6 +233,8 @@ CUresult RunLaunch(const Hardware& hardware, ptx::Launch launch) {
   AddressSpace& space = *hardware.space;
   const ptx::MemoryMap memory{space.base(), space.size(), kPageShift, space.readable(),
                               space.writable()};
+  // A more urgent kernel that interrupts this one must not count in the same place.
+  if (launch.cooperative) launch.grid_workspace += kGridWorkspaceBytes * -UrgentWork::Priority();
   const std::string name = launch.kernel->name;
   ptx::Progress progress;
   launch.progress = &progress;

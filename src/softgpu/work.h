@@ -75,6 +75,9 @@ struct Fill {
 };
 CUresult FillOnDevice(const Hardware& hardware, const Fill& fill);
 
+// A cooperative launch's workspace has a place of so many bytes for each priority of streams.
+inline constexpr uint64_t kGridWorkspaceBytes = 64;
+
 // REQUIRES: the launch's program lives until this returns.
 CUresult RunLaunch(const Hardware& hardware, ptx::Launch launch);
 
