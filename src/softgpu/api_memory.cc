@@ -48,7 +48,7 @@ CUresult AnswerAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr 
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
       return Answer(data, TheDriver().managed.Has(found.number) ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-      return Answer(data, block && found.pool == 0 ? 1 : 0);
+      return Answer(data, block && found.pool == 0 && !found.internal ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
       return Answer(data, 0);
@@ -143,7 +143,8 @@ CUresult cuMemFree_v2(CUdeviceptr pointer) noexcept {
   if (pointer == 0) return CUDA_SUCCESS;
   Driver& driver = TheDriver();
   const auto found = Find(pointer);
-  if (!found || found->kind != Memory::Found::Kind::kBlock || found->range.begin != pointer) {
+  if (!found || found->kind != Memory::Found::Kind::kBlock || found->range.begin != pointer ||
+      found->internal) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   CU_TRY(RefuseUnsafe());

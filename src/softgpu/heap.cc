@@ -16,12 +16,12 @@ uint64_t RoundToBlock(uint64_t bytes) {
 
 }  // namespace
 
-uint64_t Heap::Allocate(Owner owner, uint64_t bytes) {
+uint64_t Heap::Allocate(Owner owner, uint64_t bytes, Use use) {
   if (bytes > space_->size()) return 0;
   const uint64_t address =
       bytes < kSmall ? AllocateSmall(owner, bytes) : NewRun(owner, RoundToPages(bytes));
   if (address == 0) return 0;
-  blocks_[address] = Block{address, bytes, owner, NewHandle()};
+  blocks_[address] = Block{address, bytes, owner, NewHandle(), use == Use::kDriver};
   std::prev(runs_.upper_bound(address))->second.blocks += 1;
   return address;
 }

@@ -25,13 +25,17 @@ class Heap {
     uint64_t size = 0;  // as asked for
     Owner owner = 0;
     uint64_t number = 0;  // never used twice
+    bool internal = false;
   };
+  // Who a block is for: the program, which may free it, or the driver, for something that the
+  // program knows by another name (a module's variables, an array).
+  enum class Use { kProgram, kDriver };
 
   // REQUIRES: both outlive the heap.
   Heap(AddressSpace* space, PhysicalStore* store) : space_(space), store_(store) {}
 
   // The block's address; zero if VRAM is full. REQUIRES: bytes > 0.
-  uint64_t Allocate(Owner owner, uint64_t bytes);
+  uint64_t Allocate(Owner owner, uint64_t bytes, Use use = Use::kProgram);
   // False if no block begins at `address`.
   bool Free(uint64_t address);
   void FreeAll(Owner owner);

@@ -43,7 +43,8 @@ CUresult GridWorkspace(const std::shared_ptr<Context>& context, uint64_t* addres
   if (context->destroyed.load()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   MutexLock own(context->mutex);
   if (context->grid_workspace == 0) {
-    context->grid_workspace = context->device->heap().Allocate(context->id, kBytes);
+    context->grid_workspace =
+        context->device->heap().Allocate(context->id, kBytes, Heap::Use::kDriver);
     if (context->grid_workspace == 0) return CUDA_ERROR_OUT_OF_MEMORY;
     std::memset(reinterpret_cast<void*>(context->grid_workspace), 0, kBytes);
   }

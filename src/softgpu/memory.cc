@@ -22,7 +22,8 @@ std::optional<Memory::Found> Memory::Find(uint64_t address) {
                    .range = Range{block->address, block->size},
                    .owner = block->owner,
                    .number = block->number,
-                   .device = heap.device};
+                   .device = heap.device,
+                   .internal = block->internal};
     }
   }
   if (const auto block = ipc_.Find(address)) {

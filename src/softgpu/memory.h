@@ -44,6 +44,7 @@ class Memory {
     int device = 0;
     uint64_t pool = 0;  // zero for what is not of a pool
     bool registered = false;
+    bool internal = false;  // the driver's: not by this name for the program to free or to share
     Access access = Access::kReadWrite;
   };
   std::optional<Found> Find(uint64_t address) REQUIRES_LOCK(mutex_);

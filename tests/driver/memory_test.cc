@@ -37,6 +37,16 @@ TEST_F(MemoryTest, FreesOnlyOnceAndOnlyItsOwn) {
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuMemFree_v2(reinterpret_cast<CUdeviceptr>(&host)));
 }
 
+TEST_F(MemoryTest, AModulesVariablesAreNotTheProgramsToFree) {
+  const CUfunction bump = Kernel("bump");
+  CUdeviceptr counter = 0;
+  size_t bytes = 0;
+  ASSERT_CU(Cu().cuModuleGetGlobal_v2(&counter, &bytes, module_, "counter"));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuMemFree_v2(counter));
+  ASSERT_CU(Launch(bump, 1, 1, nullptr, {}));
+  EXPECT_EQ(Read(counter, 1)[0], 8);
+}
+
 TEST_F(MemoryTest, RunsOutAndRecovers) {
   size_t free = 0, total = 0;
   ASSERT_CU(Cu().cuMemGetInfo_v2(&free, &total));
