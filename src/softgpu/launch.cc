@@ -113,14 +113,14 @@ CUresult MakeCooperative(const Function& function, ptx::Launch* launch) {
   return CUDA_SUCCESS;
 }
 
-CUresult FindFunction(CUfunction handle, std::shared_ptr<Function>* function) {
+CUresult FindFunction(CUfunction handle, std::shared_ptr<Function>* function,
+                      std::shared_ptr<Context> context) {
   CU_TRY(Ready());
   *function = TheDriver().functions.Find(handle);
   if (*function != nullptr) return CUDA_SUCCESS;
   const auto kernel = TheDriver().kernels.Find(reinterpret_cast<CUkernel>(handle));
   if (!kernel) return CUDA_ERROR_INVALID_HANDLE;
-  std::shared_ptr<Context> context;
-  CU_TRY(HealthyContext(&context));
+  if (context == nullptr) CU_TRY(HealthyContext(&context));
   CU_TRY(FunctionOf(*kernel, context, &handle));
   *function = TheDriver().functions.Find(handle);
   return *function == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
@@ -143,8 +143,8 @@ CUresult PrepareLaunch(const Function& function, const LaunchShape& shape,
 CUresult FindPlace(CUfunction handle, CUstream stream, LaunchPlace* place) {
   std::shared_ptr<Context> current;
   CU_TRY(HealthyContext(&current));
-  CU_TRY(FindFunction(handle, &place->work.function));
   CU_TRY(FindStream(current, stream, &place->context, &place->stream));
+  CU_TRY(FindFunction(handle, &place->work.function, place->context));
   place->work.handle = handle;
   return place->work.function->context == place->context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }

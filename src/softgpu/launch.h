@@ -11,8 +11,10 @@
 
 namespace tandem::soft {
 
-// The function of a handle. A kernel of a library stands for its function in the current context.
-CUresult FindFunction(CUfunction handle, std::shared_ptr<Function>* function);
+// The function of a handle. A kernel of a library stands for its function in `context`, or, where
+// that is null, in the current one.
+CUresult FindFunction(CUfunction handle, std::shared_ptr<Function>* function,
+                      std::shared_ptr<Context> context = nullptr);
 
 // PrepareLaunch for parameters that lie in a buffer already; a short one is filled up with zeros.
 CUresult PrepareLaunch(const Function& function, const LaunchShape& shape,
@@ -21,7 +23,7 @@ CUresult PrepareLaunch(const Function& function, const LaunchShape& shape,
 // Makes a prepared launch a cooperative one, if so many blocks fit together.
 CUresult MakeCooperative(const Function& function, ptx::Launch* launch);
 
-// Where a launch goes: the current context, the function, and the stream, which fit each other.
+// Where a launch goes: the stream, its context, and the function, which is of that context.
 struct LaunchPlace {
   std::shared_ptr<Context> context;
   std::shared_ptr<Stream> stream;

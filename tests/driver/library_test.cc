@@ -90,6 +90,24 @@ TEST_F(LibraryTest, StandsForAModuleInEveryContext) {
   EXPECT_NE(Launch(function, 1, 1, nullptr, {&out, &value}), CUDA_SUCCESS);
 }
 
+TEST_F(LibraryTest, AKernelRunsInTheContextOfItsStream) {
+  CUlibrary library = nullptr;
+  CUkernel kernel = nullptr;
+  CUcontext second = nullptr;
+  CUstream stream = nullptr;
+  ASSERT_CU(Cu().cuLibraryLoadData(&library, kKernels, nullptr, nullptr, 0, nullptr, nullptr, 0));
+  ASSERT_CU(Cu().cuLibraryGetKernel(&kernel, library, "store"));
+  CUdeviceptr out = Allocate(4);
+  uint32_t value = 3;
+  ASSERT_CU(Cu().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  ASSERT_CU(Cu().cuCtxCreate_v2(&second, 0, 0));
+  ASSERT_CU(Launch(reinterpret_cast<CUfunction>(kernel), 1, 1, stream, {&out, &value}));
+  ASSERT_CU(Cu().cuStreamSynchronize(stream));
+  ASSERT_CU(Cu().cuCtxDestroy_v2(second));
+  EXPECT_EQ(WordAt(out), 3u);
+  ASSERT_CU(Cu().cuLibraryUnload(library));
+}
+
 TEST_F(LibraryTest, NamesItsKernels) {
   CUlibrary library = nullptr;
   CUkernel kernel = nullptr, again = nullptr;
