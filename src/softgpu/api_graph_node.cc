@@ -69,19 +69,36 @@ CUresult ContextOf(CUcontext handle, std::shared_ptr<Context>* context) {
   return *context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : (*context)->error();
 }
 
+// What a kernel node runs: a function, or a kernel of a library in a context.
+CUresult FunctionOf(const CUDA_KERNEL_NODE_PARAMS_v1& params, KernelWork* work) {
+  work->handle = params.func;
+  return FindFunction(params.func, &work->function);
+}
+
+CUresult FunctionOf(const CUDA_KERNEL_NODE_PARAMS_v2& params, KernelWork* work) {
+  std::shared_ptr<Context> context;
+  if (params.func == nullptr) {
+    CU_TRY(ContextOf(params.ctx, &context));
+    work->kernel = params.kern;
+  }
+  work->handle = params.func != nullptr ? params.func : reinterpret_cast<CUfunction>(params.kern);
+  return FindFunction(work->handle, &work->function, context);
+}
+
 template <typename Params>
 CUresult KernelWorkOf(const Params* params, Work* work) {
   std::shared_ptr<Context> current;
   CU_TRY(HealthyContext(&current));
   if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  std::shared_ptr<Function> function;
-  if (FindFunction(params->func, &function) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
-  KernelWork kernel{params->func, function, {}};
+  KernelWork kernel;
+  if (FunctionOf(*params, &kernel) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
   const LaunchShape shape{{params->gridDimX, params->gridDimY, params->gridDimZ},
                           {params->blockDimX, params->blockDimY, params->blockDimZ},
                           params->sharedMemBytes};
-  CU_TRY(PrepareLaunch(*function, shape, params->kernelParams, params->extra, &kernel.launch));
-  *work = Work{function->context, std::move(kernel)};
+  CU_TRY(
+      PrepareLaunch(*kernel.function, shape, params->kernelParams, params->extra, &kernel.launch));
+  work->context = kernel.function->context;
+  work->what = std::move(kernel);
   return CUDA_SUCCESS;
 }
 
@@ -208,6 +225,19 @@ CUresult GetEvent(CUgraphNode handle, bool record, CUevent* event) {
   return CUDA_SUCCESS;
 }
 
+void ShowFunction(const KernelWork& work, CUDA_KERNEL_NODE_PARAMS_v1* params) {
+  params->func = work.handle;
+}
+
+void ShowFunction(const KernelWork& work, CUDA_KERNEL_NODE_PARAMS_v2* params) {
+  params->ctx = reinterpret_cast<CUcontext>(work.function->context->id);
+  if (work.kernel != nullptr) {
+    params->kern = work.kernel;
+  } else {
+    params->func = work.handle;
+  }
+}
+
 // The pointers that the program gets lead to the node's own copy.
 template <typename Params>
 CUresult GetKernel(CUgraphNode handle, Params* params) {
@@ -223,7 +253,7 @@ CUresult GetKernel(CUgraphNode handle, Params* params) {
     node->shown_params.push_back(const_cast<uint8_t*>(launch.params.data()) + param.offset);
   }
   *params = Params{};
-  params->func = work->handle;
+  ShowFunction(*work, params);
   params->gridDimX = launch.grid[0];
   params->gridDimY = launch.grid[1];
   params->gridDimZ = launch.grid[2];

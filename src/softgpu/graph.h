@@ -25,6 +25,7 @@ class Graph;
 
 struct KernelWork {
   CUfunction handle = nullptr;
+  CUkernel kernel = nullptr;  // what the handle is, where a node was told of it by that name
   std::shared_ptr<Function> function;
   ptx::Launch launch;
 };

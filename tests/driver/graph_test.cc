@@ -117,6 +117,39 @@ TEST_F(GraphTest, ArgumentsAreCopiedWhenTheNodeIsAdded) {
   EXPECT_EQ(*static_cast<uint32_t*>(seen.kernelParams[1]), 21u);
 }
 
+TEST_F(GraphTest, AKernelNodeMayNameALibrarysKernelAndAContext) {
+  if (Cu().cuLibraryGetKernel == nullptr) GTEST_SKIP() << "a driver without libraries";
+  CUlibrary library = nullptr;
+  CUkernel kernel = nullptr;
+  CUcontext second = nullptr;
+  ASSERT_CU(Cu().cuLibraryLoadData(&library, kKernels, nullptr, nullptr, 0, nullptr, nullptr, 0));
+  ASSERT_CU(Cu().cuLibraryGetKernel(&kernel, library, "store"));
+  uint32_t value = 17;
+  void* arguments[] = {&words_, &value};
+  CUDA_KERNEL_NODE_PARAMS_v2 params = Params(nullptr, arguments), seen = {};
+  CUgraphNode node = nullptr;
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            Cu().cuGraphAddKernelNode_v2(&node, graph_, nullptr, 0, &params));
+  params.kern = kernel;
+  ASSERT_CU(Cu().cuGraphAddKernelNode_v2(&node, graph_, nullptr, 0, &params));
+  ASSERT_CU(Cu().cuGraphKernelNodeGetParams_v2(node, &seen));
+  EXPECT_EQ(seen.func, nullptr);
+  EXPECT_EQ(seen.kern, kernel);
+  Run(Instantiate(graph_));
+  EXPECT_EQ(Word(), 17u);
+  // In another context than the current one.
+  ASSERT_CU(Cu().cuCtxCreate_v2(&second, 0, 0));
+  params.ctx = context_;
+  value = 18;
+  ASSERT_CU(Cu().cuGraphKernelNodeSetParams_v2(node, &params));
+  ASSERT_CU(Cu().cuGraphKernelNodeGetParams_v2(node, &seen));
+  EXPECT_EQ(seen.ctx, context_);
+  ASSERT_CU(Cu().cuCtxDestroy_v2(second));
+  Run(Instantiate(graph_));
+  EXPECT_EQ(Word(), 18u);
+  ASSERT_CU(Cu().cuLibraryUnload(library));
+}
+
 TEST_F(GraphTest, CopiesAllWays) {
   uint32_t in = 1234, out = 0;
   CUgraphNode up = nullptr, across = nullptr, down = nullptr;
