@@ -38,6 +38,16 @@ CUresult FindKernel(CUkernel handle, std::shared_ptr<LibraryKernel>* kernel) {
   return *kernel == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
+CUresult Load(CUlibrary* handle, const Image& code, CUjit_option* jit_options, void** jit_values,
+              unsigned int jit_count, CUlibraryOption* options, void** values, unsigned int count) {
+  CU_TRY(CheckJitOptions(jit_count, jit_options, jit_values));
+  CU_TRY(CheckLibraryOptions(count, options, values));
+  auto library = std::make_shared<Library>();
+  CU_TRY(CompileWithOptions(code, jit_count, jit_options, jit_values, &library->program));
+  *handle = TheDriver().libraries.Insert(std::move(library));
+  return CUDA_SUCCESS;
+}
+
 CUkernel HandleOf(CUlibrary library_handle, const std::shared_ptr<Library>& library,
                   const ptx::Kernel& kernel) {
   MutexLock lock(library->mutex);
@@ -77,12 +87,7 @@ CUresult cuLibraryLoadData(CUlibrary* handle, const void* code, CUjit_option* ji
                            void** values, unsigned int count) noexcept {
   CU_TRY(Ready());
   if (handle == nullptr || code == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  CU_TRY(CheckJitOptions(jit_count, jit_options, jit_values));
-  CU_TRY(CheckLibraryOptions(count, options, values));
-  auto library = std::make_shared<Library>();
-  CU_TRY(CompileWithOptions(code, jit_count, jit_options, jit_values, &library->program));
-  *handle = TheDriver().libraries.Insert(std::move(library));
-  return CUDA_SUCCESS;
+  return Load(handle, {code}, jit_options, jit_values, jit_count, options, values, count);
 }
 
 CUresult cuLibraryLoadFromFile(CUlibrary* handle, const char* path, CUjit_option* jit_options,
@@ -93,8 +98,8 @@ CUresult cuLibraryLoadFromFile(CUlibrary* handle, const char* path, CUjit_option
   std::ifstream file(path, std::ios::binary);
   if (!file) return CUDA_ERROR_FILE_NOT_FOUND;
   const std::string image((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  return cuLibraryLoadData(handle, image.c_str(), jit_options, jit_values, jit_count, options,
-                           values, count);
+  return Load(handle, {image.c_str(), image.size()}, jit_options, jit_values, jit_count, options,
+              values, count);
 }
 
 CUresult cuLibraryUnload(CUlibrary handle) noexcept {

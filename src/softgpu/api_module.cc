@@ -11,11 +11,11 @@
 namespace tandem::soft {
 namespace {
 
-CUresult Load(CUmodule* handle, const void* image, unsigned int count, CUjit_option* options,
+CUresult Load(CUmodule* handle, const Image& image, unsigned int count, CUjit_option* options,
               void** values) {
   std::shared_ptr<Context> context;
   CU_TRY(HealthyContext(&context));
-  if (handle == nullptr || image == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (handle == nullptr || image.begin == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CU_TRY(RefuseUnsafe());
   CU_TRY(CheckJitOptions(count, options, values));
   std::shared_ptr<const ptx::Program> program;
@@ -35,20 +35,20 @@ CUresult cuModuleLoad(CUmodule* module, const char* path) noexcept {
   std::ifstream file(path, std::ios::binary);
   if (!file) return CUDA_ERROR_FILE_NOT_FOUND;
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  return Load(module, text.c_str(), 0, nullptr, nullptr);
+  return Load(module, {text.c_str(), text.size()}, 0, nullptr, nullptr);
 }
 
 CUresult cuModuleLoadData(CUmodule* module, const void* image) noexcept {
-  return Load(module, image, 0, nullptr, nullptr);
+  return Load(module, {image}, 0, nullptr, nullptr);
 }
 
 CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int count,
                             CUjit_option* options, void** values) noexcept {
-  return Load(module, image, count, options, values);
+  return Load(module, {image}, count, options, values);
 }
 
 CUresult cuModuleLoadFatBinary(CUmodule* module, const void* image) noexcept {
-  return Load(module, image, 0, nullptr, nullptr);
+  return Load(module, {image}, 0, nullptr, nullptr);
 }
 
 CUresult cuModuleUnload(CUmodule handle) noexcept {

@@ -97,23 +97,37 @@ std::optional<std::string> TextOf(const Entry& entry, std::string_view data) {
   return text;
 }
 
+// The entries, one after the other, behind the container's header.
+CUresult FindEntries(const Image& image, std::string_view* entries) {
+  const void* begin = image.begin;
+  if (StartsWith(begin, kWrapper)) {
+    if (image.bytes) return CUDA_ERROR_INVALID_IMAGE;
+    Wrapper wrapper;
+    std::memcpy(&wrapper, begin, sizeof(wrapper));
+    begin = wrapper.container;
+    if (begin == nullptr || !StartsWith(begin, kContainer)) return CUDA_ERROR_INVALID_IMAGE;
+  }
+  Container container;
+  if (image.bytes && *image.bytes < sizeof(container)) return CUDA_ERROR_INVALID_IMAGE;
+  std::memcpy(&container, begin, sizeof(container));
+  if (container.header_bytes < sizeof(container)) return CUDA_ERROR_INVALID_IMAGE;
+  if (image.bytes && (container.header_bytes > *image.bytes ||
+                      container.bytes > *image.bytes - container.header_bytes)) {
+    return CUDA_ERROR_INVALID_IMAGE;
+  }
+  *entries = {static_cast<const char*>(begin) + container.header_bytes, container.bytes};
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
 
 bool IsFatBinary(const void* image) {
   return StartsWith(image, kContainer) || StartsWith(image, kWrapper);
 }
 
-CUresult PtxOfFatBinary(const void* image, int capability, std::string* ptx, std::string* log) {
-  if (StartsWith(image, kWrapper)) {
-    Wrapper wrapper;
-    std::memcpy(&wrapper, image, sizeof(wrapper));
-    image = wrapper.container;
-    if (image == nullptr || !StartsWith(image, kContainer)) return CUDA_ERROR_INVALID_IMAGE;
-  }
-  Container container;
-  std::memcpy(&container, image, sizeof(container));
-  if (container.header_bytes < sizeof(container)) return CUDA_ERROR_INVALID_IMAGE;
-  std::string_view rest(static_cast<const char*>(image) + container.header_bytes, container.bytes);
+CUresult PtxOfFatBinary(const Image& image, int capability, std::string* ptx, std::string* log) {
+  std::string_view rest;
+  if (const CUresult found = FindEntries(image, &rest); found != CUDA_SUCCESS) return found;
   uint32_t best = 0;
   bool packed = false;
   while (rest.size() >= sizeof(Entry)) {

@@ -177,8 +177,8 @@ CUresult Linker::Add(CUjitInputType type, const void* data, size_t size, const s
   std::string log;
   if (size >= 16 && IsFatBinary(text.c_str())) {
     std::string unpacked;
-    const CUresult result =
-        PtxOfFatBinary(text.data(), kComputeMajor * 10 + kComputeMinor, &unpacked, &log);
+    const CUresult result = PtxOfFatBinary({text.data(), text.size()},
+                                           kComputeMajor * 10 + kComputeMinor, &unpacked, &log);
     if (result == CUDA_SUCCESS) return AddText(std::move(unpacked), name);
     errors_ += name + ": " + log;
     Log(errors_, "", 0);
@@ -201,7 +201,7 @@ CUresult Linker::Complete(void** image, size_t* size) {
   std::shared_ptr<const ptx::Program> program;
   std::string log, info;
   whole_ = JoinPtx(texts_);
-  const CUresult result = CompileImage(whole_.c_str(), &program, &log);
+  const CUresult result = CompileImage({whole_.c_str()}, &program, &log);
   const auto count = static_cast<unsigned int>(options_.size());
   if (result == CUDA_SUCCESS && WantsVerboseLog(count, options_.data(), values_)) {
     info = DescribeKernels(*program);

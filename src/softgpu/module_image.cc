@@ -7,7 +7,6 @@
 
 #include "src/base/time.h"
 #include "src/softgpu/driver.h"
-#include "src/softgpu/fat_binary.h"
 
 namespace tandem::soft {
 namespace {
@@ -69,12 +68,12 @@ void FillLog(const Log& log, std::string_view text, void** values) {
 
 }  // namespace
 
-CUresult CompileImage(const void* image, std::shared_ptr<const ptx::Program>* program,
+CUresult CompileImage(const Image& image, std::shared_ptr<const ptx::Program>* program,
                       std::string* log) {
-  if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const char* text = static_cast<const char*>(image);
+  if (image.begin == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const char* text = static_cast<const char*>(image.begin);
   std::string unpacked;
-  if (IsFatBinary(image)) {
+  if (IsFatBinary(image.begin)) {
     CU_TRY(PtxOfFatBinary(image, kComputeMajor * 10 + kComputeMinor, &unpacked, log));
     text = unpacked.c_str();
   }
@@ -136,7 +135,7 @@ bool WantsVerboseLog(unsigned int count, const CUjit_option* options, void** val
   return false;
 }
 
-CUresult CompileWithOptions(const void* image, unsigned int count, const CUjit_option* options,
+CUresult CompileWithOptions(const Image& image, unsigned int count, const CUjit_option* options,
                             void** values, std::shared_ptr<const ptx::Program>* program) {
   const Instant began = MonotonicNow();
   std::string log, info;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "src/cuda/driver_types.h"
+#include "src/softgpu/fat_binary.h"
 #include "src/softgpu/ptx/program.h"
 
 namespace tandem::soft {
@@ -14,7 +15,8 @@ namespace tandem::soft {
 // Compiles `image`: NUL-terminated PTX text, or a fat binary with such text in it. Machine code,
 // and PTX for newer devices, give CUDA_ERROR_NO_BINARY_FOR_GPU; PTX of a newer version
 // CUDA_ERROR_UNSUPPORTED_PTX_VERSION; bad text CUDA_ERROR_INVALID_PTX. The reason is left in *log.
-CUresult CompileImage(const void* image, std::shared_ptr<const ptx::Program>* program,
+// REQUIRES: of known length, a NUL behind it.
+CUresult CompileImage(const Image& image, std::shared_ptr<const ptx::Program>* program,
                       std::string* log);
 
 // Checks the options that a program passes beside an image.
@@ -24,7 +26,7 @@ void AnswerJitOptions(unsigned int count, const CUjit_option* options, void** va
                       const std::string& error_log, const std::string& info_log, float wall_ms);
 
 // CompileImage, with the options checked before and answered after.
-CUresult CompileWithOptions(const void* image, unsigned int count, const CUjit_option* options,
+CUresult CompileWithOptions(const Image& image, unsigned int count, const CUjit_option* options,
                             void** values, std::shared_ptr<const ptx::Program>* program);
 
 // One line for each kernel, for whoever asks for a verbose log.

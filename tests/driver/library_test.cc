@@ -1,7 +1,10 @@
 // Code in other forms than modules: libraries, linked texts, fat binaries; and what is known of
 // functions.
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 #include "tests/driver/fixture.h"
@@ -277,6 +280,33 @@ TEST_F(LibraryTest, TakesThePtxOfAFatBinary) {
   const auto newer = FatBinary(kCallee, 1, 999);
   EXPECT_CU(CUDA_ERROR_NO_BINARY_FOR_GPU, Cu().cuModuleLoadFatBinary(&module, newer.data()));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuModuleLoadFatBinary(&module, nullptr));
+}
+
+TEST_F(LibraryTest, AFatBinaryThatIsCutShortIsRefused) {
+  const auto image = FatBinary(kCallee, 1, 52);
+  const std::string path = testing::TempDir() + "/tandem_cut_" + std::to_string(getpid());
+  const auto load = [&](size_t bytes) {
+    FILE* file = fopen(path.c_str(), "wb");
+    EXPECT_EQ(fwrite(image.data(), 1, bytes, file), bytes);
+    fclose(file);
+    CUmodule module = nullptr;
+    const CUresult result = Cu().cuModuleLoad(&module, path.c_str());
+    if (result == CUDA_SUCCESS) Cu().cuModuleUnload(module);
+    remove(path.c_str());
+    return result;
+  };
+  EXPECT_CU(CUDA_SUCCESS, load(image.size()));
+  for (const size_t bytes : {image.size() / 2, size_t{80}, size_t{17}, size_t{8}}) {
+    EXPECT_NE(load(bytes), CUDA_SUCCESS) << bytes;
+    CUlinkState state = nullptr;
+    ASSERT_CU(Cu().cuLinkCreate_v2(0, nullptr, nullptr, &state));
+    std::vector<uint8_t> cut(image.begin(), image.begin() + static_cast<ptrdiff_t>(bytes));
+    EXPECT_NE(Cu().cuLinkAddData_v2(state, CU_JIT_INPUT_FATBINARY, cut.data(), cut.size(), "cut", 0,
+                                    nullptr, nullptr),
+              CUDA_SUCCESS)
+        << bytes;
+    ASSERT_CU(Cu().cuLinkDestroy(state));
+  }
 }
 
 }  // namespace
