@@ -13,11 +13,7 @@ CUresult Allocate(const std::shared_ptr<Context>& context, size_t bytes, CUdevic
   if (driver.FailsOnPurpose()) return CUDA_ERROR_OUT_OF_MEMORY;
   MutexLock lock(driver.memory->mutex());
   if (context->destroyed.load()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  uint64_t address = context->device->heap().Allocate(context->id, bytes);
-  if (address == 0) {
-    driver.memory->pools().ReleaseUnused(context->device);
-    address = context->device->heap().Allocate(context->id, bytes);
-  }
+  const uint64_t address = driver.memory->AllocateOn(context->device, context->id, bytes);
   if (address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   *pointer = address;
   return CUDA_SUCCESS;

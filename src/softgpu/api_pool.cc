@@ -29,12 +29,10 @@ CUresult Allocate(CUdeviceptr* pointer, size_t bytes, CUmemoryPool handle, bool 
     Pools& pools = driver.memory->pools();
     Pool* pool = any_pool ? pools.CurrentOf(context->device) : pools.Find(handle);
     if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    address = pool->Allocate(stream, bytes, &task.after);
-    if (address == 0) {
-      pools.ReleaseUnused(pool->device);
-      address = pool->Allocate(stream, bytes, &task.after);
-    }
-    if (address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+    const auto allocate = [&] {
+      return (address = pool->Allocate(stream, bytes, &task.after)) != 0;
+    };
+    if (!driver.memory->Manage(pool->device, allocate)) return CUDA_ERROR_OUT_OF_MEMORY;
   }
   if (!task.after.empty()) driver.scheduler.Submit(stream, std::move(task));
   *pointer = address;

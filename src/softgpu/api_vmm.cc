@@ -72,7 +72,13 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
   if (TheDriver().FailsOnPurpose()) return CUDA_ERROR_OUT_OF_MEMORY;
   Memory& memory = *TheDriver().memory;
   MutexLock lock(memory.mutex());
-  return memory.vmm().Create(&device->store(), device->uuid(), size, *properties, handle);
+  Vmm& vmm = memory.vmm();
+  CUresult result = CUDA_SUCCESS;
+  memory.Manage(device, [&] {
+    result = vmm.Create(&device->store(), device->uuid(), size, *properties, handle);
+    return result != CUDA_ERROR_OUT_OF_MEMORY;
+  });
+  return result;
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) noexcept {

@@ -98,8 +98,8 @@ CUresult CreateArray(const std::shared_ptr<Context>& context,
   MutexLock lock(driver.memory->mutex());
   if (context->destroyed.load()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   // The limits on the extents keep the product far below 2^64.
-  array->address = context->device->heap().Allocate(context->id, array->slice() * array->slices(),
-                                                    Heap::Use::kDriver);
+  array->address = driver.memory->AllocateOn(context->device, context->id,
+                                             array->slice() * array->slices(), Heap::Use::kDriver);
   if (array->address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   *handle = driver.arrays.Insert(std::move(array));
   return CUDA_SUCCESS;

@@ -143,7 +143,11 @@ Device* Driver::FindDevice(CUdevice device) {
 
 CUresult Driver::CreateContext(Device* device, unsigned int flags, bool primary,
                                std::shared_ptr<Context>* context) {
-  if (!device->shared().Charge(options.context)) return CUDA_ERROR_OUT_OF_MEMORY;
+  {
+    MutexLock lock(memory->mutex());
+    const auto charge = [&] { return device->shared().Charge(options.context); };
+    if (!memory->Manage(device, charge)) return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   *context = std::make_shared<Context>(NewHandle(), device, flags, primary);
   contexts.InsertAs((*context)->id, *context);
   return CUDA_SUCCESS;

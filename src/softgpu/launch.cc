@@ -44,7 +44,7 @@ CUresult GridWorkspace(const std::shared_ptr<Context>& context, uint64_t* addres
   MutexLock own(context->mutex);
   if (context->grid_workspace == 0) {
     context->grid_workspace =
-        context->device->heap().Allocate(context->id, kBytes, Heap::Use::kDriver);
+        memory.AllocateOn(context->device, context->id, kBytes, Heap::Use::kDriver);
     if (context->grid_workspace == 0) return CUDA_ERROR_OUT_OF_MEMORY;
     std::memset(reinterpret_cast<void*>(context->grid_workspace), 0, kBytes);
   }

@@ -15,7 +15,7 @@ CUresult PlaceImage(const std::shared_ptr<Context>& context, Module& module) {
   Memory& memory = *TheDriver().memory;
   MutexLock lock(memory.mutex());
   if (context->destroyed.load()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  module.image_address = context->device->heap().Allocate(context->id, bytes, Heap::Use::kDriver);
+  module.image_address = memory.AllocateOn(context->device, context->id, bytes, Heap::Use::kDriver);
   if (module.image_address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   std::vector<uint8_t> image(bytes);
   module.program->WriteImage(image.data(), module.image_address);

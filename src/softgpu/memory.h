@@ -36,6 +36,17 @@ class Memory {
   // Every device's heap is searched by the functions below.
   void AddHeap(int device, Heap* heap) REQUIRES_LOCK(mutex_) { heaps_.push_back({device, heap}); }
 
+  // A block in a device's heap; zero if VRAM is full even without what pools keep for later.
+  uint64_t AllocateOn(Device* device, uint64_t owner, uint64_t bytes,
+                      Heap::Use use = Heap::Use::kProgram) REQUIRES_LOCK(mutex_);
+  // For others that need VRAM: tries once more after the pools gave back what nobody uses.
+  template <typename Attempt>
+  bool Manage(const Device* device, Attempt attempt) REQUIRES_LOCK(mutex_) {
+    if (attempt()) return true;
+    pools_.ReleaseUnused(device);
+    return attempt();
+  }
+
   struct Found {
     enum class Kind { kBlock, kMapping, kHost } kind = Kind::kBlock;
     Range range;

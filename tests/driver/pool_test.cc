@@ -255,6 +255,44 @@ TEST_F(PoolTest, GivesWayWhenMemoryIsShort) {
   ASSERT_CU(Cu().cuMemFree_v2(plain));
 }
 
+// Not only to cuMemAlloc: the pool keeps nearly all there is, and each of these needs more.
+TEST_F(PoolTest, GivesWayToEverythingThatNeedsMemory) {
+  Set(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, ~uint64_t{0});
+  const auto fill = [&] {
+    size_t free = 0, total = 0;
+    ASSERT_CU(Cu().cuMemGetInfo_v2(&free, &total));
+    CUdeviceptr pointer = 0;
+    for (size_t bytes = free / kMiB * kMiB; pointer == 0 && bytes > 0; bytes -= kMiB) {
+      if (Cu().cuMemAllocFromPoolAsync(&pointer, bytes, pool_, stream_) != CUDA_SUCCESS) continue;
+      ASSERT_CU(Cu().cuMemFreeAsync(pointer, stream_));
+    }
+    ASSERT_CU(Cu().cuStreamSynchronize(stream_));
+    EXPECT_GT(Get(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), free / 2);
+  };
+  fill();
+  CUarray array = nullptr;
+  const CUDA_ARRAY_DESCRIPTOR descriptor = {4096, 4096, CU_AD_FORMAT_FLOAT, 4};
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuArrayCreate_v2(&array, &descriptor));
+  fill();
+  CUmemGenericAllocationHandle handle = 0;
+  CUmemAllocationProp properties = {};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemCreate(&handle, 64 * kMiB, &properties, 0));
+  fill();
+  CUcontext second = nullptr;
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuCtxCreate_v2(&second, 0, 0));
+  if (second != nullptr) EXPECT_CU(CUDA_SUCCESS, Cu().cuCtxDestroy_v2(second));
+  fill();
+  const std::string text =
+      ".version 6.3\n.target sm_50\n.address_size 64\n"
+      ".visible .global .align 4 .b8 table[33554432];\n";
+  CUmodule module = nullptr;
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuModuleLoadData(&module, text.c_str()));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemRelease(handle));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuArrayDestroy(array));
+}
+
 // Nobody writes to another's block, whichever stream the memory was used in before.
 TEST_F(PoolTest, ThreadsShareAPool) {
   const char* text = std::getenv("TANDEM_SEED");
