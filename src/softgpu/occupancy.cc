@@ -101,7 +101,9 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, CUfunction handl
     return CUDA_ERROR_INVALID_VALUE;
   }
   const uint64_t share = kMultiprocessorSharedBytes / wanted / kSharedStep * kSharedStep;
-  const uint64_t fixed = function->kernel->static_shared_bytes;
-  *bytes = std::min<uint64_t>(share - kReservedSharedBytes, kSharedBytesOptIn) - fixed;
+  const uint64_t most = std::min<uint64_t>(share, kSharedBytesOptIn + kReservedSharedBytes);
+  // What is fixed may fit, and its share in whole steps be smaller.
+  const uint64_t fixed = function->kernel->static_shared_bytes + kReservedSharedBytes;
+  *bytes = most > fixed ? most - fixed : 0;
   return CUDA_SUCCESS;
 }

@@ -1,5 +1,7 @@
 // Launches in other ways than cuLaunchKernel, and how many blocks are resident together.
+#include <algorithm>
 #include <cstring>
+#include <string>
 
 #include "tests/driver/fixture.h"
 
@@ -215,6 +217,34 @@ TEST_F(LaunchExTest, TheOldWayOfLaunching) {
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuParamSeti(store, -4, 1));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuLaunchGrid(store, 0, 1));
   ASSERT_CU(Cu().cuStreamDestroy_v2(stream));
+}
+
+TEST_F(LaunchExTest, WhatABlockTakesAnywayLeavesNoLessThanNothing) {
+  int all = 0, reserved = 0;
+  ASSERT_CU(
+      Cu().cuDeviceGetAttribute(&all, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 0));
+  ASSERT_CU(Cu().cuDeviceGetAttribute(&reserved,
+                                      CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK, 0));
+  for (int share = 3; share < 16; ++share) {
+    // As much static shared memory as lets so many blocks fit, to the word.
+    const int fixed = std::min((all / share - reserved) / 4 * 4, 48 << 10);
+    const std::string text =
+        ".version 6.3\n.target sm_50\n.address_size 64\n.visible .entry k() {\n"
+        "  .shared .align 4 .b8 buffer[" +
+        std::to_string(fixed) +
+        "];\n  .reg .b32 %r;\n  mov.u32 %r, 1;\n  st.shared.u32 [buffer], %r;\n  ret;\n}\n";
+    CUmodule module = nullptr;
+    CUfunction function = nullptr;
+    int blocks = 0;
+    size_t bytes = 0;
+    ASSERT_CU(Cu().cuModuleLoadData(&module, text.c_str()));
+    ASSERT_CU(Cu().cuModuleGetFunction(&function, module, "k"));
+    ASSERT_CU(Cu().cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, 32, 0));
+    ASSERT_GE(blocks, 1);
+    ASSERT_CU(Cu().cuOccupancyAvailableDynamicSMemPerBlock(&bytes, function, blocks, 32));
+    EXPECT_LT(bytes, size_t{1} << 20) << share;
+    ASSERT_CU(Cu().cuModuleUnload(module));
+  }
 }
 
 TEST_F(LaunchExTest, Occupancy) {
