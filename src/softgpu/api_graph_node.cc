@@ -105,7 +105,6 @@ CUresult KernelWorkOf(const Params* params, Work* work) {
 // One side of a copy: the address of its first byte, and how far rows and slices lie apart.
 struct Side {
   Rows rows;
-  uint64_t slice_pitch = 0;
   bool device = false;
 };
 
@@ -133,10 +132,10 @@ CUresult SideOf(const SideParams& params, const CUDA_MEMCPY3D& copy, Side* side)
   const bool rows = copy.Height > 1 || copy.Depth > 1 || params.y > 0 || params.z > 0;
   const bool slices = copy.Depth > 1 || params.z > 0;
   const uint64_t pitch = rows ? params.pitch : params.x + copy.WidthInBytes;
-  uint64_t offset = 0, row_end = 0, rows_before = 0;
+  uint64_t offset = 0, row_end = 0, rows_before = 0, slice = 0;
   if (__builtin_add_overflow(params.x, copy.WidthInBytes, &row_end) || pitch < row_end ||
       (slices && params.height < params.y + copy.Height) ||
-      __builtin_mul_overflow(pitch, params.height, &side->slice_pitch) ||
+      __builtin_mul_overflow(pitch, params.height, &slice) ||
       __builtin_mul_overflow(params.z, params.height, &rows_before) ||
       __builtin_add_overflow(rows_before, params.y, &rows_before) ||
       __builtin_mul_overflow(rows_before, pitch, &offset) ||
@@ -144,7 +143,7 @@ CUresult SideOf(const SideParams& params, const CUDA_MEMCPY3D& copy, Side* side)
       __builtin_add_overflow(offset, base, &offset) || base == 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  side->rows = Rows{offset, pitch};
+  side->rows = Rows{offset, pitch, slice};
   return CUDA_SUCCESS;
 }
 
@@ -163,14 +162,9 @@ CUresult CopyWorkOf(const CUDA_MEMCPY3D* params, CUcontext context, Work* work) 
   CU_TRY(SideOf({p.dstMemoryType, AddressOf(p.dstHost), p.dstDevice, p.dstXInBytes, p.dstY, p.dstZ,
                  p.dstPitch, p.dstHeight},
                 p, &to));
-  CopyWork copy{p, {}, to.device, from.device};
-  for (size_t i = 0; i < p.Depth; ++i) {
-    copy.slices.push_back({to.rows, from.rows, p.WidthInBytes, p.Height});
-    CU_TRY(CheckCopy(copy.slices.back(), to.device, from.device));
-    to.rows.address += to.slice_pitch;
-    from.rows.address += from.slice_pitch;
-  }
-  work->what = std::move(copy);
+  const Copy copy{to.rows, from.rows, p.WidthInBytes, p.Height, p.Depth};
+  CU_TRY(CheckCopy(copy, to.device, from.device));
+  work->what = CopyWork{p, copy, to.device, from.device};
   return CUDA_SUCCESS;
 }
 

@@ -47,9 +47,11 @@ CUmemLocationType TypeOf(CUdevice device) {
                                      : CU_MEM_LOCATION_TYPE_DEVICE;
 }
 
+constexpr size_t kMaxAnswer = size_t{1} << 20;  // bytes: far more than there can be devices
+
 CUresult AnswerOne(void* data, size_t size, CUmem_range_attribute attribute,
                    const ManagedAdvice& advice) {
-  if (data == nullptr || size < sizeof(int) || size % sizeof(int) != 0) {
+  if (data == nullptr || size < sizeof(int) || size % sizeof(int) != 0 || size > kMaxAnswer) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   std::vector<int> answer(1);

@@ -8,19 +8,11 @@
 namespace tandem::soft {
 namespace {
 
-CUresult CopyAll(const Hardware& hardware, const CopyWork& work) {
-  for (const Copy& slice : work.slices) {
-    if (work.to_device && work.from_device) {
-      CU_TRY(CopyOnDevice(hardware, slice));
-    } else if (work.to_device) {
-      CU_TRY(CopyOverBus(hardware, Direction::kToDevice, slice));
-    } else if (work.from_device) {
-      CU_TRY(CopyOverBus(hardware, Direction::kToHost, slice));
-    } else {
-      CU_TRY(CopyOnHost(hardware, slice));
-    }
-  }
-  return CUDA_SUCCESS;
+CUresult RunCopy(const Hardware& hardware, const CopyWork& work) {
+  if (work.to_device && work.from_device) return CopyOnDevice(hardware, work.copy);
+  if (work.to_device) return CopyOverBus(hardware, Direction::kToDevice, work.copy);
+  if (work.from_device) return CopyOverBus(hardware, Direction::kToHost, work.copy);
+  return CopyOnHost(hardware, work.copy);
 }
 
 Task CopyTask(const Hardware& hardware, CopyWork work) {
@@ -29,7 +21,7 @@ Task CopyTask(const Hardware& hardware, CopyWork work) {
   task.engine = !work.to_device    ? EngineKind::kToHost
                 : work.from_device ? EngineKind::kCompute
                                    : EngineKind::kToDevice;
-  task.run = [&hardware, work = std::move(work)] { return CopyAll(hardware, work); };
+  task.run = [&hardware, work = std::move(work)] { return RunCopy(hardware, work); };
   return task;
 }
 

@@ -31,7 +31,7 @@ struct KernelWork {
 };
 struct CopyWork {
   CUDA_MEMCPY3D shown = {};  // as the program sees it
-  std::vector<Copy> slices;
+  Copy copy;
   bool to_device = false;
   bool from_device = false;
 };

@@ -92,7 +92,7 @@ CUresult SubmitCopy(CUstream handle, Blocking blocking, const Copy& copy, bool t
   std::optional<Dependency> submitted;
   CU_TRY(SubmitWork(
       context, stream,
-      {nullptr, CopyWork{Shown(copy, to_device, from_device), {copy}, to_device, from_device}},
+      {nullptr, CopyWork{Shown(copy, to_device, from_device), copy, to_device, from_device}},
       &submitted));
   if (!wait || !submitted) return CUDA_SUCCESS;
   TheDriver().scheduler.Wait({*submitted});

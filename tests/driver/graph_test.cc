@@ -150,6 +150,18 @@ TEST_F(GraphTest, AKernelNodeMayNameALibrarysKernelAndAContext) {
   ASSERT_CU(Cu().cuLibraryUnload(library));
 }
 
+TEST_F(GraphTest, ACopyOfManySlicesCostsNothingUntilItRuns) {
+  uint8_t from = 0, to = 0;
+  CUDA_MEMCPY3D copy = Copy(&from, 0, 1);
+  copy.dstMemoryType = CU_MEMORYTYPE_HOST;
+  copy.dstHost = &to;
+  copy.srcPitch = copy.dstPitch = copy.srcHeight = copy.dstHeight = 1;
+  copy.Depth = size_t{1} << 40;
+  CUgraphNode node = nullptr;
+  const CUresult result = Cu().cuGraphAddMemcpyNode(&node, graph_, nullptr, 0, &copy, context_);
+  EXPECT_TRUE(result == CUDA_SUCCESS || result == CUDA_ERROR_INVALID_VALUE) << Named(result);
+}
+
 TEST_F(GraphTest, CopiesAllWays) {
   uint32_t in = 1234, out = 0;
   CUgraphNode up = nullptr, across = nullptr, down = nullptr;

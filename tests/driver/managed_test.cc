@@ -1,6 +1,8 @@
 // Managed memory: one address for the host and the device.
 #include <cstring>
 
+#include <cstdlib>
+
 #include "tests/driver/fixture.h"
 
 namespace tandem::driver_test {
@@ -66,6 +68,14 @@ TEST_F(ManagedTest, RemembersAdvice) {
             Cu().cuMemAdvise(plain, 4096, CU_MEM_ADVISE_SET_READ_MOSTLY, 0));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
             Cu().cuMemAdvise(memory_, 8192, static_cast<CUmem_advise>(99), 0));
+}
+
+TEST_F(ManagedTest, AnAbsurdSizeOfAnAnswerIsRefused) {
+  if (std::getenv("TANDEM_SOFT_DIR") == nullptr) GTEST_SKIP() << "a card may believe it";
+  int answer = 0;
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            Cu().cuMemRangeGetAttribute(&answer, size_t{1} << 60,
+                                        CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, memory_, 8192));
 }
 
 TEST_F(ManagedTest, BelongsToStreams) {
