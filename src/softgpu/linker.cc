@@ -4,6 +4,8 @@
 #include <cctype>
 #include <cstdio>
 #include <cstring>
+#include <map>
+#include <ranges>
 #include <set>
 
 #include "src/base/time.h"
@@ -17,11 +19,14 @@ namespace {
 
 // One directive, declaration or function of a module, at the top level.
 struct Item {
+  enum class What { kOther, kVariable, kFunction };
+  // A local name is its text's own. Of several weak definitions one is taken, a strong one first.
+  enum class Linkage { kLocal, kVisible, kWeak, kExtern };
   std::string_view text;
-  bool declares = false;   // a variable
-  bool is_extern = false;  // without defining it
-  bool shared = false;
-  std::string_view name;  // of the variable
+  What what = What::kOther;
+  Linkage linkage = Linkage::kLocal;
+  bool defines = false;
+  std::string_view name;  // of the variable or function
 };
 
 struct Header {
@@ -86,21 +91,55 @@ size_t EndOfItem(std::string_view text, size_t at) {
   return at;
 }
 
-Item Classify(std::string_view text) {
-  Item item;
-  item.text = text;
-  const std::string_view head = text.substr(0, text.find_first_of("={"));
-  if (text[0] != '.' || Contains(head, ".func") || Contains(head, ".entry")) return item;
-  item.shared = Contains(head, ".shared");
-  if (!item.shared && !Contains(head, ".global") && !Contains(head, ".const")) return item;
-  item.declares = true;
-  item.is_extern = Contains(head, ".extern");
-  size_t end = head.find_first_of("[;");
-  end = end == std::string_view::npos ? head.size() : end;
+Item::Linkage LinkageOf(std::string_view head) {
+  if (Contains(head, ".extern")) return Item::Linkage::kExtern;
+  if (Contains(head, ".visible")) return Item::Linkage::kVisible;
+  if (Contains(head, ".weak") || Contains(head, ".common")) return Item::Linkage::kWeak;
+  return Item::Linkage::kLocal;
+}
+
+size_t EndOfName(std::string_view text, size_t at) {
+  while (at < text.size() && IsNameCharacter(text[at])) ++at;
+  return at;
+}
+
+// Of a function: behind its directive and the list of its results, if there is one.
+std::string_view NameOfFunction(std::string_view head) {
+  const size_t function = head.find(".func"), entry = head.find(".entry");
+  const bool is_entry = function == std::string_view::npos;
+  size_t at = SkipBlank(head, is_entry ? entry + 6 : function + 5);
+  if (at < head.size() && head[at] == '(') {
+    at = SkipBlank(head, std::min(head.find(')', at), head.size() - 1) + 1);
+  }
+  return head.substr(at, EndOfName(head, at) - at);
+}
+
+// Of a variable: the last name before its extent, initial value or end.
+std::string_view NameOfVariable(std::string_view head) {
+  size_t end = std::min(head.find_first_of("[;"), head.size());
   while (end > 0 && !IsNameCharacter(head[end - 1])) --end;
   size_t begin = end;
   while (begin > 0 && IsNameCharacter(head[begin - 1])) --begin;
-  item.name = head.substr(begin, end - begin);
+  return head.substr(begin, end - begin);
+}
+
+Item Classify(std::string_view text) {
+  Item item;
+  item.text = text;
+  if (text[0] != '.') return item;
+  const std::string_view head = text.substr(0, text.find_first_of("={"));
+  if (Contains(head, ".func") || Contains(head, ".entry")) {
+    item.what = Item::What::kFunction;
+    item.defines = head.size() < text.size();
+    item.name = NameOfFunction(head);
+  } else if (Contains(head, ".shared") || Contains(head, ".global") || Contains(head, ".const")) {
+    item.what = Item::What::kVariable;
+    item.defines = !Contains(head, ".extern");
+    item.name = NameOfVariable(head);
+  } else {
+    return item;
+  }
+  item.linkage = LinkageOf(head.substr(0, head.find('(')));
   return item;
 }
 
@@ -129,27 +168,92 @@ std::vector<Item> Split(std::string_view text, Header* header) {
   return items;
 }
 
+using Renames = std::map<std::string_view, std::string>;
+
+// New names for what is local to a text and known to others by the same name.
+Renames LocalNames(const std::vector<Item>& items, size_t number,
+                   std::set<std::string, std::less<>>* taken) {
+  Renames renames;
+  std::set<std::string_view> own;
+  for (const Item& item : items) {
+    if (item.what == Item::What::kOther || item.linkage != Item::Linkage::kLocal) continue;
+    if (!own.insert(item.name).second) continue;  // its definition after its declaration
+    if (taken->emplace(item.name).second) continue;
+    std::string fresh = std::string(item.name) + "$" + std::to_string(number);
+    while (!taken->insert(fresh).second) fresh += "$";
+    renames[item.name] = std::move(fresh);
+  }
+  return renames;
+}
+
+// The text with other names. What follows a dot is a directive or a part of a vector.
+std::string Renamed(std::string_view text, const Renames& renames) {
+  std::string renamed;
+  for (size_t at = 0; at < text.size();) {
+    size_t end = SkipBlank(text, at);
+    if (end == at && text[at] == '"') {
+      end = std::min(text.find('"', at + 1), text.size() - 1) + 1;
+    } else if (end == at) {
+      end = std::max(EndOfName(text, at), at + 1);
+    }
+    const std::string_view token = text.substr(at, end - at);
+    const auto found = at > 0 && text[at - 1] == '.' ? renames.end() : renames.find(token);
+    if (found == renames.end()) {
+      renamed.append(token);
+    } else {
+      renamed.append(found->second);
+    }
+    at = end;
+  }
+  return renamed;
+}
+
+// Which definitions and declarations are left out.
+class Duplicates {
+ public:
+  explicit Duplicates(const std::vector<std::vector<Item>>& texts) {
+    for (const Item& item : texts | std::views::join) {
+      if (!item.defines) continue;
+      if (item.what == Item::What::kVariable) variables_.insert(item.name);
+      if (item.linkage == Item::Linkage::kVisible) strong_.insert(item.name);
+    }
+  }
+  bool Drops(const Item& item) {
+    if (item.what == Item::What::kOther) return false;
+    if (item.linkage == Item::Linkage::kWeak && item.defines) {
+      return strong_.contains(item.name) || !weak_.insert(item.name).second;
+    }
+    if (item.what != Item::What::kVariable || item.defines) return false;
+    return variables_.contains(item.name) || !declared_.insert(item.name).second;
+  }
+
+ private:
+  std::set<std::string_view> variables_, strong_, weak_, declared_;
+};
+
 }  // namespace
 
 std::string JoinPtx(const std::vector<std::string>& texts) {
   Header header;
-  std::vector<Item> items;
+  std::vector<std::vector<Item>> items;
+  std::set<std::string, std::less<>> taken;
   for (const std::string& text : texts) {
-    const std::vector<Item> more = Split(text, &header);
-    items.insert(items.end(), more.begin(), more.end());
-  }
-  std::set<std::string_view> defined, declared;
-  for (const Item& item : items) {
-    if (item.declares && !item.is_extern) defined.insert(item.name);
+    items.push_back(Split(text, &header));
+    for (const Item& item : items.back()) {
+      if (item.linkage != Item::Linkage::kLocal) taken.emplace(item.name);
+    }
   }
   std::string whole = ".version " + std::to_string(header.version_major) + "." +
                       std::to_string(header.version_minor) + "\n" +
                       std::string(header.target_line) + "\n.address_size 64\n";
-  for (const Item& item : items) {
-    if (item.declares && item.is_extern) {
-      if (defined.contains(item.name) || !declared.insert(item.name).second) continue;
+  Duplicates duplicates(items);
+  for (size_t i = 0; i < items.size(); ++i) {
+    const Renames renames = LocalNames(items[i], i, &taken);
+    for (const Item& item : items[i]) {
+      if (duplicates.Drops(item)) continue;
+      whole.append(renames.empty() ? std::string(item.text) : Renamed(item.text, renames));
+      whole.append("\n");
     }
-    whole.append(item.text).append("\n");
   }
   return whole;
 }

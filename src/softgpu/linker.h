@@ -13,7 +13,8 @@
 namespace tandem::soft {
 
 // One module of several: one header, with the newest version and target; declarations of what
-// another of them defines, and second declarations of the same, left out. Order is kept.
+// another of them defines, second declarations of the same, and weak definitions but for one, left
+// out. A name that is local to a text and known to another gets a number. Order is kept.
 std::string JoinPtx(const std::vector<std::string>& texts);
 
 class Linker {

@@ -1,7 +1,6 @@
 // Managed memory: one address for the host and the device.
-#include <cstring>
-
 #include <cstdlib>
+#include <cstring>
 
 #include "tests/driver/fixture.h"
 
