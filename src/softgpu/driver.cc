@@ -18,9 +18,8 @@ std::atomic<bool> g_forked = false;
 thread_local int t_host_functions = 0;
 
 void OnForkedChild() {
-  Driver* const driver = g_driver.load();
-  if (driver == nullptr || g_forked.exchange(true)) return;
-  for (const auto& device : driver->devices) device->store().CloseDescriptor();
+  KeptFd::AfterFork();
+  if (!g_forked.exchange(true)) KeptFd::CloseAll();
 }
 
 CUresult Report(const Error& error) {
@@ -47,7 +46,7 @@ Result<std::unique_ptr<Driver>> MakeDriver() {
 CUresult InitialiseOnce() {
   auto driver = MakeDriver();
   if (!driver.ok()) return Report(driver.error());
-  pthread_atfork(nullptr, nullptr, OnForkedChild);
+  pthread_atfork(KeptFd::BeforeFork, KeptFd::AfterFork, OnForkedChild);
   g_driver.store(std::move(driver).value().release());
   return CUDA_SUCCESS;
 }

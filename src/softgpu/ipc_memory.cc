@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -39,19 +38,6 @@ struct Contents {
   uint64_t pieces = 0;
 };
 
-uint64_t InodeOf(int fd) {
-  struct stat info;
-  return fstat(fd, &info) == 0 ? info.st_ino : 0;
-}
-
-// A descriptor of another process; empty if it is not the file that it was.
-UniqueFd OpenTheirs(int pid, int64_t fd, uint64_t inode, int mode) {
-  const std::string path = "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(fd);
-  UniqueFd opened(open(path.c_str(), mode | O_CLOEXEC));
-  if (opened && InodeOf(opened.get()) != inode) opened.Reset();
-  return opened;
-}
-
 bool MapPieces(AddressSpace& space, int store, uint64_t address, const std::vector<Range>& pieces) {
   uint64_t mapped = 0;
   for (const Range& piece : pieces) {
@@ -67,6 +53,27 @@ bool MapPieces(AddressSpace& space, int store, uint64_t address, const std::vect
     mapped += piece.size;
   }
   return true;
+}
+
+// Null if the system refuses, or the program closed the store's file.
+std::unique_ptr<KeptFd> WriteTicket(const Heap::Backing& backing, const CUuuid& device) {
+  Contents contents;
+  contents.device = device;
+  contents.store_fd = backing.store->file().get();
+  contents.store_inode = backing.store->file().inode();
+  contents.offset = backing.block.address - backing.begin;
+  contents.size = backing.block.size;
+  for (const Range& piece : *backing.pieces) contents.pages += piece.size;
+  contents.pieces = backing.pieces->size();
+  UniqueFd fd(memfd_create("tandem-soft-ticket", MFD_CLOEXEC));
+  const auto bytes = static_cast<ssize_t>(contents.pieces * sizeof(Range));
+  if (!fd || contents.store_fd < 0 ||
+      pwrite(fd.get(), &contents, sizeof(contents), 0) != sizeof(contents) ||
+      pwrite(fd.get(), backing.pieces->data(), static_cast<size_t>(bytes), sizeof(contents)) !=
+          bytes) {
+    return nullptr;
+  }
+  return std::make_unique<KeptFd>(std::move(fd));
 }
 
 // What a ticket says; false if it makes no sense.
@@ -89,16 +96,13 @@ bool ReadTicket(int fd, Contents* contents, std::vector<Range>* pieces) {
 
 }  // namespace
 
-// Those of blocks that are gone. The program may have closed a descriptor that we opened, and the
-// number be somebody else's by now.
+// Those of blocks that are gone, and those that the program closed.
 void IpcMemory::DropStaleTickets() {
   for (auto entry = tickets_.begin(); entry != tickets_.end();) {
     Ticket& ticket = entry->second;
     const auto block = ticket.heap->Find(ticket.address);
     const bool live = block && block->number == entry->first;
-    const bool ours = InodeOf(ticket.fd.get()) == ticket.inode;
-    if (!ours) ticket.fd.Release();
-    entry = live && ours ? std::next(entry) : tickets_.erase(entry);
+    entry = live && ticket.file->get() >= 0 ? std::next(entry) : tickets_.erase(entry);
   }
 }
 
@@ -108,33 +112,17 @@ CUresult IpcMemory::Export(const Heap& heap, const CUuuid& device, uint64_t addr
   if (!backing) return CUDA_ERROR_INVALID_VALUE;
   DropStaleTickets();
   Ticket& ticket = tickets_[backing->block.number];
-  if (!ticket.fd) {
-    Contents contents;
-    contents.device = device;
-    contents.store_fd = backing->store->descriptor();
-    contents.store_inode = backing->store->inode();
-    contents.offset = backing->block.address - backing->begin;
-    contents.size = backing->block.size;
-    for (const Range& piece : *backing->pieces) contents.pages += piece.size;
-    contents.pieces = backing->pieces->size();
-    UniqueFd fd(memfd_create("tandem-soft-ticket", MFD_CLOEXEC));
-    const auto bytes = static_cast<ssize_t>(contents.pieces * sizeof(Range));
-    if (!fd || InodeOf(static_cast<int>(contents.store_fd)) != contents.store_inode ||
-        pwrite(fd.get(), &contents, sizeof(contents), 0) != sizeof(contents) ||
-        pwrite(fd.get(), backing->pieces->data(), static_cast<size_t>(bytes), sizeof(contents)) !=
-            bytes) {
+  if (ticket.file == nullptr) {
+    ticket = {WriteTicket(*backing, device), &heap, backing->block.address};
+    if (ticket.file == nullptr) {
       tickets_.erase(backing->block.number);
       return CUDA_ERROR_OPERATING_SYSTEM;
     }
-    ticket.inode = InodeOf(fd.get());
-    ticket.heap = &heap;
-    ticket.address = backing->block.address;
-    ticket.fd = std::move(fd);
   }
   Handle made;
   made.pid = getpid();
-  made.fd = ticket.fd.get();
-  made.inode = ticket.inode;
+  made.fd = ticket.file->get();
+  made.inode = ticket.file->inode();
   made.number = backing->block.number;
   *handle = {};
   std::memcpy(handle, &made, sizeof(made));
@@ -154,13 +142,14 @@ CUresult IpcMemory::Open(const CUipcMemHandle& handle, Owner owner,
     *address = known;
     return CUDA_SUCCESS;
   }
-  const UniqueFd ticket = OpenTheirs(named.pid, named.fd, named.inode, O_RDONLY);
+  const UniqueFd ticket = OpenKept(named.pid, named.fd, named.inode, O_RDONLY);
   Contents contents;
   std::vector<Range> pieces;
   if (!ticket || !ReadTicket(ticket.get(), &contents, &pieces)) return CUDA_ERROR_MAP_FAILED;
   const int device = ordinal_of(contents.device);
   if (device < 0) return CUDA_ERROR_INVALID_DEVICE;
-  const UniqueFd store = OpenTheirs(named.pid, contents.store_fd, contents.store_inode, O_RDWR);
+  const UniqueFd store =
+      OpenKept(named.pid, static_cast<int>(contents.store_fd), contents.store_inode, O_RDWR);
   const uint64_t mapped = store ? space_->Reserve(contents.pages) : 0;
   if (mapped == 0) return CUDA_ERROR_MAP_FAILED;
   if (!MapPieces(*space_, store.get(), mapped, pieces)) {

@@ -13,11 +13,12 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 
-#include "src/base/unique_fd.h"
 #include "src/cuda/driver_types.h"
 #include "src/softgpu/heap.h"
+#include "src/softgpu/kept_fd.h"
 
 namespace tandem::soft {
 
@@ -45,8 +46,7 @@ class IpcMemory {
 
  private:
   struct Ticket {
-    UniqueFd fd;
-    uint64_t inode = 0;
+    std::unique_ptr<KeptFd> file;
     const Heap* heap = nullptr;
     uint64_t address = 0;  // of the block, in the heap
   };

@@ -1,7 +1,6 @@
 #include "src/softgpu/physical_store.h"
 
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 #include <cerrno>
 #include <cstdlib>
@@ -22,25 +21,12 @@ Result<std::unique_ptr<PhysicalStore>> PhysicalStore::Create(SharedDevice* share
   if (window == MAP_FAILED) return failed();
   // Mappings made from the window keep this property.
   if (madvise(window, size, MADV_DONTFORK) != 0) return failed();
-  struct stat info;
-  if (fstat(fd.get(), &info) != 0) return failed();
   return std::unique_ptr<PhysicalStore>(
-      new PhysicalStore(shared, std::move(fd), info.st_ino, static_cast<uint8_t*>(window), size));
+      new PhysicalStore(shared, std::move(fd), static_cast<uint8_t*>(window), size));
 }
 
 PhysicalStore::~PhysicalStore() {
-  CloseDescriptor();
   munmap(window_, size_);
-}
-
-// The number may be somebody else's by now.
-void PhysicalStore::CloseDescriptor() {
-  struct stat info;
-  if (fstat(fd_.get(), &info) == 0 && info.st_ino == inode_) {
-    fd_.Reset();
-  } else {
-    fd_.Release();
-  }
 }
 
 std::vector<Range> PhysicalStore::Allocate(uint64_t bytes) {

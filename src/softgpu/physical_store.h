@@ -16,8 +16,8 @@
 
 #include "src/base/ranges.h"
 #include "src/base/result.h"
-#include "src/base/unique_fd.h"
 #include "src/softgpu/address_space.h"
+#include "src/softgpu/kept_fd.h"
 #include "src/softgpu/shared_device.h"
 
 namespace tandem::soft {
@@ -34,11 +34,8 @@ class PhysicalStore {
   std::vector<Range> Allocate(uint64_t bytes);
   void Free(const std::vector<Range>& pieces);
 
-  // The memory's file: the number under which this process has it open, unless the program closed
-  // it, and how to recognise it.
-  int descriptor() const { return fd_.get(); }
-  uint64_t inode() const { return inode_; }
-  void CloseDescriptor();
+  // The memory's file.
+  const KeptFd& file() const { return file_; }
 
   // Charges, and gives back, memory that comes from elsewhere.
   bool Charge(uint64_t bytes) { return shared_->Charge(Bytes(bytes)); }
@@ -48,17 +45,11 @@ class PhysicalStore {
   bool MapAt(AddressSpace& space, uint64_t address, const std::vector<Range>& pieces);
 
  private:
-  PhysicalStore(SharedDevice* shared, UniqueFd fd, uint64_t inode, uint8_t* window, uint64_t size)
-      : shared_(shared),
-        fd_(std::move(fd)),
-        inode_(inode),
-        window_(window),
-        size_(size),
-        free_(0, size) {}
+  PhysicalStore(SharedDevice* shared, UniqueFd fd, uint8_t* window, uint64_t size)
+      : shared_(shared), file_(std::move(fd)), window_(window), size_(size), free_(0, size) {}
 
   SharedDevice* const shared_;
-  UniqueFd fd_;
-  const uint64_t inode_;
+  const KeptFd file_;
   uint8_t* const window_;
   const uint64_t size_;
   RangeAllocator free_;

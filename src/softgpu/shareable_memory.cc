@@ -27,24 +27,13 @@ void* MapWindow(int fd, uint64_t bytes) {
   return nullptr;
 }
 
-uint64_t InodeOf(int fd) {
-  struct stat info;
-  return fstat(fd, &info) == 0 ? info.st_ino : 0;
-}
-
 }  // namespace
 
 ShareableMemory::ShareableMemory(UniqueFd fd, void* window, uint64_t size, const CUuuid& device)
-    : fd_(std::move(fd)),
-      inode_(InodeOf(fd_.get())),
-      window_(window),
-      size_(size),
-      device_(device) {}
+    : file_(std::move(fd)), window_(window), size_(size), device_(device) {}
 
 ShareableMemory::~ShareableMemory() {
   munmap(window_, size_);
-  // The program may have closed it, and the number be somebody else's by now.
-  if (InodeOf(fd_.get()) != inode_) fd_.Release();
 }
 
 std::shared_ptr<ShareableMemory> ShareableMemory::Create(uint64_t bytes, const CUuuid& device) {
@@ -77,11 +66,6 @@ std::shared_ptr<ShareableMemory> ShareableMemory::Import(int fd) {
   if (window == nullptr) return nullptr;
   return std::shared_ptr<ShareableMemory>(
       new ShareableMemory(std::move(own), window, bytes, trailer.device));
-}
-
-int ShareableMemory::Duplicate() const {
-  if (InodeOf(fd_.get()) != inode_) return -1;
-  return fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0);
 }
 
 }  // namespace tandem::soft

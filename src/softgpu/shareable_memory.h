@@ -12,9 +12,9 @@
 #include <cstdint>
 #include <memory>
 
-#include "src/base/unique_fd.h"
 #include "src/cuda/driver_types.h"
 #include "src/softgpu/address_space.h"
+#include "src/softgpu/kept_fd.h"
 
 namespace tandem::soft {
 
@@ -34,13 +34,12 @@ class ShareableMemory {
     return space.Map(address, window_, size_);
   }
   // A new descriptor of it; negative if the system refuses, or if the program closed ours.
-  int Duplicate() const;
+  int Duplicate() const { return file_.Duplicate(); }
 
  private:
   ShareableMemory(UniqueFd fd, void* window, uint64_t size, const CUuuid& device);
 
-  UniqueFd fd_;
-  uint64_t inode_ = 0;
+  const KeptFd file_;
   void* const window_;
   const uint64_t size_;
   const CUuuid device_;

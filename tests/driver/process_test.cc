@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 
 #include "tests/driver/fixture.h"
 
@@ -35,6 +36,35 @@ TEST_F(ProcessTest, AForkedChildHasNoDriver) {
   EXPECT_EQ(after, before);
   ASSERT_CU(Cu().cuMemsetD8_v2(device, 1, 4 << 20));
   ASSERT_CU(Cu().cuCtxSynchronize());
+}
+
+std::string DescriptorsOf(const char* directory) {
+  std::string names;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    std::error_code gone;
+    names += std::filesystem::read_symlink(entry, gone).string() + "\n";
+  }
+  return names;
+}
+
+// What the driver keeps open for other processes to find, no child may keep: memory would stay.
+TEST_F(ProcessTest, AForkedChildKeepsNoDescriptorsOfTheDrivers) {
+  if (std::getenv("TANDEM_SOFT_DIR") == nullptr) GTEST_SKIP() << "what a card does is its affair";
+  CUipcMemHandle ipc = {};
+  CUmemGenericAllocationHandle handle = 0;
+  CUmemAllocationProp properties = {};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  ASSERT_CU(Cu().cuIpcGetMemHandle(&ipc, Allocate(4096)));
+  ASSERT_CU(Cu().cuMemCreate(&handle, 2 << 20, &properties, 0));
+  EXPECT_NE(DescriptorsOf("/proc/self/fd").find("tandem-soft"), std::string::npos);
+  EXPECT_EQ(InChild([] {
+              return DescriptorsOf("/proc/self/fd").find("tandem-soft") == std::string::npos ? 0
+                                                                                             : 1;
+            }),
+            0);
+  ASSERT_CU(Cu().cuMemRelease(handle));
 }
 
 // Not a test by itself: a program that returns from main while a kernel runs, copies and host
