@@ -20,6 +20,39 @@ CUresult Find(CUevent handle, std::shared_ptr<Event>* event) {
   return (*event)->context->error();
 }
 
+// When it was reached nobody asks: such an event has no time.
+void RecordShared(Event& event, const std::shared_ptr<Stream>& stream) {
+  event.set_latest(nullptr);
+  event.shared->Record([&](const IpcEvent::Mark& mark, std::vector<Dependency> after) {
+    Task task;
+    task.after = std::move(after);
+    task.always = true;  // also when the context is broken: others wait
+    task.run = [shared = event.shared, mark] {
+      shared->Reach(mark);
+      return CUDA_SUCCESS;
+    };
+    return TheDriver().scheduler.Submit(stream, std::move(task));
+  });
+}
+
+bool Reached(const Event& event) {
+  if (event.shared == nullptr) {
+    const auto record = event.latest();
+    return !record || TheDriver().scheduler.Done({record->where});
+  }
+  const auto mark = event.shared->Latest();
+  return !mark || event.shared->Reached(*mark) || event.shared->Abandoned(*mark);
+}
+
+// Nothing if it is reached; for one of another process, something that comes when it is.
+std::optional<Dependency> Pending(const Event& event) {
+  if (event.shared == nullptr) {
+    const auto record = event.latest();
+    return record ? std::optional(record->where) : std::nullopt;
+  }
+  return PendingShared(event, event.context->group);
+}
+
 CUresult Record(CUevent handle, CUstream stream_handle, bool external) {
   std::shared_ptr<Context> current, context;
   std::shared_ptr<Stream> stream;
@@ -31,6 +64,10 @@ CUresult Record(CUevent handle, CUstream stream_handle, bool external) {
   bool captured = false;
   CU_TRY(CaptureRecord(stream, EventWork{handle, event, true}, external, &captured));
   if (captured) return CUDA_SUCCESS;
+  if (event->shared != nullptr) {
+    RecordShared(*event, stream);
+    return CUDA_SUCCESS;
+  }
   auto record = std::make_shared<Event::Record>();
   Task task;
   // Not the record itself: it holds the stream, whose queue holds the task.
@@ -54,10 +91,13 @@ CUresult cuEventCreate(CUevent* handle, unsigned int flags) noexcept {
   CU_TRY(HealthyContext(&context));
   if (handle == nullptr || (flags & ~kEventFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
   const bool timed = (flags & CU_EVENT_DISABLE_TIMING) == 0;
+  std::shared_ptr<IpcEvent> shared;
   if ((flags & CU_EVENT_INTERPROCESS) != 0) {
-    return timed ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+    if (timed) return CUDA_ERROR_INVALID_VALUE;
+    shared = IpcEvent::Create(&context->device->shared(), context->device->uuid());
+    if (shared == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  *handle = TheDriver().events.Insert(std::make_shared<Event>(context, flags));
+  *handle = TheDriver().events.Insert(std::make_shared<Event>(context, flags, std::move(shared)));
   return CUDA_SUCCESS;
 }
 
@@ -82,8 +122,7 @@ CUresult cuEventQuery(CUevent handle) noexcept {
   CU_TRY(Find(handle, &event));
   CU_TRY(RefuseIfCaptured(*event));
   CU_TRY(RefuseUnsafe());
-  const auto record = event->latest();
-  const bool reached = !record || TheDriver().scheduler.Done({record->where});
+  const bool reached = Reached(*event);
   CU_TRY(event->context->error());
   return reached ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
@@ -93,8 +132,7 @@ CUresult cuEventSynchronize(CUevent handle) noexcept {
   CU_TRY(Find(handle, &event));
   CU_TRY(RefuseIfCaptured(*event));
   CU_TRY(RefuseUnsafe());
-  const auto record = event->latest();
-  if (record) TheDriver().scheduler.Wait({record->where});
+  if (const auto pending = Pending(*event)) TheDriver().scheduler.Wait({*pending});
   TheDriver().ReleasePoolMemory();
   return event->context->error();
 }

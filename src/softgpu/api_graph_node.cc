@@ -203,6 +203,7 @@ CUresult EventWorkOf(CUevent handle, bool record, Work* work) {
   CU_TRY(Ready());
   const auto event = TheDriver().events.Find(handle);
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
+  if (event->shared != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   *work = Work{event->context, EventWork{handle, event, record}};
   return CUDA_SUCCESS;
 }

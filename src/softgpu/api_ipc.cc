@@ -1,4 +1,4 @@
-// Entry points: memory shared with other processes.
+// Entry points: memory and events shared with other processes.
 #include <cstring>
 
 #include "src/cuda/driver_api.h"
@@ -66,4 +66,24 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr pointer) noexcept {
   Memory& memory = *TheDriver().memory;
   MutexLock lock(memory.mutex());
   return memory.ipc().Close(pointer);
+}
+
+CUresult cuIpcGetEventHandle(CUipcEventHandle* handle, CUevent event_handle) noexcept {
+  CU_TRY(Ready());
+  const auto event = TheDriver().events.Find(event_handle);
+  if (!event || event->shared == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return event->shared->Export(handle);
+}
+
+CUresult cuIpcOpenEventHandle(CUevent* event, CUipcEventHandle handle) noexcept {
+  std::shared_ptr<Context> context;
+  CU_TRY(HealthyContext(&context));
+  if (event == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::shared_ptr<IpcEvent> shared;
+  Device& device = *context->device;
+  CU_TRY(IpcEvent::Open(handle, &device.shared(), device.uuid(), &shared));
+  constexpr unsigned int kFlags = CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+  *event = TheDriver().events.Insert(std::make_shared<Event>(context, kFlags, std::move(shared)));
+  return CUDA_SUCCESS;
 }

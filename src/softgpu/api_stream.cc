@@ -93,10 +93,16 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned int f
   CU_TRY(CaptureWait(stream, EventWork{event_handle, event, false}, flags == CU_EVENT_WAIT_EXTERNAL,
                      &captured));
   if (captured) return CUDA_SUCCESS;
-  const auto record = event->latest();
-  if (!record) return CUDA_SUCCESS;  // never recorded: nothing to wait for
   Task task;
-  task.after.push_back(record->where);
+  if (event->shared != nullptr) {
+    const auto pending = PendingShared(*event, context->group);
+    if (!pending) return CUDA_SUCCESS;
+    task.after.push_back(*pending);
+  } else {
+    const auto record = event->latest();
+    if (!record) return CUDA_SUCCESS;  // never recorded: nothing to wait for
+    task.after.push_back(record->where);
+  }
   TheDriver().scheduler.Submit(stream, std::move(task));
   return CUDA_SUCCESS;
 }

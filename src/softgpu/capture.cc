@@ -122,6 +122,7 @@ CUresult CaptureRecord(const std::shared_ptr<Stream>& stream, const EventWork& w
   if (capture == nullptr) return external ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
   *captured = true;
   if (external) {
+    if (work.event->shared != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
     AddNode(*capture, *one, Work{nullptr, work});
     return CUDA_SUCCESS;
   }
@@ -147,6 +148,7 @@ CUresult CaptureWait(const std::shared_ptr<Stream>& stream, const EventWork& wor
   CU_TRY(FindCapture(driver.captures, *stream, &capture, &one));
   if (external) {
     if (capture == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (work.event->shared != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
     AddNode(*capture, *one, Work{nullptr, work});
     *captured = true;
     return CUDA_SUCCESS;

@@ -15,6 +15,7 @@
 #include "src/base/mutex.h"
 #include "src/base/time.h"
 #include "src/softgpu/device.h"
+#include "src/softgpu/ipc_event.h"
 #include "src/softgpu/ptx/program.h"
 #include "src/softgpu/scheduler.h"
 
@@ -70,10 +71,14 @@ class Event {
     std::vector<GraphNode*> nodes;
   };
 
-  Event(std::shared_ptr<Context> context, unsigned int flags)
-      : context(std::move(context)), flags(flags) {}
+  Event(std::shared_ptr<Context> context, unsigned int flags,
+        std::shared_ptr<IpcEvent> shared = nullptr)
+      : context(std::move(context)), flags(flags), shared(std::move(shared)) {}
   const std::shared_ptr<Context> context;
   const unsigned int flags;
+  // Of an event that other processes know, too: what it is to all of them. Then latest() is null
+  // but for a record in a capture.
+  const std::shared_ptr<IpcEvent> shared;
 
   // Null if the event was never recorded.
   std::shared_ptr<Record> latest() const {

@@ -135,6 +135,20 @@ CUresult FindStream(const std::shared_ptr<Context>& current, CUstream handle,
   return found->context->error();
 }
 
+std::optional<Dependency> PendingShared(const Event& event,
+                                        const std::shared_ptr<StreamGroup>& group) {
+  constexpr int kLooksBetweenQuestions = 256;
+  const std::shared_ptr<IpcEvent> shared = event.shared;
+  const auto mark = shared->Latest();
+  if (!mark || shared->Reached(*mark)) return std::nullopt;
+  if (auto own = shared->TaskOf(*mark)) return own;
+  const auto holds = [shared, mark = *mark, looks = 0]() mutable {
+    return shared->Reached(mark) ||
+           (looks++ % kLooksBetweenQuestions == 0 && shared->Abandoned(mark));
+  };
+  return TheDriver().watch.Until(group, {}, holds);
+}
+
 Device* Driver::FindDevice(CUdevice device) {
   if (device < 0 || static_cast<size_t>(device) >= devices.size()) return nullptr;
   return devices[device].get();

@@ -116,6 +116,11 @@ class PerThreadDefault {
 CUresult FindStream(const std::shared_ptr<Context>& current, CUstream handle,
                     std::shared_ptr<Context>* context, std::shared_ptr<Stream>* stream);
 
+// What work of `group` has to come after, to come after the latest record of an event that other
+// processes know, too; nothing if that is reached.
+std::optional<Dependency> PendingShared(const Event& event,
+                                        const std::shared_ptr<StreamGroup>& group);
+
 // Marks the calling thread as running a host function, which may not call the driver.
 class HostFunctionScope {
  public:

@@ -222,17 +222,26 @@ Bytes SharedDevice::Free() {
   return SaturatingSubtract(ledger_.total(), ledger_.used());
 }
 
+// Empty if somebody removed or replaced the file: nobody's death can be seen any more.
+UniqueFd SharedDevice::OpenAgain() const {
+  UniqueFd fd(open(path_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+  struct stat info;
+  if (fd && (fstat(fd.get(), &info) != 0 || info.st_ino != inode_)) fd.Reset();
+  return fd;
+}
+
+bool SharedDevice::IsHeld(int slot) const {
+  const UniqueFd fd = OpenAgain();
+  return !fd || IsLocked(fd.get(), slot);
+}
+
 void SharedDevice::ReapDead() {
   ledger_.Settle();
   UniqueFd fd;  // opened only when there is somebody to ask about
   for (int slot = 0; slot < kSlotCount; ++slot) {
     if (slot == slot_ || ledger_.held_by(slot) == Bytes()) continue;
-    if (!fd) {
-      fd.Reset(open(path_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
-      struct stat info;
-      // Somebody removed or replaced the file: nobody's death can be seen any more.
-      if (!fd || fstat(fd.get(), &info) != 0 || info.st_ino != inode_) return;
-    }
+    if (!fd) fd = OpenAgain();
+    if (!fd) return;
     ledger_.Reap(slot, [&](int candidate) { return !IsLocked(fd.get(), candidate); });
   }
 }

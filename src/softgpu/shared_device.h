@@ -62,6 +62,9 @@ class SharedDevice {
   Bytes Free();
   Bytes total() const { return ledger_.total(); }
 
+  // Whether a living process has the slot; true where that cannot be told.
+  bool IsHeld(int slot) const;
+
   SharedPage* page() const { return page_; }
   Slot& own() const { return page_->slots[slot_]; }
   int slot() const { return slot_; }
@@ -69,6 +72,7 @@ class SharedDevice {
  private:
   SharedDevice(std::string path, uint64_t inode, SharedPage* page, int slot);
   void ReapDead() REQUIRES_LOCK(mutex_);
+  UniqueFd OpenAgain() const;
 
   const std::string path_;
   const uint64_t inode_;

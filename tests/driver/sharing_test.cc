@@ -1,5 +1,6 @@
 // Memory that two processes, or two names in one, share.
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,7 +20,7 @@ constexpr const char* kHandle = "TANDEM_TEST_IPC_HANDLE";
 constexpr const char* kDescriptor = "TANDEM_TEST_DESCRIPTOR";
 
 // Runs one of the tests below that are no tests by themselves, in a new process.
-int RunOther(const char* filter) {
+pid_t StartOther(const char* filter) {
   const pid_t pid = fork();
   if (pid == 0) {
     dup2(STDERR_FILENO, STDOUT_FILENO);  // whoever reads this test's results does not want its
@@ -27,10 +28,47 @@ int RunOther(const char* filter) {
           static_cast<char*>(nullptr));
     _exit(127);
   }
+  return pid;
+}
+
+int ExitOf(pid_t pid) {
   int status = 0;
   waitpid(pid, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
+
+int RunOther(const char* filter) {
+  return ExitOf(StartOther(filter));
+}
+
+// A process that says so, in one byte, when it has come to a certain point.
+constexpr const char* kPipe = "TANDEM_TEST_PIPE";
+
+class Teller {
+ public:
+  Teller() {
+    EXPECT_EQ(pipe(ends_), 0);
+    fcntl(ends_[0], F_SETFD, FD_CLOEXEC);
+    setenv(kPipe, std::to_string(ends_[1]).c_str(), 1);
+  }
+  ~Teller() { close(ends_[0]); }
+  Teller(const Teller&) = delete;
+  Teller& operator=(const Teller&) = delete;
+  // False if the process ended without a word.
+  bool Hear() {
+    close(ends_[1]);
+    char byte = 0;
+    return read(ends_[0], &byte, 1) == 1;
+  }
+  static void Tell() {
+    const char* text = std::getenv(kPipe);
+    ASSERT_NE(text, nullptr);
+    EXPECT_EQ(write(std::atoi(text), "x", 1), 1);
+  }
+
+ private:
+  int ends_[2] = {-1, -1};
+};
 
 std::string InHex(const void* data, size_t bytes) {
   std::string text;
@@ -51,17 +89,23 @@ void ReadAndAnswer(CUdeviceptr pointer) {
   ASSERT_CU(Cu().cuMemcpyHtoD_v2(pointer, answer.data(), kBytes));
 }
 
-TEST(Other, DISABLED_OpensAHandle) {
-  CUcontext context = nullptr;
-  ASSERT_CU(Cu().cuInit(0));
-  ASSERT_CU(Cu().cuCtxCreate_v2(&context, 0, 0));
-  CUipcMemHandle handle = {};
+template <typename Handle>
+Handle HandleFromEnvironment() {
+  Handle handle = {};
   const char* text = std::getenv(kHandle);
-  ASSERT_NE(text, nullptr);
+  EXPECT_NE(text, nullptr);
   for (char& byte : handle.reserved) {
     byte = static_cast<char>(std::strtoul(std::string(text, 2).c_str(), nullptr, 16));
     text += 2;
   }
+  return handle;
+}
+
+TEST(Other, DISABLED_OpensAHandle) {
+  CUcontext context = nullptr;
+  ASSERT_CU(Cu().cuInit(0));
+  ASSERT_CU(Cu().cuCtxCreate_v2(&context, 0, 0));
+  const auto handle = HandleFromEnvironment<CUipcMemHandle>();
   CUdeviceptr pointer = 0, again = 0;
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuIpcOpenMemHandle_v2(&pointer, handle, 99));
   ASSERT_CU(Cu().cuIpcOpenMemHandle_v2(&pointer, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
@@ -179,6 +223,120 @@ TEST_F(SharingTest, ADescriptorCarriesMemory) {
                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
             CUDA_SUCCESS);
   close(other);
+}
+
+TEST(Other, DISABLED_WaitsForAnEvent) {
+  CUcontext context = nullptr;
+  CUevent event = nullptr;
+  CUstream stream = nullptr;
+  CUdeviceptr pointer = 0;
+  ASSERT_CU(Cu().cuInit(0));
+  ASSERT_CU(Cu().cuCtxCreate_v2(&context, 0, 0));
+  ASSERT_CU(Cu().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  ASSERT_CU(Cu().cuMemAlloc_v2(&pointer, 4096));
+  ASSERT_CU(Cu().cuIpcOpenEventHandle(&event, HandleFromEnvironment<CUipcEventHandle>()));
+  EXPECT_CU(CUDA_ERROR_NOT_READY, Cu().cuEventQuery(event));
+  ASSERT_CU(Cu().cuStreamWaitEvent(stream, event, 0));
+  ASSERT_CU(Cu().cuMemsetD8Async(pointer, 7, 4096, stream));
+  EXPECT_CU(CUDA_ERROR_NOT_READY, Cu().cuStreamQuery(stream));
+  Teller::Tell();
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuStreamSynchronize(stream));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuEventSynchronize(event));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuEventQuery(event));
+  // What it records here counts there.
+  for (int i = 0; i < 200; ++i) ASSERT_CU(Cu().cuEventRecord(event, stream));
+  ASSERT_CU(Cu().cuStreamSynchronize(stream));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuEventQuery(event));
+  ASSERT_CU(Cu().cuEventDestroy_v2(event));
+  ASSERT_CU(Cu().cuCtxDestroy_v2(context));
+}
+
+class IpcEventTest : public SharingTest {
+ protected:
+  void SetUp() override {
+    SharingTest::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    const unsigned int flags = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING;
+    const CUresult made = Cu().cuEventCreate(&event_, flags);
+    if (made == CUDA_ERROR_NOT_SUPPORTED) GTEST_SKIP() << "the device's events are not shared";
+    ASSERT_CU(made);
+    ASSERT_CU(Cu().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
+    ASSERT_CU(Cu().cuIpcGetEventHandle(&handle_, event_));
+    setenv(kHandle, InHex(&handle_, sizeof(handle_)).c_str(), 1);
+  }
+
+  CUevent event_ = nullptr;
+  CUstream stream_ = nullptr;
+  CUipcEventHandle handle_ = {};
+};
+
+TEST_F(IpcEventTest, OneProcessWaitsForAnothersWork) {
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuEventQuery(event_));  // never recorded
+  Door door;
+  door.HoldIn(stream_);
+  ASSERT_CU(Cu().cuEventRecord(event_, stream_));
+  EXPECT_CU(CUDA_ERROR_NOT_READY, Cu().cuEventQuery(event_));
+  Teller teller;
+  const pid_t other = StartOther("--gtest_filter=Other.DISABLED_WaitsForAnEvent");
+  EXPECT_TRUE(teller.Hear());
+  door.Open();
+  EXPECT_EQ(ExitOf(other), 0);
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuEventQuery(event_));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuEventSynchronize(event_));
+  ASSERT_CU(Cu().cuStreamWaitEvent(stream_, event_, 0));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuStreamSynchronize(stream_));
+  // Recorded here again, it is this process's.
+  for (int i = 0; i < 200; ++i) ASSERT_CU(Cu().cuEventRecord(event_, stream_));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuEventSynchronize(event_));
+  ASSERT_CU(Cu().cuEventDestroy_v2(event_));
+}
+
+TEST_F(IpcEventTest, RefusesNonsense) {
+  CUevent plain = nullptr, opened = nullptr;
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuEventCreate(&plain, CU_EVENT_INTERPROCESS));
+  ASSERT_CU(Cu().cuEventCreate(&plain, CU_EVENT_DISABLE_TIMING));
+  EXPECT_NE(Cu().cuIpcGetEventHandle(&handle_, plain), CUDA_SUCCESS);
+  EXPECT_NE(Cu().cuIpcOpenEventHandle(&opened, handle_), CUDA_SUCCESS);  // in its own process
+  EXPECT_NE(Cu().cuIpcOpenEventHandle(&opened, CUipcEventHandle{}), CUDA_SUCCESS);
+  float milliseconds = 0;
+  ASSERT_CU(Cu().cuEventRecord(event_, stream_));
+  ASSERT_CU(Cu().cuStreamSynchronize(stream_));
+  EXPECT_CU(CUDA_ERROR_INVALID_HANDLE, Cu().cuEventElapsedTime(&milliseconds, event_, event_));
+}
+
+TEST(Other, DISABLED_RecordsAndNeverGetsThere) {
+  CUcontext context = nullptr;
+  CUevent event = nullptr;
+  CUstream stream = nullptr;
+  ASSERT_CU(Cu().cuInit(0));
+  ASSERT_CU(Cu().cuCtxCreate_v2(&context, 0, 0));
+  ASSERT_CU(Cu().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  ASSERT_CU(Cu().cuIpcOpenEventHandle(&event, HandleFromEnvironment<CUipcEventHandle>()));
+  ASSERT_CU(Cu().cuLaunchHostFunc(
+      stream, [](void*) { pause(); }, nullptr));
+  ASSERT_CU(Cu().cuEventRecord(event, stream));
+  Teller::Tell();
+  pause();
+}
+
+TEST_F(IpcEventTest, NobodyWaitsForTheDead) {
+  if (std::getenv("TANDEM_SOFT_DIR") == nullptr) GTEST_SKIP() << "a card may wait for ever";
+  Teller teller;
+  const pid_t other = StartOther("--gtest_filter=Other.DISABLED_RecordsAndNeverGetsThere");
+  ASSERT_TRUE(teller.Hear());
+  EXPECT_CU(CUDA_ERROR_NOT_READY, Cu().cuEventQuery(event_));
+  ASSERT_CU(Cu().cuStreamWaitEvent(stream_, event_, 0));
+  // Stopped it holds up nobody but who waits for it.
+  ASSERT_EQ(kill(other, SIGSTOP), 0);
+  CUdeviceptr out = Allocate(4);
+  ASSERT_CU(Cu().cuMemsetD32_v2(out, 3, 1));
+  ASSERT_CU(Cu().cuStreamSynchronize(nullptr));
+  EXPECT_CU(CUDA_ERROR_NOT_READY, Cu().cuStreamQuery(stream_));
+  ASSERT_EQ(kill(other, SIGKILL), 0);
+  ExitOf(other);
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuStreamSynchronize(stream_));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuEventSynchronize(event_));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuEventQuery(event_));
 }
 
 }  // namespace
