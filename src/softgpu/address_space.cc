@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -118,6 +119,17 @@ void AddressSpace::SetAccess(uint64_t address, uint64_t bytes, Access access) {
   MapLock::Writer writer(map_lock_);
   SetBits(readable_, address, bytes, access != Access::kNone);
   SetBits(writable_, address, bytes, access == Access::kReadWrite);
+}
+
+void AddressSpace::AddHost(uint64_t address, uint64_t bytes, Access access) {
+  MapLock::Writer writer(map_lock_);
+  const auto place = std::ranges::upper_bound(host_, address, {}, &ptx::HostRange::begin);
+  host_.insert(place, {address, address + bytes, access == Access::kReadWrite});
+}
+
+void AddressSpace::RemoveHost(uint64_t address) {
+  MapLock::Writer writer(map_lock_);
+  std::erase_if(host_, [&](const ptx::HostRange& range) { return range.begin == address; });
 }
 
 bool AddressSpace::Allows(uint64_t address, uint64_t bytes, Access access) const {

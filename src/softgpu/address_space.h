@@ -2,7 +2,7 @@
 // without access; device pointers are addresses in it, so that the interpreter and the copy
 // engines use them as they are. Two bitmaps, a bit per page, say what a device may read and write.
 //
-// Threading: the owner serialises Reserve, Free, Map, Unmap and SetAccess. Engines touch device
+// Threading: the owner serialises what changes it. Engines touch device
 // memory only under a MapLock::Reader and only where the bitmaps allow it.
 //
 // Invariants:
@@ -16,10 +16,12 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "src/base/mutex.h"
 #include "src/base/ranges.h"
 #include "src/base/result.h"
+#include "src/softgpu/ptx/host_range.h"
 
 namespace tandem::soft {
 
@@ -95,6 +97,13 @@ class AddressSpace {
   void Unmap(uint64_t address, uint64_t bytes);
   void SetAccess(uint64_t address, uint64_t bytes, Access access);
 
+  // Memory of the program's own, outside the range, that devices may use by its own addresses.
+  // REQUIRES: no part of it was added before.
+  void AddHost(uint64_t address, uint64_t bytes, Access access);
+  void RemoveHost(uint64_t address);
+  // Changes only under MapLock::Writer.
+  const std::vector<ptx::HostRange>& host() const { return host_; }
+
   // Whether [address, address + bytes) lies in the range at all.
   bool Contains(uint64_t address, uint64_t bytes = 1) const {
     return address >= base_ && address - base_ < size_ && bytes <= size_ - (address - base_);
@@ -116,6 +125,7 @@ class AddressSpace {
   const uint64_t size_;
   std::atomic<uint64_t>* const readable_;
   std::atomic<uint64_t>* const writable_;
+  std::vector<ptx::HostRange> host_;  // sorted
   RangeAllocator free_;
   MapLock map_lock_;
 };

@@ -7,7 +7,8 @@ namespace {
 
 constexpr unsigned int kAllocFlags =
     CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
-constexpr unsigned int kRegisterFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
+constexpr unsigned int kRegisterFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
+                                        CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
 
 CUresult Allocate(void** pointer, size_t bytes, unsigned int flags) {
   std::shared_ptr<Context> context;
@@ -66,6 +67,7 @@ CUresult cuMemHostRegister_v2(void* pointer, size_t bytes, unsigned int flags) n
   if (pointer == nullptr || bytes == 0 || (flags & ~kRegisterFlags) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if ((flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0) return CUDA_ERROR_NOT_SUPPORTED;
   Memory& memory = *TheDriver().memory;
   MutexLock lock(memory.mutex());
   return memory.host().Register(context->id, pointer, bytes, flags);
@@ -81,7 +83,6 @@ CUresult cuMemHostUnregister(void* pointer) noexcept {
   return memory.host().Unregister(pointer);
 }
 
-// Registered memory stays where it is, outside the device addresses.
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* device_pointer, void* pointer,
                                       unsigned int flags) noexcept {
   std::shared_ptr<Context> context;
@@ -89,7 +90,6 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* device_pointer, void* pointer
   if (device_pointer == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   const auto block = Find(pointer);
   if (!block) return CUDA_ERROR_INVALID_VALUE;
-  if (block->registered) return CUDA_ERROR_NOT_SUPPORTED;
   *device_pointer = AddressOf(pointer);
   return CUDA_SUCCESS;
 }

@@ -36,7 +36,6 @@ CUresult AnswerAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr 
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       return Answer(data, host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-      if (found.registered) return CUDA_ERROR_INVALID_VALUE;
       return Answer(data, pointer);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
       if (!host && !TheDriver().managed.Has(found.number)) return CUDA_ERROR_INVALID_VALUE;

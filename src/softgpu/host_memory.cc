@@ -1,10 +1,29 @@
 #include "src/softgpu/host_memory.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <iterator>
 
 #include "src/softgpu/handle_table.h"
 
 namespace tandem::soft {
+namespace {
+
+// Page-locking brings all of it into memory, and so tells whether it is there and may be used so. A
+// kernel of the host that does not know how is asked whether it is there at all.
+bool MakeResident(uint64_t address, uint64_t bytes, bool write) {
+  const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const uint64_t begin = address / page * page, end = (address + bytes + page - 1) / page * page;
+  void* const first = reinterpret_cast<void*>(begin);
+  if (madvise(first, end - begin, write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0) {
+    return true;
+  }
+  return errno == EINVAL && msync(first, end - begin, MS_ASYNC) == 0;
+}
+
+}  // namespace
 
 CUresult HostMemory::Allocate(Owner owner, uint64_t bytes, unsigned int flags, void** pointer) {
   if (bytes > space_->size()) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -23,7 +42,9 @@ CUresult HostMemory::Allocate(Owner owner, uint64_t bytes, unsigned int flags, v
 
 void HostMemory::Drop(Blocks::iterator block) {
   const Range range = block->second.range;
-  if (!block->second.registered) {
+  if (block->second.registered) {
+    space_->RemoveHost(range.begin);
+  } else {
     space_->Unmap(range.begin, RoundToPages(range.size));
     space_->Free(range.begin, RoundToPages(range.size));
   }
@@ -39,7 +60,7 @@ CUresult HostMemory::Free(void* pointer) {
 
 CUresult HostMemory::Register(Owner owner, void* pointer, uint64_t bytes, unsigned int flags) {
   const uint64_t address = AddressOf(pointer);
-  if (address + bytes < address || space_->Contains(address)) return CUDA_ERROR_INVALID_VALUE;
+  if (address + bytes < address) return CUDA_ERROR_INVALID_VALUE;
   const auto after = blocks_.lower_bound(address);
   if (after != blocks_.end() && after->first < address + bytes) {
     return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
@@ -47,6 +68,11 @@ CUresult HostMemory::Register(Owner owner, void* pointer, uint64_t bytes, unsign
   if (after != blocks_.begin() && std::prev(after)->second.range.end() > address) {
     return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   }
+  const bool read_only = (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0;
+  if (space_->Contains(address) || !MakeResident(address, bytes, !read_only)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  space_->AddHost(address, bytes, read_only ? Access::kRead : Access::kReadWrite);
   blocks_[address] = Block{Range{address, bytes}, flags, owner, true, NewHandle()};
   return CUDA_SUCCESS;
 }

@@ -1,5 +1,6 @@
 // HostMemory: the host's page-locked memory, made here (cuMemHostAlloc) or registered by the
-// program. What is made here lies among the device addresses, so that kernels may use it as it is.
+// program. Kernels use both by their own addresses: what is made here lies among the device
+// addresses, and what is registered is a range beside them.
 //
 // Threading: the owner serialises all calls.
 #pragma once

@@ -51,7 +51,9 @@ std::optional<Memory::Found> Memory::Find(uint64_t address) {
                  .range = block->range,
                  .owner = block->owner,
                  .number = block->number,
-                 .registered = block->registered};
+                 .access = (block->flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0 && block->registered
+                               ? Access::kRead
+                               : Access::kReadWrite};
   }
   return std::nullopt;
 }
@@ -60,8 +62,7 @@ bool Memory::Usable(uint64_t address, uint64_t bytes, Access access) {
   MutexLock lock(mutex_);
   while (bytes > 0) {
     const auto found = Find(address);
-    if (!found || (found->kind == Found::Kind::kHost && found->registered)) return false;
-    if (found->access < access) return false;
+    if (!found || found->access < access) return false;
     const uint64_t here = found->range.end() - address;
     if (bytes <= here) return true;
     if (found->kind != Found::Kind::kMapping) return false;

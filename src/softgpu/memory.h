@@ -53,8 +53,7 @@ class Memory {
     uint64_t owner = 0;   // context; none for mappings and pools' blocks
     uint64_t number = 0;  // of the memory; never used twice
     int device = 0;
-    uint64_t pool = 0;  // zero for what is not of a pool
-    bool registered = false;
+    uint64_t pool = 0;      // zero for what is not of a pool
     bool internal = false;  // the driver's: not by this name for the program to free or to share
     Access access = Access::kReadWrite;
   };

@@ -1,4 +1,6 @@
 // Device and page-locked memory.
+#include <sys/mman.h>
+
 #include "tests/driver/fixture.h"
 
 namespace tandem::driver_test {
@@ -156,6 +158,63 @@ TEST_F(MemoryTest, RegistersHostMemory) {
             Cu().cuMemHostRegister_v2(memory.data(), memory.size(), 0));
   EXPECT_CU(CUDA_SUCCESS, Cu().cuMemHostUnregister(memory.data()));
   EXPECT_CU(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, Cu().cuMemHostUnregister(memory.data()));
+}
+
+TEST_F(MemoryTest, KernelsUseRegisteredMemory) {
+  int can = 0;
+  ASSERT_CU(Cu().cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, 0));
+  if (can == 0) GTEST_SKIP() << "the device does not register host memory";
+  // Neither begins nor ends at a page.
+  std::vector<uint32_t> memory(5000, 1);
+  uint32_t* const words = memory.data() + 33;
+  constexpr size_t kWords = 4900;
+  ASSERT_CU(Cu().cuMemHostRegister_v2(words, kWords * 4, CU_MEMHOSTREGISTER_DEVICEMAP));
+  CUdeviceptr pointer = 0, seen = 0;
+  ASSERT_CU(Cu().cuMemHostGetDevicePointer_v2(&pointer, words, 0));
+  ASSERT_CU(Cu().cuPointerGetAttribute(&seen, CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+                                       reinterpret_cast<CUdeviceptr>(words)));
+  EXPECT_EQ(seen, pointer);
+  uint32_t value = 41, count = kWords;
+  ASSERT_CU(Launch(Kernel("add"), 20, 256, nullptr, {&pointer, &value, &count}));
+  ASSERT_CU(Cu().cuCtxSynchronize());
+  EXPECT_EQ(memory[32], 1u);
+  for (size_t i = 0; i < kWords; ++i) ASSERT_EQ(words[i], 42u) << i;
+  EXPECT_EQ(words[kWords], 1u);
+  // It is device memory to copies and fills, too.
+  const CUdeviceptr device = Allocate(kWords * 4);
+  ASSERT_CU(Cu().cuMemsetD32_v2(pointer, 7, kWords));
+  ASSERT_CU(Cu().cuMemcpyDtoD_v2(device, pointer, kWords * 4));
+  ASSERT_CU(Cu().cuCtxSynchronize());
+  EXPECT_EQ(words[kWords - 1], 7u);
+  EXPECT_EQ(Read(device + kWords * 4 - 4, 1)[0], 7);
+  ASSERT_CU(Cu().cuMemHostUnregister(words));
+  int any = 0;
+  ASSERT_CU(Cu().cuDeviceGetAttribute(&any, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, 0));
+  if (any != 0) return;  // the device reaches all of the host's memory anyway
+  ASSERT_CU(Launch(Kernel("store"), 1, 1, nullptr, {&pointer, &value}));
+  EXPECT_CU(CUDA_ERROR_ILLEGAL_ADDRESS, Cu().cuCtxSynchronize());
+  EXPECT_EQ(words[0], 7u);
+}
+
+TEST_F(MemoryTest, RegistersOnlyWhatIsThere) {
+  void* const page =
+      mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(page, MAP_FAILED);
+  ASSERT_EQ(munmap(page, 8192), 0);
+  EXPECT_NE(Cu().cuMemHostRegister_v2(page, 8192, 0), CUDA_SUCCESS);
+  void* pinned = nullptr;
+  ASSERT_CU(Cu().cuMemHostAlloc(&pinned, 8192, 0));
+  EXPECT_CU(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, Cu().cuMemHostRegister_v2(pinned, 4096, 0));
+  ASSERT_CU(Cu().cuMemFreeHost(pinned));
+  std::vector<uint8_t> memory(4096);
+  EXPECT_NE(Cu().cuMemHostRegister_v2(memory.data(), memory.size(), CU_MEMHOSTREGISTER_IOMEMORY),
+            CUDA_SUCCESS);
+  int can = 0;
+  ASSERT_CU(
+      Cu().cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, 0));
+  const CUresult read_only =
+      Cu().cuMemHostRegister_v2(memory.data(), memory.size(), CU_MEMHOSTREGISTER_READ_ONLY);
+  EXPECT_EQ(read_only, can != 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED) << Named(read_only);
 }
 
 }  // namespace

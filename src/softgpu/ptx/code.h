@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "src/softgpu/ptx/host_range.h"
 #include "src/softgpu/ptx/progress.h"
 
 namespace tandem::ptx {
@@ -397,6 +398,7 @@ struct WarpContext {
   uint32_t granule_shift;
   const std::atomic<uint64_t>* readable;
   const std::atomic<uint64_t>* writable;
+  const std::vector<HostRange>* host;
   uint8_t* shared;
   uint64_t shared_bytes;
   uint8_t* local;  // of lane 0; lane i's lies local_bytes * i further

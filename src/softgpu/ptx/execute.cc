@@ -120,6 +120,7 @@ void Execution::State::FillContext(const MemoryMap& memory, uint32_t index) {
   w.granule_shift = memory.granule_shift;
   w.readable = memory.readable;
   w.writable = memory.writable;
+  w.host = memory.host;
   w.shared = reinterpret_cast<uint8_t*>(shared_.data());
   w.static_shared_bytes = launch_.kernel->static_shared_bytes;
   w.shared_bytes = uint64_t{w.static_shared_bytes} + launch_.dynamic_shared_bytes;

@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "src/softgpu/ptx/host_range.h"
 #include "src/softgpu/ptx/program.h"
 #include "src/softgpu/ptx/progress.h"
 #include "src/softgpu/ptx/texture.h"
@@ -38,6 +39,9 @@ struct MemoryMap {
   uint32_t granule_shift = 0;
   const std::atomic<uint64_t>* readable = nullptr;
   const std::atomic<uint64_t>* writable = nullptr;
+  // To the byte, sorted, none of them in the device or in another; null: none. Outlives the launch,
+  // and stays as it is while it runs. For loads, stores and atomics, not for textures.
+  const std::vector<HostRange>* host = nullptr;
 };
 
 // REQUIRES: every grid and block dimension >= 1; at most 1024 threads in a block; params holds

@@ -16,18 +16,29 @@ struct Plan {
 
 using FaultKind = WarpContext::FaultKind;
 
+// Checks every lane by itself: some of them are in the host's memory, or nowhere.
+inline bool CheckHost(WarpContext& w, Plan& plan, uint32_t active, uint32_t bytes, bool write) {
+  for (uint32_t rest = active; rest != 0; rest &= rest - 1) {
+    const uint64_t offset = plan.offset[__builtin_ctz(rest)];
+    const uint64_t address = w.device_base + offset;
+    if (GranuleExists(w, offset, write) || InHostRange(w.host, address, bytes, write)) continue;
+    return Fail(w, FaultKind::kIllegal, address);
+  }
+  TANDEM_LANES plan.offset[i] += w.device_base;
+  plan.base = nullptr;
+  return true;
+}
+
 // Checks offsets into the device. `spread` is the OR of all differences from `first`.
-inline bool CheckDevice(WarpContext& w, const Plan& plan, uint64_t first, uint64_t spread,
-                        uint32_t active, bool write) {
+inline bool CheckDevice(WarpContext& w, Plan& plan, uint64_t first, uint64_t spread,
+                        uint32_t active, uint32_t bytes, bool write) {
   uint64_t previous = first;
-  if (!GranuleExists(w, first, write)) return Fail(w, FaultKind::kIllegal, w.device_base + first);
+  if (!GranuleExists(w, first, write)) return CheckHost(w, plan, active, bytes, write);
   if (spread >> w.granule_shift == 0) return true;  // all in one granule, since base is aligned
   for (int i = 0; i < kLanes; ++i) {
     const uint64_t offset = plan.offset[i];
     if ((offset ^ previous) >> w.granule_shift == 0 || (active >> i & 1) == 0) continue;
-    if (!GranuleExists(w, offset, write)) {
-      return Fail(w, FaultKind::kIllegal, w.device_base + offset);
-    }
+    if (!GranuleExists(w, offset, write)) return CheckHost(w, plan, active, bytes, write);
     previous = offset;
   }
   return true;
@@ -65,7 +76,7 @@ inline bool LocateIn(WarpContext& w, Plan& plan, Space space, uint64_t first, ui
     default:
       plan.base = reinterpret_cast<uint8_t*>(w.device_base);
       TANDEM_LANES plan.offset[i] -= w.device_base;
-      return CheckDevice(w, plan, first - w.device_base, spread, active, write);
+      return CheckDevice(w, plan, first - w.device_base, spread, active, bytes, write);
   }
 }
 
