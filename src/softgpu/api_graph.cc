@@ -47,6 +47,7 @@ CUresult FindEdges(CUgraph handle, const CUgraphNode* from, const CUgraphNode* t
     }
     edges->push_back(edge);
   }
+  if (there && graph->has_memory()) return CUDA_ERROR_NOT_SUPPORTED;
   return there && graph->capturing && count > 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
@@ -118,6 +119,7 @@ CUresult cuGraphClone(CUgraph* clone, CUgraph handle) noexcept {
   MutexLock lock(TheDriver().graphs_mutex);
   std::shared_ptr<Graph> graph;
   CU_TRY(FindGraph(handle, &graph));
+  if (graph->has_memory()) return CUDA_ERROR_NOT_SUPPORTED;
   const auto made = graph->Clone(true);
   if (made == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *clone = made->handle();
@@ -255,6 +257,7 @@ CUresult cuGraphDestroyNode(CUgraphNode handle) noexcept {
   std::shared_ptr<GraphNode> node;
   CU_TRY(FindNode(handle, &node));
   if (node->graph->capturing) return CUDA_ERROR_INVALID_VALUE;
+  if (node->graph->has_memory()) return CUDA_ERROR_NOT_SUPPORTED;
   node->graph->Remove(node.get());
   return CUDA_SUCCESS;
 }

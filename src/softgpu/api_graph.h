@@ -20,6 +20,26 @@ inline CUresult FindNode(CUgraphNode handle, std::shared_ptr<GraphNode>* node) {
   return *node == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
+// What a node does, if it is of that kind.
+template <typename Kind>
+CUresult GetWork(CUgraphNode handle, std::shared_ptr<GraphNode>* node, const Kind** work) {
+  CU_TRY(FindNode(handle, node));
+  *work = std::get_if<Kind>(&(*node)->work.what);
+  return *work == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+// Adds a node to a graph. REQUIRES: graphs_mutex is not held.
+CUresult AddNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* before, size_t count,
+                 Work work);
+
+// What a node does that allocates memory, or frees it; the address is settled here.
+// REQUIRES: the parameters were checked.
+CUresult AllocWorkOf(const std::shared_ptr<Context>& context, Device* device,
+                     const CUDA_MEM_ALLOC_NODE_PARAMS& params, Work* work);
+CUresult FreeWorkOf(CUdeviceptr pointer, Work* work);
+// A graph frees the same memory at most once.
+bool FreesAgain(const Graph& graph, const Work& work);
+
 // All of them have to be nodes of the graph, each named once.
 CUresult FindNodes(const Graph& graph, const CUgraphNode* handles, size_t count,
                    std::vector<GraphNode*>* nodes);

@@ -17,11 +17,12 @@ CUresult Instantiate(CUgraphExec* out, CUgraph handle, cuuint64_t flags) {
   MutexLock lock(TheDriver().graphs_mutex);
   std::shared_ptr<Graph> graph;
   CU_TRY(FindGraph(handle, &graph));
-  if (graph->capturing) return CUDA_ERROR_INVALID_VALUE;
+  if (graph->capturing || !graph->instance.expired()) return CUDA_ERROR_INVALID_VALUE;
   auto exec = std::make_shared<GraphExec>();
   exec->graph = graph->Clone(false);
   if (exec->graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   exec->flags = flags;
+  if (graph->has_memory()) graph->instance = exec;
   *out = TheDriver().graph_execs.Insert(std::move(exec));
   return CUDA_SUCCESS;
 }
@@ -71,6 +72,9 @@ CUresult CaptureLaunch(const GraphExec& exec, const std::shared_ptr<Stream>& str
   std::shared_ptr<Graph> child;
   {
     MutexLock lock(driver.graphs_mutex);
+    if (exec.graph->has_memory() && driver.captures.Of(stream.get()) != nullptr) {
+      return CUDA_ERROR_NOT_SUPPORTED;
+    }
     child = exec.graph->Clone(true);
     child->embedded = true;
   }

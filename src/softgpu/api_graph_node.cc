@@ -7,7 +7,6 @@
 #include "src/softgpu/submit.h"
 
 namespace tandem::soft {
-namespace {
 
 CUresult AddNode(CUgraphNode* out, CUgraph handle, const CUgraphNode* before, size_t count,
                  Work work) {
@@ -17,16 +16,12 @@ CUresult AddNode(CUgraphNode* out, CUgraph handle, const CUgraphNode* before, si
   std::vector<GraphNode*> nodes;
   CU_TRY(FindGraph(handle, &graph));
   CU_TRY(FindNodes(*graph, before, count, &nodes));
+  if (FreesAgain(*graph, work)) return CUDA_ERROR_INVALID_VALUE;
   *out = graph->Add(std::move(work), nodes)->handle;
   return CUDA_SUCCESS;
 }
 
-template <typename Kind>
-CUresult GetWork(CUgraphNode handle, std::shared_ptr<GraphNode>* node, const Kind** work) {
-  CU_TRY(FindNode(handle, node));
-  *work = std::get_if<Kind>(&(*node)->work.what);
-  return *work == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-}
+namespace {
 
 // What a node keeps when its parameters change: they do not say whether its kernel is cooperative.
 CUresult Keep(const Work& now, Work* work) {
@@ -487,6 +482,7 @@ CUresult cuGraphAddChildGraphNode(CUgraphNode* out, CUgraph handle, const CUgrap
   CU_TRY(FindNodes(*graph, before, count, &nodes));
   CU_TRY(FindGraph(child_handle, &child));
   if (child == graph) return CUDA_ERROR_INVALID_VALUE;
+  if (child->has_memory()) return CUDA_ERROR_NOT_SUPPORTED;
   const auto clone = child->Clone(true);
   if (clone == nullptr) return CUDA_ERROR_INVALID_VALUE;
   clone->embedded = true;

@@ -43,7 +43,7 @@ CUresult AnswerAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr 
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
       return Answer(data, TheDriver().managed.Has(found.number) ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-      return Answer(data, block && found.pool == 0 && !found.internal ? 1 : 0);
+      return Answer(data, block && found.pool == 0 && !found.internal && !found.of_graph ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
       return Answer(data, 0);
@@ -148,6 +148,12 @@ CUresult cuMemFree_v2(CUdeviceptr pointer) noexcept {
   if (Pool* pool = driver.memory->pools().OfOwner(found->pool)) {
     if (!pool->Find(pointer)) return CUDA_ERROR_INVALID_VALUE;
     pool->Release(pool->Detach(pointer));
+    return CUDA_SUCCESS;
+  }
+  if (found->of_graph) {
+    const auto block = driver.memory->graphs().Find(pointer);
+    if (block == nullptr || !block->allocated) return CUDA_ERROR_INVALID_VALUE;
+    driver.memory->graphs().Free(*block, std::nullopt);
     return CUDA_SUCCESS;
   }
   Device* device = driver.FindDevice(found->device);

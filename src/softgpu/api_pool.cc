@@ -2,13 +2,70 @@
 #include <cstring>
 
 #include "src/cuda/driver_api.h"
-#include "src/softgpu/driver.h"
+#include "src/softgpu/api_graph.h"
 
 namespace tandem::soft {
 namespace {
 
 CUmemoryPool HandleOf(const Pool* pool) {
   return reinterpret_cast<CUmemoryPool>(pool->id);
+}
+
+// In a captured stream an allocation becomes a node.
+CUresult CaptureAllocation(const std::shared_ptr<Context>& context,
+                           const std::shared_ptr<Stream>& stream, Device* device, size_t bytes,
+                           CUdeviceptr* pointer, bool* captured) {
+  *captured = false;
+  if (TheDriver().capturing.load() == 0) return CUDA_SUCCESS;
+  CUDA_MEM_ALLOC_NODE_PARAMS params = {};
+  params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  params.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, device->ordinal()};
+  params.bytesize = bytes;
+  Work work;
+  CU_TRY(AllocWorkOf(context, device, params, &work));
+  CU_TRY(CaptureWork(stream, work, captured));
+  if (*captured) *pointer = std::get<AllocWork>(work.what).shown.dptr;
+  return CUDA_SUCCESS;
+}
+
+// In a captured stream what is freed has to come from a node, too.
+CUresult CaptureFree(const std::shared_ptr<Context>& context, const std::shared_ptr<Stream>& stream,
+                     CUdeviceptr pointer, bool* captured) {
+  *captured = false;
+  Driver& driver = TheDriver();
+  if (driver.capturing.load() == 0) return CUDA_SUCCESS;
+  Work work;
+  work.context = context;
+  if (FreeWorkOf(pointer, &work) == CUDA_SUCCESS) return CaptureWork(stream, work, captured);
+  MutexLock lock(driver.graphs_mutex);
+  return driver.captures.Of(stream.get()) == nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+// What a graph allocated, when the stream comes to it.
+CUresult FreeOfGraph(const std::shared_ptr<Stream>& stream, CUdeviceptr pointer) {
+  Driver& driver = TheDriver();
+  Memory& memory = *driver.memory;
+  std::shared_ptr<GraphMemory::Block> block;
+  {
+    MutexLock lock(memory.mutex());
+    block = memory.graphs().Find(pointer);
+    if (block == nullptr || !memory.graphs().BeginFree(*block)) return CUDA_ERROR_INVALID_VALUE;
+  }
+  const Dependency freed = driver.scheduler.Submit(stream, Task());  // without the lock, as below
+  MutexLock lock(memory.mutex());
+  memory.graphs().Free(*block, freed);
+  return CUDA_SUCCESS;
+}
+
+// The pool of a handle; of any, the current one of the device.
+CUresult DeviceOf(CUmemoryPool handle, bool any_pool, const Context& context, Device** device) {
+  Memory& memory = *TheDriver().memory;
+  MutexLock lock(memory.mutex());
+  const Pool* pool =
+      any_pool ? memory.pools().CurrentOf(context.device) : memory.pools().Find(handle);
+  if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *device = pool->device;
+  return CUDA_SUCCESS;
 }
 
 // `handle` null: the current pool of the stream's device.
@@ -19,7 +76,11 @@ CUresult Allocate(CUdeviceptr* pointer, size_t bytes, CUmemoryPool handle, bool 
   CU_TRY(HealthyContext(&current));
   CU_TRY(FindStream(current, stream_handle, &context, &stream));
   if (pointer == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  CU_TRY(RefuseIfCaptured(*stream));
+  Device* device = nullptr;
+  bool captured = false;
+  CU_TRY(DeviceOf(handle, any_pool, *context, &device));
+  CU_TRY(CaptureAllocation(context, stream, device, bytes, pointer, &captured));
+  if (captured) return CUDA_SUCCESS;
   Driver& driver = TheDriver();
   if (driver.FailsOnPurpose()) return CUDA_ERROR_OUT_OF_MEMORY;
   Task task;
@@ -265,20 +326,24 @@ CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream_handle) noexcept {
   std::shared_ptr<Stream> stream;
   CU_TRY(HealthyContext(&current));
   CU_TRY(FindStream(current, stream_handle, &context, &stream));
-  CU_TRY(RefuseIfCaptured(*stream));
+  bool captured = false;
+  CU_TRY(CaptureFree(context, stream, pointer, &captured));
+  if (captured) return CUDA_SUCCESS;
   Driver& driver = TheDriver();
   Memory& memory = *driver.memory;
   Pool* pool = nullptr;
   Range range;
+  bool of_graph = false;
   {
     MutexLock lock(memory.mutex());
     const auto found = memory.Find(pointer);
-    if (!found || found->pool == 0 || found->range.begin != pointer) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-    pool = memory.pools().OfOwner(found->pool);
-    range = pool->Detach(pointer);
+    if (!found || found->range.begin != pointer) return CUDA_ERROR_INVALID_VALUE;
+    of_graph = found->of_graph;
+    if (!of_graph && found->pool == 0) return CUDA_ERROR_INVALID_VALUE;
+    pool = of_graph ? nullptr : memory.pools().OfOwner(found->pool);
+    if (pool != nullptr) range = pool->Detach(pointer);
   }
+  if (of_graph) return FreeOfGraph(stream, pointer);
   // Without the lock: a full queue is waited for. What is detached keeps the pool.
   const Dependency freed = driver.scheduler.Submit(stream, Task());
   MutexLock lock(memory.mutex());

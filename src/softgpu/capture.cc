@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "src/softgpu/driver.h"
+#include "src/softgpu/api_graph.h"
 
 namespace tandem::soft {
 namespace {
@@ -105,6 +105,7 @@ CUresult CaptureWork(const std::shared_ptr<Stream>& stream, const Work& work, bo
   Capture::Captured* one = nullptr;
   CU_TRY(FindCapture(driver.captures, *stream, &capture, &one));
   if (capture == nullptr) return CUDA_SUCCESS;
+  if (FreesAgain(*capture->graph, work)) return CUDA_ERROR_INVALID_VALUE;
   AddNode(*capture, *one, work);
   *captured = true;
   return CUDA_SUCCESS;

@@ -191,6 +191,7 @@ void Driver::DestroyContext(const std::shared_ptr<Context>& context) {
     context->device->heap().FreeAll(context->id);
     memory->host().FreeAll(context->id);
     memory->ipc().FreeAll(context->id);
+    memory->graphs().FreeAll(context->id);
   }
   const auto is_its = [&](const auto& object) { return object.context == context; };
   streams.EraseIf(is_its);

@@ -47,6 +47,8 @@ CUgraphNodeType TypeOf(const Work& work) {
   if (std::holds_alternative<FillWork>(work.what)) return CU_GRAPH_NODE_TYPE_MEMSET;
   if (std::holds_alternative<HostWork>(work.what)) return CU_GRAPH_NODE_TYPE_HOST;
   if (std::holds_alternative<ChildWork>(work.what)) return CU_GRAPH_NODE_TYPE_GRAPH;
+  if (std::holds_alternative<AllocWork>(work.what)) return CU_GRAPH_NODE_TYPE_MEM_ALLOC;
+  if (std::holds_alternative<FreeWork>(work.what)) return CU_GRAPH_NODE_TYPE_MEM_FREE;
   return CU_GRAPH_NODE_TYPE_EMPTY;
 }
 
@@ -172,6 +174,20 @@ std::shared_ptr<Graph> Graph::Clone(bool visible) const {
     made[node] = copy;
   }
   return clone;
+}
+
+bool Graph::has_memory() const {
+  return std::ranges::any_of(nodes_, [](const auto& node) {
+    return std::holds_alternative<AllocWork>(node->work.what) ||
+           std::holds_alternative<FreeWork>(node->work.what);
+  });
+}
+
+bool Graph::Frees(const GraphMemory::Block* block) const {
+  return std::ranges::any_of(nodes_, [&](const auto& node) {
+    const auto* work = std::get_if<FreeWork>(&node->work.what);
+    return work != nullptr && work->block.get() == block;
+  });
 }
 
 GraphNode* Graph::FindClone(CUgraphNode original) const {

@@ -17,11 +17,13 @@
 
 #include "src/cuda/driver_types.h"
 #include "src/softgpu/context.h"
+#include "src/softgpu/graph_memory.h"
 #include "src/softgpu/work.h"
 
 namespace tandem::soft {
 
 class Graph;
+struct GraphExec;
 
 struct KernelWork {
   CUfunction handle = nullptr;
@@ -52,13 +54,25 @@ struct EventWork {
   bool record = false;  // else it waits
 };
 
+struct AllocWork {
+  CUDA_MEM_ALLOC_NODE_PARAMS shown = {};  // as the program sees it
+  std::vector<CUmemAccessDesc> access;    // what the above points to
+  std::shared_ptr<GraphMemory::Block> block;
+};
+struct FreeWork {
+  std::shared_ptr<GraphMemory::Block> block;
+};
+
 struct Work {
   std::shared_ptr<Context> context;  // whose engines do it; null: its stream's
-  std::variant<EmptyWork, KernelWork, CopyWork, FillWork, HostWork, ChildWork, EventWork> what;
+  std::variant<EmptyWork, KernelWork, CopyWork, FillWork, HostWork, ChildWork, EventWork, AllocWork,
+               FreeWork>
+      what;
 };
 
 CUgraphNodeType TypeOf(const Work& work);
-// The task that does it. A child, a record and a wait are not one task: they give an empty one.
+// The task that does it. A child, a record and a wait are not one task, and memory is allocated and
+// freed by the launch: they give an empty one.
 Task TaskFor(const Context& context, Work work);
 
 struct GraphNode {
@@ -81,8 +95,9 @@ class Graph {
   Graph& operator=(const Graph&) = delete;
 
   CUgraph handle() const { return handle_; }
-  bool embedded = false;   // belongs to a node of another graph
-  bool capturing = false;  // grows by a capture, and loses nothing meanwhile
+  bool embedded = false;              // belongs to a node of another graph
+  std::weak_ptr<GraphExec> instance;  // of one that has memory
+  bool capturing = false;             // grows by a capture, and loses nothing meanwhile
 
   // REQUIRES: `before` are nodes of this graph, each once.
   GraphNode* Add(Work work, const std::vector<GraphNode*>& before);
@@ -98,6 +113,10 @@ class Graph {
   std::vector<GraphNode*> Sorted() const;
   // With child graphs of its own, its nodes in sorted order; null if there is a cycle.
   std::shared_ptr<Graph> Clone(bool visible) const;
+  // Whether it allocates or frees memory. Then it has one copy at a time, and only grows.
+  bool has_memory() const;
+  bool Frees(const GraphMemory::Block* block) const;
+
   // The node made from `original`; null if there is none.
   GraphNode* FindClone(CUgraphNode original) const;
 

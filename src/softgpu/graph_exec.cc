@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "src/softgpu/driver.h"
 
@@ -88,17 +89,80 @@ Task Layout::EventTask(const EventWork& work) {
 
 }  // namespace
 
+namespace {
+
+// What a launch does to the memory of graphs.
+struct MemoryPlan {
+  std::vector<std::shared_ptr<GraphMemory::Block>> freed;  // left so when it is done
+  std::vector<Dependency> after;                           // which freed before what it allocates
+};
+
+// Allocates all that the graph allocates; what it frees again is still to be noted.
+CUresult PlanMemory(const GraphExec& exec, Memory& memory, MemoryPlan* plan)
+    REQUIRES_LOCK(memory.mutex()) {
+  const bool again = (exec.flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0;
+  std::unordered_set<const GraphMemory::Block*> made;
+  // All of them or none. Each is allocated before the next is backed, which may take VRAM from what
+  // is not.
+  CUresult AllocateAll(const std::vector<GraphMemory::Block*>& blocks, Memory& memory,
+                       MemoryPlan* plan) REQUIRES_LOCK(memory.mutex()) {
+    GraphMemory& graphs = memory.graphs();
+    std::vector<GraphMemory::Block*> fresh;
+    for (GraphMemory::Block* block : blocks) {
+      if (!memory.Manage(block->device, [&] { return graphs.Back(*block); })) {
+        for (GraphMemory::Block* one : fresh) graphs.Free(*one, one->freed);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+      }
+      if (block->freed) plan->after.push_back(*block->freed);
+      if (!block->allocated) fresh.push_back(block);
+      graphs.Allocate(*block);
+    }
+    return CUDA_SUCCESS;
+  }
+
+  std::vector<GraphMemory::Block*> allocated;
+  for (const auto& node : exec.graph->nodes()) {
+    if (const auto* alloc = std::get_if<AllocWork>(&node->work.what)) {
+      GraphMemory::Block& block = *alloc->block;
+      if (block.allocated && !again) return CUDA_ERROR_INVALID_VALUE;
+      made.insert(&block);
+      allocated.push_back(&block);
+    } else if (const auto* free = std::get_if<FreeWork>(&node->work.what)) {
+      if (!free->block->allocated && !made.contains(free->block.get())) {
+        return CUDA_ERROR_INVALID_VALUE;
+      }
+      plan->freed.push_back(free->block);
+    }
+  }
+  return AllocateAll(allocated, memory, plan);
+}
+
+}  // namespace
+
 CUresult Launch(const std::shared_ptr<GraphExec>& exec, const std::shared_ptr<Context>& context,
                 const std::shared_ptr<Stream>& stream) {
   Driver& driver = TheDriver();
   MutexLock launching(exec->launch_mutex);
   Layout layout(context);
+  MemoryPlan memory_plan;
   {
     MutexLock lock(driver.graphs_mutex);
+    if (exec->graph->has_memory()) {
+      MutexLock memory_lock(driver.memory->mutex());
+      CU_TRY(PlanMemory(*exec, *driver.memory, &memory_plan));
+    }
     layout.Add(*exec->graph, {});
   }
+  std::vector<Dependency> after = exec->last;
+  after.insert(after.end(), memory_plan.after.begin(), memory_plan.after.end());
   const std::vector<Dependency> submitted =
-      driver.scheduler.SubmitGraph(stream, std::move(layout.tasks), exec->last);
+      driver.scheduler.SubmitGraph(stream, std::move(layout.tasks), std::move(after));
+  if (!memory_plan.freed.empty()) {
+    MutexLock lock(driver.memory->mutex());
+    for (const auto& block : memory_plan.freed) {
+      driver.memory->graphs().Free(*block, submitted.back());
+    }
+  }
   exec->last = {submitted.back()};
   for (Layout::Recording& recording : layout.recordings) {
     recording.record->where = submitted[recording.task];
@@ -113,6 +177,16 @@ CUgraphExecUpdateResult MayBecome(const Work& now, const Work& then) {
     return kernel->function->context == std::get<KernelWork>(then.what).function->context
                ? CU_GRAPH_EXEC_UPDATE_SUCCESS
                : CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE;
+  }
+  if (const auto* alloc = std::get_if<AllocWork>(&now.what)) {
+    return alloc->block == std::get<AllocWork>(then.what).block
+               ? CU_GRAPH_EXEC_UPDATE_SUCCESS
+               : CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
+  }
+  if (const auto* free = std::get_if<FreeWork>(&now.what)) {
+    return free->block == std::get<FreeWork>(then.what).block
+               ? CU_GRAPH_EXEC_UPDATE_SUCCESS
+               : CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
   }
   const bool transfers =
       std::holds_alternative<CopyWork>(now.what) || std::holds_alternative<FillWork>(now.what);

@@ -39,6 +39,14 @@ std::optional<Memory::Found> Memory::Find(uint64_t address) {
                  .number = block->number,
                  .device = block->device};
   }
+  if (const auto block = graphs_.Find(address)) {
+    return Found{.kind = Found::Kind::kBlock,
+                 .range = block->range,
+                 .of_graph = true,
+                 .owner = block->owner,
+                 .number = block->number,
+                 .device = block->device->ordinal()};
+  }
   if (const auto mapping = vmm_.Find(address)) {
     return Found{.kind = Found::Kind::kMapping,
                  .range = mapping->range,

@@ -10,6 +10,7 @@
 
 #include "src/base/mutex.h"
 #include "src/softgpu/device.h"
+#include "src/softgpu/graph_memory.h"
 #include "src/softgpu/host_memory.h"
 #include "src/softgpu/ipc_memory.h"
 #include "src/softgpu/pool.h"
@@ -26,30 +27,38 @@ inline CUmemAccess_flags FlagsOf(Access access) {
 class Memory {
  public:
   Memory(AddressSpace* space, Scheduler* scheduler)
-      : space_(space), vmm_(space), host_(space), ipc_(space), pools_(scheduler) {}
+      : space_(space),
+        vmm_(space),
+        host_(space),
+        ipc_(space),
+        pools_(scheduler),
+        graphs_(space, scheduler) {}
 
   Mutex& mutex() TANDEM_ATTRIBUTE(lock_returned(mutex_)) { return mutex_; }
   Vmm& vmm() REQUIRES_LOCK(mutex_) { return vmm_; }
   HostMemory& host() REQUIRES_LOCK(mutex_) { return host_; }
   IpcMemory& ipc() REQUIRES_LOCK(mutex_) { return ipc_; }
   Pools& pools() REQUIRES_LOCK(mutex_) { return pools_; }
+  GraphMemory& graphs() REQUIRES_LOCK(mutex_) { return graphs_; }
   // Every device's heap is searched by the functions below.
   void AddHeap(int device, Heap* heap) REQUIRES_LOCK(mutex_) { heaps_.push_back({device, heap}); }
 
   // A block in a device's heap; zero if VRAM is full even without what pools keep for later.
   uint64_t AllocateOn(Device* device, uint64_t owner, uint64_t bytes,
                       Heap::Use use = Heap::Use::kProgram) REQUIRES_LOCK(mutex_);
-  // For others that need VRAM: tries once more after the pools gave back what nobody uses.
+  // For others that need VRAM: tries once more after pools and graphs gave back what nobody uses.
   template <typename Attempt>
   bool Manage(const Device* device, Attempt attempt) REQUIRES_LOCK(mutex_) {
     if (attempt()) return true;
     pools_.ReleaseUnused(device);
+    graphs_.Trim(device);
     return attempt();
   }
 
   struct Found {
     enum class Kind { kBlock, kMapping, kHost } kind = Kind::kBlock;
     Range range;
+    bool of_graph = false;
     uint64_t owner = 0;   // context; none for mappings and pools' blocks
     uint64_t number = 0;  // of the memory; never used twice
     int device = 0;
@@ -79,6 +88,7 @@ class Memory {
   HostMemory host_ GUARDED_BY(mutex_);
   IpcMemory ipc_ GUARDED_BY(mutex_);
   Pools pools_ GUARDED_BY(mutex_);
+  GraphMemory graphs_ GUARDED_BY(mutex_);
   std::vector<HeapOf> heaps_ GUARDED_BY(mutex_);
 };
 
