@@ -97,51 +97,6 @@ CUresult KernelWorkOf(const Params* params, Work* work) {
   return CUDA_SUCCESS;
 }
 
-// One side of a copy: the address of its first byte, and how far rows and slices lie apart.
-struct Side {
-  Rows rows;
-  bool device = false;
-};
-
-struct SideParams {
-  CUmemorytype type;
-  uint64_t host, device;
-  size_t x, y, z, pitch, height;
-};
-
-CUresult SideOf(const SideParams& params, const CUDA_MEMCPY3D& copy, Side* side) {
-  uint64_t base = params.device;
-  switch (params.type) {
-    case CU_MEMORYTYPE_HOST:
-      base = params.host;
-      break;
-    case CU_MEMORYTYPE_DEVICE:
-      side->device = true;
-      break;
-    case CU_MEMORYTYPE_UNIFIED:
-      side->device = TheDriver().memory->IsDeviceAddress(params.device);
-      break;
-    default:
-      return CUDA_ERROR_INVALID_VALUE;
-  }
-  const bool rows = copy.Height > 1 || copy.Depth > 1 || params.y > 0 || params.z > 0;
-  const bool slices = copy.Depth > 1 || params.z > 0;
-  const uint64_t pitch = rows ? params.pitch : params.x + copy.WidthInBytes;
-  uint64_t offset = 0, row_end = 0, rows_before = 0, slice = 0;
-  if (__builtin_add_overflow(params.x, copy.WidthInBytes, &row_end) || pitch < row_end ||
-      (slices && params.height < params.y + copy.Height) ||
-      __builtin_mul_overflow(pitch, params.height, &slice) ||
-      __builtin_mul_overflow(params.z, params.height, &rows_before) ||
-      __builtin_add_overflow(rows_before, params.y, &rows_before) ||
-      __builtin_mul_overflow(rows_before, pitch, &offset) ||
-      __builtin_add_overflow(offset, params.x, &offset) ||
-      __builtin_add_overflow(offset, base, &offset) || base == 0) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  side->rows = Rows{offset, pitch, slice};
-  return CUDA_SUCCESS;
-}
-
 CUresult CopyWorkOf(const CUDA_MEMCPY3D* params, CUcontext context, Work* work) {
   CU_TRY(ContextOf(context, &work->context));
   if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -150,16 +105,10 @@ CUresult CopyWorkOf(const CUDA_MEMCPY3D* params, CUcontext context, Work* work) 
       p.reserved0 != nullptr || p.reserved1 != nullptr) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  Side to, from;
-  CU_TRY(SideOf({p.srcMemoryType, AddressOf(p.srcHost), p.srcDevice, p.srcXInBytes, p.srcY, p.srcZ,
-                 p.srcPitch, p.srcHeight},
-                p, &from));
-  CU_TRY(SideOf({p.dstMemoryType, AddressOf(p.dstHost), p.dstDevice, p.dstXInBytes, p.dstY, p.dstZ,
-                 p.dstPitch, p.dstHeight},
-                p, &to));
-  const Copy copy{to.rows, from.rows, p.WidthInBytes, p.Height, p.Depth};
-  CU_TRY(CheckCopy(copy, to.device, from.device));
-  work->what = CopyWork{p, copy, to.device, from.device};
+  CopyWork copy;
+  CU_TRY(CopyWorkOf(p, &copy));
+  CU_TRY(CheckCopy(copy.copy, copy.to_device, copy.from_device));
+  work->what = std::move(copy);
   return CUDA_SUCCESS;
 }
 

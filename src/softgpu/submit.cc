@@ -72,6 +72,14 @@ CUresult CheckCopy(const Copy& copy, bool to_device, bool from_device) {
 
 CUresult SubmitCopy(CUstream handle, Blocking blocking, const Copy& copy, bool to_device,
                     bool from_device) {
+  CopyWork work{{}, copy, to_device, from_device};
+  if (copy.width > 0 && copy.height > 0) work.shown = Shown(copy, to_device, from_device);
+  return SubmitCopy(handle, blocking, std::move(work));
+}
+
+CUresult SubmitCopy(CUstream handle, Blocking blocking, CopyWork work) {
+  const Copy copy = work.copy;
+  const bool to_device = work.to_device, from_device = work.from_device;
   std::shared_ptr<Context> current, context;
   std::shared_ptr<Stream> stream;
   CU_TRY(HealthyContext(&current));
@@ -90,10 +98,7 @@ CUresult SubmitCopy(CUstream handle, Blocking blocking, const Copy& copy, bool t
   const bool inside = to_device && from_device;
   const bool wait = !pinned || (blocking == Blocking::kYes && !inside);
   std::optional<Dependency> submitted;
-  CU_TRY(SubmitWork(
-      context, stream,
-      {nullptr, CopyWork{Shown(copy, to_device, from_device), copy, to_device, from_device}},
-      &submitted));
+  CU_TRY(SubmitWork(context, stream, {nullptr, std::move(work)}, &submitted));
   if (!wait || !submitted) return CUDA_SUCCESS;
   TheDriver().scheduler.Wait({*submitted});
   return context->error();

@@ -232,5 +232,65 @@ TEST_F(ArrayTest, Boxes) {
   ASSERT_CU(Cu().cuArrayDestroy(array));
 }
 
+TEST_F(ArrayTest, GraphsCopyToThemAndFromThem) {
+  constexpr size_t kWidth = 40, kHeight = 9;
+  const CUDA_ARRAY_DESCRIPTOR descriptor = {kWidth, kHeight, CU_AD_FORMAT_UNSIGNED_INT8, 4};
+  CUarray array = nullptr;
+  CUstream stream = nullptr;
+  CUgraph graph = nullptr, captured = nullptr;
+  CUgraphNode in = nullptr, out = nullptr, node = nullptr;
+  CUgraphExec exec = nullptr;
+  ASSERT_CU(Cu().cuArrayCreate_v2(&array, &descriptor));
+  ASSERT_CU(Cu().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  ASSERT_CU(Cu().cuGraphCreate(&graph, 0));
+  const auto texels = Pattern(kWidth * 4 * kHeight, 61);
+  std::vector<uint8_t> seen(texels.size());
+  CUDA_MEMCPY3D copy = {};
+  copy.srcMemoryType = CU_MEMORYTYPE_HOST;
+  copy.srcHost = texels.data();
+  copy.srcPitch = kWidth * 4;
+  copy.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+  copy.dstArray = array;
+  copy.WidthInBytes = kWidth * 4;
+  copy.Height = kHeight;
+  copy.Depth = 1;
+  ASSERT_CU(Cu().cuGraphAddMemcpyNode(&in, graph, nullptr, 0, &copy, context_));
+  CUDA_MEMCPY3D shown = {};
+  ASSERT_CU(Cu().cuGraphMemcpyNodeGetParams(in, &shown));
+  EXPECT_EQ(shown.dstMemoryType, CU_MEMORYTYPE_ARRAY);
+  EXPECT_EQ(shown.dstArray, array);
+  CUDA_MEMCPY3D back = {};
+  back.srcMemoryType = CU_MEMORYTYPE_ARRAY;
+  back.srcArray = array;
+  back.dstMemoryType = CU_MEMORYTYPE_HOST;
+  back.dstHost = seen.data();
+  back.dstPitch = kWidth * 4;
+  back.WidthInBytes = kWidth * 4;
+  back.Height = kHeight;
+  back.Depth = 1;
+  ASSERT_CU(Cu().cuGraphAddMemcpyNode(&out, graph, &in, 1, &back, context_));
+  back.Height = kHeight + 1;
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            Cu().cuGraphAddMemcpyNode(&node, graph, &in, 1, &back, context_));
+  ASSERT_CU(Cu().cuGraphInstantiateWithFlags(&exec, graph, 0));
+  ASSERT_CU(Cu().cuGraphLaunch(exec, stream));
+  ASSERT_CU(Cu().cuStreamSynchronize(stream));
+  EXPECT_EQ(seen, texels);
+  // A captured copy says what it was.
+  const CUdeviceptr device = Allocate(texels.size());
+  copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = device;
+  size_t count = 1;
+  ASSERT_CU(Cu().cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+  ASSERT_CU(Cu().cuMemcpy3DAsync_v2(&copy, stream));
+  ASSERT_CU(Cu().cuStreamEndCapture(stream, &captured));
+  ASSERT_CU(Cu().cuGraphGetNodes(captured, &node, &count));
+  ASSERT_CU(Cu().cuGraphMemcpyNodeGetParams(node, &shown));
+  EXPECT_EQ(shown.dstArray, array);
+  EXPECT_EQ(shown.srcDevice, device);
+  ASSERT_CU(Cu().cuGraphExecDestroy(exec));
+  ASSERT_CU(Cu().cuArrayDestroy(array));
+}
+
 }  // namespace
 }  // namespace tandem::driver_test
