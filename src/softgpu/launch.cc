@@ -22,6 +22,9 @@ CUresult CheckShape(const Function& function, const ptx::Launch& launch) {
   const uint32_t threads = block_x * block_y * block_z;
   if (threads > kMaxBlockThreads) return CUDA_ERROR_INVALID_VALUE;
   const ptx::Kernel& kernel = *function.kernel;
+  if (kernel.required_block[0] != 0 && !std::ranges::equal(kernel.required_block, launch.block)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   if (launch.dynamic_shared_bytes > function.max_dynamic_shared.load()) {
     return CUDA_ERROR_INVALID_VALUE;
   }

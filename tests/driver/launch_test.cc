@@ -95,6 +95,33 @@ TEST_F(LaunchTest, ChecksTheShape) {
   EXPECT_CU(CUDA_SUCCESS, Cu().cuCtxSynchronize());
 }
 
+TEST_F(LaunchTest, AKernelMayRequireTheShapeOfItsBlocks) {
+  const char text[] =
+      ".version 6.3\n.target sm_50\n.address_size 64\n"
+      ".visible .entry two() .reqntid 8, 4 { ret; }\n.visible .entry one() .reqntid 32 { ret; }\n"
+      ".visible .entry most() .maxntid 8, 4 { ret; }\n";
+  CUmodule module = nullptr;
+  CUfunction two = nullptr, one = nullptr, most = nullptr;
+  ASSERT_CU(Cu().cuModuleLoadData(&module, text));
+  ASSERT_CU(Cu().cuModuleGetFunction(&two, module, "two"));
+  ASSERT_CU(Cu().cuModuleGetFunction(&one, module, "one"));
+  ASSERT_CU(Cu().cuModuleGetFunction(&most, module, "most"));
+  const auto launch = [](CUfunction function, unsigned int x, unsigned int y) {
+    return Cu().cuLaunchKernel(function, 1, 1, 1, x, y, 1, 0, nullptr, nullptr, nullptr);
+  };
+  EXPECT_CU(CUDA_SUCCESS, launch(two, 8, 4));
+  EXPECT_NE(launch(two, 4, 8), CUDA_SUCCESS);
+  EXPECT_NE(launch(two, 32, 1), CUDA_SUCCESS);
+  EXPECT_NE(launch(two, 8, 1), CUDA_SUCCESS);
+  EXPECT_CU(CUDA_SUCCESS, launch(one, 32, 1));
+  EXPECT_NE(launch(one, 8, 4), CUDA_SUCCESS);
+  EXPECT_NE(launch(one, 31, 1), CUDA_SUCCESS);
+  EXPECT_CU(CUDA_SUCCESS, launch(most, 32, 1));
+  EXPECT_CU(CUDA_SUCCESS, launch(most, 3, 3));
+  EXPECT_NE(launch(most, 33, 1), CUDA_SUCCESS);
+  ASSERT_CU(Cu().cuCtxSynchronize());
+}
+
 TEST_F(LaunchTest, FunctionsHaveAttributes) {
   const CUfunction store = Kernel("store");
   int threads = 0, shared = -1;

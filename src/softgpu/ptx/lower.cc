@@ -69,6 +69,7 @@ Result<Kernel> KernelLowering::Run() {
   Kernel kernel;
   kernel.name = std::string(kernel_.name);
   kernel.max_threads = kernel_.max_threads;
+  std::copy_n(kernel_.required_block, 3, kernel.required_block);
   OpenScope();
   TRY(LowerCallees(kernel_, 0));
   if (calls_pointers_) TRY(LowerPointers());

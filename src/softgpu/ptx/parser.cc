@@ -184,11 +184,16 @@ Status Parser::FunctionDirectives(Function* function) {
       return Bad("unknown directive " + Quoted(directive));
     }
     uint64_t product = 1;
+    uint32_t extents[3] = {1, 1, 1};
+    int count = 0;
     do {
       ASSIGN_OR_RETURN(const uint64_t value, Integer());
       if (value == 0 || value > 65536) return Bad("a value out of range");
       product = std::min<uint64_t>(product * value, 65536);
+      if (count == 3) return Bad("more than three extents");
+      extents[count++] = static_cast<uint32_t>(value);
     } while (Accept(','));
+    if (directive == "reqntid") std::copy_n(extents, 3, function->required_block);
     if (threads) function->max_threads = static_cast<uint32_t>(std::min<uint64_t>(product, 1024));
   }
   return {};

@@ -39,6 +39,7 @@ struct Kernel {
   uint32_t local_bytes = 0;          // per thread
   uint32_t registers = 0;            // per thread, in 32-bit units, at most 255
   uint32_t max_threads = 1024;       // of a block: .maxntid, .reqntid
+  uint32_t required_block[3] = {};   // the only shape of a block: .reqntid; zeros: any
   std::shared_ptr<const Code> code;  // shared: a Kernel is a value that callers may copy
 };
 

@@ -86,6 +86,7 @@ struct Function {
   bool entry = false;
   bool has_body = false;
   uint32_t max_threads = 1024;
+  uint32_t required_block[3] = {};  // .reqntid; zeros: none
   uint32_t line = 0;
   std::vector<Declaration> results;
   std::vector<Declaration> params;
