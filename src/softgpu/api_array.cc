@@ -56,6 +56,8 @@ CUresult cuArrayDestroy(CUarray handle) noexcept {
   std::shared_ptr<Context> current;
   CU_TRY(HealthyContext(&current));
   Driver& driver = TheDriver();
+  if (driver.arrays.Find(handle) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  CU_TRY(RefuseUnsafe());
   const auto array = driver.arrays.Take(handle);
   if (!array) return CUDA_ERROR_INVALID_HANDLE;
   const CUresult result = driver.Synchronise(*array->context);

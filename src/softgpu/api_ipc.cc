@@ -21,6 +21,7 @@ CUresult Open(CUdeviceptr* pointer, const CUipcMemHandle& handle, unsigned int f
   if (pointer == nullptr || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  CU_TRY(RefuseUnsafe());
   Memory& memory = *TheDriver().memory;
   MutexLock lock(memory.mutex());
   if (context->destroyed.load()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -62,8 +63,15 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pointer, CUipcMemHandle handle,
 CUresult cuIpcCloseMemHandle(CUdeviceptr pointer) noexcept {
   std::shared_ptr<Context> context;
   CU_TRY(HealthyContext(&context));
-  CU_TRY(TheDriver().Synchronise(*context));
   Memory& memory = *TheDriver().memory;
+  std::optional<IpcMemory::Block> block;
+  {
+    MutexLock lock(memory.mutex());
+    block = memory.ipc().Find(pointer);
+  }
+  if (!block || block->range.begin != pointer) return CUDA_ERROR_INVALID_VALUE;
+  CU_TRY(RefuseUnsafe());
+  CU_TRY(TheDriver().SynchroniseOwner(block->owner));
   MutexLock lock(memory.mutex());
   return memory.ipc().Close(pointer);
 }

@@ -89,6 +89,7 @@ CUresult CreateArray(const std::shared_ptr<Context>& context,
                      const CUDA_ARRAY3D_DESCRIPTOR& descriptor, CUarray* handle) {
   Driver& driver = TheDriver();
   CU_TRY(Check(*context->device, descriptor));
+  CU_TRY(RefuseUnsafe());
   auto array = std::make_shared<Array>();
   array->context = context;
   array->descriptor = descriptor;

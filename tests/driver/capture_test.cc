@@ -253,6 +253,19 @@ TEST_F(CaptureTest, UnsafeCallsAreRefusedByMode) {
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuThreadExchangeStreamCaptureMode(&mode));
 }
 
+TEST_F(CaptureTest, ArraysAreMadeAndDestroyedOutsideOnly) {
+  const CUDA_ARRAY_DESCRIPTOR descriptor = {8, 8, CU_AD_FORMAT_UNSIGNED_INT8, 1};
+  CUarray array = nullptr, other = nullptr;
+  ASSERT_CU(Cu().cuArrayCreate_v2(&array, &descriptor));
+  Begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+  EXPECT_CU(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, Cu().cuArrayCreate_v2(&other, &descriptor));
+  ExpectFailed(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  Begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+  EXPECT_CU(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, Cu().cuArrayDestroy(array));
+  ExpectFailed(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuArrayDestroy(array));
+}
+
 TEST_F(CaptureTest, OtherThreadsMindGlobalOnesOnly) {
   const auto allocate = [&] {
     void* memory = nullptr;
