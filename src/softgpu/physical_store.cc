@@ -38,7 +38,12 @@ std::vector<Range> PhysicalStore::Allocate(uint64_t bytes) {
 
 void PhysicalStore::Free(const std::vector<Range>& pieces) {
   for (const Range& piece : pieces) {
-    if (madvise(window_ + piece.begin, piece.size, MADV_REMOVE) != 0) std::abort();
+    uint8_t* const memory = window_ + piece.begin;
+    if (madvise(memory, piece.size, MADV_REMOVE) != 0) {
+      // The program may have locked all of its memory (mlockall).
+      munlock(memory, piece.size);
+      if (madvise(memory, piece.size, MADV_REMOVE) != 0) std::abort();
+    }
     if (!free_.Give(piece.begin, piece.size)) std::abort();
     shared_->Return(Bytes(piece.size));
   }

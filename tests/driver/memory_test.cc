@@ -196,6 +196,17 @@ TEST_F(MemoryTest, KernelsUseRegisteredMemory) {
   EXPECT_EQ(words[0], 7u);
 }
 
+TEST_F(MemoryTest, IsFreedAlsoWhenTheProgramHasLockedItsMemory) {
+  const CUdeviceptr pointer = Allocate(4 << 20);
+  Write(pointer, Pattern(4 << 20, 71));
+  if (mlockall(MCL_CURRENT | MCL_ONFAULT) != 0) GTEST_SKIP() << "the program may not lock memory";
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemFree_v2(pointer));
+  munlockall();
+  const CUdeviceptr again = Allocate(4 << 20);
+  Write(again, Pattern(4 << 20, 72));
+  EXPECT_EQ(Read(again, 4 << 20), Pattern(4 << 20, 72));
+}
+
 TEST_F(MemoryTest, RegistersOnlyWhatIsThere) {
   void* const page =
       mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
