@@ -5,6 +5,7 @@
 #include "src/base/time.h"
 #include "src/cuda/driver_api.h"
 #include "src/softgpu/driver.h"
+#include "src/softgpu/launch.h"
 #include "src/softgpu/module_image.h"
 
 namespace tandem::soft {
@@ -60,20 +61,6 @@ CUkernel HandleOf(CUlibrary library_handle, const std::shared_ptr<Library>& libr
     known = TheDriver().kernels.Insert(std::move(made));
   }
   return known;
-}
-
-// The kernel's function on a device: in the current context where that is the device's, else in the
-// primary one.
-CUresult FunctionOn(LibraryKernel& kernel, CUdevice ordinal, CUfunction* function) {
-  Device* device = nullptr;
-  CU_TRY(FindDevice(ordinal, &device));
-  std::shared_ptr<Context> context;
-  if (CurrentContext(&context) != CUDA_SUCCESS || context->device != device) {
-    MutexLock lock(device->primary_mutex);
-    context = device->primary.context;
-  }
-  if (!context) return CUDA_ERROR_INVALID_CONTEXT;
-  return FunctionOf(kernel, context, function);
 }
 
 }  // namespace
@@ -204,25 +191,37 @@ CUresult cuKernelGetParamInfo(CUkernel handle, size_t index, size_t* offset,
   return CUDA_SUCCESS;
 }
 
+// Of the kernel, whatever single functions of it have been given. No context is needed.
 CUresult cuKernelGetAttribute(int* value, CUfunction_attribute attribute, CUkernel handle,
-                              CUdevice device) noexcept {
+                              CUdevice ordinal) noexcept {
   std::shared_ptr<LibraryKernel> kernel;
+  Device* device = nullptr;
   CU_TRY(FindKernel(handle, &kernel));
-  CUfunction function = nullptr;
-  CU_TRY(FunctionOn(*kernel, device, &function));
-  return cuFuncGetAttribute(value, attribute, function);
+  CU_TRY(FindDevice(ordinal, &device));
+  if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  MutexLock lock(kernel->mutex);
+  const auto set = kernel->max_dynamic_shared.find(ordinal);
+  const uint32_t max_dynamic_shared =
+      set != kernel->max_dynamic_shared.end() ? set->second : DefaultDynamicShared(*kernel->kernel);
+  return AttributeOf(*kernel->kernel, max_dynamic_shared, attribute, value);
 }
 
 CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel handle,
-                              CUdevice device) noexcept {
+                              CUdevice ordinal) noexcept {
   std::shared_ptr<LibraryKernel> kernel;
+  Device* device = nullptr;
   CU_TRY(FindKernel(handle, &kernel));
-  CUfunction function = nullptr;
-  CU_TRY(FunctionOn(*kernel, device, &function));
-  CU_TRY(cuFuncSetAttribute(function, attribute, value));
-  MutexLock lock(kernel->mutex);
-  kernel->attributes[{device, attribute}] = value;
-  return CUDA_SUCCESS;
+  CU_TRY(FindDevice(ordinal, &device));
+  switch (attribute) {
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+      if (!MayHaveDynamicShared(*kernel->kernel, value)) return CUDA_ERROR_INVALID_VALUE;
+      SetDynamicShared(*kernel, ordinal, static_cast<uint32_t>(value));
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+      return value >= -1 && value <= 100 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
 }
 
 CUresult cuKernelSetCacheConfig(CUkernel handle, CUfunc_cache config, CUdevice device) noexcept {

@@ -112,6 +112,8 @@ struct Function {
   const ptx::Kernel* kernel = nullptr;  // in program
   uint64_t image_address = 0;
   std::atomic<uint32_t> max_dynamic_shared = 0;
+  // Set for this function, so that what is set for its library's kernel does not count.
+  std::atomic<bool> has_own_attributes = false;
 
   // What the calls from before cuLaunchKernel have set for the next cuLaunch.
   struct Legacy {

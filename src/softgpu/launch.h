@@ -16,6 +16,10 @@ namespace tandem::soft {
 CUresult FindFunction(CUfunction handle, std::shared_ptr<Function>* function,
                       std::shared_ptr<Context> context = nullptr);
 
+// What a kernel says of itself, with so much dynamic shared memory allowed to it.
+CUresult AttributeOf(const ptx::Kernel& kernel, uint32_t max_dynamic_shared,
+                     CUfunction_attribute attribute, int* value);
+
 // PrepareLaunch for parameters that lie in a buffer already; a short one is filled up with zeros.
 CUresult PrepareLaunch(const Function& function, const LaunchShape& shape,
                        const std::vector<uint8_t>& parameters, ptx::Launch* launch);

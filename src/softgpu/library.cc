@@ -23,6 +23,11 @@ CUresult PlaceImage(const std::shared_ptr<Context>& context, Module& module) {
   return CUDA_SUCCESS;
 }
 
+void Inherit(CUfunction handle, uint32_t max_dynamic_shared) {
+  const auto function = TheDriver().functions.Find(handle);
+  if (function && !function->has_own_attributes) function->max_dynamic_shared = max_dynamic_shared;
+}
+
 }  // namespace
 
 CUresult PlaceModule(const std::shared_ptr<Context>& context,
@@ -51,8 +56,7 @@ CUresult FunctionOf(CUmodule module_handle, const char* name, CUfunction* handle
     function->program = module->program;
     function->kernel = kernel;
     function->image_address = module->image_address;
-    const uint32_t fixed = kernel->static_shared_bytes;
-    function->max_dynamic_shared = fixed < kSharedBytesDefault ? kSharedBytesDefault - fixed : 0;
+    function->max_dynamic_shared = DefaultDynamicShared(*kernel);
     known = TheDriver().functions.Insert(std::move(function));
   }
   *handle = known;
@@ -98,16 +102,40 @@ CUresult FunctionOf(LibraryKernel& kernel, const std::shared_ptr<Context>& conte
   CUmodule module = nullptr;
   CU_TRY(ModuleOf(*kernel.library, context, &module));
   CU_TRY(FunctionOf(module, kernel.kernel->name.c_str(), handle));
-  decltype(kernel.attributes) attributes;
+  MutexLock lock(kernel.mutex);
+  const auto set = kernel.max_dynamic_shared.find(context->device->ordinal());
+  if (set != kernel.max_dynamic_shared.end()) Inherit(*handle, set->second);
+  return CUDA_SUCCESS;
+}
+
+uint32_t DefaultDynamicShared(const ptx::Kernel& kernel) {
+  const uint32_t fixed = kernel.static_shared_bytes;
+  return fixed < kSharedBytesDefault ? kSharedBytesDefault - fixed : 0;
+}
+
+bool MayHaveDynamicShared(const ptx::Kernel& kernel, int bytes) {
+  return bytes >= 0 &&
+         static_cast<uint32_t>(bytes) + kernel.static_shared_bytes <= kSharedBytesOptIn;
+}
+
+// Functions that there are have it at once, those made later from the start.
+void SetDynamicShared(LibraryKernel& kernel, CUdevice device, uint32_t bytes) {
   {
     MutexLock lock(kernel.mutex);
-    attributes = kernel.attributes;
+    kernel.max_dynamic_shared[device] = bytes;
   }
-  for (const auto& [which, value] : attributes) {
-    if (which.first != context->device->ordinal()) continue;
-    CU_TRY(cuFuncSetAttribute(*handle, which.second, value));
+  std::vector<CUmodule> modules;
+  {
+    MutexLock lock(kernel.library->mutex);
+    for (const auto& [context, module] : kernel.library->modules) modules.push_back(module);
   }
-  return CUDA_SUCCESS;
+  for (const CUmodule handle : modules) {
+    const auto module = TheDriver().modules.Find(handle);
+    if (!module || module->context->device->ordinal() != device) continue;
+    MutexLock lock(module->mutex);
+    const auto function = module->functions.find(kernel.kernel->name);
+    if (function != module->functions.end()) Inherit(function->second, bytes);
+  }
 }
 
 }  // namespace tandem::soft

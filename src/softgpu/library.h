@@ -31,8 +31,8 @@ struct LibraryKernel {
   const ptx::Kernel* kernel = nullptr;  // in the library's program
 
   Mutex mutex;
-  // Attributes that were set, by device: functions made there later have them from the start.
-  std::map<std::pair<CUdevice, CUfunction_attribute>, int> attributes GUARDED_BY(mutex);
+  // What was set for all of its functions on a device that have no setting of their own.
+  std::map<CUdevice, uint32_t> max_dynamic_shared GUARDED_BY(mutex);
 };
 
 // Puts a program into a context: its variables into VRAM, and a handle on it.
@@ -46,6 +46,11 @@ CUresult DropModule(CUmodule handle);
 
 // The library's module in a context.
 CUresult ModuleOf(Library& library, const std::shared_ptr<Context>& context, CUmodule* handle);
+// The most dynamic shared memory of a block: what a function begins with, and whether it may be so.
+uint32_t DefaultDynamicShared(const ptx::Kernel& kernel);
+bool MayHaveDynamicShared(const ptx::Kernel& kernel, int bytes);
+void SetDynamicShared(LibraryKernel& kernel, CUdevice device, uint32_t bytes);
+
 // The kernel's function in a context.
 CUresult FunctionOf(LibraryKernel& kernel, const std::shared_ptr<Context>& context,
                     CUfunction* handle);

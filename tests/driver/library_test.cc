@@ -111,6 +111,37 @@ TEST_F(LibraryTest, AKernelRunsInTheContextOfItsStream) {
   ASSERT_CU(Cu().cuLibraryUnload(library));
 }
 
+TEST_F(LibraryTest, KernelsHaveAttributesThatFunctionsMayOverride) {
+  CUlibrary library = nullptr;
+  CUkernel kernel = nullptr;
+  CUfunction function = nullptr;
+  constexpr auto kMost = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+  int value = -1;
+  ASSERT_CU(Cu().cuLibraryLoadData(&library, kKernels, nullptr, nullptr, 0, nullptr, nullptr, 0));
+  ASSERT_CU(Cu().cuLibraryGetKernel(&kernel, library, "store"));
+  // Without a context.
+  CUcontext popped = nullptr;
+  ASSERT_CU(Cu().cuCtxPopCurrent_v2(&popped));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuKernelSetAttribute(kMost, 2000, kernel, 0));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuKernelGetAttribute(&value, kMost, kernel, 0));
+  EXPECT_EQ(value, 2000);
+  EXPECT_NE(Cu().cuKernelSetAttribute(kMost, -1, kernel, 0), CUDA_SUCCESS);
+  ASSERT_CU(Cu().cuCtxPushCurrent_v2(popped));
+  ASSERT_CU(Cu().cuKernelGetFunction(&function, kernel));
+  ASSERT_CU(Cu().cuFuncGetAttribute(&value, kMost, function));
+  EXPECT_EQ(value, 2000);
+  ASSERT_CU(Cu().cuKernelSetAttribute(kMost, 3000, kernel, 0));
+  ASSERT_CU(Cu().cuFuncGetAttribute(&value, kMost, function));
+  EXPECT_EQ(value, 3000);
+  // A function's own setting stays, whatever is set for the kernel and however it is found.
+  ASSERT_CU(Cu().cuFuncSetAttribute(function, kMost, 4000));
+  ASSERT_CU(Cu().cuKernelSetAttribute(kMost, 5000, kernel, 0));
+  ASSERT_CU(Cu().cuKernelGetFunction(&function, kernel));
+  ASSERT_CU(Cu().cuFuncGetAttribute(&value, kMost, function));
+  EXPECT_EQ(value, 4000);
+  ASSERT_CU(Cu().cuLibraryUnload(library));
+}
+
 TEST_F(LibraryTest, NamesItsKernels) {
   CUlibrary library = nullptr;
   CUkernel kernel = nullptr, again = nullptr;
