@@ -73,7 +73,10 @@ CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice ordinal) noexcept {
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice ordinal) noexcept {
   Device* device = nullptr;
   CU_TRY(FindDevice(ordinal, &device));
-  if (value == nullptr || static_cast<int>(attribute) <= 0) return CUDA_ERROR_INVALID_VALUE;
+  if (value == nullptr || attribute < CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK ||
+      attribute > CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID) {  // the last one that this driver knows
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   // What a device of this age has not heard of, it has not got.
   if (!device->Attribute(attribute, value)) *value = 0;
   return CUDA_SUCCESS;

@@ -44,7 +44,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr pointer) noexcept
   Memory& memory = *TheDriver().memory;
   MutexLock lock(memory.mutex());
   const auto found = memory.Find(pointer);
-  if (!found || found->kind != Memory::Found::Kind::kBlock || found->pool != 0 || found->internal) {
+  if (!found || !found->shareable || TheDriver().managed.Has(found->number)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   Device* device = TheDriver().FindDevice(found->device);

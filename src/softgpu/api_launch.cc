@@ -51,6 +51,17 @@ CUresult ReadAttributes(std::span<const CUlaunchAttribute> attributes, LaunchOpt
   return CUDA_SUCCESS;
 }
 
+// Before anything is submitted: whether the event, if there is one, can be recorded in the stream.
+CUresult CheckCompletion(CUevent handle, CUstream stream_handle) {
+  if (handle == nullptr) return CUDA_SUCCESS;
+  std::shared_ptr<Context> current, context;
+  std::shared_ptr<Stream> stream;
+  CU_TRY(HealthyContext(&current));
+  CU_TRY(FindStream(current, stream_handle, &context, &stream));
+  const auto event = TheDriver().events.Find(handle);
+  return event != nullptr && event->context == context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
 // Launches with what cuFuncSetBlockShape, cuParamSet* and the like have left.
 CUresult LaunchLegacy(CUfunction function, int width, int height, CUstream stream) {
   LaunchPlace place;
@@ -128,6 +139,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, voi
                              {config->blockDimX, config->blockDimY, config->blockDimZ},
                              config->sharedMemBytes,
                              options.cooperative};
+  CU_TRY(CheckCompletion(options.completion, config->hStream));
   CU_TRY(Launch(function, shape, config->hStream, parameters, extra));
   if (options.completion == nullptr) return CUDA_SUCCESS;
   return cuEventRecord(options.completion, config->hStream);

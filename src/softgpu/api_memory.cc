@@ -43,7 +43,7 @@ CUresult AnswerAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr 
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
       return Answer(data, TheDriver().managed.Has(found.number) ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-      return Answer(data, block && found.pool == 0 && !found.internal && !found.of_graph ? 1 : 0);
+      return Answer(data, found.shareable && !TheDriver().managed.Has(found.number) ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
       return Answer(data, 0);
@@ -63,7 +63,7 @@ CUresult AnswerAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr 
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
       return Answer(data, FlagsOf(found.access));
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-      return Answer(data, uint64_t{0});
+      return Answer(data, static_cast<uint64_t>(found.handle_types));
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
       return Answer(data, found.pool);
     case CU_POINTER_ATTRIBUTE_P2P_TOKENS:

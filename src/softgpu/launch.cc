@@ -72,8 +72,9 @@ CUresult ReadExtra(void** extra, std::vector<uint8_t>* params) {
       return CUDA_ERROR_INVALID_VALUE;
     }
   }
+  if (params->empty()) return CUDA_SUCCESS;
   if (buffer == nullptr || !has_size || size < params->size()) return CUDA_ERROR_INVALID_VALUE;
-  if (!params->empty()) std::memcpy(params->data(), buffer, params->size());
+  std::memcpy(params->data(), buffer, params->size());
   return CUDA_SUCCESS;
 }
 

@@ -29,7 +29,8 @@ std::optional<Memory::Found> Memory::Find(uint64_t address) {
                    .owner = block->owner,
                    .number = block->number,
                    .device = heap.device,
-                   .internal = block->internal};
+                   .internal = block->internal,
+                   .shareable = !block->internal};
     }
   }
   if (const auto block = ipc_.Find(address)) {
@@ -52,6 +53,7 @@ std::optional<Memory::Found> Memory::Find(uint64_t address) {
                  .range = mapping->range,
                  .number = mapping->handle,
                  .device = mapping->device,
+                 .handle_types = mapping->handle_types,
                  .access = mapping->access};
   }
   if (const auto block = host_.Find(address)) {

@@ -62,8 +62,10 @@ class Memory {
     uint64_t owner = 0;   // context; none for mappings and pools' blocks
     uint64_t number = 0;  // of the memory; never used twice
     int device = 0;
-    uint64_t pool = 0;      // zero for what is not of a pool
-    bool internal = false;  // the driver's: not by this name for the program to free or to share
+    uint64_t pool = 0;       // zero for what is not of a pool
+    bool internal = false;   // the driver's: not by this name for the program to free
+    bool shareable = false;  // has a handle for other processes (cuIpcGetMemHandle)
+    CUmemAllocationHandleType handle_types = CU_MEM_HANDLE_TYPE_NONE;
     Access access = Access::kReadWrite;
   };
   std::optional<Found> Find(uint64_t address) REQUIRES_LOCK(mutex_);

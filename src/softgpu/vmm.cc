@@ -199,8 +199,12 @@ std::optional<Vmm::Found> Vmm::Find(uint64_t address) const {
   if (after == mappings_.begin()) return std::nullopt;
   const auto& [begin, mapping] = *std::prev(after);
   if (address - begin >= mapping.size) return std::nullopt;
-  return Found{Range{begin, mapping.size}, mapping.access, DeviceOf(mapping), mapping.handle,
-               mapping.peers};
+  return Found{.range = Range{begin, mapping.size},
+               .access = mapping.access,
+               .device = DeviceOf(mapping),
+               .handle = mapping.handle,
+               .handle_types = physical_.at(mapping.handle).properties.requestedHandleTypes,
+               .peers = mapping.peers};
 }
 
 }  // namespace tandem::soft

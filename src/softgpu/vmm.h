@@ -59,6 +59,7 @@ class Vmm {
     Access access = Access::kNone;
     int device = 0;
     Handle handle = 0;
+    CUmemAllocationHandleType handle_types = CU_MEM_HANDLE_TYPE_NONE;
     std::map<int, Access> peers;  // what other devices may do
   };
   std::optional<Found> Find(uint64_t address) const;

@@ -53,6 +53,14 @@ TEST_F(InitTest, DescribesTheDevice) {
   EXPECT_EQ(std::memcmp(&one, &two, sizeof(one)), 0);
 }
 
+TEST_F(InitTest, KnowsNoAttributesBeyondTheLast) {
+  int value = 0;
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            Cu().cuDeviceGetAttribute(&value, static_cast<CUdevice_attribute>(100'000), 0));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            Cu().cuDeviceGetAttribute(&value, static_cast<CUdevice_attribute>(0), 0));
+}
+
 TEST_F(InitTest, FindsTheDeviceByItsBus) {
   char id[32] = {};
   ASSERT_CU(Cu().cuDeviceGetPCIBusId(id, sizeof(id), 0));

@@ -1,5 +1,6 @@
 // Launches in other ways than cuLaunchKernel, and how many blocks are resident together.
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -101,6 +102,25 @@ TEST_F(LaunchExTest, ExTakesAConfigurationAndHints) {
   config.blockDimX = 1;
   config.attrs = nullptr;
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuLaunchKernelEx(&config, store, parameters, nullptr));
+}
+
+TEST_F(LaunchExTest, AWrongCompletionEventStopsTheLaunch) {
+  const CUfunction store = Kernel("store");
+  CUdeviceptr out = Allocate(4);
+  ASSERT_CU(Cu().cuMemsetD32_v2(out, 1, 1));
+  uint32_t value = 5;
+  void* parameters[] = {&out, &value};
+  CUevent event = nullptr;
+  ASSERT_CU(Cu().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+  CUlaunchAttribute attribute = {};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT;
+  attribute.value.launchCompletionEvent.event = event;
+  CUlaunchConfig config = {1, 1, 1, 1, 1, 1, 0, nullptr, &attribute, 1};
+  ASSERT_CU(Cu().cuEventDestroy_v2(event));
+  if (std::getenv("TANDEM_SOFT_DIR") == nullptr) GTEST_SKIP() << "a card may believe the handle";
+  EXPECT_CU(CUDA_ERROR_INVALID_HANDLE, Cu().cuLaunchKernelEx(&config, store, parameters, nullptr));
+  ASSERT_CU(Cu().cuCtxSynchronize());
+  EXPECT_EQ(ReadWord(out), 1u);
 }
 
 TEST_F(LaunchExTest, ClustersNeedADeviceThatHasThem) {

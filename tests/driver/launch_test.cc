@@ -58,6 +58,16 @@ TEST_F(LaunchTest, TakesParametersAsOneBuffer) {
   EXPECT_EQ(ReadWord(out_), 77u);
 }
 
+TEST_F(LaunchTest, TakesNoParametersAsNoBuffer) {
+  const CUfunction bump = Kernel("bump");
+  size_t bytes = 0;
+  void* extra[] = {reinterpret_cast<void*>(CU_LAUNCH_PARAM_BUFFER_POINTER_VALUE), nullptr,
+                   reinterpret_cast<void*>(CU_LAUNCH_PARAM_BUFFER_SIZE_VALUE), &bytes,
+                   reinterpret_cast<void*>(CU_LAUNCH_PARAM_END_VALUE)};
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuLaunchKernel(bump, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, extra));
+  ASSERT_CU(Cu().cuCtxSynchronize());
+}
+
 TEST_F(LaunchTest, ModulesHaveVariables) {
   CUfunction bump = Kernel("bump");
   CUdeviceptr counter = 0;

@@ -136,6 +136,22 @@ TEST_F(SharingTest, AHandleOpensInAnotherProcess) {
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuIpcGetMemHandle(&handle, 0x10));
 }
 
+TEST_F(SharingTest, ManagedMemoryHasNoHandle) {
+  CUdeviceptr managed = 0;
+  CUipcMemHandle handle = {};
+  int capable = -1;
+  if (Cu().cuMemAllocManaged(&managed, 4096, CU_MEM_ATTACH_GLOBAL) != CUDA_SUCCESS) {
+    GTEST_SKIP() << "the device has no managed memory";
+  }
+  EXPECT_NE(Cu().cuIpcGetMemHandle(&handle, managed), CUDA_SUCCESS);
+  ASSERT_CU(Cu().cuPointerGetAttribute(&capable, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
+                                       managed));
+  EXPECT_EQ(capable, 0);
+  ASSERT_CU(Cu().cuPointerGetAttribute(&capable, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
+                                       Allocate(4096)));
+  EXPECT_EQ(capable, 1);
+}
+
 // Addresses for a handle of `bytes`, with access.
 CUdeviceptr Place(CUmemGenericAllocationHandle handle, size_t bytes) {
   CUdeviceptr pointer = 0;
@@ -191,6 +207,10 @@ TEST_F(SharingTest, ADescriptorCarriesMemory) {
   EXPECT_LE(held + 2 * kBytes, before);
   const CUdeviceptr pointer = Place(handle, 2 * kBytes);
   Write(pointer, Pattern(kBytes, 51));
+  uint64_t handle_types = 0;
+  ASSERT_CU(Cu().cuPointerGetAttribute(&handle_types, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES,
+                                       pointer));
+  EXPECT_EQ(handle_types, static_cast<uint64_t>(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
   ASSERT_CU(
       Cu().cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
   // Another process takes it over exec.
