@@ -1,5 +1,7 @@
 // Hooks of driver_api.def's OWN rows: initialisation, look-up, contexts, modules, streams. The ones
 // for memory are in memory_hooks.cc.
+#include <unordered_map>
+
 #include "src/base/mutex.h"
 #include "src/shim/gated_call.h"
 
@@ -58,6 +60,38 @@ CUresult DestroyContext(CUresult (*destroy)(CUcontext), CUcontext context) {
     tracker->RemoveContext(context);  // of another device
   }
   return result;
+}
+
+// How often contexts were attached beside being made.
+class Attachments {
+ public:
+  void Add(CUcontext context) {
+    MutexLock lock(mutex_);
+    counts_[context] += 1;
+  }
+  // False if there is none left, so that the next detachment is the context's end.
+  bool Remove(CUcontext context) {
+    MutexLock lock(mutex_);
+    const auto found = counts_.find(context);
+    if (found == counts_.end()) return false;
+    if (--found->second == 0) counts_.erase(found);
+    return true;
+  }
+
+ private:
+  Mutex mutex_;
+  std::unordered_map<CUcontext, int> counts_ GUARDED_BY(mutex_);
+};
+
+Attachments& TheAttachments() {
+  static Attachments* const attachments = new Attachments;
+  return *attachments;
+}
+
+// The driver detaches the current context only.
+bool IsCurrent(CUcontext context) {
+  CUcontext current = nullptr;
+  return Call(Real().cuCtxGetCurrent, &current) == CUDA_SUCCESS && current == context;
 }
 
 // A new context takes memory that cannot be swapped: there must be room for it first.
@@ -183,6 +217,19 @@ CUresult cuCtxDestroy(CUcontext context) noexcept {
 
 CUresult cuCtxDestroy_v2(CUcontext context) noexcept {
   return DestroyContext(Real().cuCtxDestroy_v2, context);
+}
+
+CUresult cuCtxAttach(CUcontext* context, unsigned int flags) noexcept {
+  const CUresult result = Call(Real().cuCtxAttach, context, flags);
+  if (result == CUDA_SUCCESS && context != nullptr) TheAttachments().Add(*context);
+  return result;
+}
+
+// The last one destroys the context.
+CUresult cuCtxDetach(CUcontext context) noexcept {
+  const bool ends = IsCurrent(context) && !TheAttachments().Remove(context);
+  if (!ends) return Call(Real().cuCtxDetach, context);
+  return DestroyContext(Real().cuCtxDetach, context);
 }
 
 // Loading a module copies its code and variables to the card.

@@ -185,6 +185,25 @@ CUresult cuCtxDestroy(CUcontext context) noexcept {
 CUresult cuCtxDestroy_v2(CUcontext context) noexcept {
   return Destroy(context);
 }
+CUresult cuCtxAttach(CUcontext* handle, unsigned int flags) noexcept {
+  std::shared_ptr<Context> context;
+  CU_TRY(CurrentContext(&context));
+  if (handle == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  context->attached.fetch_add(1);
+  *handle = HandleOf(context);
+  return CUDA_SUCCESS;
+}
+
+// Of the current context only; the last one destroys it.
+CUresult cuCtxDetach(CUcontext handle) noexcept {
+  std::shared_ptr<Context> context;
+  CU_TRY(CurrentContext(&context));
+  if (handle != HandleOf(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context->attached.load() == 1) return Destroy(handle);
+  context->attached.fetch_sub(1);
+  return CUDA_SUCCESS;
+}
+
 CUresult cuCtxPushCurrent(CUcontext context) noexcept {
   return Push(context);
 }

@@ -38,6 +38,7 @@ struct Context {
   const std::shared_ptr<StreamGroup> group;
   const std::shared_ptr<Stream> legacy;
   std::atomic<bool> destroyed = false;
+  std::atomic<int> attached = 1;  // as cuCtxAttach and cuCtxDetach count
   std::atomic<unsigned int> flags;
   std::atomic<int> cache_config = 0;
 

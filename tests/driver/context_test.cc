@@ -33,6 +33,24 @@ TEST_F(ContextTest, PushAndPop) {
   ASSERT_CU(Cu().cuCtxSetCurrent(context_));
 }
 
+TEST_F(ContextTest, LivesUntilItIsDetachedAsOftenAsItWasAttached) {
+  if (Cu().cuCtxAttach == nullptr) GTEST_SKIP() << "a driver without cuCtxAttach";
+  CUcontext own = nullptr, attached = nullptr, current = nullptr;
+  ASSERT_CU(Cu().cuCtxCreate_v2(&own, 0, 0));
+  ASSERT_CU(Cu().cuCtxAttach(&attached, 0));
+  EXPECT_EQ(attached, own);
+  EXPECT_NE(Cu().cuCtxAttach(&attached, 1), CUDA_SUCCESS);
+  EXPECT_NE(Cu().cuCtxDetach(context_), CUDA_SUCCESS);  // not the current one
+  ASSERT_CU(Cu().cuCtxDetach(own));
+  const CUdeviceptr pointer = Allocate(4096);
+  EXPECT_NE(pointer, 0u);
+  ASSERT_CU(Cu().cuCtxDetach(own));
+  ASSERT_CU(Cu().cuCtxGetCurrent(&current));
+  EXPECT_NE(current, own);
+  EXPECT_NE(Cu().cuCtxSetCurrent(own), CUDA_SUCCESS);
+  ASSERT_CU(Cu().cuCtxSetCurrent(context_));
+}
+
 TEST_F(ContextTest, BelongsToAThread) {
   std::thread other([&] {
     CUdeviceptr pointer = 0;
