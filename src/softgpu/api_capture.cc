@@ -98,6 +98,10 @@ CUresult UpdateDependencies(CUstream handle, const CUgraphNode* nodes, size_t co
 using namespace tandem;        // NOLINT: entry points live outside every namespace
 using namespace tandem::soft;  // NOLINT
 
+CUresult cuStreamBeginCapture(CUstream stream) noexcept {
+  return Begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL, nullptr, nullptr, 0);
+}
+
 CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) noexcept {
   return Begin(stream, mode, nullptr, nullptr, 0);
 }

@@ -253,6 +253,15 @@ TEST_F(CaptureTest, UnsafeCallsAreRefusedByMode) {
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuThreadExchangeStreamCaptureMode(&mode));
 }
 
+TEST_F(CaptureTest, TheFirstWayToBeginIsGlobal) {
+  if (Cu().cuStreamBeginCapture == nullptr) GTEST_SKIP() << "a driver without the first way";
+  CUdeviceptr memory = 0;
+  ASSERT_CU(Cu().cuStreamBeginCapture(stream_));
+  ASSERT_CU(Cu().cuMemsetD32Async(words_, 4, 1, stream_));
+  EXPECT_CU(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, Cu().cuMemAlloc_v2(&memory, 64));
+  ExpectFailed(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+
 TEST_F(CaptureTest, ArraysAreMadeAndDestroyedOutsideOnly) {
   const CUDA_ARRAY_DESCRIPTOR descriptor = {8, 8, CU_AD_FORMAT_UNSIGNED_INT8, 1};
   CUarray array = nullptr, other = nullptr;
