@@ -45,6 +45,7 @@ CUresult AnswerAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr 
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
       return Answer(data, found.shareable && !TheDriver().managed.Has(found.number) ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+      return Answer(data, TheDriver().memory->IsSynchronous(pointer) ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
       return Answer(data, 0);
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
@@ -185,6 +186,18 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute,
   if (data == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto found = Find(pointer);
   return found ? AnswerAttribute(data, attribute, pointer, *found) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
+                               CUdeviceptr pointer) noexcept {
+  CU_TRY(Ready());
+  if (value == nullptr || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  int flag = 0;
+  std::memcpy(&flag, value, sizeof(flag));
+  return TheDriver().memory->SetSynchronous(pointer, flag != 0) ? CUDA_SUCCESS
+                                                                : CUDA_ERROR_INVALID_VALUE;
 }
 
 // An address that is nobody's is no error here: its attributes read as zero.

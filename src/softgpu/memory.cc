@@ -88,6 +88,22 @@ bool Memory::IsDeviceAddress(uint64_t address) {
   return !host_.Find(address).has_value();
 }
 
+bool Memory::IsSynchronous(uint64_t address) {
+  MutexLock lock(mutex_);
+  if (synchronous_.empty()) return false;
+  const auto found = Find(address);
+  return found && synchronous_.contains(found->number);
+}
+
+bool Memory::SetSynchronous(uint64_t address, bool synchronous) {
+  MutexLock lock(mutex_);
+  const auto found = Find(address);
+  if (!found) return false;
+  if (synchronous) synchronous_.insert(found->number);
+  if (!synchronous) synchronous_.erase(found->number);
+  return true;
+}
+
 bool Memory::IsPinned(uint64_t address, uint64_t bytes) {
   MutexLock lock(mutex_);
   return host_.IsPinned(reinterpret_cast<const void*>(address), bytes);

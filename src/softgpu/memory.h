@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "src/base/mutex.h"
@@ -76,6 +77,10 @@ class Memory {
   // Whether a copy takes the address for the device's.
   bool IsDeviceAddress(uint64_t address) EXCLUDES_LOCK(mutex_);
   bool IsPinned(uint64_t address, uint64_t bytes) EXCLUDES_LOCK(mutex_);
+  // Whether copies and fills of the memory there are always waited for, as the program wants it.
+  bool IsSynchronous(uint64_t address) EXCLUDES_LOCK(mutex_);
+  // False if the address is nobody's.
+  bool SetSynchronous(uint64_t address, bool synchronous) EXCLUDES_LOCK(mutex_);
 
  private:
   struct HeapOf {
@@ -92,6 +97,7 @@ class Memory {
   Pools pools_ GUARDED_BY(mutex_);
   GraphMemory graphs_ GUARDED_BY(mutex_);
   std::vector<HeapOf> heaps_ GUARDED_BY(mutex_);
+  std::set<uint64_t> synchronous_ GUARDED_BY(mutex_);  // numbers of memory
 };
 
 }  // namespace tandem::soft

@@ -96,7 +96,9 @@ CUresult SubmitCopy(CUstream handle, Blocking blocking, CopyWork work) {
   const bool pinned = (to_device || memory.IsPinned(copy.to.address, to_extent)) &&
                       (from_device || memory.IsPinned(copy.from.address, from_extent));
   const bool inside = to_device && from_device;
-  const bool wait = !pinned || (blocking == Blocking::kYes && !inside);
+  const bool wait = !pinned || (blocking == Blocking::kYes && !inside) ||
+                    memory.IsSynchronous(copy.to.address) ||
+                    memory.IsSynchronous(copy.from.address);
   std::optional<Dependency> submitted;
   CU_TRY(SubmitWork(context, stream, {nullptr, std::move(work)}, &submitted));
   if (!wait || !submitted) return CUDA_SUCCESS;
@@ -122,7 +124,11 @@ CUresult SubmitFill(CUstream handle, const Fill& fill) {
   CU_TRY(FindStream(current, handle, &context, &stream));
   if (fill.width == 0 || fill.height == 0) return CUDA_SUCCESS;
   CU_TRY(CheckFill(fill));
-  return SubmitWork(context, stream, {nullptr, FillWork{fill}});
+  std::optional<Dependency> submitted;
+  CU_TRY(SubmitWork(context, stream, {nullptr, FillWork{fill}}, &submitted));
+  if (!submitted || !TheDriver().memory->IsSynchronous(fill.to.address)) return CUDA_SUCCESS;
+  TheDriver().scheduler.Wait({*submitted});
+  return context->error();
 }
 
 }  // namespace tandem::soft

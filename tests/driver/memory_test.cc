@@ -196,6 +196,27 @@ TEST_F(MemoryTest, KernelsUseRegisteredMemory) {
   EXPECT_EQ(words[0], 7u);
 }
 
+TEST_F(MemoryTest, CopiesOfItAreWaitedForIfTheProgramWantsThat) {
+  if (Cu().cuPointerSetAttribute == nullptr) GTEST_SKIP() << "an older driver";
+  const CUdeviceptr pointer = Allocate(4096);
+  CUstream stream = nullptr;
+  int flag = 1, seen = 0;
+  ASSERT_CU(Cu().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  ASSERT_CU(Cu().cuPointerSetAttribute(&flag, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, pointer));
+  ASSERT_CU(Cu().cuPointerGetAttribute(&seen, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, pointer));
+  EXPECT_EQ(seen, 1);
+  ASSERT_CU(Cu().cuMemsetD8Async(pointer, 3, 4096, stream));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuStreamQuery(stream));
+  flag = 0;
+  ASSERT_CU(Cu().cuPointerSetAttribute(&flag, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, pointer));
+  ASSERT_CU(Cu().cuPointerGetAttribute(&seen, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, pointer));
+  EXPECT_EQ(seen, 0);
+  EXPECT_NE(Cu().cuPointerSetAttribute(&flag, CU_POINTER_ATTRIBUTE_CONTEXT, pointer), CUDA_SUCCESS);
+  EXPECT_NE(Cu().cuPointerSetAttribute(&flag, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, 0x10),
+            CUDA_SUCCESS);
+  ASSERT_CU(Cu().cuStreamDestroy_v2(stream));
+}
+
 TEST_F(MemoryTest, IsFreedAlsoWhenTheProgramHasLockedItsMemory) {
   const CUdeviceptr pointer = Allocate(4 << 20);
   Write(pointer, Pattern(4 << 20, 71));
