@@ -1,4 +1,6 @@
 // Entry points: several devices in one program.
+#include <cstring>
+
 #include "src/cuda/driver_api.h"
 #include "src/softgpu/driver.h"
 #include "src/softgpu/submit.h"
@@ -14,6 +16,24 @@ CUresult CopyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcont
     return CUDA_ERROR_INVALID_CONTEXT;
   }
   return SubmitCopy(stream, blocking, Copy{{to, bytes}, {from, bytes}, bytes, 1}, true, true);
+}
+
+// Of each side, in the context that it names where it is on a device. Which device that is, the
+// addresses tell.
+CUresult Copy3DPeer(const CUDA_MEMCPY3D_PEER* copy, CUDA_MEMCPY3D* plain) {
+  CU_TRY(Ready());
+  if (copy == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto check = [](CUmemorytype type, CUcontext context) {
+    const bool on_device = type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_ARRAY;
+    return !on_device || TheDriver().contexts.Find(context) != nullptr;
+  };
+  if (!check(copy->srcMemoryType, copy->srcContext) ||
+      !check(copy->dstMemoryType, copy->dstContext)) {
+    return CUDA_ERROR_INVALID_CONTEXT;
+  }
+  std::memcpy(plain, copy, sizeof(*plain));
+  plain->reserved0 = plain->reserved1 = nullptr;
+  return CUDA_SUCCESS;
 }
 
 // The current context and another on a device that it could reach.
@@ -84,4 +104,16 @@ CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
 CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                            CUcontext from_context, size_t bytes, CUstream stream) noexcept {
   return CopyPeer(to, to_context, from, from_context, bytes, stream, Blocking::kNo);
+}
+
+CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* copy) noexcept {
+  CUDA_MEMCPY3D plain;
+  CU_TRY(Copy3DPeer(copy, &plain));
+  return cuMemcpy3D_v2(&plain);
+}
+
+CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* copy, CUstream stream) noexcept {
+  CUDA_MEMCPY3D plain;
+  CU_TRY(Copy3DPeer(copy, &plain));
+  return cuMemcpy3DAsync_v2(&plain, stream);
 }

@@ -42,6 +42,42 @@ TEST_F(PeerTest, CopiesBetweenDevices) {
   ASSERT_CU(Cu().cuCtxDestroy_v2(other));
 }
 
+TEST_F(PeerTest, CopiesBoxesBetweenDevices) {
+  int count = 0;
+  ASSERT_CU(Cu().cuDeviceGetCount(&count));
+  if (count < 2) GTEST_SKIP() << "there is only one device";
+  constexpr size_t kWidth = 64, kHeight = 5, kDepth = 3;
+  const auto pattern = Pattern(kWidth * kHeight * kDepth, 32);
+  const CUdeviceptr here = Allocate(pattern.size());
+  Write(here, pattern);
+  CUcontext other = nullptr;
+  ASSERT_CU(Cu().cuCtxCreate_v2(&other, 0, 1));
+  const CUdeviceptr there = Allocate(pattern.size());
+  ASSERT_CU(Cu().cuMemsetD8_v2(there, 0, pattern.size()));
+  CUDA_MEMCPY3D_PEER copy = {};
+  copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = here;
+  copy.srcContext = context_;
+  copy.dstDevice = there;
+  copy.dstContext = other;
+  copy.srcPitch = copy.dstPitch = kWidth;
+  copy.srcHeight = copy.dstHeight = kHeight;
+  copy.WidthInBytes = kWidth;
+  copy.Height = kHeight;
+  copy.Depth = kDepth;
+  ASSERT_CU(Cu().cuMemcpy3DPeer(&copy));
+  ASSERT_CU(Cu().cuCtxSynchronize());
+  EXPECT_EQ(Read(there, pattern.size()), pattern);
+  ASSERT_CU(Cu().cuMemsetD8_v2(there, 0, pattern.size()));
+  ASSERT_CU(Cu().cuMemcpy3DPeerAsync(&copy, nullptr));
+  ASSERT_CU(Cu().cuCtxSynchronize());
+  EXPECT_EQ(Read(there, pattern.size()), pattern);
+  copy.srcContext = nullptr;
+  EXPECT_NE(Cu().cuMemcpy3DPeer(&copy), CUDA_SUCCESS);
+  EXPECT_NE(Cu().cuMemcpy3DPeer(nullptr), CUDA_SUCCESS);
+  ASSERT_CU(Cu().cuCtxDestroy_v2(other));
+}
+
 TEST_F(PeerTest, ADeviceIsNotItsOwnPeer) {
   int value = -1;
   ASSERT_CU(Cu().cuDeviceCanAccessPeer(&value, 0, 0));
