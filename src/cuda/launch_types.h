@@ -26,8 +26,17 @@ enum CUlaunchAttributeID : int {
   CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE = 13,
 };
 
+struct CUaccessPolicyWindow {
+  void* base_ptr;
+  size_t num_bytes;
+  float hitRatio;
+  int hitProp;
+  int missProp;
+};
+
 union CUlaunchAttributeValue {
   char pad[64];
+  CUaccessPolicyWindow accessPolicyWindow;
   int cooperative;
   int syncPolicy;
   struct {
@@ -44,6 +53,10 @@ union CUlaunchAttributeValue {
     int flags;
   } launchCompletionEvent;
   int priority;
+  int memSyncDomain;
+  struct {
+    unsigned char default_, remote;
+  } memSyncDomainMap;
   struct {
     int deviceUpdatable;
     void* devNode;

@@ -32,6 +32,21 @@ CUresult GetWork(CUgraphNode handle, std::shared_ptr<GraphNode>* node, const Kin
 CUresult AddNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* before, size_t count,
                  Work work);
 
+// Gives a node other parameters, of the same kind; a context that is not named stays.
+// REQUIRES: graphs_mutex is not held.
+CUresult SetWork(CUgraphNode node, Work work);
+CUresult SetExecWork(CUgraphExec exec, CUgraphNode original, Work work);
+
+// What the structures that describe nodes ask for, checked and copied.
+CUresult KernelWorkOf(const CUDA_KERNEL_NODE_PARAMS_v1* params, Work* work);
+CUresult KernelWorkOf(const CUDA_KERNEL_NODE_PARAMS_v2* params, Work* work);
+CUresult CopyWorkOf(const CUDA_MEMCPY3D* params, CUcontext context, Work* work);
+CUresult FillWorkOf(const CUDA_MEMSET_NODE_PARAMS* params, CUcontext context, Work* work);
+CUresult HostWorkOf(const CUDA_HOST_NODE_PARAMS* params, Work* work);
+CUresult EventWorkOf(CUevent event, bool record, Work* work);
+// Of a node of any type but those that allocate or are a graph.
+CUresult WorkOf(const CUgraphNodeParams& params, Work* work);
+
 // What a node does that allocates memory, or frees it; the address is settled here.
 // REQUIRES: the parameters were checked.
 CUresult AllocWorkOf(const std::shared_ptr<Context>& context, Device* device,

@@ -23,14 +23,19 @@ CUresult AddNode(CUgraphNode* out, CUgraph handle, const CUgraphNode* before, si
 
 namespace {
 
-// What a node keeps when its parameters change: they do not say whether its kernel is cooperative.
+// What a node keeps when its parameters change: they do not name its attributes.
 CUresult Keep(const Work& now, Work* work) {
   if (work->context == nullptr) work->context = now.context;
   const auto* before = std::get_if<KernelWork>(&now.what);
   auto* kernel = std::get_if<KernelWork>(&work->what);
-  if (before == nullptr || kernel == nullptr || !before->launch.cooperative) return CUDA_SUCCESS;
+  if (before == nullptr || kernel == nullptr) return CUDA_SUCCESS;
+  kernel->priority = before->priority;
+  kernel->hints = before->hints;
+  if (!before->launch.cooperative) return CUDA_SUCCESS;
   return MakeCooperative(*kernel->function, &kernel->launch);
 }
+
+}  // namespace
 
 CUresult SetWork(CUgraphNode handle, Work work) {
   MutexLock lock(TheDriver().graphs_mutex);
@@ -55,102 +60,7 @@ CUresult SetExecWork(CUgraphExec handle, CUgraphNode original, Work work) {
   return CUDA_SUCCESS;
 }
 
-// What the program's structures ask for, checked and copied.
-
-CUresult ContextOf(CUcontext handle, std::shared_ptr<Context>* context) {
-  if (handle == nullptr) return HealthyContext(context);
-  CU_TRY(Ready());
-  *context = TheDriver().contexts.Find(handle);
-  return *context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : (*context)->error();
-}
-
-// What a kernel node runs: a function, or a kernel of a library in a context.
-CUresult FunctionOf(const CUDA_KERNEL_NODE_PARAMS_v1& params, KernelWork* work) {
-  work->handle = params.func;
-  return FindFunction(params.func, &work->function);
-}
-
-CUresult FunctionOf(const CUDA_KERNEL_NODE_PARAMS_v2& params, KernelWork* work) {
-  std::shared_ptr<Context> context;
-  if (params.func == nullptr) {
-    CU_TRY(ContextOf(params.ctx, &context));
-    work->kernel = params.kern;
-  }
-  work->handle = params.func != nullptr ? params.func : reinterpret_cast<CUfunction>(params.kern);
-  return FindFunction(work->handle, &work->function, context);
-}
-
-template <typename Params>
-CUresult KernelWorkOf(const Params* params, Work* work) {
-  std::shared_ptr<Context> current;
-  CU_TRY(HealthyContext(&current));
-  if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  KernelWork kernel;
-  if (FunctionOf(*params, &kernel) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
-  const LaunchShape shape{{params->gridDimX, params->gridDimY, params->gridDimZ},
-                          {params->blockDimX, params->blockDimY, params->blockDimZ},
-                          params->sharedMemBytes};
-  CU_TRY(
-      PrepareLaunch(*kernel.function, shape, params->kernelParams, params->extra, &kernel.launch));
-  work->context = kernel.function->context;
-  work->what = std::move(kernel);
-  return CUDA_SUCCESS;
-}
-
-CUresult CopyWorkOf(const CUDA_MEMCPY3D* params, CUcontext context, Work* work) {
-  CU_TRY(ContextOf(context, &work->context));
-  if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const CUDA_MEMCPY3D& p = *params;
-  if (p.WidthInBytes == 0 || p.Height == 0 || p.Depth == 0 || p.srcLOD != 0 || p.dstLOD != 0 ||
-      p.reserved0 != nullptr || p.reserved1 != nullptr) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  CopyWork copy;
-  CU_TRY(CopyWorkOf(p, &copy));
-  CU_TRY(CheckCopy(copy.copy, copy.to_device, copy.from_device));
-  work->what = std::move(copy);
-  return CUDA_SUCCESS;
-}
-
-CUresult FillWorkOf(const CUDA_MEMSET_NODE_PARAMS* params, CUcontext context, Work* work) {
-  CU_TRY(ContextOf(context, &work->context));
-  if (params == nullptr || params->width == 0 || params->height == 0) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  const uint32_t size = params->elementSize;
-  uint64_t width = 0;
-  if ((size != 1 && size != 2 && size != 4) ||
-      __builtin_mul_overflow(params->width, size, &width)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  if (params->height > 1 && (params->pitch < width || params->pitch % size != 0)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  const Fill fill{{params->dst, params->height > 1 ? params->pitch : width},
-                  width,
-                  params->height,
-                  params->value,
-                  size};
-  CU_TRY(CheckFill(fill));
-  work->what = FillWork{fill};
-  return CUDA_SUCCESS;
-}
-
-CUresult HostWorkOf(const CUDA_HOST_NODE_PARAMS* params, Work* work) {
-  CU_TRY(Ready());
-  if (params == nullptr || params->fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  work->what = HostWork{params->fn, params->userData};
-  return CUDA_SUCCESS;
-}
-
-CUresult EventWorkOf(CUevent handle, bool record, Work* work) {
-  CU_TRY(Ready());
-  const auto event = TheDriver().events.Find(handle);
-  if (!event) return CUDA_ERROR_INVALID_HANDLE;
-  if (event->shared != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  *work = Work{event->context, EventWork{handle, event, record}};
-  return CUDA_SUCCESS;
-}
+namespace {
 
 CUresult GetEvent(CUgraphNode handle, bool record, CUevent* event) {
   CU_TRY(Ready());

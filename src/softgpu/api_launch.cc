@@ -1,55 +1,11 @@
 // Entry points: kernel launches.
 #include <algorithm>
-#include <span>
 
 #include "src/cuda/driver_api.h"
 #include "src/softgpu/launch.h"
 
 namespace tandem::soft {
 namespace {
-
-// What the attributes of a launch ask for beside its shape.
-struct LaunchOptions {
-  bool cooperative = false;
-  CUevent completion = nullptr;  // recorded when the launch is done
-};
-
-// Hints are ignored: where a card may do something sooner or elsewhere, this one does not.
-CUresult ReadAttributes(std::span<const CUlaunchAttribute> attributes, LaunchOptions* options) {
-  for (const CUlaunchAttribute& attribute : attributes) {
-    const CUlaunchAttributeValue& value = attribute.value;
-    switch (attribute.id) {
-      case CU_LAUNCH_ATTRIBUTE_IGNORE:
-      case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
-      case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-      case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
-      case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-      case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-      case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-        break;
-      case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-        options->cooperative = value.cooperative != 0;
-        break;
-      case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION: {
-        const auto& [x, y, z] = value.clusterDim;
-        if (x != 1 || y != 1 || z != 1) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-        break;
-      }
-      case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
-        options->completion = value.launchCompletionEvent.event;
-        break;
-      case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
-        if (value.deviceUpdatableKernelNode.deviceUpdatable != 0) return CUDA_ERROR_NOT_SUPPORTED;
-        break;
-      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
-        return CUDA_ERROR_NOT_SUPPORTED;
-      default:
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-  }
-  return CUDA_SUCCESS;
-}
 
 // Before anything is submitted: whether the event, if there is one, can be recorded in the stream.
 CUresult CheckCompletion(CUevent handle, CUstream stream_handle) {
@@ -80,9 +36,11 @@ CUresult LaunchLegacy(CUfunction function, int width, int height, CUstream strea
 }
 
 CUresult Launch(CUfunction function, const LaunchShape& shape, CUstream stream, void** parameters,
-                void** extra) {
+                void** extra, const LaunchOptions& options = {}) {
   LaunchPlace place;
   CU_TRY(FindPlace(function, stream, &place));
+  place.work.hints = options.hints;
+  if (options.priority) place.work.priority = ClampPriority(*options.priority);
   CU_TRY(PrepareLaunch(*place.work.function, shape, parameters, extra, &place.work.launch));
   return SubmitWork(place.context, place.stream, {nullptr, std::move(place.work)});
 }
@@ -140,7 +98,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, voi
                              config->sharedMemBytes,
                              options.cooperative};
   CU_TRY(CheckCompletion(options.completion, config->hStream));
-  CU_TRY(Launch(function, shape, config->hStream, parameters, extra));
+  CU_TRY(Launch(function, shape, config->hStream, parameters, extra, options));
   if (options.completion == nullptr) return CUDA_SUCCESS;
   return cuEventRecord(options.completion, config->hStream);
 }

@@ -1,6 +1,4 @@
 // Entry points: streams and host functions in them.
-#include <algorithm>
-
 #include "src/cuda/driver_api.h"
 #include "src/softgpu/driver.h"
 #include "src/softgpu/submit.h"
@@ -16,8 +14,7 @@ CUresult Create(CUstream* handle, unsigned int flags, int priority) {
       flags == CU_STREAM_NON_BLOCKING ? StreamKind::kNonBlocking : StreamKind::kBlocking;
   auto object = std::make_shared<StreamObject>();
   object->context = context;
-  object->stream =
-      std::make_shared<Stream>(context->group, kind, std::clamp(priority, kGreatestPriority, 0));
+  object->stream = std::make_shared<Stream>(context->group, kind, ClampPriority(priority));
   object->flags = flags;
   *handle = TheDriver().streams.Insert(std::move(object));
   return CUDA_SUCCESS;
@@ -38,6 +35,13 @@ CUresult Find(CUstream handle, std::shared_ptr<Context>* context, std::shared_pt
   std::shared_ptr<Context> current;
   CU_TRY(HealthyContext(&current));
   return FindStream(current, handle, context, stream);
+}
+
+bool IsHintOfStreams(CUlaunchAttributeID attribute) {
+  return attribute == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW ||
+         attribute == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY ||
+         attribute == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP ||
+         attribute == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN;
 }
 
 }  // namespace
@@ -131,6 +135,61 @@ CUresult cuStreamGetCtx(CUstream handle, CUcontext* context_handle) noexcept {
   CU_TRY(Find(handle, &context, &stream));
   if (context_handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *context_handle = reinterpret_cast<CUcontext>(context->id);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetAttribute(CUstream handle, CUlaunchAttributeID attribute,
+                              CUlaunchAttributeValue* value) noexcept {
+  std::shared_ptr<Context> context;
+  std::shared_ptr<Stream> stream;
+  CU_TRY(Find(handle, &context, &stream));
+  if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUlaunchAttributeValue answer = {};
+  if (attribute == CU_LAUNCH_ATTRIBUTE_PRIORITY) {
+    answer.priority = stream->priority;
+  } else if (IsHintOfStreams(attribute)) {
+    if (attribute == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY) answer.syncPolicy = 1;  // any
+    MutexLock lock(stream->hints_mutex);
+    const auto hint = stream->hints.find(attribute);
+    if (hint != stream->hints.end()) answer = hint->second;
+  } else {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  *value = answer;
+  return CUDA_SUCCESS;
+}
+
+// A stream has its priority from the start.
+CUresult cuStreamSetAttribute(CUstream handle, CUlaunchAttributeID attribute,
+                              const CUlaunchAttributeValue* value) noexcept {
+  std::shared_ptr<Context> context;
+  std::shared_ptr<Stream> stream;
+  CU_TRY(Find(handle, &context, &stream));
+  if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (attribute == CU_LAUNCH_ATTRIBUTE_PRIORITY) {
+    return ClampPriority(value->priority) == stream->priority ? CUDA_SUCCESS
+                                                              : CUDA_ERROR_NOT_SUPPORTED;
+  }
+  if (!IsHintOfStreams(attribute)) return CUDA_ERROR_INVALID_VALUE;
+  CU_TRY(CheckAttribute(attribute, *value));
+  MutexLock lock(stream->hints_mutex);
+  stream->hints[attribute] = *value;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamCopyAttributes(CUstream to_handle, CUstream from_handle) noexcept {
+  std::shared_ptr<Context> to_context, from_context;
+  std::shared_ptr<Stream> to, from;
+  CU_TRY(Find(to_handle, &to_context, &to));
+  CU_TRY(Find(from_handle, &from_context, &from));
+  if (to_context != from_context) return CUDA_ERROR_INVALID_VALUE;
+  Hints hints;
+  {
+    MutexLock lock(from->hints_mutex);
+    hints = from->hints;
+  }
+  MutexLock lock(to->hints_mutex);
+  to->hints = std::move(hints);
   return CUDA_SUCCESS;
 }
 

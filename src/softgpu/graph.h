@@ -18,6 +18,7 @@
 #include "src/cuda/driver_types.h"
 #include "src/softgpu/context.h"
 #include "src/softgpu/graph_memory.h"
+#include "src/softgpu/launch_attributes.h"
 #include "src/softgpu/work.h"
 
 namespace tandem::soft {
@@ -30,6 +31,8 @@ struct KernelWork {
   CUkernel kernel = nullptr;  // what the handle is, where a node was told of it by that name
   std::shared_ptr<Function> function;
   ptx::Launch launch;
+  int priority = 0;  // counts in graphs that are to go by it
+  Hints hints;
 };
 struct CopyWork {
   CUDA_MEMCPY3D shown = {};  // as the program sees it

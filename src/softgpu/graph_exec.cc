@@ -12,7 +12,8 @@ namespace {
 // A graph with its children, laid out as one list of tasks.
 class Layout {
  public:
-  explicit Layout(std::shared_ptr<Context> context) : context_(std::move(context)) {}
+  Layout(std::shared_ptr<Context> context, bool by_node_priority)
+      : context_(std::move(context)), by_node_priority_(by_node_priority) {}
 
   struct Recording {
     size_t task;
@@ -32,6 +33,7 @@ class Layout {
   Task EventTask(const EventWork& work);
 
   const std::shared_ptr<Context> context_;
+  const bool by_node_priority_;
 };
 
 std::vector<size_t> Layout::Add(const Graph& graph, const std::vector<size_t>& before) {
@@ -55,12 +57,15 @@ size_t Layout::AddNode(const GraphNode& node, std::vector<size_t> before) {
   if (const auto* event = std::get_if<EventWork>(&node.work.what)) {
     return Append(context, EventTask(*event), std::move(before));
   }
-  return Append(context, TaskFor(*context, node.work), std::move(before));
+  const size_t place = Append(context, TaskFor(*context, node.work), std::move(before));
+  const auto* kernel = std::get_if<KernelWork>(&node.work.what);
+  if (kernel != nullptr && by_node_priority_) tasks[place].priority = kernel->priority;
+  return place;
 }
 
 size_t Layout::Append(const std::shared_ptr<Context>& context, Task task,
                       std::vector<size_t> before) {
-  tasks.push_back({context->group, std::move(task), std::move(before)});
+  tasks.push_back({context->group, std::move(task), std::move(before), std::nullopt});
   return tasks.size() - 1;
 }
 
@@ -97,29 +102,29 @@ struct MemoryPlan {
   std::vector<Dependency> after;                           // which freed before what it allocates
 };
 
+// All of them or none. Each is allocated before the next is backed, which may take VRAM from what
+// is not.
+CUresult AllocateAll(const std::vector<GraphMemory::Block*>& blocks, Memory& memory,
+                     MemoryPlan* plan) REQUIRES_LOCK(memory.mutex()) {
+  GraphMemory& graphs = memory.graphs();
+  std::vector<GraphMemory::Block*> fresh;
+  for (GraphMemory::Block* block : blocks) {
+    if (!memory.Manage(block->device, [&] { return graphs.Back(*block); })) {
+      for (GraphMemory::Block* one : fresh) graphs.Free(*one, one->freed);
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (block->freed) plan->after.push_back(*block->freed);
+    if (!block->allocated) fresh.push_back(block);
+    graphs.Allocate(*block);
+  }
+  return CUDA_SUCCESS;
+}
+
 // Allocates all that the graph allocates; what it frees again is still to be noted.
 CUresult PlanMemory(const GraphExec& exec, Memory& memory, MemoryPlan* plan)
     REQUIRES_LOCK(memory.mutex()) {
   const bool again = (exec.flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0;
   std::unordered_set<const GraphMemory::Block*> made;
-  // All of them or none. Each is allocated before the next is backed, which may take VRAM from what
-  // is not.
-  CUresult AllocateAll(const std::vector<GraphMemory::Block*>& blocks, Memory& memory,
-                       MemoryPlan* plan) REQUIRES_LOCK(memory.mutex()) {
-    GraphMemory& graphs = memory.graphs();
-    std::vector<GraphMemory::Block*> fresh;
-    for (GraphMemory::Block* block : blocks) {
-      if (!memory.Manage(block->device, [&] { return graphs.Back(*block); })) {
-        for (GraphMemory::Block* one : fresh) graphs.Free(*one, one->freed);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-      }
-      if (block->freed) plan->after.push_back(*block->freed);
-      if (!block->allocated) fresh.push_back(block);
-      graphs.Allocate(*block);
-    }
-    return CUDA_SUCCESS;
-  }
-
   std::vector<GraphMemory::Block*> allocated;
   for (const auto& node : exec.graph->nodes()) {
     if (const auto* alloc = std::get_if<AllocWork>(&node->work.what)) {
@@ -143,7 +148,7 @@ CUresult Launch(const std::shared_ptr<GraphExec>& exec, const std::shared_ptr<Co
                 const std::shared_ptr<Stream>& stream) {
   Driver& driver = TheDriver();
   MutexLock launching(exec->launch_mutex);
-  Layout layout(context);
+  Layout layout(context, (exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY) != 0);
   MemoryPlan memory_plan;
   {
     MutexLock lock(driver.graphs_mutex);

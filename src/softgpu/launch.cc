@@ -150,6 +150,7 @@ CUresult FindPlace(CUfunction handle, CUstream stream, LaunchPlace* place) {
   CU_TRY(FindStream(current, stream, &place->context, &place->stream));
   CU_TRY(FindFunction(handle, &place->work.function, place->context));
   place->work.handle = handle;
+  place->work.priority = place->stream->priority;
   return place->work.function->context == place->context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 

@@ -131,20 +131,24 @@ std::vector<Dependency> Scheduler::SubmitGraph(const std::shared_ptr<Stream>& st
   std::vector<std::shared_ptr<Stream>> lanes;
   std::vector<Dependency> submitted;
   for (GraphTask& next : tasks) {
+    const int priority = next.priority.value_or(stream->priority);
+    const auto fits = [&](const Stream& other) {
+      return other.group == next.group && other.priority == priority;
+    };
     std::shared_ptr<Stream> lane;
     for (const size_t i : next.before) {
       const Dependency& earlier = submitted[i];
       const bool last = earlier.count == earlier.stream->submitted_;
-      if (last && earlier.stream->group == next.group) lane = earlier.stream;
+      if (last && fits(*earlier.stream)) lane = earlier.stream;
       next.task.after.push_back(earlier);
     }
     if (next.before.empty()) next.task.after.push_back(begun);
     if (!lane && lanes.size() >= kGraphLanes) {
       const auto& any = lanes[submitted.size() % lanes.size()];
-      if (any->group == next.group) lane = any;
+      if (fits(*any)) lane = any;
     }
     if (!lane) {
-      lane = std::make_shared<Stream>(next.group, StreamKind::kNonBlocking, stream->priority);
+      lane = std::make_shared<Stream>(next.group, StreamKind::kNonBlocking, priority);
       lanes.push_back(lane);
     }
     submitted.push_back(Append(lane, std::move(next.task)));

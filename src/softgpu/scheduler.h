@@ -20,17 +20,20 @@
 //    when it was submitted and all it comes after was at its end. The task moves it to its end.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "src/base/mutex.h"
 #include "src/cuda/driver_types.h"
 #include "src/softgpu/device_clock.h"
+#include "src/softgpu/launch_attributes.h"
 
 namespace tandem::soft {
 
@@ -66,11 +69,15 @@ struct Task {
 struct GraphTask {
   std::shared_ptr<StreamGroup> group;  // whose engines do it
   Task task;
-  std::vector<size_t> before;  // which earlier tasks of the graph it comes after
+  std::vector<size_t> before;   // which earlier tasks of the graph it comes after
+  std::optional<int> priority;  // else that of the stream that the graph is launched in
 };
 
 inline constexpr int kGreatestPriority = -5;  // of a stream; the least is 0
 inline constexpr int kNobodyWaits = 1;        // in place of a priority
+inline int ClampPriority(int priority) {
+  return std::clamp(priority, kGreatestPriority, 0);
+}
 
 enum class StreamKind { kLegacy, kBlocking, kNonBlocking };
 
@@ -82,6 +89,9 @@ class Stream {
   const std::shared_ptr<StreamGroup> group;
   const StreamKind kind;
   const int priority;  // lower goes first
+
+  Mutex hints_mutex;
+  Hints hints GUARDED_BY(hints_mutex);
 
  private:
   friend class Scheduler;

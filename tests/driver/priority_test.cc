@@ -130,6 +130,45 @@ TEST_F(PriorityTest, CooperativeKernelsThatInterruptEachOtherHaveBarriersOfTheir
   EXPECT_EQ(seen[0] & 0xff, 1u);
 }
 
+TEST_F(PriorityTest, AGraphMayGoByThePrioritiesOfItsNodes) {
+  if (Cu().cuGraphKernelNodeSetAttribute == nullptr) GTEST_SKIP() << "a driver before CUDA 11";
+  int least = 0, greatest = 0;
+  CUmodule module = nullptr;
+  CUfunction await = nullptr;
+  CUstream stream = nullptr;
+  CUgraph graph = nullptr;
+  CUgraphNode waits = nullptr, sets = nullptr;
+  CUgraphExec exec = nullptr;
+  uint32_t one = 1;
+  ASSERT_CU(Cu().cuCtxGetStreamPriorityRange(&least, &greatest));
+  if (least == greatest) GTEST_SKIP() << "the device has no stream priorities";
+  ASSERT_CU(Cu().cuModuleLoadData(&module, kAwait));
+  ASSERT_CU(Cu().cuModuleGetFunction(&await, module, "await"));
+  ASSERT_CU(Cu().cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, least));
+  CUdeviceptr flag = Allocate(4);
+  ASSERT_CU(Cu().cuMemsetD32_v2(flag, 0, 1));
+  ASSERT_CU(Cu().cuCtxSynchronize());
+  ASSERT_CU(Cu().cuGraphCreate(&graph, 0));
+  CUDA_KERNEL_NODE_PARAMS_v2 params = {};
+  params.gridDimX = params.gridDimY = params.gridDimZ = 1;
+  params.blockDimX = params.blockDimY = params.blockDimZ = 1;
+  void* flag_only[] = {&flag};
+  void* flag_and_one[] = {&flag, &one};
+  params.func = await;
+  params.kernelParams = flag_only;
+  ASSERT_CU(Cu().cuGraphAddKernelNode_v2(&waits, graph, nullptr, 0, &params));
+  params.func = Kernel("store");
+  params.kernelParams = flag_and_one;
+  ASSERT_CU(Cu().cuGraphAddKernelNode_v2(&sets, graph, nullptr, 0, &params));
+  CUlaunchAttributeValue value = {};
+  value.priority = greatest;
+  ASSERT_CU(Cu().cuGraphKernelNodeSetAttribute(sets, CU_LAUNCH_ATTRIBUTE_PRIORITY, &value));
+  ASSERT_CU(Cu().cuGraphInstantiateWithFlags(&exec, graph,
+                                             CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY));
+  ASSERT_CU(Cu().cuGraphLaunch(exec, stream));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuStreamSynchronize(stream));
+}
+
 TEST_F(PriorityTest, APriorityOutsideTheRangeIsTheNearestInside) {
   int least = 0, greatest = 0, priority = 0;
   CUstream stream = nullptr;

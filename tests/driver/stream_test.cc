@@ -208,5 +208,31 @@ TEST_F(StreamTest, KeepsFlagsAndPriority) {
   ASSERT_CU(Cu().cuStreamDestroy_v2(stream));
 }
 
+TEST_F(StreamTest, HasAttributesThatAreRemembered) {
+  if (Cu().cuStreamGetAttribute == nullptr) GTEST_SKIP() << "a driver before CUDA 11";
+  CUstream from = nullptr, to = nullptr;
+  ASSERT_CU(Cu().cuStreamCreate(&from, CU_STREAM_NON_BLOCKING));
+  ASSERT_CU(Cu().cuStreamCreate(&to, CU_STREAM_NON_BLOCKING));
+  constexpr auto kPolicy = CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY;
+  CUlaunchAttributeValue value = {}, seen = {};
+  value.syncPolicy = 4;
+  ASSERT_CU(Cu().cuStreamSetAttribute(from, kPolicy, &value));
+  ASSERT_CU(Cu().cuStreamGetAttribute(from, kPolicy, &seen));
+  EXPECT_EQ(seen.syncPolicy, 4);
+  ASSERT_CU(Cu().cuStreamGetAttribute(to, kPolicy, &seen));
+  EXPECT_NE(seen.syncPolicy, 4);
+  ASSERT_CU(Cu().cuStreamCopyAttributes(to, from));
+  ASSERT_CU(Cu().cuStreamGetAttribute(to, kPolicy, &seen));
+  EXPECT_EQ(seen.syncPolicy, 4);
+  ASSERT_CU(Cu().cuStreamGetAttribute(nullptr, kPolicy, &seen));
+  value.syncPolicy = 99;
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuStreamSetAttribute(from, kPolicy, &value));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuStreamSetAttribute(from, kPolicy, nullptr));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            Cu().cuStreamGetAttribute(from, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &seen));
+  ASSERT_CU(Cu().cuStreamDestroy_v2(from));
+  ASSERT_CU(Cu().cuStreamDestroy_v2(to));
+}
+
 }  // namespace
 }  // namespace tandem::driver_test
