@@ -15,10 +15,6 @@ bool ValidFlags(unsigned int flags) {
   return one_way && (flags & ~CU_CTX_FLAGS_MASK) == 0;
 }
 
-CUcontext HandleOf(const std::shared_ptr<Context>& context) {
-  return reinterpret_cast<CUcontext>(context == nullptr ? 0 : context->id);
-}
-
 CUresult Destroy(CUcontext handle) {
   CU_TRY(Ready());
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -51,9 +47,9 @@ CUresult Pop(CUcontext* handle) {
   return CUDA_SUCCESS;
 }
 
+// Its handle stays, and may still be pushed: it will stand for the next primary context.
 void EndPrimary(Device::Primary& primary) {
   if (!primary.context) return;
-  TheDriver().contexts.Take(HandleOf(primary.context));
   TheDriver().DestroyContext(primary.context);
   primary.context = nullptr;
 }
@@ -122,8 +118,9 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice ordinal) noexcept
   if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
   MutexLock lock(device->primary_mutex);
   Device::Primary& primary = device->primary;
+  if (primary.id == 0) primary.id = NewHandle();
   if (!primary.context) {
-    CU_TRY(TheDriver().CreateContext(device, primary.flags, true, &primary.context));
+    CU_TRY(TheDriver().CreateContext(device, primary.flags, primary.id, &primary.context));
   }
   ++primary.retained;
   *context = HandleOf(primary.context);
@@ -166,7 +163,7 @@ CUresult cuCtxCreate_v2(CUcontext* handle, unsigned int flags, CUdevice ordinal)
   CU_TRY(FindDevice(ordinal, &device));
   if (handle == nullptr || !ValidFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<Context> context;
-  CU_TRY(TheDriver().CreateContext(device, flags, false, &context));
+  CU_TRY(TheDriver().CreateContext(device, flags, 0, &context));
   *handle = HandleOf(context);
   ContextStack().push_back(std::move(context));
   return CUDA_SUCCESS;

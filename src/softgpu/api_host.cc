@@ -52,8 +52,7 @@ CUresult cuMemHostAlloc(void** pointer, size_t bytes, unsigned int flags) noexce
 }
 
 CUresult cuMemFreeHost(void* pointer) noexcept {
-  std::shared_ptr<Context> context;
-  CU_TRY(HealthyContext(&context));
+  CU_TRY(HealthyOrNoContext());
   if (pointer == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CU_TRY(WaitForOwner(pointer));
   Memory& memory = *TheDriver().memory;
@@ -74,8 +73,7 @@ CUresult cuMemHostRegister_v2(void* pointer, size_t bytes, unsigned int flags) n
 }
 
 CUresult cuMemHostUnregister(void* pointer) noexcept {
-  std::shared_ptr<Context> context;
-  CU_TRY(HealthyContext(&context));
+  CU_TRY(HealthyOrNoContext());
   if (pointer == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CU_TRY(WaitForOwner(pointer));
   Memory& memory = *TheDriver().memory;

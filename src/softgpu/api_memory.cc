@@ -134,8 +134,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* pointer, size_t* pitch, size_t width, s
 }
 
 CUresult cuMemFree_v2(CUdeviceptr pointer) noexcept {
-  std::shared_ptr<Context> current;
-  CU_TRY(HealthyContext(&current));
+  CU_TRY(HealthyOrNoContext());
   if (pointer == 0) return CUDA_SUCCESS;
   Driver& driver = TheDriver();
   const auto found = Find(pointer);
@@ -174,7 +173,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size, CUdeviceptr po
   std::shared_ptr<Context> context;
   CU_TRY(CurrentContext(&context));
   const auto found = Find(pointer);
-  if (!found || found->kind == Memory::Found::Kind::kHost) return CUDA_ERROR_NOT_FOUND;
+  if (!found) return CUDA_ERROR_NOT_FOUND;
   if (base != nullptr) *base = found->range.begin;
   if (size != nullptr) *size = found->range.size;
   return CUDA_SUCCESS;

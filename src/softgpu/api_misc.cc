@@ -54,7 +54,7 @@ CUresult cuCtxGetId(CUcontext handle, unsigned long long* id) noexcept {
     CU_TRY(CurrentContext(&context));
   } else {
     CU_TRY(Ready());
-    context = TheDriver().contexts.Find(handle);
+    context = TheDriver().FindLiving(handle);
     if (!context) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   }
   if (id == nullptr) return CUDA_ERROR_INVALID_VALUE;

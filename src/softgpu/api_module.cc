@@ -92,8 +92,7 @@ CUresult cuModuleLoadFatBinary(CUmodule* module, const void* image) noexcept {
 }
 
 CUresult cuModuleUnload(CUmodule handle) noexcept {
-  std::shared_ptr<Context> current;
-  CU_TRY(HealthyContext(&current));
+  CU_TRY(HealthyOrNoContext());
   CU_TRY(RefuseUnsafe());
   const auto module = TheDriver().modules.Find(handle);
   if (!module) return CUDA_ERROR_INVALID_HANDLE;

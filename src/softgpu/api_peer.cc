@@ -12,7 +12,7 @@ CUresult CopyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcont
                   size_t bytes, CUstream stream, Blocking blocking) {
   CU_TRY(Ready());
   Driver& driver = TheDriver();
-  if (!driver.contexts.Find(to_context) || !driver.contexts.Find(from_context)) {
+  if (!driver.FindLiving(to_context) || !driver.FindLiving(from_context)) {
     return CUDA_ERROR_INVALID_CONTEXT;
   }
   return SubmitCopy(stream, blocking, Copy{{to, bytes}, {from, bytes}, bytes, 1}, true, true);
@@ -40,7 +40,7 @@ CUresult Copy3DPeer(const CUDA_MEMCPY3D_PEER* copy, CUDA_MEMCPY3D* plain) {
 CUresult FindPeer(CUcontext handle, std::shared_ptr<Context>* current,
                   std::shared_ptr<Context>* peer) {
   CU_TRY(HealthyContext(current));
-  *peer = TheDriver().contexts.Find(handle);
+  *peer = TheDriver().FindLiving(handle);
   return *peer == nullptr || *peer == *current ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
 }
 

@@ -134,7 +134,7 @@ CUresult cuStreamGetCtx(CUstream handle, CUcontext* context_handle) noexcept {
   std::shared_ptr<Stream> stream;
   CU_TRY(Find(handle, &context, &stream));
   if (context_handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *context_handle = reinterpret_cast<CUcontext>(context->id);
+  *context_handle = HandleOf(context);
   return CUDA_SUCCESS;
 }
 

@@ -63,6 +63,7 @@ class Device {
   // The primary context and how often it was retained.
   struct Primary {
     std::shared_ptr<Context> context;
+    uint64_t id = 0;  // of all contexts that were or will be the primary one; zero: none yet
     int retained = 0;
     unsigned int flags = 0;
   };

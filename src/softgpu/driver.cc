@@ -102,9 +102,14 @@ std::vector<std::shared_ptr<Context>>& ContextStack() {
 
 CUresult CurrentContext(std::shared_ptr<Context>* context) {
   CU_TRY(Ready());
-  const auto& stack = ContextStack();
-  if (stack.empty() || stack.back() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  if (stack.back()->destroyed.load()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  auto& stack = ContextStack();
+  if (stack.empty()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (stack.back()->destroyed.load()) {
+    // A primary context that was made anew is the one that was current all the time.
+    const auto again = TheDriver().FindLiving(HandleOf(stack.back()));
+    if (!again) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    stack.back() = again;
+  }
   *context = stack.back();
   return CUDA_SUCCESS;
 }
@@ -112,6 +117,12 @@ CUresult CurrentContext(std::shared_ptr<Context>* context) {
 CUresult HealthyContext(std::shared_ptr<Context>* context) {
   CU_TRY(CurrentContext(context));
   return (*context)->error();
+}
+
+CUresult HealthyOrNoContext() {
+  CU_TRY(Ready());
+  std::shared_ptr<Context> unused;
+  return ContextStack().empty() ? CUDA_SUCCESS : HealthyContext(&unused);
 }
 
 thread_local int PerThreadDefault::depth = 0;
@@ -154,16 +165,22 @@ Device* Driver::FindDevice(CUdevice device) {
   return devices[device].get();
 }
 
-CUresult Driver::CreateContext(Device* device, unsigned int flags, bool primary,
+CUresult Driver::CreateContext(Device* device, unsigned int flags, uint64_t primary_id,
                                std::shared_ptr<Context>* context) {
   {
     MutexLock lock(memory->mutex());
     const auto charge = [&] { return device->shared().Charge(options.context); };
     if (!memory->Manage(device, charge)) return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  *context = std::make_shared<Context>(NewHandle(), device, flags, primary);
+  const bool primary = primary_id != 0;
+  *context = std::make_shared<Context>(primary ? primary_id : NewHandle(), device, flags, primary);
   contexts.InsertAs((*context)->id, *context);
   return CUDA_SUCCESS;
+}
+
+std::shared_ptr<Context> Driver::FindLiving(CUcontext handle) {
+  auto context = contexts.Find(handle);
+  return context && !context->destroyed.load() ? context : nullptr;
 }
 
 CUresult Driver::Synchronise(const Context& context) {

@@ -61,9 +61,12 @@ class Driver {
   // Null for an ordinal that is none.
   Device* FindDevice(CUdevice device);
 
-  // Charges VRAM, starts the engines. Not yet current anywhere.
-  CUresult CreateContext(Device* device, unsigned int flags, bool primary,
+  // Charges VRAM, starts the engines. Not yet current anywhere. `primary_id`: of the primary
+  // context, zero for any other.
+  CUresult CreateContext(Device* device, unsigned int flags, uint64_t primary_id,
                          std::shared_ptr<Context>* context);
+  // Null for what is no context, and for a primary one that has ended.
+  std::shared_ptr<Context> FindLiving(CUcontext handle);
   // Waits for the context's work and frees all that belongs to it.
   void DestroyContext(const std::shared_ptr<Context>& context);
 
@@ -92,12 +95,17 @@ Driver& TheDriver();
 // Ready(), and the device of an ordinal.
 CUresult FindDevice(CUdevice ordinal, Device** device);
 
+inline CUcontext HandleOf(const std::shared_ptr<Context>& context) {
+  return reinterpret_cast<CUcontext>(context->id);
+}
 // The calling thread's contexts, the current one last.
 std::vector<std::shared_ptr<Context>>& ContextStack();
 // The current context, sticky error or not.
 CUresult CurrentContext(std::shared_ptr<Context>* context);
 // The current context of a call that submits, synchronises or allocates: its sticky error.
 CUresult HealthyContext(std::shared_ptr<Context>* context);
+// The same for calls that give back what their argument names, and so can do without.
+CUresult HealthyOrNoContext();
 
 // While one lives the calling thread's stream 0 is its own default stream.
 class PerThreadDefault {

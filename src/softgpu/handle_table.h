@@ -1,6 +1,7 @@
 // HandleTable: from the opaque handles that programs hold to our objects. A handle is a number
-// that is never used twice, in any table, so a stale, foreign or invented one is simply not found;
-// nothing that a program hands in is ever followed as a pointer.
+// that is never used twice, in any table (but for a device's primary context), so a stale, foreign
+// or invented one is simply not found; nothing that a program hands in is ever followed as a
+// pointer.
 //
 // Threading: any thread. Objects are shared_ptrs, because one thread may destroy a handle while
 // another is using the object.
@@ -32,9 +33,10 @@ class HandleTable {
     return reinterpret_cast<Pointer>(handle);
   }
 
+  // In place of what the handle stood for until now, if anything.
   void InsertAs(uint64_t handle, std::shared_ptr<T> object) {
     MutexLock lock(mutex_);
-    objects_.emplace(handle, std::move(object));
+    objects_.insert_or_assign(handle, std::move(object));
   }
 
   // Null if there is none.

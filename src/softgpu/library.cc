@@ -28,6 +28,15 @@ void Inherit(CUfunction handle, uint32_t max_dynamic_shared) {
   if (function && !function->has_own_attributes) function->max_dynamic_shared = max_dynamic_shared;
 }
 
+// A context's module, if it has one. One of an earlier primary context went with that.
+bool FindModule(const Library& library, const Context& context, CUmodule* handle)
+    REQUIRES_LOCK(library.mutex) {
+  const auto known = library.modules.find(context.id);
+  if (known == library.modules.end() || !TheDriver().modules.Find(known->second)) return false;
+  *handle = known->second;
+  return true;
+}
+
 }  // namespace
 
 CUresult PlaceModule(const std::shared_ptr<Context>& context,
@@ -79,20 +88,15 @@ CUresult DropModule(CUmodule handle) {
 CUresult ModuleOf(Library& library, const std::shared_ptr<Context>& context, CUmodule* handle) {
   {
     MutexLock lock(library.mutex);
-    const auto known = library.modules.find(context->id);
-    if (known != library.modules.end()) {
-      *handle = known->second;
-      return CUDA_SUCCESS;
-    }
+    if (FindModule(library, *context, handle)) return CUDA_SUCCESS;
   }
   CUmodule made = nullptr;
   CU_TRY(PlaceModule(context, library.program, true, &made));
   bool first = false;
   {
     MutexLock lock(library.mutex);
-    const auto [entry, inserted] = library.modules.emplace(context->id, made);
-    first = inserted;
-    *handle = entry->second;
+    first = !FindModule(library, *context, handle);
+    if (first) library.modules[context->id] = *handle = made;
   }
   return first ? CUDA_SUCCESS : DropModule(made);  // another thread was faster
 }

@@ -96,6 +96,56 @@ TEST_F(ContextTest, PrimaryIsCounted) {
   EXPECT_CU(CUDA_ERROR_INVALID_CONTEXT, Cu().cuDevicePrimaryCtxRelease_v2(0));
 }
 
+// Programs keep the handle, and let others reset the device under them.
+TEST_F(ContextTest, PrimaryKeepsItsHandle) {
+  unsigned int flags = 0;
+  int active = -1;
+  ASSERT_CU(Cu().cuDevicePrimaryCtxGetState(0, &flags, &active));
+  if (active != 0) GTEST_SKIP() << "somebody else in this process has the primary context";
+  CUcontext first = nullptr, second = nullptr;
+  CUdeviceptr pointer = 0;
+  size_t free = 0, total = 0;
+  ASSERT_CU(Cu().cuDevicePrimaryCtxRetain(&first, 0));
+  ASSERT_CU(Cu().cuCtxPushCurrent_v2(first));
+  ASSERT_CU(Cu().cuMemAlloc_v2(&pointer, 4096));
+  ASSERT_CU(Cu().cuDevicePrimaryCtxReset_v2(0));
+  EXPECT_CU(CUDA_ERROR_CONTEXT_IS_DESTROYED, Cu().cuMemGetInfo_v2(&free, &total));
+  ASSERT_CU(Cu().cuDevicePrimaryCtxRetain(&second, 0));
+  EXPECT_EQ(first, second);
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemGetInfo_v2(&free, &total));  // current all the time
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuMemFree_v2(pointer));
+  ASSERT_CU(Cu().cuDevicePrimaryCtxRelease_v2(0));
+  ASSERT_CU(Cu().cuDevicePrimaryCtxRelease_v2(0));
+  ASSERT_CU(Cu().cuCtxPopCurrent_v2(&second));
+  EXPECT_EQ(first, second);
+  // It may be made current before it is made, and then is of no use.
+  ASSERT_CU(Cu().cuCtxPushCurrent_v2(first));
+  EXPECT_CU(CUDA_ERROR_CONTEXT_IS_DESTROYED, Cu().cuMemAlloc_v2(&pointer, 4096));
+  ASSERT_CU(Cu().cuCtxPopCurrent_v2(&second));
+}
+
+TEST_F(ContextTest, GivingBackNeedsNoContext) {
+  const CUdeviceptr device = Allocate(4096);
+  void* host = nullptr;
+  std::vector<uint8_t> registered(8192);
+  CUstream stream = nullptr;
+  CUevent event = nullptr;
+  ASSERT_CU(Cu().cuMemAllocHost_v2(&host, 4096));
+  ASSERT_CU(Cu().cuMemHostRegister_v2(registered.data(), registered.size(), 0));
+  ASSERT_CU(Cu().cuStreamCreate(&stream, 0));
+  ASSERT_CU(Cu().cuEventCreate(&event, 0));
+  Kernel("store");
+  CUcontext popped = nullptr;
+  ASSERT_CU(Cu().cuCtxPopCurrent_v2(&popped));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemFree_v2(device));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemFreeHost(host));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemHostUnregister(registered.data()));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuStreamDestroy_v2(stream));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuEventDestroy_v2(event));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuModuleUnload(module_));
+  ASSERT_CU(Cu().cuCtxSetCurrent(context_));
+}
+
 TEST_F(ContextTest, RefusesNonsense) {
   CUcontext context = nullptr;
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuCtxCreate_v2(nullptr, 0, 0));

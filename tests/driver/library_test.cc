@@ -142,6 +142,27 @@ TEST_F(LibraryTest, KernelsHaveAttributesThatFunctionsMayOverride) {
   ASSERT_CU(Cu().cuLibraryUnload(library));
 }
 
+TEST_F(LibraryTest, OutlivesThePrimaryContext) {
+  unsigned int flags = 0;
+  int active = -1;
+  ASSERT_CU(Cu().cuDevicePrimaryCtxGetState(0, &flags, &active));
+  if (active != 0) GTEST_SKIP() << "somebody else in this process has the primary context";
+  CUlibrary library = nullptr;
+  ASSERT_CU(Cu().cuLibraryLoadData(&library, kKernels, nullptr, nullptr, 0, nullptr, nullptr, 0));
+  for (int round = 0; round < 2; ++round) {
+    CUcontext primary = nullptr;
+    CUdeviceptr counter = 0;
+    size_t bytes = 0;
+    ASSERT_CU(Cu().cuDevicePrimaryCtxRetain(&primary, 0));
+    ASSERT_CU(Cu().cuCtxPushCurrent_v2(primary));
+    ASSERT_CU(Cu().cuLibraryGetGlobal(&counter, &bytes, library, "counter"));
+    EXPECT_EQ(WordAt(counter), 7u);
+    ASSERT_CU(Cu().cuCtxPopCurrent_v2(&primary));
+    ASSERT_CU(Cu().cuDevicePrimaryCtxRelease_v2(0));
+  }
+  ASSERT_CU(Cu().cuLibraryUnload(library));
+}
+
 TEST_F(LibraryTest, NamesItsKernels) {
   CUlibrary library = nullptr;
   CUkernel kernel = nullptr, again = nullptr;

@@ -146,6 +146,12 @@ TEST_F(MemoryTest, PageLockedMemory) {
   ASSERT_CU(Cu().cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
                                        reinterpret_cast<CUdeviceptr>(host)));
   EXPECT_EQ(type, CU_MEMORYTYPE_HOST);
+  CUdeviceptr pointer = 0, base = 0;
+  size_t size = 0;
+  ASSERT_CU(Cu().cuMemHostGetDevicePointer_v2(&pointer, host, 0));
+  ASSERT_CU(Cu().cuMemGetAddressRange_v2(&base, &size, pointer + 9999));
+  EXPECT_EQ(base, pointer);
+  EXPECT_EQ(size, 10000u);
   EXPECT_CU(CUDA_SUCCESS, Cu().cuMemFreeHost(host));
   EXPECT_NE(Cu().cuMemFreeHost(host), CUDA_SUCCESS);
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuMemHostAlloc(nullptr, 100, 0));
