@@ -34,22 +34,33 @@ WAIT:
   st.global.u32 [%d2], %r3;
   ret;
 }
-.visible .entry grid(.param .u64 out)
+// The barrier of cooperative groups, as compilers write it: the high half of its place is in
+// %envreg1, the low one in %envreg2; who comes last turns the top bit of the word at 4 round.
+.visible .entry grid(.param .u64 counter, .param .u64 out)
 {
   .reg .pred %p<2>;
-  .reg .b32 %r<8>;
+  .reg .b32 %r<10>;
   .reg .b64 %d<4>;
+  ld.param.u64 %d0, [counter];
   ld.param.u64 %d1, [out];
-  mov.u32 %r4, %envreg1;
-  mov.u32 %r5, %envreg2;
-  mov.b64 %d0, {%r4, %r5};
+  mov.u32 %r4, %envreg2;
+  mov.u32 %r5, %envreg1;
+  mov.b64 %d3, {%r4, %r5};
   mov.u32 %r0, %ctaid.x;
   mov.u32 %r1, %nctaid.x;
-  atom.add.u32 %r2, [%d0+4], 1;
+  red.global.add.u32 [%d0], 1;
+  membar.gl;
+  setp.eq.u32 %p0, %r0, 0;
+  sub.u32 %r6, 0x80000001, %r1;
+  selp.u32 %r6, %r6, 1, %p0;
+  atom.add.u32 %r7, [%d3+4], %r6;
 WAIT:
-  ld.volatile.u32 %r3, [%d0+4];
-  setp.lt.u32 %p0, %r3, %r1;
-  @%p0 bra WAIT;
+  ld.volatile.u32 %r8, [%d3+4];
+  xor.b32 %r8, %r8, %r7;
+  setp.ge.s32 %p1, %r8, 0;
+  @%p1 bra WAIT;
+  membar.gl;
+  ld.volatile.global.u32 %r3, [%d0];
   mul.wide.u32 %d2, %r0, 4;
   add.s64 %d2, %d1, %d2;
   st.global.u32 [%d2], %r3;
@@ -156,16 +167,17 @@ TEST_F(LaunchExTest, CooperativeBlocksWaitForEachOther) {
   ASSERT_CU(Cu().cuCtxSynchronize());
   EXPECT_EQ(ReadWord(out), blocks);
   EXPECT_EQ(ReadWord(out + size_t{blocks - 1} * 4), blocks);
-  ASSERT_CU(Cu().cuMemsetD32_v2(out, 0, blocks));
-  void* only_out[] = {&out};
+  ASSERT_CU(Cu().cuMemsetD32_v2(counter, 0, 1));
   CUlaunchAttribute attribute = {};
   attribute.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
   attribute.value.cooperative = 1;
-  CUlaunchConfig config = {2, 1, 1, 1, 1, 1, 0, nullptr, &attribute, 1};
-  ASSERT_CU(Cu().cuLaunchKernelEx(&config, grid, only_out, nullptr));
-  ASSERT_CU(Cu().cuCtxSynchronize());
-  EXPECT_GE(ReadWord(out), 2u);
-  EXPECT_GE(ReadWord(out + 4), 2u);
+  CUlaunchConfig config = {blocks, 1, 1, 1, 1, 1, 0, nullptr, &attribute, 1};
+  for (uint32_t round = 1; round <= 3; ++round) {
+    ASSERT_CU(Cu().cuLaunchKernelEx(&config, grid, parameters, nullptr));
+    ASSERT_CU(Cu().cuCtxSynchronize());
+    EXPECT_EQ(ReadWord(out), round * blocks);
+    EXPECT_EQ(ReadWord(out + size_t{blocks - 1} * 4), round * blocks);
+  }
   EXPECT_CU(
       CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
       Cu().cuLaunchCooperativeKernel(together, blocks + 1, 1, 1, 1, 1, 1, 0, nullptr, parameters));

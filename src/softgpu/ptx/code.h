@@ -239,7 +239,7 @@ enum class Special : uint8_t {
   kDynamicSharedSize,
   kTotalSharedSize,
   kDynamicSharedBase,
-  kEnvironment1,  // the halves of the grid workspace's address
+  kEnvironment1,  // the halves of the grid workspace's address, the high one first
   kEnvironment2,
   kGlobalTimerHigh,
   kClockHigh,

@@ -238,9 +238,9 @@ uint64_t UniformSpecial(const WarpContext& w, Special which) {
     case Special::kDynamicSharedBase:
       return w.static_shared_bytes;
     case Special::kEnvironment1:
-      return w.grid_workspace & 0xffff'ffff;
-    case Special::kEnvironment2:
       return w.grid_workspace >> 32;
+    case Special::kEnvironment2:
+      return w.grid_workspace & 0xffff'ffff;
     default:
       return 0;
   }
