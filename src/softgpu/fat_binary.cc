@@ -1,5 +1,7 @@
 #include "src/softgpu/fat_binary.h"
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
@@ -81,13 +83,27 @@ bool UnpackLz4(std::string_view packed, size_t bytes, std::string* text) {
   return text->size() == bytes;
 }
 
+// Zstandard, in which compilers pack from CUDA 12.8 on: by the system's library, which is there
+// almost everywhere and which most programs never need.
+bool UnpackZstd(std::string_view packed, size_t bytes, std::string* text) {
+  using Decompress = size_t(void*, size_t, const void*, size_t);
+  static Decompress* const decompress = [] {
+    void* const library = dlopen("libzstd.so.1", RTLD_NOW | RTLD_LOCAL);
+    void* const found = library == nullptr ? nullptr : dlsym(library, "ZSTD_decompress");
+    return reinterpret_cast<Decompress*>(found);
+  }();
+  if (decompress == nullptr) return false;
+  text->resize(bytes);
+  return decompress(text->data(), bytes, packed.data(), packed.size()) == bytes;
+}
+
 // The text of an entry whose bytes are `data`; nothing if it cannot be read.
 std::optional<std::string> TextOf(const Entry& entry, std::string_view data) {
   std::string text;
-  if ((entry.flags & kZstd) != 0) return std::nullopt;
-  if ((entry.flags & kLz4) != 0) {
+  if ((entry.flags & (kLz4 | kZstd)) != 0) {
     if (entry.packed_bytes > data.size() || entry.unpacked_bytes > kMaxText) return std::nullopt;
-    if (!UnpackLz4(data.substr(0, entry.packed_bytes), entry.unpacked_bytes, &text)) {
+    const auto unpack = (entry.flags & kZstd) != 0 ? UnpackZstd : UnpackLz4;
+    if (!unpack(data.substr(0, entry.packed_bytes), entry.unpacked_bytes, &text)) {
       return std::nullopt;
     }
   } else {
@@ -148,7 +164,7 @@ CUresult PtxOfFatBinary(const Image& image, int capability, std::string* ptx, st
     *ptx = *text;
   }
   if (best != 0) return CUDA_SUCCESS;
-  *log = packed ? "the fat binary's PTX is packed in a way that is not known here\n"
+  *log = packed ? "the fat binary's PTX is packed in a way that cannot be read here\n"
                 : "the fat binary holds no PTX for this device; a software GPU takes PTX\n";
   return CUDA_ERROR_NO_BINARY_FOR_GPU;
 }

@@ -208,6 +208,16 @@ std::string Renamed(std::string_view text, const Renames& renames) {
   return renamed;
 }
 
+// The item's text; of a kernel that sets no limit to its registers, with this one (zero: none).
+std::string Limited(const Item& item, uint32_t max_registers) {
+  std::string text(item.text);
+  const size_t body = text.find('{');
+  const std::string_view head = item.text.substr(0, body);
+  const bool kernel = item.what == Item::What::kFunction && Contains(head, ".entry");
+  if (max_registers == 0 || !kernel || !item.defines || Contains(head, ".maxnreg")) return text;
+  return text.insert(body, ".maxnreg " + std::to_string(max_registers) + "\n");
+}
+
 // Which definitions and declarations are left out.
 class Duplicates {
  public:
@@ -233,7 +243,7 @@ class Duplicates {
 
 }  // namespace
 
-std::string JoinPtx(const std::vector<std::string>& texts) {
+std::string JoinPtx(const std::vector<std::string>& texts, uint32_t max_registers) {
   Header header;
   std::vector<std::vector<Item>> items;
   std::set<std::string, std::less<>> taken;
@@ -251,8 +261,8 @@ std::string JoinPtx(const std::vector<std::string>& texts) {
     const Renames renames = LocalNames(items[i], i, &taken);
     for (const Item& item : items[i]) {
       if (duplicates.Drops(item)) continue;
-      whole.append(renames.empty() ? std::string(item.text) : Renamed(item.text, renames));
-      whole.append("\n");
+      const std::string limited = Limited(item, max_registers);
+      whole.append(renames.empty() ? limited : Renamed(limited, renames)).append("\n");
     }
   }
   return whole;
@@ -304,9 +314,9 @@ CUresult Linker::Complete(void** image, size_t* size) {
   const Instant began = MonotonicNow();
   std::shared_ptr<const ptx::Program> program;
   std::string log, info;
-  whole_ = JoinPtx(texts_);
-  const CUresult result = CompileImage({whole_.c_str()}, &program, &log);
   const auto count = static_cast<unsigned int>(options_.size());
+  whole_ = JoinPtx(texts_, MaxRegisters(count, options_.data(), values_));
+  const CUresult result = CompileImage({whole_.c_str()}, 0, &program, &log);
   if (result == CUDA_SUCCESS && WantsVerboseLog(count, options_.data(), values_)) {
     info = DescribeKernels(*program);
   }

@@ -43,6 +43,15 @@ size_t ValueOf(void* value) {
   return reinterpret_cast<uintptr_t>(value) & 0xffff'ffff;
 }
 
+// The value of an option, zero if it is not there.
+size_t FindValue(unsigned int count, const CUjit_option* options, void** values,
+                 CUjit_option wanted) {
+  for (unsigned int i = 0; i < count; ++i) {
+    if (options[i] == wanted) return ValueOf(values[i]);
+  }
+  return 0;
+}
+
 Log FindLog(unsigned int count, const CUjit_option* options, void** values, CUjit_option buffer,
             CUjit_option size) {
   Log log;
@@ -68,8 +77,8 @@ void FillLog(const Log& log, std::string_view text, void** values) {
 
 }  // namespace
 
-CUresult CompileImage(const Image& image, std::shared_ptr<const ptx::Program>* program,
-                      std::string* log) {
+CUresult CompileImage(const Image& image, uint32_t max_registers,
+                      std::shared_ptr<const ptx::Program>* program, std::string* log) {
   if (image.begin == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const char* text = static_cast<const char*>(image.begin);
   std::string unpacked;
@@ -85,7 +94,7 @@ CUresult CompileImage(const Image& image, std::shared_ptr<const ptx::Program>* p
     *log = "the module is for a newer device than this one\n";
     return CUDA_ERROR_NO_BINARY_FOR_GPU;
   }
-  auto compiled = ptx::Compile(text);
+  auto compiled = ptx::Compile(text, max_registers);
   if (!compiled.ok()) {
     *log = compiled.error().message;
     return compiled.error().code == ErrorCode::kVersion ? CUDA_ERROR_UNSUPPORTED_PTX_VERSION
@@ -129,17 +138,19 @@ std::string DescribeKernels(const ptx::Program& program) {
 }
 
 bool WantsVerboseLog(unsigned int count, const CUjit_option* options, void** values) {
-  for (unsigned int i = 0; i < count; ++i) {
-    if (options[i] == CU_JIT_LOG_VERBOSE) return ValueOf(values[i]) != 0;
-  }
-  return false;
+  return FindValue(count, options, values, CU_JIT_LOG_VERBOSE) != 0;
+}
+
+uint32_t MaxRegisters(unsigned int count, const CUjit_option* options, void** values) {
+  return static_cast<uint32_t>(FindValue(count, options, values, CU_JIT_MAX_REGISTERS));
 }
 
 CUresult CompileWithOptions(const Image& image, unsigned int count, const CUjit_option* options,
                             void** values, std::shared_ptr<const ptx::Program>* program) {
   const Instant began = MonotonicNow();
   std::string log, info;
-  const CUresult compiled = CompileImage(image, program, &log);
+  const CUresult compiled =
+      CompileImage(image, MaxRegisters(count, options, values), program, &log);
   if (compiled == CUDA_SUCCESS && WantsVerboseLog(count, options, values)) {
     info = DescribeKernels(**program);
   }

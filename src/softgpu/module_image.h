@@ -15,9 +15,10 @@ namespace tandem::soft {
 // Compiles `image`: NUL-terminated PTX text, or a fat binary with such text in it. Machine code,
 // and PTX for newer devices, give CUDA_ERROR_NO_BINARY_FOR_GPU; PTX of a newer version
 // CUDA_ERROR_UNSUPPORTED_PTX_VERSION; bad text CUDA_ERROR_INVALID_PTX. The reason is left in *log.
-// REQUIRES: of known length, a NUL behind it.
-CUresult CompileImage(const Image& image, std::shared_ptr<const ptx::Program>* program,
-                      std::string* log);
+// REQUIRES: of known length, a NUL behind it. `max_registers`: of a kernel that sets no limit itself;
+// zero for none.
+CUresult CompileImage(const Image& image, uint32_t max_registers,
+                      std::shared_ptr<const ptx::Program>* program, std::string* log);
 
 // Checks the options that a program passes beside an image.
 CUresult CheckJitOptions(unsigned int count, const CUjit_option* options, void** values);
@@ -32,5 +33,7 @@ CUresult CompileWithOptions(const Image& image, unsigned int count, const CUjit_
 // One line for each kernel, for whoever asks for a verbose log.
 std::string DescribeKernels(const ptx::Program& program);
 bool WantsVerboseLog(unsigned int count, const CUjit_option* options, void** values);
+// CU_JIT_MAX_REGISTERS; zero if it is not among them.
+uint32_t MaxRegisters(unsigned int count, const CUjit_option* options, void** values);
 
 }  // namespace tandem::soft

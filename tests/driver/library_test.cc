@@ -267,6 +267,102 @@ TEST_F(LibraryTest, LinksTexts) {
   EXPECT_EQ(WordAt(out), 142u);
 }
 
+// A kernel that names many registers, as frameworks limit them: when loading and when linking.
+TEST_F(LibraryTest, KeepsToTheRegistersItIsGiven) {
+  std::string text(".version 6.3\n.target sm_50\n.address_size 64\n.visible .entry many()\n{\n");
+  text += "  .reg .b32 %r<200>;\n";
+  for (int i = 0; i < 200; ++i) text += "  mov.u32 %r" + std::to_string(i) + ", %tid.x;\n";
+  text += "  ret;\n}\n";
+  CUjit_option option = CU_JIT_MAX_REGISTERS;
+  void* value = reinterpret_cast<void*>(size_t{32});
+  CUmodule module = nullptr;
+  const auto registers = [&] {
+    CUfunction many = nullptr;
+    int count = 0;
+    EXPECT_CU(CUDA_SUCCESS, Cu().cuModuleGetFunction(&many, module, "many"));
+    EXPECT_CU(CUDA_SUCCESS, Cu().cuFuncGetAttribute(&count, CU_FUNC_ATTRIBUTE_NUM_REGS, many));
+    EXPECT_CU(CUDA_SUCCESS, Cu().cuModuleUnload(module));
+    return count;
+  };
+  ASSERT_CU(Cu().cuModuleLoadDataEx(&module, text.c_str(), 1, &option, &value));
+  EXPECT_LE(registers(), 32);
+  CUlinkState state = nullptr;
+  void* image = nullptr;
+  ASSERT_CU(Cu().cuLinkCreate_v2(1, &option, &value, &state));
+  ASSERT_CU(Cu().cuLinkAddData_v2(state, CU_JIT_INPUT_PTX, text.data(), text.size() + 1, "many", 0,
+                                  nullptr, nullptr));
+  ASSERT_CU(Cu().cuLinkComplete(state, &image, nullptr));
+  ASSERT_CU(Cu().cuModuleLoadData(&module, image));
+  EXPECT_LE(registers(), 32);
+  ASSERT_CU(Cu().cuLinkDestroy(state));
+}
+
+// What two compilations both emit: variables and functions of their own that happen to be called
+// alike, and weak and common ones, of which any will do.
+std::string Unit(const std::string& kernel, int own) {
+  return R"(
+.version 6.3
+.target sm_50
+.address_size 64
+.common .global .align 4 .u32 common;
+.weak .global .align 4 .u32 weak = 5;
+.global .align 4 .u32 own = )" +
+         std::to_string(own) + R"(;
+.extern .shared .align 16 .b8 dynamic[];
+.weak .func (.param .b32 result) five()
+{
+  .reg .b32 %r<2>;
+  ld.global.u32 %r0, [weak];
+  st.param.b32 [result], %r0;
+  ret;
+}
+.func (.param .b32 result) mine()
+{
+  .reg .b32 %r<2>;
+  ld.global.u32 %r0, [own]; // "own" stays what it is
+  st.param.b32 [result], %r0;
+  ret;
+}
+.visible .entry )" +
+         kernel + R"((.param .u64 out)
+{
+  .reg .b32 %r<4>;
+  .reg .b64 %d<2>;
+  ld.param.u64 %d0, [out];
+  { .param .b32 answer; call (answer), five; ld.param.b32 %r0, [answer]; }
+  { .param .b32 answer; call (answer), mine; ld.param.b32 %r1, [answer]; }
+  add.u32 %r0, %r0, %r1;
+  atom.global.add.u32 %r2, [common], 1000;
+  add.u32 %r0, %r0, %r2;
+  st.global.u32 [%d0], %r0;
+  ret;
+}
+)";
+}
+
+TEST_F(LibraryTest, LinksWhatCompilationsHaveInCommon) {
+  CUlinkState state = nullptr;
+  void* image = nullptr;
+  CUmodule module = nullptr;
+  ASSERT_CU(Cu().cuLinkCreate_v2(0, nullptr, nullptr, &state));
+  for (std::string unit : {Unit("one", 10), Unit("two", 20)}) {
+    ASSERT_CU(Cu().cuLinkAddData_v2(state, CU_JIT_INPUT_PTX, unit.data(), unit.size() + 1, nullptr,
+                                    0, nullptr, nullptr));
+  }
+  ASSERT_CU(Cu().cuLinkComplete(state, &image, nullptr));
+  ASSERT_CU(Cu().cuModuleLoadData(&module, image));
+  ASSERT_CU(Cu().cuLinkDestroy(state));
+  CUdeviceptr out = Allocate(4);
+  uint32_t expected = 15;
+  for (const char* name : {"one", "two"}) {
+    CUfunction function = nullptr;
+    ASSERT_CU(Cu().cuModuleGetFunction(&function, module, name));
+    ASSERT_CU(Launch(function, 1, 1, nullptr, {&out}));
+    EXPECT_EQ(WordAt(out), expected) << name;
+    expected += 1010;
+  }
+}
+
 TEST_F(LibraryTest, SaysWhatDoesNotLink) {
   CUlinkState state = nullptr;
   char errors[1000] = {};
@@ -347,6 +443,18 @@ TEST_F(LibraryTest, LinksTextsThatHaveNamesOfTheirOwn) {
   EXPECT_EQ(seen[0] / 1000, seen[2] / 1000);
 }
 
+// A frame of Zstandard with the text in a block that is not packed at all. REQUIRES: 256 to 65,791
+// characters.
+std::string ZstdFrame(const std::string& text) {
+  const size_t size = text.size() - 256;
+  const size_t block = text.size() << 3 | 1;  // the last one
+  std::string frame = "\x28\xb5\x2f\xfd\x60";
+  for (const size_t byte : {size, size >> 8, block, block >> 8, block >> 16}) {
+    frame.push_back(static_cast<char>(byte & 255));
+  }
+  return frame + text;
+}
+
 // A container with one text in it, laid out as fatbinary does.
 std::vector<uint8_t> FatBinary(const std::string& text, uint16_t kind, uint32_t architecture) {
   const uint64_t padded = (text.size() + 8) / 8 * 8;
@@ -379,6 +487,16 @@ TEST_F(LibraryTest, TakesThePtxOfAFatBinary) {
   ASSERT_CU(Cu().cuModuleGetGlobal_v2(&base, nullptr, module, "base"));
   EXPECT_EQ(WordAt(base), 100u);
   ASSERT_CU(Cu().cuModuleUnload(module));
+  auto packed = FatBinary(ZstdFrame(kKernels), 1, 52);
+  const uint32_t packed_bytes = static_cast<uint32_t>(ZstdFrame(kKernels).size());
+  const uint64_t flags = 0x8011, bytes = std::strlen(kKernels);
+  std::memcpy(&packed[32], &packed_bytes, sizeof(packed_bytes));
+  std::memcpy(&packed[56], &flags, sizeof(flags));
+  std::memcpy(&packed[72], &bytes, sizeof(bytes));
+  ASSERT_CU(Cu().cuModuleLoadFatBinary(&module, packed.data()));
+  ASSERT_CU(Cu().cuModuleUnload(module));
+  packed[80] = 0;  // no such frame
+  EXPECT_NE(Cu().cuModuleLoadFatBinary(&module, packed.data()), CUDA_SUCCESS);
   const auto machine_code = FatBinary("nothing that any device runs", 2, 50);
   EXPECT_NE(Cu().cuModuleLoadFatBinary(&module, machine_code.data()), CUDA_SUCCESS);
   const auto newer = FatBinary(kCallee, 1, 999);

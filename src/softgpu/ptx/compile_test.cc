@@ -294,6 +294,9 @@ TEST(Compile, AnyKernelFitsTheLargestBlockItAllows) {
   small.insert(small.find(')') + 1, " .maxntid 128, 1, 1");
   EXPECT_EQ(MustCompile(small)->kernels()[0].registers, 255u);
   EXPECT_EQ(MustCompile(Module("", "ret;"))->kernels()[0].registers, 1u);
+  EXPECT_EQ(Compile(module, 40).value()->kernels()[0].registers, 40u);
+  small.insert(small.find(')') + 1, " .maxnreg 32");  // the kernel's own limit wins
+  EXPECT_EQ(Compile(small, 40).value()->kernels()[0].registers, 32u);
 }
 
 // The image of a module whose variables are u32, as numbers.

@@ -92,8 +92,9 @@ Result<Kernel> KernelLowering::Run() {
   kernel.local_bytes = code_.local_bytes;
   kernel.static_shared_bytes = static_cast<uint32_t>(RoundUp(shared_bytes_, dynamic_shared_align_));
   // Virtual registers outnumber what an allocator would use; a block of max_threads has to fit.
+  const uint32_t most = kernel_.max_registers != 0 ? kernel_.max_registers : 255;
   kernel.registers = std::clamp((code_.frame_bytes - 256) / 128, 1u,
-                                std::min(255u, kRegistersPerBlock / kernel.max_threads));
+                                std::min({255u, most, kRegistersPerBlock / kernel.max_threads}));
   kernel.code = std::make_shared<const Code>(std::move(code_));
   return kernel;
 }

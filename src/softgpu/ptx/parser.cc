@@ -195,6 +195,7 @@ Status Parser::FunctionDirectives(Function* function) {
     } while (Accept(','));
     if (directive == "reqntid") std::copy_n(extents, 3, function->required_block);
     if (threads) function->max_threads = static_cast<uint32_t>(std::min<uint64_t>(product, 1024));
+    if (directive == "maxnreg") function->max_registers = static_cast<uint32_t>(product);
   }
   return {};
 }

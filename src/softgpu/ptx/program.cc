@@ -19,7 +19,7 @@ constexpr size_t kMaxWork = size_t{1} << 22;  // statements and instructions, of
 // Compiles one module; a friend of Program, which has no other way to come about.
 class ModuleCompiler {
  public:
-  Result<std::shared_ptr<const Program>> Run(std::string_view text);
+  Result<std::shared_ptr<const Program>> Run(std::string_view text, uint32_t max_registers);
 
  private:
   Status PlaceVariables(const Module& module);
@@ -179,8 +179,12 @@ void ModuleCompiler::CountArguments(const std::vector<Declaration>& results,
   }
 }
 
-Result<std::shared_ptr<const Program>> ModuleCompiler::Run(std::string_view text) {
-  ASSIGN_OR_RETURN(const Module module, Parse(text));
+Result<std::shared_ptr<const Program>> ModuleCompiler::Run(std::string_view text,
+                                                           uint32_t max_registers) {
+  ASSIGN_OR_RETURN(Module module, Parse(text));
+  for (Function& function : module.functions) {
+    if (function.max_registers == 0) function.max_registers = max_registers;
+  }
   const bool first_generation = module.target != 0 && module.target < 20;
   symbols_.flushes = first_generation;
   symbols_.old = first_generation || module.version < 2.0;
@@ -232,8 +236,8 @@ void Program::WriteImage(uint8_t* image, uint64_t device_address) const {
   }
 }
 
-Result<std::shared_ptr<const Program>> Compile(std::string_view text) {
-  return ModuleCompiler().Run(text);
+Result<std::shared_ptr<const Program>> Compile(std::string_view text, uint32_t max_registers) {
+  return ModuleCompiler().Run(text, max_registers);
 }
 
 }  // namespace tandem::ptx

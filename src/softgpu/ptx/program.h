@@ -81,8 +81,9 @@ class Program {
   uint64_t image_bytes_ = 0;
 };
 
-// The text may end in NUL bytes. On failure error().message is the JIT log: one line per error;
-// kVersion is the code for a .version newer than is known here.
-Result<std::shared_ptr<const Program>> Compile(std::string_view text);
+// The text may end in NUL bytes. Kernels without .maxnreg have at most `max_registers`, if that is
+// not zero. On failure error().message is the JIT log: one line per error; kVersion is the code for
+// a .version newer than is known here.
+Result<std::shared_ptr<const Program>> Compile(std::string_view text, uint32_t max_registers = 0);
 
 }  // namespace tandem::ptx
