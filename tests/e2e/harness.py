@@ -144,7 +144,8 @@ class Card:
         return device["used_bytes"]
 
     def close(self):
-        for process in self.processes:
+        # The daemon last: a `tandem run` that misses it starts another.
+        for process in reversed(self.processes):
             if process.poll() is None:
                 process.kill()
             process.wait()
