@@ -9,7 +9,7 @@ namespace {
 CUresult ContextOf(CUcontext handle, std::shared_ptr<Context>* context) {
   if (handle == nullptr) return HealthyContext(context);
   CU_TRY(Ready());
-  *context = TheDriver().contexts.Find(handle);
+  *context = TheDriver().FindLiving(handle);
   return *context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : (*context)->error();
 }
 

@@ -15,8 +15,8 @@ namespace tandem::soft {
 // Compiles `image`: NUL-terminated PTX text, or a fat binary with such text in it. Machine code,
 // and PTX for newer devices, give CUDA_ERROR_NO_BINARY_FOR_GPU; PTX of a newer version
 // CUDA_ERROR_UNSUPPORTED_PTX_VERSION; bad text CUDA_ERROR_INVALID_PTX. The reason is left in *log.
-// REQUIRES: of known length, a NUL behind it. `max_registers`: of a kernel that sets no limit itself;
-// zero for none.
+// REQUIRES: of known length, a NUL behind it. `max_registers`: of a kernel that sets no limit
+// itself; zero for none.
 CUresult CompileImage(const Image& image, uint32_t max_registers,
                       std::shared_ptr<const ptx::Program>* program, std::string* log);
 

@@ -391,58 +391,6 @@ TEST_F(LibraryTest, SaysWhatDoesNotLink) {
   ASSERT_CU(Cu().cuLinkDestroy(state));
 }
 
-// add$i(out): *out += what this text's own `step` and `own` say, and what the weak `shared` does.
-std::string TextWithLocals(int i) {
-  const std::string n = std::to_string(i);
-  return ".version 6.3\n.target sm_50\n.address_size 64\n"
-         ".global .align 4 .u32 step = " +
-         n +
-         ";\n"
-         ".weak .func (.param .b32 r) shared() {\n  .reg .b32 %r;\n  mov.u32 %r, " +
-         n +
-         "000;\n"
-         "  st.param.b32 [r], %r;\n  ret;\n}\n"
-         ".func (.param .b32 r) own() {\n  .reg .b32 %r;\n  mov.u32 %r, " +
-         n +
-         "00;\n"
-         "  st.param.b32 [r], %r;\n  ret;\n}\n"
-         ".visible .entry add" +
-         n +
-         "(.param .u64 out) {\n  .reg .b32 %r<4>;\n  .reg .b64 %d;\n"
-         "  ld.param.u64 %d, [out];\n  ld.global.u32 %r0, [step];\n"
-         "  { .param .b32 a; call (a), own; ld.param.b32 %r1, [a]; }\n"
-         "  { .param .b32 a; call (a), shared; ld.param.b32 %r2, [a]; }\n"
-         "  add.u32 %r0, %r0, %r1;\n  add.u32 %r0, %r0, %r2;\n"
-         "  st.global.u32 [%d], %r0;\n  ret;\n}\n";
-}
-
-TEST_F(LibraryTest, LinksTextsThatHaveNamesOfTheirOwn) {
-  CUlinkState state = nullptr;
-  ASSERT_CU(Cu().cuLinkCreate_v2(0, nullptr, nullptr, &state));
-  for (int i = 1; i <= 3; ++i) {
-    std::string text = TextWithLocals(i);
-    ASSERT_CU(Cu().cuLinkAddData_v2(state, CU_JIT_INPUT_PTX, text.data(), text.size() + 1,
-                                    std::to_string(i).c_str(), 0, nullptr, nullptr));
-  }
-  void* image = nullptr;
-  size_t size = 0;
-  ASSERT_CU(Cu().cuLinkComplete(state, &image, &size));
-  CUmodule module = nullptr;
-  ASSERT_CU(Cu().cuModuleLoadData(&module, image));
-  ASSERT_CU(Cu().cuLinkDestroy(state));
-  CUdeviceptr out = Allocate(4);
-  uint32_t seen[3] = {};
-  for (int i = 1; i <= 3; ++i) {
-    CUfunction add = nullptr;
-    ASSERT_CU(Cu().cuModuleGetFunction(&add, module, ("add" + std::to_string(i)).c_str()));
-    ASSERT_CU(Launch(add, 1, 1, nullptr, {&out}));
-    seen[i - 1] = WordAt(out);
-    EXPECT_EQ(seen[i - 1] % 1000, static_cast<uint32_t>(101 * i));
-  }
-  EXPECT_EQ(seen[0] / 1000, seen[1] / 1000);
-  EXPECT_EQ(seen[0] / 1000, seen[2] / 1000);
-}
-
 // A frame of Zstandard with the text in a block that is not packed at all. REQUIRES: 256 to 65,791
 // characters.
 std::string ZstdFrame(const std::string& text) {

@@ -269,13 +269,13 @@ Execution::State::Event Execution::State::RunWarp(Warp& warp) {
 
 // A handler has left a fault.
 Execution::State::Event Execution::State::Fail(const Warp& warp, const Instruction& in) {
-  const bool misaligned = warp.context.fault == WarpContext::FaultKind::kMisaligned;
-  const bool space = warp.context.fault == WarpContext::FaultKind::kSpace;
-  Describe(warp, in, misaligned ? "misaligned address" : "illegal address",
-           warp.context.fault_address,
-           misaligned ? Stop::kMisalignedAddress
-           : space    ? Stop::kInvalidAddressSpace
-                      : Stop::kIllegalAddress);
+  using Kind = WarpContext::FaultKind;
+  const Kind kind = warp.context.fault;
+  const char* what = kind == Kind::kMisaligned ? "misaligned address" : "illegal address";
+  Describe(warp, in, what, warp.context.fault_address,
+           kind == Kind::kMisaligned ? Stop::kMisalignedAddress
+           : kind == Kind::kSpace    ? Stop::kInvalidAddressSpace
+                                     : Stop::kIllegalAddress);
   return Event::kFault;
 }
 

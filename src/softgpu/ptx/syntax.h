@@ -87,7 +87,7 @@ struct Function {
   bool has_body = false;
   uint32_t max_threads = 1024;
   uint32_t required_block[3] = {};  // .reqntid; zeros: none
-  uint32_t max_registers = 0;  // zero: as many as it needs
+  uint32_t max_registers = 0;       // zero: as many as it needs
   uint32_t line = 0;
   std::vector<Declaration> results;
   std::vector<Declaration> params;
