@@ -35,6 +35,8 @@ inline constexpr uint64_t kParamWindow = 3;
 // Addresses of functions, at which nothing can be read: the first, and how far the next ones lie.
 inline constexpr uint64_t kFirstPointer = (uint64_t{4} << kWindowShift) + 16;
 inline constexpr uint64_t kPointerStep = 16;
+// Of the heap that kernels get from by malloc, in the image of a module that does.
+inline constexpr uint64_t kHeapBytes = uint64_t{8} << 20;
 // What alloca hands out, at the end of a thread's local memory, where a kernel has one.
 inline constexpr uint32_t kStackBytes = 16 * 1024;
 
@@ -173,6 +175,8 @@ enum class Op : uint8_t {
   kStoreMatrix,
   kTexture,
   kTextureQuery,
+  kMalloc,
+  kFree,
   kAlloca,
   kStackSave,
   kStackRestore,

@@ -101,10 +101,10 @@ bool RunMmaDouble(WarpContext& w, const Instruction& in, uint32_t active) {
 }
 
 // Element `index` of a lane's registers of whole numbers with so many bits, counted through them.
-int32_t IntegerOf(uint32_t word, int bits, int index, bool is_signed) {
+int64_t IntegerOf(uint32_t word, int bits, int index, bool is_signed) {
   const uint32_t part = word >> (bits * index) & ((1u << bits) - 1);
   const bool negative = is_signed && (part >> (bits - 1)) != 0;
-  return static_cast<int32_t>(part) - (negative ? 1 << bits : 0);
+  return static_cast<int64_t>(part) - (negative ? int64_t{1} << bits : 0);
 }
 
 // One row of A with one column of B: `words` registers, 4 lanes.
@@ -127,11 +127,12 @@ int64_t Dot(const Instruction& in, const uint32_t* a, const uint32_t* b, int wor
 bool RunMmaInteger(WarpContext& w, const Instruction& in, uint32_t active) {
   constexpr int kMaxWords = 8;
   const int count = in.count, tall = in.high ? 2 : 1, sums = 2 * tall;
-  const Refs d = Source<uint32_t>(w, in.a), a = d + sums, b = a + tall * count, c = b + count;
+  const int left_count = tall * count;
+  const Refs d = Source<uint32_t>(w, in.a), a = d + sums, b = a + left_count, c = b + count;
   // The words of a row follow each other: of each register, of each of its 4 lanes.
   uint32_t left[kRows][kMaxWords], right[kColumns][kMaxWords];
   for (int lane = 0; lane < kLanes; ++lane) {
-    for (int r = 0; r < tall * count; ++r) {
+    for (int r = 0; r < left_count; ++r) {
       left[lane / 4 + (tall == 2 ? 8 * (r & 1) : 0)][r / tall * 4 + lane % 4] =
           Source<uint32_t>(w, a[r])[lane];
     }

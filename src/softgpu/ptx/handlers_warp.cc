@@ -319,6 +319,7 @@ Handler Select(const Selector& s) {
   if (Handler h = SelectCompare(s)) return h;
   if (Handler h = SelectVideo(s)) return h;
   if (Handler h = SelectBarrier(s)) return h;
+  if (Handler h = SelectHeap(s)) return h;
   if (s.op == Op::kMma || s.op == Op::kMmaInteger) return SelectMatrix(s);
   if (Handler h = SelectWmma(s)) return h;
   if (s.op == Op::kCvt || s.op == Op::kCvtPack) return SelectConvert(s);

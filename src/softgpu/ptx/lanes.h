@@ -40,6 +40,7 @@ Handler SelectMatrix(const Selector& s);
 Handler SelectWmma(const Selector& s);
 Handler SelectVideo(const Selector& s);
 Handler SelectBarrier(const Selector& s);
+Handler SelectHeap(const Selector& s);
 
 namespace {
 

@@ -28,6 +28,7 @@ struct ModuleSymbols {
     uint32_t element_bytes = 1;
   };
   std::unordered_map<std::string_view, Variable> image;  // .global, .const
+  uint64_t heap = 0;                                     // where it begins in the image, if it does
   uint64_t constant_bytes = 0;                           // .const ones lie first in the image
   std::unordered_map<std::string_view, const Declaration*> shared;
   std::unordered_map<std::string_view, const Function*> functions;
@@ -273,6 +274,8 @@ class KernelLowering {
   // Calls of the functions that the system provides (lower_system.cc).
   Status SystemCall(std::string_view name, const std::vector<Operand>& results,
                     const std::vector<Operand>& arguments);
+  bool IsSystemCall(std::string_view name) const;
+  Status CallAssert(const std::vector<Operand>& results, const std::vector<Operand>& arguments);
   Result<uint32_t> SystemArgument(const Operand& argument, Type type);
   Status BranchIndexed(const Statement& s, const Modifiers& m);
 

@@ -198,7 +198,7 @@ Status KernelLowering::Call(const Statement& s, const Modifiers&) {
   }
   if (next != s.operands.size()) return Bad("a wrong number of operands");
   const std::string_view name = target.name;
-  if (name == "__assertfail" || name == "vprintf") return SystemCall(name, *results, *arguments);
+  if (IsSystemCall(name)) return SystemCall(name, *results, *arguments);
   const auto function = symbols_.functions.find(name);
   const auto found =
       function == symbols_.functions.end() ? lowered_.end() : lowered_.find(function->second->name);

@@ -1,4 +1,5 @@
-// Lowering of calls to what the system provides, vprintf and __assertfail, and of indexed branches.
+// Lowering of calls to what the system provides, vprintf, __assertfail, malloc and free, and of
+// indexed branches.
 #include <utility>
 
 #include "src/softgpu/ptx/lower.h"
@@ -24,36 +25,51 @@ Result<uint32_t> KernelLowering::SystemArgument(const Operand& argument, Type ty
   return Source(argument, type);
 }
 
+bool KernelLowering::IsSystemCall(std::string_view name) const {
+  const auto function = symbols_.functions.find(name);
+  if (function != symbols_.functions.end() && function->second->has_body) return false;
+  if (name == "malloc" || name == "free") return function != symbols_.functions.end();
+  return name == "__assertfail" || name == "vprintf";
+}
+
 Status KernelLowering::SystemCall(std::string_view name, const std::vector<Operand>& results,
                                   const std::vector<Operand>& arguments) {
-  const bool print = name == "vprintf";
-  if (arguments.size() != (print ? 2 : 5) || results.size() > (print ? 1u : 0u)) {
+  if (name == "__assertfail") return CallAssert(results, arguments);
+  const bool print = name == "vprintf", gives = name == "malloc";
+  if (arguments.size() != (print ? 2 : 1) || results.size() > (print || gives ? 1u : 0u)) {
     return Bad("a wrong number of arguments or results");
   }
   Instruction in;
-  in.control = print ? Control::kPrint : Control::kAssert;
+  Symbol result;
+  result.type = gives ? Type::kU64 : Type::kU32;
+  ASSIGN_OR_RETURN(in.a, SystemArgument(arguments[0], Type::kU64));
+  ASSIGN_OR_RETURN(in.dst, NewRow(result.type));
+  result.where = in.dst;
+  if (print) {
+    in.control = Control::kPrint;
+    ASSIGN_OR_RETURN(in.b, SystemArgument(arguments[1], Type::kU64));
+    TRY(Append(in));
+  } else {
+    in.imm = static_cast<int64_t>(symbols_.heap);
+    TRY(Emit({.op = gives ? Op::kMalloc : Op::kFree}, in));
+  }
+  if (results.empty()) return {};
+  ASSIGN_OR_RETURN(const Symbol actual, Actual(results[0], result, false));
+  return CopyArgument(result, actual);
+}
+
+Status KernelLowering::CallAssert(const std::vector<Operand>& results,
+                                  const std::vector<Operand>& arguments) {
+  if (arguments.size() != 5 || !results.empty()) {
+    return Bad("a wrong number of arguments or results");
+  }
+  Instruction in;
+  in.control = Control::kAssert;
   ASSIGN_OR_RETURN(in.a, SystemArgument(arguments[0], Type::kU64));
   ASSIGN_OR_RETURN(in.b, SystemArgument(arguments[1], Type::kU64));
-  if (!print) {
-    ASSIGN_OR_RETURN(in.c, SystemArgument(arguments[2], Type::kU32));
-    ASSIGN_OR_RETURN(in.d, SystemArgument(arguments[3], Type::kU64));
-    return Append(in);
-  }
-  ASSIGN_OR_RETURN(in.dst, NewRow(Type::kU32));
-  TRY(Append(in));
-  if (results.empty()) return {};
-  ASSIGN_OR_RETURN(const Symbol result, Find(results[0]));
-  if (result.kind == Symbol::Kind::kLocal && result.size == 4) {
-    Instruction store;
-    store.a = Constant(result.offset, true);
-    store.dst = in.dst;
-    store.space = Space::kLocal;
-    return Emit({.op = Op::kStore, .type = Type::kU32, .from = Type::kU32}, store);
-  }
-  Instruction move;
-  move.a = in.dst;
-  ASSIGN_OR_RETURN(move.dst, Destination(results[0], Type::kU32));
-  return Emit({.op = Op::kMov, .type = Type::kU32}, move);
+  ASSIGN_OR_RETURN(in.c, SystemArgument(arguments[2], Type::kU32));
+  ASSIGN_OR_RETURN(in.d, SystemArgument(arguments[3], Type::kU64));
+  return Append(in);
 }
 
 // brx.idx i, targets: one branch for each target that the index may name.

@@ -173,6 +173,49 @@ L: setp.ge.u32 %q, %i, n;
   EXPECT_EQ(RunWith("", ".reg .u64 %a; alloca.u64 %a, 20000; ret;"), Stop::kIllegalAddress);
 }
 
+constexpr char kHeap[] = R"(
+.extern .func (.param .b64 r) malloc(.param .b64 bytes);
+.extern .func free(.param .b64 p);
+)";
+
+TEST_P(PointerTest, EveryThreadHasMemoryOfItsOwn) {
+  // Three rounds, so that the heap would be full without what is freed.
+  device_ = TestDevice(16 << 20);
+  ASSERT_EQ(RunWith(kHeap, R"(
+    .reg .pred %q; .reg .b64 %n;
+    mul.wide.u32 %n, %t, 3000; add.u64 %n, %n, 1;
+    mov.u32 %r1, 0;
+  ROUND:
+    call (%rd1), malloc, (%n);
+    st.global.u32 [%rd1], %t;
+    call (%rd2), malloc, (100000);
+    st.global.u32 [%rd2+99996], %t;
+    bar.sync 0;
+    ld.global.u32 %r2, [%rd1]; ld.global.u32 %r3, [%rd2+99996];
+    call free, (%rd1);
+    call free, (%rd2);
+    add.u32 %r1, %r1, 1; setp.lt.u32 %p1, %r1, 3;
+    @%p1 bra ROUND;
+    call free, (0);
+    add.u32 %r2, %r2, %r3;
+    st.global.u32 [%at], %r2;
+    ret;)"),
+            Stop::kDone);
+  for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(Out(i), 2 * i);
+  ASSERT_EQ(RunWith(kHeap, R"(
+    call (%rd1), malloc, (8000000);
+    setp.eq.u64 %p1, %rd1, 0; selp.u32 %r1, 1, 0, %p1;
+    st.global.u32 [%at], %r1;
+    ret;)"),
+            Stop::kDone);
+  for (uint32_t i = 1; i < 32; ++i) EXPECT_EQ(Out(i), 1u);
+  EXPECT_EQ(RunWith(kHeap, "call free, (%out); ret;"), Stop::kIllegalAddress);
+  EXPECT_EQ(RunWith(kHeap,
+                    "call (%rd1), malloc, (16); st.global.u64 [%rd1-16], 17;"
+                    "call free, (%rd1); ret;"),
+            Stop::kIllegalAddress);
+}
+
 TEST_P(PointerTest, BarriersInSharedMemory) {
   // 64 threads in two warps, in three phases; half of them leave after the first.
   ASSERT_EQ(RunWith("", R"(

@@ -49,6 +49,14 @@ Status ModuleCompiler::PlaceVariables(const Module& module) {
     }
     if (constants) symbols_.constant_bytes = program_.image_bytes_;
   }
+  const auto provided = [&](std::string_view name) {
+    const auto function = symbols_.functions.find(name);
+    return function != symbols_.functions.end() && !function->second->has_body;
+  };
+  if (provided("malloc") || provided("free")) {
+    symbols_.heap = RoundUp(program_.image_bytes_, kImageAlign);
+    program_.image_bytes_ = symbols_.heap + kHeapBytes;
+  }
   for (size_t i = 0; i < placed.size(); ++i) {
     TRY(Initialize(*placed[i], &program_.variables_[i]));
   }

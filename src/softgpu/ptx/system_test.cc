@@ -308,5 +308,23 @@ TEST_P(SystemTest, ClustersAreBlocksOnEveryAxis) {
   EXPECT_EQ(*device_.Array<uint32_t>(0), 321432u);
 }
 
+// As cooperative groups read it: the upper half comes first.
+TEST_P(SystemTest, TheGridsWorkspaceIsNamedByTwoRegisters) {
+  const auto program = MustCompile(Body(R"(
+    mov.b64 %rd1, {%envreg2, %envreg1};
+    st.global.u64 [%out], %rd1;
+    ret;)"));
+  ASSERT_NE(program, nullptr);
+  Launch launch;
+  launch.program = program.get();
+  launch.kernel = &program->kernels().front();
+  launch.params = Params().Add(device_.At(0)).bytes();
+  launch.cooperative = true;
+  launch.grid_workspace = 0x123456789abcdef0;
+  Execution execution(launch, device_.map(), GetParam());
+  ASSERT_EQ(execution.Run(Never), Stop::kDone);
+  EXPECT_EQ(*device_.Array<uint64_t>(0), launch.grid_workspace);
+}
+
 }  // namespace
 }  // namespace tandem::ptx
