@@ -1,7 +1,7 @@
 // What kernels get from malloc: a heap inside their module's image.
 //
-// Blocks follow each other, each with a header in front. One that was never used has only zeros: it is
-// all the rest. A search begins where the last one ended, and joins free blocks as it passes.
+// Blocks follow each other, each with a header in front. One that was never used has only zeros: it
+// is all the rest. A search begins where the last one ended, and joins free blocks as it passes.
 // Kernels may write anything anywhere, so that no header is trusted.
 #include "src/softgpu/ptx/lanes.h"
 

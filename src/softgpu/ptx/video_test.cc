@@ -41,6 +41,12 @@ uint64_t Word(Wide value) {
   return static_cast<uint32_t>(value);
 }
 
+std::string Joined(std::initializer_list<std::string_view> parts) {
+  std::string text;
+  for (const std::string_view part : parts) text += part;
+  return text;
+}
+
 struct Part {
   std::string name;
   int start, bits;
@@ -74,8 +80,8 @@ TEST(Video, ScalarArithmetic) {
       for (const bool sat : {false, true}) {
         const Types types = TypesOf(number++);
         const Part &pa = kParts[number % 7], &pb = kParts[(number / 2) % 7];
-        Check({name + types.Names() + (sat ? ".sat" : "") + second + " %wd, %wa" + pa.name +
-                   ", %wb" + pb.name + (second.empty() ? "" : ", %wc") + ";",
+        Check({Joined({name, types.Names(), sat ? ".sat" : "", second, " %wd, %wa", pa.name,
+                       ", %wb", pb.name, second.empty() ? "" : ", %wc", ";"}),
                'w', [=](auto a, auto b, auto c) {
                  Wide value = Computed(name, Element(a, pa.start, pa.bits, types.a),
                                        Element(b, pb.start, pb.bits, types.b));
@@ -194,8 +200,8 @@ TEST(Video, TwoAndFourAtOnce) {
       for (const int which : {0, 1, 2, 3}) {
         const Types types = TypesOf(number++);
         const Layout& layout = which < 2 ? kQuads[which] : kPairs[which - 2];
-        Check({name + (which < 2 ? "4" : "2") + types.Names() + modifier + " %wd" + layout.mask +
-                   ", %wa" + layout.a + ", %wb" + layout.b + ", %wc;",
+        Check({Joined({name, which < 2 ? "4" : "2", types.Names(), modifier, " %wd", layout.mask,
+                       ", %wa", layout.a, ", %wb", layout.b, ", %wc;"}),
                'w', [=](auto a, auto b, auto c) {
                  return Lanes(layout, name, types, modifier == ".sat", modifier == ".add", a, b, c);
                }});
