@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cfenv>
 #include <cstdlib>
-#include <cstring>
 #include <new>
 #include <optional>
 #include <utility>
