@@ -9,6 +9,7 @@
 #include <set>
 
 #include "src/base/time.h"
+#include "src/softgpu/device_runtime.h"
 #include "src/softgpu/driver.h"
 #include "src/softgpu/fat_binary.h"
 #include "src/softgpu/module_image.h"
@@ -305,6 +306,7 @@ CUresult Linker::Add(CUjitInputType type, const void* data, size_t size, const s
     text.resize(std::min(text.size(), text.find('\0')));
     return AddText(std::move(text), name);
   }
+  if (type == CU_JIT_INPUT_LIBRARY && IsDeviceRuntime(text)) return AddText(kDeviceRuntime, name);
   errors_ += name + ": machine code; a software GPU links PTX\n";
   Log(errors_, "", 0);
   return CUDA_ERROR_NO_BINARY_FOR_GPU;
