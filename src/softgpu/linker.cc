@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <cstring>
 #include <map>
-#include <ranges>
 #include <set>
 
 #include "src/base/time.h"
@@ -223,10 +222,8 @@ std::string Limited(const Item& item, uint32_t max_registers) {
 class Duplicates {
  public:
   explicit Duplicates(const std::vector<std::vector<Item>>& texts) {
-    for (const Item& item : texts | std::views::join) {
-      if (!item.defines) continue;
-      if (item.what == Item::What::kVariable) variables_.insert(item.name);
-      if (item.linkage == Item::Linkage::kVisible) strong_.insert(item.name);
+    for (const std::vector<Item>& items : texts) {
+      for (const Item& item : items) Note(item);
     }
   }
   bool Drops(const Item& item) {
@@ -239,6 +236,12 @@ class Duplicates {
   }
 
  private:
+  void Note(const Item& item) {
+    if (!item.defines) return;
+    if (item.what == Item::What::kVariable) variables_.insert(item.name);
+    if (item.linkage == Item::Linkage::kVisible) strong_.insert(item.name);
+  }
+
   std::set<std::string_view> variables_, strong_, weak_, declared_;
 };
 
