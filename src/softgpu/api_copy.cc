@@ -25,7 +25,7 @@ CUresult CopyBox(const CUDA_MEMCPY3D& box, CUstream stream, Blocking blocking) {
   if (box.WidthInBytes == 0 || box.Height == 0 || box.Depth == 0) return CUDA_SUCCESS;
   CopyWork work;
   CU_TRY(CopyWorkOf(box, &work));
-  return SubmitCopy(stream, blocking, std::move(work));
+  return SubmitCopy(stream, blocking, work);
 }
 
 CUresult Copy2D(const CUDA_MEMCPY2D* copy, CUstream stream, Blocking blocking) {

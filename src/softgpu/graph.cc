@@ -15,13 +15,13 @@ CUresult RunCopy(const Hardware& hardware, const CopyWork& work) {
   return CopyOnHost(hardware, work.copy);
 }
 
-Task CopyTask(const Hardware& hardware, CopyWork work) {
+Task CopyTask(const Hardware& hardware, const CopyWork& work) {
   Task task;
   // Copies inside the host are not with the host functions: one of them may take for ever.
   task.engine = !work.to_device    ? EngineKind::kToHost
                 : work.from_device ? EngineKind::kCompute
                                    : EngineKind::kToDevice;
-  task.run = [&hardware, work = std::move(work)] { return RunCopy(hardware, work); };
+  task.run = [&hardware, work] { return RunCopy(hardware, work); };
   return task;
 }
 
@@ -61,8 +61,8 @@ Task TaskFor(const Context& context, Work work) {
     // The module may be unloaded before its kernel is done.
     task.run = [&hardware, program_kept = kernel->function->program,
                 launch = std::move(kernel->launch)] { return RunLaunch(hardware, launch); };
-  } else if (auto* copy = std::get_if<CopyWork>(&work.what)) {
-    task = CopyTask(hardware, std::move(*copy));
+  } else if (const auto* copy = std::get_if<CopyWork>(&work.what)) {
+    task = CopyTask(hardware, *copy);
   } else if (const auto* fill = std::get_if<FillWork>(&work.what)) {
     task.engine = EngineKind::kCompute;
     task.run = [&hardware, fill = fill->fill] { return FillOnDevice(hardware, fill); };

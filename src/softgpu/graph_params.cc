@@ -67,7 +67,7 @@ CUresult CopyWorkOf(const CUDA_MEMCPY3D* params, CUcontext context, Work* work) 
   CopyWork copy;
   CU_TRY(CopyWorkOf(p, &copy));
   CU_TRY(CheckCopy(copy.copy, copy.to_device, copy.from_device));
-  work->what = std::move(copy);
+  work->what = copy;
   return CUDA_SUCCESS;
 }
 

@@ -74,10 +74,10 @@ CUresult SubmitCopy(CUstream handle, Blocking blocking, const Copy& copy, bool t
                     bool from_device) {
   CopyWork work{{}, copy, to_device, from_device};
   if (copy.width > 0 && copy.height > 0) work.shown = Shown(copy, to_device, from_device);
-  return SubmitCopy(handle, blocking, std::move(work));
+  return SubmitCopy(handle, blocking, work);
 }
 
-CUresult SubmitCopy(CUstream handle, Blocking blocking, CopyWork work) {
+CUresult SubmitCopy(CUstream handle, Blocking blocking, const CopyWork& work) {
   const Copy copy = work.copy;
   const bool to_device = work.to_device, from_device = work.from_device;
   std::shared_ptr<Context> current, context;
@@ -100,7 +100,7 @@ CUresult SubmitCopy(CUstream handle, Blocking blocking, CopyWork work) {
                     memory.IsSynchronous(copy.to.address) ||
                     memory.IsSynchronous(copy.from.address);
   std::optional<Dependency> submitted;
-  CU_TRY(SubmitWork(context, stream, {nullptr, std::move(work)}, &submitted));
+  CU_TRY(SubmitWork(context, stream, {nullptr, work}, &submitted));
   if (!wait || !submitted) return CUDA_SUCCESS;
   TheDriver().scheduler.Wait({*submitted});
   return context->error();

@@ -41,7 +41,7 @@ CUresult PrepareLaunch(const Function& function, const LaunchShape& shape, void*
 // the call waits to the end, so that the program may reuse its memory at once. (A driver may return
 // as soon as it has read the source. Programs rely on more: ffmpeg uploads a frame in one context
 // and reads it by a kernel of another, with nothing in between.)
-CUresult SubmitCopy(CUstream stream, Blocking blocking, CopyWork work);
+CUresult SubmitCopy(CUstream stream, Blocking blocking, const CopyWork& work);
 CUresult SubmitCopy(CUstream stream, Blocking blocking, const Copy& copy, bool to_device,
                     bool from_device);
 
