@@ -40,8 +40,8 @@ constexpr char kMeet[] = R"ptx(
   .reg .b64 %d<4>;
   ld.param.u64 %d1, [flag];
   ld.param.u64 %d2, [out];
-  mov.u32 %r0, %envreg1;
-  mov.u32 %r1, %envreg2;
+  mov.u32 %r0, %envreg2;
+  mov.u32 %r1, %envreg1;
   mov.b64 %d0, {%r0, %r1};
   mov.u32 %r2, %ctaid.x;
   setp.ne.u32 %p0, %r2, 0;
@@ -69,8 +69,8 @@ DONE:
   .reg .b32 %r<4>;
   .reg .b64 %d<2>;
   ld.param.u64 %d1, [flag];
-  mov.u32 %r0, %envreg1;
-  mov.u32 %r1, %envreg2;
+  mov.u32 %r0, %envreg2;
+  mov.u32 %r1, %envreg1;
   mov.b64 %d0, {%r0, %r1};
   atom.add.u32 %r3, [%d0+4], 10;
   membar.sys;
