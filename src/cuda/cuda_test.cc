@@ -39,18 +39,6 @@ TEST(DriverApiTest, LooksUpByVersion) {
   EXPECT_FALSE(known);
 }
 
-TEST(DriverApiTest, ANameMayChangeItsFunction) {
-  bool known = false;
-  const auto find = [&](int version) {
-    return std::string(ResolveProcAddress("cuGraphInstantiate", version, false, &known));
-  };
-  EXPECT_EQ(find(10000), "cuGraphInstantiate");
-  EXPECT_EQ(find(11000), "cuGraphInstantiate_v2");
-  EXPECT_EQ(find(11080), "cuGraphInstantiate_v2");
-  EXPECT_EQ(find(12000), "cuGraphInstantiateWithFlags");
-  EXPECT_EQ(find(13000), "cuGraphInstantiateWithFlags");
-}
-
 TEST(DriverApiTest, MissingSymbolsAreNull) {
   const RealDriver driver = LoadRealDriver(nullptr, [](void*, const char* symbol) -> void* {
     static int double_of_the_driver;

@@ -19,9 +19,6 @@ constexpr Row kRows[] = {
 #include "src/cuda/driver_api.def"
 #undef CU_PT
 #undef CU
-    // The same name for another function from CUDA 12 on: its headers say cuGraphInstantiate and
-    // mean the call with flags.
-    {"cuGraphInstantiateWithFlags", "cuGraphInstantiate", 12000, nullptr},
 };
 
 }  // namespace

@@ -101,31 +101,6 @@ TEST_F(InitTest, LooksFunctionsUpByVersion) {
   EXPECT_NE(variant, nullptr);
 }
 
-TEST_F(InitTest, OneNameStandsForAnotherFunctionFromCuda12On) {
-  if (Cu().cuGetProcAddress_v2 == nullptr) GTEST_SKIP() << "a driver older than CUDA 12";
-  CUgraph graph = nullptr;
-  CUgraphExec exec = nullptr;
-  void* function = nullptr;
-  CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-  ASSERT_CU(Cu().cuGraphCreate(&graph, 0));
-  ASSERT_CU(Cu().cuGetProcAddress_v2("cuGraphInstantiate", &function, 12000, 0, &status));
-  ASSERT_NE(function, nullptr);
-  const auto with_flags = reinterpret_cast<cuda::Fn_cuGraphInstantiateWithFlags>(function);
-  ASSERT_CU(with_flags(&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH));
-  cuuint64_t flags = 0;
-  ASSERT_CU(Cu().cuGraphExecGetFlags(exec, &flags));
-  EXPECT_EQ(flags, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
-  ASSERT_CU(Cu().cuGraphExecDestroy(exec));
-  ASSERT_CU(Cu().cuGetProcAddress_v2("cuGraphInstantiate", &function, 11000, 0, &status));
-  ASSERT_NE(function, nullptr);
-  const auto with_log = reinterpret_cast<cuda::Fn_cuGraphInstantiate_v2>(function);
-  char log[16] = {'x'};
-  CUgraphNode error_node = nullptr;
-  ASSERT_CU(with_log(&exec, graph, &error_node, log, sizeof(log)));
-  ASSERT_CU(Cu().cuGraphExecDestroy(exec));
-  ASSERT_CU(Cu().cuGraphDestroy(graph));
-}
-
 TEST_F(InitTest, SaysWhatItDoesNotKnow) {
   if (Cu().cuGetProcAddress_v2 == nullptr) GTEST_SKIP() << "a driver older than CUDA 12";
   int here = 0;
