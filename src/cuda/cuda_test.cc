@@ -33,6 +33,10 @@ TEST(DriverApiTest, LooksUpByVersion) {
   EXPECT_STREQ(ResolveProcAddress("cuLaunchKernel", 12000, false, &known), "cuLaunchKernel");
   EXPECT_STREQ(ResolveProcAddress("cuLaunchKernel", 12000, true, &known), "cuLaunchKernel_ptsz");
   EXPECT_STREQ(ResolveProcAddress("cuMemcpyHtoD", 12000, true, &known), "cuMemcpyHtoD_v2_ptds");
+  int since = 0;
+  EXPECT_STREQ(ResolveProcAddress("cuGraphInstantiate", 13000, false, &known, &since),
+               "cuGraphInstantiate_v2");
+  EXPECT_EQ(since, 11000);
   EXPECT_EQ(ResolveProcAddress("cuMemAlloc", 2000, false, &known), nullptr);
   EXPECT_TRUE(known);
   EXPECT_EQ(ResolveProcAddress("cuMemAlloc_v2", 13000, false, &known), nullptr);

@@ -32,7 +32,8 @@ RealDriver LoadRealDriver(void* library, SymbolLookup lookup) {
   return driver;
 }
 
-const char* ResolveProcAddress(const char* base, int version, bool per_thread, bool* known) {
+const char* ResolveProcAddress(const char* base, int version, bool per_thread, bool* known,
+                               int* since) {
   const Row* best = nullptr;
   *known = false;
   for (const Row& row : kRows) {
@@ -41,6 +42,7 @@ const char* ResolveProcAddress(const char* base, int version, bool per_thread, b
     if (row.since <= version && (best == nullptr || row.since > best->since)) best = &row;
   }
   if (best == nullptr) return nullptr;
+  if (since != nullptr) *since = best->since;
   return per_thread && best->per_thread != nullptr ? best->per_thread : best->symbol;
 }
 

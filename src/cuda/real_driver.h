@@ -26,8 +26,9 @@ RealDriver LoadRealDriver(void* library, SymbolLookup lookup);
 // The row that answers a cuGetProcAddress query: the exported symbol of `base` with the greatest
 // `since` not above `version`, or with `per_thread` its variant for per-thread default streams
 // where it has one; null if there is none (then *known says whether an older or newer ABI of that
-// name exists at all).
-const char* ResolveProcAddress(const char* base, int version, bool per_thread, bool* known);
+// name exists at all). *since, if not null: of the row.
+const char* ResolveProcAddress(const char* base, int version, bool per_thread, bool* known,
+                               int* since = nullptr);
 
 // "CUDA_ERROR_OUT_OF_MEMORY"; "CUDA_ERROR_UNKNOWN (12345)" has no name and gives null.
 const char* ErrorName(CUresult error);

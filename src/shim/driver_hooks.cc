@@ -122,9 +122,20 @@ void* SubstituteFound(void* found, const char* name, int version, cuuint64_t fla
   if (hook != found || found == nullptr) return hook;
   const bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
   bool known = false;
-  const char* const symbol = cuda::ResolveProcAddress(name, version, per_thread, &known);
+  int since = 0;
+  const char* const symbol = cuda::ResolveProcAddress(name, version, per_thread, &known, &since);
   void* const by_name = symbol == nullptr ? nullptr : HookOf(symbol);
-  return by_name == nullptr ? found : by_name;
+  if (by_name == nullptr) return found;
+  // A driver newer than our table may mean another function by the name: then not the one that it
+  // gives for the version that our hook is of.
+  void* of_hook = nullptr;
+  if (Real().cuGetProcAddress_v2 != nullptr) {
+    CUdriverProcAddressQueryResult status;
+    Real().cuGetProcAddress_v2(name, &of_hook, since, flags, &status);
+  } else {
+    Call(Real().cuGetProcAddress, name, &of_hook, since, flags);
+  }
+  return of_hook == found ? by_name : found;
 }
 
 }  // namespace
