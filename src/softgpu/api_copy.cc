@@ -106,18 +106,18 @@ class RowCopy {
 };
 
 CUresult FillLinear(CUdeviceptr pointer, uint32_t value, uint32_t element_bytes, size_t count,
-                    CUstream stream) {
+                    CUstream stream, Blocking blocking) {
   uint64_t bytes = 0;
   if (__builtin_mul_overflow(count, element_bytes, &bytes)) return CUDA_ERROR_INVALID_VALUE;
-  return SubmitFill(stream, Fill{{pointer, bytes}, bytes, 1, value, element_bytes});
+  return SubmitFill(stream, blocking, Fill{{pointer, bytes}, bytes, 1, value, element_bytes});
 }
 
 CUresult Fill2D(CUdeviceptr pointer, size_t pitch, uint32_t value, uint32_t element_bytes,
-                size_t width, size_t height, CUstream stream) {
+                size_t width, size_t height, CUstream stream, Blocking blocking) {
   uint64_t bytes = 0;
   if (__builtin_mul_overflow(width, element_bytes, &bytes)) return CUDA_ERROR_INVALID_VALUE;
   if (height > 1 && (pitch < bytes || pitch % element_bytes != 0)) return CUDA_ERROR_INVALID_VALUE;
-  return SubmitFill(stream, Fill{{pointer, pitch}, bytes, height, value, element_bytes});
+  return SubmitFill(stream, blocking, Fill{{pointer, pitch}, bytes, height, value, element_bytes});
 }
 
 }  // namespace
@@ -212,58 +212,58 @@ CUresult cuMemcpyAtoA_v2(CUarray to, size_t to_offset, CUarray from, size_t from
 }
 
 CUresult cuMemsetD8_v2(CUdeviceptr pointer, unsigned char value, size_t count) noexcept {
-  return FillLinear(pointer, value, 1, count, nullptr);
+  return FillLinear(pointer, value, 1, count, nullptr, Blocking::kYes);
 }
 
 CUresult cuMemsetD16_v2(CUdeviceptr pointer, unsigned short value, size_t count) noexcept {
-  return FillLinear(pointer, value, 2, count, nullptr);
+  return FillLinear(pointer, value, 2, count, nullptr, Blocking::kYes);
 }
 
 CUresult cuMemsetD32_v2(CUdeviceptr pointer, unsigned int value, size_t count) noexcept {
-  return FillLinear(pointer, value, 4, count, nullptr);
+  return FillLinear(pointer, value, 4, count, nullptr, Blocking::kYes);
 }
 
 CUresult cuMemsetD2D8_v2(CUdeviceptr pointer, size_t pitch, unsigned char value, size_t width,
                          size_t height) noexcept {
-  return Fill2D(pointer, pitch, value, 1, width, height, nullptr);
+  return Fill2D(pointer, pitch, value, 1, width, height, nullptr, Blocking::kYes);
 }
 
 CUresult cuMemsetD2D16_v2(CUdeviceptr pointer, size_t pitch, unsigned short value, size_t width,
                           size_t height) noexcept {
-  return Fill2D(pointer, pitch, value, 2, width, height, nullptr);
+  return Fill2D(pointer, pitch, value, 2, width, height, nullptr, Blocking::kYes);
 }
 
 CUresult cuMemsetD2D32_v2(CUdeviceptr pointer, size_t pitch, unsigned int value, size_t width,
                           size_t height) noexcept {
-  return Fill2D(pointer, pitch, value, 4, width, height, nullptr);
+  return Fill2D(pointer, pitch, value, 4, width, height, nullptr, Blocking::kYes);
 }
 
 CUresult cuMemsetD8Async(CUdeviceptr pointer, unsigned char value, size_t count,
                          CUstream stream) noexcept {
-  return FillLinear(pointer, value, 1, count, stream);
+  return FillLinear(pointer, value, 1, count, stream, Blocking::kNo);
 }
 
 CUresult cuMemsetD16Async(CUdeviceptr pointer, unsigned short value, size_t count,
                           CUstream stream) noexcept {
-  return FillLinear(pointer, value, 2, count, stream);
+  return FillLinear(pointer, value, 2, count, stream, Blocking::kNo);
 }
 
 CUresult cuMemsetD32Async(CUdeviceptr pointer, unsigned int value, size_t count,
                           CUstream stream) noexcept {
-  return FillLinear(pointer, value, 4, count, stream);
+  return FillLinear(pointer, value, 4, count, stream, Blocking::kNo);
 }
 
 CUresult cuMemsetD2D8Async(CUdeviceptr pointer, size_t pitch, unsigned char value, size_t width,
                            size_t height, CUstream stream) noexcept {
-  return Fill2D(pointer, pitch, value, 1, width, height, stream);
+  return Fill2D(pointer, pitch, value, 1, width, height, stream, Blocking::kNo);
 }
 
 CUresult cuMemsetD2D16Async(CUdeviceptr pointer, size_t pitch, unsigned short value, size_t width,
                             size_t height, CUstream stream) noexcept {
-  return Fill2D(pointer, pitch, value, 2, width, height, stream);
+  return Fill2D(pointer, pitch, value, 2, width, height, stream, Blocking::kNo);
 }
 
 CUresult cuMemsetD2D32Async(CUdeviceptr pointer, size_t pitch, unsigned int value, size_t width,
                             size_t height, CUstream stream) noexcept {
-  return Fill2D(pointer, pitch, value, 4, width, height, stream);
+  return Fill2D(pointer, pitch, value, 4, width, height, stream, Blocking::kNo);
 }

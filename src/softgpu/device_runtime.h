@@ -1,5 +1,6 @@
 // What programs link from libcudadevrt.a, CUDA's device runtime, whose machine code is of no use
-// here: the barrier across a cooperative launch's grid, in PTX. Launches from kernels there are none.
+// here: the barrier across a cooperative launch's grid, in PTX. Launches from kernels there are
+// none.
 //
 // Threading: plain functions.
 #pragma once

@@ -15,6 +15,15 @@ bool Extent(const Rows& rows, uint64_t width, uint64_t height, uint64_t depth, u
          !__builtin_add_overflow(*bytes, rows.address, &end);
 }
 
+// Page-locked or managed memory, which the host can look at without any call.
+bool IsOfHost(uint64_t address) {
+  Driver& driver = TheDriver();
+  MutexLock lock(driver.memory->mutex());
+  const auto found = driver.memory->Find(address);
+  if (!found) return false;
+  return found->kind == Memory::Found::Kind::kHost || driver.managed.Has(found->number);
+}
+
 // Of both sides; false also if one has no address.
 bool Extents(const Copy& copy, uint64_t* to, uint64_t* from) {
   return copy.to.address != 0 && copy.from.address != 0 &&
@@ -117,7 +126,7 @@ CUresult CheckFill(const Fill& fill) {
              : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult SubmitFill(CUstream handle, const Fill& fill) {
+CUresult SubmitFill(CUstream handle, Blocking blocking, const Fill& fill) {
   std::shared_ptr<Context> current, context;
   std::shared_ptr<Stream> stream;
   CU_TRY(HealthyContext(&current));
@@ -126,7 +135,9 @@ CUresult SubmitFill(CUstream handle, const Fill& fill) {
   CU_TRY(CheckFill(fill));
   std::optional<Dependency> submitted;
   CU_TRY(SubmitWork(context, stream, {nullptr, FillWork{fill}}, &submitted));
-  if (!submitted || !TheDriver().memory->IsSynchronous(fill.to.address)) return CUDA_SUCCESS;
+  const bool wait = (blocking == Blocking::kYes && IsOfHost(fill.to.address)) ||
+                    TheDriver().memory->IsSynchronous(fill.to.address);
+  if (!wait || !submitted) return CUDA_SUCCESS;
   TheDriver().scheduler.Wait({*submitted});
   return context->error();
 }

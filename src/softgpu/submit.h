@@ -49,7 +49,8 @@ CUresult SubmitCopy(CUstream stream, Blocking blocking, const Copy& copy, bool t
 // Ready(), no extent is zero.
 CUresult CopyWorkOf(const CUDA_MEMCPY3D& params, CopyWork* work);
 
-// Not waited for, as the driver does not, unless the program wants it for that memory.
-CUresult SubmitFill(CUstream stream, const Fill& fill);
+// Not waited for, as the driver does not, unless the program wants it for that memory, or the host
+// can read it.
+CUresult SubmitFill(CUstream stream, Blocking blocking, const Fill& fill);
 
 }  // namespace tandem::soft

@@ -157,6 +157,25 @@ TEST_F(MemoryTest, PageLockedMemory) {
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuMemHostAlloc(nullptr, 100, 0));
 }
 
+// Fills of device memory need not have ended when they return, but the host sees these.
+TEST_F(MemoryTest, FillsWhatTheHostReadsBeforeItReturns) {
+  const CUfunction spin = Kernel("spin");
+  CUdeviceptr out = Allocate(4), managed = 0;
+  uint32_t rounds = 1 << 20;
+  void* host = nullptr;
+  ASSERT_CU(Cu().cuMemHostAlloc(&host, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+  ASSERT_CU(Cu().cuMemAllocManaged(&managed, 4096, CU_MEM_ATTACH_GLOBAL));
+  for (CUdeviceptr pointer : {reinterpret_cast<CUdeviceptr>(host), managed}) {
+    const auto* bytes = reinterpret_cast<const uint8_t*>(pointer);
+    ASSERT_CU(Launch(spin, 1, 1, nullptr, {&out, &rounds}));
+    ASSERT_CU(Cu().cuMemsetD8_v2(pointer, 37, 4096));
+    EXPECT_EQ(bytes[0], 37);
+    EXPECT_EQ(bytes[4095], 37);
+  }
+  ASSERT_CU(Cu().cuMemFree_v2(managed));
+  ASSERT_CU(Cu().cuMemFreeHost(host));
+}
+
 TEST_F(MemoryTest, RegistersHostMemory) {
   std::vector<uint8_t> memory(64 << 10);
   ASSERT_CU(Cu().cuMemHostRegister_v2(memory.data(), memory.size(), 0));
