@@ -80,6 +80,7 @@ std::string RegisterOf(const std::string& type) {
 }
 
 constexpr size_t kStride = 40;
+constexpr size_t kMatrix = 16384;  // bytes
 
 std::string KernelOf(const Case& c, const std::string& layout_a, const std::string& layout_b,
                      const std::string& layout_d) {
@@ -117,15 +118,15 @@ void RunCase(const Case& c, int which, TestDevice* device, Path path) {
   const Matrix a = RandomMatrix(c.m, c.k, least, 8, &random);
   const Matrix b = RandomMatrix(c.k, c.n, least, 8, &random);
   const Matrix sums = RandomMatrix(c.m, c.n, -8, 8, &random);
-  std::memset(device->Array<uint8_t>(0), 0xcd, 4 * 16384);
+  std::memset(device->Array<uint8_t>(0), 0xcd, 4 * kMatrix);
   Put(device->Array<uint8_t>(0), a, c.factor, rows_a, kStride);
-  Put(device->Array<uint8_t>(16384), b, c.factor, rows_b, kStride);
-  Put(device->Array<uint8_t>(2 * 16384), sums, c.sum, rows_d, kStride);
-  std::vector<uint8_t> expected(16384, 0xcd);
+  Put(device->Array<uint8_t>(kMatrix), b, c.factor, rows_b, kStride);
+  Put(device->Array<uint8_t>(2 * kMatrix), sums, c.sum, rows_d, kStride);
+  std::vector<uint8_t> expected(kMatrix, 0xcd);
   Put(expected.data(), Product(a, b, sums), c.result, rows_d, kStride);
   MustRun(*program, *device, {}, Params().Add(device->At(0)), path);
-  const uint8_t* result = device->Array<uint8_t>(3 * 16384);
-  EXPECT_EQ(std::vector<uint8_t>(result, result + 16384), expected);
+  const uint8_t* result = device->Array<uint8_t>(3 * kMatrix);
+  EXPECT_EQ(std::vector<uint8_t>(result, result + kMatrix), expected);
 }
 
 TEST_P(WmmaTest, MultipliesInEveryShape) {
@@ -247,17 +248,18 @@ void RunWhole(const Whole& w, bool saturate, TestDevice* device, Path path) {
   };
   const Matrix a = RandomMatrix(w.rows, w.depth, range(w.a, true), range(w.a, false), &random);
   const Matrix b = RandomMatrix(8, w.depth, range(w.b, true), range(w.b, false), &random);
-  std::vector<int32_t> c(16 * 8);
+  std::vector<int32_t> c(128);
   for (int32_t& value : c) value = static_cast<int32_t>(random() % 3 * 0x40000000 - 0x40000000u);
   uint32_t* in = device->Array<uint32_t>(0);
   std::fill_n(in, 32 * 32, 0);
   const uint32_t mask = (1u << w.bits) - 1;
   const int in_register = 32 / w.bits;
   const auto place_of_sum = [](int lane, int i) {
-    return static_cast<size_t>((lane / 4 + i / 2 * 8) * 8 + lane % 4 * 2 + i % 2);
+    const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+    return static_cast<size_t>(row) * 8 + static_cast<size_t>(column);
   };
   for (int lane = 0; lane < 32; ++lane) {
-    uint32_t* regs = in + 32 * lane;
+    uint32_t* regs = in + size_t{32} * static_cast<size_t>(lane);
     for (int i = 0; i < (a_regs + b_regs) * in_register; ++i) {
       const bool left = i < a_regs * in_register;
       const auto [row, column] =
@@ -273,7 +275,8 @@ void RunWhole(const Whole& w, bool saturate, TestDevice* device, Path path) {
   for (int lane = 0; lane < 32; ++lane) {
     for (int i = 0; i < sums; ++i) {
       const size_t at = place_of_sum(lane, i);
-      EXPECT_EQ(static_cast<int32_t>(in[32 * lane + 16 + i]),
+      EXPECT_EQ(static_cast<int32_t>(
+                    in[size_t{32} * static_cast<size_t>(lane) + 16 + static_cast<size_t>(i)]),
                 Expected(w, a[at / 8], b[at % 8], c[at], saturate));
     }
   }
