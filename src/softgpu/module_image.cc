@@ -11,6 +11,8 @@
 namespace tandem::soft {
 namespace {
 
+constexpr int kLastJitOption = 33;  // CU_JIT_OVERRIDE_DIRECTIVE_VALUES: the last one of CUDA 12.4
+
 constexpr std::string_view kElf = "\177ELF";
 
 // Compares as far as the bytes agree, so nothing past a short text's NUL is read.
@@ -107,7 +109,9 @@ CUresult CompileImage(const Image& image, uint32_t max_registers,
 CUresult CheckJitOptions(unsigned int count, const CUjit_option* options, void** values) {
   if (count > 0 && (options == nullptr || values == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned int i = 0; i < count; ++i) {
-    if (static_cast<int>(options[i]) < 0) return CUDA_ERROR_INVALID_VALUE;
+    if (options[i] < CU_JIT_MAX_REGISTERS || static_cast<int>(options[i]) > kLastJitOption) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
   }
   return CUDA_SUCCESS;
 }
