@@ -109,7 +109,7 @@ TEST(Other, DISABLED_OpensAHandle) {
   CUdeviceptr pointer = 0, again = 0;
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuIpcOpenMemHandle_v2(&pointer, handle, 99));
   ASSERT_CU(Cu().cuIpcOpenMemHandle_v2(&pointer, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
-  ASSERT_CU(Cu().cuIpcOpenMemHandle_v2(&again, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+  ASSERT_CU(Cu().cuIpcOpenMemHandle(&again, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
   EXPECT_EQ(again, pointer);
   ReadAndAnswer(pointer);
   EXPECT_NE(Cu().cuMemFree_v2(pointer), CUDA_SUCCESS);  // it is not this process's
