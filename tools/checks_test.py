@@ -121,5 +121,23 @@ class DriverTable(unittest.TestCase):
             self.assertEqual(self.run_in(root).returncode, 1)
 
 
+class DriverTests(unittest.TestCase):
+    ROWS = (
+        "CU(cuA, cuA, 2000, PASS, YES, (int a), (a))\n"
+        "CU_PT(cuB_v2, _ptsz, cuB, 11070, GATE(stream), YES, (int a), (a))\n"
+        "CU(cuC, cuC, 2000, PASS, NO, (int a), (a))\n"
+        "CU(cuD, cuD, 2000, PASS, LOADER, (int a), (a))\n"
+    )
+
+    def check(self, test):
+        files = {"src/cuda/driver_api.def": self.ROWS, "tests/driver/a_test.cc": test}
+        return findings("check_driver_tests.py", files)
+
+    def test_each_call_that_is_there_has_a_test(self):
+        self.assertEqual(self.check("Cu().cuA(1); TAKES(cuB_v2, 1);\n"), [])
+        self.assertEqual(len(self.check("Cu().cuA(1); // cuB_v2\n")), 1)
+        self.assertEqual(len(self.check("Cu().cuB(1); Cu().cuB_v2x(1);\n")), 2)
+
+
 if __name__ == "__main__":
     unittest.main()
