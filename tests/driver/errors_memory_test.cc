@@ -223,10 +223,6 @@ TEST_F(ErrorsMemoryTest, Fills) {
   REFUSES(kValue, cuMemsetD2D32_v2, block_, 16, 1, kAbsurd * 4, 1);
 }
 
-TEST_F(ErrorsMemoryTest, FreeingWithoutACurrentContext) {
-  WithoutContext([&] { REFUSES(kContext, cuMemFree_v2, block_); });
-}
-
 TEST_F(ErrorsMemoryTest, NoCurrentContext) {
   const CUdeviceptr block = block_;
   WithoutContext([&] {

@@ -28,7 +28,6 @@ NOT_SHARED = [
 # For memory that it may swap libtandem answers these calls itself, and lacks this of the answer.
 NOT_ANSWERED = [
     "ErrorsMemoryTest.AnUnknownAttributeAmongOthers",
-    "ErrorsMemoryTest.FreeingWithoutACurrentContext",
     "MemoryTest.CopiesOfItAreWaitedForIfTheProgramWantsThat",
 ]
 KNOWN_GAPS = "--gtest_filter=-" + ":".join(NOT_COUNTED + NOT_SHARED + NOT_ANSWERED)
