@@ -77,23 +77,6 @@ CUresult GetAttribute(const Block& block, CUdeviceptr pointer, CUpointer_attribu
   }
 }
 
-// What an attribute that does not apply is set to by cuPointerGetAttributes.
-size_t AttributeSize(CUpointer_attribute attribute) {
-  switch (attribute) {
-    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-    case CU_POINTER_ATTRIBUTE_MAPPED:
-    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-      return sizeof(int);
-    default:
-      return sizeof(void*);
-  }
-}
-
 }  // namespace
 }  // namespace tandem::shim
 
@@ -178,17 +161,11 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute,
 
 CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute* attributes, void** data,
                                 CUdeviceptr pointer) noexcept {
-  const std::optional<Block> block =
-      attributes == nullptr || data == nullptr || count == 0 ? std::nullopt : FindOurs(pointer);
-  if (!block.has_value()) {
-    return Call(Real().cuPointerGetAttributes, count, attributes, data, pointer);
-  }
-  for (unsigned int i = 0; i < count; ++i) {
-    if (data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (GetAttribute(*block, pointer, attributes[i], data[i]) != CUDA_SUCCESS) {
-      std::memset(data[i], 0, AttributeSize(attributes[i]));
-    }
-  }
+  const CUresult result = Call(Real().cuPointerGetAttributes, count, attributes, data, pointer);
+  const std::optional<Block> block = result == CUDA_SUCCESS ? FindOurs(pointer) : std::nullopt;
+  if (!block.has_value()) return result;
+  // An attribute that does not apply keeps the driver's word for that.
+  for (unsigned int i = 0; i < count; ++i) GetAttribute(*block, pointer, attributes[i], data[i]);
   return CUDA_SUCCESS;
 }
 
