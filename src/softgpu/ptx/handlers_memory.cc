@@ -78,7 +78,7 @@ inline void StoreRun(const typename Cell<S>::Raw* s, uint8_t* to, uint64_t step)
   } else {
     for (int i = 0; i < kHalf; ++i) {
       const T value = static_cast<T>(s[i]);
-      __builtin_memcpy(to + static_cast<uint32_t>(i) * kBytes, &value, sizeof value);
+      __builtin_memcpy(to + static_cast<size_t>(i) * kBytes, &value, sizeof value);
     }
   }
 }
