@@ -154,13 +154,14 @@ CUresult cuLibraryGetGlobal(CUdeviceptr* pointer, size_t* bytes, CUlibrary handl
   return cuModuleGetGlobal_v2(pointer, bytes, module, name);
 }
 
-// The compiler of PTX knows no managed variables, so that none has the name.
 CUresult cuLibraryGetManaged(CUdeviceptr* pointer, size_t* bytes, CUlibrary handle,
                              const char* name) noexcept {
   std::shared_ptr<Library> library;
   CU_TRY(FindLibrary(handle, &library));
   if (name == nullptr || (pointer == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
-  return CUDA_ERROR_NOT_FOUND;
+  const ptx::Variable* const variable = library->program->FindVariable(name);
+  if (variable == nullptr || !variable->managed) return CUDA_ERROR_NOT_FOUND;
+  return cuLibraryGetGlobal(pointer, bytes, handle, name);
 }
 
 CUresult cuKernelGetFunction(CUfunction* function, CUkernel handle) noexcept {

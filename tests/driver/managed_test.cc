@@ -86,5 +86,38 @@ TEST_F(ManagedTest, BelongsToStreams) {
   ASSERT_CU(Cu().cuStreamDestroy_v2(stream));
 }
 
+const char kManagedVariable[] = R"(
+.version 6.3
+.target sm_50
+.address_size 64
+.visible .global .attribute(.managed) .align 4 .u32 word = 7;
+.visible .entry raise()
+{
+  .reg .b32 %r<2>;
+  ld.global.u32 %r0, [word];
+  add.u32 %r1, %r0, 1;
+  st.global.u32 [word], %r1;
+  ret;
+}
+)";
+
+TEST_F(ManagedTest, AModulesVariableMayBeManaged) {
+  if (Cu().cuLibraryGetManaged == nullptr) GTEST_SKIP() << "a driver before CUDA 12";
+  CUlibrary library = nullptr;
+  CUkernel kernel = nullptr;
+  CUdeviceptr word = 0;
+  size_t bytes = 0;
+  ASSERT_CU(
+      Cu().cuLibraryLoadData(&library, kManagedVariable, nullptr, nullptr, 0, nullptr, nullptr, 0));
+  ASSERT_CU(Cu().cuLibraryGetManaged(&word, &bytes, library, "word"));
+  EXPECT_EQ(bytes, 4u);
+  EXPECT_EQ(*reinterpret_cast<volatile uint32_t*>(word), 7u);
+  ASSERT_CU(Cu().cuLibraryGetKernel(&kernel, library, "raise"));
+  ASSERT_CU(Launch(reinterpret_cast<CUfunction>(kernel), 1, 1, nullptr, {}));
+  ASSERT_CU(Cu().cuCtxSynchronize());
+  EXPECT_EQ(*reinterpret_cast<volatile uint32_t*>(word), 8u);
+  ASSERT_CU(Cu().cuLibraryUnload(library));
+}
+
 }  // namespace
 }  // namespace tandem::driver_test
