@@ -20,6 +20,10 @@ TRAIN = BUILD / "bin" / "train"
 SHIM = BUILD / "lib" / "libtandem.so"
 SOFT_GPU = BUILD / "lib" / "tandem" / "soft"
 
+# Programs built with sanitizers take several times as long for each step, so that fewer overlap as
+# much.
+SANITIZED = BUILD.name == "asan"
+
 MIB = 1 << 20
 POLL_S = 0.01
 SOCKET = "tandemd-soft.sock"  # in the runtime directory
@@ -42,6 +46,11 @@ def ffmpeg_overlay(seconds=1.8, size="1920x1360", source="testsrc2"):
         "[a][b]overlay_cuda=x=100:y=50,reverse,hwdownload,format=yuv420p",
         "-f", "md5", "-",
     ]  # fmt: skip
+
+
+def steps(count):
+    """Of training, as many as show the same in this build."""
+    return max(count // 4, 2) if SANITIZED else count
 
 
 def train(memory="160M", steps=10, *more):

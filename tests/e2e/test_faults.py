@@ -9,12 +9,12 @@ import struct
 import pytest
 
 from harness import (MIB, PATIENCE_S, QUERY, REFUSED, REGISTER, VERSION, finish, frame, receive,
-                     text, train, wait_until)
+                     steps, text, train, wait_until)
 from test_sharing import assert_all_returned, solo
 
 LONG = train("160M", 100000)  # as good as endless: the test ends it
 SHORT = train("160M", 12)
-NEIGHBOUR = train("20M", 10)  # somebody at work while the socket is under attack
+NEIGHBOUR = train("20M", steps(10))  # somebody at work while the socket is under attack
 
 
 def start_pair(card):

@@ -13,13 +13,14 @@ from harness import (
     DeviceProgram,
     ffmpeg_overlay,
     finish,
+    steps,
     train,
     wait_until,
 )
 
 # Budget on the 256 MiB card: about 222 MiB. Each of these wants well over half of it.
 FFMPEG = ffmpeg_overlay()
-TRAIN_ARGV = train("160M", 12)
+TRAIN_ARGV = train("160M", steps(12))
 
 
 def solo(card, argv):
@@ -81,7 +82,7 @@ def test_without_tandem_the_same_two_run_out_of_memory(card):
 
 @pytest.mark.sanitized
 def test_what_fits_runs_together_without_moving_a_byte(card):
-    argv = train("60M", 12)
+    argv = train("60M", steps(12))
     expected = solo(card, argv)
     both = [card.shared(argv), card.shared(argv)]
     assert [finish(process) for process in both] == [expected, expected]
