@@ -174,7 +174,7 @@ inline void Check(const Operation& operation, const std::vector<uint64_t>& input
   const uint32_t cases = static_cast<uint32_t>(inputs.size() / 3);
   const uint64_t out = 32 * uint64_t{cases};
   std::vector<uint64_t> results[2];
-  const int paths = HasAvx2() ? 2 : 1;  // Operations.RunOnBothPaths says when there is but one
+  const int paths = HasAvx2() ? 2 : 1;  // testing.h says when there is but one
   for (int path = 0; path < paths; ++path) {
     TestDevice device(2 * out);
     std::copy(inputs.begin(), inputs.end(), device.Array<uint64_t>(0));

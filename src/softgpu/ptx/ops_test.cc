@@ -139,10 +139,6 @@ TEST(Operations, Integers) {
   for (const Operation& operation : kOperations) Check(operation);
 }
 
-TEST(Operations, RunOnBothPaths) {
-  if (!HasAvx2()) GTEST_SKIP() << "no AVX2: the baseline alone is compared with the references";
-}
-
 TEST(Operations, Bits) {
   const auto shl = [](auto a, auto b, auto) { return W(b) > 31 ? 0 : W(W(a) << W(b)); };
   const Operation kOperations[] = {
