@@ -158,7 +158,7 @@ class Card:
             if process.poll() is None:
                 process.kill()
             process.wait()
-            for stream in (process.stdout, process.stderr):
+            for stream in (process.stdin, process.stdout, process.stderr):
                 if stream is not None:
                     stream.close()
         status = self.ask("status")  # a daemon that `tandem run` started

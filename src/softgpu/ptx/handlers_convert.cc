@@ -97,6 +97,11 @@ struct IntToFloat {
     if constexpr (kIsSmall<D>) {
       const double value = ToOdd(x);
       return RoundDouble<D>(Sat ? Clamp01(value) : value, Round::kNearest);
+    } else if constexpr (kSame<D, double> && kSame<S, uint64_t>) {
+      // Compilers may convert by a subtraction, which rounded down makes 0 a −0.
+      const double value = static_cast<double>(static_cast<uint32_t>(x >> 32)) * 0x1p32 +
+                           static_cast<double>(static_cast<uint32_t>(x));
+      return Sat ? Clamp01(value) : value;
     } else {
       const D value = static_cast<D>(x);
       return Sat ? Clamp01(value) : value;
