@@ -72,7 +72,7 @@ Result<Kernel> KernelLowering::Run() {
   std::copy_n(kernel_.required_block, 3, kernel.required_block);
   OpenScope();
   TRY(LowerCallees(kernel_, 0));
-  if (calls_pointers_) TRY(LowerPointers());
+  if (passing_.has_value()) TRY(LowerPointers());
   function_ = &kernel_;
   statement_ = nullptr;
   return_row_ = inside_ = 0;
@@ -132,15 +132,17 @@ Status KernelLowering::LowerCallees(const Function& function, int depth) {
         statement.operands.data(), statement.operands.data() + statement.operands.size(),
         [](const Operand& operand) { return operand.kind == Operand::Kind::kName; });
     if (target == statement.operands.data() + statement.operands.size()) continue;
-    const auto callee = symbols_.functions.find(target->name);
-    if (callee == symbols_.functions.end()) {
-      calls_pointers_ = true;
-      continue;
-    }
-    const Function& called = *callee->second;
-    if (!called.has_body) continue;
     function_ = &function;
     statement_ = &statement;
+    const Operand& last = statement.operands.back();
+    if (&last != target && last.kind == Operand::Kind::kName) {  // a prototype
+      TRY(PlacePassed());
+      continue;
+    }
+    const auto callee = symbols_.functions.find(target->name);
+    if (callee == symbols_.functions.end()) continue;
+    const Function& called = *callee->second;
+    if (!called.has_body) continue;
     if (in_progress_.contains(called.name)) return Bad("recursion is not supported");
     if (!lowered_.contains(called.name)) TRY(LowerFunction(called, depth + 1));
   }

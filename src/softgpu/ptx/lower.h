@@ -280,6 +280,7 @@ class KernelLowering {
   Status BranchIndexed(const Statement& s, const Modifiers& m);
 
   // Calls by pointer (lower_pointers.cc).
+  Status PlacePassed();
   Status LowerPointers();
   Status LowerThunk(const Function& function);
   Status CallPointer(const Operand& target, const Operand& prototype,
@@ -308,8 +309,9 @@ class KernelLowering {
   std::unordered_map<std::string_view, const Statement*> targets_;     // of indexed branches
   std::unordered_map<std::string_view, const Statement*> prototypes_;  // and lists of functions
   size_t next_scope_ = 0;
-  bool calls_pointers_ = false, has_stack_ = false;
-  uint64_t passing_ = 0;  // where in local memory calls by pointer pass arguments and results
+  bool has_stack_ = false;
+  // Where in local memory calls by pointer pass arguments and results, once there is one.
+  std::optional<uint64_t> passing_;
   // Of the function and statement in hand.
   const Function* function_ = nullptr;
   const Statement* statement_ = nullptr;

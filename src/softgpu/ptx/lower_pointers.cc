@@ -28,20 +28,26 @@ std::vector<KernelLowering::Symbol> KernelLowering::Passed(
     Symbol symbol;
     symbol.kind = Symbol::Kind::kLocal;
     symbol.type = formals[i].type;
-    symbol.offset = passing_ + offsets[i];
+    symbol.offset = *passing_ + offsets[i];
     symbol.size = formals[i].bytes;
     symbols.push_back(symbol);
   }
   return symbols;
 }
 
-Status KernelLowering::LowerPointers() {
+// REQUIRES: no body that calls a pointer has been lowered yet.
+Status KernelLowering::PlacePassed() {
+  if (passing_.has_value()) return {};
   Declaration place;
   place.space = Declaration::Space::kLocal;
   place.align = 16;
   place.bytes = symbols_.argument_bytes;
   ASSIGN_OR_RETURN(const Symbol passing, PlaceLocal(place));
   passing_ = passing.offset;
+  return {};
+}
+
+Status KernelLowering::LowerPointers() {
   for (const Function* function : symbols_.pointed_at) {
     if (function != nullptr && !lowered_.contains(function->name)) {
       TRY(LowerFunction(*function, 1));

@@ -55,6 +55,42 @@ TEST_P(PointerTest, LanesCallDifferentFunctions) {
   for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(Out(i), i % 2 == 0 ? 2 * i : i * i);
 }
 
+TEST_P(PointerTest, AFunctionCallsWhatItsCallerDoesNotKnow) {
+  // The kernel's own variable lies where nothing may be passed.
+  ASSERT_EQ(RunWith(std::string(kTable) + R"(
+.func (.param .b32 r) via(.param .b32 a)
+{ .reg .u64 %p; .reg .b32 %x; .param .b32 arg, got;
+  ld.param.b32 %x, [a]; st.param.b32 [arg], %x;
+  ld.global.u64 %p, [table+8];
+  proto : .callprototype (.param .b32 _) _ (.param .b32 _);
+  call (got), %p, (arg), proto;
+  ld.param.b32 %x, [got]; st.param.b32 [r], %x; ret; })",
+                    R"(
+    .local .b32 own; .param .b32 arg, got;
+    st.local.b32 [own], 1000; st.param.b32 [arg], %t;
+    call (got), via, (arg);
+    ld.param.b32 %r1, [got]; ld.local.b32 %r2, [own]; add.u32 %r1, %r1, %r2;
+    st.global.u32 [%at], %r1;
+    ret;)"),
+            Stop::kDone);
+  for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(Out(i), 1000 + 2 * i);
+}
+
+// The register hides the function of its name, and there is room for what is passed.
+TEST_P(PointerTest, APointerMayHaveAFunctionsName) {
+  ASSERT_EQ(RunWith(kTable, R"(
+    .reg .u64 twice; .param .b32 arg, got;
+    ld.global.u64 twice, [table+16];
+    st.param.b32 [arg], %t;
+    proto : .callprototype (.param .b32 _) _ (.param .b32 _);
+    call (got), twice, (arg), proto;
+    ld.param.b32 %r1, [got];
+    st.global.u32 [%at], %r1;
+    ret;)"),
+            Stop::kDone);
+  for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(Out(i), i * i);
+}
+
 TEST_P(PointerTest, WhatIsNoFunctionIsNotCalled) {
   std::string what;
   for (const char* choice : {"0", "3"}) {
