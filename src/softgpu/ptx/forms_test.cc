@@ -121,6 +121,7 @@ TEST(Forms, RefusesWhatNoProgramMayHave) {
            "createpolicy.cvt.L2.b64 %rd1;",
            "createpolicy.cvt.L2.b64 %rd1, %r1;",
            "vadd4.u32.u32.u32 %r1, %r2, %r3;",
+           "vadd.u32.u32.u32;",
            "vadd.u32.u32.u32 %r1, %r2.b4, %r3;",
            "vadd4.u32.u32.u32 %r1.b13, %r2, %r3, %r4;",
            "vabsdiff2.s32.u32.u32.sat.add %r1, %r2, %r3, %r4;",

@@ -101,6 +101,7 @@ Result<uint32_t> KernelLowering::VideoSource(const Operand& operand) {
 }
 
 Status KernelLowering::VideoScalar(const Statement& s, const Modifiers& m) {
+  if (s.operands.empty()) return NeedOperands(s, 3);
   Video video = VideoOf(s.name, m);
   const bool mad = video.op == VideoOp::kMad, merges = !s.operands[0].component.empty();
   const bool third = mad || merges || video.secondary != Secondary::kNone;
