@@ -31,8 +31,12 @@ class Heap {
     uint64_t cursor;
     __builtin_memcpy(&cursor, base_, sizeof cursor);
     if (cursor == 0) cursor = kUnit;
-    return Search(cursor, kHeapBytes, bytes, address) &&
-           (*address != 0 || Search(kUnit, cursor, bytes, address));
+    if (!Search(cursor, kHeapBytes, bytes, address)) return false;
+    if (*address != 0) return true;
+    if (!Search(kUnit, cursor, bytes, address)) return false;
+    // The block at the cursor may have been joined with one before it.
+    if (*address == 0) SetCursor(kUnit);
+    return true;
   }
 
   // False: `address` is no block that is used.
@@ -90,9 +94,9 @@ class Heap {
     header.state = kUsed;
     Write(at, header);
     const uint64_t next = at + sizeof header + header.bytes;
-    const uint64_t cursor = next < kHeapBytes ? next : kUnit;
-    __builtin_memcpy(base_, &cursor, sizeof cursor);
+    SetCursor(next < kHeapBytes ? next : kUnit);
   }
+  void SetCursor(uint64_t cursor) { __builtin_memcpy(base_, &cursor, sizeof cursor); }
 
   uint8_t* const base_;
 };

@@ -252,6 +252,31 @@ TEST_P(PointerTest, EveryThreadHasMemoryOfItsOwn) {
             Stop::kIllegalAddress);
 }
 
+TEST_P(PointerTest, BlocksAreApartAfterOneThatDidNotFit) {
+  device_ = TestDevice(16 << 20);
+  ASSERT_EQ(RunWith(kHeap, R"(
+    .reg .b64 %end<3>;
+    call (%rd1), malloc, (1048576);
+    call free, (%rd1);
+    call (%rd1), malloc, (8388608);
+    call (%rd2), malloc, (64);
+    call (%rd3), malloc, (7600000);
+    add.u64 %end1, %rd2, 64; add.u64 %end2, %rd3, 7600000;
+    setp.eq.u64 %p1, %rd1, 0;
+    setp.ne.and.u64 %p1, %rd2, 0, %p1;
+    setp.ne.and.u64 %p1, %rd3, 0, %p1;
+    setp.le.u64 %p2, %end1, %rd3;
+    setp.le.or.u64 %p2, %end2, %rd2, %p2;
+    and.pred %p1, %p1, %p2;
+    selp.u32 %r1, 1, 2, %p1;
+    st.global.u32 [%at], %r1;
+    call free, (%rd2); call free, (%rd3);
+    ret;)",
+                    1),
+            Stop::kDone);
+  EXPECT_EQ(Out(0), 1u);
+}
+
 TEST_P(PointerTest, BarriersInSharedMemory) {
   // 64 threads in two warps, in three phases; half of them leave after the first.
   ASSERT_EQ(RunWith("", R"(
