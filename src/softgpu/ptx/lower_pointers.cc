@@ -95,8 +95,8 @@ Status KernelLowering::CallPointer(const Operand& target, const Operand& prototy
   const std::vector<Declaration>* formals[2] = {&named.results, &named.declarations};
   if (named.kind == Statement::Kind::kCallTargets) {
     const auto function = symbols_.functions.find(named.operands.front().name);
-    if (function == symbols_.functions.end()) {
-      return Bad("unknown function " + Quoted(named.operands.front().name));
+    if (function == symbols_.functions.end() || function->second->entry) {
+      return Bad(Quoted(named.operands.front().name) + " is not a function");
     }
     formals[0] = &function->second->results;
     formals[1] = &function->second->params;

@@ -152,6 +152,10 @@ Status ModuleCompiler::CollectPointers(const Module& module) {
         CountArguments(statement.results, statement.declarations);
       } else if (targets || statement.name == "mov") {
         for (const Operand& operand : statement.operands) {
+          const auto found = symbols_.functions.find(operand.name);
+          if (targets && found != symbols_.functions.end() && found->second->entry) {
+            return SyntaxError(statement.line, Quoted(operand.name) + " is a kernel");
+          }
           TRY(PointAt(operand.name, statement.line));
         }
       }
@@ -169,13 +173,12 @@ Status ModuleCompiler::PointAt(std::string_view name, uint32_t line) {
   if (!function->has_body && !impossible) {
     return SyntaxError(line, Quoted(name) + " is not a function with a body");
   }
+  CountArguments(function->results, function->params);
   if (!function->has_body) function = nullptr;
   const auto [entry, fresh] =
       numbers_.try_emplace(found->second, static_cast<uint32_t>(symbols_.pointed_at.size()));
   symbols_.pointers[name] = entry->second;
-  if (!fresh) return {};
-  symbols_.pointed_at.push_back(function);
-  if (function != nullptr) CountArguments(function->results, function->params);
+  if (fresh) symbols_.pointed_at.push_back(function);
   return {};
 }
 
