@@ -358,18 +358,20 @@ const K::FormRow K::kFormRows[] = {
 
     // Barriers in shared memory. a: where; d: the state; s: a state; p: a predicate; u: a number;
     // n, N: a number, N may be missing; t: how long to wait, may be missing.
-    {"mbarrier init {SHARED} b64", Op::kBarrierObject, "an", &K::BarrierObjects},
-    {"mbarrier inval {SHARED} b64", Op::kBarrierObject, "a", &K::BarrierObjects},
+    {"mbarrier init {SHARED} b64", Op::kBarrierObject, "an", &K::Mbarrier},
+    {"mbarrier inval {SHARED} b64", Op::kBarrierObject, "a", &K::Mbarrier},
     {"mbarrier arrive|arrive_drop {release} {cta} {SHARED} b64", Op::kBarrierObject, "daN",
-     &K::BarrierObjects},
+     &K::Mbarrier},
     {"mbarrier arrive|arrive_drop noComplete {release} {cta} {SHARED} b64", Op::kBarrierObject,
-     "dan", &K::BarrierObjects},
-    {"mbarrier test_wait|try_wait {acquire} {cta} {SHARED} b64", Op::kBarrierObject, "past",
-     &K::BarrierObjects},
-    {"mbarrier test_wait|try_wait parity {acquire} {cta} {SHARED} b64", Op::kBarrierObject, "pant",
-     &K::BarrierObjects},
-    {"mbarrier pending_count b64", Op::kPendingCount, "us", &K::BarrierObjects},
-    {"cp async mbarrier arrive {noinc} {SHARED} b64", Op::kBarrierObject, "a", &K::BarrierObjects},
+     "dan", &K::Mbarrier},
+    {"mbarrier test_wait {acquire} {cta} {SHARED} b64", Op::kBarrierObject, "pas", &K::Mbarrier},
+    {"mbarrier test_wait parity {acquire} {cta} {SHARED} b64", Op::kBarrierObject, "pan",
+     &K::Mbarrier},
+    {"mbarrier try_wait {acquire} {cta} {SHARED} b64", Op::kBarrierObject, "past", &K::Mbarrier},
+    {"mbarrier try_wait parity {acquire} {cta} {SHARED} b64", Op::kBarrierObject, "pant",
+     &K::Mbarrier},
+    {"mbarrier pending_count b64", Op::kPendingCount, "us", &K::Mbarrier},
+    {"cp async mbarrier arrive {noinc} {SHARED} b64", Op::kBarrierObject, "a", &K::Mbarrier},
 
     // Warps.
     {"shfl {sync} up|down|bfly|idx b32", Op::kShfl, "", &K::Shfl},

@@ -93,6 +93,9 @@ TEST(Forms, TakesTheFormsThatFewProgramsUse) {
            "vmad.s32.s32.u32.po.sat.shr7 %r1, %r2, %r3, %r4;",
            "vadd4.s32.u32.s32.sat %r1.b310, %r2.b3210, %r3.b7654, %r4;",
            "mbarrier.arrive.shared.b64 _, [sv];",
+           "mbarrier.test_wait.shared.b64 %p1, [sv], %rd1;",
+           "mbarrier.test_wait.parity.shared.b64 %p1, [sv], %r1;",
+           "mbarrier.try_wait.shared.b64 %p1, [sv], %rd1, 100;",
            "mbarrier.try_wait.parity.shared::cta.b64 %p1, [sv], %r1, 100;",
            "bar.sync 0, 64;",
        }) {
@@ -126,6 +129,8 @@ TEST(Forms, RefusesWhatNoProgramMayHave) {
            "vadd4.u32.u32.u32 %r1.b13, %r2, %r3, %r4;",
            "vabsdiff2.s32.u32.u32.sat.add %r1, %r2, %r3, %r4;",
            "mbarrier.init.shared.b64 [sv];",
+           "mbarrier.test_wait.shared.b64 %p1, [sv], %rd1, 100;",
+           "mbarrier.test_wait.parity.shared.b64 %p1, [sv], %r1, 100;",
            "call (%r1), %rd1, (%r2), nothing;",
            "mov.u64 %rd1, k;",
        }) {

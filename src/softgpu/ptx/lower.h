@@ -262,7 +262,7 @@ class KernelLowering {
   Status AsyncNothing(const Statement& s, const Modifiers& m);
   Status Policy(const Statement& s, const Modifiers& m);
   Status CheckPolicy(const Operand& operand);
-  Status BarrierObjects(const Statement& s, const Modifiers& m);
+  Status Mbarrier(const Statement& s, const Modifiers& m);
   Status BarrierOperand(const Operand& operand, char kind, const Modifiers& m, Instruction* in);
 
   // Video instructions (lower_video.cc).

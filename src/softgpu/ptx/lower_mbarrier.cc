@@ -49,7 +49,7 @@ Status KernelLowering::BarrierOperand(const Operand& operand, char kind, const M
 }
 
 // mbarrier.*, and cp.async.mbarrier.arrive, which has nothing left to wait for.
-Status KernelLowering::BarrierObjects(const Statement& s, const Modifiers& m) {
+Status KernelLowering::Mbarrier(const Statement& s, const Modifiers& m) {
   const std::string_view kinds = m.form().operands;
   const bool optional = kinds.ends_with('N') || kinds.ends_with('t');
   const size_t count = s.operands.size();
