@@ -48,6 +48,25 @@ TEST(Forms, ComputesConstantExpressions) {
   EXPECT_NE(CompileLog(Modules(".global .u64 x = " + std::string(100000, '-') + "1;")), "");
 }
 
+TEST(Forms, FloatsInInitializers) {
+  const auto program = MustCompile(Modules(R"(
+    .global .f32 a = 0f3F800000; .global .b32 b = 0f3F800000; .global .f32 c = 1.0;
+    .const .f64 d = 0d3FF0000000000000; .const .f64 e = 1.0;)"));
+  ASSERT_NE(program, nullptr);
+  std::vector<uint8_t> image(program->image_bytes());
+  program->WriteImage(image.data(), 0);
+  for (const char* name : {"a", "b", "c"}) {
+    float value = 0;
+    std::memcpy(&value, &image[program->FindVariable(name)->offset], sizeof value);
+    EXPECT_EQ(value, 1.0f) << name;
+  }
+  for (const char* name : {"d", "e"}) {
+    double value = 0;
+    std::memcpy(&value, &image[program->FindVariable(name)->offset], sizeof value);
+    EXPECT_EQ(value, 1.0) << name;
+  }
+}
+
 TEST(Forms, AddressesInInitializers) {
   const auto program = MustCompile(Modules(R"(
     .global .attribute(.managed) .align 4 .u32 y[2] = {7, 8};
@@ -138,6 +157,15 @@ TEST(Forms, RefusesWhatNoProgramMayHave) {
   }
   for (const char* text : {
            ".global .f32 x = 1;",
+           ".shared .u32 x = 7;",
+           ".global .f16 x = 0f3F800000;",
+           ".global .f16 x = 15360;",
+           ".global .f16x2 x = 0f3F800000;",
+           ".global .bf16 x[2] = {0f3F800000};",
+           ".global .bf16x2 x = 0f3F800000;",
+           ".global .b16 x = 0f3F800000;",
+           ".global .u8 x = 0f3F800000;",
+           ".global .u64 x = 0f3F800000;",
            ".global .u32 y; .global .u16 x = 0xFF(y);",
            ".global .u32 y; .global .u8 x = 0xFE(y);",
            ".global .u32 y; .global .u32 x = y;",

@@ -30,7 +30,12 @@ Status Parser::Declare(bool is_extern, std::vector<Declaration>* out) {
   do {
     Declaration one = prefix;
     TRY(Declarator(&one));
-    if (Accept('=')) TRY(Initialize(&one));
+    if (Accept('=')) {
+      if (one.space != Declaration::Space::kGlobal && one.space != Declaration::Space::kConst) {
+        return Bad("only a .global or .const variable has an initial value");
+      }
+      TRY(Initialize(&one));
+    }
     out->push_back(std::move(one));
   } while (Accept(','));
   return Expect(';');
@@ -174,6 +179,10 @@ Status Parser::Initialize(Declaration* declaration) {
 }
 
 Result<Initializer> Parser::InitialValue(const Declaration& declaration) {
+  static constexpr Type kHalves[] = {Type::kF16, Type::kBf16, Type::kF16x2, Type::kBf16x2};
+  if (std::find(std::begin(kHalves), std::end(kHalves), declaration.type) != std::end(kHalves)) {
+    return Bad("this type has no initial values");
+  }
   Initializer result;
   if (token_.kind == Kind::kName && token_.text != "WARP_SZ") {
     if (declaration.element_bytes != 8) return Bad("an address needs 8 bytes");
@@ -199,7 +208,7 @@ Result<Initializer> Parser::InitialValue(const Declaration& declaration) {
     result.value = number.single ? number.integer : __builtin_bit_cast(uint32_t, value);
   } else if (declaration.type == Type::kF64 && is_float) {
     result.value = __builtin_bit_cast(uint64_t, number.real);
-  } else if (is_float && !number.single) {
+  } else if (is_float && !(number.single && declaration.element_bytes == 4)) {
     return Bad("a float cannot initialize this type");
   } else if (!is_float && (declaration.type == Type::kF32 || declaration.type == Type::kF64)) {
     return Bad("an integer cannot initialize this type");

@@ -69,9 +69,6 @@ Status ModuleCompiler::Place(const Declaration& declaration) {
     return SyntaxError(declaration.line, Quoted(name) + " is declared twice");
   }
   if (declaration.space == Declaration::Space::kShared) {
-    if (!declaration.init.empty()) {
-      return SyntaxError(declaration.line, "a shared variable cannot be initialized");
-    }
     symbols_.shared[name] = &declaration;
     return {};
   }
