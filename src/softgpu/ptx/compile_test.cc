@@ -340,6 +340,11 @@ TEST(Compile, TextIsBoundedInTime) {
   const std::string zeros(1000000, '0');
   EXPECT_NE(Refused(".reg .b32 %r<4>; mov.u32 %r" + zeros + ", 1;"), "");
   EXPECT_NE(Refused(std::string(1000, '{')).find("too deeply"), std::string::npos);
+  std::string dimensions, braces = std::string(100000, '{');
+  for (int i = 0; i < 100000; ++i) dimensions += "[1]";
+  EXPECT_NE(CompileLog(Modules(".global .u32 x" + dimensions + " = " + braces + "1"))
+                .find("too many dimensions"),
+            std::string::npos);
   // Many kernels that all call one long function.
   std::string text = ".func f {\n.reg .b32 %r<2>;\n";
   for (int i = 0; i < 10000; ++i) text += "add.u32 %r1, %r1, 1;\n";

@@ -88,6 +88,28 @@ TEST(Forms, AddressesInInitializers) {
   EXPECT_EQ(bytes, y);
 }
 
+TEST(Forms, AnIndexCountsWholeElements) {
+  const auto program = MustCompile(Modules(R"(
+.global .v4 .u32 list[3] = {{1, 2, 3, 4}, {5, 6, 7, 8}, {9, 10, 11, 12}};
+.visible .entry k(.param .u64 result, .param .align 16 .u32 p[4]) {)" +
+                                           std::string(kPrologue) + R"(
+    .local .v2 .u32 mine[2];
+    mov.u64 %rd1, list[2]; ld.global.u32 %r1, [%rd1];
+    ld.global.v2.u32 {%r2, %r3}, list[1];
+    mov.u64 %rd2, mine[1]; sub.u64 %rd2, %rd2, mine; cvt.u32.u64 %r4, %rd2;
+    ld.param.u32 %r5, p[1]; ld.param.v2.u32 {%r6, %r7}, [p+8];
+    st.global.v4.u32 [%out], {%r1, %r3, %r4, %r5};
+    st.global.v2.u32 [%out+16], {%r6, %r7};
+    ret; })"));
+  ASSERT_NE(program, nullptr);
+  TestDevice device;
+  program->WriteImage(device.Array<uint8_t>(8192), device.At(8192));
+  MustRun(*program, device, {.block = {1, 1, 1}, .image = device.At(8192)},
+          Params().Add(device.At(0)).Add(uint64_t{0}).Add(20).Add(21).Add(22).Add(23));
+  const uint32_t* out = device.Array<uint32_t>(0);
+  EXPECT_EQ(std::vector<uint32_t>(out, out + 6), std::vector<uint32_t>({9, 6, 8, 21, 22, 23}));
+}
+
 // Both lists agree with what NVIDIA's assembler takes and refuses.
 TEST(Forms, TakesTheFormsThatFewProgramsUse) {
   for (const char* instruction : {
@@ -131,6 +153,13 @@ TEST(Forms, RefusesWhatNoProgramMayHave) {
            "mov.u64 %rd1, %rd2+4;",
            "add.u32 %r1, -%r2, 3;",
            "ld.global.u32 %r1, %rd1[3];",
+           ".local .u32 a[2][2]; ld.local.u32 %r1, a[1];",
+           ".local .u32 a[2][2]; mov.u64 %rd1, a[1];",
+           "ld.param.u32 %r1, [prm+1];",
+           ".reg .u32 x = 7;",
+           ".local .u32 x = 7;",
+           ".shared .u32 x = 7;",
+           ".param .u32 x = 7;",
            "ld.global.v4.f64 {%fd1, %fd2, %fd3, %fd4}, [%rd1];",
            "ld.global.v4.b64 {%rd1, %rd2, %rd3, %rd4}, [%rd1];",
            "ld.global.v2.u32 {%r1}, [%rd1];",

@@ -115,6 +115,7 @@ Status KernelLowering::DefineKernelParams(std::vector<Param>* params, uint32_t* 
     symbol.space = Declaration::Space::kParam;
     symbol.offset = offset;
     symbol.size = declaration.bytes;
+    symbol.index_bytes = declaration.index_bytes;
     if (!scopes_.front().symbols.emplace(declaration.name, symbol).second) {
       return Bad("a parameter is declared twice");
     }
@@ -360,7 +361,7 @@ Result<KernelLowering::Symbol> KernelLowering::PlaceLocal(const Declaration& dec
   symbol.kind = Symbol::Kind::kLocal;
   symbol.space = declaration.space;
   symbol.type = declaration.type;
-  symbol.element_bytes = declaration.element_bytes;
+  symbol.index_bytes = declaration.index_bytes;
   symbol.offset = RoundUp(code_.local_bytes, declaration.align);
   symbol.size = declaration.bytes;
   if (symbol.offset + symbol.size > kMaxLocalBytes) return Bad("too much local memory");
@@ -374,7 +375,7 @@ Result<KernelLowering::Symbol> KernelLowering::PlaceShared(const Declaration& de
   }
   Symbol symbol;
   symbol.space = Declaration::Space::kShared;
-  symbol.element_bytes = declaration.element_bytes;
+  symbol.index_bytes = declaration.index_bytes;
   if (declaration.bytes == 0) {
     if (!declaration.is_extern) return Bad("a shared array needs a size");
     symbol.kind = Symbol::Kind::kDynamicShared;

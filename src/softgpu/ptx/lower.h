@@ -25,7 +25,7 @@ struct ModuleSymbols {
   struct Variable {
     uint64_t offset = 0;  // in the image
     Declaration::Space space = Declaration::Space::kGlobal;
-    uint32_t element_bytes = 1;
+    uint32_t index_bytes = 0;
   };
   std::unordered_map<std::string_view, Variable> image;  // .global, .const
   uint64_t heap = 0;                                     // where it begins in the image, if it does
@@ -124,7 +124,7 @@ class KernelLowering {
     uint32_t where = 0;  // row, predicate, range index, or offset
     uint64_t offset = 0;
     uint64_t size = 0;
-    uint32_t element_bytes = 1;
+    uint32_t index_bytes = 0;  // as in Declaration
   };
   struct Range {
     uint64_t count = 0;
@@ -182,6 +182,7 @@ class KernelLowering {
   Result<Symbol> Find(const Operand& operand);
   Result<Symbol> FindName(std::string_view name);
   Result<std::optional<Symbol>> FindInRange(const Scope& scope, std::string_view name);
+  Result<uint64_t> Displacement(const Operand& operand, const Symbol& symbol) const;
   Result<uint32_t> VariableSource(const Operand& operand, const Symbol& symbol, Type type);
   Result<Register> RegisterOf(const Operand& operand);
   Result<uint32_t> Destination(const Operand& operand, Type type);

@@ -156,6 +156,7 @@ Status KernelLowering::KernelParamLoad(const Symbol& param, Selector* selector, 
   if (at > 65536 || at < param.offset || at + bytes > param.offset + param.size) {
     return Bad("outside the parameter");
   }
+  if (at % bytes != 0) return Bad("a misaligned place in the parameter");
   selector->op = Op::kLoadParam;
   in->imm = static_cast<int64_t>(at);
   return {};

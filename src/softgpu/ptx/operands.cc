@@ -179,7 +179,7 @@ Result<KernelLowering::Symbol> KernelLowering::FindName(std::string_view name) {
     symbol.kind = Symbol::Kind::kImage;
     symbol.offset = image->second.offset;
     symbol.space = image->second.space;
-    symbol.element_bytes = image->second.element_bytes;
+    symbol.index_bytes = image->second.index_bytes;
     return symbol;
   }
   if (const auto shared = symbols_.shared.find(name); shared != symbols_.shared.end()) {
@@ -240,11 +240,18 @@ Result<uint32_t> KernelLowering::Source(const Operand& operand, Type type) {
   return symbol.where;
 }
 
+// Of a place inside a variable, in bytes.
+Result<uint64_t> KernelLowering::Displacement(const Operand& operand, const Symbol& symbol) const {
+  if (!operand.indexed) return operand.integer;
+  if (symbol.index_bytes == 0) return Bad(Quoted(operand.name) + " takes more than one index");
+  return operand.integer * symbol.index_bytes;
+}
+
 // The address of a variable, or of a place inside it.
 Result<uint32_t> KernelLowering::VariableSource(const Operand& operand, const Symbol& symbol,
                                                 Type type) {
   if (IsFloat(type)) return Bad("an address is no float");
-  const uint64_t displacement = operand.integer * (operand.indexed ? symbol.element_bytes : 1);
+  ASSIGN_OR_RETURN(const uint64_t displacement, Displacement(operand, symbol));
   if (TypeBytes(type) == 8) return AddressOf(symbol, displacement);
   if (TypeBytes(type) == 4 &&
       (symbol.kind == Symbol::Kind::kShared || symbol.kind == Symbol::Kind::kLocal)) {
@@ -358,7 +365,6 @@ Status KernelLowering::AddressOperand(const Operand& operand, Instruction* in,
     return {};
   }
   ASSIGN_OR_RETURN(const Symbol found, FindName(operand.name));
-  if (element) in->imm = static_cast<int64_t>(operand.integer * found.element_bytes);
   if (found.kind == Symbol::Kind::kFunction) return Bad("a function is no variable");
   if (found.kind == Symbol::Kind::kRegister) {
     const uint32_t bytes = TypeBytes(found.type);
@@ -368,6 +374,8 @@ Status KernelLowering::AddressOperand(const Operand& operand, Instruction* in,
     in->narrow = bytes == 4;
     return {};
   }
+  ASSIGN_OR_RETURN(const uint64_t displacement, Displacement(operand, found));
+  in->imm = static_cast<int64_t>(displacement);
   *symbol = found;
   ASSIGN_OR_RETURN(in->a, AddressOf(found, 0));
   return {};

@@ -13,6 +13,7 @@ using Kind = Token::Kind;
 
 constexpr uint64_t kMaxVariableBytes = uint64_t{1} << 40;
 constexpr size_t kMaxInitializers = size_t{1} << 26;
+constexpr size_t kMaxDimensions = 64;  // each brace of an initial value looks at all of them
 
 // The elements that a pair of braces holds inside `depth` others; 0 for an array without a size.
 uint64_t Span(const std::vector<uint64_t>& counts, size_t depth) {
@@ -120,7 +121,8 @@ Status Parser::Declarator(Declaration* declaration) {
     return Expect('>');
   }
   if (declaration->space == Declaration::Space::kRegister) return {};
-  const uint64_t elements = declaration->bytes / declaration->element_bytes;
+  const uint32_t whole = static_cast<uint32_t>(declaration->bytes);
+  const uint64_t elements = whole / declaration->element_bytes;
   uint64_t bytes = declaration->bytes;  // as if every dimension had a size
   while (Accept('[')) {
     uint64_t count = 0;
@@ -131,8 +133,10 @@ Status Parser::Declarator(Declaration* declaration) {
     bytes *= std::max<uint64_t>(count, 1);
     if (count == 0) declaration->bytes = 0;
     declaration->counts.push_back(count);
+    if (declaration->counts.size() > kMaxDimensions) return Bad("too many dimensions");
     TRY(Expect(']'));
   }
+  declaration->index_bytes = declaration->counts.size() > 1 ? 0 : whole;
   if (declaration->bytes != 0) declaration->bytes = bytes;
   if (elements > 1) declaration->counts.push_back(elements);
   return {};

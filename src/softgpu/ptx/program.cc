@@ -89,7 +89,7 @@ Status ModuleCompiler::Place(const Declaration& declaration) {
   if (program_.image_bytes_ > kMaxImageBytes) {
     return SyntaxError(declaration.line, "the module's variables are too large");
   }
-  symbols_.image[name] = {variable.offset, declaration.space, declaration.element_bytes};
+  symbols_.image[name] = {variable.offset, declaration.space, declaration.index_bytes};
   program_.variables_.push_back(std::move(variable));
   return {};
 }

@@ -52,7 +52,8 @@ struct Declaration {
   std::string_view name;
   uint64_t range = 0;  // of %r<range>; 0: one register
   uint32_t align = 1;
-  uint32_t element_bytes = 0;
+  uint32_t element_bytes = 0;    // of what an initial value is for: of a vector, one part
+  uint32_t index_bytes = 0;      // from a[0] to a[1]; 0 for an array of several dimensions
   uint64_t bytes = 0;            // 0 for an array without a size
   std::vector<uint64_t> counts;  // of an array's dimensions, and a vector's elements; 0: no size
   uint32_t line = 0;
