@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <string_view>
 
@@ -93,8 +94,11 @@ bool UnpackZstd(std::string_view packed, size_t bytes, std::string* text) {
     return reinterpret_cast<Decompress*>(found);
   }();
   if (decompress == nullptr) return false;
-  text->resize(bytes);
-  return decompress(text->data(), bytes, packed.data(), packed.size()) == bytes;
+  // Not cleared: what a malformed entry only claims to hold costs no memory.
+  const auto unpacked = std::make_unique_for_overwrite<char[]>(bytes);
+  if (decompress(unpacked.get(), bytes, packed.data(), packed.size()) != bytes) return false;
+  text->assign(unpacked.get(), bytes);
+  return true;
 }
 
 // The text of an entry whose bytes are `data`; nothing if it cannot be read.
