@@ -4,6 +4,7 @@
 #include <cctype>
 #include <cstdio>
 #include <cstring>
+#include <initializer_list>
 #include <map>
 #include <set>
 
@@ -22,11 +23,12 @@ struct Item {
   enum class What { kOther, kVariable, kFunction };
   // A local name is its text's own. Of several weak definitions one is taken, a strong one first.
   enum class Linkage { kLocal, kVisible, kWeak, kExtern };
-  std::string_view text;
+  std::string_view text, head;
   What what = What::kOther;
   Linkage linkage = Linkage::kLocal;
   bool defines = false;
   std::string_view name;  // of the variable or function
+  uint64_t weight = 0;    // of several weak definitions the first of the heaviest is taken
 };
 
 struct Header {
@@ -43,50 +45,73 @@ bool Contains(std::string_view text, std::string_view word) {
   return text.find(word) != std::string_view::npos;
 }
 
-// Where white space and comments end, from `at` on.
 size_t SkipBlank(std::string_view text, size_t at) {
-  while (at < text.size()) {
-    if (std::isspace(static_cast<unsigned char>(text[at])) != 0) {
-      ++at;
-    } else if (text.substr(at, 2) == "//") {
-      at = std::min(text.find('\n', at), text.size());
-    } else if (text.substr(at, 2) == "/*") {
-      const size_t end = text.find("*/", at + 2);
-      at = end == std::string_view::npos ? text.size() : end + 2;
-    } else {
-      break;
-    }
-  }
+  while (at < text.size() && std::isspace(static_cast<unsigned char>(text[at])) != 0) ++at;
   return at;
 }
 
-// Directives that end with their line.
-bool IsLine(std::string_view rest) {
-  for (const std::string_view word : {".version", ".target", ".address_size", ".file"}) {
-    if (rest.substr(0, word.size()) == word) return true;
-  }
-  return false;
+// What follows the string or the character at `at`.
+size_t Next(std::string_view text, size_t at) {
+  if (text[at] != '"') return at + 1;
+  return std::min(text.find('"', at + 1), text.size() - 1) + 1;
 }
 
-// The end of the item that begins at `at`: a line's, a semicolon outside of braces, or the brace
-// that closes a function or section. (An initial value's braces are followed by a semicolon.)
-size_t EndOfItem(std::string_view text, size_t at) {
-  if (IsLine(text.substr(at))) return std::min(text.find('\n', at), text.size());
-  const size_t begin = at;
-  int depth = 0;
-  while (at < text.size()) {
-    const size_t next = SkipBlank(text, at);
-    if (next != at) {
-      at = next;
+// With a blank for every comment, so that what is looked for is never found in one.
+std::string WithoutComments(std::string_view text) {
+  std::string plain;
+  for (size_t at = 0, end = 0; at < text.size(); at = end) {
+    const std::string_view two = text.substr(at, 2);
+    if (two == "//") {
+      end = std::min(text.find('\n', at), text.size());
+    } else if (two == "/*") {
+      end = std::min(text.find("*/", at + 2), text.size() - 2) + 2;
+    } else {
+      end = Next(text, at);
+      plain.append(text.substr(at, end - at));
       continue;
     }
-    const char c = text[at++];
-    if (c == '"') at = std::min(text.find('"', at), text.size() - 1) + 1;
+    plain.push_back(' ');
+  }
+  return plain;
+}
+
+bool StartsWithAny(std::string_view text, std::initializer_list<std::string_view> words) {
+  return std::any_of(words.begin(), words.end(), [&](auto word) { return text.starts_with(word); });
+}
+
+// What comes before an initial value or a body.
+std::string_view HeadOf(std::string_view item) {
+  size_t at = 0;
+  while (at < item.size() && item[at] != '=' && item[at] != '{') at = Next(item, at);
+  return item.substr(0, at);
+}
+
+// The end of the item that begins at `at`: a line's, where the header's next directive begins, a
+// semicolon outside of braces, or the brace that closes a function or section. (An initial value's
+// braces are followed by a semicolon.)
+size_t EndOfItem(std::string_view text, size_t at) {
+  const size_t begin = at;
+  const std::string_view rest = text.substr(begin);
+  if (StartsWithAny(rest, {".file", "@@"})) return std::min(text.find('\n', at), text.size());
+  if (StartsWithAny(rest, {".version", ".target", ".address_size"})) {
+    do {
+      at = Next(text, at);
+    } while (at < text.size() && (text[at] != '.' || IsNameCharacter(text[at - 1])) &&
+             text[at] != '@');
+    return at;
+  }
+  int depth = 0;
+  while (at < text.size()) {
+    const char c = text[at];
+    at = Next(text, at);
     if (c == '{') ++depth;
-    if (c == ';' && depth == 0) return at;
+    if (c == ';' && depth == 0) {
+      // The body of a function comes after the .pragma in its head.
+      if (!text.substr(SkipBlank(text, at)).starts_with('{')) return at;
+    }
     if (c != '}' || --depth > 0) continue;
-    const std::string_view head = text.substr(begin, text.find('{', begin) - begin);
-    if (!Contains(head, "=")) return at;
+    const size_t head = HeadOf(text.substr(begin, at - begin)).size();
+    if (!text.substr(begin + head).starts_with('=')) return at;
   }
   return at;
 }
@@ -123,11 +148,17 @@ std::string_view NameOfVariable(std::string_view head) {
   return head.substr(begin, end - begin);
 }
 
+uint64_t BytesOfVariable(std::string_view text) {
+  const std::string module = ".version 6.0\n.target sm_50\n" + std::string(text);
+  const auto parsed = ptx::Parse(module);
+  return parsed.ok() && !parsed->variables.empty() ? parsed->variables[0].bytes : 0;
+}
+
 Item Classify(std::string_view text) {
   Item item;
   item.text = text;
   if (text[0] != '.') return item;
-  const std::string_view head = text.substr(0, text.find_first_of("={"));
+  const std::string_view head = item.head = HeadOf(text);
   if (Contains(head, ".func") || Contains(head, ".entry")) {
     item.what = Item::What::kFunction;
     item.defines = head.size() < text.size();
@@ -140,6 +171,9 @@ Item Classify(std::string_view text) {
     return item;
   }
   item.linkage = LinkageOf(head.substr(0, head.find('(')));
+  if (Contains(head, ".common")) {
+    item.weight = head.size() < text.size() ? UINT64_MAX : BytesOfVariable(text);
+  }
   return item;
 }
 
@@ -190,12 +224,7 @@ Renames LocalNames(const std::vector<Item>& items, size_t number,
 std::string Renamed(std::string_view text, const Renames& renames) {
   std::string renamed;
   for (size_t at = 0; at < text.size();) {
-    size_t end = SkipBlank(text, at);
-    if (end == at && text[at] == '"') {
-      end = std::min(text.find('"', at + 1), text.size() - 1) + 1;
-    } else if (end == at) {
-      end = std::max(EndOfName(text, at), at + 1);
-    }
+    const size_t end = std::max(EndOfName(text, at), Next(text, at));
     const std::string_view token = text.substr(at, end - at);
     const auto found = at > 0 && text[at - 1] == '.' ? renames.end() : renames.find(token);
     if (found == renames.end()) {
@@ -211,14 +240,13 @@ std::string Renamed(std::string_view text, const Renames& renames) {
 // The item's text; of a kernel that sets no limit to its registers, with this one (zero: none).
 std::string Limited(const Item& item, uint32_t max_registers) {
   std::string text(item.text);
-  const size_t body = text.find('{');
-  const std::string_view head = item.text.substr(0, body);
-  const bool kernel = item.what == Item::What::kFunction && Contains(head, ".entry");
-  if (max_registers == 0 || !kernel || !item.defines || Contains(head, ".maxnreg")) return text;
-  return text.insert(body, ".maxnreg " + std::to_string(max_registers) + "\n");
+  const bool kernel = item.what == Item::What::kFunction && Contains(item.head, ".entry");
+  if (max_registers == 0 || !kernel || !item.defines || Contains(item.head, ".maxnreg"))
+    return text;
+  return text.insert(item.head.size(), ".maxnreg " + std::to_string(max_registers) + "\n");
 }
 
-// Which definitions and declarations are left out.
+// Which definitions and declarations are left out. The items must stay where they are.
 class Duplicates {
  public:
   explicit Duplicates(const std::vector<std::vector<Item>>& texts) {
@@ -229,7 +257,7 @@ class Duplicates {
   bool Drops(const Item& item) {
     if (item.what == Item::What::kOther) return false;
     if (item.linkage == Item::Linkage::kWeak && item.defines) {
-      return strong_.contains(item.name) || !weak_.insert(item.name).second;
+      return strong_.contains(item.name) || weak_.at(item.name) != &item;
     }
     if (item.what != Item::What::kVariable || item.defines) return false;
     return variables_.contains(item.name) || !declared_.insert(item.name).second;
@@ -240,18 +268,24 @@ class Duplicates {
     if (!item.defines) return;
     if (item.what == Item::What::kVariable) variables_.insert(item.name);
     if (item.linkage == Item::Linkage::kVisible) strong_.insert(item.name);
+    if (item.linkage != Item::Linkage::kWeak) return;
+    const Item*& taken = weak_.try_emplace(item.name, &item).first->second;
+    if (item.weight > taken->weight) taken = &item;
   }
 
-  std::set<std::string_view> variables_, strong_, weak_, declared_;
+  std::set<std::string_view> variables_, strong_, declared_;
+  std::map<std::string_view, const Item*> weak_;
 };
 
 }  // namespace
 
 std::string JoinPtx(const std::vector<std::string>& texts, uint32_t max_registers) {
   Header header;
+  std::vector<std::string> plain;
+  for (const std::string& text : texts) plain.push_back(WithoutComments(text));
   std::vector<std::vector<Item>> items;
   std::set<std::string, std::less<>> taken;
-  for (const std::string& text : texts) {
+  for (const std::string& text : plain) {
     items.push_back(Split(text, &header));
     for (const Item& item : items.back()) {
       if (item.linkage != Item::Linkage::kLocal) taken.emplace(item.name);

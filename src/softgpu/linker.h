@@ -14,8 +14,9 @@ namespace tandem::soft {
 
 // One module of several: one header, with the newest version and target; declarations of what
 // another of them defines, second declarations of the same, and weak definitions but for one, left
-// out. A name that is local to a text and known to another gets a number. Order is kept.
-// Kernels that set no limit to their registers are given `max_registers`, if that is not zero.
+// out: a .common variable's largest stays, or the one with an initial value. Comments go. A name
+// that is local to a text and known to another gets a number. Order is kept. Kernels that set no
+// limit to their registers are given `max_registers`, if that is not zero.
 std::string JoinPtx(const std::vector<std::string>& texts, uint32_t max_registers = 0);
 
 class Linker {
