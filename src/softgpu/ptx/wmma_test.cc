@@ -114,9 +114,10 @@ void RunCase(const Case& c, int which, TestDevice* device, Path path) {
   const auto program = MustCompile(text);
   if (program == nullptr) return;
   std::mt19937 random(Seed());
-  const int least = c.factor == "u8" ? 0 : -8;
-  const Matrix a = RandomMatrix(c.m, c.k, least, 8, &random);
-  const Matrix b = RandomMatrix(c.k, c.n, least, 8, &random);
+  const int least = c.factor == "u8" ? 0 : c.factor == "s8" ? -128 : -8;
+  const int most = c.factor == "u8" ? 255 : c.factor == "s8" ? 127 : 8;
+  const Matrix a = RandomMatrix(c.m, c.k, least, most, &random);
+  const Matrix b = RandomMatrix(c.k, c.n, least, most, &random);
   const Matrix sums = RandomMatrix(c.m, c.n, -8, 8, &random);
   std::memset(device->Array<uint8_t>(0), 0xcd, 4 * kMatrix);
   Put(device->Array<uint8_t>(0), a, c.factor, rows_a, kStride);
@@ -249,7 +250,8 @@ void RunWhole(const Whole& w, bool saturate, TestDevice* device, Path path) {
   const Matrix a = RandomMatrix(w.rows, w.depth, range(w.a, true), range(w.a, false), &random);
   const Matrix b = RandomMatrix(8, w.depth, range(w.b, true), range(w.b, false), &random);
   std::vector<int32_t> c(128);
-  for (int32_t& value : c) value = static_cast<int32_t>(random() % 3 * 0x40000000 - 0x40000000u);
+  static constexpr int32_t kSums[] = {INT32_MIN, INT32_MIN + 7, 0, INT32_MAX - 7, INT32_MAX};
+  for (int32_t& value : c) value = kSums[random() % std::size(kSums)];
   uint32_t* in = device->Array<uint32_t>(0);
   std::fill_n(in, 32 * 32, 0);
   const uint32_t mask = (1u << w.bits) - 1;
@@ -272,14 +274,18 @@ void RunWhole(const Whole& w, bool saturate, TestDevice* device, Path path) {
     }
   }
   MustRun(*program, *device, {}, Params().Add(device->At(0)), path);
+  bool saturates = false;
   for (int lane = 0; lane < 32; ++lane) {
     for (int i = 0; i < sums; ++i) {
       const size_t at = place_of_sum(lane, i);
       EXPECT_EQ(static_cast<int32_t>(
                     in[size_t{32} * static_cast<size_t>(lane) + 16 + static_cast<size_t>(i)]),
                 Expected(w, a[at / 8], b[at % 8], c[at], saturate));
+      saturates |= Expected(w, a[at / 8], b[at % 8], c[at], true) !=
+                   Expected(w, a[at / 8], b[at % 8], c[at], false);
     }
   }
+  EXPECT_TRUE(saturates) << "nothing here tells .satfinite from its absence";
 }
 
 TEST_P(WmmaTest, MmaOnWholeNumbers) {
