@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <cmath>
 #include <functional>
 #include <random>
 
+#include "src/softgpu/ptx/operations.h"
 #include "src/softgpu/ptx/testing.h"
 
 namespace tandem::ptx {
@@ -18,7 +20,8 @@ struct Shape {
   std::string name, types;
   int depth, elements;  // k; elements of A and B in a register
   bool half_sums;
-  std::function<uint32_t(int)> encode;  // of a small integer
+  std::function<uint32_t(int)> encode;    // of a small integer
+  std::function<double(uint32_t)> value;  // of an element's bits
 };
 
 uint32_t HalfOf(int value) {
@@ -26,6 +29,14 @@ uint32_t HalfOf(int value) {
                     : (value < 0 ? 0x8000u : 0u) |
                           ((std::bit_cast<uint32_t>(std::abs(static_cast<float>(value))) >> 13) -
                            (112u << 10));
+}
+
+uint32_t SingleOf(int value) {
+  return std::bit_cast<uint32_t>(static_cast<float>(value));
+}
+
+double HalfBits(uint32_t bits) {
+  return static_cast<double>(HalfValue(bits));
 }
 
 std::string Kernel(const Shape& shape) {
@@ -68,70 +79,123 @@ int RowOfB(const Shape& s, int lane, int i) {
   return lane % 4 * 2 + (i & 1) + (i >= 2 ? 8 : 0);
 }
 
+// The bits of A's, B's and C's elements.
+struct Tiles {
+  uint32_t a[16][16], b[16][8], c[16][8];
+};
+
+// Small integers; or numbers with all their bits, of which a few may be anything: huge, subnormal,
+// infinite, no number.
+Tiles RandomTiles(const Shape& shape, bool small, std::mt19937* random) {
+  const auto element = [&](bool half, auto encode, uint32_t sign_and_fraction, uint32_t exponent) {
+    const uint32_t bits = (*random)();
+    if (small) return encode(static_cast<int>(bits % 17) - 8);
+    const uint32_t any = (*random)() & (half ? 0xffff : 0xffffffff);
+    return bits % 64 == 0 ? any : (any & sign_and_fraction) | exponent;
+  };
+  Tiles tiles;
+  const bool half = shape.types.find(".f16") != std::string::npos, wide = shape.elements == 1;
+  const auto factor = [&] {
+    return half   ? element(true, shape.encode, 0xbfff, 0)
+           : wide ? element(false, shape.encode, 0x87ffffff, 0x38000000)
+                  : element(true, shape.encode, 0x87ff, 0x3800);
+  };
+  const auto sum = [&] {
+    return shape.half_sums ? element(true, HalfOf, 0xbfff, 0)
+                           : element(false, SingleOf, 0x87ffffff, 0x38000000);
+  };
+  for (auto& row : tiles.a) std::generate(std::begin(row), std::end(row), factor);
+  for (auto& row : tiles.b) std::generate(std::begin(row), std::end(row), factor);
+  for (auto& row : tiles.c) std::generate(std::begin(row), std::end(row), sum);
+  return tiles;
+}
+
+void Spread(const Shape& shape, const Tiles& tiles, uint32_t* in) {
+  const int b_regs = shape.depth / 4 / shape.elements, a_regs = 2 * b_regs;
+  const int bits = 32 / shape.elements;
+  std::fill_n(in, 32 * 16, 0);
+  for (int lane = 0; lane < 32; ++lane) {
+    uint32_t* regs = in + size_t{16} * static_cast<size_t>(lane);
+    for (int i = 0; i < a_regs * shape.elements; ++i) {
+      const uint32_t value = tiles.a[RowOfA(shape, lane, i)][ColumnOfA(shape, lane, i)];
+      regs[i / shape.elements] |= value << (i % shape.elements * bits);
+    }
+    for (int i = 0; i < b_regs * shape.elements; ++i) {
+      const uint32_t value = tiles.b[RowOfB(shape, lane, i)][lane / 4];
+      regs[a_regs + i / shape.elements] |= value << (i % shape.elements * bits);
+    }
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t value = tiles.c[lane / 4 + (i < 2 ? 0 : 8)][lane % 4 * 2 + (i & 1)];
+      uint32_t* sums = regs + a_regs + b_regs;
+      sums[shape.half_sums ? i / 2 : i] |= value << (shape.half_sums ? i % 2 * 16 : 0);
+    }
+  }
+}
+
+// The nearest half, as a double.
+double ToHalf(double x) {
+  const double unit = std::ldexp(1.0, std::max(x == 0 ? -14 : std::ilogb(x), -14) - 10);
+  const double rounded = std::nearbyint(x / unit) * unit;
+  return std::abs(rounded) > 65504 ? std::copysign(INFINITY, x) : rounded;
+}
+
+// Whether `result` is the one element of a row times a column: a number within the errors of a sum
+// in double precision, rounded once.
+void ExpectSum(const Shape& shape, const Tiles& tiles, int row, int column, uint32_t result) {
+  const auto of_sum = [&](uint32_t bits) { return shape.half_sums ? HalfBits(bits) : F(bits); };
+  Quad exact = of_sum(tiles.c[row][column]), all = exact < 0 ? -exact : exact;
+  for (int k = 0; k < shape.depth; ++k) {
+    const Quad term = static_cast<Quad>(shape.value(tiles.a[row][k])) *
+                      static_cast<Quad>(shape.value(tiles.b[k][column]));
+    exact += term;
+    all += term < 0 ? -term : term;
+  }
+  SCOPED_TRACE(std::to_string(row) + " " + std::to_string(column));
+  if (exact != exact) {
+    EXPECT_EQ(result, shape.half_sums ? 0x7fffu : 0x7fffffffu);
+  } else if (exact - exact != 0) {
+    EXPECT_EQ(of_sum(result), static_cast<double>(exact));
+  } else {
+    const Quad error = all * (shape.depth + 3) * 0x1p-53;
+    const auto round = [&](Quad x) {
+      const double near = static_cast<double>(x);
+      return shape.half_sums ? ToHalf(near) : static_cast<double>(static_cast<float>(near));
+    };
+    EXPECT_GE(of_sum(result), round(exact - error));
+    EXPECT_LE(of_sum(result), round(exact + error));
+  }
+}
+
 TEST_P(TileTest, MmaMultipliesTiles) {
-  const auto half = [](int value) { return HalfOf(value); };
-  const auto brain = [](int value) {
-    return std::bit_cast<uint32_t>(static_cast<float>(value)) >> 16;
-  };
-  const auto single = [](int value) { return std::bit_cast<uint32_t>(static_cast<float>(value)); };
+  const auto brain = [](int value) { return SingleOf(value) >> 16; };
+  const auto of_brain = [](uint32_t bits) { return double{F(bits << 16)}; };
+  const auto of_tf32 = [](uint32_t bits) { return double{F(bits & 0xffffe000)}; };
   const Shape kShapes[] = {
-      {"m16n8k8", "f32.f16.f16.f32", 8, 2, false, half},
-      {"m16n8k16", "f32.f16.f16.f32", 16, 2, false, half},
-      {"m16n8k8", "f16.f16.f16.f16", 8, 2, true, half},
-      {"m16n8k16", "f16.f16.f16.f16", 16, 2, true, half},
-      {"m16n8k8", "f32.bf16.bf16.f32", 8, 2, false, brain},
-      {"m16n8k16", "f32.bf16.bf16.f32", 16, 2, false, brain},
-      {"m16n8k4", "f32.tf32.tf32.f32", 4, 1, false, single},
-      {"m16n8k8", "f32.tf32.tf32.f32", 8, 1, false, single},
+      {"m16n8k8", "f32.f16.f16.f32", 8, 2, false, HalfOf, HalfBits},
+      {"m16n8k16", "f32.f16.f16.f32", 16, 2, false, HalfOf, HalfBits},
+      {"m16n8k8", "f16.f16.f16.f16", 8, 2, true, HalfOf, HalfBits},
+      {"m16n8k16", "f16.f16.f16.f16", 16, 2, true, HalfOf, HalfBits},
+      {"m16n8k8", "f32.bf16.bf16.f32", 8, 2, false, brain, of_brain},
+      {"m16n8k16", "f32.bf16.bf16.f32", 16, 2, false, brain, of_brain},
+      {"m16n8k4", "f32.tf32.tf32.f32", 4, 1, false, SingleOf, of_tf32},
+      {"m16n8k8", "f32.tf32.tf32.f32", 8, 1, false, SingleOf, of_tf32},
   };
+  SCOPED_TRACE("TANDEM_SEED=" + std::to_string(Seed()));
+  std::mt19937 random(Seed());
   for (const Shape& shape : kShapes) {
     SCOPED_TRACE(shape.name + "." + shape.types);
-    SCOPED_TRACE("TANDEM_SEED=" + std::to_string(Seed()));
-    std::mt19937 random(Seed());
-    const auto small = [&] { return static_cast<int>(random() % 17) - 8; };
-    int a[16][16], b[16][8], c[16][8];
-    for (auto& row : a) std::generate(std::begin(row), std::end(row), small);
-    for (auto& row : b) std::generate(std::begin(row), std::end(row), small);
-    for (auto& row : c) std::generate(std::begin(row), std::end(row), small);
-
-    const int b_regs = shape.depth / 4 / shape.elements, a_regs = 2 * b_regs;
-    const int bits = 32 / shape.elements;
-    uint32_t* in = device_.Array<uint32_t>(0);
-    std::fill_n(in, 32 * 16, 0);
-    for (int lane = 0; lane < 32; ++lane) {
-      uint32_t* regs = in + size_t{16} * static_cast<size_t>(lane);
-      for (int i = 0; i < a_regs * shape.elements; ++i) {
-        const int value = a[RowOfA(shape, lane, i)][ColumnOfA(shape, lane, i)];
-        regs[i / shape.elements] |= shape.encode(value) << (i % shape.elements * bits);
-      }
-      for (int i = 0; i < b_regs * shape.elements; ++i) {
-        const int value = b[RowOfB(shape, lane, i)][lane / 4];
-        regs[a_regs + i / shape.elements] |= shape.encode(value) << (i % shape.elements * bits);
-      }
-      for (int i = 0; i < 4; ++i) {
-        const int value = c[lane / 4 + (i < 2 ? 0 : 8)][lane % 4 * 2 + (i & 1)];
-        uint32_t* sums = regs + a_regs + b_regs;
-        if (shape.half_sums) {
-          sums[i / 2] |= HalfOf(value) << (i % 2 * 16);
-        } else {
-          sums[i] = single(value);
-        }
-      }
-    }
     const auto program = MustCompile(Kernel(shape));
     ASSERT_NE(program, nullptr);
-    MustRun(*program, device_, {}, Params().Add(device_.At(0)).Add(device_.At(4096)), GetParam());
-    for (int lane = 0; lane < 32; ++lane) {
-      const uint32_t* out =
-          device_.Array<uint32_t>(4096 + uint64_t{64} * static_cast<uint64_t>(lane));
-      for (int i = 0; i < 4; ++i) {
-        const int row = lane / 4 + (i < 2 ? 0 : 8), column = lane % 4 * 2 + (i & 1);
-        int sum = c[row][column];
-        for (int k = 0; k < shape.depth; ++k) sum += a[row][k] * b[k][column];
-        if (shape.half_sums) {
-          EXPECT_EQ(out[i / 2] >> (i % 2 * 16) & 0xffff, HalfOf(sum)) << row << ' ' << column;
-        } else {
-          EXPECT_EQ(out[i], single(sum)) << row << ' ' << column;
+    for (const bool small : {true, false, false, false}) {
+      const Tiles tiles = RandomTiles(shape, small, &random);
+      Spread(shape, tiles, device_.Array<uint32_t>(0));
+      MustRun(*program, device_, {}, Params().Add(device_.At(0)).Add(device_.At(4096)), GetParam());
+      for (int lane = 0; lane < 32; ++lane) {
+        const uint32_t* out = device_.Array<uint32_t>(4096) + ptrdiff_t{16} * lane;
+        for (int i = 0; i < 4; ++i) {
+          const int row = lane / 4 + (i < 2 ? 0 : 8), column = lane % 4 * 2 + (i & 1);
+          ExpectSum(shape, tiles, row, column,
+                    shape.half_sums ? out[i / 2] >> (i % 2 * 16) & 0xffff : out[i]);
         }
       }
     }
