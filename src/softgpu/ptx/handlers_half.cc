@@ -56,9 +56,9 @@ inline double Exactly(uint32_t x, uint32_t y, uint32_t z) {
     case Op::kFma:
       return SumToOdd(a * b, Value<V>(z));
     case Op::kTanh:
-      return ::tanhf(static_cast<float>(a));
+      return ::tanh(a);
     default:
-      return ::exp2f(static_cast<float>(a));
+      return ::exp2(a);
   }
 }
 
