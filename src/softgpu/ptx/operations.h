@@ -32,6 +32,8 @@ struct Operation {
   char result = 'w';  // which of %d, %wd, %hd: 'd', 'w', 'h'
   std::function<uint64_t(uint64_t, uint64_t, uint64_t)> expect;
   uint32_t ulps = 0;  // how far an approximate f32 may be off
+  // Of an approximate f32, in place of `expect`: what it is an approximation of.
+  std::function<double(uint64_t, uint64_t, uint64_t)> exact = nullptr;
 };
 
 inline float F(uint64_t bits) {
@@ -77,6 +79,17 @@ inline uint64_t UlpsApart(uint64_t a, uint64_t b) {
     return (bits & 0x80000000) != 0 ? -magnitude : magnitude;
   };
   return std::abs(place(a) - place(b));
+}
+
+// Whether the f32 is within `ulps` units in the last place of `exact`. Zeros, infinities and what
+// is no number must be the right ones.
+inline bool IsNear(uint64_t bits, double exact, uint32_t ulps) {
+  if (exact == 0 || !std::isfinite(exact)) return bits == B(static_cast<float>(exact));
+  const double margin = ulps * std::ldexp(1.0, std::max(std::ilogb(exact), -126) - 23);
+  const double result = F(bits);
+  if (std::isnan(result) || std::signbit(result) != std::signbit(exact)) return false;
+  if (std::isinf(result)) return std::abs(exact) + margin >= 0x1p128;
+  return std::abs(result - exact) <= margin;
 }
 
 inline std::string KernelFor(const Operation& operation) {
@@ -188,7 +201,14 @@ inline void Check(const Operation& operation, const std::vector<uint64_t>& input
   }
   for (size_t i = 0; i < cases; ++i) {
     const uint64_t a = inputs[3 * i], b = inputs[3 * i + 1], c = inputs[3 * i + 2];
-    const uint64_t expected = operation.expect(a, b, c), result = results[0][i];
+    const uint64_t result = results[0][i];
+    if (operation.exact) {
+      const double exact = operation.exact(a, b, c);
+      ASSERT_TRUE(IsNear(result, exact, operation.ulps))
+          << std::hex << a << ' ' << b << ' ' << c << ": " << F(result) << " for " << exact;
+      continue;
+    }
+    const uint64_t expected = operation.expect(a, b, c);
     if (operation.ulps != 0 && UlpsApart(result, expected) <= operation.ulps) continue;
     ASSERT_EQ(result, expected) << std::hex << a << ' ' << b << ' ' << c;
   }

@@ -117,58 +117,37 @@ TEST(FloatOperations, Floats) {
   for (const Operation& operation : kOperations) Check(operation);
 }
 
-// Against double precision.
+// Against double precision, whose own errors are far smaller.
 TEST(FloatOperations, Approximations) {
-  const auto ftz = [](float x) { return std::abs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; };
-  const auto of = [](double x) { return B(static_cast<float>(x)); };
-  const Operation kOperations[] = {
-      {"ex2.approx.f32 %wd, %wa;", 'w',
-       [=](auto a, auto, auto) { return of(std::exp2(static_cast<double>(F(a)))); }, 2},
-      {"lg2.approx.f32 %wd, %wa;", 'w',
-       [=](auto a, auto, auto) { return of(std::log2(static_cast<double>(F(a)))); }, 2},
-      {"lg2.approx.ftz.f32 %wd, %wa;", 'w',
-       [=](auto a, auto, auto) { return of(std::log2(static_cast<double>(ftz(F(a))))); }, 2},
-      {"sin.approx.f32 %wd, %wa;", 'w',
-       [=](auto a, auto, auto) { return of(std::sin(static_cast<double>(F(a)))); }, 2},
-      {"cos.approx.f32 %wd, %wa;", 'w',
-       [=](auto a, auto, auto) { return of(std::cos(static_cast<double>(F(a)))); }, 2},
-      {"tanh.approx.f32 %wd, %wa;", 'w',
-       [=](auto a, auto, auto) { return of(std::tanh(static_cast<double>(F(a)))); }, 2},
-      {"rsqrt.approx.f32 %wd, %wa;", 'w',
-       [=](auto a, auto, auto) { return of(1.0 / std::sqrt(static_cast<double>(F(a)))); }, 2},
-      {"sqrt.approx.f32 %wd, %wa;", 'w',
-       [=](auto a, auto, auto) { return of(std::sqrt(static_cast<double>(F(a)))); }, 2},
-      {"rcp.approx.f32 %wd, %wa;", 'w',
-       [=](auto a, auto, auto) { return of(1.0 / static_cast<double>(F(a))); }, 1},
-      {"rcp.approx.ftz.f32 %wd, %wa;", 'w',
-       [=](auto a, auto, auto) { return B(ftz(1.0f / ftz(F(a)))); }, 1},
-      {"ex2.approx.ftz.f32 %wd, %wa;", 'w',
-       [=](auto a, auto, auto) {
-         return B(ftz(static_cast<float>(std::exp2(static_cast<double>(ftz(F(a)))))));
-       },
-       2},
-      {"sin.approx.ftz.f32 %wd, %wa;", 'w',
-       [=](auto a, auto, auto) { return of(std::sin(static_cast<double>(ftz(F(a))))); }, 2},
-      {"cos.approx.ftz.f32 %wd, %wa;", 'w',
-       [=](auto a, auto, auto) { return of(std::cos(static_cast<double>(ftz(F(a))))); }, 2},
-      {"rsqrt.approx.ftz.f32 %wd, %wa;", 'w',
-       [=](auto a, auto, auto) { return of(1.0 / std::sqrt(static_cast<double>(ftz(F(a))))); }, 2},
-      {"sqrt.approx.ftz.f32 %wd, %wa;", 'w',
-       [=](auto a, auto, auto) { return of(std::sqrt(static_cast<double>(ftz(F(a))))); }, 1},
-      // Where the divisor is beyond 2^126 the quotient is 0, as the document says.
-      {"div.approx.f32 %wd, %wa, %wb;", 'w',
-       [=](auto a, auto b, auto) {
-         const float y = F(b);
-         if (std::abs(y) > 0x1p126f && std::isfinite(y)) {
-           return B(F(a) * std::copysign(0.0f, y));
-         }
-         return of(static_cast<double>(F(a)) / y);
-       },
-       2},
-      {"div.full.f32 %wd, %wa, %wb;", 'w',
-       [=](auto a, auto b, auto) { return of(static_cast<double>(F(a)) / F(b)); }, 2},
+  const auto ftz = [](double x) { return std::abs(x) < 0x1p-126 ? std::copysign(0.0, x) : x; };
+  const auto inverse_root = [](double x) { return 1.0 / std::sqrt(x); };
+  const auto inverse = [](double x) { return 1.0 / x; };
+  const struct {
+    const char* name;
+    double (*exact)(double);
+    uint32_t ulps;
+  } kFunctions[] = {
+      {"ex2", std::exp2, 2}, {"lg2", std::log2, 2},      {"sin", std::sin, 2},
+      {"cos", std::cos, 2},  {"rsqrt", inverse_root, 2}, {"sqrt", std::sqrt, 1},
+      {"rcp", inverse, 1},
   };
-  for (const Operation& operation : kOperations) Check(operation);
+  for (const auto& f : kFunctions) {
+    const std::string name = f.name, operands = " %wd, %wa;";
+    Check({name + ".approx.f32" + operands, 'w', nullptr, f.ulps,
+           [&](auto a, auto, auto) { return f.exact(double{F(a)}); }});
+    Check({name + ".approx.ftz.f32" + operands, 'w', nullptr, f.ulps,
+           [&](auto a, auto, auto) { return ftz(f.exact(ftz(double{F(a)}))); }});
+  }
+  Check({"tanh.approx.f32 %wd, %wa;", 'w', nullptr, 2,
+         [](auto a, auto, auto) { return std::tanh(double{F(a)}); }});
+  // Where the divisor is beyond 2^126 the quotient is 0, as the document says.
+  Check({"div.approx.f32 %wd, %wa, %wb;", 'w', nullptr, 2, [](auto a, auto b, auto) {
+           const double y = F(b);
+           const bool large = std::abs(y) > 0x1p126 && std::isfinite(y);
+           return large ? F(a) * std::copysign(0.0, y) : F(a) / y;
+         }});
+  Check({"div.full.f32 %wd, %wa, %wb;", 'w', nullptr, 2,
+         [](auto a, auto b, auto) { return double{F(a)} / F(b); }});
 }
 
 // Only the upper halves of operand and result count, and subnormal numbers are zeros.
