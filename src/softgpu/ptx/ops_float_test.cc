@@ -48,6 +48,31 @@ uint64_t Half(long double x) {
   return low | (std::signbit(x) ? 0x8000 : 0);
 }
 
+// The smaller number, of which -0 is one; with `largest` the larger.
+template <class T>
+T Extreme(T a, T b, bool largest) {
+  if (std::isnan(a) || std::isnan(b)) return std::isnan(a) ? b : a;
+  if (a == b) return std::signbit(a) != largest ? a : b;
+  return (a < b) != largest ? a : b;
+}
+
+TEST(FloatOperations, Extremes) {
+  for (const bool largest : {false, true}) {
+    const std::string name = largest ? "max" : "min";
+    Check({name + ".f64 %d, %a, %b;", 'd',
+           [=](auto a, auto b, auto) { return B(Extreme(D(a), D(b), largest)); }});
+    const auto by_magnitude = [=](uint64_t a, uint64_t b) {
+      const float r = Extreme(std::abs(F(a)), std::abs(F(b)), largest);
+      return std::isnan(r) ? B(r) : B(std::copysign(r, F((a ^ b) & 0x80000000)));
+    };
+    Check({name + ".xorsign.abs.f32 %wd, %wa, %wb;", 'w',
+           [=](auto a, auto b, auto) { return by_magnitude(a, b); }});
+    Check({name + ".NaN.xorsign.abs.f32 %wd, %wa, %wb;", 'w', [=](auto a, auto b, auto) {
+             return std::isnan(F(a)) || std::isnan(F(b)) ? B(NAN) : by_magnitude(a, b);
+           }});
+  }
+}
+
 TEST(FloatOperations, Floats) {
   const auto ftz = [](float x) { return std::abs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; };
   const auto sat = [](float x) { return x > 0 ? std::min(x, 1.0f) : 0.0f; };

@@ -293,6 +293,12 @@ void CheckConversions(const Format& f) {
 TEST(HalfOperations, Conversions) {
   CheckConversions(kHalf);
   CheckConversions(kBrain);
+  Check({"cvt.rn.bf16.f16 %hd, %ha;", 'h',
+         [](auto a, auto, auto) { return kBrain.Nearest(kHalf.Value(a & 0xffff)); }},
+        EveryHalf());
+  Check({"cvt.rn.f16.bf16 %hd, %ha;", 'h',
+         [](auto a, auto, auto) { return kHalf.Nearest(kBrain.Value(a & 0xffff)); }},
+        EveryHalf());
 }
 
 TEST(HalfOperations, Tf32AndPackedIntegers) {

@@ -339,5 +339,35 @@ TEST_P(PointerTest, BarriersInSharedMemory) {
   EXPECT_EQ(Out(63), 1u);
 }
 
+TEST_P(PointerTest, BarriersAreTriedAndMadeAnew) {
+  ASSERT_EQ(RunWith("", R"(
+    .shared .align 8 .b64 bar; .reg .b64 %s<4>;
+    mbarrier.init.shared.b64 [bar], 3;
+    mbarrier.arrive.noComplete.shared.b64 %s1, [bar], 2;
+    mbarrier.try_wait.shared.b64 %p1, [bar], %s1, 1;
+    mbarrier.arrive.shared.b64 %s2, [bar];
+    mbarrier.try_wait.shared.b64 %p2, [bar], %s2;
+    mbarrier.try_wait.parity.shared.b64 %p3, [bar], 0, 1;
+    mbarrier.try_wait.parity.shared.b64 %p4, [bar], 1;
+    selp.u32 %r1, 1, 0, %p1; @%p2 add.u32 %r1, %r1, 2; @%p3 add.u32 %r1, %r1, 4;
+    @%p4 add.u32 %r1, %r1, 8;
+    mbarrier.pending_count.b64 %r2, %s1; mbarrier.pending_count.b64 %r3, %s2;
+    mbarrier.arrive_drop.noComplete.shared.b64 %s1, [bar], 2;
+    mbarrier.arrive.shared.b64 %s2, [bar]; mbarrier.arrive.shared.b64 %s3, [bar];
+    mbarrier.pending_count.b64 %r4, %s2; mbarrier.pending_count.b64 %r5, %s3;
+    mbarrier.inval.shared.b64 [bar];
+    mbarrier.init.shared.b64 [bar], 1;
+    mbarrier.arrive.shared.b64 %s1, [bar];
+    mbarrier.try_wait.shared.b64 %p1, [bar], %s1;
+    selp.u32 %r6, 1, 0, %p1;
+    st.global.v4.u32 [%out], {%r1, %r2, %r3, %r4}; st.global.v2.u32 [%out+16], {%r5, %r6};
+    ret;)",
+                    1),
+            Stop::kDone);
+  const uint32_t* out = device_.Array<uint32_t>(0);
+  // After the first phase two of three have left: one comes in each of the next.
+  EXPECT_EQ(std::vector<uint32_t>(out, out + 6), std::vector<uint32_t>({6, 3, 1, 1, 1, 1}));
+}
+
 }  // namespace
 }  // namespace tandem::ptx

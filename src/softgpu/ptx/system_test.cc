@@ -216,6 +216,41 @@ TEST_P(SystemTest, SpecialRegistersThatCompilersName) {
   EXPECT_EQ(out[0], 11u);
 }
 
+TEST_P(SystemTest, ClocksGoOn) {
+  const auto out = Go(R"(
+    mov.u64 %rd1, %clock64; mov.u32 %r1, %clock;
+    mov.u32 %r3, 0;
+  LOOP:
+    add.u32 %r3, %r3, 1; setp.lt.u32 %p1, %r3, 100000;
+    @%p1 bra LOOP;
+    mov.u32 %r2, %clock; mov.u64 %rd2, %clock64;
+    setp.gt.u64 %p1, %rd2, %rd1;
+    sub.u32 %r2, %r2, %r1; sub.u64 %rd3, %rd2, %rd1; cvt.u64.u32 %rd4, %r2;
+    setp.ne.and.u32 %p1, %r2, 0, %p1;
+    setp.le.and.u64 %p1, %rd4, %rd3, %p1;
+    selp.u32 %r1, 1, 0, %p1;
+    st.global.u32 [%at], %r1; ret;)");
+  for (const uint32_t one : out) EXPECT_EQ(one, 1u);
+}
+
+TEST_P(SystemTest, AllLanesMatchInEveryBit) {
+  const auto out = Go(R"(
+    shl.b32 %r1, %t, 27; mov.u32 %r9, 0; mov.b64 %rd1, {%r9, %r1}; mov.u64 %rd2, 0x700000009;
+    match.all.sync.b64 %r2|%p1, %rd1, 0xffffffff;
+    match.all.sync.b64 %r3|%p2, %rd2, 0xffffffff;
+    setp.lt.u32 %p3, %t, 8;
+    mov.u32 %r4, 0;
+    @%p3 match.all.sync.b64 %r4, %rd2, 0xff;
+    selp.u32 %r5, 1, 0, %p1; @%p2 add.u32 %r5, %r5, 2;
+    add.u32 %r2, %r2, %r5; st.global.u32 [%at], %r2;
+    st.global.u32 [%at+1024], %r3; st.global.u32 [%at+2048], %r4; ret;)");
+  for (uint32_t i = 0; i < 32; ++i) {
+    EXPECT_EQ(out[i], 2u);
+    EXPECT_EQ(device_.Array<uint32_t>(1024)[i], ~0u);
+    EXPECT_EQ(device_.Array<uint32_t>(2048)[i], i < 8 ? 0xffu : 0u);
+  }
+}
+
 TEST_P(SystemTest, LanesMatchReduceAndElect) {
   const auto out = Go(R"(
     and.b32 %r1, %t, 3;

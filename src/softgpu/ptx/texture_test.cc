@@ -308,25 +308,44 @@ TEST_F(TextureTest, OddValues) {
   }
 }
 
-TEST_F(TextureTest, LevelsAndQueries) {
-  Texture t = RandomTexture(kGeometries[1]);
-  const auto plain = MustCompile(FetchKernel(kGeometries[1], "f32"));
-  const auto level = MustCompile(FetchKernel(kGeometries[1], "f32", ", 0f40000000", "level."));
-  ASSERT_TRUE(plain != nullptr && level != nullptr);
-  EXPECT_EQ(Run(*plain, t, Path::kAuto), Run(*level, t, Path::kAuto));
+TEST_F(TextureTest, ThereIsOneLevel) {
+  for (const Geometry& g : kGeometries) {
+    SCOPED_TRACE(g.name);
+    const Texture t = RandomTexture(g);
+    uint32_t* words = device_.Array<uint32_t>(kWhere);
+    for (int i = 0; i < 3 * kLanes; ++i) {
+      const int d = i % 3 - (g.layered ? 1 : 0);
+      words[i] = d < 0 ? Below(8) : static_cast<uint32_t>(B(RandomCoordinate(t, d)));
+    }
+    const auto plain = MustCompile(FetchKernel(g, "f32"));
+    const auto level = MustCompile(FetchKernel(g, "f32", ", 0f40000000", "level."));
+    ASSERT_TRUE(plain != nullptr && level != nullptr);
+    EXPECT_EQ(Run(*plain, t, Path::kAuto), Run(*level, t, Path::kAuto));
+  }
+}
+
+TEST_F(TextureTest, Queries) {
   const auto query = MustCompile(
       Module(".param .u64 in, .param .u64 result, .param .u64 texture",
-             ".reg .b64 %out, %tex; .reg .b32 %r<4>;\n"
+             ".reg .b64 %out, %tex; .reg .b32 %r<6>;\n"
              "ld.param.u64 %out, [result]; ld.param.u64 %tex, [texture];\n"
              "txq.width.b32 %r0, [%tex]; txq.height.b32 %r1, [%tex];\n"
              "txq.num_mipmap_levels.b32 %r2, [%tex]; txq.normalized_coords.b32 %r3, [%tex];\n"
-             "st.global.v4.u32 [%out], {%r0, %r1, %r2, %r3}; ret;"));
+             "txq.depth.b32 %r4, [%tex]; txq.array_size.b32 %r5, [%tex];\n"
+             "st.global.v4.u32 [%out], {%r0, %r1, %r2, %r3};\n"
+             "st.global.v2.u32 [%out+16], {%r4, %r5}; ret;"));
   ASSERT_NE(query, nullptr);
-  const auto answers = Run(*query, t, Path::kAuto);
-  EXPECT_EQ(answers[0], t.extent[0]);
-  EXPECT_EQ(answers[1], t.extent[1]);
-  EXPECT_EQ(answers[2], 1u);
-  EXPECT_EQ(answers[3], t.normalized ? 1u : 0u);
+  for (const Geometry& g : kGeometries) {
+    SCOPED_TRACE(g.name);
+    const Texture t = RandomTexture(g);
+    const auto answers = Run(*query, t, Path::kAuto);
+    EXPECT_EQ(answers[0], t.extent[0]);
+    EXPECT_EQ(answers[2], 1u);
+    EXPECT_EQ(answers[3], t.normalized ? 1u : 0u);
+    EXPECT_EQ(g.dimensions > 1 ? answers[1] : 0, g.dimensions > 1 ? t.extent[1] : 0);
+    EXPECT_EQ(g.dimensions > 2 ? answers[4] : 0, g.dimensions > 2 ? t.extent[2] : 0);
+    EXPECT_EQ(g.layered ? answers[5] : 0, g.layered ? t.layers : 0);
+  }
 }
 
 TEST_F(TextureTest, FaultsOnWhatIsNotThere) {
