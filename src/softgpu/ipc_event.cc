@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <map>
 #include <utility>
 
 namespace tandem::soft {
@@ -21,6 +22,19 @@ struct Handle {
   uint64_t inode = 0;
 };
 static_assert(sizeof(Handle) <= sizeof(CUipcEventHandle));
+
+// This process's events. A device that a file turns out not to be of has its own.
+using Key = std::pair<uint64_t, const SharedDevice*>;  // the file's inode, the device
+struct Known {
+  Mutex mutex;
+  std::map<Key, std::weak_ptr<IpcEvent>> events GUARDED_BY(mutex);
+};
+
+// Never destroyed: threads may open events while the process exits.
+Known& TheKnown() {
+  static Known* const known = new Known();
+  return *known;
+}
 
 }  // namespace
 
@@ -39,16 +53,29 @@ IpcEvent::~IpcEvent() {
   munmap(page_, sizeof(Page));
 }
 
+std::shared_ptr<IpcEvent> IpcEvent::Of(UniqueFd fd, SharedDevice* device) {
+  Known& known = TheKnown();
+  MutexLock lock(known.mutex);
+  std::erase_if(known.events, [](const auto& entry) { return entry.second.expired(); });
+  std::weak_ptr<IpcEvent>& place = known.events[{InodeOf(fd.get()), device}];
+  if (auto event = place.lock()) return event;
+  Page* page = Map(fd.get());
+  if (page == nullptr) return nullptr;
+  std::shared_ptr<IpcEvent> event(new IpcEvent(std::move(fd), page, device));
+  place = event;
+  return event;
+}
+
 std::shared_ptr<IpcEvent> IpcEvent::Create(SharedDevice* device, const CUuuid& uuid) {
   UniqueFd fd(memfd_create("tandem-soft-event", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd || ftruncate(fd.get(), sizeof(Page)) != 0 || fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) {
     return nullptr;
   }
-  Page* page = Map(fd.get());
-  if (page == nullptr) return nullptr;
-  page->magic = kMagic;
-  page->device = uuid;
-  return std::shared_ptr<IpcEvent>(new IpcEvent(std::move(fd), page, device));
+  auto event = Of(std::move(fd), device);
+  if (event == nullptr) return nullptr;
+  event->page_->magic = kMagic;
+  event->page_->device = uuid;
+  return event;
 }
 
 CUresult IpcEvent::Open(const CUipcEventHandle& handle, SharedDevice* device, const CUuuid& uuid,
@@ -64,12 +91,10 @@ CUresult IpcEvent::Open(const CUipcEventHandle& handle, SharedDevice* device, co
       (fcntl(fd.get(), F_GET_SEALS) & kSeals) != kSeals) {
     return CUDA_ERROR_MAP_FAILED;
   }
-  Page* page = Map(fd.get());
-  if (page == nullptr) return CUDA_ERROR_MAP_FAILED;
-  event->reset(new IpcEvent(std::move(fd), page, device));
-  if (page->magic != kMagic) return CUDA_ERROR_MAP_FAILED;
+  *event = Of(std::move(fd), device);
+  if (*event == nullptr || (*event)->page_->magic != kMagic) return CUDA_ERROR_MAP_FAILED;
   // Slots are those of one device.
-  const bool same = std::memcmp(&page->device, &uuid, sizeof(uuid)) == 0;
+  const bool same = std::memcmp(&(*event)->page_->device, &uuid, sizeof(uuid)) == 0;
   return same ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 

@@ -11,6 +11,8 @@
 // 2. A mark of a process that is gone counts as reached: nobody waits for the dead.
 // 3. A process's record number n comes after its own number n - kRing, so that the places of the
 //    ring are written in order.
+// 4. A process has one IpcEvent for each file, however often it opens the handle: whoever finds an
+//    own mark that is not reached finds the task that reaches it. (That task keeps the IpcEvent.)
 #pragma once
 
 #include <atomic>
@@ -39,7 +41,7 @@ class IpcEvent {
 
   // Null if the system refuses. REQUIRES: the device outlives the event.
   static std::shared_ptr<IpcEvent> Create(SharedDevice* device, const CUuuid& uuid);
-  // What another process's handle names.
+  // What another process's handle names; the same object each time, as long as somebody has it.
   static CUresult Open(const CUipcEventHandle& handle, SharedDevice* device, const CUuuid& uuid,
                        std::shared_ptr<IpcEvent>* event);
   ~IpcEvent();
@@ -78,6 +80,8 @@ class IpcEvent {
 
   IpcEvent(UniqueFd fd, Page* page, SharedDevice* device);
   static Page* Map(int fd);
+  // That of the file if this process has it, else a new one; null if the system refuses.
+  static std::shared_ptr<IpcEvent> Of(UniqueFd fd, SharedDevice* device);
   Mark Announce();
 
   const KeptFd file_;

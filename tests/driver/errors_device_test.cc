@@ -1,10 +1,8 @@
 // What is refused, and how: initialisation, devices, contexts, settings, peers, the profiler.
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <cstring>
 
 #include "tests/driver/errors.h"
+#include "tests/driver/other_process.h"
 
 namespace tandem::driver_test {
 namespace {
@@ -60,19 +58,12 @@ TEST_F(NotInitialised, DISABLED_EverythingIsRefused) {
   const char* text = nullptr;
   TAKES(cuDriverGetVersion, &number);
   TAKES(cuGetErrorName, CUDA_ERROR_NOT_INITIALIZED, &text);
+  OtherProcess::TellTheEnd();
 }
 
 TEST_F(ErrorsDeviceTest, BeforeInitialisation) {
-  const pid_t pid = fork();
-  if (pid == 0) {
-    dup2(STDERR_FILENO, STDOUT_FILENO);  // whoever reads this test's results does not want its
-    execl("/proc/self/exe", "driver_test", "--gtest_also_run_disabled_tests",
-          "--gtest_filter=NotInitialised.*", static_cast<char*>(nullptr));
-    _exit(127);
-  }
-  int status = 0;
-  waitpid(pid, &status, 0);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  OtherProcess other("NotInitialised.DISABLED_EverythingIsRefused");
+  EXPECT_TRUE(other.EndsWell());
 }
 
 TEST_F(ErrorsDeviceTest, LookUps) {

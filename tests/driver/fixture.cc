@@ -44,6 +44,12 @@ void DriverTest::TearDown() {
   if (context_ != nullptr) EXPECT_CU(CUDA_SUCCESS, Cu().cuCtxDestroy_v2(context_));
 }
 
+bool DriverTest::OnSoftwareGpu() {
+  char name[64] = {};
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuDeviceGetName(name, sizeof(name), 0));
+  return std::string(name) == "Tandem Software GPU";
+}
+
 CUdeviceptr DriverTest::Allocate(size_t bytes) {
   CUdeviceptr pointer = 0;
   EXPECT_CU(CUDA_SUCCESS, Cu().cuMemAlloc_v2(&pointer, bytes));

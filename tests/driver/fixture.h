@@ -37,6 +37,9 @@ class DriverTest : public testing::Test {
   CUresult Launch(CUfunction function, unsigned int blocks, unsigned int threads, CUstream stream,
                   std::vector<void*> parameters);
 
+  // Whether the first device is the software GPU, for what a card does in its own way.
+  static bool OnSoftwareGpu();
+
   CUcontext context_ = nullptr;  // the test's own; a test that destroyed it sets it to null
   CUmodule module_ = nullptr;    // kKernels in it, from the first Kernel() on
 };

@@ -2,10 +2,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 
 #include "tests/driver/fixture.h"
+#include "tests/driver/other_process.h"
 
 namespace tandem::driver_test {
 namespace {
@@ -49,7 +49,7 @@ std::string DescriptorsOf(const char* directory) {
 
 // What the driver keeps open for other processes to find, no child may keep: memory would stay.
 TEST_F(ProcessTest, AForkedChildKeepsNoDescriptorsOfTheDrivers) {
-  if (std::getenv("TANDEM_SOFT_DIR") == nullptr) GTEST_SKIP() << "what a card does is its affair";
+  if (!OnSoftwareGpu()) GTEST_SKIP() << "what a card does is its affair";
   CUipcMemHandle ipc = {};
   CUmemGenericAllocationHandle handle = 0;
   CUmemAllocationProp properties = {};
@@ -94,16 +94,12 @@ TEST(AbruptEnd, DISABLED_LeavesWorkBehind) {
   ASSERT_CU(Cu().cuMemcpyHtoDAsync_v2(out, host, kBytes, busy));
   ASSERT_CU(Cu().cuLaunchHostFunc(
       busy, [](void*) {}, nullptr));
+  OtherProcess::TellTheEnd();
 }
 
 TEST_F(ProcessTest, MayEndWithWorkQueued) {
-  const int result = InChild([] {
-    dup2(STDERR_FILENO, STDOUT_FILENO);  // whoever reads this test's results does not want its
-    execl("/proc/self/exe", "driver_test", "--gtest_also_run_disabled_tests",
-          "--gtest_filter=AbruptEnd.*", static_cast<char*>(nullptr));
-    return 127;
-  });
-  EXPECT_EQ(result, 0);
+  OtherProcess other("AbruptEnd.DISABLED_LeavesWorkBehind");
+  EXPECT_TRUE(other.EndsWell());
 }
 
 }  // namespace

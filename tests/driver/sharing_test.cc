@@ -1,7 +1,6 @@
 // Memory that two processes, or two names in one, share.
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -9,6 +8,7 @@
 #include <cstring>
 
 #include "tests/driver/fixture.h"
+#include "tests/driver/other_process.h"
 
 namespace tandem::driver_test {
 namespace {
@@ -18,57 +18,6 @@ using SharingTest = DriverTest;
 constexpr size_t kBytes = 3 << 20;
 constexpr const char* kHandle = "TANDEM_TEST_IPC_HANDLE";
 constexpr const char* kDescriptor = "TANDEM_TEST_DESCRIPTOR";
-
-// Runs one of the tests below that are no tests by themselves, in a new process.
-pid_t StartOther(const char* filter) {
-  const pid_t pid = fork();
-  if (pid == 0) {
-    dup2(STDERR_FILENO, STDOUT_FILENO);  // whoever reads this test's results does not want its
-    execl("/proc/self/exe", "driver_test", "--gtest_also_run_disabled_tests", filter,
-          static_cast<char*>(nullptr));
-    _exit(127);
-  }
-  return pid;
-}
-
-int ExitOf(pid_t pid) {
-  int status = 0;
-  waitpid(pid, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-int RunOther(const char* filter) {
-  return ExitOf(StartOther(filter));
-}
-
-// A process that says so, in one byte, when it has come to a certain point.
-constexpr const char* kPipe = "TANDEM_TEST_PIPE";
-
-class Teller {
- public:
-  Teller() {
-    EXPECT_EQ(pipe(ends_), 0);
-    fcntl(ends_[0], F_SETFD, FD_CLOEXEC);
-    setenv(kPipe, std::to_string(ends_[1]).c_str(), 1);
-  }
-  ~Teller() { close(ends_[0]); }
-  Teller(const Teller&) = delete;
-  Teller& operator=(const Teller&) = delete;
-  // False if the process ended without a word.
-  bool Hear() {
-    close(ends_[1]);
-    char byte = 0;
-    return read(ends_[0], &byte, 1) == 1;
-  }
-  static void Tell() {
-    const char* text = std::getenv(kPipe);
-    ASSERT_NE(text, nullptr);
-    EXPECT_EQ(write(std::atoi(text), "x", 1), 1);
-  }
-
- private:
-  int ends_[2] = {-1, -1};
-};
 
 std::string InHex(const void* data, size_t bytes) {
   std::string text;
@@ -119,6 +68,7 @@ TEST(Other, DISABLED_OpensAHandle) {
   std::vector<uint8_t> byte(1);
   EXPECT_NE(Cu().cuMemcpyDtoH_v2(byte.data(), pointer, 1), CUDA_SUCCESS);
   ASSERT_CU(Cu().cuCtxDestroy_v2(context));
+  OtherProcess::TellTheEnd();
 }
 
 TEST_F(SharingTest, AHandleOpensInAnotherProcess) {
@@ -129,8 +79,8 @@ TEST_F(SharingTest, AHandleOpensInAnotherProcess) {
   CUdeviceptr here = 0;  // where it came from, it is of no use
   EXPECT_NE(Cu().cuIpcOpenMemHandle_v2(&here, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
             CUDA_SUCCESS);
-  setenv(kHandle, InHex(&handle, sizeof(handle)).c_str(), 1);
-  EXPECT_EQ(RunOther("--gtest_filter=Other.DISABLED_OpensAHandle"), 0);
+  OtherProcess other("Other.DISABLED_OpensAHandle", {{kHandle, InHex(&handle, sizeof(handle))}});
+  EXPECT_TRUE(other.EndsWell());
   EXPECT_EQ(Read(pointer, kBytes), Pattern(kBytes, 52));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuIpcGetMemHandle(nullptr, pointer));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuIpcGetMemHandle(&handle, 0x10));
@@ -182,6 +132,7 @@ TEST(Other, DISABLED_ImportsADescriptor) {
   ASSERT_CU(Cu().cuMemRelease(handle));
   Unplace(pointer, 2 * kBytes);
   ASSERT_CU(Cu().cuCtxDestroy_v2(context));
+  OtherProcess::TellTheEnd();
 }
 
 TEST_F(SharingTest, ADescriptorCarriesMemory) {
@@ -215,8 +166,9 @@ TEST_F(SharingTest, ADescriptorCarriesMemory) {
       Cu().cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
   // Another process takes it over exec.
   const int open_over_exec = dup(fd);
-  setenv(kDescriptor, std::to_string(open_over_exec).c_str(), 1);
-  EXPECT_EQ(RunOther("--gtest_filter=Other.DISABLED_ImportsADescriptor"), 0);
+  OtherProcess importer("Other.DISABLED_ImportsADescriptor",
+                        {{kDescriptor, std::to_string(open_over_exec)}});
+  EXPECT_TRUE(importer.EndsWell());
   close(open_over_exec);
   EXPECT_EQ(Read(pointer, kBytes), Pattern(kBytes, 52));
   // In the same process it is a second handle of the same memory.
@@ -259,7 +211,7 @@ TEST(Other, DISABLED_WaitsForAnEvent) {
   ASSERT_CU(Cu().cuStreamWaitEvent(stream, event, 0));
   ASSERT_CU(Cu().cuMemsetD8Async(pointer, 7, 4096, stream));
   EXPECT_CU(CUDA_ERROR_NOT_READY, Cu().cuStreamQuery(stream));
-  Teller::Tell();
+  OtherProcess::Tell();
   EXPECT_CU(CUDA_SUCCESS, Cu().cuStreamSynchronize(stream));
   EXPECT_CU(CUDA_SUCCESS, Cu().cuEventSynchronize(event));
   EXPECT_CU(CUDA_SUCCESS, Cu().cuEventQuery(event));
@@ -269,6 +221,44 @@ TEST(Other, DISABLED_WaitsForAnEvent) {
   EXPECT_CU(CUDA_SUCCESS, Cu().cuEventQuery(event));
   ASSERT_CU(Cu().cuEventDestroy_v2(event));
   ASSERT_CU(Cu().cuCtxDestroy_v2(context));
+  OtherProcess::TellTheEnd();
+}
+
+// Two names of one event: what is recorded by one is waited for by the other.
+TEST(Other, DISABLED_OpensAnEventTwice) {
+  CUcontext context = nullptr;
+  CUevent first = nullptr, second = nullptr;
+  CUstream records = nullptr, waits = nullptr;
+  ASSERT_CU(Cu().cuInit(0));
+  ASSERT_CU(Cu().cuCtxCreate_v2(&context, 0, 0));
+  ASSERT_CU(Cu().cuStreamCreate(&records, CU_STREAM_NON_BLOCKING));
+  ASSERT_CU(Cu().cuStreamCreate(&waits, CU_STREAM_NON_BLOCKING));
+  const auto handle = HandleFromEnvironment<CUipcEventHandle>();
+  ASSERT_CU(Cu().cuIpcOpenEventHandle(&first, handle));
+  ASSERT_CU(Cu().cuIpcOpenEventHandle(&second, handle));
+  {
+    Door door;
+    door.HoldIn(records);
+    ASSERT_CU(Cu().cuEventRecord(first, records));
+    EXPECT_CU(CUDA_ERROR_NOT_READY, Cu().cuEventQuery(second));
+    ASSERT_CU(Cu().cuStreamWaitEvent(waits, second, 0));
+    EXPECT_CU(CUDA_ERROR_NOT_READY, Cu().cuStreamQuery(waits));
+    // One that is gone takes nothing along.
+    ASSERT_CU(Cu().cuEventDestroy_v2(first));
+    ASSERT_CU(Cu().cuIpcOpenEventHandle(&first, handle));
+    EXPECT_CU(CUDA_ERROR_NOT_READY, Cu().cuEventQuery(first));
+  }
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuStreamSynchronize(waits));
+  // Each may be recorded, more often than a few places would hold.
+  for (int i = 0; i < 200; ++i) {
+    ASSERT_CU(Cu().cuEventRecord(i % 2 == 0 ? first : second, records));
+  }
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuEventSynchronize(first));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuEventSynchronize(second));
+  ASSERT_CU(Cu().cuEventDestroy_v2(first));
+  ASSERT_CU(Cu().cuEventDestroy_v2(second));
+  ASSERT_CU(Cu().cuCtxDestroy_v2(context));
+  OtherProcess::TellTheEnd();
 }
 
 class IpcEventTest : public SharingTest {
@@ -282,7 +272,10 @@ class IpcEventTest : public SharingTest {
     ASSERT_CU(made);
     ASSERT_CU(Cu().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
     ASSERT_CU(Cu().cuIpcGetEventHandle(&handle_, event_));
-    setenv(kHandle, InHex(&handle_, sizeof(handle_)).c_str(), 1);
+  }
+
+  std::map<std::string, std::string> Variables() const {
+    return {{kHandle, InHex(&handle_, sizeof(handle_))}};
   }
 
   CUevent event_ = nullptr;
@@ -296,11 +289,10 @@ TEST_F(IpcEventTest, OneProcessWaitsForAnothersWork) {
   door.HoldIn(stream_);
   ASSERT_CU(Cu().cuEventRecord(event_, stream_));
   EXPECT_CU(CUDA_ERROR_NOT_READY, Cu().cuEventQuery(event_));
-  Teller teller;
-  const pid_t other = StartOther("--gtest_filter=Other.DISABLED_WaitsForAnEvent");
-  EXPECT_TRUE(teller.Hear());
+  OtherProcess other("Other.DISABLED_WaitsForAnEvent", Variables());
+  EXPECT_TRUE(other.Hear());
   door.Open();
-  EXPECT_EQ(ExitOf(other), 0);
+  EXPECT_TRUE(other.EndsWell());
   EXPECT_CU(CUDA_SUCCESS, Cu().cuEventQuery(event_));
   EXPECT_CU(CUDA_SUCCESS, Cu().cuEventSynchronize(event_));
   ASSERT_CU(Cu().cuStreamWaitEvent(stream_, event_, 0));
@@ -309,6 +301,11 @@ TEST_F(IpcEventTest, OneProcessWaitsForAnothersWork) {
   for (int i = 0; i < 200; ++i) ASSERT_CU(Cu().cuEventRecord(event_, stream_));
   EXPECT_CU(CUDA_SUCCESS, Cu().cuEventSynchronize(event_));
   ASSERT_CU(Cu().cuEventDestroy_v2(event_));
+}
+
+TEST_F(IpcEventTest, AProcessMayOpenItTwice) {
+  OtherProcess other("Other.DISABLED_OpensAnEventTwice", Variables());
+  EXPECT_TRUE(other.EndsWell());
 }
 
 TEST_F(IpcEventTest, RefusesNonsense) {
@@ -335,25 +332,24 @@ TEST(Other, DISABLED_RecordsAndNeverGetsThere) {
   ASSERT_CU(Cu().cuLaunchHostFunc(
       stream, [](void*) { pause(); }, nullptr));
   ASSERT_CU(Cu().cuEventRecord(event, stream));
-  Teller::Tell();
+  OtherProcess::Tell();
   pause();
 }
 
 TEST_F(IpcEventTest, NobodyWaitsForTheDead) {
-  if (std::getenv("TANDEM_SOFT_DIR") == nullptr) GTEST_SKIP() << "a card may wait for ever";
-  Teller teller;
-  const pid_t other = StartOther("--gtest_filter=Other.DISABLED_RecordsAndNeverGetsThere");
-  ASSERT_TRUE(teller.Hear());
+  if (!OnSoftwareGpu()) GTEST_SKIP() << "a card may wait for ever";
+  OtherProcess other("Other.DISABLED_RecordsAndNeverGetsThere", Variables());
+  ASSERT_TRUE(other.Hear());
   EXPECT_CU(CUDA_ERROR_NOT_READY, Cu().cuEventQuery(event_));
   ASSERT_CU(Cu().cuStreamWaitEvent(stream_, event_, 0));
   // Stopped it holds up nobody but who waits for it.
-  ASSERT_EQ(kill(other, SIGSTOP), 0);
+  ASSERT_EQ(kill(other.pid(), SIGSTOP), 0);
   CUdeviceptr out = Allocate(4);
   ASSERT_CU(Cu().cuMemsetD32_v2(out, 3, 1));
   ASSERT_CU(Cu().cuStreamSynchronize(nullptr));
   EXPECT_CU(CUDA_ERROR_NOT_READY, Cu().cuStreamQuery(stream_));
-  ASSERT_EQ(kill(other, SIGKILL), 0);
-  ExitOf(other);
+  ASSERT_EQ(kill(other.pid(), SIGKILL), 0);
+  EXPECT_FALSE(other.EndsWell());
   EXPECT_CU(CUDA_SUCCESS, Cu().cuStreamSynchronize(stream_));
   EXPECT_CU(CUDA_SUCCESS, Cu().cuEventSynchronize(event_));
   EXPECT_CU(CUDA_SUCCESS, Cu().cuEventQuery(event_));

@@ -1,0 +1,73 @@
+#include "tests/driver/other_process.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <utility>
+
+namespace tandem::driver_test {
+namespace {
+
+constexpr const char* kPipe = "TANDEM_TEST_PIPE";
+constexpr char kHere = 'h', kOver = 'o';
+
+void Put(char byte) {
+  const char* text = std::getenv(kPipe);
+  ASSERT_NE(text, nullptr);
+  EXPECT_EQ(write(std::atoi(text), &byte, 1), 1);
+}
+
+}  // namespace
+
+OtherProcess::OtherProcess(const char* name, const std::map<std::string, std::string>& variables) {
+  int ends[2] = {-1, -1};
+  EXPECT_EQ(pipe(ends), 0);
+  fcntl(ends[0], F_SETFD, FD_CLOEXEC);
+  const std::string filter = std::string("--gtest_filter=") + name;
+  pid_ = fork();
+  if (pid_ == 0) {
+    for (const auto& [variable, value] : variables) setenv(variable.c_str(), value.c_str(), 1);
+    setenv(kPipe, std::to_string(ends[1]).c_str(), 1);
+    dup2(STDERR_FILENO, STDOUT_FILENO);  // whoever reads this test's results does not want its
+    execl("/proc/self/exe", "driver_test", "--gtest_also_run_disabled_tests", filter.c_str(),
+          static_cast<char*>(nullptr));
+    _exit(127);
+  }
+  close(ends[1]);
+  from_ = ends[0];
+}
+
+OtherProcess::~OtherProcess() {
+  close(from_);
+  if (pid_ <= 0) return;
+  kill(pid_, SIGKILL);
+  waitpid(pid_, nullptr, 0);
+}
+
+bool OtherProcess::Hear() {
+  char byte = 0;
+  return read(from_, &byte, 1) == 1 && byte == kHere;
+}
+
+bool OtherProcess::EndsWell() {
+  char byte = 0;
+  bool over = false;
+  while (read(from_, &byte, 1) == 1) over = byte == kOver;
+  int status = 0;
+  if (waitpid(std::exchange(pid_, -1), &status, 0) < 0) return false;
+  return over && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+void OtherProcess::Tell() {
+  Put(kHere);
+}
+
+void OtherProcess::TellTheEnd() {
+  Put(kOver);
+}
+
+}  // namespace tandem::driver_test
