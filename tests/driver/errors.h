@@ -58,7 +58,10 @@ constexpr Enum NoSuch() {
 class ErrorsTest : public DriverTest {
  protected:
   void TearDown() override {
+    SayWhatIsAbsent();
     DriverTest::TearDown();
+  }
+  void SayWhatIsAbsent() {
     std::string names;
     for (const std::string& name : absent_) names += " " + name;
     if (!names.empty()) GTEST_SKIP() << "not tested, as this driver has not got it:" << names;

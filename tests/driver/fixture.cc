@@ -41,6 +41,9 @@ void DriverTest::SetUp() {
 }
 
 void DriverTest::TearDown() {
+  if (IsSkipped() && !may_skip_ && std::getenv("TANDEM_TEST_NEEDS_EVERYTHING") != nullptr) {
+    ADD_FAILURE() << "skipped in a run that needs everything";
+  }
   if (context_ != nullptr) EXPECT_CU(CUDA_SUCCESS, Cu().cuCtxDestroy_v2(context_));
 }
 

@@ -4,7 +4,7 @@
 // The suite says what a CUDA driver does, so it passes on the software GPU, on a real card and
 // under Tandem alike. Where a driver has a choice, the tests accept every choice; where one lacks
 // an optional feature, the test says that it skips. So it does where there is no driver at all,
-// unless TANDEM_TEST_NEEDS_DRIVER is set.
+// unless TANDEM_TEST_NEEDS_DRIVER is set. With TANDEM_TEST_NEEDS_EVERYTHING a skip is a failure.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -40,6 +40,8 @@ class DriverTest : public testing::Test {
   // Whether the first device is the software GPU, for what a card does in its own way.
   static bool OnSoftwareGpu();
 
+  // What skips for a reason of the machine's, or must, may do so in a run that needs everything.
+  bool may_skip_ = false;
   CUcontext context_ = nullptr;  // the test's own; a test that destroyed it sets it to null
   CUmodule module_ = nullptr;    // kKernels in it, from the first Kernel() on
 };
