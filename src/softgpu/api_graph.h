@@ -52,8 +52,9 @@ CUresult WorkOf(const CUgraphNodeParams& params, Work* work);
 CUresult AllocWorkOf(const std::shared_ptr<Context>& context, Device* device,
                      const CUDA_MEM_ALLOC_NODE_PARAMS& params, Work* work);
 CUresult FreeWorkOf(CUdeviceptr pointer, Work* work);
-// A graph frees the same memory at most once.
-bool FreesAgain(const Graph& graph, const Work& work);
+// Whether a graph may get a node of such work: one that belongs to a node has no memory, and none
+// frees the same memory twice.
+CUresult CheckMemory(const Graph& graph, const Work& work);
 
 // All of them have to be nodes of the graph, each named once.
 CUresult FindNodes(const Graph& graph, const CUgraphNode* handles, size_t count,

@@ -69,9 +69,11 @@ CUresult FreeWorkOf(CUdeviceptr pointer, Work* work) {
   return CUDA_SUCCESS;
 }
 
-bool FreesAgain(const Graph& graph, const Work& work) {
+CUresult CheckMemory(const Graph& graph, const Work& work) {
+  if (graph.embedded && IsOfMemory(work)) return CUDA_ERROR_NOT_SUPPORTED;
   const auto* free = std::get_if<FreeWork>(&work.what);
-  return free != nullptr && graph.Frees(free->block.get());
+  return free != nullptr && graph.Frees(free->block.get()) ? CUDA_ERROR_INVALID_VALUE
+                                                           : CUDA_SUCCESS;
 }
 
 }  // namespace tandem::soft

@@ -16,7 +16,7 @@ CUresult AddNode(CUgraphNode* out, CUgraph handle, const CUgraphNode* before, si
   std::vector<GraphNode*> nodes;
   CU_TRY(FindGraph(handle, &graph));
   CU_TRY(FindNodes(*graph, before, count, &nodes));
-  if (FreesAgain(*graph, work)) return CUDA_ERROR_INVALID_VALUE;
+  CU_TRY(CheckMemory(*graph, work));
   *out = graph->Add(std::move(work), nodes)->handle;
   return CUDA_SUCCESS;
 }

@@ -105,7 +105,7 @@ CUresult CaptureWork(const std::shared_ptr<Stream>& stream, const Work& work, bo
   Capture::Captured* one = nullptr;
   CU_TRY(FindCapture(driver.captures, *stream, &capture, &one));
   if (capture == nullptr) return CUDA_SUCCESS;
-  if (FreesAgain(*capture->graph, work)) return CUDA_ERROR_INVALID_VALUE;
+  CU_TRY(CheckMemory(*capture->graph, work));
   AddNode(*capture, *one, work);
   *captured = true;
   return CUDA_SUCCESS;

@@ -52,6 +52,11 @@ CUgraphNodeType TypeOf(const Work& work) {
   return CU_GRAPH_NODE_TYPE_EMPTY;
 }
 
+bool IsOfMemory(const Work& work) {
+  return std::holds_alternative<AllocWork>(work.what) ||
+         std::holds_alternative<FreeWork>(work.what);
+}
+
 Task TaskFor(const Context& context, Work work) {
   const Hardware& hardware = context.device->hardware();
   Task task;
@@ -177,10 +182,7 @@ std::shared_ptr<Graph> Graph::Clone(bool visible) const {
 }
 
 bool Graph::has_memory() const {
-  return std::ranges::any_of(nodes_, [](const auto& node) {
-    return std::holds_alternative<AllocWork>(node->work.what) ||
-           std::holds_alternative<FreeWork>(node->work.what);
-  });
+  return std::ranges::any_of(nodes_, [](const auto& node) { return IsOfMemory(node->work); });
 }
 
 bool Graph::Frees(const GraphMemory::Block* block) const {

@@ -74,6 +74,8 @@ struct Work {
 };
 
 CUgraphNodeType TypeOf(const Work& work);
+// Whether it allocates or frees memory.
+bool IsOfMemory(const Work& work);
 // The task that does it. A child, a record and a wait are not one task, and memory is allocated and
 // freed by the launch: they give an empty one.
 Task TaskFor(const Context& context, Work work);
@@ -116,7 +118,8 @@ class Graph {
   std::vector<GraphNode*> Sorted() const;
   // With child graphs of its own, its nodes in sorted order; null if there is a cycle.
   std::shared_ptr<Graph> Clone(bool visible) const;
-  // Whether it allocates or frees memory. Then it has one copy at a time, and only grows.
+  // Whether it allocates or frees memory, which its children do not. Then it has one copy at a
+  // time, and only grows.
   bool has_memory() const;
   bool Frees(const GraphMemory::Block* block) const;
 

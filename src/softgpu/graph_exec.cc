@@ -128,6 +128,7 @@ CUresult PlanMemory(const GraphExec& exec, Memory& memory, MemoryPlan* plan)
   std::vector<GraphMemory::Block*> allocated;
   for (const auto& node : exec.graph->nodes()) {
     if (const auto* alloc = std::get_if<AllocWork>(&node->work.what)) {
+      if (node->work.context->destroyed.load()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
       GraphMemory::Block& block = *alloc->block;
       if (block.allocated && !again) return CUDA_ERROR_INVALID_VALUE;
       made.insert(&block);

@@ -77,6 +77,7 @@ TEST_F(GraphMemoryTest, AllocatesUsesAndFreesAtEveryLaunch) {
   const CUgraphExec exec = Instantiate(graph_);
   for (int i = 0; i < 3; ++i) {
     ASSERT_CU(Cu().cuMemsetD32_v2(words_, 0, 1));
+    ASSERT_CU(Cu().cuCtxSynchronize());
     ASSERT_CU(Cu().cuGraphLaunch(exec, stream_));
     Run(exec);
     EXPECT_EQ(Word(), 77u);
@@ -189,6 +190,39 @@ TEST_F(GraphMemoryTest, HasOneCopyAndOnlyGrows) {
             Cu().cuGraphAddMemAllocNode(&node, graph_, nullptr, 0, &params));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
             Cu().cuGraphAddMemAllocNode(&node, graph_, nullptr, 0, nullptr));
+}
+
+// Only what is launched itself backs what it allocates.
+TEST_F(GraphMemoryTest, AGraphThatBelongsToANodeTakesNone) {
+  CUgraph plain = nullptr, child = nullptr, ended = nullptr;
+  CUgraphNode holder = nullptr, node = nullptr;
+  ASSERT_CU(Cu().cuGraphCreate(&plain, 0));
+  ASSERT_CU(Cu().cuGraphAddChildGraphNode(&holder, graph_, nullptr, 0, plain));
+  ASSERT_CU(Cu().cuGraphChildGraphNodeGetGraph(holder, &child));
+  CUDA_MEM_ALLOC_NODE_PARAMS params = AllocParams(kBytes);
+  EXPECT_NE(Cu().cuGraphAddMemAllocNode(&node, child, nullptr, 0, &params), CUDA_SUCCESS);
+  CUdeviceptr pointer = 0;
+  Alloc(&pointer);
+  EXPECT_NE(Cu().cuGraphAddMemFreeNode(&node, child, nullptr, 0, pointer), CUDA_SUCCESS);
+  if (Cu().cuStreamBeginCaptureToGraph == nullptr) return;
+  ASSERT_CU(Cu().cuStreamBeginCaptureToGraph(stream_, child, nullptr, nullptr, 0,
+                                             CU_STREAM_CAPTURE_MODE_RELAXED));
+  EXPECT_NE(Cu().cuMemAllocAsync(&pointer, kBytes, stream_), CUDA_SUCCESS);
+  Cu().cuStreamEndCapture(stream_, &ended);
+}
+
+TEST_F(GraphMemoryTest, AContextThatHasEndedGetsNone) {
+  if (!OnSoftwareGpu()) GTEST_SKIP() << "a card may follow the context that has ended";
+  CUcontext other = nullptr;
+  CUdeviceptr pointer = 0;
+  ASSERT_CU(Cu().cuDeviceGraphMemTrim(0));
+  const uint64_t before = Get(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
+  ASSERT_CU(Cu().cuCtxCreate_v2(&other, 0, 0));
+  Alloc(&pointer);
+  const CUgraphExec exec = Instantiate(graph_);
+  ASSERT_CU(Cu().cuCtxDestroy_v2(other));
+  EXPECT_CU(CUDA_ERROR_CONTEXT_IS_DESTROYED, Cu().cuGraphLaunch(exec, stream_));
+  EXPECT_EQ(Get(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT), before);
 }
 
 // What other graphs keep gives way; what one launch needs stays together.
