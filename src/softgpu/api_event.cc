@@ -35,9 +35,8 @@ void RecordShared(Event& event, const std::shared_ptr<Stream>& stream) {
   });
 }
 
-bool Reached(const Event& event) {
+bool Reached(const Event& event, const std::shared_ptr<Event::Record>& record) {
   if (event.shared == nullptr) {
-    const auto record = event.latest();
     return !record || TheDriver().scheduler.Done({record->where});
   }
   const auto mark = event.shared->Latest();
@@ -45,9 +44,9 @@ bool Reached(const Event& event) {
 }
 
 // Nothing if it is reached; for one of another process, something that comes when it is.
-std::optional<Dependency> Pending(const Event& event) {
+std::optional<Dependency> Pending(const Event& event,
+                                  const std::shared_ptr<Event::Record>& record) {
   if (event.shared == nullptr) {
-    const auto record = event.latest();
     return record ? std::optional(record->where) : std::nullopt;
   }
   return PendingShared(event, event.context->group);
@@ -119,20 +118,22 @@ CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int fla
 
 CUresult cuEventQuery(CUevent handle) noexcept {
   std::shared_ptr<Event> event;
+  std::shared_ptr<Event::Record> record;
   CU_TRY(Find(handle, &event));
-  CU_TRY(RefuseIfCaptured(*event));
+  CU_TRY(FindRecord(*event, &record));
   CU_TRY(RefuseUnsafe());
-  const bool reached = Reached(*event);
+  const bool reached = Reached(*event, record);
   CU_TRY(event->context->error());
   return reached ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 CUresult cuEventSynchronize(CUevent handle) noexcept {
   std::shared_ptr<Event> event;
+  std::shared_ptr<Event::Record> record;
   CU_TRY(Find(handle, &event));
-  CU_TRY(RefuseIfCaptured(*event));
+  CU_TRY(FindRecord(*event, &record));
   CU_TRY(RefuseUnsafe());
-  if (const auto pending = Pending(*event)) TheDriver().scheduler.Wait({*pending});
+  if (const auto pending = Pending(*event, record)) TheDriver().scheduler.Wait({*pending});
   TheDriver().ReleasePoolMemory();
   return event->context->error();
 }
@@ -143,9 +144,9 @@ CUresult cuEventElapsedTime(float* milliseconds, CUevent start_handle,
   CU_TRY(Find(start_handle, &start));
   CU_TRY(Find(end_handle, &end));
   if (milliseconds == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  CU_TRY(RefuseIfCaptured(*start));
-  CU_TRY(RefuseIfCaptured(*end));
-  const auto first = start->latest(), last = end->latest();
+  std::shared_ptr<Event::Record> first, last;
+  CU_TRY(FindRecord(*start, &first));
+  CU_TRY(FindRecord(*end, &last));
   if (((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) != 0 || !first || !last) {
     return CUDA_ERROR_INVALID_HANDLE;
   }

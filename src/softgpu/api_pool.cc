@@ -32,13 +32,11 @@ CUresult CaptureAllocation(const std::shared_ptr<Context>& context,
 CUresult CaptureFree(const std::shared_ptr<Context>& context, const std::shared_ptr<Stream>& stream,
                      CUdeviceptr pointer, bool* captured) {
   *captured = false;
-  Driver& driver = TheDriver();
-  if (driver.capturing.load() == 0) return CUDA_SUCCESS;
+  if (TheDriver().capturing.load() == 0) return CUDA_SUCCESS;
   Work work;
   work.context = context;
   if (FreeWorkOf(pointer, &work) == CUDA_SUCCESS) return CaptureWork(stream, work, captured);
-  MutexLock lock(driver.graphs_mutex);
-  return driver.captures.Of(stream.get()) == nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return RefuseIfCaptured(*stream, CUDA_ERROR_INVALID_VALUE);
 }
 
 // What a graph allocated, when the stream comes to it.

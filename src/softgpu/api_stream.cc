@@ -103,7 +103,8 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned int f
     if (!pending) return CUDA_SUCCESS;
     task.after.push_back(*pending);
   } else {
-    const auto record = event->latest();
+    std::shared_ptr<Event::Record> record;
+    CU_TRY(FindRecord(*event, &record));
     if (!record) return CUDA_SUCCESS;  // never recorded: nothing to wait for
     task.after.push_back(record->where);
   }

@@ -188,6 +188,16 @@ CUresult RefuseIfCaptured(const Stream& stream) {
   return Invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 }
 
+CUresult RefuseIfCaptured(const Stream& stream, CUresult refusal) {
+  if (Idle()) return CUDA_SUCCESS;
+  Driver& driver = TheDriver();
+  MutexLock lock(driver.graphs_mutex);
+  Capture* capture = nullptr;
+  Capture::Captured* one = nullptr;
+  CU_TRY(FindCapture(driver.captures, stream, &capture, &one));
+  return capture == nullptr ? CUDA_SUCCESS : refusal;
+}
+
 CUresult RefuseIfCaptured(const StreamGroup* group) {
   if (Idle()) return CUDA_SUCCESS;
   Driver& driver = TheDriver();
@@ -202,11 +212,11 @@ CUresult RefuseIfCaptured(const StreamGroup* group) {
   return result;
 }
 
-CUresult RefuseIfCaptured(const Event& event) {
-  const auto record = event.latest();
-  if (record == nullptr || record->capture == nullptr) return CUDA_SUCCESS;
+CUresult FindRecord(const Event& event, std::shared_ptr<Event::Record>* record) {
+  *record = event.latest();
+  if (*record == nullptr || (*record)->capture == nullptr) return CUDA_SUCCESS;
   MutexLock lock(TheDriver().graphs_mutex);
-  return Invalidate(record->capture.get(), CUDA_ERROR_CAPTURED_EVENT);
+  return Invalidate((*record)->capture.get(), CUDA_ERROR_CAPTURED_EVENT);
 }
 
 CUresult RefuseUnsafe() {

@@ -60,10 +60,13 @@ CUresult CaptureWait(const std::shared_ptr<Stream>& stream, const EventWork& wor
                      bool* captured);
 // For calls that cannot be captured, on a stream: waiting for it, asking for it.
 CUresult RefuseIfCaptured(const Stream& stream);
-// The same for all streams of a context.
+// For calls that a captured stream does not take, but survives: `refusal` if it is one.
+CUresult RefuseIfCaptured(const Stream& stream, CUresult refusal);
+// As the first, for all streams of a context.
 CUresult RefuseIfCaptured(const StreamGroup* group);
-// For calls that look at an event, which has to be one that was really recorded.
-CUresult RefuseIfCaptured(const Event& event);
+// For calls that look at an event: its latest record, null if there is none. One in a capture is
+// nothing to look at.
+CUresult FindRecord(const Event& event, std::shared_ptr<Event::Record>* record);
 // For calls that may wait for or change more than they name: what the thread's mode makes of them.
 CUresult RefuseUnsafe();
 // What is destroyed takes its captures along.

@@ -230,6 +230,24 @@ TEST_F(CaptureTest, TheLegacyStreamKeepsAway) {
   EXPECT_EQ(Word(), 9u);
 }
 
+TEST_F(CaptureTest, TheLegacyStreamFreesNothingBesideABlockingOne) {
+  int pools = 0;
+  ASSERT_CU(Cu().cuDeviceGetAttribute(&pools, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 0));
+  if (pools == 0) GTEST_SKIP() << "the device has no memory pools";
+  CUstream blocking = nullptr;
+  CUgraph graph = nullptr;
+  CUdeviceptr pointer = 0;
+  ASSERT_CU(Cu().cuMemAllocAsync(&pointer, 4096, nullptr));
+  ASSERT_CU(Cu().cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+  ASSERT_CU(Cu().cuCtxSynchronize());
+  ASSERT_CU(Cu().cuStreamBeginCapture_v2(blocking, CU_STREAM_CAPTURE_MODE_RELAXED));
+  EXPECT_CU(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, Cu().cuMemFreeAsync(pointer, nullptr));
+  EXPECT_CU(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, Cu().cuMemFreeAsync(pointer, blocking));
+  EXPECT_CU(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, Cu().cuStreamEndCapture(blocking, &graph));
+  ASSERT_CU(Cu().cuMemFreeAsync(pointer, nullptr));
+  ASSERT_CU(Cu().cuStreamDestroy_v2(blocking));
+}
+
 TEST_F(CaptureTest, UnsafeCallsAreRefusedByMode) {
   CUdeviceptr memory = 0;
   Begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
