@@ -1,6 +1,5 @@
 // Entry points: libraries and their kernels.
-#include <fstream>
-#include <iterator>
+#include <string>
 
 #include "src/base/time.h"
 #include "src/cuda/driver_api.h"
@@ -82,9 +81,8 @@ CUresult cuLibraryLoadFromFile(CUlibrary* handle, const char* path, CUjit_option
                                void** values, unsigned int count) noexcept {
   CU_TRY(Ready());
   if (handle == nullptr || path == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return CUDA_ERROR_FILE_NOT_FOUND;
-  const std::string image((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::string image;
+  CU_TRY(ReadFile(path, &image));
   return Load(handle, {image.c_str(), image.size()}, jit_options, jit_values, jit_count, options,
               values, count);
 }

@@ -1,6 +1,5 @@
 // Entry points: the linker.
-#include <fstream>
-#include <iterator>
+#include <string>
 
 #include "src/cuda/driver_api.h"
 #include "src/softgpu/driver.h"
@@ -33,9 +32,8 @@ CUresult AddFile(CUlinkState state, CUjitInputType type, const char* path, unsig
                  CUjit_option* options, void** values) {
   CU_TRY(Ready());
   if (path == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return CUDA_ERROR_FILE_NOT_FOUND;
-  const std::string data((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::string data;
+  CU_TRY(ReadFile(path, &data));
   return AddData(state, type, data.data(), data.size(), path, count, options, values);
 }
 

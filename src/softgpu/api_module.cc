@@ -1,6 +1,5 @@
 // Entry points: modules and functions.
-#include <fstream>
-#include <iterator>
+#include <string>
 
 #include "src/cuda/driver_api.h"
 #include "src/softgpu/driver.h"
@@ -72,9 +71,8 @@ using namespace tandem::soft;  // NOLINT
 CUresult cuModuleLoad(CUmodule* module, const char* path) noexcept {
   CU_TRY(Ready());
   if (module == nullptr || path == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return CUDA_ERROR_FILE_NOT_FOUND;
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::string text;
+  CU_TRY(ReadFile(path, &text));
   return Load(module, {text.c_str(), text.size()}, 0, nullptr, nullptr);
 }
 

@@ -1,11 +1,15 @@
 #include "src/softgpu/module_image.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
 
 #include "src/base/time.h"
+#include "src/base/unique_fd.h"
 #include "src/softgpu/driver.h"
 
 namespace tandem::soft {
@@ -104,6 +108,15 @@ CUresult CompileImage(const Image& image, uint32_t max_registers,
   }
   *program = std::move(compiled).value();
   return CUDA_SUCCESS;
+}
+
+CUresult ReadFile(const char* path, std::string* bytes) {
+  const UniqueFd file(open(path, O_RDONLY | O_CLOEXEC));
+  if (!file) return CUDA_ERROR_FILE_NOT_FOUND;
+  char buffer[64 << 10];
+  ssize_t count = 0;
+  while ((count = read(file.get(), buffer, sizeof(buffer))) > 0) bytes->append(buffer, count);
+  return count < 0 ? CUDA_ERROR_FILE_NOT_FOUND : CUDA_SUCCESS;  // a directory opens, too
 }
 
 CUresult CheckJitOptions(unsigned int count, const CUjit_option* options, void** values) {

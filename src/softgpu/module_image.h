@@ -20,6 +20,9 @@ namespace tandem::soft {
 CUresult CompileImage(const Image& image, uint32_t max_registers,
                       std::shared_ptr<const ptx::Program>* program, std::string* log);
 
+// What lies in a file that a program names; CUDA_ERROR_FILE_NOT_FOUND for what cannot be read.
+CUresult ReadFile(const char* path, std::string* bytes);
+
 // Checks the options that a program passes beside an image.
 CUresult CheckJitOptions(unsigned int count, const CUjit_option* options, void** values);
 // Fills in what the program asked to be told: logs, cut to their buffers, and their lengths.

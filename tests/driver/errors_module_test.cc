@@ -9,6 +9,9 @@ const Answers kNoCode = {CUDA_ERROR_INVALID_IMAGE, CUDA_ERROR_INVALID_PTX, CUDA_
                          CUDA_ERROR_NO_BINARY_FOR_GPU, CUDA_ERROR_INVALID_SOURCE};
 const Answers kNoSuchFile = {CUDA_ERROR_FILE_NOT_FOUND, CUDA_ERROR_INVALID_VALUE};
 const Answers kCannotBeRead = {CUDA_ERROR_FILE_NOT_FOUND};
+// It is there, and holds no code.
+const Answers kDirectory = {CUDA_ERROR_FILE_NOT_FOUND, CUDA_ERROR_INVALID_VALUE,
+                            CUDA_ERROR_INVALID_IMAGE, CUDA_ERROR_OPERATING_SYSTEM};
 
 class ErrorsModuleTest : public ErrorsTest {
  protected:
@@ -38,6 +41,7 @@ TEST_F(ErrorsModuleTest, Loading) {
   REFUSES(kValue, cuModuleLoad, nullptr, kNoFile);
   REFUSES(kValue, cuModuleLoad, &module, nullptr);
   REFUSES(kCannotBeRead, cuModuleLoad, &module, kNoFile);
+  REFUSES(kDirectory, cuModuleLoad, &module, "/");
   REFUSES(kValue, cuModuleLoadData, nullptr, kKernels);
   REFUSES(kValue, cuModuleLoadData, &module, nullptr);
   REFUSES(kNoCode, cuModuleLoadData, &module, "this is no program");
