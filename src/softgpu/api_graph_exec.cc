@@ -84,11 +84,11 @@ CUresult CaptureLaunch(const GraphExec& exec, const std::shared_ptr<Stream>& str
   return result;
 }
 
-CUresult FindExecNode(CUgraphExec exec_handle, CUgraphNode original, GraphNode** node)
-    REQUIRES_LOCK(TheDriver().graphs_mutex) {
-  const auto exec = TheDriver().graph_execs.Find(exec_handle);
-  if (!exec) return CUDA_ERROR_INVALID_VALUE;
-  *node = exec->graph->FindClone(original);
+// A node that may be disabled, and the graph that it is in.
+CUresult FindExecNode(CUgraphExec handle, CUgraphNode original, std::shared_ptr<GraphExec>* exec,
+                      GraphNode** node) REQUIRES_LOCK(TheDriver().graphs_mutex) {
+  CU_TRY(FindExec(handle, exec));
+  *node = (*exec)->graph->FindClone(original);
   if (*node == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const CUgraphNodeType type = TypeOf((*node)->work);
   const bool can = type == CU_GRAPH_NODE_TYPE_KERNEL || type == CU_GRAPH_NODE_TYPE_MEMCPY ||
@@ -199,23 +199,25 @@ CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec handle, CUgraphNode orig
              : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult cuGraphNodeSetEnabled(CUgraphExec exec, CUgraphNode original,
+CUresult cuGraphNodeSetEnabled(CUgraphExec handle, CUgraphNode original,
                                unsigned int enabled) noexcept {
   CU_TRY(Ready());
+  std::shared_ptr<GraphExec> exec;
   MutexLock lock(TheDriver().graphs_mutex);
   GraphNode* node = nullptr;
-  CU_TRY(FindExecNode(exec, original, &node));
+  CU_TRY(FindExecNode(handle, original, &exec, &node));
   node->enabled = enabled != 0;
   return CUDA_SUCCESS;
 }
 
-CUresult cuGraphNodeGetEnabled(CUgraphExec exec, CUgraphNode original,
+CUresult cuGraphNodeGetEnabled(CUgraphExec handle, CUgraphNode original,
                                unsigned int* enabled) noexcept {
   CU_TRY(Ready());
   if (enabled == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::shared_ptr<GraphExec> exec;
   MutexLock lock(TheDriver().graphs_mutex);
   GraphNode* node = nullptr;
-  CU_TRY(FindExecNode(exec, original, &node));
+  CU_TRY(FindExecNode(handle, original, &exec, &node));
   *enabled = node->enabled ? 1 : 0;
   return CUDA_SUCCESS;
 }
