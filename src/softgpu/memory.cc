@@ -92,15 +92,17 @@ bool Memory::IsSynchronous(uint64_t address) {
   MutexLock lock(mutex_);
   if (synchronous_.empty()) return false;
   const auto found = Find(address);
-  return found && synchronous_.contains(found->number);
+  if (!found) return false;
+  const auto set = synchronous_.find(found->range.begin);
+  return set != synchronous_.end() && set->second == found->number;
 }
 
 bool Memory::SetSynchronous(uint64_t address, bool synchronous) {
   MutexLock lock(mutex_);
   const auto found = Find(address);
   if (!found) return false;
-  if (synchronous) synchronous_.insert(found->number);
-  if (!synchronous) synchronous_.erase(found->number);
+  if (synchronous) synchronous_[found->range.begin] = found->number;
+  if (!synchronous) synchronous_.erase(found->range.begin);
   return true;
 }
 

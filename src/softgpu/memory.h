@@ -4,9 +4,9 @@
 // Threading: guarded by its mutex; the parts are used under it. Engines do not come here.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <vector>
 
 #include "src/base/mutex.h"
@@ -97,7 +97,8 @@ class Memory {
   Pools pools_ GUARDED_BY(mutex_);
   GraphMemory graphs_ GUARDED_BY(mutex_);
   std::vector<HeapOf> heaps_ GUARDED_BY(mutex_);
-  std::set<uint64_t> synchronous_ GUARDED_BY(mutex_);  // numbers of memory
+  // By where the memory begins, its number. What is gone stays until other memory begins there.
+  std::map<uint64_t, uint64_t> synchronous_ GUARDED_BY(mutex_);
 };
 
 }  // namespace tandem::soft
