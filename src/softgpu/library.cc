@@ -1,5 +1,6 @@
 #include "src/softgpu/library.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "src/cuda/driver_api.h"
@@ -17,10 +18,22 @@ CUresult PlaceImage(const std::shared_ptr<Context>& context, Module& module) {
   if (context->destroyed.load()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   module.image_address = memory.AllocateOn(context->device, context->id, bytes, Heap::Use::kDriver);
   if (module.image_address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  // One managed variable makes a managed block of all of them: the host may look at it.
+  if (std::ranges::any_of(module.program->variables(), &ptx::Variable::managed)) {
+    TheDriver().managed.Add(memory.Find(module.image_address)->number);
+  }
   std::vector<uint8_t> image(bytes);
   module.program->WriteImage(image.data(), module.image_address);
   std::memcpy(reinterpret_cast<void*>(module.image_address), image.data(), bytes);
   return CUDA_SUCCESS;
+}
+
+// REQUIRES: no work uses the module any more.
+void FreeImage(const Module& module) {
+  MutexLock lock(TheDriver().memory->mutex());
+  if (module.image_address != 0 && !module.context->destroyed.load()) {
+    module.context->device->heap().Free(module.image_address);
+  }
 }
 
 void Inherit(CUfunction handle, uint32_t max_dynamic_shared) {
@@ -78,10 +91,7 @@ CUresult DropModule(CUmodule handle) {
   if (!module) return CUDA_ERROR_INVALID_HANDLE;
   driver.functions.EraseIf([&](const Function& f) { return f.module_handle == handle; });
   const CUresult result = driver.Synchronise(*module->context);
-  MutexLock lock(driver.memory->mutex());
-  if (module->image_address != 0 && !module->context->destroyed.load()) {
-    module->context->device->heap().Free(module->image_address);
-  }
+  FreeImage(*module);
   return result;
 }
 
@@ -92,13 +102,16 @@ CUresult ModuleOf(Library& library, const std::shared_ptr<Context>& context, CUm
   }
   CUmodule made = nullptr;
   CU_TRY(PlaceModule(context, library.program, true, &made));
-  bool first = false;
   {
     MutexLock lock(library.mutex);
-    first = !FindModule(library, *context, handle);
-    if (first) library.modules[context->id] = *handle = made;
+    if (!FindModule(library, *context, handle)) {
+      library.modules[context->id] = *handle = made;
+      return CUDA_SUCCESS;
+    }
   }
-  return first ? CUDA_SUCCESS : DropModule(made);  // another thread was faster
+  // Another thread was faster, and nobody knows of this one.
+  if (const auto unused = TheDriver().modules.Take(made)) FreeImage(*unused);
+  return CUDA_SUCCESS;
 }
 
 CUresult FunctionOf(LibraryKernel& kernel, const std::shared_ptr<Context>& context,

@@ -111,6 +111,9 @@ TEST_F(ManagedTest, AModulesVariableMayBeManaged) {
   ASSERT_CU(Cu().cuLibraryGetManaged(&word, &bytes, library, "word"));
   EXPECT_EQ(bytes, 4u);
   EXPECT_EQ(*reinterpret_cast<volatile uint32_t*>(word), 7u);
+  int is_managed = 0;
+  ASSERT_CU(Cu().cuPointerGetAttribute(&is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, word));
+  EXPECT_EQ(is_managed, 1);
   ASSERT_CU(Cu().cuLibraryGetKernel(&kernel, library, "raise"));
   ASSERT_CU(Launch(reinterpret_cast<CUfunction>(kernel), 1, 1, nullptr, {}));
   ASSERT_CU(Cu().cuCtxSynchronize());
