@@ -35,7 +35,9 @@ CUresult KernelWorkFrom(const Params* params, Work* work) {
   CU_TRY(HealthyContext(&current));
   if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
   KernelWork kernel;
-  if (FunctionOf(*params, &kernel) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult found = FunctionOf(*params, &kernel);
+  if (found == CUDA_ERROR_INVALID_HANDLE) return CUDA_ERROR_INVALID_VALUE;
+  CU_TRY(found);
   const LaunchShape shape{{params->gridDimX, params->gridDimY, params->gridDimZ},
                           {params->blockDimX, params->blockDimY, params->blockDimZ},
                           params->sharedMemBytes};

@@ -40,13 +40,15 @@ CUDA_MEMCPY3D Shown(const Copy& copy, bool to_device, bool from_device) {
   if (!from_device) shown.srcHost = reinterpret_cast<const void*>(copy.from.address);
   if (to_device) shown.dstDevice = copy.to.address;
   if (!to_device) shown.dstHost = reinterpret_cast<void*>(copy.to.address);
-  shown.srcPitch = copy.from.pitch;
-  shown.dstPitch = copy.to.pitch;
   shown.WidthInBytes = copy.width;
   shown.Height = copy.height;
+  shown.Depth = copy.depth;
+  // A single row has no pitch, and may be longer than one can be.
+  if (copy.height == 1 && copy.depth == 1) return shown;
+  shown.srcPitch = copy.from.pitch;
+  shown.dstPitch = copy.to.pitch;
   shown.srcHeight = copy.from.pitch == 0 ? 0 : copy.from.slice / copy.from.pitch;
   shown.dstHeight = copy.to.pitch == 0 ? 0 : copy.to.slice / copy.to.pitch;
-  shown.Depth = copy.depth;
   return shown;
 }
 

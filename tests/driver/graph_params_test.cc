@@ -76,6 +76,55 @@ TEST_F(GraphParamsTest, Copies) {
   ASSERT_CU(Cu().cuGraphExecDestroy(exec));
 }
 
+// What a program is told of a captured copy it may say again, however long the row.
+TEST_F(GraphParamsTest, ACopyIsLongerThanAPitchMayBe) {
+  constexpr size_t kBytes = (size_t{1} << 31) + 4096;
+  void* host = nullptr;
+  CUdeviceptr pointer = 0;
+  CUgraph captured = nullptr;
+  CUgraphNode node = nullptr;
+  size_t count = 1;
+  if (Cu().cuMemHostAlloc(&host, kBytes, 0) != CUDA_SUCCESS) {
+    GTEST_SKIP() << "the host has not so much memory";
+  }
+  ASSERT_CU(Cu().cuMemHostGetDevicePointer_v2(&pointer, host, 0));
+  ASSERT_CU(Cu().cuStreamBeginCapture_v2(stream_, CU_STREAM_CAPTURE_MODE_RELAXED));
+  ASSERT_CU(Cu().cuMemcpyDtoDAsync_v2(pointer, pointer, kBytes, stream_));
+  ASSERT_CU(Cu().cuStreamEndCapture(stream_, &captured));
+  ASSERT_CU(Cu().cuGraphGetNodes(captured, &node, &count));
+  CUDA_MEMCPY3D told = {};
+  ASSERT_CU(Cu().cuGraphMemcpyNodeGetParams(node, &told));
+  EXPECT_EQ(told.WidthInBytes, kBytes);
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuGraphMemcpyNodeSetParams(node, &told));
+  const CUgraphExec exec = Instantiate(captured);  // and never launched
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuGraphExecMemcpyNodeSetParams(exec, node, &told, context_));
+  ASSERT_CU(Cu().cuGraphExecDestroy(exec));
+  ASSERT_CU(Cu().cuGraphDestroy(captured));
+  ASSERT_CU(Cu().cuMemFreeHost(host));
+}
+
+TEST_F(GraphParamsTest, AKernelWhoseVariablesDoNotFitSaysSo) {
+  if (Cu().cuLibraryGetKernel == nullptr) GTEST_SKIP() << "a driver before CUDA 12";
+  if (!OnSoftwareGpu()) GTEST_SKIP() << "a card places variables when it likes";
+  size_t total = 0;
+  ASSERT_CU(Cu().cuDeviceTotalMem_v2(&total, 0));
+  const std::string text =
+      ".version 6.3\n.target sm_50\n.address_size 64\n"
+      ".visible .global .align 4 .b8 table[" +
+      std::to_string(total) + "];\n.visible .entry k() { ret; }\n";
+  CUlibrary library = nullptr;
+  CUkernel kernel = nullptr;
+  CUgraphNode node = nullptr;
+  ASSERT_CU(
+      Cu().cuLibraryLoadData(&library, text.c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+  ASSERT_CU(Cu().cuLibraryGetKernel(&kernel, library, "k"));
+  CUDA_KERNEL_NODE_PARAMS_v2 params = Params(nullptr, nullptr);
+  params.kern = kernel;
+  EXPECT_CU(CUDA_ERROR_OUT_OF_MEMORY,
+            Cu().cuGraphAddKernelNode_v2(&node, graph_, nullptr, 0, &params));
+  ASSERT_CU(Cu().cuLibraryUnload(library));
+}
+
 TEST_F(GraphParamsTest, Fills) {
   const CUgraphNode node = Memset(5, {});
   CUDA_MEMSET_NODE_PARAMS params = {};
