@@ -25,7 +25,7 @@ CUresult Copy3DPeer(const CUDA_MEMCPY3D_PEER* copy, CUDA_MEMCPY3D* plain) {
   if (copy == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto check = [](CUmemorytype type, CUcontext context) {
     const bool on_device = type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_ARRAY;
-    return !on_device || TheDriver().contexts.Find(context) != nullptr;
+    return !on_device || TheDriver().FindLiving(context) != nullptr;
   };
   if (!check(copy->srcMemoryType, copy->srcContext) ||
       !check(copy->dstMemoryType, copy->dstContext)) {
@@ -85,15 +85,15 @@ CUresult cuCtxEnablePeerAccess(CUcontext handle, unsigned int flags) noexcept {
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (peer->device == current->device) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
   MutexLock lock(current->mutex);
-  return current->peers.insert(peer->id).second ? CUDA_SUCCESS
-                                                : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+  std::erase_if(current->peers, [](const auto& other) { return other.expired(); });
+  return current->peers.insert(peer).second ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
 }
 
 CUresult cuCtxDisablePeerAccess(CUcontext handle) noexcept {
   std::shared_ptr<Context> current, peer;
   CU_TRY(FindPeer(handle, &current, &peer));
   MutexLock lock(current->mutex);
-  return current->peers.erase(peer->id) == 1 ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+  return current->peers.erase(peer) == 1 ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
 }
 
 CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,

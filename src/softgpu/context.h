@@ -46,8 +46,9 @@ struct Context {
 
   Mutex mutex;
   std::map<int, size_t> limits GUARDED_BY(mutex);  // those that were set
-  std::set<uint64_t> peers GUARDED_BY(mutex);      // contexts whose memory it was given access to
-  uint64_t grid_workspace GUARDED_BY(mutex) = 0;   // of cooperative launches; zero: none yet
+  // Contexts whose memory it was given access to.
+  std::set<std::weak_ptr<Context>, std::owner_less<>> peers GUARDED_BY(mutex);
+  uint64_t grid_workspace GUARDED_BY(mutex) = 0;  // of cooperative launches; zero: none yet
 
   CUresult error() const { return group->error.load(); }
 };

@@ -78,6 +78,41 @@ TEST_F(PeerTest, CopiesBoxesBetweenDevices) {
   ASSERT_CU(Cu().cuCtxDestroy_v2(other));
 }
 
+// A primary context keeps its handle when it ends.
+TEST_F(PeerTest, AnEndedPrimaryContextIsNoSideOfACopy) {
+  if (!OnSoftwareGpu()) GTEST_SKIP() << "a card may follow the context that has ended";
+  const CUdeviceptr block = Allocate(64);
+  CUcontext primary = nullptr;
+  ASSERT_CU(Cu().cuDevicePrimaryCtxRetain(&primary, 0));
+  ASSERT_CU(Cu().cuDevicePrimaryCtxRelease_v2(0));
+  CUDA_MEMCPY3D_PEER copy = {};
+  copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = block;
+  copy.srcContext = primary;
+  copy.dstDevice = block + 32;
+  copy.dstContext = context_;
+  copy.WidthInBytes = 32;
+  copy.Height = copy.Depth = 1;
+  EXPECT_CU(CUDA_ERROR_INVALID_CONTEXT, Cu().cuMemcpy3DPeer(&copy));
+  EXPECT_CU(CUDA_ERROR_INVALID_CONTEXT,
+            Cu().cuMemcpyPeer(block + 32, context_, block, primary, 32));
+}
+
+TEST_F(PeerTest, AccessIsToOneContextAndNotToTheNext) {
+  int count = 0, can = 0;
+  ASSERT_CU(Cu().cuDeviceGetCount(&count));
+  if (count < 2) GTEST_SKIP() << "there is only one device";
+  ASSERT_CU(Cu().cuDeviceCanAccessPeer(&can, 0, 1));
+  if (can == 0) GTEST_SKIP() << "the devices cannot reach each other";
+  CUcontext primary = nullptr;
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_CU(Cu().cuDevicePrimaryCtxRetain(&primary, 1));
+    EXPECT_CU(CUDA_SUCCESS, Cu().cuCtxEnablePeerAccess(primary, 0));
+    EXPECT_CU(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, Cu().cuCtxEnablePeerAccess(primary, 0));
+    ASSERT_CU(Cu().cuDevicePrimaryCtxRelease_v2(1));
+  }
+}
+
 TEST_F(PeerTest, ADeviceIsNotItsOwnPeer) {
   int value = -1;
   ASSERT_CU(Cu().cuDeviceCanAccessPeer(&value, 0, 0));
