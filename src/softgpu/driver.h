@@ -5,9 +5,9 @@
 //
 // Invariants:
 // 1. Before cuInit, and in a child forked after it, no entry point gets past Ready().
-// 2. Lock order: a device's primary_mutex, graphs_mutex, the memory's mutex, the scheduler's; each
-// object's own
-//    mutex is a leaf.
+// 2. Lock order: a device's primary_mutex, a GraphExec's launch_mutex, graphs_mutex, the memory's
+//    mutex; then that of a Context, a Library, a LibraryKernel, a Module or an IpcEvent, one at a
+//    time; then those of handle tables and the scheduler's. Every other is a leaf.
 #pragma once
 
 #include <atomic>
