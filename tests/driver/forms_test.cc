@@ -148,6 +148,7 @@ TEST_F(FormsTest, CopiesAndFills) {
   const CUdeviceptr block = Allocate(256), copy = Allocate(256);
   const std::vector<uint8_t> zeros(256);
   Write(block, zeros);
+  TAKES(cuCtxSynchronize);
   TAKES(cuMemsetD16Async, block, 0x1122, 2, stream);                    // word 0
   TAKES(cuMemsetD2D16_v2, block + 16, 16, 0x3344, 2, 2);                // words 4 and 8
   TAKES(cuMemsetD2D16Async, block + 48, 16, 0x5566, 2, 2, stream);      // words 12 and 16
@@ -169,13 +170,15 @@ TEST_F(FormsTest, CopiesAndFills) {
 TEST_F(FormsTest, ValuesInMemory) {
   const CUdeviceptr block = Allocate(64);
   Write(block, std::vector<uint8_t>(64));
+  TAKES(cuCtxSynchronize);
   CUstream stream = nullptr;
   TAKES(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
   TAKES(cuStreamWriteValue64_v2, stream, block, 0x1'0000'0002, 0);
   TAKES(cuStreamWaitValue64_v2, stream, block, 0x1'0000'0002, CU_STREAM_WAIT_VALUE_EQ);
   TAKES(cuStreamSynchronize, stream);
   EXPECT_EQ(Words(block, 2), (std::vector<uint32_t>{2, 1}));
-  if (Cu().cuStreamWriteValue32(stream, block, 3, 0) == CUDA_ERROR_NOT_SUPPORTED) {
+  if (Cu().cuStreamWriteValue32 == nullptr ||
+      Cu().cuStreamWriteValue32(stream, block, 3, 0) == CUDA_ERROR_NOT_SUPPORTED) {
     TAKES(cuStreamDestroy_v2, stream);
     GTEST_SKIP() << "the first forms of these calls are switched off";
   }

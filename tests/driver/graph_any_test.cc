@@ -83,6 +83,11 @@ TEST_F(AnyNodeTest, EdgesCarryOrderAndReservedWordsAreZero) {
   const CUgraphEdgeData edge = {};
   ASSERT_CU(Cu().cuGraphAddNode_v2(&first, graph_, nullptr, nullptr, 0, &params));
   ASSERT_CU(Cu().cuGraphAddNode_v2(&second, graph_, &first, &edge, 1, &params));
+  CUgraphNode before = nullptr;
+  size_t count = 1;
+  ASSERT_CU(Cu().cuGraphNodeGetDependencies(second, &before, &count));
+  EXPECT_EQ(count, 1u);
+  EXPECT_EQ(before, first);
   params.reserved2 = 1;
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
             Cu().cuGraphAddNode_v2(&second, graph_, &first, &edge, 1, &params));

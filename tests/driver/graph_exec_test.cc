@@ -75,6 +75,8 @@ TEST_F(GraphExecTest, InstantiatesInEveryForm) {
   CUgraphExec exec = nullptr;
   CUgraphNode error_node = nullptr;
   char log[64] = "x";
+  ASSERT_CU(Cu().cuGraphInstantiate(&exec, graph_, &error_node, log, sizeof(log)));
+  ASSERT_CU(Cu().cuGraphExecDestroy(exec));
   ASSERT_CU(Cu().cuGraphInstantiate_v2(&exec, graph_, &error_node, log, sizeof(log)));
   ASSERT_CU(Cu().cuGraphExecDestroy(exec));
   CUDA_GRAPH_INSTANTIATE_PARAMS params = {};

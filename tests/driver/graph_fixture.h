@@ -11,7 +11,9 @@ class GraphTest : public DriverTest {
   void SetUp() override {
     DriverTest::SetUp();
     if (IsSkipped() || HasFatalFailure()) return;
-    if (Cu().cuGraphCreate == nullptr) GTEST_SKIP() << "this driver has no graphs";
+    if (Cu().cuGraphAddKernelNode_v2 == nullptr || Cu().cuGraphInstantiateWithFlags == nullptr) {
+      GTEST_SKIP() << "a driver before CUDA 12";
+    }
     ASSERT_CU(Cu().cuGraphCreate(&graph_, 0));
     ASSERT_CU(Cu().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
     words_ = Allocate(64);

@@ -160,6 +160,10 @@ TEST_F(GraphTest, ACopyOfManySlicesCostsNothingUntilItRuns) {
   CUgraphNode node = nullptr;
   const CUresult result = Cu().cuGraphAddMemcpyNode(&node, graph_, nullptr, 0, &copy, context_);
   EXPECT_TRUE(result == CUDA_SUCCESS || result == CUDA_ERROR_INVALID_VALUE) << Named(result);
+  if (result != CUDA_SUCCESS) return;
+  CUDA_MEMCPY3D shown = {};
+  ASSERT_CU(Cu().cuGraphMemcpyNodeGetParams(node, &shown));
+  EXPECT_EQ(shown.Depth, size_t{1} << 40);
 }
 
 TEST_F(GraphTest, CopiesAllWays) {

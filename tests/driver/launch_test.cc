@@ -64,8 +64,10 @@ TEST_F(LaunchTest, TakesNoParametersAsNoBuffer) {
   void* extra[] = {reinterpret_cast<void*>(CU_LAUNCH_PARAM_BUFFER_POINTER_VALUE), nullptr,
                    reinterpret_cast<void*>(CU_LAUNCH_PARAM_BUFFER_SIZE_VALUE), &bytes,
                    reinterpret_cast<void*>(CU_LAUNCH_PARAM_END_VALUE)};
+  CUdeviceptr counter = 0;
   EXPECT_CU(CUDA_SUCCESS, Cu().cuLaunchKernel(bump, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, extra));
-  ASSERT_CU(Cu().cuCtxSynchronize());
+  ASSERT_CU(Cu().cuModuleGetGlobal_v2(&counter, &bytes, module_, "counter"));
+  EXPECT_EQ(ReadWord(counter), 8u);
 }
 
 TEST_F(LaunchTest, ModulesHaveVariables) {

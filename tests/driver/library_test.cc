@@ -442,6 +442,8 @@ TEST_F(LibraryTest, TakesThePtxOfAFatBinary) {
   std::memcpy(&packed[56], &flags, sizeof(flags));
   std::memcpy(&packed[72], &bytes, sizeof(bytes));
   ASSERT_CU(Cu().cuModuleLoadFatBinary(&module, packed.data()));
+  ASSERT_CU(Cu().cuModuleGetGlobal_v2(&base, nullptr, module, "counter"));
+  EXPECT_EQ(WordAt(base), 7u);
   ASSERT_CU(Cu().cuModuleUnload(module));
   packed[80] = 0;  // no such frame
   EXPECT_NE(Cu().cuModuleLoadFatBinary(&module, packed.data()), CUDA_SUCCESS);

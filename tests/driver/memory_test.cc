@@ -223,15 +223,20 @@ TEST_F(MemoryTest, KernelsUseRegisteredMemory) {
 
 TEST_F(MemoryTest, CopiesOfItAreWaitedForIfTheProgramWantsThat) {
   if (Cu().cuPointerSetAttribute == nullptr) GTEST_SKIP() << "an older driver";
-  const CUdeviceptr pointer = Allocate(4096);
-  CUstream stream = nullptr;
+  CUdeviceptr pointer = Allocate(4096), out = Allocate(4);
+  uint32_t rounds = 1 << 19;
+  const CUfunction spin = Kernel("spin");
   int flag = 1, seen = 0;
-  ASSERT_CU(Cu().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   ASSERT_CU(Cu().cuPointerSetAttribute(&flag, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, pointer));
   ASSERT_CU(Cu().cuPointerGetAttribute(&seen, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, pointer));
   EXPECT_EQ(seen, 1);
-  ASSERT_CU(Cu().cuMemsetD8Async(pointer, 3, 4096, stream));
-  EXPECT_CU(CUDA_SUCCESS, Cu().cuStreamQuery(stream));
+  // Calls that otherwise may return before what they do is done.
+  ASSERT_CU(Launch(spin, 1, 1, nullptr, {&out, &rounds}));
+  ASSERT_CU(Cu().cuMemsetD8_v2(pointer, 3, 4096));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuStreamQuery(nullptr));
+  ASSERT_CU(Launch(spin, 1, 1, nullptr, {&out, &rounds}));
+  ASSERT_CU(Cu().cuMemcpyDtoD_v2(pointer, pointer + 2048, 2048));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuStreamQuery(nullptr));
   flag = 0;
   ASSERT_CU(Cu().cuPointerSetAttribute(&flag, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, pointer));
   ASSERT_CU(Cu().cuPointerGetAttribute(&seen, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, pointer));
@@ -239,7 +244,6 @@ TEST_F(MemoryTest, CopiesOfItAreWaitedForIfTheProgramWantsThat) {
   EXPECT_NE(Cu().cuPointerSetAttribute(&flag, CU_POINTER_ATTRIBUTE_CONTEXT, pointer), CUDA_SUCCESS);
   EXPECT_NE(Cu().cuPointerSetAttribute(&flag, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, 0x10),
             CUDA_SUCCESS);
-  ASSERT_CU(Cu().cuStreamDestroy_v2(stream));
 }
 
 TEST_F(MemoryTest, IsFreedAlsoWhenTheProgramHasLockedItsMemory) {
@@ -275,6 +279,7 @@ TEST_F(MemoryTest, RegistersOnlyWhatIsThere) {
   const CUresult read_only =
       Cu().cuMemHostRegister_v2(memory.data(), memory.size(), CU_MEMHOSTREGISTER_READ_ONLY);
   EXPECT_EQ(read_only, can != 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED) << Named(read_only);
+  if (read_only == CUDA_SUCCESS) ASSERT_CU(Cu().cuMemHostUnregister(memory.data()));
 }
 
 }  // namespace
