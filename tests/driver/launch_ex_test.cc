@@ -67,6 +67,45 @@ WAIT:
 }
 )";
 
+// synced(counter, out): as grid(), by the calls that libcudadevrt.a has for it.
+const char kSynced[] = R"(
+.version 6.0
+.target sm_60
+.address_size 64
+.extern .func (.param .b64 handle) cudaCGGetIntrinsicHandle(.param .b32 scope);
+.extern .func (.param .b32 result) cudaCGSynchronize(.param .b64 handle, .param .b32 flags);
+.visible .entry synced(.param .u64 counter, .param .u64 out)
+{
+  .reg .b32 %r<3>;
+  .reg .b64 %d<5>;
+  ld.param.u64 %d0, [counter];
+  ld.param.u64 %d1, [out];
+  mov.u32 %r0, %ctaid.x;
+  red.global.add.u32 [%d0], 1;
+  membar.gl;
+  {
+    .param .b32 scope;
+    .param .b64 handle;
+    st.param.b32 [scope], 1;
+    call (handle), cudaCGGetIntrinsicHandle, (scope);
+    ld.param.b64 %d3, [handle];
+  }
+  {
+    .param .b64 handle;
+    .param .b32 flags;
+    .param .b32 result;
+    st.param.b64 [handle], %d3;
+    st.param.b32 [flags], 0;
+    call (result), cudaCGSynchronize, (handle, flags);
+  }
+  ld.volatile.global.u32 %r2, [%d0];
+  mul.wide.u32 %d2, %r0, 4;
+  add.s64 %d2, %d1, %d2;
+  st.global.u32 [%d2], %r2;
+  ret;
+}
+)";
+
 class LaunchExTest : public DriverTest {
  protected:
   void SetUp() override {
@@ -188,6 +227,30 @@ TEST_F(LaunchExTest, CooperativeBlocksWaitForEachOther) {
   EXPECT_CU(
       CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
       Cu().cuLaunchCooperativeKernel(together, blocks + 1, 1, 1, 1, 1, 1, 0, nullptr, parameters));
+}
+
+TEST_F(LaunchExTest, CooperativeBlocksWaitByTheDeviceRuntime) {
+  if (!OnSoftwareGpu()) GTEST_SKIP() << "a card needs the true libcudadevrt.a";
+  std::string archive = "!<arch>\n//        24 `\ncuda_device_runtime.o/\n\n", text = kSynced;
+  CUlinkState state = nullptr;
+  void* image = nullptr;
+  CUmodule module = nullptr;
+  CUfunction synced = nullptr;
+  ASSERT_CU(Cu().cuLinkCreate_v2(0, nullptr, nullptr, &state));
+  ASSERT_CU(Cu().cuLinkAddData_v2(state, CU_JIT_INPUT_LIBRARY, archive.data(), archive.size(),
+                                  "runtime", 0, nullptr, nullptr));
+  ASSERT_CU(Cu().cuLinkAddData_v2(state, CU_JIT_INPUT_PTX, text.data(), text.size() + 1, "kernel",
+                                  0, nullptr, nullptr));
+  ASSERT_CU(Cu().cuLinkComplete(state, &image, nullptr));
+  ASSERT_CU(Cu().cuModuleLoadData(&module, image));
+  ASSERT_CU(Cu().cuLinkDestroy(state));
+  ASSERT_CU(Cu().cuModuleGetFunction(&synced, module, "synced"));
+  CUdeviceptr counter = Allocate(4), out = Allocate(12);
+  ASSERT_CU(Cu().cuMemsetD32_v2(counter, 0, 1));
+  void* parameters[] = {&counter, &out};
+  ASSERT_CU(Cu().cuLaunchCooperativeKernel(synced, 3, 1, 1, 1, 1, 1, 0, nullptr, parameters));
+  ASSERT_CU(Cu().cuCtxSynchronize());
+  for (uint64_t block = 0; block < 3; ++block) EXPECT_EQ(ReadWord(out + 4 * block), 3u);
 }
 
 // A kernel node that was captured cooperative is so with other parameters, too.
