@@ -4,8 +4,9 @@
 // values zero-extended), 8 bytes for 64 bits. A predicate is a lane mask in an array of its own.
 //
 // Invariants:
-// 1. A row reference is an offset, a multiple of 128, into the warp's frame, or, with bit 0 set,
-//    into the kernel's constants. Row 0 (256 bytes) is a sink that nobody reads.
+// 1. A row reference is an offset, a multiple of 128, into the warp's frame. Constants are rows that
+//    are filled when the warp is made and never written. Row 0 (256 bytes) is a sink that nobody
+//    reads.
 // 2. Predicate 0 is all ones and never written; predicate 1 is a sink.
 // 3. Everything here is plain data without inline functions, because the handlers are compiled
 //    twice with different instruction sets and must share no generated code.
@@ -393,7 +394,7 @@ struct Fault;
 
 // What a handler may touch. Filled by the interpreter; plain data.
 struct WarpContext {
-  uint8_t* rows[2];  // the warp's frame, the kernel's constants
+  uint8_t* frame;
   uint32_t* predicates;
   uint8_t* scratch;  // one row, 256 bytes
   uint32_t carry;    // one flag a lane
@@ -433,7 +434,8 @@ struct alignas(64) Line {
 // A kernel's code with the functions it calls. The kernel's entry is instruction `entry`.
 struct Code {
   std::vector<Instruction> instructions;
-  std::vector<Line> constants;  // the rows that references with bit 0 name
+  std::vector<Line> constants;
+  std::vector<uint32_t> constant_places;  // of each of these lines, in the frame
   // What the addresses of functions stand for, where pointers are called.
   struct Pointer {
     uint32_t entry = ~0u;  // ~0: a function that must not be called

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cfenv>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 #include <optional>
 #include <utility>
@@ -109,9 +110,10 @@ Execution::State::State(Launch launch, const MemoryMap& memory, Path path, const
 
 void Execution::State::FillContext(const MemoryMap& memory, uint32_t index) {
   WarpContext& w = warps_[index].context;
-  w.rows[0] = reinterpret_cast<uint8_t*>(frames_.get()) + size_t{index} * code_.frame_bytes;
-  // Handlers only read the constants.
-  w.rows[1] = reinterpret_cast<uint8_t*>(const_cast<Line*>(code_.constants.data()));
+  w.frame = reinterpret_cast<uint8_t*>(frames_.get()) + size_t{index} * code_.frame_bytes;
+  for (size_t i = 0; i < code_.constants.size(); ++i) {
+    std::memcpy(w.frame + code_.constant_places[i], &code_.constants[i], sizeof(Line));
+  }
   w.predicates = predicates_.data() + size_t{index} * code_.predicates;
   w.scratch = reinterpret_cast<uint8_t*>(scratch_);
   w.device_base = memory.base;
@@ -253,7 +255,9 @@ Execution::State::Event Execution::State::RunWarp(Warp& warp) {
       if (active == 0) {
         ++group->pc;
       } else {
-        const Flow flow = Control(warp, group, *in, active);
+        const Flow flow = in->control == Control::kBranch
+                              ? Jump(warp, group, active, static_cast<uint32_t>(in->imm))
+                              : Control(warp, group, *in, active);
         if (flow == Flow::kYielded) return Event::kYielded;
         if (flow == Flow::kTurnOver) return Event::kTurnOver;
         if (flow == Flow::kFault) return Event::kFault;
@@ -281,8 +285,6 @@ Execution::State::Event Execution::State::Fail(const Warp& warp, const Instructi
 Execution::State::Flow Execution::State::Control(Warp& warp, Group* group, const Instruction& in,
                                                  uint32_t active) {
   switch (in.control) {
-    case Control::kBranch:
-      return Jump(warp, group, active, static_cast<uint32_t>(in.imm));
     case Control::kCall:
       return Call(warp, group, in, active);
     case Control::kCallPointer:
@@ -310,6 +312,7 @@ Execution::State::Flow Execution::State::Control(Warp& warp, Group* group, const
     case Control::kPrint:
       return Print(warp, group, in, active);
     case Control::kNone:
+    case Control::kBranch:
       break;
   }
   std::abort();

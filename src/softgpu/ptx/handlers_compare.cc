@@ -4,61 +4,92 @@
 namespace tandem::ptx::TANDEM_PTX_PATH {
 namespace {
 
-template <class T, Compare compare>
-inline bool Holds(T a, T b) {
-  switch (compare) {
-    case Compare::kEq:
-      return a == b;
-    case Compare::kNe:
-      return a < b || a > b;
-    case Compare::kLt:
-      return a < b;
-    case Compare::kLe:
-      return a <= b;
-    case Compare::kGt:
-      return a > b;
-    case Compare::kGe:
-      return a >= b;
-    case Compare::kEqu:
-      return !(a < b || a > b);
-    case Compare::kNeu:
-      return !(a == b);
-    case Compare::kLtu:
-      return !(a >= b);
-    case Compare::kLeu:
-      return !(a > b);
-    case Compare::kGtu:
-      return !(a <= b);
-    case Compare::kGeu:
-      return !(a < b);
-    case Compare::kNum:
-      return a == a && b == b;
-    case Compare::kNan:
-      return a != a || b != b;
-  }
-  return false;
+inline bool Not(bool holds) {
+  return !holds;
 }
+template <class V>
+inline V Not(V holds) {  // of a vector, whose elements are 0 and −1
+  return ~holds;
+}
+
+// Of two numbers, or of two vectors of them.
+template <Compare compare, class V>
+inline auto Holds(V a, V b) {
+  if constexpr (compare == Compare::kEq) return a == b;
+  if constexpr (compare == Compare::kNe) return (a < b) | (a > b);
+  if constexpr (compare == Compare::kLt) return a < b;
+  if constexpr (compare == Compare::kLe) return a <= b;
+  if constexpr (compare == Compare::kGt) return a > b;
+  if constexpr (compare == Compare::kGe) return a >= b;
+  if constexpr (compare == Compare::kEqu) return Not((a < b) | (a > b));
+  if constexpr (compare == Compare::kNeu) return Not(a == b);
+  if constexpr (compare == Compare::kLtu) return Not(a >= b);
+  if constexpr (compare == Compare::kLeu) return Not(a > b);
+  if constexpr (compare == Compare::kGtu) return Not(a <= b);
+  if constexpr (compare == Compare::kGeu) return Not(a < b);
+  if constexpr (compare == Compare::kNum) return (a == a) & (b == b);
+  if constexpr (compare == Compare::kNan) return (a != a) | (b != b);
+}
+
+#if defined(__AVX2__)
+// Takes the answers' signs together, rather than a bit from each.
+template <class T, Compare compare>
+uint32_t CompareRows(const typename Cell<T>::Raw* a, const typename Cell<T>::Raw* b) {
+  typedef T V __attribute__((vector_size(32), may_alias));
+  constexpr int kTogether = 32 / sizeof(T);
+  uint32_t bits = 0;
+  for (int i = 0; i < kLanes; i += kTogether) {
+    const auto holds = Holds<compare>(*reinterpret_cast<const V*>(a + i),
+                                      *reinterpret_cast<const V*>(b + i));
+    uint32_t signs;
+    if constexpr (sizeof(T) == 8) {
+      typedef double D __attribute__((vector_size(32)));
+      signs = static_cast<uint32_t>(__builtin_ia32_movmskpd256(reinterpret_cast<D>(holds)));
+    } else {
+      typedef float F __attribute__((vector_size(32)));
+      signs = static_cast<uint32_t>(__builtin_ia32_movmskps256(reinterpret_cast<F>(holds)));
+    }
+    bits |= signs << i;
+  }
+  return bits;
+}
+#else
+template <class T, Compare compare>
+uint32_t CompareRows(const typename Cell<T>::Raw* a, const typename Cell<T>::Raw* b) {
+  uint32_t bits = 0;
+  TANDEM_LANES bits |= Holds<compare, T>(a[i], b[i]) ? kLaneBit[i] : 0;
+  return bits;
+}
+#endif
 
 template <class T, Compare compare, bool Ftz>
 uint32_t CompareLanes(const WarpContext& w, const Instruction& in) {
   const auto* a = Source<T>(w, in.a);
   const auto* b = Source<T>(w, in.b);
-  uint32_t bits = 0;
-  if constexpr (kSame<T, Half> || Ftz) {
-    TANDEM_LANES bits |= Holds<float, compare>(Flush<Ftz>(Widen(Cell<T>::Get(a[i]))),
-                                               Flush<Ftz>(Widen(Cell<T>::Get(b[i]))))
-                             ? kLaneBit[i]
-                             : 0;
+  if constexpr (!kSame<T, Half> && !Ftz && sizeof(T) == sizeof(*a)) {
+    return CompareRows<T, compare>(a, b);
   } else {
-    TANDEM_LANES bits |=
-        Holds<T, compare>(Cell<T>::Get(a[i]), Cell<T>::Get(b[i])) ? kLaneBit[i] : 0;
+    uint32_t bits = 0;
+    if constexpr (kSame<T, Half> || Ftz) {
+      TANDEM_LANES bits |= Holds<compare>(Flush<Ftz>(Widen(Cell<T>::Get(a[i]))),
+                                          Flush<Ftz>(Widen(Cell<T>::Get(b[i]))))
+                               ? kLaneBit[i]
+                               : 0;
+    } else {
+      TANDEM_LANES bits |=
+          Holds<compare>(Cell<T>::Get(a[i]), Cell<T>::Get(b[i])) ? kLaneBit[i] : 0;
+    }
+    return bits;
   }
-  return bits;
 }
 
 template <class T, Compare compare, bool Ftz>
 bool RunSetp(WarpContext& w, const Instruction& in, uint32_t active) {
   const uint32_t bits = CompareLanes<T, compare, Ftz>(w, in);
+  if (in.logic == Logic::kNone && in.d == kSinkPredicate) [[likely]] {
+    SetPredicate(w, in.dst, bits, active);
+    return true;
+  }
   // Both results before either write: c may be a destination too.
   const uint32_t p = Combine(w, in, bits), q = Combine(w, in, ~bits);
   SetPredicate(w, in.dst, p, active);

@@ -48,7 +48,7 @@ bool RunBarrierObject(WarpContext& w, const Instruction& in, uint32_t active) {
   const auto* c = Source<uint64_t>(w, in.c);
   const bool arrives =
       in.object >= BarrierObject::kArrive && in.object <= BarrierObject::kDropNoComplete;
-  auto* d = reinterpret_cast<AliasU64*>(w.rows[0] + in.dst);
+  auto* d = reinterpret_cast<AliasU64*>(w.frame + in.dst);
   uint32_t over = 0;
   for (uint32_t rest = active; rest != 0; rest &= rest - 1) {
     const int i = __builtin_ctz(rest);
@@ -89,7 +89,7 @@ bool RunAlloca(WarpContext& w, const Instruction& in, uint32_t active) {
     w.stack[i] = static_cast<uint32_t>(at + bytes - start);
     taken[i] = static_cast<T>(at);
   }
-  auto* d = reinterpret_cast<typename Cell<T>::Raw*>(w.rows[0] + in.dst);
+  auto* d = reinterpret_cast<typename Cell<T>::Raw*>(w.frame + in.dst);
   for (uint32_t rest = active; rest != 0; rest &= rest - 1) {
     const int i = __builtin_ctz(rest);
     d[i] = taken[i];

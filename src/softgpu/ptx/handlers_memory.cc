@@ -170,7 +170,7 @@ bool RunAtom(WarpContext& w, const Instruction& in, uint32_t active) {
     __builtin_memcpy(at, &next, sizeof next);
     d[i] = old;
   }
-  auto* home = reinterpret_cast<typename Cell<T>::Raw*>(w.rows[0] + in.dst);
+  auto* home = reinterpret_cast<typename Cell<T>::Raw*>(w.frame + in.dst);
   for (uint32_t rest = active; rest != 0; rest &= rest - 1) {
     const int i = __builtin_ctz(rest);
     home[i] = d[i];

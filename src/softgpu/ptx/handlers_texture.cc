@@ -48,8 +48,7 @@ const Texture* FindTexture(const WarpContext& w, uint64_t handle) {
 
 // The reverse of PackRows in lower_texture.cc.
 uint32_t RowOfTexture(const Instruction& in, int index) {
-  const uint32_t packed = static_cast<uint32_t>(in.imm >> (21 * index)) & 0x1fffff;
-  return packed >> 1 << 7 | (packed & 1);
+  return (static_cast<uint32_t>(in.imm >> (21 * index)) & 0x1fffff) << 7;
 }
 
 // Where along the axis, counted in texels; `at` is finite.

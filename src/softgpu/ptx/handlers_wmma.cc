@@ -150,9 +150,9 @@ void WriteMatrix(const WarpContext& w, const Instruction& in, const Fragment& f,
     for (uint32_t rest = active; rest != 0; rest &= rest - 1) {
       const int i = __builtin_ctz(rest);
       if (f.bytes == 8) {
-        reinterpret_cast<AliasU64*>(w.rows[0] + refs[reg])[i] = values[reg][i];
+        reinterpret_cast<AliasU64*>(w.frame + refs[reg])[i] = values[reg][i];
       } else {
-        reinterpret_cast<AliasU32*>(w.rows[0] + refs[reg])[i] =
+        reinterpret_cast<AliasU32*>(w.frame + refs[reg])[i] =
             static_cast<uint32_t>(values[reg][i]);
       }
     }

@@ -162,7 +162,7 @@ template <class A>
 inline constexpr bool kSame<A, A> = true;
 
 inline uint8_t* RowBytes(const WarpContext& w, uint32_t ref) {
-  return w.rows[ref & 1] + (ref & ~1u);
+  return w.frame + ref;
 }
 template <class T>
 inline const typename Cell<T>::Raw* Source(const WarpContext& w, uint32_t ref) {
@@ -172,13 +172,13 @@ inline const typename Cell<T>::Raw* Source(const WarpContext& w, uint32_t ref) {
 
 template <class T>
 inline typename Cell<T>::Raw* Register(const WarpContext& w, uint32_t ref) {
-  return reinterpret_cast<typename Cell<T>::Raw*>(__builtin_assume_aligned(w.rows[0] + ref, 64));
+  return reinterpret_cast<typename Cell<T>::Raw*>(__builtin_assume_aligned(w.frame + ref, 64));
 }
 
 // Where a result goes: its register when all lanes run, else the scratch row, to be merged.
 template <class T>
 inline typename Cell<T>::Raw* Target(const WarpContext& w, uint32_t ref, uint32_t active) {
-  uint8_t* row = active == ~0u ? w.rows[0] + ref : w.scratch;
+  uint8_t* row = active == ~0u ? w.frame + ref : w.scratch;
   return reinterpret_cast<typename Cell<T>::Raw*>(__builtin_assume_aligned(row, 64));
 }
 
@@ -199,10 +199,10 @@ template <class T>
 inline void Finish(const WarpContext& w, uint32_t ref, uint32_t active) {
   if (active == ~0u) return;
   if constexpr (sizeof(typename Cell<T>::Raw) == 8) {
-    auto* home = reinterpret_cast<AliasU64*>(w.rows[0] + ref);
+    auto* home = reinterpret_cast<AliasU64*>(w.frame + ref);
     Choose<AliasU64>(home, reinterpret_cast<const AliasU64*>(w.scratch), home, active);
   } else {
-    auto* home = reinterpret_cast<AliasU32*>(w.rows[0] + ref);
+    auto* home = reinterpret_cast<AliasU32*>(w.frame + ref);
     Choose<AliasU32>(home, reinterpret_cast<const AliasU32*>(w.scratch), home, active);
   }
 }

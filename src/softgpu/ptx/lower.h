@@ -178,6 +178,8 @@ class KernelLowering {
   Result<uint32_t> NewRow(Type type);
   Result<uint32_t> NewPredicate();
   uint32_t Constant(uint64_t bits, bool wide);
+  Status CheckFrame() const;
+  uint32_t PlaceConstant(const std::vector<Line>& lines);
   Result<uint32_t> RowList(const std::vector<uint32_t>& refs);
   Result<Symbol> Find(const Operand& operand);
   Result<Symbol> FindName(std::string_view name);

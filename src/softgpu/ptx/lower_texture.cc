@@ -6,11 +6,11 @@ namespace tandem::ptx {
 namespace {
 
 // Three rows in Instruction::imm; RowOfTexture in handlers_texture.cc takes them out again. A row
-// is a multiple of 128 below 1 << 26, and bit 0.
+// is a multiple of 128 below 1 << 28.
 int64_t PackRows(const uint32_t (&rows)[3]) {
   uint64_t packed = 0;
   for (int i = 0; i < 3; ++i) {
-    packed |= uint64_t{rows[i] >> 7 << 1 | (rows[i] & 1)} << (21 * i);
+    packed |= uint64_t{rows[i] >> 7} << (21 * i);
   }
   return static_cast<int64_t>(packed);
 }

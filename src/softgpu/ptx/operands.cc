@@ -10,7 +10,6 @@ namespace {
 
 constexpr uint32_t kMaxFrameBytes = 8u << 20;  // 65,536 registers of 32 bits a thread
 constexpr uint32_t kMaxPredicates = 60000;
-constexpr size_t kMaxConstantLines = size_t{1} << 20;
 
 struct SpecialName {
   std::string_view name, component;
@@ -110,26 +109,38 @@ Result<uint32_t> KernelLowering::NewPredicate() {
   return code_.predicates++;
 }
 
+// Whoever places many looks at the frame's size now and then (CheckFrame).
+uint32_t KernelLowering::PlaceConstant(const std::vector<Line>& lines) {
+  const uint32_t row = code_.frame_bytes;
+  for (const Line& line : lines) {
+    code_.constants.push_back(line);
+    code_.constant_places.push_back(code_.frame_bytes);
+    code_.frame_bytes += sizeof(Line);
+  }
+  return row;
+}
+
+Status KernelLowering::CheckFrame() const {
+  return code_.frame_bytes > kMaxFrameBytes ? Bad("too many registers and constants") : Status();
+}
+
 uint32_t KernelLowering::Constant(uint64_t bits, bool wide) {
   const auto [entry, fresh] = constants_.try_emplace({bits, wide}, 0);
   if (fresh) {
-    entry->second = static_cast<uint32_t>(code_.constants.size() * sizeof(Line)) | 1;
     Line line;
     std::fill(std::begin(line.words), std::end(line.words), wide ? bits : bits << 32 | bits);
-    code_.constants.insert(code_.constants.end(), wide ? 4 : 2, line);
+    entry->second = PlaceConstant(std::vector<Line>(wide ? 4 : 2, line));
   }
   return entry->second;
 }
 
 // A constant that lists the rows of an instruction with more operands than fit into it.
 Result<uint32_t> KernelLowering::RowList(const std::vector<uint32_t>& refs) {
-  if (code_.constants.size() > kMaxConstantLines) return Bad("too many constants");
-  const uint32_t where = static_cast<uint32_t>(code_.constants.size() * sizeof(Line)) | 1;
+  TRY(CheckFrame());
   const size_t bytes = refs.size() * sizeof(uint32_t);
-  code_.constants.resize(code_.constants.size() + RoundUp(bytes, 128) / sizeof(Line));
-  std::memcpy(reinterpret_cast<uint8_t*>(code_.constants.data()) + (where & ~1u), refs.data(),
-              bytes);
-  return where;
+  std::vector<Line> lines(RoundUp(bytes, 128) / sizeof(Line));
+  std::memcpy(lines.data(), refs.data(), bytes);
+  return PlaceConstant(lines);
 }
 
 // %r12 in a range %r<100>: registers come into being when they are first named.
@@ -265,7 +276,7 @@ Result<uint32_t> KernelLowering::VariableSource(const Operand& operand, const Sy
 
 Result<uint64_t> KernelLowering::ImmediateBits(const Operand& operand, Type type) const {
   const uint32_t bytes = TypeBytes(type);
-  if (code_.constants.size() > kMaxConstantLines) return Bad("too many constants");
+  TRY(CheckFrame());
   if (operand.kind == Operand::Kind::kInteger) {
     if (IsFloat(type)) {
       return Bad("an integer where a float is expected");

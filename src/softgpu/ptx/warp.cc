@@ -22,19 +22,19 @@ uint64_t LaneOffset(uint32_t lanes) {
 
 uint32_t ReadLane(const WarpContext& w, uint32_t ref, uint32_t lanes) {
   uint32_t value;
-  std::memcpy(&value, w.rows[ref & 1] + (ref & ~1u) + LaneOffset(lanes), sizeof value);
+  std::memcpy(&value, w.frame + ref + LaneOffset(lanes), sizeof value);
   return value;
 }
 
 uint64_t ReadWideLane(const WarpContext& w, uint32_t ref, uint32_t lanes) {
   uint64_t value;
-  std::memcpy(&value, w.rows[ref & 1] + (ref & ~1u) + 2 * LaneOffset(lanes), sizeof value);
+  std::memcpy(&value, w.frame + ref + 2 * LaneOffset(lanes), sizeof value);
   return value;
 }
 
 void WriteLanes(const WarpContext& w, uint32_t ref, uint32_t lanes, uint32_t value) {
   for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) {
-    std::memcpy(w.rows[0] + ref + LaneOffset(rest), &value, sizeof value);
+    std::memcpy(w.frame + ref + LaneOffset(rest), &value, sizeof value);
   }
 }
 
