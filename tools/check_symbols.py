@@ -14,7 +14,7 @@ import sys
 
 ROW = re.compile(
     r"^CU(_PT)?\((?P<symbol>\w+), ((?P<suffix>_pt[sd][sz]), )?\w+, \d+, "
-    r"(?P<shim>PASS|OWN|GATE\(\w+\)), (?P<soft>YES|NO|LOADER), ",
+    r"(?P<shim>PASS|OWN|HOLD|GATE\(\w+\)), (?P<soft>YES|NO|LOADER), ",
     re.M,
 )
 NVML_ROW = re.compile(r"^NVML(_TEXT|_WITHOUT)?\((?P<symbol>\w+), \(.*\)\)$", re.M)

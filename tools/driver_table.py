@@ -16,7 +16,7 @@ END = "<!-- End of the table. -->\n"
 SECTION = re.compile(r"// ---- (?P<title>.+)")
 ROW = re.compile(
     r"CU(_PT)?\((?P<symbol>\w+), ((?P<suffix>_pt[sd][sz]), )?\w+, (?P<since>\d+), "
-    r"(PASS|OWN|GATE\(\w+\)), (?P<soft>YES|NO|LOADER), "
+    r"(PASS|OWN|HOLD|GATE\(\w+\)), (?P<soft>YES|NO|LOADER), "
 )
 STATES = {"YES": "there", "NO": "absent", "LOADER": "not supported"}
 NVML_ROW = re.compile(r"NVML(_TEXT|_WITHOUT)?\((?P<name>\w+?)(?P<version>_v\d)?, ")

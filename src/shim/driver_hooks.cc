@@ -243,23 +243,6 @@ CUresult cuCtxDetach(CUcontext context) noexcept {
   return DestroyContext(Real().cuCtxDetach, context);
 }
 
-// Loading a module copies its code and variables to the card.
-CUresult cuModuleLoad(CUmodule* module, const char* path) noexcept {
-  const GatedCall call(nullptr);
-  return Call(Real().cuModuleLoad, module, path);
-}
-
-CUresult cuModuleLoadData(CUmodule* module, const void* image) noexcept {
-  const GatedCall call(nullptr);
-  return Call(Real().cuModuleLoadData, module, image);
-}
-
-CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int count,
-                            CUjit_option* options, void** values) noexcept {
-  const GatedCall call(nullptr);
-  return Call(Real().cuModuleLoadDataEx, module, image, count, options, values);
-}
-
 // The stream stands in the configuration, where no row of the table could name it.
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** parameters,
                           void** extra) noexcept {

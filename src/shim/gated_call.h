@@ -20,4 +20,16 @@ class GatedCall {
   ThreadSlot* const slot_;
 };
 
+// The same for a call that is done when it returns.
+class HeldCall {
+ public:
+  HeldCall() : slot_(process_gate.Enter(kNoStream)) {}
+  ~HeldCall() { Gate::Leave(slot_); }
+  HeldCall(const HeldCall&) = delete;
+  HeldCall& operator=(const HeldCall&) = delete;
+
+ private:
+  ThreadSlot* const slot_;
+};
+
 }  // namespace tandem::shim

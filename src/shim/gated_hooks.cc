@@ -1,5 +1,5 @@
-// The hooks of all rows GATE(stream) of driver_api.def: wait at the gate, note the stream, call the
-// driver.
+// The hooks of all rows GATE(stream) and HOLD of driver_api.def: wait at the gate, note the stream if
+// there is one, call the driver.
 #include <string_view>
 
 #include "src/shim/gated_call.h"
@@ -47,8 +47,16 @@ bool Blocks(Arguments...) {  // between the card and the host, by name
     const GatedCall call(stream);                                                           \
     return real_function arguments;                                                         \
   }
+#define TANDEM_DEFINE_HELD(symbol, stream, blocking, parameters, arguments) \
+  extern "C" CUresult symbol parameters noexcept {                          \
+    using namespace tandem::shim;                                           \
+    const HeldCall call;                                                    \
+    return Call(Real().symbol, TANDEM_STRIP arguments);                     \
+  }
+#define TANDEM_STRIP(...) __VA_ARGS__
 #define TANDEM_KIND_PASS PLAIN, , false
 #define TANDEM_KIND_OWN PLAIN, , false
+#define TANDEM_KIND_HOLD HELD, , false
 #define TANDEM_KIND_GATE(stream) GATED, stream, TANDEM_IS_NULL_##stream
 #define TANDEM_IS_NULL_nullptr true
 #define TANDEM_IS_NULL_stream false
@@ -63,6 +71,7 @@ bool Blocks(Arguments...) {  // between the card and the host, by name
   (stream == nullptr ? reinterpret_cast<CUstream>(CU_STREAM_PER_THREAD_VALUE) : stream)
 #define TANDEM_VARIANT_PASS PLAIN, , false
 #define TANDEM_VARIANT_OWN PLAIN, , false
+#define TANDEM_VARIANT_HOLD HELD, , false
 #define TANDEM_VARIANT_GATE(stream) GATED, TANDEM_PER_THREAD(stream), TANDEM_IS_NULL_##stream
 #define CU_PT(symbol, suffix, base, since, shim, soft, parameters, arguments) \
   TANDEM_DEFINE(TANDEM_KIND_##shim, symbol, parameters, arguments)            \

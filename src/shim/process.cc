@@ -23,6 +23,7 @@ namespace {
 #define TANDEM_KIND_PASS PLAIN
 #define TANDEM_KIND_OWN HOOKED
 #define TANDEM_KIND_GATE(stream) HOOKED
+#define TANDEM_KIND_HOLD HOOKED
 #define TANDEM_ADDRESS_PLAIN(symbol) nullptr
 #define TANDEM_ADDRESS_HOOKED(symbol) reinterpret_cast<void*>(&::symbol)
 #define TANDEM_ADDRESS_(kind, symbol) TANDEM_ADDRESS_##kind(symbol)
@@ -109,7 +110,7 @@ void OnBlocked(void*) {
 
 void OnMetered(void*, CUstream stream) {
   WorkTracker* const tracker = process_tracker.load(std::memory_order_acquire);
-  if (tracker != nullptr) tracker->AwaitWindow(process_gate, stream);
+  if (tracker != nullptr && stream != kNoStream) tracker->AwaitWindow(process_gate, stream);
 }
 
 // The child has the parent's memory but none of its threads, nor a right to its session.

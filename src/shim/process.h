@@ -18,6 +18,8 @@ namespace tandem::shim {
 
 // The gate of the process. Shut until cuInit (or the first call without it) has found the driver.
 extern Gate process_gate;
+// In the place of a stream, for calls that submit to none.
+inline const CUstream kNoStream = reinterpret_cast<CUstream>(~uintptr_t{0});
 // Null as long as nothing is shared: then calls are not counted.
 extern std::atomic<WorkTracker*> process_tracker;
 
