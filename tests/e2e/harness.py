@@ -92,7 +92,8 @@ class Card:
         options.setdefault("stdout", subprocess.PIPE)
         options.setdefault("stderr", subprocess.PIPE)
         options.setdefault("env", self.env)
-        process = subprocess.Popen([str(a) for a in argv], text=True, stdin=subprocess.DEVNULL, **options)
+        options.setdefault("stdin", subprocess.DEVNULL)
+        process = subprocess.Popen([str(a) for a in argv], text=True, **options)
         self.processes.append(process)
         return process
 
