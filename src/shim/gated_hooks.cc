@@ -1,5 +1,5 @@
-// The hooks of all rows GATE(stream) and HOLD of driver_api.def: wait at the gate, note the stream if
-// there is one, call the driver.
+// The hooks of all rows GATE(stream) and HOLD of driver_api.def: wait at the gate, note the stream
+// if there is one, call the driver.
 #include <string_view>
 
 #include "src/shim/gated_call.h"

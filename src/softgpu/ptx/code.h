@@ -4,9 +4,9 @@
 // values zero-extended), 8 bytes for 64 bits. A predicate is a lane mask in an array of its own.
 //
 // Invariants:
-// 1. A row reference is an offset, a multiple of 128, into the warp's frame. Constants are rows that
-//    are filled when the warp is made and never written. Row 0 (256 bytes) is a sink that nobody
-//    reads.
+// 1. A row reference is an offset, a multiple of 128, into the warp's frame. Constants are rows
+//    that are filled when the warp is made and never written. Row 0 (256 bytes) is a sink that
+//    nobody reads.
 // 2. Predicate 0 is all ones and never written; predicate 1 is a sink.
 // 3. Everything here is plain data without inline functions, because the handlers are compiled
 //    twice with different instruction sets and must share no generated code.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cfenv>
 #include <cstdlib>
-#include <cstring>
 #include <new>
 #include <optional>
 #include <utility>
@@ -111,9 +110,7 @@ Execution::State::State(Launch launch, const MemoryMap& memory, Path path, const
 void Execution::State::FillContext(const MemoryMap& memory, uint32_t index) {
   WarpContext& w = warps_[index].context;
   w.frame = reinterpret_cast<uint8_t*>(frames_.get()) + size_t{index} * code_.frame_bytes;
-  for (size_t i = 0; i < code_.constants.size(); ++i) {
-    std::memcpy(w.frame + code_.constant_places[i], &code_.constants[i], sizeof(Line));
-  }
+  FillConstants(code_, w.frame);
   w.predicates = predicates_.data() + size_t{index} * code_.predicates;
   w.scratch = reinterpret_cast<uint8_t*>(scratch_);
   w.device_base = memory.base;

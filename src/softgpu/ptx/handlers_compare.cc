@@ -39,8 +39,8 @@ uint32_t CompareRows(const typename Cell<T>::Raw* a, const typename Cell<T>::Raw
   constexpr int kTogether = 32 / sizeof(T);
   uint32_t bits = 0;
   for (int i = 0; i < kLanes; i += kTogether) {
-    const auto holds = Holds<compare>(*reinterpret_cast<const V*>(a + i),
-                                      *reinterpret_cast<const V*>(b + i));
+    const auto holds =
+        Holds<compare>(*reinterpret_cast<const V*>(a + i), *reinterpret_cast<const V*>(b + i));
     uint32_t signs;
     if constexpr (sizeof(T) == 8) {
       typedef double D __attribute__((vector_size(32)));
@@ -76,8 +76,7 @@ uint32_t CompareLanes(const WarpContext& w, const Instruction& in) {
                                ? kLaneBit[i]
                                : 0;
     } else {
-      TANDEM_LANES bits |=
-          Holds<compare>(Cell<T>::Get(a[i]), Cell<T>::Get(b[i])) ? kLaneBit[i] : 0;
+      TANDEM_LANES bits |= Holds<compare>(Cell<T>::Get(a[i]), Cell<T>::Get(b[i])) ? kLaneBit[i] : 0;
     }
     return bits;
   }

@@ -152,8 +152,7 @@ void WriteMatrix(const WarpContext& w, const Instruction& in, const Fragment& f,
       if (f.bytes == 8) {
         reinterpret_cast<AliasU64*>(w.frame + refs[reg])[i] = values[reg][i];
       } else {
-        reinterpret_cast<AliasU32*>(w.frame + refs[reg])[i] =
-            static_cast<uint32_t>(values[reg][i]);
+        reinterpret_cast<AliasU32*>(w.frame + refs[reg])[i] = static_cast<uint32_t>(values[reg][i]);
       }
     }
   }

@@ -66,8 +66,7 @@ bool ReadText(const WarpContext& w, int lane, uint64_t address, std::string* tex
 template <class T>
 T ReadRow(const WarpContext& w, uint32_t ref, int lane) {
   T value;
-  std::memcpy(&value, w.frame + ref + sizeof value * static_cast<size_t>(lane),
-              sizeof value);
+  std::memcpy(&value, w.frame + ref + sizeof value * static_cast<size_t>(lane), sizeof value);
   return value;
 }
 
@@ -244,8 +243,7 @@ bool PrintBuffer::PrintLanes(const WarpContext& w, const Instruction& in, uint32
                &count)) {
       return false;
     }
-    std::memcpy(w.frame + in.dst + sizeof count * static_cast<size_t>(lane), &count,
-                sizeof count);
+    std::memcpy(w.frame + in.dst + sizeof count * static_cast<size_t>(lane), &count, sizeof count);
   }
   return true;
 }

@@ -130,6 +130,12 @@ Group* Warp::Pick(uint32_t* limit) {
   return chosen;
 }
 
+void FillConstants(const Code& code, uint8_t* frame) {
+  for (size_t i = 0; i < code.constants.size(); ++i) {
+    std::memcpy(frame + code.constant_places[i], &code.constants[i], sizeof(Line));
+  }
+}
+
 void NumberThreads(uint32_t warp, const uint32_t block[3], uint32_t* ids) {
   for (uint32_t lane = 0; lane < kLanes; ++lane) {
     const uint32_t thread = warp * kLanes + lane;

@@ -67,6 +67,9 @@ class Warp {
   bool lowest_ = false;  // see RunsLowest
 };
 
+// Puts a kernel's constants into a warp's frame.
+void FillConstants(const Code& code, uint8_t* frame);
+
 // %tid of a warp's lanes in a block of that shape: 32 numbers for each axis.
 void NumberThreads(uint32_t warp, const uint32_t block[3], uint32_t* ids);
 
