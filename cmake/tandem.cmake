@@ -8,11 +8,11 @@ if(TANDEM_SANITIZE OR NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
   add_compile_options(-g1)
 endif()
 
-# For a folder in which programs or tests spend their time: sanitized code is not optimised elsewhere,
-# which takes half as long to compile.
+# For a folder in which programs or tests spend their time. Elsewhere tests and sanitized code are not
+# optimised, which takes half as long to compile.
 macro(tandem_hot_folder)
+  set(tandem_hot TRUE)
   if(TANDEM_SANITIZE)
-    set(tandem_hot TRUE)
     add_compile_options(-O1)
   endif()
 endmacro()
@@ -73,9 +73,11 @@ function(tandem_test name)
   endforeach()
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest GTest::gmock GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin/tests)
-  if(TANDEM_SANITIZE)
-    # Also where what they test is optimised. (SHELL: or it would be left out as said already.)
+  if(TANDEM_SANITIZE OR NOT tandem_hot)
+    # SHELL: or it would be left out where it was said before.
     target_compile_options(${name} PRIVATE "SHELL:-O0")
+  endif()
+  if(TANDEM_SANITIZE)
     target_precompile_headers(${name} REUSE_FROM tandem_headers)
   endif()
   add_test(NAME ${name} COMMAND ${name})
