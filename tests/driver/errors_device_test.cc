@@ -218,8 +218,9 @@ TEST_F(ErrorsDeviceTest, NoCurrentContext) {
 // The only handle of something destroyed that the reference has drivers recognise: a context that
 // is still current in another thread.
 TEST_F(ErrorsDeviceTest, ADestroyedContextStaysCurrentInOtherThreads) {
-  CUcontext doomed = nullptr;
+  CUcontext doomed = nullptr, popped = nullptr;
   TAKES(cuCtxCreate_v2, &doomed, 0, 0);
+  TAKES(cuCtxPopCurrent_v2, &popped);
   std::thread([&] {
     const Answers destroyed = {CUDA_ERROR_CONTEXT_IS_DESTROYED};
     CUdeviceptr pointer = 0;
@@ -233,7 +234,6 @@ TEST_F(ErrorsDeviceTest, ADestroyedContextStaysCurrentInOtherThreads) {
     REFUSES(destroyed, cuModuleLoadData, &module, kKernels);
     REFUSES(destroyed, cuMemsetD8_v2, 4096, 0, 1);
   }).join();
-  TAKES(cuCtxSetCurrent, context_);
 }
 
 TEST_F(ErrorsDeviceTest, PrimaryContexts) {
@@ -271,8 +271,9 @@ TEST_F(ErrorsDeviceTest, Peers) {
   REFUSES(kValue, cuDeviceGetP2PAttribute, &number, NoSuch<CUdevice_P2PAttribute>(), 0, 1);
   int can = 0;
   TAKES(cuDeviceCanAccessPeer, &can, 0, 1);
+  CUcontext popped = nullptr;
   TAKES(cuCtxCreate_v2, &second, 0, 1);
-  TAKES(cuCtxSetCurrent, context_);
+  TAKES(cuCtxPopCurrent_v2, &popped);
   if (can == 0) {
     REFUSES(Answers({CUDA_ERROR_PEER_ACCESS_UNSUPPORTED}), cuCtxEnablePeerAccess, second, 0);
   } else {
