@@ -209,20 +209,21 @@ int Run(bool json, const std::string& only) {
     std::printf("%-12s %-9s %10s %10s %-10s %7s\n", "kernel", "path", "rate", "native", "unit",
                 "spread");
   }
-  const int paths = ptx::HasAvx2() ? 2 : 1;
+  constexpr const char* kNames[] = {"baseline", "avx2", "avx512"};
+  const auto& paths = ptx::Paths();
   for (const Case& one : cases) {
     if (!only.empty() && only != one.name) continue;
-    Figures rates[2], native;
+    Figures rates[3], native;
     for (int round = 0; round < kRounds; ++round) {
       native.values.push_back(one.native_work / Seconds(one.native));
-      for (int path = 0; path < paths; ++path) {
-        const ptx::Path which = path == 0 ? ptx::Path::kBaseline : ptx::Path::kAvx2;
+      for (size_t path = 0; path < paths.size(); ++path) {
         rates[path].values.push_back(one.work /
-                                     Seconds([&] { Launch(**program, memory, one, which); }));
+                                     Seconds([&] { Launch(**program, memory, one, paths[path]); }));
       }
     }
-    if (paths == 2) Report(json, one.name, "avx2", rates[1], &native, one.unit);
-    Report(json, one.name, "baseline", rates[0], &native, one.unit);
+    for (size_t path = paths.size(); path-- > 0;) {
+      Report(json, one.name, kNames[path], rates[path], &native, one.unit);
+    }
   }
   if (!only.empty() && only != "compile") return 0;
   Figures compile;

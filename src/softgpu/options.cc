@@ -121,10 +121,16 @@ Status SetSlowBus(const std::string& text, Options& options) {
 }
 
 Status SetPath(const std::string& text, Options& options) {
-  if (text != "auto" && text != "baseline")
-    return Invalid("'" + text + "' is neither auto nor baseline");
-  options.path = text == "auto" ? ptx::Path::kAuto : ptx::Path::kBaseline;
-  return {};
+  constexpr std::pair<std::string_view, ptx::Path> kPaths[] = {{"auto", ptx::Path::kAuto},
+                                                               {"baseline", ptx::Path::kBaseline},
+                                                               {"avx2", ptx::Path::kAvx2},
+                                                               {"avx512", ptx::Path::kAvx512}};
+  for (const auto& [name, path] : kPaths) {
+    if (text != name) continue;
+    options.path = path;
+    return {};
+  }
+  return Invalid("'" + text + "' is none of auto, baseline, avx2 and avx512");
 }
 
 // VRAM comes before DEVICES, which takes its default from it.
@@ -137,7 +143,8 @@ constexpr OptionRow kTable[] = {
     {"TANDEM_SOFT_CONTEXT", "64M", "VRAM that every context costs", SetContext},
     {"TANDEM_SOFT_PCIE", "8GB/s", "bandwidth of the bus, per direction", SetBus},
     {"TANDEM_SOFT_ISA", "auto",
-     "how kernels run: auto (with AVX2 where the processor has it) or baseline", SetPath},
+     "how kernels run: auto (the fastest that the processor has), baseline, avx2 or avx512",
+     SetPath},
     {"TANDEM_SOFT_CLOCK", "real", "`real`, or `model`: device times that do not depend on the host",
      SetClock},
     {"TANDEM_SOFT_WATCHDOG", "0", "the longest that a kernel may run, such as 2s (0: for ever)",

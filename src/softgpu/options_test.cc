@@ -42,7 +42,7 @@ TEST(OptionsTest, RefusalsNameTheVariable) {
       {{"TANDEM_SOFT_DEVICES", "a,a"}},      {{"TANDEM_SOFT_DEVICES", "a:x"}},
       {{"TANDEM_SOFT_PCIE", "8 bananas"}},   {{"TANDEM_SOFT_PCIE", "-1GB/s"}},
       {{"TANDEM_SOFT_FAIL_ALLOC", "three"}}, {{"TANDEM_SOFT_CONTEXT", "-5"}},
-      {{"TANDEM_SOFT_ISA", "avx512"}},       {{"TANDEM_SOFT_CLOCK", "atomic"}},
+      {{"TANDEM_SOFT_ISA", "sse2"}},         {{"TANDEM_SOFT_CLOCK", "atomic"}},
       {{"TANDEM_SOFT_WATCHDOG", "2"}},       {{"TANDEM_SOFT_PRIORITY", "high"}},
       {{"TANDEM_SOFT_KILL_LAUNCH", "-1"}},   {{"TANDEM_SOFT_ECC_LAUNCH", "x"}},
       {{"TANDEM_SOFT_SLOW_BUS", "3"}},
@@ -73,6 +73,7 @@ TEST(OptionsTest, TheDocsHaveEveryRow) {
 TEST(OptionsTest, PathOfTheInterpreter) {
   EXPECT_EQ(Parse({}).value().path, ptx::Path::kAuto);
   EXPECT_EQ(Parse({{"TANDEM_SOFT_ISA", "baseline"}}).value().path, ptx::Path::kBaseline);
+  EXPECT_EQ(Parse({{"TANDEM_SOFT_ISA", "avx2"}}).value().path, ptx::Path::kAvx2);
 }
 
 TEST(OptionsTest, TheClockAndTheFaults) {

@@ -9,7 +9,7 @@
 //    nobody reads.
 // 2. Predicate 0 is all ones and never written; predicate 1 is a sink.
 // 3. Everything here is plain data without inline functions, because the handlers are compiled
-//    twice with different instruction sets and must share no generated code.
+//    for several instruction sets and must share no generated code.
 #pragma once
 
 #include <atomic>
@@ -23,6 +23,7 @@
 namespace tandem::ptx {
 
 inline constexpr int kLanes = 32;
+inline constexpr uint32_t kRowBytes = 4 * kLanes;  // of registers of 32 bits
 inline constexpr uint32_t kSinkRow = 0;
 inline constexpr uint32_t kTruePredicate = 0;
 inline constexpr uint32_t kSinkPredicate = 1;
@@ -334,13 +335,14 @@ struct Instruction;
 using Handler = bool (*)(WarpContext& warp, const Instruction& in, uint32_t active);
 
 struct Instruction {
-  Handler handler[2] = {nullptr, nullptr};  // baseline, AVX2
+  Handler handler[3] = {nullptr, nullptr, nullptr};  // baseline, AVX2, AVX-512
   int64_t imm = 0;  // displacement, branch target, address; what set gives for true
   uint32_t dst = kSinkRow;
   uint32_t a = kSinkRow, b = kSinkRow, c = kSinkRow, d = kSinkRow;
   // How many instructions from this one on only have handlers, no guards, and lead to nowhere that
   // a group of lanes could wait to be met: a look at the warp's groups is needed only behind them.
   uint32_t straight = 0;
+  uint32_t trail = 0;  // of a load from global memory: 8 bytes of the frame, where it was last
   uint32_t line = 0;
   uint16_t guard = kTruePredicate;
   bool guard_negated = false;
@@ -455,5 +457,9 @@ namespace avx2 {
 // REQUIRES: the machine has AVX2 and FMA.
 Handler Select(const Selector& selector);
 }  // namespace avx2
+namespace avx512 {
+// Null where the handler for AVX2 is as good. REQUIRES: the machine has AVX-512 F, VL, BW and DQ.
+Handler Select(const Selector& selector);
+}  // namespace avx512
 
 }  // namespace tandem::ptx

@@ -88,7 +88,7 @@ Execution::State::State(Launch launch, const MemoryMap& memory, Path path, const
     : launch_(std::move(launch)),
       progress_(launch_.progress != nullptr ? launch_.progress : &own_progress_),
       code_(*launch_.kernel->code),
-      path_(path == Path::kBaseline || !HasAvx2() ? 0 : 1),
+      path_(HandlerOf(path)),
       threads_(launch_.block[0] * launch_.block[1] * launch_.block[2]),
       alone_(block != nullptr) {
   if (alone_) std::copy_n(block, 3, block_);

@@ -79,10 +79,13 @@ struct Fault {
   std::string what;  // the instruction, its line and the thread block
 };
 
-enum class Path { kAuto, kBaseline, kAvx2 };
+// How handlers are compiled: for any machine, AVX2 with FMA, or AVX-512.
+enum class Path { kAuto, kBaseline, kAvx2, kAvx512 };
 
-// Whether the AVX2 path is built in and this machine can run it; else kAvx2 runs the baseline.
-bool HasAvx2();
+// Those that are built in and that this machine can run, the fastest last. kAuto is that one; one
+// that is not among them is as the baseline.
+const std::vector<Path>& Paths();
+int HandlerOf(Path path);  // which of an instruction's handlers
 
 class Execution {
  public:

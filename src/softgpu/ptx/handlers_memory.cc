@@ -23,6 +23,18 @@ inline void LoadRun(const uint8_t* from, uint64_t step, typename Cell<D>::Raw* d
   }
 }
 
+// Fetches what the next turn of a loop will read, if it goes on at the distance of the last: what
+// lies a page or more further no processor foresees.
+inline void FetchAhead(const WarpContext& w, const Instruction& in, const Runs& runs) {
+  if (in.trail == 0) return;
+  constexpr uint64_t kTurns = 2;
+  auto* trail = reinterpret_cast<AliasU64*>(w.frame + in.trail);
+  const uint64_t ahead = kTurns * (runs.start[0] - *trail);
+  *trail = runs.start[0];
+  const uint64_t next = reinterpret_cast<uint64_t>(runs.base) + ahead;
+  for (const uint64_t start : runs.start) __builtin_prefetch(reinterpret_cast<void*>(next + start));
+}
+
 // T lies in memory, kCount of them for each lane; D is the registers' width.
 template <class T, class D, uint32_t kCount>
 bool RunLoad(WarpContext& w, const Instruction& in, uint32_t active) {
@@ -30,6 +42,7 @@ bool RunLoad(WarpContext& w, const Instruction& in, uint32_t active) {
   const uint32_t refs[4] = {in.dst, in.b, in.c, in.d};
   Runs runs;
   if (active == ~0u && LocateRuns<kBytes>(w, in, false, runs)) {
+    FetchAhead(w, in, runs);
     for (uint32_t part = 0; part < kCount; ++part) {
       auto* d = Register<D>(w, refs[part]);
       const uint8_t* from = runs.base + part * sizeof(T);

@@ -29,12 +29,14 @@ Status KernelLowering::NeedOperands(const Statement& statement, size_t count) co
 
 namespace {
 
-Handler FastHandler(const Selector& selector, Handler baseline) {
-#ifdef TANDEM_PTX_AVX2
-  static const bool has_avx2 = HasAvx2();
-  if (has_avx2) return avx2::Select(selector);
+// The handlers of the other paths, where there are any.
+void SelectFaster([[maybe_unused]] const Selector& selector, [[maybe_unused]] Instruction& in) {
+#ifdef TANDEM_PTX_X86
+  static const size_t paths = Paths().size();
+  if (paths > 1) in.handler[1] = avx2::Select(selector);
+  if (paths > 2) in.handler[2] = avx512::Select(selector);
+  if (in.handler[2] == nullptr) in.handler[2] = in.handler[1];
 #endif
-  return baseline;
 }
 
 }  // namespace
@@ -45,7 +47,10 @@ Status KernelLowering::Emit(const Selector& selector, Instruction in) {
   }
   in.handler[0] = baseline::Select(selector);
   if (in.handler[0] == nullptr) return Bad("unsupported combination of modifiers and types");
-  in.handler[1] = FastHandler(selector, in.handler[0]);
+  SelectFaster(selector, in);
+  const bool global = in.space == Space::kGlobal || in.space == Space::kGeneric;
+  if (selector.op == Op::kLoad && global) in.trail = NewTrail();
+  TRY(CheckFrame());
   return Append(in);
 }
 
@@ -93,7 +98,7 @@ Result<Kernel> KernelLowering::Run() {
   kernel.static_shared_bytes = static_cast<uint32_t>(RoundUp(shared_bytes_, dynamic_shared_align_));
   // Virtual registers outnumber what an allocator would use; a block of max_threads has to fit.
   const uint32_t most = kernel_.max_registers != 0 ? kernel_.max_registers : 255;
-  kernel.registers = std::clamp((code_.frame_bytes - 256) / 128, 1u,
+  kernel.registers = std::clamp(register_rows_, 1u,
                                 std::min({255u, most, kRegistersPerBlock / kernel.max_threads}));
   kernel.code = std::make_shared<const Code>(std::move(code_));
   return kernel;

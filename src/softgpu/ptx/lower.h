@@ -176,6 +176,7 @@ class KernelLowering {
 
   // Operands (operands.cc).
   Result<uint32_t> NewRow(Type type);
+  uint32_t NewTrail();
   Result<uint32_t> NewPredicate();
   uint32_t Constant(uint64_t bits, bool wide);
   Status CheckFrame() const;
@@ -313,6 +314,8 @@ class KernelLowering {
   std::unordered_map<std::string_view, const Statement*> prototypes_;  // and lists of functions
   size_t next_scope_ = 0;
   bool has_stack_ = false;
+  uint32_t register_rows_ = 0;
+  uint32_t trails_ = 0;  // the next one, unless a row begins there
   // Where in local memory calls by pointer pass arguments and results, once there is one.
   std::optional<uint64_t> passing_;
   // Of the function and statement in hand.

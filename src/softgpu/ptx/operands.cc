@@ -97,16 +97,27 @@ uint64_t LowBits(uint64_t value, uint32_t bytes) {
 }  // namespace
 
 Result<uint32_t> KernelLowering::NewRow(Type type) {
-  const uint32_t bytes = TypeBytes(type) == 8 ? 256 : 128;
+  const uint32_t bytes = TypeBytes(type) == 8 ? 2 * kRowBytes : kRowBytes;
   if (code_.frame_bytes + bytes > kMaxFrameBytes) return Bad("too many registers");
   const uint32_t row = code_.frame_bytes;
   code_.frame_bytes += bytes;
+  register_rows_ += bytes / kRowBytes;
   return row;
 }
 
 Result<uint32_t> KernelLowering::NewPredicate() {
   if (code_.predicates >= kMaxPredicates) return Bad("too many predicates");
   return code_.predicates++;
+}
+
+uint32_t KernelLowering::NewTrail() {
+  if (trails_ % kRowBytes == 0) {
+    trails_ = code_.frame_bytes;
+    code_.frame_bytes += kRowBytes;
+  }
+  const uint32_t trail = trails_;
+  trails_ += sizeof(uint64_t);
+  return trail;
 }
 
 // Whoever places many looks at the frame's size now and then (CheckFrame).

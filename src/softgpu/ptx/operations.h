@@ -186,18 +186,14 @@ inline void Check(const Operation& operation, const std::vector<uint64_t>& input
   if (program == nullptr) return;
   const uint32_t cases = static_cast<uint32_t>(inputs.size() / 3);
   const uint64_t out = 32 * uint64_t{cases};
-  std::vector<uint64_t> results[2];
-  const int paths = HasAvx2() ? 2 : 1;  // testing.h says when there is but one
-  for (int path = 0; path < paths; ++path) {
+  std::vector<std::vector<uint64_t>> results;  // testing.h says when there is but one path
+  for (const Path path : Paths()) {
     TestDevice device(2 * out);
     std::copy(inputs.begin(), inputs.end(), device.Array<uint64_t>(0));
     MustRun(*program, device, {.grid = {cases / 64, 1, 1}, .block = {64, 1, 1}},
-            Params().Add(device.At(0)).Add(device.At(out)),
-            path == 0 ? Path::kBaseline : Path::kAvx2);
-    results[path].assign(device.Array<uint64_t>(out), device.Array<uint64_t>(out) + cases);
-  }
-  if (paths == 2) {
-    EXPECT_EQ(results[0], results[1]) << "the two paths differ";
+            Params().Add(device.At(0)).Add(device.At(out)), path);
+    results.emplace_back(device.Array<uint64_t>(out), device.Array<uint64_t>(out) + cases);
+    EXPECT_EQ(results.front(), results.back()) << "the paths differ";
   }
   for (size_t i = 0; i < cases; ++i) {
     const uint64_t a = inputs[3 * i], b = inputs[3 * i + 1], c = inputs[3 * i + 2];

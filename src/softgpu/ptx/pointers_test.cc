@@ -26,7 +26,7 @@ class PointerTest : public KernelTest {
   uint32_t Out(size_t i) { return device_.Array<uint32_t>(0)[i]; }
 };
 
-INSTANTIATE_TEST_SUITE_P(Paths, PointerTest, ::testing::Values(Path::kBaseline, Path::kAvx2));
+INSTANTIATE_TEST_SUITE_P(Paths, PointerTest, ::testing::ValuesIn(Paths()));
 
 // A table that the module initializes, as compilers write virtual functions.
 constexpr char kTable[] = R"(

@@ -44,7 +44,7 @@ DONE:
 TEST(Run, AddsVectors) {
   const auto program = MustCompile(kVectorAdd);
   ASSERT_NE(program, nullptr);
-  for (const Path path : {Path::kBaseline, Path::kAvx2}) {
+  for (const Path path : Paths()) {
     TestDevice device;
     constexpr uint32_t kCount = 1000;
     for (uint32_t i = 0; i < kCount; ++i) {

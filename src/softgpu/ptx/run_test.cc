@@ -10,7 +10,7 @@ namespace {
 
 class RunTest : public KernelTest {};
 
-INSTANTIATE_TEST_SUITE_P(Paths, RunTest, ::testing::Values(Path::kBaseline, Path::kAvx2));
+INSTANTIATE_TEST_SUITE_P(Paths, RunTest, ::testing::ValuesIn(Paths()));
 
 TEST_P(RunTest, NestedBranchesReconverge) {
   const auto out = Go(R"(

@@ -12,7 +12,7 @@ namespace {
 
 class SystemTest : public KernelTest {};
 
-INSTANTIATE_TEST_SUITE_P(Paths, SystemTest, ::testing::Values(Path::kBaseline, Path::kAvx2));
+INSTANTIATE_TEST_SUITE_P(Paths, SystemTest, ::testing::ValuesIn(Paths()));
 
 std::string Bytes(const std::string& text) {
   std::string list;

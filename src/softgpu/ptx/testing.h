@@ -153,9 +153,6 @@ inline std::string Body(const std::string& body) {
 // On each path that this machine has.
 class KernelTest : public ::testing::TestWithParam<Path> {
  protected:
-  void SetUp() override {
-    if (GetParam() == Path::kAvx2 && !HasAvx2()) GTEST_SKIP() << "no AVX2";
-  }
   // Runs one block and returns the u32 that each thread stored.
   std::vector<uint32_t> Go(const std::string& body, uint32_t threads = 32, uint32_t shared = 0) {
     const auto program = MustCompile(Body(body));

@@ -14,7 +14,7 @@ namespace {
 
 class TileTest : public KernelTest {};
 
-INSTANTIATE_TEST_SUITE_P(Paths, TileTest, ::testing::Values(Path::kBaseline, Path::kAvx2));
+INSTANTIATE_TEST_SUITE_P(Paths, TileTest, ::testing::ValuesIn(Paths()));
 
 struct Shape {
   std::string name, types;

@@ -11,7 +11,7 @@ namespace {
 
 class WarpTest : public KernelTest {};
 
-INSTANTIATE_TEST_SUITE_P(Paths, WarpTest, ::testing::Values(Path::kBaseline, Path::kAvx2));
+INSTANTIATE_TEST_SUITE_P(Paths, WarpTest, ::testing::ValuesIn(Paths()));
 
 TEST_P(WarpTest, BarrierIgnoresThreadsThatHaveLeft) {
   const auto out = Go(R"(

@@ -13,7 +13,7 @@ namespace {
 
 class WmmaTest : public KernelTest {};
 
-INSTANTIATE_TEST_SUITE_P(Paths, WmmaTest, ::testing::Values(Path::kBaseline, Path::kAvx2));
+INSTANTIATE_TEST_SUITE_P(Paths, WmmaTest, ::testing::ValuesIn(Paths()));
 
 using Matrix = std::vector<std::vector<int>>;
 
