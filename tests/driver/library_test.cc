@@ -1,10 +1,5 @@
-// Code in other forms than modules: libraries, linked texts, fat binaries; and what is known of
-// functions.
-
-#include <unistd.h>
-
+// Code in other forms than modules: libraries and linked texts; and what is known of functions.
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 
 #include "tests/driver/fixture.h"
@@ -389,96 +384,6 @@ TEST_F(LibraryTest, SaysWhatDoesNotLink) {
   EXPECT_CU(CUDA_ERROR_FILE_NOT_FOUND,
             Cu().cuLinkAddFile_v2(state, CU_JIT_INPUT_PTX, "/no/such/file", 0, nullptr, nullptr));
   ASSERT_CU(Cu().cuLinkDestroy(state));
-}
-
-// A frame of Zstandard with the text in a block that is not packed at all. REQUIRES: 256 to 65,791
-// characters.
-std::string ZstdFrame(const std::string& text) {
-  const size_t size = text.size() - 256;
-  const size_t block = text.size() << 3 | 1;  // the last one
-  std::string frame = "\x28\xb5\x2f\xfd\x60";
-  for (const size_t byte : {size, size >> 8, block, block >> 8, block >> 16}) {
-    frame.push_back(static_cast<char>(byte & 255));
-  }
-  return frame + text;
-}
-
-// A container with one text in it, laid out as fatbinary does.
-std::vector<uint8_t> FatBinary(const std::string& text, uint16_t kind, uint32_t architecture) {
-  const uint64_t padded = (text.size() + 8) / 8 * 8;
-  std::vector<uint8_t> image(16 + 64 + padded);
-  const auto put = [&](size_t at, uint64_t value, size_t bytes) {
-    std::memcpy(&image[at], &value, bytes);
-  };
-  put(0, 0xba55ed50, 4);
-  put(4, 1, 2);
-  put(6, 16, 2);
-  put(8, 64 + padded, 8);
-  put(16, kind, 2);
-  put(18, 0x101, 2);
-  put(20, 64, 4);
-  put(24, padded, 8);
-  put(36, 64, 4);  // where its name would be
-  put(42, 6, 2);   // of the text's version
-  put(40, 3, 2);
-  put(44, architecture, 4);
-  put(56, 0x11, 8);
-  std::memcpy(&image[80], text.data(), text.size());
-  return image;
-}
-
-TEST_F(LibraryTest, TakesThePtxOfAFatBinary) {
-  CUmodule module = nullptr;
-  const auto image = FatBinary(kCallee, 1, 52);
-  ASSERT_CU(Cu().cuModuleLoadFatBinary(&module, image.data()));
-  CUdeviceptr base = 0;
-  ASSERT_CU(Cu().cuModuleGetGlobal_v2(&base, nullptr, module, "base"));
-  EXPECT_EQ(WordAt(base), 100u);
-  ASSERT_CU(Cu().cuModuleUnload(module));
-  auto packed = FatBinary(ZstdFrame(kKernels), 1, 52);
-  const uint32_t packed_bytes = static_cast<uint32_t>(ZstdFrame(kKernels).size());
-  const uint64_t flags = 0x8011, bytes = std::strlen(kKernels);
-  std::memcpy(&packed[32], &packed_bytes, sizeof(packed_bytes));
-  std::memcpy(&packed[56], &flags, sizeof(flags));
-  std::memcpy(&packed[72], &bytes, sizeof(bytes));
-  ASSERT_CU(Cu().cuModuleLoadFatBinary(&module, packed.data()));
-  ASSERT_CU(Cu().cuModuleGetGlobal_v2(&base, nullptr, module, "counter"));
-  EXPECT_EQ(WordAt(base), 7u);
-  ASSERT_CU(Cu().cuModuleUnload(module));
-  packed[80] = 0;  // no such frame
-  EXPECT_NE(Cu().cuModuleLoadFatBinary(&module, packed.data()), CUDA_SUCCESS);
-  const auto machine_code = FatBinary("nothing that any device runs", 2, 50);
-  EXPECT_NE(Cu().cuModuleLoadFatBinary(&module, machine_code.data()), CUDA_SUCCESS);
-  const auto newer = FatBinary(kCallee, 1, 999);
-  EXPECT_CU(CUDA_ERROR_NO_BINARY_FOR_GPU, Cu().cuModuleLoadFatBinary(&module, newer.data()));
-  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuModuleLoadFatBinary(&module, nullptr));
-}
-
-TEST_F(LibraryTest, AFatBinaryThatIsCutShortIsRefused) {
-  const auto image = FatBinary(kCallee, 1, 52);
-  const std::string path = testing::TempDir() + "/tandem_cut_" + std::to_string(getpid());
-  const auto load = [&](size_t bytes) {
-    FILE* file = fopen(path.c_str(), "wb");
-    EXPECT_EQ(fwrite(image.data(), 1, bytes, file), bytes);
-    fclose(file);
-    CUmodule module = nullptr;
-    const CUresult result = Cu().cuModuleLoad(&module, path.c_str());
-    if (result == CUDA_SUCCESS) Cu().cuModuleUnload(module);
-    remove(path.c_str());
-    return result;
-  };
-  EXPECT_CU(CUDA_SUCCESS, load(image.size()));
-  for (const size_t bytes : {image.size() / 2, size_t{80}, size_t{17}, size_t{8}}) {
-    EXPECT_NE(load(bytes), CUDA_SUCCESS) << bytes;
-    CUlinkState state = nullptr;
-    ASSERT_CU(Cu().cuLinkCreate_v2(0, nullptr, nullptr, &state));
-    std::vector<uint8_t> cut(image.begin(), image.begin() + static_cast<ptrdiff_t>(bytes));
-    EXPECT_NE(Cu().cuLinkAddData_v2(state, CU_JIT_INPUT_FATBINARY, cut.data(), cut.size(), "cut", 0,
-                                    nullptr, nullptr),
-              CUDA_SUCCESS)
-        << bytes;
-    ASSERT_CU(Cu().cuLinkDestroy(state));
-  }
 }
 
 }  // namespace
