@@ -30,6 +30,7 @@ void* AddressOf(std::string_view symbol) {
   return nullptr;
 }
 
+// A name that is not found leaves a null pointer and says why.
 CUresult LookUp(const char* symbol, void** function, int version, cuuint64_t flags,
                 CUdriverProcAddressQueryResult* status) {
   if (symbol == nullptr || function == nullptr ||
@@ -42,13 +43,10 @@ CUresult LookUp(const char* symbol, void** function, int version, cuuint64_t fla
       cuda::ResolveProcAddress(symbol, std::min(version, kDriverVersion),
                                flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &known);
   *function = exported == nullptr ? nullptr : AddressOf(exported);
-  if (status != nullptr) {
-    *status = *function != nullptr ? CU_GET_PROC_ADDRESS_SUCCESS
-              : known              ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
-                                   : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-    return CUDA_SUCCESS;
-  }
-  return *function == nullptr ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
+  *status = *function != nullptr ? CU_GET_PROC_ADDRESS_SUCCESS
+            : known              ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
+                                 : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  return CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -81,12 +79,15 @@ CUresult cuGetErrorString(CUresult error, const char** text) noexcept {
 
 CUresult cuGetProcAddress(const char* symbol, void** function, int version,
                           cuuint64_t flags) noexcept {
-  return soft::LookUp(symbol, function, version, flags, nullptr);
+  CUdriverProcAddressQueryResult status = {};
+  CU_TRY(soft::LookUp(symbol, function, version, flags, &status));
+  return status == CU_GET_PROC_ADDRESS_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
 CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, cuuint64_t flags,
                              CUdriverProcAddressQueryResult* status) noexcept {
-  return soft::LookUp(symbol, function, version, flags, status);
+  CUdriverProcAddressQueryResult unasked = {};
+  return soft::LookUp(symbol, function, version, flags, status == nullptr ? &unasked : status);
 }
 
 // Names without which loaders give up; what they stand for is not here yet.

@@ -1,4 +1,4 @@
-// Initialisation, devices, names of errors and the look-up of functions.
+// Initialisation, devices and names of errors.
 #include <cstring>
 
 #include "tests/driver/fixture.h"
@@ -77,42 +77,6 @@ TEST_F(InitTest, FindsTheDeviceByItsBus) {
   EXPECT_NE(Cu().cuDeviceGetByPCIBusId(&device, "ffff:ff:1f.7"), CUDA_SUCCESS);
   EXPECT_NE(Cu().cuDeviceGetByPCIBusId(&device, ""), CUDA_SUCCESS);
   EXPECT_NE(Cu().cuDeviceGetByPCIBusId(&device, (full + "0").c_str()), CUDA_SUCCESS);
-}
-
-TEST_F(InitTest, LooksFunctionsUpByVersion) {
-  if (Cu().cuGetProcAddress_v2 == nullptr) GTEST_SKIP() << "a driver older than CUDA 12";
-  void* function = nullptr;
-  CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-  ASSERT_CU(Cu().cuGetProcAddress_v2("cuMemAlloc", &function, 12000, 0, &status));
-  EXPECT_EQ(status, CU_GET_PROC_ADDRESS_SUCCESS);
-  ASSERT_NE(function, nullptr);
-  CUdeviceptr pointer = 0;
-  ASSERT_CU(reinterpret_cast<cuda::Fn_cuMemAlloc_v2>(function)(&pointer, 4096));
-  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemFree_v2(pointer));
-  // The variant for per-thread default streams, where there is one.
-  void* variant = nullptr;
-  ASSERT_CU(Cu().cuGetProcAddress_v2("cuStreamQuery", &function, 12000,
-                                     CU_GET_PROC_ADDRESS_LEGACY_STREAM, &status));
-  ASSERT_CU(Cu().cuGetProcAddress_v2("cuStreamQuery", &variant, 12000,
-                                     CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &status));
-  EXPECT_NE(variant, function);
-  ASSERT_CU(Cu().cuGetProcAddress_v2("cuMemAlloc", &variant, 12000,
-                                     CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &status));
-  EXPECT_NE(variant, nullptr);
-}
-
-TEST_F(InitTest, SaysWhatItDoesNotKnow) {
-  if (Cu().cuGetProcAddress_v2 == nullptr) GTEST_SKIP() << "a driver older than CUDA 12";
-  int here = 0;
-  void* function = &here;
-  CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
-  Cu().cuGetProcAddress_v2("cuNoSuchFunction", &function, 12000, 0, &status);
-  EXPECT_EQ(function, nullptr);
-  EXPECT_EQ(status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
-  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
-            Cu().cuGetProcAddress_v2(nullptr, &function, 12000, 0, &status));
-  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
-            Cu().cuGetProcAddress_v2("cuInit", nullptr, 12000, 0, &status));
 }
 
 }  // namespace
