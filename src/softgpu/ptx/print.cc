@@ -75,7 +75,7 @@ struct Conversion {
   std::string flags;
   int width = -1, precision = -1;
   bool star_width = false, star_precision = false;
-  int longs = 0;
+  int longs = 0, shorts = 0;
   char letter = 0;
   size_t end = 0;  // behind it
 };
@@ -107,8 +107,7 @@ Conversion ParseConversion(std::string_view format, size_t at) {
     }
   }
   while (next('l') || next('h') || next('j') || next('z') || next('t')) {
-    c.longs += format[at] == 'h' ? 0 : 1;
-    ++at;
+    ++(format[at++] == 'h' ? c.shorts : c.longs);
   }
   c.letter = at < format.size() ? format[at++] : 0;
   c.end = at;
@@ -173,7 +172,7 @@ std::string Convert(const WarpContext& w, int lane, Conversion c, Arguments* arg
     case 'x':
     case 'X':
       if (c.longs > 0) return Formatted(c, "ll", arguments->Take<long long>());
-      return Formatted(c, "", arguments->Take<int>());
+      return Formatted(c, c.shorts == 0 ? "" : c.shorts == 1 ? "h" : "hh", arguments->Take<int>());
     case 'c':
       c.precision = -1;
       return Formatted(c, "", arguments->Take<int>());

@@ -95,6 +95,15 @@ TEST_P(SystemTest, PrintsEveryType) {
   EXPECT_EQ(printing.output, "[   -7|3.12  |wörd|fedcba9876543210|A|   9|3.125e+00]");
 }
 
+TEST_P(SystemTest, PrintsSmallNumbersAsSuch) {
+  const Printing printing(&device_, PrintKernel("%hhx %hd %hu", R"(
+      mov.u32 %r2, -2; st.local.u32 [%SPL], %r2;
+      mov.u32 %r2, 0x18000; st.local.u32 [%SPL+4], %r2; st.local.u32 [%SPL+8], %r2;)"),
+                          {.block = {1, 1, 1}}, GetParam());
+  ASSERT_EQ(printing.stop, Stop::kDone) << printing.what;
+  EXPECT_EQ(printing.output, "fe -32768 32768");
+}
+
 TEST_P(SystemTest, TextsMustBeThere) {
   const Printing printing(&device_, PrintKernel("%s", "st.local.u64 [%SPL], 12345;"), {},
                           GetParam());
