@@ -262,12 +262,16 @@ TEST_F(LibraryTest, LinksTexts) {
   EXPECT_EQ(WordAt(out), 142u);
 }
 
-// A kernel that names many registers, as frameworks limit them: when loading and when linking.
-TEST_F(LibraryTest, KeepsToTheRegistersItIsGiven) {
-  std::string text(".version 6.3\n.target sm_50\n.address_size 64\n.visible .entry many()\n{\n");
-  text += "  .reg .b32 %r<200>;\n";
+std::string KernelWithManyRegisters(const std::string& directive) {
+  std::string text(".version 6.3\n.target sm_50\n.address_size 64\n.visible .entry many()");
+  text += directive + "\n{\n  .reg .b32 %r<200>;\n";
   for (int i = 0; i < 200; ++i) text += "  mov.u32 %r" + std::to_string(i) + ", %tid.x;\n";
-  text += "  ret;\n}\n";
+  return text + "  ret;\n}\n";
+}
+
+// As frameworks limit them: when loading and when linking.
+TEST_F(LibraryTest, KeepsToTheRegistersItIsGiven) {
+  std::string text = KernelWithManyRegisters("");
   CUjit_option option = CU_JIT_MAX_REGISTERS;
   void* value = reinterpret_cast<void*>(size_t{32});
   CUmodule module = nullptr;
@@ -290,6 +294,21 @@ TEST_F(LibraryTest, KeepsToTheRegistersItIsGiven) {
   ASSERT_CU(Cu().cuModuleLoadData(&module, image));
   EXPECT_LE(registers(), 32);
   ASSERT_CU(Cu().cuLinkDestroy(state));
+}
+
+TEST_F(LibraryTest, AKernelMayLimitItsRegisters) {
+  CUmodule module = nullptr;
+  CUfunction many = nullptr;
+  int registers = 0, blocks = 0;
+  ASSERT_CU(Cu().cuModuleLoadData(&module, KernelWithManyRegisters(" .maxnreg 32").c_str()));
+  ASSERT_CU(Cu().cuModuleGetFunction(&many, module, "many"));
+  ASSERT_CU(Cu().cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, many));
+  EXPECT_LE(registers, 32);
+  // So that a large block fits.
+  ASSERT_CU(Cu().cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, many, 1024, 0));
+  EXPECT_GE(blocks, 1);
+  EXPECT_CU(CUDA_SUCCESS, Launch(many, 1, 1024, nullptr, {}));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuCtxSynchronize());
 }
 
 // What two compilations both emit: variables and functions of their own that happen to be called
