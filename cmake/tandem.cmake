@@ -8,8 +8,8 @@ if(TANDEM_SANITIZE OR NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
   add_compile_options(-g1)
 endif()
 
-# For a folder in which programs or tests spend their time. Elsewhere tests and sanitized code are not
-# optimised, which takes half as long to compile.
+# For a folder in which programs and tests spend their time. Sanitized code elsewhere, and all tests,
+# are not optimised, which takes half as long to compile.
 macro(tandem_hot_folder)
   set(tandem_hot TRUE)
   if(TANDEM_SANITIZE)
@@ -17,23 +17,20 @@ macro(tandem_hot_folder)
   endif()
 endmacro()
 
-# Sanitized code finds the large headers compiled. The release build has none, so that every file
-# includes what it needs.
-if(TANDEM_SANITIZE)
-  set(CMAKE_CXX_COMPILE_OPTIONS_PIE -fPIC)  # one kind of code, so that one set of headers will do
-  add_compile_definitions(GTEST_HAS_PTHREAD=1)  # as gtest has it in its programs
-  file(WRITE ${CMAKE_BINARY_DIR}/headers.cc "")
-  add_library(tandem_headers OBJECT ${CMAKE_BINARY_DIR}/headers.cc)
-  target_precompile_headers(tandem_headers PRIVATE
-    <algorithm> <array> <atomic> <chrono> <condition_variable> <deque> <functional> <map> <memory>
-    <mutex> <optional> <random> <set> <span> <string> <string_view> <thread> <unordered_map>
-    <unordered_set> <variant> <vector> <gtest/gtest.h>)
-endif()
-function(tandem_take_headers target)
-  if(TANDEM_SANITIZE AND NOT tandem_hot)
-    target_precompile_headers(${target} REUSE_FROM tandem_headers)
-  endif()
-endfunction()
+# What most files include, compiled once for libraries and once for tests: parsing it is half of what
+# a small file costs. The debug preset has none, so that there every file must include what it needs.
+set(CMAKE_CXX_COMPILE_OPTIONS_PIE -fPIC)  # one kind of code, so that one set of headers will do
+set(common_headers
+  <algorithm> <array> <atomic> <chrono> <condition_variable> <cstring> <deque> <functional> <map>
+  <memory> <mutex> <optional> <random> <set> <span> <string> <string_view> <thread> <unordered_map>
+  <unordered_set> <variant> <vector>)
+file(CONFIGURE OUTPUT headers.cc CONTENT "// Where compiled headers belong.\n")
+add_library(library_headers OBJECT ${CMAKE_BINARY_DIR}/headers.cc)
+target_precompile_headers(library_headers PRIVATE ${common_headers})
+add_library(test_headers OBJECT ${CMAKE_BINARY_DIR}/headers.cc)
+target_link_libraries(test_headers PRIVATE GTest::gtest)
+target_compile_options(test_headers PRIVATE -O0)
+target_precompile_headers(test_headers PRIVATE ${common_headers} <filesystem> <fstream> <gtest/gtest.h>)
 
 # One target per test tier, so that a sanitizer build makes only the test programs it will run.
 add_custom_target(unit_tests)
@@ -44,16 +41,20 @@ add_custom_target(driver_tests)
 #   tandem_library(core SOURCES arbiter.cc DEPS base TESTS arbiter_test.cc)
 #
 # makes tandem_core, linked to tandem_base, and one test program core_test, registered with CTest
-# under the label `unit`.
+# under the label `unit`. HEADERS: the library's own that nearly all its files include, compiled once.
 function(tandem_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBS;TESTS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;HEADERS;DEPS;LIBS;TESTS" ${ARGN})
   add_library(tandem_${name} STATIC ${ARG_SOURCES})
   foreach(dep ${ARG_DEPS})
     target_link_libraries(tandem_${name} PUBLIC tandem_${dep})
   endforeach()
   target_link_libraries(tandem_${name} PUBLIC ${ARG_LIBS} Threads::Threads)
   set_target_properties(tandem_${name} PROPERTIES LINKER_LANGUAGE CXX)
-  tandem_take_headers(tandem_${name})
+  if(ARG_HEADERS)
+    target_precompile_headers(tandem_${name} PRIVATE ${common_headers} ${ARG_HEADERS})
+  elseif(NOT TANDEM_SANITIZE OR NOT tandem_hot)
+    target_precompile_headers(tandem_${name} REUSE_FROM library_headers)
+  endif()
   if(ARG_TESTS)
     tandem_test(${name}_test LABEL unit SOURCES ${ARG_TESTS} DEPS ${name})
   endif()
@@ -73,13 +74,9 @@ function(tandem_test name)
   endforeach()
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest GTest::gmock GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin/tests)
-  if(TANDEM_SANITIZE OR NOT tandem_hot)
-    # SHELL: or it would be left out where it was said before.
-    target_compile_options(${name} PRIVATE "SHELL:-O0")
-  endif()
-  if(TANDEM_SANITIZE)
-    target_precompile_headers(${name} REUSE_FROM tandem_headers)
-  endif()
+  # SHELL: or it would be left out where it was said before.
+  target_compile_options(${name} PRIVATE "SHELL:-O0")
+  target_precompile_headers(${name} REUSE_FROM test_headers)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABEL}" TIMEOUT 300)
   if(ARG_LABEL STREQUAL "driver")
