@@ -74,7 +74,7 @@ def test_two_trainers_beyond_vram(card):
 
 def test_without_tandem_the_same_two_run_out_of_memory(card):
     card.daemon.terminate()
-    both = [card.bare(train("160M", 200)), card.bare(train("160M", 200))]
+    both = [card.bare(train("160M", 60)), card.bare(train("160M", 60))]
     said = [(p, p.communicate(timeout=PATIENCE_S)[1]) for p in both]
     outcomes = sorted((p.returncode, "OUT_OF_MEMORY" in err) for p, err in said)
     assert outcomes == [(0, False), (1, True)]
@@ -111,7 +111,7 @@ def test_a_limit_holds(card):
 
 def test_a_limit_is_for_the_whole_run(card):
     """Two processes of one run together stay under its limit."""
-    script = f"{TRAIN} --memory 60M --steps 400 & {TRAIN} --memory 60M --steps 400 & wait -n; a=$?; wait -n; exit $((a+$?))"
+    script = f"{TRAIN} --memory 60M --steps 120 & {TRAIN} --memory 60M --steps 120 & wait -n; a=$?; wait -n; exit $((a+$?))"
     process = card.shared(["bash", "-c", script], "--memory", "100M")
     out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
