@@ -4,7 +4,7 @@ import pathlib
 import re
 import sys
 
-from driver_table import DRIVER, ROW
+from driver_rows import TABLE, read_rows
 
 TESTS = pathlib.Path("tests/driver")
 COMMENT = re.compile(r"//.*")
@@ -15,11 +15,10 @@ def main():
     named = set()
     for path in TESTS.glob("*.cc"):
         named.update(NAME.findall(COMMENT.sub("", path.read_text(encoding="utf-8"))))
-    rows = map(ROW.match, DRIVER.read_text(encoding="utf-8").splitlines())
-    there = [row["symbol"] for row in rows if row and row["soft"] == "YES"]
+    there = [row.symbol for row in read_rows() if row.soft == "YES"]
     missing = [symbol for symbol in there if symbol not in named]
     for symbol in missing:
-        print(f"{DRIVER}: the software GPU has {symbol}, and no test in {TESTS} calls it")
+        print(f"{TABLE}: the software GPU has {symbol}, and no test in {TESTS} calls it")
     return 1 if missing else 0
 
 

@@ -12,11 +12,8 @@ import re
 import subprocess
 import sys
 
-ROW = re.compile(
-    r"^CU(_PT)?\((?P<symbol>\w+), ((?P<suffix>_pt[sd][sz]), )?\w+, \d+, "
-    r"(?P<shim>PASS|OWN|HOLD|GATE\(\w+\)), (?P<soft>YES|NO|LOADER), ",
-    re.M,
-)
+from driver_rows import read_rows
+
 NVML_ROW = re.compile(r"^NVML(_TEXT|_WITHOUT)?\((?P<symbol>\w+), \(.*\)\)$", re.M)
 NEEDED = re.compile(r"\(NEEDED\).*\[(.+)\]")
 LIBC = re.compile(r"libc\.so\.6|ld-linux.*\.so\.\d")
@@ -48,37 +45,28 @@ def differences(library, expected, table="driver_api.def"):
 
 
 def symbols(rows):
-    """A row's functions: one, or two where there is a variant for per-thread default streams."""
-    for row in rows:
-        yield row["symbol"]
-        if row["suffix"]:
-            yield row["symbol"] + row["suffix"]
+    return {symbol for row in rows for symbol in row.symbols}
 
 
 def problems(build, rows, nvml_rows):
     shim = build / "lib/libtandem.so"
-    yield from differences(shim, set(symbols(row for row in rows if row["shim"] != "PASS")) | LOOKUPS)
+    yield from differences(shim, symbols(row for row in rows if row.hooked) | LOOKUPS)
     for name in sorted(needed(shim)):
         if not LIBC.fullmatch(name):
             yield f"{shim}: needs {name}; it may link nothing but libc"
     soft = build / "lib/tandem/soft/libcuda.so.1"
-    yield from differences(soft, set(symbols(row for row in rows if row["soft"] != "NO")))
+    yield from differences(soft, symbols(row for row in rows if row.soft != "NO"))
     nvml = build / "lib/tandem/soft/libnvidia-ml.so.1"
     yield from differences(nvml, {row["symbol"] for row in nvml_rows}, "nvml_api.def")
 
 
 def main():
-    table = pathlib.Path("src/cuda/driver_api.def").read_text(encoding="utf-8")
-    rows = list(ROW.finditer(table))
-    if len(rows) != len(re.findall(r"^CU(?:_PT)?\(", table, re.M)):
-        print("src/cuda/driver_api.def: a row does not read as CU(symbol, base, since, shim, soft, …)")
-        return 1
     nvml_table = pathlib.Path("src/softgpu/nvml/nvml_api.def").read_text(encoding="utf-8")
     nvml_rows = list(NVML_ROW.finditer(nvml_table))
     if len(nvml_rows) != len(re.findall(r"^NVML(?:_TEXT|_WITHOUT)?\(", nvml_table, re.M)):
         print("src/softgpu/nvml/nvml_api.def: a row does not read as NVML(symbol, (parameters)…)")
         return 1
-    found = list(problems(pathlib.Path(sys.argv[1]), rows, nvml_rows))
+    found = list(problems(pathlib.Path(sys.argv[1]), read_rows(), nvml_rows))
     print("\n".join(found), end="\n" if found else "")
     return 1 if found else 0
 

@@ -8,16 +8,13 @@ import pathlib
 import re
 import sys
 
+from driver_rows import TABLE, read_row
+
 DOCUMENT = pathlib.Path("docs/software-gpu.md")
-DRIVER = pathlib.Path("src/cuda/driver_api.def")
 NVML = pathlib.Path("src/softgpu/nvml/nvml_api.def")
 BEGIN = "<!-- Made by tools/driver_table.py from {}. -->\n"
 END = "<!-- End of the table. -->\n"
 SECTION = re.compile(r"// ---- (?P<title>.+)")
-ROW = re.compile(
-    r"CU(_PT)?\((?P<symbol>\w+), ((?P<suffix>_pt[sd][sz]), )?\w+, (?P<since>\d+), "
-    r"(PASS|OWN|HOLD|GATE\(\w+\)), (?P<soft>YES|NO|LOADER), "
-)
 STATES = {"YES": "there", "NO": "absent", "LOADER": "not supported"}
 NVML_ROW = re.compile(r"NVML(_TEXT|_WITHOUT)?\((?P<name>\w+?)(?P<version>_v\d)?, ")
 
@@ -27,15 +24,32 @@ def version(since):
     return f"{since // 1000}.{since % 1000 // 10}"
 
 
+def calls(rows):
+    """A line for each function."""
+    yield from ("| function | since | state |", "|---|---|---|")
+    for row in rows:
+        name = f"`{row.symbol}`" + (f", `{row.suffix}`" if row.suffix else "")
+        yield f"| {name} | {version(row.since)} | {STATES[row.soft]} |"
+
+
+def names(rows):
+    """A line for each reason."""
+    yield from ("| because it | functions |", "|---|---|")
+    for why in dict.fromkeys(row.why for row in rows):
+        yield f"| {why} | {', '.join(f'`{row.symbol}`' for row in rows if row.why == why)} |"
+
+
 def driver_table(text):
-    """A table for each section, a line for each function."""
-    lines = []
+    """A table for each section."""
+    sections = {}
     for line in text.splitlines():
         if section := SECTION.match(line):
-            lines += ["", f"**{section['title']}**", "", "| function | since | state |", "|---|---|---|"]
-        elif row := ROW.match(line):
-            name = f"`{row['symbol']}`" + (f", `{row['suffix']}`" if row["suffix"] else "")
-            lines.append(f"| {name} | {version(int(row['since']))} | {STATES[row['soft']]} |")
+            rows = sections.setdefault(section["title"], [])
+        elif row := read_row(line):
+            rows.append(row)
+    lines = []
+    for title, rows in sections.items():
+        lines += ["", f"**{title}**", "", *(names if rows[0].why else calls)(rows)]
     return "\n".join(lines) + "\n\n"
 
 
@@ -57,7 +71,7 @@ def nvml_table(text):
     return "\n".join(lines) + "\n\n"
 
 
-TABLES = ((DRIVER, driver_table), (NVML, nvml_table))
+TABLES = ((TABLE, driver_table), (NVML, nvml_table))
 
 
 def renewed(document, rows, table):

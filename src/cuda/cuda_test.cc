@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <set>
+#include <string>
 #include <string_view>
 
 #include "src/cuda/probe.h"
@@ -14,7 +15,11 @@ namespace {
 TEST(DriverApiTest, EverySymbolHasOneRow) {
   static constexpr std::string_view kRows[][2] = {
 #define CU(symbol, base, since, shim, soft, parameters, arguments) {#symbol, #base},
+#define CU_PASS(symbol, base, since, why) {#symbol, #base},
+#define CU_REFUSE(symbol, base, since, why) {#symbol, #base},
 #include "src/cuda/driver_api.def"
+#undef CU_REFUSE
+#undef CU_PASS
 #undef CU
   };
   std::set<std::string_view> seen;
@@ -24,23 +29,36 @@ TEST(DriverApiTest, EverySymbolHasOneRow) {
   }
 }
 
+std::string Resolved(const char* base, int version, bool per_thread = false) {
+  const ProcAddress found = ResolveProcAddress(base, version, per_thread);
+  return found.symbol != nullptr ? found.symbol : found.known ? "another version" : "unknown";
+}
+
 TEST(DriverApiTest, LooksUpByVersion) {
-  bool known = false;
-  EXPECT_STREQ(ResolveProcAddress("cuGetProcAddress", 11030, false, &known), "cuGetProcAddress");
-  EXPECT_STREQ(ResolveProcAddress("cuGetProcAddress", 12000, false, &known), "cuGetProcAddress_v2");
-  EXPECT_STREQ(ResolveProcAddress("cuMemAlloc", 13000, false, &known), "cuMemAlloc_v2");
-  EXPECT_STREQ(ResolveProcAddress("cuMemAlloc", 13000, true, &known), "cuMemAlloc_v2");
-  EXPECT_STREQ(ResolveProcAddress("cuLaunchKernel", 12000, false, &known), "cuLaunchKernel");
-  EXPECT_STREQ(ResolveProcAddress("cuLaunchKernel", 12000, true, &known), "cuLaunchKernel_ptsz");
-  EXPECT_STREQ(ResolveProcAddress("cuMemcpyHtoD", 12000, true, &known), "cuMemcpyHtoD_v2_ptds");
-  int since = 0;
-  EXPECT_STREQ(ResolveProcAddress("cuGraphInstantiate", 13000, false, &known, &since),
-               "cuGraphInstantiate_v2");
-  EXPECT_EQ(since, 11000);
-  EXPECT_EQ(ResolveProcAddress("cuMemAlloc", 2000, false, &known), nullptr);
-  EXPECT_TRUE(known);
-  EXPECT_EQ(ResolveProcAddress("cuMemAlloc_v2", 13000, false, &known), nullptr);
-  EXPECT_FALSE(known);
+  EXPECT_EQ(Resolved("cuGetProcAddress", 11030), "cuGetProcAddress");
+  EXPECT_EQ(Resolved("cuGetProcAddress", 12000), "cuGetProcAddress_v2");
+  EXPECT_EQ(Resolved("cuMemAlloc", 3010), "cuMemAlloc");
+  EXPECT_EQ(Resolved("cuMemAlloc", 13000), "cuMemAlloc_v2");
+  EXPECT_EQ(Resolved("cuStreamGetCtx", 13000), "cuStreamGetCtx_v2");
+  EXPECT_EQ(Resolved("cuGraphInstantiate", 13000), "cuGraphInstantiate_v2");
+  EXPECT_EQ(ResolveProcAddress("cuGraphInstantiate", 13000, false).since, 11000);
+  EXPECT_EQ(Resolved("cuMemAlloc", 1000), "another version");
+  EXPECT_EQ(Resolved("cuMemAlloc_v2", 13000), "unknown");
+}
+
+TEST(DriverApiTest, LooksUpVariantsForDefaultStreamsOfOnePerThread) {
+  EXPECT_EQ(Resolved("cuLaunchKernel", 12000, true), "cuLaunchKernel_ptsz");
+  EXPECT_EQ(Resolved("cuMemcpyHtoD", 12000, true), "cuMemcpyHtoD_v2_ptds");
+  EXPECT_EQ(Resolved("cuStreamGetCtx", 13000, true), "cuStreamGetCtx_v2_ptsz");
+  EXPECT_EQ(Resolved("cuMemAlloc", 13000, true), "cuMemAlloc_v2") << "it takes no stream";
+  EXPECT_EQ(Resolved("cuLaunchKernel", 6050, true), "cuLaunchKernel") << "older than the variant";
+}
+
+TEST(DriverApiTest, LooksUpOnlyWhatExists) {
+  const auto no_v4 = [](const char* symbol) { return std::strcmp(symbol, "cuCtxCreate_v4") != 0; };
+  EXPECT_STREQ(ResolveProcAddress("cuCtxCreate", 13000, false, no_v4).symbol, "cuCtxCreate_v3");
+  const auto none = [](const char*) { return false; };
+  EXPECT_FALSE(ResolveProcAddress("cuCtxCreate", 13000, false, none).known);
 }
 
 TEST(DriverApiTest, MissingSymbolsAreNull) {

@@ -18,6 +18,7 @@ using CUdevice = int;
 using CUdeviceptr = unsigned long long;
 using CUdeviceptr_v1 = unsigned int;
 using CUtexObject = unsigned long long;
+using CUsurfObject = unsigned long long;
 using CUmemGenericAllocationHandle = unsigned long long;
 
 using CUcontext = struct CUctx_st*;
@@ -33,6 +34,13 @@ using CUsurfref = struct CUsurfref_st*;
 using CUgraphicsResource = struct CUgraphicsResource_st*;
 using CUexecAffinityParam = struct CUexecAffinityParam_st;
 using CUctxCreateParams = struct CUctxCreateParams_st;
+using CUexternalSemaphore = struct CUextSemaphore_st*;
+using CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS = struct CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st;
+using CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS = struct CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st;
+using CUDA_MEMCPY3D_BATCH_OP = struct CUDA_MEMCPY3D_BATCH_OP_st;
+using CUarrayMapInfo = struct CUarrayMapInfo_st;
+using CUmemcpyAttributes = struct CUmemcpyAttributes_st;
+using CUmemDecompressParams = struct CUmemDecompressParams_st;
 
 struct CUuuid {
   char bytes[16];

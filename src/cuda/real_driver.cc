@@ -1,23 +1,34 @@
 #include "src/cuda/real_driver.h"
 
-#include <cstring>
+#include <algorithm>
+#include <string_view>
 
 namespace tandem::cuda {
 namespace {
 
+// Default streams of one per thread came with it.
+constexpr int kPerThreadSince = 7000;
+
 struct Row {
-  const char* symbol;
-  const char* base;
+  constexpr Row(std::string_view name, std::string_view base_name, int first)
+      : symbol(name),
+        base(base_name),
+        per_thread(name.ends_with("_ptds") || name.ends_with("_ptsz")),
+        since(per_thread ? std::max(first, kPerThreadSince) : first) {}
+
+  std::string_view symbol;
+  std::string_view base;
+  bool per_thread;  // it is the variant for such streams
   int since;
-  const char* per_thread;  // the variant for per-thread default streams; null: it has none
 };
 
 constexpr Row kRows[] = {
-#define CU(symbol, base, since, shim, soft, parameters, arguments) {#symbol, #base, since, nullptr},
-#define CU_PT(symbol, suffix, base, since, shim, soft, parameters, arguments) \
-  {#symbol, #base, since, #symbol #suffix},
+#define CU(symbol, base, since, shim, soft, parameters, arguments) {#symbol, #base, since},
+#define CU_PASS(symbol, base, since, why) {#symbol, #base, since},
+#define CU_REFUSE(symbol, base, since, why) {#symbol, #base, since},
 #include "src/cuda/driver_api.def"
-#undef CU_PT
+#undef CU_REFUSE
+#undef CU_PASS
 #undef CU
 };
 
@@ -32,18 +43,17 @@ RealDriver LoadRealDriver(void* library, SymbolLookup lookup) {
   return driver;
 }
 
-const char* ResolveProcAddress(const char* base, int version, bool per_thread, bool* known,
-                               int* since) {
-  const Row* best = nullptr;
-  *known = false;
+ProcAddress ResolveProcAddress(const char* base, int version, bool per_thread,
+                               bool (*exists)(const char* symbol)) {
+  ProcAddress best;
   for (const Row& row : kRows) {
-    if (std::strcmp(row.base, base) != 0) continue;
-    *known = true;
-    if (row.since <= version && (best == nullptr || row.since > best->since)) best = &row;
+    if (row.base != base || (exists != nullptr && !exists(row.symbol.data()))) continue;
+    best.known = true;
+    if (row.since > version || (row.per_thread && !per_thread)) continue;
+    const bool newer = row.since > best.since || (row.since == best.since && row.per_thread);
+    if (newer) best = {row.symbol.data(), row.since, true};
   }
-  if (best == nullptr) return nullptr;
-  if (since != nullptr) *since = best->since;
-  return per_thread && best->per_thread != nullptr ? best->per_thread : best->symbol;
+  return best;
 }
 
 const char* ErrorName(CUresult error) {

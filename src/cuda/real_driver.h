@@ -23,12 +23,18 @@ using SymbolLookup = void* (*)(void* library, const char* symbol);
 // dlsym it sees is its own.
 RealDriver LoadRealDriver(void* library, SymbolLookup lookup);
 
-// The row that answers a cuGetProcAddress query: the exported symbol of `base` with the greatest
-// `since` not above `version`, or with `per_thread` its variant for per-thread default streams
-// where it has one; null if there is none (then *known says whether an older or newer ABI of that
-// name exists at all). *since, if not null: of the row.
-const char* ResolveProcAddress(const char* base, int version, bool per_thread, bool* known,
-                               int* since = nullptr);
+// The row that answers a cuGetProcAddress query.
+struct ProcAddress {
+  const char* symbol = nullptr;  // null: there is none of that version
+  int since = 0;                 // of the row
+  bool known = false;            // some version of the name exists
+};
+
+// Of the rows of `base` the one with the greatest `since` not above `version`, or with `per_thread`
+// its variant for per-thread default streams where it has one. `exists`, if not null, says which
+// symbols count.
+ProcAddress ResolveProcAddress(const char* base, int version, bool per_thread,
+                               bool (*exists)(const char* symbol) = nullptr);
 
 // "CUDA_ERROR_OUT_OF_MEMORY"; "CUDA_ERROR_UNKNOWN (12345)" has no name and gives null.
 const char* ErrorName(CUresult error);

@@ -121,19 +121,17 @@ void* SubstituteFound(void* found, const char* name, int version, cuuint64_t fla
   void* const hook = Substitute(found, name);
   if (hook != found || found == nullptr) return hook;
   const bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
-  bool known = false;
-  int since = 0;
-  const char* const symbol = cuda::ResolveProcAddress(name, version, per_thread, &known, &since);
-  void* const by_name = symbol == nullptr ? nullptr : HookOf(symbol);
+  const cuda::ProcAddress row = cuda::ResolveProcAddress(name, version, per_thread);
+  void* const by_name = row.symbol == nullptr ? nullptr : HookOf(row.symbol);
   if (by_name == nullptr) return found;
   // A driver newer than our table may mean another function by the name: then not the one that it
   // gives for the version that our hook is of.
   void* of_hook = nullptr;
   if (Real().cuGetProcAddress_v2 != nullptr) {
     CUdriverProcAddressQueryResult status;
-    Real().cuGetProcAddress_v2(name, &of_hook, since, flags, &status);
+    Real().cuGetProcAddress_v2(name, &of_hook, row.since, flags, &status);
   } else {
-    Call(Real().cuGetProcAddress, name, &of_hook, since, flags);
+    Call(Real().cuGetProcAddress, name, &of_hook, row.since, flags);
   }
   return of_hook == found ? by_name : found;
 }
@@ -201,6 +199,11 @@ CUresult cuDevicePrimaryCtxReset(CUdevice device) noexcept {
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) noexcept {
   return EndPrimary(Real().cuDevicePrimaryCtxReset_v2, device, true);
+}
+
+CUresult cuCtxCreate(CUcontext* context, unsigned int flags, CUdevice device) noexcept {
+  return CreateContext(context, device,
+                       [&] { return Call(Real().cuCtxCreate, context, flags, device); });
 }
 
 CUresult cuCtxCreate_v2(CUcontext* context, unsigned int flags, CUdevice device) noexcept {

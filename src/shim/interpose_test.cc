@@ -71,5 +71,16 @@ TEST(InterposeTest, CallsBeforeInitAreTheDriversToJudge) {
   ExpectFine("direct");
 }
 
+TEST(InterposeTest, RefusesOnceInWords) {
+  const Outcome outcome = RunPreloaded(LOOK_UP " refused");
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(
+      outcome.output,
+      "tandem: cuMemAlloc is not supported under Tandem: it has the 32-bit arguments of CUDA "
+      "before 3.2\n"
+      "tandem: cuLaunchCooperativeKernelMultiDevice is not supported under Tandem: it launches "
+      "on several GPUs at once\n");
+}
+
 }  // namespace
 }  // namespace tandem::shim

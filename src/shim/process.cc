@@ -13,6 +13,7 @@
 #include "src/base/mutex.h"
 #include "src/cuda/uuid.h"
 #include "src/shim/log.h"
+#include "src/shim/refused_hooks.h"
 #include "src/shim/true_symbols.h"
 #include "src/wire/channel.h"
 #include "src/wire/open_runs.h"
@@ -61,14 +62,15 @@ void* LookUp(void* library, const char* symbol) {
 
 struct Row {
   const char* symbol;
-  void* hook;    // null: it is not hooked
-  size_t place;  // of its pointer in cuda::RealDriver
+  void* hook;  // null: it is not hooked
 };
 
 const Row kRows[] = {
 #define CU(symbol, base, since, shim, soft, parameters, arguments) \
-  {#symbol, TANDEM_ADDRESS(TANDEM_KIND_##shim, symbol), offsetof(cuda::RealDriver, symbol)},
+  {#symbol, TANDEM_ADDRESS(TANDEM_KIND_##shim, symbol)},
+#define CU_REFUSE(symbol, base, since, why) {#symbol, reinterpret_cast<void*>(&::symbol)},
 #include "src/cuda/driver_api.def"
+#undef CU_REFUSE
 #undef CU
 };
 
@@ -76,9 +78,8 @@ const Driver* MakeDriver(void* library) {
   auto* const made = new Driver;
   made->table = cuda::LoadRealDriver(library, &LookUp);
   for (const Row& row : kRows) {
-    void* real = nullptr;
-    std::memcpy(&real, reinterpret_cast<const char*>(&made->table) + row.place, sizeof(real));
-    if (row.hook != nullptr && real != nullptr) made->pairs.push_back({real, row.hook});
+    void* const real = row.hook == nullptr ? nullptr : LookUp(library, row.symbol);
+    if (real != nullptr) made->pairs.push_back({real, row.hook});
   }
   const auto by_address = [](const Pair& a, const Pair& b) { return a.real < b.real; };
   std::stable_sort(made->pairs.begin(), made->pairs.end(), by_address);

@@ -35,7 +35,7 @@ Result Call(Result (*function)(Parameters...), Arguments... arguments) {
 
 // The hook for a function of the real driver; `found` itself for everything else.
 void* Substitute(void* found, const char* name);
-// The hook for a row of the table of driver calls, null for rows that are not hooked.
+// The hook for a symbol, null for those that are not hooked.
 void* HookOf(const char* symbol);
 
 // After a successful cuInit: looks for a daemon, once.

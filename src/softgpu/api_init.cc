@@ -37,14 +37,14 @@ CUresult LookUp(const char* symbol, void** function, int version, cuuint64_t fla
       flags > CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  bool known = false;
   // Who asks for a newer version than there is gets the newest there is.
-  const char* exported =
+  const cuda::ProcAddress found =
       cuda::ResolveProcAddress(symbol, std::min(version, kDriverVersion),
-                               flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &known);
-  *function = exported == nullptr ? nullptr : AddressOf(exported);
+                               flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM,
+                               [](const char* row) { return AddressOf(row) != nullptr; });
+  *function = found.symbol == nullptr ? nullptr : AddressOf(found.symbol);
   *status = *function != nullptr ? CU_GET_PROC_ADDRESS_SUCCESS
-            : known              ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
+            : found.known        ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
                                  : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
   return CUDA_SUCCESS;
 }

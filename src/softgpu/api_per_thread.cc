@@ -11,6 +11,7 @@ using namespace tandem;  // NOLINT: entry points live outside every namespace
     return symbol arguments;                                    \
   }
 #define SOFT_VARIANT_NO(symbol, suffix, parameters, arguments)
+#define SOFT_VARIANT_LOADER(symbol, suffix, parameters, arguments)
 #define CU(symbol, base, since, shim, soft, parameters, arguments)
 #define CU_PT(symbol, suffix, base, since, shim, soft, parameters, arguments) \
   SOFT_VARIANT_##soft(symbol, suffix, parameters, arguments)

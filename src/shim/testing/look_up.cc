@@ -96,6 +96,19 @@ void Direct() {
   Expect(set(pointer, 0, 8) == CUDA_ERROR_NOT_INITIALIZED, "a gated call before cuInit");
 }
 
+// As built against CUDA 2.0, with arguments of any number and kind.
+__attribute__((no_sanitize("undefined"))) void Refused() {
+  const auto alloc =
+      reinterpret_cast<CUresult (*)(unsigned*, unsigned)>(dlsym(RTLD_DEFAULT, "cuMemAlloc"));
+  const auto launch = reinterpret_cast<CUresult (*)(void*, unsigned, unsigned)>(
+      dlsym(RTLD_DEFAULT, "cuLaunchCooperativeKernelMultiDevice"));
+  unsigned pointer = 7;
+  Expect(alloc(&pointer, 8) == CUDA_ERROR_NOT_SUPPORTED, "a refused call says so");
+  Expect(alloc(&pointer, 8) == CUDA_ERROR_NOT_SUPPORTED, "and again");
+  Expect(launch(nullptr, 0, 0) == CUDA_ERROR_NOT_SUPPORTED, "another one");
+  Expect(pointer == 7, "nothing was written");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -105,5 +118,6 @@ int main(int argc, char** argv) {
   if (wanted == "program") WholeProgram();
   if (wanted == "direct") Direct();
   if (wanted == "no_error") NoError();
+  if (wanted == "refused") Refused();
   return failures == 0 ? 0 : 1;
 }
