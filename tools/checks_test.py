@@ -121,6 +121,52 @@ class DriverTable(unittest.TestCase):
             self.assertEqual(self.run_in(root).returncode, 1)
 
 
+class DriverClasses(unittest.TestCase):
+    ROWS = (
+        "CU(cuA, cuA, 2000, OWN, YES, (int a), (a))\n"
+        "CU_PT(cuB, _ptsz, cuB, 2000, GATE(stream), YES, (int a), (a))\n"
+        'CU_REFUSE(cuC, cuC, 2000, "is old")\n'
+        'CU_PASS(cuD, cuD, 2000, "asks")\n'
+        "CU(cuE, cuE, 3020, PASS, NO, (int a), (a))\n"
+        'CU_PASS(cuGLA, cuGLA, 2000, "is of another header")\n'
+    )
+    CLASSES = (
+        "symbol\tbase_name\tmin_cuda\tstream_variant\tclass\thandling\n"
+        "cuA\tcuA\t2000\t-\tA alloc\temulate\n"
+        "cuB\tcuB\t2000\t-\tS copy\tgate\n"
+        "cuB_ptsz\tcuB\t7000\t_ptsz\tS copy\tgate\n"
+        "cuC\tcuC\t2000\t-\tQ\tanswer\n"
+        "cuD\tcuD\t2000\t-\tP\tpass\n"
+        "cuE\tcuE\t3020\t-\tC ctx\ttrack it\n"
+    )
+    PASSED = "symbol\tpassed\treason\ncuE\tfor now\tnot done\n"
+
+    def check(self, rows=ROWS, classes=CLASSES, passed=PASSED):
+        files = {
+            "src/cuda/driver_api.def": rows,
+            "tests/data/driver_api_classes.tsv": classes,
+            "tools/passed_on_purpose.tsv": passed,
+        }
+        return findings("check_driver_classes.py", files)
+
+    def test_each_function_has_one_row(self):
+        self.assertEqual(self.check(), [])
+        again = self.ROWS + 'CU_PASS(cuA, cuA, 2000, "asks")\n'
+        self.assertEqual(len(self.check(rows=again)), 1)
+        unknown = self.ROWS + 'CU_PASS(cuF, cuF, 2000, "asks")\n'
+        self.assertEqual(len(self.check(rows=unknown)), 1)
+        self.assertEqual(len(self.check(rows=self.ROWS.replace("cuA, 2000", "cuA, 3020"))), 1)
+        self.assertEqual(len(self.check(classes=self.CLASSES.replace("cuD", "cuF"))), 2)
+
+    def test_what_is_passed_is_listed_and_nothing_else(self):
+        self.assertEqual(len(self.check(passed="symbol\tpassed\treason\n")), 1)
+        self.assertEqual(len(self.check(rows=self.ROWS.replace("GATE(stream)", "PASS"))), 2)
+        for more in ["cuE\tfor now\ttwice\n", "cuA\tfor good\thooked\n", "cuD\tfor good\tP\n"]:
+            self.assertEqual(len(self.check(passed=self.PASSED + more)), 1, more)
+        for bad in ["cuE\tfor now\t\n", "cuE\tone day\tnot done\n"]:
+            self.assertEqual(len(self.check(passed="symbol\tpassed\treason\n" + bad)), 1, bad)
+
+
 class DriverTests(unittest.TestCase):
     ROWS = (
         "CU(cuA, cuA, 2000, PASS, YES, (int a), (a))\n"
