@@ -71,6 +71,15 @@ TEST(InterposeTest, CallsBeforeInitAreTheDriversToJudge) {
   ExpectFine("direct");
 }
 
+// Some 20,000 look-ups of every function that the driver of CUDA 13.0 has.
+TEST(InterposeTest, FindsTheShimExactlyWhereTheTableSaysSo) {
+  for (const std::string driver : {"", "STAND_IN_COPIES=1 "}) {
+    const Outcome outcome = RunPreloaded(driver + LOOK_UP_ALL " " DRIVER_FACTS);
+    EXPECT_EQ(outcome.status, 0) << driver << outcome.output;
+    EXPECT_GT(std::atoi(outcome.output.c_str()), 20000) << driver << outcome.output;
+  }
+}
+
 TEST(InterposeTest, RefusesOnceInWords) {
   const Outcome outcome = RunPreloaded(LOOK_UP " refused");
   EXPECT_EQ(outcome.status, 0);

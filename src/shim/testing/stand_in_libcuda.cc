@@ -1,6 +1,10 @@
-// A libcuda.so.1 with just enough in it to be looked up: no device, no work. Its functions return
-// values of their own, so that a caller sees who answered.
+// A libcuda.so.1 to be looked up: every function that a driver of CUDA 13.0 has, but no device and
+// no work. With STAND_IN_COPIES in its environment cuGetProcAddress hands out other pointers than
+// dlsym.
+#include <cstdlib>
+
 #include "src/cuda/driver_api.h"
+#include "src/shim/testing/stand_in_functions.h"
 
 extern "C" {
 
@@ -17,12 +21,36 @@ CUresult cuMemAlloc_v2(CUdeviceptr*, size_t) noexcept {
   return CUDA_ERROR_NOT_INITIALIZED;
 }
 
-CUresult cuGetProcAddress_v2(const char* symbol, void** function, int, cuuint64_t,
+CUresult cuMemsetD8_v2(CUdeviceptr, unsigned char, size_t) noexcept {
+  return CUDA_ERROR_NOT_INITIALIZED;
+}
+
+// Without the shim in between. Gives the symbol that was found, or null.
+TANDEM_CUDA_EXPORT const char* stand_in_look_up(const char* base, void** function, int version,
+                                                cuuint64_t flags,
+                                                CUdriverProcAddressQueryResult* status) {
+  bool known = false;
+  const tandem::shim::StandInFunction* const found = tandem::shim::FindStandInFunction(
+      base, version, flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &known);
+  static const bool copies = std::getenv("STAND_IN_COPIES") != nullptr;
+  *function = found == nullptr ? nullptr : copies ? found->copy : found->exported;
+  *status = found != nullptr ? CU_GET_PROC_ADDRESS_SUCCESS
+            : known          ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
+                             : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  return found == nullptr ? nullptr : found->symbol;
+}
+
+CUresult cuGetProcAddress(const char* symbol, void** function, int version,
+                          cuuint64_t flags) noexcept {
+  CUdriverProcAddressQueryResult status;
+  stand_in_look_up(symbol, function, version, flags, &status);
+  return *function == nullptr ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
+}
+
+CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, cuuint64_t flags,
                              CUdriverProcAddressQueryResult* status) noexcept {
-  const bool alloc = __builtin_strcmp(symbol, "cuMemAlloc") == 0;
-  *function = alloc ? reinterpret_cast<void*>(&cuMemAlloc_v2) : nullptr;
-  *status = alloc ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-  return alloc ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+  stand_in_look_up(symbol, function, version, flags, status);
+  return CUDA_SUCCESS;
 }
 
 // Not the driver's business, though its name begins like it.
