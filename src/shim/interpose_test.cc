@@ -29,9 +29,11 @@ Outcome RunShell(const std::string& command) {
   return outcome;
 }
 
-Outcome RunPreloaded(const std::string& command) {
-  return RunShell("LD_PRELOAD=" LIBTANDEM " LD_LIBRARY_PATH=" STAND_IN_DIR
-                  " TANDEM_RUNTIME_DIR=/nowhere ASAN_OPTIONS=verify_asan_link_order=0 " +
+Outcome RunPreloaded(const std::string& command, const std::string& preload = LIBTANDEM) {
+  return RunShell("LD_PRELOAD=" + preload +
+                  " LD_LIBRARY_PATH=" STAND_IN_DIR
+                  " TANDEM_RUNTIME_DIR=/nowhere "
+                  "ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0 " +
                   command);
 }
 
@@ -51,6 +53,18 @@ TEST(InterposeTest, ProgramsWithoutCudaNoticeNothing) {
 TEST(InterposeTest, SubstitutesByResultForTrueHandles) {
   ExpectFine("handle libcuda.so.1");
   ExpectFine("handle " STAND_IN_DIR "/libcuda.so.1");
+  ExpectFine("handle libcuda.so");
+}
+
+TEST(InterposeTest, IsFoundByCtypes) {
+  const Outcome outcome = RunPreloaded(
+      "/usr/bin/python3 -c 'import ctypes; cuda = ctypes.CDLL(\"libcuda.so\"); "
+      "version = ctypes.c_int(); cuda.cuDriverGetVersion(ctypes.byref(version)); "
+      "print(version.value, cuda.cuInit(0), cuda.cuMemFree(0), flush=True)'");
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(outcome.output,
+            "tandem: cuMemFree is not supported under Tandem: it has the 32-bit arguments of CUDA "
+            "before 3.2\n12345 100 801\n");
 }
 
 TEST(InterposeTest, SuccessLeavesNoErrorWithoutADriver) {
@@ -79,6 +93,23 @@ TEST(InterposeTest, FindsTheShimExactlyWhereTheTableSaysSo) {
     EXPECT_GT(std::atoi(outcome.output.c_str()), 20000) << driver << outcome.output;
   }
 }
+
+#ifdef COUNTING_MALLOC
+TEST(InterposeTest, BearsOtherPreloadedLibraries) {
+  const Outcome before = RunPreloaded(LOOK_UP " counted", COUNTING_MALLOC ":" LIBTANDEM);
+  EXPECT_EQ(before.status, 0);
+  EXPECT_EQ(before.output, "");
+  const Outcome after = RunPreloaded(LOOK_UP " counted", LIBTANDEM ":" COUNTING_MALLOC);
+  EXPECT_EQ(after.status, 0);
+  EXPECT_EQ(after.output, "");
+}
+
+TEST(InterposeTest, BearsAnAddressSanitizerBeforeIt) {
+  const Outcome outcome = RunPreloaded(LOOK_UP " handle libcuda.so.1", LIBASAN ":" LIBTANDEM);
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(outcome.output, "");
+}
+#endif
 
 TEST(InterposeTest, RefusesOnceInWords) {
   const Outcome outcome = RunPreloaded(LOOK_UP " refused");

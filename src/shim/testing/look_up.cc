@@ -77,6 +77,14 @@ void WholeProgram() {
   Expect(FromShim(dlsym(program, "cuInit")), "the program's own handle");
 }
 
+// Beside a library that replaces malloc.
+void Counted() {
+  const auto count = reinterpret_cast<unsigned long (*)()>(dlsym(RTLD_DEFAULT, "counted_mallocs"));
+  Expect(count != nullptr && count() > 0, "the other library is at work");
+  ByHandle("libcuda.so.1");
+  PseudoHandles();
+}
+
 // A look-up that went well leaves no error behind, also where there is no driver to be found.
 void NoError() {
   void* const libc = dlopen("libc.so.6", RTLD_NOW);
@@ -119,5 +127,6 @@ int main(int argc, char** argv) {
   if (wanted == "direct") Direct();
   if (wanted == "no_error") NoError();
   if (wanted == "refused") Refused();
+  if (wanted == "counted") Counted();
   return failures == 0 ? 0 : 1;
 }
