@@ -17,7 +17,7 @@ from driver_rows import read_rows
 NVML_ROW = re.compile(r"^NVML(_TEXT|_WITHOUT)?\((?P<symbol>\w+), \(.*\)\)$", re.M)
 NEEDED = re.compile(r"\(NEEDED\).*\[(.+)\]")
 LIBC = re.compile(r"libc\.so\.6|ld-linux.*\.so\.\d")
-LOOKUPS = {"dlsym", "dlvsym"}
+LINKER = {"dlopen", "dlsym", "dlvsym"}
 
 
 def exports(library):
@@ -50,7 +50,7 @@ def symbols(rows):
 
 def problems(build, rows, nvml_rows):
     shim = build / "lib/libtandem.so"
-    yield from differences(shim, symbols(row for row in rows if row.hooked) | LOOKUPS)
+    yield from differences(shim, symbols(row for row in rows if row.hooked) | LINKER)
     for name in sorted(needed(shim)):
         if not LIBC.fullmatch(name):
             yield f"{shim}: needs {name}; it may link nothing but libc"

@@ -1,9 +1,17 @@
-// dlsym and dlvsym, as every object of the process sees them.
+// dlopen, dlsym and dlvsym, as every object of the process sees them.
 //
 // For RTLD_NEXT and RTLD_DEFAULT the linker's own function must see its caller's return address, or
 // it would look from our place in the search order instead of the caller's. So these go on by a
 // jump, with everything as the caller left it. For a true handle we call and look at the result.
+//
+// dlopen goes on by a jump, too: it searches the RUNPATH of its caller. It is here because a
+// library opened with RTLD_DEEPBIND finds the functions of the libraries it is linked to before it
+// finds ours. Only where TANDEM_NO_DEEPBIND=1 asks for it the flag is taken away: who sets it may
+// need it.
 #include <dlfcn.h>
+
+#include <atomic>
+#include <cstdlib>
 
 #include "src/shim/process.h"
 #include "src/shim/true_symbols.h"
@@ -30,6 +38,26 @@ extern "C" {
 
 [[gnu::used]] __attribute__((visibility("hidden"))) void* tandem_true_dlvsym() {
   return reinterpret_cast<void*>(tandem::shim::TrueDlvsym());
+}
+
+// What to jump to, and with which flags: two registers.
+struct Opening {
+  void* function;
+  long flags;
+};
+
+// The next dlopen, as others may replace it, too.
+[[gnu::used]] __attribute__((visibility("hidden"))) Opening tandem_opening(const char*, int flags) {
+  static constinit std::atomic<void*> next{nullptr};
+  void* function = next.load(std::memory_order_acquire);
+  if (function == nullptr) {
+    const tandem::shim::DlsymFunction look_up = tandem::shim::TrueDlsym();
+    function = look_up == nullptr ? nullptr : look_up(RTLD_NEXT, "dlopen");
+    next.store(function, std::memory_order_release);
+  }
+  const char* const wanted = std::getenv("TANDEM_NO_DEEPBIND");
+  const bool shallow = wanted != nullptr && wanted[0] == '1' && wanted[1] == 0;
+  return {function, shallow ? flags & ~RTLD_DEEPBIND : flags};
 }
 
 }  // extern "C"
@@ -67,6 +95,20 @@ static_assert(sizeof(void*) == 8);
       "  jmp *%rax\n"                      \
       ".cfi_endproc\n"                     \
       ".size " #name ", .-" #name "\n")
+asm(".text\n"
+    ".globl dlopen\n"
+    ".type dlopen, @function\ndlopen:\n"
+    ".cfi_startproc\n"
+    "  endbr64\n"
+    "  pushq %rdi\n"
+    "  .cfi_adjust_cfa_offset 8\n"
+    "  call tandem_opening\n"
+    "  popq %rdi\n"
+    "  .cfi_adjust_cfa_offset -8\n"
+    "  movl %edx, %esi\n"
+    "  jmp *%rax\n"
+    ".cfi_endproc\n"
+    ".size dlopen, .-dlopen\n");
 #elif defined(__aarch64__)
 #define TANDEM_LOOK_UP(name)               \
   asm(".text\n"                            \
@@ -99,6 +141,25 @@ static_assert(sizeof(void*) == 8);
       "  br x16\n"                         \
       ".cfi_endproc\n"                     \
       ".size " #name ", .-" #name "\n")
+asm(".text\n"
+    ".globl dlopen\n"
+    ".type dlopen, %function\ndlopen:\n"
+    ".cfi_startproc\n"
+    "  stp x29, x30, [sp, #-32]!\n"
+    "  .cfi_def_cfa_offset 32\n"
+    "  .cfi_offset 29, -32\n"
+    "  .cfi_offset 30, -24\n"
+    "  str x0, [sp, #16]\n"
+    "  bl tandem_opening\n"
+    "  mov x16, x0\n"
+    "  ldr x0, [sp, #16]\n"
+    "  ldp x29, x30, [sp], #32\n"
+    "  .cfi_restore 29\n"
+    "  .cfi_restore 30\n"
+    "  .cfi_def_cfa_offset 0\n"
+    "  br x16\n"
+    ".cfi_endproc\n"
+    ".size dlopen, .-dlopen\n");
 #else
 #error "write the look-up for this architecture"
 #endif

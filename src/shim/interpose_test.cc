@@ -94,7 +94,16 @@ TEST(InterposeTest, FindsTheShimExactlyWhereTheTableSaysSo) {
   }
 }
 
-#ifdef COUNTING_MALLOC
+#ifdef COUNTING_MALLOC  // a sanitizer bears neither of these
+TEST(InterposeTest, TakesDeepBindingAwayOnlyWhereItIsAskedTo) {
+  // By its name alone it is found for who asks: it is in the program's RUNPATH.
+  ExpectFine("deep_bound libdeep_bound.so");
+  const Outcome outcome =
+      RunPreloaded("TANDEM_NO_DEEPBIND=1 " LOOK_UP " not_deep_bound libdeep_bound.so");
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(outcome.output, "");
+}
+
 TEST(InterposeTest, BearsOtherPreloadedLibraries) {
   const Outcome before = RunPreloaded(LOOK_UP " counted", COUNTING_MALLOC ":" LIBTANDEM);
   EXPECT_EQ(before.status, 0);

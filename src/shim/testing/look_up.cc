@@ -77,6 +77,14 @@ void WholeProgram() {
   Expect(FromShim(dlsym(program, "cuInit")), "the program's own handle");
 }
 
+void DeepBound(const char* path, bool shim) {
+  void* const library = dlopen(path, RTLD_NOW | RTLD_DEEPBIND);
+  Expect(library != nullptr, "the library opens");
+  if (library == nullptr) return;
+  const auto init = reinterpret_cast<void* (*)()>(dlsym(library, "deep_bound_init"));
+  Expect(shim ? FromShim(init()) : FromDriver(init()), "bound as it should be");
+}
+
 // Beside a library that replaces malloc.
 void Counted() {
   const auto count = reinterpret_cast<unsigned long (*)()>(dlsym(RTLD_DEFAULT, "counted_mallocs"));
@@ -128,5 +136,7 @@ int main(int argc, char** argv) {
   if (wanted == "no_error") NoError();
   if (wanted == "refused") Refused();
   if (wanted == "counted") Counted();
+  if (wanted == "deep_bound" && argc > 2) DeepBound(argv[2], false);
+  if (wanted == "not_deep_bound" && argc > 2) DeepBound(argv[2], true);
   return failures == 0 ? 0 : 1;
 }
