@@ -3,7 +3,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <iterator>
 
 #include "src/softgpu/handle_table.h"
@@ -17,10 +16,9 @@ bool MakeResident(uint64_t address, uint64_t bytes, bool write) {
   const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   const uint64_t begin = address / page * page, end = (address + bytes + page - 1) / page * page;
   void* const first = reinterpret_cast<void*>(begin);
-  if (madvise(first, end - begin, write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0) {
-    return true;
-  }
-  return errno == EINVAL && msync(first, end - begin, MS_ASYNC) == 0;
+  const int advice = write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
+  if (madvise(first, 0, advice) == 0) return madvise(first, end - begin, advice) == 0;
+  return msync(first, end - begin, MS_ASYNC) == 0;
 }
 
 }  // namespace

@@ -47,6 +47,13 @@ void DriverTest::TearDown() {
   if (context_ != nullptr) EXPECT_CU(CUDA_SUCCESS, Cu().cuCtxDestroy_v2(context_));
 }
 
+void DriverTest::MakeContextAnew() {
+  Cu().cuCtxDestroy_v2(context_);  // may say once more what went wrong
+  context_ = nullptr;
+  module_ = nullptr;
+  ASSERT_CU(Cu().cuCtxCreate_v2(&context_, 0, 0));
+}
+
 bool DriverTest::OnSoftwareGpu() {
   char name[64] = {};
   EXPECT_CU(CUDA_SUCCESS, Cu().cuDeviceGetName(name, sizeof(name), 0));
@@ -80,6 +87,15 @@ CUresult DriverTest::Launch(CUfunction function, unsigned int blocks, unsigned i
                             CUstream stream, std::vector<void*> parameters) {
   return Cu().cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream, parameters.data(),
                              nullptr);
+}
+
+InContext::InContext(CUcontext context) {
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuCtxPushCurrent_v2(context));
+}
+
+InContext::~InContext() {
+  CUcontext popped = nullptr;
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuCtxPopCurrent_v2(&popped));
 }
 
 Door::~Door() {

@@ -37,6 +37,9 @@ class DriverTest : public testing::Test {
   CUresult Launch(CUfunction function, unsigned int blocks, unsigned int threads, CUstream stream,
                   std::vector<void*> parameters);
 
+  // After an error that sticks: another context in place of the test's own.
+  void MakeContextAnew();
+
   // Whether the first device is the software GPU, for what a card does in its own way.
   static bool OnSoftwareGpu();
 
@@ -61,6 +64,15 @@ std::vector<uint8_t> Pattern(size_t bytes, uint32_t seed);
     const CUresult cu_result = (expression);                                           \
     ASSERT_EQ(CUDA_SUCCESS, cu_result) << #expression << " gave " << Named(cu_result); \
   } while (false)
+
+// Keeps a context current for as long as it lives.
+class InContext {
+ public:
+  explicit InContext(CUcontext context);
+  ~InContext();
+  InContext(const InContext&) = delete;
+  InContext& operator=(const InContext&) = delete;
+};
 
 // A host function that holds a stream until Open(). Its end opens it too and waits for the stream,
 // so that a test that fails does not hang.
