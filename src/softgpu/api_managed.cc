@@ -9,14 +9,20 @@
 namespace tandem::soft {
 namespace {
 
-// The number of the managed block that holds the whole range.
-std::optional<uint64_t> FindManaged(CUdeviceptr pointer, size_t bytes) {
+struct Managed {
+  uint64_t number = 0;      // of the block
+  uint64_t block_size = 0;  // bytes
+  Range range;              // from where the block begins
+};
+
+// The managed block that holds the whole range.
+std::optional<Managed> FindManaged(CUdeviceptr pointer, size_t bytes) {
   Driver& driver = TheDriver();
   MutexLock lock(driver.memory->mutex());
   const auto found = driver.memory->Find(pointer);
   if (!found || bytes == 0 || bytes > found->range.end() - pointer) return std::nullopt;
   if (!driver.managed.Has(found->number)) return std::nullopt;
-  return found->number;
+  return Managed{found->number, found->range.size, Range{pointer - found->range.begin, bytes}};
 }
 
 CUresult CheckPlace(CUdevice device) {
@@ -97,19 +103,19 @@ CUresult Prefetch(CUdeviceptr pointer, size_t bytes, CUdevice device, CUstream h
   std::shared_ptr<Stream> stream;
   CU_TRY(HealthyContext(&current));
   CU_TRY(FindStream(current, handle, &context, &stream));
-  const auto number = FindManaged(pointer, bytes);
-  if (!number) return CUDA_ERROR_INVALID_VALUE;
+  const auto managed = FindManaged(pointer, bytes);
+  if (!managed) return CUDA_ERROR_INVALID_VALUE;
   CU_TRY(CheckPlace(device));
   CU_TRY(RefuseIfCaptured(*stream));
-  TheDriver().managed.NotePrefetch(*number, device);
+  TheDriver().managed.NotePrefetch(managed->number, managed->range, device);
   TheDriver().scheduler.Submit(stream, Task{});
   return CUDA_SUCCESS;
 }
 
 CUresult Advise(CUdeviceptr pointer, size_t bytes, CUmem_advise advice, CUdevice device) {
   CU_TRY(Ready());
-  const auto number = FindManaged(pointer, bytes);
-  if (!number || advice < CU_MEM_ADVISE_SET_READ_MOSTLY ||
+  const auto managed = FindManaged(pointer, bytes);
+  if (!managed || advice < CU_MEM_ADVISE_SET_READ_MOSTLY ||
       advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -117,7 +123,7 @@ CUresult Advise(CUdeviceptr pointer, size_t bytes, CUmem_advise advice, CUdevice
                            advice == CU_MEM_ADVISE_SET_ACCESSED_BY ||
                            advice == CU_MEM_ADVISE_UNSET_ACCESSED_BY;
   if (names_place) CU_TRY(CheckPlace(device));
-  TheDriver().managed.Advise(*number, advice, device);
+  TheDriver().managed.Advise(managed->number, managed->range, advice, device);
   return CUDA_SUCCESS;
 }
 
@@ -172,9 +178,10 @@ CUresult cuMemAdvise_v2(CUdeviceptr pointer, size_t bytes, CUmem_advise advice,
 CUresult cuMemRangeGetAttribute(void* data, size_t size, CUmem_range_attribute attribute,
                                 CUdeviceptr pointer, size_t bytes) noexcept {
   CU_TRY(Ready());
-  const auto number = FindManaged(pointer, bytes);
-  if (!number) return CUDA_ERROR_INVALID_VALUE;
-  return AnswerOne(data, size, attribute, TheDriver().managed.AdviceFor(*number));
+  const auto managed = FindManaged(pointer, bytes);
+  if (!managed) return CUDA_ERROR_INVALID_VALUE;
+  return AnswerOne(data, size, attribute,
+                   TheDriver().managed.AdviceFor(managed->number, managed->range));
 }
 
 CUresult cuMemRangeGetAttributes(void** data, size_t* sizes, CUmem_range_attribute* attributes,
@@ -199,7 +206,10 @@ CUresult cuStreamAttachMemAsync(CUstream handle, CUdeviceptr pointer, size_t byt
       flags != CU_MEM_ATTACH_SINGLE) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (!FindManaged(pointer, bytes == 0 ? 1 : bytes)) return CUDA_ERROR_INVALID_VALUE;
+  const auto managed = FindManaged(pointer, bytes == 0 ? 1 : bytes);
+  if (!managed || (bytes != 0 && bytes != managed->block_size)) return CUDA_ERROR_INVALID_VALUE;
+  // The default stream stands for all the others.
+  if (flags == CU_MEM_ATTACH_SINGLE && stream == context->legacy) return CUDA_ERROR_INVALID_VALUE;
   CU_TRY(RefuseIfCaptured(*stream));
   TheDriver().scheduler.Submit(stream, Task{});
   return CUDA_SUCCESS;

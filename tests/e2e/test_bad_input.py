@@ -13,6 +13,7 @@ DRIVER_TEST = BUILD / "bin" / "tests" / "driver_test"
 NOT_COUNTED = [
     "ArrayTest.TakesMemory",
     "GraphMemoryTest.TakesWhatNobodyUses",
+    "ManagedTest.ThereIsAsMuchAsTheDeviceHas",
     "PoolTest.GivesWayToEverythingThatNeedsMemory",
     "PoolTest.GivesWayWhenMemoryIsShort",
     "PoolTest.ReservedMemoryIsTheDevicesUntilItIsGivenBack",
