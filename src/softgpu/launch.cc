@@ -28,8 +28,7 @@ CUresult CheckShape(const Function& function, const ptx::Launch& launch) {
   if (launch.dynamic_shared_bytes > function.max_dynamic_shared.load()) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  const uint64_t registers = uint64_t{std::max<uint32_t>(kernel.registers, 1)} * threads;
-  if (threads > kernel.max_threads || registers > kRegistersPerBlock ||
+  if (threads > MaxBlockThreads(kernel) ||
       kernel.static_shared_bytes + launch.dynamic_shared_bytes > kSharedBytesOptIn) {
     return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
   }

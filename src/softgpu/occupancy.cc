@@ -10,6 +10,20 @@ namespace {
 
 constexpr uint32_t kWarp = 32;
 constexpr uint64_t kSharedStep = 128;
+// A warp takes its registers from one of the multiprocessor's partitions, in whole steps.
+constexpr uint32_t kPartitions = 4;
+constexpr uint32_t kWarpRegisterStep = 256;
+
+uint32_t RoundUp(uint32_t value, uint32_t step) {
+  return (value + step - 1) / step * step;
+}
+
+// That many warps of a kernel have their registers at a time.
+uint32_t ResidentWarps(const ptx::Kernel& kernel) {
+  const uint32_t of_warp =
+      RoundUp(std::max<uint32_t>(kernel.registers, 1) * kWarp, kWarpRegisterStep);
+  return kRegistersPerBlock / kPartitions / of_warp * kPartitions;
+}
 
 CUresult PotentialBlockSize(int* min_grid, int* block, CUfunction handle,
                             CUoccupancyB2DSize shared_of, size_t dynamic_shared, int limit) {
@@ -36,20 +50,19 @@ CUresult PotentialBlockSize(int* min_grid, int* block, CUfunction handle,
 }  // namespace
 
 uint32_t MaxBlockThreads(const ptx::Kernel& kernel) {
-  const uint32_t by_registers = kRegistersPerBlock / std::max<uint32_t>(kernel.registers, 1);
-  return std::min({kernel.max_threads, kMaxBlockThreads, by_registers / kWarp * kWarp});
+  return std::min({kernel.max_threads, kMaxBlockThreads, ResidentWarps(kernel) * kWarp});
 }
 
 uint32_t ResidentBlocks(const Function& function, uint32_t block_threads, uint64_t dynamic_shared) {
   const ptx::Kernel& kernel = *function.kernel;
   if (block_threads == 0 || block_threads > MaxBlockThreads(kernel)) return 0;
   if (dynamic_shared > function.max_dynamic_shared.load()) return 0;
-  const uint32_t threads = (block_threads + kWarp - 1) / kWarp * kWarp;
-  const uint32_t registers = std::max<uint32_t>(kernel.registers, 1) * threads;
+  const uint32_t warps = RoundUp(block_threads, kWarp) / kWarp;
   const uint64_t shared = kernel.static_shared_bytes + dynamic_shared + kReservedSharedBytes;
+  const uint64_t taken = (shared + kSharedStep - 1) / kSharedStep * kSharedStep;
   return static_cast<uint32_t>(
-      std::min<uint64_t>({kMultiprocessorBlocks, kMultiprocessorThreads / threads,
-                          kRegistersPerBlock / registers, kMultiprocessorSharedBytes / shared}));
+      std::min<uint64_t>({kMultiprocessorBlocks, kMultiprocessorThreads / kWarp / warps,
+                          ResidentWarps(kernel) / warps, kMultiprocessorSharedBytes / taken}));
 }
 
 }  // namespace tandem::soft
