@@ -52,6 +52,10 @@ void GraphMemory::Unback(Block& block) {
   block.pieces.clear();
 }
 
+bool GraphMemory::KnownToNode(const std::shared_ptr<Block>& block) {
+  return block.use_count() > 1;
+}
+
 bool GraphMemory::InUse(const Block& block) const {
   return block.allocated || block.freeing || (block.freed && !scheduler_->Done({*block.freed}));
 }
@@ -81,7 +85,7 @@ void GraphMemory::Trim(const Device* device) {
 void GraphMemory::DropUnknown() {
   std::erase_if(blocks_, [this](const auto& entry) {
     Block& block = *entry.second;
-    if (entry.second.use_count() > 1 || InUse(block)) return false;
+    if (KnownToNode(entry.second) || InUse(block)) return false;
     Unback(block);
     space_->Free(entry.first, RoundToPages(block.range.size));
     return true;
@@ -104,7 +108,7 @@ void GraphMemory::Note(const Device* device) {
     if (block->device != device || block->pieces.empty()) continue;
     const uint64_t size = RoundToPages(block->range.size);
     peak.reserved += size;
-    if (InUse(*block)) peak.used += size;
+    if (KnownToNode(block) || InUse(*block)) peak.used += size;
   }
   peak.used_high = std::max(peak.used_high, peak.used);
   peak.reserved_high = std::max(peak.reserved_high, peak.reserved);

@@ -34,7 +34,8 @@ class GraphMemory {
     std::optional<Dependency> freed;  // by what it was last freed
     std::vector<Range> pieces;        // its VRAM
   };
-  // The attributes of a device. The peaks begin anew when they are set to zero.
+  // The attributes of a device: what nodes know or somebody uses of what has VRAM, and all that
+  // has. The peaks begin anew when they are set to zero.
   struct Counts {
     uint64_t used = 0, used_high = 0;
     uint64_t reserved = 0, reserved_high = 0;
@@ -63,6 +64,7 @@ class GraphMemory {
   void ResetReservedHigh(const Device* device) { peaks_[device].reserved_high = 0; }
 
  private:
+  static bool KnownToNode(const std::shared_ptr<Block>& block);
   bool InUse(const Block& block) const;
   void Unback(Block& block);
   void DropUnknown();

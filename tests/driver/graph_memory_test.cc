@@ -1,10 +1,13 @@
 // Graphs that allocate and free memory.
+#include <functional>
+
 #include "tests/driver/graph_fixture.h"
 
 namespace tandem::driver_test {
 namespace {
 
 constexpr size_t kBytes = size_t{3} << 20;
+constexpr size_t kPage = size_t{2} << 20;
 
 class GraphMemoryTest : public GraphTest {
  protected:
@@ -253,6 +256,101 @@ TEST_F(GraphMemoryTest, TakesWhatNobodyUses) {
   EXPECT_CU(CUDA_ERROR_OUT_OF_MEMORY, Cu().cuGraphLaunch(four, stream_));
   Run(two);
   ASSERT_CU(Cu().cuDeviceGraphMemTrim(0));
+}
+
+// What a graph keeps and does not use gives way to whatever the program asks for.
+TEST_F(GraphMemoryTest, GivesWayToWhatTheProgramAllocates) {
+  size_t free = 0, total = 0;
+  ASSERT_CU(Cu().cuDeviceGraphMemTrim(0));
+  ASSERT_CU(Cu().cuMemGetInfo_v2(&free, &total));
+  const size_t most = free / 3 * 2 / kPage * kPage;
+  CUDA_MEM_ALLOC_NODE_PARAMS params = AllocParams(most);
+  CUgraphNode node = nullptr;
+  ASSERT_CU(Cu().cuGraphAddMemAllocNode(&node, graph_, nullptr, 0, &params));
+  Free(graph_, params.dptr, {node});
+  const CUgraphExec exec = Instantiate(graph_);
+  CUdeviceptr pointer = 0;
+  CUmemGenericAllocationHandle handle = 0;
+  CUmemAllocationProp properties = {};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  const std::function<CUresult()> demands[] = {
+      [&] { return Cu().cuMemAlloc_v2(&pointer, most); },
+      [&] { return Cu().cuMemAllocManaged(&pointer, most, CU_MEM_ATTACH_GLOBAL); },
+      [&] { return Cu().cuMemAllocAsync(&pointer, most, stream_); },
+      [&] { return Cu().cuMemCreate(&handle, most, &properties, 0); },
+  };
+  for (const auto& demand : demands) {
+    SCOPED_TRACE("demand " + std::to_string(&demand - demands));
+    pointer = handle = 0;
+    Run(exec);
+    CUresult result = demand();
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && !OnSoftwareGpu()) {  // a card wants to be told
+      ASSERT_CU(Cu().cuDeviceGraphMemTrim(0));
+      result = demand();
+    }
+    ASSERT_CU(result);
+    if (OnSoftwareGpu()) {
+      EXPECT_CU(CUDA_ERROR_OUT_OF_MEMORY, Cu().cuGraphLaunch(exec, stream_));
+    }
+    if (handle != 0) ASSERT_CU(Cu().cuMemRelease(handle));
+    if (pointer != 0) ASSERT_CU(Cu().cuMemFree_v2(pointer));
+    ASSERT_CU(Cu().cuCtxSynchronize());
+  }
+  Run(exec);
+  ASSERT_CU(Cu().cuDeviceGraphMemTrim(0));
+}
+
+// What the program has of a graph, nobody takes.
+TEST_F(GraphMemoryTest, WhatIsAllocatedStays) {
+  size_t free = 0, total = 0;
+  CUdeviceptr pointer = 0, more = 0;
+  const CUgraphNode alloc = Alloc(&pointer);
+  Use(pointer, 4, alloc);
+  Run(Instantiate(graph_));
+  ASSERT_CU(Cu().cuDeviceGraphMemTrim(0));
+  ASSERT_CU(Cu().cuMemGetInfo_v2(&free, &total));
+  EXPECT_CU(CUDA_ERROR_OUT_OF_MEMORY, Cu().cuMemAlloc_v2(&more, free + kPage));
+  EXPECT_EQ(Read(pointer, 1)[0], 4);
+  EXPECT_EQ(Read(pointer + kBytes - 4, 1)[0], 4);
+  ASSERT_CU(Cu().cuMemFree_v2(pointer));
+}
+
+// Used is what a graph has, whether it runs or not; reserved is what there is for all of them.
+TEST_F(GraphMemoryTest, CountsWhatItHas) {
+  constexpr auto kUsed = CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT;
+  constexpr auto kUsedHigh = CU_GRAPH_MEM_ATTR_USED_MEM_HIGH;
+  constexpr auto kReserved = CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT;
+  constexpr auto kReservedHigh = CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH;
+  uint64_t zero = 0;
+  ASSERT_CU(Cu().cuDeviceGraphMemTrim(0));
+  ASSERT_CU(Cu().cuDeviceSetGraphMemAttribute(0, kUsedHigh, &zero));
+  ASSERT_CU(Cu().cuDeviceSetGraphMemAttribute(0, kReservedHigh, &zero));
+  const uint64_t used = Get(kUsed), reserved = Get(kReserved);
+  CUdeviceptr pointer = 0;
+  const CUgraphNode alloc = Alloc(&pointer);
+  Use(pointer, 1, alloc);
+  CUgraphExec exec = nullptr;
+  ASSERT_CU(Cu().cuGraphInstantiateWithFlags(&exec, graph_,
+                                             CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH));
+  Run(exec);
+  for (const bool allocated : {true, false}) {
+    SCOPED_TRACE(allocated);
+    EXPECT_GE(Get(kUsed), used + kBytes);
+    EXPECT_GE(Get(kReserved), reserved + kBytes);
+    EXPECT_LE(Get(kUsed), Get(kReserved));
+    if (allocated) ASSERT_CU(Cu().cuMemFree_v2(pointer));
+  }
+  ASSERT_CU(Cu().cuDeviceGraphMemTrim(0));
+  EXPECT_LT(Get(kUsed), used + kBytes);
+  EXPECT_LT(Get(kReserved), reserved + kBytes);
+  // The peaks stay, until they are reset.
+  EXPECT_GE(Get(kUsedHigh), used + kBytes);
+  EXPECT_GE(Get(kReservedHigh), reserved + kBytes);
+  ASSERT_CU(Cu().cuDeviceSetGraphMemAttribute(0, kUsedHigh, &zero));
+  EXPECT_LT(Get(kUsedHigh), used + kBytes);
+  EXPECT_GE(Get(kReservedHigh), reserved + kBytes);
+  ASSERT_CU(Cu().cuGraphExecDestroy(exec));
 }
 
 TEST_F(GraphMemoryTest, KeepsItsMemoryUntilItIsTrimmed) {
