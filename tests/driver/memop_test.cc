@@ -78,6 +78,31 @@ TEST_F(MemopTest, WideOnesAndBatches) {
   EXPECT_EQ(WordAt(flag_ + 8), 9u);
 }
 
+// What stands behind a wait in a batch waits, too; what stands before it does not.
+TEST_F(MemopTest, ABatchIsDoneInItsOrder) {
+  const auto write = [&](uint32_t value) {
+    CUstreamBatchMemOpParams operation = {};
+    operation.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+    operation.writeValue.address = flag_ + 4;
+    operation.writeValue.value = value;
+    return operation;
+  };
+  CUstreamBatchMemOpParams wait = {};
+  wait.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+  wait.waitValue.address = flag_;
+  wait.waitValue.value = 5;
+  wait.waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
+  CUstreamBatchMemOpParams operations[] = {write(1), wait, write(2)};
+  ASSERT_CU(Cu().cuStreamBatchMemOp_v2(waiter_, 3, operations, 0));
+  ASSERT_CU(Cu().cuStreamWaitValue32_v2(writer_, flag_ + 4, 1, CU_STREAM_WAIT_VALUE_EQ));
+  ASSERT_CU(Cu().cuStreamSynchronize(writer_));
+  EXPECT_CU(CUDA_ERROR_NOT_READY, Cu().cuStreamQuery(waiter_));
+  EXPECT_EQ(WordAt(flag_ + 4), 1u);
+  ASSERT_CU(Cu().cuStreamWriteValue32_v2(writer_, flag_, 5, 0));
+  ASSERT_CU(Cu().cuStreamSynchronize(waiter_));
+  EXPECT_EQ(WordAt(flag_ + 4), 2u);
+}
+
 TEST_F(MemopTest, RefusesNonsense) {
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuStreamWriteValue32_v2(writer_, 0x10, 1, 0));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuStreamWriteValue32_v2(writer_, flag_ + 2, 1, 0));
