@@ -18,6 +18,10 @@ uint64_t BitmapBytes(uint64_t size) {
   return (size / kPageBytes + 63) / 64 * 8;
 }
 
+uint64_t AllBitmapsBytes(uint64_t size, int devices) {
+  return 2 * BitmapBytes(size) * (1 + static_cast<uint64_t>(devices));
+}
+
 }  // namespace
 
 void MapLock::LockShared() {
@@ -45,36 +49,36 @@ void MapLock::UnlockExclusive() {
   changed_.NotifyAll();
 }
 
-Result<std::unique_ptr<AddressSpace>> AddressSpace::Create(uint64_t bytes) {
+Result<std::unique_ptr<AddressSpace>> AddressSpace::Create(uint64_t bytes, int devices) {
   void* reservation = mmap(nullptr, bytes + kPageBytes, PROT_NONE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reservation == MAP_FAILED) {
     return Error{ErrorCode::kFailed,
                  std::string("cannot reserve device addresses: ") + std::strerror(errno)};
   }
-  void* bitmaps = mmap(nullptr, 2 * BitmapBytes(bytes), PROT_READ | PROT_WRITE,
+  void* bitmaps = mmap(nullptr, AllBitmapsBytes(bytes, devices), PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (bitmaps == MAP_FAILED) {
     munmap(reservation, bytes + kPageBytes);
     return Error{ErrorCode::kFailed, "cannot map the bitmaps of device addresses"};
   }
   const uint64_t base = RoundToPages(reinterpret_cast<uint64_t>(reservation));
-  return std::unique_ptr<AddressSpace>(
-      new AddressSpace(reservation, base, bytes, static_cast<std::atomic<uint64_t>*>(bitmaps)));
+  return std::unique_ptr<AddressSpace>(new AddressSpace(
+      reservation, base, bytes, static_cast<std::atomic<uint64_t>*>(bitmaps), devices));
 }
 
 AddressSpace::AddressSpace(void* reservation, uint64_t base, uint64_t size,
-                           std::atomic<uint64_t>* bitmaps)
-    : reservation_(reservation),
-      base_(base),
-      size_(size),
-      readable_(bitmaps),
-      writable_(bitmaps + BitmapBytes(size) / sizeof(uint64_t)),
-      free_(base, size) {}
+                           std::atomic<uint64_t>* bitmaps, int devices)
+    : reservation_(reservation), base_(base), size_(size), free_(base, size) {
+  const uint64_t words = BitmapBytes(size) / sizeof(uint64_t);
+  for (int i = 0; i < 1 + devices; ++i, bitmaps += 2 * words) {
+    maps_.push_back({bitmaps, bitmaps + words});
+  }
+}
 
 AddressSpace::~AddressSpace() {
   munmap(reservation_, size_ + kPageBytes);
-  munmap(readable_, 2 * BitmapBytes(size_));
+  munmap(maps_[0].readable, AllBitmapsBytes(size_, static_cast<int>(maps_.size()) - 1));
 }
 
 uint64_t AddressSpace::Reserve(uint64_t bytes, uint64_t alignment, uint64_t wanted) {
@@ -108,17 +112,68 @@ bool AddressSpace::MapHost(uint64_t address, uint64_t bytes) {
 
 void AddressSpace::Unmap(uint64_t address, uint64_t bytes) {
   MapLock::Writer writer(map_lock_);
-  SetBits(readable_, address, bytes, false);
-  SetBits(writable_, address, bytes, false);
+  for (const Bitmaps& map : maps_) {
+    SetBits(map.readable, address, bytes, false);
+    SetBits(map.writable, address, bytes, false);
+  }
+  regions_.erase(regions_.lower_bound(address), regions_.lower_bound(address + bytes));
   void* mapped = mmap(At(address), bytes, PROT_NONE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
   if (mapped != At(address)) std::abort();  // the range would stay usable behind its owner's back
 }
 
-void AddressSpace::SetAccess(uint64_t address, uint64_t bytes, Access access) {
+void AddressSpace::SetReach(uint64_t address, uint64_t bytes, const Reach& reach) {
   MapLock::Writer writer(map_lock_);
-  SetBits(readable_, address, bytes, access != Access::kNone);
-  SetBits(writable_, address, bytes, access == Access::kReadWrite);
+  const Region region = {bytes, reach};
+  regions_.insert_or_assign(address, region);
+  Show(address, region);
+}
+
+void AddressSpace::Give(const Leave& leave) {
+  if (std::ranges::find(leaves_, leave) != leaves_.end()) return;
+  MapLock::Writer writer(map_lock_);
+  leaves_.push_back(leave);
+  ShowAllOf(leave.owner);
+}
+
+void AddressSpace::Take(const Leave& leave) {
+  MapLock::Writer writer(map_lock_);
+  std::erase(leaves_, leave);
+  ShowAllOf(leave.owner);
+}
+
+void AddressSpace::TakeAll(uint64_t owner) {
+  MapLock::Writer writer(map_lock_);
+  std::vector<uint64_t> owners;
+  std::erase_if(leaves_, [&](const Leave& leave) {
+    if (leave.behalf == owner) owners.push_back(leave.owner);
+    return leave.behalf == owner || leave.owner == owner;
+  });
+  for (const uint64_t each : owners) ShowAllOf(each);
+}
+
+bool AddressSpace::HasLeave(int device, uint64_t owner) const {
+  return owner != 0 && std::ranges::any_of(leaves_, [&](const Leave& leave) {
+           return leave.device == device && leave.owner == owner;
+         });
+}
+
+void AddressSpace::Show(uint64_t address, const Region& region) {
+  const Reach& reach = region.reach;
+  SetBits(maps_[0].readable, address, region.bytes, reach.readers != 0);
+  SetBits(maps_[0].writable, address, region.bytes, reach.writers != 0);
+  for (int device = 0; device + 1 < static_cast<int>(maps_.size()); ++device) {
+    const bool leave = HasLeave(device, reach.owner);
+    const Bitmaps& map = maps_[1 + device];
+    SetBits(map.readable, address, region.bytes, leave || (reach.readers >> device & 1) != 0);
+    SetBits(map.writable, address, region.bytes, leave || (reach.writers >> device & 1) != 0);
+  }
+}
+
+void AddressSpace::ShowAllOf(uint64_t owner) {
+  for (const auto& [address, region] : regions_) {
+    if (region.reach.owner == owner) Show(address, region);
+  }
 }
 
 void AddressSpace::AddHost(uint64_t address, uint64_t bytes, Access access) {
@@ -135,7 +190,8 @@ void AddressSpace::RemoveHost(uint64_t address) {
 bool AddressSpace::Allows(uint64_t address, uint64_t bytes, Access access) const {
   if (bytes == 0) return true;
   if (!Contains(address, bytes)) return false;
-  const std::atomic<uint64_t>* bitmap = access == Access::kReadWrite ? writable_ : readable_;
+  const Bitmaps& map = maps_[0];
+  const std::atomic<uint64_t>* bitmap = access == Access::kReadWrite ? map.writable : map.readable;
   const uint64_t last = (address + bytes - 1 - base_) >> kPageShift;
   for (uint64_t page = (address - base_) >> kPageShift; page <= last; ++page) {
     if ((bitmap[page / 64].load(std::memory_order_relaxed) >> (page % 64) & 1) == 0) return false;

@@ -1,6 +1,7 @@
 // AddressSpace: the device addresses of this process. One large range of host addresses, reserved
 // without access; device pointers are addresses in it, so that the interpreter and the copy
-// engines use them as they are. Two bitmaps, a bit per page, say what a device may read and write.
+// engines use them as they are. Bitmaps, a bit per page, say what may be read and written: two for
+// each device, which its kernels heed, and two for copies, which reach whatever any device does.
 //
 // Threading: the owner serialises what changes it. Engines touch device
 // memory only under a MapLock::Reader and only where the bitmaps allow it.
@@ -15,6 +16,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -77,9 +79,28 @@ class MapLock {
 
 enum class Access { kNone, kRead, kReadWrite };
 
+// Which devices use memory, a bit for each ordinal.
+struct Reach {
+  uint32_t readers = 0;
+  uint32_t writers = 0;
+  uint64_t owner = 0;  // who has leave for what this one owns uses it, too; zero: nobody has
+
+  void Add(int device, Access access) {
+    const uint32_t bit = uint32_t{1} << device;
+    if (access != Access::kNone) readers |= bit;
+    if (access == Access::kReadWrite) writers |= bit;
+  }
+};
+inline constexpr Reach kEveryDevice = {~uint32_t{0}, ~uint32_t{0}, 0};
+inline Reach ReachOf(int device, uint64_t owner) {
+  Reach reach = {.owner = owner};
+  reach.Add(device, Access::kReadWrite);
+  return reach;
+}
+
 class AddressSpace {
  public:
-  static Result<std::unique_ptr<AddressSpace>> Create(uint64_t bytes);
+  static Result<std::unique_ptr<AddressSpace>> Create(uint64_t bytes, int devices = 1);
   ~AddressSpace();
   AddressSpace(const AddressSpace&) = delete;
   AddressSpace& operator=(const AddressSpace&) = delete;
@@ -90,12 +111,25 @@ class AddressSpace {
   void Free(uint64_t address, uint64_t bytes);
 
   // Makes the memory at `backing` (a shared mapping of this process) appear at `address` too. No
-  // device may touch it before SetAccess. False, and nothing is there, if the system refuses.
+  // device may touch it before SetReach. False, and nothing is there, if the system refuses.
   bool Map(uint64_t address, void* backing, uint64_t bytes);
   // Fresh private memory of the host, for page-locked allocations that devices may use.
   bool MapHost(uint64_t address, uint64_t bytes);
   void Unmap(uint64_t address, uint64_t bytes);
-  void SetAccess(uint64_t address, uint64_t bytes, Access access);
+  // REQUIRES: what has been set for any part of the range was set for all of it.
+  void SetReach(uint64_t address, uint64_t bytes, const Reach& reach);
+
+  // A device's leave to use all that somebody owns, now and from now on, on somebody's behalf.
+  struct Leave {
+    int device = 0;
+    uint64_t owner = 0;
+    uint64_t behalf = 0;
+    bool operator==(const Leave&) const = default;
+  };
+  void Give(const Leave& leave);
+  void Take(const Leave& leave);
+  // Owners come to an end: all leave that was given by or to this one.
+  void TakeAll(uint64_t owner);
 
   // Memory of the program's own, outside the range, that devices may use by its own addresses.
   // REQUIRES: no part of it was added before.
@@ -112,19 +146,33 @@ class AddressSpace {
 
   uint64_t base() const { return base_; }
   uint64_t size() const { return size_; }
-  const std::atomic<uint64_t>* readable() const { return readable_; }
-  const std::atomic<uint64_t>* writable() const { return writable_; }
+  const std::atomic<uint64_t>* readable(int device) const { return maps_[1 + device].readable; }
+  const std::atomic<uint64_t>* writable(int device) const { return maps_[1 + device].writable; }
   MapLock& map_lock() { return map_lock_; }
 
  private:
-  AddressSpace(void* reservation, uint64_t base, uint64_t size, std::atomic<uint64_t>* bitmaps);
+  struct Bitmaps {
+    std::atomic<uint64_t>* readable = nullptr;
+    std::atomic<uint64_t>* writable = nullptr;
+  };
+  struct Region {
+    uint64_t bytes = 0;
+    Reach reach;
+  };
+  AddressSpace(void* reservation, uint64_t base, uint64_t size, std::atomic<uint64_t>* bitmaps,
+               int devices);
   void SetBits(std::atomic<uint64_t>* bitmap, uint64_t address, uint64_t bytes, bool value);
+  bool HasLeave(int device, uint64_t owner) const;
+  void Show(uint64_t address, const Region& region);
+  // After leave for what it owns was given or taken.
+  void ShowAllOf(uint64_t owner);
 
   void* const reservation_;
   const uint64_t base_;
   const uint64_t size_;
-  std::atomic<uint64_t>* const readable_;
-  std::atomic<uint64_t>* const writable_;
+  std::vector<Bitmaps> maps_;           // of copies, then of each device
+  std::map<uint64_t, Region> regions_;  // by address
+  std::vector<Leave> leaves_;
   std::vector<ptx::HostRange> host_;  // sorted
   RangeAllocator free_;
   MapLock map_lock_;

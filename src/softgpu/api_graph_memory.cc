@@ -1,5 +1,6 @@
 // Entry points: nodes that allocate and free memory.
 #include <cstring>
+#include <span>
 
 #include "src/cuda/driver_api.h"
 #include "src/softgpu/api_graph.h"
@@ -46,11 +47,17 @@ uint64_t* ValueOf(CUgraphMem_attribute attribute, GraphMemory::Counts* counts) {
 CUresult AllocWorkOf(const std::shared_ptr<Context>& context, Device* device,
                      const CUDA_MEM_ALLOC_NODE_PARAMS& params, Work* work) {
   AllocWork alloc;
+  Reach reach = ReachOf(device->ordinal(), 0);
+  for (const CUmemAccessDesc& each : std::span(params.accessDescs, params.accessDescCount)) {
+    Access access = Access::kNone;
+    CU_TRY(AccessOf(each.flags, &access));
+    reach.Add(each.location.id, access);
+  }
   {
     Memory& memory = *TheDriver().memory;
     MutexLock lock(memory.mutex());
     if (context->destroyed.load()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    alloc.block = memory.graphs().Add(device, context->id, params.bytesize);
+    alloc.block = memory.graphs().Add(device, context->id, params.bytesize, reach);
   }
   if (alloc.block == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   alloc.shown = params;

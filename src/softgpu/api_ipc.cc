@@ -26,7 +26,7 @@ CUresult Open(CUdeviceptr* pointer, const CUipcMemHandle& handle, unsigned int f
   MutexLock lock(memory.mutex());
   if (context->destroyed.load()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   uint64_t address = 0;
-  CU_TRY(memory.ipc().Open(handle, context->id, OrdinalOf, &address));
+  CU_TRY(memory.ipc().Open(handle, context->id, context->device->ordinal(), OrdinalOf, &address));
   *pointer = address;
   return CUDA_SUCCESS;
 }

@@ -134,17 +134,13 @@ using namespace tandem;        // NOLINT: entry points live outside every namesp
 using namespace tandem::soft;  // NOLINT
 
 CUresult cuMemAllocManaged(CUdeviceptr* pointer, size_t bytes, unsigned int flags) noexcept {
-  CU_TRY(Ready());
-  if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST) {
+  std::shared_ptr<Context> context;
+  CU_TRY(HealthyContext(&context));
+  if (pointer == nullptr || bytes == 0 ||
+      (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  CUdeviceptr address = 0;
-  CU_TRY(cuMemAlloc_v2(pointer == nullptr ? nullptr : &address, bytes));
-  Driver& driver = TheDriver();
-  MutexLock lock(driver.memory->mutex());
-  if (const auto found = driver.memory->Find(address)) driver.managed.Add(found->number);
-  *pointer = address;
-  return CUDA_SUCCESS;
+  return TheDriver().Allocate(context, bytes, Heap::Users::kEveryDevice, pointer);
 }
 
 CUresult cuMemPrefetchAsync(CUdeviceptr pointer, size_t bytes, CUdevice device,

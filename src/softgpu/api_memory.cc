@@ -8,15 +8,7 @@ namespace tandem::soft {
 namespace {
 
 CUresult Allocate(const std::shared_ptr<Context>& context, size_t bytes, CUdeviceptr* pointer) {
-  Driver& driver = TheDriver();
-  CU_TRY(RefuseUnsafe());
-  if (driver.FailsOnPurpose()) return CUDA_ERROR_OUT_OF_MEMORY;
-  MutexLock lock(driver.memory->mutex());
-  if (context->destroyed.load()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  const uint64_t address = driver.memory->AllocateOn(context->device, context->id, bytes);
-  if (address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  *pointer = address;
-  return CUDA_SUCCESS;
+  return TheDriver().Allocate(context, bytes, Heap::Users::kItsDevice, pointer);
 }
 
 template <typename T>

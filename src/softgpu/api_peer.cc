@@ -84,16 +84,23 @@ CUresult cuCtxEnablePeerAccess(CUcontext handle, unsigned int flags) noexcept {
   CU_TRY(FindPeer(handle, &current, &peer));
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (peer->device == current->device) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
-  MutexLock lock(current->mutex);
+  MutexLock lock(TheDriver().memory->mutex());
+  if (current->destroyed.load() || peer->destroyed.load()) return CUDA_ERROR_INVALID_CONTEXT;
+  MutexLock own(current->mutex);
   std::erase_if(current->peers, [](const auto& other) { return other.expired(); });
-  return current->peers.insert(peer).second ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+  if (!current->peers.insert(peer).second) return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+  TheDriver().space->Give({current->device->ordinal(), peer->id, current->id});
+  return CUDA_SUCCESS;
 }
 
 CUresult cuCtxDisablePeerAccess(CUcontext handle) noexcept {
   std::shared_ptr<Context> current, peer;
   CU_TRY(FindPeer(handle, &current, &peer));
-  MutexLock lock(current->mutex);
-  return current->peers.erase(peer) == 1 ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+  MutexLock lock(TheDriver().memory->mutex());
+  MutexLock own(current->mutex);
+  if (current->peers.erase(peer) == 0) return CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+  TheDriver().space->Take({current->device->ordinal(), peer->id, current->id});
+  return CUDA_SUCCESS;
 }
 
 CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,

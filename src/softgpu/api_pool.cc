@@ -1,5 +1,7 @@
 // Entry points: stream-ordered allocation and its pools.
 #include <cstring>
+#include <span>
+#include <vector>
 
 #include "src/cuda/driver_api.h"
 #include "src/softgpu/api_graph.h"
@@ -11,18 +13,26 @@ CUmemoryPool HandleOf(const Pool* pool) {
   return reinterpret_cast<CUmemoryPool>(pool->id);
 }
 
+// What a pool says of its memory.
+struct Place {
+  Device* device = nullptr;
+  std::vector<CUmemAccessDesc> access;  // of other devices
+};
+
 // In a captured stream an allocation becomes a node.
 CUresult CaptureAllocation(const std::shared_ptr<Context>& context,
-                           const std::shared_ptr<Stream>& stream, Device* device, size_t bytes,
+                           const std::shared_ptr<Stream>& stream, const Place& place, size_t bytes,
                            CUdeviceptr* pointer, bool* captured) {
   *captured = false;
   if (TheDriver().capturing.load() == 0) return CUDA_SUCCESS;
   CUDA_MEM_ALLOC_NODE_PARAMS params = {};
   params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-  params.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, device->ordinal()};
+  params.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, place.device->ordinal()};
   params.bytesize = bytes;
+  params.accessDescs = place.access.data();
+  params.accessDescCount = place.access.size();
   Work work;
-  CU_TRY(AllocWorkOf(context, device, params, &work));
+  CU_TRY(AllocWorkOf(context, place.device, params, &work));
   CU_TRY(CaptureWork(stream, work, captured));
   if (*captured) *pointer = std::get<AllocWork>(work.what).shown.dptr;
   return CUDA_SUCCESS;
@@ -56,13 +66,16 @@ CUresult FreeOfGraph(const std::shared_ptr<Stream>& stream, CUdeviceptr pointer)
 }
 
 // The pool of a handle; of any, the current one of the device.
-CUresult DeviceOf(CUmemoryPool handle, bool any_pool, const Context& context, Device** device) {
+CUresult PlaceOf(CUmemoryPool handle, bool any_pool, const Context& context, Place* place) {
   Memory& memory = *TheDriver().memory;
   MutexLock lock(memory.mutex());
   const Pool* pool =
       any_pool ? memory.pools().CurrentOf(context.device) : memory.pools().Find(handle);
   if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *device = pool->device;
+  place->device = pool->device;
+  for (const auto& [device, flags] : pool->peers) {
+    place->access.push_back({{CU_MEM_LOCATION_TYPE_DEVICE, device}, flags});
+  }
   return CUDA_SUCCESS;
 }
 
@@ -74,10 +87,10 @@ CUresult Allocate(CUdeviceptr* pointer, size_t bytes, CUmemoryPool handle, bool 
   CU_TRY(HealthyContext(&current));
   CU_TRY(FindStream(current, stream_handle, &context, &stream));
   if (pointer == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  Device* device = nullptr;
+  Place place;
   bool captured = false;
-  CU_TRY(DeviceOf(handle, any_pool, *context, &device));
-  CU_TRY(CaptureAllocation(context, stream, device, bytes, pointer, &captured));
+  CU_TRY(PlaceOf(handle, any_pool, *context, &place));
+  CU_TRY(CaptureAllocation(context, stream, place, bytes, pointer, &captured));
   if (captured) return CUDA_SUCCESS;
   Driver& driver = TheDriver();
   if (driver.FailsOnPurpose()) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -287,7 +300,15 @@ CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* access,
   Pool* pool = memory.pools().Find(handle);
   if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i) CU_TRY(CheckAccess(*pool, access[i]));
-  for (size_t i = 0; i < count; ++i) pool->peers[access[i].location.id] = access[i].flags;
+  for (const CUmemAccessDesc& each : std::span(access, count)) {
+    pool->peers[each.location.id] = each.flags;
+    const AddressSpace::Leave leave = {each.location.id, pool->id, pool->id};
+    if (each.flags == CU_MEM_ACCESS_FLAGS_PROT_NONE) {
+      TheDriver().space->Take(leave);
+    } else {
+      TheDriver().space->Give(leave);
+    }
+  }
   return CUDA_SUCCESS;
 }
 

@@ -23,21 +23,6 @@ CUresult CheckProperties(const CUmemAllocationProp* properties, Device** device)
              : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-CUresult AccessOf(CUmemAccess_flags flags, Access* access) {
-  switch (flags) {
-    case CU_MEM_ACCESS_FLAGS_PROT_NONE:
-      *access = Access::kNone;
-      return CUDA_SUCCESS;
-    case CU_MEM_ACCESS_FLAGS_PROT_READ:
-      *access = Access::kRead;
-      return CUDA_SUCCESS;
-    case CU_MEM_ACCESS_FLAGS_PROT_READWRITE:
-      *access = Access::kReadWrite;
-      return CUDA_SUCCESS;
-  }
-  return CUDA_ERROR_INVALID_VALUE;
-}
-
 }  // namespace
 }  // namespace tandem::soft
 

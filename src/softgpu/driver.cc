@@ -30,7 +30,8 @@ CUresult Report(const Error& error) {
 Result<std::unique_ptr<Driver>> MakeDriver() {
   auto driver = std::make_unique<Driver>();
   ASSIGN_OR_RETURN(driver->options, ParseOptions(secure_getenv));
-  ASSIGN_OR_RETURN(driver->space, AddressSpace::Create(kAddressSpaceBytes));
+  const int devices = static_cast<int>(driver->options.devices.size());
+  ASSIGN_OR_RETURN(driver->space, AddressSpace::Create(kAddressSpaceBytes, devices));
   driver->memory = std::make_unique<Memory>(driver->space.get(), &driver->scheduler);
   for (const DeviceOption& option : driver->options.devices) {
     const int ordinal = static_cast<int>(driver->devices.size());
@@ -209,6 +210,7 @@ void Driver::DestroyContext(const std::shared_ptr<Context>& context) {
     memory->host().FreeAll(context->id);
     memory->ipc().FreeAll(context->id);
     memory->graphs().FreeAll(context->id);
+    space->TakeAll(context->id);
   }
   const auto is_its = [&](const auto& object) { return object.context == context; };
   streams.EraseIf(is_its);
@@ -218,6 +220,20 @@ void Driver::DestroyContext(const std::shared_ptr<Context>& context) {
   arrays.EraseIf(is_its);
   textures.EraseOf(*context);
   context->device->shared().Return(options.context);
+}
+
+CUresult Driver::Allocate(const std::shared_ptr<Context>& context, size_t bytes, Heap::Users users,
+                          CUdeviceptr* pointer) {
+  CU_TRY(RefuseUnsafe());
+  if (FailsOnPurpose()) return CUDA_ERROR_OUT_OF_MEMORY;
+  MutexLock lock(memory->mutex());
+  if (context->destroyed.load()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  const uint64_t address =
+      memory->AllocateOn(context->device, context->id, bytes, Heap::Use::kProgram, users);
+  if (address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (users == Heap::Users::kEveryDevice) managed.Add(memory->Find(address)->number);
+  *pointer = address;
+  return CUDA_SUCCESS;
 }
 
 bool Driver::FailsOnPurpose() {

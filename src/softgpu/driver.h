@@ -78,6 +78,10 @@ class Driver {
   // For calls that have waited for work: pools give back what they are not to keep.
   void ReleasePoolMemory();
 
+  // A block for the program; managed if every device uses it.
+  CUresult Allocate(const std::shared_ptr<Context>& context, size_t bytes, Heap::Users users,
+                    CUdeviceptr* pointer);
+
   // Counts an allocation; true if it is the one that the options want to fail.
   bool FailsOnPurpose();
 

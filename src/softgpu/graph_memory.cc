@@ -8,8 +8,8 @@
 
 namespace tandem::soft {
 
-std::shared_ptr<GraphMemory::Block> GraphMemory::Add(Device* device, uint64_t owner,
-                                                     uint64_t bytes) {
+std::shared_ptr<GraphMemory::Block> GraphMemory::Add(Device* device, uint64_t owner, uint64_t bytes,
+                                                     const Reach& reach) {
   DropUnknown();
   if (bytes > device->shared().total().count) return nullptr;
   const uint64_t address = space_->Reserve(RoundToPages(bytes));
@@ -18,6 +18,7 @@ std::shared_ptr<GraphMemory::Block> GraphMemory::Add(Device* device, uint64_t ow
   block->device = device;
   block->owner = owner;
   block->range = Range{address, bytes};
+  block->reach = reach;
   block->number = NewHandle();
   return blocks_[address] = std::move(block);
 }
@@ -40,7 +41,7 @@ bool GraphMemory::Back(Block& block) {
     block.pieces.clear();
     return false;
   }
-  space_->SetAccess(block.range.begin, size, Access::kReadWrite);
+  space_->SetReach(block.range.begin, size, block.reach);
   Note(block.device);
   return true;
 }

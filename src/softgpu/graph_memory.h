@@ -27,6 +27,7 @@ class GraphMemory {
     Device* device = nullptr;
     uint64_t owner = 0;  // context
     Range range;         // as asked for
+    Reach reach;
     uint64_t number = 0;
     // The rest is guarded by the owner's lock.
     bool allocated = false;           // in the order of submission
@@ -45,7 +46,7 @@ class GraphMemory {
   GraphMemory(AddressSpace* space, Scheduler* scheduler) : space_(space), scheduler_(scheduler) {}
 
   // An address; null if there is none left.
-  std::shared_ptr<Block> Add(Device* device, uint64_t owner, uint64_t bytes);
+  std::shared_ptr<Block> Add(Device* device, uint64_t owner, uint64_t bytes, const Reach& reach);
   // Null if the address is in none.
   std::shared_ptr<Block> Find(uint64_t address) const;
   // Gives it VRAM, if it has none; false if there is none.

@@ -16,30 +16,30 @@ uint64_t RoundToBlock(uint64_t bytes) {
 
 }  // namespace
 
-uint64_t Heap::Allocate(Owner owner, uint64_t bytes, Use use) {
+uint64_t Heap::Allocate(Owner owner, uint64_t bytes, Use use, Users users) {
   if (bytes > space_->size()) return 0;
-  const uint64_t address =
-      bytes < kSmall ? AllocateSmall(owner, bytes) : NewRun(owner, RoundToPages(bytes));
+  const uint64_t address = bytes < kSmall ? AllocateSmall(owner, bytes, users)
+                                          : NewRun(owner, RoundToPages(bytes), users);
   if (address == 0) return 0;
   blocks_[address] = Block{address, bytes, owner, NewHandle(), use == Use::kDriver};
   std::prev(runs_.upper_bound(address))->second.blocks += 1;
   return address;
 }
 
-uint64_t Heap::AllocateSmall(Owner owner, uint64_t bytes) {
+uint64_t Heap::AllocateSmall(Owner owner, uint64_t bytes, Users users) {
   const uint64_t size = RoundToBlock(bytes);
   for (auto& [address, run] : runs_) {
-    if (run.owner != owner || !run.small) continue;
+    if (run.owner != owner || run.users != users || !run.small) continue;
     if (const auto block = run.small->Take(size, kBlockAlignment)) return *block;
   }
-  const uint64_t page = NewRun(owner, kPageBytes);
+  const uint64_t page = NewRun(owner, kPageBytes, users);
   if (page == 0) return 0;
   Run& run = runs_.at(page);
   run.small.emplace(page, kPageBytes);
   return run.small->Take(size, kBlockAlignment).value();
 }
 
-uint64_t Heap::NewRun(Owner owner, uint64_t size) {
+uint64_t Heap::NewRun(Owner owner, uint64_t size, Users users) {
   const uint64_t address = space_->Reserve(size);
   if (address == 0) return 0;
   std::vector<Range> pieces = store_->Allocate(size);
@@ -48,8 +48,9 @@ uint64_t Heap::NewRun(Owner owner, uint64_t size) {
     space_->Free(address, size);
     return 0;
   }
-  space_->SetAccess(address, size, Access::kReadWrite);
-  runs_.emplace(address, Run{owner, size, std::move(pieces), std::nullopt, 0});
+  space_->SetReach(address, size,
+                   users == Users::kEveryDevice ? kEveryDevice : ReachOf(device_, owner));
+  runs_.emplace(address, Run{owner, users, size, std::move(pieces), std::nullopt, 0});
   return address;
 }
 

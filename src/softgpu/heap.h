@@ -1,7 +1,7 @@
 // Heap: the blocks of cuMemAlloc on one device. Blocks from 1 MiB on have pages of their own;
 // smaller ones share pages, in steps of 512 bytes, and a page is given back when its last block
 // is. A page is shared only by blocks of one owner (a context), so that an owner's end frees all
-// that it was charged for.
+// that it was charged for, and only by blocks that the same devices use.
 //
 // Threading: the owner serialises all calls.
 #pragma once
@@ -31,11 +31,16 @@ class Heap {
   // program knows by another name (a module's variables, an array).
   enum class Use { kProgram, kDriver };
 
+  // Which devices use a block: its own and those that have leave, or all.
+  enum class Users { kItsDevice, kEveryDevice };
+
   // REQUIRES: both outlive the heap.
-  Heap(AddressSpace* space, PhysicalStore* store) : space_(space), store_(store) {}
+  Heap(AddressSpace* space, PhysicalStore* store, int device)
+      : space_(space), store_(store), device_(device) {}
 
   // The block's address; zero if VRAM is full. REQUIRES: bytes > 0.
-  uint64_t Allocate(Owner owner, uint64_t bytes, Use use = Use::kProgram);
+  uint64_t Allocate(Owner owner, uint64_t bytes, Use use = Use::kProgram,
+                    Users users = Users::kItsDevice);
   // False if no block begins at `address`.
   bool Free(uint64_t address);
   void FreeAll(Owner owner);
@@ -54,18 +59,20 @@ class Heap {
   // A run of pages: all of one large block, or one page with small ones.
   struct Run {
     Owner owner = 0;
+    Users users = Users::kItsDevice;
     uint64_t size = 0;
     std::vector<Range> pieces;
     std::optional<RangeAllocator> small;  // what is free of a page with small blocks
     int blocks = 0;
   };
 
-  uint64_t AllocateSmall(Owner owner, uint64_t bytes);
-  uint64_t NewRun(Owner owner, uint64_t size);
+  uint64_t AllocateSmall(Owner owner, uint64_t bytes, Users users);
+  uint64_t NewRun(Owner owner, uint64_t size, Users users);
   void DropRun(std::map<uint64_t, Run>::iterator run);
 
   AddressSpace* const space_;
   PhysicalStore* const store_;
+  const int device_;
   std::map<uint64_t, Run> runs_;      // by address
   std::map<uint64_t, Block> blocks_;  // by address
 };

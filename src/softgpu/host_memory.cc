@@ -32,7 +32,7 @@ CUresult HostMemory::Allocate(Owner owner, uint64_t bytes, unsigned int flags, v
     space_->Free(address, size);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  space_->SetAccess(address, size, Access::kReadWrite);
+  space_->SetReach(address, size, kEveryDevice);
   blocks_[address] = Block{Range{address, bytes}, flags, owner, false, NewHandle()};
   *pointer = reinterpret_cast<void*>(address);
   return CUDA_SUCCESS;

@@ -129,7 +129,7 @@ CUresult IpcMemory::Export(const Heap& heap, const CUuuid& device, uint64_t addr
   return CUDA_SUCCESS;
 }
 
-CUresult IpcMemory::Open(const CUipcMemHandle& handle, Owner owner,
+CUresult IpcMemory::Open(const CUipcMemHandle& handle, Owner owner, int opener,
                          const std::function<int(const CUuuid&)>& ordinal_of, uint64_t* address) {
   Handle named;
   std::memcpy(static_cast<void*>(&named), &handle, sizeof(named));
@@ -156,7 +156,9 @@ CUresult IpcMemory::Open(const CUipcMemHandle& handle, Owner owner,
     space_->Free(mapped, contents.pages);
     return CUDA_ERROR_MAP_FAILED;
   }
-  space_->SetAccess(mapped, contents.pages, Access::kReadWrite);
+  Reach reach = ReachOf(device, owner);
+  reach.Add(opener, Access::kReadWrite);
+  space_->SetReach(mapped, contents.pages, reach);
   Opened opened;
   opened.block = {Range{mapped + contents.offset, contents.size}, owner, NewHandle(), device};
   opened.mapped = mapped;

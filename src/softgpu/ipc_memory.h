@@ -37,8 +37,9 @@ class IpcMemory {
 
   // The handle of the block around `address`, which is in the heap.
   CUresult Export(const Heap& heap, const CUuuid& device, uint64_t address, CUipcMemHandle* handle);
-  // Maps what the handle names; the same address again for a handle that is open already.
-  CUresult Open(const CUipcMemHandle& handle, Owner owner,
+  // Maps what the handle names, for the device `opener` and its own; the same address again for a
+  // handle that is open already.
+  CUresult Open(const CUipcMemHandle& handle, Owner owner, int opener,
                 const std::function<int(const CUuuid&)>& ordinal_of, uint64_t* address);
   CUresult Close(uint64_t address);
   void FreeAll(Owner owner);

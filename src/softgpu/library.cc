@@ -16,12 +16,13 @@ CUresult PlaceImage(const std::shared_ptr<Context>& context, Module& module) {
   Memory& memory = *TheDriver().memory;
   MutexLock lock(memory.mutex());
   if (context->destroyed.load()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  module.image_address = memory.AllocateOn(context->device, context->id, bytes, Heap::Use::kDriver);
-  if (module.image_address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   // One managed variable makes a managed block of all of them: the host may look at it.
-  if (std::ranges::any_of(module.program->variables(), &ptx::Variable::managed)) {
-    TheDriver().managed.Add(memory.Find(module.image_address)->number);
-  }
+  const bool managed = std::ranges::any_of(module.program->variables(), &ptx::Variable::managed);
+  module.image_address =
+      memory.AllocateOn(context->device, context->id, bytes, Heap::Use::kDriver,
+                        managed ? Heap::Users::kEveryDevice : Heap::Users::kItsDevice);
+  if (module.image_address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (managed) TheDriver().managed.Add(memory.Find(module.image_address)->number);
   std::vector<uint8_t> image(bytes);
   module.program->WriteImage(image.data(), module.image_address);
   std::memcpy(reinterpret_cast<void*>(module.image_address), image.data(), bytes);

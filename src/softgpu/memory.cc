@@ -14,9 +14,11 @@ std::optional<Memory::Found> Memory::FindInPool(const Pool& pool, uint64_t addre
                .pool = pool.id};
 }
 
-uint64_t Memory::AllocateOn(Device* device, uint64_t owner, uint64_t bytes, Heap::Use use) {
+uint64_t Memory::AllocateOn(Device* device, uint64_t owner, uint64_t bytes, Heap::Use use,
+                            Heap::Users users) {
   uint64_t address = 0;
-  Manage(device, [&] { return (address = device->heap().Allocate(owner, bytes, use)) != 0; });
+  Manage(device,
+         [&] { return (address = device->heap().Allocate(owner, bytes, use, users)) != 0; });
   return address;
 }
 

@@ -25,6 +25,21 @@ inline CUmemAccess_flags FlagsOf(Access access) {
                                       : CU_MEM_ACCESS_FLAGS_PROT_NONE;
 }
 
+inline CUresult AccessOf(CUmemAccess_flags flags, Access* access) {
+  switch (flags) {
+    case CU_MEM_ACCESS_FLAGS_PROT_NONE:
+      *access = Access::kNone;
+      return CUDA_SUCCESS;
+    case CU_MEM_ACCESS_FLAGS_PROT_READ:
+      *access = Access::kRead;
+      return CUDA_SUCCESS;
+    case CU_MEM_ACCESS_FLAGS_PROT_READWRITE:
+      *access = Access::kReadWrite;
+      return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
 class Memory {
  public:
   Memory(AddressSpace* space, Scheduler* scheduler)
@@ -46,7 +61,8 @@ class Memory {
 
   // A block in a device's heap; zero if VRAM is full even without what pools keep for later.
   uint64_t AllocateOn(Device* device, uint64_t owner, uint64_t bytes,
-                      Heap::Use use = Heap::Use::kProgram) REQUIRES_LOCK(mutex_);
+                      Heap::Use use = Heap::Use::kProgram,
+                      Heap::Users users = Heap::Users::kItsDevice) REQUIRES_LOCK(mutex_);
   // For others that need VRAM: tries once more after pools and graphs gave back what nobody uses.
   template <typename Attempt>
   bool Manage(const Device* device, Attempt attempt) REQUIRES_LOCK(mutex_) {

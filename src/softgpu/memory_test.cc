@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <random>
+#include <string>
 
 namespace tandem::soft {
 namespace {
@@ -32,7 +33,7 @@ class SoftMemoryTest : public testing::Test {
 };
 
 TEST_F(SoftMemoryTest, SmallBlocksShareAPage) {
-  Heap heap(space_.get(), store_.get());
+  Heap heap(space_.get(), store_.get(), 0);
   const uint64_t one = heap.Allocate(1, 100), two = heap.Allocate(1, 100);
   EXPECT_EQ(shared_->Free(), MiB(30));
   const uint64_t other = heap.Allocate(2, 100);
@@ -51,7 +52,7 @@ TEST_F(SoftMemoryTest, SmallBlocksShareAPage) {
 }
 
 TEST_F(SoftMemoryTest, FreedMemoryComesBackZeroAndUnmapped) {
-  Heap heap(space_.get(), store_.get());
+  Heap heap(space_.get(), store_.get(), 0);
   const uint64_t block = heap.Allocate(1, MiB(4).count);
   ASSERT_NE(block, 0u);
   EXPECT_TRUE(space_->Allows(block, MiB(4).count, Access::kReadWrite));
@@ -66,7 +67,7 @@ TEST_F(SoftMemoryTest, FreedMemoryComesBackZeroAndUnmapped) {
 }
 
 TEST_F(SoftMemoryTest, FragmentsAddUp) {
-  Heap heap(space_.get(), store_.get());
+  Heap heap(space_.get(), store_.get(), 0);
   std::vector<uint64_t> blocks;
   for (int i = 0; i < 16; ++i) blocks.push_back(heap.Allocate(1, kPageBytes));
   for (int i = 0; i < 16; i += 2) EXPECT_TRUE(heap.Free(blocks[i]));
@@ -122,11 +123,56 @@ TEST_F(SoftMemoryTest, AHandleMayBeMappedTwice) {
   EXPECT_EQ(vmm.FreeReservation(address, 2 * kPageBytes), CUDA_SUCCESS);
 }
 
+// A letter for each device: what its kernels may do there.
+std::string UsersOf(const AddressSpace& space, uint64_t address) {
+  const uint64_t page = (address - space.base()) >> kPageShift;
+  const auto has = [&](const std::atomic<uint64_t>* bitmap) {
+    return (bitmap[page / 64].load() >> (page % 64) & 1) != 0;
+  };
+  std::string users;
+  for (int device = 0; device < 3; ++device) {
+    users += has(space.writable(device)) ? 'w' : has(space.readable(device)) ? 'r' : '-';
+  }
+  return users;
+}
+
+TEST_F(SoftMemoryTest, DevicesUseWhatTheyHaveLeaveFor) {
+  auto space = AddressSpace::Create(GiB(1).count, 3).value();
+  Heap heap(space.get(), store_.get(), 1);
+  constexpr uint64_t kOne = 100, kTwo = 200, kBehalf = 300, kOther = 301;
+  const uint64_t one = heap.Allocate(kOne, 100), two = heap.Allocate(kTwo, 100);
+  const uint64_t all = heap.Allocate(kOne, 100, Heap::Use::kProgram, Heap::Users::kEveryDevice);
+  EXPECT_EQ(UsersOf(*space, one), "-w-");
+  EXPECT_EQ(UsersOf(*space, all), "www");
+  space->Give({0, kOne, kBehalf});
+  space->Give({0, kOne, kOther});
+  space->Give({2, kTwo, kOther});
+  const uint64_t later = heap.Allocate(kOne, 2 * kPageBytes);
+  EXPECT_EQ(UsersOf(*space, one), "ww-");
+  EXPECT_EQ(UsersOf(*space, later + kPageBytes), "ww-");
+  EXPECT_EQ(UsersOf(*space, two), "-ww");
+  space->Take({0, kOne, kBehalf});
+  EXPECT_EQ(UsersOf(*space, one), "ww-");  // somebody else still has leave
+  space->TakeAll(kOther);
+  EXPECT_EQ(UsersOf(*space, one), "-w-");
+  EXPECT_EQ(UsersOf(*space, two), "-w-");
+  EXPECT_EQ(UsersOf(*space, all), "www");
+  ASSERT_TRUE(heap.Free(later));
+  EXPECT_EQ(UsersOf(*space, later), "---");
+  space->Give({2, kOne, kBehalf});
+  EXPECT_EQ(UsersOf(*space, later), "---");
+  heap.FreeAll(kOne);
+  space->TakeAll(kOne);
+  EXPECT_EQ(UsersOf(*space, heap.Allocate(kOne, 100)), "-w-");
+  heap.FreeAll(kOne);
+  heap.FreeAll(kTwo);
+}
+
 TEST_F(SoftMemoryTest, RandomBlocksNeverOverlap) {
   const uint64_t seed = std::random_device()();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937_64 random(seed);
-  Heap heap(space_.get(), store_.get());
+  Heap heap(space_.get(), store_.get(), 0);
   std::map<uint64_t, uint64_t> live;
   for (int step = 0; step < 2000; ++step) {
     if (random() % 3 != 0) {

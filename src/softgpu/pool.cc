@@ -189,6 +189,7 @@ void Pools::DropDoomed() {
     pool.Harvest();
     if (!pool.empty()) return false;
     pool.Trim(0);
+    pool.device->hardware().space->TakeAll(pool.id);
     return true;
   });
 }

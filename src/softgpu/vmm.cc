@@ -181,9 +181,10 @@ CUresult Vmm::SetAccess(uint64_t address, uint64_t bytes, const std::vector<Gran
       (grant.device == DeviceOf(mapping) ? mapping.access : mapping.peers[grant.device]) =
           grant.access;
     }
-    Access most = mapping.access;
-    for (const auto& [device, access] : mapping.peers) most = std::max(most, access);
-    space_->SetAccess(begin, mapping.size, most);
+    Reach reach;
+    reach.Add(DeviceOf(mapping), mapping.access);
+    for (const auto& [device, access] : mapping.peers) reach.Add(device, access);
+    space_->SetReach(begin, mapping.size, reach);
   }
   return CUDA_SUCCESS;
 }

@@ -45,7 +45,7 @@ class Vmm {
   CUresult Release(Handle handle);
   CUresult Map(uint64_t address, uint64_t bytes, Handle handle);
   CUresult Unmap(uint64_t address, uint64_t bytes);
-  // What devices may do there. What one of them may, all can: they share their addresses.
+  // What devices may do there; copies may what any of them may.
   struct Grant {
     int device = 0;
     Access access = Access::kNone;

@@ -231,8 +231,12 @@ CUresult FillOnDevice(const Hardware& hardware, const Fill& fill) {
 CUresult RunLaunch(const Hardware& hardware, ptx::Launch launch) {
   if (const CUresult fault = hardware.faults->Launch(); fault != CUDA_SUCCESS) return fault;
   AddressSpace& space = *hardware.space;
-  const ptx::MemoryMap memory{space.base(),     space.size(),     kPageShift,
-                              space.readable(), space.writable(), &space.host()};
+  const ptx::MemoryMap memory{space.base(),
+                              space.size(),
+                              kPageShift,
+                              space.readable(hardware.device),
+                              space.writable(hardware.device),
+                              &space.host()};
   // A more urgent kernel that interrupts this one must not count in the same place.
   if (launch.cooperative) launch.grid_workspace += kGridWorkspaceBytes * -UrgentWork::Priority();
   const std::string name = launch.kernel->name;

@@ -34,6 +34,7 @@ struct Faults {
 
 // The parts of a device that work needs. They outlive all work.
 struct Hardware {
+  int device = 0;  // its ordinal
   AddressSpace* space = nullptr;
   Bus* bus = nullptr;
   ComputeTurn* turn = nullptr;

@@ -36,8 +36,18 @@ NOT_ANSWERED = [
 ]
 # What skips where there is one device, and where nothing asks for a fault.
 NEED_TWO_DEVICES = {
+    "DevicesTest.AModuleRunsWhereItWasLoaded",
+    "DevicesTest.EachHasItsOwnMemory",
+    "DevicesTest.EachHasItsOwnPlaceAndNumber",
+    "DevicesTest.EachIsAsLargeAsItIs",
     "ErrorsDeviceTest.Peers",
     "ErrorsSharingTest.Pools",
+    "PeerKernelTest.AGraphsMemoryIsWhoseItsNodeSays",
+    "PeerKernelTest.AMappingIsWhoseItWasSetToBe",
+    "PeerKernelTest.APoolIsWhoseItWasSetToBe",
+    "PeerKernelTest.AccessIsOneWayAndEndsWithItsContext",
+    "PeerKernelTest.KernelsReachAPeersMemoryIfTheyMay",
+    "PeerKernelTest.ManagedAndHostMemoryIsEverybodys",
     "PeerTest.AccessIsToOneContextAndNotToTheNext",
     "PeerTest.CopiesBetweenDevices",
     "PeerTest.CopiesBoxesBetweenDevices",
