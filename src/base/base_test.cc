@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "src/base/bytes.h"
+#include "src/base/duration.h"
 #include "src/base/ranges.h"
 #include "src/base/result.h"
 #include "src/base/text.h"
@@ -20,6 +21,15 @@ TEST(BytesTest, RefusesWhatIsNoSize) {
   for (const char* text :
        {"", "G", "-1G", "8X", "1e30T", "nan", "8 GiBs", "0x", "0x10", "1e3M", "1.2.3G", ".5G"}) {
     EXPECT_FALSE(ParseBytes(text).ok()) << text;
+  }
+}
+
+TEST(DurationTest, ParsesWhatPeopleWrite) {
+  EXPECT_EQ(ParseDuration("5s").value(), Seconds(5));
+  EXPECT_EQ(ParseDuration("1.5ms").value(), Microseconds(1500));
+  EXPECT_EQ(ParseDuration("0").value(), Duration());
+  for (const char* text : {"", "5", "s", "-1s", "5 min", "1e300s"}) {
+    EXPECT_FALSE(ParseDuration(text).ok()) << text;
   }
 }
 

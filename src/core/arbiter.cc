@@ -361,10 +361,13 @@ std::optional<SessionId> Arbiter::claimant() const {
 
 bool Arbiter::taking_turns() const {
   Bytes wanted = budget_.contexts();
+  size_t sessions = 0;
   for (const auto& [id, session] : sessions_) {
-    if (session.holds() || Wishes(id, Wish::Kind::kLease)) wanted += session.need;
+    if (!session.holds() && !Wishes(id, Wish::Kind::kLease)) continue;
+    wanted += session.need;
+    ++sessions;
   }
-  return wanted > budget_.total();
+  return wanted > budget_.total() || (config_.turns.alone && sessions > 1);
 }
 
 Duration Arbiter::SwitchEstimate() const {

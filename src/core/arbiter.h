@@ -166,7 +166,7 @@ class Arbiter {
   bool Advance();
   bool Gather();
   Plan MakePlan(const Wish& wish, const std::vector<SessionId>& ahead) const;
-  Plan PlanRevocations(const Wish& wish, Bytes needed, Bytes room) const;
+  Plan PlanRevocations(const Wish& wish, Bytes room) const;
   void Begin(const Wish& wish, const Plan& plan, std::optional<Instant> cap);
   void SendGrant(Session& session);
   void SendRevoke(Session& session);
@@ -177,6 +177,8 @@ class Arbiter {
   void GiveUpClaim();
   Bytes Needed(const Wish& wish) const;
   Bytes Lacked(const Wish& wish) const;
+  bool MustBeAlone(const Wish& wish) const;
+  bool HasRoom(const Wish& wish, Bytes room) const;
   bool WouldBar(const Wish& context) const;
   Bytes Room(const Wish& wish, const std::vector<SessionId>& ahead) const;
   Instant MayJoinAt(const Wish& wish, Bytes room) const;

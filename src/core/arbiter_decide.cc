@@ -78,6 +78,20 @@ Bytes Arbiter::Lacked(const Wish& wish) const {
   return SaturatingSubtract(Needed(wish), context ? Bytes() : budget_.charge(wish.id));
 }
 
+// Whether it can only be fulfilled once nobody else holds a lease.
+bool Arbiter::MustBeAlone(const Wish& wish) const {
+  return config_.turns.alone && wish.kind == Wish::Kind::kLease;
+}
+
+// Whether the wish can be fulfilled beside the holders there are.
+bool Arbiter::HasRoom(const Wish& wish, Bytes room) const {
+  if (Needed(wish) > room) return false;
+  return !MustBeAlone(wish) ||
+         std::none_of(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
+           return entry.first != wish.id && entry.second.holds() && !entry.second.stuck;
+         });
+}
+
 // What could be made free for a wish without revoking anybody, what its session has included.
 Bytes Arbiter::Room(const Wish& wish, const std::vector<SessionId>& ahead) const {
   Bytes fixed = budget_.contexts();
@@ -112,18 +126,19 @@ bool Arbiter::WouldBar(const Wish& context) const {
 }
 
 Arbiter::Plan Arbiter::MakePlan(const Wish& wish, const std::vector<SessionId>& ahead) const {
-  const Bytes needed = Needed(wish);
   if (wish.kind == Wish::Kind::kContext && WouldBar(wish)) return Plan{};
   const Bytes room = Room(wish, ahead);
-  if (needed <= room) {
+  if (HasRoom(wish, room)) {
     const Instant at = MayJoinAt(wish, room);
     return Plan{at <= now_ ? Plan::When::kNow : Plan::When::kLater, at, {}};
   }
-  return ahead.empty() ? PlanRevocations(wish, needed, room) : Plan{};
+  return ahead.empty() ? PlanRevocations(wish, room) : Plan{};
 }
 
 // The holders that have to yield the soonest, and no more of them than are needed.
-Arbiter::Plan Arbiter::PlanRevocations(const Wish& wish, Bytes needed, Bytes room) const {
+Arbiter::Plan Arbiter::PlanRevocations(const Wish& wish, Bytes room) const {
+  const Bytes needed = Needed(wish);
+  const bool all = MustBeAlone(wish);
   struct Candidate {
     Instant at;
     SessionId id;
@@ -148,14 +163,14 @@ Arbiter::Plan Arbiter::PlanRevocations(const Wish& wish, Bytes needed, Bytes roo
   std::vector<Candidate> chosen;
   room += leaving;
   for (const Candidate& candidate : candidates) {
-    if (needed <= room) break;
+    if (needed <= room && !all) break;
     room += candidate.bytes;
     chosen.push_back(candidate);
   }
   if (needed > room) return Plan{};
   // The last one may have brought so much that earlier ones can stay.
   for (const Candidate& candidate : chosen) {
-    if (needed <= room - candidate.bytes) {
+    if (needed <= room - candidate.bytes && !all) {
       room -= candidate.bytes;
     } else {
       plan.revoke.push_back(candidate.id);
@@ -209,7 +224,7 @@ void Arbiter::Begin(const Wish& wish, const Plan& plan, std::optional<Instant> c
 bool Arbiter::Advance() {
   if (!claim_->gathering) {
     const Wish& wish = claim_->wish;
-    if (Needed(wish) > Room(wish, {})) {
+    if (!HasRoom(wish, Room(wish, {}))) {
       const bool leaving = std::any_of(sessions_.begin(), sessions_.end(), [](const auto& entry) {
         return entry.second.phase == Phase::kRevoking && !entry.second.stuck;
       });

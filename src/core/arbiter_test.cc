@@ -336,6 +336,37 @@ TEST_F(ArbiterTest, WhoeverIsBusyBeforeItIsWholeStillGetsTheRest) {
   EXPECT_EQ(Said<action::Credit>(kB).credit, MiB(90));
 }
 
+// For measurements: a hand-over where no bytes have to move.
+TEST_F(ArbiterTest, WhereSessionsRunAloneTheyTakeTurnsAlthoughTheyFit) {
+  ArbiterConfig config = Config();
+  config.turns.alone = true;
+  arbiter_ = Arbiter(config);
+  Add(kA);
+  Add(kB);
+  Add(kC);
+  Run(kA, MiB(10));
+  On(event::ContextWanted{kB});
+  On(event::ContextWanted{kB});  // the second one is not in the reserve
+  EXPECT_TRUE(Said<action::ContextReserved>(kB).granted);
+  On(event::Ready{kB, MiB(10)});
+  On(event::Ready{kC, Bytes()});  // it has no memory at all
+  EXPECT_TRUE(arbiter_.taking_turns());
+  Later(arbiter_.Quantum() - Milliseconds(1));
+  EXPECT_TRUE(Silent<action::Revoke>(kA));
+  Later(Milliseconds(1));
+  Said<action::Revoke>(kA);
+  Release(kA);
+  EXPECT_EQ(Said<action::Grant>(kB).credit, MiB(10));
+  EXPECT_TRUE(Silent<action::Evict>(kA));
+  EXPECT_TRUE(Silent<action::Grant>(kC));
+  epoch_[kB] = Said<action::Grant>(kB).epoch;
+  On(event::Running{kB, epoch_[kB], {}});
+  On(event::Idle{kB, epoch_[kB]});
+  Said<action::Revoke>(kB);  // at once: no bytes move
+  Release(kB);
+  Said<action::Grant>(kC);
+}
+
 TEST_F(ArbiterTest, ALimitMayBeSetWhileSessionsRun) {
   Add(kA);
   On(event::Reserve{kA, 1, MiB(40)});

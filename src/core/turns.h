@@ -44,6 +44,13 @@ class Recent {
 struct TurnRules {
   Duration floor = Milliseconds(50);  // no turn is shorter, however cheap the switch
   int64_t cost_multiple = 20;         // a turn is this many switches long: switching stays ≤ 5 %
+  bool alone = false;                 // turns also where all would fit: for tests
+
+  // Turns of this length whatever a switch costs: for tests.
+  void Fix(Duration turn) {
+    floor = turn;
+    cost_multiple = 0;
+  }
 
   // How long a busy holder is protected against a newcomer whose switch costs `cost`.
   Duration Quantum(Duration cost) const;

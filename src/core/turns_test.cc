@@ -35,6 +35,15 @@ TEST(TurnRulesTest, ATurnIsTwentySwitchesLong) {
   EXPECT_EQ(rules.Quantum(Microseconds(10)), rules.floor);
 }
 
+TEST(TurnRulesTest, AFixedTurnDoesNotGrowWithTheCost) {
+  TurnRules rules;
+  for (const Duration turn : {Seconds(5), Duration()}) {
+    rules.Fix(turn);
+    EXPECT_EQ(rules.Quantum(Milliseconds(900)), turn);
+    EXPECT_EQ(rules.Quantum(Duration()), turn);
+  }
+}
+
 TEST(IdlePatienceTest, FollowsTheRule) {
   const Duration cost = Milliseconds(50);
   // Nothing to move: at once.

@@ -91,6 +91,7 @@ Result<std::unique_ptr<Server>> Prepare(const Options& options) {
   config.pid = getpid();
   config.started = MonotonicNow();
   config.random_token = &RandomToken;
+  config.turns = options.turns;
   for (const service::GpuInfo& gpu : config.gpus) {
     const Bytes budget = service::BudgetOf(gpu, gpu.foreign);
     spdlog::info("GPU {} {} \"{}\": {} of {} to share, a context costs {}", gpu.index, gpu.uuid,

@@ -426,8 +426,31 @@ TEST(OptionsTest, AreParsed) {
   EXPECT_FALSE(parsed.exit_status.has_value());
   EXPECT_EQ(*parsed.options.exit_when_idle, Milliseconds(2500));
   EXPECT_EQ(parsed.options.reserved_contexts, 2u);
+  EXPECT_EQ(parsed.options.turns.cost_multiple, core::TurnRules().cost_multiple);
   const char* wrong[] = {"tandemd", "--nonsense"};
   EXPECT_NE(ParseOptions(2, wrong).exit_status.value_or(0), 0);
+}
+
+// What `tandem run` starts has no command line of the user's.
+TEST(OptionsTest, TurnsAreSetByTheEnvironmentToo) {
+  const char* arguments[] = {"tandemd", "--turn", "5s", "--alone"};
+  core::TurnRules turns = ParseOptions(4, arguments).options.turns;
+  EXPECT_EQ(turns.Quantum(Seconds(1)), Seconds(5));
+  EXPECT_TRUE(turns.alone);
+  setenv("TANDEM_TURN", "100ms", 1);
+  setenv("TANDEM_ALONE", "1", 1);
+  turns = ParseOptions(1, arguments).options.turns;
+  EXPECT_EQ(turns.Quantum(Seconds(1)), Milliseconds(100));
+  EXPECT_TRUE(turns.alone);
+  EXPECT_EQ(ParseOptions(3, arguments).options.turns.Quantum(Seconds(1)), Seconds(5));
+  setenv("TANDEM_ALONE", "sometimes", 1);
+  EXPECT_NE(ParseOptions(1, arguments).exit_status.value_or(0), 0);
+  unsetenv("TANDEM_ALONE");
+  for (const char* wrong : {"soon", "5", "-1s"}) {
+    setenv("TANDEM_TURN", wrong, 1);
+    EXPECT_NE(ParseOptions(1, arguments).exit_status.value_or(0), 0) << wrong;
+  }
+  unsetenv("TANDEM_TURN");
 }
 
 }  // namespace

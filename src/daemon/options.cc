@@ -2,7 +2,33 @@
 
 #include <CLI/CLI.hpp>
 
+#include "src/base/duration.h"
+
 namespace tandem::daemon {
+namespace {
+
+// Options for tests and measurements. Each has a variable of the environment as well, for the
+// daemons that `tandem run` starts.
+void AddTestOptions(CLI::App* app, Options* options) {
+  constexpr char kGroup[] = "For tests and measurements";
+  const auto fix_turn = [options](const std::string& text) {
+    const Result<Duration> turn = ParseDuration(text);
+    if (!turn.ok()) throw CLI::ValidationError("--turn", turn.error().message);
+    options->turns.Fix(*turn);
+  };
+  app->add_option_function<std::string>("--turn", fix_turn,
+                                        "let turns last this long, such as 5s or 100ms, whatever a "
+                                        "switch costs; 0: a busy program "
+                                        "gives way at once")
+      ->envname("TANDEM_TURN")
+      ->group(kGroup);
+  app->add_flag("--alone", options->turns.alone,
+                "take turns also where all programs would fit on the card together")
+      ->envname("TANDEM_ALONE")
+      ->group(kGroup);
+}
+
+}  // namespace
 
 ParsedOptions ParseOptions(int argc, const char* const* argv) {
   ParsedOptions parsed;
@@ -29,6 +55,7 @@ ParsedOptions ParseOptions(int argc, const char* const* argv) {
   app.add_option("--devices-json", options.devices_json,
                  "take the GPUs from this file, as --probe prints them (for tests)");
   app.add_flag("--probe", options.probe, "print what the GPUs are, as JSON, and end");
+  AddTestOptions(&app, &options);
   app.footer(
       "Examples:\n"
       "  tandemd                                       in this terminal; end it with Ctrl-C\n"

@@ -6,6 +6,7 @@
 
 #include "src/base/result.h"
 #include "src/base/time.h"
+#include "src/core/turns.h"
 
 namespace tandem::daemon {
 
@@ -16,6 +17,7 @@ struct Options {
   std::string log_file;      // empty: standard error
   std::string devices_json;  // empty: ask the driver
   std::optional<Duration> exit_when_idle;
+  core::TurnRules turns;
 };
 
 // Where the program has to end at once (help, version, a mistake), the status to end with.

@@ -7,8 +7,9 @@
 namespace tandem::service {
 namespace {
 
-core::ArbiterConfig ConfigOf(const GpuInfo& gpu) {
+core::ArbiterConfig ConfigOf(const GpuInfo& gpu, const core::TurnRules& turns) {
   core::ArbiterConfig config;
+  config.turns = turns;
   config.budget = BudgetOf(gpu, gpu.foreign);
   config.chunk = gpu.chunk;
   config.context = gpu.context;
@@ -80,7 +81,7 @@ Bytes BudgetOf(const GpuInfo& gpu, Bytes foreign) {
 Service::Service(ServiceConfig config, std::unique_ptr<PageMaker> pages)
     : config_(std::move(config)), pages_(std::move(pages)) {
   for (const GpuInfo& gpu : config_.gpus) {
-    gpus_.push_back(std::make_unique<Gpu>(gpu, ConfigOf(gpu)));
+    gpus_.push_back(std::make_unique<Gpu>(gpu, ConfigOf(gpu, config_.turns)));
     if (gpu.foreign > Bytes()) settles_at_ = config_.started + kSettling;
   }
 }

@@ -65,6 +65,7 @@ struct ServiceConfig {
   Instant started;
   std::vector<GpuInfo> gpus;
   std::function<uint64_t()> random_token;
+  core::TurnRules turns = {};
 };
 
 using ConnectionId = uint64_t;

@@ -2,6 +2,8 @@
 
 #include <cstdlib>
 
+#include "src/base/duration.h"
+
 namespace tandem::soft {
 namespace {
 
@@ -181,18 +183,6 @@ Result<Options> ParseOptions(const Environment& environment) {
     }
   }
   return options;
-}
-
-Result<Duration> ParseDuration(const std::string& text) {
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  const std::string unit = end;
-  const double scale = unit == "s" ? 1e9 : unit == "ms" ? 1e6 : 0;
-  if (text == "0") return Duration();
-  if (text.empty() || text[0] < '0' || text[0] > '9' || scale == 0 || !(value * scale < 9e18)) {
-    return Invalid("'" + text + "' is not a duration; write for example 2s or 500ms");
-  }
-  return Duration(static_cast<int64_t>(value * scale));
 }
 
 Result<uint64_t> ParseBandwidth(const std::string& text) {

@@ -56,9 +56,6 @@ std::span<const OptionRow> OptionTable();
 using Environment = std::function<const char*(const char* name)>;
 Result<Options> ParseOptions(const Environment& environment);
 
-// "2s", "500ms"; "0" is zero.
-Result<Duration> ParseDuration(const std::string& text);
-
 // "8GB/s", "500MB/s": decimal multiples, as buses are sold.
 Result<uint64_t> ParseBandwidth(const std::string& text);
 
