@@ -111,7 +111,7 @@ TEST_F(GraphParamsTest, AKernelWhoseVariablesDoNotFitSaysSo) {
   const std::string text =
       ".version 6.3\n.target sm_50\n.address_size 64\n"
       ".visible .global .align 4 .b8 table[" +
-      std::to_string(total) + "];\n.visible .entry k() { ret; }\n";
+      std::to_string(2 * total) + "];\n.visible .entry k() { ret; }\n";
   CUlibrary library = nullptr;
   CUkernel kernel = nullptr;
   CUgraphNode node = nullptr;
