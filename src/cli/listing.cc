@@ -156,6 +156,10 @@ Result<std::string> StatusText(const std::string& json) {
       fmt::format("tandemd {}  process {}, up {}, at {}\n", Text(Member(answer, "version")),
                   Text(Member(answer, "pid")), Seconds(Member(answer, "uptime_seconds")),
                   Text(Member(answer, "socket")));
+  if (Member(answer, "chaos_seed").is_number()) {
+    text += fmt::format("programs lose the card at random, for a test: TANDEM_SEED={}\n",
+                        Text(Member(answer, "chaos_seed")));
+  }
   for (const Json& gpu : List(answer, "gpus")) text += "\n" + GpuText(gpu);
   return text;
 }

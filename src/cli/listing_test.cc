@@ -61,6 +61,13 @@ TEST(StatusText, SaysWhoHoldsTheCard) {
   EXPECT_THAT(*text, HasSubstr("holding it  1, 2"));
   EXPECT_THAT(*text, HasSubstr("waiting     nobody"));
   EXPECT_THAT(*text, HasSubstr("250 ms"));
+  EXPECT_THAT(*text, Not(HasSubstr("TANDEM_SEED")));
+}
+
+TEST(StatusText, SaysThatThereIsChaos) {
+  const auto text = StatusText(R"({"chaos_seed":77})");
+  ASSERT_TRUE(text.ok());
+  EXPECT_THAT(*text, HasSubstr("TANDEM_SEED=77"));
 }
 
 TEST(CompactJson, IsOneAsciiLine) {

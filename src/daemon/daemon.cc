@@ -92,6 +92,11 @@ Result<std::unique_ptr<Server>> Prepare(const Options& options) {
   config.started = MonotonicNow();
   config.random_token = &RandomToken;
   config.turns = options.turns;
+  if (options.chaos) {
+    config.chaos_seed = options.seed.value_or(RandomToken());
+    spdlog::warn("chaos: the card changes hands at random; for the same again: TANDEM_SEED={}",
+                 *config.chaos_seed);
+  }
   for (const service::GpuInfo& gpu : config.gpus) {
     const Bytes budget = service::BudgetOf(gpu, gpu.foreign);
     spdlog::info("GPU {} {} \"{}\": {} of {} to share, a context costs {}", gpu.index, gpu.uuid,

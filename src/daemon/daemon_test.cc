@@ -453,5 +453,23 @@ TEST(OptionsTest, TurnsAreSetByTheEnvironmentToo) {
   unsetenv("TANDEM_TURN");
 }
 
+TEST(OptionsTest, ChaosHasShortTurnsUnlessToldOtherwise) {
+  const char* arguments[] = {"tandemd", "--chaos", "--seed", "7", "--turn", "2s"};
+  Options options = ParseOptions(4, arguments).options;
+  EXPECT_TRUE(options.chaos);
+  EXPECT_EQ(options.seed, 7u);
+  EXPECT_LT(options.turns.Quantum(Seconds(1)), Milliseconds(10));
+  EXPECT_EQ(ParseOptions(6, arguments).options.turns.Quantum(Seconds(1)), Seconds(2));
+  setenv("TANDEM_CHAOS", "1", 1);
+  setenv("TANDEM_SEED", "8", 1);
+  options = ParseOptions(1, arguments).options;
+  EXPECT_TRUE(options.chaos);
+  EXPECT_EQ(options.seed, 8u);
+  setenv("TANDEM_SEED", "eight", 1);
+  EXPECT_NE(ParseOptions(1, arguments).exit_status.value_or(0), 0);
+  unsetenv("TANDEM_SEED");
+  unsetenv("TANDEM_CHAOS");
+}
+
 }  // namespace
 }  // namespace tandem::daemon

@@ -7,6 +7,9 @@
 namespace tandem::daemon {
 namespace {
 
+// Of a turn under chaos: long enough for a program that got the card to submit something.
+constexpr Duration kChaosTurn = Milliseconds(1);
+
 // Options for tests and measurements. Each has a variable of the environment as well, for the
 // daemons that `tandem run` starts.
 void AddTestOptions(CLI::App* app, Options* options) {
@@ -25,6 +28,13 @@ void AddTestOptions(CLI::App* app, Options* options) {
   app->add_flag("--alone", options->turns.alone,
                 "take turns also where all programs would fit on the card together")
       ->envname("TANDEM_ALONE")
+      ->group(kGroup);
+  app->add_flag("--chaos", options->chaos,
+                "take the card, and some memory, from programs every few milliseconds, at random")
+      ->envname("TANDEM_CHAOS")
+      ->group(kGroup);
+  app->add_option("--seed", options->seed, "the random numbers of --chaos, as the log named them")
+      ->envname("TANDEM_SEED")
       ->group(kGroup);
 }
 
@@ -64,6 +74,7 @@ ParsedOptions ParseOptions(int argc, const char* const* argv) {
       "  tandem status                                 what it is doing");
   try {
     app.parse(argc, argv);
+    if (options.chaos && app.count("--turn") == 0) options.turns.Fix(kChaosTurn);
   } catch (const CLI::ParseError& error) {
     parsed.exit_status = app.exit(error);
   }

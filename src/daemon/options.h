@@ -18,6 +18,8 @@ struct Options {
   std::string devices_json;  // empty: ask the driver
   std::optional<Duration> exit_when_idle;
   core::TurnRules turns;
+  bool chaos = false;
+  std::optional<uint64_t> seed;  // of chaos; one of our own where there is none
 };
 
 // Where the program has to end at once (help, version, a mistake), the status to end with.

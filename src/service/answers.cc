@@ -78,12 +78,15 @@ std::string Service::StatusJson() const {
     const core::Arbiter& arbiter = gpu->arbiter;
     std::vector<core::SessionId> holders, waiting;
     Json restoring;
+    const std::optional<core::SessionId> nobodys =
+        gpu->chaos.has_value() ? std::optional(gpu->chaos->id()) : std::nullopt;
     for (const auto& [id, session] : arbiter.sessions()) {
+      if (id == nobodys) continue;
       if (session.holds()) holders.push_back(id);
       if (session.phase == core::Phase::kGranted) restoring = id.value;
     }
     for (const core::Wish& wish : arbiter.Waiting()) {
-      if (wish.kind == core::Wish::Kind::kLease) waiting.push_back(wish.id);
+      if (wish.kind == core::Wish::Kind::kLease && wish.id != nobodys) waiting.push_back(wish.id);
     }
     gpus.push_back({
         {"index", gpu->info.index},
@@ -111,6 +114,7 @@ std::string Service::StatusJson() const {
                {"pid", config_.pid},
                {"uptime_seconds", (now_ - config_.started).seconds()},
                {"socket", config_.socket},
+               {"chaos_seed", config_.chaos_seed.has_value() ? Json(*config_.chaos_seed) : Json()},
                {"gpus", std::move(gpus)}});
 }
 

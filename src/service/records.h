@@ -1,6 +1,7 @@
 // What the service keeps about runs, sessions, GPUs and connections. For service.cc and answers.cc.
 #pragma once
 
+#include "src/service/chaos.h"
 #include "src/service/service.h"
 
 namespace tandem::service {
@@ -21,6 +22,7 @@ struct Service::Gpu {
   Bytes foreign;
   core::Arbiter arbiter;
   std::optional<Instant> wake;
+  std::optional<Chaos> chaos;  // for tests
   uint64_t handovers = 0;
   Bytes out;
   Bytes in;

@@ -2,51 +2,21 @@
 
 #include <algorithm>
 
+#include "src/service/events.h"
 #include "src/service/records.h"
 
 namespace tandem::service {
 namespace {
 
-core::ArbiterConfig ConfigOf(const GpuInfo& gpu, const core::TurnRules& turns) {
+core::ArbiterConfig ConfigOf(const GpuInfo& gpu, const ServiceConfig& service) {
   core::ArbiterConfig config;
-  config.turns = turns;
+  config.turns = service.turns;
+  if (service.chaos_seed.has_value()) config.deadline = kChaosDeadline;
   config.budget = BudgetOf(gpu, gpu.foreign);
   config.chunk = gpu.chunk;
   config.context = gpu.context;
   config.reserved = gpu.reserved_contexts;
   return config;
-}
-
-// A session's message as an event of its arbiter. Only these may come from a session.
-core::Event ToEvent(core::SessionId id, const wire::Reserve& m) {
-  return core::event::Reserve{id, m.sequence, Bytes(m.total_bytes)};
-}
-core::Event ToEvent(core::SessionId id, const wire::ContextWanted&) {
-  return core::event::ContextWanted{id};
-}
-core::Event ToEvent(core::SessionId id, const wire::ContextGone&) {
-  return core::event::ContextGone{id};
-}
-core::Event ToEvent(core::SessionId id, const wire::Ready& m) {
-  return core::event::Ready{id, Bytes(m.need_bytes)};
-}
-core::Event ToEvent(core::SessionId id, const wire::Running& m) {
-  return core::event::Running{id, m.epoch, Bytes(m.bytes_in)};
-}
-core::Event ToEvent(core::SessionId id, const wire::Idle& m) {
-  return core::event::Idle{id, m.epoch};
-}
-core::Event ToEvent(core::SessionId id, const wire::Active& m) {
-  return core::event::Active{id, m.epoch};
-}
-core::Event ToEvent(core::SessionId id, const wire::Released& m) {
-  return core::event::Released{id, m.epoch};
-}
-core::Event ToEvent(core::SessionId id, const wire::Busy& m) {
-  return core::event::Busy{id, m.epoch};
-}
-core::Event ToEvent(core::SessionId id, const wire::Evicted& m) {
-  return core::event::Evicted{id, Bytes(m.resident_bytes), Bytes(m.copied_bytes)};
 }
 
 // What a session brings from before a restart, as far as it can be true.
@@ -81,8 +51,9 @@ Bytes BudgetOf(const GpuInfo& gpu, Bytes foreign) {
 Service::Service(ServiceConfig config, std::unique_ptr<PageMaker> pages)
     : config_(std::move(config)), pages_(std::move(pages)) {
   for (const GpuInfo& gpu : config_.gpus) {
-    gpus_.push_back(std::make_unique<Gpu>(gpu, ConfigOf(gpu, config_.turns)));
+    gpus_.push_back(std::make_unique<Gpu>(gpu, ConfigOf(gpu, config_)));
     if (gpu.foreign > Bytes()) settles_at_ = config_.started + kSettling;
+    if (config_.chaos_seed.has_value()) StartChaos(*gpus_.back());
   }
 }
 
@@ -208,6 +179,8 @@ std::vector<Outgoing> Service::OnTick(Instant now) {
   if (now >= config_.started + kRunPatience) ReleaseHeld();
   for (const auto& gpu : gpus_) {
     if (gpu->wake.has_value() && *gpu->wake <= now) Feed(*gpu, core::event::Tick{});
+    if (!gpu->chaos.has_value() || settles_at_.has_value()) continue;
+    for (const core::Event& event : gpu->chaos->OnTime(gpu->arbiter, now)) Feed(*gpu, event);
   }
   return std::move(out_);
 }
@@ -217,6 +190,8 @@ std::optional<Instant> Service::wake() const {
   if (!first.has_value() && !held_.empty()) first = config_.started + kRunPatience;
   for (const auto& gpu : gpus_) {
     if (gpu->wake.has_value()) first = std::min(first.value_or(*gpu->wake), *gpu->wake);
+    if (!gpu->chaos.has_value() || settles_at_.has_value()) continue;
+    first = std::min(first.value_or(gpu->chaos->wake()), gpu->chaos->wake());
   }
   return first;
 }
@@ -377,8 +352,24 @@ void Service::HandleSession(Connection& from, const M& m) {
 
 void Service::Feed(Gpu& gpu, const core::Event& event) {
   gpu.wake.reset();
-  for (const core::Action& action : gpu.arbiter.On(event, now_)) Apply(gpu, action);
+  std::vector<core::Event> answers;  // of the session that no program has
+  for (const core::Action& action : gpu.arbiter.On(event, now_)) {
+    Apply(gpu, action);
+    if (!gpu.chaos.has_value()) continue;
+    for (core::Event& answer : gpu.chaos->OnAction(action, now_)) answers.push_back(answer);
+  }
   UpdatePages(gpu);
+  for (const core::Event& answer : answers) Feed(gpu, answer);
+}
+
+void Service::StartChaos(Gpu& gpu) {
+  core::event::SessionAdded arrival;
+  arrival.id = core::SessionId{++last_session_};
+  arrival.run = core::RunId{++last_run_};
+  arrival.limit = gpu.info.card;
+  const uint64_t seed = *config_.chaos_seed + static_cast<uint64_t>(gpu.info.index);
+  gpu.chaos.emplace(arrival, seed, config_.started);
+  Feed(gpu, arrival);
 }
 
 void Service::Apply(Gpu& gpu, const core::Action& action) {

@@ -66,6 +66,7 @@ struct ServiceConfig {
   std::vector<GpuInfo> gpus;
   std::function<uint64_t()> random_token;
   core::TurnRules turns = {};
+  std::optional<uint64_t> chaos_seed = std::nullopt;  // for tests: chaos.h
 };
 
 using ConnectionId = uint64_t;
@@ -122,6 +123,7 @@ class Service {
   template <typename M>
   void HandleSession(Connection& from, const M& m);
   void Feed(Gpu& gpu, const core::Event& event);
+  void StartChaos(Gpu& gpu);
   void Apply(Gpu& gpu, const core::Action& action);
   void Refuse(ConnectionId to, wire::RefusalCode code, std::string reason, bool close);
   void SendTo(core::SessionId session, wire::Message message);

@@ -38,14 +38,16 @@ constexpr char kGpu[] = "GPU-1";
 class ServiceTest : public ::testing::Test {
  protected:
   // Budget: 100 MiB = 134 − 4 × 8 − 2.
-  explicit ServiceTest(Bytes foreign = {})
+  explicit ServiceTest(Bytes foreign = {}, std::optional<uint64_t> chaos_seed = {})
       : service_(
             ServiceConfig{"0.1",
                           "/s",
                           42,
                           Instant(),
                           {GpuInfo{0, kGpu, "Card", true, MiB(134), foreign, MiB(8), MiB(2), 4}},
-                          [this] { return ++token_; }},
+                          [this] { return ++token_; },
+                          {},
+                          chaos_seed},
             std::make_unique<FakePageMaker>(pages_)) {}
 
   void Connect(ConnectionId id, int pid, unsigned uid = 1000, bool predates = false) {
@@ -423,6 +425,42 @@ TEST_F(ServiceTest, AProgramOfAKnownRunWaitsForItsLimitAfterARestart) {
   EXPECT_EQ(service_.wake(), Instant() + kRunPatience);
   said_ = service_.OnTick(Instant() + kRunPatience);
   Heard<wire::Registered>(3);
+}
+
+class ChaosServiceTest : public ServiceTest {
+ protected:
+  ChaosServiceTest() : ServiceTest({}, 9) {}
+
+  template <typename M>
+  M WaitToHear(ConnectionId id) {
+    for (int tick = 0; Silent<M>(id) && tick < 100; ++tick) {
+      now_ = *service_.wake();
+      said_ = service_.OnTick(now_);
+    }
+    return Heard<M>(id);
+  }
+};
+
+TEST_F(ChaosServiceTest, AProgramLosesTheCardToNobodyWhoIsListed) {
+  Join(1, 11);
+  Bytes out;
+  for (int turn = 0; turn < 20; ++turn) {
+    Say(1, wire::Ready{MiB(10).count});
+    Say(1, wire::Running{WaitToHear<wire::Grant>(1).epoch, 0});
+    Say(1, wire::Released{WaitToHear<wire::Revoke>(1).epoch});
+    const Bytes left(Heard<wire::Evict>(1).target_bytes);
+    EXPECT_LT(left, MiB(10));
+    Say(1, wire::Evicted{left.count, (MiB(10) - left).count});
+    out += MiB(10) - left;
+    const Json status = Ask("status");
+    EXPECT_EQ(status["gpus"][0]["holders"], Json::array());
+    EXPECT_EQ(status["chaos_seed"], 9);
+    EXPECT_EQ(Ask("sessions")["sessions"].size(), 1u);
+  }
+  EXPECT_EQ(Ask("status")["gpus"][0]["out_bytes"], out.count);
+  service_.OnDisconnected(1, now_);
+  service_.OnProcessGone(11, now_);
+  EXPECT_TRUE(service_.idle());
 }
 
 TEST_F(ServiceTest, NamesAreMadeHarmless) {
