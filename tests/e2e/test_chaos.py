@@ -1,0 +1,59 @@
+"""Programs that lose the card every few milliseconds, and bytes of theirs with it, give what they give
+alone: bare, under Tandem, and under Tandem with chaos (src/service/chaos.h). A failure prints the
+seed; TANDEM_SEED takes it back.
+"""
+
+import os
+
+import pytest
+
+from harness import BUILD, finish, steps, train, wait_until
+from test_bad_input import KNOWN_GAPS, verdicts
+from test_ffmpeg_filters import GRAPHS, md5
+from test_sharing import assert_all_returned
+
+DRIVER_TEST = BUILD / "bin" / "tests" / "driver_test"
+
+
+@pytest.fixture
+def chaotic(make_card):
+    """A card whose daemon takes it from everybody, again and again."""
+    card = make_card()
+    seed = os.environ.get("TANDEM_SEED", str(int.from_bytes(os.urandom(4), "little")))
+    card.env.update(TANDEM_CHAOS="1", TANDEM_SEED=seed)
+    card.start_daemon()
+    print(f"TANDEM_SEED={seed}")
+    assert card.ask("status")["chaos_seed"] == int(seed)
+    return card
+
+
+def assert_chaos_was_there(card, least):
+    """Bytes have left the card that often, and come back."""
+    moved = [record for record in card.handovers() if record["out_bytes"] > 0]
+    assert len(moved) >= least
+    wait_until(lambda: card.gpu()["charged_bytes"] == 0, None, "the last visit ends")
+    assert_all_returned(card)
+
+
+# Of the conformance suite, what moves memory under copies, launches, captures and graphs, and never
+# waits for a host function of its own; and not what ends in another way under Tandem in any case.
+SUITE = "MemoryTest.*:LaunchTest.*:LaunchExTest.*:LibraryTest.*:CaptureTest.*:GraphExecTest.*:ArrayTest.*"
+CASES = "--gtest_filter=" + SUITE + KNOWN_GAPS.removeprefix("--gtest_filter=")
+WORK = {"train": train("12M", steps(10)), **{name: md5(*GRAPHS[name]) for name in ("overlay", "yadif")}}
+
+
+@pytest.mark.parametrize("name", WORK)
+def test_the_same_bare_shared_and_in_chaos(card, chaotic, name):
+    expected = finish(card.bare(WORK[name]))
+    assert finish(card.shared(WORK[name])) == expected
+    assert finish(chaotic.shared(WORK[name])) == expected
+    assert_chaos_was_there(chaotic, 1)
+
+
+@pytest.mark.sanitized
+def test_a_driver_in_chaos_is_still_one(card, chaotic):
+    """Each case ends as it does without."""
+    bare = verdicts(finish(card.bare([DRIVER_TEST, CASES])))
+    assert verdicts(finish(card.shared([DRIVER_TEST, CASES]))) == bare
+    assert verdicts(finish(chaotic.shared([DRIVER_TEST, CASES]))) == bare
+    assert_chaos_was_there(chaotic, 1)
