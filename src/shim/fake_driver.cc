@@ -161,8 +161,9 @@ void FakeDriver::FillWork() {
     return CUDA_SUCCESS;
   };
   table_.cuEventDestroy_v2 = [](CUevent) { return CUDA_SUCCESS; };
-  table_.cuEventRecord = [](CUevent, CUstream) {
+  table_.cuEventRecord = [](CUevent, CUstream stream) {
     MutexLock lock(current->mutex_);
+    if (stream == nullptr) ++current->legacy_records_;
     return current->Health();
   };
   table_.cuEventSynchronize = [](CUevent) { return CUDA_SUCCESS; };

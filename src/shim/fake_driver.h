@@ -60,6 +60,11 @@ class FakeDriver {
     MutexLock lock(mutex_);
     return events_;
   }
+  // Events put on the legacy stream.
+  int legacy_records() const {
+    MutexLock lock(mutex_);
+    return legacy_records_;
+  }
   bool IsMapped(CUdeviceptr address) const {
     MutexLock lock(mutex_);
     return mappings_.count(address) != 0;
@@ -99,6 +104,7 @@ class FakeDriver {
   std::set<CUcontext> broken_;
   int copies_ = 0;
   int events_ = 0;  // that were created
+  int legacy_records_ = 0;
   uint64_t next_ = 1;
   std::map<uint64_t, uint64_t> reservations_;
   std::map<uint64_t, Physical> physical_;

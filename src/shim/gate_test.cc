@@ -220,10 +220,32 @@ TEST(WorkTrackerTest, BrokenContextsAreFoundAndForgotten) {
   Gate::Leave(slot);
   EXPECT_TRUE(tracker.TakeBroken().empty());
   driver.Break(broken);
-  EXPECT_EQ(tracker.Begin(), CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_EQ(tracker.Begin(), CUDA_SUCCESS);  // the default streams come last
+  EXPECT_EQ(tracker.Poll(), CUDA_ERROR_ILLEGAL_ADDRESS);
   EXPECT_EQ(tracker.TakeBroken(), std::vector{broken});
   EXPECT_EQ(tracker.AnyContext(0), driver.context());
   EXPECT_EQ(tracker.Begin(), CUDA_SUCCESS);
+}
+
+// A program may wait for one stream before it lets the work of another go on. An event on the
+// legacy stream would make the first wait for the second, for ever.
+TEST(WorkTrackerTest, TiesNoStreamToTheWorkOfAnother) {
+  FakeDriver driver(MiB(8).count);
+  Gate gate;
+  gate.Open();
+  WorkTracker tracker(&driver.table());
+  tracker.AddContext(driver.context());
+  ThreadSlot* const slot = gate.Enter();
+  tracker.Note(slot, reinterpret_cast<CUstream>(0x1000));
+  tracker.Note(slot, reinterpret_cast<CUstream>(CU_STREAM_PER_THREAD_VALUE));
+  Gate::Leave(slot);
+  driver.HoldEvents(true);
+  EXPECT_EQ(tracker.Begin(), CUDA_SUCCESS);
+  EXPECT_EQ(tracker.Poll(), CUDA_ERROR_NOT_READY);
+  EXPECT_EQ(driver.legacy_records(), 0);
+  driver.HoldEvents(false);
+  EXPECT_EQ(tracker.Poll(), CUDA_SUCCESS);
+  EXPECT_EQ(driver.legacy_records(), 1);  // the thread's own stream has no handle for us
 }
 
 TEST(WorkTrackerTest, DestroyedStreamsStayCovered) {

@@ -186,6 +186,11 @@ CUresult WorkTracker::Begin() {
   // What stands behind less than the new events will is of no use any more.
   for (const Marker& marker : pending_) events_.Return(marker);
   pending_.clear();
+  legacy_due_ = default_streams_;
+  return RecordPending(false);
+}
+
+CUresult WorkTracker::RecordPending(bool legacy) {
   CUresult first_error = CUDA_SUCCESS;
   std::vector<CUcontext> gone;
   const auto record = [&](CUcontext context, CUstream stream) REQUIRES_LOCK(mutex_) {
@@ -196,9 +201,10 @@ CUresult WorkTracker::Begin() {
       first_error = result;
     }
   };
-  for (const auto& [stream, context] : streams_) record(context, stream);
-  if (default_streams_) {
+  if (legacy) {
     for (CUcontext context : contexts_) record(context, nullptr);
+  } else {
+    for (const auto& [stream, context] : streams_) record(context, stream);
   }
   for (CUcontext context : gone) Remove(context);
   return first_error;
@@ -216,8 +222,13 @@ CUresult WorkTracker::PollAll(std::vector<Marker>* markers) {
 
 CUresult WorkTracker::Poll() {
   MutexLock lock(mutex_);
-  const CUresult result = PollAll(&orphaned_);
-  return result == CUDA_SUCCESS ? PollAll(&pending_) : result;
+  CUresult result = PollAll(&orphaned_);
+  if (result == CUDA_SUCCESS) result = PollAll(&pending_);
+  if (result != CUDA_SUCCESS || !legacy_due_) return result;
+  result = RecordPending(true);
+  if (result != CUDA_SUCCESS) return result;  // and from the beginning the next time
+  legacy_due_ = false;
+  return PollAll(&pending_);
 }
 
 void WorkTracker::Forget() {

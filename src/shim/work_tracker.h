@@ -59,7 +59,10 @@ class WorkTracker {
   // thread is about to submit.
   void AwaitWindow(const Gate& gate, CUstream stream) EXCLUDES_LOCK(mutex_);
 
-  // Puts an event behind everything that was submitted so far. A sticky error comes back.
+  // Puts an event behind everything that was submitted so far. A sticky error comes back. Behind
+  // the default streams the event comes only once Poll finds all others done, and so does their
+  // error: what a program submits to any blocking stream after an event on the legacy one waits for
+  // all that the event waits for, and that may be waiting for the program.
   CUresult Begin() EXCLUDES_LOCK(mutex_);
   // CUDA_SUCCESS when all that is done, CUDA_ERROR_NOT_READY while it is not, else a sticky error.
   CUresult Poll() EXCLUDES_LOCK(mutex_);
@@ -75,6 +78,8 @@ class WorkTracker {
   CUcontext ContextOf(CUstream stream) const;
   CUresult Record(CUcontext context, CUstream stream, std::vector<Marker>* markers)
       REQUIRES_LOCK(mutex_);
+  // Events on the legacy stream of each context, or on all streams that have a handle.
+  CUresult RecordPending(bool legacy) REQUIRES_LOCK(mutex_);
   CUresult PollAll(std::vector<Marker>* markers) REQUIRES_LOCK(mutex_);
   CUresult AskHealth(CUcontext context) REQUIRES_LOCK(mutex_);
   // Whether one more may be submitted, which counts it.
@@ -88,6 +93,7 @@ class WorkTracker {
   std::vector<CUcontext> contexts_ GUARDED_BY(mutex_);
   EventPool events_ GUARDED_BY(mutex_);
   std::vector<Marker> pending_ GUARDED_BY(mutex_);   // of the latest Begin
+  bool legacy_due_ GUARDED_BY(mutex_) = false;       // the latest Begin's second part
   std::vector<Marker> orphaned_ GUARDED_BY(mutex_);  // of streams that are destroyed
   std::map<StreamKey, InFlight> in_flight_ GUARDED_BY(mutex_);
   std::map<CUcontext, CUevent> probes_ GUARDED_BY(mutex_);  // never recorded; for Health
