@@ -246,6 +246,21 @@ CUresult cuCtxDetach(CUcontext context) noexcept {
   return DestroyContext(Real().cuCtxDetach, context);
 }
 
+// Our memory is its device's alone until others are let at it, too.
+CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags) noexcept {
+  const CUresult result = Call(Real().cuCtxEnablePeerAccess, peer, flags);
+  Guest* const guest = CurrentGuest();
+  if (result == CUDA_SUCCESS && guest != nullptr) guest->SetPeer(peer, true);
+  return result;
+}
+
+CUresult cuCtxDisablePeerAccess(CUcontext peer) noexcept {
+  const CUresult result = Call(Real().cuCtxDisablePeerAccess, peer);
+  Guest* const guest = CurrentGuest();
+  if (result == CUDA_SUCCESS && guest != nullptr) guest->SetPeer(peer, false);
+  return result;
+}
+
 // The stream stands in the configuration, where no row of the table could name it.
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** parameters,
                           void** extra) noexcept {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <span>
 #include <vector>
 
 namespace tandem::shim {
@@ -87,8 +88,8 @@ void FakeDriver::FillMemory() {
     current->mappings_[address] = handle;
     return CUDA_SUCCESS;
   };
-  table_.cuMemSetAccess = [](CUdeviceptr address, size_t bytes, const CUmemAccessDesc*,
-                             size_t) -> CUresult {
+  table_.cuMemSetAccess = [](CUdeviceptr address, size_t bytes, const CUmemAccessDesc* access,
+                             size_t count) -> CUresult {
     MutexLock lock(current->mutex_);
     for (const CUdeviceptr end = address + bytes; address < end;) {
       const auto mapping = current->mappings_.find(address);
@@ -97,6 +98,11 @@ void FakeDriver::FillMemory() {
       if (mmap(At(address), physical.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
                physical.fd, 0) == MAP_FAILED) {
         return CUDA_ERROR_INVALID_VALUE;
+      }
+      std::set<CUdevice>& users = current->users_[address];
+      for (const CUmemAccessDesc& each : std::span(access, count)) {
+        users.erase(each.location.id);
+        if (each.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE) users.insert(each.location.id);
       }
       address += physical.bytes;
     }
@@ -111,6 +117,7 @@ void FakeDriver::FillMemory() {
       return CUDA_ERROR_INVALID_VALUE;
     }
     current->mappings_.erase(mapping);
+    current->users_.erase(address);
     current->physical_.at(handle).mapped = false;
     current->Drop(handle);
     return CUDA_SUCCESS;

@@ -65,6 +65,12 @@ class FakeDriver {
     MutexLock lock(mutex_);
     return legacy_records_;
   }
+  // Which devices may use the memory that is mapped there.
+  std::set<CUdevice> UsersOf(CUdeviceptr address) const {
+    MutexLock lock(mutex_);
+    const auto found = users_.find(address);
+    return found == users_.end() ? std::set<CUdevice>() : found->second;
+  }
   bool IsMapped(CUdeviceptr address) const {
     MutexLock lock(mutex_);
     return mappings_.count(address) != 0;
@@ -109,6 +115,7 @@ class FakeDriver {
   std::map<uint64_t, uint64_t> reservations_;
   std::map<uint64_t, Physical> physical_;
   std::map<uint64_t, uint64_t> mappings_;  // address → handle
+  std::map<uint64_t, std::set<CUdevice>> users_;
 };
 
 }  // namespace tandem::shim

@@ -105,6 +105,21 @@ bool Guest::ContextEnds(CUcontext context) {
   return credited;
 }
 
+void Guest::SetPeer(CUcontext context, bool reaches) {
+  CUdevice peer = device_;
+  if (!Has(context) || real_->cuCtxGetDevice(&peer) != CUDA_SUCCESS || peer == device_) return;
+  MutexLock lock(peers_mutex_);
+  int& count = peers_[peer];
+  if (!reaches && count == 0) return;
+  count += reaches ? 1 : -1;
+  if (count != (reaches ? 1 : 0)) return;
+  MutexLock swap_lock(swapper_->mutex());
+  if (const CUresult result = swapper_->SetPeer(peer, reaches); result != CUDA_SUCCESS) {
+    Log(LogLevel::kWarn, "device %d cannot be let at the memory of device %d: error %d", peer,
+        device_, static_cast<int>(result));
+  }
+}
+
 CUresult Guest::Synchronize(CUcontext context) {
   CUresult result = real_->cuCtxPushCurrent_v2(context);
   if (result != CUDA_SUCCESS) return result;

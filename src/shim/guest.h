@@ -50,6 +50,10 @@ class Guest {
     if (credited) link_.ContextGone();
   }
 
+  // The current context, of another device, may use what `context` has, or no longer. As long as
+  // one of that device's contexts may, all of them reach everything.
+  void SetPeer(CUcontext context, bool reaches) EXCLUDES_LOCK(contexts_mutex_, peers_mutex_);
+
   // ---- Memory. REQUIRES: `context` is current and of device().
   CUresult Allocate(uint64_t bytes, CUcontext context, CUdeviceptr* pointer)
       EXCLUDES_LOCK(growth_mutex_);
@@ -82,6 +86,8 @@ class Guest {
   Mutex growth_mutex_;  // one reservation at a time; held while waiting for the daemon's answer
   mutable Mutex contexts_mutex_;
   std::map<CUcontext, bool> contexts_ GUARDED_BY(contexts_mutex_);  // → credited
+  Mutex peers_mutex_;  // held while access is set, before the swap lock
+  std::map<CUdevice, int> peers_ GUARDED_BY(peers_mutex_);  // → how many of their contexts may
 };
 
 }  // namespace tandem::shim

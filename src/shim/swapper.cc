@@ -36,6 +36,7 @@ Swapper::Swapper(const cuda::RealDriver* real, CUdevice device, DeviceMemory* me
     : real_(real),
       device_(device),
       memory_(memory),
+      access_{{{CU_MEM_LOCATION_TYPE_DEVICE, device}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE}},
       arena_(real, std::max(chunk.count, kGranule)) {}
 
 void Swapper::UseContext(CUcontext context) {
@@ -92,8 +93,8 @@ CUresult Swapper::Back(const Place* places, size_t count) {
     mapped += chunk.bytes;
   }
   if (result == CUDA_SUCCESS) {
-    const CUmemAccessDesc access{properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    result = real_->cuMemSetAccess(places[0].chunk->address, mapped, &access, 1);
+    result =
+        real_->cuMemSetAccess(places[0].chunk->address, mapped, access_.data(), access_.size());
   }
   for (size_t i = 0; i < done; ++i) {
     Chunk& chunk = *places[i].chunk;
@@ -107,6 +108,20 @@ CUresult Swapper::Back(const Place* places, size_t count) {
     }
   }
   return result;
+}
+
+CUresult Swapper::SetPeer(CUdevice peer, bool reaches) {
+  const CUmemLocation there = {CU_MEM_LOCATION_TYPE_DEVICE, peer};
+  const CUmemAccessDesc access = {
+      there, reaches ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE};
+  for (const Place& place : memory_->Resident()) {
+    const Chunk& chunk = *place.chunk;
+    const CUresult result = real_->cuMemSetAccess(chunk.address, chunk.bytes, &access, 1);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  std::erase_if(access_, [&](const CUmemAccessDesc& each) { return each.location.id == peer; });
+  if (reaches) access_.push_back(access);
+  return CUDA_SUCCESS;
 }
 
 CUresult Swapper::Unback(const Place& place) {

@@ -50,6 +50,8 @@ class Swapper {
   // The context is broken: what it holds is not copied any more. Work runs in `other` if it ran
   // there.
   void Lose(CUcontext context, CUcontext other) REQUIRES_LOCK(mutex_);
+  // Lets another device of the program's use all runs, those to come too, or no longer.
+  CUresult SetPeer(CUdevice peer, bool reaches) REQUIRES_LOCK(mutex_);
   // Gives back what dead runs still hold.
   void Reap() REQUIRES_LOCK(mutex_);
   void Trim() REQUIRES_LOCK(mutex_);
@@ -77,6 +79,7 @@ class Swapper {
   DeviceMemory* const memory_;
 
   Mutex mutex_;
+  std::vector<CUmemAccessDesc> access_ GUARDED_BY(mutex_);  // this device's, and its peers'
   HostArena arena_ GUARDED_BY(mutex_);
   CUcontext context_ GUARDED_BY(mutex_) = nullptr;
   CUstream out_stream_ GUARDED_BY(mutex_) = nullptr;

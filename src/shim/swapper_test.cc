@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <random>
+#include <set>
 
 #include "src/shim/fake_driver.h"
 
@@ -76,6 +77,29 @@ bool Holds(CUdeviceptr address, uint64_t bytes, uint64_t seed) {
     if (word != random()) return false;
   }
   return true;
+}
+
+TEST_F(SwapperTest, PeersUseWhatIsThereAndWhatComes) {
+  using Devices = std::set<CUdevice>;
+  const CUdeviceptr first = Allocate(MiB(8).count), second = Allocate(MiB(4).count);
+  ASSERT_EQ(RestoreAll(MiB(8)), CUDA_SUCCESS);
+  EXPECT_EQ(driver_.UsersOf(first), Devices{0});
+  const auto set_peer = [this](CUdevice peer, bool reaches) {
+    MutexLock lock(swapper_.mutex());
+    return swapper_.SetPeer(peer, reaches);
+  };
+  ASSERT_EQ(set_peer(1, true), CUDA_SUCCESS);
+  ASSERT_EQ(set_peer(2, true), CUDA_SUCCESS);
+  EXPECT_EQ(driver_.UsersOf(first), (Devices{0, 1, 2}));
+  EXPECT_EQ(driver_.UsersOf(first + kChunk.count), (Devices{0, 1, 2}));
+  ASSERT_EQ(RestoreAll(kCard), CUDA_SUCCESS);
+  EXPECT_EQ(driver_.UsersOf(second), (Devices{0, 1, 2}));
+  ASSERT_EQ(set_peer(1, false), CUDA_SUCCESS);
+  EXPECT_EQ(driver_.UsersOf(first), (Devices{0, 2}));
+  // Also what left meanwhile, and comes back.
+  ASSERT_EQ(Evict(Bytes()), CUDA_SUCCESS);
+  ASSERT_EQ(RestoreAll(kCard), CUDA_SUCCESS);
+  EXPECT_EQ(driver_.UsersOf(second), (Devices{0, 2}));
 }
 
 TEST(HostArenaTest, SmallChunksShareWhatALargeOneWouldTake) {

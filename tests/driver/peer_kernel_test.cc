@@ -86,6 +86,31 @@ TEST_F(PeerKernelTest, AccessIsOneWayAndEndsWithItsContext) {
   MakeContextAnew();
 }
 
+TEST_F(PeerKernelTest, TheOtherMayHaveLeaveToo) {
+  const CUdeviceptr here = Allocate(kBytes);
+  ASSERT_CU(Cu().cuMemsetD32_v2(here, 40, kBytes / 4));
+  ASSERT_CU(Cu().cuCtxSynchronize());
+  {
+    const InContext there(other_);
+    ASSERT_CU(Cu().cuCtxEnablePeerAccess(context_, 0));
+    EXPECT_CU(CUDA_SUCCESS, AddTo(here));
+  }
+  EXPECT_EQ(LastWordOf(here), 42);
+  const CUdeviceptr later = Allocate(size_t{3} << 20);
+  ASSERT_CU(Cu().cuMemsetD32_v2(later, 1, kBytes / 4));
+  ASSERT_CU(Cu().cuCtxSynchronize());
+  {
+    const InContext there(other_);
+    EXPECT_CU(CUDA_SUCCESS, AddTo(later));
+    ASSERT_CU(Cu().cuCtxDisablePeerAccess(context_));
+    EXPECT_CU(CUDA_ERROR_ILLEGAL_ADDRESS, AddTo(here));
+  }
+  EXPECT_EQ(LastWordOf(later), 3);
+  EXPECT_EQ(LastWordOf(here), 42);
+  Cu().cuCtxDestroy_v2(other_);
+  MakeOther();
+}
+
 // What is everybody's needs no leave.
 TEST_F(PeerKernelTest, ManagedAndHostMemoryIsEverybodys) {
   CUdeviceptr managed = 0;

@@ -11,7 +11,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 @pytest.fixture
 def make_card(tmp_path_factory):
-    """Makes cards: make_card(vram="256M", context="8M", bus="8GB/s")."""
+    """Makes cards: make_card(vram="256M", context="8M", bus="8GB/s", devices="gpu0")."""
     cards = []
 
     def make(**options):

@@ -70,7 +70,7 @@ def text(value):
 class Card:
     """One software GPU and the daemon that shares it."""
 
-    def __init__(self, root, vram="256M", context="8M", bus="8GB/s"):
+    def __init__(self, root, vram="256M", context="8M", bus="8GB/s", devices="gpu0"):
         self.runtime = root / "run"
         self.soft = root / "soft"
         for directory in (self.runtime, self.soft):
@@ -83,6 +83,7 @@ class Card:
             "TANDEM_SOFT_VRAM": vram,
             "TANDEM_SOFT_CONTEXT": context,
             "TANDEM_SOFT_PCIE": bus,
+            "TANDEM_SOFT_DEVICES": devices,
         }
         self.processes = []
 
