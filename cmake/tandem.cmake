@@ -18,7 +18,8 @@ macro(tandem_hot_folder)
 endmacro()
 
 # What most files include, compiled once for libraries and once for tests: parsing it is half of what
-# a small file costs. The debug preset has none, so that there every file must include what it needs.
+# a small file costs. The debug preset has none, so that there, and for clang-tidy,
+# every file must include what it needs.
 set(CMAKE_CXX_COMPILE_OPTIONS_PIE -fPIC)  # one kind of code, so that one set of headers will do
 set(common_headers
   <algorithm> <array> <atomic> <chrono> <condition_variable> <cstring> <deque> <functional> <map>

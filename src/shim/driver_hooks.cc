@@ -202,6 +202,7 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) noexcept {
 }
 
 CUresult cuCtxCreate(CUcontext* context, unsigned int flags, CUdevice device) noexcept {
+  if (Real().cuCtxCreate == nullptr) return CUDA_ERROR_NOT_INITIALIZED;  // before others give way
   return CreateContext(context, device,
                        [&] { return Call(Real().cuCtxCreate, context, flags, device); });
 }

@@ -40,6 +40,10 @@ extern "C" {
   return reinterpret_cast<void*>(tandem::shim::TrueDlvsym());
 }
 
+void* OpensNothing(const char*, int) {
+  return nullptr;
+}
+
 // What to jump to, and with which flags: two registers.
 struct Opening {
   void* function;
@@ -55,6 +59,8 @@ struct Opening {
     function = look_up == nullptr ? nullptr : look_up(RTLD_NEXT, "dlopen");
     next.store(function, std::memory_order_release);
   }
+  if (function == nullptr) function = reinterpret_cast<void*>(&OpensNothing);
+  if ((flags & RTLD_DEEPBIND) == 0) return {function, flags};
   const char* const wanted = std::getenv("TANDEM_NO_DEEPBIND");
   const bool shallow = wanted != nullptr && wanted[0] == '1' && wanted[1] == 0;
   return {function, shallow ? flags & ~RTLD_DEEPBIND : flags};

@@ -81,6 +81,13 @@ TEST(InterposeTest, TheProgramsOwnHandleFindsTheShim) {
   ExpectFine("program");
 }
 
+TEST(InterposeTest, TheFirstLookUpOfADriverLeavesNoError) {
+  const Outcome outcome =
+      RunPreloaded("LD_LIBRARY_PATH=" SOFT_GPU_DIR " " LOOK_UP " no_error_of_driver");
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(outcome.output, "");
+}
+
 TEST(InterposeTest, CallsBeforeInitAreTheDriversToJudge) {
   ExpectFine("direct");
 }
@@ -113,11 +120,13 @@ TEST(InterposeTest, BearsOtherPreloadedLibraries) {
   EXPECT_EQ(after.output, "");
 }
 
+#ifdef LIBASAN
 TEST(InterposeTest, BearsAnAddressSanitizerBeforeIt) {
   const Outcome outcome = RunPreloaded(LOOK_UP " handle libcuda.so.1", LIBASAN ":" LIBTANDEM);
   EXPECT_EQ(outcome.status, 0);
   EXPECT_EQ(outcome.output, "");
 }
+#endif
 #endif
 
 TEST(InterposeTest, RefusesOnceInWords) {

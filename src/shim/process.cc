@@ -95,6 +95,7 @@ const Driver* TheDriver(bool load) {
     return nullptr;
   }
   const Driver* const made = MakeDriver(library);
+  dlerror();  // of what this driver lacks
   if (driver.compare_exchange_strong(known, made, std::memory_order_acq_rel)) return made;
   delete made;
   return known;

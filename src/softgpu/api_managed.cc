@@ -12,6 +12,7 @@ namespace {
 struct Managed {
   uint64_t number = 0;      // of the block
   uint64_t block_size = 0;  // bytes
+  bool variables = false;   // it is a module's
   Range range;              // from where the block begins
 };
 
@@ -22,7 +23,8 @@ std::optional<Managed> FindManaged(CUdeviceptr pointer, size_t bytes) {
   const auto found = driver.memory->Find(pointer);
   if (!found || bytes == 0 || bytes > found->range.end() - pointer) return std::nullopt;
   if (!driver.managed.Has(found->number)) return std::nullopt;
-  return Managed{found->number, found->range.size, Range{pointer - found->range.begin, bytes}};
+  return Managed{found->number, found->range.size, found->internal,
+                 Range{pointer - found->range.begin, bytes}};
 }
 
 CUresult CheckPlace(CUdevice device) {
@@ -203,7 +205,8 @@ CUresult cuStreamAttachMemAsync(CUstream handle, CUdeviceptr pointer, size_t byt
     return CUDA_ERROR_INVALID_VALUE;
   }
   const auto managed = FindManaged(pointer, bytes == 0 ? 1 : bytes);
-  if (!managed || (bytes != 0 && bytes != managed->block_size)) return CUDA_ERROR_INVALID_VALUE;
+  const bool whole = managed && (bytes == managed->block_size || managed->variables);
+  if (!managed || (bytes != 0 && !whole)) return CUDA_ERROR_INVALID_VALUE;
   // The default stream stands for all the others.
   if (flags == CU_MEM_ATTACH_SINGLE && stream == context->legacy) return CUDA_ERROR_INVALID_VALUE;
   CU_TRY(RefuseIfCaptured(*stream));

@@ -96,6 +96,7 @@ CUresult cuCtxEnablePeerAccess(CUcontext handle, unsigned int flags) noexcept {
 CUresult cuCtxDisablePeerAccess(CUcontext handle) noexcept {
   std::shared_ptr<Context> current, peer;
   CU_TRY(FindPeer(handle, &current, &peer));
+  CU_TRY(TheDriver().Synchronise(*current));  // what was submitted had leave
   MutexLock lock(TheDriver().memory->mutex());
   MutexLock own(current->mutex);
   if (current->peers.erase(peer) == 0) return CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;

@@ -145,7 +145,8 @@ constexpr OptionRow kTable[] = {
     {"TANDEM_SOFT_CONTEXT", "64M", "VRAM that every context costs", SetContext},
     {"TANDEM_SOFT_PCIE", "8GB/s", "bandwidth of the bus, per direction", SetBus},
     {"TANDEM_SOFT_ISA", "auto",
-     "how kernels run: auto (the fastest that the processor has), baseline, avx2 or avx512",
+     "how kernels run: auto (the fastest that the processor has), or at most baseline, avx2, "
+     "avx512",
      SetPath},
     {"TANDEM_SOFT_CLOCK", "real", "`real`, or `model`: device times that do not depend on the host",
      SetClock},

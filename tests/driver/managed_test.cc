@@ -278,6 +278,7 @@ const char kManagedVariable[] = R"(
 .target sm_50
 .address_size 64
 .visible .global .attribute(.managed) .align 4 .u32 word = 7;
+.visible .global .attribute(.managed) .align 8 .u64 other = 8;
 .visible .entry raise()
 {
   .reg .b32 %r<2>;
@@ -302,6 +303,11 @@ TEST_F(ManagedTest, AModulesVariableMayBeManaged) {
   int is_managed = 0;
   ASSERT_CU(Cu().cuPointerGetAttribute(&is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, word));
   EXPECT_EQ(is_managed, 1);
+  CUstream stream = nullptr;
+  ASSERT_CU(Cu().cuStreamCreate(&stream, 0));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuStreamAttachMemAsync(stream, word, bytes, CU_MEM_ATTACH_SINGLE));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuStreamAttachMemAsync(stream, word, 0, CU_MEM_ATTACH_GLOBAL));
+  ASSERT_CU(Cu().cuStreamDestroy_v2(stream));
   ASSERT_CU(Cu().cuLibraryGetKernel(&kernel, library, "raise"));
   ASSERT_CU(Launch(reinterpret_cast<CUfunction>(kernel), 1, 1, nullptr, {}));
   ASSERT_CU(Cu().cuCtxSynchronize());

@@ -74,10 +74,12 @@ def test_two_trainers_beyond_vram(card):
 
 def test_without_tandem_the_same_two_run_out_of_memory(card):
     card.daemon.terminate()
-    both = [card.bare(train("160M", 60)), card.bare(train("160M", 60))]
-    said = [(p, p.communicate(timeout=PATIENCE_S)[1]) for p in both]
-    outcomes = sorted((p.returncode, "OUT_OF_MEMORY" in err) for p, err in said)
-    assert outcomes == [(0, False), (1, True)]
+    first = card.bare(train("160M", 60))
+    wait_until(lambda: card.vram_used() > 160 * MIB, first, "the first has its memory")
+    second = card.bare(train("160M", 1))
+    assert "OUT_OF_MEMORY" in second.communicate(timeout=PATIENCE_S)[1]
+    assert second.returncode == 1
+    finish(first)
 
 
 @pytest.mark.sanitized
@@ -109,13 +111,17 @@ def test_a_limit_holds(card):
     finish(card.shared(train("80M", 3), "--memory", "100M"))
 
 
-def test_a_limit_is_for_the_whole_run(card):
+def test_a_limit_is_for_the_whole_run(card, tmp_path):
     """Two processes of one run together stay under its limit."""
-    script = f"{TRAIN} --memory 60M --steps 120 & {TRAIN} --memory 60M --steps 120 & wait -n; a=$?; wait -n; exit $((a+$?))"
+    go = tmp_path / "go"
+    first, second = (" ".join(train("60M", count)) for count in (60, 1))
+    script = f"{first} & until [ -e {go} ]; do sleep 0.05; done; {second}; echo second $? >&2; wait $!"
     process = card.shared(["bash", "-c", script], "--memory", "100M")
-    out, err = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 1
-    assert err.count("OUT_OF_MEMORY") == 1
+    wait_until(lambda: [s for s in card.sessions() if s["resident_bytes"] > 50 * MIB], process, "one has its memory")
+    go.touch()
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, err
+    assert err.count("OUT_OF_MEMORY") == 1 and "second 1" in err
 
 
 def test_a_capture_goes_on_while_somebody_waits(make_card):

@@ -101,6 +101,13 @@ void NoError() {
   Expect(dlerror() == nullptr, "no error is left");
 }
 
+// The same where the first look-up finds a driver, which lacks functions that we ask for.
+void NoErrorOfDriver() {
+  void* const library = dlopen("libcuda.so.1", RTLD_NOW);
+  Expect(library != nullptr && FromShim(dlsym(library, "cuInit")), "the driver is found");
+  Expect(dlerror() == nullptr, "no error is left");
+}
+
 // Linked calls without a driver in reach: the shim has to find one, or say there is none.
 void Direct() {
   using Alloc = CUresult (*)(CUdeviceptr*, size_t);
@@ -134,6 +141,7 @@ int main(int argc, char** argv) {
   if (wanted == "program") WholeProgram();
   if (wanted == "direct") Direct();
   if (wanted == "no_error") NoError();
+  if (wanted == "no_error_of_driver") NoErrorOfDriver();
   if (wanted == "refused") Refused();
   if (wanted == "counted") Counted();
   if (wanted == "deep_bound" && argc > 2) DeepBound(argv[2], false);

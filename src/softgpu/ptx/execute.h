@@ -12,7 +12,7 @@
 // Invariants:
 // 1. The device is touched only where MemoryMap says so; everything else is a fault.
 // 2. Run() after kYielded goes on exactly where it stopped; results do not depend on yields.
-// 3. Both paths (baseline and AVX2) compute the same bits.
+// 3. All paths (baseline, AVX2, AVX-512) compute the same bits.
 #pragma once
 
 #include <atomic>
@@ -82,8 +82,8 @@ struct Fault {
 // How handlers are compiled: for any machine, AVX2 with FMA, or AVX-512.
 enum class Path { kAuto, kBaseline, kAvx2, kAvx512 };
 
-// Those that are built in and that this machine can run, the fastest last. kAuto is that one; one
-// that is not among them is as the baseline.
+// Those that are built in and that this machine can run, the fastest last. kAuto is that one, and
+// so is what would be faster still.
 const std::vector<Path>& Paths();
 int HandlerOf(Path path);  // which of an instruction's handlers
 

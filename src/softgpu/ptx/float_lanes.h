@@ -1,6 +1,6 @@
 // Floating point for handlers: NaNs, flushing, saturation, half precision.
 //
-// A NaN result is always the canonical one, so that both paths, and every order of operands that a
+// A NaN result is always the canonical one, so that all paths, and every order of operands that a
 // compiler may choose, give the same bits. Included like lanes.h.
 #pragma once
 

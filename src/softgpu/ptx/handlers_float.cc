@@ -1,5 +1,5 @@
 // Floating-point arithmetic. The transcendental approximations are the C library's functions,
-// which are the same for both paths and at least as exact as PTX asks.
+// which are the same for all paths and at least as exact as PTX asks.
 #include <math.h>
 
 #include "src/softgpu/ptx/float_lanes.h"

@@ -23,8 +23,8 @@ inline void LoadRun(const uint8_t* from, uint64_t step, typename Cell<D>::Raw* d
   }
 }
 
-// Fetches what the next turn of a loop will read, if it goes on at the distance of the last: what
-// lies a page or more further no processor foresees.
+// Fetches where the turn after the next of a loop will begin to read, if it goes on at the distance
+// of the last: what lies a page or more further no processor foresees.
 inline void FetchAhead(const WarpContext& w, const Instruction& in, const Runs& runs) {
   if (in.trail == 0) return;
   constexpr uint64_t kTurns = 2;

@@ -1,9 +1,9 @@
 // What all handlers share: typed access to rows, the loop over 32 lanes, and the final merge.
 //
-// Included only by handlers_*.cc, which are compiled twice, once for each instruction set, with
+// Included only by handlers_*.cc, which are compiled once for each instruction set, with
 // TANDEM_PTX_PATH naming the namespace. Everything is in an anonymous namespace and takes nothing
 // from std:: that could become a shared out-of-line function: the linker must never let the
-// baseline path call code compiled for AVX2.
+// baseline path call code compiled for another.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Runs one PTX operation on edge values and random ones, on both paths, and compares it with a
+// Runs one PTX operation on edge values and random ones, on all paths, and compares it with a
 // scalar reference. For tests.
 #pragma once
 

@@ -6,7 +6,8 @@
 namespace tandem::ptx {
 
 const std::vector<Path>& Paths() {
-  static const std::vector<Path> paths = [] {
+  // Never destroyed: engines may run while the process exits.
+  static const std::vector<Path>& paths = *new const std::vector<Path>([] {
     std::vector<Path> some = {Path::kBaseline};
 #ifdef TANDEM_PTX_X86
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return some;
@@ -19,15 +20,15 @@ const std::vector<Path>& Paths() {
     }
 #endif
     return some;
-  }();
+  }());
   return paths;
 }
 
 int HandlerOf(Path path) {
-  const auto& paths = Paths();
-  if (path == Path::kAuto) return static_cast<int>(paths.size()) - 1;
-  const auto found = std::find(paths.begin(), paths.end(), path);
-  return found == paths.end() ? 0 : static_cast<int>(found - paths.begin());
+  const int fastest = static_cast<int>(Paths().size()) - 1;
+  return path == Path::kAuto
+             ? fastest
+             : std::min(fastest, static_cast<int>(path) - static_cast<int>(Path::kBaseline));
 }
 
 }  // namespace tandem::ptx

@@ -3,6 +3,7 @@
 
 namespace tandem::ptx::avx512 {
 
+// SelectCompare asks for it; AVX2's will do.
 Handler SelectHalf(const Selector&) {
   return nullptr;
 }

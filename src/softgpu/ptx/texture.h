@@ -1,7 +1,7 @@
 // What a texture object is to the interpreter.
 //
 // Threading: plain data that never changes while a launch uses it. Without inline functions, like
-// code.h: the handlers are compiled twice.
+// code.h: the handlers are compiled more than once.
 //
 // Invariants: every extent is at least 1 and at most 1 << 28; address, pitch and slice are
 // multiples of a texel's size, so that no texel lies in two granules.
