@@ -1,5 +1,6 @@
 // setp, set, selp, slct, predicate logic, and mov with its packing.
 #include "src/softgpu/ptx/float_lanes.h"
+#include "src/softgpu/ptx/vector_lanes.h"
 
 namespace tandem::ptx::TANDEM_PTX_PATH {
 namespace {
@@ -31,46 +32,16 @@ inline auto Holds(V a, V b) {
   if constexpr (compare == Compare::kNan) return (a != a) | (b != b);
 }
 
-#if defined(__AVX512DQ__)
-template <class T, Compare compare>
-uint32_t CompareRows(const typename Cell<T>::Raw* a, const typename Cell<T>::Raw* b) {
-  typedef T V __attribute__((vector_size(64), may_alias));
-  constexpr int kTogether = 64 / sizeof(T);
-  uint32_t bits = 0;
-  for (int i = 0; i < kLanes; i += kTogether) {
-    const auto holds =
-        Holds<compare>(*reinterpret_cast<const V*>(a + i), *reinterpret_cast<const V*>(b + i));
-    uint32_t signs;
-    if constexpr (sizeof(T) == 8) {
-      typedef long long Words __attribute__((vector_size(64)));
-      signs = __builtin_ia32_cvtq2mask512(reinterpret_cast<Words>(holds));
-    } else {
-      typedef int Words __attribute__((vector_size(64)));
-      signs = __builtin_ia32_cvtd2mask512(reinterpret_cast<Words>(holds));
-    }
-    bits |= signs << i;
-  }
-  return bits;
-}
-#elif defined(__AVX2__)
+#if defined(__AVX2__)
 // Takes the answers' signs together, rather than a bit from each.
 template <class T, Compare compare>
 uint32_t CompareRows(const typename Cell<T>::Raw* a, const typename Cell<T>::Raw* b) {
-  typedef T V __attribute__((vector_size(32), may_alias));
-  constexpr int kTogether = 32 / sizeof(T);
+  using V = typename Vector<T>::type;
   uint32_t bits = 0;
-  for (int i = 0; i < kLanes; i += kTogether) {
-    const auto holds =
-        Holds<compare>(*reinterpret_cast<const V*>(a + i), *reinterpret_cast<const V*>(b + i));
-    uint32_t signs;
-    if constexpr (sizeof(T) == 8) {
-      typedef double D __attribute__((vector_size(32)));
-      signs = static_cast<uint32_t>(__builtin_ia32_movmskpd256(reinterpret_cast<D>(holds)));
-    } else {
-      typedef float F __attribute__((vector_size(32)));
-      signs = static_cast<uint32_t>(__builtin_ia32_movmskps256(reinterpret_cast<F>(holds)));
-    }
-    bits |= signs << i;
+  for (int i = 0; i < kLanes; i += Vector<T>::kCount) {
+    bits |= Signs(Holds<compare>(*reinterpret_cast<const V*>(a + i),
+                                 *reinterpret_cast<const V*>(b + i)))
+            << i;
   }
   return bits;
 }

@@ -16,6 +16,8 @@ inline void LoadRun(const uint8_t* from, uint64_t step, typename Cell<D>::Raw* d
   if (step == 0) {
     const auto value = Extend<D>(Read<T>(from));
     TANDEM_HALF d[i] = value;
+  } else if constexpr (kBytes == sizeof(T)) {
+    LoadHalf<T, D>(from, d);
   } else {
     uint8_t bytes[kHalf * kBytes];
     __builtin_memcpy(bytes, from, sizeof bytes - kBytes + sizeof(T));
@@ -23,26 +25,28 @@ inline void LoadRun(const uint8_t* from, uint64_t step, typename Cell<D>::Raw* d
   }
 }
 
-// Fetches where the turn after the next of a loop will begin to read, if it goes on at the distance
+// Fetches where a loop will begin a few turns later to read, if it goes on at the distance
 // of the last: what lies a page or more further no processor foresees.
-inline void FetchAhead(const WarpContext& w, const Instruction& in, const Runs& runs) {
+inline void FetchAhead(const WarpContext& w, const Instruction& in, const uint8_t* low,
+                       const uint8_t* high) {
   if (in.trail == 0) return;
-  constexpr uint64_t kTurns = 2;
+  constexpr uint64_t kTurns = 4;
   auto* trail = reinterpret_cast<AliasU64*>(w.frame + in.trail);
-  const uint64_t ahead = kTurns * (runs.start[0] - *trail);
-  *trail = runs.start[0];
-  const uint64_t next = reinterpret_cast<uint64_t>(runs.base) + ahead;
-  for (const uint64_t start : runs.start) __builtin_prefetch(reinterpret_cast<void*>(next + start));
+  const uint64_t now = reinterpret_cast<uint64_t>(low), ahead = kTurns * (now - *trail);
+  *trail = now;
+  for (const uint8_t* half : {low, high}) {
+    __builtin_prefetch(reinterpret_cast<void*>(reinterpret_cast<uint64_t>(half) + ahead));
+  }
 }
 
 // T lies in memory, kCount of them for each lane; D is the registers' width.
 template <class T, class D, uint32_t kCount>
-bool RunLoad(WarpContext& w, const Instruction& in, uint32_t active) {
+[[gnu::noinline]] bool LoadAnywhere(WarpContext& w, const Instruction& in, uint32_t active) {
   constexpr uint32_t kBytes = sizeof(T) * kCount;
   const uint32_t refs[4] = {in.dst, in.b, in.c, in.d};
   Runs runs;
   if (active == ~0u && LocateRuns<kBytes>(w, in, false, runs)) {
-    FetchAhead(w, in, runs);
+    FetchAhead(w, in, runs.base + runs.start[0], runs.base + runs.start[1]);
     for (uint32_t part = 0; part < kCount; ++part) {
       auto* d = Register<D>(w, refs[part]);
       const uint8_t* from = runs.base + part * sizeof(T);
@@ -66,6 +70,22 @@ bool RunLoad(WarpContext& w, const Instruction& in, uint32_t active) {
   return true;
 }
 
+template <class T, class D, uint32_t kCount>
+bool RunLoad(WarpContext& w, const Instruction& in, uint32_t active) {
+  if constexpr (kCount == 1) {
+    const uint8_t* from = active == ~0u ? LocateRun<sizeof(T)>(w, in, false) : nullptr;
+    if (from != nullptr) [[likely]] {
+      const uint8_t* high = from + kHalf * sizeof(T);
+      FetchAhead(w, in, from, high);
+      auto* d = Register<D>(w, in.dst);
+      LoadHalf<T, D>(from, d);
+      LoadHalf<T, D>(high, d + kHalf);
+      return true;
+    }
+  }
+  return LoadAnywhere<T, D, kCount>(w, in, active);
+}
+
 template <class T, class D>
 bool RunLoadParam(WarpContext& w, const Instruction& in, uint32_t active) {
   const uint32_t refs[4] = {in.dst, in.b, in.c, in.d};
@@ -85,9 +105,7 @@ inline void StoreRun(const typename Cell<S>::Raw* s, uint8_t* to, uint64_t step)
     const T value = static_cast<T>(s[kHalf - 1]);
     __builtin_memcpy(to, &value, sizeof value);
   } else if constexpr (kBytes == sizeof(T)) {
-    T values[kHalf];
-    TANDEM_HALF values[i] = static_cast<T>(s[i]);
-    __builtin_memcpy(to, values, sizeof values);
+    StoreHalf<T, S>(s, to);
   } else {
     for (int i = 0; i < kHalf; ++i) {
       const T value = static_cast<T>(s[i]);
@@ -98,7 +116,7 @@ inline void StoreRun(const typename Cell<S>::Raw* s, uint8_t* to, uint64_t step)
 
 // T lies in memory, kCount of them for each lane; S is the registers' width.
 template <class T, class S, uint32_t kCount>
-bool RunStore(WarpContext& w, const Instruction& in, uint32_t active) {
+[[gnu::noinline]] bool StoreAnywhere(WarpContext& w, const Instruction& in, uint32_t active) {
   constexpr uint32_t kBytes = sizeof(T) * kCount;
   const uint32_t refs[4] = {in.dst, in.b, in.c, in.d};
   Runs runs;
@@ -127,6 +145,20 @@ bool RunStore(WarpContext& w, const Instruction& in, uint32_t active) {
     }
   }
   return true;
+}
+
+template <class T, class S, uint32_t kCount>
+bool RunStore(WarpContext& w, const Instruction& in, uint32_t active) {
+  if constexpr (kCount == 1) {
+    uint8_t* to = active == ~0u ? LocateRun<sizeof(T)>(w, in, true) : nullptr;
+    if (to != nullptr) [[likely]] {
+      const auto* s = Source<S>(w, in.dst);
+      StoreHalf<T, S>(s, to);
+      StoreHalf<T, S>(s + kHalf, to + kHalf * sizeof(T));
+      return true;
+    }
+  }
+  return StoreAnywhere<T, S, kCount>(w, in, active);
 }
 
 template <class T>

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "src/softgpu/ptx/lanes.h"
+#include "src/softgpu/ptx/vector_lanes.h"
 
 namespace tandem::ptx::TANDEM_PTX_PATH {
 namespace {
@@ -183,33 +184,9 @@ struct Runs {
   uint64_t start[2];
   uint64_t step[2];  // from lane to lane: 0, or the bytes of an access
 };
-inline constexpr int kHalf = kLanes / 2;
-
-// A whole vector register of A, said to the compiler: left to itself it unrolls the loop over half
-// a warp and never finds that these are vectors.
-template <class A>
-struct Vector {
-  typedef A type __attribute__((vector_size(32), may_alias));
-  static constexpr int kCount = 32 / sizeof(A);
-};
-
-template <class V>
-inline bool AnyBit(V vector) {
-#if defined(__AVX__)
-  typedef long long Words __attribute__((vector_size(32)));
-  return __builtin_ia32_ptestz256(reinterpret_cast<Words>(vector),
-                                  reinterpret_cast<Words>(vector)) == 0;
-#else
-  uint64_t words[sizeof(V) / 8], any = 0;
-  __builtin_memcpy(words, &vector, sizeof words);
-  for (const uint64_t word : words) any |= word;
-  return any != 0;
-#endif
-}
-
 template <uint32_t kBytes, class A>
 struct Steps {
-  alignas(32) A of[Vector<A>::kCount];
+  alignas(kVectorBytes) A of[Vector<A>::kCount];
   constexpr Steps() : of() {
     for (int i = 0; i < Vector<A>::kCount; ++i) of[i] = static_cast<A>(i) * kBytes;
   }
@@ -240,6 +217,35 @@ inline bool FindRuns(const WarpContext& w, const Instruction& in, Runs& runs) {
   return wrong == 0 && !AnyBit(differ);
 }
 
+// How many bytes a run spans.
+template <uint32_t kBytes>
+inline uint64_t LengthOf(const Runs& runs, int half) {
+  return runs.step[half] * (kHalf - 1) + kBytes;
+}
+
+template <uint32_t kBytes>
+inline bool EndsBefore(const Runs& runs, uint64_t size) {
+  for (int half = 0; half < 2; ++half) {
+    const uint64_t start = runs.start[half];
+    if (start >= size || LengthOf<kBytes>(runs, half) > size - start) return false;
+  }
+  return true;
+}
+
+// Whether the device has all of it. A run is shorter than a granule, and most often both lie in
+// one.
+template <uint32_t kBytes>
+inline bool RunsExist(const WarpContext& w, bool write, const Runs& runs) {
+  const uint64_t known = runs.start[0];
+  if (!GranuleExists(w, known, write)) return false;
+  for (int half = 0; half < 2; ++half) {
+    const uint64_t start = runs.start[half], last = start + LengthOf<kBytes>(runs, half) - 1;
+    if (((start ^ known) | (last ^ known)) >> w.granule_shift == 0) continue;
+    if (!GranuleExists(w, start, write) || !GranuleExists(w, last, write)) return false;
+  }
+  return true;
+}
+
 // In global or shared memory, and all there. False: not that case, or a fault; see Locate().
 template <uint32_t kBytes>
 inline bool LocateRuns(const WarpContext& w, const Instruction& in, bool write, Runs& runs) {
@@ -249,20 +255,39 @@ inline bool LocateRuns(const WarpContext& w, const Instruction& in, bool write, 
                   : FindRuns<kBytes, uint64_t>(w, in, runs))) {
     return false;
   }
-  runs.base = shared ? w.shared : reinterpret_cast<uint8_t*>(w.device_base);
-  for (int half = 0; half < 2; ++half) {
-    uint64_t& start = runs.start[half];
-    const uint64_t length = runs.step[half] * (kHalf - 1) + kBytes;
-    if (shared) {
-      if (start >= w.shared_bytes || length > w.shared_bytes - start) return false;
-    } else {
-      start -= w.device_base;
-      if (!GranuleExists(w, start, write) || !GranuleExists(w, start + length - 1, write)) {
-        return false;
-      }
-    }
+  if (shared) {
+    runs.base = w.shared;
+    return EndsBefore<kBytes>(runs, w.shared_bytes);
   }
-  return true;
+  runs.base = reinterpret_cast<uint8_t*>(w.device_base);
+  for (uint64_t& start : runs.start) start -= w.device_base;
+  return RunsExist<kBytes>(w, write, runs);
+}
+
+// The most common case of all, for more speed: all 32 lanes in the device's memory, one behind the
+// other, in one granule. Null: not that case, or a fault; see Locate().
+template <uint32_t kBytes>
+[[gnu::always_inline]] inline uint8_t* LocateRun(const WarpContext& w, const Instruction& in,
+                                                 bool write) {
+  using V = Vector<uint64_t>::type;
+  constexpr int kCount = Vector<uint64_t>::kCount;
+  static constexpr Steps<kBytes, uint64_t> kSteps;
+  const auto* a = Source<uint64_t>(w, in.a);
+  const uint64_t first = a[0];
+  if (a[kLanes - 1] - first != (kLanes - 1) * kBytes || in.narrow) return nullptr;
+  if (in.space != Space::kGlobal && in.space != Space::kGeneric) return nullptr;
+  V expected = *reinterpret_cast<const V*>(kSteps.of) + first, differ = {};
+  for (int i = 0; i < kLanes; i += kCount) {
+    differ |= *reinterpret_cast<const V*>(a + i) ^ expected;
+    expected += uint64_t{kCount} * kBytes;
+  }
+  const uint64_t address = first + static_cast<uint64_t>(in.imm), start = address - w.device_base;
+  const uint64_t last = start + kLanes * kBytes - 1;
+  if ((start ^ last) >> w.granule_shift != 0 || address % kBytes != 0 || AnyBit(differ) ||
+      !GranuleExists(w, start, write)) {
+    return nullptr;
+  }
+  return reinterpret_cast<uint8_t*>(address);
 }
 
 template <class T>

@@ -7,13 +7,6 @@
 namespace tandem::ptx {
 namespace {
 
-// Large, so that lanes which leave an ordinary loop early still wait for the others behind it.
-// Loops inside others start anew each time, but not for ever.
-constexpr uint32_t kLoopsPerTurn = 1 << 14;
-constexpr uint32_t kAllLoopsPerTurn = 1 << 20;
-// Of loops that look for what other lanes do.
-constexpr uint32_t kPollsPerTurn = 64;
-
 uint64_t LaneOffset(uint32_t lanes) {
   return uint64_t{sizeof(uint32_t)} * std::countr_zero(lanes);  // the first of them
 }
@@ -55,16 +48,9 @@ void Warp::Exit(Group* group, uint32_t lanes) {
   live_ &= ~lanes;
 }
 
-bool Warp::CountLoop(uint32_t pc, bool polls) {
-  if (pc != loop_) loops_ = 0;
-  loop_ = pc;
-  polls_ += polls ? 1 : 0;
-  if (++loops_ < kLoopsPerTurn && ++all_loops_ < kAllLoopsPerTurn && polls_ < kPollsPerTurn) {
-    return false;
-  }
+void Warp::EndTurn(uint32_t pc) {
   loops_ = all_loops_ = polls_ = 0;
   if (!alone()) floor_ = pc + 1;
-  return true;
 }
 
 bool Warp::AtBarrier() const {

@@ -41,7 +41,16 @@ class Warp {
   void Exit(Group* group, uint32_t lanes);
   // Counts a back-edge of the group at `pc`; `polls`: of a loop that may wait for other lanes.
   // True: the warp's turn is over.
-  bool CountLoop(uint32_t pc, bool polls);
+  bool CountLoop(uint32_t pc, bool polls) {
+    if (pc != loop_) loops_ = 0;
+    loop_ = pc;
+    polls_ += polls ? 1 : 0;
+    if (++loops_ < kLoopsPerTurn && ++all_loops_ < kAllLoopsPerTurn && polls_ < kPollsPerTurn) {
+      return false;
+    }
+    EndTurn(pc);
+    return true;
+  }
 
   uint32_t live() const { return live_; }
   // Whether a group of it waits at a barrier.
@@ -56,7 +65,15 @@ class Warp {
   const std::vector<Group>& groups() const { return groups_; }
 
  private:
+  // Large, so that lanes which leave an ordinary loop early still wait for the others behind it.
+  // Loops inside others start anew each time, but not for ever.
+  static constexpr uint32_t kLoopsPerTurn = 1 << 14;
+  static constexpr uint32_t kAllLoopsPerTurn = 1 << 20;
+  // Of loops that look for what other lanes do.
+  static constexpr uint32_t kPollsPerTurn = 64;
+
   void Merge();
+  void EndTurn(uint32_t pc);
 
   std::vector<Group> groups_;
   uint32_t live_ = 0;
