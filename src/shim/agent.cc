@@ -28,6 +28,7 @@ constexpr Duration kListenPeriod = Milliseconds(1);
 constexpr Duration kReconnectPeriod = Milliseconds(100);
 constexpr Duration kTrimPeriod = Seconds(5);
 constexpr Duration kDrainPause = Microseconds(20);
+constexpr Duration kArrivalPause = Microseconds(50);
 constexpr Duration kStopPatience = Seconds(2);
 
 timespec ToTimespec(Duration duration) {
@@ -105,6 +106,7 @@ void Agent::Loop() {
 Duration Agent::Patience() const {
   if (undrained_) return kRetryPeriod;
   if (retry_) return std::min(kRetryPeriod * (1 << std::min(failures_, 10)), kLongestRetry);
+  if (parts_.memory->HasDead()) return kRetryPeriod;  // something of it was arriving
   if (lost_) return kReconnectPeriod;
   if (!parts_.gate->open()) return kRestPeriod;
   return parts_.link->contended() ? kWatchPeriod : kHolderPeriod;
@@ -259,16 +261,22 @@ bool Agent::Evict() {
 }
 
 bool Agent::Restore() {
-  MutexLock lock(parts_.swapper->mutex());
-  // What comes back counts as unwritten until Open, so nothing may be let through before that: not
-  // even where a thread has only just allocated under an open gate and did not come to shut it.
-  if (!parts_.memory->IfBacked(false, [this] { parts_.gate->Shut(); })) return true;
-  Bytes credit;
-  parts_.link->With([&](client::Lease& lease) {
-    lease.OnShut();
-    credit = lease.credit();
-  });
-  return Succeeded(parts_.swapper->RestoreSome(credit, &copied_in_), "bring back memory");
+  {
+    MutexLock lock(parts_.swapper->mutex());
+    // What comes back counts as unwritten until Open, so nothing may be let through before that:
+    // not even where a thread has only just allocated under an open gate and did not come to shut
+    // it.
+    if (!parts_.memory->IfBacked(false, [this] { parts_.gate->Shut(); })) return true;
+    Bytes credit;
+    parts_.link->With([&](client::Lease& lease) {
+      lease.OnShut();
+      credit = lease.credit();
+    });
+    const CUresult result = parts_.swapper->RestoreSome(credit, &copied_in_);
+    if (result != CUDA_ERROR_NOT_READY) return Succeeded(result, "bring back memory");
+  }
+  Wait(kArrivalPause);  // more credit may come meanwhile, and the next chunk with it
+  return true;
 }
 
 // True if the step went well.

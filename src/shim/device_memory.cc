@@ -111,7 +111,7 @@ Bytes DeviceMemory::Remove(Blocks::iterator entry) {
 void DeviceMemory::Uncount(const Run& run) {
   need_ -= run.bytes;
   for (const Chunk& chunk : run.chunks) {
-    if (!chunk.resident) missing_ -= chunk.bytes;
+    if (chunk.state != Chunk::State::kHere) missing_ -= chunk.bytes;
   }
 }
 
@@ -141,7 +141,7 @@ MemoryView DeviceMemory::GetView() const {
   for (const auto& [address, run] : runs_) {
     if (run->lost) continue;
     for (const Chunk& chunk : run->chunks) {
-      if (chunk.resident) continue;
+      if (chunk.resident()) continue;
       view.next_chunk = Bytes(chunk.bytes);
       return view;
     }
@@ -166,7 +166,7 @@ std::vector<DeviceMemory::Place> DeviceMemory::Missing(uint64_t most, size_t cou
   for (const auto& [address, run] : runs_) {
     if (run->lost) continue;
     for (Chunk& chunk : run->chunks) {
-      if (chunk.resident) continue;
+      if (chunk.resident()) continue;
       if (places.size() == count || chunk.bytes > most) return places;
       most -= chunk.bytes;
       places.push_back({run.get(), &chunk});
@@ -180,7 +180,7 @@ std::vector<DeviceMemory::Place> DeviceMemory::Resident() const {
   std::vector<Place> places;
   for (const auto& [address, run] : runs_) {
     for (Chunk& chunk : run->chunks) {
-      if (chunk.resident) places.push_back({run.get(), &chunk});
+      if (chunk.resident()) places.push_back({run.get(), &chunk});
     }
   }
   return places;
@@ -188,6 +188,8 @@ std::vector<DeviceMemory::Place> DeviceMemory::Resident() const {
 
 std::vector<DeviceMemory::Place> DeviceMemory::Victims(uint64_t least) const {
   std::vector<Place> places = Resident();
+  std::erase_if(places,
+                [](const Place& place) { return place.chunk->state != Chunk::State::kHere; });
   // From the far end: what was allocated first tends to be in use all the time. Among those, what
   // needs no copying goes first.
   std::reverse(places.begin(), places.end());
@@ -200,14 +202,15 @@ std::vector<DeviceMemory::Place> DeviceMemory::Victims(uint64_t least) const {
   return places;
 }
 
-void DeviceMemory::SetResident(const Place& place, bool resident) {
+void DeviceMemory::SetState(const Place& place, Chunk::State state) {
   MutexLock lock(mutex_);
-  if (place.chunk->resident == resident) return;
-  place.chunk->resident = resident;
-  const uint64_t bytes = place.chunk->bytes;
-  resident_ = resident ? resident_ + bytes : resident_ - bytes;
-  if (!place.run->dead && !place.run->lost)
-    missing_ = resident ? missing_ - bytes : missing_ + bytes;
+  Chunk& chunk = *place.chunk;
+  const bool needed = !place.run->dead && !place.run->lost;
+  if (chunk.resident()) resident_ -= chunk.bytes;
+  if (needed && chunk.state != Chunk::State::kHere) missing_ -= chunk.bytes;
+  chunk.state = state;
+  if (chunk.resident()) resident_ += chunk.bytes;
+  if (needed && chunk.state != Chunk::State::kHere) missing_ += chunk.bytes;
 }
 
 void DeviceMemory::CountSwapped(int64_t bytes) {

@@ -8,8 +8,9 @@
 // Threading: any thread, but for members marked "swap lock": those are for the holder of the
 // Swapper's lock. Runs are taken apart only under it, so it may keep pointers to them.
 // Invariants
-// 1. `missing` is the bytes of chunks of live runs that are not on the card; `resident` the bytes
-//    of all chunks that are, those of dead runs included. Lost runs are neither needed nor missing.
+// 1. `missing` is the bytes of chunks of live runs that are not on the card or only arriving;
+//    `resident` what all chunks take there, arriving ones and those of dead runs included. Lost
+//    runs are neither needed nor missing.
 // 2. Addresses of a run are reused only after Bury, when nothing is mapped there any more.
 #pragma once
 
@@ -33,12 +34,17 @@ namespace tandem::shim {
 inline constexpr uint64_t kLargeBlock = uint64_t{1} << 20;
 
 struct Chunk {
+  // Arriving: memory of the card is there, its bytes are not yet.
+  enum class State : uint8_t { kAway, kArriving, kHere };
+
   CUdeviceptr address = 0;
   uint64_t bytes = 0;
-  bool resident = false;                    // on the card; table lock and swap lock to change
+  State state = State::kAway;               // table lock and swap lock to change
   CUmemGenericAllocationHandle handle = 0;  // swap lock
   bool exposed = false;                     // swap lock: work may have written to it
   std::byte* host = nullptr;                // swap lock: its copy in host memory
+
+  bool resident() const { return state != State::kAway; }
 };
 
 struct Run {
@@ -63,7 +69,7 @@ struct MemoryView {
   Bytes need;      // all live runs that are not lost
   Bytes resident;  // invariant 1
   Bytes missing;
-  Bytes next_chunk;  // of the missing chunk that comes first
+  Bytes next_chunk;  // of the chunk to be brought in next; none if all that is missing is arriving
   Bytes swapped;     // has a copy in host memory only
 };
 
@@ -108,12 +114,14 @@ class DeviceMemory {
   };
   // The live run that begins at `address`, or null.
   Run* FindRun(CUdeviceptr address) const EXCLUDES_LOCK(mutex_);
-  // Missing chunks of live runs, in order of their addresses, together at most `most` bytes.
+  // Missing chunks of live runs that are not arriving, in order of their addresses, together at
+  // most `most` bytes.
   std::vector<Place> Missing(uint64_t most, size_t count) const EXCLUDES_LOCK(mutex_);
-  // Chunks on the card, those first that need no copying, at least `least` bytes if there are.
+  // Chunks on the card that are not arriving, those first that need no copying, at least `least`
+  // bytes if there are.
   std::vector<Place> Victims(uint64_t least) const EXCLUDES_LOCK(mutex_);
   std::vector<Place> Resident() const EXCLUDES_LOCK(mutex_);
-  void SetResident(const Place& place, bool resident) EXCLUDES_LOCK(mutex_);
+  void SetState(const Place& place, Chunk::State state) EXCLUDES_LOCK(mutex_);
   // The host copy came (+) or went (−).
   void CountSwapped(int64_t bytes) EXCLUDES_LOCK(mutex_);
   // The context is broken: nobody will ever read or write what it holds. Returns its chunks.

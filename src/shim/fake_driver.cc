@@ -137,9 +137,21 @@ CUresult FakeDriver::Copy(void* to, const void* from, size_t bytes) {
     if (Due(&fail_copy_)) return copy_error_;
     if (const CUresult health = Health(); health != CUDA_SUCCESS) return health;
     ++copies_;
+    if (hold_copies_) {
+      held_copies_.push_back({to, from, bytes});
+      return CUDA_SUCCESS;
+    }
   }
   std::memcpy(to, from, bytes);
   return CUDA_SUCCESS;
+}
+
+void FakeDriver::PerformCopies(size_t until) {
+  for (; performed_ < until && !held_copies_.empty(); ++performed_) {
+    const HeldCopy& copy = held_copies_.front();
+    std::memcpy(copy.to, copy.from, copy.bytes);
+    held_copies_.pop_front();
+  }
 }
 
 void FakeDriver::FillWork() {
@@ -156,7 +168,11 @@ void FakeDriver::FillWork() {
   };
   table_.cuStreamCreate = make_stream;
   table_.cuStreamDestroy_v2 = [](CUstream) { return CUDA_SUCCESS; };
-  table_.cuStreamSynchronize = [](CUstream) { return CUDA_SUCCESS; };
+  table_.cuStreamSynchronize = [](CUstream) {
+    MutexLock lock(current->mutex_);
+    current->PerformCopies(SIZE_MAX);
+    return CUDA_SUCCESS;
+  };
   table_.cuStreamGetCtx = [](CUstream, CUcontext* context) {
     *context = current->context();
     return CUDA_SUCCESS;
@@ -168,15 +184,21 @@ void FakeDriver::FillWork() {
     return CUDA_SUCCESS;
   };
   table_.cuEventDestroy_v2 = [](CUevent) { return CUDA_SUCCESS; };
-  table_.cuEventRecord = [](CUevent, CUstream stream) {
+  table_.cuEventRecord = [](CUevent event, CUstream stream) {
     MutexLock lock(current->mutex_);
+    current->copies_before_[event] = current->performed_ + current->held_copies_.size();
     if (stream == nullptr) ++current->legacy_records_;
     return current->Health();
   };
-  table_.cuEventSynchronize = [](CUevent) { return CUDA_SUCCESS; };
-  table_.cuEventQuery = [](CUevent) {
+  table_.cuEventSynchronize = [](CUevent event) {
     MutexLock lock(current->mutex_);
-    return current->hold_events_ ? CUDA_ERROR_NOT_READY : current->Health();
+    current->PerformCopies(current->copies_before_[event]);
+    return CUDA_SUCCESS;
+  };
+  table_.cuEventQuery = [](CUevent event) {
+    MutexLock lock(current->mutex_);
+    const bool held = current->hold_events_ || current->performed_ < current->copies_before_[event];
+    return held ? CUDA_ERROR_NOT_READY : current->Health();
   };
   table_.cuStreamIsCapturing = [](CUstream, CUstreamCaptureStatus* status) {
     MutexLock lock(current->mutex_);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <set>
 
@@ -35,6 +36,16 @@ class FakeDriver {
   void Break(CUcontext context) {
     MutexLock lock(mutex_);
     broken_.insert(context);
+  }
+  // Copies wait, in their order, until they are let through; whoever waits for one lets it. Without
+  // this they are done at once.
+  void HoldCopies() {
+    MutexLock lock(mutex_);
+    hold_copies_ = true;
+  }
+  void LetCopies(size_t count) {
+    MutexLock lock(mutex_);
+    PerformCopies(performed_ + count);
   }
   // Events do not come to pass while this is set.
   void HoldEvents(bool hold) {
@@ -93,6 +104,7 @@ class FakeDriver {
   void FillWork();
   CUresult Health() const REQUIRES_LOCK(mutex_);  // of the context the calling thread has pushed
   CUresult Copy(void* to, const void* from, size_t bytes);
+  void PerformCopies(size_t until) REQUIRES_LOCK(mutex_);
   void Drop(CUmemGenericAllocationHandle handle) REQUIRES_LOCK(mutex_);
 
   static FakeDriver* current;
@@ -106,6 +118,15 @@ class FakeDriver {
   int fail_copy_ = 0;
   CUresult copy_error_ = CUDA_SUCCESS;
   bool hold_events_ = false;
+  bool hold_copies_ = false;
+  struct HeldCopy {
+    void* to;
+    const void* from;
+    size_t bytes;
+  };
+  std::deque<HeldCopy> held_copies_;
+  size_t performed_ = 0;                     // of the copies that were held
+  std::map<CUevent, size_t> copies_before_;  // the event
   bool capturing_ = false;
   std::set<CUcontext> broken_;
   int copies_ = 0;

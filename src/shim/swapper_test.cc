@@ -42,9 +42,15 @@ class SwapperTest : public testing::Test {
       const MemoryView view = memory_.GetView();
       if (view.missing == Bytes() || view.resident + view.next_chunk > credit) return CUDA_SUCCESS;
       const CUresult result = swapper_.RestoreSome(credit, &copied_in_);
-      if (result != CUDA_SUCCESS) return result;
+      if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) return result;
     }
   }
+  CUresult RestoreSome(Bytes credit) {
+    MutexLock lock(swapper_.mutex());
+    return swapper_.RestoreSome(credit, &copied_in_);
+  }
+  // A block with contents of which nothing is on the card.
+  CUdeviceptr AllocateAway(Bytes bytes, uint64_t seed);
   void Open() {
     MutexLock lock(swapper_.mutex());
     swapper_.Expose();
@@ -77,6 +83,64 @@ bool Holds(CUdeviceptr address, uint64_t bytes, uint64_t seed) {
     if (word != random()) return false;
   }
   return true;
+}
+
+CUdeviceptr SwapperTest::AllocateAway(Bytes bytes, uint64_t seed) {
+  const CUdeviceptr block = Allocate(bytes.count);
+  EXPECT_EQ(RestoreAll(kCard), CUDA_SUCCESS);
+  Open();
+  Fill(block, bytes.count, seed);
+  EXPECT_EQ(Evict(Bytes()), CUDA_SUCCESS);
+  return block;
+}
+
+TEST_F(SwapperTest, BringsInAsMuchAtATimeAsThereIsCreditFor) {
+  const CUdeviceptr block = AllocateAway(MiB(16), 6);
+  driver_.HoldCopies();
+  EXPECT_EQ(RestoreSome(MiB(4)), CUDA_SUCCESS);
+  EXPECT_EQ(RestoreSome(MiB(4)), CUDA_ERROR_NOT_READY);
+  EXPECT_EQ(RestoreSome(MiB(12)), CUDA_SUCCESS);  // two more, while the first is under way
+  EXPECT_EQ(driver_.used(), MiB(12).count);
+  EXPECT_EQ(memory_.GetView().missing, MiB(16));
+  driver_.LetCopies(2);
+  EXPECT_EQ(RestoreSome(MiB(12)), CUDA_SUCCESS);
+  EXPECT_EQ(memory_.GetView().missing, MiB(8));
+  EXPECT_EQ(copied_in_, MiB(8));
+  EXPECT_EQ(RestoreSome(kCard), CUDA_SUCCESS);
+  EXPECT_EQ(memory_.GetView().next_chunk, Bytes());
+  EXPECT_EQ(RestoreSome(kCard), CUDA_ERROR_NOT_READY);
+  driver_.LetCopies(2);
+  EXPECT_EQ(RestoreSome(kCard), CUDA_SUCCESS);
+  EXPECT_EQ(memory_.GetView().missing, Bytes());
+  EXPECT_TRUE(Holds(block, MiB(16).count, 6));
+}
+
+TEST_F(SwapperTest, WhatIsArrivingCanBeTakenAwayAgain) {
+  const CUdeviceptr block = AllocateAway(MiB(16), 7);
+  const int copies = driver_.copies();
+  driver_.HoldCopies();
+  EXPECT_EQ(RestoreSome(MiB(8)), CUDA_SUCCESS);
+  ASSERT_EQ(Evict(MiB(4)), CUDA_SUCCESS);
+  EXPECT_EQ(driver_.copies(), copies + 2);  // what came in has its copy still
+  EXPECT_EQ(driver_.used(), MiB(4).count);
+  EXPECT_EQ(RestoreSome(kCard), CUDA_SUCCESS);
+  driver_.LetCopies(3);
+  ASSERT_EQ(RestoreAll(kCard), CUDA_SUCCESS);
+  EXPECT_TRUE(Holds(block, MiB(16).count, 7));
+}
+
+TEST_F(SwapperTest, MemoryFreedWhileItArrivesIsGivenBackOnceItIsThere) {
+  const CUdeviceptr block = AllocateAway(MiB(8), 8);
+  driver_.HoldCopies();
+  EXPECT_EQ(RestoreSome(kCard), CUDA_SUCCESS);
+  Bytes shrunk;
+  ASSERT_TRUE(memory_.Free(block, &shrunk));
+  Reap();
+  EXPECT_EQ(driver_.used(), MiB(8).count);  // a copy still writes to it
+  driver_.LetCopies(2);
+  Reap();
+  EXPECT_EQ(driver_.used(), 0u);
+  EXPECT_EQ(memory_.GetView().resident, Bytes());
 }
 
 TEST_F(SwapperTest, PeersUseWhatIsThereAndWhatComes) {
@@ -289,8 +353,15 @@ TEST_F(SwapperTest, RandomSequencesKeepEveryByte) {
       driver_.FailCopy(0, CUDA_SUCCESS);
     } else if (choice < 9) {
       if (random() % 4 == 0) driver_.FailCreate(1 + random() % 4);
-      (void)RestoreAll(Bytes(random() % kCard.count));
+      if (random() % 4 == 0) driver_.FailCopy(1 + random() % 4, CUDA_ERROR_UNKNOWN);
+      const Bytes credit(random() % kCard.count);
+      if (random() % 2 == 0) {
+        (void)RestoreSome(credit);  // and leaves some of it under way
+      } else {
+        (void)RestoreAll(credit);
+      }
       driver_.FailCreate(0);
+      driver_.FailCopy(0, CUDA_SUCCESS);
     } else {
       ASSERT_NO_FATAL_FAILURE(check_all());
     }

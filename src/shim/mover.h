@@ -1,0 +1,100 @@
+// Mover: gives chunks memory of the card, and copies them off it and onto it. How; which chunks,
+// and when, is the Swapper's affair.
+//
+// Copies run on two streams of our own, one per direction, in one of the program's contexts. Nobody
+// waits for one when it is started, so that the next chunk is created or given back meanwhile.
+//
+// Threading: none of its own; the Swapper's lock is held around every call.
+// Invariants
+// 1. A chunk that leaves is on the card until its host copy is whole.
+// 2. A chunk that arrives keeps its host copy, and counts as missing, until its bytes are on the
+//    card; if they do not come it goes off the card again.
+// 3. At most kInFlight chunks are under way in one direction.
+#pragma once
+
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "src/base/bytes.h"
+#include "src/cuda/real_driver.h"
+#include "src/shim/device_memory.h"
+#include "src/shim/host_arena.h"
+
+namespace tandem::shim {
+
+class Mover {
+ public:
+  using Place = DeviceMemory::Place;
+  static constexpr size_t kInFlight = 8;
+
+  Mover(const cuda::RealDriver* real, CUdevice device, DeviceMemory* memory, Bytes chunk);
+  Mover(const Mover&) = delete;
+  Mover& operator=(const Mover&) = delete;
+
+  // Work runs in `context` from now on; null: it has none and can only unmap. Waits for what is
+  // under way in the one before.
+  void UseContext(CUcontext context);
+  CUcontext context() const { return context_; }
+
+  // Neighbouring chunks of one run get memory of the card; those with a host copy count as
+  // arriving. All of them or none.
+  CUresult Back(const Place* places, size_t count);
+  CUresult Unback(const Place& place);
+
+  // Begins to copy a chunk out. REQUIRES: leaving() < kInFlight.
+  CUresult StartLeaving(const Place& place);
+  // Waits for the copy begun first and takes that chunk off the card; *copied is its size.
+  CUresult FinishLeaving(Bytes* copied);
+  size_t leaving() const { return leaving_.size(); }
+
+  // Backs a chunk and begins to copy it in. REQUIRES: arriving() < kInFlight.
+  CUresult StartArriving(const Place& place);
+  // Takes note of what has arrived. CUDA_ERROR_NOT_READY: chunks are under way, and none has; an
+  // error is of a chunk that did not come.
+  CUresult PollArriving();
+  // Afterwards nothing is under way, but for chunks that the driver will not take off the card.
+  void AwaitArriving();
+  size_t arriving() const { return arriving_.size(); }
+  // What has arrived since the last time.
+  Bytes TakeArrived() { return std::exchange(arrived_, Bytes()); }
+  // Nobody waits for this chunk any more: its context is broken, and its bytes with it.
+  void GiveUp(const Place& place);
+
+  void DropHostCopy(Chunk* chunk);
+  // Lets another device use what is on the card, and what will come, or no longer.
+  CUresult SetPeer(CUdevice peer, bool reaches);
+  // Gives host memory back that nothing has used for a while.
+  void Trim();
+
+ private:
+  struct Leaving {
+    Place place;
+    std::byte* host;
+    CUevent event;
+  };
+  struct Arriving {
+    Place place;
+    CUevent event;  // null: the copy failed, and the chunk has yet to go
+  };
+  class InContext;
+
+  CUresult PrepareStreams();
+  CUevent TakeEvent();
+  bool Settle(Arriving* arriving, bool wait, CUresult* result);
+
+  const cuda::RealDriver* const real_;
+  const CUdevice device_;
+  DeviceMemory* const memory_;
+  std::vector<CUmemAccessDesc> access_;  // this device's, and its peers'
+  HostArena arena_;
+  CUcontext context_ = nullptr;
+  CUstream out_stream_ = nullptr;
+  CUstream in_stream_ = nullptr;
+  std::vector<CUevent> events_;  // to be used again
+  std::deque<Leaving> leaving_;
+  std::deque<Arriving> arriving_;
+  Bytes arrived_;
+};
+
+}  // namespace tandem::shim
