@@ -33,7 +33,9 @@ const Order kOrders[] = {
     {"one for each half", [](uint32_t lane) { return 5 + lane / 16; }},
     {"one for all", [](uint32_t) { return 7; }},
     {"the last one elsewhere", [](uint32_t lane) { return lane == 31 ? 90 : lane; }},
-    {"two changed places", [](uint32_t lane) { return lane == 9 ? 10 : lane == 10 ? 9 : lane; }},
+    {"two changed places", [](uint32_t lane) { return lane == 9    ? 10
+                                                      : lane == 10 ? 9
+                                                                   : lane; }},
     {"over a granule's end",
      [](uint32_t lane) { return TestDevice::kGranule / 8 - 16 + lane; }},  // of elements of 8 bytes
 };
