@@ -33,11 +33,14 @@ Error VersionMismatch(const wire::Channel& channel, uint16_t daemon_version) {
   const Result<wire::Peer> peer = channel.GetPeer();
   const std::string pid = peer.ok() ? std::to_string(peer->pid) : "PID";
   const std::string theirs = daemon_version != 0 ? std::to_string(daemon_version) : "another one";
+  // One of this version would understand them.
+  const bool go_on = daemon_version >= wire::kOldestVersion && daemon_version < wire::kVersion;
   return Error{ErrorCode::kVersion,
                "the daemon (process " + pid + ") speaks protocol version " + theirs +
-                   ", this tandem version " + std::to_string(wire::kVersion) +
-                   "; once the programs under it have ended, restart it: `kill " + pid +
-                   "`, and the next `tandem run` starts a new one"};
+                   ", this tandem version " + std::to_string(wire::kVersion) + "; " +
+                   (go_on ? "" : "once the programs under it have ended, ") + "restart it: `kill " +
+                   pid + "`, and the next `tandem run` starts a new one" +
+                   (go_on ? "; the programs under it go on" : "")};
 }
 
 // A failed fork or exec of the daemon shows as its exit with this status.
@@ -86,7 +89,9 @@ Result<wire::Message> Ask(wire::Channel* channel, const wire::Message& request) 
     return answer;
   }
   if (const auto* refused = std::get_if<wire::Refused>(&*answer)) {
-    if (refused->version != wire::kVersion) return VersionMismatch(*channel, refused->version);
+    if (refused->code == static_cast<uint16_t>(wire::RefusalCode::kVersion)) {
+      return VersionMismatch(*channel, refused->version);
+    }
     return Error{ErrorCode::kRefused, refused->reason};
   }
   return answer;

@@ -200,6 +200,17 @@ TEST(Ask, NamesBothVersionsAndTheWayOut) {
   EXPECT_THAT(answer.error().message, HasSubstr("kill " + std::to_string(getpid())));
 }
 
+TEST(Ask, KnowsWhetherProgramsOutliveTheRestart) {
+  const auto message = [](uint16_t version) {
+    auto [mine, daemon] = Pair();
+    EXPECT_TRUE(daemon.Send(wire::Refused{version, 1, "?"}).ok());
+    return Ask(&mine, wire::RunBegin{}).error().message;
+  };
+  EXPECT_THAT(message(wire::kOldestVersion), HasSubstr("programs under it go on"));
+  EXPECT_THAT(message(wire::kOldestVersion - 1), HasSubstr("once the programs"));
+  EXPECT_THAT(message(wire::kVersion + 1), HasSubstr("once the programs"));
+}
+
 TEST(Ask, NoticesADaemonThatGoesAway) {
   auto [mine, daemon] = Pair();
   daemon.Close();

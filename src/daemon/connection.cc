@@ -34,7 +34,7 @@ Status Connection::Fill() {
 Status Connection::Queue(const wire::Message& message, const std::vector<int>& fds) {
   if (queued_ > kMaxQueued) return Gone("it does not read its messages");
   Frame frame;
-  frame.bytes = wire::Encode(message);
+  frame.bytes = wire::Encode(message, reader_.version());
   for (const int fd : fds) frame.fds.emplace_back(fcntl(fd, F_DUPFD_CLOEXEC, 0));
   queued_ += frame.bytes.size();
   queue_.push_back(std::move(frame));

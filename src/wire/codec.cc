@@ -52,7 +52,6 @@ class Reader {
     bytes_ = bytes_.subspan(length);
     return true;
   }
-  bool empty() const { return bytes_.empty(); }
 
  private:
   std::span<const std::byte> bytes_;
@@ -71,7 +70,7 @@ Result<Message> DecodeAs(std::span<const std::byte> payload) {
     Reader reader(payload);
     const bool whole =
         std::apply([&](auto&... field) { return (reader.Get(field) && ...); }, message.Fields());
-    if (!whole || !reader.empty()) {
+    if (!whole) {
       return Broken("message of type " + std::to_string(M::kType) + " has the wrong length");
     }
   }
@@ -102,9 +101,11 @@ Header ReadHeader(std::span<const std::byte> bytes) {
 
 Status CheckHeader(const Header& header, uint32_t longest) {
   if (header.magic != kMagic) return Broken("the peer does not speak Tandem's protocol");
-  if (header.version != kVersion && header.type != Refused::kType) {
+  const bool understood = header.version >= kOldestVersion && header.version <= kVersion;
+  if (!understood && header.type != Refused::kType) {
     return Error{ErrorCode::kVersion, "the peer speaks protocol version " +
-                                          std::to_string(header.version) + ", this side version " +
+                                          std::to_string(header.version) + ", this side versions " +
+                                          std::to_string(kOldestVersion) + " to " +
                                           std::to_string(kVersion)};
   }
   const uint32_t bound = header.type == Answer::kType ? longest : kMaxPayload;
@@ -117,10 +118,13 @@ Status CheckHeader(const Header& header, uint32_t longest) {
 
 }  // namespace
 
-std::vector<std::byte> Encode(const Message& message) {
+std::vector<std::byte> Encode(const Message& message, uint16_t version) {
   Writer payload;
   const uint16_t type = std::visit(
       [&](auto copy) {
+        if constexpr (std::is_same_v<decltype(copy), Refused>) {
+          if (version != kVersion) copy.version = version;  // understood: not what is refused
+        }
         if constexpr (std::is_same_v<decltype(copy), Answer>) {
           payload.PutRaw(copy.json.data(), std::min<size_t>(copy.json.size(), kMaxAnswer));
         } else {
@@ -131,7 +135,7 @@ std::vector<std::byte> Encode(const Message& message) {
       message);
   Writer frame;
   frame.Put(kMagic);
-  frame.Put(kVersion);
+  frame.Put(version);
   frame.Put(type);
   frame.Put(static_cast<uint32_t>(payload.bytes().size()));
   frame.bytes().insert(frame.bytes().end(), payload.bytes().begin(), payload.bytes().end());
@@ -156,6 +160,7 @@ Result<Message> FrameReader::Next() {
     return ok.error();
   }
   if (rest.size() < kHeaderBytes + header.length) return incomplete;
+  if (header.type != Refused::kType) version_ = header.version;
   Result<Message> message = DecodeType(header.type, rest.subspan(kHeaderBytes, header.length));
   broken_ = !message.ok();
   begin_ += kHeaderBytes + header.length;

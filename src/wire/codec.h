@@ -17,8 +17,9 @@
 
 namespace tandem::wire {
 
-// Cuts strings at kMaxString, so that it always gives something a reader accepts.
-std::vector<std::byte> Encode(const Message& message);
+// Cuts strings at kMaxString, so that it always gives something a reader accepts. `version`: the
+// reader's.
+std::vector<std::byte> Encode(const Message& message, uint16_t version = kVersion);
 
 class FrameReader {
  public:
@@ -29,11 +30,17 @@ class FrameReader {
   void Append(std::span<const std::byte> bytes);
 
   // The next whole message. Errors: kNotFound while it is incomplete; where the stream is broken
-  // kVersion if the peer speaks another version, kInvalid for everything else.
+  // kVersion if the peer speaks a version this side does not understand, kInvalid for everything
+  // else.
   Result<Message> Next();
+
+  // The version to speak to the peer: the one its latest message was in. This side's own before any
+  // has come.
+  uint16_t version() const { return version_; }
 
  private:
   uint32_t bound_;
+  uint16_t version_ = kVersion;
   std::vector<std::byte> buffer_;
   size_t begin_ = 0;  // of what is not consumed yet
   bool broken_ = false;

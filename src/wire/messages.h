@@ -8,6 +8,10 @@
 // 1. Header and Refused keep their layout in every version, so that two sides that do not
 //    understand each other can still say so.
 // 2. Nothing a client says about who it is is here: uid and pid come from the socket.
+// 3. Of two sides the newer one adapts, so that a daemon may be replaced by a newer one under
+//    programs that run. A field is only ever added at the end of its message, and never taken away;
+//    a reader takes a message that is longer than it knows and ignores the rest. Version 2 does
+//    not: no message that a daemon sends to it may have grown. Whatever is added raises kVersion.
 //
 // How they follow each other: docs/architecture.md, "The session protocol".
 #pragma once
@@ -19,8 +23,9 @@
 
 namespace tandem::wire {
 
-inline constexpr uint32_t kMagic = 0x4d444e54;  // "TNDM"
-inline constexpr uint16_t kVersion = 2;
+inline constexpr uint32_t kMagic = 0x4d444e54;      // "TNDM"
+inline constexpr uint16_t kVersion = 3;             // spoken by this side
+inline constexpr uint16_t kOldestVersion = 2;       // understood by it
 inline constexpr uint32_t kMaxPayload = 64 * 1024;  // any message but Answer
 inline constexpr uint32_t kMaxAnswer = 8 * 1024 * 1024;
 inline constexpr uint16_t kMaxString = 4096;

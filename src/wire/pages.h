@@ -2,6 +2,7 @@
 //
 // Decisions: written by the daemon, read-only for the session. Reports: written by the session; the
 // daemon reads them as claims. Neither side can resize them, so neither can make the other fault.
+// Programs older than the daemon read these pages, too: a field is only ever added at the end.
 // All fields are lock-free atomics: a torn or late value costs a decision's quality, never safety.
 #pragma once
 

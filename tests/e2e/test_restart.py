@@ -1,9 +1,13 @@
 """The daemon dies without a word: programs go on, finish right, and keep their limits."""
 
 import signal
+import socket
+import struct
 from pathlib import Path
 
-from harness import MIB, PATIENCE_S, TANDEMD, TRAIN, finish, train, wait_until
+import pytest
+
+from harness import MIB, PATIENCE_S, REGISTER, TANDEMD, TRAIN, finish, frame, text, train, wait_until
 from test_sharing import assert_all_returned, solo
 
 LONG = train("160M", 30)
@@ -109,6 +113,46 @@ def test_a_program_that_starts_while_there_is_no_daemon_waits_for_the_next(card,
     _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1 and "OUT_OF_MEMORY" in err
     assert_all_returned(card)
+
+
+class OldProgram:
+    """What a program of protocol version 2 sends and takes, byte by byte."""
+
+    READY, RUNNING, RESERVE, REGISTERED, RESERVED, GRANT = 5, 6, 2, 32, 33, 35
+    LENGTHS = {REGISTERED: 24, RESERVED: 9, GRANT: 24}  # it refuses any other
+
+    def __init__(self, card, resident):
+        self.connection = card.connect()
+        uuid = card.gpu()["uuid"]
+        claims = struct.pack("<QQI", resident, resident, 0)
+        hello = text("0.1.0") + struct.pack("<Q", 0) + text(uuid) + text("old") + claims
+        self.say(REGISTER, hello)
+        self.hear(self.REGISTERED)
+
+    def say(self, kind, payload):
+        self.connection.sendall(frame(kind, payload, version=2))
+
+    def hear(self, kind):
+        header = self.connection.recv(12, socket.MSG_WAITALL)
+        assert struct.unpack("<IHHI", header)[1:] == (2, kind, self.LENGTHS[kind])
+        return self.connection.recv(self.LENGTHS[kind], socket.MSG_WAITALL)
+
+
+@pytest.mark.sanitized
+def test_programs_of_the_last_version_go_on_under_a_newer_daemon(card):
+    program = OldProgram(card, 0)
+    program.say(program.RESERVE, struct.pack("<QQ", 1, 20 * MIB))
+    assert program.hear(program.RESERVED)[8] == 1
+    card.daemon.send_signal(signal.SIGKILL)
+    card.daemon.wait()
+    card.start_daemon()
+    program = OldProgram(card, 10 * MIB)
+    program.say(program.READY, struct.pack("<Q", 10 * MIB))
+    epoch, credit, _ = struct.unpack("<QQQ", program.hear(program.GRANT))
+    assert credit == 10 * MIB
+    program.say(program.RUNNING, struct.pack("<QQ", epoch, 0))
+    wait_until(lambda: [s["state"] for s in card.sessions()] == ["running"], None, "it runs")
+    program.connection.close()
 
 
 def children(pid):
