@@ -96,6 +96,8 @@ Result<std::unique_ptr<Server>> Prepare(const Options& options) {
     config.chaos_seed = options.seed.value_or(RandomToken());
     spdlog::warn("chaos: the card changes hands at random; for the same again: TANDEM_SEED={}",
                  *config.chaos_seed);
+  } else if (options.seed.has_value()) {
+    spdlog::warn("the seed {} is for nothing: it is that of --chaos", *options.seed);
   }
   for (const service::GpuInfo& gpu : config.gpus) {
     const Bytes budget = service::BudgetOf(gpu, gpu.foreign);

@@ -446,9 +446,13 @@ TEST(OptionsTest, TurnsAreSetByTheEnvironmentToo) {
   setenv("TANDEM_ALONE", "sometimes", 1);
   EXPECT_NE(ParseOptions(1, arguments).exit_status.value_or(0), 0);
   unsetenv("TANDEM_ALONE");
-  for (const char* wrong : {"soon", "5", "-1s"}) {
-    setenv("TANDEM_TURN", wrong, 1);
+  for (const std::string wrong : {"soon", "5", "-1s"}) {
+    setenv("TANDEM_TURN", wrong.c_str(), 1);
+    testing::internal::CaptureStderr();
     EXPECT_NE(ParseOptions(1, arguments).exit_status.value_or(0), 0) << wrong;
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_NE(said.find("TANDEM_TURN is \"" + wrong + "\""), std::string::npos) << said;
+    EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
   }
   unsetenv("TANDEM_TURN");
 }

@@ -1,6 +1,7 @@
 #include "src/daemon/options.h"
 
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 
 #include "src/base/duration.h"
 
@@ -38,6 +39,19 @@ void AddTestOptions(CLI::App* app, Options* options) {
       ->group(kGroup);
 }
 
+// One line, which `tandem run` passes on. Names the variable where the mistake may be in one.
+std::string FailureText(const CLI::App* app, const CLI::Error& error) {
+  std::string text = std::string("tandemd: ") + error.what();
+  const std::string mistake = text;
+  for (const CLI::Option* option : app->get_options()) {
+    const std::string variable = option->get_envname();
+    const char* const value = variable.empty() ? nullptr : std::getenv(variable.c_str());
+    if (value == nullptr || mistake.find(option->get_name()) == std::string::npos) continue;
+    text += " (" + variable + " is \"" + value + "\")";
+  }
+  return text + "; `tandemd --help` says more\n";
+}
+
 }  // namespace
 
 ParsedOptions ParseOptions(int argc, const char* const* argv) {
@@ -47,6 +61,7 @@ ParsedOptions ParseOptions(int argc, const char* const* argv) {
       "tandemd decides which programs may use this machine's GPUs, and when.\n"
       "`tandem run` starts one where none runs; there is nothing to configure."};
   app.set_version_flag("--version", "tandemd " TANDEM_VERSION);
+  app.failure_message(FailureText);
   double idle_seconds = 0;
   bool foreground = false;
   auto* stay = app.add_flag("--foreground", foreground, "stay in the foreground (the default)");

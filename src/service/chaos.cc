@@ -14,6 +14,10 @@ constexpr Duration kPatience = Seconds(10);
 constexpr Duration kLittlePatience = Milliseconds(5);
 constexpr double kImpatient = 0.125;
 
+Bytes Taken(const core::Budget& budget) {
+  return budget.charged() - budget.contexts();
+}
+
 }  // namespace
 
 Chaos::Chaos(const core::event::SessionAdded& arrival, uint64_t seed, Instant now)
@@ -44,7 +48,7 @@ void Chaos::EndVisit(Instant now) {
 }
 
 std::vector<core::Event> Chaos::OnTime(const core::Arbiter& arbiter, Instant now) {
-  if (now < wake_) return {};
+  if (!wake_.has_value() || now < *wake_) return {};
   switch (state_) {
     case State::kAway:
       return Ask(arbiter, now);
@@ -63,11 +67,15 @@ std::vector<core::Event> Chaos::OnTime(const core::Arbiter& arbiter, Instant now
 // do not fit together somebody always is coming back.
 std::vector<core::Event> Chaos::Ask(const core::Arbiter& arbiter, Instant now) {
   const core::Budget& budget = arbiter.budget();
-  const Bytes taken = budget.charged() - budget.contexts();
+  const Bytes taken = Taken(budget);
+  if (taken == Bytes()) {
+    wake_.reset();
+    return {};
+  }
   const bool restoring =
       std::any_of(arbiter.sessions().begin(), arbiter.sessions().end(),
                   [](const auto& entry) { return entry.second.phase == core::Phase::kGranted; });
-  if (taken == Bytes() || (restoring && ++put_off_ <= kMostPutOff)) {
+  if (restoring && ++put_off_ <= kMostPutOff) {
     wake_ = now + visit_.pause;
     return {};
   }
@@ -76,6 +84,10 @@ std::vector<core::Event> Chaos::Ask(const core::Arbiter& arbiter, Instant now) {
   state_ = State::kWaiting;
   wake_ = now + visit_.patience;
   return {core::event::Ready{id(), need_}};
+}
+
+void Chaos::OnChange(const core::Arbiter& arbiter, Instant now) {
+  if (!wake_.has_value() && Taken(arbiter.budget()) > Bytes()) wake_ = now + visit_.pause;
 }
 
 std::vector<core::Event> Chaos::OnAction(const core::Action& action, Instant now) {

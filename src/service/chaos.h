@@ -12,6 +12,7 @@
 //    card it takes, for how long it waits and stays.
 #pragma once
 
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -30,8 +31,11 @@ class Chaos {
 
   core::SessionId id() const { return arrival_.id; }
 
-  // When to call OnTime next.
-  Instant wake() const { return wake_; }
+  // When to call OnTime next. Never, where nothing is on the card that could be taken: until
+  // OnChange finds something there.
+  std::optional<Instant> wake() const { return wake_; }
+  // After each event of others.
+  void OnChange(const core::Arbiter& arbiter, Instant now);
   // Both return what the session does then: events for the arbiter, in this order.
   std::vector<core::Event> OnTime(const core::Arbiter& arbiter, Instant now);
   std::vector<core::Event> OnAction(const core::Action& action, Instant now);
@@ -58,7 +62,7 @@ class Chaos {
   State state_ = State::kAway;
   Bytes need_;
   core::Epoch epoch_ = 0;  // of its lease; 0: none
-  Instant wake_;
+  std::optional<Instant> wake_;
 };
 
 }  // namespace tandem::service

@@ -76,6 +76,7 @@ class Scene {
   const std::string& log() const { return log_; }
   int visits() const { return visits_; }
   int cut_short() const { return cut_short_; }
+  bool asleep() const { return !chaos_.wake().has_value(); }
   Instant now() const { return now_; }
 
  private:
@@ -86,6 +87,7 @@ class Scene {
       Obey(action);
       for (const core::Event& answer : chaos_.OnAction(action, now_)) answers.push_back(answer);
     }
+    chaos_.OnChange(arbiter_, now_);
     for (const core::Event& answer : answers) Feed(answer);
   }
 
@@ -185,6 +187,11 @@ TEST(ChaosTest, AnEmptyCardIsLeftAlone) {
   scene.Start(Bytes());
   scene.RunFor(Seconds(1));
   EXPECT_EQ(scene.visits(), 0);
+  EXPECT_TRUE(scene.asleep());
+  scene.Start(MiB(10));
+  EXPECT_FALSE(scene.asleep());
+  scene.RunFor(Seconds(1));
+  EXPECT_GT(scene.visits(), 0);
 }
 
 TEST(ChaosTest, ProgramsThatDoNotFitTogetherAllGoOn) {

@@ -191,7 +191,8 @@ std::optional<Instant> Service::wake() const {
   for (const auto& gpu : gpus_) {
     if (gpu->wake.has_value()) first = std::min(first.value_or(*gpu->wake), *gpu->wake);
     if (!gpu->chaos.has_value() || settles_at_.has_value()) continue;
-    first = std::min(first.value_or(gpu->chaos->wake()), gpu->chaos->wake());
+    const std::optional<Instant> visit = gpu->chaos->wake();
+    if (visit.has_value()) first = std::min(first.value_or(*visit), *visit);
   }
   return first;
 }
@@ -359,6 +360,7 @@ void Service::Feed(Gpu& gpu, const core::Event& event) {
     for (core::Event& answer : gpu.chaos->OnAction(action, now_)) answers.push_back(answer);
   }
   UpdatePages(gpu);
+  if (gpu.chaos.has_value()) gpu.chaos->OnChange(gpu.arbiter, now_);
   for (const core::Event& answer : answers) Feed(gpu, answer);
 }
 
