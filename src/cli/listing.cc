@@ -109,6 +109,9 @@ std::string GpuText(const Json& gpu) {
                       Size(Member(gpu, "free_bytes")));
   text += fmt::format("  holding it  {}\n", Ids(gpu, "holders"));
   text += fmt::format("  waiting     {}\n", Ids(gpu, "waiting"));
+  if (!List(gpu, "suspended").empty()) {
+    text += fmt::format("  suspended   {}\n", Ids(gpu, "suspended"));
+  }
   const std::string mode = Text(Member(gpu, "mode"));
   if (mode == "turns") {
     text += fmt::format("  mode        turns of at least {:.0f} ms; a switch costs {:.0f} ms\n",
@@ -181,6 +184,31 @@ Result<std::string> HandoversTable(const std::string& json) {
                         : "-"});
   }
   return Table(rows);
+}
+
+Result<std::string> PickSessions(const std::string& json, const std::string& concerned) {
+  ASSIGN_OR_RETURN(const Json answer, Parse(json));
+  ASSIGN_OR_RETURN(const Json order, Parse(concerned));
+  const auto& numbers = List(order, "sessions");
+  Json picked = Json::array();
+  for (const Json& session : List(answer, "sessions")) {
+    const Json& id = Member(session, "id");
+    if (std::find(numbers.begin(), numbers.end(), id) != numbers.end()) picked.push_back(session);
+  }
+  return Json{{"sessions", std::move(picked)}}.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+bool NoSessions(const std::string& json) {
+  const Result<Json> answer = Parse(json);
+  return !answer.ok() || List(*answer, "sessions").empty();
+}
+
+bool AllSuspended(const std::string& json) {
+  const Result<Json> answer = Parse(json);
+  if (!answer.ok()) return false;
+  const auto& sessions = List(*answer, "sessions");
+  return std::all_of(sessions.begin(), sessions.end(),
+                     [](const Json& session) { return Member(session, "state") == "suspended"; });
 }
 
 Result<std::string> CompactJson(const std::string& json) {

@@ -17,6 +17,12 @@ Result<std::string> SessionsTable(const std::string& json);
 Result<std::string> StatusText(const std::string& json);
 Result<std::string> HandoversTable(const std::string& json);
 
+// Of the answer to "sessions" those whose numbers are in `concerned`, the answer to an order.
+Result<std::string> PickSessions(const std::string& json, const std::string& concerned);
+bool NoSessions(const std::string& json);
+// Whether each is off the card.
+bool AllSuspended(const std::string& json);
+
 // One line of pure ASCII JSON, whatever names are in it.
 Result<std::string> CompactJson(const std::string& json);
 

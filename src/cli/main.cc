@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "src/cli/completion.h"
+#include "src/cli/control.h"
 #include "src/cli/daemon.h"
 #include "src/cli/listing.h"
 #include "src/cli/nearest.h"
@@ -73,6 +74,54 @@ void AddListing(CLI::App* app, const Listing& listing, const char* name, const c
   AddGpu(command, &options->gpu);
   command->footer(footer);
   command->callback([=] { *action = [=] { return List(listing, *options); }; });
+}
+
+// An order about TARGET; options that only this one has are the caller's to add.
+std::pair<CLI::App*, std::shared_ptr<ControlOptions>> AddOrder(CLI::App* app, const char* name,
+                                                               const char* help,
+                                                               std::function<int()>* action) {
+  auto options = std::make_shared<ControlOptions>();
+  options->what = name;
+  CLI::App* command = app->add_subcommand(name, help);
+  command
+      ->add_option("target", options->target,
+                   "A session's number, or the name of a run: `tandem ps` has both")
+      ->required()
+      ->type_name("SESSION|RUN");
+  command->add_flag("--json", options->json,
+                    "The sessions concerned as `tandem ps --json` has them");
+  AddGpu(command, &options->gpu);
+  command->callback([=] { *action = [=] { return Control(*options); }; });
+  return {command, options};
+}
+
+void AddOrders(CLI::App* app, std::function<int()>* action) {
+  const auto [suspend, suspend_options] =
+      AddOrder(app, "suspend", "Take a program off the card until it is resumed", action);
+  suspend
+      ->add_option("--timeout", suspend_options->timeout,
+                   "How long to wait until all has left the card; 0: not at all")
+      ->type_name("TIME")
+      ->capture_default_str();
+  suspend->footer(
+      "Its memory goes to the host; only its contexts stay on the card. Calls that need the GPU\n"
+      "wait, and the program goes on where it was once it is resumed. A run's name stands for all\n"
+      "its sessions and those it will get; a number for that session alone. It outlives the "
+      "daemon.\n"
+      "Status 1: not all has left the card in time, for work under way; it will, all the same.\n\n"
+      "Examples:\n  tandem suspend 3\n  tandem suspend mnist --timeout 5s --json");
+  CLI::App* const resume =
+      AddOrder(app, "resume", "Let a suspended program have the card again", action).first;
+  resume->footer("Examples:\n  tandem resume 3\n  tandem resume mnist");
+  const auto [limit, limit_options] =
+      AddOrder(app, "limit", "Change the limit of a run that is under way", action);
+  limit->add_option("--memory", limit_options->memory, "The new limit, e.g. 4G; all: no limit")
+      ->required()
+      ->type_name("SIZE");
+  limit->footer(
+      "It holds at once, for all the run has and will start, and is what its programs see as the\n"
+      "size of the card. A run that has more already keeps that, and gets no more.\n\n"
+      "Examples:\n  tandem limit 3 --memory 4G\n  tandem limit mnist --memory all");
 }
 
 CLI::App* AddRun(CLI::App* app, RunOptions* options, std::function<int()>* action) {
@@ -173,6 +222,7 @@ int Main(int argc, char** argv) {
              &action);
   AddListing(&app, kHandovers, "handovers", "The last times a GPU changed hands, and what it cost",
              "Example:\n  tandem handovers --json", &action);
+  AddOrders(&app, &action);
   auto shell = std::make_shared<std::string>();
   CLI::App* completion = app.add_subcommand("completion", "Print a shell's completion of tandem");
   completion->add_option("shell", *shell, "bash, zsh or fish")

@@ -117,17 +117,22 @@ class OpenRun {
 
  private:
   int OnReadable() {
-    const Result<wire::Message> message = channel_.Receive(Duration());
-    if (message.ok()) {
+    for (;;) {
+      const Result<wire::Message> message = channel_.Receive(Duration());
+      if (!message.ok()) {
+        if (message.error().code == ErrorCode::kNotFound) return channel_.fd();
+        if (message.error().code == ErrorCode::kUnavailable) return Reopen();
+        return WithoutDaemon(message.error().message);
+      }
       const auto* refused = std::get_if<wire::Refused>(&*message);
       if (refused != nullptr) return WithoutDaemon("it refuses this run: " + refused->reason);
+      if (const auto* changed = std::get_if<wire::RunChanged>(&*message)) {
+        begin_.limit_bytes = changed->limit_bytes;
+        begin_.suspended = changed->suspended;
+      }
       warned_ = false;
       pause_ = kFirstPause;
-      return channel_.fd();
     }
-    if (message.error().code == ErrorCode::kNotFound) return channel_.fd();
-    if (message.error().code == ErrorCode::kUnavailable) return Reopen();
-    return WithoutDaemon(message.error().message);
   }
 
   int Reopen() {

@@ -106,7 +106,7 @@ void Arbiter::Handle(const event::ContextWanted& e) {
   if (session == nullptr) return;
   HeardFrom(*session);
   ++session->contexts_wanted;
-  if (contexts_ < config_.reserved) {
+  if (contexts_ < config_.reserved && !session->suspended) {
     AnswerContext(*session, true);
   } else {
     AddWish(e.id, Wish::Kind::kContext);
@@ -321,6 +321,20 @@ void Arbiter::Handle(const event::Evicted& e) {
   if (left == session->credit) session->yields_to.reset();
 }
 
+// Decide does the rest.
+void Arbiter::Handle(const event::Suspended& e) {
+  Session* session = Find(e.id);
+  if (session == nullptr || session->suspended == e.suspended) return;
+  session->suspended = e.suspended;
+  // Time spent suspended is none spent waiting for others.
+  for (Wish& wish : wishes_) {
+    if (wish.id != e.id) continue;
+    const bool waited = e.suspended && wish.kind == Wish::Kind::kLease && !session->holds();
+    if (waited) session->waited = session->waited + (now_ - wish.since);
+    wish.since = now_;
+  }
+}
+
 void Arbiter::Handle(const event::LimitSet& e) {
   limits_.SetLimit(e.run, e.limit);
 }
@@ -350,6 +364,7 @@ bool Arbiter::Wishes(SessionId id, Wish::Kind kind) const {
 
 std::vector<Wish> Arbiter::Waiting() const {
   std::vector<Wish> ordered = wishes_;
+  std::erase_if(ordered, [&](const Wish& wish) { return sessions_.at(wish.id).suspended; });
   policy_->Order(ordered);
   return ordered;
 }
@@ -363,7 +378,8 @@ bool Arbiter::taking_turns() const {
   Bytes wanted = budget_.contexts();
   size_t sessions = 0;
   for (const auto& [id, session] : sessions_) {
-    if (!session.holds() && !Wishes(id, Wish::Kind::kLease)) continue;
+    const bool wants = Wishes(id, Wish::Kind::kLease) && !session.suspended;
+    if (!session.holds() && !wants) continue;
     wanted += session.need;
     ++sessions;
   }

@@ -9,6 +9,9 @@
 // that comes free goes to the claimant until it has all it needs. As only one session at a time is
 // short of bytes it was promised, two half-restored ones never wait for each other.
 //
+// A suspended session wishes for nothing: it is revoked without anybody waiting, then evicted, and
+// what it asks for meanwhile waits until it is resumed.
+//
 // Threading: none; the caller serialises.
 // Invariants
 // 1. Σ charges ≤ budget (budget.h aborts otherwise).
@@ -58,7 +61,9 @@ enum class Phase {
 struct Session {
   SessionId id;
   Phase phase = Phase::kAway;
-  bool stuck = false;      // a deadline passed without a word from it
+  bool stuck = false;  // a deadline passed without a word from it
+  bool suspended =
+      false;  // on somebody's order: no wish of its own counts until that is taken back
   bool contended = false;  // what it was last told
   bool idle = false;
   Epoch epoch = 0;
@@ -108,7 +113,7 @@ class Arbiter {
   // Of a session's run: never above the budget, which may rise.
   Bytes LimitOf(SessionId id) const { return std::min(limits_.limit(id), budget_.total()); }
   const std::map<SessionId, Session>& sessions() const { return sessions_; }
-  std::vector<Wish> Waiting() const;  // next first
+  std::vector<Wish> Waiting() const;  // next first; without those of suspended sessions
   std::optional<SessionId> claimant() const;
   bool taking_turns() const;
   Duration SwitchEstimate() const;  // of the next hand-over, or of a typical one
@@ -142,6 +147,7 @@ class Arbiter {
   void Handle(const event::Released& e);
   void Handle(const event::Busy& e);
   void Handle(const event::Evicted& e);
+  void Handle(const event::Suspended& e);
   void Handle(const event::LimitSet& e);
   void Handle(const event::Tick& e);
   Session* Find(SessionId id);
@@ -162,6 +168,8 @@ class Arbiter {
 
   // Deciding (arbiter_decide.cc).
   void Decide();
+  void ClearSuspended();
+  void EndClaimOf(const Session& session);
   bool Choose();
   bool Advance();
   bool Gather();

@@ -16,12 +16,46 @@ constexpr uint64_t kRejoinMargin = 32;
 }  // namespace
 
 void Arbiter::Decide() {
+  ClearSuspended();
   // Every round fulfils, starts or gives up something, and none can come twice for one event.
   for (size_t left = 4 * (sessions_.size() + wishes_.size()) + 4; left > 0; --left) {
     if (!(claim_.has_value() ? Advance() : Choose())) break;
   }
   UpdateContended();
   SetWake();
+}
+
+// ---- Suspending
+
+// Takes lease and bytes from whoever is suspended. What is under way (a drain, a swap) is not asked
+// for twice; what did not answer is asked again when it shows itself.
+void Arbiter::ClearSuspended() {
+  for (auto& [id, session] : sessions_) {
+    if (!session.suspended || session.stuck) continue;
+    if (claim_.has_value() && claim_->wish.id == id) EndClaimOf(session);
+    if (!session.holds() && session.credit > Bytes()) {
+      session.credit = Bytes();
+      session.yields_to.reset();
+      session.expected_at = now_ + config_.silence + cost_.Estimate(config_.chunk) * 4;
+      actions_.emplace_back(action::Evict{id, Bytes()});
+    } else if (session.holds() && session.phase != Phase::kRevoking) {
+      if (session.not_before <= now_) {
+        SendRevoke(session);
+      } else {
+        WakeBy(session.not_before);
+      }
+    }
+  }
+}
+
+// Whoever is suspended while it is being served: a lease on its way goes back, any other wish
+// waits.
+void Arbiter::EndClaimOf(const Session& session) {
+  if (claim_->wish.kind == Wish::Kind::kLease && session.holds()) {
+    GiveUpClaim();
+  } else {
+    AbandonClaim();
+  }
 }
 
 // ---- Choosing
@@ -382,8 +416,9 @@ void Arbiter::UpdateContended() {
   for (auto& [id, session] : sessions_) {
     const SessionId self = id;
     const bool contended =
-        session.holds() && std::any_of(wishes_.begin(), wishes_.end(),
-                                       [&](const Wish& wish) { return wish.id != self; });
+        session.holds() && std::any_of(wishes_.begin(), wishes_.end(), [&](const Wish& wish) {
+          return wish.id != self && !sessions_.at(wish.id).suspended;
+        });
     if (contended == session.contended) continue;
     session.contended = contended;
     actions_.emplace_back(action::SetContended{id, contended});

@@ -56,6 +56,11 @@ TEST(ArbiterPropertyTest, HoldsItsInvariantsWhateverSessionsDo) {
       if (world.Uniform() < 0.08 && ids.size() > 1) {
         world.Kill(ids[static_cast<size_t>(world.Uniform() * static_cast<double>(ids.size()))]);
       }
+      if (world.Uniform() < 0.2) {
+        const std::vector<uint64_t> left = world.ids();
+        const double at = world.Uniform() * static_cast<double>(left.size());
+        world.Suspend(left[static_cast<size_t>(at)], world.Uniform() < 0.4);
+      }
       if (::testing::Test::HasFailure()) return;
     }
     EXPECT_LT(world.longest_wait(), Seconds(60));

@@ -103,6 +103,12 @@ struct Evicted {
   Bytes resident;
   Bytes copied;
 };
+// Somebody wants the session off the card, or back: until then it gets no lease and all its bytes
+// go to the host.
+struct Suspended {
+  SessionId id;
+  bool suspended = true;
+};
 // The limit of a run that sessions may belong to already.
 struct LimitSet {
   RunId run;
@@ -112,10 +118,10 @@ struct Tick {};
 
 }  // namespace event
 
-using Event =
-    std::variant<event::SessionAdded, event::SessionGone, event::Reserve, event::ContextWanted,
-                 event::ContextGone, event::Ready, event::Running, event::Idle, event::Active,
-                 event::Released, event::Busy, event::Evicted, event::LimitSet, event::Tick>;
+using Event = std::variant<event::SessionAdded, event::SessionGone, event::Reserve,
+                           event::ContextWanted, event::ContextGone, event::Ready, event::Running,
+                           event::Idle, event::Active, event::Released, event::Busy, event::Evicted,
+                           event::Suspended, event::LimitSet, event::Tick>;
 
 namespace action {
 

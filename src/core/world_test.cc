@@ -30,6 +30,11 @@ void World::Stop(uint64_t id, Duration length) {
   programs_.at(id).stopped_until = now_ + length;
 }
 
+void World::Suspend(uint64_t id, bool suspended) {
+  programs_.at(id).asked_at = now_;  // what it has waited so far says nothing about the arbiter
+  Send(event::Suspended{SessionId{id}, suspended});
+}
+
 std::vector<uint64_t> World::ids() const {
   std::vector<uint64_t> ids;
   for (const auto& [id, program] : programs_) ids.push_back(id);
@@ -83,7 +88,9 @@ void World::Check() {
     if (program.has_context) ++contexts;
     // Those who never get an answer count, too.
     const bool waits = program.wants && !(program.open && program.has_context);
-    if (waits && program.stopped_until <= now_) {
+    const auto session = arbiter_.sessions().find(SessionId{id});
+    const bool suspended = session != arbiter_.sessions().end() && session->second.suspended;
+    if (waits && !suspended && program.stopped_until <= now_) {
       longest_wait_ = std::max(longest_wait_, now_ - program.asked_at);
     }
   }
@@ -93,6 +100,9 @@ void World::Check() {
   for (const auto& [id, session] : arbiter_.sessions()) {
     const bool evicting = budget.charge(id) > session.credit;
     settled = settled && !session.holds() && !session.stuck && !evicting;
+    if (session.suspended && !session.holds() && !session.stuck) {
+      ASSERT_EQ(session.credit, Bytes()) << "session " << id.value;
+    }
   }
   if (settled) {
     ASSERT_TRUE(arbiter_.Waiting().empty()) << "the GPU is free and somebody waits";

@@ -39,6 +39,7 @@ class World {
   uint64_t Start(const Habits& habits);
   void Kill(uint64_t id);
   void Stop(uint64_t id, Duration length);
+  void Suspend(uint64_t id, bool suspended);
   void RunFor(Duration length);
 
   Instant now() const { return now_; }

@@ -33,6 +33,7 @@ Status Connection::Fill() {
 
 Status Connection::Queue(const wire::Message& message, const std::vector<int>& fds) {
   if (queued_ > kMaxQueued) return Gone("it does not read its messages");
+  if (wire::SinceVersion(message) > reader_.version()) return {};  // it would not understand
   Frame frame;
   frame.bytes = wire::Encode(message, reader_.version());
   for (const int fd : fds) frame.fds.emplace_back(fcntl(fd, F_DUPFD_CLOEXEC, 0));

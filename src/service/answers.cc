@@ -12,8 +12,11 @@ using Json = nlohmann::json;
 
 constexpr size_t kMaxShown = 256;  // bytes of a name
 
-const char* StateOf(const core::Session& session, bool waits) {
+const char* StateOf(const core::Session& session, Bytes charge, bool waits) {
   if (session.stuck) return "stuck";
+  if (session.suspended) {
+    return session.holds() || charge > Bytes() ? "suspending" : "suspended";
+  }
   switch (session.phase) {
     case core::Phase::kGranted:
       return "restoring";
@@ -45,21 +48,39 @@ std::vector<core::Wish>::const_iterator FirstWish(const std::vector<core::Wish>&
                       [&](const core::Wish& wish) { return wish.id == id; });
 }
 
+// Who keeps what the wish would need, and gives no answer: stopped processes as a rule. Nothing
+// where the wish fits beside them. For people; begins with a semicolon.
+std::string WhoIsStuck(const core::Arbiter& arbiter, const core::Wish& wish) {
+  const core::Session& waiter = arbiter.sessions().at(wish.id);
+  const bool context = wish.kind == core::Wish::Kind::kContext;
+  Bytes wanted = arbiter.budget().contexts() + (context ? arbiter.config().context : waiter.need);
+  std::string text;
+  for (const auto& [id, session] : arbiter.sessions()) {
+    const Bytes kept = arbiter.budget().charge(id);
+    if (!session.stuck || id == wish.id || kept == Bytes()) continue;
+    wanted += kept;
+    text += (text.empty() ? "; " : ", ") + ("session " + std::to_string(id.value)) +
+            " does not answer and keeps " + FormatBytes(kept);
+  }
+  return wanted > arbiter.budget().total() ? text : "";
+}
+
 // What people should know about why a session does not run. Null where it does.
 Json WaitsFor(const core::Arbiter& arbiter, const std::vector<core::Wish>& waiting,
               core::SessionId id) {
   const auto at = FirstWish(waiting, id);
   if (at == waiting.end()) return nullptr;
-  if (arbiter.claimant() == id) return "memory that others are giving up";
+  const std::string blame = WhoIsStuck(arbiter, *at);
+  if (arbiter.claimant() == id) return "memory that others are giving up" + blame;
   switch (at->kind) {
     case core::Wish::Kind::kContext:
-      return "room for one more context";
+      return "room for one more context" + blame;
     case core::Wish::Kind::kGrowth:
-      return "more memory";
+      return "more memory" + blame;
     case core::Wish::Kind::kLease:
       break;
   }
-  return "its turn, as number " + std::to_string(at - waiting.begin() + 1);
+  return "its turn, as number " + std::to_string(at - waiting.begin() + 1) + blame;
 }
 
 std::string Dump(const Json& json) {
@@ -76,13 +97,14 @@ std::string Service::StatusJson() const {
   Json gpus = Json::array();
   for (const auto& gpu : gpus_) {
     const core::Arbiter& arbiter = gpu->arbiter;
-    std::vector<core::SessionId> holders, waiting;
+    std::vector<core::SessionId> holders, waiting, suspended;
     Json restoring;
     const std::optional<core::SessionId> nobodys =
         gpu->chaos.has_value() ? std::optional(gpu->chaos->id()) : std::nullopt;
     for (const auto& [id, session] : arbiter.sessions()) {
       if (id == nobodys) continue;
       if (session.holds()) holders.push_back(id);
+      if (session.suspended) suspended.push_back(id);
       if (session.phase == core::Phase::kGranted) restoring = id.value;
     }
     for (const core::Wish& wish : arbiter.Waiting()) {
@@ -101,6 +123,7 @@ std::string Service::StatusJson() const {
         {"free_bytes", arbiter.budget().free().count},
         {"holders", Numbers(holders)},
         {"waiting", Numbers(waiting)},
+        {"suspended", Numbers(suspended)},
         {"restoring", restoring},
         {"mode", arbiter.taking_turns() ? "turns" : "together"},
         {"quantum_ms", Milli(arbiter.Quantum())},
@@ -147,13 +170,14 @@ std::string Service::SessionsJson() const {
         {"pid", seat->client.pid},
         {"uid", seat->client.uid},
         {"gpu", seat->gpu->info.index},
-        {"state", StateOf(session, waits)},
+        {"state", StateOf(session, arbiter.budget().charge(id), waits)},
         {"allocated_bytes", allocated.count},
         {"resident_bytes", resident},
         {"swapped_bytes", swapped},
         {"credit_bytes", session.credit.count},
         {"limit_bytes", arbiter.LimitOf(id).count},
         {"contexts", session.contexts},
+        {"suspended", session.suspended},
         {"wait_seconds", waited.seconds()},
         {"held_seconds", held.seconds()},
         {"leases", session.leases},
@@ -163,6 +187,11 @@ std::string Service::SessionsJson() const {
     });
   }
   return Dump({{"sessions", std::move(list)}});
+}
+
+// The answer to Control: whom it concerned.
+std::string Service::OrderJson(const std::vector<core::SessionId>& ids) const {
+  return Dump({{"sessions", Numbers(ids)}});
 }
 
 std::string Service::HandoversJson() const {

@@ -12,6 +12,7 @@ struct Service::Run {
   Bytes limit;
   ConnectionId owner = 0;  // `tandem run`; 0: unknown, e.g. from before a restart
   int sessions = 0;
+  bool suspended = false;  // so are the sessions it gets
 };
 
 struct Service::Gpu {
@@ -35,6 +36,7 @@ struct Service::Seat {
   Client client;
   std::string program;
   std::optional<RunKey> run;
+  core::RunId core_run;  // of `run`, or its own where it has none
   std::unique_ptr<SessionPages> pages;
   Bytes out;
   Bytes in;

@@ -29,14 +29,6 @@ core::event::SessionAdded ClaimsOf(const wire::Register& m, const GpuInfo& gpu) 
   return claims;
 }
 
-std::string TooLarge(Bytes limit, Bytes most) {
-  const std::string wish =
-      "a limit of " + FormatBytes(limit) + " is more than programs can share, " + FormatBytes(most);
-  const uint64_t whole = most.count / MiB(1).count;
-  if (whole == 0) return wish + "; other programs hold the card: wait until they end";
-  return wish + ". Use --memory " + std::to_string(whole) + "M or less, or leave --memory out";
-}
-
 uint64_t InMicroseconds(Duration duration) {
   return static_cast<uint64_t>(duration.ns / 1000);
 }
@@ -91,15 +83,8 @@ bool Service::MustWait(const Connection& from, const wire::Message& message) con
   if (std::holds_alternative<wire::Register>(message)) return !from.client.predates_daemon;
   const auto* begin = std::get_if<wire::RunBegin>(&message);
   if (begin != nullptr) return begin->run == 0;
+  if (std::holds_alternative<wire::Control>(message)) return true;
   return from.seat != nullptr;
-}
-
-// Whether it belongs to a run whose `tandem run` has not come back yet: its limit is not known.
-bool Service::AwaitsItsRun(const Connection& from, const wire::Message& message) const {
-  const auto* hello = std::get_if<wire::Register>(&message);
-  if (hello == nullptr || hello->run == 0 || from.client.predates_daemon) return false;
-  const auto run = runs_.find(RunKey{from.client.uid, hello->run});
-  return run == runs_.end() || run->second.owner == 0;
 }
 
 void Service::EndSettling() {
@@ -250,6 +235,8 @@ void Service::Handle(Connection& from, const wire::Register& m) {
   } else {
     added.run = core::RunId{++last_run_};
   }
+  seat->core_run = added.run;
+  const bool suspended = StartsSuspended(m, old, added);
   if (old != nullptr) {
     added.replaces = old->id;
     GiveUpSeat(*old);
@@ -272,6 +259,7 @@ void Service::Handle(Connection& from, const wire::Register& m) {
                                 gpu->info.chunk.count},
                from.seat->pages->fds(), false});
   Feed(*gpu, added);
+  if (suspended) Feed(*gpu, core::event::Suspended{added.id});
 }
 
 void Service::GiveUpSeat(Seat& seat) {
@@ -280,42 +268,6 @@ void Service::GiveUpSeat(Seat& seat) {
     out_.push_back(Outgoing{seat.connection, std::nullopt, {}, true});
   }
   Remove(seat.id, false);
-}
-
-void Service::Handle(Connection& from, const wire::RunBegin& m) {
-  if (from.role == Connection::Role::kSession || from.run.has_value()) {
-    return Refuse(from.id, wire::RefusalCode::kProtocol, "RunBegin is out of place here", true);
-  }
-  from.role = Connection::Role::kPeople;
-  Bytes most;
-  for (const auto& gpu : gpus_) most = std::max(most, gpu->arbiter.budget().total());
-  // A run from before a restart was within the budget; its sessions may not all have come back.
-  if (m.run == 0 && Bytes(m.limit_bytes) > most) {
-    return Refuse(from.id, wire::RefusalCode::kLimitTooLarge, TooLarge(Bytes(m.limit_bytes), most),
-                  false);
-  }
-  uint64_t token = m.run;
-  while (token == 0) {
-    token = config_.random_token();
-    if (runs_.count(RunKey{from.client.uid, token}) != 0) token = 0;
-  }
-  from.run = RunKey{from.client.uid, token};
-  Run& run = FindRun(from, token);
-  if (run.owner != 0)
-    connections_.at(run.owner)->run.reset();  // the same `tandem run`, from before
-  run.name = Printable(m.name.empty() ? m.program : m.name);
-  run.limit = Bytes(m.limit_bytes);
-  run.owner = from.id;
-  out_.push_back(
-      Outgoing{from.id,
-               wire::RunStarted{token, run.limit == Bytes() ? most.count : run.limit.count},
-               {},
-               false});
-  // Its sessions may have come back before it.
-  for (const auto& gpu : gpus_) {
-    const Bytes limit = run.limit == Bytes() ? gpu->info.card : run.limit;
-    if (run.sessions > 0) Feed(*gpu, core::event::LimitSet{run.id, limit});
-  }
 }
 
 void Service::Handle(Connection& from, const wire::Query& m) {
@@ -422,6 +374,7 @@ void Service::UpdatePages(Gpu& gpu) {
     wire::DecisionsPage& page = at->second->pages->decisions();
     show(page.limit_bytes, std::min(limits.limit(id), budget).count);
     show(page.run_used_bytes, limits.run_used(id).count);
+    if (page.suspended.load() != session.suspended) page.suspended.store(session.suspended);
   }
 }
 
@@ -456,13 +409,6 @@ void Service::Remove(core::SessionId session, bool tell_arbiter) {
     if (--run.sessions == 0 && run.owner == 0) runs_.erase(*seat->run);
   }
   if (tell_arbiter) Feed(*seat->gpu, core::event::SessionGone{session});
-}
-
-// A token nobody knows is one of a daemon that is gone: its sessions still belong together.
-Service::Run& Service::FindRun(const Connection& from, uint64_t token) {
-  Run& run = runs_[RunKey{from.client.uid, token}];
-  if (run.id.value == 0) run.id = core::RunId{++last_run_};
-  return run;
 }
 
 Service::Gpu* Service::FindGpu(const std::string& uuid) {

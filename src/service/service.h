@@ -1,9 +1,10 @@
 // Service: connections, sessions and runs around one arbiter per GPU. Decoded messages, the peer's
 // identity and the time go in; messages for whom come out. No sockets here.
 //
-// A connection becomes a session's with Register and people's (`tandem`) with RunBegin or Query; a
-// message out of place is answered by Refused, and that one connection is closed. A session
-// outlives its connection: only the end of its process ends it, since only that frees its memory.
+// A connection becomes a session's with Register and people's (`tandem`) with RunBegin, Query or
+// Control; a message out of place is answered by Refused, and that one connection is closed. A
+// session outlives its connection: only the end of its process ends it, since only that frees its
+// memory.
 //
 // A daemon that finds a card in use may have been restarted, and what looks like other programs'
 // memory may be its own sessions'. It gives them kSettling to come back before it decides anything:
@@ -18,6 +19,7 @@
 // 2. Nothing a client says about who it is is believed: pid and uid come with the connection.
 // 3. One user has at most kMaxSessionsPerUser sessions.
 // 4. Of each connection at most kMaxHeld messages are held.
+// 5. Only its own user and root give orders about a session or a run.
 #pragma once
 
 #include <deque>
@@ -110,15 +112,14 @@ class Service {
   struct Seat;
   struct Gpu;
   struct Connection;
+  struct Target;
   using RunKey = std::pair<unsigned, uint64_t>;  // uid and token: nobody joins another user's run
 
   bool MustWait(const Connection& from, const wire::Message& message) const;
-  bool AwaitsItsRun(const Connection& from, const wire::Message& message) const;
   void EndSettling();
   void ReleaseHeld();
   void Dispatch(Connection& from, const wire::Message& message);
   void Handle(Connection& from, const wire::Register& m);
-  void Handle(Connection& from, const wire::RunBegin& m);
   void Handle(Connection& from, const wire::Query& m);
   template <typename M>
   void HandleSession(Connection& from, const M& m);
@@ -132,14 +133,33 @@ class Service {
   void UpdatePages(Gpu& gpu);
   Bytes BudgetShown(const Gpu& gpu) const;
   Gpu* FindGpu(const std::string& uuid);
-  Run& FindRun(const Connection& from, uint64_t token);
   Seat* FindSeat(int pid, const Gpu& gpu);
   size_t SessionsOf(unsigned uid) const;
+
+  // Runs (runs.cc).
+  Run& FindRun(const Connection& from, uint64_t token);
+  void Handle(Connection& from, const wire::RunBegin& m);
+  Bytes MostShared() const;
+  bool RefuseTooLarge(const Connection& from, Bytes limit);
+  void ApplyLimit(const Run& run);
+  void TellOwner(const Run& run);
+  bool AwaitsItsRun(const Connection& from, const wire::Message& message) const;
+  bool StartsSuspended(const wire::Register& m, const Seat* old,
+                       const core::event::SessionAdded& claims) const;
+
+  // Orders (control.cc).
+  void Handle(Connection& from, const wire::Control& m);
+  std::vector<Seat*> SeatsOf(const RunKey& run) const;
+  std::vector<Target> FindTargets(const std::string& text) const;
+  std::optional<Target> ChooseTarget(const Connection& from, const std::string& text);
+  void Suspend(const Target& target, bool suspended);
+  void Limit(const Target& target, Bytes limit);
 
   // Answers (answers.cc).
   std::string StatusJson() const;
   std::string SessionsJson() const;
   std::string HandoversJson() const;
+  std::string OrderJson(const std::vector<core::SessionId>& ids) const;
 
   ServiceConfig config_;
   std::unique_ptr<PageMaker> pages_;

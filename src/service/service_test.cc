@@ -1,105 +1,9 @@
-#include "src/service/service.h"
-
-#include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
+#include "src/service/service_test.h"
 
 #include "src/wire/codec.h"
 
 namespace tandem::service {
 namespace {
-
-using Json = nlohmann::json;
-
-class FakePages : public SessionPages {
- public:
-  wire::DecisionsPage& decisions() override { return decisions_; }
-  const wire::ReportsPage& reports() const override { return reports_; }
-  std::vector<int> fds() const override { return {7, 8}; }
-  wire::DecisionsPage decisions_{};
-  wire::ReportsPage reports_{};
-};
-
-class FakePageMaker : public PageMaker {
- public:
-  explicit FakePageMaker(std::vector<FakePages*>& made) : made_(made) {}
-  Result<std::unique_ptr<SessionPages>> Make() override {
-    auto pages = std::make_unique<FakePages>();
-    made_.push_back(pages.get());
-    return std::unique_ptr<SessionPages>(std::move(pages));
-  }
-
- private:
-  std::vector<FakePages*>& made_;
-};
-
-constexpr char kGpu[] = "GPU-1";
-
-class ServiceTest : public ::testing::Test {
- protected:
-  // Budget: 100 MiB = 134 − 4 × 8 − 2.
-  explicit ServiceTest(Bytes foreign = {}, std::optional<uint64_t> chaos_seed = {})
-      : service_(
-            ServiceConfig{"0.1",
-                          "/s",
-                          42,
-                          Instant(),
-                          {GpuInfo{0, kGpu, "Card", true, MiB(134), foreign, MiB(8), MiB(2), 4}},
-                          [this] { return ++token_; },
-                          {},
-                          chaos_seed},
-            std::make_unique<FakePageMaker>(pages_)) {}
-
-  void Connect(ConnectionId id, int pid, unsigned uid = 1000, bool predates = false) {
-    service_.OnConnected(id, Client{pid, uid, predates});
-  }
-  void Say(ConnectionId id, const wire::Message& message) {
-    said_ = service_.OnMessage(id, message, now_);
-  }
-  // Connects and registers.
-  void Join(ConnectionId id, int pid, uint64_t run = 0, unsigned uid = 1000) {
-    Connect(id, pid, uid);
-    Say(id, wire::Register{"0.1", run, kGpu, "train", 0, 0, 0});
-  }
-  template <typename M>
-  M Heard(ConnectionId id) {
-    for (const Outgoing& out : said_) {
-      if (out.to != id || !out.message) continue;
-      if (const M* m = std::get_if<M>(&*out.message); m != nullptr) return *m;
-    }
-    ADD_FAILURE() << "connection " << id << " was told no message of type " << M::kType;
-    return M{};
-  }
-  template <typename M>
-  bool Silent(ConnectionId id) {
-    for (const Outgoing& out : said_) {
-      if (out.to == id && out.message && std::holds_alternative<M>(*out.message)) return false;
-    }
-    return true;
-  }
-  bool Closed(ConnectionId id) {
-    for (const Outgoing& out : said_) {
-      if (out.to == id && out.close) return true;
-    }
-    return false;
-  }
-  wire::RefusalCode Refusal(ConnectionId id) {
-    return static_cast<wire::RefusalCode>(Heard<wire::Refused>(id).code);
-  }
-  Json Ask(const char* what) {
-    Connect(999, 999);
-    Say(999, wire::Query{what});
-    const Json answer = Json::parse(Heard<wire::Answer>(999).json);
-    said_ = service_.OnDisconnected(999, now_);
-    return answer;
-  }
-
-  std::vector<FakePages*> pages_;
-  uint64_t token_ = 70;
-  Service service_;
-  Instant now_{1000000000};
-  std::vector<Outgoing> said_;
-};
 
 TEST_F(ServiceTest, ASessionRegistersRunsAndIsListed) {
   Join(1, 11);
@@ -440,6 +344,16 @@ class ChaosServiceTest : public ServiceTest {
     return Heard<M>(id);
   }
 };
+
+TEST_F(ChaosServiceTest, AnEmptyCardWakesNobody) {
+  now_ = *service_.wake();
+  service_.OnTick(now_);
+  EXPECT_FALSE(service_.wake().has_value());
+  Join(1, 11);
+  EXPECT_FALSE(service_.wake().has_value());
+  Say(1, wire::Ready{MiB(10).count});
+  EXPECT_GT(service_.wake().value(), now_);
+}
 
 TEST_F(ChaosServiceTest, AProgramLosesTheCardToNobodyWhoIsListed) {
   Join(1, 11);

@@ -53,7 +53,8 @@ Result<Terms> DaemonLink::Register(Bytes resident) {
     allocated = requests_.total();
   }
   TRY(channel.Send(wire::Register{identity_.build, identity_.run, identity_.device,
-                                  identity_.program, allocated.count, resident.count, contexts}));
+                                  identity_.program, allocated.count, resident.count, contexts,
+                                  static_cast<uint8_t>(suspended() ? 1 : 0)}));
   ASSIGN_OR_RETURN(const wire::Message answer, channel.Receive(kRegistrationPatience));
   if (const auto* refused = std::get_if<wire::Refused>(&answer); refused != nullptr) {
     return Error{ErrorCode::kRefused, refused->reason};
@@ -198,6 +199,11 @@ void DaemonLink::AbandonInChild() {
 bool DaemonLink::contended() const {
   const auto* page = decisions_.load(std::memory_order_acquire);
   return page != nullptr && page->contended.load(std::memory_order_relaxed) != 0;
+}
+
+bool DaemonLink::suspended() const {
+  const auto* page = decisions_.load(std::memory_order_acquire);
+  return page != nullptr && page->suspended.load(std::memory_order_relaxed) != 0;
 }
 
 Bytes DaemonLink::limit() const {

@@ -73,6 +73,8 @@ class DaemonLink {
   void AbandonInChild();
 
   bool contended() const;
+  // As the daemon, also one that is gone, last said.
+  bool suspended() const;
   Bytes limit() const;
   // By all sessions of the run. Waits a moment where the daemon has yet to hear of a free.
   Bytes used() const;

@@ -52,10 +52,21 @@ class Reader {
     bytes_ = bytes_.subspan(length);
     return true;
   }
+  bool empty() const { return bytes_.empty(); }
 
  private:
   std::span<const std::byte> bytes_;
 };
+
+// Of a message's fields, how many an older peer may not leave out: the first ones.
+template <typename M>
+constexpr size_t RequiredFields() {
+  if constexpr (requires { M::kRequired; }) {
+    return M::kRequired;
+  } else {
+    return std::tuple_size_v<decltype(std::declval<M&>().Fields())>;
+  }
+}
 
 Error Broken(std::string message) {
   return Error{ErrorCode::kInvalid, std::move(message)};
@@ -68,8 +79,14 @@ Result<Message> DecodeAs(std::span<const std::byte> payload) {
     message.json.assign(reinterpret_cast<const char*>(payload.data()), payload.size());
   } else {
     Reader reader(payload);
+    size_t taken = 0;
+    const auto take = [&](auto& field) {
+      const bool left_out = taken >= RequiredFields<M>() && reader.empty();
+      ++taken;
+      return left_out || reader.Get(field);
+    };
     const bool whole =
-        std::apply([&](auto&... field) { return (reader.Get(field) && ...); }, message.Fields());
+        std::apply([&](auto&... field) { return (take(field) && ...); }, message.Fields());
     if (!whole) {
       return Broken("message of type " + std::to_string(M::kType) + " has the wrong length");
     }

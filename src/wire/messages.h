@@ -10,15 +10,18 @@
 // 2. Nothing a client says about who it is is here: uid and pid come from the socket.
 // 3. Of two sides the newer one adapts, so that a daemon may be replaced by a newer one under
 //    programs that run. A field is only ever added at the end of its message, and never taken away;
-//    a reader takes a message that is longer than it knows and ignores the rest. Version 2 does
-//    not: no message that a daemon sends to it may have grown. Whatever is added raises kVersion.
+//    a reader takes a message that is longer than it knows and ignores the rest, and one that lacks
+//    fields beyond kRequired, which then have their defaults. Version 2 takes neither: no message
+//    that a daemon sends to it may have grown. Whatever is added raises kVersion.
 //
 // How they follow each other: docs/architecture.md, "The session protocol".
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <variant>
 
 namespace tandem::wire {
@@ -44,15 +47,18 @@ inline constexpr uint32_t kHeaderBytes = 12;
 // still has on the card.
 struct Register {
   static constexpr uint16_t kType = 1;
-  std::string build;    // version of the shim, for people
-  uint64_t run = 0;     // token of the `tandem run` it belongs to; 0: none
-  std::string device;   // uuid of the GPU, as FormatUuid prints it
-  std::string program;  // what to call it in listings
+  static constexpr size_t kRequired = 7;  // fields; version 2 had no more
+  std::string build;                      // version of the shim, for people
+  uint64_t run = 0;                       // token of the `tandem run` it belongs to; 0: none
+  std::string device;                     // uuid of the GPU, as FormatUuid prints it
+  std::string program;                    // what to call it in listings
   uint64_t allocated_bytes = 0;
   uint64_t resident_bytes = 0;  // on the card now, contexts excluded
   uint32_t contexts = 0;        // contexts it has on the card now
+  uint8_t suspended = 0;        // as the daemon that is gone last showed it
   auto Fields() {
-    return std::tie(build, run, device, program, allocated_bytes, resident_bytes, contexts);
+    return std::tie(build, run, device, program, allocated_bytes, resident_bytes, contexts,
+                    suspended);
   }
 };
 
@@ -192,12 +198,14 @@ struct Evict {
 // Opens a run; it lasts as long as this connection. Answered by RunStarted.
 struct RunBegin {
   static constexpr uint16_t kType = 64;
+  static constexpr size_t kRequired = 5;  // fields; version 2 had no more
   std::string build;
   std::string name;  // empty: the program's
   std::string program;
   uint64_t limit_bytes = 0;  // 0: the budget
   uint64_t run = 0;          // the token it had with a daemon that is gone; 0: none
-  auto Fields() { return std::tie(build, name, program, limit_bytes, run); }
+  uint8_t suspended = 0;     // with that daemon: what it starts begins suspended
+  auto Fields() { return std::tie(build, name, program, limit_bytes, run, suspended); }
 };
 
 struct RunStarted {
@@ -219,6 +227,26 @@ struct Answer {
   std::string json;  // up to kMaxAnswer: its length is the header's, it has none of its own
 };
 
+// An order about a session or a run, of its user or root. what: "suspend", "resume" or "limit".
+// target: a session's number, as listings have it, or a run's name or number. "limit" is always the
+// run's. Answered by Answer, with the numbers of the sessions that it concerns, or by Refused.
+struct Control {
+  static constexpr uint16_t kType = 68;
+  std::string what;
+  std::string target;
+  uint64_t limit_bytes = 0;  // of "limit"; 0: the budget
+  auto Fields() { return std::tie(what, target, limit_bytes); }
+};
+
+// To `tandem run`, which says so in its next RunBegin: what an order has made of its run.
+struct RunChanged {
+  static constexpr uint16_t kType = 69;
+  static constexpr uint16_t kSince = 3;  // not told to older ones
+  uint64_t limit_bytes = 0;              // 0: the budget
+  uint8_t suspended = 0;
+  auto Fields() { return std::tie(limit_bytes, suspended); }
+};
+
 // ---- Either way
 
 // The request cannot be met, and why, for people. After a version mismatch or a breach of the
@@ -237,11 +265,24 @@ enum class RefusalCode : uint16_t {
   kUnknownDevice = 3,
   kLimitTooLarge = 4,  // above the budget
   kTooMany = 5,        // sessions of this user
+  kUnknownTarget = 6,  // no session or run is called that, or more than one
+  kNotYours = 7,       // it is another user's
 };
 
 using Message =
     std::variant<Register, Reserve, ContextWanted, ContextGone, Ready, Running, Idle, Active,
                  Released, Busy, Evicted, Registered, Reserved, ContextReserved, Grant, Credit,
-                 Revoke, Evict, RunBegin, RunStarted, Query, Answer, Refused>;
+                 Revoke, Evict, RunBegin, RunStarted, Query, Answer, Control, RunChanged, Refused>;
+
+// The first version that has the message.
+inline uint16_t SinceVersion(const Message& message) {
+  return std::visit(
+      [](const auto& m) -> uint16_t {
+        using M = std::decay_t<decltype(m)>;
+        if constexpr (requires { M::kSince; }) return M::kSince;
+        return kOldestVersion;
+      },
+      message);
+}
 
 }  // namespace tandem::wire

@@ -21,6 +21,7 @@ struct DecisionsPage {
   std::atomic<uint32_t> contended;       // 1 while somebody else waits for this GPU
   std::atomic<uint64_t> limit_bytes;     // of its run; may change while it runs
   std::atomic<uint64_t> run_used_bytes;  // allocated by all sessions of its run
+  std::atomic<uint32_t> suspended;       // 1: it gets no lease until it is resumed
 };
 
 struct ReportsPage {

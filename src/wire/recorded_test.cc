@@ -73,6 +73,19 @@ TEST(RecordedTest, VersionTwoIsAnsweredInItsOwnWords) {
   }
 }
 
+TEST(RecordedTest, OnlyWhatAnOlderVersionLacksMayBeLeftOut) {
+  for (const Recorded& said : SaidInVersion2()) {
+    const std::vector<std::byte> whole = BytesOf(said.hex);
+    for (size_t length = kHeaderBytes; length < whole.size(); ++length) {
+      std::vector<std::byte> cut(whole.begin(), whole.begin() + static_cast<ptrdiff_t>(length));
+      cut[8] = static_cast<std::byte>(length - kHeaderBytes);
+      FrameReader reader;
+      reader.Append(cut);
+      EXPECT_EQ(reader.Next().error().code, ErrorCode::kInvalid) << said.hex << " at " << length;
+    }
+  }
+}
+
 TEST(RecordedTest, WhatANewerSideAddsIsIgnored) {
   for (const Recorded& said : SaidInVersion2()) {
     std::vector<std::byte> longer = BytesOf(said.hex);
@@ -87,6 +100,11 @@ TEST(RecordedTest, WhatANewerSideAddsIsIgnored) {
       if (i == 1) EXPECT_EQ(Encode(*message), Encode(said.message)) << said.hex;
     }
   }
+}
+
+TEST(RecordedTest, WhatAVersionDoesNotHaveIsKnown) {
+  for (const Recorded& told : ToldInVersion2()) EXPECT_LE(SinceVersion(told.message), 2);
+  EXPECT_EQ(SinceVersion(RunChanged{}), 3);
 }
 
 TEST(RecordedTest, ARefusalIsSignedWithTheVersionOfWhoReadsIt) {

@@ -16,7 +16,7 @@ namespace tandem::wire {
 namespace {
 
 std::vector<Message> OneOfEach() {
-  return {Register{"0.1", 7, "GPU-1", "train", 10, 20, 1},
+  return {Register{"0.1", 7, "GPU-1", "train", 10, 20, 1, 1},
           Reserve{3, 1 << 20},
           ContextWanted{},
           ContextGone{},
@@ -34,10 +34,12 @@ std::vector<Message> OneOfEach() {
           Credit{200},
           Revoke{2, 5},
           Evict{50},
-          RunBegin{"0.1", "demo", "ffmpeg", 1 << 30, 77},
+          RunBegin{"0.1", "demo", "ffmpeg", 1 << 30, 77, 1},
           RunStarted{7, 8},
           Query{"status"},
           Answer{R"({"gpus":[]})"},
+          Control{"limit", "demo", 1 << 30},
+          RunChanged{1 << 30, 1},
           Refused{1, 2, "no"}};
 }
 

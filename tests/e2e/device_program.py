@@ -10,7 +10,7 @@ on its standard input say, and answers each with a line.
   measure WHAT N   queues it between two events and waits             "took NS"
   steady WHAT N DEPTH   keeps DEPTH of them queued all the time; "running" when the first is done.
                 Then `mark` measures ten from end to end, "took NS", and `end` stops, "ended".
-  free          VRAM that is free                                     "free BYTES"
+  free          VRAM that is free, and all of it                      "free BYTES BYTES"
   timer         the device's %globaltimer                             "timer NS"
 """
 
@@ -167,7 +167,7 @@ while line := sys.stdin.readline():
     elif command == "free":
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
         check(cuda.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total)))
-        say("free", free.value)
+        say("free", free.value, total.value)
     elif command == "timer":
         value = ctypes.c_uint64()
         kernel(1)

@@ -229,7 +229,8 @@ def test_listings_without_a_daemon(make_card, argv):
         assert "No daemon" in out
 
 
-@pytest.mark.parametrize("argv", [["--help"], ["run", "--help"], ["ps", "--help"], ["status", "--help"]])
+@pytest.mark.parametrize("argv", [["--help"], ["run", "--help"], ["ps", "--help"], ["status", "--help"],
+                                  ["suspend", "--help"], ["resume", "--help"], ["limit", "--help"]])
 def test_help_has_examples(card, argv):
     assert "Example" in finish(card.spawn([TANDEM, *argv]))
 

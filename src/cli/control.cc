@@ -1,0 +1,89 @@
+#include "src/cli/control.h"
+
+#include <fmt/core.h>
+#include <poll.h>
+
+#include "src/base/bytes.h"
+#include "src/base/duration.h"
+#include "src/cli/daemon.h"
+#include "src/cli/environment.h"
+#include "src/cli/listing.h"
+#include "src/cli/print.h"
+
+namespace tandem::cli {
+namespace {
+
+constexpr int kPollMs = 20;
+
+Result<wire::Control> MakeOrder(const ControlOptions& options) {
+  wire::Control order{options.what, options.target, 0};
+  if (options.what != "limit" || options.memory == "all") return order;
+  ASSIGN_OR_RETURN(const Bytes limit, ParseBytes(options.memory));
+  if (limit == Bytes()) {
+    return Error{ErrorCode::kInvalid, "--memory 0 would leave the program no GPU memory at all"};
+  }
+  order.limit_bytes = limit.count;
+  return order;
+}
+
+Result<wire::Channel> Connect() {
+  Result<wire::Channel> channel = wire::ConnectDaemon(wire::SocketPath());
+  if (channel.ok()) return channel;
+  const ErrorCode code = channel.error().code;
+  if (code != ErrorCode::kNotFound && code != ErrorCode::kUnavailable) return channel;
+  return Error{code, fmt::format("no daemon runs at {}, and so no program shares a GPU",
+                                 wire::SocketPath())};
+}
+
+Result<std::string> AskForJson(wire::Channel* channel, const wire::Message& request) {
+  ASSIGN_OR_RETURN(const wire::Message message, Ask(channel, request));
+  if (const auto* answer = std::get_if<wire::Answer>(&message)) return answer->json;
+  return Error{ErrorCode::kInvalid, "the daemon answered something else than asked"};
+}
+
+// What the order has come to: those it concerns, as listed.
+struct Outcome {
+  std::string sessions;  // JSON
+  bool in_time = true;
+};
+
+Result<Outcome> Order(const ControlOptions& options) {
+  ASSIGN_OR_RETURN(const Duration patience, ParseDuration(options.timeout));
+  ASSIGN_OR_RETURN(const wire::Control order, MakeOrder(options));
+  ASSIGN_OR_RETURN(wire::Channel channel, Connect());
+  ASSIGN_OR_RETURN(const std::string concerned, AskForJson(&channel, order));
+  const Instant deadline = MonotonicNow() + patience;
+  for (;;) {
+    Outcome outcome;
+    ASSIGN_OR_RETURN(const std::string all, AskForJson(&channel, wire::Query{"sessions"}));
+    ASSIGN_OR_RETURN(outcome.sessions, PickSessions(all, concerned));
+    if (options.what != "suspend" || AllSuspended(outcome.sessions)) return outcome;
+    outcome.in_time = MonotonicNow() < deadline;
+    if (!outcome.in_time) return outcome;
+    poll(nullptr, 0, kPollMs);
+  }
+}
+
+int Show(const Outcome& outcome, bool json) {
+  const Result<std::string> text =
+      json ? CompactJson(outcome.sessions) : SessionsTable(outcome.sessions);
+  if (!text.ok()) return Fail(1, text.error().message);
+  if (json) return Print(*text + "\n");
+  if (NoSessions(outcome.sessions)) return Print("It uses no GPU yet; the order stands.\n");
+  return Print(*text);
+}
+
+}  // namespace
+
+int Control(const ControlOptions& options) {
+  if (const auto gpu = SettleGpu(options.gpu); !gpu.ok()) return Fail(1, gpu.error().message);
+  const Result<Outcome> outcome = Order(options);
+  if (!outcome.ok()) return Fail(1, outcome.error().message);
+  const int status = Show(*outcome, options.json);
+  if (outcome->in_time) return status;
+  return Fail(1,
+              "not all of it has left the card: it will once the work under way has ended, or, "
+              "where a process is stopped, once that goes on");
+}
+
+}  // namespace tandem::cli

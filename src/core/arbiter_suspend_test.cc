@@ -1,0 +1,130 @@
+// Suspended sessions: off the card without anybody waiting for it, and back only when resumed.
+#include "src/core/arbiter_test.h"
+
+namespace tandem::core {
+namespace {
+
+class SuspendTest : public ArbiterTest {
+ protected:
+  void Suspend(SessionId id) { On(event::Suspended{id}); }
+  void Resume(SessionId id) { On(event::Suspended{id, false}); }
+};
+
+TEST_F(SuspendTest, AHolderLosesLeaseAndBytesWithoutAnybodyWaiting) {
+  Add(kA);
+  Run(kA, MiB(60));
+  Suspend(kA);
+  EXPECT_EQ(Said<action::Revoke>(kA).epoch, epoch_[kA]);
+  Release(kA);
+  EXPECT_EQ(Said<action::Evict>(kA).target, Bytes());
+  On(event::Evicted{kA, MiB(30), MiB(30)});
+  EXPECT_TRUE(Silent<action::Evict>(kA));  // it is on its way
+  On(event::Evicted{kA, Bytes(), MiB(30)});
+  EXPECT_EQ(arbiter_.budget().charged(), Bytes());
+}
+
+TEST_F(SuspendTest, WhatItAsksForWaitsUntilItIsResumed) {
+  Add(kA);
+  Suspend(kA);
+  On(event::Ready{kA, MiB(60)});
+  On(event::ContextWanted{kA});
+  Later(Seconds(100));
+  EXPECT_TRUE(Silent<action::Grant>(kA));
+  EXPECT_TRUE(Silent<action::ContextReserved>(kA));
+  EXPECT_TRUE(arbiter_.Waiting().empty());
+  Resume(kA);
+  EXPECT_EQ(Said<action::Grant>(kA).credit, MiB(60));
+  EXPECT_TRUE(Said<action::ContextReserved>(kA).granted);
+}
+
+TEST_F(SuspendTest, OthersDoNotNoticeThatItWaits) {
+  Add(kA);
+  Add(kB);
+  Run(kB, MiB(60));
+  On(event::Ready{kA, MiB(60)});
+  EXPECT_TRUE(Said<action::SetContended>(kB).contended);
+  Suspend(kA);
+  EXPECT_FALSE(Said<action::SetContended>(kB).contended);
+  EXPECT_FALSE(arbiter_.taking_turns());
+  Later(Seconds(100));
+  EXPECT_TRUE(Silent<action::Revoke>(kB));
+  // It keeps its place before those who came after it.
+  Add(kC);
+  On(event::Ready{kC, MiB(60)});
+  Resume(kA);
+  EXPECT_EQ(arbiter_.Waiting().front().id, kA);
+}
+
+TEST_F(SuspendTest, AnIdleOneIsOnlyEvicted) {
+  Add(kA);
+  Run(kA, MiB(60));
+  Release(kA);
+  Suspend(kA);
+  EXPECT_TRUE(Silent<action::Revoke>(kA));
+  EXPECT_EQ(Said<action::Evict>(kA).target, Bytes());
+}
+
+TEST_F(SuspendTest, ABusyOneIsAskedAgain) {
+  Add(kA);
+  Run(kA, MiB(60));
+  Suspend(kA);
+  On(event::Busy{kA, epoch_[kA]});
+  EXPECT_TRUE(Silent<action::Revoke>(kA));
+  Later(Config().busy_backoff);
+  Said<action::Revoke>(kA);
+  Resume(kA);
+  On(event::Busy{kA, epoch_[kA]});
+  Later(Seconds(100));
+  EXPECT_TRUE(Silent<action::Revoke>(kA));  // nobody wants it to go any more
+}
+
+TEST_F(SuspendTest, OneThatIsComingBackGoesAgainAndTheNextIsServed) {
+  Add(kA);
+  Add(kB);
+  Add(kC);
+  Run(kA, MiB(90));
+  On(event::Ready{kB, MiB(90)});
+  On(event::Ready{kC, MiB(90)});
+  Later(arbiter_.Quantum());
+  Release(kA);
+  const Epoch epoch = Said<action::Grant>(kB).epoch;
+  Suspend(kB);
+  EXPECT_EQ(Said<action::Revoke>(kB).epoch, epoch);
+  On(event::Released{kB, epoch});
+  Said<action::Evict>(kB);
+  EXPECT_FALSE(arbiter_.sessions().at(kC).phase == Phase::kAway);
+}
+
+TEST_F(SuspendTest, WhoeverIsRevokedForItIsFreeForOthers) {
+  Add(kA);
+  Add(kB);
+  Run(kA, MiB(90));
+  On(event::Ready{kB, MiB(90)});
+  Later(arbiter_.Quantum());
+  Said<action::Revoke>(kA);
+  Suspend(kB);
+  EXPECT_FALSE(arbiter_.claimant().has_value());
+  Release(kA);
+  EXPECT_TRUE(Silent<action::Grant>(kB));
+  On(event::Ready{kA, MiB(90)});
+  Said<action::Grant>(kA);
+}
+
+TEST_F(SuspendTest, OneThatIsStoppedIsAskedWhenItShowsItself) {
+  Add(kA);
+  Run(kA, MiB(60));
+  Suspend(kA);
+  Later(Seconds(10));
+  EXPECT_TRUE(arbiter_.sessions().at(kA).stuck);
+  EXPECT_TRUE(Silent<action::Revoke>(kA));
+  Release(kA);
+  EXPECT_EQ(Said<action::Evict>(kA).target, Bytes());
+}
+
+TEST_F(SuspendTest, AnUnknownOneIsIgnored) {
+  Suspend(SessionId{99});
+  EXPECT_TRUE(said_.empty());
+}
+
+}  // namespace
+}  // namespace tandem::core

@@ -1,0 +1,137 @@
+// Orders about sessions and runs: who is meant, who may give them, and what becomes of them.
+#include <algorithm>
+#include <charconv>
+
+#include "src/service/records.h"
+
+namespace tandem::service {
+namespace {
+
+std::optional<uint64_t> Number(const std::string& text) {
+  uint64_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return number;
+}
+
+}  // namespace
+
+// Who is meant by an order: one session, or a run with the sessions it has.
+struct Service::Target {
+  unsigned uid = 0;
+  std::optional<RunKey> run;  // that it is, or that the session belongs to
+  bool whole_run = false;
+  std::vector<Seat*> seats;
+};
+
+std::vector<Service::Seat*> Service::SeatsOf(const RunKey& run) const {
+  std::vector<Seat*> seats;
+  for (const auto& [id, seat] : sessions_) {
+    if (seat->run == run) seats.push_back(seat.get());
+  }
+  return seats;
+}
+
+// A number is a session's, or else a run's; anything else is a name, as listings show it.
+std::vector<Service::Target> Service::FindTargets(const std::string& text) const {
+  const std::optional<uint64_t> number = Number(text);
+  std::vector<Target> targets;
+  const auto named = number ? sessions_.find(core::SessionId{*number}) : sessions_.end();
+  if (named != sessions_.end()) {
+    Seat* const seat = named->second.get();
+    return {Target{seat->client.uid, seat->run, false, {seat}}};
+  }
+  for (const auto& [key, run] : runs_) {
+    const bool meant = number ? key.second == *number : run.name == text;
+    if (meant) targets.push_back(Target{key.first, key, true, SeatsOf(key)});
+  }
+  if (number) return targets;
+  for (const auto& [id, seat] : sessions_) {
+    if (seat->run.has_value() || seat->program != text) continue;
+    targets.push_back(Target{seat->client.uid, std::nullopt, false, {seat.get()}});
+  }
+  return targets;
+}
+
+// Nothing, after saying why, where it is not clear who is meant or the user may not order it.
+std::optional<Service::Target> Service::ChooseTarget(const Connection& from,
+                                                     const std::string& text) {
+  std::vector<Target> targets = FindTargets(text);
+  const std::string shown = "\"" + Printable(text) + "\"";
+  if (targets.empty()) {
+    Refuse(from.id, wire::RefusalCode::kUnknownTarget,
+           "no session or run is called " + shown + "; `tandem ps` lists those there are", false);
+    return std::nullopt;
+  }
+  const unsigned stranger = targets.front().uid;
+  std::erase_if(targets, [&](const Target& target) {
+    return from.client.uid != 0 && target.uid != from.client.uid;
+  });
+  if (targets.empty()) {
+    Refuse(from.id, wire::RefusalCode::kNotYours,
+           shown + " belongs to user " + std::to_string(stranger) +
+               ": only that user and root may do this",
+           false);
+    return std::nullopt;
+  }
+  if (targets.size() == 1) return std::move(targets.front());
+  std::string numbers;
+  for (const Target& target : targets) {
+    for (const Seat* seat : target.seats) numbers += " " + std::to_string(seat->id.value);
+  }
+  Refuse(from.id, wire::RefusalCode::kUnknownTarget,
+         std::to_string(targets.size()) + " are called " + shown +
+             "; name one by the number of a session:" + numbers,
+         false);
+  return std::nullopt;
+}
+
+void Service::Handle(Connection& from, const wire::Control& m) {
+  if (from.role == Connection::Role::kSession) {
+    return Refuse(from.id, wire::RefusalCode::kProtocol, "Control is not for sessions", true);
+  }
+  from.role = Connection::Role::kPeople;
+  const bool limit = m.what == "limit";
+  if (!limit && m.what != "suspend" && m.what != "resume") {
+    return Refuse(from.id, wire::RefusalCode::kProtocol,
+                  "there is no order called " + Printable(m.what), false);
+  }
+  if (limit && RefuseTooLarge(from, Bytes(m.limit_bytes))) return;
+  const std::optional<Target> target = ChooseTarget(from, m.target);
+  if (!target.has_value()) return;
+  if (limit) {
+    Limit(*target, Bytes(m.limit_bytes));
+  } else {
+    Suspend(*target, m.what == "suspend");
+  }
+  std::vector<core::SessionId> ids;
+  for (const Seat* seat : target->seats) ids.push_back(seat->id);
+  out_.push_back(Outgoing{from.id, wire::Answer{OrderJson(ids)}, {}, false});
+}
+
+void Service::Suspend(const Target& target, bool suspended) {
+  if (target.whole_run) {
+    Run& run = runs_.at(*target.run);
+    run.suspended = suspended;
+    TellOwner(run);
+  }
+  for (const Seat* seat : target.seats) {
+    Feed(*seat->gpu, core::event::Suspended{seat->id, suspended});
+  }
+}
+
+void Service::Limit(const Target& target, Bytes limit) {
+  if (target.run.has_value()) {
+    Run& run = runs_.at(*target.run);
+    run.limit = limit;
+    TellOwner(run);
+    return ApplyLimit(run);
+  }
+  for (const Seat* seat : target.seats) {
+    const Bytes most = limit == Bytes() ? seat->gpu->info.card : limit;
+    Feed(*seat->gpu, core::event::LimitSet{seat->core_run, most});
+  }
+}
+
+}  // namespace tandem::service

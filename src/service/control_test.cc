@@ -1,0 +1,183 @@
+// Orders: suspend, resume, limit. Who may give them, whom they concern, what outlives the daemon.
+#include "src/service/service_test.h"
+
+namespace tandem::service {
+namespace {
+
+class ControlTest : public ServiceTest {
+ protected:
+  static constexpr ConnectionId kPerson = 900;
+  static constexpr ConnectionId kGuard = 800;
+
+  // An order on a connection of its own.
+  void Order(const char* what, const std::string& target, Bytes limit = {}, unsigned uid = 1000) {
+    Connect(kPerson, 999, uid);
+    Say(kPerson, wire::Control{what, target, limit.count});
+  }
+  // The sessions it concerned.
+  Json Concerned() { return Json::parse(Heard<wire::Answer>(kPerson).json)["sessions"]; }
+  uint64_t BeginRun(const char* name, ConnectionId guard = kGuard) {
+    Connect(guard, static_cast<int>(guard));
+    Say(guard, wire::RunBegin{"0.1", name, "python3", 0, 0, 0});
+    return Heard<wire::RunStarted>(guard).run;
+  }
+  // Makes it hold the card with 60 MiB on it.
+  void Work(ConnectionId id) {
+    Say(id, wire::Reserve{1, MiB(60).count});
+    Say(id, wire::Ready{MiB(60).count});
+    Say(id, wire::Running{Heard<wire::Grant>(id).epoch, 0});
+  }
+  Json Session(size_t index) { return Ask("sessions")["sessions"].at(index); }
+};
+
+TEST_F(ControlTest, ASuspendedSessionLeavesTheCardAndComesBackWhenResumed) {
+  Join(1, 11);
+  Work(1);
+  Order("suspend", "1");
+  EXPECT_EQ(Concerned(), Json::array({1}));
+  const uint64_t epoch = Heard<wire::Revoke>(1).epoch;
+  EXPECT_EQ(Session(0)["state"], "suspending");
+  EXPECT_EQ(pages_[0]->decisions_.suspended.load(), 1u);
+  Say(1, wire::Released{epoch});
+  EXPECT_EQ(Heard<wire::Evict>(1).target_bytes, 0u);
+  Say(1, wire::Ready{MiB(60).count});
+  EXPECT_EQ(Session(0)["state"], "suspending");
+  Say(1, wire::Evicted{0, MiB(60).count});
+  EXPECT_EQ(Session(0)["state"], "suspended");
+  EXPECT_EQ(Session(0)["waits_for"], nullptr);
+  EXPECT_EQ(Ask("status")["gpus"][0]["suspended"], Json::array({1}));
+  EXPECT_EQ(Ask("status")["gpus"][0]["waiting"], Json::array());
+  now_ = now_ + Seconds(5);
+  Order("resume", "1");
+  EXPECT_EQ(Bytes(Heard<wire::Grant>(1).credit_bytes), MiB(60));
+  EXPECT_EQ(pages_[0]->decisions_.suspended.load(), 0u);
+  EXPECT_EQ(Session(0)["wait_seconds"], 0.0);  // it did not wait for others
+}
+
+TEST_F(ControlTest, ARunsNameStandsForAllItHasAndGets) {
+  const uint64_t run = BeginRun("mnist");
+  Join(1, 11, run);
+  Join(2, 12, run);
+  Join(3, 13);
+  Order("suspend", "mnist");
+  EXPECT_EQ(Concerned(), Json::array({1, 2}));
+  EXPECT_EQ(Heard<wire::RunChanged>(kGuard).suspended, 1);
+  Join(4, 14, run);
+  EXPECT_EQ(Session(3)["suspended"], true);
+  EXPECT_EQ(Session(2)["suspended"], false);
+  Order("resume", "4");  // alone
+  EXPECT_EQ(Session(3)["suspended"], false);
+  EXPECT_EQ(Session(0)["suspended"], true);
+  Order("resume", std::to_string(run));
+  EXPECT_EQ(Heard<wire::RunChanged>(kGuard).suspended, 0);
+  EXPECT_EQ(Session(0)["suspended"], false);
+  Join(5, 15, run);
+  EXPECT_EQ(Session(4)["suspended"], false);
+}
+
+TEST_F(ControlTest, ALimitIsTheRunsAndShowsAtOnce) {
+  const uint64_t run = BeginRun("mnist");
+  Join(1, 11, run);
+  Join(2, 12, run);
+  Say(1, wire::Reserve{1, MiB(60).count});
+  Order("limit", "2", MiB(50));
+  for (const FakePages* pages : pages_) {
+    EXPECT_EQ(Bytes(pages->decisions_.limit_bytes.load()), MiB(50));
+  }
+  EXPECT_EQ(Bytes(Heard<wire::RunChanged>(kGuard).limit_bytes), MiB(50));
+  Say(1, wire::Reserve{2, MiB(61).count});
+  EXPECT_EQ(Heard<wire::Reserved>(1).granted, 0);
+  Say(1, wire::Ready{MiB(60).count});  // what it has it may use
+  Heard<wire::Grant>(1);
+  Join(3, 13, run);  // what the run starts later, too
+  EXPECT_EQ(Bytes(Heard<wire::Registered>(3).limit_bytes), MiB(50));
+  Order("limit", "mnist", MiB(101));
+  EXPECT_EQ(Refusal(kPerson), wire::RefusalCode::kLimitTooLarge);
+  Order("limit", "mnist");  // none any more
+  EXPECT_EQ(Bytes(pages_[0]->decisions_.limit_bytes.load()), MiB(100));
+}
+
+TEST_F(ControlTest, ASessionOfNoRunHasALimitOfItsOwn) {
+  Join(1, 11);
+  Join(2, 12);
+  Order("limit", "2", MiB(30));
+  EXPECT_EQ(Bytes(pages_[0]->decisions_.limit_bytes.load()), MiB(100));
+  EXPECT_EQ(Bytes(pages_[1]->decisions_.limit_bytes.load()), MiB(30));
+}
+
+TEST_F(ControlTest, OnlyItsUserAndRootGiveOrders) {
+  Join(1, 11);
+  BeginRun("mnist");
+  for (const char* target : {"1", "mnist", "train"}) {
+    for (const char* what : {"suspend", "resume", "limit"}) {
+      Order(what, target, MiB(1), 1001);
+      EXPECT_EQ(Refusal(kPerson), wire::RefusalCode::kNotYours) << what << " " << target;
+      EXPECT_TRUE(Silent<wire::Answer>(kPerson));
+    }
+  }
+  EXPECT_EQ(Session(0)["suspended"], false);
+  EXPECT_EQ(Bytes(pages_[0]->decisions_.limit_bytes.load()), MiB(100));
+  Order("suspend", "1", {}, 0);
+  EXPECT_EQ(Session(0)["suspended"], true);
+}
+
+TEST_F(ControlTest, WhatIsNotClearIsAskedFor) {
+  Order("suspend", "99");
+  EXPECT_EQ(Refusal(kPerson), wire::RefusalCode::kUnknownTarget);
+  Order("suspend", "");
+  EXPECT_EQ(Refusal(kPerson), wire::RefusalCode::kUnknownTarget);
+  EXPECT_FALSE(Closed(kPerson));
+  Join(1, 11, BeginRun("twice"));
+  Join(2, 12, BeginRun("twice", 801));
+  Order("suspend", "twice");
+  EXPECT_EQ(Refusal(kPerson), wire::RefusalCode::kUnknownTarget);
+  EXPECT_NE(Heard<wire::Refused>(kPerson).reason.find(": 1 2"), std::string::npos);
+  EXPECT_EQ(Session(0)["suspended"], false);
+  Order("explode", "1");
+  EXPECT_EQ(Refusal(kPerson), wire::RefusalCode::kProtocol);
+  Say(1, wire::Control{"suspend", "2", 0});  // a session is no person
+  EXPECT_TRUE(Closed(1));
+}
+
+TEST_F(ControlTest, WhatASessionAndARunBringFromBeforeARestartHolds) {
+  Connect(1, 11, 1000, true);
+  Say(1, wire::Register{"0.1", 77, kGpu, "train", MiB(60).count, MiB(60).count, 1, 1});
+  EXPECT_EQ(Heard<wire::Evict>(1).target_bytes, 0u);
+  Connect(2, 12, 1000, true);  // resumed alone, before
+  Say(2, wire::Register{"0.1", 77, kGpu, "train", MiB(10).count, 0, 1, 0});
+  Connect(kGuard, 80, 1000, true);
+  Say(kGuard, wire::RunBegin{"0.1", "mnist", "python3", MiB(70).count, 77, 1});
+  EXPECT_EQ(Session(0)["suspended"], true);
+  EXPECT_EQ(Session(1)["suspended"], false);
+  Join(3, 13, 77);
+  EXPECT_EQ(Session(2)["suspended"], true);
+}
+
+TEST_F(ControlTest, WhoeverComesBackToTheSameDaemonIsAsItWas) {
+  Join(1, 11);
+  Order("suspend", "1");
+  Connect(2, 11);
+  Say(2, wire::Register{"0.1", 0, kGpu, "train", 0, 0, 0, 0});
+  EXPECT_EQ(Session(0)["suspended"], true);
+}
+
+TEST_F(ControlTest, WaitersAreToldWhoDoesNotAnswerAndWhatItKeeps) {
+  Join(1, 11);
+  Work(1);
+  Join(2, 12);
+  Say(2, wire::Ready{MiB(60).count});
+  Join(3, 13);
+  Say(3, wire::Ready{MiB(30).count});  // fits beside it
+  now_ = now_ + Seconds(10);
+  said_ = service_.OnTick(now_);
+  Heard<wire::Revoke>(1);
+  now_ = now_ + Seconds(10);
+  service_.OnTick(now_);
+  EXPECT_EQ(Session(0)["state"], "stuck");
+  const std::string why = Session(1)["waits_for"];
+  EXPECT_NE(why.find("session 1 does not answer and keeps 60 MiB"), std::string::npos) << why;
+  EXPECT_EQ(Session(2)["waits_for"], nullptr);
+}
+
+}  // namespace
+}  // namespace tandem::service

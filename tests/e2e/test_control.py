@@ -1,0 +1,121 @@
+"""People's orders: a program leaves the card in the middle of its work and comes back; limits change
+under programs that run."""
+
+import json
+
+import pytest
+
+from harness import MIB, PATIENCE_S, TANDEM, TRAIN, DeviceProgram, finish, steps, train, wait_until
+from test_restart import kill_daemon
+from test_sharing import assert_all_returned, solo
+
+CONTEXT = 2 * MIB
+JOB = train("24M", steps(16))
+
+
+@pytest.fixture
+def small(make_card):
+    """A card of which 54 MiB can be shared."""
+    card = make_card(vram="64M", context="2M")
+    card.start_daemon()
+    return card
+
+
+def order(card, *words):
+    """What `tandem` says to an order; the sessions it concerned."""
+    return json.loads(finish(card.spawn([TANDEM, *words, "--json"])))["sessions"]
+
+
+def refused(card, *words):
+    process = card.spawn([TANDEM, *words])
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1, out
+    return err
+
+
+def in_the_middle(card, job, *flags):
+    """`job` started, once it has done some work on the card."""
+    process = card.shared(job, *flags)
+
+    def works():
+        session = card.session_of(process)
+        return session and session["state"] == "running" and session["resident_bytes"] > 20 * MIB
+
+    wait_until(works, process, "it works")
+    return process
+
+
+@pytest.mark.sanitized
+def test_a_suspended_program_leaves_the_card_and_finishes_right(small):
+    expected = solo(small, JOB)
+    process = in_the_middle(small, JOB, "--name", "mnist")
+    (session,) = order(small, "suspend", "mnist")
+    assert session["state"] == "suspended" and session["swapped_bytes"] > 20 * MIB
+    assert small.vram_used() == CONTEXT
+    finish(small.shared(train("40M", 2)))
+    assert small.session_of(process)["state"] == "suspended"  # though the card is free
+    assert "suspended" in finish(small.spawn([TANDEM, "status"]))
+    (session,) = order(small, "resume", str(session["id"]))
+    assert not session["suspended"]
+    assert finish(process) == expected
+    assert_all_returned(small)
+
+
+def test_suspended_outlives_the_daemon(small):
+    expected = solo(small, JOB)
+    process = in_the_middle(small, JOB, "--name", "mnist")
+    order(small, "suspend", "mnist")
+    kill_daemon(small)
+    session = wait_until(lambda: small.session_of(process), process, "it has come back")
+    assert session["state"] == "suspended"
+    (session,) = order(small, "resume", "mnist")  # the run's name is known again, too
+    assert finish(process) == expected
+    assert_all_returned(small)
+
+
+@pytest.mark.sanitized
+def test_a_limit_changes_what_a_program_sees(card):
+    program = DeviceProgram(card, [TANDEM, "run", "--name", "it", "--"])
+    budget = card.gpu()["budget_bytes"]
+    has = card.session_of(program.process)["allocated_bytes"]
+    assert program.ask("free") == f"free {budget - has} {budget}"
+    (session,) = order(card, "limit", "it", "--memory", "100M")
+    assert session["limit_bytes"] == 100 * MIB
+    assert program.ask("free") == f"free {100 * MIB - has} {100 * MIB}"
+    order(card, "limit", str(session["id"]), "--memory", "16M")  # less than it has
+    assert program.ask("free") == f"free 0 {16 * MIB}"
+    assert program.ask("kernel 1") == "queued" and program.ask("sync") == "sync 0"
+    order(card, "limit", "it", "--memory", "all")
+    assert program.ask("free") == f"free {budget - has} {budget}"
+    assert "257" in refused(card, "limit", "it", "--memory", "257M")
+
+
+def test_a_limit_set_later_holds_for_all_a_run_starts_and_outlives_the_daemon(small, tmp_path):
+    go = tmp_path / "go"
+    first, second = " ".join(train("12M", steps(60))), f"{TRAIN} --memory 12M --steps 1"
+    script = f"{first} & until [ -e {go} ]; do sleep 0.05; done; {second}; echo second $? >&2; wait $!"
+    process = small.shared(["bash", "-c", script], "--name", "it")
+    wait_until(lambda: [s for s in small.sessions() if s["resident_bytes"] > 10 * MIB], process, "one has its memory")
+    order(small, "limit", "it", "--memory", "20M")
+    kill_daemon(small)
+    wait_until(lambda: [s for s in small.sessions() if s["limit_bytes"] == 20 * MIB], process, "the limit is known")
+    go.touch()
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, err
+    assert err.count("OUT_OF_MEMORY") == 1 and "second 1" in err
+    assert_all_returned(small)
+
+
+@pytest.mark.sanitized
+def test_orders_that_cannot_be_met_say_why(make_card, card):
+    assert "tandem ps" in refused(card, "suspend", "nobody")
+    assert "99" in refused(card, "resume", "99")
+    assert "--memory 0" in refused(card, "limit", "1", "--memory", "0")
+    assert "no daemon" in refused(make_card(), "suspend", "1")
+    busy = DeviceProgram(card, [TANDEM, "run", "--name", "busy", "--"])
+    assert busy.ask("endless") == "queued"
+    err = refused(card, "suspend", "busy", "--timeout", "0")
+    assert "not all of it has left the card" in err
+    assert card.session_of(busy.process)["state"] == "suspending"
+    order(card, "resume", "busy")
+    busy.kill()
