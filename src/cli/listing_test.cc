@@ -36,6 +36,23 @@ TEST(SessionsTable, HasALineForEach) {
   EXPECT_EQ(std::count(table->begin(), table->end(), '\n'), 3);
 }
 
+TEST(PickSessions, KeepsThoseThatTheOrderConcerns) {
+  const std::string all = R"({"sessions":[{"id":1,"state":"suspended"},{"id":2,"state":"running"},
+                                          {"id":3,"state":"suspended"}]})";
+  const auto picked = PickSessions(all, R"({"sessions":[3,1,9]})");
+  ASSERT_TRUE(picked.ok());
+  EXPECT_EQ(*picked, R"({"sessions":[{"id":1,"state":"suspended"},{"id":3,"state":"suspended"}]})");
+  EXPECT_TRUE(AllSuspended(*picked));
+  EXPECT_FALSE(AllSuspended(all));
+  EXPECT_FALSE(NoSessions(*picked));
+  EXPECT_TRUE(NoSessions(PickSessions(all, R"({"sessions":[]})").value()));
+  for (const char* odd : {"", "[]", "{\"sessions\""}) {
+    EXPECT_FALSE(PickSessions(odd, "{}").ok()) << odd;
+    EXPECT_FALSE(PickSessions(all, odd).ok()) << odd;
+    EXPECT_FALSE(AllSuspended(odd)) << odd;
+  }
+}
+
 TEST(Listings, TakeWhateverJsonComes) {
   for (const auto show : {SessionsTable, StatusText, HandoversTable}) {
     EXPECT_FALSE(show("").ok());
@@ -54,9 +71,10 @@ TEST(Listings, TakeWhateverJsonComes) {
 TEST(StatusText, SaysWhoHoldsTheCard) {
   const auto text = StatusText(R"({"version":"0.1.0","pid":9,"uptime_seconds":3700,"socket":"/s",
       "gpus":[{"index":0,"name":"Soft","software":true,"card_bytes":268435456,"holders":[1,2],
-               "waiting":[],"mode":"turns","quantum_ms":250,"switch_cost_ms":12.4}]})");
+               "waiting":[],"suspended":[7,8],"mode":"turns","quantum_ms":250,"switch_cost_ms":12.4}]})");
   ASSERT_TRUE(text.ok());
   EXPECT_THAT(*text, HasSubstr("up 1 h 01 min"));
+  EXPECT_THAT(*text, HasSubstr("suspended   7, 8"));
   EXPECT_THAT(*text, HasSubstr("(software)"));
   EXPECT_THAT(*text, HasSubstr("holding it  1, 2"));
   EXPECT_THAT(*text, HasSubstr("waiting     nobody"));

@@ -94,6 +94,12 @@ def test_what_outlives_its_run_starts_runs_of_its_own(card, tmp_path):
     assert "OUT_OF_MEMORY" in out.read_text()
 
 
+def test_a_daemon_that_cannot_start_says_which_variable_is_wrong(make_card):
+    card = make_card()
+    card.env["TANDEM_TURN"] = "soon"
+    fails(card, run("--", "true"), 125, 'TANDEM_TURN is "soon"')
+
+
 def test_each_kind_of_gpu_has_a_daemon_of_its_own(make_card):
     """A program for the card never meets the daemon of the software GPU."""
     card = make_card()
