@@ -213,10 +213,14 @@ def test_a_daemon_of_another_version_is_named(make_card, tmp_path):
 
 def test_ps_and_status(card):
     process = card.shared(train("60M", 100000), "--name", "my\x1b[31mjob")
-    wait_until(lambda: (s := card.session_of(process)) and s["state"] == "running", process, "it runs")
+
+    def works():
+        session = card.session_of(process)
+        return session and session["state"] == "running" and session["allocated_bytes"] >= 60 << 20
+
+    wait_until(works, process, "it runs with all its memory")
     sessions = json.loads(finish(card.spawn([TANDEM, "ps", "--json"])))["sessions"]
     assert len(sessions) == 1
-    assert sessions[0]["allocated_bytes"] >= 60 << 20
     table = finish(card.spawn([TANDEM, "ps"]))
     assert "running" in table and "\x1b" not in table
     status = json.loads(finish(card.spawn([TANDEM, "status", "--json"])))
