@@ -39,7 +39,8 @@ void Pause(Duration duration) {
 
 }  // namespace
 
-thread_local ThreadSlot* Gate::current_thread = nullptr;
+constinit ThreadSlot Gate::unknown_thread{.depth = 1};
+constinit thread_local ThreadSlot* Gate::current_thread = &unknown_thread;
 std::atomic<bool> Gate::asymmetric{false};
 
 void Gate::RegisterProcess() {
@@ -71,18 +72,24 @@ ThreadSlot* Gate::RegisterThread() {
 }
 
 void Gate::ReleaseThread(void* slot) {
-  current_thread = nullptr;
+  current_thread = &unknown_thread;
   MutexLock lock(TheRegistry().mutex);
   static_cast<ThreadSlot*>(slot)->taken = false;
 }
 
-void Gate::EnterSlowly(ThreadSlot* slot, CUstream stream) {
+ThreadSlot* Gate::EnterSlowly(CUstream stream) {
+  ThreadSlot* const slot = current_thread == &unknown_thread ? RegisterThread() : current_thread;
+  const uint32_t depth = slot->depth.load(std::memory_order_relaxed);
+  if (depth != 0) {
+    slot->depth.store(depth + 1, std::memory_order_relaxed);
+    return slot;
+  }
   for (;;) {
-    slot->depth.store(0, std::memory_order_release);
     if (!open()) WaitUntilOpen();
     if (metered() && metered_ != nullptr) metered_(context_, stream);
-    SetDepth(slot, 1);
-    if (state_.load(std::memory_order_seq_cst) != kShut) return;
+    slot->depth.store(1, std::memory_order_seq_cst);
+    if (state_.load(std::memory_order_seq_cst) != kShut) return slot;
+    LeaveWhole(slot);
   }
 }
 
@@ -94,7 +101,7 @@ void Gate::WaitUntilOpen() {
 }
 
 void Gate::Open(bool metered) {
-  state_.store(metered ? kMetered : kOpen, std::memory_order_seq_cst);
+  state_.store(metered ? kMetered : Freely(), std::memory_order_seq_cst);
   Futex(&state_, FUTEX_WAKE, INT_MAX);
 }
 

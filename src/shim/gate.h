@@ -3,12 +3,14 @@
 //
 // Enter raises the thread's own depth, then looks at the gate; Close shuts the gate, makes all
 // threads of the process run a memory barrier, then waits until it has seen every depth at zero. So
-// either Enter sees the gate shut, or Close sees the depth.
+// either Enter sees the gate shut, or Close sees the depth. Where the kernel has no such barrier
+// the gate opens as kOrdered, and every Enter pays for the order itself.
 //
 // Threading: Enter, Leave, Shut and Open by any thread; Close by one at a time.
 // Invariants
 // 1. After Close returned true no thread is between Enter and Leave until Open.
 // 2. Only the outermost Enter of a thread waits: a call made inside a gated call never does.
+// 3. The gate is kOpen only where Close has that barrier.
 #pragma once
 
 #include <atomic>
@@ -45,32 +47,45 @@ class Gate {
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
 
-  // Prepares the asymmetric barrier; without it, or where the kernel refuses, Enter pays for the
-  // order itself.
+  // Prepares the barrier; from the next Open on it counts.
   static void RegisterProcess();
   static bool registered() { return asymmetric.load(std::memory_order_relaxed); }
 
   ThreadSlot* Enter(CUstream stream = nullptr) {
-    ThreadSlot* slot = current_thread;
-    if (slot == nullptr) [[unlikely]]
-      slot = RegisterThread();
-    const uint32_t depth = slot->depth.load(std::memory_order_relaxed);
-    SetDepth(slot, depth + 1);
-    if (depth == 0 && state_.load(std::memory_order_seq_cst) != kOpen) [[unlikely]]
-      EnterSlowly(slot, stream);
-    return slot;
+    ThreadSlot* slot;
+    return EnterIfOpen(&slot) ? slot : EnterSlowly(stream);
+  }
+  // The usual case, in which no function is called: a known thread that is not inside, and an open
+  // gate. Else false, and nothing has happened.
+  bool EnterIfOpen(ThreadSlot** slot) {
+    *slot = current_thread;
+    if ((*slot)->depth.load(std::memory_order_relaxed) != 0) [[unlikely]]
+      return false;
+    // In this order for the compiler; the barrier of Close does the rest.
+    (*slot)->depth.store(1, std::memory_order_relaxed);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    if (state_.load(std::memory_order_seq_cst) == kOpen) [[likely]]
+      return true;
+    LeaveWhole(*slot);
+    return false;
   }
   static void Leave(ThreadSlot* slot) {
     slot->depth.store(slot->depth.load(std::memory_order_relaxed) - 1, std::memory_order_release);
   }
+  // The same for whom EnterIfOpen let in.
+  static void LeaveWhole(ThreadSlot* slot) { slot->depth.store(0, std::memory_order_release); }
 
   void Open(bool metered = false);
   // New work waits from here on; work on its way in is not waited for.
   void Shut() { state_.store(kShut, std::memory_order_seq_cst); }
   // Open, and from here on every thread asks the hook first, or no more. Nothing while it is shut.
   void Meter(bool metered) {
-    uint32_t from = metered ? kOpen : kMetered;
-    state_.compare_exchange_strong(from, metered ? kMetered : kOpen, std::memory_order_seq_cst);
+    if (metered) {
+      Replace(kOpen, kMetered);
+      Replace(kOrdered, kMetered);  // from before there was the barrier
+    } else {
+      Replace(kMetered, Freely());
+    }
   }
   // Shut, and nobody is inside any more. False if somebody still was at the deadline: the gate is
   // shut all the same, and the caller decides.
@@ -89,24 +104,22 @@ class Gate {
   static uint64_t Submits();
 
  private:
-  static constexpr uint32_t kOpen = 0, kShut = 1, kMetered = 2;
+  static constexpr uint32_t kOpen = 0, kShut = 1, kMetered = 2, kOrdered = 3;
 
   static ThreadSlot* RegisterThread();
   static void ReleaseThread(void* slot);
-  // Before what follows, as far as Close is concerned: by its barrier, or by order of our own.
-  static void SetDepth(ThreadSlot* slot, uint32_t depth) {
-    if (asymmetric.load(std::memory_order_relaxed)) [[likely]] {
-      slot->depth.store(depth, std::memory_order_relaxed);
-      std::atomic_signal_fence(std::memory_order_seq_cst);
-    } else {
-      slot->depth.store(depth, std::memory_order_seq_cst);
-    }
+  // How the gate is open to everybody.
+  static uint32_t Freely() { return registered() ? kOpen : kOrdered; }
+  void Replace(uint32_t from, uint32_t to) {
+    state_.compare_exchange_strong(from, to, std::memory_order_seq_cst);
   }
-  void EnterSlowly(ThreadSlot* slot, CUstream stream);
+  ThreadSlot* EnterSlowly(CUstream stream);
   void WaitUntilOpen();
 
   // The library is loaded with the program, so its thread-locals may be at a fixed offset.
-  static thread_local ThreadSlot* current_thread __attribute__((tls_model("initial-exec")));
+  static constinit thread_local ThreadSlot* current_thread
+      __attribute__((tls_model("initial-exec")));
+  static ThreadSlot unknown_thread;  // of threads that have no slot; nobody enters by it
   static std::atomic<bool> asymmetric;
 
   const BlockedHook blocked_;

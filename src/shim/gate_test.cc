@@ -89,6 +89,34 @@ TEST(GateTest, NestedCallsDoNotWait) {
   EXPECT_FALSE(Gate::AnyInside());
 }
 
+TEST(GateTest, QuickEntryIsForKnownThreadsOutsideAnOpenGate) {
+  Gate::RegisterProcess();
+  Gate gate;
+  gate.Open();
+  std::thread([&] {
+    ThreadSlot* none;
+    EXPECT_FALSE(gate.EnterIfOpen(&none));  // it has no slot yet
+  }).join();
+  ThreadSlot* const slot = gate.Enter();
+  ThreadSlot* entered = nullptr;
+  EXPECT_FALSE(gate.EnterIfOpen(&entered));
+  Gate::Leave(slot);
+  if (!Gate::registered()) GTEST_SKIP() << "the kernel has no membarrier: there is no quick entry";
+  ASSERT_TRUE(gate.EnterIfOpen(&entered));
+  EXPECT_EQ(entered, slot);
+  EXPECT_FALSE(gate.Close(MonotonicNow()));  // which sees it
+  Gate::LeaveWhole(slot);
+  EXPECT_TRUE(gate.Close(Far()));
+  EXPECT_FALSE(gate.EnterIfOpen(&entered));
+  EXPECT_FALSE(Gate::AnyInside());
+  gate.Open();
+  gate.Meter(true);
+  EXPECT_FALSE(gate.EnterIfOpen(&entered));
+  gate.Meter(false);
+  ASSERT_TRUE(gate.EnterIfOpen(&entered));
+  Gate::LeaveWhole(entered);
+}
+
 TEST(GateTest, WaitersAreCountedToldAndLetIn) {
   std::atomic<int> told{0};
   Gate gate(
@@ -164,6 +192,30 @@ TEST(WorkTrackerTest, WaitsForMarkedStreamsUntilForgotten) {
   driver.HoldEvents(true);
   EXPECT_EQ(tracker.Begin(), CUDA_SUCCESS);
   EXPECT_EQ(tracker.Poll(), CUDA_SUCCESS);
+}
+
+TEST(WorkTrackerTest, AMarkHoldsForOneStreamUntilForgotten) {
+  FakeDriver driver(MiB(8).count);
+  Gate gate;
+  gate.Open();
+  const auto stream = reinterpret_cast<CUstream>(0x5000);
+  ThreadSlot* const slot = gate.Enter();
+  {
+    WorkTracker tracker(&driver.table());
+    EXPECT_FALSE(WorkTracker::NoteMarked(slot, stream));
+    tracker.Note(slot, stream);
+    const uint64_t before = Gate::Submits();
+    EXPECT_TRUE(WorkTracker::NoteMarked(slot, stream));
+    EXPECT_FALSE(WorkTracker::NoteMarked(slot, nullptr));
+    EXPECT_EQ(Gate::Submits(), before + 1);
+    tracker.Forget();
+    EXPECT_FALSE(WorkTracker::NoteMarked(slot, stream));
+    tracker.Note(slot, stream);
+    EXPECT_TRUE(WorkTracker::NoteMarked(slot, stream));
+  }
+  const WorkTracker other(&driver.table());
+  EXPECT_FALSE(WorkTracker::NoteMarked(slot, stream));
+  Gate::Leave(slot);
 }
 
 TEST(WorkTrackerTest, TryingAgainNeedsNoMoreEvents) {

@@ -5,6 +5,19 @@
 #include "src/shim/gated_call.h"
 
 namespace tandem::shim {
+
+constinit thread_local CUstream GatedCall::wanted_stream
+    __attribute__((tls_model("initial-exec"))) = nullptr;
+
+ThreadSlot* GatedCall::EnterAtLength() {
+  const CUstream stream = wanted_stream;
+  Real();
+  ThreadSlot* const slot = process_gate.Enter(stream);
+  WorkTracker* const tracker = process_tracker.load(std::memory_order_acquire);
+  if (tracker != nullptr) tracker->Note(slot, stream);
+  return slot;
+}
+
 namespace {
 
 // A copy that blocks would block inside the gate, and nobody could close it meanwhile. Most of that
@@ -38,14 +51,11 @@ bool Blocks(Arguments...) {  // between the card and the host, by name
   extern "C" CUresult symbol parameters noexcept {                                          \
     using namespace tandem::shim;                                                           \
     constexpr bool kBlocks = blocking && std::string_view(#symbol).starts_with("cuMemcpy"); \
-    const tandem::cuda::Fn_##symbol real_function = Real().symbol;                          \
-    if (real_function == nullptr) [[unlikely]]                                              \
-      return CUDA_ERROR_NOT_INITIALIZED;                                                    \
     if constexpr (kBlocks) {                                                                \
       if (Blocks arguments) WaitForEarlierWork(stream);                                     \
     }                                                                                       \
     const GatedCall call(stream);                                                           \
-    return real_function arguments;                                                         \
+    return callable_driver.load(std::memory_order_acquire)->symbol arguments;               \
   }
 #define TANDEM_DEFINE_HELD(symbol, stream, blocking, parameters, arguments) \
   extern "C" CUresult symbol parameters noexcept {                          \

@@ -37,7 +37,7 @@ struct Pair {
 
 // The real driver as found in a library, and which of its functions are hooked.
 struct Driver {
-  cuda::RealDriver table;
+  cuda::RealDriver table, callable;
   std::vector<Pair> pairs;  // sorted by `real`
 };
 
@@ -74,9 +74,24 @@ const Row kRows[] = {
 #undef CU
 };
 
+// For any function: who calls it clears the stack.
+CUresult Absent() {
+  return CUDA_ERROR_NOT_INITIALIZED;
+}
+
+cuda::RealDriver Callable(cuda::RealDriver table) {
+#define CU(symbol, base, since, shim, soft, parameters, arguments) \
+  if (table.symbol == nullptr)                                     \
+    table.symbol = reinterpret_cast<cuda::Fn_##symbol>(reinterpret_cast<void*>(&Absent));
+#include "src/cuda/driver_api.def"
+#undef CU
+  return table;
+}
+
 const Driver* MakeDriver(void* library) {
   auto* const made = new Driver;
   made->table = cuda::LoadRealDriver(library, &LookUp);
+  made->callable = Callable(made->table);
   for (const Row& row : kRows) {
     void* const real = row.hook == nullptr ? nullptr : LookUp(library, row.symbol);
     if (real != nullptr) made->pairs.push_back({real, row.hook});
@@ -166,11 +181,22 @@ auto WithDaemon(Function function) {
 
 constinit Gate process_gate(&OnBlocked, nullptr, &OnMetered);
 constinit std::atomic<WorkTracker*> process_tracker{nullptr};
+constinit std::atomic<const cuda::RealDriver*> callable_driver{nullptr};
 
 const cuda::RealDriver& Real() {
   static constexpr cuda::RealDriver kNone;
   const Driver* const found = TheDriver(true);
-  return found == nullptr ? kNone : found->table;
+  if (found != nullptr) {
+    // Whoever finds the driver, not only who found it first: nobody may go on before this is done.
+    if (callable_driver.load(std::memory_order_relaxed) != &found->callable) {
+      callable_driver.store(&found->callable, std::memory_order_release);
+    }
+    return found->table;
+  }
+  static const cuda::RealDriver absent = Callable(kNone);
+  const cuda::RealDriver* nothing = nullptr;
+  callable_driver.compare_exchange_strong(nothing, &absent, std::memory_order_acq_rel);
+  return kNone;
 }
 
 void* Substitute(void* found, const char* name) {

@@ -17,7 +17,7 @@
 namespace tandem::shim {
 
 // The gate of the process. Shut until cuInit (or the first call without it) has found the driver.
-extern Gate process_gate;
+[[gnu::visibility("hidden")]] extern Gate process_gate;
 // In the place of a stream, for calls that submit to none.
 inline const CUstream kNoStream = reinterpret_cast<CUstream>(~uintptr_t{0});
 // Null as long as nothing is shared: then calls are not counted.
@@ -26,6 +26,10 @@ extern std::atomic<WorkTracker*> process_tracker;
 // The real driver, loaded if the program has not done so itself; all functions are null where there
 // is none.
 const cuda::RealDriver& Real();
+
+// The same for calls inside the gate: nothing in it is null, what the driver lacks answers
+// CUDA_ERROR_NOT_INITIALIZED. REQUIRES: Real() has been called, without which the gate stays shut.
+[[gnu::visibility("hidden")]] extern std::atomic<const cuda::RealDriver*> callable_driver;
 
 // Calls a function of the real driver; what cuInit would have been needed for, where it has none.
 template <typename Result, typename... Parameters, typename... Arguments>

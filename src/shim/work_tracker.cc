@@ -99,7 +99,7 @@ void WorkTracker::Remove(CUcontext context) {
   std::erase_if(in_flight_, [context](const auto& entry) { return entry.first.first == context; });
   probes_.erase(context);
   events_.RemoveContext(context);
-  generation_.fetch_add(1, std::memory_order_relaxed);
+  Invalidate();
 }
 
 // Null where `stream` is none: the call that is about to use it says so.
@@ -125,7 +125,7 @@ void WorkTracker::Mark(ThreadSlot* slot, CUstream stream) {
     streams_[stream] = context;
   }
   slot->marked_stream = stream;
-  slot->marked_generation = generation_.load(std::memory_order_relaxed);
+  slot->marked_generation = generation.load(std::memory_order_relaxed);
 }
 
 CUresult WorkTracker::Record(CUcontext context, CUstream stream, std::vector<Marker>* markers) {
@@ -157,7 +157,7 @@ CUresult WorkTracker::DestroyStream(CUstream stream, CUresult (*destroy)(CUstrea
     queue = next;
   }
   // The handle may be given out again: nobody may believe to have marked it.
-  generation_.fetch_add(1, std::memory_order_relaxed);
+  Invalidate();
   return destroy(stream);
 }
 
@@ -237,7 +237,7 @@ void WorkTracker::Forget() {
   default_streams_ = false;
   // All of it is done; what was learnt about a stream stays.
   for (auto& [key, queue] : in_flight_) queue.ReturnEvents(&events_);
-  generation_.fetch_add(1, std::memory_order_relaxed);
+  Invalidate();
 }
 
 }  // namespace tandem::shim

@@ -27,16 +27,25 @@ namespace tandem::shim {
 
 class WorkTracker {
  public:
-  explicit WorkTracker(const cuda::RealDriver* real) : real_(real), events_(real) {}
+  explicit WorkTracker(const cuda::RealDriver* real) : real_(real), events_(real) {
+    Invalidate();  // what was marked for another
+  }
 
   // By the submitting thread, inside the gate, before the submission.
   void Note(ThreadSlot* slot, CUstream stream) {
-    slot->submits.store(slot->submits.load(std::memory_order_relaxed) + 1,
-                        std::memory_order_release);
+    if (NoteMarked(slot, stream)) [[likely]]
+      return;
+    Submitted(slot);
+    Mark(slot, stream);
+  }
+  // The same if that is the stream the thread marked last; else false, and nothing has happened.
+  static bool NoteMarked(ThreadSlot* slot, CUstream stream) {
     if (slot->marked_stream != stream ||
-        slot->marked_generation != generation_.load(std::memory_order_relaxed)) [[unlikely]] {
-      Mark(slot, stream);
+        slot->marked_generation != generation.load(std::memory_order_relaxed)) [[unlikely]] {
+      return false;
     }
+    Submitted(slot);
+    return true;
   }
 
   void AddContext(CUcontext context) EXCLUDES_LOCK(mutex_);
@@ -73,6 +82,12 @@ class WorkTracker {
   // A default stream is one of its context.
   using StreamKey = std::pair<CUcontext, CUstream>;
 
+  static void Submitted(ThreadSlot* slot) {
+    slot->submits.store(slot->submits.load(std::memory_order_relaxed) + 1,
+                        std::memory_order_release);
+  }
+  // From now on no thread has marked anything.
+  static void Invalidate() { generation.fetch_add(1, std::memory_order_relaxed); }
   void Mark(ThreadSlot* slot, CUstream stream) EXCLUDES_LOCK(mutex_);
   void Remove(CUcontext context) REQUIRES_LOCK(mutex_);
   CUcontext ContextOf(CUstream stream) const;
@@ -85,8 +100,10 @@ class WorkTracker {
   // Whether one more may be submitted, which counts it.
   bool Admit(const StreamKey& key, bool anyway) EXCLUDES_LOCK(mutex_);
 
+  // Of the process, as marks are; slots begin with 0.
+  static inline std::atomic<uint64_t> generation{1};
+
   const cuda::RealDriver* const real_;
-  std::atomic<uint64_t> generation_{1};
   mutable Mutex mutex_;
   std::map<CUstream, CUcontext> streams_ GUARDED_BY(mutex_);
   bool default_streams_ GUARDED_BY(mutex_) = false;

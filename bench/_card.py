@@ -1,0 +1,201 @@
+"""What the benchmarks share: a card with a daemon of its own, workers on it, and how results are told.
+
+A benchmark is `run(NAME, __doc__, measure, ...)`: `measure(args)` yields result rows, dictionaries
+whose fields docs/performance.md explains. Rows go to standard output, progress to standard error.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+BUILD = Path(os.environ.get("TANDEM_BUILD", "build/release")).resolve()
+TANDEM = str(BUILD / "bin" / "tandem")
+TANDEMD = str(BUILD / "bin" / "tandemd")
+WORKER = str(BUILD / "bin" / "bench_worker")
+TRAIN = str(BUILD / "bin" / "train")
+SHIM = str(BUILD / "lib" / "libtandem.so")
+SOFT = str(BUILD / "lib" / "tandem" / "soft")
+NOOP = str(BUILD / "lib" / "bench" / "noop")
+MIB = 1 << 20
+PATIENCE_S = 600
+
+# Of the software card. Its budget is 94 MiB: without room for four contexts, and one chunk of 2 MiB.
+VRAM, CONTEXT = 128 * MIB, 8 * MIB
+BUDGET = VRAM - 4 * CONTEXT - 2 * MIB
+COPY = 4 * MIB
+FULL_SCALE_S = 2.56  # one way, for all of a card of 141 GB on a bus of 55 GB/s
+
+
+class Failed(Exception):
+    """A benchmark that cannot say anything; the text says why."""
+
+
+class Worker:
+    """A bench_worker that does as it is told."""
+
+    def __init__(self, argv, env):
+        self.process = subprocess.Popen(
+            argv, env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        self.answer("ready")
+
+    def tell(self, *words):
+        print(*words, file=self.process.stdin, flush=True)
+
+    def answer(self, expected=None):
+        line = self.process.stdout.readline().strip()
+        if not line or expected not in (None, line):
+            raise Failed(f"{self.process.args[-1]} said '{line}' and ended")
+        return line
+
+    def ask(self, *words):
+        self.tell(*words)
+        return self.answer()
+
+    def seconds(self, *words):
+        return int(self.ask(*words)) / 1e9
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+
+class Card:
+    """A card and the daemon that shares it, in a directory of their own. `library`: the folder of its
+    libcuda.so.1, None for the system's; `options`: variables of the environment, as for the software
+    GPU."""
+
+    def __init__(self, library=SOFT, **options):
+        self.cleanup = contextlib.ExitStack()
+        folder = Path(self.cleanup.enter_context(tempfile.TemporaryDirectory(prefix="tandem-bench-")))
+        env = {k: v for k, v in os.environ.items() if not k.startswith("TANDEM_")}
+        for name, variable in (("run", "TANDEM_RUNTIME_DIR"), ("soft", "TANDEM_SOFT_DIR")):
+            (folder / name).mkdir(mode=0o700)
+            env[variable] = str(folder / name)
+        env["TANDEM_GPU"] = "soft" if library == SOFT else "cuda"
+        if library is not None:
+            env["LD_LIBRARY_PATH"] = library
+        self.env = {**env, **options}
+
+    def __enter__(self):
+        self.daemon = subprocess.Popen(
+            [TANDEMD], env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        self.cleanup.callback(self._end_daemon)
+        try:
+            while self.ask("status")["pid"] is None:
+                if self.daemon.poll() is not None:
+                    raise Failed("the daemon ended")
+        except BaseException:
+            self.cleanup.close()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.cleanup.close()
+
+    def _end_daemon(self):
+        self.daemon.send_signal(signal.SIGTERM)
+        self.daemon.wait(timeout=PATIENCE_S)
+
+    def bare(self, *options):
+        return self._worker([WORKER, *options], self.env)
+
+    def shared(self, *options):
+        return self._worker([WORKER, *options], {**self.env, "LD_PRELOAD": SHIM})
+
+    def _worker(self, argv, env):
+        worker = Worker(argv, env)
+        self.cleanup.callback(worker.close)
+        return worker
+
+    def ask(self, what):
+        answer = subprocess.run([TANDEM, what, "--json"], env=self.env, capture_output=True)
+        if answer.returncode != 0:
+            return {"pid": None}
+        return json.loads(answer.stdout)
+
+
+def small_card(bus="8GB/s", **options):
+    """The software card of 128 MiB; with TANDEM_GPU=cuda the first real one."""
+    if os.environ.get("TANDEM_GPU") == "cuda":
+        return Card(library=None, **options)
+    size = {"TANDEM_SOFT_VRAM": str(VRAM), "TANDEM_SOFT_CONTEXT": str(CONTEXT)}
+    return Card(**{**size, "TANDEM_SOFT_PCIE": bus, **options})
+
+
+def bus_limits(card, copies):
+    """Bytes a second out and in, by plain copies of programs without Tandem, both directions busy."""
+    down, up = card.bare(), card.bare()
+    for worker in (down, up):
+        worker.ask("memory", COPY)
+        worker.ask("copies", "up", COPY, 1)
+    rates = []
+    # Each is measured while the other goes on for longer.
+    for measured, direction, other, opposite in ((down, "down", up, "up"), (up, "up", down, "down")):
+        other.tell("copies", opposite, COPY, copies * 2)
+        seconds = measured.seconds("copies", direction, COPY, copies)
+        other.answer()
+        rates.append(copies * COPY / seconds)
+    for worker in (down, up):
+        worker.close()
+    return rates
+
+
+def say(*words):
+    print(*words, file=sys.stderr, flush=True)
+
+
+def percentile(values, share):
+    """The value that `share` of them (0 to 1) do not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def spread(values):
+    """How far the quartiles lie apart, as a share of the median."""
+    low, middle, high = (percentile(values, share) for share in (0.25, 0.5, 0.75))
+    return round((high - low) / middle, 4) if middle else None
+
+
+def show(row):
+    width = max(map(len, row)) + 2
+    for name, value in row.items():
+        print(f"{name:{width}}{value}")
+    print()
+
+
+def run(name, text, measure, rounds=None, options=()):
+    """Parses the command line and shows what `measure(args)` yields. `options`: more of them, as
+    (arguments, keywords) of add_argument."""
+    parser = argparse.ArgumentParser(
+        prog=f"./dev bench {name}", description=text, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--json", action="store_true", help="JSON, an object a line, and nothing else")
+    parser.add_argument("--quick", action="store_true", help="a few seconds, to see that it works")
+    if rounds is not None:
+        parser.add_argument("--rounds", type=int, default=rounds, help="of each kind (default %(default)s)")
+    for arguments, keywords in options:
+        parser.add_argument(*arguments, **keywords)
+    args = parser.parse_args()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    try:
+        for row in measure(args):
+            if args.json:
+                print(json.dumps(row), flush=True)
+            else:
+                show(row)
+    except Failed as failure:
+        sys.exit(f"{name}: {failure}")
+    except KeyboardInterrupt:
+        sys.exit(130)

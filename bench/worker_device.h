@@ -1,0 +1,74 @@
+// Device: what bench_worker does on a GPU, through the driver API.
+//
+// Threading: one thread; Allocations makes more of its own. Errors end the program with a line that
+// names the call: a benchmark that goes on has measured something else.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "src/cuda/real_driver.h"
+
+namespace bench {
+
+// Times are nanoseconds of the monotonic clock, from before the first call until all is done.
+class Device {
+ public:
+  // Opens libcuda.so.1 and makes a context on its first GPU; `kernels`: loads the kernels.
+  explicit Device(bool kernels);
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+  ~Device();
+
+  // Of an empty kernel; of no kernel at all where none were loaded.
+  uint64_t Launches(uint64_t count);
+
+  // Holds this much memory instead of what it held, in pieces of at most kPiece.
+  void Hold(uint64_t bytes);
+  // Passes over all memory held, which write every byte of it.
+  uint64_t Rewrite(uint64_t passes);
+  // Passes until `seconds` are over; how many those were.
+  uint64_t Work(double seconds);
+  // Passes and pauses in turns; how long all of it took.
+  uint64_t Job(uint64_t phases, uint64_t passes, uint64_t pause_ns);
+  // REQUIRES: a piece of at least `bytes` is held.
+  uint64_t Copies(bool up, uint64_t bytes, uint64_t count);
+
+  // Kernels one after the other until `ns` are over, each noting when it began and ended; calls
+  // `begun` when the first is done.
+  void Burst(uint64_t ns, void (*begun)());
+  // What the latest kMostStamps of them noted, by the device's %globaltimer, separated by spaces.
+  std::string Stamps();
+
+  // Allocates and frees `count` times in each of the threads; what that took a thread, on average.
+  uint64_t Allocations(uint64_t bytes, uint64_t count, uint64_t threads);
+  // Creates, maps, makes accessible, unmaps and releases at an address reserved before.
+  uint64_t Mappings(uint64_t bytes, uint64_t count);
+
+  static constexpr uint64_t kPiece = 4 << 20;
+  static constexpr uint64_t kMostStamps = 1 << 18;
+
+ private:
+  struct Piece {
+    CUdeviceptr address;
+    uint64_t bytes;
+  };
+
+  CUfunction Kernel(const char* name);
+  void Launch(CUfunction kernel, unsigned int blocks, unsigned int threads, void** parameters);
+  void Pass();
+  void Wait();
+
+  tandem::cuda::RealDriver driver_;
+  CUcontext context_ = nullptr;
+  CUmodule module_ = nullptr;
+  CUfunction nothing_ = nullptr, fill_ = nullptr, stamp_ = nullptr;
+  CUstream stream_ = nullptr;
+  std::vector<Piece> held_;
+  uint64_t passes_ = 0;  // so far: what the next one writes
+  CUdeviceptr stamps_ = 0;
+  uint64_t stamped_ = 0;
+};
+
+}  // namespace bench
