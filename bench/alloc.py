@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""What an allocation and its end cost, with and without Tandem.
+
+Small ones on a driver that does nothing, in 1 to 8 threads at once: `bare_ns` is what the loop costs.
+Large ones on the software GPU, or on a card with TANDEM_GPU=cuda: there `bare_ns` is what the driver
+needs for as much memory by its own create, map, access, unmap and release. Nanoseconds of one
+allocation with its end, in each of the threads; paired rounds, medians.
+"""
+
+import os
+import statistics
+
+from _card import MIB, NOOP, Card, run, say, small_card, spread
+
+SMALL, LARGE = (512, 64 << 10, 2 * MIB), (64 * MIB, 256 * MIB, 1024 * MIB)
+THREADS = (1, 2, 4, 8)
+
+
+def row(against, size, threads, rounds, count, bare, tandem):
+    """`bare` and `tandem` each do it `count` times and say how many seconds that took."""
+    say(f"alloc: {size} bytes, {threads} threads")
+    pairs = [(bare() * 1e9 / count, tandem() * 1e9 / count) for _ in range(rounds + 1)][1:]
+    return {
+        "bytes": size,
+        "threads": threads,
+        "bare_ns": round(statistics.median(alone for alone, _ in pairs), 1),
+        "tandem_ns": round(statistics.median(shared for _, shared in pairs), 1),
+        "against": against,
+        "rounds": rounds,
+        "spread": spread([shared for _, shared in pairs]),
+    }
+
+
+def measure(args):
+    rounds, count = (2, 200) if args.quick else (max(1, args.rounds), 2_000)
+    with Card(library=NOOP) as card:
+        bare, shared = card.bare("--no-kernels"), card.shared("--no-kernels")
+        # A program holds something: an allocation is hardly ever its only one.
+        for worker in (bare, shared):
+            worker.ask("memory", 64 * MIB)
+        for size in SMALL:
+            for threads in THREADS:
+                words = ("allocations", size, count, threads)
+                yield row("noop", size, threads, rounds, count,
+                          lambda: bare.seconds(*words), lambda: shared.seconds(*words))  # fmt: skip
+    count = 2 if args.quick else 20
+    with small_card(TANDEM_SOFT_VRAM="2G") as card:
+        bare, shared = card.bare("--no-kernels"), card.shared("--no-kernels")
+        against = os.environ.get("TANDEM_GPU", "soft") + ", create to release"
+        for size in LARGE:
+            yield row(against, size, 1, rounds, count,
+                      lambda: bare.seconds("mappings", size, count),
+                      lambda: shared.seconds("allocations", size, count, 1))  # fmt: skip
+
+
+if __name__ == "__main__":
+    run("alloc", __doc__, measure, rounds=25)

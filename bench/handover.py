@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""How close a hand-over comes to what the bus can do.
+
+Two programs whose sets are the same share of the budget, who rewrite all of their memory in each
+turn; so each hand-over moves what is too much for the card, out for the one and in for the other, at
+the same time. The limits are plain copies by two programs without Tandem, both directions busy, in
+the same run. `efficiency`: the time that the slower direction would need at its limit, over the time
+from the release of the card until the next program runs. Medians over hand-overs.
+
+Scaled like a card of 141 GB on a bus of 55 GB/s: the whole budget would need 2.56 s, times the scale,
+one way.
+"""
+
+import statistics
+import time
+
+from _card import BUDGET, FULL_SCALE_S, MIB, PATIENCE_S, Failed, bus_limits, run, say, small_card, spread
+
+FRACTIONS = (0.6, 0.8, 0.95)
+
+
+def handovers(card, fraction, wanted):
+    """So many, by which the memory of one left for the other's; without the first two."""
+    workers = [card.shared() for _ in range(2)]
+    for worker in workers:
+        worker.ask("memory", int(BUDGET * fraction) // MIB * MIB)
+    for worker in workers:
+        worker.tell("work", PATIENCE_S)
+    moves = {}
+    deadline = time.monotonic() + PATIENCE_S
+    while len(moves) < wanted + 2 and time.monotonic() < deadline:
+        time.sleep(0.1)
+        for told in card.ask("handovers")["handovers"]:
+            if told["in_bytes"] > 0 and told["out_bytes"] > 0:
+                moves[told["epoch"]] = told
+    for worker in workers:
+        worker.close()
+    return [move for _, move in sorted(moves.items())][2 : wanted + 2]
+
+
+def row(fraction, moves, limit_out, limit_in):
+    if not moves:
+        raise Failed("there were no hand-overs")
+    middle = statistics.median_low(range(len(moves)))
+    seconds = [(h["running_at_ns"] - h["released_at_ns"]) / 1e9 for h in moves]
+    ideal = [max(h["out_bytes"] / limit_out, h["in_bytes"] / limit_in) for h in moves]
+    efficiency = [best / took for best, took in zip(ideal, seconds)]
+
+    def typical(values):
+        return sorted(values)[middle]
+
+    return {
+        "set_fraction": fraction,
+        "deficit_bytes": typical(h["lacked_bytes"] - h["free_bytes"] for h in moves),
+        "out_bytes": typical(h["out_bytes"] for h in moves),
+        "in_bytes": typical(h["in_bytes"] for h in moves),
+        "out_gbps": round(typical(h["out_bytes"] / s / 1e9 for h, s in zip(moves, seconds)), 4),
+        "in_gbps": round(typical(h["in_bytes"] / s / 1e9 for h, s in zip(moves, seconds)), 4),
+        "limit_out_gbps": round(limit_out / 1e9, 4),
+        "limit_in_gbps": round(limit_in / 1e9, 4),
+        "efficiency": round(typical(efficiency), 4),
+        "rounds": len(moves),
+        "spread": spread(efficiency),
+        "handover_ms": round(typical(seconds) * 1e3, 3),
+    }
+
+
+def measure(args):
+    one_way = FULL_SCALE_S / args.scale
+    bus = f"{BUDGET / one_way / 1e6:.0f}MB/s"
+    turn_ms = max(200, 4000 * one_way)  # in which all is rewritten at least once
+    wanted = 1 if args.quick else max(1, args.rounds)
+    for fraction in FRACTIONS[-1:] if args.quick else FRACTIONS:
+        with small_card(bus, TANDEM_TURN=f"{turn_ms if not args.quick else 100:.0f}ms") as card:
+            say(f"handover: the limits of the bus, {bus}")
+            limit_out, limit_in = bus_limits(card, 2 if args.quick else 50)
+            say(f"handover: {fraction} of the budget each, {wanted} hand-overs")
+            moves = handovers(card, fraction, wanted)
+            yield {**row(fraction, moves, limit_out, limit_in), "scale": f"1:{args.scale}"}
+
+
+if __name__ == "__main__":
+    scale = {"type": int, "default": 20, "help": "so many times faster than that card"}
+    run("handover", __doc__, measure, rounds=40, options=((("--scale",), scale),))
