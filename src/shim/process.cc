@@ -79,10 +79,15 @@ CUresult Absent() {
   return CUDA_ERROR_NOT_INITIALIZED;
 }
 
+template <typename Function>
+Function OrAbsent(Function function) {
+  return function != nullptr ? function
+                             : reinterpret_cast<Function>(reinterpret_cast<void*>(&Absent));
+}
+
 cuda::RealDriver Callable(cuda::RealDriver table) {
 #define CU(symbol, base, since, shim, soft, parameters, arguments) \
-  if (table.symbol == nullptr)                                     \
-    table.symbol = reinterpret_cast<cuda::Fn_##symbol>(reinterpret_cast<void*>(&Absent));
+  table.symbol = OrAbsent(table.symbol);
 #include "src/cuda/driver_api.def"
 #undef CU
   return table;
