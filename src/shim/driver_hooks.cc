@@ -111,6 +111,7 @@ CUresult CreateContext(CUcontext* context, CUdevice device, Create create) {
 
 CUresult DestroyStream(CUresult (*destroy)(CUstream), CUstream stream) {
   if (destroy == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  if (Guest* const guest = CurrentGuest()) guest->pools().StreamEnds(stream);
   WorkTracker* const tracker = process_tracker.load(std::memory_order_acquire);
   return tracker != nullptr ? tracker->DestroyStream(stream, destroy) : destroy(stream);
 }

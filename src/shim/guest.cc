@@ -40,6 +40,16 @@ Result<std::unique_ptr<Guest>> Guest::Open(const cuda::RealDriver* real, Gate* g
   ASSIGN_OR_RETURN(const Terms terms, guest->link_.Register(Bytes()));
   // Addresses are cheap; twice the card leaves room for holes between blocks.
   guest->memory_ = std::make_unique<DeviceMemory>(real, Bytes(terms.card.count * 2), terms.chunk);
+  guest->pools_ = std::make_unique<StreamPools>(
+      real, device,
+      StreamPools::Source{
+          [self = guest.get()](uint64_t bytes, CUcontext context, CUdeviceptr* pointer) {
+            return self->Allocate(bytes, context, pointer);
+          },
+          [self = guest.get()](CUdeviceptr pointer) {
+            CUresult result = CUDA_SUCCESS;
+            self->Free(pointer, &result);
+          }});
   guest->swapper_ = std::make_unique<Swapper>(real, device, guest->memory_.get(), terms.chunk);
   guest->agent_ = std::make_unique<Agent>(AgentParts{real, device, &guest->link_, gate, tracker,
                                                      guest->memory_.get(), guest->swapper_.get()});
@@ -85,6 +95,7 @@ bool Guest::Has(CUcontext context) const {
 
 bool Guest::ContextEnds(CUcontext context) {
   Synchronize(context);
+  pools_->ContextEnds(context);
   tracker_->RemoveContext(context);
   link_.Unreserve(memory_->FreeContext(context));
   bool credited = false;

@@ -19,6 +19,7 @@
 #include "src/shim/daemon_link.h"
 #include "src/shim/device_memory.h"
 #include "src/shim/gate.h"
+#include "src/shim/stream_pools.h"
 #include "src/shim/swapper.h"
 #include "src/shim/work_tracker.h"
 
@@ -59,6 +60,7 @@ class Guest {
       EXCLUDES_LOCK(growth_mutex_);
   // False if the block is not one of ours.
   bool Free(CUdeviceptr pointer, CUresult* result);
+  StreamPools& pools() { return *pools_; }
   std::optional<Block> Find(CUdeviceptr pointer) const { return memory_->Find(pointer); }
   Bytes limit() const { return link_.limit(); }
   Bytes used() const { return link_.used(); }
@@ -80,6 +82,7 @@ class Guest {
   const CUdevice device_;
   DaemonLink link_;
   std::unique_ptr<DeviceMemory> memory_;
+  std::unique_ptr<StreamPools> pools_;
   std::unique_ptr<Swapper> swapper_;
   std::unique_ptr<Agent> agent_;
 

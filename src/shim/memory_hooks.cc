@@ -31,6 +31,25 @@ void Put(void* data, Value value) {
   std::memcpy(data, &value, sizeof(value));
 }
 
+// Of a block from a pool the program asked for fewer bytes than it takes.
+std::optional<StreamPools::Entry> PoolEntry(const Block& block) {
+  return CurrentGuest()->pools().Find(block.address);
+}
+
+size_t SizeOf(const Block& block) {
+  const auto entry = PoolEntry(block);
+  return entry.has_value() ? entry->bytes : block.bytes;
+}
+
+// What a pool only keeps is not in the way of the program's other memory.
+CUresult Allocate(Guest* guest, size_t bytes, CUcontext context, CUdeviceptr* pointer) {
+  const CUresult health = ContextHealth(context);
+  if (health != CUDA_SUCCESS) return health;
+  const CUresult result = guest->Allocate(bytes, context, pointer);
+  const bool again = result == CUDA_ERROR_OUT_OF_MEMORY && guest->pools().GiveWay();
+  return again ? guest->Allocate(bytes, context, pointer) : result;
+}
+
 CUresult GetAttribute(const Block& block, CUdeviceptr pointer, CUpointer_attribute attribute,
                       void* data) {
   switch (attribute) {
@@ -61,8 +80,13 @@ CUresult GetAttribute(const Block& block, CUdeviceptr pointer, CUpointer_attribu
       Put(data, block.address);
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-      Put(data, static_cast<size_t>(block.bytes));
+      Put(data, SizeOf(block));
       return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: {
+      const auto entry = PoolEntry(block);
+      Put(data, entry.has_value() ? entry->pool : nullptr);
+      return CUDA_SUCCESS;
+    }
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
       Put(data, static_cast<unsigned long long>(0));
       return CUDA_SUCCESS;
@@ -114,8 +138,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr* pointer, size_t bytes) noexcept {
   if (guest == nullptr || pointer == nullptr || bytes == 0) {
     return Call(Real().cuMemAlloc_v2, pointer, bytes);
   }
-  const CUresult health = ContextHealth(context);
-  return health != CUDA_SUCCESS ? health : guest->Allocate(bytes, context, pointer);
+  return Allocate(guest, bytes, context, pointer);
 }
 
 CUresult cuMemAllocPitch_v2(CUdeviceptr* pointer, size_t* pitch, size_t width, size_t height,
@@ -127,12 +150,10 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* pointer, size_t* pitch, size_t width, s
       !known_element || width > SIZE_MAX - kPitchAlignment) {
     return Call(Real().cuMemAllocPitch_v2, pointer, pitch, width, height, element_bytes);
   }
-  const CUresult health = ContextHealth(context);
-  if (health != CUDA_SUCCESS) return health;
   const size_t row = (width + kPitchAlignment - 1) / kPitchAlignment * kPitchAlignment;
   size_t bytes = 0;
   if (__builtin_mul_overflow(row, height, &bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-  const CUresult result = guest->Allocate(bytes, context, pointer);
+  const CUresult result = Allocate(guest, bytes, context, pointer);
   if (result == CUDA_SUCCESS) *pitch = row;
   return result;
 }
@@ -140,6 +161,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* pointer, size_t* pitch, size_t width, s
 CUresult cuMemFree_v2(CUdeviceptr pointer) noexcept {
   CUresult result = CUDA_SUCCESS;
   Guest* const guest = CurrentGuest();
+  if (guest != nullptr) guest->pools().Forget(pointer);
   if (guest != nullptr && guest->Free(pointer, &result)) return result;
   return Call(Real().cuMemFree_v2, pointer);
 }
@@ -148,7 +170,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size, CUdeviceptr po
   const std::optional<Block> block = FindOurs(pointer);
   if (!block.has_value()) return Call(Real().cuMemGetAddressRange_v2, base, size, pointer);
   if (base != nullptr) *base = block->address;
-  if (size != nullptr) *size = block->bytes;
+  if (size != nullptr) *size = SizeOf(*block);
   return CUDA_SUCCESS;
 }
 

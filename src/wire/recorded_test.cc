@@ -97,7 +97,8 @@ TEST(RecordedTest, WhatANewerSideAddsIsIgnored) {
     for (int i = 0; i < 2; ++i) {
       const Result<Message> message = reader.Next();
       ASSERT_TRUE(message.ok()) << said.hex << ": " << message.error().message;
-      if (i == 1) EXPECT_EQ(Encode(*message), Encode(said.message)) << said.hex;
+      if (i == 0) continue;
+      EXPECT_EQ(Encode(*message), Encode(said.message)) << said.hex;
     }
   }
 }

@@ -16,8 +16,6 @@ NOT_COUNTED = [
     "GraphMemoryTest.TakesWhatNobodyUses",
     "ManagedTest.ThereIsAsMuchAsTheDeviceHas",
     "PoolTest.GivesWayToEverythingThatNeedsMemory",
-    "PoolTest.GivesWayWhenMemoryIsShort",
-    "PoolTest.ReservedMemoryIsTheDevicesUntilItIsGivenBack",
     "SharingTest.ADescriptorCarriesMemory",
     "VmmTest.MemoryReturnsWhenTheLastMappingGoes",
 ]

@@ -1,0 +1,144 @@
+// StreamPools: stream-ordered allocation (cuMemAllocAsync and its kind) out of memory that may be
+// swapped. The program's pools stay the driver's own, and keep its settings; what they hand out are
+// blocks of the guest's.
+//
+// A block that is freed in a stream is the pool's again at once for that stream, and for every
+// other once what was submitted before is done. At the next synchronisation a pool gives back what
+// it keeps beyond its release threshold. What the driver must do itself it does: pools that other
+// devices or processes may use, and allocations that become nodes of a graph.
+//
+// Threading: any thread. The lock is held while an event is recorded, never while memory is asked
+// for.
+// Invariants
+// 1. `reserved` of a pool is what its blocks take, in use and idle; `used` of those in use.
+// 2. A block is handed out again, or given back, only when no work of before can touch it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "src/base/mutex.h"
+#include "src/cuda/real_driver.h"
+#include "src/shim/event_pool.h"
+
+namespace tandem::shim {
+
+class StreamPools {
+ public:
+  // Where memory comes from, and where it goes.
+  struct Source {
+    std::function<CUresult(uint64_t bytes, CUcontext context, CUdeviceptr* pointer)> allocate;
+    std::function<void(CUdeviceptr pointer)> free;
+  };
+  // A place in the order of a stream, which belongs to the context. Default streams by their own
+  // handles, never null.
+  struct Place {
+    CUcontext context = nullptr;
+    CUstream stream = nullptr;
+  };
+  struct Entry {
+    CUmemoryPool pool = nullptr;
+    uint64_t bytes = 0;  // as the program asked
+  };
+
+  StreamPools(const cuda::RealDriver* real, CUdevice device, Source source)
+      : real_(real), device_(device), source_(std::move(source)), events_(real) {}
+
+  // Nothing: that is the driver's affair. CUDA_ERROR_OUT_OF_MEMORY also beyond the pool's maximum.
+  std::optional<CUresult> Allocate(CUmemoryPool handle, uint64_t bytes, Place place,
+                                   CUdeviceptr* pointer) EXCLUDES_LOCK(mutex_);
+  // In a stream's order. Nothing: no block of a pool begins there.
+  std::optional<CUresult> Free(CUdeviceptr pointer, Place place) EXCLUDES_LOCK(mutex_);
+  // The program frees it without its pool.
+  void Forget(CUdeviceptr pointer) EXCLUDES_LOCK(mutex_);
+  // The block of a pool that begins there.
+  std::optional<Entry> Find(CUdeviceptr pointer) const EXCLUDES_LOCK(mutex_);
+
+  // The program has waited for some of its work.
+  void Synchronized() EXCLUDES_LOCK(mutex_) {
+    if (idle_.load(std::memory_order_relaxed) != 0) Shrink();
+  }
+  // Memory is short: gives back all that nobody uses. Whether there was any.
+  bool GiveWay() EXCLUDES_LOCK(mutex_);
+  // Before the stream's handle ends, which may then name another.
+  void StreamEnds(CUstream stream) EXCLUDES_LOCK(mutex_);
+  // Its blocks, and work, go with the context.
+  void ContextEnds(CUcontext context) EXCLUDES_LOCK(mutex_);
+
+  // ---- What the driver has been told, and done.
+  void Created(CUmemoryPool handle, const CUmemPoolProps& properties) EXCLUDES_LOCK(mutex_);
+  void Destroyed(CUmemoryPool handle) EXCLUDES_LOCK(mutex_);
+  // From now on other devices may use what it hands out.
+  void Shared(CUmemoryPool handle) EXCLUDES_LOCK(mutex_);
+  void Set(CUmemoryPool handle, CUmemPool_attribute attribute, const void* value)
+      EXCLUDES_LOCK(mutex_);
+  // Adds to what the driver has answered.
+  void Add(CUmemoryPool handle, CUmemPool_attribute attribute, void* value) const
+      EXCLUDES_LOCK(mutex_);
+  void TrimTo(CUmemoryPool handle, uint64_t bytes) EXCLUDES_LOCK(mutex_);
+
+ private:
+  // A block that nobody uses.
+  struct Idle {
+    CUdeviceptr pointer = 0;
+    CUcontext context = nullptr;  // that it was allocated in
+    Place freed;                  // stream null: in none
+    Marker marker;                // behind the work before; no event: it is done
+  };
+  struct Amount {
+    uint64_t now = 0, high = 0;
+    void Grow(uint64_t bytes);
+  };
+  struct Pool {
+    Pool(CUmemoryPool its_handle, uint64_t most) : handle(its_handle), max_bytes(most) {}
+
+    const CUmemoryPool handle;
+    const uint64_t max_bytes;  // 0: no maximum
+    uint64_t release_threshold = 0;
+    bool drivers = false;  // what it hands out is the driver's own
+    Amount used, reserved;
+    std::multimap<uint64_t, Idle> idle;  // by their bytes
+  };
+  struct Live {
+    std::shared_ptr<Pool> pool;
+    uint64_t asked = 0, bytes = 0;
+    CUcontext context = nullptr;
+  };
+  using IdleBlock = std::multimap<uint64_t, Idle>::iterator;
+
+  std::shared_ptr<Pool> PoolOf(CUmemoryPool handle) REQUIRES_LOCK(mutex_);
+  bool IsDone(Idle* idle) REQUIRES_LOCK(mutex_);
+  // Hands out an idle block again.
+  bool Reuse(const std::shared_ptr<Pool>& pool, uint64_t bytes, Place place, CUdeviceptr* pointer)
+      REQUIRES_LOCK(mutex_);
+  // Takes idle blocks out of the pool until it keeps at most `most`, or work is in the way. They
+  // are to be given to the source without the lock.
+  void Take(Pool* pool, uint64_t most, std::vector<CUdeviceptr>* taken) REQUIRES_LOCK(mutex_);
+  // The same of every pool: down to its threshold, or all.
+  std::vector<CUdeviceptr> TakeOfAll(bool all) REQUIRES_LOCK(mutex_);
+  void GiveBack(const std::vector<CUdeviceptr>& blocks) const EXCLUDES_LOCK(mutex_);
+  void Shrink() EXCLUDES_LOCK(mutex_);
+  IdleBlock Drop(Pool* pool, IdleBlock block) REQUIRES_LOCK(mutex_);
+  void AddIdle(Pool* pool, uint64_t bytes, const Idle& idle) REQUIRES_LOCK(mutex_);
+  // Makes room below the pool's maximum. False if there is none.
+  bool MakeRoom(Pool* pool, uint64_t bytes, std::vector<CUdeviceptr>* taken) REQUIRES_LOCK(mutex_);
+  template <typename Visit>
+  void EachPool(Visit visit) REQUIRES_LOCK(mutex_);
+
+  const cuda::RealDriver* const real_;
+  const CUdevice device_;
+  const Source source_;
+  mutable Mutex mutex_;
+  EventPool events_ GUARDED_BY(mutex_);
+  std::map<CUmemoryPool, std::shared_ptr<Pool>> pools_ GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<Pool>> destroyed_ GUARDED_BY(mutex_);  // with blocks left
+  std::map<CUdeviceptr, Live> live_ GUARDED_BY(mutex_);
+  std::atomic<size_t> idle_{0};  // blocks
+};
+
+}  // namespace tandem::shim
