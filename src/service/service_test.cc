@@ -190,7 +190,7 @@ TEST_F(ServiceTest, WhoRegistersAgainTakesItsOwnPlace) {
 
 TEST_F(ServiceTest, ARunFromBeforeARestartIsTakenUpAgain) {
   Connect(2, 12, 1000, /*predates=*/true);  // came back before its `tandem run`
-  Say(2, wire::Register{"0.1", 500, kGpu, "train", 0, 0, 0});
+  Say(2, wire::Register{"0.1", 500, kGpu, "train", MiB(1).count, 0, 0});
   EXPECT_EQ(Bytes(pages_[0]->decisions_.limit_bytes.load()), MiB(100));
   Connect(1, 1);
   Say(1, wire::RunBegin{"0.1", "demo", "/bin/x", MiB(50).count, 500});
@@ -314,11 +314,14 @@ TEST_F(ServiceTest, AProgramOfAKnownRunWaitsForItsLimitAfterARestart) {
   now_ = Instant() + Milliseconds(10);
   Connect(1, 11);
   Say(1, wire::Register{"0.1", 77, kGpu, "train", 0, 0, 0});
+  Connect(5, 15, 1000, /*predates=*/true);  // it had not come to use the GPU yet
+  Say(5, wire::Register{"0.1", 77, kGpu, "train", 0, 0, 0});
   EXPECT_TRUE(said_.empty());
   Connect(2, 12);
   Say(2, wire::RunBegin{"0.1", "", "x", MiB(40).count, 77});
   EXPECT_EQ(Heard<wire::RunStarted>(2).run, 77u);
   EXPECT_EQ(Bytes(Heard<wire::Registered>(1).limit_bytes), MiB(40));
+  EXPECT_EQ(Bytes(Heard<wire::Registered>(5).limit_bytes), MiB(40));
   // A run that does not come back is not waited for without end, nor by anybody else.
   Connect(3, 13);
   Say(3, wire::Register{"0.1", 78, kGpu, "train", 0, 0, 0});
