@@ -22,6 +22,10 @@ struct CUmemPoolProps {
 static_assert(sizeof(CUmemPoolProps) == 88);
 static_assert(offsetof(CUmemPoolProps, maxSize) == 24);
 
+struct CUmemPoolPtrExportData {
+  unsigned char reserved[64];
+};
+
 enum CUmemPool_attribute : int {
   CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES = 1,
   CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC = 2,

@@ -1,19 +1,9 @@
 // Entry points: memory and events shared with other processes.
-#include <cstring>
-
 #include "src/cuda/driver_api.h"
 #include "src/softgpu/driver.h"
 
 namespace tandem::soft {
 namespace {
-
-int OrdinalOf(const CUuuid& uuid) {
-  for (const auto& device : TheDriver().devices) {
-    const CUuuid own = device->uuid();
-    if (std::memcmp(&own, &uuid, sizeof(uuid)) == 0) return device->ordinal();
-  }
-  return -1;
-}
 
 CUresult Open(CUdeviceptr* pointer, const CUipcMemHandle& handle, unsigned int flags) {
   std::shared_ptr<Context> context;
@@ -26,7 +16,8 @@ CUresult Open(CUdeviceptr* pointer, const CUipcMemHandle& handle, unsigned int f
   MutexLock lock(memory.mutex());
   if (context->destroyed.load()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   uint64_t address = 0;
-  CU_TRY(memory.ipc().Open(handle, context->id, context->device->ordinal(), OrdinalOf, &address));
+  const auto ordinal_of = [](const CUuuid& device) { return TheDriver().OrdinalOf(device); };
+  CU_TRY(memory.ipc().Open(handle, context->id, context->device->ordinal(), ordinal_of, &address));
   *pointer = address;
   return CUDA_SUCCESS;
 }

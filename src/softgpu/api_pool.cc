@@ -100,7 +100,7 @@ CUresult Allocate(CUdeviceptr* pointer, size_t bytes, CUmemoryPool handle, bool 
     MutexLock lock(driver.memory->mutex());
     Pools& pools = driver.memory->pools();
     Pool* pool = any_pool ? pools.CurrentOf(context->device) : pools.Find(handle);
-    if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (pool == nullptr || pool->imported()) return CUDA_ERROR_INVALID_VALUE;
     const auto allocate = [&] {
       return (address = pool->Allocate(stream, bytes, &task.after)) != 0;
     };
@@ -202,7 +202,9 @@ CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool handle) noexcept {
   Memory& memory = *TheDriver().memory;
   MutexLock lock(memory.mutex());
   Pool* pool = memory.pools().Find(handle);
-  if (pool == nullptr || pool->device != device) return CUDA_ERROR_INVALID_VALUE;
+  if (pool == nullptr || pool->imported() || pool->device != device) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   memory.pools().SetCurrent(pool);
   return CUDA_SUCCESS;
 }
@@ -216,10 +218,18 @@ CUresult cuMemPoolCreate(CUmemoryPool* handle, const CUmemPoolProps* properties)
   }
   Device* device = TheDriver().FindDevice(properties->location.id);
   if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+  const bool shareable = properties->handleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  if (!shareable && properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
   Memory& memory = *TheDriver().memory;
   MutexLock lock(memory.mutex());
-  *handle = HandleOf(memory.pools().Create(device, properties->maxSize));
+  Pool* pool = memory.pools().Create(device, properties->maxSize);
+  if (shareable && !pool->MakeShareable()) {
+    memory.pools().Destroy(pool);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *handle = HandleOf(pool);
   return CUDA_SUCCESS;
 }
 

@@ -1,5 +1,4 @@
 // Entry points: virtual memory management.
-#include <cstring>
 #include <span>
 #include <vector>
 
@@ -177,18 +176,14 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, vo
   CU_TRY(Ready());
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
-  auto shared = ShareableMemory::Import(static_cast<int>(reinterpret_cast<intptr_t>(shareable)));
+  auto shared = ShareableMemory::Import(ShareableMemory::Use::kMemory,
+                                        static_cast<int>(reinterpret_cast<intptr_t>(shareable)));
   if (shared == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUmemAllocationProp properties = {};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.requestedHandleTypes = type;
   properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  properties.location.id = -1;
-  for (const auto& device : TheDriver().devices) {
-    const CUuuid uuid = device->uuid();
-    if (std::memcmp(&uuid, &shared->device(), sizeof(uuid)) != 0) continue;
-    properties.location.id = device->ordinal();
-  }
+  properties.location.id = TheDriver().OrdinalOf(shared->device());
   if (properties.location.id < 0) return CUDA_ERROR_INVALID_DEVICE;
   Memory& memory = *TheDriver().memory;
   MutexLock lock(memory.mutex());

@@ -8,7 +8,7 @@ Result<std::unique_ptr<Device>> Device::Open(int ordinal, const DeviceOption& op
   ASSIGN_OR_RETURN(const std::string directory, SharedDirectory(options.directory));
   ASSIGN_OR_RETURN(auto shared,
                    SharedDevice::Open(directory, option.name, option.vram, options.model_clock));
-  ASSIGN_OR_RETURN(auto store, PhysicalStore::Create(shared.get()));
+  ASSIGN_OR_RETURN(auto store, PhysicalStore::Create(shared.get(), DeviceUuid(option.name)));
   return std::unique_ptr<Device>(new Device(ordinal, option.name, std::move(shared),
                                             std::move(store), options, space, scheduler));
 }

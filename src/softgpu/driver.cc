@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 
 namespace tandem::soft {
@@ -164,6 +165,14 @@ std::optional<Dependency> PendingShared(const Event& event,
 Device* Driver::FindDevice(CUdevice device) {
   if (device < 0 || static_cast<size_t>(device) >= devices.size()) return nullptr;
   return devices[device].get();
+}
+
+int Driver::OrdinalOf(const CUuuid& device) const {
+  for (const auto& known : devices) {
+    const CUuuid uuid = known->uuid();
+    if (std::memcmp(&uuid, &device, sizeof(uuid)) == 0) return known->ordinal();
+  }
+  return -1;
 }
 
 CUresult Driver::CreateContext(Device* device, unsigned int flags, uint64_t primary_id,

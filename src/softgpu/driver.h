@@ -60,6 +60,8 @@ class Driver {
 
   // Null for an ordinal that is none.
   Device* FindDevice(CUdevice device);
+  // Negative for what is none of the process's devices.
+  int OrdinalOf(const CUuuid& device) const;
 
   // Charges VRAM, starts the engines. Not yet current anywhere. `primary_id`: of the primary
   // context, zero for any other.

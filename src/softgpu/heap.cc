@@ -10,10 +10,6 @@ namespace {
 
 constexpr uint64_t kSmall = uint64_t{1} << 20;  // blocks below share pages
 
-uint64_t RoundToBlock(uint64_t bytes) {
-  return (bytes + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment;
-}
-
 }  // namespace
 
 uint64_t Heap::Allocate(Owner owner, uint64_t bytes, Use use, Users users) {

@@ -17,6 +17,10 @@ namespace tandem::soft {
 
 inline constexpr uint64_t kBlockAlignment = 512;
 
+inline constexpr uint64_t RoundToBlock(uint64_t bytes) {
+  return (bytes + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment;
+}
+
 class Heap {
  public:
   using Owner = uint64_t;

@@ -59,8 +59,8 @@ bool MapPieces(AddressSpace& space, int store, uint64_t address, const std::vect
 std::unique_ptr<KeptFd> WriteTicket(const Heap::Backing& backing, const CUuuid& device) {
   Contents contents;
   contents.device = device;
-  contents.store_fd = backing.store->file().get();
-  contents.store_inode = backing.store->file().inode();
+  contents.store_fd = backing.store->memory().file().get();
+  contents.store_inode = backing.store->memory().file().inode();
   contents.offset = backing.block.address - backing.begin;
   contents.size = backing.block.size;
   for (const Range& piece : *backing.pieces) contents.pages += piece.size;

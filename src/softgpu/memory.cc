@@ -11,7 +11,9 @@ std::optional<Memory::Found> Memory::FindInPool(const Pool& pool, uint64_t addre
                .range = block->range,
                .number = block->number,
                .device = pool.device->ordinal(),
-               .pool = pool.id};
+               .pool = pool.id,
+               .handle_types = pool.apart() ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+                                            : CU_MEM_HANDLE_TYPE_NONE};
 }
 
 uint64_t Memory::AllocateOn(Device* device, uint64_t owner, uint64_t bytes, Heap::Use use,
@@ -35,6 +37,7 @@ std::optional<Memory::Found> Memory::Find(uint64_t address) {
                    .shareable = !block->internal};
     }
   }
+  if (const Pool* pool = pools_.Around(address)) return FindInPool(*pool, address);
   if (const auto block = ipc_.Find(address)) {
     return Found{.kind = Found::Kind::kBlock,
                  .range = block->range,

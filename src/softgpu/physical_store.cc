@@ -9,28 +9,19 @@
 
 namespace tandem::soft {
 
-Result<std::unique_ptr<PhysicalStore>> PhysicalStore::Create(SharedDevice* shared) {
+Result<std::unique_ptr<PhysicalStore>> PhysicalStore::Create(SharedDevice* shared,
+                                                             const CUuuid& device,
+                                                             ShareableMemory::Use use) {
   const uint64_t size = shared->total().count / kPageBytes * kPageBytes;
-  const auto failed = [] {
+  auto memory = ShareableMemory::Create(use, size, device);
+  if (memory == nullptr) {
     return Error{ErrorCode::kFailed, std::string("cannot set VRAM up: ") + std::strerror(errno)};
-  };
-  UniqueFd fd(memfd_create("tandem-soft-vram", MFD_CLOEXEC));
-  if (!fd || ftruncate(fd.get(), static_cast<off_t>(size)) != 0) return failed();
-  void* window =
-      mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd.get(), 0);
-  if (window == MAP_FAILED) return failed();
-  // Mappings made from the window keep this property.
-  if (madvise(window, size, MADV_DONTFORK) != 0) return failed();
-  return std::unique_ptr<PhysicalStore>(
-      new PhysicalStore(shared, std::move(fd), static_cast<uint8_t*>(window), size));
-}
-
-PhysicalStore::~PhysicalStore() {
-  munmap(window_, size_);
+  }
+  return std::unique_ptr<PhysicalStore>(new PhysicalStore(shared, std::move(memory)));
 }
 
 std::vector<Range> PhysicalStore::Allocate(uint64_t bytes) {
-  if (bytes > size_ || !shared_->Charge(Bytes(bytes))) return {};
+  if (bytes > memory_->size() || !shared_->Charge(Bytes(bytes))) return {};
   std::vector<Range> pieces = free_.TakePieces(bytes);
   if (pieces.empty()) std::abort();  // the ledger would have refused
   return pieces;
@@ -38,7 +29,7 @@ std::vector<Range> PhysicalStore::Allocate(uint64_t bytes) {
 
 void PhysicalStore::Free(const std::vector<Range>& pieces) {
   for (const Range& piece : pieces) {
-    uint8_t* const memory = window_ + piece.begin;
+    uint8_t* const memory = memory_->window() + piece.begin;
     if (madvise(memory, piece.size, MADV_REMOVE) != 0) {
       // The program may have locked all of its memory (mlockall).
       munlock(memory, piece.size);
@@ -52,7 +43,7 @@ void PhysicalStore::Free(const std::vector<Range>& pieces) {
 bool PhysicalStore::MapAt(AddressSpace& space, uint64_t address, const std::vector<Range>& pieces) {
   uint64_t mapped = 0;
   for (const Range& piece : pieces) {
-    if (!space.Map(address + mapped, window_ + piece.begin, piece.size)) {
+    if (!space.Map(address + mapped, memory_->window() + piece.begin, piece.size)) {
       if (mapped > 0) space.Unmap(address, mapped);
       return false;
     }

@@ -1,5 +1,5 @@
-// PhysicalStore: the memory behind this process's part of one device's VRAM: a sparse memfd as
-// large as the whole VRAM, mapped once as a window through which it is given out.
+// PhysicalStore: the memory behind this process's part of one device's VRAM, or behind a pool that
+// other processes may use: a sparse file as large as the whole VRAM, whose pages are given out.
 //
 // Threading: the owner serialises all calls.
 //
@@ -17,16 +17,19 @@
 #include "src/base/ranges.h"
 #include "src/base/result.h"
 #include "src/softgpu/address_space.h"
-#include "src/softgpu/kept_fd.h"
+#include "src/softgpu/shareable_memory.h"
 #include "src/softgpu/shared_device.h"
 
 namespace tandem::soft {
 
 class PhysicalStore {
  public:
-  // REQUIRES: the shared device outlives the store.
-  static Result<std::unique_ptr<PhysicalStore>> Create(SharedDevice* shared);
-  ~PhysicalStore();
+  // `device` and `use` are what the file says of itself. REQUIRES: the shared device outlives the
+  // store.
+  static Result<std::unique_ptr<PhysicalStore>> Create(
+      SharedDevice* shared, const CUuuid& device = {},
+      ShareableMemory::Use use = ShareableMemory::Use::kDevice);
+  ~PhysicalStore() = default;
   PhysicalStore(const PhysicalStore&) = delete;
   PhysicalStore& operator=(const PhysicalStore&) = delete;
 
@@ -34,8 +37,7 @@ class PhysicalStore {
   std::vector<Range> Allocate(uint64_t bytes);
   void Free(const std::vector<Range>& pieces);
 
-  // The memory's file.
-  const KeptFd& file() const { return file_; }
+  const ShareableMemory& memory() const { return *memory_; }
 
   // Charges, and gives back, memory that comes from elsewhere.
   bool Charge(uint64_t bytes) { return shared_->Charge(Bytes(bytes)); }
@@ -45,13 +47,11 @@ class PhysicalStore {
   bool MapAt(AddressSpace& space, uint64_t address, const std::vector<Range>& pieces);
 
  private:
-  PhysicalStore(SharedDevice* shared, UniqueFd fd, uint8_t* window, uint64_t size)
-      : shared_(shared), file_(std::move(fd)), window_(window), size_(size), free_(0, size) {}
+  PhysicalStore(SharedDevice* shared, std::shared_ptr<ShareableMemory> memory)
+      : shared_(shared), memory_(std::move(memory)), free_(0, memory_->size()) {}
 
   SharedDevice* const shared_;
-  const KeptFd file_;
-  uint8_t* const window_;
-  const uint64_t size_;
+  const std::shared_ptr<ShareableMemory> memory_;
   RangeAllocator free_;
 };
 

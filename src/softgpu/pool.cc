@@ -7,13 +7,6 @@
 #include "src/softgpu/handle_table.h"
 
 namespace tandem::soft {
-namespace {
-
-uint64_t RoundToBlock(uint64_t bytes) {
-  return (bytes + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment;
-}
-
-}  // namespace
 
 uint64_t Pool::Allocate(const std::shared_ptr<Stream>& stream, uint64_t bytes,
                         std::vector<Dependency>* after) {
@@ -27,10 +20,19 @@ uint64_t Pool::Allocate(const std::shared_ptr<Stream>& stream, uint64_t bytes,
     address = TakeRetired(stream, size, true, after);
   }
   if (address == 0) return 0;
-  blocks_[address] = Block{{address, bytes}, NewHandle()};
-  used_ += size;
-  used_high_ = std::max(used_high_, used_);
+  NoteBlock(address, bytes);
   return address;
+}
+
+void Pool::NoteBlock(uint64_t address, uint64_t bytes) {
+  blocks_[address] = Block{{address, bytes}, NewHandle()};
+  used_ += RoundToBlock(bytes);
+  used_high_ = std::max(used_high_, used_);
+}
+
+void Pool::NoteReserved(uint64_t bytes) {
+  reserved_ += bytes;
+  reserved_high_ = std::max(reserved_high_, reserved_);
 }
 
 uint64_t Pool::TakeFree(uint64_t size) {
@@ -65,11 +67,10 @@ uint64_t Pool::TakeRetired(const std::shared_ptr<Stream>& stream, uint64_t size,
 bool Pool::Grow(uint64_t size) {
   const uint64_t bytes = RoundToPages(size);
   if (max_bytes_ != 0 && reserved_ + bytes > max_bytes_) return false;
-  const uint64_t address = device->heap().Allocate(id, bytes);
+  const uint64_t address = heap().Allocate(id, bytes);
   if (address == 0) return false;
   slabs_.emplace(address, Slab{bytes, 0, RangeAllocator(address, bytes)});
-  reserved_ += bytes;
-  reserved_high_ = std::max(reserved_high_, reserved_);
+  NoteReserved(bytes);
   return true;
 }
 
@@ -106,6 +107,7 @@ void Pool::Release(Range range) {
 }
 
 void Pool::Give(Range range) {
+  if (imported()) return DropImport(range.begin);
   Slab& slab = SlabOf(range.begin);
   if (!slab.free.Give(range.begin, range.size)) std::abort();
   slab.busy -= range.size;
@@ -120,6 +122,7 @@ void Pool::Harvest() {
 }
 
 void Pool::Trim(uint64_t keep) {
+  if (apart()) return;
   for (auto slab = slabs_.begin(); slab != slabs_.end() && reserved_ > keep;) {
     const auto next = std::next(slab);
     if (slab->second.busy == 0 && reserved_ - slab->second.size >= keep) {
@@ -152,6 +155,13 @@ Pool* Pools::Find(CUmemoryPool handle) {
 Pool* Pools::OfOwner(uint64_t owner) {
   const auto found = pools_.find(owner);
   return found == pools_.end() ? nullptr : found->second.get();
+}
+
+const Pool* Pools::Around(uint64_t address) const {
+  for (const auto& [id, pool] : pools_) {
+    if (pool->apart() && pool->Find(address)) return pool.get();
+  }
+  return nullptr;
 }
 
 Pool* Pools::DefaultOf(Device* device) {
@@ -188,7 +198,7 @@ void Pools::DropDoomed() {
     if (!pool.doomed) return false;
     pool.Harvest();
     if (!pool.empty()) return false;
-    pool.Trim(0);
+    pool.Close();
     pool.device->hardware().space->TakeAll(pool.id);
     return true;
   });

@@ -4,10 +4,17 @@
 //
 // Threading: the owner serialises all calls. The scheduler is asked under the owner's lock.
 //
+// Slabs of a shareable pool lie in a file of its own instead, which other processes import. A pool
+// that was imported has no slabs: its blocks are those whose pointers were imported, each mapped by
+// itself with the pages around it.
+//
 // Invariants:
 // 1. Every byte of a slab is free, in a block, or retired (freed in a stream and not yet known to
 //    be free for everybody).
-// 2. reserved() is what the slabs take from the device; only whole slabs go back.
+// 2. reserved() is what the slabs take from the device, or the imports from the addresses; only
+//    whole slabs go back.
+// 3. Slabs of a shareable pool stay until it is destroyed, for others may use them. So each of them
+//    is one piece of the file, and a pointer is an offset in it.
 #pragma once
 
 #include <cstdint>
@@ -51,6 +58,20 @@ class Pool {
   // has to wait for what is added to `after`.
   uint64_t Allocate(const std::shared_ptr<Stream>& stream, uint64_t bytes,
                     std::vector<Dependency>* after);
+  // Before anything is allocated: that other processes may import it. False if the system refuses.
+  bool MakeShareable();
+  // Instead of making slabs: `memory` is those of another process's pool.
+  void Adopt(std::shared_ptr<ShareableMemory> memory) { imported_ = std::move(memory); }
+  bool imported() const { return imported_ != nullptr; }
+  // Whether its blocks lie outside the device's heap.
+  bool apart() const { return own_ != nullptr || imported(); }
+  // A new descriptor of a shareable pool.
+  CUresult Export(int* fd) const;
+  // What another process finds the block around an address of a shareable pool by.
+  CUresult ExportPointer(uint64_t address, CUmemPoolPtrExportData* data) const;
+  // REQUIRES: imported().
+  CUresult ImportPointer(const CUmemPoolPtrExportData& data, uint64_t* address);
+
   // The block around an address.
   std::optional<Block> Find(uint64_t address) const;
   // Takes a block out of use, to be freed by Retire() or at once by Release(). REQUIRES: it begins
@@ -63,6 +84,8 @@ class Pool {
   void Harvest();
   // Gives slabs that nobody uses back to the device while more than `keep` is reserved.
   void Trim(uint64_t keep);
+  // Gives all slabs back. REQUIRES: empty().
+  void Close() { heap().FreeAll(id); }
   bool empty() const { return blocks_.empty() && retired_.empty() && detached_ == 0; }
 
   uint64_t reserved() const { return reserved_; }
@@ -82,19 +105,31 @@ class Pool {
     Range range;
     Dependency freed;
   };
+  // Of a shareable pool.
+  struct OwnMemory {
+    std::unique_ptr<PhysicalStore> store;
+    Heap heap;
+  };
 
   uint64_t TakeFree(uint64_t size);
   uint64_t TakeRetired(const std::shared_ptr<Stream>& stream, uint64_t size, bool any,
                        std::vector<Dependency>* after);
   bool Grow(uint64_t size);
+  void NoteBlock(uint64_t address, uint64_t bytes);
+  void NoteReserved(uint64_t bytes);
   void Give(Range range);
+  void DropImport(uint64_t address);
   Slab& SlabOf(uint64_t address);
+  Heap& heap() { return own_ != nullptr ? own_->heap : device->heap(); }
 
   const uint64_t max_bytes_;
   Scheduler* const scheduler_;
   std::map<uint64_t, Slab> slabs_;    // by address
   std::map<uint64_t, Block> blocks_;  // by address
   std::vector<Retired> retired_;
+  std::unique_ptr<OwnMemory> own_;
+  std::shared_ptr<ShareableMemory> imported_;
+  std::map<uint64_t, Range> imports_;  // by the block's address, the pages mapped for it
   int detached_ = 0;  // neither a block nor retired nor free: on the way
   uint64_t reserved_ = 0;
   uint64_t reserved_high_ = 0;
@@ -115,6 +150,8 @@ class Pools {
   Pool* Find(CUmemoryPool handle);
   // The pool that owns the heap's block of this owner, if one does.
   Pool* OfOwner(uint64_t owner);
+  // The pool with the block around an address that is in no device's heap.
+  const Pool* Around(uint64_t address) const;
   Pool* DefaultOf(Device* device);
   Pool* CurrentOf(Device* device);
   void SetCurrent(Pool* pool) { current_[pool->device] = pool->id; }

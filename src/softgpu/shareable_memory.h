@@ -1,5 +1,5 @@
-// ShareableMemory: physical memory that other processes may map: a memfd of its own, which carries
-// what it is behind its bytes, so that the descriptor is all that has to be passed.
+// ShareableMemory: memory that other processes may map: a memfd, mapped once as a window, which
+// carries what it is behind its bytes, so that the descriptor is all that has to be passed.
 //
 // Threading: immutable once made.
 //
@@ -20,27 +20,29 @@ namespace tandem::soft {
 
 class ShareableMemory {
  public:
+  // What a descriptor is for, so that it is taken for nothing else.
+  enum class Use : uint64_t { kDevice, kMemory, kPool };
+
   // Null if the system refuses. `bytes` a multiple of the page size.
-  static std::shared_ptr<ShareableMemory> Create(uint64_t bytes, const CUuuid& device);
-  // What the descriptor is, if it is one of these; null if not. The descriptor stays the caller's.
-  static std::shared_ptr<ShareableMemory> Import(int fd);
+  static std::shared_ptr<ShareableMemory> Create(Use use, uint64_t bytes, const CUuuid& device);
+  // What the descriptor is, if it is one for this use; null if not. It stays the caller's.
+  static std::shared_ptr<ShareableMemory> Import(Use use, int fd);
   ~ShareableMemory();
   ShareableMemory(const ShareableMemory&) = delete;
   ShareableMemory& operator=(const ShareableMemory&) = delete;
 
   uint64_t size() const { return size_; }
   const CUuuid& device() const { return device_; }
-  bool MapAt(AddressSpace& space, uint64_t address) const {
-    return space.Map(address, window_, size_);
-  }
+  uint8_t* window() const { return window_; }
+  const KeptFd& file() const { return file_; }
   // A new descriptor of it; negative if the system refuses, or if the program closed ours.
   int Duplicate() const { return file_.Duplicate(); }
 
  private:
-  ShareableMemory(UniqueFd fd, void* window, uint64_t size, const CUuuid& device);
+  ShareableMemory(UniqueFd fd, uint8_t* window, uint64_t size, const CUuuid& device);
 
   const KeptFd file_;
-  void* const window_;
+  uint8_t* const window_;
   const uint64_t size_;
   const CUuuid device_;
 };

@@ -51,7 +51,7 @@ CUresult Vmm::Create(PhysicalStore* store, const CUuuid& device, uint64_t bytes,
     if (memory.pieces.empty()) return CUDA_ERROR_OUT_OF_MEMORY;
   } else {
     if (!store->Charge(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-    memory.shared = ShareableMemory::Create(bytes, device);
+    memory.shared = ShareableMemory::Create(ShareableMemory::Use::kMemory, bytes, device);
     if (memory.shared == nullptr) {
       store->Return(bytes);
       return CUDA_ERROR_OUT_OF_MEMORY;
@@ -133,7 +133,7 @@ CUresult Vmm::Map(uint64_t address, uint64_t bytes, Handle handle) {
     if (begin + mapping.size > address) return CUDA_ERROR_INVALID_VALUE;
   }
   const bool mapped = memory.shared != nullptr
-                          ? memory.shared->MapAt(*space_, address)
+                          ? space_->Map(address, memory.shared->window(), memory.size)
                           : memory.store->MapAt(*space_, address, memory.pieces);
   if (!mapped) return CUDA_ERROR_OUT_OF_MEMORY;
   memory.mappings += 1;

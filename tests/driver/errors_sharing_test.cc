@@ -191,6 +191,38 @@ TEST_F(ErrorsSharingTest, Pools) {
   REFUSES(kDeviceOrValue, cuDeviceSetMemPool, 1, pool);  // the first one's
 }
 
+TEST_F(ErrorsSharingTest, PoolsOfOtherProcesses) {
+  CUmemoryPool pool = nullptr, imported = nullptr;
+  CUmemPoolPtrExportData data = {};
+  CUdeviceptr pointer = 0;
+  int fd = -1;
+  constexpr auto kDescriptor = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  const auto no_such = NoSuch<CUmemAllocationHandleType>();
+  const auto handle = [](intptr_t number) { return reinterpret_cast<void*>(number); };
+  const Answers refused = {CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED,
+                           CUDA_ERROR_OPERATING_SYSTEM};
+  TAKES(cuDeviceGetDefaultMemPool, &pool, 0);
+  REFUSES(refused, cuMemPoolExportToShareableHandle, &fd, pool, kDescriptor, 0);  // not made for it
+  REFUSES(kValue, cuMemPoolExportToShareableHandle, nullptr, pool, kDescriptor, 0);
+  REFUSES(kValue, cuMemPoolExportToShareableHandle, &fd, nullptr, kDescriptor, 0);
+  REFUSES(kValue, cuMemPoolExportToShareableHandle, &fd, pool, kDescriptor, 1);
+  REFUSES(refused, cuMemPoolExportToShareableHandle, &fd, pool, no_such, 0);
+  REFUSES(kValue, cuMemPoolImportFromShareableHandle, nullptr, handle(0), kDescriptor, 0);
+  REFUSES(refused, cuMemPoolImportFromShareableHandle, &imported, handle(-1), kDescriptor, 0);
+  REFUSES(kValue, cuMemPoolImportFromShareableHandle, &imported, handle(0), kDescriptor, 1);
+  REFUSES(refused, cuMemPoolImportFromShareableHandle, &imported, handle(0), no_such, 0);
+  REFUSES(kValue, cuMemPoolExportPointer, nullptr, Allocate(64));
+  REFUSES(refused, cuMemPoolExportPointer, &data, Allocate(64));  // not a pool's
+  REFUSES(kNullHandle, cuMemPoolExportPointer, &data, 0x10);
+  REFUSES(kValue, cuMemPoolImportPointer, nullptr, pool, &data);
+  REFUSES(kValue, cuMemPoolImportPointer, &pointer, nullptr, &data);
+  REFUSES(kValue, cuMemPoolImportPointer, &pointer, pool, nullptr);
+  REFUSES(kValue, cuMemPoolImportPointer, &pointer, pool, &data);  // it was not imported
+  EXPECT_EQ(imported, nullptr);
+  EXPECT_EQ(pointer, 0u);
+  EXPECT_EQ(fd, -1);
+}
+
 TEST_F(ErrorsSharingTest, SettingsOfPools) {
   CUmemoryPool pool = nullptr;
   uint64_t value = 1;

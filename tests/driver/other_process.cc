@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <utility>
 
@@ -22,6 +23,27 @@ void Put(char byte) {
 }
 
 }  // namespace
+
+std::string InHex(const void* data, size_t bytes) {
+  std::string text;
+  for (size_t i = 0; i < bytes; ++i) {
+    char two[3];
+    std::snprintf(two, sizeof(two), "%02x", static_cast<const unsigned char*>(data)[i]);
+    text += two;
+  }
+  return text;
+}
+
+void FromHex(const char* variable, void* data, size_t bytes) {
+  const char* given = std::getenv(variable);
+  ASSERT_NE(given, nullptr) << variable;
+  const std::string text = given;
+  ASSERT_EQ(text.size(), 2 * bytes) << variable;
+  for (size_t i = 0; i < bytes; ++i) {
+    static_cast<unsigned char*>(data)[i] =
+        static_cast<unsigned char>(std::strtoul(text.substr(2 * i, 2).c_str(), nullptr, 16));
+  }
+}
 
 OtherProcess::OtherProcess(const char* name, const std::map<std::string, std::string>& variables) {
   int ends[2] = {-1, -1};
@@ -60,6 +82,13 @@ bool OtherProcess::EndsWell() {
   int status = 0;
   if (waitpid(std::exchange(pid_, -1), &status, 0) < 0) return false;
   return over && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+bool OtherProcess::DiesOfAKill() {
+  int status = 0;
+  const pid_t pid = std::exchange(pid_, -1);
+  if (kill(pid, SIGKILL) != 0 || waitpid(pid, &status, 0) != pid) return false;
+  return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
 }
 
 void OtherProcess::Tell() {

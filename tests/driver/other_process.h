@@ -9,6 +9,17 @@
 
 namespace tandem::driver_test {
 
+// Plain data as a variable's text, and back again. Data of another size than the text fails the
+// test.
+std::string InHex(const void* data, size_t bytes);
+void FromHex(const char* variable, void* data, size_t bytes);
+template <typename T>
+T Given(const char* variable) {
+  T data = {};
+  FromHex(variable, &data, sizeof(data));
+  return data;
+}
+
 class OtherProcess {
  public:
   // Runs the test `name`, with these variables in its environment beside those of this process.
@@ -23,6 +34,8 @@ class OtherProcess {
   bool Hear();
   // Waits for its end; whether it came to the end of its test, and nothing failed on the way.
   bool EndsWell();
+  // Kills it; whether that, and nothing before, was its end.
+  bool DiesOfAKill();
 
   // In the other process: that it is where its parent waits for it, and that its test is over.
   static void Tell();

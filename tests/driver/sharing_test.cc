@@ -19,16 +19,6 @@ constexpr size_t kBytes = 3 << 20;
 constexpr const char* kHandle = "TANDEM_TEST_IPC_HANDLE";
 constexpr const char* kDescriptor = "TANDEM_TEST_DESCRIPTOR";
 
-std::string InHex(const void* data, size_t bytes) {
-  std::string text;
-  for (size_t i = 0; i < bytes; ++i) {
-    char two[3];
-    std::snprintf(two, sizeof(two), "%02x", static_cast<const unsigned char*>(data)[i]);
-    text += two;
-  }
-  return text;
-}
-
 // Looks for the pattern of kBytes at `pointer`, and leaves another.
 void ReadAndAnswer(CUdeviceptr pointer) {
   std::vector<uint8_t> seen(kBytes);
@@ -38,23 +28,11 @@ void ReadAndAnswer(CUdeviceptr pointer) {
   ASSERT_CU(Cu().cuMemcpyHtoD_v2(pointer, answer.data(), kBytes));
 }
 
-template <typename Handle>
-Handle HandleFromEnvironment() {
-  Handle handle = {};
-  const char* text = std::getenv(kHandle);
-  EXPECT_NE(text, nullptr);
-  for (char& byte : handle.reserved) {
-    byte = static_cast<char>(std::strtoul(std::string(text, 2).c_str(), nullptr, 16));
-    text += 2;
-  }
-  return handle;
-}
-
 TEST(Other, DISABLED_OpensAHandle) {
   CUcontext context = nullptr;
   ASSERT_CU(Cu().cuInit(0));
   ASSERT_CU(Cu().cuCtxCreate_v2(&context, 0, 0));
-  const auto handle = HandleFromEnvironment<CUipcMemHandle>();
+  const auto handle = Given<CUipcMemHandle>(kHandle);
   CUdeviceptr pointer = 0, again = 0;
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuIpcOpenMemHandle_v2(&pointer, handle, 99));
   ASSERT_CU(Cu().cuIpcOpenMemHandle_v2(&pointer, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
@@ -206,7 +184,7 @@ TEST(Other, DISABLED_WaitsForAnEvent) {
   ASSERT_CU(Cu().cuCtxCreate_v2(&context, 0, 0));
   ASSERT_CU(Cu().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   ASSERT_CU(Cu().cuMemAlloc_v2(&pointer, 4096));
-  ASSERT_CU(Cu().cuIpcOpenEventHandle(&event, HandleFromEnvironment<CUipcEventHandle>()));
+  ASSERT_CU(Cu().cuIpcOpenEventHandle(&event, Given<CUipcEventHandle>(kHandle)));
   EXPECT_CU(CUDA_ERROR_NOT_READY, Cu().cuEventQuery(event));
   ASSERT_CU(Cu().cuStreamWaitEvent(stream, event, 0));
   ASSERT_CU(Cu().cuMemsetD8Async(pointer, 7, 4096, stream));
@@ -233,7 +211,7 @@ TEST(Other, DISABLED_OpensAnEventTwice) {
   ASSERT_CU(Cu().cuCtxCreate_v2(&context, 0, 0));
   ASSERT_CU(Cu().cuStreamCreate(&records, CU_STREAM_NON_BLOCKING));
   ASSERT_CU(Cu().cuStreamCreate(&waits, CU_STREAM_NON_BLOCKING));
-  const auto handle = HandleFromEnvironment<CUipcEventHandle>();
+  const auto handle = Given<CUipcEventHandle>(kHandle);
   ASSERT_CU(Cu().cuIpcOpenEventHandle(&first, handle));
   ASSERT_CU(Cu().cuIpcOpenEventHandle(&second, handle));
   {
@@ -328,7 +306,7 @@ TEST(Other, DISABLED_RecordsAndNeverGetsThere) {
   ASSERT_CU(Cu().cuInit(0));
   ASSERT_CU(Cu().cuCtxCreate_v2(&context, 0, 0));
   ASSERT_CU(Cu().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-  ASSERT_CU(Cu().cuIpcOpenEventHandle(&event, HandleFromEnvironment<CUipcEventHandle>()));
+  ASSERT_CU(Cu().cuIpcOpenEventHandle(&event, Given<CUipcEventHandle>(kHandle)));
   ASSERT_CU(Cu().cuLaunchHostFunc(
       stream, [](void*) { pause(); }, nullptr));
   ASSERT_CU(Cu().cuEventRecord(event, stream));
@@ -348,8 +326,7 @@ TEST_F(IpcEventTest, NobodyWaitsForTheDead) {
   ASSERT_CU(Cu().cuMemsetD32_v2(out, 3, 1));
   ASSERT_CU(Cu().cuStreamSynchronize(nullptr));
   EXPECT_CU(CUDA_ERROR_NOT_READY, Cu().cuStreamQuery(stream_));
-  ASSERT_EQ(kill(other.pid(), SIGKILL), 0);
-  EXPECT_FALSE(other.EndsWell());
+  ASSERT_TRUE(other.DiesOfAKill());
   EXPECT_CU(CUDA_SUCCESS, Cu().cuStreamSynchronize(stream_));
   EXPECT_CU(CUDA_SUCCESS, Cu().cuEventSynchronize(event_));
   EXPECT_CU(CUDA_SUCCESS, Cu().cuEventQuery(event_));

@@ -15,6 +15,7 @@ NOT_COUNTED = [
     "GraphMemoryTest.GivesWayToWhatTheProgramAllocates",
     "GraphMemoryTest.TakesWhatNobodyUses",
     "ManagedTest.ThereIsAsMuchAsTheDeviceHas",
+    "PoolSharingTest.TakesMemoryLikeAnyOther",
     "PoolTest.GivesWayToEverythingThatNeedsMemory",
     "SharingTest.ADescriptorCarriesMemory",
     "VmmTest.MemoryReturnsWhenTheLastMappingGoes",
