@@ -28,6 +28,7 @@ FakeDriver* FakeDriver::current = nullptr;
 FakeDriver::FakeDriver(uint64_t card_bytes) : card_bytes_(card_bytes) {
   current = this;
   FillMemory();
+  FillMappings();
   FillWork();
 }
 
@@ -76,6 +77,9 @@ void FakeDriver::FillMemory() {
     current->Drop(handle);
     return CUDA_SUCCESS;
   };
+}
+
+void FakeDriver::FillMappings() {
   table_.cuMemMap = [](CUdeviceptr address, size_t bytes, size_t offset,
                        CUmemGenericAllocationHandle handle, unsigned long long) -> CUresult {
     MutexLock lock(current->mutex_);

@@ -101,6 +101,7 @@ class FakeDriver {
   }
   static bool Due(int* counter) { return *counter > 0 && --*counter == 0; }
   void FillMemory();
+  void FillMappings();
   void FillWork();
   CUresult Health() const REQUIRES_LOCK(mutex_);  // of the context the calling thread has pushed
   CUresult Copy(void* to, const void* from, size_t bytes);

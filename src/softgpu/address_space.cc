@@ -132,24 +132,27 @@ void AddressSpace::SetReach(uint64_t address, uint64_t bytes, const Reach& reach
 void AddressSpace::Give(const Leave& leave) {
   if (std::ranges::find(leaves_, leave) != leaves_.end()) return;
   MapLock::Writer writer(map_lock_);
+  const bool had = HasLeave(leave.device, leave.owner);
   leaves_.push_back(leave);
-  ShowAllOf(leave.owner);
+  if (!had) ShowAllTo(leave.device, leave.owner);
 }
 
 void AddressSpace::Take(const Leave& leave) {
   MapLock::Writer writer(map_lock_);
-  std::erase(leaves_, leave);
-  ShowAllOf(leave.owner);
+  if (std::erase(leaves_, leave) == 0 || HasLeave(leave.device, leave.owner)) return;
+  ShowAllTo(leave.device, leave.owner);
 }
 
 void AddressSpace::TakeAll(uint64_t owner) {
   MapLock::Writer writer(map_lock_);
-  std::vector<uint64_t> owners;
+  std::vector<Leave> taken;
   std::erase_if(leaves_, [&](const Leave& leave) {
-    if (leave.behalf == owner) owners.push_back(leave.owner);
+    if (leave.behalf == owner) taken.push_back(leave);
     return leave.behalf == owner || leave.owner == owner;
   });
-  for (const uint64_t each : owners) ShowAllOf(each);
+  for (const Leave& each : taken) {
+    if (!HasLeave(each.device, each.owner)) ShowAllTo(each.device, each.owner);
+  }
 }
 
 bool AddressSpace::HasLeave(int device, uint64_t owner) const {
@@ -159,20 +162,24 @@ bool AddressSpace::HasLeave(int device, uint64_t owner) const {
 }
 
 void AddressSpace::Show(uint64_t address, const Region& region) {
-  const Reach& reach = region.reach;
-  SetBits(maps_[0].readable, address, region.bytes, reach.readers != 0);
-  SetBits(maps_[0].writable, address, region.bytes, reach.writers != 0);
+  SetBits(maps_[0].readable, address, region.bytes, region.reach.readers != 0);
+  SetBits(maps_[0].writable, address, region.bytes, region.reach.writers != 0);
   for (int device = 0; device + 1 < static_cast<int>(maps_.size()); ++device) {
-    const bool leave = HasLeave(device, reach.owner);
-    const Bitmaps& map = maps_[1 + device];
-    SetBits(map.readable, address, region.bytes, leave || (reach.readers >> device & 1) != 0);
-    SetBits(map.writable, address, region.bytes, leave || (reach.writers >> device & 1) != 0);
+    ShowTo(device, address, region);
   }
 }
 
-void AddressSpace::ShowAllOf(uint64_t owner) {
+void AddressSpace::ShowTo(int device, uint64_t address, const Region& region) {
+  const Reach& reach = region.reach;
+  const bool leave = HasLeave(device, reach.owner);
+  const Bitmaps& map = maps_[1 + device];
+  SetBits(map.readable, address, region.bytes, leave || (reach.readers >> device & 1) != 0);
+  SetBits(map.writable, address, region.bytes, leave || (reach.writers >> device & 1) != 0);
+}
+
+void AddressSpace::ShowAllTo(int device, uint64_t owner) {
   for (const auto& [address, region] : regions_) {
-    if (region.reach.owner == owner) Show(address, region);
+    if (region.reach.owner == owner) ShowTo(device, address, region);
   }
 }
 
@@ -202,13 +209,15 @@ bool AddressSpace::Allows(uint64_t address, uint64_t bytes, Access access) const
 void AddressSpace::SetBits(std::atomic<uint64_t>* bitmap, uint64_t address, uint64_t bytes,
                            bool value) {
   const uint64_t end = (address + bytes - base_) >> kPageShift;
-  for (uint64_t page = (address - base_) >> kPageShift; page < end; ++page) {
-    const uint64_t bit = uint64_t{1} << (page % 64);
+  for (uint64_t page = (address - base_) >> kPageShift; page < end;) {
+    const uint64_t count = std::min(end - page, 64 - page % 64);  // of this word
+    const uint64_t bits = (~uint64_t{0} >> (64 - count)) << (page % 64);
     if (value) {
-      bitmap[page / 64].fetch_or(bit);
+      bitmap[page / 64].fetch_or(bits);
     } else {
-      bitmap[page / 64].fetch_and(~bit);
+      bitmap[page / 64].fetch_and(~bits);
     }
+    page += count;
   }
 }
 

@@ -14,6 +14,8 @@
 //    page-locked memory they inherit as any other of the program's.
 #pragma once
 
+#include <unistd.h>
+
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -32,6 +34,12 @@ inline constexpr uint32_t kPageShift = 21;
 
 inline constexpr uint64_t RoundToPages(uint64_t bytes) {
   return (bytes + kPageBytes - 1) & ~(kPageBytes - 1);
+}
+
+// Of the host's own memory.
+inline uint64_t HostPageBytes() {
+  static const auto bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  return bytes;
 }
 
 inline uint64_t AddressOf(const void* pointer) {
@@ -164,8 +172,9 @@ class AddressSpace {
   void SetBits(std::atomic<uint64_t>* bitmap, uint64_t address, uint64_t bytes, bool value);
   bool HasLeave(int device, uint64_t owner) const;
   void Show(uint64_t address, const Region& region);
-  // After leave for what it owns was given or taken.
-  void ShowAllOf(uint64_t owner);
+  void ShowTo(int device, uint64_t address, const Region& region);
+  // After a device was given leave for what somebody owns, or lost it.
+  void ShowAllTo(int device, uint64_t owner);
 
   void* const reservation_;
   const uint64_t base_;

@@ -35,9 +35,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr pointer) noexcept
   Memory& memory = *TheDriver().memory;
   MutexLock lock(memory.mutex());
   const auto found = memory.Find(pointer);
-  if (!found || !found->shareable || TheDriver().managed.Has(found->number)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  if (!found || !found->shareable) return CUDA_ERROR_INVALID_VALUE;
   Device* device = TheDriver().FindDevice(found->device);
   return memory.ipc().Export(device->heap(), device->uuid(), pointer, handle);
 }

@@ -10,7 +10,7 @@ namespace tandem::soft {
 namespace {
 
 struct Managed {
-  uint64_t number = 0;      // of the block
+  std::shared_ptr<ManagedBlock> block;
   uint64_t block_size = 0;  // bytes
   bool variables = false;   // it is a module's
   Range range;              // from where the block begins
@@ -22,8 +22,8 @@ std::optional<Managed> FindManaged(CUdeviceptr pointer, size_t bytes) {
   MutexLock lock(driver.memory->mutex());
   const auto found = driver.memory->Find(pointer);
   if (!found || bytes == 0 || bytes > found->range.end() - pointer) return std::nullopt;
-  if (!driver.managed.Has(found->number)) return std::nullopt;
-  return Managed{found->number, found->range.size, found->internal,
+  if (found->managed == nullptr) return std::nullopt;
+  return Managed{found->managed, found->range.size, found->internal,
                  Range{pointer - found->range.begin, bytes}};
 }
 
@@ -109,7 +109,7 @@ CUresult Prefetch(CUdeviceptr pointer, size_t bytes, CUdevice device, CUstream h
   if (!managed) return CUDA_ERROR_INVALID_VALUE;
   CU_TRY(CheckPlace(device));
   CU_TRY(RefuseIfCaptured(*stream));
-  TheDriver().managed.NotePrefetch(managed->number, managed->range, device);
+  managed->block->NotePrefetch(managed->range, device);
   TheDriver().scheduler.Submit(stream, Task{});
   return CUDA_SUCCESS;
 }
@@ -125,7 +125,7 @@ CUresult Advise(CUdeviceptr pointer, size_t bytes, CUmem_advise advice, CUdevice
                            advice == CU_MEM_ADVISE_SET_ACCESSED_BY ||
                            advice == CU_MEM_ADVISE_UNSET_ACCESSED_BY;
   if (names_place) CU_TRY(CheckPlace(device));
-  TheDriver().managed.Advise(managed->number, managed->range, advice, device);
+  managed->block->Advise(managed->range, advice, device);
   return CUDA_SUCCESS;
 }
 
@@ -178,8 +178,7 @@ CUresult cuMemRangeGetAttribute(void* data, size_t size, CUmem_range_attribute a
   CU_TRY(Ready());
   const auto managed = FindManaged(pointer, bytes);
   if (!managed) return CUDA_ERROR_INVALID_VALUE;
-  return AnswerOne(data, size, attribute,
-                   TheDriver().managed.AdviceFor(managed->number, managed->range));
+  return AnswerOne(data, size, attribute, managed->block->AdviceFor(managed->range));
 }
 
 CUresult cuMemRangeGetAttributes(void** data, size_t* sizes, CUmem_range_attribute* attributes,

@@ -30,12 +30,12 @@ CUresult AnswerAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr 
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
       return Answer(data, pointer);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-      if (!host && !TheDriver().managed.Has(found.number)) return CUDA_ERROR_INVALID_VALUE;
+      if (!host && found.managed == nullptr) return CUDA_ERROR_INVALID_VALUE;
       return Answer(data, pointer);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-      return Answer(data, TheDriver().managed.Has(found.number) ? 1 : 0);
+      return Answer(data, found.managed != nullptr ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-      return Answer(data, found.shareable && !TheDriver().managed.Has(found.number) ? 1 : 0);
+      return Answer(data, found.shareable ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
       return Answer(data, TheDriver().memory->IsSynchronous(pointer) ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:

@@ -311,11 +311,12 @@ CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* access,
   if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i) CU_TRY(CheckAccess(*pool, access[i]));
   for (const CUmemAccessDesc& each : std::span(access, count)) {
-    pool->peers[each.location.id] = each.flags;
     const AddressSpace::Leave leave = {each.location.id, pool->id, pool->id};
     if (each.flags == CU_MEM_ACCESS_FLAGS_PROT_NONE) {
+      pool->peers.erase(each.location.id);
       TheDriver().space->Take(leave);
     } else {
+      pool->peers[each.location.id] = each.flags;
       TheDriver().space->Give(leave);
     }
   }

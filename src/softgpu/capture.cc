@@ -177,7 +177,7 @@ CUresult CaptureWait(const std::shared_ptr<Stream>& stream, const EventWork& wor
   return CUDA_SUCCESS;
 }
 
-CUresult RefuseIfCaptured(const Stream& stream) {
+CUresult RefuseIfCaptured(const Stream& stream, std::optional<CUresult> harmless) {
   if (Idle()) return CUDA_SUCCESS;
   Driver& driver = TheDriver();
   MutexLock lock(driver.graphs_mutex);
@@ -185,17 +185,7 @@ CUresult RefuseIfCaptured(const Stream& stream) {
   Capture::Captured* one = nullptr;
   CU_TRY(FindCapture(driver.captures, stream, &capture, &one));
   if (capture == nullptr) return CUDA_SUCCESS;
-  return Invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-}
-
-CUresult RefuseIfCaptured(const Stream& stream, CUresult refusal) {
-  if (Idle()) return CUDA_SUCCESS;
-  Driver& driver = TheDriver();
-  MutexLock lock(driver.graphs_mutex);
-  Capture* capture = nullptr;
-  Capture::Captured* one = nullptr;
-  CU_TRY(FindCapture(driver.captures, stream, &capture, &one));
-  return capture == nullptr ? CUDA_SUCCESS : refusal;
+  return harmless ? *harmless : Invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 }
 
 CUresult RefuseIfCaptured(const StreamGroup* group) {

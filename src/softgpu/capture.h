@@ -11,6 +11,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -58,11 +59,10 @@ CUresult CaptureRecord(const std::shared_ptr<Stream>& stream, const EventWork& w
                        bool* captured);
 CUresult CaptureWait(const std::shared_ptr<Stream>& stream, const EventWork& work, bool external,
                      bool* captured);
-// For calls that cannot be captured, on a stream: waiting for it, asking for it.
-CUresult RefuseIfCaptured(const Stream& stream);
-// For calls that a captured stream does not take, but survives: `refusal` if it is one.
-CUresult RefuseIfCaptured(const Stream& stream, CUresult refusal);
-// As the first, for all streams of a context.
+// For calls that cannot be captured, on a stream: waiting for it, asking for it. They end the
+// capture, but for those that it survives, which are refused with `harmless`.
+CUresult RefuseIfCaptured(const Stream& stream, std::optional<CUresult> harmless = std::nullopt);
+// The same for all streams of a context.
 CUresult RefuseIfCaptured(const StreamGroup* group);
 // For calls that look at an event: its latest record, null if there is none. One in a capture is
 // nothing to look at.

@@ -16,6 +16,7 @@
 #include "src/softgpu/identity.h"
 #include "src/softgpu/options.h"
 #include "src/softgpu/physical_store.h"
+#include "src/softgpu/ptx/registers.h"
 #include "src/softgpu/scheduler.h"
 #include "src/softgpu/shared_device.h"
 #include "src/softgpu/work.h"
@@ -24,7 +25,7 @@ namespace tandem::soft {
 
 inline constexpr uint32_t kSharedBytesDefault = 48 << 10;  // of a block, without opting in
 inline constexpr uint32_t kSharedBytesOptIn = 99 << 10;
-inline constexpr uint32_t kRegistersPerBlock = 64 << 10;
+inline constexpr uint32_t kRegistersPerBlock = ptx::kRegisters;
 inline constexpr uint32_t kMaxBlockThreads = 1024;
 // Of the one multiprocessor, which decides how many blocks count as resident together.
 inline constexpr int kMultiprocessors = 1;

@@ -240,7 +240,6 @@ CUresult Driver::Allocate(const std::shared_ptr<Context>& context, size_t bytes,
   const uint64_t address =
       memory->AllocateOn(context->device, context->id, bytes, Heap::Use::kProgram, users);
   if (address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (users == Heap::Users::kEveryDevice) managed.Add(memory->Find(address)->number);
   *pointer = address;
   return CUDA_SUCCESS;
 }

@@ -22,7 +22,6 @@
 #include "src/softgpu/handle_table.h"
 #include "src/softgpu/library.h"
 #include "src/softgpu/linker.h"
-#include "src/softgpu/managed.h"
 #include "src/softgpu/memory.h"
 #include "src/softgpu/options.h"
 #include "src/softgpu/texture.h"
@@ -37,7 +36,6 @@ class Driver {
   std::unique_ptr<Memory> memory;
   Scheduler scheduler;
   ValueWatch watch{&scheduler};
-  ManagedMemory managed;
   std::vector<std::unique_ptr<Device>> devices;
 
   HandleTable<CUcontext, Context> contexts;

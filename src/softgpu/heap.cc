@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <iterator>
+#include <utility>
 
 #include "src/softgpu/handle_table.h"
 
@@ -10,6 +11,15 @@ namespace {
 
 constexpr uint64_t kSmall = uint64_t{1} << 20;  // blocks below share pages
 
+// What blocks of a shared page begin at multiples of.
+uint64_t StepOf(Heap::Users users) {
+  return users == Heap::Users::kEveryDevice ? HostPageBytes() : kBlockAlignment;
+}
+
+uint64_t RoundToStep(uint64_t bytes, uint64_t step) {
+  return (bytes + step - 1) / step * step;
+}
+
 }  // namespace
 
 uint64_t Heap::Allocate(Owner owner, uint64_t bytes, Use use, Users users) {
@@ -17,22 +27,24 @@ uint64_t Heap::Allocate(Owner owner, uint64_t bytes, Use use, Users users) {
   const uint64_t address = bytes < kSmall ? AllocateSmall(owner, bytes, users)
                                           : NewRun(owner, RoundToPages(bytes), users);
   if (address == 0) return 0;
-  blocks_[address] = Block{address, bytes, owner, NewHandle(), use == Use::kDriver};
+  auto managed = users == Users::kEveryDevice ? std::make_shared<ManagedBlock>() : nullptr;
+  blocks_[address] =
+      Block{address, bytes, owner, NewHandle(), use == Use::kDriver, std::move(managed)};
   std::prev(runs_.upper_bound(address))->second.blocks += 1;
   return address;
 }
 
 uint64_t Heap::AllocateSmall(Owner owner, uint64_t bytes, Users users) {
-  const uint64_t size = RoundToBlock(bytes);
+  const uint64_t step = StepOf(users), size = RoundToStep(bytes, step);
   for (auto& [address, run] : runs_) {
     if (run.owner != owner || run.users != users || !run.small) continue;
-    if (const auto block = run.small->Take(size, kBlockAlignment)) return *block;
+    if (const auto block = run.small->Take(size, step)) return *block;
   }
   const uint64_t page = NewRun(owner, kPageBytes, users);
   if (page == 0) return 0;
   Run& run = runs_.at(page);
   run.small.emplace(page, kPageBytes);
-  return run.small->Take(size, kBlockAlignment).value();
+  return run.small->Take(size, step).value();
 }
 
 uint64_t Heap::NewRun(Owner owner, uint64_t size, Users users) {
@@ -54,7 +66,7 @@ bool Heap::Free(uint64_t address) {
   const auto block = blocks_.find(address);
   if (block == blocks_.end()) return false;
   const auto run = std::prev(runs_.upper_bound(address));
-  const uint64_t size = RoundToBlock(block->second.size);
+  const uint64_t size = RoundToStep(block->second.size, StepOf(run->second.users));
   if (run->second.small && !run->second.small->Give(address, size)) std::abort();
   blocks_.erase(block);
   if (--run->second.blocks == 0) DropRun(run);

@@ -1,16 +1,19 @@
 // Heap: the blocks of cuMemAlloc on one device. Blocks from 1 MiB on have pages of their own;
 // smaller ones share pages, in steps of 512 bytes, and a page is given back when its last block
 // is. A page is shared only by blocks of one owner (a context), so that an owner's end frees all
-// that it was charged for, and only by blocks that the same devices use.
+// that it was charged for, and only by blocks that the same devices use. Blocks that every device
+// uses are managed memory; they take whole pages of the host's, for advice is about such pages.
 //
 // Threading: the owner serialises all calls.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 
 #include "src/softgpu/address_space.h"
+#include "src/softgpu/managed.h"
 #include "src/softgpu/physical_store.h"
 
 namespace tandem::soft {
@@ -30,12 +33,13 @@ class Heap {
     Owner owner = 0;
     uint64_t number = 0;  // never used twice
     bool internal = false;
+    std::shared_ptr<ManagedBlock> managed;  // null for what is not managed
   };
   // Who a block is for: the program, which may free it, or the driver, for something that the
   // program knows by another name (a module's variables, an array).
   enum class Use { kProgram, kDriver };
 
-  // Which devices use a block: its own and those that have leave, or all.
+  // Which devices use a block: its own and those that have leave, or all, and the host.
   enum class Users { kItsDevice, kEveryDevice };
 
   // REQUIRES: both outlive the heap.

@@ -1,7 +1,6 @@
 #include "src/softgpu/host_memory.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <iterator>
 
@@ -10,14 +9,20 @@
 namespace tandem::soft {
 namespace {
 
+// Whether the host's kernel knows this advice, which it says before it looks at the range: here one
+// of no bytes, so that nothing is done.
+bool KnowsAdvice(int advice) {
+  return madvise(nullptr, 0, advice) == 0;
+}
+
 // Page-locking brings all of it into memory, and so tells whether it is there and may be used so. A
-// kernel of the host that does not know how is asked whether it is there at all.
+// kernel of the host that does not know how (before 5.14) is asked whether it is there at all.
 bool MakeResident(uint64_t address, uint64_t bytes, bool write) {
-  const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const uint64_t page = HostPageBytes();
   const uint64_t begin = address / page * page, end = (address + bytes + page - 1) / page * page;
   void* const first = reinterpret_cast<void*>(begin);
   const int advice = write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
-  if (madvise(first, 0, advice) == 0) return madvise(first, end - begin, advice) == 0;
+  if (KnowsAdvice(advice)) return madvise(first, end - begin, advice) == 0;
   return msync(first, end - begin, MS_ASYNC) == 0;
 }
 

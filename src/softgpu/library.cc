@@ -22,7 +22,6 @@ CUresult PlaceImage(const std::shared_ptr<Context>& context, Module& module) {
       memory.AllocateOn(context->device, context->id, bytes, Heap::Use::kDriver,
                         managed ? Heap::Users::kEveryDevice : Heap::Users::kItsDevice);
   if (module.image_address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (managed) TheDriver().managed.Add(memory.Find(module.image_address)->number);
   std::vector<uint8_t> image(bytes);
   module.program->WriteImage(image.data(), module.image_address);
   std::memcpy(reinterpret_cast<void*>(module.image_address), image.data(), bytes);

@@ -1,8 +1,8 @@
 #include "src/softgpu/managed.h"
 
-#include <unistd.h>
-
 #include <iterator>
+
+#include "src/softgpu/address_space.h"
 
 namespace tandem::soft {
 namespace {
@@ -39,55 +39,40 @@ void Apply(ManagedAdvice& part, CUmem_advise advice, CUdevice device) {
 
 }  // namespace
 
-void ManagedMemory::Add(uint64_t number) {
+ManagedAdvice ManagedBlock::AdviceFor(Range range) {
   MutexLock lock(mutex_);
-  blocks_[number] = {{0, {}}};
-}
-
-bool ManagedMemory::Has(uint64_t number) {
-  MutexLock lock(mutex_);
-  return blocks_.contains(number);
-}
-
-ManagedAdvice ManagedMemory::AdviceFor(uint64_t number, Range range) {
-  MutexLock lock(mutex_);
-  const auto found = blocks_.find(number);
-  if (found == blocks_.end()) return {};
-  const Parts& parts = found->second;
-  auto part = std::prev(parts.upper_bound(range.begin));
+  auto part = std::prev(parts_.upper_bound(range.begin));
   ManagedAdvice common = part->second;
-  while (++part != parts.end() && part->first < range.end()) KeepCommon(common, part->second);
+  while (++part != parts_.end() && part->first < range.end()) KeepCommon(common, part->second);
   return common;
 }
 
 // The part that begins there; it takes over what was said of the one around it.
-ManagedMemory::Parts::iterator ManagedMemory::SplitAt(Parts& parts, uint64_t offset) {
-  const auto around = std::prev(parts.upper_bound(offset));
-  return parts.try_emplace(offset, around->second).first;
+ManagedBlock::Parts::iterator ManagedBlock::SplitAt(uint64_t offset) {
+  const auto around = std::prev(parts_.upper_bound(offset));
+  return parts_.try_emplace(offset, around->second).first;
 }
 
 template <typename Change>
-void ManagedMemory::ChangeParts(uint64_t number, Range range, Change change) {
+void ManagedBlock::ChangeParts(Range range, Change change) {
   MutexLock lock(mutex_);
-  const auto found = blocks_.find(number);
-  if (found == blocks_.end()) return;
-  Parts& parts = found->second;
-  const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  auto part = SplitAt(parts, range.begin / page * page);
-  const auto end = SplitAt(parts, (range.end() + page - 1) / page * page);
-  for (; part != end; ++part) change(part->second);
-  // Neighbours that are alike become one.
-  for (part = std::next(parts.begin()); part != parts.end();) {
-    part = part->second == std::prev(part)->second ? parts.erase(part) : std::next(part);
+  const uint64_t page = HostPageBytes();
+  const auto first = SplitAt(range.begin / page * page);
+  const auto end = SplitAt((range.end() + page - 1) / page * page);
+  for (auto part = first; part != end; ++part) change(part->second);
+  // Neighbours that are alike become one; only what changed, and what is beside it, can be.
+  const auto beyond = std::next(end);
+  for (auto part = first == parts_.begin() ? std::next(first) : first; part != beyond;) {
+    part = part->second == std::prev(part)->second ? parts_.erase(part) : std::next(part);
   }
 }
 
-void ManagedMemory::Advise(uint64_t number, Range range, CUmem_advise advice, CUdevice device) {
-  ChangeParts(number, range, [&](ManagedAdvice& part) { Apply(part, advice, device); });
+void ManagedBlock::Advise(Range range, CUmem_advise advice, CUdevice device) {
+  ChangeParts(range, [&](ManagedAdvice& part) { Apply(part, advice, device); });
 }
 
-void ManagedMemory::NotePrefetch(uint64_t number, Range range, CUdevice device) {
-  ChangeParts(number, range, [&](ManagedAdvice& part) { part.prefetched = device; });
+void ManagedBlock::NotePrefetch(Range range, CUdevice device) {
+  ChangeParts(range, [&](ManagedAdvice& part) { part.prefetched = device; });
 }
 
 }  // namespace tandem::soft

@@ -1,6 +1,6 @@
 // Managed memory: blocks of cuMemAllocManaged. They are blocks like any other, for all device
-// memory lies at addresses that the host may use as they are; what is kept here is what the program
-// said about them. So there is managed memory only as far as VRAM goes.
+// memory lies at addresses that the host may use as they are; what is kept of each here is what the
+// program said about it. So there is managed memory only as far as VRAM goes.
 //
 // Threading: any thread.
 #pragma once
@@ -23,26 +23,25 @@ struct ManagedAdvice {
   bool operator==(const ManagedAdvice&) const = default;
 };
 
-class ManagedMemory {
+class ManagedBlock {
  public:
-  void Add(uint64_t number);
-  bool Has(uint64_t number);
-  // Ranges are counted from where the block begins; advice is about the pages that they touch.
-  // What holds for all of the range; no advice where there is no such block.
-  ManagedAdvice AdviceFor(uint64_t number, Range range);
-  void Advise(uint64_t number, Range range, CUmem_advise advice, CUdevice device);
-  void NotePrefetch(uint64_t number, Range range, CUdevice device);
+  // Ranges are counted from where the block begins, which is where a page of the host's does;
+  // advice is about the pages that they touch.
+  // What holds for all of the range.
+  ManagedAdvice AdviceFor(Range range);
+  void Advise(Range range, CUmem_advise advice, CUdevice device);
+  void NotePrefetch(Range range, CUdevice device);
 
  private:
-  // By where a part of a block begins, what was said of it. There is always one at zero.
+  // By where a part of the block begins, what was said of it. There is always one at zero, and
+  // neighbours differ.
   using Parts = std::map<uint64_t, ManagedAdvice>;
-  static Parts::iterator SplitAt(Parts& parts, uint64_t offset);
+  Parts::iterator SplitAt(uint64_t offset) REQUIRES_LOCK(mutex_);
   template <typename Change>
-  void ChangeParts(uint64_t number, Range range, Change change);
+  void ChangeParts(Range range, Change change);
 
   Mutex mutex_;
-  // By the block's number, which is never used twice; a few bytes stay when the block goes.
-  std::map<uint64_t, Parts> blocks_ GUARDED_BY(mutex_);
+  Parts parts_ GUARDED_BY(mutex_) = {{0, {}}};
 };
 
 }  // namespace tandem::soft

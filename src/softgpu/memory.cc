@@ -34,7 +34,8 @@ std::optional<Memory::Found> Memory::Find(uint64_t address) {
                    .number = block->number,
                    .device = heap.device,
                    .internal = block->internal,
-                   .shareable = !block->internal};
+                   .shareable = !block->internal && block->managed == nullptr,
+                   .managed = block->managed};
     }
   }
   if (const Pool* pool = pools_.Around(address)) return FindInPool(*pool, address);
@@ -59,16 +60,18 @@ std::optional<Memory::Found> Memory::Find(uint64_t address) {
                  .number = mapping->handle,
                  .device = mapping->device,
                  .handle_types = mapping->handle_types,
-                 .access = mapping->access};
+                 .access = mapping->access,
+                 .copies = mapping->copies};
   }
   if (const auto block = host_.Find(address)) {
+    const bool read_only = block->registered && (block->flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0;
+    const Access access = read_only ? Access::kRead : Access::kReadWrite;
     return Found{.kind = Found::Kind::kHost,
                  .range = block->range,
                  .owner = block->owner,
                  .number = block->number,
-                 .access = (block->flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0 && block->registered
-                               ? Access::kRead
-                               : Access::kReadWrite};
+                 .access = access,
+                 .copies = access};
   }
   return std::nullopt;
 }
@@ -77,7 +80,7 @@ bool Memory::Usable(uint64_t address, uint64_t bytes, Access access) {
   MutexLock lock(mutex_);
   while (bytes > 0) {
     const auto found = Find(address);
-    if (!found || found->access < access) return false;
+    if (!found || found->copies < access) return false;
     const uint64_t here = found->range.end() - address;
     if (bytes <= here) return true;
     if (found->kind != Found::Kind::kMapping) return false;

@@ -83,7 +83,9 @@ class Memory {
     bool internal = false;   // the driver's: not by this name for the program to free
     bool shareable = false;  // has a handle for other processes (cuIpcGetMemHandle)
     CUmemAllocationHandleType handle_types = CU_MEM_HANDLE_TYPE_NONE;
-    Access access = Access::kReadWrite;
+    Access access = Access::kReadWrite;  // of its device, and of the host where it is the host's
+    Access copies = Access::kReadWrite;  // what copies may do: as much as any device
+    std::shared_ptr<ManagedBlock> managed = nullptr;  // null for what is not managed
   };
   std::optional<Found> Find(uint64_t address) REQUIRES_LOCK(mutex_);
 

@@ -168,6 +168,72 @@ TEST_F(SoftMemoryTest, DevicesUseWhatTheyHaveLeaveFor) {
   heap.FreeAll(kTwo);
 }
 
+// Advice is about pages of the host's, so that a block has its own.
+TEST_F(SoftMemoryTest, ManagedBlocksShareNoPageOfTheHost) {
+  Heap heap(space_.get(), store_.get(), 0);
+  constexpr auto kManaged = Heap::Users::kEveryDevice;
+  const uint64_t one = heap.Allocate(1, 1, Heap::Use::kProgram, kManaged);
+  const uint64_t two = heap.Allocate(1, HostPageBytes() + 1, Heap::Use::kProgram, kManaged);
+  const uint64_t three = heap.Allocate(1, 100, Heap::Use::kProgram, kManaged);
+  EXPECT_EQ(shared_->Free(), MiB(30));
+  for (const uint64_t block : {one, two, three}) EXPECT_EQ(block % HostPageBytes(), 0u);
+  EXPECT_GE(two, one + HostPageBytes());
+  EXPECT_GE(three, two + 2 * HostPageBytes());
+  EXPECT_NE(heap.Find(two)->managed, nullptr);
+  EXPECT_NE(heap.Find(two)->managed, heap.Find(three)->managed);
+  EXPECT_EQ(heap.Find(heap.Allocate(1, 100))->managed, nullptr);
+  // What was said of a block goes with it.
+  const std::weak_ptr<ManagedBlock> said = heap.Find(two)->managed;
+  EXPECT_TRUE(heap.Free(two));
+  EXPECT_TRUE(said.expired());
+  heap.FreeAll(1);
+  EXPECT_EQ(shared_->Free(), MiB(32));
+}
+
+TEST(ManagedBlockTest, SaysOfEachPageWhatWasSaidOfIt) {
+  const uint64_t seed = std::random_device()();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937_64 random(seed);
+  constexpr uint64_t kPages = 20;
+  const uint64_t page = HostPageBytes();
+  ManagedBlock block;
+  std::vector<CUdevice> expected(kPages, CU_DEVICE_INVALID);
+  for (int step = 0; step < 500; ++step) {
+    const uint64_t first = random() % kPages, count = 1 + random() % (kPages - first);
+    const auto device = static_cast<CUdevice>(random() % 3);
+    // From somewhere in the first page to somewhere in the last.
+    const uint64_t begin = first * page + random() % page;
+    const uint64_t end = (first + count - 1) * page + page - random() % page;
+    if (begin >= end) continue;
+    block.NotePrefetch({begin, end - begin}, device);
+    std::fill_n(expected.begin() + static_cast<ptrdiff_t>(first), count, device);
+    for (uint64_t i = 0; i < kPages; ++i) {
+      ASSERT_EQ(block.AdviceFor({i * page, page}).prefetched, expected[i]) << step << ", " << i;
+    }
+  }
+}
+
+// Bits are set word by word: at every edge, none too many and none too few.
+TEST_F(SoftMemoryTest, ReachEndsWhereItWasSaidTo) {
+  const uint64_t seed = std::random_device()();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937_64 random(seed);
+  constexpr uint64_t kPages = 200;
+  const uint64_t base = space_->Reserve(kPages * kPageBytes);
+  for (int round = 0; round < 100; ++round) {
+    const uint64_t first = random() % kPages, count = 1 + random() % (kPages - first);
+    const uint64_t address = base + first * kPageBytes, bytes = count * kPageBytes;
+    space_->SetReach(address, bytes, ReachOf(0, 0));
+    for (uint64_t page = 0; page < kPages; ++page) {
+      ASSERT_EQ(space_->Allows(base + page * kPageBytes, kPageBytes, Access::kReadWrite),
+                page >= first && page < first + count)
+          << first << ", " << count << ", " << page;
+    }
+    space_->Unmap(address, bytes);
+    ASSERT_FALSE(space_->Allows(address + bytes - kPageBytes, 1, Access::kRead));
+  }
+}
+
 TEST_F(SoftMemoryTest, RandomBlocksNeverOverlap) {
   const uint64_t seed = std::random_device()();
   SCOPED_TRACE(testing::Message() << "seed " << seed);

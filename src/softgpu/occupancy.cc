@@ -4,25 +4,16 @@
 
 #include "src/cuda/driver_api.h"
 #include "src/softgpu/launch.h"
+#include "src/softgpu/ptx/registers.h"
 
 namespace tandem::soft {
 namespace {
 
 constexpr uint32_t kWarp = 32;
 constexpr uint64_t kSharedStep = 128;
-// A warp takes its registers from one of the multiprocessor's partitions, in whole steps.
-constexpr uint32_t kPartitions = 4;
-constexpr uint32_t kWarpRegisterStep = 256;
 
 uint32_t RoundUp(uint32_t value, uint32_t step) {
   return (value + step - 1) / step * step;
-}
-
-// That many warps of a kernel have their registers at a time.
-uint32_t ResidentWarps(const ptx::Kernel& kernel) {
-  const uint32_t of_warp =
-      RoundUp(std::max<uint32_t>(kernel.registers, 1) * kWarp, kWarpRegisterStep);
-  return kRegistersPerBlock / kPartitions / of_warp * kPartitions;
 }
 
 CUresult PotentialBlockSize(int* min_grid, int* block, CUfunction handle,
@@ -50,7 +41,8 @@ CUresult PotentialBlockSize(int* min_grid, int* block, CUfunction handle,
 }  // namespace
 
 uint32_t MaxBlockThreads(const ptx::Kernel& kernel) {
-  return std::min({kernel.max_threads, kMaxBlockThreads, ResidentWarps(kernel) * kWarp});
+  return std::min(
+      {kernel.max_threads, kMaxBlockThreads, ptx::WarpsThatFit(kernel.registers) * kWarp});
 }
 
 uint32_t ResidentBlocks(const Function& function, uint32_t block_threads, uint64_t dynamic_shared) {
@@ -60,9 +52,9 @@ uint32_t ResidentBlocks(const Function& function, uint32_t block_threads, uint64
   const uint32_t warps = RoundUp(block_threads, kWarp) / kWarp;
   const uint64_t shared = kernel.static_shared_bytes + dynamic_shared + kReservedSharedBytes;
   const uint64_t taken = (shared + kSharedStep - 1) / kSharedStep * kSharedStep;
-  return static_cast<uint32_t>(
-      std::min<uint64_t>({kMultiprocessorBlocks, kMultiprocessorThreads / kWarp / warps,
-                          ResidentWarps(kernel) / warps, kMultiprocessorSharedBytes / taken}));
+  return static_cast<uint32_t>(std::min<uint64_t>(
+      {kMultiprocessorBlocks, kMultiprocessorThreads / kWarp / warps,
+       ptx::WarpsThatFit(kernel.registers) / warps, kMultiprocessorSharedBytes / taken}));
 }
 
 }  // namespace tandem::soft

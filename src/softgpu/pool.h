@@ -51,7 +51,7 @@ class Pool {
   const uint64_t id;
   Device* const device;
   Settings settings;
-  std::map<int, CUmemAccess_flags> peers;  // what other devices may do
+  std::map<int, CUmemAccess_flags> peers;  // what other devices may do, if anything
   bool doomed = false;                     // destroyed: goes with its last block
 
   // Memory for work that is submitted to `stream` from now on; zero if there is none. Such work
@@ -130,7 +130,7 @@ class Pool {
   std::unique_ptr<OwnMemory> own_;
   std::shared_ptr<ShareableMemory> imported_;
   std::map<uint64_t, Range> imports_;  // by the block's address, the pages mapped for it
-  int detached_ = 0;  // neither a block nor retired nor free: on the way
+  int detached_ = 0;                   // neither a block nor retired nor free: on the way
   uint64_t reserved_ = 0;
   uint64_t reserved_high_ = 0;
   uint64_t used_ = 0;

@@ -200,8 +200,11 @@ std::optional<Vmm::Found> Vmm::Find(uint64_t address) const {
   if (after == mappings_.begin()) return std::nullopt;
   const auto& [begin, mapping] = *std::prev(after);
   if (address - begin >= mapping.size) return std::nullopt;
+  Access copies = mapping.access;
+  for (const auto& [device, access] : mapping.peers) copies = std::max(copies, access);
   return Found{.range = Range{begin, mapping.size},
                .access = mapping.access,
+               .copies = copies,
                .device = DeviceOf(mapping),
                .handle = mapping.handle,
                .handle_types = physical_.at(mapping.handle).properties.requestedHandleTypes,

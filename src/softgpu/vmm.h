@@ -57,6 +57,7 @@ class Vmm {
   struct Found {
     Range range;
     Access access = Access::kNone;
+    Access copies = Access::kNone;  // the most that any device may
     int device = 0;
     Handle handle = 0;
     CUmemAllocationHandleType handle_types = CU_MEM_HANDLE_TYPE_NONE;

@@ -3,7 +3,8 @@
 namespace tandem::driver_test {
 
 // add(out, value, count): out[i] += value. store(out, value): writes wherever it is told.
-// spin(out, rounds): counts, and writes the count. bump(): counter += 1. trap(): stops.
+// flip(bytes, mask, count): bytes[i] ^= mask. fetch(from, to): copies a byte. spin(out, rounds):
+// counts, and writes the count. bump(): counter += 1. trap(): stops.
 const char kKernels[] = R"ptx(
 .version 6.3
 .target sm_50
@@ -43,6 +44,40 @@ DONE:
   ld.param.u32 %r1, [value];
   cvta.to.global.u64 %rd2, %rd1;
   st.global.u32 [%rd2], %r1;
+  ret;
+}
+
+.visible .entry flip(.param .u64 bytes, .param .u32 mask, .param .u32 count)
+{
+  .reg .pred %p<2>;
+  .reg .b32 %r<8>;
+  .reg .b64 %rd<4>;
+  ld.param.u64 %rd1, [bytes];
+  ld.param.u32 %r1, [mask];
+  ld.param.u32 %r2, [count];
+  mov.u32 %r3, %ctaid.x;
+  mov.u32 %r4, %ntid.x;
+  mov.u32 %r5, %tid.x;
+  mad.lo.s32 %r6, %r3, %r4, %r5;
+  setp.ge.u32 %p1, %r6, %r2;
+  @%p1 bra DONE;
+  cvt.u64.u32 %rd2, %r6;
+  add.s64 %rd3, %rd1, %rd2;
+  ld.u8 %r7, [%rd3];
+  xor.b32 %r7, %r7, %r1;
+  st.u8 [%rd3], %r7;
+DONE:
+  ret;
+}
+
+.visible .entry fetch(.param .u64 from, .param .u64 to)
+{
+  .reg .b32 %r<2>;
+  .reg .b64 %rd<3>;
+  ld.param.u64 %rd1, [from];
+  ld.param.u64 %rd2, [to];
+  ld.u8 %r1, [%rd1];
+  st.u8 [%rd2], %r1;
   ret;
 }
 

@@ -5,52 +5,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "tests/driver/fixture.h"
 
 namespace tandem::driver_test {
 namespace {
-
-// flip(bytes, mask, count): bytes[i] ^= mask. fetch(from, to): a byte.
-const char kByteKernels[] = R"(
-.version 6.3
-.target sm_50
-.address_size 64
-
-.visible .entry flip(.param .u64 bytes, .param .u32 mask, .param .u32 count)
-{
-  .reg .pred %p<2>;
-  .reg .b32 %r<8>;
-  .reg .b64 %rd<4>;
-  ld.param.u64 %rd1, [bytes];
-  ld.param.u32 %r1, [mask];
-  ld.param.u32 %r2, [count];
-  mov.u32 %r3, %ctaid.x;
-  mov.u32 %r4, %ntid.x;
-  mov.u32 %r5, %tid.x;
-  mad.lo.s32 %r6, %r3, %r4, %r5;
-  setp.ge.u32 %p1, %r6, %r2;
-  @%p1 bra DONE;
-  cvt.u64.u32 %rd2, %r6;
-  add.s64 %rd3, %rd1, %rd2;
-  ld.u8 %r7, [%rd3];
-  xor.b32 %r7, %r7, %r1;
-  st.u8 [%rd3], %r7;
-DONE:
-  ret;
-}
-
-.visible .entry fetch(.param .u64 from, .param .u64 to)
-{
-  .reg .b32 %r<2>;
-  .reg .b64 %rd<3>;
-  ld.param.u64 %rd1, [from];
-  ld.param.u64 %rd2, [to];
-  ld.u8 %r1, [%rd1];
-  st.u8 [%rd2], %r1;
-  ret;
-}
-)";
 
 // Pages of the program's that nothing else lies in.
 class Pages {
@@ -59,6 +19,7 @@ class Pages {
   Pages()
       : memory_(static_cast<uint8_t*>(
             mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {
+    if (memory_ == MAP_FAILED) throw std::bad_alloc();
     const auto pattern = Pattern(kBytes, 81);
     std::memcpy(memory_, pattern.data(), kBytes);
   }
@@ -80,7 +41,6 @@ class RegisteredTest : public DriverTest {
     int can = 0;
     ASSERT_CU(Cu().cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, 0));
     if (can == 0) GTEST_SKIP() << "the device does not register host memory";
-    ASSERT_CU(Cu().cuModuleLoadData(&module_, kByteKernels));
   }
   static CUdeviceptr Register(void* memory, size_t bytes,
                               unsigned int flags = CU_MEMHOSTREGISTER_DEVICEMAP) {
@@ -94,10 +54,6 @@ class RegisteredTest : public DriverTest {
     const CUresult launched =
         Launch(Kernel("flip"), count / 256 + 1, 256, nullptr, {&bytes, &mask, &count});
     return launched == CUDA_SUCCESS ? Cu().cuCtxSynchronize() : launched;
-  }
-  void MakeContextAnew() {
-    DriverTest::MakeContextAnew();
-    ASSERT_CU(Cu().cuModuleLoadData(&module_, kByteKernels));
   }
   bool ReachesAllOfTheHost() {
     int any = 0;
@@ -219,7 +175,7 @@ TEST_F(RegisteredTest, PortableMemoryIsEveryContexts) {
     CUcontext other = nullptr;
     CUdeviceptr pointer = 0;
     ASSERT_CU(Cu().cuCtxCreate_v2(&other, 0, device));
-    ASSERT_CU(Cu().cuModuleLoadData(&module_, kByteKernels));
+    module_ = nullptr;  // another context's
     ASSERT_CU(Cu().cuMemHostGetDevicePointer_v2(&pointer, pages + 4099, 0));
     ASSERT_CU(Flip(pointer, 5000, 1u << device));
     for (size_t i = 0; i < 5000; ++i) expected[4099 + i] ^= static_cast<uint8_t>(1u << device);

@@ -127,5 +127,36 @@ TEST_F(VmmTest, SaysWhoMayTouchWhat) {
   EXPECT_CU(CUDA_SUCCESS, Cu().cuMemAddressFree(pointer, page_));
 }
 
+// Memory of one device that only another one may use: that one's copies reach it.
+TEST_F(VmmTest, CopiesReachWhatOnlyAnotherDeviceMayUse) {
+  int count = 0, can = 0;
+  ASSERT_CU(Cu().cuDeviceGetCount(&count));
+  if (count < 2) GTEST_SKIP() << "there is only one device";
+  ASSERT_CU(Cu().cuDeviceCanAccessPeer(&can, 1, 0));
+  if (can == 0) GTEST_SKIP() << "the devices cannot reach each other";
+  CUcontext other = nullptr;
+  CUdeviceptr pointer = 0;
+  const auto handle = Create(page_);
+  ASSERT_CU(Cu().cuMemAddressReserve(&pointer, page_, 0, 0, 0));
+  ASSERT_CU(Cu().cuMemMap(pointer, page_, 0, handle, 0));
+  access_.location.id = 1;
+  ASSERT_CU(Cu().cuMemSetAccess(pointer, page_, &access_, 1));
+  ASSERT_CU(Cu().cuCtxCreate_v2(&other, 0, 1));
+  const auto pattern = Pattern(page_, 3);
+  Write(pointer, pattern);
+  EXPECT_EQ(Read(pointer, page_), pattern);
+  const CUdeviceptr there = Allocate(page_);
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemcpyDtoD_v2(there, pointer, page_));
+  EXPECT_EQ(Read(there, page_), pattern);
+  // What nobody may use any more, nobody's copies reach.
+  access_.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  ASSERT_CU(Cu().cuMemSetAccess(pointer, page_, &access_, 1));
+  EXPECT_NE(Cu().cuMemcpyDtoD_v2(there, pointer, page_), CUDA_SUCCESS);
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuCtxDestroy_v2(other));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemUnmap(pointer, page_));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemRelease(handle));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemAddressFree(pointer, page_));
+}
+
 }  // namespace
 }  // namespace tandem::driver_test

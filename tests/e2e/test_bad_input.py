@@ -51,6 +51,7 @@ NEED_TWO_DEVICES = {
     "PeerTest.AccessIsToOneContextAndNotToTheNext",
     "PeerTest.CopiesBetweenDevices",
     "PeerTest.CopiesBoxesBetweenDevices",
+    "VmmTest.CopiesReachWhatOnlyAnotherDeviceMayUse",
 }
 NEED_A_FAULT = "FaultsTest."
 # A machine may forbid programs to lock all their memory.

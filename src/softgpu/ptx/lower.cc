@@ -3,21 +3,15 @@
 #include <algorithm>
 
 #include "src/softgpu/ptx/execute.h"
+#include "src/softgpu/ptx/registers.h"
 
 namespace tandem::ptx {
 namespace {
 
 constexpr uint32_t kMaxSharedBytes = 48 * 1024;
-constexpr uint32_t kRegistersPerPartition = 16384;  // of four, which share a block's warps
 constexpr uint64_t kMaxLocalBytes = uint64_t{512} * 1024;
 constexpr uint64_t kMaxParamBytes = 32764;
 constexpr int kMaxCallDepth = 64;
-
-// Of a thread, so that a block of `threads` fits: warps take eight for each thread at a time.
-uint32_t MostRegisters(uint32_t threads) {
-  const uint32_t warps = (threads + 127) / 128;  // of a partition
-  return kRegistersPerPartition / warps / 32 / 8 * 8;
-}
 
 }  // namespace
 
@@ -104,8 +98,8 @@ Result<Kernel> KernelLowering::Run() {
   kernel.static_shared_bytes = static_cast<uint32_t>(RoundUp(shared_bytes_, dynamic_shared_align_));
   // Virtual registers outnumber what an allocator would use; a block of max_threads has to fit.
   const uint32_t most = kernel_.max_registers != 0 ? kernel_.max_registers : 255;
-  kernel.registers =
-      std::clamp(register_rows_, 1u, std::min({255u, most, MostRegisters(kernel.max_threads)}));
+  const uint32_t fit = MostRegisters((kernel.max_threads + 31) / 32);
+  kernel.registers = std::clamp(register_rows_, 1u, std::min({255u, most, fit}));
   kernel.code = std::make_shared<const Code>(std::move(code_));
   return kernel;
 }

@@ -1,0 +1,31 @@
+// How many registers a multiprocessor has and how warps take them: in whole steps, each warp from
+// one of the partitions.
+//
+// Threading: plain functions.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace tandem::ptx {
+
+inline constexpr uint32_t kRegisters = 64 << 10;
+inline constexpr uint32_t kRegisterPartitions = 4;
+inline constexpr uint32_t kRegisterStep = 256;  // of a warp
+
+// How many warps of a kernel with so many registers a thread have them at a time.
+inline constexpr uint32_t WarpsThatFit(uint32_t registers) {
+  const uint32_t steps = (std::max(registers, 1u) * 32 + kRegisterStep - 1) / kRegisterStep;
+  return kRegisters / kRegisterPartitions / (steps * kRegisterStep) * kRegisterPartitions;
+}
+
+// The most that a thread may have so that so many warps fit. REQUIRES: at least one fits.
+inline constexpr uint32_t MostRegisters(uint32_t warps) {
+  const uint32_t of_partition = (warps + kRegisterPartitions - 1) / kRegisterPartitions;
+  const uint32_t of_warp = kRegisters / kRegisterPartitions / of_partition;
+  return of_warp / kRegisterStep * kRegisterStep / 32;
+}
+static_assert(WarpsThatFit(MostRegisters(32)) == 32);
+static_assert(WarpsThatFit(MostRegisters(32) + 1) < 32);
+
+}  // namespace tandem::ptx
