@@ -9,6 +9,7 @@
 
 #include "src/shim/fake_daemon.h"
 #include "src/shim/fake_driver.h"
+#include "src/shim/testing/submit.h"
 
 namespace tandem::shim {
 namespace {
@@ -48,10 +49,7 @@ class AgentTest : public testing::Test {
   }
   template <typename Function>
   void Submit(Function inside) {
-    ThreadSlot* const slot = gate_.Enter();
-    tracker_.Note(slot, nullptr);
-    inside();
-    Gate::Leave(slot);
+    SubmitThrough(gate_, tracker_, inside);
   }
   // Submits while the daemon grants a lease of all that may be had.
   void RunUnderGrant(uint64_t epoch) {

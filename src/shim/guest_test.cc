@@ -8,6 +8,7 @@
 
 #include "src/shim/fake_daemon.h"
 #include "src/shim/fake_driver.h"
+#include "src/shim/testing/submit.h"
 
 namespace tandem::shim {
 namespace {
@@ -54,10 +55,7 @@ class GuestTest : public testing::Test {
   // A call that submits work, `inside` being what the work does.
   template <typename Function>
   void Submit(Function inside) {
-    ThreadSlot* const slot = gate_.Enter();
-    tracker_.Note(slot, nullptr);
-    inside();
-    Gate::Leave(slot);
+    SubmitThrough(gate_, tracker_, inside);
   }
   // The same by a thread that will have to wait for the lease.
   template <typename Function>

@@ -55,9 +55,17 @@ TEST_F(LookUpTest, GivesTheFormOfTheVersion) {
   ASSERT_CU(create11040(&context, nullptr, 0, 0, 0));
   EXPECT_CU(CUDA_SUCCESS, Cu().cuCtxDestroy_v2(context));
   // Sizes had 32 bits before 3.2. Who has that form at all gives it as another function.
-  void* allocate3010 = nullptr;
-  Cu().cuGetProcAddress_v2("cuMemAlloc", &allocate3010, 3010, kDefault, nullptr);
-  EXPECT_NE(allocate3010, Find("cuMemAlloc", 3020));
+  int here = 0;
+  void* allocate3010 = &here;
+  auto status = static_cast<CUdriverProcAddressQueryResult>(99);
+  ASSERT_CU(Cu().cuGetProcAddress_v2("cuMemAlloc", &allocate3010, 3010, kDefault, &status));
+  if (status == CU_GET_PROC_ADDRESS_SUCCESS) {
+    EXPECT_TRUE(allocate3010 != nullptr && allocate3010 != &here);
+    EXPECT_NE(allocate3010, Find("cuMemAlloc", 3020));
+  } else {
+    EXPECT_EQ(status, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+    EXPECT_EQ(allocate3010, nullptr);
+  }
 }
 
 TEST_F(LookUpTest, GivesTheCaptureOfTheVersion) {
@@ -91,9 +99,10 @@ TEST_F(LookUpTest, FindsItselfByVersion) {
   const auto get12000 = Find<cuda::Fn_cuGetProcAddress_v2>("cuGetProcAddress", 12000);
   ASSERT_TRUE(get11030 != nullptr && get12000 != nullptr);
   ASSERT_CU(get11030("cuInit", &function, 2000, kDefault));
-  EXPECT_NE(function, nullptr);
+  EXPECT_EQ(function, Find("cuInit", 2000));
+  function = nullptr;
   ASSERT_CU(get12000("cuInit", &function, 2000, kDefault, nullptr));
-  EXPECT_NE(function, nullptr);
+  EXPECT_EQ(function, Find("cuInit", 2000));
 }
 
 TEST_F(LookUpTest, TellsWhatItDoesNotKnowFromWhatIsNewer) {

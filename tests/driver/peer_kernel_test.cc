@@ -1,10 +1,10 @@
-// Kernels of one device on memory of another: who may reach what.
+// Kernels of the first device on memory of the last: who may reach what.
 #include "tests/driver/fixture.h"
 
 namespace tandem::driver_test {
 namespace {
 
-// A context on each of two devices; the first is current.
+// A context on each of the two devices; the first is current.
 class PeerKernelTest : public DriverTest {
  protected:
   void SetUp() override {
@@ -13,7 +13,8 @@ class PeerKernelTest : public DriverTest {
     int count = 0, can = 0;
     ASSERT_CU(Cu().cuDeviceGetCount(&count));
     if (count < 2) GTEST_SKIP() << "there is only one device";
-    ASSERT_CU(Cu().cuDeviceCanAccessPeer(&can, 0, 1));
+    last_ = count - 1;
+    ASSERT_CU(Cu().cuDeviceCanAccessPeer(&can, 0, last_));
     if (can == 0) GTEST_SKIP() << "the devices cannot reach each other";
     MakeOther();
     there_ = AllocateThere(kBytes, 40);
@@ -24,7 +25,7 @@ class PeerKernelTest : public DriverTest {
   }
   void MakeOther() {
     CUcontext popped = nullptr;
-    ASSERT_CU(Cu().cuCtxCreate_v2(&other_, 0, 1));
+    ASSERT_CU(Cu().cuCtxCreate_v2(&other_, 0, last_));
     ASSERT_CU(Cu().cuCtxPopCurrent_v2(&popped));
   }
   // A kernel of the current context adds 2 to all words from there on.
@@ -48,6 +49,7 @@ class PeerKernelTest : public DriverTest {
   uint8_t LastWordOf(CUdeviceptr words) { return Read(words + kBytes - 4, 1)[0]; }
 
   static constexpr size_t kBytes = 4096;
+  CUdevice last_ = 0;
   CUcontext other_ = nullptr;
   CUdeviceptr there_ = 0;
 };
@@ -138,7 +140,7 @@ TEST_F(PeerKernelTest, ManagedAndHostMemoryIsEverybodys) {
 TEST_F(PeerKernelTest, AMappingIsWhoseItWasSetToBe) {
   CUmemAllocationProp properties = {};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 1};
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, last_};
   CUmemGenericAllocationHandle handle = 0;
   CUdeviceptr pointer = 0;
   constexpr size_t kPage = size_t{2} << 20;
@@ -146,7 +148,7 @@ TEST_F(PeerKernelTest, AMappingIsWhoseItWasSetToBe) {
   ASSERT_CU(Cu().cuMemAddressReserve(&pointer, kPage, 0, 0, 0));
   ASSERT_CU(Cu().cuMemMap(pointer, kPage, 0, handle, 0));
   CUmemAccessDesc access[] = {
-      {{CU_MEM_LOCATION_TYPE_DEVICE, 1}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
+      {{CU_MEM_LOCATION_TYPE_DEVICE, last_}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
       {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE}};
   ASSERT_CU(Cu().cuMemSetAccess(pointer, kPage, access, 1));
   {
@@ -171,11 +173,11 @@ TEST_F(PeerKernelTest, AMappingIsWhoseItWasSetToBe) {
 
 TEST_F(PeerKernelTest, APoolIsWhoseItWasSetToBe) {
   int pools = 0;
-  ASSERT_CU(Cu().cuDeviceGetAttribute(&pools, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1));
+  ASSERT_CU(Cu().cuDeviceGetAttribute(&pools, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, last_));
   if (pools == 0) GTEST_SKIP() << "this device has no memory pools";
   CUmemPoolProps properties = {};
   properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 1};
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, last_};
   CUmemoryPool pool = nullptr;
   CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
   ASSERT_CU(Cu().cuMemPoolCreate(&pool, &properties));
@@ -213,7 +215,7 @@ TEST_F(PeerKernelTest, AGraphsMemoryIsWhoseItsNodeSays) {
   for (const size_t others : {1, 0}) {
     CUDA_MEM_ALLOC_NODE_PARAMS params = {};
     params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-    params.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, 1};
+    params.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, last_};
     params.bytesize = kBytes;
     params.accessDescs = &access;
     params.accessDescCount = others;

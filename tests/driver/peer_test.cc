@@ -1,5 +1,7 @@
 // Several devices in one program, and settings that only some devices heed.
+#include <atomic>
 #include <cstring>
+#include <thread>
 
 #include "tests/driver/fixture.h"
 
@@ -111,6 +113,61 @@ TEST_F(PeerTest, AccessIsToOneContextAndNotToTheNext) {
     EXPECT_CU(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, Cu().cuCtxEnablePeerAccess(primary, 0));
     ASSERT_CU(Cu().cuDevicePrimaryCtxRelease_v2(1));
   }
+}
+
+// Leave is given and taken under running kernels, which need none of it.
+TEST_F(PeerTest, KernelsRunOnWhileLeaveIsGiven) {
+  int count = 0, can = 0;
+  ASSERT_CU(Cu().cuDeviceGetCount(&count));
+  if (count < 2) GTEST_SKIP() << "there is only one device";
+  ASSERT_CU(Cu().cuDeviceCanAccessPeer(&can, 0, 1));
+  if (can == 0) GTEST_SKIP() << "the devices cannot reach each other";
+  CUcontext other = nullptr;
+  CUdeviceptr words = Allocate(4096), mapped = 0;
+  ASSERT_CU(Cu().cuMemsetD32_v2(words, 0, 1024));
+  const CUfunction add = Kernel("add");
+  constexpr size_t kPage = size_t{2} << 20;
+  CUmemAllocationProp properties = {};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 1};
+  CUmemGenericAllocationHandle handle = 0;
+  ASSERT_CU(Cu().cuMemCreate(&handle, kPage, &properties, 0));
+  ASSERT_CU(Cu().cuMemAddressReserve(&mapped, kPage, 0, 0, 0));
+  ASSERT_CU(Cu().cuMemMap(mapped, kPage, 0, handle, 0));
+  ASSERT_CU(Cu().cuCtxCreate_v2(&other, 0, 1));
+  Allocate(4096);
+  ASSERT_CU(Cu().cuCtxPopCurrent_v2(&other));
+
+  std::atomic<bool> stop = false;
+  std::atomic<uint32_t> launches = 0;
+  std::thread kernels([&] {
+    const InContext current(context_);
+    uint32_t one = 1, all = 1024;
+    while (!stop) {
+      EXPECT_CU(CUDA_SUCCESS, Launch(add, 4, 256, nullptr, {&words, &one, &all}));
+      EXPECT_CU(CUDA_SUCCESS, Cu().cuCtxSynchronize());
+      ++launches;
+    }
+  });
+  CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  for (uint32_t round = 0; round < 50 || launches < 3; ++round) {
+    EXPECT_CU(CUDA_SUCCESS, Cu().cuCtxEnablePeerAccess(other, 0));
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    EXPECT_CU(CUDA_SUCCESS, Cu().cuMemSetAccess(mapped, kPage, &access, 1));
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    EXPECT_CU(CUDA_SUCCESS, Cu().cuMemSetAccess(mapped, kPage, &access, 1));
+    EXPECT_CU(CUDA_SUCCESS, Cu().cuCtxDisablePeerAccess(other));
+    if (HasFailure()) break;
+  }
+  stop = true;
+  kernels.join();
+  std::vector<uint32_t> seen(1024);
+  ASSERT_CU(Cu().cuMemcpyDtoH_v2(seen.data(), words, 4096));
+  EXPECT_EQ(seen, std::vector<uint32_t>(1024, launches));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemUnmap(mapped, kPage));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemRelease(handle));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemAddressFree(mapped, kPage));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuCtxDestroy_v2(other));
 }
 
 TEST_F(PeerTest, ADeviceIsNotItsOwnPeer) {

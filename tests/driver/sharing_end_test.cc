@@ -1,5 +1,4 @@
 // What another process has shared, when that process has ended.
-#include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -78,10 +77,6 @@ class SharingEndTest : public DriverTest {
   CUresult Open(CUdeviceptr* pointer) const {
     return Cu().cuIpcOpenMemHandle_v2(pointer, handles_.memory, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
   }
-  void EndTheOther() {
-    ASSERT_EQ(kill(other_->pid(), SIGKILL), 0);
-    EXPECT_FALSE(other_->EndsWell());
-  }
 
   int file_ = -1;
   Handles handles_;
@@ -93,7 +88,7 @@ TEST_F(SharingEndTest, MemoryStaysWithWhoeverHasItOpen) {
   CUdeviceptr pointer = 0, again = 0;
   ASSERT_CU(Open(&pointer));
   EXPECT_LT(FreeBytes(), free_before_);
-  EndTheOther();
+  ASSERT_TRUE(other_->DiesOfAKill());
   EXPECT_EQ(FreeBytes(), free_before_);  // nobody is charged for it any more
   EXPECT_EQ(Read(pointer, kBytes), Pattern(kBytes, 91));
   uint32_t value = 0x0302'0100;
@@ -112,7 +107,7 @@ TEST_F(SharingEndTest, MemoryStaysWithWhoeverHasItOpen) {
 }
 
 TEST_F(SharingEndTest, MemoryGoesWithItsProcess) {
-  EndTheOther();
+  ASSERT_TRUE(other_->DiesOfAKill());
   EXPECT_EQ(FreeBytes(), free_before_);
   CUdeviceptr pointer = 0;
   EXPECT_NE(Open(&pointer), CUDA_SUCCESS);
@@ -129,7 +124,7 @@ TEST_F(SharingEndTest, EventsAreReachedAndGoOn) {
   EXPECT_CU(CUDA_ERROR_NOT_READY, Cu().cuEventQuery(unreached));
   ASSERT_CU(Cu().cuStreamWaitEvent(waits, unreached, 0));
   EXPECT_CU(CUDA_ERROR_NOT_READY, Cu().cuStreamQuery(waits));
-  EndTheOther();
+  ASSERT_TRUE(other_->DiesOfAKill());
   EXPECT_CU(CUDA_SUCCESS, Cu().cuStreamSynchronize(waits));
   for (const CUevent event : {reached, unreached}) {
     EXPECT_CU(CUDA_SUCCESS, Cu().cuEventSynchronize(event));

@@ -51,6 +51,7 @@ NEED_TWO_DEVICES = {
     "PeerTest.AccessIsToOneContextAndNotToTheNext",
     "PeerTest.CopiesBetweenDevices",
     "PeerTest.CopiesBoxesBetweenDevices",
+    "PeerTest.KernelsRunOnWhileLeaveIsGiven",
     "VmmTest.CopiesReachWhatOnlyAnotherDeviceMayUse",
 }
 NEED_A_FAULT = "FaultsTest."
