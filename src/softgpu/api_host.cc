@@ -67,6 +67,7 @@ CUresult cuMemHostRegister_v2(void* pointer, size_t bytes, unsigned int flags) n
     return CUDA_ERROR_INVALID_VALUE;
   }
   if ((flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0) return CUDA_ERROR_NOT_SUPPORTED;
+  if (TheDriver().faults->Due(kFailRegister)) return CUDA_ERROR_OUT_OF_MEMORY;
   Memory& memory = *TheDriver().memory;
   MutexLock lock(memory.mutex());
   return memory.host().Register(context->id, pointer, bytes, flags);

@@ -93,7 +93,7 @@ CUresult Allocate(CUdeviceptr* pointer, size_t bytes, CUmemoryPool handle, bool 
   CU_TRY(CaptureAllocation(context, stream, place, bytes, pointer, &captured));
   if (captured) return CUDA_SUCCESS;
   Driver& driver = TheDriver();
-  if (driver.FailsOnPurpose()) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (driver.faults->Due(kFailAlloc)) return CUDA_ERROR_OUT_OF_MEMORY;
   Task task;
   uint64_t address = 0;
   {

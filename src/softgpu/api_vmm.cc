@@ -53,7 +53,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
   Device* device = nullptr;
   if (handle == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   CU_TRY(CheckProperties(properties, &device));
-  if (TheDriver().FailsOnPurpose()) return CUDA_ERROR_OUT_OF_MEMORY;
+  Faults& faults = *TheDriver().faults;
+  if (faults.Due(kFailAlloc) || faults.Due(kFailCreate)) return CUDA_ERROR_OUT_OF_MEMORY;
   Memory& memory = *TheDriver().memory;
   MutexLock lock(memory.mutex());
   Vmm& vmm = memory.vmm();
@@ -76,6 +77,7 @@ CUresult cuMemMap(CUdeviceptr pointer, size_t size, size_t offset,
                   CUmemGenericAllocationHandle handle, unsigned long long flags) noexcept {
   CU_TRY(Ready());
   if (offset != 0 || flags != 0 || size == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (TheDriver().faults->Due(kFailMap)) return CUDA_ERROR_OUT_OF_MEMORY;
   Memory& memory = *TheDriver().memory;
   MutexLock lock(memory.mutex());
   return memory.vmm().Map(pointer, size, handle);

@@ -95,7 +95,7 @@ CUresult CreateArray(const std::shared_ptr<Context>& context,
   array->descriptor = descriptor;
   array->element_bytes = ChannelBytes(descriptor.Format) * descriptor.NumChannels;
   array->pitch = (array->row_bytes() + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
-  if (driver.FailsOnPurpose()) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (driver.faults->Due(kFailAlloc)) return CUDA_ERROR_OUT_OF_MEMORY;
   MutexLock lock(driver.memory->mutex());
   if (context->destroyed.load()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   // The limits on the extents keep the product far below 2^64.

@@ -8,15 +8,6 @@ SharedEngine EngineOf(Direction direction) {
   return direction == Direction::kToDevice ? SharedEngine::kToDevice : SharedEngine::kToHost;
 }
 
-void Bus::SlowDown(uint64_t from_copy, uint64_t bytes_per_second) {
-  slow_copy_ = from_copy;
-  slow_bytes_per_second_ = bytes_per_second;
-}
-
-void Bus::BeginCopy() {
-  if (copies_.fetch_add(1) + 1 == slow_copy_) bytes_per_second_.store(slow_bytes_per_second_);
-}
-
 Duration Bus::Time(Bytes bytes) const {
   const double seconds =
       static_cast<double>(bytes.count) / static_cast<double>(bytes_per_second_.load());

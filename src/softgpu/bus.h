@@ -23,11 +23,8 @@ class Bus {
   Bus(SharedPage* page, uint64_t bytes_per_second)
       : page_(page), bytes_per_second_(bytes_per_second) {}
 
-  // For tests: the bandwidth of this process from its n-th copy on.
-  // REQUIRES: before the first copy.
-  void SlowDown(uint64_t from_copy, uint64_t bytes_per_second);
-  // A copy begins. The other functions go by the bandwidth that the last copy found.
-  void BeginCopy();
+  // Of this process's copies from now on.
+  void SetBandwidth(uint64_t bytes_per_second) { bytes_per_second_.store(bytes_per_second); }
 
   // What to copy at a time.
   Bytes piece() const;
@@ -44,9 +41,6 @@ class Bus {
  private:
   SharedPage* const page_;
   std::atomic<uint64_t> bytes_per_second_;
-  std::atomic<uint64_t> copies_ = 0;
-  uint64_t slow_copy_ = 0;  // 0: none
-  uint64_t slow_bytes_per_second_ = 0;
 };
 
 }  // namespace tandem::soft

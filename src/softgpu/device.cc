@@ -4,25 +4,25 @@ namespace tandem::soft {
 
 Result<std::unique_ptr<Device>> Device::Open(int ordinal, const DeviceOption& option,
                                              const Options& options, AddressSpace* space,
-                                             Scheduler* scheduler) {
+                                             Scheduler* scheduler, Faults* faults) {
   ASSIGN_OR_RETURN(const std::string directory, SharedDirectory(options.directory));
   ASSIGN_OR_RETURN(auto shared,
                    SharedDevice::Open(directory, option.name, option.vram, options.model_clock));
   ASSIGN_OR_RETURN(auto store, PhysicalStore::Create(shared.get(), DeviceUuid(option.name)));
   return std::unique_ptr<Device>(new Device(ordinal, option.name, std::move(shared),
-                                            std::move(store), options, space, scheduler));
+                                            std::move(store), options, space, scheduler, faults));
 }
 
 Device::Device(int ordinal, std::string name, std::unique_ptr<SharedDevice> shared,
                std::unique_ptr<PhysicalStore> store, const Options& options, AddressSpace* space,
-               Scheduler* scheduler)
+               Scheduler* scheduler, Faults* faults)
     : ordinal_(ordinal),
       name_(std::move(name)),
       shared_(std::move(shared)),
       store_(std::move(store)),
       heap_(space, store_.get(), ordinal),
       clock_(shared_->page()),
-      bus_(shared_->page(), options.bus_bytes_per_second),
+      bus_(shared_->page(), options.live.bus_bytes_per_second),
       turn_(shared_->page(), shared_->slot()),
       bus_turns_{{shared_->page(), shared_->slot(), SharedEngine::kToDevice},
                  {shared_->page(), shared_->slot(), SharedEngine::kToHost}},
@@ -33,14 +33,11 @@ Device::Device(int ordinal, std::string name, std::unique_ptr<SharedDevice> shar
                 .bus_turns = bus_turns_,
                 .clock = &clock_,
                 .slot = &shared_->own(),
-                .faults = &faults_,
+                .faults = faults,
                 .watchdog = options.watchdog,
                 .path = options.path},
       scheduler_(scheduler) {
   shared_->own().priority.store(options.priority);
-  faults_.kill_launch = options.kill_launch;
-  faults_.ecc_launch = options.ecc_launch;
-  if (options.slow_copy != 0) bus_.SlowDown(options.slow_copy, options.slow_bytes_per_second);
 }
 
 CUuuid Device::uuid() const {

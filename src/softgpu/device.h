@@ -42,10 +42,10 @@ bool FixedAttribute(CUdevice_attribute attribute, int* value);
 
 class Device {
  public:
-  // REQUIRES: `space` and `scheduler` outlive the device.
+  // REQUIRES: `space`, `scheduler` and `faults` outlive the device.
   static Result<std::unique_ptr<Device>> Open(int ordinal, const DeviceOption& option,
                                               const Options& options, AddressSpace* space,
-                                              Scheduler* scheduler);
+                                              Scheduler* scheduler, Faults* faults);
 
   int ordinal() const { return ordinal_; }
   CUuuid uuid() const;
@@ -74,7 +74,7 @@ class Device {
  private:
   Device(int ordinal, std::string name, std::unique_ptr<SharedDevice> shared,
          std::unique_ptr<PhysicalStore> store, const Options& options, AddressSpace* space,
-         Scheduler* scheduler);
+         Scheduler* scheduler, Faults* faults);
   void ReleaseTurn(EngineKind engine);
 
   const int ordinal_;
@@ -87,7 +87,6 @@ class Device {
   // Each of its engine's thread.
   ComputeTurn turn_;
   ComputeTurn bus_turns_[2];
-  Faults faults_;
   const Hardware hardware_;
   Scheduler* const scheduler_;
   Mutex engines_mutex_;

@@ -33,11 +33,13 @@ Result<std::unique_ptr<Driver>> MakeDriver() {
   ASSIGN_OR_RETURN(driver->options, ParseOptions(secure_getenv));
   const int devices = static_cast<int>(driver->options.devices.size());
   ASSIGN_OR_RETURN(driver->space, AddressSpace::Create(kAddressSpaceBytes, devices));
+  driver->faults = std::make_unique<Faults>(driver->options.live, driver->options.live_file);
   driver->memory = std::make_unique<Memory>(driver->space.get(), &driver->scheduler);
   for (const DeviceOption& option : driver->options.devices) {
     const int ordinal = static_cast<int>(driver->devices.size());
-    ASSIGN_OR_RETURN(auto device, Device::Open(ordinal, option, driver->options,
-                                               driver->space.get(), &driver->scheduler));
+    ASSIGN_OR_RETURN(auto device,
+                     Device::Open(ordinal, option, driver->options, driver->space.get(),
+                                  &driver->scheduler, driver->faults.get()));
     MutexLock lock(driver->memory->mutex());
     driver->memory->AddHeap(ordinal, &device->heap());
     driver->devices.push_back(std::move(device));
@@ -234,7 +236,7 @@ void Driver::DestroyContext(const std::shared_ptr<Context>& context) {
 CUresult Driver::Allocate(const std::shared_ptr<Context>& context, size_t bytes, Heap::Users users,
                           CUdeviceptr* pointer) {
   CU_TRY(RefuseUnsafe());
-  if (FailsOnPurpose()) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (faults->Due(kFailAlloc)) return CUDA_ERROR_OUT_OF_MEMORY;
   MutexLock lock(memory->mutex());
   if (context->destroyed.load()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   const uint64_t address =
@@ -242,10 +244,6 @@ CUresult Driver::Allocate(const std::shared_ptr<Context>& context, size_t bytes,
   if (address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   *pointer = address;
   return CUDA_SUCCESS;
-}
-
-bool Driver::FailsOnPurpose() {
-  return options.fail_alloc != 0 && allocations_.fetch_add(1) + 1 == options.fail_alloc;
 }
 
 }  // namespace tandem::soft

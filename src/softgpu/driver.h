@@ -17,6 +17,7 @@
 #include "src/softgpu/array.h"
 #include "src/softgpu/capture.h"
 #include "src/softgpu/context.h"
+#include "src/softgpu/faults.h"
 #include "src/softgpu/graph.h"
 #include "src/softgpu/graph_exec.h"
 #include "src/softgpu/handle_table.h"
@@ -32,6 +33,7 @@ namespace tandem::soft {
 class Driver {
  public:
   Options options;
+  std::unique_ptr<Faults> faults;
   std::unique_ptr<AddressSpace> space;
   std::unique_ptr<Memory> memory;
   Scheduler scheduler;
@@ -81,12 +83,6 @@ class Driver {
   // A block for the program; managed if every device uses it.
   CUresult Allocate(const std::shared_ptr<Context>& context, size_t bytes, Heap::Users users,
                     CUdeviceptr* pointer);
-
-  // Counts an allocation; true if it is the one that the options want to fail.
-  bool FailsOnPurpose();
-
- private:
-  std::atomic<uint64_t> allocations_ = 0;
 };
 
 // cuInit: opens the devices that the environment names. Later calls give the first one's result.

@@ -1,6 +1,8 @@
 #include "src/softgpu/options.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
 
 #include "src/base/duration.h"
 
@@ -68,7 +70,7 @@ Status SetContext(const std::string& text, Options& options) {
 }
 
 Status SetBus(const std::string& text, Options& options) {
-  ASSIGN_OR_RETURN(options.bus_bytes_per_second, ParseBandwidth(text));
+  ASSIGN_OR_RETURN(options.live.bus_bytes_per_second, ParseBandwidth(text));
   return {};
 }
 
@@ -101,24 +103,41 @@ Status SetCount(const std::string& text, uint64_t& count) {
   return {};
 }
 
-Status SetFailAlloc(const std::string& text, Options& options) {
-  return SetCount(text, options.fail_alloc);
+// N, every:N, 1/N or 1/N:SEED.
+template <Fault kFault>
+Status SetRule(const std::string& text, Options& options) {
+  FaultRule rule;
+  std::string number = text;
+  if (text.starts_with("every:")) {
+    rule.when = FaultRule::When::kEvery;
+    number = text.substr(6);
+  } else if (text.starts_with("1/")) {
+    rule.when = FaultRule::When::kOneIn;
+    const size_t colon = std::min(text.find(':'), text.size());
+    number = text.substr(2, colon - 2);
+    if (colon < text.size()) TRY(SetCount(text.substr(colon + 1), rule.seed));
+  }
+  TRY(SetCount(number, rule.number));
+  const bool plain = rule.when == FaultRule::When::kNever;
+  if (!plain && rule.number == 0) return Invalid("'" + text + "' never comes");
+  if (plain && rule.number != 0) rule.when = FaultRule::When::kNth;
+  options.live.rules[kFault] = rule;
+  return {};
 }
 
-Status SetKillLaunch(const std::string& text, Options& options) {
-  return SetCount(text, options.kill_launch);
-}
-
-Status SetEccLaunch(const std::string& text, Options& options) {
-  return SetCount(text, options.ecc_launch);
+Status SetLiveFile(const std::string& text, Options& options) {
+  options.live_file = text;
+  return {};
 }
 
 Status SetSlowBus(const std::string& text, Options& options) {
+  LiveOptions& live = options.live;
+  live.slow_copy = live.slow_bytes_per_second = 0;
   if (text == "0") return {};
   const size_t colon = text.find(':');
   if (colon == std::string::npos) return Invalid("'" + text + "' is not COPY:BANDWIDTH");
-  TRY(SetCount(text.substr(0, colon), options.slow_copy));
-  ASSIGN_OR_RETURN(options.slow_bytes_per_second, ParseBandwidth(text.substr(colon + 1)));
+  TRY(SetCount(text.substr(0, colon), live.slow_copy));
+  ASSIGN_OR_RETURN(live.slow_bytes_per_second, ParseBandwidth(text.substr(colon + 1)));
   return {};
 }
 
@@ -143,7 +162,7 @@ constexpr OptionRow kTable[] = {
      "where the devices' shared files lie (else XDG_RUNTIME_DIR, else /tmp/tandem-UID)",
      SetDirectory},
     {"TANDEM_SOFT_CONTEXT", "64M", "VRAM that every context costs", SetContext},
-    {"TANDEM_SOFT_PCIE", "8GB/s", "bandwidth of the bus, per direction", SetBus},
+    {"TANDEM_SOFT_PCIE", "8GB/s", "bandwidth of the bus, per direction", SetBus, true},
     {"TANDEM_SOFT_ISA", "auto",
      "how kernels run: auto (the fastest that the processor has), or at most baseline, avx2, "
      "avx512",
@@ -155,17 +174,29 @@ constexpr OptionRow kTable[] = {
     {"TANDEM_SOFT_PRIORITY", "0",
      "of this process, -100 to 100: while it has work, lower ones have none of the compute engine",
      SetPriority},
-    {"TANDEM_SOFT_FAIL_ALLOC", "0", "for tests: the n-th allocation fails (0: none)", SetFailAlloc},
+    {"TANDEM_SOFT_FAIL_ALLOC", "0", "for tests: which allocations fail (below)",
+     SetRule<kFailAlloc>, true},
+    {"TANDEM_SOFT_FAIL_CREATE", "0", "for tests: which calls of cuMemCreate fail",
+     SetRule<kFailCreate>, true},
+    {"TANDEM_SOFT_FAIL_MAP", "0", "for tests: which calls of cuMemMap fail", SetRule<kFailMap>,
+     true},
+    {"TANDEM_SOFT_FAIL_COPY", "0", "for tests: which calls that copy fail", SetRule<kFailCopy>,
+     true},
+    {"TANDEM_SOFT_FAIL_REGISTER", "0", "for tests: which calls of cuMemHostRegister fail",
+     SetRule<kFailRegister>, true},
     {"TANDEM_SOFT_KILL_LAUNCH", "0",
-     "for tests: the n-th kernel launch fails and takes its context with it (0: none)",
-     SetKillLaunch},
+     "for tests: which kernel launches fail and take their context with them", SetRule<kKillLaunch>,
+     true},
     {"TANDEM_SOFT_ECC_LAUNCH", "0",
-     "for tests: the n-th kernel launch meets an uncorrectable memory error (0: none)",
-     SetEccLaunch},
+     "for tests: which kernel launches meet an uncorrectable memory error", SetRule<kEccLaunch>,
+     true},
     {"TANDEM_SOFT_SLOW_BUS", "0",
      "for tests: COPY:BANDWIDTH, the bandwidth of the bus from the process's n-th copy on (0: "
      "none)",
-     SetSlowBus},
+     SetSlowBus, true},
+    {"TANDEM_SOFT_FAULTS_FILE", "",
+     "for tests: a file that sets those above, and TANDEM_SOFT_PCIE, anew while programs run",
+     SetLiveFile},
 };
 
 }  // namespace
@@ -184,6 +215,27 @@ Result<Options> ParseOptions(const Environment& environment) {
     }
   }
   return options;
+}
+
+Result<LiveOptions> ParseLiveOptions(const std::string& text, const LiveOptions& base) {
+  Options options;
+  options.live = base;
+  for (size_t start = 0; start < text.size();) {
+    const size_t end = std::min(text.find('\n', start), text.size());
+    const std::string line = text.substr(start, end - start);
+    start = end + 1;
+    if (line.empty() || line[0] == '#') continue;
+    const std::string name = line.substr(0, line.find('='));
+    const auto* row = std::ranges::find_if(
+        kTable, [&](const OptionRow& each) { return each.live && name == each.name; });
+    if (row == std::end(kTable) || name.size() == line.size()) {
+      return Invalid("'" + line + "' sets nothing that may change");
+    }
+    if (Status status = row->parse(line.substr(name.size() + 1), options); !status.ok()) {
+      return Invalid(name + ": " + status.error().message);
+    }
+  }
+  return options.live;
 }
 
 Result<uint64_t> ParseBandwidth(const std::string& text) {

@@ -23,7 +23,7 @@ TEST(OptionsTest, Defaults) {
   EXPECT_EQ(options.value().devices[0].name, "gpu0");
   EXPECT_EQ(options.value().devices[0].vram, GiB(1));
   EXPECT_EQ(options.value().context, MiB(64));
-  EXPECT_EQ(options.value().bus_bytes_per_second, 8'000'000'000u);
+  EXPECT_EQ(options.value().live.bus_bytes_per_second, 8'000'000'000u);
 }
 
 TEST(OptionsTest, DevicesWithSizesOfTheirOwn) {
@@ -45,7 +45,9 @@ TEST(OptionsTest, RefusalsNameTheVariable) {
       {{"TANDEM_SOFT_ISA", "sse2"}},         {{"TANDEM_SOFT_CLOCK", "atomic"}},
       {{"TANDEM_SOFT_WATCHDOG", "2"}},       {{"TANDEM_SOFT_PRIORITY", "high"}},
       {{"TANDEM_SOFT_KILL_LAUNCH", "-1"}},   {{"TANDEM_SOFT_ECC_LAUNCH", "x"}},
-      {{"TANDEM_SOFT_SLOW_BUS", "3"}},
+      {{"TANDEM_SOFT_SLOW_BUS", "3"}},       {{"TANDEM_SOFT_FAIL_MAP", "every:"}},
+      {{"TANDEM_SOFT_FAIL_MAP", "every:0"}}, {{"TANDEM_SOFT_FAIL_CREATE", "1/0"}},
+      {{"TANDEM_SOFT_FAIL_COPY", "1/2:"}},   {{"TANDEM_SOFT_FAIL_REGISTER", "2/3"}},
   };
   for (const auto& variables : bad) {
     const auto options = Parse(variables);
@@ -85,8 +87,8 @@ TEST(OptionsTest, TheClockAndTheFaults) {
   EXPECT_TRUE(options.value().model_clock);
   EXPECT_EQ(options.value().watchdog, Milliseconds(1500));
   EXPECT_EQ(options.value().priority, -3);
-  EXPECT_EQ(options.value().slow_copy, 4u);
-  EXPECT_EQ(options.value().slow_bytes_per_second, 10'000'000u);
+  EXPECT_EQ(options.value().live.slow_copy, 4u);
+  EXPECT_EQ(options.value().live.slow_bytes_per_second, 10'000'000u);
 }
 
 TEST(OptionsTest, Bandwidths) {

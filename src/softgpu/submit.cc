@@ -97,6 +97,7 @@ CUresult SubmitCopy(CUstream handle, Blocking blocking, const CopyWork& work) {
   CU_TRY(FindStream(current, handle, &context, &stream));
   if (copy.width == 0 || copy.height == 0 || copy.depth == 0) return CUDA_SUCCESS;
   CU_TRY(CheckCopy(copy, to_device, from_device));
+  if (TheDriver().faults->Due(kFailCopy)) return CUDA_ERROR_OUT_OF_MEMORY;
   if (blocking == Blocking::kYes) {
     CU_TRY(RefuseIfCaptured(*stream));
     CU_TRY(RefuseUnsafe());

@@ -170,7 +170,7 @@ void Tell(ptx::Execution& execution, const std::string& name, ptx::Stop stop) {
 
 CUresult CopyOverBus(const Hardware& hardware, Direction direction, const Copy& copy) {
   Bus& bus = *hardware.bus;
-  bus.BeginCopy();
+  bus.SetBandwidth(hardware.faults->CopyBegins());
   const uint64_t piece_bytes = bus.piece().count;
   if (hardware.clock->model()) {
     ComputeTurn& turn = hardware.bus_turns[static_cast<int>(direction)];
@@ -229,7 +229,8 @@ CUresult FillOnDevice(const Hardware& hardware, const Fill& fill) {
 }
 
 CUresult RunLaunch(const Hardware& hardware, ptx::Launch launch) {
-  if (const CUresult fault = hardware.faults->Launch(); fault != CUDA_SUCCESS) return fault;
+  if (hardware.faults->Due(kKillLaunch)) return CUDA_ERROR_LAUNCH_FAILED;
+  if (hardware.faults->Due(kEccLaunch)) return CUDA_ERROR_ECC_UNCORRECTABLE;
   AddressSpace& space = *hardware.space;
   const ptx::MemoryMap memory{space.base(),
                               space.size(),
@@ -270,13 +271,6 @@ CUresult RunLaunch(const Hardware& hardware, ptx::Launch launch) {
     Tell(execution, name, stop);
     return AtItsTime(hardware, ResultOf(stop));
   }
-}
-
-CUresult Faults::Launch() {
-  const uint64_t number = launches.fetch_add(1) + 1;
-  if (number == kill_launch) return CUDA_ERROR_LAUNCH_FAILED;
-  if (number == ecc_launch) return CUDA_ERROR_ECC_UNCORRECTABLE;
-  return CUDA_SUCCESS;
 }
 
 }  // namespace tandem::soft

@@ -18,19 +18,10 @@
 #include "src/softgpu/bus.h"
 #include "src/softgpu/compute_turn.h"
 #include "src/softgpu/device_clock.h"
+#include "src/softgpu/faults.h"
 #include "src/softgpu/ptx/execute.h"
 
 namespace tandem::soft {
-
-// Faults on demand, for tests.
-struct Faults {
-  uint64_t kill_launch = 0;  // which launch of the process fails; 0: none
-  uint64_t ecc_launch = 0;
-  std::atomic<uint64_t> launches = 0;
-
-  // Counts a launch; what it is to fail with, if it is.
-  CUresult Launch();
-};
 
 // The parts of a device that work needs. They outlive all work.
 struct Hardware {

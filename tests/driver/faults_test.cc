@@ -1,6 +1,10 @@
 // Faults that the software GPU makes on demand. Each test needs its variable set as CMakeLists.txt
 // sets it, and skips elsewhere.
+#include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <string>
+#include <vector>
 
 #include "tests/driver/fixture.h"
 
@@ -46,6 +50,65 @@ TEST_F(FaultsTest, TheNthAllocationFails) {
   Allocate(4096);
   EXPECT_CU(CUDA_ERROR_OUT_OF_MEMORY, Cu().cuMemAlloc_v2(&pointer, 4096));
   Allocate(4096);
+}
+
+// Calls that fail have done nothing, and the next ones work.
+TEST_F(FaultsTest, WhatFailedCanBeDoneAgain) {
+  for (const char* what : {"CREATE", "MAP", "COPY", "REGISTER"}) {
+    if (!Set(std::string("TANDEM_SOFT_FAIL_") + what, "every:2")) {
+      GTEST_SKIP() << "only with TANDEM_SOFT_FAIL_* on the software GPU";
+    }
+  }
+  constexpr size_t kPage = size_t{2} << 20;
+  CUmemAllocationProp properties = {};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  CUmemGenericAllocationHandle first = 0, second = 0;
+  ASSERT_CU(Cu().cuMemCreate(&first, kPage, &properties, 0));
+  EXPECT_CU(CUDA_ERROR_OUT_OF_MEMORY, Cu().cuMemCreate(&second, kPage, &properties, 0));
+  EXPECT_EQ(second, 0u);
+  ASSERT_CU(Cu().cuMemCreate(&second, kPage, &properties, 0));
+  CUdeviceptr space = 0;
+  CUmemAccessDesc access = {properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  ASSERT_CU(Cu().cuMemAddressReserve(&space, 2 * kPage, 0, 0, 0));
+  ASSERT_CU(Cu().cuMemMap(space, kPage, 0, first, 0));
+  EXPECT_CU(CUDA_ERROR_OUT_OF_MEMORY, Cu().cuMemMap(space + kPage, kPage, 0, second, 0));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuMemUnmap(space + kPage, kPage));  // nothing is there
+  ASSERT_CU(Cu().cuMemMap(space + kPage, kPage, 0, second, 0));
+  ASSERT_CU(Cu().cuMemSetAccess(space, 2 * kPage, &access, 1));
+  std::vector<uint8_t> bytes(100, 1), seen(100, 3);
+  ASSERT_CU(Cu().cuMemcpyHtoD_v2(space, bytes.data(), 100));
+  EXPECT_CU(CUDA_ERROR_OUT_OF_MEMORY, Cu().cuMemcpyDtoH_v2(seen.data(), space, 100));
+  EXPECT_EQ(seen, std::vector<uint8_t>(100, 3));
+  ASSERT_CU(Cu().cuMemcpyDtoH_v2(seen.data(), space, 100));
+  EXPECT_EQ(seen, bytes);
+  std::vector<uint8_t> memory(3 * 4096), more(4096);
+  ASSERT_CU(Cu().cuMemHostRegister_v2(memory.data(), memory.size(), 0));
+  EXPECT_CU(CUDA_ERROR_OUT_OF_MEMORY, Cu().cuMemHostRegister_v2(more.data(), more.size(), 0));
+  EXPECT_NE(Cu().cuMemHostUnregister(more.data()), CUDA_SUCCESS);
+  ASSERT_CU(Cu().cuMemHostRegister_v2(more.data(), more.size(), 0));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemHostUnregister(memory.data()));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemHostUnregister(more.data()));
+}
+
+TEST_F(FaultsTest, AFileMakesThemComeAndGo) {
+  const char* file = std::getenv("TANDEM_SOFT_FAULTS_FILE");
+  if (file == nullptr) GTEST_SKIP() << "only with TANDEM_SOFT_FAULTS_FILE on the software GPU";
+  const std::string other = std::string(file) + ".new";
+  const auto put = [&](const char* line) {
+    std::ofstream(other) << line << "\n";
+    ASSERT_EQ(std::rename(other.c_str(), file), 0);
+  };
+  CUdeviceptr pointer = 0, more = 0;
+  put("");
+  ASSERT_CU(Cu().cuMemAlloc_v2(&pointer, 4096));
+  put("TANDEM_SOFT_FAIL_ALLOC=every:1");
+  EXPECT_CU(CUDA_ERROR_OUT_OF_MEMORY, Cu().cuMemAlloc_v2(&more, 4096));
+  put("TANDEM_SOFT_FAIL_COPY=every:1");
+  ASSERT_CU(Cu().cuMemAlloc_v2(&more, 4096));
+  EXPECT_CU(CUDA_ERROR_OUT_OF_MEMORY, Cu().cuMemcpyDtoD_v2(pointer, more, 4096));
+  ASSERT_EQ(std::remove(file), 0);
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemcpyDtoD_v2(pointer, more, 4096));
 }
 
 TEST_F(FaultsTest, TheNthLaunchKillsItsContext) {
