@@ -37,9 +37,7 @@ using CUctxCreateParams = struct CUctxCreateParams_st;
 using CUexternalSemaphore = struct CUextSemaphore_st*;
 using CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS = struct CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st;
 using CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS = struct CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st;
-using CUDA_MEMCPY3D_BATCH_OP = struct CUDA_MEMCPY3D_BATCH_OP_st;
 using CUarrayMapInfo = struct CUarrayMapInfo_st;
-using CUmemcpyAttributes = struct CUmemcpyAttributes_st;
 using CUmemDecompressParams = struct CUmemDecompressParams_st;
 
 struct CUuuid {
@@ -292,6 +290,7 @@ static_assert(sizeof(CUmemAccessDesc) == 12);
 
 }  // extern "C"
 
+#include "src/cuda/batch_types.h"
 #include "src/cuda/graph_types.h"
 #include "src/cuda/launch_types.h"
 #include "src/cuda/texture_types.h"
