@@ -15,6 +15,8 @@ import sys
 from driver_rows import read_rows
 
 NVML_ROW = re.compile(r"^NVML(_TEXT|_WITHOUT)?\((?P<symbol>\w+), \(.*\)\)$", re.M)
+NVML_HOOKS = pathlib.Path("src/shim/nvml_hooked.def")
+NVML_HOOK = re.compile(r"^NVML_\w+\((\w+),", re.M)
 NEEDED = re.compile(r"\(NEEDED\).*\[(.+)\]")
 LIBC = re.compile(r"libc\.so\.6|ld-linux.*\.so\.\d")
 LINKER = {"dlopen", "dlsym", "dlvsym"}
@@ -50,7 +52,8 @@ def symbols(rows):
 
 def problems(build, rows, nvml_rows):
     shim = build / "lib/libtandem.so"
-    yield from differences(shim, symbols(row for row in rows if row.hooked) | LINKER)
+    hooked = symbols(row for row in rows if row.hooked) | set(NVML_HOOK.findall(NVML_HOOKS.read_text()))
+    yield from differences(shim, hooked | LINKER)
     for name in sorted(needed(shim)):
         if not LIBC.fullmatch(name):
             yield f"{shim}: needs {name}; it may link nothing but libc"

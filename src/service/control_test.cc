@@ -179,5 +179,29 @@ TEST_F(ControlTest, WaitersAreToldWhoDoesNotAnswerAndWhatItKeeps) {
   EXPECT_EQ(Session(2)["waits_for"], nullptr);
 }
 
+// For programs that ask NVML.
+TEST_F(ControlTest, ARunIsShownItsLimitAndItsOwnProcesses) {
+  const uint64_t run = BeginRun("mnist");
+  Join(1, 11, run);
+  Join(2, 12, run);
+  Join(3, 13);
+  Say(1, wire::Reserve{1, MiB(20).count});
+  Say(2, wire::Reserve{1, MiB(10).count});
+  Say(3, wire::Reserve{1, MiB(30).count});
+  Order("limit", "mnist", MiB(50));
+  Connect(4, 11);  // the same process, beside its session
+  Say(4, wire::RunQuery{run, kGpu});
+  const auto shown = Heard<wire::RunShown>(4);
+  EXPECT_EQ(Bytes(shown.limit_bytes), MiB(50));
+  EXPECT_EQ(Bytes(shown.used_bytes), MiB(30));
+  const std::string twenty = std::to_string(MiB(20).count), ten = std::to_string(MiB(10).count);
+  EXPECT_EQ(shown.processes, "11 " + twenty + "\n12 " + ten + "\n");
+  Say(4, wire::RunQuery{run, "GPU-none"});
+  EXPECT_EQ(Refusal(4), wire::RefusalCode::kUnknownDevice);
+  Connect(5, 99, /*uid=*/2000);  // another user's run of that number is another run
+  Say(5, wire::RunQuery{run, kGpu});
+  EXPECT_EQ(Refusal(5), wire::RefusalCode::kUnknownTarget);
+}
+
 }  // namespace
 }  // namespace tandem::service

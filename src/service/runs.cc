@@ -49,6 +49,35 @@ void Service::Handle(Connection& from, const wire::RunBegin& m) {
   ApplyLimit(run);  // its sessions may have come back before it
 }
 
+void Service::Handle(Connection& from, const wire::RunQuery& m) {
+  if (from.role == Connection::Role::kSession) {
+    return Refuse(from.id, wire::RefusalCode::kProtocol, "RunQuery is not for sessions", true);
+  }
+  from.role = Connection::Role::kPeople;
+  const auto gpu = std::find_if(gpus_.begin(), gpus_.end(),
+                                [&](const auto& each) { return each->info.uuid == m.device; });
+  if (gpu == gpus_.end()) {
+    return Refuse(from.id, wire::RefusalCode::kUnknownDevice,
+                  "there is no GPU " + Printable(m.device), false);
+  }
+  const RunKey key{from.client.uid, m.run};
+  const auto run = runs_.find(key);
+  if (run == runs_.end()) {
+    return Refuse(from.id, wire::RefusalCode::kUnknownTarget, "there is no such run", false);
+  }
+  const core::Arbiter& arbiter = (*gpu)->arbiter;
+  const Bytes most = arbiter.budget().total();
+  const Bytes limit = run->second.limit == Bytes() ? most : std::min(run->second.limit, most);
+  wire::RunShown shown{limit.count, 0, ""};
+  for (const Seat* seat : SeatsOf(key)) {
+    if (seat->gpu != gpu->get()) continue;
+    const uint64_t bytes = arbiter.limits().allocated(seat->id).count;
+    shown.used_bytes += bytes;
+    shown.processes += std::to_string(seat->client.pid) + " " + std::to_string(bytes) + "\n";
+  }
+  out_.push_back(Outgoing{from.id, shown, {}, false});
+}
+
 // Of the GPU that has the most.
 Bytes Service::MostShared() const {
   Bytes most;

@@ -139,6 +139,7 @@ class Service {
   // Runs (runs.cc).
   Run& FindRun(const Connection& from, uint64_t token);
   void Handle(Connection& from, const wire::RunBegin& m);
+  void Handle(Connection& from, const wire::RunQuery& m);
   Bytes MostShared() const;
   bool RefuseTooLarge(const Connection& from, Bytes limit);
   void ApplyLimit(const Run& run);

@@ -145,14 +145,6 @@ void AfterForkInChild() {
   process_gate.Open();
 }
 
-// The run this program belongs to, 0 if none. What was started in a run may outlive it, and hand
-// TANDEM_RUN down all the same.
-uint64_t OwnRun() {
-  const char* const text = std::getenv("TANDEM_RUN");
-  const uint64_t run = text == nullptr ? 0 : std::strtoull(text, nullptr, 10);
-  return run != 0 && wire::IsOpenRun(run) ? run : 0;
-}
-
 Identity IdentityOn(CUdevice device) {
   Identity identity;
   identity.build = TANDEM_BUILD;
@@ -204,8 +196,16 @@ const cuda::RealDriver& Real() {
   return kNone;
 }
 
+// What was started in a run may outlive it, and hand TANDEM_RUN down all the same.
+uint64_t OwnRun() {
+  const char* const text = std::getenv("TANDEM_RUN");
+  const uint64_t run = text == nullptr ? 0 : std::strtoull(text, nullptr, 10);
+  return run != 0 && wire::IsOpenRun(run) ? run : 0;
+}
+
 void* Substitute(void* found, const char* name) {
   if (found == nullptr) return nullptr;
+  if (std::strncmp(name, "nvml", 4) == 0) return SubstituteNvml(found, name);
   const Driver* known = driver.load(std::memory_order_acquire);
   if (known == nullptr) {
     // Only a name of the driver's is worth asking the linker whether the driver is there.

@@ -37,10 +37,15 @@ Result Call(Result (*function)(Parameters...), Arguments... arguments) {
   return function == nullptr ? CUDA_ERROR_NOT_INITIALIZED : function(arguments...);
 }
 
-// The hook for a function of the real driver; `found` itself for everything else.
+// The hook for a function of the real driver or of NVML; `found` itself for everything else.
 void* Substitute(void* found, const char* name);
+// The same for a name that begins as NVML's do (nvml_hooks.cc).
+void* SubstituteNvml(void* found, const char* name);
 // The hook for a symbol, null for those that are not hooked.
 void* HookOf(const char* symbol);
+
+// The token of the run this program belongs to, 0 if none.
+uint64_t OwnRun();
 
 // After a successful cuInit: looks for a daemon, once.
 void JoinDaemon();

@@ -247,6 +247,24 @@ struct RunChanged {
   auto Fields() { return std::tie(limit_bytes, suspended); }
 };
 
+// What a run is shown as its GPU, for programs that ask NVML. Answered by RunShown, or by Refused
+// where there is no such run of the user's.
+struct RunQuery {
+  static constexpr uint16_t kType = 70;
+  uint64_t run = 0;    // token
+  std::string device;  // uuid of the GPU, as FormatUuid prints it
+  auto Fields() { return std::tie(run, device); }
+};
+
+struct RunShown {
+  static constexpr uint16_t kType = 71;
+  static constexpr uint16_t kSince = 3;
+  uint64_t limit_bytes = 0;
+  uint64_t used_bytes = 0;  // by all its sessions there, contexts excluded
+  std::string processes;    // a line "PID BYTES" for each of them
+  auto Fields() { return std::tie(limit_bytes, used_bytes, processes); }
+};
+
 // ---- Either way
 
 // The request cannot be met, and why, for people. After a version mismatch or a breach of the
@@ -269,10 +287,10 @@ enum class RefusalCode : uint16_t {
   kNotYours = 7,       // it is another user's
 };
 
-using Message =
-    std::variant<Register, Reserve, ContextWanted, ContextGone, Ready, Running, Idle, Active,
-                 Released, Busy, Evicted, Registered, Reserved, ContextReserved, Grant, Credit,
-                 Revoke, Evict, RunBegin, RunStarted, Query, Answer, Control, RunChanged, Refused>;
+using Message = std::variant<Register, Reserve, ContextWanted, ContextGone, Ready, Running, Idle,
+                             Active, Released, Busy, Evicted, Registered, Reserved, ContextReserved,
+                             Grant, Credit, Revoke, Evict, RunBegin, RunStarted, Query, Answer,
+                             Control, RunChanged, RunQuery, RunShown, Refused>;
 
 // The first version that has the message.
 inline uint16_t SinceVersion(const Message& message) {

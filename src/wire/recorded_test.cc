@@ -106,6 +106,7 @@ TEST(RecordedTest, WhatANewerSideAddsIsIgnored) {
 TEST(RecordedTest, WhatAVersionDoesNotHaveIsKnown) {
   for (const Recorded& told : ToldInVersion2()) EXPECT_LE(SinceVersion(told.message), 2);
   EXPECT_EQ(SinceVersion(RunChanged{}), 3);
+  EXPECT_EQ(SinceVersion(RunShown{}), 3);
 }
 
 TEST(RecordedTest, ARefusalIsSignedWithTheVersionOfWhoReadsIt) {

@@ -40,6 +40,8 @@ std::vector<Message> OneOfEach() {
           Answer{R"({"gpus":[]})"},
           Control{"limit", "demo", 1 << 30},
           RunChanged{1 << 30, 1},
+          RunQuery{7, "GPU-0"},
+          RunShown{1 << 30, 1 << 20, "11 1048576\n"},
           Refused{1, 2, "no"}};
 }
 

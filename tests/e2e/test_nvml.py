@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import MIB, PATIENCE_S, SOFT_GPU, TANDEM, DeviceProgram, finish, wait_until
+from harness import MIB, PATIENCE_S, SHIM, SOFT_GPU, TANDEM, DeviceProgram, finish, wait_until
 
 NOT_SUPPORTED, NOT_FOUND, INSUFFICIENT, INVALID, UNINITIALIZED = 3, 6, 7, 2, 1
 TIMEOUT, VERSION_MISMATCH = 10, 25
@@ -280,28 +280,38 @@ def test_every_error_has_a_text(ask):
     assert ask("error_texts(999, 12345)") == ["Unknown Error"] * 2
 
 
-def test_under_tandem_it_shows_the_card_as_it_is(make_card):
-    """What is on the card, not what the programs there are told of it."""
+def test_a_run_sees_itself(make_card):
+    """Its limit as the card's memory, and its own processes; who is in no run sees the card."""
     card = make_card(vram="128M")
     card.start_daemon()
-    monitors = Monitor(card), Monitor(card, [TANDEM, "run", "--"])
-    for monitor in monitors:
-        assert monitor("call('nvmlInit_v2')") == 0
-    programs = [DeviceProgram(card, [TANDEM, "run", "--"]) for _ in range(2)]  # too big for it together
+    DeviceProgram(card, [TANDEM, "run", "--memory", "80M", "--"])
+    DeviceProgram(card, [TANDEM, "run", "--"])  # both together are too big for the card
     budget = card.gpu()["budget_bytes"]
-    for program in programs:
-        assert program.number("free") == budget - 64 * MIB
-        assert program.ask("kernel 1") == "queued"
-        assert program.ask("sync") == "sync 0"
-    # Looking at the card is no use of it.
-    sessions = {session["pid"]: session for session in card.sessions()}
-    assert len(sessions) == 2 and sum(session["swapped_bytes"] for session in sessions.values()) > 0
-    expected = {pid: 8 * MIB + session["resident_bytes"] for pid, session in sessions.items()}
-    for monitor in monitors:
-        used = sum(expected.values())
-        assert monitor(MEMORY) == {"total": 128 * MIB, "free": 128 * MIB - used, "used": used}
-        assert dict(monitor("processes('nvmlDeviceGetComputeRunningProcesses_v3', device())")) == expected
-    assert len({monitor("text('nvmlDeviceGetUUID', device())") for monitor in monitors}) == 1
+    runs = {session["run"]: session for session in card.sessions()}
+    assert sorted(session["limit_bytes"] for session in runs.values()) == [80 * MIB, budget]
+    v2 = "version=(UINT, 40 | 2 << 24), total=(ULL,), reserved=(ULL,), free=(ULL,), used=(ULL,)"
+    for run, session in runs.items():
+        # In the same run, and itself no user of the GPU.
+        monitor = Monitor(card, TANDEM_RUN=str(run), LD_PRELOAD=str(SHIM))
+        assert monitor("call('nvmlInit_v2')") == 0
+        limit = session["limit_bytes"]
+        expected = {"total": limit, "free": limit - 64 * MIB, "used": 64 * MIB}
+        assert monitor(MEMORY) == expected
+        shown = monitor(f"struct('nvmlDeviceGetMemoryInfo_v2', device(), {v2})")
+        assert {**shown, **expected} == shown and shown["reserved"] == 0
+        for version, words in (("", 2), ("_v2", 3), ("_v3", 3)):
+            name = f"nvmlDeviceGetComputeRunningProcesses{version}"
+            assert monitor(f"processes('{name}', device(), words={words})") == [(session["pid"], 64 * MIB)]
+            assert monitor(f"processes('{name}', device(), room=0)") == {"error": INSUFFICIENT, "count": 1}
+            assert monitor(f"processes('nvmlDeviceGetGraphicsRunningProcesses{version}', device())") == []
+        assert monitor("struct('nvmlDeviceGetMemoryInfo', ctypes.c_void_p(77), total=(ULL,))") == {"error": INVALID}
+    assert len(card.sessions()) == 2  # looking at the card is no use of it
+    # Whatever outlives its run is in none.
+    for monitor in (Monitor(card), Monitor(card, TANDEM_RUN="12345", LD_PRELOAD=str(SHIM))):
+        assert monitor("call('nvmlInit_v2')") == 0
+        assert monitor(MEMORY)["total"] == 128 * MIB
+        used = {pid for pid, _ in monitor("processes('nvmlDeviceGetComputeRunningProcesses_v3', device())")}
+        assert used == {session["pid"] for session in runs.values()}
 
 
 def test_wrong_arguments(card_alone, ask):

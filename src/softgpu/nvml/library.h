@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "src/softgpu/nvml/nvml_types.h"
+#include "src/cuda/nvml_types.h"
 #include "src/softgpu/options.h"
 #include "src/softgpu/shared_device.h"
 
