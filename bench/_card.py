@@ -25,9 +25,11 @@ SOFT = str(BUILD / "lib" / "tandem" / "soft")
 NOOP = str(BUILD / "lib" / "bench" / "noop")
 MIB = 1 << 20
 PATIENCE_S = 600
+ENDS = (signal.SIGINT, signal.SIGTERM)
 
-# Of the software card. Its budget is 94 MiB: without room for four contexts, and one chunk of 2 MiB.
-VRAM, CONTEXT = 128 * MIB, 8 * MIB
+# Of the software card, small so that copying is little work for the host. What can be handed out is
+# less: there is room for four contexts, and a chunk of 2 MiB stays free.
+VRAM, CONTEXT = 56 * MIB, 2 * MIB
 BUDGET = VRAM - 4 * CONTEXT - 2 * MIB
 COPY = 4 * MIB
 FULL_SCALE_S = 2.56  # one way, for all of a card of 141 GB on a bus of 55 GB/s
@@ -37,6 +39,20 @@ class Failed(Exception):
     """A benchmark that cannot say anything; the text says why."""
 
 
+@contextlib.contextmanager
+def uninterrupted():
+    """Ctrl-C comes after this, so that what is started is also known and will be ended."""
+    late = []
+    before = {number: signal.signal(number, lambda *_: late.append(True)) for number in ENDS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if late:
+        raise KeyboardInterrupt
+
+
 class Worker:
     """A bench_worker that does as it is told."""
 
@@ -44,7 +60,6 @@ class Worker:
         self.process = subprocess.Popen(
             argv, env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
-        self.answer("ready")
 
     def tell(self, *words):
         print(*words, file=self.process.stdin, flush=True)
@@ -76,36 +91,44 @@ class Card:
 
     def __init__(self, library=SOFT, **options):
         self.cleanup = contextlib.ExitStack()
-        folder = Path(self.cleanup.enter_context(tempfile.TemporaryDirectory(prefix="tandem-bench-")))
-        env = {k: v for k, v in os.environ.items() if not k.startswith("TANDEM_")}
-        for name, variable in (("run", "TANDEM_RUNTIME_DIR"), ("soft", "TANDEM_SOFT_DIR")):
-            (folder / name).mkdir(mode=0o700)
-            env[variable] = str(folder / name)
-        env["TANDEM_GPU"] = "soft" if library == SOFT else "cuda"
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith("TANDEM_")}
+        self.env["TANDEM_GPU"] = "soft" if library == SOFT else "cuda"
         if library is not None:
-            env["LD_LIBRARY_PATH"] = library
-        self.env = {**env, **options}
+            self.env["LD_LIBRARY_PATH"] = library
+        self.env.update(options)
 
     def __enter__(self):
-        self.daemon = subprocess.Popen(
-            [TANDEMD], env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        self.cleanup.callback(self._end_daemon)
         try:
-            while self.ask("status")["pid"] is None:
-                if self.daemon.poll() is not None:
-                    raise Failed("the daemon ended")
+            self._start()
         except BaseException:
             self.cleanup.close()
             raise
         return self
 
+    def _start(self):
+        with uninterrupted():
+            made = tempfile.TemporaryDirectory(prefix="tandem-bench-", ignore_cleanup_errors=True)
+            folder = Path(self.cleanup.enter_context(made))
+            for name, variable in (("run", "TANDEM_RUNTIME_DIR"), ("soft", "TANDEM_SOFT_DIR")):
+                (folder / name).mkdir(mode=0o700)
+                self.env[variable] = str(folder / name)
+            self.daemon = subprocess.Popen(
+                [TANDEMD], env=self.env, start_new_session=True,
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            )  # fmt: skip
+            self.cleanup.callback(self._end_daemon)
+        while self.ask("status")["pid"] is None:
+            if self.daemon.poll() is not None:
+                raise Failed("the daemon ended")
+
     def __exit__(self, *_):
         self.cleanup.close()
 
     def _end_daemon(self):
-        self.daemon.send_signal(signal.SIGTERM)
+        self.daemon.terminate()
         self.daemon.wait(timeout=PATIENCE_S)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.daemon.pid, signal.SIGKILL)  # the probe, if it was still looking
 
     def bare(self, *options):
         return self._worker([WORKER, *options], self.env)
@@ -114,8 +137,10 @@ class Card:
         return self._worker([WORKER, *options], {**self.env, "LD_PRELOAD": SHIM})
 
     def _worker(self, argv, env):
-        worker = Worker(argv, env)
-        self.cleanup.callback(worker.close)
+        with uninterrupted():
+            worker = Worker(argv, env)
+            self.cleanup.callback(worker.close)
+        worker.answer("ready")
         return worker
 
     def ask(self, what):
@@ -126,7 +151,7 @@ class Card:
 
 
 def small_card(bus="8GB/s", **options):
-    """The software card of 128 MiB; with TANDEM_GPU=cuda the first real one."""
+    """The software card of 56 MiB; with TANDEM_GPU=cuda the first real one."""
     if os.environ.get("TANDEM_GPU") == "cuda":
         return Card(library=None, **options)
     size = {"TANDEM_SOFT_VRAM": str(VRAM), "TANDEM_SOFT_CONTEXT": str(CONTEXT)}
@@ -187,7 +212,7 @@ def run(name, text, measure, rounds=None, options=()):
     for arguments, keywords in options:
         parser.add_argument(*arguments, **keywords)
     args = parser.parse_args()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in ENDS:
         signal.signal(number, signal.default_int_handler)
     try:
         for row in measure(args):

@@ -2,6 +2,8 @@
 """What an allocation and its end cost, with and without Tandem.
 
 Small ones on a driver that does nothing, in 1 to 8 threads at once: `bare_ns` is what the loop costs.
+`kept` blocks of the same size are there all the time; with none, each allocation is the first of its
+kind and each end the last.
 Large ones on the software GPU, or on a card with TANDEM_GPU=cuda: there `bare_ns` is what the driver
 needs for as much memory by its own create, map, access, unmap and release. Nanoseconds of one
 allocation with its end, in each of the threads; paired rounds, medians.
@@ -13,18 +15,19 @@ import statistics
 from _card import MIB, NOOP, Card, run, say, small_card, spread
 
 SMALL, LARGE = (512, 64 << 10, 2 * MIB), (64 * MIB, 256 * MIB, 1024 * MIB)
-THREADS = (1, 2, 4, 8)
+THREADS_AND_KEPT = ((1, 0), (1, 64), (2, 64), (4, 64), (8, 64))
 
 
-def row(against, size, threads, rounds, count, bare, tandem):
+def row(against, size, threads, kept, rounds, count, bare, tandem):
     """`bare` and `tandem` each do it `count` times and say how many seconds that took."""
-    say(f"alloc: {size} bytes, {threads} threads")
+    say(f"alloc: {size} bytes, {threads} threads, {kept} kept")
     pairs = [(bare() * 1e9 / count, tandem() * 1e9 / count) for _ in range(rounds + 1)][1:]
     return {
         "bytes": size,
         "threads": threads,
         "bare_ns": round(statistics.median(alone for alone, _ in pairs), 1),
         "tandem_ns": round(statistics.median(shared for _, shared in pairs), 1),
+        "kept": kept,
         "against": against,
         "rounds": rounds,
         "spread": spread([shared for _, shared in pairs]),
@@ -39,18 +42,18 @@ def measure(args):
         for worker in (bare, shared):
             worker.ask("memory", 64 * MIB)
         for size in SMALL:
-            for threads in THREADS:
-                words = ("allocations", size, count, threads)
-                yield row("noop", size, threads, rounds, count,
+            for threads, kept in THREADS_AND_KEPT:
+                words = ("allocations", size, count, threads, kept)
+                yield row("noop", size, threads, kept, rounds, count,
                           lambda: bare.seconds(*words), lambda: shared.seconds(*words))  # fmt: skip
     count = 2 if args.quick else 20
     with small_card(TANDEM_SOFT_VRAM="2G") as card:
         bare, shared = card.bare("--no-kernels"), card.shared("--no-kernels")
         against = os.environ.get("TANDEM_GPU", "soft") + ", create to release"
         for size in LARGE:
-            yield row(against, size, 1, rounds, count,
+            yield row(against, size, 1, 0, rounds, count,
                       lambda: bare.seconds("mappings", size, count),
-                      lambda: shared.seconds("allocations", size, count, 1))  # fmt: skip
+                      lambda: shared.seconds("allocations", size, count, 1, 0))  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 """What Tandem costs a program that has the card to itself and fits.
 
 Each program twice, without Tandem and with it, in turns; `slowdown` is the median of the ratios of
-the pairs. `launches`: one empty kernel after the other; `rewrite`: kernels that write all of 32 MiB;
+the pairs. `launches`: one empty kernel after the other; `rewrite`: kernels that write all of 16 MiB;
 `copies`: 1 MiB to the card and back; `train`: the example, from its first step to its last.
 """
 
@@ -12,7 +12,7 @@ import subprocess
 
 from _card import MIB, PATIENCE_S, SHIM, TRAIN, Failed, run, say, small_card, spread
 
-HELD = 32 * MIB
+HELD = 16 * MIB
 PROGRAMS = {  # words for the worker, how often in all, how often in a quick run
     "launches": (("launches",), 20_000, 500),
     "rewrite": (("rewrite",), 10, 1),

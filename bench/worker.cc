@@ -12,7 +12,7 @@
 //   each
 //                           began and ended; "begun" when the first is done      "ended"
 //   stamps                  those times                            BEGIN END BEGIN END ...
-//   allocations BYTES COUNT THREADS   by each thread, each freed at once
+//   allocations BYTES COUNT THREADS KEPT   by each thread, each freed at once, beside so many kept
 //   mappings BYTES COUNT    the same by way of the driver's virtual memory calls
 //
 // With --no-kernels it loads none, for a driver that has no compiler. With --echo COUNT PAUSE_NS it
@@ -69,8 +69,8 @@ std::string Answer(Device& device, const std::string& command, std::istringstrea
   }
   if (command == "stamps") return device.Stamps();
   if (command == "allocations") {
-    const uint64_t bytes = number(), count = number(), threads = number();
-    return std::to_string(device.Allocations(bytes, count, threads));
+    const uint64_t bytes = number(), count = number(), threads = number(), kept = number();
+    return std::to_string(device.Allocations(bytes, count, threads, kept));
   }
   if (command == "mappings") {
     const uint64_t bytes = number(), count = number();

@@ -236,7 +236,9 @@ std::string Device::Stamps() {
   return text;
 }
 
-uint64_t Device::Allocations(uint64_t bytes, uint64_t count, uint64_t threads) {
+uint64_t Device::Allocations(uint64_t bytes, uint64_t count, uint64_t threads, uint64_t kept) {
+  std::vector<CUdeviceptr> blocks(kept);
+  for (CUdeviceptr& block : blocks) Check("cuMemAlloc", driver_.cuMemAlloc_v2(&block, bytes));
   std::atomic<bool> start{false};
   std::atomic<uint64_t> sum{0};
   std::vector<std::thread> workers;
@@ -256,6 +258,7 @@ uint64_t Device::Allocations(uint64_t bytes, uint64_t count, uint64_t threads) {
   start = true;
   start.notify_all();
   for (std::thread& worker : workers) worker.join();
+  for (const CUdeviceptr block : blocks) Check("cuMemFree", driver_.cuMemFree_v2(block));
   return sum / threads;
 }
 

@@ -41,8 +41,9 @@ class Device {
   // What the latest kMostStamps of them noted, by the device's %globaltimer, separated by spaces.
   std::string Stamps();
 
-  // Allocates and frees `count` times in each of the threads; what that took a thread, on average.
-  uint64_t Allocations(uint64_t bytes, uint64_t count, uint64_t threads);
+  // Allocates and frees `count` times in each of the threads, while `kept` blocks of that size are
+  // there; what that took a thread, on average.
+  uint64_t Allocations(uint64_t bytes, uint64_t count, uint64_t threads, uint64_t kept);
   // Creates, maps, makes accessible, unmaps and releases at an address reserved before.
   uint64_t Mappings(uint64_t bytes, uint64_t count);
 
