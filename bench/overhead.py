@@ -40,7 +40,7 @@ def row(program, count, per_second, pairs):
         "launches_per_second": round(per_second / bare_s, 1) if per_second else None,
         "bare_s": round(bare_s, 6),
         "tandem_s": round(statistics.median(shared for _, shared in pairs), 6),
-        "slowdown": round(statistics.median(ratios) - 1, 5),
+        "slowdown": round(statistics.median(ratios), 5),
         "rounds": len(pairs),
         "spread": spread(ratios),
         "count": count,

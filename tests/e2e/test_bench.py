@@ -18,7 +18,7 @@ import _bound  # noqa: E402
 FIELDS = {
     "gate": ("bare_ns", "tandem_ns", "rounds"),
     "alloc": ("bytes", "threads", "bare_ns", "tandem_ns", "rounds"),
-    "overhead": ("bare_s", "tandem_s", "rounds"),
+    "overhead": ("bare_s", "tandem_s", "slowdown", "rounds"),
     "release": ("samples", "p50_ms", "p99_ms"),
     "handover": ("set_fraction", "deficit_bytes", "out_bytes", "in_bytes", "out_gbps", "in_gbps",
                  "limit_out_gbps", "limit_in_gbps", "efficiency", "rounds"),
@@ -27,7 +27,7 @@ FIELDS = {
 # What may be 0, negative or null.
 OTHERS = {
     "gate": ("added_ns", "added_instructions", "spread"),
-    "overhead": ("program", "launches_per_second", "slowdown"),
+    "overhead": ("program", "launches_per_second"),
     "release": ("fits", "bus_ms", "floor_p99_ms"),
     "makespan": ("turn_s",),
 }
