@@ -22,6 +22,7 @@ FIELDS = {
     "release": ("samples", "p50_ms", "p99_ms"),
     "handover": ("set_fraction", "deficit_bytes", "out_bytes", "in_bytes", "out_gbps", "in_gbps",
                  "limit_out_gbps", "limit_in_gbps", "efficiency", "rounds"),
+    "gaps": ("step_ms", "gap_ms", "slowdown", "rounds", "passes", "steps"),
     "makespan": ("duty", "phase_s", "jobs", "serial_s", "shared_s", "speedup", "bound", "ideal"),
 }  # fmt: skip
 # What may be 0, negative or null.
@@ -29,9 +30,10 @@ OTHERS = {
     "gate": ("added_ns", "added_instructions", "spread"),
     "overhead": ("program", "launches_per_second"),
     "release": ("fits", "bus_ms", "floor_p99_ms"),
+    "gaps": ("switch_ms", "handovers_per_minute", "spread"),
     "makespan": ("turn_s",),
 }
-ROWS = {"gate": 1, "alloc": 18, "overhead": 4, "release": 2, "handover": 1, "makespan": 1}
+ROWS = {"gate": 1, "alloc": 18, "overhead": 4, "release": 2, "handover": 1, "gaps": 1, "makespan": 1}
 
 
 def start(name, *arguments):
