@@ -212,6 +212,8 @@ def run(name, text, measure, rounds=None, options=()):
     for arguments, keywords in options:
         parser.add_argument(*arguments, **keywords)
     args = parser.parse_args()
+    if not Path(WORKER).exists():
+        sys.exit(f"{name}: nothing is built in {BUILD}; ./dev bench {name} builds it")
     for number in ENDS:
         signal.signal(number, signal.default_int_handler)
     try:
