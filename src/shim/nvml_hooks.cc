@@ -12,10 +12,13 @@
 #include "src/shim/run_view.h"
 #include "src/shim/true_symbols.h"
 
+// Declarations of what is exported.
 extern "C" {
-#define NVML_MEMORY(symbol, type) nvmlReturn_t symbol(nvmlDevice_t device, type* memory) noexcept;
-#define NVML_PROCESSES(symbol, type) \
-  nvmlReturn_t symbol(nvmlDevice_t device, unsigned int* count, type* processes) noexcept;
+#define NVML_MEMORY(symbol, type) \
+  __attribute__((visibility("default"))) nvmlReturn_t symbol(nvmlDevice_t, type*) noexcept;
+#define NVML_PROCESSES(symbol, type)                                                      \
+  __attribute__((visibility("default"))) nvmlReturn_t symbol(nvmlDevice_t, unsigned int*, \
+                                                             type*) noexcept;
 #include "src/shim/nvml_hooked.def"
 #undef NVML_PROCESSES
 #undef NVML_MEMORY
