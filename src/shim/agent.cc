@@ -106,9 +106,10 @@ void Agent::Loop() {
 Duration Agent::Patience() const {
   if (undrained_) return kRetryPeriod;
   if (retry_) return std::min(kRetryPeriod * (1 << std::min(failures_, 10)), kLongestRetry);
-  if (parts_.memory->HasDead()) return kRetryPeriod;  // something of it was arriving
+  // Dead memory that could not be given back at once, mostly since it was arriving.
+  if (parts_.memory->HasDead()) return kHolderPeriod;
   if (lost_) return kReconnectPeriod;
-  if (!parts_.gate->open()) return kRestPeriod;
+  if (!parts_.gate->open() && !freeing_) return kRestPeriod;
   return parts_.link->contended() ? kWatchPeriod : kHolderPeriod;
 }
 
@@ -236,7 +237,10 @@ bool Agent::Drain() {
   }
   const bool drained = result == CUDA_SUCCESS;
   undrained_ = !drained;
-  if (drained) parts_.tracker->Forget();
+  if (drained) {
+    parts_.tracker->Forget();
+    parts_.fence->OnDrained();
+  }
   parts_.link->With([&](client::Lease& lease) { lease.OnDrained(drained); });
   return true;
 }
@@ -382,6 +386,12 @@ void Agent::Publish() {
 }
 
 void Agent::Tidy() {
+  const CUresult released = parts_.fence->Step();
+  freeing_ = parts_.memory->retired() != Bytes();
+  if (IsSticky(released)) {
+    MutexLock lock(parts_.swapper->mutex());
+    DropBroken();
+  }
   const Instant now = MonotonicNow();
   const bool trim = now - trimmed_at_ >= kTrimPeriod;
   if (!trim && !parts_.memory->HasDead()) return;

@@ -16,6 +16,7 @@
 #include "src/client/lease.h"
 #include "src/shim/daemon_link.h"
 #include "src/shim/device_memory.h"
+#include "src/shim/free_fence.h"
 #include "src/shim/gate.h"
 #include "src/shim/own_fd.h"
 #include "src/shim/swapper.h"
@@ -31,6 +32,7 @@ struct AgentParts {
   Gate* gate;
   WorkTracker* tracker;
   DeviceMemory* memory;
+  FreeFence* fence;
   Swapper* swapper;
 };
 
@@ -87,6 +89,7 @@ class Agent {
   bool waiting_told_ = false;
   bool retry_ = false;      // a step failed; try again soon
   int failures_ = 0;        // of swapping, one after the other
+  bool freeing_ = false;    // the program freed what is not released yet
   bool undrained_ = false;  // the last drain failed; the gate shall be open for a moment
   Bytes copied_in_;         // since the last opening
   bool measuring_ = false;  // events are behind all work seen so far

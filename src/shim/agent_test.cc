@@ -26,8 +26,10 @@ class AgentTest : public testing::Test {
         tracker_(&driver_.table()),
         link_(Identity{"test", 0, "GPU-0", "me"}),
         memory_(&driver_.table(), MiB(256), kChunk),
+        fence_(&driver_.table(), &tracker_, &memory_),
         swapper_(&driver_.table(), 0, &memory_, kChunk),
-        agent_(AgentParts{&driver_.table(), 0, &link_, &gate_, &tracker_, &memory_, &swapper_}) {
+        agent_(AgentParts{&driver_.table(), 0, &link_, &gate_, &tracker_, &memory_, &fence_,
+                          &swapper_}) {
     EXPECT_TRUE(link_.Register(Bytes()).ok());
     daemon_.Expect<wire::Register>();
     {
@@ -66,6 +68,7 @@ class AgentTest : public testing::Test {
   WorkTracker tracker_;
   DaemonLink link_;
   DeviceMemory memory_;
+  FreeFence fence_;
   Swapper swapper_;
   Agent agent_;
 };
@@ -86,6 +89,32 @@ TEST_F(AgentTest, MemoryItBacksUnderAnOpenGateIsNotTakenForUnwritten) {
   RunUnderGrant(2);
   const auto* const begin = reinterpret_cast<const unsigned char*>(late);
   EXPECT_TRUE(std::all_of(begin, begin + MiB(8).count, [](auto byte) { return byte == 0x5a; }));
+}
+
+TEST_F(AgentTest, ChunksComeInWhileEarlierOnesAreOnTheirWay) {
+  const CUdeviceptr block = AllocateUnnoticed(MiB(12));
+  RunUnderGrant(1);
+  Submit([&] { std::memset(reinterpret_cast<void*>(block), 0x5a, MiB(12).count); });
+  daemon_.Send(wire::Revoke{1, 1000000});
+  daemon_.Expect<wire::Released>();
+  daemon_.Send(wire::Evict{0});
+  while (daemon_.Expect<wire::Evicted>().resident_bytes != 0) {
+  }
+  driver_.HoldCopies();
+  std::thread work([this] { Submit([] {}); });
+  daemon_.Expect<wire::Ready>();
+  daemon_.Send(wire::Grant{2, kChunk.count, 1000});
+  while (driver_.used() != kChunk.count) std::this_thread::yield();
+  for (const Bytes credit : {MiB(8), MiB(12)}) {
+    daemon_.Send(wire::Credit{credit.count});
+    while (driver_.used() != credit.count) std::this_thread::yield();
+  }
+  EXPECT_EQ(memory_.GetView().missing, MiB(12));
+  driver_.LetCopies(3);
+  EXPECT_EQ(daemon_.Expect<wire::Running>().bytes_in, MiB(12).count);
+  work.join();
+  const auto* const begin = reinterpret_cast<const unsigned char*>(block);
+  EXPECT_TRUE(std::all_of(begin, begin + MiB(12).count, [](auto byte) { return byte == 0x5a; }));
 }
 
 TEST_F(AgentTest, NothingLeavesTheCardWhileACaptureHidesWhatRuns) {

@@ -1,6 +1,7 @@
 #include "src/shim/device_memory.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 
 namespace tandem::shim {
@@ -42,6 +43,7 @@ std::optional<Block> DeviceMemory::AllocateFromPage(uint64_t bytes, CUcontext co
   Run* const page = pages->second.back();
   const uint32_t slot = page->free_slots.back();
   page->free_slots.pop_back();
+  ++page->live;
   if (page->free_slots.empty()) {
     pages->second.pop_back();
     if (pages->second.empty()) open_pages_.erase(pages);
@@ -87,25 +89,57 @@ std::optional<Block> DeviceMemory::Find(CUdeviceptr pointer) const {
   return block;
 }
 
-Bytes DeviceMemory::Remove(Blocks::iterator entry) {
+Bytes DeviceMemory::Retire(Blocks::iterator entry) {
   Run* const run = entry->second.run;
   const uint32_t slot = entry->second.slot;
   blocks_.erase(entry);
-  if (run->slot_bytes != 0) {
-    const std::pair key(run->slot_bytes, run->context);
-    if (run->free_slots.empty()) open_pages_[key].push_back(run);
-    run->free_slots.push_back(slot);
-    if (run->free_slots.size() < run->bytes / run->slot_bytes) return Bytes();
-    std::vector<Run*>& pages = open_pages_[key];
-    std::erase(pages, run);
-    if (pages.empty()) open_pages_.erase(key);
+  --run->live;
+  if (run->slot_bytes != 0) retired_.slots.push_back({run, slot});
+  const uint64_t bytes = run->slot_bytes != 0 ? run->slot_bytes : run->bytes;
+  retired_.bytes += bytes;
+  retired_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  if (run->live != 0) return Bytes();
+  if (!run->free_slots.empty()) {
+    const auto pages = open_pages_.find({run->slot_bytes, run->context});
+    std::erase(pages->second, run);
+    if (pages->second.empty()) open_pages_.erase(pages);
   }
   if (!run->lost) Uncount(*run);
   run->dead = true;
   const auto owner = runs_.find(run->address);
-  dead_.push_back(std::move(owner->second));
+  retired_.runs.push_back(std::move(owner->second));
   runs_.erase(owner);
   return Bytes(run->bytes);
+}
+
+void DeviceMemory::Release(Retired* retired) {
+  // Slots first: pages that retired with their last one are still there then.
+  for (const Slot& slot : retired->slots) {
+    if (slot.page->dead) continue;
+    if (slot.page->free_slots.empty()) {
+      open_pages_[{slot.page->slot_bytes, slot.page->context}].push_back(slot.page);
+    }
+    slot.page->free_slots.push_back(slot.index);
+  }
+  for (std::unique_ptr<Run>& run : retired->runs) dead_.push_back(std::move(run));
+  retired_bytes_.fetch_sub(retired->bytes, std::memory_order_relaxed);
+  *retired = Retired();
+}
+
+void DeviceMemory::ReleaseContext(Retired* retired, CUcontext context) {
+  Retired its, others;
+  for (const Slot& slot : retired->slots) {
+    Retired& whose = slot.page->context == context ? its : others;
+    whose.slots.push_back(slot);
+    whose.bytes += slot.page->slot_bytes;
+  }
+  for (std::unique_ptr<Run>& run : retired->runs) {
+    Retired& whose = run->context == context ? its : others;
+    if (run->slot_bytes == 0) whose.bytes += run->bytes;
+    whose.runs.push_back(std::move(run));
+  }
+  Release(&its);
+  *retired = std::move(others);
 }
 
 void DeviceMemory::Uncount(const Run& run) {
@@ -119,7 +153,7 @@ bool DeviceMemory::Free(CUdeviceptr pointer, Bytes* shrunk) {
   MutexLock lock(mutex_);
   const auto entry = blocks_.find(pointer);
   if (entry == blocks_.end()) return false;
-  *shrunk = Remove(entry);
+  *shrunk = Retire(entry);
   return true;
 }
 
@@ -128,10 +162,25 @@ Bytes DeviceMemory::FreeContext(CUcontext context) {
   Bytes shrunk;
   for (auto entry = blocks_.begin(); entry != blocks_.end();) {
     const auto next = std::next(entry);
-    if (entry->second.block.context == context) shrunk += Remove(entry);
+    if (entry->second.block.context == context) shrunk += Retire(entry);
     entry = next;
   }
+  ReleaseContext(&fenced_, context);
+  ReleaseContext(&retired_, context);
   return shrunk;
+}
+
+void DeviceMemory::Fence() {
+  MutexLock lock(mutex_);
+  std::move(retired_.slots.begin(), retired_.slots.end(), std::back_inserter(fenced_.slots));
+  std::move(retired_.runs.begin(), retired_.runs.end(), std::back_inserter(fenced_.runs));
+  fenced_.bytes += retired_.bytes;
+  retired_ = Retired();
+}
+
+void DeviceMemory::ReleaseFenced() {
+  MutexLock lock(mutex_);
+  Release(&fenced_);
 }
 
 MemoryView DeviceMemory::GetView() const {

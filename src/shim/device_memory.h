@@ -5,6 +5,9 @@
 //   page    a run of one granule, cut into slots of one size for blocks below 1 MiB
 //   chunk   the unit of backing: a run is chunks of the session's chunk size and a tail
 //
+// What the program frees is retired at first, since work under way may still use it. Once it is
+// released (free_fence.h says when), a slot can be taken again, and a run is unmapped.
+//
 // Threading: any thread, but for members marked "swap lock": those are for the holder of the
 // Swapper's lock. Runs are taken apart only under it, so it may keep pointers to them.
 // Invariants
@@ -15,6 +18,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -52,9 +56,10 @@ struct Run {
   uint64_t bytes = 0;
   CUcontext context = nullptr;
   std::vector<Chunk> chunks;
-  bool dead = false;        // freed by the program; table lock
+  bool dead = false;        // freed by the program: retired, or released; table lock
   bool lost = false;        // its context is broken; table lock and swap lock to change
   uint64_t slot_bytes = 0;  // of a slab page; 0: one block
+  uint32_t live = 1;        // blocks in it
   std::vector<uint32_t> free_slots;
 };
 
@@ -88,11 +93,19 @@ class DeviceMemory {
 
   // The block around `pointer`.
   std::optional<Block> Find(CUdeviceptr pointer) const EXCLUDES_LOCK(mutex_);
-  // Forgets the block that begins at `pointer`; *shrunk is how much less is needed now. False if
-  // none begins there.
+  // Forgets the block that begins at `pointer`, which retires; *shrunk is how much less is needed
+  // now. False if none begins there.
   bool Free(CUdeviceptr pointer, Bytes* shrunk) EXCLUDES_LOCK(mutex_);
-  // The same for all blocks of a context; returns what Free gives.
+  // The same for all blocks of a context, where all work is done: what it had is released. Returns
+  // what Free gives.
   Bytes FreeContext(CUcontext context) EXCLUDES_LOCK(mutex_);
+
+  // What blocks that are retired took.
+  Bytes retired() const { return Bytes(retired_bytes_.load(std::memory_order_relaxed)); }
+  // What is retired so far waits for work that a fence is now put behind, and no later one.
+  void Fence() EXCLUDES_LOCK(mutex_);
+  // That fence has come to pass.
+  void ReleaseFenced() EXCLUDES_LOCK(mutex_);
 
   MemoryView GetView() const EXCLUDES_LOCK(mutex_);
   bool HasDead() const EXCLUDES_LOCK(mutex_);
@@ -139,17 +152,31 @@ class DeviceMemory {
     uint32_t slot;
   };
   using Blocks = std::map<CUdeviceptr, Entry>;
+  struct Slot {
+    Run* page;
+    uint32_t index;
+  };
+  struct Retired {
+    std::vector<Slot> slots;
+    std::vector<std::unique_ptr<Run>> runs;
+    uint64_t bytes = 0;
+  };
 
   Block AddBlock(CUdeviceptr address, uint64_t bytes, Run* run, uint32_t slot)
       REQUIRES_LOCK(mutex_);
-  Bytes Remove(Blocks::iterator entry) REQUIRES_LOCK(mutex_);
+  Bytes Retire(Blocks::iterator entry) REQUIRES_LOCK(mutex_);
+  void Release(Retired* retired) REQUIRES_LOCK(mutex_);
+  void ReleaseContext(Retired* retired, CUcontext context) REQUIRES_LOCK(mutex_);
   void Uncount(const Run& run) REQUIRES_LOCK(mutex_);  // from need_ and missing_
 
   const uint64_t chunk_bytes_;
   mutable Mutex mutex_;
   AddressRegions regions_ GUARDED_BY(mutex_);
   std::map<CUdeviceptr, std::unique_ptr<Run>> runs_ GUARDED_BY(mutex_);
-  std::vector<std::unique_ptr<Run>> dead_ GUARDED_BY(mutex_);
+  Retired retired_ GUARDED_BY(mutex_);  // since the last fence
+  Retired fenced_ GUARDED_BY(mutex_);   // before it
+  std::atomic<uint64_t> retired_bytes_{0};
+  std::vector<std::unique_ptr<Run>> dead_ GUARDED_BY(mutex_);  // released
   Blocks blocks_ GUARDED_BY(mutex_);
   // Pages with a free slot, by slot size and context.
   std::map<std::pair<uint64_t, CUcontext>, std::vector<Run*>> open_pages_ GUARDED_BY(mutex_);

@@ -230,7 +230,11 @@ void FakeDriver::FillWork() {
     *context = current->context();
     return CUDA_SUCCESS;
   };
-  table_.cuCtxSynchronize = []() { return CUDA_SUCCESS; };
+  table_.cuCtxSynchronize = []() {
+    MutexLock lock(current->mutex_);
+    ++current->context_waits_;
+    return CUDA_SUCCESS;
+  };
 }
 
 }  // namespace tandem::shim

@@ -71,6 +71,11 @@ class FakeDriver {
     MutexLock lock(mutex_);
     return events_;
   }
+  // Calls that wait for a whole context.
+  int context_waits() const {
+    MutexLock lock(mutex_);
+    return context_waits_;
+  }
   // Events put on the legacy stream.
   int legacy_records() const {
     MutexLock lock(mutex_);
@@ -132,6 +137,7 @@ class FakeDriver {
   std::set<CUcontext> broken_;
   int copies_ = 0;
   int events_ = 0;  // that were created
+  int context_waits_ = 0;
   int legacy_records_ = 0;
   uint64_t next_ = 1;
   std::map<uint64_t, uint64_t> reservations_;

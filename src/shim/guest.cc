@@ -16,6 +16,10 @@ Guest::~Guest() {
 
 namespace {
 
+// Of small blocks that are freed and not yet released; from here on a thread that frees looks which
+// can be.
+constexpr Bytes kMuchRetired = MiB(8);
+
 // What swapping cannot do without.
 bool CanSwap(const cuda::RealDriver& real, CUdevice device) {
   int supported = 0;
@@ -51,8 +55,10 @@ Result<std::unique_ptr<Guest>> Guest::Open(const cuda::RealDriver* real, Gate* g
             self->Free(pointer, &result);
           }});
   guest->swapper_ = std::make_unique<Swapper>(real, device, guest->memory_.get(), terms.chunk);
+  guest->fence_ = std::make_unique<FreeFence>(real, tracker, guest->memory_.get());
   guest->agent_ = std::make_unique<Agent>(AgentParts{real, device, &guest->link_, gate, tracker,
-                                                     guest->memory_.get(), guest->swapper_.get()});
+                                                     guest->memory_.get(), guest->fence_.get(),
+                                                     guest->swapper_.get()});
   gate->Shut();
   if (!guest->agent_->Start()) {
     gate->Open();
@@ -140,10 +146,23 @@ CUresult Guest::Synchronize(CUcontext context) {
   return result;
 }
 
+CUresult Guest::Health(CUcontext context) {
+  CUresult result = real_->cuCtxPushCurrent_v2(context);
+  if (result != CUDA_SUCCESS) return result;
+  result = tracker_->Health(context);
+  CUcontext popped = nullptr;
+  real_->cuCtxPopCurrent_v2(&popped);
+  return result;
+}
+
 CUresult Guest::Allocate(uint64_t bytes, CUcontext context, CUdeviceptr* pointer) {
   Know(context, false);  // unless it is known
-  if (const std::optional<Block> block = memory_->AllocateFromPage(bytes, context)) {
-    *pointer = block->address;
+  std::optional<Block> slot = memory_->AllocateFromPage(bytes, context);
+  if (!slot.has_value() && bytes < kLargeBlock && fence_->Step() == CUDA_SUCCESS) {
+    slot = memory_->AllocateFromPage(bytes, context);  // of what was freed
+  }
+  if (slot.has_value()) {
+    *pointer = slot->address;
     ShutIfMissing();  // the page may be one that another thread has only just added
     return CUDA_SUCCESS;
   }
@@ -185,12 +204,21 @@ bool Guest::BackNow(CUdeviceptr address) {
   if (!swapper_->mutex().TryLock()) return false;
   swapper_->Reap();
   Run* const run = memory_->FindRun(address);  // gone with its context, perhaps
-  const Bytes resident = memory_->GetView().resident;
-  bool allowed = false;
-  link_.With([&](client::Lease& lease) {
-    allowed = run != nullptr && lease.open() && resident + Bytes(run->bytes) <= lease.credit();
-  });
-  const bool backed = allowed && swapper_->BackNew(run) == CUDA_SUCCESS;
+  const auto allowed = [&] {
+    const Bytes resident = memory_->GetView().resident;
+    bool fits = false;
+    link_.With([&](client::Lease& lease) {
+      fits = run != nullptr && lease.open() && resident + Bytes(run->bytes) <= lease.credit();
+    });
+    return fits;
+  };
+  bool backed = allowed();
+  if (!backed && memory_->retired() != Bytes()) {
+    fence_->Step();
+    swapper_->Reap();
+    backed = allowed();
+  }
+  backed = backed && swapper_->BackNew(run) == CUDA_SUCCESS;
   swapper_->mutex().Unlock();
   return backed;
 }
@@ -198,24 +226,28 @@ bool Guest::BackNow(CUdeviceptr address) {
 bool Guest::Free(CUdeviceptr pointer, CUresult* result) {
   const std::optional<Block> block = memory_->Find(pointer);
   if (!block.has_value() || block->address != pointer) return false;
-  // Work that uses it must be done, as with the driver's own; no lock is held meanwhile.
-  *result = Synchronize(block->context);
+  *result = Health(block->context);
   if (*result != CUDA_SUCCESS) return true;
   Bytes shrunk;
   if (!memory_->Free(pointer, &shrunk)) return false;  // freed by another thread meanwhile
-  if (shrunk == Bytes()) return true;
+  if (shrunk == Bytes()) {
+    if (memory_->retired() >= kMuchRetired) fence_->Step();
+    return true;
+  }
   link_.Unreserve(shrunk);
   ReapSoon();
   return true;
 }
 
+// Where all work is done nothing is left of the memory afterwards, as with the driver's own.
 void Guest::ReapSoon() {
-  if (swapper_->mutex().TryLock()) {
+  fence_->Step();
+  if (memory_->HasDead() && swapper_->mutex().TryLock()) {
     swapper_->Reap();
     swapper_->mutex().Unlock();
-    if (!link_.contended()) return;
   }
-  agent_->Wake();  // it gives back what is left, and the credit
+  // It gives back what is left, and the credit; else it comes by in a moment.
+  if (!gate_->open() || link_.contended()) agent_->Wake();
 }
 
 }  // namespace tandem::shim

@@ -18,6 +18,7 @@
 #include "src/shim/agent.h"
 #include "src/shim/daemon_link.h"
 #include "src/shim/device_memory.h"
+#include "src/shim/free_fence.h"
 #include "src/shim/gate.h"
 #include "src/shim/stream_pools.h"
 #include "src/shim/swapper.h"
@@ -58,7 +59,8 @@ class Guest {
   // ---- Memory. REQUIRES: `context` is current and of device().
   CUresult Allocate(uint64_t bytes, CUcontext context, CUdeviceptr* pointer)
       EXCLUDES_LOCK(growth_mutex_);
-  // False if the block is not one of ours.
+  // Returns at once; what work under way may still use is not used again before that is done. False
+  // if the block is not one of ours.
   bool Free(CUdeviceptr pointer, CUresult* result);
   StreamPools& pools() { return *pools_; }
   std::optional<Block> Find(CUdeviceptr pointer) const { return memory_->Find(pointer); }
@@ -74,6 +76,7 @@ class Guest {
   bool BackNow(CUdeviceptr address);
   void ShutIfMissing();
   CUresult Synchronize(CUcontext context);
+  CUresult Health(CUcontext context);
   void ReapSoon();
 
   const cuda::RealDriver* const real_;
@@ -82,6 +85,7 @@ class Guest {
   const CUdevice device_;
   DaemonLink link_;
   std::unique_ptr<DeviceMemory> memory_;
+  std::unique_ptr<FreeFence> fence_;
   std::unique_ptr<StreamPools> pools_;
   std::unique_ptr<Swapper> swapper_;
   std::unique_ptr<Agent> agent_;

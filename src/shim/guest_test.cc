@@ -170,12 +170,25 @@ TEST_F(GuestTest, FreedMemoryIsGivenBackWhileSomebodyWaits) {
   daemon_.Send(wire::Credit{MiB(16).count});
   daemon_.Expect<wire::Running>();
   work.join();
-  driver_.HoldEvents(true);  // so that it is not idle
-  daemon_.decisions().contended = 1;
+  Submit([&] {  // so that it is not idle
+    daemon_.decisions().contended = 1;
+    CUresult result = CUDA_ERROR_UNKNOWN;
+    ASSERT_TRUE(guest_->Free(more, &result));
+    EXPECT_EQ(daemon_.Expect<wire::Evicted>().resident_bytes, MiB(8).count);
+  });
+}
+
+TEST_F(GuestTest, AFreeWaitsForNoWork) {
+  const CUdeviceptr pointer = RunWith(MiB(8), 1);
+  driver_.HoldEvents(true);
   CUresult result = CUDA_ERROR_UNKNOWN;
-  ASSERT_TRUE(guest_->Free(more, &result));
-  EXPECT_EQ(daemon_.Expect<wire::Evicted>().resident_bytes, MiB(8).count);
+  ASSERT_TRUE(guest_->Free(pointer, &result));
+  EXPECT_EQ(result, CUDA_SUCCESS);
+  EXPECT_EQ(driver_.context_waits(), 0);
+  EXPECT_EQ(guest_->used(), Bytes());
+  EXPECT_EQ(driver_.used(), MiB(8).count);  // work under way may use it
   driver_.HoldEvents(false);
+  while (driver_.used() != 0) std::this_thread::yield();
 }
 
 TEST_F(GuestTest, FindsTheNextDaemon) {

@@ -13,11 +13,7 @@ constexpr uint64_t kPitchAlignment = 512;
 // capture that forbids an allocation is broken by one.
 CUresult ContextHealth(CUcontext context) {
   WorkTracker* const tracker = process_tracker.load(std::memory_order_acquire);
-  const CUresult result = tracker == nullptr ? CUDA_SUCCESS : tracker->Health(context);
-  const bool refused = IsSticky(result) || result == CUDA_ERROR_CONTEXT_IS_DESTROYED ||
-                       result == CUDA_ERROR_INVALID_CONTEXT ||
-                       result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  return refused ? result : CUDA_SUCCESS;
+  return tracker == nullptr ? CUDA_SUCCESS : tracker->Health(context);
 }
 
 std::optional<Block> FindOurs(CUdeviceptr pointer) {

@@ -55,6 +55,12 @@ class SwapperTest : public testing::Test {
     MutexLock lock(swapper_.mutex());
     swapper_.Expose();
   }
+  bool Free(CUdeviceptr block, Bytes* shrunk) {  // all work being done
+    const bool freed = memory_.Free(block, shrunk);
+    memory_.Fence();
+    memory_.ReleaseFenced();
+    return freed;
+  }
   void Reap() {
     MutexLock lock(swapper_.mutex());
     swapper_.Reap();
@@ -134,7 +140,7 @@ TEST_F(SwapperTest, MemoryFreedWhileItArrivesIsGivenBackOnceItIsThere) {
   driver_.HoldCopies();
   EXPECT_EQ(RestoreSome(kCard), CUDA_SUCCESS);
   Bytes shrunk;
-  ASSERT_TRUE(memory_.Free(block, &shrunk));
+  ASSERT_TRUE(Free(block, &shrunk));
   Reap();
   EXPECT_EQ(driver_.used(), MiB(8).count);  // a copy still writes to it
   driver_.LetCopies(2);
@@ -209,7 +215,7 @@ TEST_F(SwapperTest, WhatABrokenContextHoldsIsNeitherCopiedNorNeeded) {
   ASSERT_EQ(RestoreAll(kCard), CUDA_SUCCESS);
   EXPECT_TRUE(Holds(kept, MiB(16).count, 1));
   Bytes shrunk;
-  EXPECT_TRUE(memory_.Free(lost.address, &shrunk));
+  EXPECT_TRUE(Free(lost.address, &shrunk));
   EXPECT_EQ(shrunk, MiB(8));  // of the limit it had still been part
   EXPECT_EQ(memory_.GetView().need, MiB(16));
 }
@@ -284,9 +290,9 @@ TEST_F(SwapperTest, FreedMemoryGoesBackAndItsAddressesComeAgain) {
   ASSERT_EQ(RestoreAll(kCard), CUDA_SUCCESS);
   Open();
   Bytes shrunk;
-  EXPECT_FALSE(memory_.Free(first + 512, &shrunk));
-  ASSERT_TRUE(memory_.Free(first, &shrunk));
-  EXPECT_FALSE(memory_.Free(first, &shrunk));
+  EXPECT_FALSE(Free(first + 512, &shrunk));
+  ASSERT_TRUE(Free(first, &shrunk));
+  EXPECT_FALSE(Free(first, &shrunk));
   EXPECT_EQ(shrunk, MiB(16));
   EXPECT_NE(Allocate(MiB(16).count), first);  // still mapped
   Reap();
@@ -304,7 +310,7 @@ TEST_F(SwapperTest, SmallBlocksShareAPage) {
     EXPECT_FALSE(memory_.Find(block + 5000).has_value());
   }
   Bytes shrunk;
-  for (CUdeviceptr block : blocks) ASSERT_TRUE(memory_.Free(block, &shrunk));
+  for (CUdeviceptr block : blocks) ASSERT_TRUE(Free(block, &shrunk));
   EXPECT_EQ(shrunk, MiB(2));
   EXPECT_EQ(memory_.GetView().need, Bytes());
 }
@@ -342,7 +348,7 @@ TEST_F(SwapperTest, RandomSequencesKeepEveryByte) {
       auto victim = live.begin();
       std::advance(victim, random() % live.size());
       Bytes shrunk;
-      ASSERT_TRUE(memory_.Free(victim->first, &shrunk));
+      ASSERT_TRUE(Free(victim->first, &shrunk));
       live.erase(victim);
     } else if (choice < 8) {
       if (random() % 4 == 0) driver_.FailCopy(1 + random() % 4, CUDA_ERROR_UNKNOWN);

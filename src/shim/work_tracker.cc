@@ -78,7 +78,11 @@ std::vector<CUcontext> WorkTracker::TakeBroken() {
 
 CUresult WorkTracker::Health(CUcontext context) {
   MutexLock lock(mutex_);
-  return AskHealth(context);
+  const CUresult result = AskHealth(context);
+  const bool refused = IsSticky(result) || result == CUDA_ERROR_CONTEXT_IS_DESTROYED ||
+                       result == CUDA_ERROR_INVALID_CONTEXT ||
+                       result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  return refused ? result : CUDA_SUCCESS;
 }
 
 CUresult WorkTracker::AskHealth(CUcontext context) {
@@ -93,7 +97,7 @@ CUresult WorkTracker::AskHealth(CUcontext context) {
 void WorkTracker::Remove(CUcontext context) {
   const auto of_context = [context](const Marker& marker) { return marker.context == context; };
   std::erase(contexts_, context);
-  std::erase_if(pending_, of_context);
+  for (Watched& watched : watched_) std::erase_if(watched.pending, of_context);
   std::erase_if(orphaned_, of_context);
   std::erase_if(streams_, [context](const auto& entry) { return entry.second == context; });
   std::erase_if(in_flight_, [context](const auto& entry) { return entry.first.first == context; });
@@ -181,20 +185,21 @@ void WorkTracker::AwaitWindow(const Gate& gate, CUstream stream) {
   }
 }
 
-CUresult WorkTracker::Begin() {
+CUresult WorkTracker::Begin(Watch watch) {
   MutexLock lock(mutex_);
+  Watched& watched = Of(watch);
   // What stands behind less than the new events will is of no use any more.
-  for (const Marker& marker : pending_) events_.Return(marker);
-  pending_.clear();
-  legacy_due_ = default_streams_;
-  return RecordPending(false);
+  for (const Marker& marker : watched.pending) events_.Return(marker);
+  watched.pending.clear();
+  watched.legacy_due = default_streams_;
+  return RecordAll(false, &watched.pending);
 }
 
-CUresult WorkTracker::RecordPending(bool legacy) {
+CUresult WorkTracker::RecordAll(bool legacy, std::vector<Marker>* markers) {
   CUresult first_error = CUDA_SUCCESS;
   std::vector<CUcontext> gone;
   const auto record = [&](CUcontext context, CUstream stream) REQUIRES_LOCK(mutex_) {
-    const CUresult result = Record(context, stream, &pending_);
+    const CUresult result = Record(context, stream, markers);
     if (result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_CONTEXT_IS_DESTROYED) {
       gone.push_back(context);  // by a call that we do not know, and all its work with it
     } else if (first_error == CUDA_SUCCESS) {
@@ -220,15 +225,16 @@ CUresult WorkTracker::PollAll(std::vector<Marker>* markers) {
   return CUDA_SUCCESS;
 }
 
-CUresult WorkTracker::Poll() {
+CUresult WorkTracker::Poll(Watch watch) {
   MutexLock lock(mutex_);
+  Watched& watched = Of(watch);
   CUresult result = PollAll(&orphaned_);
-  if (result == CUDA_SUCCESS) result = PollAll(&pending_);
-  if (result != CUDA_SUCCESS || !legacy_due_) return result;
-  result = RecordPending(true);
+  if (result == CUDA_SUCCESS) result = PollAll(&watched.pending);
+  if (result != CUDA_SUCCESS || !watched.legacy_due) return result;
+  result = RecordAll(true, &watched.pending);
   if (result != CUDA_SUCCESS) return result;  // and from the beginning the next time
-  legacy_due_ = false;
-  return PollAll(&pending_);
+  watched.legacy_due = false;
+  return PollAll(&watched.pending);
 }
 
 void WorkTracker::Forget() {

@@ -55,8 +55,8 @@ class WorkTracker {
   std::vector<CUcontext> TakeBroken() EXCLUDES_LOCK(mutex_);
   // One on that device, or null.
   CUcontext AnyContext(CUdevice device) const EXCLUDES_LOCK(mutex_);
-  // What the driver says to a question in the context, as it would to an allocation: a sticky
-  // error, or that a capture forbids it. REQUIRES: the context is current.
+  // What the driver would say to an allocation or a free in the context: a sticky error, or that a
+  // capture forbids it. REQUIRES: the context is current.
   CUresult Health(CUcontext context) EXCLUDES_LOCK(mutex_);
   // Destroys the stream with `destroy`; what it still has to do stays covered.
   CUresult DestroyStream(CUstream stream, CUresult (*destroy)(CUstream)) EXCLUDES_LOCK(mutex_);
@@ -68,19 +68,26 @@ class WorkTracker {
   // thread is about to submit.
   void AwaitWindow(const Gate& gate, CUstream stream) EXCLUDES_LOCK(mutex_);
 
+  // Work can be watched for two reasons, one beside the other.
+  enum class Watch { kDrain, kFree };
   // Puts an event behind everything that was submitted so far. A sticky error comes back. Behind
   // the default streams the event comes only once Poll finds all others done, and so does their
   // error: what a program submits to any blocking stream after an event on the legacy one waits for
   // all that the event waits for, and that may be waiting for the program.
-  CUresult Begin() EXCLUDES_LOCK(mutex_);
+  CUresult Begin(Watch watch = Watch::kDrain) EXCLUDES_LOCK(mutex_);
   // CUDA_SUCCESS when all that is done, CUDA_ERROR_NOT_READY while it is not, else a sticky error.
-  CUresult Poll() EXCLUDES_LOCK(mutex_);
+  CUresult Poll(Watch watch = Watch::kDrain) EXCLUDES_LOCK(mutex_);
   // Everything is done and nothing can come: starts with an empty set.
   void Forget() EXCLUDES_LOCK(mutex_);
 
  private:
   // A default stream is one of its context.
   using StreamKey = std::pair<CUcontext, CUstream>;
+  // What the latest Begin put behind the work.
+  struct Watched {
+    std::vector<Marker> pending;
+    bool legacy_due = false;  // its second part
+  };
 
   static void Submitted(ThreadSlot* slot) {
     slot->submits.store(slot->submits.load(std::memory_order_relaxed) + 1,
@@ -94,8 +101,9 @@ class WorkTracker {
   CUresult Record(CUcontext context, CUstream stream, std::vector<Marker>* markers)
       REQUIRES_LOCK(mutex_);
   // Events on the legacy stream of each context, or on all streams that have a handle.
-  CUresult RecordPending(bool legacy) REQUIRES_LOCK(mutex_);
+  CUresult RecordAll(bool legacy, std::vector<Marker>* markers) REQUIRES_LOCK(mutex_);
   CUresult PollAll(std::vector<Marker>* markers) REQUIRES_LOCK(mutex_);
+  Watched& Of(Watch watch) REQUIRES_LOCK(mutex_) { return watched_[static_cast<size_t>(watch)]; }
   CUresult AskHealth(CUcontext context) REQUIRES_LOCK(mutex_);
   // Whether one more may be submitted, which counts it.
   bool Admit(const StreamKey& key, bool anyway) EXCLUDES_LOCK(mutex_);
@@ -109,8 +117,7 @@ class WorkTracker {
   bool default_streams_ GUARDED_BY(mutex_) = false;
   std::vector<CUcontext> contexts_ GUARDED_BY(mutex_);
   EventPool events_ GUARDED_BY(mutex_);
-  std::vector<Marker> pending_ GUARDED_BY(mutex_);   // of the latest Begin
-  bool legacy_due_ GUARDED_BY(mutex_) = false;       // the latest Begin's second part
+  Watched watched_[2] GUARDED_BY(mutex_);            // by Watch
   std::vector<Marker> orphaned_ GUARDED_BY(mutex_);  // of streams that are destroyed
   std::map<StreamKey, InFlight> in_flight_ GUARDED_BY(mutex_);
   std::map<CUcontext, CUevent> probes_ GUARDED_BY(mutex_);  // never recorded; for Health

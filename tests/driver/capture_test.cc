@@ -271,6 +271,38 @@ TEST_F(CaptureTest, UnsafeCallsAreRefusedByMode) {
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuThreadExchangeStreamCaptureMode(&mode));
 }
 
+TEST_F(CaptureTest, MemoryIsFreedWhereItMayBeAllocated) {
+  CUdeviceptr first = 0, second = 0, third = 0;
+  for (CUdeviceptr* memory : {&first, &second, &third}) {
+    ASSERT_CU(Cu().cuMemAlloc_v2(memory, size_t{2} << 20));
+    ASSERT_CU(Cu().cuMemsetD8Async(*memory, 1, size_t{2} << 20, stream_));
+  }
+  ASSERT_CU(Cu().cuStreamSynchronize(stream_));
+  for (const auto mode : {CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL}) {
+    Begin(mode);
+    EXPECT_CU(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, Cu().cuMemFree_v2(first));
+    ExpectFailed(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  }
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemFree_v2(first));
+  const auto free_on_a_thread = [&](CUdeviceptr memory) {
+    CUresult result = CUDA_ERROR_UNKNOWN;
+    std::thread([&] {
+      Cu().cuCtxSetCurrent(context_);
+      result = Cu().cuMemFree_v2(memory);
+    }).join();
+    return result;
+  };
+  Begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
+  EXPECT_CU(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, free_on_a_thread(second));
+  ExpectFailed(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  Begin(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+  EXPECT_CU(CUDA_SUCCESS, free_on_a_thread(second));
+  End();
+  Begin(CU_STREAM_CAPTURE_MODE_RELAXED);
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemFree_v2(third));
+  End();
+}
+
 TEST_F(CaptureTest, TheFirstWayToBeginIsGlobal) {
   if (Cu().cuStreamBeginCapture == nullptr) GTEST_SKIP() << "a driver without the first way";
   CUdeviceptr memory = 0;

@@ -1,0 +1,55 @@
+#include "src/shim/free_fence.h"
+
+#include "src/shim/capture_mode.h"
+#include "src/shim/gate.h"
+
+namespace tandem::shim {
+
+CUresult FreeFence::Put() {
+  // In this order: a submission that is counted is seen on its way in, or the events are behind it.
+  const uint64_t submits = Gate::Submits();
+  behind_ = Gate::AnyInside() ? std::nullopt : std::optional(submits);
+  const CUresult result = tracker_->Begin(WorkTracker::Watch::kFree);
+  put_ = result == CUDA_SUCCESS;
+  return result;
+}
+
+CUresult FreeFence::Step() {
+  if (memory_->retired() == Bytes()) return CUDA_SUCCESS;
+  if (!mutex_.TryLock()) return CUDA_ERROR_NOT_READY;
+  const RelaxedCapture relaxed(real_);
+  CUresult result = CUDA_SUCCESS;
+  // A fence that was put earlier, then one for what has been retired since.
+  for (int round = 0; round < 2 && result == CUDA_SUCCESS && memory_->retired() != Bytes();
+       ++round) {
+    if (!put_) {
+      memory_->Fence();
+      if (done_.has_value() && *done_ == Gate::Submits()) {
+        memory_->ReleaseFenced();
+        break;
+      }
+      result = Put();
+    }
+    if (result == CUDA_SUCCESS) result = tracker_->Poll(WorkTracker::Watch::kFree);
+    if (result == CUDA_ERROR_NOT_READY) break;
+    put_ = false;
+    if (result != CUDA_SUCCESS) break;
+    done_ = behind_;
+    memory_->ReleaseFenced();
+  }
+  mutex_.Unlock();
+  // A capture hides what runs: its end is waited for like that of work.
+  const bool hidden = result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED ||
+                      result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  return hidden ? CUDA_ERROR_NOT_READY : result;
+}
+
+void FreeFence::OnDrained() {
+  MutexLock lock(mutex_);
+  put_ = false;
+  done_ = Gate::Submits();
+  memory_->Fence();
+  memory_->ReleaseFenced();
+}
+
+}  // namespace tandem::shim

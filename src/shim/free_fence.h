@@ -1,0 +1,45 @@
+// FreeFence: finds out when freed memory may be used again: once all work is done that was
+// submitted before the free. Nobody waits for that. cuMemFree returns at once, and what it freed is
+// retired (device_memory.h) until events that were put behind the work have come to pass.
+//
+// Threading: any thread. A step that another thread is about is left to that thread.
+// Invariants
+// 1. What is retired after a fence was put waits for the next one.
+// 2. Nothing is released on the strength of work that a capture hides.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "src/base/mutex.h"
+#include "src/shim/device_memory.h"
+#include "src/shim/work_tracker.h"
+
+namespace tandem::shim {
+
+class FreeFence {
+ public:
+  FreeFence(const cuda::RealDriver* real, WorkTracker* tracker, DeviceMemory* memory)
+      : real_(real), tracker_(tracker), memory_(memory) {}
+
+  // Releases what may be used again and puts a fence behind the rest; waits for nothing.
+  // CUDA_ERROR_NOT_READY: some of it is not released yet; or an error of the work that it waits
+  // for.
+  CUresult Step() EXCLUDES_LOCK(mutex_);
+  // All work is done and none can come: releases everything. REQUIRES: the gate is closed.
+  void OnDrained() EXCLUDES_LOCK(mutex_);
+
+ private:
+  CUresult Put() REQUIRES_LOCK(mutex_);
+
+  const cuda::RealDriver* const real_;
+  WorkTracker* const tracker_;
+  DeviceMemory* const memory_;
+  Mutex mutex_;
+  bool put_ GUARDED_BY(mutex_) = false;  // and has not come to pass
+  // How many submissions the fence is behind; none where some were on their way in.
+  std::optional<uint64_t> behind_ GUARDED_BY(mutex_);
+  std::optional<uint64_t> done_ GUARDED_BY(mutex_);  // the same of the last one that came to pass
+};
+
+}  // namespace tandem::shim

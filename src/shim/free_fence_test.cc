@@ -1,0 +1,165 @@
+// When freed memory may be used again.
+#include "src/shim/free_fence.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "src/shim/fake_driver.h"
+#include "src/shim/gate.h"
+
+namespace tandem::shim {
+namespace {
+
+constexpr uint64_t kSlot = uint64_t{512} << 10;  // four in a page
+
+class FreeFenceTest : public testing::Test {
+ protected:
+  FreeFenceTest()
+      : driver_(MiB(64).count),
+        tracker_(&driver_.table()),
+        memory_(&driver_.table(), MiB(256), MiB(4)),
+        fence_(&driver_.table(), &tracker_, &memory_) {
+    // This thread knows which stream it marked last, for another test's tracker perhaps.
+    static uintptr_t streams = 0x100;
+    stream_ = reinterpret_cast<CUstream>(++streams);
+    gate_.Open();
+    tracker_.AddContext(driver_.context());
+  }
+
+  CUdeviceptr Allocate(uint64_t bytes) {
+    if (auto block = memory_.AllocateFromPage(bytes, driver_.context())) return block->address;
+    Block block;
+    EXPECT_EQ(memory_.AllocateRun(bytes, driver_.context(), &block), CUDA_SUCCESS);
+    return block.address;
+  }
+  // A page of which every slot is taken.
+  std::vector<CUdeviceptr> FillPage() {
+    std::vector<CUdeviceptr> blocks;
+    for (int i = 0; i < 4; ++i) blocks.push_back(Allocate(kSlot));
+    return blocks;
+  }
+  Bytes Free(CUdeviceptr pointer) {
+    Bytes shrunk;
+    EXPECT_TRUE(memory_.Free(pointer, &shrunk));
+    return shrunk;
+  }
+  bool SlotIsFree() { return memory_.AllocateFromPage(kSlot, driver_.context()).has_value(); }
+  void Submit() {
+    ThreadSlot* const slot = gate_.Enter();
+    tracker_.Note(slot, stream_);
+    Gate::Leave(slot);
+  }
+
+  CUstream stream_;
+  FakeDriver driver_;
+  Gate gate_;
+  WorkTracker tracker_;
+  DeviceMemory memory_;
+  FreeFence fence_;
+};
+
+TEST_F(FreeFenceTest, NothingIsUsedAgainWhileWorkMayUseIt) {
+  const std::vector<CUdeviceptr> page = FillPage();
+  const CUdeviceptr large = Allocate(MiB(8).count);
+  Submit();
+  driver_.HoldEvents(true);
+  EXPECT_EQ(Free(page[1]), Bytes());
+  EXPECT_EQ(Free(large), MiB(8));
+  EXPECT_EQ(memory_.GetView().need, MiB(2));
+  EXPECT_EQ(fence_.Step(), CUDA_ERROR_NOT_READY);
+  EXPECT_FALSE(SlotIsFree());
+  EXPECT_FALSE(memory_.HasDead());
+  driver_.HoldEvents(false);
+  EXPECT_EQ(fence_.Step(), CUDA_SUCCESS);
+  EXPECT_TRUE(memory_.HasDead());
+  EXPECT_EQ(Allocate(kSlot), page[1]);
+  EXPECT_EQ(memory_.retired(), Bytes());
+}
+
+TEST_F(FreeFenceTest, WhatIsFreedAfterAFenceWasPutWaitsForTheNext) {
+  const std::vector<CUdeviceptr> page = FillPage();
+  Submit();
+  driver_.HoldEvents(true);
+  Free(page[0]);
+  EXPECT_EQ(fence_.Step(), CUDA_ERROR_NOT_READY);
+  Submit();
+  Free(page[1]);
+  memory_.ReleaseFenced();  // as if the first had come to pass just now
+  EXPECT_EQ(Allocate(kSlot), page[0]);
+  EXPECT_FALSE(SlotIsFree());
+  driver_.HoldEvents(false);
+  EXPECT_EQ(fence_.Step(), CUDA_SUCCESS);
+  EXPECT_EQ(Allocate(kSlot), page[1]);
+}
+
+TEST_F(FreeFenceTest, WithoutWorkSinceTheLastFenceNoneIsNeeded) {
+  const std::vector<CUdeviceptr> page = FillPage();
+  Submit();
+  Free(page[0]);
+  EXPECT_EQ(fence_.Step(), CUDA_SUCCESS);
+  driver_.HoldEvents(true);
+  Free(page[1]);
+  EXPECT_EQ(fence_.Step(), CUDA_SUCCESS);
+  Submit();
+  Free(page[2]);
+  EXPECT_EQ(fence_.Step(), CUDA_ERROR_NOT_READY);
+}
+
+TEST_F(FreeFenceTest, ASubmissionOnItsWayInIsNotTakenForDone) {
+  const std::vector<CUdeviceptr> page = FillPage();
+  ThreadSlot* const slot = gate_.Enter();
+  tracker_.Note(slot, stream_);
+  Free(page[0]);
+  EXPECT_EQ(fence_.Step(), CUDA_SUCCESS);  // it was free before that call had begun its work
+  driver_.HoldEvents(true);
+  Gate::Leave(slot);
+  Free(page[1]);
+  EXPECT_EQ(fence_.Step(), CUDA_ERROR_NOT_READY);
+}
+
+TEST_F(FreeFenceTest, ACaptureIsWaitedFor) {
+  const std::vector<CUdeviceptr> page = FillPage();
+  Submit();
+  driver_.Capture(true);
+  Free(page[0]);
+  EXPECT_EQ(fence_.Step(), CUDA_ERROR_NOT_READY);
+  EXPECT_FALSE(SlotIsFree());
+  driver_.Capture(false);
+  EXPECT_EQ(fence_.Step(), CUDA_SUCCESS);
+  EXPECT_TRUE(SlotIsFree());
+}
+
+TEST_F(FreeFenceTest, DrainedWorkIsWorkDone) {
+  const std::vector<CUdeviceptr> page = FillPage();
+  Submit();
+  driver_.HoldEvents(true);
+  Free(page[0]);
+  EXPECT_EQ(fence_.Step(), CUDA_ERROR_NOT_READY);
+  fence_.OnDrained();
+  Free(page[1]);
+  EXPECT_EQ(fence_.Step(), CUDA_SUCCESS);
+  EXPECT_EQ(memory_.retired(), Bytes());
+}
+
+TEST_F(FreeFenceTest, AContextTakesItsRetiredBlocksAlong) {
+  int object = 0;
+  const auto other = reinterpret_cast<CUcontext>(&object);
+  const std::vector<CUdeviceptr> page = FillPage();
+  Block its;
+  ASSERT_EQ(memory_.AllocateRun(MiB(8).count, other, &its), CUDA_SUCCESS);
+  Submit();
+  driver_.HoldEvents(true);
+  Free(page[0]);
+  Free(its.address);
+  EXPECT_EQ(fence_.Step(), CUDA_ERROR_NOT_READY);
+  EXPECT_EQ(memory_.FreeContext(driver_.context()), MiB(2));
+  EXPECT_EQ(memory_.TakeDead().size(), 1u);
+  EXPECT_EQ(memory_.retired(), MiB(8));
+  EXPECT_EQ(memory_.FreeContext(other), Bytes());
+  EXPECT_EQ(memory_.TakeDead().size(), 1u);
+  EXPECT_EQ(memory_.retired(), Bytes());
+}
+
+}  // namespace
+}  // namespace tandem::shim
