@@ -34,12 +34,14 @@ Block DeviceMemory::AddBlock(CUdeviceptr address, uint64_t bytes, Run* run, uint
   return block;
 }
 
-std::optional<Block> DeviceMemory::AllocateFromPage(uint64_t bytes, CUcontext context) {
+std::optional<Block> DeviceMemory::AllocateFromPage(uint64_t bytes, CUcontext context,
+                                                    bool* backed) {
   if (bytes >= kLargeBlock) return std::nullopt;
   const uint64_t slot_bytes = SlotBytes(bytes);
   MutexLock lock(mutex_);
   const auto pages = open_pages_.find({slot_bytes, context});
   if (pages == open_pages_.end()) return std::nullopt;
+  if (backed != nullptr) *backed = missing_ == 0;
   Run* const page = pages->second.back();
   const uint32_t slot = page->free_slots.back();
   page->free_slots.pop_back();

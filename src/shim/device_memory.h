@@ -84,8 +84,10 @@ class DeviceMemory {
       : chunk_bytes_(std::max(chunk.count / kGranule * kGranule, kGranule)),
         regions_(real, region.count) {}
 
-  // A slot of a page that is there already; nothing if a new run is needed.
-  std::optional<Block> AllocateFromPage(uint64_t bytes, CUcontext context) EXCLUDES_LOCK(mutex_);
+  // A slot of a page that is there already; nothing if a new run is needed. *backed: nothing is
+  // missing.
+  std::optional<Block> AllocateFromPage(uint64_t bytes, CUcontext context, bool* backed = nullptr)
+      EXCLUDES_LOCK(mutex_);
   // What AllocateRun(bytes) adds to `need`; 0 when that cannot be said in 64 bits.
   static uint64_t RunBytes(uint64_t bytes);
   // A block in a new run, unbacked.

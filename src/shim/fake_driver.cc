@@ -201,6 +201,7 @@ void FakeDriver::FillWork() {
   };
   table_.cuEventQuery = [](CUevent event) {
     MutexLock lock(current->mutex_);
+    ++current->queries_;
     const bool held = current->hold_events_ || current->performed_ < current->copies_before_[event];
     return held ? CUDA_ERROR_NOT_READY : current->Health();
   };

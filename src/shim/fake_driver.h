@@ -76,6 +76,11 @@ class FakeDriver {
     MutexLock lock(mutex_);
     return context_waits_;
   }
+  // Questions whether an event has come to pass.
+  int queries() const {
+    MutexLock lock(mutex_);
+    return queries_;
+  }
   // Events put on the legacy stream.
   int legacy_records() const {
     MutexLock lock(mutex_);
@@ -138,6 +143,7 @@ class FakeDriver {
   int copies_ = 0;
   int events_ = 0;  // that were created
   int context_waits_ = 0;
+  int queries_ = 0;
   int legacy_records_ = 0;
   uint64_t next_ = 1;
   std::map<uint64_t, uint64_t> reservations_;

@@ -1,14 +1,13 @@
 #include "src/shim/free_fence.h"
 
 #include "src/shim/capture_mode.h"
-#include "src/shim/gate.h"
 
 namespace tandem::shim {
 
 CUresult FreeFence::Put() {
   // In this order: a submission that is counted is seen on its way in, or the events are behind it.
   const uint64_t submits = Gate::Submits();
-  behind_ = Gate::AnyInside() ? std::nullopt : std::optional(submits);
+  behind_ = Gate::AnyInside() ? kUnknown : submits;
   const CUresult result = tracker_->Begin(WorkTracker::Watch::kFree);
   put_ = result == CUDA_SUCCESS;
   return result;
@@ -24,7 +23,7 @@ CUresult FreeFence::Step() {
        ++round) {
     if (!put_) {
       memory_->Fence();
-      if (done_.has_value() && *done_ == Gate::Submits()) {
+      if (AllDone()) {
         memory_->ReleaseFenced();
         break;
       }
@@ -34,7 +33,7 @@ CUresult FreeFence::Step() {
     if (result == CUDA_ERROR_NOT_READY) break;
     put_ = false;
     if (result != CUDA_SUCCESS) break;
-    done_ = behind_;
+    done_.store(behind_, std::memory_order_release);
     memory_->ReleaseFenced();
   }
   mutex_.Unlock();
@@ -47,7 +46,7 @@ CUresult FreeFence::Step() {
 void FreeFence::OnDrained() {
   MutexLock lock(mutex_);
   put_ = false;
-  done_ = Gate::Submits();
+  done_.store(Gate::Submits(), std::memory_order_release);
   memory_->Fence();
   memory_->ReleaseFenced();
 }

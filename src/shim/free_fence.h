@@ -8,11 +8,12 @@
 // 2. Nothing is released on the strength of work that a capture hides.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
-#include <optional>
 
 #include "src/base/mutex.h"
 #include "src/shim/device_memory.h"
+#include "src/shim/gate.h"
 #include "src/shim/work_tracker.h"
 
 namespace tandem::shim {
@@ -28,8 +29,12 @@ class FreeFence {
   CUresult Step() EXCLUDES_LOCK(mutex_);
   // All work is done and none can come: releases everything. REQUIRES: the gate is closed.
   void OnDrained() EXCLUDES_LOCK(mutex_);
+  // Nothing has been submitted since all work was seen to end well.
+  bool AllDone() const { return done_.load(std::memory_order_acquire) == Gate::Submits(); }
 
  private:
+  static constexpr uint64_t kUnknown = ~uint64_t{0};
+
   CUresult Put() REQUIRES_LOCK(mutex_);
 
   const cuda::RealDriver* const real_;
@@ -37,9 +42,10 @@ class FreeFence {
   DeviceMemory* const memory_;
   Mutex mutex_;
   bool put_ GUARDED_BY(mutex_) = false;  // and has not come to pass
-  // How many submissions the fence is behind; none where some were on their way in.
-  std::optional<uint64_t> behind_ GUARDED_BY(mutex_);
-  std::optional<uint64_t> done_ GUARDED_BY(mutex_);  // the same of the last one that came to pass
+  // How many submissions the fence is behind, kUnknown where some were on their way in; and the
+  // last one that came to pass.
+  uint64_t behind_ GUARDED_BY(mutex_) = kUnknown;
+  std::atomic<uint64_t> done_{kUnknown};
 };
 
 }  // namespace tandem::shim

@@ -20,9 +20,6 @@ class FreeFenceTest : public testing::Test {
         tracker_(&driver_.table()),
         memory_(&driver_.table(), MiB(256), MiB(4)),
         fence_(&driver_.table(), &tracker_, &memory_) {
-    // This thread knows which stream it marked last, for another test's tracker perhaps.
-    static uintptr_t streams = 0x100;
-    stream_ = reinterpret_cast<CUstream>(++streams);
     gate_.Open();
     tracker_.AddContext(driver_.context());
   }
@@ -51,7 +48,7 @@ class FreeFenceTest : public testing::Test {
     Gate::Leave(slot);
   }
 
-  CUstream stream_;
+  const CUstream stream_ = reinterpret_cast<CUstream>(0x100);
   FakeDriver driver_;
   Gate gate_;
   WorkTracker tracker_;

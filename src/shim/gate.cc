@@ -15,9 +15,10 @@
 namespace tandem::shim {
 namespace {
 
+// Slots are only added, so that they can be looked through without the lock.
 struct Registry {
-  Mutex mutex;
-  ThreadSlot* first GUARDED_BY(mutex) = nullptr;
+  Mutex mutex;  // for who has which slot
+  std::atomic<ThreadSlot*> first{nullptr};
   pthread_key_t at_exit{};
 };
 
@@ -55,12 +56,12 @@ ThreadSlot* Gate::RegisterThread() {
   ThreadSlot* slot = nullptr;
   {
     MutexLock lock(registry.mutex);
-    for (slot = registry.first; slot != nullptr && slot->taken; slot = slot->next) {
+    for (slot = registry.first.load(); slot != nullptr && slot->taken; slot = slot->next) {
     }
     if (slot == nullptr) {
       slot = new ThreadSlot;
-      slot->next = registry.first;
-      registry.first = slot;
+      slot->next = registry.first.load();
+      registry.first.store(slot);
     }
     slot->taken = true;
     slot->marked_generation = 0;
@@ -126,19 +127,15 @@ void Gate::AfterFork() {
 }
 
 bool Gate::AnyInside() {
-  Registry& registry = TheRegistry();
-  MutexLock lock(registry.mutex);
-  for (ThreadSlot* slot = registry.first; slot != nullptr; slot = slot->next) {
+  for (ThreadSlot* slot = TheRegistry().first.load(); slot != nullptr; slot = slot->next) {
     if (slot->depth.load(std::memory_order_seq_cst) != 0) return true;
   }
   return false;
 }
 
 uint64_t Gate::Submits() {
-  Registry& registry = TheRegistry();
-  MutexLock lock(registry.mutex);
   uint64_t sum = 0;
-  for (ThreadSlot* slot = registry.first; slot != nullptr; slot = slot->next) {
+  for (ThreadSlot* slot = TheRegistry().first.load(); slot != nullptr; slot = slot->next) {
     sum += slot->submits.load(std::memory_order_acquire);
   }
   return sum;

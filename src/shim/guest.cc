@@ -75,9 +75,11 @@ void Guest::AbandonInChild() {
 }
 
 void Guest::Know(CUcontext context, bool credited) {
+  if (known_context_.load(std::memory_order_acquire) == context) return;
   tracker_->AddContext(context);
   {
     MutexLock lock(contexts_mutex_);
+    known_context_.store(context, std::memory_order_release);
     const auto [entry, added] = contexts_.try_emplace(context, credited);
     if (!added) return;
   }
@@ -109,6 +111,7 @@ bool Guest::ContextEnds(CUcontext context) {
     MutexLock lock(contexts_mutex_);
     if (const auto known = contexts_.find(context); known != contexts_.end()) {
       credited = known->second;
+      known_context_.store(nullptr, std::memory_order_release);
       contexts_.erase(known);
     }
   }
@@ -147,6 +150,8 @@ CUresult Guest::Synchronize(CUcontext context) {
 }
 
 CUresult Guest::Health(CUcontext context) {
+  const bool known = known_context_.load(std::memory_order_acquire) == context;
+  if (known && !tracker_->MayRefuse() && fence_->AllDone()) return CUDA_SUCCESS;
   CUresult result = real_->cuCtxPushCurrent_v2(context);
   if (result != CUDA_SUCCESS) return result;
   result = tracker_->Health(context);
@@ -157,13 +162,14 @@ CUresult Guest::Health(CUcontext context) {
 
 CUresult Guest::Allocate(uint64_t bytes, CUcontext context, CUdeviceptr* pointer) {
   Know(context, false);  // unless it is known
-  std::optional<Block> slot = memory_->AllocateFromPage(bytes, context);
+  bool backed = false;
+  std::optional<Block> slot = memory_->AllocateFromPage(bytes, context, &backed);
   if (!slot.has_value() && bytes < kLargeBlock && fence_->Step() == CUDA_SUCCESS) {
-    slot = memory_->AllocateFromPage(bytes, context);  // of what was freed
+    slot = memory_->AllocateFromPage(bytes, context, &backed);  // of what was freed
   }
   if (slot.has_value()) {
     *pointer = slot->address;
-    ShutIfMissing();  // the page may be one that another thread has only just added
+    if (!backed) ShutIfMissing();  // the page may be one that another thread has only just added
     return CUDA_SUCCESS;
   }
   const Bytes growth(DeviceMemory::RunBytes(bytes));

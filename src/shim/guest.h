@@ -57,6 +57,9 @@ class Guest {
   void SetPeer(CUcontext context, bool reaches) EXCLUDES_LOCK(contexts_mutex_, peers_mutex_);
 
   // ---- Memory. REQUIRES: `context` is current and of device().
+  // What the driver would say to an allocation: a context that is broken or destroyed answers
+  // everything with its error, and a capture that forbids an allocation is broken by one.
+  CUresult Health(CUcontext context) EXCLUDES_LOCK(contexts_mutex_);
   CUresult Allocate(uint64_t bytes, CUcontext context, CUdeviceptr* pointer)
       EXCLUDES_LOCK(growth_mutex_);
   // Returns at once; what work under way may still use is not used again before that is done. False
@@ -76,7 +79,6 @@ class Guest {
   bool BackNow(CUdeviceptr address);
   void ShutIfMissing();
   CUresult Synchronize(CUcontext context);
-  CUresult Health(CUcontext context);
   void ReapSoon();
 
   const cuda::RealDriver* const real_;
@@ -93,6 +95,8 @@ class Guest {
   Mutex growth_mutex_;  // one reservation at a time; held while waiting for the daemon's answer
   mutable Mutex contexts_mutex_;
   std::map<CUcontext, bool> contexts_ GUARDED_BY(contexts_mutex_);  // → credited
+  // One of them, mostly the only one, for those who need no lock to find it known.
+  std::atomic<CUcontext> known_context_{nullptr};
   Mutex peers_mutex_;  // held while access is set, before the swap lock
   std::map<CUdevice, int> peers_ GUARDED_BY(peers_mutex_);  // → how many of their contexts may
 };

@@ -178,6 +178,23 @@ TEST_F(GuestTest, FreedMemoryIsGivenBackWhileSomebodyWaits) {
   });
 }
 
+TEST_F(GuestTest, TheDriverIsAskedOnlyWhereItMayRefuse) {
+  RunWith(MiB(8), 1);
+  EXPECT_EQ(guest_->Health(driver_.context()), CUDA_SUCCESS);
+  daemon_.Send(wire::Revoke{1, 1000000});
+  daemon_.Expect<wire::Released>();
+  const int queries = driver_.queries();
+  EXPECT_EQ(guest_->Health(driver_.context()), CUDA_SUCCESS);  // all work was seen done
+  EXPECT_EQ(driver_.queries(), queries);
+  tracker_.OnCaptureBegun();
+  EXPECT_EQ(guest_->Health(driver_.context()), CUDA_SUCCESS);
+  EXPECT_EQ(driver_.queries(), queries + 1);
+  tracker_.OnCaptureEnded();
+  int other = 0;  // may be broken for all we know
+  EXPECT_EQ(guest_->Health(reinterpret_cast<CUcontext>(&other)), CUDA_SUCCESS);
+  EXPECT_EQ(driver_.queries(), queries + 2);
+}
+
 TEST_F(GuestTest, AFreeWaitsForNoWork) {
   const CUdeviceptr pointer = RunWith(MiB(8), 1);
   driver_.HoldEvents(true);

@@ -9,13 +9,6 @@ namespace {
 
 constexpr uint64_t kPitchAlignment = 512;
 
-// A context that is broken or destroyed answers everything with its error, allocation too; and a
-// capture that forbids an allocation is broken by one.
-CUresult ContextHealth(CUcontext context) {
-  WorkTracker* const tracker = process_tracker.load(std::memory_order_acquire);
-  return tracker == nullptr ? CUDA_SUCCESS : tracker->Health(context);
-}
-
 std::optional<Block> FindOurs(CUdeviceptr pointer) {
   Guest* const guest = CurrentGuest();
   if (guest == nullptr) return std::nullopt;
@@ -39,7 +32,7 @@ size_t SizeOf(const Block& block) {
 
 // What a pool only keeps is not in the way of the program's other memory.
 CUresult Allocate(Guest* guest, size_t bytes, CUcontext context, CUdeviceptr* pointer) {
-  const CUresult health = ContextHealth(context);
+  const CUresult health = guest->Health(context);
   if (health != CUDA_SUCCESS) return health;
   const CUresult result = guest->Allocate(bytes, context, pointer);
   const bool again = result == CUDA_ERROR_OUT_OF_MEMORY && guest->pools().GiveWay();

@@ -46,6 +46,13 @@ constexpr Duration kRunPause = Milliseconds(20);
 
 enum class Mode { kUndecided, kPassThrough, kShared };
 
+// The context that a thread last had on the shared device, as long as no context has gone since.
+struct ContextOfThread {
+  CUcontext context = nullptr;
+  uint64_t generation = 0;
+};
+constinit thread_local ContextOfThread context_of_thread __attribute__((tls_model("initial-exec")));
+
 constinit std::atomic<const Driver*> driver{nullptr};
 constinit std::atomic<Guest*> guest{nullptr};
 constinit std::atomic<Mode> mode{Mode::kUndecided};
@@ -277,8 +284,13 @@ Guest* GuestOfCurrentContext(CUcontext* context) {
   CUdevice device = 0;
   const cuda::RealDriver& real = Real();
   if (real.cuCtxGetCurrent(context) != CUDA_SUCCESS || *context == nullptr) return nullptr;
+  const uint64_t generation = WorkTracker::Generation();
+  ContextOfThread& last = context_of_thread;
+  if (last.context == *context && last.generation == generation) return CurrentGuest();
   if (real.cuCtxGetDevice(&device) != CUDA_SUCCESS) return nullptr;
-  return GuestFor(device);
+  Guest* const found = GuestFor(device);
+  if (found != nullptr) last = {*context, generation};
+  return found;
 }
 
 }  // namespace tandem::shim

@@ -72,6 +72,7 @@ std::vector<CUcontext> WorkTracker::TakeBroken() {
     CUcontext popped = nullptr;
     real_->cuCtxPopCurrent_v2(&popped);
   }
+  if (!broken.empty()) broken_.store(true, std::memory_order_release);
   for (CUcontext context : broken) Remove(context);
   return broken;
 }

@@ -58,6 +58,16 @@ class WorkTracker {
   // What the driver would say to an allocation or a free in the context: a sticky error, or that a
   // capture forbids it. REQUIRES: the context is current.
   CUresult Health(CUcontext context) EXCLUDES_LOCK(mutex_);
+  // Whether a stream may be being captured, or a context has been found broken: then only the
+  // driver can say what it thinks of an allocation.
+  bool MayRefuse() const {
+    return captures_.load(std::memory_order_acquire) != 0 ||
+           broken_.load(std::memory_order_acquire);
+  }
+  void OnCaptureBegun() { captures_.fetch_add(1, std::memory_order_acq_rel); }
+  void OnCaptureEnded() { captures_.fetch_sub(1, std::memory_order_acq_rel); }
+  // Changes when a stream or a context is destroyed, so that what is known of it may be wrong.
+  static uint64_t Generation() { return generation.load(std::memory_order_acquire); }
   // Destroys the stream with `destroy`; what it still has to do stays covered.
   CUresult DestroyStream(CUstream stream, CUresult (*destroy)(CUstream)) EXCLUDES_LOCK(mutex_);
 
@@ -122,6 +132,8 @@ class WorkTracker {
   std::map<StreamKey, InFlight> in_flight_ GUARDED_BY(mutex_);
   std::map<CUcontext, CUevent> probes_ GUARDED_BY(mutex_);  // never recorded; for Health
   std::atomic<int64_t> window_ns_{0};
+  std::atomic<int> captures_{0};     // one that ends with its stream or context stays
+  std::atomic<bool> broken_{false};  // some context, once
 };
 
 // The context can do nothing any more; every call returns this until it is destroyed.
