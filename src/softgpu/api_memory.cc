@@ -20,7 +20,7 @@ CUresult Answer(void* data, T value) {
 // One attribute of an address that was found.
 CUresult AnswerAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr pointer,
                          const Memory::Found& found) {
-  const bool host = found.kind == Memory::Found::Kind::kHost;
+  const bool host = Memory::IsOfHost(found);
   const bool block = found.kind == Memory::Found::Kind::kBlock;
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:

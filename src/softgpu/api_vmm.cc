@@ -8,18 +8,37 @@
 namespace tandem::soft {
 namespace {
 
-// What can be created here: pinned memory of a device, which may be exported as a descriptor.
+// The host's memory has one node.
+bool IsHost(const CUmemLocation& location) {
+  return location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA && location.id == 0;
+}
+
+// What can be created here: pinned memory of a device, which may be exported as a descriptor, or of
+// the host, for which *device is null.
 CUresult CheckProperties(const CUmemAllocationProp* properties, Device** device) {
-  if (properties == nullptr || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
-      properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+  *device = nullptr;
+  if (properties == nullptr || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (IsHost(properties->location)) {
+    return properties->requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE ? CUDA_SUCCESS
+                                                                       : CUDA_ERROR_NOT_SUPPORTED;
+  }
+  if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
   *device = TheDriver().FindDevice(properties->location.id);
   if (*device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   return properties->requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE ||
                  properties->requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
              ? CUDA_SUCCESS
              : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+// Who is meant by a place in which memory may be used.
+CUresult UserOf(const CUmemLocation& location, int* user) {
+  *user = IsHost(location) ? Vmm::kHost : location.id;
+  if (IsHost(location)) return CUDA_SUCCESS;
+  if (location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+  return TheDriver().FindDevice(location.id) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
 }  // namespace
@@ -58,6 +77,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
   Memory& memory = *TheDriver().memory;
   MutexLock lock(memory.mutex());
   Vmm& vmm = memory.vmm();
+  if (device == nullptr) return vmm.CreateOnHost(size, *properties, handle);
   CUresult result = CUDA_SUCCESS;
   memory.Manage(device, [&] {
     result = vmm.Create(&device->store(), device->uuid(), size, *properties, handle);
@@ -96,13 +116,10 @@ CUresult cuMemSetAccess(CUdeviceptr pointer, size_t size, const CUmemAccessDesc*
   if (descriptions == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
   std::vector<Vmm::Grant> grants;
   for (const CUmemAccessDesc& description : std::span(descriptions, count)) {
-    if (description.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
-    if (TheDriver().FindDevice(description.location.id) == nullptr) {
-      return CUDA_ERROR_INVALID_DEVICE;
-    }
-    Access access = Access::kNone;
-    CU_TRY(AccessOf(description.flags, &access));
-    grants.push_back({description.location.id, access});
+    Vmm::Grant grant;
+    CU_TRY(UserOf(description.location, &grant.device));
+    CU_TRY(AccessOf(description.flags, &grant.access));
+    grants.push_back(grant);
   }
   Memory& memory = *TheDriver().memory;
   MutexLock lock(memory.mutex());
@@ -112,18 +129,15 @@ CUresult cuMemSetAccess(CUdeviceptr pointer, size_t size, const CUmemAccessDesc*
 CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location,
                         CUdeviceptr pointer) noexcept {
   CU_TRY(Ready());
-  if (flags == nullptr || location == nullptr || location->type != CU_MEM_LOCATION_TYPE_DEVICE) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  if (TheDriver().FindDevice(location->id) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  if (flags == nullptr || location == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  int user = 0;
+  CU_TRY(UserOf(*location, &user));
   Memory& memory = *TheDriver().memory;
   MutexLock lock(memory.mutex());
   const auto found = memory.vmm().Find(pointer);
   if (!found) return CUDA_ERROR_INVALID_VALUE;
-  const auto peer = found->peers.find(location->id);
-  *flags = FlagsOf(found->device == location->id ? found->access
-                   : peer != found->peers.end()  ? peer->second
-                                                 : Access::kNone);
+  const auto known = found->users.find(user);
+  *flags = FlagsOf(known == found->users.end() ? Access::kNone : known->second);
   return CUDA_SUCCESS;
 }
 

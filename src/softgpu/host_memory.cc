@@ -105,9 +105,4 @@ std::optional<HostMemory::Block> HostMemory::Find(uint64_t address) const {
   return block;
 }
 
-bool HostMemory::IsPinned(const void* pointer, uint64_t bytes) const {
-  const auto block = Find(AddressOf(pointer));
-  return block && bytes <= block->range.end() - AddressOf(pointer);
-}
-
 }  // namespace tandem::soft

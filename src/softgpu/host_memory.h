@@ -36,7 +36,6 @@ class HostMemory {
   void FreeAll(Owner owner);
 
   std::optional<Block> Find(uint64_t address) const;
-  bool IsPinned(const void* pointer, uint64_t bytes) const;
 
  private:
   using Blocks = std::map<uint64_t, Block>;  // by address

@@ -93,7 +93,8 @@ bool Memory::Usable(uint64_t address, uint64_t bytes, Access access) {
 bool Memory::IsDeviceAddress(uint64_t address) {
   if (!space_->Contains(address)) return false;
   MutexLock lock(mutex_);
-  return !host_.Find(address).has_value();
+  const auto found = Find(address);
+  return !found || !IsOfHost(*found);
 }
 
 bool Memory::IsSynchronous(uint64_t address) {
@@ -116,7 +117,8 @@ bool Memory::SetSynchronous(uint64_t address, bool synchronous) {
 
 bool Memory::IsPinned(uint64_t address, uint64_t bytes) {
   MutexLock lock(mutex_);
-  return host_.IsPinned(reinterpret_cast<const void*>(address), bytes);
+  const auto found = Find(address);
+  return found && IsOfHost(*found) && bytes <= found->range.end() - address;
 }
 
 }  // namespace tandem::soft

@@ -76,9 +76,9 @@ class Memory {
     enum class Kind { kBlock, kMapping, kHost } kind = Kind::kBlock;
     Range range;
     bool of_graph = false;
-    uint64_t owner = 0;   // context; none for mappings and pools' blocks
-    uint64_t number = 0;  // of the memory; never used twice
-    int device = 0;
+    uint64_t owner = 0;      // context; none for mappings and pools' blocks
+    uint64_t number = 0;     // of the memory; never used twice
+    int device = 0;          // negative for mappings of the host's memory
     uint64_t pool = 0;       // zero for what is not of a pool
     bool internal = false;   // the driver's: not by this name for the program to free
     bool shareable = false;  // has a handle for other processes (cuIpcGetMemHandle)
@@ -88,6 +88,9 @@ class Memory {
     std::shared_ptr<ManagedBlock> managed = nullptr;  // null for what is not managed
   };
   std::optional<Found> Find(uint64_t address) REQUIRES_LOCK(mutex_);
+  static bool IsOfHost(const Found& found) {
+    return found.kind == Found::Kind::kHost || found.device < 0;
+  }
 
   // Whether [address, address + bytes) is live device memory that may be used so; a range may span
   // mappings that touch, but not blocks.

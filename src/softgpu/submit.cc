@@ -21,7 +21,7 @@ bool IsOfHost(uint64_t address) {
   MutexLock lock(driver.memory->mutex());
   const auto found = driver.memory->Find(address);
   if (!found) return false;
-  return found->kind == Memory::Found::Kind::kHost || found->managed != nullptr;
+  return Memory::IsOfHost(*found) || found->managed != nullptr;
 }
 
 // Of both sides; false also if one has no address.

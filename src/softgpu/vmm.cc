@@ -62,6 +62,14 @@ CUresult Vmm::Create(PhysicalStore* store, const CUuuid& device, uint64_t bytes,
   return CUDA_SUCCESS;
 }
 
+CUresult Vmm::CreateOnHost(uint64_t bytes, const CUmemAllocationProp& properties, Handle* handle) {
+  if (bytes == 0 || !WholePages(bytes)) return CUDA_ERROR_INVALID_VALUE;
+  auto memory = ShareableMemory::Create(ShareableMemory::Use::kMemory, bytes, {});
+  if (memory == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  *handle = Adopt(std::move(memory), properties);
+  return CUDA_SUCCESS;
+}
+
 Vmm::Handle Vmm::Adopt(std::shared_ptr<ShareableMemory> shared,
                        const CUmemAllocationProp& properties) {
   Physical memory;
@@ -137,7 +145,7 @@ CUresult Vmm::Map(uint64_t address, uint64_t bytes, Handle handle) {
                           : memory.store->MapAt(*space_, address, memory.pieces);
   if (!mapped) return CUDA_ERROR_OUT_OF_MEMORY;
   memory.mappings += 1;
-  mappings_[address] = Mapping{bytes, handle, Access::kNone, {}};
+  mappings_[address] = Mapping{bytes, handle, {}};
   return CUDA_SUCCESS;
 }
 
@@ -169,7 +177,8 @@ CUresult Vmm::Unmap(uint64_t address, uint64_t bytes) {
 }
 
 int Vmm::DeviceOf(const Mapping& mapping) const {
-  return physical_.at(mapping.handle).properties.location.id;
+  const CUmemLocation& location = physical_.at(mapping.handle).properties.location;
+  return location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA ? kHost : location.id;
 }
 
 CUresult Vmm::SetAccess(uint64_t address, uint64_t bytes, const std::vector<Grant>& grants) {
@@ -178,12 +187,13 @@ CUresult Vmm::SetAccess(uint64_t address, uint64_t bytes, const std::vector<Gran
   for (; first != end; ++first) {
     auto& [begin, mapping] = *first;
     for (const Grant& grant : grants) {
-      (grant.device == DeviceOf(mapping) ? mapping.access : mapping.peers[grant.device]) =
-          grant.access;
+      mapping.users.erase(grant.device);
+      if (grant.access != Access::kNone) mapping.users[grant.device] = grant.access;
     }
     Reach reach;
-    reach.Add(DeviceOf(mapping), mapping.access);
-    for (const auto& [device, access] : mapping.peers) reach.Add(device, access);
+    for (const auto& [device, access] : mapping.users) {
+      if (device != kHost) reach.Add(device, access);
+    }
     space_->SetReach(begin, mapping.size, reach);
   }
   return CUDA_SUCCESS;
@@ -200,15 +210,19 @@ std::optional<Vmm::Found> Vmm::Find(uint64_t address) const {
   if (after == mappings_.begin()) return std::nullopt;
   const auto& [begin, mapping] = *std::prev(after);
   if (address - begin >= mapping.size) return std::nullopt;
-  Access copies = mapping.access;
-  for (const auto& [device, access] : mapping.peers) copies = std::max(copies, access);
+  const int device = DeviceOf(mapping);
+  const auto own = mapping.users.find(device);
+  Access copies = Access::kNone;
+  for (const auto& [user, access] : mapping.users) {
+    if (user != kHost) copies = std::max(copies, access);
+  }
   return Found{.range = Range{begin, mapping.size},
-               .access = mapping.access,
+               .access = own == mapping.users.end() ? Access::kNone : own->second,
                .copies = copies,
-               .device = DeviceOf(mapping),
+               .device = device,
                .handle = mapping.handle,
                .handle_types = physical_.at(mapping.handle).properties.requestedHandleTypes,
-               .peers = mapping.peers};
+               .users = mapping.users};
 }
 
 }  // namespace tandem::soft

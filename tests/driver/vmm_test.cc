@@ -158,5 +158,53 @@ TEST_F(VmmTest, CopiesReachWhatOnlyAnotherDeviceMayUse) {
   EXPECT_CU(CUDA_SUCCESS, Cu().cuMemAddressFree(pointer, page_));
 }
 
+// Memory of the host's in the place of a device's.
+TEST_F(VmmTest, TheHostsMemoryIsMappedToo) {
+  int node = -1;
+  ASSERT_CU(Cu().cuDeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, 0));
+  if (node < 0) GTEST_SKIP() << "the host's memory is not mapped";
+  size_t before = 0, held = 0, total = 0;
+  CUdeviceptr pointer = 0;
+  const CUfunction add = Kernel("add");
+  ASSERT_CU(Cu().cuMemGetInfo_v2(&before, &total));
+  properties_.location = {CU_MEM_LOCATION_TYPE_HOST_NUMA, node};
+  CUmemGenericAllocationHandle handle = 0;
+  const CUresult made = Cu().cuMemCreate(&handle, page_, &properties_, 0);
+  if (made == CUDA_ERROR_NOT_SUPPORTED || made == CUDA_ERROR_INVALID_VALUE) {
+    GTEST_SKIP() << "a driver older than 12.2";
+  }
+  ASSERT_CU(made);
+  ASSERT_CU(Cu().cuMemAddressReserve(&pointer, page_, 0, 0, 0));
+  ASSERT_CU(Cu().cuMemMap(pointer, page_, 0, handle, 0));
+  CUmemAccessDesc both[] = {access_, access_};
+  both[1].location = properties_.location;
+  ASSERT_CU(Cu().cuMemSetAccess(pointer, page_, both, 2));
+  unsigned long long flags = 0;
+  ASSERT_CU(Cu().cuMemGetAccess(&flags, &properties_.location, pointer));
+  EXPECT_EQ(flags, static_cast<unsigned long long>(CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+  ASSERT_CU(Cu().cuMemGetInfo_v2(&held, &total));
+  EXPECT_LT(before - held, page_);  // it takes none of the device's
+  auto* const words = reinterpret_cast<volatile uint32_t*>(pointer);
+  words[5] = 40;
+  uint32_t value = 2, count = 6;
+  ASSERT_CU(Launch(add, 1, 32, nullptr, {&pointer, &value, &count}));
+  ASSERT_CU(Cu().cuCtxSynchronize());
+  EXPECT_EQ(words[5], 42u);
+  const CUdeviceptr there = Allocate(page_);
+  const auto pattern = Pattern(page_, 4);
+  Write(pointer, pattern);
+  ASSERT_CU(Cu().cuMemcpy(there, pointer, page_));
+  EXPECT_EQ(Read(there, page_), pattern);
+  // Who is not let at it, stays out.
+  both[0].flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  ASSERT_CU(Cu().cuMemSetAccess(pointer, page_, both, 1));
+  ASSERT_CU(Launch(add, 1, 32, nullptr, {&pointer, &value, &count}));
+  EXPECT_CU(CUDA_ERROR_ILLEGAL_ADDRESS, Cu().cuCtxSynchronize());
+  MakeContextAnew();
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemUnmap(pointer, page_));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemRelease(handle));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemAddressFree(pointer, page_));
+}
+
 }  // namespace
 }  // namespace tandem::driver_test
