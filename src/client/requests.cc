@@ -10,13 +10,18 @@ void Requests::Tell() {
   Send(wire::Reserve{++sequence_, total_.count});
 }
 
-void Requests::OnRegistered(Bytes limit, Bytes claimed_total, uint32_t claimed_contexts) {
+void Requests::OnRegistered(Bytes limit, Bytes claimed_total, uint32_t claimed_contexts,
+                            Bytes claimed_fixed) {
   registered_ = true;
   limit_ = limit;
   outbox_.clear();
   if (total_ != claimed_total) Tell();
   for (uint32_t i = contexts(); i < claimed_contexts; ++i) Send(wire::ContextGone{});
   for (uint64_t i = contexts_answered_; i < contexts_wanted_; ++i) Send(wire::ContextWanted{});
+  if (fixed_ < claimed_fixed) Send(wire::FixedGone{(claimed_fixed - fixed_).count});
+  for (const auto& [ticket, wanted] : fixed_wanted_) {
+    if (wanted.answer == Answer::kPending) Send(wire::FixedWanted{ticket, wanted.by.count});
+  }
 }
 
 Answer Requests::Judge() const {
@@ -77,6 +82,32 @@ Answer Requests::PollContext(uint64_t ticket) {
 void Requests::ContextGone() {
   ++contexts_gone_;
   Send(wire::ContextGone{});
+}
+
+uint64_t Requests::WantFixed(Bytes bytes) {
+  Send(wire::FixedWanted{++sequence_, bytes.count});
+  fixed_wanted_.emplace(sequence_, Growth{bytes, Answer::kPending});
+  return sequence_;
+}
+
+Answer Requests::PollFixed(uint64_t ticket) {
+  const auto found = fixed_wanted_.find(ticket);
+  if (found == fixed_wanted_.end()) return Answer::kRefused;
+  const Answer answer = found->second.answer;
+  if (answer != Answer::kPending) fixed_wanted_.erase(found);
+  return answer;
+}
+
+void Requests::FixedGone(Bytes bytes) {
+  fixed_ = SaturatingSubtract(fixed_, bytes);
+  Send(wire::FixedGone{bytes.count});
+}
+
+void Requests::OnMessage(const wire::FixedReserved& reserved) {
+  const auto found = fixed_wanted_.find(reserved.sequence);
+  if (found == fixed_wanted_.end() || found->second.answer != Answer::kPending) return;
+  found->second.answer = reserved.granted != 0 ? Answer::kGranted : Answer::kRefused;
+  if (reserved.granted != 0) fixed_ += found->second.by;
 }
 
 void Requests::OnMessage(const wire::Reserved& reserved) {

@@ -22,7 +22,8 @@ enum class Answer { kPending, kGranted, kRefused };
 class Requests {
  public:
   // The daemon took us, and believes what we claimed; what has changed since is told.
-  void OnRegistered(Bytes limit, Bytes claimed_total, uint32_t claimed_contexts);
+  void OnRegistered(Bytes limit, Bytes claimed_total, uint32_t claimed_contexts,
+                    Bytes claimed_fixed = {});
   // Without a daemon growth is judged by what was known last, so that nobody hangs and the limit
   // still holds: `limit` of the run, of which its other sessions have `others`. (What those take
   // meanwhile nobody tells.) Contexts wait for the next daemon.
@@ -40,10 +41,18 @@ class Requests {
   void ContextGone();
   bool WaitsForContext() const { return contexts_answered_ < contexts_wanted_; }
 
+  // Asks for bytes that cannot be swapped; PollFixed with the ticket. FixedGone when they are free
+  // again, or could not be taken after all.
+  uint64_t WantFixed(Bytes bytes);
+  Answer PollFixed(uint64_t ticket);
+  void FixedGone(Bytes bytes);
+
   void OnMessage(const wire::Reserved& reserved);
   void OnMessage(const wire::ContextReserved& reserved);
+  void OnMessage(const wire::FixedReserved& reserved);
 
   Bytes total() const { return total_; }
+  Bytes fixed() const { return fixed_; }
   uint32_t contexts() const { return static_cast<uint32_t>(contexts_granted_ - contexts_gone_); }
 
   std::vector<wire::Message> TakeMessages() { return std::exchange(outbox_, {}); }
@@ -69,6 +78,8 @@ class Requests {
   std::map<uint64_t, Answer> context_answers_;  // not polled yet, by ticket
   uint64_t contexts_granted_ = 0;
   uint64_t contexts_gone_ = 0;
+  Bytes fixed_;                              // granted and not gone
+  std::map<uint64_t, Growth> fixed_wanted_;  // not polled yet, by ticket
   std::vector<wire::Message> outbox_;
 };
 

@@ -79,6 +79,33 @@ TEST(RequestsTest, ARefusedContextCountsForNothing) {
   EXPECT_EQ(requests.contexts(), 1u);
 }
 
+TEST(RequestsTest, WhatCannotBeSwappedWaitsForTheNextDaemonToo) {
+  Requests requests;
+  requests.OnRegistered(MiB(10), Bytes(), 0);
+  const uint64_t first = requests.WantFixed(MiB(4));
+  const uint64_t second = requests.WantFixed(MiB(2));
+  const uint64_t third = requests.WantFixed(MiB(1));
+  requests.OnMessage(wire::FixedReserved{second, 1});
+  requests.OnMessage(wire::FixedReserved{third, 0});
+  EXPECT_EQ(requests.PollFixed(first), Answer::kPending);
+  EXPECT_EQ(requests.PollFixed(second), Answer::kGranted);
+  EXPECT_EQ(requests.PollFixed(third), Answer::kRefused);
+  EXPECT_EQ(requests.fixed(), MiB(2));
+  requests.OnLost(MiB(10), Bytes());
+  EXPECT_EQ(requests.PollFixed(first), Answer::kPending);
+  requests.FixedGone(MiB(1));  // nobody hears of it but by the next registration
+  requests.TakeMessages();
+  requests.OnRegistered(MiB(10), Bytes(), 0, MiB(2));
+  const auto messages = requests.TakeMessages();
+  ASSERT_EQ(messages.size(), 2u);
+  EXPECT_EQ(std::get<wire::FixedGone>(messages[0]).bytes, MiB(1).count);
+  EXPECT_EQ(std::get<wire::FixedWanted>(messages[1]).bytes, MiB(4).count);
+  requests.OnMessage(wire::FixedReserved{first, 1});
+  requests.OnMessage(wire::FixedReserved{first, 1});  // counts once
+  EXPECT_EQ(requests.PollFixed(first), Answer::kGranted);
+  EXPECT_EQ(requests.fixed(), MiB(5));
+}
+
 TEST(RequestsTest, RefusedGrowthLeavesTheDaemonsBooks) {
   Requests requests;
   requests.OnRegistered(MiB(10), Bytes(), 0);

@@ -28,8 +28,9 @@ std::vector<Action> Arbiter::On(const Event& event, Instant now) {
   actions_.clear();
   wake_.reset();
   std::visit([this](const auto& e) { Handle(e); }, event);
-  ChargeContexts();
+  ChargeFixed();
   RefuseContexts();
+  RefuseFixed();
   Decide();
   return std::move(actions_);
 }
@@ -66,6 +67,9 @@ void Arbiter::Handle(const event::SessionAdded& e) {
   session.contexts = e.contexts;
   limits_.Add(e.id, e.run, e.limit, e.allocated);
   contexts_ += e.contexts;
+  session.fixed = e.fixed;
+  fixed_ += e.fixed;
+  limits_.AddFixed(e.id, e.fixed);
   // What it claims above what is left cannot be its due: it has to go.
   session.credit = std::min(e.resident, budget_.free());
   budget_.SetCharge(e.id, session.credit);
@@ -82,6 +86,7 @@ void Arbiter::Handle(const event::SessionGone& e) {
   budget_.SetCharge(e.id, Bytes());
   limits_.Remove(e.id);
   contexts_ -= session->contexts;
+  fixed_ -= session->fixed;
   if (session->record.has_value()) Tell(std::move(*session->record));
   if (claim_.has_value() && claim_->wish.id == e.id) AbandonClaim();
   std::erase_if(wishes_, [&](const Wish& wish) { return wish.id == e.id; });
@@ -96,7 +101,7 @@ void Arbiter::Handle(const event::Reserve& e) {
     limits_.Reserve(e.id, e.total);
     return;
   }
-  const bool fits_alone = e.total <= budget_.total() - budget_.contexts();
+  const bool fits_alone = e.total <= budget_.total() - budget_.fixed();
   const bool granted = fits_alone && limits_.Reserve(e.id, e.total);
   actions_.emplace_back(action::Reserved{e.id, e.sequence, granted});
 }
@@ -128,7 +133,7 @@ void Arbiter::AnswerContext(Session& session, bool granted) {
 void Arbiter::RefuseContexts() {
   for (auto& [id, session] : sessions_) {
     if (session.contexts_wanted == 0) continue;
-    const Bytes alone = limits_.allocated(id) + budget_.contexts() + config_.context;
+    const Bytes alone = limits_.allocated(id) + budget_.fixed() + config_.context;
     if (contexts_ < config_.reserved || alone <= budget_.total()) continue;
     while (session.contexts_wanted > 0) AnswerContext(session, false);
     DropWish(id, Wish::Kind::kContext);
@@ -147,13 +152,13 @@ void Arbiter::Handle(const event::ContextGone& e) {
   --contexts_;
 }
 
-// Contexts above the reserve are charged together, so that one of them moves into the reserve when
-// a place there comes free. Those from before a restart may be more than there is room for at
-// first.
-void Arbiter::ChargeContexts() {
+// What cannot be swapped: contexts above the reserve are charged together, so that one of them
+// moves into the reserve when a place there comes free. Those from before a restart may be more
+// than there is room for at first.
+void Arbiter::ChargeFixed() {
   const uint64_t above = contexts_ > config_.reserved ? contexts_ - config_.reserved : 0;
-  const Bytes wanted(above * config_.context.count);
-  budget_.SetContexts(std::min(wanted, budget_.contexts() + budget_.free()));
+  const Bytes wanted = Bytes(above * config_.context.count) + fixed_;
+  budget_.SetFixed(std::min(wanted, budget_.fixed() + budget_.free()));
 }
 
 void Arbiter::Handle(const event::Ready& e) {
@@ -375,7 +380,7 @@ std::optional<SessionId> Arbiter::claimant() const {
 }
 
 bool Arbiter::taking_turns() const {
-  Bytes wanted = budget_.contexts();
+  Bytes wanted = budget_.fixed();
   size_t sessions = 0;
   for (const auto& [id, session] : sessions_) {
     const bool wants = Wishes(id, Wish::Kind::kLease) && !session.suspended;

@@ -18,7 +18,8 @@
 // 2. Evict goes only to sessions without a lease; a session that is swapping out gets no lease.
 // 3. At most one claim; a session that is short of credit under a lease is the claimant or waits.
 // 4. Epochs are never used twice.
-// 5. Every session's allocation ≤ budget − contexts charged: alone it can always run.
+// 5. Every session's allocation ≤ budget − what is charged that cannot be swapped: alone it can
+//    always run.
 #pragma once
 
 #include <algorithm>
@@ -75,6 +76,8 @@ struct Session {
   Bytes excess;  // claimed from before a restart, and more than there was room for
   uint32_t contexts = 0;
   uint32_t contexts_wanted = 0;  // and not answered
+  Bytes fixed;                   // that it has beside its contexts, and that cannot be swapped
+  std::vector<event::FixedWanted> fixed_wanted;  // and not answered, in their order
   Duration window;
   Duration deadline;      // for its next Revoke
   Duration backoff;       // after its next Busy
@@ -140,6 +143,8 @@ class Arbiter {
   void Handle(const event::Reserve& e);
   void Handle(const event::ContextWanted& e);
   void Handle(const event::ContextGone& e);
+  void Handle(const event::FixedWanted& e);
+  void Handle(const event::FixedGone& e);
   void Handle(const event::Ready& e);
   void Handle(const event::Running& e);
   void Handle(const event::Idle& e);
@@ -158,8 +163,10 @@ class Arbiter {
   bool Wishes(SessionId id, Wish::Kind kind) const;
   void EndLease(Session& session);
   void EndIdle(Session& session);
-  void ChargeContexts();
+  void ChargeFixed();
   void RefuseContexts();
+  void RefuseFixed();
+  void GrantFixed(Session& session);
   void AnswerContext(Session& session, bool granted);
   Handover* RecordOf(Session& session);
   void Report(Session& session);
@@ -182,12 +189,13 @@ class Arbiter {
   bool OrderEvictions(Bytes bytes);
   void Fulfil();
   void AnswerContexts(Session& session);
+  void AnswerFixed(Session& session);
   void GiveUpClaim();
   Bytes Needed(const Wish& wish) const;
   Bytes Lacked(const Wish& wish) const;
   bool MustBeAlone(const Wish& wish) const;
   bool HasRoom(const Wish& wish, Bytes room) const;
-  bool WouldBar(const Wish& context) const;
+  bool WouldBar(const Wish& lasting) const;
   Bytes Room(const Wish& wish, const std::vector<SessionId>& ahead) const;
   Instant MayJoinAt(const Wish& wish, Bytes room) const;
   bool MayBeServed(const Wish& wish) const;
@@ -209,6 +217,7 @@ class Arbiter {
   Epoch last_epoch_ = 0;
   uint64_t last_ticket_ = 0;
   uint32_t contexts_ = 0;  // on the card, of all sessions
+  Bytes fixed_;            // as Session::fixed, of all sessions
   Bytes last_lacked_;      // of the latest hand-over that moved bytes
 
   // Of the call of On that is being served.

@@ -22,9 +22,9 @@ TEST_F(ArbiterTest, ContextsAboveTheReserveAreChargedAndPushIdleMemoryOut) {
   EXPECT_EQ(Record().to, kB);
   EXPECT_EQ(Record().from, std::vector<SessionId>{kA});
   EXPECT_EQ(Record().out, MiB(4));
-  EXPECT_EQ(arbiter_.budget().contexts(), MiB(8));
+  EXPECT_EQ(arbiter_.budget().fixed(), MiB(8));
   On(event::SessionGone{kA});
-  EXPECT_EQ(arbiter_.budget().contexts(), Bytes());  // kB's moved into the reserve
+  EXPECT_EQ(arbiter_.budget().fixed(), Bytes());  // kB's moved into the reserve
 }
 
 TEST_F(ArbiterTest, NoContextThatWouldKeepSomebodyFromEverRunning) {
@@ -98,7 +98,7 @@ TEST_F(ArbiterTest, EveryContextAskedForIsAnswered) {
   EXPECT_TRUE(Silent<action::ContextReserved>(kA));
   On(event::Reserve{kB, 2, MiB(50)});
   EXPECT_EQ(arbiter_.sessions().at(kA).contexts, 3u);
-  EXPECT_EQ(arbiter_.budget().contexts(), MiB(24));
+  EXPECT_EQ(arbiter_.budget().fixed(), MiB(24));
 }
 
 TEST_F(ArbiterTest, ManyContextsAreAnsweredAtOnce) {
@@ -133,9 +133,9 @@ TEST_F(ArbiterTest, AContextThatNoLongerFitsBesideAnotherIsRefusedWithThatOnesAn
 
 TEST_F(ArbiterTest, ContextsFromBeforeARestartAreChargedOnceThereIsRoom) {
   On(event::SessionAdded{kA, RunId{1}, MiB(100), MiB(96), MiB(96), 3, {}});
-  EXPECT_EQ(arbiter_.budget().contexts(), MiB(4));  // two above the reserve cost 16
+  EXPECT_EQ(arbiter_.budget().fixed(), MiB(4));  // two above the reserve cost 16
   On(event::Evicted{kA, MiB(60), {}});
-  EXPECT_EQ(arbiter_.budget().contexts(), MiB(16));
+  EXPECT_EQ(arbiter_.budget().fixed(), MiB(16));
 }
 
 }  // namespace

@@ -69,6 +69,7 @@ bool Arbiter::MayBeServed(const Wish& wish) const {
     case Wish::Kind::kGrowth:
       return session.holds() && session.phase != Phase::kRevoking;
     case Wish::Kind::kContext:
+    case Wish::Kind::kFixed:
       return true;
   }
   return false;
@@ -103,13 +104,16 @@ bool Arbiter::Choose() {
 }
 
 Bytes Arbiter::Needed(const Wish& wish) const {
-  if (wish.kind != Wish::Kind::kContext) return sessions_.at(wish.id).need;
-  return contexts_ < config_.reserved ? Bytes() : config_.context;
+  const Session& session = sessions_.at(wish.id);
+  if (wish.kind == Wish::Kind::kFixed) return session.fixed_wanted.front().bytes;
+  if (wish.kind == Wish::Kind::kContext) {
+    return contexts_ < config_.reserved ? Bytes() : config_.context;
+  }
+  return session.need;
 }
 
 Bytes Arbiter::Lacked(const Wish& wish) const {
-  const bool context = wish.kind == Wish::Kind::kContext;
-  return SaturatingSubtract(Needed(wish), context ? Bytes() : budget_.charge(wish.id));
+  return SaturatingSubtract(Needed(wish), wish.lasting() ? Bytes() : budget_.charge(wish.id));
 }
 
 // Whether it can only be fulfilled once nobody else holds a lease.
@@ -128,9 +132,9 @@ bool Arbiter::HasRoom(const Wish& wish, Bytes room) const {
 
 // What could be made free for a wish without revoking anybody, what its session has included.
 Bytes Arbiter::Room(const Wish& wish, const std::vector<SessionId>& ahead) const {
-  Bytes fixed = budget_.contexts();
+  Bytes fixed = budget_.fixed();
   for (const auto& [id, session] : sessions_) {
-    if (id == wish.id && wish.kind != Wish::Kind::kContext) continue;
+    if (id == wish.id && !wish.lasting()) continue;
     const Bytes charge = budget_.charge(id);
     const bool waits_ahead = std::find(ahead.begin(), ahead.end(), id) != ahead.end();
     if (session.holds() && !session.stuck) {
@@ -154,13 +158,13 @@ Instant Arbiter::MayJoinAt(const Wish& wish, Bytes room) const {
   return *session.left_at + config_.turns.Quantum(cost_.Estimate(Lacked(wish)));
 }
 
-// Whether with one more context somebody could never run again.
-bool Arbiter::WouldBar(const Wish& context) const {
-  return limits_.largest_allocation() + budget_.contexts() + Needed(context) > budget_.total();
+// Whether with that on the card somebody could never run again.
+bool Arbiter::WouldBar(const Wish& lasting) const {
+  return limits_.largest_allocation() + budget_.fixed() + Needed(lasting) > budget_.total();
 }
 
 Arbiter::Plan Arbiter::MakePlan(const Wish& wish, const std::vector<SessionId>& ahead) const {
-  if (wish.kind == Wish::Kind::kContext && WouldBar(wish)) return Plan{};
+  if (wish.lasting() && WouldBar(wish)) return Plan{};
   const Bytes room = Room(wish, ahead);
   if (HasRoom(wish, room)) {
     const Instant at = MayJoinAt(wish, room);
@@ -182,7 +186,7 @@ Arbiter::Plan Arbiter::PlanRevocations(const Wish& wish, Bytes room) const {
   Bytes leaving;  // with leases that are being revoked already
   for (const auto& [id, session] : sessions_) {
     if (!session.holds() || session.stuck) continue;
-    if (id == wish.id && wish.kind != Wish::Kind::kContext) continue;
+    if (id == wish.id && !wish.lasting()) continue;
     const Bytes bytes = std::max(budget_.charge(id), session.need);
     if (session.phase == Phase::kRevoking) {
       leaving += bytes;
@@ -274,14 +278,14 @@ bool Arbiter::Advance() {
 
 bool Arbiter::Gather() {
   const Wish wish = claim_->wish;
-  if (wish.kind == Wish::Kind::kContext && WouldBar(wish)) {
+  if (wish.lasting() && WouldBar(wish)) {
     AbandonClaim();  // somebody has allocated more since; the wish waits
     return true;
   }
   Session& session = sessions_.at(wish.id);
-  if (wish.kind != Wish::Kind::kContext) RaiseCredit(session);
+  if (!wish.lasting()) RaiseCredit(session);
   Bytes lacking = Lacked(wish);
-  if (wish.kind == Wish::Kind::kContext) lacking = SaturatingSubtract(lacking, budget_.free());
+  if (wish.lasting()) lacking = SaturatingSubtract(lacking, budget_.free());
   if (lacking == Bytes()) {
     Fulfil();
     return true;
@@ -384,6 +388,7 @@ void Arbiter::Fulfil() {
   }
   Tell(std::move(record));
   if (wish.kind == Wish::Kind::kContext) AnswerContexts(session);
+  if (wish.kind == Wish::Kind::kFixed) AnswerFixed(session);
 }
 
 // As many as there is room for, of which there is some. All at once, so that the rounds of Decide
@@ -392,7 +397,7 @@ void Arbiter::AnswerContexts(Session& session) {
   const Wish another{session.id, Wish::Kind::kContext, now_, 0};
   do {
     AnswerContext(session, true);
-    ChargeContexts();
+    ChargeFixed();
   } while (session.contexts_wanted > 0 && Needed(another) <= budget_.free() && !WouldBar(another));
   RefuseContexts();  // those for which there never will be
   if (session.contexts_wanted > 0) AddWish(session.id, Wish::Kind::kContext);

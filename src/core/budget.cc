@@ -25,9 +25,9 @@ void Budget::SetCharge(SessionId id, Bytes bytes) {
   }
 }
 
-void Budget::SetContexts(Bytes bytes) {
-  Change(contexts_, bytes);
-  contexts_ = bytes;
+void Budget::SetFixed(Bytes bytes) {
+  Change(fixed_, bytes);
+  fixed_ = bytes;
 }
 
 void Budget::SetTotal(Bytes total) {

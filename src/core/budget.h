@@ -20,13 +20,14 @@ class Budget {
   Bytes total() const { return total_; }
   Bytes charged() const { return charged_; }
   Bytes free() const { return total_ - charged_; }
-  Bytes contexts() const { return contexts_; }
+  Bytes fixed() const { return fixed_; }
   Bytes charge(SessionId id) const;
 
   // REQUIRES: the increase, if it is one, is no more than free().
   void SetCharge(SessionId id, Bytes bytes);
-  // Contexts above the reserve, of all sessions together. REQUIRES: as SetCharge.
-  void SetContexts(Bytes bytes);
+  // What cannot be swapped, of all sessions together: contexts above the reserve, arrays. REQUIRES:
+  // as SetCharge.
+  void SetFixed(Bytes bytes);
   // REQUIRES: total >= charged().
   void SetTotal(Bytes total);
 
@@ -35,7 +36,7 @@ class Budget {
 
   Bytes total_;
   Bytes charged_;
-  Bytes contexts_;
+  Bytes fixed_;
   std::map<SessionId, Bytes> charges_;  // only those above zero
 };
 

@@ -13,7 +13,7 @@ constexpr SessionId kB{2};
 TEST(BudgetTest, CountsWhatIsCharged) {
   Budget budget(MiB(100));
   budget.SetCharge(kA, MiB(60));
-  budget.SetContexts(MiB(8));
+  budget.SetFixed(MiB(8));
   EXPECT_EQ(budget.free(), MiB(32));
   budget.SetCharge(kA, MiB(20));
   budget.SetCharge(kB, MiB(72));
@@ -28,7 +28,7 @@ TEST(BudgetDeathTest, AbortsBeforeItPromisesMoreThanThereIs) {
   budget.SetCharge(kA, MiB(60));
   EXPECT_DEATH(budget.SetCharge(kB, MiB(41)), "");
   EXPECT_DEATH(budget.SetCharge(kB, Bytes(~0ull)), "");
-  EXPECT_DEATH(budget.SetContexts(MiB(41)), "");
+  EXPECT_DEATH(budget.SetFixed(MiB(41)), "");
   EXPECT_DEATH(budget.SetTotal(MiB(59)), "");
 }
 

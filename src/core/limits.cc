@@ -8,13 +8,13 @@ void RunLimits::Add(SessionId session, RunId run, Bytes limit, Bytes allocated) 
   Run& shared = runs_[run];
   if (shared.sessions++ == 0) shared.limit = limit;
   shared.used += allocated;
-  members_[session] = Member{run, allocated};
+  members_[session] = Member{run, allocated, {}};
 }
 
 void RunLimits::Remove(SessionId session) {
   const Member& member = members_.at(session);
   Run& run = runs_.at(member.run);
-  run.used -= member.allocated;
+  run.used -= member.allocated + member.fixed;
   if (--run.sessions == 0) runs_.erase(member.run);
   members_.erase(session);
 }
@@ -32,6 +32,25 @@ bool RunLimits::Reserve(SessionId session, Bytes total) {
   run.used = others + total;
   member.allocated = total;
   return true;
+}
+
+bool RunLimits::TakeFixed(SessionId session, Bytes bytes) {
+  const Run& run = runs_.at(members_.at(session).run);
+  if (bytes > SaturatingSubtract(run.limit, run.used)) return false;
+  AddFixed(session, bytes);
+  return true;
+}
+
+void RunLimits::AddFixed(SessionId session, Bytes bytes) {
+  Member& member = members_.at(session);
+  member.fixed += bytes;
+  runs_.at(member.run).used += bytes;
+}
+
+void RunLimits::GiveFixed(SessionId session, Bytes bytes) {
+  Member& member = members_.at(session);
+  member.fixed -= bytes;
+  runs_.at(member.run).used -= bytes;
 }
 
 Bytes RunLimits::allocated(SessionId session) const {

@@ -21,8 +21,13 @@ class RunLimits {
 
   // Whether `total` is allowed for the session; if so, it is now its allocation.
   bool Reserve(SessionId session, Bytes total);
+  // Whether the session may have so many bytes more that cannot be swapped; if so, it has.
+  bool TakeFixed(SessionId session, Bytes bytes);
+  void AddFixed(SessionId session, Bytes bytes);  // that it has in any case
+  // REQUIRES: it has as many.
+  void GiveFixed(SessionId session, Bytes bytes);
 
-  Bytes allocated(SessionId session) const;
+  Bytes allocated(SessionId session) const;  // what can be swapped
   Bytes limit(SessionId session) const;
   Bytes run_used(SessionId session) const;
   Bytes largest_allocation() const;
@@ -36,6 +41,7 @@ class RunLimits {
   struct Member {
     RunId run;
     Bytes allocated;
+    Bytes fixed;
   };
 
   std::map<RunId, Run> runs_;

@@ -18,7 +18,11 @@ struct Wish {
     kLease,    // to run, with all it needs on the card
     kGrowth,   // it runs, and needs more on the card than it has
     kContext,  // room for one more context
+    kFixed,    // room for other memory that cannot be swapped
   };
+  // Whether it is for what stays on the card as long as it exists.
+  bool lasting() const { return kind == Kind::kContext || kind == Kind::kFixed; }
+
   SessionId id;
   Kind kind = Kind::kLease;
   Instant since;

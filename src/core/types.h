@@ -58,6 +58,7 @@ struct SessionAdded {
   std::optional<SessionId> replaces;
   // The budget with what this session explains of the card's use; counts where it is more.
   std::optional<Bytes> budget = std::nullopt;
+  Bytes fixed = {};  // that it has from before, and that cannot be swapped; contexts excluded
 };
 struct SessionGone {
   SessionId id;
@@ -72,6 +73,16 @@ struct ContextWanted {
 };
 struct ContextGone {
   SessionId id;
+};
+// Memory that cannot be swapped, such as an array's. It counts for the run's limit.
+struct FixedWanted {
+  SessionId id;
+  uint64_t sequence = 0;
+  Bytes bytes;
+};
+struct FixedGone {
+  SessionId id;
+  Bytes bytes;
 };
 struct Ready {
   SessionId id;
@@ -118,10 +129,11 @@ struct Tick {};
 
 }  // namespace event
 
-using Event = std::variant<event::SessionAdded, event::SessionGone, event::Reserve,
-                           event::ContextWanted, event::ContextGone, event::Ready, event::Running,
-                           event::Idle, event::Active, event::Released, event::Busy, event::Evicted,
-                           event::Suspended, event::LimitSet, event::Tick>;
+using Event =
+    std::variant<event::SessionAdded, event::SessionGone, event::Reserve, event::ContextWanted,
+                 event::ContextGone, event::FixedWanted, event::FixedGone, event::Ready,
+                 event::Running, event::Idle, event::Active, event::Released, event::Busy,
+                 event::Evicted, event::Suspended, event::LimitSet, event::Tick>;
 
 namespace action {
 
@@ -150,6 +162,12 @@ struct ContextReserved {
   SessionId id;
   bool granted = false;
 };
+// Answers to FixedWanted. Not granted: above the limit, or as for a context.
+struct FixedReserved {
+  SessionId id;
+  uint64_t sequence = 0;
+  bool granted = false;
+};
 struct Reserved {
   SessionId id;
   uint64_t sequence = 0;
@@ -174,8 +192,9 @@ struct Breach {
 
 }  // namespace action
 
-using Action = std::variant<action::Grant, action::Credit, action::Revoke, action::Evict,
-                            action::ContextReserved, action::Reserved, action::SetContended,
-                            action::HandoverDone, action::WakeAt, action::Breach>;
+using Action =
+    std::variant<action::Grant, action::Credit, action::Revoke, action::Evict,
+                 action::ContextReserved, action::FixedReserved, action::Reserved,
+                 action::SetContended, action::HandoverDone, action::WakeAt, action::Breach>;
 
 }  // namespace tandem::core

@@ -52,8 +52,11 @@ std::vector<core::Wish>::const_iterator FirstWish(const std::vector<core::Wish>&
 // where the wish fits beside them. For people; begins with a semicolon.
 std::string WhoIsStuck(const core::Arbiter& arbiter, const core::Wish& wish) {
   const core::Session& waiter = arbiter.sessions().at(wish.id);
-  const bool context = wish.kind == core::Wish::Kind::kContext;
-  Bytes wanted = arbiter.budget().contexts() + (context ? arbiter.config().context : waiter.need);
+  Bytes wanted = arbiter.budget().fixed() + waiter.need;
+  if (wish.kind == core::Wish::Kind::kContext)
+    wanted = arbiter.budget().fixed() + arbiter.config().context;
+  if (wish.kind == core::Wish::Kind::kFixed)
+    wanted = arbiter.budget().fixed() + waiter.fixed_wanted.front().bytes;
   std::string text;
   for (const auto& [id, session] : arbiter.sessions()) {
     const Bytes kept = arbiter.budget().charge(id);
@@ -75,6 +78,8 @@ Json WaitsFor(const core::Arbiter& arbiter, const std::vector<core::Wish>& waiti
   switch (at->kind) {
     case core::Wish::Kind::kContext:
       return "room for one more context" + blame;
+    case core::Wish::Kind::kFixed:
+      return "room for memory that cannot be swapped" + blame;
     case core::Wish::Kind::kGrowth:
       return "more memory" + blame;
     case core::Wish::Kind::kLease:
@@ -177,6 +182,7 @@ std::string Service::SessionsJson() const {
         {"credit_bytes", session.credit.count},
         {"limit_bytes", arbiter.LimitOf(id).count},
         {"contexts", session.contexts},
+        {"fixed_bytes", session.fixed.count},
         {"suspended", session.suspended},
         {"wait_seconds", waited.seconds()},
         {"held_seconds", held.seconds()},

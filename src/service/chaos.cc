@@ -15,7 +15,7 @@ constexpr Duration kLittlePatience = Milliseconds(5);
 constexpr double kImpatient = 0.125;
 
 Bytes Taken(const core::Budget& budget) {
-  return budget.charged() - budget.contexts();
+  return budget.charged() - budget.fixed();
 }
 
 }  // namespace

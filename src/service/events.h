@@ -15,6 +15,12 @@ inline core::Event ToEvent(core::SessionId id, const wire::ContextWanted&) {
 inline core::Event ToEvent(core::SessionId id, const wire::ContextGone&) {
   return core::event::ContextGone{id};
 }
+inline core::Event ToEvent(core::SessionId id, const wire::FixedWanted& m) {
+  return core::event::FixedWanted{id, m.sequence, Bytes(m.bytes)};
+}
+inline core::Event ToEvent(core::SessionId id, const wire::FixedGone& m) {
+  return core::event::FixedGone{id, Bytes(m.bytes)};
+}
 inline core::Event ToEvent(core::SessionId id, const wire::Ready& m) {
   return core::event::Ready{id, Bytes(m.need_bytes)};
 }

@@ -24,6 +24,7 @@ core::event::SessionAdded ClaimsOf(const wire::Register& m, const GpuInfo& gpu) 
   core::event::SessionAdded claims;
   claims.allocated = std::min(Bytes(m.allocated_bytes), gpu.card);
   claims.resident = std::min(Bytes(m.resident_bytes), gpu.card);
+  claims.fixed = std::min(Bytes(m.fixed_bytes), gpu.card);
   // More than a process can have; also keeps the sums far from overflowing.
   claims.contexts = std::min(m.contexts, 64u);
   return claims;
@@ -243,8 +244,8 @@ void Service::Handle(Connection& from, const wire::Register& m) {
   } else if (from.client.predates_daemon) {
     // What looked like other programs' memory at the start was partly this session's: up to all it
     // has allocated, since it may have gone on swapping out between then and now.
-    const Bytes had =
-        std::max(added.allocated, added.resident) + Bytes(added.contexts * gpu->info.context.count);
+    const Bytes had = std::max(added.allocated, added.resident) + added.fixed +
+                      Bytes(added.contexts * gpu->info.context.count);
     gpu->foreign = SaturatingSubtract(gpu->foreign, had);
     added.budget = BudgetOf(gpu->info, gpu->foreign);
   }
@@ -339,6 +340,9 @@ void Service::Apply(Gpu& gpu, const core::Action& action) {
     SendTo(evict->id, wire::Evict{evict->target.count});
   } else if (const auto* context = std::get_if<act::ContextReserved>(&action)) {
     SendTo(context->id, wire::ContextReserved{static_cast<uint8_t>(context->granted ? 1 : 0)});
+  } else if (const auto* fixed = std::get_if<act::FixedReserved>(&action)) {
+    SendTo(fixed->id,
+           wire::FixedReserved{fixed->sequence, static_cast<uint8_t>(fixed->granted ? 1 : 0)});
   } else if (const auto* reserved = std::get_if<act::Reserved>(&action)) {
     SendTo(reserved->id,
            wire::Reserved{reserved->sequence, static_cast<uint8_t>(reserved->granted ? 1 : 0)});

@@ -110,6 +110,28 @@ TEST_F(ServiceTest, AClaimThatCannotBeTrueIsABreach) {
   EXPECT_TRUE(Closed(1));
 }
 
+TEST_F(ServiceTest, WhatCannotBeSwappedIsShownAndGoesWithItsProcess) {
+  Join(1, 11);
+  Say(1, wire::FixedWanted{3, MiB(40).count});
+  EXPECT_EQ(Heard<wire::FixedReserved>(1).sequence, 3u);
+  EXPECT_EQ(Heard<wire::FixedReserved>(1).granted, 1);
+  EXPECT_EQ(Bytes(pages_[0]->decisions_.run_used_bytes.load()), MiB(40));
+  EXPECT_EQ(Ask("sessions")["sessions"][0]["fixed_bytes"], MiB(40).count);
+  Join(2, 12);
+  Say(2, wire::Reserve{1, MiB(70).count});  // it could never run beside that
+  EXPECT_EQ(Heard<wire::Reserved>(2).granted, 0);
+  Say(2, wire::FixedWanted{1, MiB(61).count});
+  EXPECT_EQ(Heard<wire::FixedReserved>(2).granted, 0);
+  Say(1, wire::FixedGone{MiB(10).count});
+  EXPECT_EQ(Ask("status")["gpus"][0]["charged_bytes"], MiB(30).count);
+  service_.OnDisconnected(1, now_);
+  service_.OnProcessGone(11, now_);
+  EXPECT_EQ(Ask("status")["gpus"][0]["charged_bytes"], 0);
+  Connect(3, 13, 1000, true);
+  Say(3, wire::Register{"0.1", 0, kGpu, "train", 0, 0, 0, 0, MiB(20).count});
+  EXPECT_EQ(Ask("status")["gpus"][0]["charged_bytes"], MiB(20).count);
+}
+
 TEST_F(ServiceTest, RefusesAnUnknownDevice) {
   Connect(1, 11);
   Say(1, wire::Register{"0.1", 0, "GPU-\x1b[2J", "p", 0, 0, 0});

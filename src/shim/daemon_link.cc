@@ -46,15 +46,16 @@ Status DaemonLink::MapPages() {
 Result<Terms> DaemonLink::Register(Bytes resident) {
   ASSIGN_OR_RETURN(wire::Channel channel, wire::ConnectDaemon(wire::SocketPath()));
   uint32_t contexts = 0;
-  Bytes allocated;
+  Bytes allocated, fixed;
   {
     MutexLock lock(mutex_);
     contexts = requests_.contexts();
     allocated = requests_.total();
+    fixed = requests_.fixed();
   }
   TRY(channel.Send(wire::Register{identity_.build, identity_.run, identity_.device,
                                   identity_.program, allocated.count, resident.count, contexts,
-                                  static_cast<uint8_t>(suspended() ? 1 : 0)}));
+                                  static_cast<uint8_t>(suspended() ? 1 : 0), fixed.count}));
   ASSIGN_OR_RETURN(const wire::Message answer, channel.Receive(kRegistrationPatience));
   if (const auto* refused = std::get_if<wire::Refused>(&answer); refused != nullptr) {
     return Error{ErrorCode::kRefused, refused->reason};
@@ -76,7 +77,7 @@ Result<Terms> DaemonLink::Register(Bytes resident) {
   MutexLock lock(mutex_);
   limit_.store(registered->limit_bytes, std::memory_order_relaxed);
   lease_.OnRegistered(resident);
-  requests_.OnRegistered(Bytes(registered->limit_bytes), allocated, contexts);
+  requests_.OnRegistered(Bytes(registered->limit_bytes), allocated, contexts, fixed);
   Flush();
   return Terms{Bytes(registered->card_bytes), Bytes(registered->limit_bytes),
                Bytes(registered->chunk_bytes)};
@@ -155,13 +156,18 @@ bool DaemonLink::Reserve(Bytes by) {
 void DaemonLink::Unreserve(Bytes by) {
   if (by == Bytes()) return;
   MutexLock lock(mutex_);
+  ExpectLess(by);
+  requests_.Shrink(by);
+  Flush();
+}
+
+// The daemon has yet to hear of it, and then says so in its page.
+void DaemonLink::ExpectLess(Bytes by) {
   const int64_t now = MonotonicNow().ns;
   const bool settling = now < settle_until_ns_.load(std::memory_order_relaxed);
   const uint64_t from = settling ? settled_used_.load(std::memory_order_relaxed) : ShownUsed();
   settled_used_.store(from - std::min(from, by.count), std::memory_order_relaxed);
   settle_until_ns_.store(now + kSettling.ns, std::memory_order_relaxed);
-  requests_.Shrink(by);
-  Flush();
 }
 
 bool DaemonLink::WaitForContext() {
@@ -173,6 +179,25 @@ bool DaemonLink::WaitForContext() {
     answered_.Wait(mutex_);
   }
   return answer != client::Answer::kRefused;
+}
+
+bool DaemonLink::WaitForFixed(Bytes bytes) {
+  MutexLock lock(mutex_);
+  const uint64_t ticket = requests_.WantFixed(bytes);
+  Flush();
+  client::Answer answer;
+  while ((answer = requests_.PollFixed(ticket)) == client::Answer::kPending && !retired_) {
+    answered_.Wait(mutex_);
+  }
+  settle_until_ns_.store(0, std::memory_order_relaxed);
+  return answer != client::Answer::kRefused;
+}
+
+void DaemonLink::FixedGone(Bytes bytes) {
+  MutexLock lock(mutex_);
+  ExpectLess(bytes);
+  requests_.FixedGone(bytes);
+  Flush();
 }
 
 void DaemonLink::ContextGone() {

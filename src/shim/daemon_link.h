@@ -65,6 +65,10 @@ class DaemonLink {
   // False: there is no room for one beside what the program has allocated.
   bool WaitForContext() EXCLUDES_LOCK(mutex_);
   void ContextGone() EXCLUDES_LOCK(mutex_);
+  // Waits for room for bytes that cannot be swapped. False: they are above the limit, or there is
+  // no room for them beside what the program has allocated.
+  bool WaitForFixed(Bytes bytes) EXCLUDES_LOCK(mutex_);
+  void FixedGone(Bytes bytes) EXCLUDES_LOCK(mutex_);
   bool WaitsForContext() const EXCLUDES_LOCK(mutex_);
 
   // Nobody will receive any more: whoever waits is let go.
@@ -83,6 +87,7 @@ class DaemonLink {
  private:
   void Flush() REQUIRES_LOCK(mutex_);
   void Disconnect() REQUIRES_LOCK(mutex_);
+  void ExpectLess(Bytes by) REQUIRES_LOCK(mutex_);
   uint64_t ShownUsed() const;
   Status MapPages() EXCLUDES_LOCK(mutex_);
 

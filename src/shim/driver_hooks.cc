@@ -37,6 +37,7 @@ CUresult EndPrimary(EndFunction end, CUdevice device, bool reset) {
   if (ends) {
     primary.alive = false;
     primary.alive_context.store(nullptr, std::memory_order_release);
+    guest->fixed().ContextEnded(primary.context);
     guest->ContextEnded(credited);
   }
   return result;
@@ -55,6 +56,7 @@ CUresult DestroyContext(CUresult (*destroy)(CUcontext), CUcontext context) {
   const bool credited = ours && guest->ContextEnds(context);
   const CUresult result = Call(destroy, context);
   if (ours) {
+    guest->fixed().ContextEnded(context);
     guest->ContextEnded(credited);
   } else if (WorkTracker* const tracker = process_tracker.load(std::memory_order_acquire)) {
     tracker->RemoveContext(context);  // of another device

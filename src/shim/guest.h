@@ -18,6 +18,7 @@
 #include "src/shim/agent.h"
 #include "src/shim/daemon_link.h"
 #include "src/shim/device_memory.h"
+#include "src/shim/fixed_memory.h"
 #include "src/shim/free_fence.h"
 #include "src/shim/gate.h"
 #include "src/shim/stream_pools.h"
@@ -67,6 +68,7 @@ class Guest {
   bool Free(CUdeviceptr pointer, CUresult* result);
   StreamPools& pools() { return *pools_; }
   std::optional<Block> Find(CUdeviceptr pointer) const { return memory_->Find(pointer); }
+  FixedMemory& fixed() { return fixed_; }
   Bytes limit() const { return link_.limit(); }
   Bytes used() const { return link_.used(); }
 
@@ -86,6 +88,7 @@ class Guest {
   WorkTracker* const tracker_;
   const CUdevice device_;
   DaemonLink link_;
+  FixedMemory fixed_{&link_};
   std::unique_ptr<DeviceMemory> memory_;
   std::unique_ptr<FreeFence> fence_;
   std::unique_ptr<StreamPools> pools_;

@@ -56,9 +56,10 @@ struct Register {
   uint64_t resident_bytes = 0;  // on the card now, contexts excluded
   uint32_t contexts = 0;        // contexts it has on the card now
   uint8_t suspended = 0;        // as the daemon that is gone last showed it
+  uint64_t fixed_bytes = 0;     // on the card now that cannot be swapped, contexts excluded
   auto Fields() {
     return std::tie(build, run, device, program, allocated_bytes, resident_bytes, contexts,
-                    suspended);
+                    suspended, fixed_bytes);
   }
 };
 
@@ -134,6 +135,24 @@ struct Evicted {
   auto Fields() { return std::tie(resident_bytes, copied_bytes); }
 };
 
+// "I am about to take bytes that cannot be swapped." Answered by FixedReserved, at once or when
+// there is room. They count for the limit.
+struct FixedWanted {
+  static constexpr uint16_t kType = 12;
+  static constexpr uint16_t kSince = 3;
+  uint64_t sequence = 0;
+  uint64_t bytes = 0;
+  auto Fields() { return std::tie(sequence, bytes); }
+};
+
+// So much of what cannot be swapped is free again, or could not be taken after all.
+struct FixedGone {
+  static constexpr uint16_t kType = 13;
+  static constexpr uint16_t kSince = 3;
+  uint64_t bytes = 0;
+  auto Fields() { return std::tie(bytes); }
+};
+
 // ---- The daemon, to a session
 
 // Comes with two file descriptors: the decisions page and the reports page (pages.h).
@@ -191,6 +210,16 @@ struct Evict {
   static constexpr uint16_t kType = 38;
   uint64_t target_bytes = 0;
   auto Fields() { return std::tie(target_bytes); }
+};
+
+// Not granted: it is above the limit, or would not fit beside what the session itself has allocated
+// and all else that cannot be swapped.
+struct FixedReserved {
+  static constexpr uint16_t kType = 39;
+  static constexpr uint16_t kSince = 3;
+  uint64_t sequence = 0;
+  uint8_t granted = 0;
+  auto Fields() { return std::tie(sequence, granted); }
 };
 
 // ---- `tandem`
@@ -288,9 +317,10 @@ enum class RefusalCode : uint16_t {
 };
 
 using Message = std::variant<Register, Reserve, ContextWanted, ContextGone, Ready, Running, Idle,
-                             Active, Released, Busy, Evicted, Registered, Reserved, ContextReserved,
-                             Grant, Credit, Revoke, Evict, RunBegin, RunStarted, Query, Answer,
-                             Control, RunChanged, RunQuery, RunShown, Refused>;
+                             Active, Released, Busy, Evicted, FixedWanted, FixedGone, FixedReserved,
+                             Registered, Reserved, ContextReserved, Grant, Credit, Revoke, Evict,
+                             RunBegin, RunStarted, Query, Answer, Control, RunChanged, RunQuery,
+                             RunShown, Refused>;
 
 // The first version that has the message.
 inline uint16_t SinceVersion(const Message& message) {

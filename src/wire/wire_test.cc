@@ -16,7 +16,7 @@ namespace tandem::wire {
 namespace {
 
 std::vector<Message> OneOfEach() {
-  return {Register{"0.1", 7, "GPU-1", "train", 10, 20, 1, 1},
+  return {Register{"0.1", 7, "GPU-1", "train", 10, 20, 1, 1, 30},
           Reserve{3, 1 << 20},
           ContextWanted{},
           ContextGone{},
@@ -27,6 +27,9 @@ std::vector<Message> OneOfEach() {
           Released{2},
           Busy{2},
           Evicted{4, 2},
+          FixedWanted{1, 2},
+          FixedGone{2},
+          FixedReserved{1, 1},
           Registered{1, 2, 3},
           Reserved{3, 1},
           ContextReserved{1},

@@ -11,7 +11,6 @@ DRIVER_TEST = BUILD / "bin" / "tests" / "driver_test"
 # Memory from these calls is passed through and not yet counted as the program's own: cuMemGetInfo
 # does not show it under Tandem, and others may have taken the room for it.
 NOT_COUNTED = [
-    "ArrayTest.TakesMemory",
     "GraphMemoryTest.GivesWayToWhatTheProgramAllocates",
     "GraphMemoryTest.TakesWhatNobodyUses",
     "ManagedTest.ThereIsAsMuchAsTheDeviceHas",

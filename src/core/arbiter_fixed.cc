@@ -1,0 +1,80 @@
+// Memory that cannot be swapped and is no context: arrays. As for contexts, room is made for it by
+// evicting others, and it is never granted where somebody could not run any more beside it.
+#include <algorithm>
+
+#include "src/core/arbiter.h"
+
+namespace tandem::core {
+namespace {
+
+constexpr size_t kMostWanted = 1024;  // at once: a thread of the program waits for each
+
+}  // namespace
+
+void Arbiter::Handle(const event::FixedWanted& e) {
+  Session* session = Find(e.id);
+  if (session == nullptr) return;
+  HeardFrom(*session);
+  if (session->fixed_wanted.size() >= kMostWanted) {
+    actions_.emplace_back(action::Breach{e.id, "it asks for too much at once"});
+    return;
+  }
+  if (!limits_.TakeFixed(e.id, e.bytes)) {
+    actions_.emplace_back(action::FixedReserved{e.id, e.sequence, false});
+    return;
+  }
+  session->fixed_wanted.push_back(e);
+  AddWish(e.id, Wish::Kind::kFixed);
+}
+
+void Arbiter::Handle(const event::FixedGone& e) {
+  Session* session = Find(e.id);
+  if (session == nullptr) return;
+  HeardFrom(*session);
+  if (e.bytes > session->fixed) {
+    actions_.emplace_back(action::Breach{e.id, "it gave back memory it did not have"});
+    return;
+  }
+  session->fixed -= e.bytes;
+  fixed_ -= e.bytes;
+  limits_.GiveFixed(e.id, e.bytes);
+}
+
+// What would not fit beside what its session has allocated itself and all else that cannot be
+// swapped: the session is told what the driver would tell it.
+void Arbiter::RefuseFixed() {
+  for (auto& [id, session] : sessions_) {
+    if (session.fixed_wanted.empty()) continue;
+    const Bytes taken = limits_.allocated(id) + budget_.fixed();
+    std::erase_if(session.fixed_wanted, [&, id = id](const event::FixedWanted& wanted) {
+      if (wanted.bytes <= SaturatingSubtract(budget_.total(), taken)) return false;
+      limits_.GiveFixed(id, wanted.bytes);
+      actions_.emplace_back(action::FixedReserved{id, wanted.sequence, false});
+      return true;
+    });
+    if (session.fixed_wanted.empty()) DropWish(id, Wish::Kind::kFixed);
+  }
+}
+
+// REQUIRES: there is room for the first that it wants.
+void Arbiter::GrantFixed(Session& session) {
+  const event::FixedWanted wanted = session.fixed_wanted.front();
+  session.fixed_wanted.erase(session.fixed_wanted.begin());
+  session.fixed += wanted.bytes;
+  fixed_ += wanted.bytes;
+  ChargeFixed();
+  actions_.emplace_back(action::FixedReserved{session.id, wanted.sequence, true});
+}
+
+// As many as there is room for, of which there is some; all at once, as AnswerContexts.
+void Arbiter::AnswerFixed(Session& session) {
+  const Wish another{session.id, Wish::Kind::kFixed, now_, 0};
+  do {
+    GrantFixed(session);
+  } while (!session.fixed_wanted.empty() && Needed(another) <= budget_.free() &&
+           !WouldBar(another));
+  RefuseFixed();
+  if (!session.fixed_wanted.empty()) AddWish(session.id, Wish::Kind::kFixed);
+}
+
+}  // namespace tandem::core

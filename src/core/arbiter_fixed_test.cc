@@ -1,0 +1,121 @@
+// Memory that cannot be swapped and is no context.
+#include "src/core/arbiter_test.h"
+
+namespace tandem::core {
+namespace {
+
+class FixedTest : public ArbiterTest {
+ protected:
+  void Want(SessionId id, Bytes bytes, uint64_t sequence = 1) {
+    On(event::FixedWanted{id, sequence, bytes});
+  }
+  bool Granted(SessionId id) { return Said<action::FixedReserved>(id).granted; }
+};
+
+TEST_F(FixedTest, IsChargedAndCountsForTheLimitUntilItIsGone) {
+  Add(kA);
+  On(event::Reserve{kA, 1, MiB(50)});
+  Want(kA, MiB(30));
+  EXPECT_TRUE(Granted(kA));
+  EXPECT_EQ(arbiter_.budget().charged(), MiB(30));
+  EXPECT_EQ(arbiter_.limits().run_used(kA), MiB(80));
+  On(event::Reserve{kA, 2, MiB(71)});
+  EXPECT_FALSE(Said<action::Reserved>(kA).granted);
+  Want(kA, MiB(21), 7);
+  EXPECT_FALSE(Granted(kA));
+  EXPECT_EQ(Said<action::FixedReserved>(kA).sequence, 7u);
+  On(event::FixedGone{kA, MiB(10)});
+  EXPECT_EQ(arbiter_.limits().run_used(kA), MiB(70));
+  On(event::SessionGone{kA});
+  EXPECT_EQ(arbiter_.budget().charged(), Bytes());
+}
+
+TEST_F(FixedTest, OthersGiveUpBytesForIt) {
+  Add(kA);
+  Add(kB);
+  Run(kA, MiB(80));
+  Want(kB, MiB(20), 1);
+  EXPECT_TRUE(Granted(kB));
+  On(event::FixedGone{kB, MiB(20)});
+  Release(kA);
+  On(event::LimitSet{RunId{kA.value}, MiB(100)});
+  On(event::Reserve{kA, 2, MiB(60)});  // it has freed some, and not given back the credit
+  Want(kB, MiB(40), 2);
+  EXPECT_TRUE(Silent<action::FixedReserved>(kB));
+  EXPECT_EQ(Said<action::Evict>(kA).target, MiB(60));
+  On(event::Evicted{kA, MiB(60), MiB(20)});
+  EXPECT_TRUE(Granted(kB));
+  EXPECT_EQ(arbiter_.budget().free(), Bytes());
+}
+
+TEST_F(FixedTest, NobodyIsBarredForEver) {
+  Add(kA);
+  Add(kB);
+  On(event::Reserve{kA, 1, MiB(90)});
+  Want(kB, MiB(20));
+  EXPECT_TRUE(Silent<action::FixedReserved>(kB));  // kA could never run again
+  On(event::Reserve{kA, 2, MiB(80)});
+  EXPECT_TRUE(Granted(kB));
+  On(event::Reserve{kA, 3, MiB(81)});
+  EXPECT_FALSE(Said<action::Reserved>(kA).granted);
+}
+
+TEST_F(FixedTest, WhatCannotFitBesideItsOwnIsRefused) {
+  Add(kA);
+  Add(kB);
+  Want(kB, MiB(30));
+  EXPECT_TRUE(Granted(kB));
+  On(event::Reserve{kA, 1, MiB(60)});
+  Want(kA, MiB(11));  // within its limit of 100, but not beside 60 of its own and 30 of kB's
+  EXPECT_FALSE(Granted(kA));
+  EXPECT_EQ(arbiter_.limits().run_used(kA), MiB(60));
+}
+
+TEST_F(FixedTest, SeveralAreAnsweredAsRoomComes) {
+  Add(kA);
+  Add(kB);
+  On(event::Reserve{kA, 1, MiB(90)});
+  Want(kB, MiB(20), 1);
+  Want(kB, MiB(10), 2);
+  On(event::Reserve{kA, 2, MiB(70)});
+  std::vector<uint64_t> granted;
+  for (const Action& action : said_) {
+    const auto* answer = std::get_if<action::FixedReserved>(&action);
+    if (answer != nullptr && answer->granted) granted.push_back(answer->sequence);
+  }
+  EXPECT_EQ(granted, (std::vector<uint64_t>{1, 2}));
+}
+
+TEST_F(FixedTest, ASuspendedSessionGetsNone) {
+  Add(kA);
+  On(event::Suspended{kA});
+  Want(kA, MiB(10));
+  EXPECT_TRUE(Silent<action::FixedReserved>(kA));
+  On(event::Suspended{kA, false});
+  EXPECT_TRUE(Granted(kA));
+}
+
+TEST_F(FixedTest, WhatIsFromBeforeARestartIsCharged) {
+  event::SessionAdded added{kA, RunId{1}, MiB(100), MiB(20), {}, 0, {}};
+  added.fixed = MiB(30);
+  On(added);
+  EXPECT_EQ(arbiter_.budget().charged(), MiB(30));
+  EXPECT_EQ(arbiter_.limits().run_used(kA), MiB(50));
+}
+
+TEST_F(FixedTest, AbsurdClaimsAreBreaches) {
+  Add(kA);
+  On(event::FixedGone{kA, MiB(1)});
+  Said<action::Breach>(kA);
+  Want(kA, Bytes(~0ull));
+  EXPECT_FALSE(Granted(kA));
+  Add(kB);
+  On(event::Reserve{kB, 1, MiB(100)});
+  for (uint64_t i = 0; i < 1024; ++i) Want(kA, KiB(1), i);
+  EXPECT_TRUE(Silent<action::Breach>(kA));
+  Want(kA, KiB(1), 1024);
+  Said<action::Breach>(kA);
+}
+
+}  // namespace
+}  // namespace tandem::core
