@@ -311,6 +311,7 @@ void Arbiter::Handle(const event::Evicted& e) {
   if (session->credit_in_flight) return;
   session->excess = SaturatingSubtract(e.resident, charge);
   if (session->holds()) session->need = std::min(session->need, e.resident);
+  const Bytes asked = session->credit;  // to keep: what goes beyond that it gives up by itself
   session->credit = std::min(session->credit, e.resident);
   const Bytes left = std::min(charge, std::max(session->credit, e.resident));
   budget_.SetCharge(e.id, left);
@@ -320,7 +321,7 @@ void Arbiter::Handle(const event::Evicted& e) {
   if (!session->yields_to.has_value()) return;
   Session* to = Find(*session->yields_to);
   if (Handover* record = to != nullptr ? RecordOf(*to) : nullptr; record != nullptr) {
-    record->evicted += charge - left;
+    record->evicted += std::max(SaturatingSubtract(charge, std::max(left, asked)), e.copied);
     record->out += e.copied;
   }
   if (left == session->credit) session->yields_to.reset();

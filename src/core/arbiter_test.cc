@@ -55,6 +55,24 @@ TEST_F(ArbiterTest, AHandoverMovesWhatTheNewcomerLacksAndNoMore) {
   EXPECT_EQ(record.running_at - record.revoked_at, Milliseconds(30));
 }
 
+// What its program has freed meanwhile goes with it, and is no part of the hand-over.
+TEST_F(ArbiterTest, MemoryThatIsFreedDuringAHandoverIsNotEvicted) {
+  Add(kA);
+  Add(kB);
+  Run(kA, MiB(60));
+  On(event::Ready{kB, MiB(50)});
+  Later(arbiter_.Quantum());
+  Release(kA);
+  const Epoch epoch = Said<action::Grant>(kB).epoch;
+  On(event::Evicted{kA, MiB(52), MiB(8)});
+  On(event::Evicted{kA, MiB(20), Bytes()});  // 50 would have done
+  On(event::Running{kB, epoch, MiB(50)});
+  const Handover record = Record();
+  EXPECT_EQ(record.evicted, MiB(10));
+  EXPECT_EQ(record.out, MiB(8));
+  EXPECT_EQ(arbiter_.budget().charge(kA), MiB(20));
+}
+
 TEST_F(ArbiterTest, ColdMemoryLeavesFirstAndThatOfWaitersLast) {
   for (const SessionId id : {kA, kB, kC}) {
     Add(id);

@@ -37,7 +37,7 @@ struct Handover {
   Bytes lacked;                 // need − credit of the newcomer when it was chosen
   Bytes free;                   // of the budget at that moment
   Bytes out;                    // copied to the host by those who yielded
-  Bytes evicted;                // dropped from the card by them
+  Bytes evicted;                // dropped from the card by them, since they had to
   Bytes in;                     // copied back by the newcomer
   Instant revoked_at;           // when the hand-over began: the first Revoke, else the Grant
   Instant released_at;

@@ -151,10 +151,10 @@ void DeviceMemory::Uncount(const Run& run) {
   }
 }
 
-bool DeviceMemory::Free(CUdeviceptr pointer, Bytes* shrunk) {
+bool DeviceMemory::Free(CUdeviceptr pointer, uint64_t id, Bytes* shrunk) {
   MutexLock lock(mutex_);
   const auto entry = blocks_.find(pointer);
-  if (entry == blocks_.end()) return false;
+  if (entry == blocks_.end() || entry->second.block.id != id) return false;
   *shrunk = Retire(entry);
   return true;
 }

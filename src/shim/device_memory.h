@@ -95,9 +95,8 @@ class DeviceMemory {
 
   // The block around `pointer`.
   std::optional<Block> Find(CUdeviceptr pointer) const EXCLUDES_LOCK(mutex_);
-  // Forgets the block that begins at `pointer`, which retires; *shrunk is how much less is needed
-  // now. False if none begins there.
-  bool Free(CUdeviceptr pointer, Bytes* shrunk) EXCLUDES_LOCK(mutex_);
+  // Forgets the block, which retires; *shrunk is how much less is needed now. False if it is gone.
+  bool Free(CUdeviceptr pointer, uint64_t id, Bytes* shrunk) EXCLUDES_LOCK(mutex_);
   // The same for all blocks of a context, where all work is done: what it had is released. Returns
   // what Free gives.
   Bytes FreeContext(CUcontext context) EXCLUDES_LOCK(mutex_);

@@ -60,6 +60,7 @@ CUresult DestroyContext(CUresult (*destroy)(CUcontext), CUcontext context) {
     guest->ContextEnded(credited);
   } else if (WorkTracker* const tracker = process_tracker.load(std::memory_order_acquire)) {
     tracker->RemoveContext(context);  // of another device
+    guest->pools().ContextEnds(context);
   }
   return result;
 }
@@ -101,7 +102,9 @@ template <typename Create>
 CUresult CreateContext(CUcontext* context, CUdevice device, Create create) {
   Guest* const guest = context == nullptr ? nullptr : GuestFor(device);
   if (guest == nullptr) return create();
-  if (!guest->WaitForContext()) return CUDA_ERROR_OUT_OF_MEMORY;
+  const bool room =
+      guest->WaitForContext() || (guest->pools().GiveWay(true) && guest->WaitForContext());
+  if (!room) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = create();
   if (result == CUDA_SUCCESS) {
     guest->ContextMade(*context);

@@ -194,6 +194,11 @@ void FakeDriver::FillWork() {
     if (stream == nullptr) ++current->legacy_records_;
     return current->Health();
   };
+  table_.cuStreamWaitEvent = [](CUstream, CUevent, unsigned int) {
+    MutexLock lock(current->mutex_);
+    ++current->waits_;
+    return CUDA_SUCCESS;
+  };
   table_.cuEventSynchronize = [](CUevent event) {
     MutexLock lock(current->mutex_);
     current->PerformCopies(current->copies_before_[event]);

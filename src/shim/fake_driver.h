@@ -81,6 +81,11 @@ class FakeDriver {
     MutexLock lock(mutex_);
     return queries_;
   }
+  // Streams told to wait for an event.
+  int waits() const {
+    MutexLock lock(mutex_);
+    return waits_;
+  }
   // Events put on the legacy stream.
   int legacy_records() const {
     MutexLock lock(mutex_);
@@ -145,6 +150,7 @@ class FakeDriver {
   int context_waits_ = 0;
   int queries_ = 0;
   int legacy_records_ = 0;
+  int waits_ = 0;
   uint64_t next_ = 1;
   std::map<uint64_t, uint64_t> reservations_;
   std::map<uint64_t, Physical> physical_;

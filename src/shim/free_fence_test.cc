@@ -38,7 +38,7 @@ class FreeFenceTest : public testing::Test {
   }
   Bytes Free(CUdeviceptr pointer) {
     Bytes shrunk;
-    EXPECT_TRUE(memory_.Free(pointer, &shrunk));
+    EXPECT_TRUE(memory_.Free(pointer, memory_.Find(pointer)->id, &shrunk));
     return shrunk;
   }
   bool SlotIsFree() { return memory_.AllocateFromPage(kSlot, driver_.context()).has_value(); }

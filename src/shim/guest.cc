@@ -44,16 +44,7 @@ Result<std::unique_ptr<Guest>> Guest::Open(const cuda::RealDriver* real, Gate* g
   ASSIGN_OR_RETURN(const Terms terms, guest->link_.Register(Bytes()));
   // Addresses are cheap; twice the card leaves room for holes between blocks.
   guest->memory_ = std::make_unique<DeviceMemory>(real, Bytes(terms.card.count * 2), terms.chunk);
-  guest->pools_ = std::make_unique<StreamPools>(
-      real, device,
-      StreamPools::Source{
-          [self = guest.get()](uint64_t bytes, CUcontext context, CUdeviceptr* pointer) {
-            return self->Allocate(bytes, context, pointer);
-          },
-          [self = guest.get()](CUdeviceptr pointer) {
-            CUresult result = CUDA_SUCCESS;
-            self->Free(pointer, &result);
-          }});
+  guest->pools_ = std::make_unique<StreamPools>(real, device, guest->PoolSource());
   guest->swapper_ = std::make_unique<Swapper>(real, device, guest->memory_.get(), terms.chunk);
   guest->fence_ = std::make_unique<FreeFence>(real, tracker, guest->memory_.get());
   guest->agent_ = std::make_unique<Agent>(AgentParts{real, device, &guest->link_, gate, tracker,
@@ -67,6 +58,16 @@ Result<std::unique_ptr<Guest>> Guest::Open(const cuda::RealDriver* real, Gate* g
   }
   Log(LogLevel::kInfo, "sharing the GPU: %s of memory", FormatBytes(terms.limit).c_str());
   return guest;
+}
+
+StreamPools::Source Guest::PoolSource() {
+  return {[this](uint64_t bytes, CUcontext context, StreamPools::BlockName* block) {
+            const CUresult result = Allocate(bytes, context, &block->pointer);
+            const std::optional<Block> made = memory_->Find(block->pointer);
+            if (result == CUDA_SUCCESS && made.has_value()) block->id = made->id;
+            return result;
+          },
+          [this](const StreamPools::BlockName& block) { Release(block.pointer, block.id); }};
 }
 
 void Guest::AbandonInChild() {
@@ -232,10 +233,17 @@ bool Guest::BackNow(CUdeviceptr address) {
 bool Guest::Free(CUdeviceptr pointer, CUresult* result) {
   const std::optional<Block> block = memory_->Find(pointer);
   if (!block.has_value() || block->address != pointer) return false;
+  const auto of_pool = pools_->Find({pointer, block->id});
+  if (of_pool.has_value() && of_pool->idle) return false;
   *result = Health(block->context);
   if (*result != CUDA_SUCCESS) return true;
+  pools_->Forget({pointer, block->id});
+  return Release(pointer, block->id);  // false: freed by another thread meanwhile
+}
+
+bool Guest::Release(CUdeviceptr pointer, uint64_t id) {
   Bytes shrunk;
-  if (!memory_->Free(pointer, &shrunk)) return false;  // freed by another thread meanwhile
+  if (!memory_->Free(pointer, id, &shrunk)) return false;
   if (shrunk == Bytes()) {
     if (memory_->retired() >= kMuchRetired) fence_->Step();
     return true;

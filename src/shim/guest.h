@@ -78,6 +78,9 @@ class Guest {
 
   // `credited`: made through us. Others, made by calls we do not know, show up when they allocate.
   void Know(CUcontext context, bool credited) EXCLUDES_LOCK(contexts_mutex_);
+  StreamPools::Source PoolSource();
+  // False if that block is gone.
+  bool Release(CUdeviceptr pointer, uint64_t id);
   bool BackNow(CUdeviceptr address);
   void ShutIfMissing();
   CUresult Synchronize(CUcontext context);

@@ -9,20 +9,25 @@ namespace {
 
 constexpr uint64_t kPitchAlignment = 512;
 
+// Of a block from a pool the program asked for fewer bytes than it takes.
+std::optional<StreamPools::Entry> PoolEntry(const Block& block) {
+  return CurrentGuest()->pools().Find({block.address, block.id});
+}
+
+// The program's block around the pointer, if it is one that may be swapped. What a pool keeps is
+// not the program's.
 std::optional<Block> FindOurs(CUdeviceptr pointer) {
   Guest* const guest = CurrentGuest();
   if (guest == nullptr) return std::nullopt;
-  return guest->Find(pointer);
+  const std::optional<Block> block = guest->Find(pointer);
+  if (!block.has_value()) return block;
+  const auto entry = PoolEntry(*block);
+  return entry.has_value() && entry->idle ? std::nullopt : block;
 }
 
 template <typename Value>
 void Put(void* data, Value value) {
   std::memcpy(data, &value, sizeof(value));
-}
-
-// Of a block from a pool the program asked for fewer bytes than it takes.
-std::optional<StreamPools::Entry> PoolEntry(const Block& block) {
-  return CurrentGuest()->pools().Find(block.address);
 }
 
 size_t SizeOf(const Block& block) {
@@ -35,7 +40,7 @@ CUresult Allocate(Guest* guest, size_t bytes, CUcontext context, CUdeviceptr* po
   const CUresult health = guest->Health(context);
   if (health != CUDA_SUCCESS) return health;
   const CUresult result = guest->Allocate(bytes, context, pointer);
-  const bool again = result == CUDA_ERROR_OUT_OF_MEMORY && guest->pools().GiveWay();
+  const bool again = result == CUDA_ERROR_OUT_OF_MEMORY && guest->pools().GiveWay(true);
   return again ? guest->Allocate(bytes, context, pointer) : result;
 }
 
@@ -150,7 +155,6 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* pointer, size_t* pitch, size_t width, s
 CUresult cuMemFree_v2(CUdeviceptr pointer) noexcept {
   CUresult result = CUDA_SUCCESS;
   Guest* const guest = CurrentGuest();
-  if (guest != nullptr) guest->pools().Forget(pointer);
   if (guest != nullptr && guest->Free(pointer, &result)) return result;
   return Call(Real().cuMemFree_v2, pointer);
 }

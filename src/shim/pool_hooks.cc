@@ -19,33 +19,31 @@ struct Order {
   StreamPools::Place place;
 };
 
+// Also where the driver will not say.
+bool IsCaptured(CUstream stream) {
+  CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+  return Call(Real().cuStreamIsCapturing, stream, &capture) != CUDA_SUCCESS ||
+         capture != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+// Of a default stream, the current one. False where it is no stream.
+bool ContextOf(CUstream stream, CUcontext* context) {
+  if (stream == kLegacy || stream == kPerThread) {
+    return Call(Real().cuCtxGetCurrent, context) == CUDA_SUCCESS && *context != nullptr;
+  }
+  return Call(Real().cuStreamGetCtx, stream, context) == CUDA_SUCCESS;
+}
+
 // Nothing where it is the driver's affair: for streams of other devices, those that are being
 // captured, and what is no stream.
 std::optional<Order> OrderIn(CUstream stream) {
-  Order order;
-  order.place.stream = stream;
-  order.guest = GuestOfCurrentContext(&order.place.context);
-  if (order.guest == nullptr) return std::nullopt;
-  CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (Call(Real().cuStreamIsCapturing, stream, &capture) != CUDA_SUCCESS ||
-      capture != CU_STREAM_CAPTURE_STATUS_NONE) {
-    return std::nullopt;
-  }
-  if (stream == kLegacy || stream == kPerThread) return order;
-  CUcontext context = nullptr;
-  if (Call(Real().cuStreamGetCtx, stream, &context) != CUDA_SUCCESS) return std::nullopt;
-  if (context != order.place.context && !order.guest->Has(context)) return std::nullopt;
-  order.place.context = context;
+  CUcontext current = nullptr;
+  Order order{GuestOfCurrentContext(&current), {nullptr, stream}};
+  if (order.guest == nullptr || IsCaptured(stream)) return std::nullopt;
+  CUcontext& context = order.place.context;
+  if (!ContextOf(stream, &context)) return std::nullopt;
+  if (context != current && !order.guest->Has(context)) return std::nullopt;
   return order;
-}
-
-// A context that is broken or destroyed answers everything with its error.
-CUresult HealthOf(CUcontext context) {
-  WorkTracker* const tracker = process_tracker.load(std::memory_order_acquire);
-  const CUresult health = tracker == nullptr ? CUDA_SUCCESS : tracker->Health(context);
-  const bool refused = IsSticky(health) || health == CUDA_ERROR_CONTEXT_IS_DESTROYED ||
-                       health == CUDA_ERROR_INVALID_CONTEXT;
-  return refused ? health : CUDA_SUCCESS;
 }
 
 // `pool` null: the device's current one.
@@ -59,9 +57,8 @@ CUresult Allocate(CUdeviceptr* pointer, size_t bytes, const CUmemoryPool* pool, 
     const RelaxedCapture relaxed(&Real());
     const std::optional<Order> order = OrderIn(stream);
     if (!order.has_value()) return call_driver();
-    if (const CUresult health = HealthOf(order->place.context); health != CUDA_SUCCESS) {
-      return health;
-    }
+    const CUresult health = order->guest->Health(order->place.context);
+    if (health != CUDA_SUCCESS) return health;
     CUmemoryPool handle = pool == nullptr ? nullptr : *pool;
     if (pool == nullptr) Call(Real().cuDeviceGetMemPool, &handle, order->guest->device());
     result = order->guest->pools().Allocate(handle, bytes, order->place, pointer);
@@ -69,13 +66,16 @@ CUresult Allocate(CUdeviceptr* pointer, size_t bytes, const CUmemoryPool* pool, 
   return result.has_value() ? *result : call_driver();
 }
 
+// In any stream that is not being captured, also of another device.
 template <typename CallDriver>
 CUresult Free(CUdeviceptr pointer, CUstream stream, CallDriver call_driver) {
-  StreamPools* const pools = Pools();
-  if (pools == nullptr || !pools->Find(pointer).has_value()) return call_driver();
-  const std::optional<Order> order = OrderIn(stream);
-  if (!order.has_value()) return call_driver();
-  const std::optional<CUresult> result = pools->Free(pointer, order->place);
+  Guest* const guest = CurrentGuest();
+  const std::optional<Block> block = guest == nullptr ? std::nullopt : guest->Find(pointer);
+  const bool pooled = block.has_value() && block->address == pointer &&
+                      guest->pools().Find({pointer, block->id}).has_value();
+  StreamPools::Place place{nullptr, stream};
+  if (!pooled || IsCaptured(stream) || !ContextOf(stream, &place.context)) return call_driver();
+  const std::optional<CUresult> result = guest->pools().Free(pointer, place);
   return result.has_value() ? *result : call_driver();
 }
 
@@ -142,9 +142,12 @@ CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* properties) n
 }
 
 CUresult cuMemPoolDestroy(CUmemoryPool pool) noexcept {
-  const CUresult result = Call(Real().cuMemPoolDestroy, pool);
   StreamPools* const pools = Pools();
-  if (result == CUDA_SUCCESS && pools != nullptr) pools->Destroyed(pool);
+  if (pools != nullptr) pools->Destroying(pool);
+  const CUresult result = Call(Real().cuMemPoolDestroy, pool);
+  if (pools == nullptr) return result;
+  if (result != CUDA_SUCCESS) pools->NotDestroyed(pool);
+  pools->Synchronized();
   return result;
 }
 
@@ -178,7 +181,8 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* access,
   if (result != CUDA_SUCCESS || pools == nullptr) return result;
   const CUdevice own = CurrentGuest()->device();
   for (size_t i = 0; i < count; ++i) {
-    if (access[i].location.id != own) pools->Shared(pool);
+    const CUmemLocation& user = access[i].location;
+    if (user.type != CU_MEM_LOCATION_TYPE_DEVICE || user.id != own) pools->Shared(pool);
   }
   return result;
 }

@@ -57,27 +57,37 @@ bool StreamPools::IsDone(Idle* idle) {
 
 void StreamPools::AddIdle(Pool* pool, uint64_t bytes, const Idle& idle) {
   pool->idle.emplace(bytes, idle);
+  idle_ids_.insert(idle.block.id);
   idle_.fetch_add(1, std::memory_order_relaxed);
 }
 
 StreamPools::IdleBlock StreamPools::Drop(Pool* pool, IdleBlock block) {
   if (block->second.marker.event != nullptr) events_.Return(block->second.marker);
+  idle_ids_.erase(block->second.block.id);
   idle_.fetch_sub(1, std::memory_order_relaxed);
   return pool->idle.erase(block);
 }
 
-// The smallest that fits and is not much too large.
-bool StreamPools::Reuse(const std::shared_ptr<Pool>& pool, uint64_t bytes, Place place,
-                        CUdeviceptr* pointer) {
-  const uint64_t rounded = Rounded(bytes), most = rounded + rounded / 4;
-  for (auto block = pool->idle.lower_bound(rounded);
+// Puts what the stream does from now on behind the work that used the block.
+bool StreamPools::Orders(Place place, const Idle& idle) const {
+  CUcontext popped = nullptr;
+  if (real_->cuCtxPushCurrent_v2(place.context) != CUDA_SUCCESS) return false;
+  const CUresult result = real_->cuStreamWaitEvent(place.stream, idle.marker.event, 0);
+  real_->cuCtxPopCurrent_v2(&popped);
+  return result == CUDA_SUCCESS;
+}
+
+// The smallest that fits.
+bool StreamPools::Reuse(const std::shared_ptr<Pool>& pool, uint64_t bytes, uint64_t most,
+                        Place place, bool wait, CUdeviceptr* pointer) {
+  for (auto block = pool->idle.lower_bound(Rounded(bytes));
        block != pool->idle.end() && block->first <= most; ++block) {
     Idle& idle = block->second;
     const bool in_order = HasOneOrder(place.stream) && idle.freed.stream == place.stream &&
                           idle.freed.context == place.context;
-    if (!in_order && !IsDone(&idle)) continue;
-    *pointer = idle.pointer;
-    live_[*pointer] = {pool, bytes, block->first, idle.context};
+    if (!in_order && !IsDone(&idle) && !(wait && Orders(place, idle))) continue;
+    *pointer = idle.block.pointer;
+    live_[*pointer] = {pool, idle.block.id, bytes, block->first, idle.context};
     pool->used.Grow(block->first);
     Drop(pool.get(), block);
     return true;
@@ -85,32 +95,33 @@ bool StreamPools::Reuse(const std::shared_ptr<Pool>& pool, uint64_t bytes, Place
   return false;
 }
 
-void StreamPools::Take(Pool* pool, uint64_t most, std::vector<CUdeviceptr>* taken) {
+void StreamPools::Take(Pool* pool, uint64_t most, std::vector<BlockName>* taken) {
   for (auto block = pool->idle.begin(); block != pool->idle.end() && pool->reserved.now > most;) {
     if (!IsDone(&block->second)) {
       ++block;
       continue;
     }
-    taken->push_back(block->second.pointer);
+    taken->push_back(block->second.block);
     pool->reserved.now -= block->first;
     block = Drop(pool, block);
   }
 }
 
-std::vector<CUdeviceptr> StreamPools::TakeOfAll(bool all) {
-  std::vector<CUdeviceptr> taken;
-  EachPool([&](Pool* pool)
-               REQUIRES_LOCK(mutex_) { Take(pool, all ? 0 : pool->release_threshold, &taken); });
+std::vector<StreamPools::BlockName> StreamPools::TakeOfAll(bool all) {
+  std::vector<BlockName> taken;
+  EachPool([&](Pool* pool) REQUIRES_LOCK(mutex_) {
+    Take(pool, all || pool->destroyed ? 0 : pool->release_threshold, &taken);
+  });
   std::erase_if(destroyed_, [](const auto& pool) { return pool->reserved.now == 0; });
   return taken;
 }
 
-void StreamPools::GiveBack(const std::vector<CUdeviceptr>& blocks) const {
-  for (const CUdeviceptr pointer : blocks) source_.free(pointer);
+void StreamPools::GiveBack(const std::vector<BlockName>& blocks) const {
+  for (const BlockName& block : blocks) source_.free(block);
 }
 
 void StreamPools::Shrink() {
-  std::vector<CUdeviceptr> taken;
+  std::vector<BlockName> taken;
   {
     MutexLock lock(mutex_);
     taken = TakeOfAll(false);
@@ -118,17 +129,23 @@ void StreamPools::Shrink() {
   GiveBack(taken);
 }
 
-bool StreamPools::GiveWay() {
-  std::vector<CUdeviceptr> taken;
+bool StreamPools::GiveWay(bool wait) {
+  std::vector<BlockName> taken;
+  std::vector<Marker> pending;
   {
     MutexLock lock(mutex_);
     taken = TakeOfAll(true);
+    EachPool([&](Pool* pool) {
+      for (const auto& [bytes, idle] : pool->idle) pending.push_back(idle.marker);
+    });
   }
   GiveBack(taken);
-  return !taken.empty();
+  if (!wait || pending.empty()) return !taken.empty();
+  for (const Marker& marker : pending) real_->cuEventSynchronize(marker.event);
+  return GiveWay(false) || !taken.empty();
 }
 
-bool StreamPools::MakeRoom(Pool* pool, uint64_t bytes, std::vector<CUdeviceptr>* taken) {
+bool StreamPools::MakeRoom(Pool* pool, uint64_t bytes, std::vector<BlockName>* taken) {
   if (pool->max_bytes == 0) return true;
   if (bytes > pool->max_bytes) return false;
   Take(pool, pool->max_bytes - bytes, taken);
@@ -139,31 +156,42 @@ std::optional<CUresult> StreamPools::Allocate(CUmemoryPool handle, uint64_t byte
                                               CUdeviceptr* pointer) {
   const uint64_t rounded = Rounded(bytes);
   std::shared_ptr<Pool> pool;
-  std::vector<CUdeviceptr> taken;
+  std::vector<BlockName> taken;
   bool room = false;
   {
     MutexLock lock(mutex_);
     pool = PoolOf(handle);
     if (pool == nullptr || pool->drivers) return std::nullopt;
-    if (rounded != 0 && Reuse(pool, bytes, place, pointer)) return CUDA_SUCCESS;
-    room = rounded != 0 && MakeRoom(pool.get(), rounded, &taken);
-    if (room) pool->reserved.Grow(rounded);
+    if (rounded == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+    const uint64_t not_much_more = rounded + rounded / 4;
+    if (Reuse(pool, bytes, not_much_more, place, false, pointer)) return CUDA_SUCCESS;
+    room = MakeRoom(pool.get(), rounded, &taken);
+    if (room) pool->reserved.now += rounded;
   }
   GiveBack(taken);
-  if (!room) return CUDA_ERROR_OUT_OF_MEMORY;
-  CUdeviceptr made = 0;
+  if (room && AllocateNew(pool, bytes, place, pointer) == CUDA_SUCCESS) return CUDA_SUCCESS;
+  // Whatever is there, behind the work before if need be.
+  MutexLock lock(mutex_);
+  if (Reuse(pool, bytes, UINT64_MAX, place, true, pointer)) return CUDA_SUCCESS;
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+// REQUIRES: the bytes are reserved in the pool.
+CUresult StreamPools::AllocateNew(const std::shared_ptr<Pool>& pool, uint64_t bytes, Place place,
+                                  CUdeviceptr* pointer) {
+  const uint64_t rounded = Rounded(bytes);
+  BlockName made;
   CUresult result = source_.allocate(rounded, place.context, &made);
-  if (result == CUDA_ERROR_OUT_OF_MEMORY && GiveWay()) {
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && GiveWay(false)) {
     result = source_.allocate(rounded, place.context, &made);
   }
   MutexLock lock(mutex_);
-  if (result != CUDA_SUCCESS) {
-    pool->reserved.now -= rounded;
-    return result;
-  }
-  live_[made] = {pool, bytes, rounded, place.context};
+  pool->reserved.now -= rounded;
+  if (result != CUDA_SUCCESS) return result;
+  pool->reserved.Grow(rounded);
   pool->used.Grow(rounded);
-  *pointer = made;
+  live_[made.pointer] = {pool, made.id, bytes, rounded, place.context};
+  *pointer = made.pointer;
   return CUDA_SUCCESS;
 }
 
@@ -176,26 +204,27 @@ std::optional<CUresult> StreamPools::Free(CUdeviceptr pointer, Place place) {
       result != CUDA_SUCCESS) {
     return result;
   }
-  const auto [pool, asked, bytes, context] = live->second;
+  const Live was = std::move(live->second);
   live_.erase(live);
-  pool->used.now -= bytes;
-  AddIdle(pool.get(), bytes, {pointer, context, place, marker});
+  was.pool->used.now -= was.bytes;
+  AddIdle(was.pool.get(), was.bytes, {{pointer, was.id}, was.context, place, marker});
   return CUDA_SUCCESS;
 }
 
-void StreamPools::Forget(CUdeviceptr pointer) {
+void StreamPools::Forget(const BlockName& block) {
   MutexLock lock(mutex_);
-  const auto live = live_.find(pointer);
-  if (live == live_.end()) return;
+  const auto live = live_.find(block.pointer);
+  if (live == live_.end() || live->second.id != block.id) return;
   live->second.pool->used.now -= live->second.bytes;
   live->second.pool->reserved.now -= live->second.bytes;
   live_.erase(live);
 }
 
-std::optional<StreamPools::Entry> StreamPools::Find(CUdeviceptr pointer) const {
+std::optional<StreamPools::Entry> StreamPools::Find(const BlockName& block) const {
   MutexLock lock(mutex_);
-  const auto live = live_.find(pointer);
-  if (live == live_.end()) return std::nullopt;
+  if (idle_ids_.count(block.id) != 0) return Entry{.idle = true};
+  const auto live = live_.find(block.pointer);
+  if (live == live_.end() || live->second.id != block.id) return std::nullopt;
   return Entry{live->second.pool->handle, live->second.asked};
 }
 
@@ -245,16 +274,23 @@ void StreamPools::Created(CUmemoryPool handle, const CUmemPoolProps& properties)
   pools_[handle] = std::make_shared<Pool>(handle, properties.maxSize);
 }
 
-void StreamPools::Destroyed(CUmemoryPool handle) {
-  {
-    MutexLock lock(mutex_);
-    const auto known = pools_.find(handle);
-    if (known == pools_.end()) return;
-    known->second->release_threshold = 0;
-    destroyed_.push_back(std::move(known->second));
-    pools_.erase(known);
-  }
-  Shrink();
+void StreamPools::Destroying(CUmemoryPool handle) {
+  MutexLock lock(mutex_);
+  const auto known = pools_.find(handle);
+  if (known == pools_.end()) return;
+  known->second->destroyed = true;
+  destroyed_.push_back(std::move(known->second));
+  pools_.erase(known);
+}
+
+void StreamPools::NotDestroyed(CUmemoryPool handle) {
+  MutexLock lock(mutex_);
+  const auto pool = std::find_if(destroyed_.rbegin(), destroyed_.rend(),
+                                 [handle](const auto& each) { return each->handle == handle; });
+  if (pool == destroyed_.rend()) return;
+  (*pool)->destroyed = false;
+  pools_[handle] = *pool;
+  destroyed_.erase(std::next(pool).base());
 }
 
 void StreamPools::Shared(CUmemoryPool handle) {
@@ -304,7 +340,7 @@ void StreamPools::Add(CUmemoryPool handle, CUmemPool_attribute attribute, void* 
 }
 
 void StreamPools::TrimTo(CUmemoryPool handle, uint64_t bytes) {
-  std::vector<CUdeviceptr> taken;
+  std::vector<BlockName> taken;
   {
     MutexLock lock(mutex_);
     if (const auto pool = PoolOf(handle)) Take(pool.get(), bytes, &taken);

@@ -20,6 +20,8 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "src/base/mutex.h"
@@ -30,10 +32,15 @@ namespace tandem::shim {
 
 class StreamPools {
  public:
-  // Where memory comes from, and where it goes.
+  // A block of the source's; the number is never given again.
+  struct BlockName {
+    CUdeviceptr pointer = 0;
+    uint64_t id = 0;
+  };
+  // Where memory comes from, and where it goes when all work that used it is done.
   struct Source {
-    std::function<CUresult(uint64_t bytes, CUcontext context, CUdeviceptr* pointer)> allocate;
-    std::function<void(CUdeviceptr pointer)> free;
+    std::function<CUresult(uint64_t bytes, CUcontext context, BlockName* block)> allocate;
+    std::function<void(const BlockName& block)> free;
   };
   // A place in the order of a stream, which belongs to the context. Default streams by their own
   // handles, never null.
@@ -44,6 +51,7 @@ class StreamPools {
   struct Entry {
     CUmemoryPool pool = nullptr;
     uint64_t bytes = 0;  // as the program asked
+    bool idle = false;   // freed by the program: it has no such block
   };
 
   StreamPools(const cuda::RealDriver* real, CUdevice device, Source source)
@@ -54,17 +62,18 @@ class StreamPools {
                                    CUdeviceptr* pointer) EXCLUDES_LOCK(mutex_);
   // In a stream's order. Nothing: no block of a pool begins there.
   std::optional<CUresult> Free(CUdeviceptr pointer, Place place) EXCLUDES_LOCK(mutex_);
-  // The program frees it without its pool.
-  void Forget(CUdeviceptr pointer) EXCLUDES_LOCK(mutex_);
-  // The block of a pool that begins there.
-  std::optional<Entry> Find(CUdeviceptr pointer) const EXCLUDES_LOCK(mutex_);
+  // The program has freed it without its pool.
+  void Forget(const BlockName& block) EXCLUDES_LOCK(mutex_);
+  // What a pool has to do with the block.
+  std::optional<Entry> Find(const BlockName& block) const EXCLUDES_LOCK(mutex_);
 
   // The program has waited for some of its work.
   void Synchronized() EXCLUDES_LOCK(mutex_) {
     if (idle_.load(std::memory_order_relaxed) != 0) Shrink();
   }
-  // Memory is short: gives back all that nobody uses. Whether there was any.
-  bool GiveWay() EXCLUDES_LOCK(mutex_);
+  // Memory is short: gives back all that nobody uses. Whether there was any. `wait`: also for the
+  // work behind which blocks were freed.
+  bool GiveWay(bool wait) EXCLUDES_LOCK(mutex_);
   // Before the stream's handle ends, which may then name another.
   void StreamEnds(CUstream stream) EXCLUDES_LOCK(mutex_);
   // Its blocks, and work, go with the context.
@@ -72,7 +81,9 @@ class StreamPools {
 
   // ---- What the driver has been told, and done.
   void Created(CUmemoryPool handle, const CUmemPoolProps& properties) EXCLUDES_LOCK(mutex_);
-  void Destroyed(CUmemoryPool handle) EXCLUDES_LOCK(mutex_);
+  // Before the driver destroys it, whose handle may then be another's; and if it will not.
+  void Destroying(CUmemoryPool handle) EXCLUDES_LOCK(mutex_);
+  void NotDestroyed(CUmemoryPool handle) EXCLUDES_LOCK(mutex_);
   // From now on other devices may use what it hands out.
   void Shared(CUmemoryPool handle) EXCLUDES_LOCK(mutex_);
   void Set(CUmemoryPool handle, CUmemPool_attribute attribute, const void* value)
@@ -85,7 +96,7 @@ class StreamPools {
  private:
   // A block that nobody uses.
   struct Idle {
-    CUdeviceptr pointer = 0;
+    BlockName block;
     CUcontext context = nullptr;  // that it was allocated in
     Place freed;                  // stream null: in none
     Marker marker;                // behind the work before; no event: it is done
@@ -100,12 +111,14 @@ class StreamPools {
     const CUmemoryPool handle;
     const uint64_t max_bytes;  // 0: no maximum
     uint64_t release_threshold = 0;
-    bool drivers = false;  // what it hands out is the driver's own
+    bool drivers = false;    // what it hands out is the driver's own
+    bool destroyed = false;  // keeps nothing
     Amount used, reserved;
     std::multimap<uint64_t, Idle> idle;  // by their bytes
   };
   struct Live {
     std::shared_ptr<Pool> pool;
+    uint64_t id = 0;
     uint64_t asked = 0, bytes = 0;
     CUcontext context = nullptr;
   };
@@ -113,20 +126,24 @@ class StreamPools {
 
   std::shared_ptr<Pool> PoolOf(CUmemoryPool handle) REQUIRES_LOCK(mutex_);
   bool IsDone(Idle* idle) REQUIRES_LOCK(mutex_);
-  // Hands out an idle block again.
-  bool Reuse(const std::shared_ptr<Pool>& pool, uint64_t bytes, Place place, CUdeviceptr* pointer)
-      REQUIRES_LOCK(mutex_);
+  // Hands out an idle block of at most so many bytes again. `wait`: the stream may have to wait for
+  // the work before.
+  bool Reuse(const std::shared_ptr<Pool>& pool, uint64_t bytes, uint64_t most, Place place,
+             bool wait, CUdeviceptr* pointer) REQUIRES_LOCK(mutex_);
+  bool Orders(Place place, const Idle& idle) const;
+  CUresult AllocateNew(const std::shared_ptr<Pool>& pool, uint64_t bytes, Place place,
+                       CUdeviceptr* pointer) EXCLUDES_LOCK(mutex_);
   // Takes idle blocks out of the pool until it keeps at most `most`, or work is in the way. They
   // are to be given to the source without the lock.
-  void Take(Pool* pool, uint64_t most, std::vector<CUdeviceptr>* taken) REQUIRES_LOCK(mutex_);
+  void Take(Pool* pool, uint64_t most, std::vector<BlockName>* taken) REQUIRES_LOCK(mutex_);
   // The same of every pool: down to its threshold, or all.
-  std::vector<CUdeviceptr> TakeOfAll(bool all) REQUIRES_LOCK(mutex_);
-  void GiveBack(const std::vector<CUdeviceptr>& blocks) const EXCLUDES_LOCK(mutex_);
+  std::vector<BlockName> TakeOfAll(bool all) REQUIRES_LOCK(mutex_);
+  void GiveBack(const std::vector<BlockName>& blocks) const EXCLUDES_LOCK(mutex_);
   void Shrink() EXCLUDES_LOCK(mutex_);
   IdleBlock Drop(Pool* pool, IdleBlock block) REQUIRES_LOCK(mutex_);
   void AddIdle(Pool* pool, uint64_t bytes, const Idle& idle) REQUIRES_LOCK(mutex_);
   // Makes room below the pool's maximum. False if there is none.
-  bool MakeRoom(Pool* pool, uint64_t bytes, std::vector<CUdeviceptr>* taken) REQUIRES_LOCK(mutex_);
+  bool MakeRoom(Pool* pool, uint64_t bytes, std::vector<BlockName>* taken) REQUIRES_LOCK(mutex_);
   template <typename Visit>
   void EachPool(Visit visit) REQUIRES_LOCK(mutex_);
 
@@ -138,6 +155,7 @@ class StreamPools {
   std::map<CUmemoryPool, std::shared_ptr<Pool>> pools_ GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<Pool>> destroyed_ GUARDED_BY(mutex_);  // with blocks left
   std::map<CUdeviceptr, Live> live_ GUARDED_BY(mutex_);
+  std::set<uint64_t> idle_ids_ GUARDED_BY(mutex_);
   std::atomic<size_t> idle_{0};  // blocks
 };
 

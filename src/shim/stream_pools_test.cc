@@ -36,6 +36,10 @@ class StreamPoolsTest : public testing::Test {
   void Free(CUdeviceptr pointer, uintptr_t stream) {
     EXPECT_EQ(pools_.Free(pointer, In(stream)), CUDA_SUCCESS);
   }
+  static uint64_t IdOf(CUdeviceptr pointer) { return pointer + 1; }
+  std::optional<StreamPools::Entry> Find(CUdeviceptr pointer) {
+    return pools_.Find({pointer, IdOf(pointer)});
+  }
   void KeepUpTo(uint64_t bytes) { pools_.Set(pool_, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &bytes); }
   Bytes Get(CUmemPool_attribute attribute) {
     uint64_t value = 0;
@@ -51,17 +55,18 @@ class StreamPoolsTest : public testing::Test {
   CUdeviceptr next_ = MiB(1).count;
   StreamPools pools_{&driver_.table(),
                      0,
-                     {[this](uint64_t bytes, CUcontext, CUdeviceptr* pointer) {
+                     {[this](uint64_t bytes, CUcontext, StreamPools::BlockName* block) {
                         if (bytes > left_) return CUDA_ERROR_OUT_OF_MEMORY;
                         left_ -= bytes;
-                        *pointer = next_;
+                        *block = {next_, IdOf(next_)};
                         next_ += bytes;
-                        out_[*pointer] = bytes;
+                        out_[block->pointer] = bytes;
                         return CUDA_SUCCESS;
                       },
-                      [this](CUdeviceptr pointer) {
-                        left_ += out_.at(pointer);
-                        out_.erase(pointer);
+                      [this](const StreamPools::BlockName& block) {
+                        EXPECT_EQ(block.id, IdOf(block.pointer));
+                        left_ += out_.at(block.pointer);
+                        out_.erase(block.pointer);
                       }}};
 };
 
@@ -100,7 +105,7 @@ TEST_F(StreamPoolsTest, ReusesWhatIsNotMuchTooLarge) {
   const CUdeviceptr small = Allocate(MiB(2), kStream);
   EXPECT_NE(small, large);
   EXPECT_EQ(Allocate(MiB(36), kStream), large);
-  EXPECT_EQ(pools_.Find(large)->bytes, MiB(36).count);
+  EXPECT_EQ(Find(large)->bytes, MiB(36).count);
 }
 
 TEST_F(StreamPoolsTest, GivesBackBeyondItsThresholdWhenWorkWasWaitedFor) {
@@ -127,7 +132,7 @@ TEST_F(StreamPoolsTest, KeepsWhatWorkMayStillUse) {
   const CUdeviceptr pointer = Allocate(MiB(4), kStream);
   Free(pointer, kStream);
   pools_.Synchronized();
-  EXPECT_FALSE(pools_.GiveWay());
+  EXPECT_FALSE(pools_.GiveWay(false));
   EXPECT_EQ(out_.count(pointer), 1u);
   driver_.HoldEvents(false);
   pools_.Synchronized();
@@ -141,6 +146,44 @@ TEST_F(StreamPoolsTest, GivesWayWhereMemoryIsShort) {
   Free(Allocate(MiB(40), kStream), kStream);
   EXPECT_NE(Allocate(MiB(60), kStream, other), 0u);
   EXPECT_EQ(Allocate(MiB(10), kStream, other), 0u);
+}
+
+// The driver puts one stream's work behind another's rather than to say that memory is out.
+TEST_F(StreamPoolsTest, WhereMemoryIsShortAStreamWaitsForTheWorkBefore) {
+  driver_.HoldEvents(true);
+  const CUdeviceptr pointer = Allocate(MiB(60), kStream);
+  Free(pointer, kStream);
+  EXPECT_EQ(Allocate(MiB(10), kStream), pointer);  // in its own order, however much too large
+  Free(pointer, kStream);
+  EXPECT_EQ(driver_.waits(), 0);
+  EXPECT_EQ(Allocate(MiB(60), kOther), pointer);
+  EXPECT_EQ(driver_.waits(), 1);
+}
+
+TEST_F(StreamPoolsTest, WhatIsFreedIsTheProgramsNoMore) {
+  KeepUpTo(~uint64_t{0});
+  const CUdeviceptr pointer = Allocate(MiB(4), kStream);
+  EXPECT_FALSE(Find(pointer)->idle);
+  EXPECT_FALSE(pools_.Find({pointer, 12345}).has_value());  // another block, later, at its place
+  Free(pointer, kStream);
+  EXPECT_TRUE(Find(pointer)->idle);
+  EXPECT_FALSE(pools_.Free(pointer, In(kStream)).has_value());
+  EXPECT_EQ(Allocate(MiB(4), kStream), pointer);
+  EXPECT_FALSE(Find(pointer)->idle);
+  pools_.Forget({pointer, 12345});
+  EXPECT_TRUE(Find(pointer).has_value());
+  pools_.Forget({pointer, IdOf(pointer)});
+  EXPECT_FALSE(Find(pointer).has_value());
+  EXPECT_EQ(Get(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), Bytes());
+}
+
+TEST_F(StreamPoolsTest, APoolThatTheDriverKeepsIsKept) {
+  KeepUpTo(~uint64_t{0});
+  Free(Allocate(MiB(4), kStream), kStream);
+  pools_.Destroying(pool_);
+  pools_.NotDestroyed(pool_);
+  pools_.Synchronized();
+  EXPECT_EQ(Get(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), MiB(4));
 }
 
 TEST_F(StreamPoolsTest, StaysBelowItsMaximum) {
@@ -157,9 +200,10 @@ TEST_F(StreamPoolsTest, ADestroyedPoolsBlocksLiveUntilTheyAreFreed) {
   KeepUpTo(~uint64_t{0});
   const CUdeviceptr used = Allocate(MiB(4), kStream);
   Free(Allocate(MiB(8), kStream), kStream);
-  pools_.Destroyed(pool_);
+  pools_.Destroying(pool_);
+  pools_.Synchronized();
   EXPECT_EQ(out_.size(), 1u);
-  EXPECT_EQ(pools_.Find(used)->pool, pool_);
+  EXPECT_EQ(Find(used)->pool, pool_);
   Free(used, kStream);
   pools_.Synchronized();
   EXPECT_TRUE(out_.empty());
@@ -170,10 +214,10 @@ TEST_F(StreamPoolsTest, BlocksGoWithTheirContext) {
   const CUdeviceptr used = Allocate(MiB(4), kStream);
   Free(Allocate(MiB(8), kStream), kStream);
   pools_.ContextEnds(driver_.context());
-  EXPECT_FALSE(pools_.Find(used).has_value());
+  EXPECT_FALSE(Find(used).has_value());
   EXPECT_EQ(Get(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), Bytes());
   EXPECT_EQ(out_.size(), 2u);  // it is the context's owner who frees them
-  EXPECT_FALSE(pools_.GiveWay());
+  EXPECT_FALSE(pools_.GiveWay(false));
 }
 
 TEST_F(StreamPoolsTest, WhatOthersMayUseIsTheDriversAffair) {

@@ -56,7 +56,8 @@ class SwapperTest : public testing::Test {
     swapper_.Expose();
   }
   bool Free(CUdeviceptr block, Bytes* shrunk) {  // all work being done
-    const bool freed = memory_.Free(block, shrunk);
+    const auto known = memory_.Find(block);
+    const bool freed = known.has_value() && memory_.Free(block, known->id, shrunk);
     memory_.Fence();
     memory_.ReleaseFenced();
     return freed;

@@ -316,11 +316,11 @@ enum class RefusalCode : uint16_t {
   kNotYours = 7,       // it is another user's
 };
 
-using Message = std::variant<Register, Reserve, ContextWanted, ContextGone, Ready, Running, Idle,
-                             Active, Released, Busy, Evicted, FixedWanted, FixedGone, FixedReserved,
-                             Registered, Reserved, ContextReserved, Grant, Credit, Revoke, Evict,
-                             RunBegin, RunStarted, Query, Answer, Control, RunChanged, RunQuery,
-                             RunShown, Refused>;
+using Message =
+    std::variant<Register, Reserve, ContextWanted, ContextGone, Ready, Running, Idle, Active,
+                 Released, Busy, Evicted, FixedWanted, FixedGone, FixedReserved, Registered,
+                 Reserved, ContextReserved, Grant, Credit, Revoke, Evict, RunBegin, RunStarted,
+                 Query, Answer, Control, RunChanged, RunQuery, RunShown, Refused>;
 
 // The first version that has the message.
 inline uint16_t SinceVersion(const Message& message) {

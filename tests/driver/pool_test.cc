@@ -168,6 +168,40 @@ TEST_F(PoolTest, ReservedMemoryIsTheDevicesUntilItIsGivenBack) {
   EXPECT_EQ(FreeBytes(), before);
 }
 
+// What one stream has done with goes back while another stands still.
+TEST_F(PoolTest, GivingBackWaitsForNoOtherStream) {
+  Door door;
+  door.HoldIn(other_);
+  const CUdeviceptr pointer = From(stream_, 4 * kMiB);
+  ASSERT_CU(Cu().cuMemsetD8Async(pointer, 1, 4 * kMiB, stream_));
+  ASSERT_CU(Cu().cuMemFreeAsync(pointer, stream_));
+  ASSERT_CU(Cu().cuStreamSynchronize(stream_));
+  EXPECT_EQ(Get(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 0u);
+  EXPECT_CU(CUDA_ERROR_NOT_READY, Cu().cuStreamQuery(other_));
+  door.Open();
+}
+
+TEST_F(PoolTest, GivingBackBreaksNoCapture) {
+  CUgraph graph = nullptr;
+  ASSERT_CU(Cu().cuStreamBeginCapture_v2(other_, CU_STREAM_CAPTURE_MODE_RELAXED));
+  const CUdeviceptr pointer = From(stream_, 4 * kMiB);
+  ASSERT_CU(Cu().cuMemFreeAsync(pointer, stream_));
+  ASSERT_CU(Cu().cuStreamSynchronize(stream_));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuStreamEndCapture(other_, &graph));
+  EXPECT_EQ(Get(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 0u);
+  ASSERT_CU(Cu().cuGraphDestroy(graph));
+}
+
+TEST_F(PoolTest, WhatIsFreedIsFreedOnce) {
+  Set(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, ~uint64_t{0});
+  const CUdeviceptr pointer = From(stream_, 4 * kMiB);
+  ASSERT_CU(Cu().cuMemFreeAsync(pointer, stream_));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuMemFree_v2(pointer));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuMemFreeAsync(pointer, stream_));
+  EXPECT_EQ(From(stream_, 4 * kMiB), pointer);
+  ASSERT_CU(Cu().cuMemFreeAsync(pointer, stream_));
+}
+
 TEST_F(PoolTest, TrimmingKeepsWhatIsUsedAndWhatIsAskedFor) {
   Set(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, ~uint64_t{0});
   const CUdeviceptr kept = From(stream_, 32 * kMiB), freed = From(stream_, 32 * kMiB);

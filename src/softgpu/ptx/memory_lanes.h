@@ -272,10 +272,10 @@ template <uint32_t kBytes>
   using V = Vector<uint64_t>::type;
   constexpr int kCount = Vector<uint64_t>::kCount;
   static constexpr Steps<kBytes, uint64_t> kSteps;
+  if (in.narrow || (in.space != Space::kGlobal && in.space != Space::kGeneric)) return nullptr;
   const auto* a = Source<uint64_t>(w, in.a);
   const uint64_t first = a[0];
-  if (a[kLanes - 1] - first != (kLanes - 1) * kBytes || in.narrow) return nullptr;
-  if (in.space != Space::kGlobal && in.space != Space::kGeneric) return nullptr;
+  if (a[kLanes - 1] - first != (kLanes - 1) * kBytes) return nullptr;
   V expected = *reinterpret_cast<const V*>(kSteps.of) + first, differ = {};
   for (int i = 0; i < kLanes; i += kCount) {
     differ |= *reinterpret_cast<const V*>(a + i) ^ expected;
