@@ -88,7 +88,8 @@ Step Lease::Next(const View& view) {
 }
 
 void Lease::Ask(const View& view) {
-  if (!registered_ || (asked_ && view.need <= asked_need_)) return;
+  // Also where the need has fallen: there may never be room for what was asked for.
+  if (!registered_ || (asked_ && view.need == asked_need_)) return;
   asked_ = true;
   asked_need_ = view.need;
   announce_ = true;

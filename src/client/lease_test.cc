@@ -62,6 +62,17 @@ TEST(LeaseTest, AsksOnceRestoresWithinCreditAndRuns) {
   EXPECT_EQ(lease.Next(Needs(MiB(8), MiB(8))), Step::kNone);
 }
 
+TEST(LeaseTest, WhatItWaitsForIsCorrectedBothWays) {
+  Lease lease;
+  lease.OnRegistered(Bytes());
+  for (const Bytes need : {MiB(8), MiB(4), MiB(6)}) {
+    lease.Next(Needs(need, Bytes()));
+    EXPECT_EQ(Only<wire::Ready>(lease).need_bytes, need.count);
+    lease.Next(Needs(need, Bytes()));
+    EXPECT_TRUE(Silent(lease));
+  }
+}
+
 TEST(LeaseTest, GrowthAsksWhenWantedAndOpensAgain) {
   Lease lease = Running(MiB(8));
   lease.OnShut();

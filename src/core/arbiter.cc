@@ -165,10 +165,11 @@ void Arbiter::Handle(const event::Ready& e) {
   Session* session = Find(e.id);
   if (session == nullptr) return;
   HeardFrom(*session);
-  // What it brought from before a restart may be above its limit, and above a budget that is still
+  // Not its limit is what bounds it: that may have fallen, and what it asks for been freed, while
+  // this was under way. What it brought from before a restart may be above a budget that is still
   // to rise as others come back: then it waits.
-  if (e.need > std::max(LimitOf(e.id), limits_.allocated(e.id))) {
-    actions_.emplace_back(action::Breach{e.id, "it needs more than its limit"});
+  if (e.need > std::max(budget_.total(), limits_.allocated(e.id))) {
+    actions_.emplace_back(action::Breach{e.id, "it needs more than there is"});
     return;
   }
   const Bytes grown = SaturatingSubtract(e.need, std::max(session->need, session->credit));

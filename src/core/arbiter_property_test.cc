@@ -31,11 +31,12 @@ std::vector<uint64_t> Seeds(uint64_t count) {
 
 Habits RandomHabits(World& world, bool honest) {
   Habits habits;
-  habits.need = Bytes(MiB(2).count * (1 + static_cast<uint64_t>(world.Uniform() * 100)));
+  habits.need = Bytes(MiB(2).count * (1 + static_cast<uint64_t>(world.Uniform() * 88)));
   habits.burst = Duration(1000000 + static_cast<int64_t>(world.Uniform() * 4e8));
   habits.pause = Duration(200000 + static_cast<int64_t>(world.Uniform() * 1e9));
   habits.random = true;
   habits.reset = world.Uniform() < 0.5 ? 0.1 : 0;
+  habits.array = world.Uniform() < 0.5 ? 0.2 : 0;
   if (!honest) {
     habits.busy = world.Uniform() * 0.3;
     habits.grow = world.Uniform() * 0.3;

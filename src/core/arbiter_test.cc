@@ -396,6 +396,27 @@ TEST_F(ArbiterTest, ALimitMayBeSetWhileSessionsRun) {
   On(event::LimitSet{RunId{99}, MiB(1)});
 }
 
+TEST_F(ArbiterTest, WhatWasAskedForBeforeALimitFellIsNoBreach) {
+  Add(kA);
+  On(event::Reserve{kA, 1, MiB(90)});
+  On(event::LimitSet{RunId{kA.value}, MiB(60)});
+  On(event::Reserve{kA, 2, MiB(50)});  // one thread frees, another has seen it all
+  On(event::Ready{kA, MiB(90)});
+  EXPECT_TRUE(Silent<action::Breach>(kA));
+  Said<action::Grant>(kA);
+}
+
+TEST_F(ArbiterTest, WhoeverNeedsLessThanItAskedForIsServedWhereThatFits) {
+  Add(kA);
+  Add(kB);
+  On(event::Reserve{kA, 1, MiB(90)});
+  Run(kB, MiB(20));
+  On(event::Ready{kA, MiB(90)});
+  EXPECT_TRUE(Silent<action::Grant>(kA));
+  On(event::Ready{kA, MiB(80)});
+  EXPECT_EQ(Said<action::Grant>(kA).credit, MiB(80));
+}
+
 TEST_F(ArbiterTest, AbsurdClaimsAreBreachesAndChangeNothing) {
   Add(kA);
   On(event::Evicted{kA, MiB(1), {}});

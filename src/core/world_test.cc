@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace tandem::core {
 namespace {
 
 constexpr Duration kLatency = Microseconds(50);
+constexpr Bytes kArray = MiB(3);
 
 }  // namespace
 
@@ -84,10 +86,11 @@ void World::Check() {
   uint64_t contexts = 0;
   for (const auto& [id, program] : programs_) {
     ASSERT_LE(program.resident, program.credit) << "session " << id;
-    resident += program.resident;
+    resident += program.resident + program.fixed;
     if (program.has_context) ++contexts;
     // Those who never get an answer count, too.
-    const bool waits = program.wants && !(program.open && program.has_context);
+    const bool held_up = program.wants && !(program.open && program.has_context);
+    const bool waits = held_up || program.wants_fixed;
     const auto session = arbiter_.sessions().find(SessionId{id});
     const bool suspended = session != arbiter_.sessions().end() && session->second.suspended;
     if (waits && !suspended && program.stopped_until <= now_) {
@@ -155,6 +158,13 @@ void World::Act(const Action& action) {
       program.has_context = true;
       WantToWork(id, program);
     });
+  } else if (const auto* fixed = std::get_if<action::FixedReserved>(&action)) {
+    EXPECT_TRUE(fixed->granted);  // nor for what cannot be swapped
+    For(fixed->id.value, kLatency, [this, id = fixed->id.value](Program& program) {
+      program.wants_fixed = false;
+      program.fixed = kArray;
+      Rest(id, program);
+    });
   } else if (const auto* done = std::get_if<action::HandoverDone>(&action)) {
     handovers_.push_back(done->record);
   } else if (const auto* wake = std::get_if<action::WakeAt>(&action)) {
@@ -214,7 +224,8 @@ void World::EndBurst(uint64_t id, Program& program) {
   if (Uniform() < program.habits.grow) {
     const Bytes chunk = arbiter_.config().chunk;
     const Bytes change(chunk.count * (1 + random_() % 8));
-    const Bytes most(arbiter_.budget().total().count * 8 / 10);  // contexts fit beside it
+    // Contexts and arrays fit beside it.
+    const Bytes most(arbiter_.budget().total().count * 7 / 10);
     if (Uniform() < 0.5 && program.need + change <= most) {
       program.need += change;
     } else if (program.need > change) {
@@ -239,6 +250,21 @@ void World::EndBurst(uint64_t id, Program& program) {
     WantContext(id, program);
     return;
   }
+  if (Uniform() < program.habits.array) return ChangeFixed(id, program);
+  Rest(id, program);
+}
+
+void World::ChangeFixed(uint64_t id, Program& program) {
+  if (program.fixed > Bytes()) {
+    Send(event::FixedGone{SessionId{id}, std::exchange(program.fixed, Bytes())});
+    return Rest(id, program);
+  }
+  program.wants_fixed = true;
+  program.asked_at = now_;
+  Send(event::FixedWanted{SessionId{id}, 1, kArray});
+}
+
+void World::Rest(uint64_t id, Program& program) {
   For(id, Draw(program.habits.pause, program.habits.random),
       [this, id](Program& p) { WantToWork(id, p); });
 }

@@ -27,6 +27,7 @@ struct Habits {
   double grow = 0;   // chance that a burst ends with the need changing by a chunk or a few
   double stop = 0;   // chance that a burst ends with the process stopped for a while
   double reset = 0;  // chance that a burst ends with its context destroyed and made anew
+  double array = 0;  // chance that a burst ends with memory taken that cannot be swapped, or freed
   Duration longest_stop = Seconds(5);
 };
 
@@ -58,11 +59,13 @@ class World {
     Bytes credit;
     Bytes resident;
     Bytes target;  // of the latest Evict
+    Bytes fixed;   // that cannot be swapped
     Bytes bytes_in;
     Epoch epoch = 0;       // of the lease it holds; 0: none
     bool open = false;     // the gate
     bool working = false;  // a burst is on the GPU
     bool wants = false;    // a burst waits at the gate
+    bool wants_fixed = false;
     bool contended = false;
     bool told_idle = false;
     bool evicting = false;
@@ -89,6 +92,8 @@ class World {
   void WantToWork(uint64_t id, Program& program);
   void BeginBurst(uint64_t id, Program& program);
   void EndBurst(uint64_t id, Program& program);
+  void ChangeFixed(uint64_t id, Program& program);
+  void Rest(uint64_t id, Program& program);
   void Restore(uint64_t id, Program& program);
   void EvictChunk(uint64_t id, Program& program);
   void Release(uint64_t id, Program& program);
