@@ -19,6 +19,7 @@ namespace {
 
 constexpr Duration kFirstPause = Milliseconds(100);
 constexpr Duration kLongestPause = Seconds(10);
+constexpr int kDaemonsTried = 20;  // of those that go away before they have opened the run
 
 int FailToExecute(const Error& error) {
   const int status = error.code == ErrorCode::kNotFound  ? kExitNotFound
@@ -95,14 +96,7 @@ class OpenRun {
       : daemon_(wire::SocketPath(), std::move(daemon)), begin_(std::move(begin)) {}
 
   Result<uint64_t> Open() {
-    ASSIGN_OR_RETURN(channel_, daemon_.Await());
-    Result<wire::Message> answer = Ask(&channel_, begin_);
-    // A daemon that was just leaving, being idle, takes the connection with it.
-    if (!answer.ok() && answer.error().code == ErrorCode::kUnavailable) {
-      ASSIGN_OR_RETURN(channel_, daemon_.Await());
-      answer = Ask(&channel_, begin_);
-    }
-    ASSIGN_OR_RETURN(const wire::Message message, std::move(answer));
+    ASSIGN_OR_RETURN(const wire::Message message, Begin());
     const auto* started = std::get_if<wire::RunStarted>(&message);
     if (started == nullptr) return Error{ErrorCode::kInvalid, "the daemon answered nonsense"};
     begin_.run = started->run;  // another daemon gets to know it by this
@@ -116,6 +110,17 @@ class OpenRun {
   }
 
  private:
+  // A daemon that was just leaving, being idle, or that dies, takes the connection with it; the
+  // next one will do.
+  Result<wire::Message> Begin() {
+    for (int tried = 1;; ++tried) {
+      ASSIGN_OR_RETURN(channel_, daemon_.Await());
+      Result<wire::Message> answer = Ask(&channel_, begin_);
+      const bool gone = !answer.ok() && answer.error().code == ErrorCode::kUnavailable;
+      if (!gone || tried == kDaemonsTried) return answer;
+    }
+  }
+
   int OnReadable() {
     for (;;) {
       const Result<wire::Message> message = channel_.Receive(Duration());

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import MIB, PATIENCE_S, REGISTER, TANDEMD, TRAIN, finish, frame, text, train, wait_until
+from harness import MIB, PATIENCE_S, REGISTER, SOCKET, TANDEMD, TRAIN, finish, frame, text, train, wait_until
 from test_sharing import assert_all_returned, solo
 
 LONG = train("160M", 30)
@@ -112,6 +112,22 @@ def test_a_program_that_starts_while_there_is_no_daemon_waits_for_the_next(card,
     process.send_signal(signal.SIGCONT)
     _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1 and "OUT_OF_MEMORY" in err
+    assert_all_returned(card)
+
+
+def test_a_run_begins_though_one_daemon_after_the_other_dies(make_card):
+    card = make_card()
+    doomed = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    doomed.bind(str(card.runtime / SOCKET))
+    doomed.listen()
+    doomed.settimeout(PATIENCE_S)
+    process = card.shared(train("8M", 1))
+    for _ in range(5):
+        connection, _ = doomed.accept()
+        assert connection.recv(1)  # it has asked, and what it asked is lost
+        connection.close()
+    doomed.close()
+    finish(process)
     assert_all_returned(card)
 
 
