@@ -1,0 +1,255 @@
+#include "tests/soak/blocks.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <utility>
+
+namespace soak {
+namespace {
+
+constexpr uint64_t kMostWords = 1 << 20;  // of a block
+constexpr int kFewestBits = 6, kMostBits = 20;
+constexpr uint64_t kMostReplays = 4;
+constexpr uint64_t kLongestGapUs = 20000;
+constexpr uint64_t kOtherWords = 50000;  // in a context that does not last
+
+}  // namespace
+
+Blocks::Blocks(Device* device, uint32_t seed, uint64_t most)
+    : device_(device),
+      most_(most),
+      random_(seed),
+      next_seed_(seed * 1000003),
+      pageable_(kMostWords) {
+  device_->Do("cuMemHostAlloc", [this] {
+    return device_->driver().cuMemHostAlloc(reinterpret_cast<void**>(&pinned_),
+                                            kMostWords * sizeof(uint32_t), 0);
+  });
+}
+
+Blocks::~Blocks() {
+  while (!blocks_.empty()) Free(blocks_.size() - 1);
+  device_->driver().cuMemFreeHost(pinned_);
+}
+
+void Blocks::Step() {
+  ++counts_.operations;
+  const uint64_t choice = Random(100);
+  if (blocks_.size() < 2 || choice < 25) return Allocate();
+  if (choice < 30) return Free(Random(blocks_.size()));
+  if (choice < 40) return Write(Any());
+  if (choice < 60) return Add();
+  if (choice < 72) return Copy();
+  if (choice < 80) return Replay();
+  if (choice < 85) return ChangeStream();
+  if (choice < 95) return Verify(Any());
+  if (choice < 96) return UseAnotherContext();
+  if (choice < 97) return VerifyAll();
+  usleep(static_cast<useconds_t>(Random(kLongestGapUs)));
+}
+
+void Blocks::VerifyAll() {
+  for (const Block& block : blocks_) Verify(block);
+}
+
+void Blocks::Allocate() {
+  const uint64_t low = uint64_t{1} << (kFewestBits + Random(kMostBits - kFewestBits));
+  Block block;
+  block.words = low + Random(low);
+  block.from_pool = Random(2) == 0;
+  block.stream = static_cast<int>(Random(Device::kStreams));
+  while (!blocks_.empty() && held_ + block.bytes() > most_) Free(Random(blocks_.size()));
+  const auto& driver = device_->driver();
+  const CUresult result = block.from_pool ? driver.cuMemAllocAsync(&block.address, block.bytes(),
+                                                                   device_->stream(block.stream))
+                                          : driver.cuMemAlloc_v2(&block.address, block.bytes());
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+    ++counts_.out_of_memory;
+    if (blocks_.empty()) {
+      usleep(1000);
+    } else {
+      Free(Random(blocks_.size()));
+    }
+    return;
+  }
+  Check(block.from_pool ? "cuMemAllocAsync" : "cuMemAlloc", result);
+  ++counts_.allocations;
+  held_ += block.bytes();
+  blocks_.push_back(block);
+  Write(blocks_.back());
+}
+
+void Blocks::Free(size_t index) {
+  std::swap(blocks_[index], blocks_.back());
+  const Block block = blocks_.back();
+  blocks_.pop_back();
+  held_ -= block.bytes();
+  const auto& driver = device_->driver();
+  if (block.from_pool) {
+    Check("cuMemFreeAsync", driver.cuMemFreeAsync(block.address, device_->stream(block.stream)));
+  } else {
+    Check("cuMemFree", driver.cuMemFree_v2(block.address));
+  }
+}
+
+// Gives a block new content, in one of the ways that there are.
+void Blocks::Write(Block& block) {
+  block.seed = next_seed_++;
+  block.added = 0;
+  const uint64_t way = Random(3);
+  block.constant = way == 0;
+  if (way == 0) {
+    device_->Do("cuMemsetD32Async", [&] {
+      return device_->driver().cuMemsetD32Async(block.address, block.seed, block.words,
+                                                device_->stream(block.stream));
+    });
+  } else if (way == 1) {
+    device_->Pattern(block.address, block.seed, block.words, block.stream);
+    ++counts_.launches;
+  } else {
+    Upload(block);
+  }
+}
+
+void Blocks::Upload(const Block& block) {
+  uint32_t* const from = Random(2) == 0 ? pinned_ : pageable_.data();
+  for (uint64_t i = 0; i < block.words; ++i) from[i] = block.At(i);
+  device_->Do("cuMemcpyHtoDAsync", [&] {
+    return device_->driver().cuMemcpyHtoDAsync_v2(block.address, from, block.bytes(),
+                                                  device_->stream(block.stream));
+  });
+  device_->Wait(block.stream);
+  counts_.moved_bytes += block.bytes();
+}
+
+void Blocks::Add() {
+  Block& block = Any();
+  const auto value = static_cast<uint32_t>(random_());
+  device_->Add(block.address, value, block.words, block.stream);
+  block.added += value;
+  ++counts_.launches;
+}
+
+void Blocks::Copy() {
+  const Block* from = &Any();
+  Block* to = &Any();
+  if (from == to) return;
+  if (from->words < to->words) return;
+  device_->Order(from->stream, to->stream);
+  device_->Do("cuMemcpyDtoDAsync", [&] {
+    return device_->driver().cuMemcpyDtoDAsync_v2(to->address, from->address, to->bytes(),
+                                                  device_->stream(to->stream));
+  });
+  device_->Order(to->stream, from->stream);
+  to->seed = from->seed;
+  to->constant = from->constant;
+  to->added = from->added;
+  ++counts_.copies;
+  counts_.moved_bytes += to->bytes();
+}
+
+// Captures work on two blocks and has it done several times.
+void Blocks::Replay() {
+  Block& grows = Any();
+  Block& filled = Any();
+  if (&grows == &filled) return;
+  const auto& driver = device_->driver();
+  const CUstream stream = device_->stream(grows.stream);
+  const auto value = static_cast<uint32_t>(random_());
+  const uint32_t seed = next_seed_++;
+  CUgraph graph = nullptr;
+  device_->Order(filled.stream, grows.stream);
+  device_->Do("capture", [&] {
+    CUresult begun = driver.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+    if (begun != CUDA_SUCCESS) return begun;
+    CUresult result = device_->LaunchAdd(grows.address, value, grows.words, grows.stream);
+    if (result == CUDA_SUCCESS) {
+      result = driver.cuMemsetD32Async(filled.address, seed, filled.words, stream);
+    }
+    const CUresult ended = driver.cuStreamEndCapture(stream, &graph);
+    if (result == CUDA_SUCCESS || graph == nullptr) return ended;
+    driver.cuGraphDestroy(graph);
+    return result;
+  });
+  CUgraphExec exec = nullptr;
+  device_->Do("cuGraphInstantiate",
+              [&] { return driver.cuGraphInstantiateWithFlags(&exec, graph, 0); });
+  const uint64_t replays = 1 + Random(kMostReplays);
+  for (uint64_t i = 0; i < replays; ++i) {
+    device_->Do("cuGraphLaunch", [&] { return driver.cuGraphLaunch(exec, stream); });
+    grows.added += value;
+  }
+  device_->Order(grows.stream, filled.stream);
+  filled.seed = seed;
+  filled.constant = true;
+  filled.added = 0;
+  device_->Wait(grows.stream);
+  Check("cuGraphExecDestroy", driver.cuGraphExecDestroy(exec));
+  Check("cuGraphDestroy", driver.cuGraphDestroy(graph));
+  counts_.graphs += replays;
+}
+
+void Blocks::ChangeStream() {
+  Block& block = Any();
+  const auto stream = static_cast<int>(Random(Device::kStreams));
+  device_->Order(block.stream, stream);
+  block.stream = stream;
+}
+
+void Blocks::UseAnotherContext() {
+  const bool made = device_->InAnotherContext([this] {
+    const auto& driver = device_->driver();
+    Block block;
+    block.words = kOtherWords;
+    block.seed = next_seed_++;
+    if (driver.cuMemAlloc_v2(&block.address, block.bytes()) != CUDA_SUCCESS) return;
+    device_->Pattern(block.address, block.seed, block.words, 0);
+    device_->Do("cuMemcpyDtoH", [&] {
+      return driver.cuMemcpyDtoH_v2(pageable_.data(), block.address, block.bytes());
+    });
+    Compare(block, pageable_.data());
+    if (Random(2) == 0) Check("cuMemFree", driver.cuMemFree_v2(block.address));
+  });
+  if (made) {
+    ++counts_.contexts;
+  } else {
+    ++counts_.out_of_memory;
+  }
+}
+
+void Blocks::Verify(const Block& block) {
+  uint32_t* const to = Random(2) == 0 ? pinned_ : pageable_.data();
+  std::fill_n(to, block.words, 0);
+  device_->Do("cuMemcpyDtoHAsync", [&] {
+    return device_->driver().cuMemcpyDtoHAsync_v2(to, block.address, block.bytes(),
+                                                  device_->stream(block.stream));
+  });
+  device_->Wait(block.stream);
+  counts_.moved_bytes += block.bytes();
+  Compare(block, to);
+}
+
+void Blocks::Compare(const Block& block, const uint32_t* found) {
+  uint64_t wrong = 0, first = 0, last = 0;
+  for (uint64_t i = 0; i < block.words; ++i) {
+    if (found[i] == block.At(i)) continue;
+    if (wrong++ == 0) first = i;
+    last = i;
+  }
+  counts_.verified_bytes += block.bytes();
+  counts_.wrong_bytes += wrong * sizeof(uint32_t);
+  if (wrong == 0) return;
+  std::fprintf(stderr,
+               "soak_worker: after %" PRIu64 " operations %" PRIu64 " of %" PRIu64
+               " words are wrong, %" PRIu64 " to %" PRIu64 ", in the %s block at %#" PRIx64
+               " of stream %d: %08x instead of %08x (%s %08x, and %08x more)\n",
+               counts_.operations, wrong, block.words, first, last,
+               block.from_pool ? "pool's" : "plain", static_cast<uint64_t>(block.address),
+               block.stream, found[first], block.At(first), block.constant ? "all" : "pattern",
+               block.seed, block.added);
+}
+
+}  // namespace soak

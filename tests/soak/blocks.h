@@ -1,0 +1,83 @@
+// Blocks: memory of a soak_worker on its GPU, each block with content of its own, known word by
+// word from a few numbers, so that any other byte is noticed: one that was lost, or is another
+// block's, or the same block's from before.
+//
+// Threading: one thread.
+// Invariants
+// 1. What was submitted for a block is in its stream, or before what is.
+// 2. No two blocks, and no two versions of one, have the same seed.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/soak/device.h"
+
+namespace soak {
+
+// What was done, by its name in the line that the worker prints.
+struct Counts {
+  uint64_t operations = 0, allocations = 0, out_of_memory = 0, launches = 0, copies = 0;
+  uint64_t graphs = 0, contexts = 0, moved_bytes = 0, verified_bytes = 0, wrong_bytes = 0;
+};
+
+class Blocks {
+ public:
+  // `most`: bytes to hold at once.
+  Blocks(Device* device, uint32_t seed, uint64_t most);
+  Blocks(const Blocks&) = delete;
+  Blocks& operator=(const Blocks&) = delete;
+  ~Blocks();
+
+  // One random operation.
+  void Step();
+  // Looks at every byte of every block.
+  void VerifyAll();
+
+  const Counts& counts() const { return counts_; }
+
+ private:
+  struct Block {
+    CUdeviceptr address = 0;
+    uint64_t words = 0;
+    bool from_pool = false;
+    int stream = 0;
+    // What is in it: seed, or the pattern of the seed, and in every word so much more.
+    uint32_t seed = 0;
+    bool constant = false;
+    uint32_t added = 0;
+
+    uint64_t bytes() const { return words * sizeof(uint32_t); }
+    uint32_t At(uint64_t index) const { return (constant ? seed : PatternAt(seed, index)) + added; }
+  };
+
+  uint64_t Random(uint64_t below) { return random_() % below; }
+  Block& Any() { return blocks_[Random(blocks_.size())]; }
+
+  void Allocate();
+  void Free(size_t index);
+  void Write(Block& block);
+  void Upload(const Block& block);
+  void Add();
+  void Copy();
+  void Replay();
+  void ChangeStream();
+  void UseAnotherContext();
+  void Verify(const Block& block);
+  void Compare(const Block& block, const uint32_t* found);
+
+  Device* const device_;
+  const uint64_t most_;
+  std::mt19937 random_;
+  uint32_t next_seed_;
+  uint64_t held_ = 0;
+  std::vector<Block> blocks_;
+  std::vector<uint32_t> pageable_;
+  uint32_t* pinned_ = nullptr;
+  Counts counts_;
+};
+
+}  // namespace soak

@@ -1,0 +1,88 @@
+// Device: what a soak_worker asks of its GPU, through the driver API, and how it bears that calls
+// fail: memory that is out is a matter of course, and is left to the caller; whatever else may be
+// done again is done again.
+//
+// Threading: one thread. Any other error, and one that does not go away, ends the program with a
+// line that names the call.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "src/base/time.h"
+#include "src/cuda/real_driver.h"
+
+namespace soak {
+
+// Ends the program with status 2 unless `result` is CUDA_SUCCESS.
+void Check(const char* call, CUresult result);
+
+class Device {
+ public:
+  static constexpr int kStreams = 4;
+
+  // Opens libcuda.so.1 and makes a context, streams and kernels on this GPU.
+  explicit Device(int ordinal);
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+  ~Device();
+
+  const tandem::cuda::RealDriver& driver() const { return driver_; }
+  CUstream stream(int index) const { return streams_[static_cast<size_t>(index)]; }
+
+  // Does `call` until it does not say OUT_OF_MEMORY, which copies and the like never mean for good:
+  // somebody makes them fail now and then.
+  template <typename Call>
+  void Do(const char* name, const Call& call) {
+    const tandem::Instant begin = tandem::MonotonicNow();
+    CUresult result = call();
+    while (result == CUDA_ERROR_OUT_OF_MEMORY && Pause(begin)) result = call();
+    Check(name, result);
+  }
+
+  // out[i] += value, and out[i] = PatternAt(seed, i), for `count` words.
+  void Add(CUdeviceptr out, uint32_t value, uint64_t count, int stream);
+  void Pattern(CUdeviceptr out, uint32_t seed, uint64_t count, int stream);
+  CUresult LaunchAdd(CUdeviceptr out, uint32_t value, uint64_t count, int stream);
+
+  // What is submitted to `later` from now on comes after all that `first` has.
+  void Order(int first, int later);
+  void Wait(int stream);
+
+  // Makes another context and its Pattern kernel, calls `work` with it current, and ends it. False:
+  // there was no memory for it.
+  bool InAnotherContext(const std::function<void()>& work);
+
+  uint64_t again() const { return again_; }
+
+ private:
+  struct Context {
+    CUcontext context = nullptr;
+    CUmodule module = nullptr;
+    CUfunction add = nullptr, pattern = nullptr;
+  };
+
+  // Counts a call that is to be done again, after a moment; false when that has gone on for too
+  // long.
+  bool Pause(tandem::Instant begin);
+  bool Open(Context* made);
+  CUresult Launch(CUfunction kernel, CUdeviceptr out, uint32_t value, uint64_t count,
+                  CUstream stream);
+
+  tandem::cuda::RealDriver driver_;
+  CUdevice device_ = 0;
+  Context own_;
+  Context* current_ = &own_;
+  std::vector<CUstream> streams_;
+  CUevent event_ = nullptr;
+  uint64_t again_ = 0;
+};
+
+// What Pattern writes.
+constexpr uint32_t PatternAt(uint32_t seed, uint64_t index) {
+  const uint32_t mixed = (static_cast<uint32_t>(index) ^ seed) * 2654435761U;
+  return mixed ^ (mixed >> 15);
+}
+
+}  // namespace soak
