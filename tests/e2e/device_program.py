@@ -10,13 +10,17 @@ on its standard input say, and answers each with a line.
   measure WHAT N   queues it between two events and waits             "took NS"
   steady WHAT N DEPTH   keeps DEPTH of them queued all the time; "running" when the first is done.
                 Then `mark` measures ten from end to end, "took NS", and `end` stops, "ended".
+  fill SEED     fills its memory with random bytes                    "digest CRC"
+  digest        of its memory, but for what kernels write             "digest CRC"
   free          VRAM that is free, and all of it                      "free BYTES BYTES"
   timer         the device's %globaltimer                             "timer NS"
 """
 
 import ctypes
+import random
 import select
 import sys
+import zlib
 
 cuda = ctypes.CDLL("libcuda.so.1")
 PTX = b"""
@@ -94,6 +98,13 @@ def down(size):
     check(cuda.cuMemcpyDtoHAsync_v2(host, device, ctypes.c_size_t(size), stream))
 
 
+def digest():
+    """Of all but the first bytes, where kernels leave the time."""
+    check(cuda.cuStreamSynchronize(stream))
+    check(cuda.cuMemcpyDtoH_v2(host, device, ctypes.c_size_t(ROOM)))
+    return zlib.crc32(ctypes.string_at(host.value + 8, ROOM - 8))
+
+
 WORK = {"kernel": kernel, "up": up, "down": down}
 
 
@@ -164,6 +175,12 @@ while line := sys.stdin.readline():
         say("took", pair.ns())
     elif command == "steady":
         steady(WORK[words[0]], int(words[1]), int(words[2]))
+    elif command == "fill":
+        ctypes.memmove(host, random.Random(int(words[0])).randbytes(ROOM), ROOM)
+        check(cuda.cuMemcpyHtoD_v2(device, host, ctypes.c_size_t(ROOM)))
+        say("digest", digest())
+    elif command == "digest":
+        say("digest", digest())
     elif command == "free":
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
         check(cuda.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total)))

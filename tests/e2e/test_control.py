@@ -7,16 +7,24 @@ import pytest
 
 from harness import MIB, PATIENCE_S, TANDEM, TRAIN, DeviceProgram, finish, steps, train, wait_until
 from test_restart import kill_daemon
-from test_sharing import assert_all_returned, solo
+from test_sharing import assert_all_returned
 
 CONTEXT = 2 * MIB
-JOB = train("24M", steps(16))
+MEMORY = 64 * MIB  # of a DeviceProgram
 
 
 @pytest.fixture
 def small(make_card):
     """A card of which 54 MiB can be shared."""
     card = make_card(vram="64M", context="2M")
+    card.start_daemon()
+    return card
+
+
+@pytest.fixture
+def middle(make_card):
+    """A card with room for a DeviceProgram and not much more."""
+    card = make_card(vram="96M", context="2M")
     card.start_daemon()
     return card
 
@@ -33,44 +41,44 @@ def refused(card, *words):
     return err
 
 
-def in_the_middle(card, job, *flags):
-    """`job` started, once it has done some work on the card."""
-    process = card.shared(job, *flags)
+def at_work(card, name):
+    """A program that launches kernels until it is told to stop, and what its memory comes to."""
+    program = DeviceProgram(card, [TANDEM, "run", "--name", name, "--"])
+    digest = program.ask("fill 1")
+    assert program.ask("steady kernel 1000 2") == "running"
+    return program, digest
 
-    def works():
-        session = card.session_of(process)
-        return session and session["state"] == "running" and session["resident_bytes"] > 20 * MIB
 
-    wait_until(works, process, "it works")
-    return process
+def finishes_right(program, digest):
+    assert program.ask("end") == "ended"
+    assert program.ask("digest") == digest
+    finish(program.process)
 
 
 @pytest.mark.sanitized
-def test_a_suspended_program_leaves_the_card_and_finishes_right(small):
-    expected = solo(small, JOB)
-    process = in_the_middle(small, JOB, "--name", "mnist")
-    (session,) = order(small, "suspend", "mnist")
-    assert session["state"] == "suspended" and session["swapped_bytes"] > 20 * MIB
-    assert small.vram_used() == CONTEXT
-    finish(small.shared(train("40M", 2)))
-    assert small.session_of(process)["state"] == "suspended"  # though the card is free
-    assert "suspended" in finish(small.spawn([TANDEM, "status"]))
-    (session,) = order(small, "resume", str(session["id"]))
+def test_a_suspended_program_leaves_the_card_and_finishes_right(middle):
+    program, digest = at_work(middle, "mnist")
+    (session,) = order(middle, "suspend", "mnist")
+    assert session["state"] == "suspended" and session["swapped_bytes"] >= MEMORY
+    assert middle.vram_used() == CONTEXT
+    finish(middle.shared(train("40M", 2)))
+    assert middle.session_of(program.process)["state"] == "suspended"  # though the card is free
+    assert "suspended" in finish(middle.spawn([TANDEM, "status"]))
+    (session,) = order(middle, "resume", str(session["id"]))
     assert not session["suspended"]
-    assert finish(process) == expected
-    assert_all_returned(small)
+    finishes_right(program, digest)
+    assert_all_returned(middle)
 
 
-def test_suspended_outlives_the_daemon(small):
-    expected = solo(small, JOB)
-    process = in_the_middle(small, JOB, "--name", "mnist")
-    order(small, "suspend", "mnist")
-    kill_daemon(small)
-    session = wait_until(lambda: small.session_of(process), process, "it has come back")
+def test_suspended_outlives_the_daemon(middle):
+    program, digest = at_work(middle, "mnist")
+    order(middle, "suspend", "mnist")
+    kill_daemon(middle)
+    session = wait_until(lambda: middle.session_of(program.process), program.process, "it has come back")
     assert session["state"] == "suspended"
-    (session,) = order(small, "resume", "mnist")  # the run's name is known again, too
-    assert finish(process) == expected
-    assert_all_returned(small)
+    (session,) = order(middle, "resume", "mnist")  # the run's name is known again, too
+    finishes_right(program, digest)
+    assert_all_returned(middle)
 
 
 @pytest.mark.sanitized
