@@ -8,11 +8,12 @@
 // 1. Header and Refused keep their layout in every version, so that two sides that do not
 //    understand each other can still say so.
 // 2. Nothing a client says about who it is is here: uid and pid come from the socket.
-// 3. Of two sides the newer one adapts, so that a daemon may be replaced by a newer one under
-//    programs that run. A field is only ever added at the end of its message, and never taken away;
-//    a reader takes a message that is longer than it knows and ignores the rest, and one that lacks
-//    fields beyond kRequired, which then have their defaults. Version 2 takes neither: no message
-//    that a daemon sends to it may have grown. Whatever is added raises kVersion.
+// 3. A daemon adapts to programs and a `tandem` that are older than itself, so that it may be
+//    replaced by a newer one under programs that run; they adapt to no older daemon. A field is
+//    only ever added at the end of its message, and never taken away; a reader takes a message that
+//    is longer than it knows and ignores the rest, and one that lacks fields beyond kRequired,
+//    which then have their defaults. Version 2 takes neither: no message that a daemon sends to it
+//    may have grown. Whatever is added raises kVersion.
 //
 // How they follow each other: docs/architecture.md, "The session protocol".
 #pragma once
