@@ -76,15 +76,22 @@ std::optional<Service::Target> Service::ChooseTarget(const Connection& from,
     return std::nullopt;
   }
   if (targets.size() == 1) return std::move(targets.front());
-  std::string numbers;
-  for (const Target& target : targets) {
-    for (const Seat* seat : target.seats) numbers += " " + std::to_string(seat->id.value);
-  }
-  Refuse(from.id, wire::RefusalCode::kUnknownTarget,
-         std::to_string(targets.size()) + " are called " + shown +
-             "; name one by the number of a session:" + numbers,
-         false);
+  RefuseAmbiguous(from, shown, targets);
   return std::nullopt;
+}
+
+// Sessions' numbers are the ones that listings show; a run that has none has only its own.
+void Service::RefuseAmbiguous(const Connection& from, const std::string& shown,
+                              const std::vector<Target>& targets) {
+  std::string sessions, runs;
+  for (const Target& target : targets) {
+    for (const Seat* seat : target.seats) sessions += " " + std::to_string(seat->id.value);
+    if (target.seats.empty()) runs += " " + std::to_string(target.run->second);
+  }
+  std::string reason = std::to_string(targets.size()) + " are called " + shown;
+  if (!sessions.empty()) reason += "; name one by the number of a session:" + sessions;
+  if (!runs.empty()) reason += "; name one that uses no GPU yet by its run's number:" + runs;
+  Refuse(from.id, wire::RefusalCode::kUnknownTarget, std::move(reason), false);
 }
 
 void Service::Handle(Connection& from, const wire::Control& m) {
@@ -98,9 +105,10 @@ void Service::Handle(Connection& from, const wire::Control& m) {
                   "there is no order called " + Printable(m.what), false);
   }
   if (limit && RefuseTooLarge(from, Bytes(m.limit_bytes))) return;
-  const std::optional<Target> target = ChooseTarget(from, m.target);
+  std::optional<Target> target = ChooseTarget(from, m.target);
   if (!target.has_value()) return;
   if (limit) {
+    if (target->run.has_value()) target->seats = SeatsOf(*target->run);
     Limit(*target, Bytes(m.limit_bytes));
   } else {
     Suspend(*target, m.what == "suspend");
@@ -114,9 +122,11 @@ void Service::Suspend(const Target& target, bool suspended) {
   if (target.whole_run) {
     Run& run = runs_.at(*target.run);
     run.suspended = suspended;
+    run.suspension_known = true;
     TellOwner(run);
   }
-  for (const Seat* seat : target.seats) {
+  for (Seat* seat : target.seats) {
+    seat->follows_run = false;
     Feed(*seat->gpu, core::event::Suspended{seat->id, suspended});
   }
 }
@@ -125,6 +135,7 @@ void Service::Limit(const Target& target, Bytes limit) {
   if (target.run.has_value()) {
     Run& run = runs_.at(*target.run);
     run.limit = limit;
+    run.limit_known = true;
     TellOwner(run);
     return ApplyLimit(run);
   }

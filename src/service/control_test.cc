@@ -139,6 +139,80 @@ TEST_F(ControlTest, WhatIsNotClearIsAskedFor) {
   EXPECT_TRUE(Closed(1));
 }
 
+TEST_F(ControlTest, RunsThatUseNoGpuYetAreTakenByTheirOwnNumbers) {
+  const uint64_t first = BeginRun("twice");
+  const uint64_t second = BeginRun("twice", 801);
+  Order("suspend", "twice");
+  const std::string reason = Heard<wire::Refused>(kPerson).reason;
+  EXPECT_NE(reason.find(": " + std::to_string(first) + " " + std::to_string(second)),
+            std::string::npos)
+      << reason;
+  Order("suspend", std::to_string(second));
+  EXPECT_EQ(Heard<wire::RunChanged>(801).suspended, 1);
+}
+
+TEST_F(ControlTest, ALimitByTheNumberOfOneSessionNamesAllItConcerns) {
+  const uint64_t run = BeginRun("mnist");
+  Join(1, 11, run);
+  Join(2, 12, run);
+  Order("limit", "2", MiB(50));
+  EXPECT_EQ(Concerned(), Json::array({1, 2}));
+}
+
+TEST_F(ControlTest, RegisteringAgainIsNoWayOutOfALimit) {
+  Join(1, 11);
+  Order("limit", "1", MiB(30));
+  Join(2, 11);
+  EXPECT_EQ(Bytes(Heard<wire::Registered>(2).limit_bytes), MiB(30));
+  EXPECT_EQ(Bytes(pages_[1]->decisions_.limit_bytes.load()), MiB(30));
+  const uint64_t run = BeginRun("mnist");
+  Join(3, 13, run);
+  Order("limit", "mnist", MiB(40));
+  Join(4, 13);  // and none out of its run
+  EXPECT_EQ(Bytes(Heard<wire::Registered>(4).limit_bytes), MiB(40));
+  Order("limit", "mnist", MiB(20));
+  EXPECT_EQ(Bytes(pages_[3]->decisions_.limit_bytes.load()), MiB(20));
+}
+
+TEST_F(ControlTest, AnOrderGivenBeforeTheGuardIsBackStands) {
+  Connect(1, 11, 1000, true);
+  Say(1, wire::Register{"0.1", 77, kGpu, "train", MiB(10).count, 0, 1, 0});
+  Order("limit", "1", MiB(30));
+  Order("suspend", "77");
+  Connect(kGuard, 80, 1000, true);
+  Say(kGuard, wire::RunBegin{"0.1", "mnist", "python3", MiB(70).count, 77, 0});
+  EXPECT_EQ(Bytes(Heard<wire::RunStarted>(kGuard).limit_bytes), MiB(30));
+  EXPECT_EQ(Bytes(Heard<wire::RunChanged>(kGuard).limit_bytes), MiB(30));
+  EXPECT_EQ(Heard<wire::RunChanged>(kGuard).suspended, 1);
+  EXPECT_EQ(Bytes(pages_[0]->decisions_.limit_bytes.load()), MiB(30));
+  EXPECT_EQ(Session(0)["suspended"], true);
+}
+
+TEST_F(ControlTest, WhatNoOrderWasAboutTheGuardSays) {
+  Connect(1, 11, 1000, true);
+  Say(1, wire::Register{"0.1", 77, kGpu, "train", MiB(10).count, 0, 1, 0});
+  Order("suspend", "77");
+  Connect(kGuard, 80, 1000, true);
+  Say(kGuard, wire::RunBegin{"0.1", "mnist", "python3", MiB(70).count, 77, 0});
+  EXPECT_EQ(Bytes(Heard<wire::RunChanged>(kGuard).limit_bytes), MiB(70));
+  EXPECT_EQ(Bytes(pages_[0]->decisions_.limit_bytes.load()), MiB(70));
+}
+
+TEST_F(ControlTest, AProgramThatCannotSayItIsSuspendedIsAsItsRun) {
+  for (const ConnectionId id : {1, 2}) {  // of version 2, from before a restart
+    Connect(id, 10 + static_cast<int>(id), 1000, true);
+    Say(id, wire::Register{"0.1", 77, kGpu, "train", MiB(10).count, 0, 1});
+  }
+  Order("resume", "2");  // before anybody knows of the run
+  Connect(kGuard, 80, 1000, true);
+  Say(kGuard, wire::RunBegin{"0.1", "mnist", "python3", 0, 77, 1});
+  EXPECT_EQ(Session(0)["suspended"], true);
+  EXPECT_EQ(Session(1)["suspended"], false);
+  Connect(3, 13, 1000, true);
+  Say(3, wire::Register{"0.1", 77, kGpu, "train", MiB(10).count, 0, 1});
+  EXPECT_EQ(Session(2)["suspended"], true);
+}
+
 TEST_F(ControlTest, WhatASessionAndARunBringFromBeforeARestartHolds) {
   Connect(1, 11, 1000, true);
   Say(1, wire::Register{"0.1", 77, kGpu, "train", MiB(60).count, MiB(60).count, 1, 1});

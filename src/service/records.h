@@ -13,6 +13,10 @@ struct Service::Run {
   ConnectionId owner = 0;  // `tandem run`; 0: unknown, e.g. from before a restart
   int sessions = 0;
   bool suspended = false;  // so are the sessions it gets
+  // Whether this daemon has been told them, by an order or by `tandem run`: what that says when it
+  // comes back is older.
+  bool limit_known = false;
+  bool suspension_known = false;
 };
 
 struct Service::Gpu {
@@ -36,7 +40,8 @@ struct Service::Seat {
   Client client;
   std::string program;
   std::optional<RunKey> run;
-  core::RunId core_run;  // of `run`, or its own where it has none
+  core::RunId core_run;      // of `run`, or its own where it has none
+  bool follows_run = false;  // once it is known whether that is suspended, so is this
   std::unique_ptr<SessionPages> pages;
   Bytes out;
   Bytes in;

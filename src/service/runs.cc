@@ -1,6 +1,7 @@
 // What the service does about runs: opens them, keeps their limits, lets them go on after a
 // restart.
 #include <algorithm>
+#include <utility>
 
 #include "src/service/records.h"
 
@@ -41,12 +42,16 @@ void Service::Handle(Connection& from, const wire::RunBegin& m) {
   if (run.owner != 0)
     connections_.at(run.owner)->run.reset();  // the same `tandem run`, from before
   run.name = Printable(m.name.empty() ? m.program : m.name);
-  run.limit = Bytes(m.limit_bytes);
-  run.suspended = m.suspended != 0;
   run.owner = from.id;
+  if (!std::exchange(run.limit_known, true)) run.limit = Bytes(m.limit_bytes);
+  if (!std::exchange(run.suspension_known, true)) run.suspended = m.suspended != 0;
   const Bytes limit = run.limit == Bytes() ? MostShared() : run.limit;
   out_.push_back(Outgoing{from.id, wire::RunStarted{token, limit.count}, {}, false});
+  const bool told_otherwise =
+      run.limit != Bytes(m.limit_bytes) || run.suspended != (m.suspended != 0);
+  if (told_otherwise) TellOwner(run);
   ApplyLimit(run);  // its sessions may have come back before it
+  SuspendFollowers(*from.run);
 }
 
 void Service::Handle(Connection& from, const wire::RunQuery& m) {
@@ -117,16 +122,50 @@ bool Service::AwaitsItsRun(const Connection& from, const wire::Message& message)
   return run == runs_.end() || run->second.owner == 0;
 }
 
-// One that comes back is as it was, whatever has become of its run; for one that is new the run's
-// state counts.
-bool Service::StartsSuspended(const wire::Register& m, const Seat* old,
+// A process that registers again cannot leave the run it is in, nor the limit it has without one.
+void Service::JoinRun(const Connection& from, uint64_t token, const Seat* old, Seat& seat,
+                      core::event::SessionAdded& added) {
+  added.limit = seat.gpu->info.card;  // the budget bounds it
+  if (token == 0 && old != nullptr && old->run.has_value()) token = old->run->second;
+  if (token != 0) {
+    Run& run = FindRun(from, token);
+    ++run.sessions;
+    added.run = run.id;
+    if (run.limit > Bytes()) added.limit = std::min(added.limit, run.limit);
+    seat.run = RunKey{from.client.uid, token};
+  } else if (old != nullptr) {
+    added.run = old->core_run;
+    added.limit = seat.gpu->arbiter.limits().limit(old->id);
+  } else {
+    added.run = core::RunId{++last_run_};
+  }
+  seat.core_run = added.run;
+}
+
+// One that comes back is as it was, whatever has become of its run. For one that is new the run's
+// state counts, and for one that cannot say how it was; where that is not known yet, it follows.
+bool Service::StartsSuspended(const wire::Register& m, const Seat* old, Seat& seat,
                               const core::event::SessionAdded& claims) const {
-  if (old != nullptr) return old->gpu->arbiter.sessions().at(old->id).suspended;
-  if (m.suspended != 0) return true;
+  if (old != nullptr) {
+    seat.follows_run = old->follows_run;
+    return old->gpu->arbiter.sessions().at(old->id).suspended;
+  }
   const bool new_here = claims.allocated == Bytes() && claims.contexts == 0;
-  const auto run = std::find_if(runs_.begin(), runs_.end(),
-                                [&](const auto& entry) { return entry.second.id == claims.run; });
-  return new_here && run != runs_.end() && run->second.suspended;
+  const bool says_so = m.suspended != wire::Register::kUnsaid;
+  if (says_so && (m.suspended != 0 || !new_here)) return m.suspended != 0;
+  if (!seat.run.has_value()) return false;
+  const Run& run = runs_.at(*seat.run);
+  seat.follows_run = !run.suspension_known;
+  return run.suspended;
+}
+
+// Sessions that came before anybody knew whether their run is suspended.
+void Service::SuspendFollowers(const RunKey& key) {
+  const bool suspended = runs_.at(key).suspended;
+  for (Seat* seat : SeatsOf(key)) {
+    if (!std::exchange(seat->follows_run, false) || !suspended) continue;
+    Feed(*seat->gpu, core::event::Suspended{seat->id});
+  }
 }
 
 }  // namespace tandem::service

@@ -226,18 +226,8 @@ void Service::Handle(Connection& from, const wire::Register& m) {
   // Anybody else cannot have anything yet, whatever it says.
   if (old != nullptr || from.client.predates_daemon) added = ClaimsOf(m, gpu->info);
   added.id = seat->id;
-  added.limit = gpu->info.card;  // the budget bounds it
-  if (m.run != 0) {
-    Run& run = FindRun(from, m.run);
-    ++run.sessions;
-    added.run = run.id;
-    if (run.limit > Bytes()) added.limit = std::min(added.limit, run.limit);
-    seat->run = RunKey{from.client.uid, m.run};
-  } else {
-    added.run = core::RunId{++last_run_};
-  }
-  seat->core_run = added.run;
-  const bool suspended = StartsSuspended(m, old, added);
+  JoinRun(from, m.run, old, *seat, added);
+  const bool suspended = StartsSuspended(m, old, *seat, added);
   if (old != nullptr) {
     added.replaces = old->id;
     GiveUpSeat(*old);

@@ -145,14 +145,19 @@ class Service {
   void ApplyLimit(const Run& run);
   void TellOwner(const Run& run);
   bool AwaitsItsRun(const Connection& from, const wire::Message& message) const;
-  bool StartsSuspended(const wire::Register& m, const Seat* old,
+  void JoinRun(const Connection& from, uint64_t token, const Seat* old, Seat& seat,
+               core::event::SessionAdded& added);
+  bool StartsSuspended(const wire::Register& m, const Seat* old, Seat& seat,
                        const core::event::SessionAdded& claims) const;
+  void SuspendFollowers(const RunKey& key);
 
   // Orders (control.cc).
   void Handle(Connection& from, const wire::Control& m);
   std::vector<Seat*> SeatsOf(const RunKey& run) const;
   std::vector<Target> FindTargets(const std::string& text) const;
   std::optional<Target> ChooseTarget(const Connection& from, const std::string& text);
+  void RefuseAmbiguous(const Connection& from, const std::string& shown,
+                       const std::vector<Target>& targets);
   void Suspend(const Target& target, bool suspended);
   void Limit(const Target& target, Bytes limit);
 

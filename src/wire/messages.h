@@ -48,15 +48,16 @@ inline constexpr uint32_t kHeaderBytes = 12;
 // still has on the card.
 struct Register {
   static constexpr uint16_t kType = 1;
-  static constexpr size_t kRequired = 7;  // fields; version 2 had no more
-  std::string build;                      // version of the shim, for people
-  uint64_t run = 0;                       // token of the `tandem run` it belongs to; 0: none
-  std::string device;                     // uuid of the GPU, as FormatUuid prints it
-  std::string program;                    // what to call it in listings
+  static constexpr size_t kRequired = 7;   // fields; version 2 had no more
+  static constexpr uint8_t kUnsaid = 255;  // by version 2
+  std::string build;                       // version of the shim, for people
+  uint64_t run = 0;                        // token of the `tandem run` it belongs to; 0: none
+  std::string device;                      // uuid of the GPU, as FormatUuid prints it
+  std::string program;                     // what to call it in listings
   uint64_t allocated_bytes = 0;
   uint64_t resident_bytes = 0;  // on the card now, contexts excluded
   uint32_t contexts = 0;        // contexts it has on the card now
-  uint8_t suspended = 0;        // as the daemon that is gone last showed it
+  uint8_t suspended = kUnsaid;  // as the daemon that is gone last showed it
   uint64_t fixed_bytes = 0;     // on the card now that cannot be swapped, contexts excluded
   auto Fields() {
     return std::tie(build, run, device, program, allocated_bytes, resident_bytes, contexts,
