@@ -8,11 +8,13 @@ import argparse
 import contextlib
 import json
 import os
+import select
 import signal
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 BUILD = Path(os.environ.get("TANDEM_BUILD", "build/release")).resolve()
@@ -24,13 +26,14 @@ SHIM = str(BUILD / "lib" / "libtandem.so")
 SOFT = str(BUILD / "lib" / "tandem" / "soft")
 NOOP = str(BUILD / "lib" / "bench" / "noop")
 MIB = 1 << 20
-PATIENCE_S = 600
+PATIENCE_S = 600  # with anything that answers
+END_PATIENCE_S = 60
 ENDS = (signal.SIGINT, signal.SIGTERM)
 
 # Of the software card, small so that copying is little work for the host. What can be handed out is
 # less: there is room for four contexts, and a chunk of 2 MiB stays free.
-VRAM, CONTEXT = 56 * MIB, 2 * MIB
-BUDGET = VRAM - 4 * CONTEXT - 2 * MIB
+VRAM, CONTEXT, CHUNK = 56 * MIB, 2 * MIB, 2 * MIB
+BUDGET = VRAM - 4 * CONTEXT - CHUNK
 COPY = 4 * MIB
 FULL_SCALE_S = 2.56  # one way, for all of a card of 141 GB on a bus of 55 GB/s
 
@@ -58,17 +61,31 @@ class Worker:
 
     def __init__(self, argv, env):
         self.process = subprocess.Popen(
-            argv, env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            argv, env=env, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
+        self.unread = b""
 
     def tell(self, *words):
-        print(*words, file=self.process.stdin, flush=True)
+        try:
+            self.process.stdin.write((" ".join(map(str, words)) + "\n").encode())
+        except BrokenPipeError:
+            raise Failed("bench_worker ended") from None
 
-    def answer(self, expected=None):
-        line = self.process.stdout.readline().strip()
-        if not line or expected not in (None, line):
-            raise Failed(f"{self.process.args[-1]} said '{line}' and ended")
-        return line
+    def answer(self, expected=None, patience_s=PATIENCE_S):
+        deadline = time.monotonic() + patience_s
+        while b"\n" not in self.unread:
+            left = max(0, deadline - time.monotonic())
+            if not select.select([self.process.stdout], [], [], left)[0]:
+                raise Failed(f"bench_worker said nothing for {patience_s:.0f} s")
+            more = os.read(self.process.stdout.fileno(), 1 << 20)
+            if not more:
+                raise Failed("bench_worker ended")
+            self.unread += more
+        line, _, self.unread = self.unread.partition(b"\n")
+        answer = line.decode()
+        if expected not in (None, answer):
+            raise Failed(f"bench_worker said '{answer}' instead of '{expected}'")
+        return answer
 
     def ask(self, *words):
         self.tell(*words)
@@ -117,18 +134,24 @@ class Card:
                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             )  # fmt: skip
             self.cleanup.callback(self._end_daemon)
+        deadline = time.monotonic() + PATIENCE_S
         while self.ask("status")["pid"] is None:
             if self.daemon.poll() is not None:
                 raise Failed("the daemon ended")
+            if time.monotonic() > deadline:
+                raise Failed(f"the daemon did not answer for {PATIENCE_S} s")
+            time.sleep(0.01)
 
     def __exit__(self, *_):
         self.cleanup.close()
 
     def _end_daemon(self):
         self.daemon.terminate()
-        self.daemon.wait(timeout=PATIENCE_S)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.daemon.wait(timeout=END_PATIENCE_S)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.daemon.pid, signal.SIGKILL)  # the probe, if it was still looking
+        self.daemon.wait()
 
     def bare(self, *options):
         return self._worker([WORKER, *options], self.env)
@@ -144,18 +167,45 @@ class Card:
         return worker
 
     def ask(self, what):
-        answer = subprocess.run([TANDEM, what, "--json"], env=self.env, capture_output=True)
+        argv = [TANDEM, what, "--json"]
+        answer = subprocess.run(argv, env=self.env, capture_output=True, timeout=PATIENCE_S)
         if answer.returncode != 0:
             return {"pid": None}
         return json.loads(answer.stdout)
 
 
+def on_real_card():
+    return os.environ.get("TANDEM_GPU") == "cuda"
+
+
+def software_only(why):
+    """For what would measure something else on a card than it says."""
+    if on_real_card():
+        raise Failed(f"not with TANDEM_GPU=cuda: {why}")
+
+
 def small_card(bus="8GB/s", **options):
     """The software card of 56 MiB; with TANDEM_GPU=cuda the first real one."""
-    if os.environ.get("TANDEM_GPU") == "cuda":
+    if on_real_card():
         return Card(library=None, **options)
     size = {"TANDEM_SOFT_VRAM": str(VRAM), "TANDEM_SOFT_CONTEXT": str(CONTEXT)}
     return Card(**{**size, "TANDEM_SOFT_PCIE": bus, **options})
+
+
+def held_share(share):
+    """Bytes of whole chunks of 2 MiB, as near to `share` of the software card's budget as these come."""
+    return round(BUDGET * share / CHUNK) * CHUNK
+
+
+def pass_seconds(card, held, count):
+    """What it takes a program with the card to itself to write all of so many bytes; the median of
+    `count` passes, after one that warms up."""
+    worker = card.shared()
+    worker.ask("memory", held)
+    worker.ask("rewrite", 1)
+    seconds = statistics.median(worker.seconds("rewrite", 1) for _ in range(count))
+    worker.close()
+    return seconds
 
 
 def bus_limits(card, copies):
@@ -222,7 +272,7 @@ def run(name, text, measure, rounds=None, options=()):
                 print(json.dumps(row), flush=True)
             else:
                 show(row)
-    except Failed as failure:
+    except (Failed, subprocess.TimeoutExpired) as failure:
         sys.exit(f"{name}: {failure}")
     except KeyboardInterrupt:
         sys.exit(130)

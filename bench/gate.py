@@ -3,8 +3,9 @@
 
 A launch through libtandem.so against the same call without it, on a driver that does nothing, so
 that nanoseconds do not drown in the launch itself. Two processes that stay, asked in turns; each
-round is a pair, too short for most to be interrupted, and the figures are medians. The instructions are counted by callgrind, as the
-difference between a run with many launches and one with few; null where valgrind is missing.
+round is a pair, too short for most to be interrupted, and the figures are medians. The instructions
+are counted by callgrind, as the difference between a run with many launches and one with few; null
+where valgrind is missing.
 """
 
 import re

@@ -8,10 +8,9 @@
 //   work SECONDS            passes over it until the time is up                     PASSES
 //   copies up|down BYTES N  N copies between that memory and pinned memory of the host
 //   job PHASES PASSES PAUSE_NS   so many times: passes over the memory, then a pause
-//   burst NS                kernels without a pause for so long, of which the device notes when
-//   each
-//                           began and ended; "begun" when the first is done      "ended"
-//   stamps                  those times                            BEGIN END BEGIN END ...
+//   burst NS                a kernel, "begun", and kernels without a pause for so long from then;
+//                           the device notes when each began and ended            "ended"
+//   stamps                  those times, of all since the last answer  BEGIN END BEGIN END ...
 //   allocations BYTES COUNT THREADS KEPT   by each thread, each freed at once, beside so many kept
 //   mappings BYTES COUNT    the same by way of the driver's virtual memory calls
 //

@@ -23,6 +23,7 @@ constexpr uint64_t kStampRounds = 2000;       // of a kernel that does nothing b
 constexpr uint64_t kStampsUnderWay = 4;
 constexpr uint64_t kStampBytes = 2 * sizeof(uint64_t);
 constexpr uint64_t kLaunchesUnderWay = 256;
+constexpr uint64_t kLeastTogetherNs = 10'000'000;  // more than a turn of a thread on a processor
 
 constexpr char kPtx[] = R"(
 .version 6.3
@@ -215,14 +216,19 @@ uint64_t Device::Copies(bool up, uint64_t bytes, uint64_t count) {
 
 void Device::Burst(uint64_t ns, void (*begun)()) {
   if (stamps_ == 0) Check("cuMemAlloc", driver_.cuMemAlloc_v2(&stamps_, kMostStamps * kStampBytes));
-  const tandem::Instant begin = MonotonicNow();
-  for (uint64_t done = 1; done == 1 || Since(begin) < ns; ++done) {
+  const auto launch = [this] {
     CUdeviceptr out = stamps_ + stamped_++ % kMostStamps * kStampBytes;
     uint64_t rounds = kStampRounds;
     void* parameters[] = {&out, &rounds};
     Launch(stamp_, 1, 1, parameters);
-    if (done == 1 || done % kStampsUnderWay == 0) Wait();
-    if (done == 1) begun();
+  };
+  launch();
+  Wait();
+  begun();
+  const tandem::Instant begin = MonotonicNow();  // waiting for the card is not part of it
+  for (uint64_t done = 1; Since(begin) < ns; ++done) {
+    launch();
+    if (done % kStampsUnderWay == 0) Wait();
   }
   Wait();
 }
@@ -233,33 +239,37 @@ std::string Device::Stamps() {
         driver_.cuMemcpyDtoH_v2(times.data(), stamps_, times.size() * sizeof(uint64_t)));
   std::string text;
   for (const uint64_t time : times) text += (text.empty() ? "" : " ") + std::to_string(time);
+  stamped_ = 0;
   return text;
 }
 
 uint64_t Device::Allocations(uint64_t bytes, uint64_t count, uint64_t threads, uint64_t kept) {
   std::vector<CUdeviceptr> blocks(kept);
   for (CUdeviceptr& block : blocks) Check("cuMemAlloc", driver_.cuMemAlloc_v2(&block, bytes));
-  std::atomic<bool> start{false};
-  std::atomic<uint64_t> sum{0};
+  std::atomic<uint64_t> arrived{0}, time{0}, total{0};
   std::vector<std::thread> workers;
   for (uint64_t i = 0; i < threads; ++i) {
     workers.emplace_back([&] {
       Check("cuCtxSetCurrent", driver_.cuCtxSetCurrent(context_));
-      start.wait(false);
+      // A thread that had to be woken would come when the first ones are done.
+      for (++arrived; arrived < threads;) std::this_thread::yield();
       const tandem::Instant begin = MonotonicNow();
-      for (uint64_t n = 0; n < count; ++n) {
-        CUdeviceptr pointer = 0;
-        Check("cuMemAlloc", driver_.cuMemAlloc_v2(&pointer, bytes));
-        Check("cuMemFree", driver_.cuMemFree_v2(pointer));
+      uint64_t done = 0;
+      while (done < count || Since(begin) < kLeastTogetherNs) {
+        for (uint64_t n = 0; n < count; ++n) {
+          CUdeviceptr pointer = 0;
+          Check("cuMemAlloc", driver_.cuMemAlloc_v2(&pointer, bytes));
+          Check("cuMemFree", driver_.cuMemFree_v2(pointer));
+        }
+        done += count;
       }
-      sum += Since(begin);
+      time += Since(begin);
+      total += done;
     });
   }
-  start = true;
-  start.notify_all();
   for (std::thread& worker : workers) worker.join();
   for (const CUdeviceptr block : blocks) Check("cuMemFree", driver_.cuMemFree_v2(block));
-  return sum / threads;
+  return total == 0 ? 0 : time * count / total;
 }
 
 uint64_t Device::Mappings(uint64_t bytes, uint64_t count) {

@@ -35,14 +35,16 @@ class Device {
   // REQUIRES: a piece of at least `bytes` is held.
   uint64_t Copies(bool up, uint64_t bytes, uint64_t count);
 
-  // Kernels one after the other until `ns` are over, each noting when it began and ended; calls
-  // `begun` when the first is done.
+  // A kernel, then calls `begun`; then kernels one after the other until `ns` are over since. Each
+  // notes when it began and ended.
   void Burst(uint64_t ns, void (*begun)());
-  // What the latest kMostStamps of them noted, by the device's %globaltimer, separated by spaces.
+  // What the latest kMostStamps of them noted since this was last asked, by the device's
+  // %globaltimer in nanoseconds, separated by spaces.
   std::string Stamps();
 
-  // Allocates and frees `count` times in each of the threads, while `kept` blocks of that size are
-  // there; what that took a thread, on average.
+  // Allocates and frees in all of the threads at once, while `kept` blocks of that size are there;
+  // what `count` of these took a thread, on average. Each does so many at least, and goes on for so
+  // long that the others have come to work beside it.
   uint64_t Allocations(uint64_t bytes, uint64_t count, uint64_t threads, uint64_t kept);
   // Creates, maps, makes accessible, unmaps and releases at an address reserved before.
   uint64_t Mappings(uint64_t bytes, uint64_t count);
