@@ -5,14 +5,15 @@ Small ones on a driver that does nothing, in 1 to 8 threads at once: `bare_ns` i
 `kept` blocks of the same size are there all the time; with none, each allocation is the first of its
 kind and each end the last.
 Large ones on the software GPU, or on a card with TANDEM_GPU=cuda: there `bare_ns` is what the driver
-needs for as much memory by its own create, map, access, unmap and release. Nanoseconds of one
-allocation with its end, in each of the threads; paired rounds, medians.
+needs for the same two calls, and in a row beside it for as much memory by its own create, map, access,
+unmap and release. On a card small ones as well. Nanoseconds of one allocation with its end, in each of
+the threads; paired rounds, medians.
 """
 
 import os
 import statistics
 
-from _card import MIB, NOOP, Card, run, say, small_card, spread
+from _card import MIB, NOOP, Card, on_real_card, run, say, small_card, spread
 
 SMALL, LARGE = (512, 64 << 10, 2 * MIB), (64 * MIB, 256 * MIB, 1024 * MIB)
 THREADS_AND_KEPT = ((1, 0), (1, 64), (2, 64), (4, 64), (8, 64))
@@ -35,7 +36,7 @@ def row(against, size, threads, kept, rounds, count, bare, tandem):
 
 
 def measure(args):
-    rounds, count = (2, 200) if args.quick else (max(1, args.rounds), 2_000)
+    rounds, count = (2, 20) if args.quick else (max(1, args.rounds), 2_000)
     with Card(library=NOOP) as card:
         bare, shared = card.bare("--no-kernels"), card.shared("--no-kernels")
         # A program holds something: an allocation is hardly ever its only one.
@@ -49,9 +50,13 @@ def measure(args):
     count = 2 if args.quick else 20
     with small_card(TANDEM_SOFT_VRAM="2G") as card:
         bare, shared = card.bare("--no-kernels"), card.shared("--no-kernels")
-        against = os.environ.get("TANDEM_GPU", "soft") + ", create to release"
-        for size in LARGE:
+        against = os.environ.get("TANDEM_GPU", "soft")
+        for size in (*SMALL, *LARGE) if on_real_card() else LARGE:
+            words = ("allocations", size, count, 1, 0)
             yield row(against, size, 1, 0, rounds, count,
+                      lambda: bare.seconds(*words), lambda: shared.seconds(*words))  # fmt: skip
+        for size in LARGE:
+            yield row(against + ", create to release", size, 1, 0, rounds, count,
                       lambda: bare.seconds("mappings", size, count),
                       lambda: shared.seconds("allocations", size, count, 1, 0))  # fmt: skip
 

@@ -33,7 +33,7 @@ OTHERS = {
     "gaps": ("switch_ms", "handovers_per_minute", "spread"),
     "makespan": ("turn_s",),
 }
-ROWS = {"gate": 1, "alloc": 18, "overhead": 4, "release": 2, "handover": 1, "gaps": 1, "makespan": 1}
+ROWS = {"gate": 1, "alloc": 21, "overhead": 4, "release": 2, "handover": 1, "gaps": 1, "makespan": 1}
 
 
 def start(name, *arguments):
