@@ -12,7 +12,7 @@ import statistics
 import subprocess
 import time
 
-from _card import PATIENCE_S, TANDEM, TRAIN, Card, Failed, run, say, spread
+from _card import PATIENCE_S, TANDEM, TRAIN, Card, Failed, run, say, software_only, spread
 
 GAP_MS, STEP_MS = 5, 100
 CARD = {
@@ -77,6 +77,7 @@ def measured(card, rounds, steps):
 
 
 def measure(args):
+    software_only("the bus has to be slow")
     with Card(**CARD) as card:
         if args.quick:
             yield measured(card, 1, 2)

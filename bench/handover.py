@@ -2,28 +2,31 @@
 """How close a hand-over comes to what the bus can do.
 
 Two programs whose sets are the same share of the budget, who rewrite all of their memory in each
-turn; so each hand-over moves what is too much for the card, out for the one and in for the other, at
+turn, which is made twice as long at least as that takes one alone; so each hand-over moves what is too much for the card, out for the one and in for the other, at
 the same time. The limits are plain copies by two programs without Tandem, both directions busy, in
 the same run. `efficiency`: the time that the slower direction would need at its limit, over the time
 from the release of the card until the next program runs. Medians over hand-overs.
 
-Scaled like a card of 141 GB on a bus of 55 GB/s: the whole budget would need 2.56 s, times the scale,
+`set_fraction` is what whole chunks make of 60, 80 and 95 %. Scaled like a card of 141 GB on a bus of 55 GB/s: the whole budget would need 2.56 s, times the scale,
 one way.
 """
 
 import statistics
 import time
 
-from _card import BUDGET, FULL_SCALE_S, MIB, PATIENCE_S, Failed, bus_limits, run, say, small_card, spread
+from _card import (
+    BUDGET, FULL_SCALE_S, PATIENCE_S, Failed, bus_limits, held_share, pass_seconds, run, say, small_card,
+    software_only, spread,
+)  # fmt: skip
 
 FRACTIONS = (0.6, 0.8, 0.95)
 
 
-def handovers(card, fraction, wanted):
+def handovers(card, held, wanted):
     """So many, by which the memory of one left for the other's; without the first two."""
     workers = [card.shared() for _ in range(2)]
     for worker in workers:
-        worker.ask("memory", int(BUDGET * fraction) // MIB * MIB)
+        worker.ask("memory", held)
     for worker in workers:
         worker.tell("work", PATIENCE_S)
     moves = {}
@@ -38,7 +41,7 @@ def handovers(card, fraction, wanted):
     return [move for _, move in sorted(moves.items())][2 : wanted + 2]
 
 
-def row(fraction, moves, limit_out, limit_in):
+def row(held, moves, limit_out, limit_in):
     if not moves:
         raise Failed("there were no hand-overs")
     middle = statistics.median_low(range(len(moves)))
@@ -50,7 +53,7 @@ def row(fraction, moves, limit_out, limit_in):
         return sorted(values)[middle]
 
     return {
-        "set_fraction": fraction,
+        "set_fraction": round(held / BUDGET, 4),
         "deficit_bytes": typical(h["lacked_bytes"] - h["free_bytes"] for h in moves),
         "out_bytes": typical(h["out_bytes"] for h in moves),
         "in_bytes": typical(h["in_bytes"] for h in moves),
@@ -66,17 +69,26 @@ def row(fraction, moves, limit_out, limit_in):
 
 
 def measure(args):
+    software_only("the sets, the turns and the bus are made for the software card")
     one_way = FULL_SCALE_S / args.scale
     bus = f"{BUDGET / one_way / 1e6:.0f}MB/s"
-    turn_ms = max(200, 4000 * one_way)  # in which all is rewritten at least once
     wanted = 1 if args.quick else max(1, args.rounds)
     for fraction in FRACTIONS[-1:] if args.quick else FRACTIONS:
-        with small_card(bus, TANDEM_TURN=f"{turn_ms if not args.quick else 100:.0f}ms") as card:
+        held = held_share(fraction)
+        with small_card(bus) as card:
+            pass_ms = pass_seconds(card, held, 1 if args.quick else 5) * 1e3
+        turn_ms = max(100 if args.quick else 4000 * one_way, 2 * pass_ms)
+        with small_card(bus, TANDEM_TURN=f"{turn_ms:.0f}ms") as card:
             say(f"handover: the limits of the bus, {bus}")
             limit_out, limit_in = bus_limits(card, 2 if args.quick else 50)
-            say(f"handover: {fraction} of the budget each, {wanted} hand-overs")
-            moves = handovers(card, fraction, wanted)
-            yield {**row(fraction, moves, limit_out, limit_in), "scale": f"1:{args.scale}"}
+            say(f"handover: {held / BUDGET:.2f} of the budget each, {wanted} hand-overs")
+            moves = handovers(card, held, wanted)
+            yield {
+                **row(held, moves, limit_out, limit_in),
+                "turn_ms": round(turn_ms, 1),
+                "pass_ms": round(pass_ms, 1),
+                "scale": f"1:{args.scale}",
+            }
 
 
 if __name__ == "__main__":

@@ -2,13 +2,14 @@
 not asserted here."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from harness import BUILD, PATIENCE_S, SANITIZED
+from harness import PATIENCE_S, SANITIZED, wait_until
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
 sys.path.insert(0, str(BENCH))
@@ -19,28 +20,43 @@ FIELDS = {
     "gate": ("bare_ns", "tandem_ns", "rounds"),
     "alloc": ("bytes", "threads", "bare_ns", "tandem_ns", "rounds"),
     "overhead": ("bare_s", "tandem_s", "slowdown", "rounds"),
-    "release": ("samples", "p50_ms", "p99_ms"),
+    "release": ("samples", "p50_ms", "p99_ms", "rounds"),
     "handover": ("set_fraction", "deficit_bytes", "out_bytes", "in_bytes", "out_gbps", "in_gbps",
-                 "limit_out_gbps", "limit_in_gbps", "efficiency", "rounds"),
+                 "limit_out_gbps", "limit_in_gbps", "efficiency", "rounds", "turn_ms", "pass_ms"),
     "gaps": ("step_ms", "gap_ms", "slowdown", "rounds", "passes", "steps"),
-    "makespan": ("duty", "phase_s", "jobs", "serial_s", "shared_s", "speedup", "bound", "ideal"),
+    "makespan": ("duty", "phase_s", "jobs", "set_fraction", "serial_s", "shared_s", "speedup", "bound",
+                 "ideal", "rounds"),
 }  # fmt: skip
 # What may be 0, negative or null.
 OTHERS = {
     "gate": ("added_ns", "added_instructions", "spread"),
     "overhead": ("program", "launches_per_second"),
-    "release": ("fits", "bus_ms", "floor_p99_ms"),
+    "release": ("fits", "bus_ms", "floor_p99_ms", "spread"),
     "gaps": ("switch_ms", "handovers_per_minute", "spread"),
-    "makespan": ("turn_s",),
+    "makespan": ("turn_s", "spread"),
 }
-ROWS = {"gate": 1, "alloc": 21, "overhead": 4, "release": 2, "handover": 1, "gaps": 1, "makespan": 1}
+ROWS = {"gate": 1, "alloc": 21, "overhead": 4, "release": 2, "handover": 1, "gaps": 1, "makespan": 2}
 
 
-def start(name, *arguments):
+
+
+def start(name, *arguments, **variables):
     return subprocess.Popen(
         [sys.executable, str(BENCH / f"{name}.py"), *arguments], text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **variables},
     )  # fmt: skip
+
+
+def processes_in(folder):
+    """The names of those whose temporary files are there."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"TMPDIR={folder}".encode() in (process / "environ").read_bytes().split(b"\0"):
+                found.add((process / "comm").read_text().strip())
+        except OSError:  # it ended, or is not ours
+            continue
+    return found
 
 
 @pytest.mark.skipif(SANITIZED, reason="what the benchmarks run is not built there")
@@ -57,16 +73,28 @@ def test_a_quick_run_says_what_is_promised(name):
 
 
 @pytest.mark.skipif(SANITIZED, reason="what the benchmarks run is not built there")
-def test_a_benchmark_can_be_interrupted():
-    bench = start("makespan")
+def test_an_interrupted_benchmark_leaves_nothing_behind(tmp_path):
+    bench = start("makespan", TMPDIR=str(tmp_path))
     try:
         while "one after the other" not in bench.stderr.readline():
             assert bench.poll() is None
+        wait_until(lambda: {"tandemd", "bench_worker"} <= processes_in(tmp_path), bench, "a worker")
         bench.send_signal(2)
         out, err = bench.communicate(timeout=PATIENCE_S)
     finally:
         bench.kill()
     assert (bench.returncode, out, err) == (130, "", "")
+    assert processes_in(tmp_path) == set()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(SANITIZED, reason="what the benchmarks run is not built there")
+@pytest.mark.parametrize("name", ["handover", "gaps", "makespan"])
+def test_a_benchmark_says_that_it_is_not_for_a_card(name):
+    bench = start(name, "--quick", "--json", TANDEM_GPU="cuda")
+    out, err = bench.communicate(timeout=PATIENCE_S)
+    assert (bench.returncode, out) == (1, "")
+    assert f"{name}: not with TANDEM_GPU=cuda: " in err
 
 
 # Of two jobs of 20 phases: the share of work on the card, seconds of a phase there, how long turns
@@ -83,6 +111,21 @@ def test_a_benchmark_can_be_interrupted():
 def test_the_bound_of_two_jobs(duty, phase, quantum, expected):
     pause = phase * (1 - duty) / duty
     assert _bound.speedup(20, phase, pause, 2.31, quantum) == pytest.approx(expected, abs=0.01)
+
+
+def test_the_bound_where_turns_outlast_the_phases():
+    # Two phases of 10 s, pauses of 10 s, a switch of 1 s, so turns of 20 s. A works to 10 and stays for
+    # two switches, as nothing is known yet; B works from 13 to 23 and stays for one, as A is known to
+    # pause; A works from 25 to 35, and as its pauses are known to be long too, B comes at once: from 36
+    # to 46, and pauses to 56. One after the other they take 80.
+    assert _bound.makespan(2, 10, 10, 1, 20) == pytest.approx(56)
+    assert _bound.speedup(2, 10, 10, 1, 20) == pytest.approx(80 / 56)
+
+
+def test_the_bound_where_phases_outlast_the_turns():
+    # One phase of 30 s: A works to 20, B from 21 to 41, A again from 42 to 52 and stays for two
+    # switches, B from 55 to 65, and pauses to 75. One after the other they take 80.
+    assert _bound.speedup(1, 30, 10, 1, 20) == pytest.approx(80 / 75)
 
 
 def test_the_bound_without_switches_is_the_busier_resource():
