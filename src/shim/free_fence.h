@@ -1,6 +1,6 @@
 // FreeFence: finds out when freed memory may be used again: once all work is done that was
-// submitted before the free. Nobody waits for that. cuMemFree returns at once, and what it freed is
-// retired (device_memory.h) until events that were put behind the work have come to pass.
+// submitted before the free. Nobody waits for that: what is freed is retired (device_memory.h)
+// until events that were put behind the work have come to pass.
 //
 // Threading: any thread. A step that another thread is about is left to that thread.
 // Invariants

@@ -67,7 +67,7 @@ StreamPools::Source Guest::PoolSource() {
             if (result == CUDA_SUCCESS && made.has_value()) block->id = made->id;
             return result;
           },
-          [this](const StreamPools::BlockName& block) { Release(block.pointer, block.id); }};
+          [this](const StreamPools::BlockName& block) { Release(block.pointer, block.id, false); }};
 }
 
 void Guest::AbandonInChild() {
@@ -236,16 +236,21 @@ bool Guest::Free(CUdeviceptr pointer, CUresult* result) {
   const auto of_pool = pools_->Find({pointer, block->id});
   if (of_pool.has_value() && of_pool->idle) return false;
   *result = Health(block->context);
+  // As drivers are seen to, it waits for the work of the context; a capture would be broken by
+  // that.
+  const bool waits = *result == CUDA_SUCCESS && !tracker_->MayRefuse() && !fence_->AllDone();
+  if (waits) *result = Synchronize(block->context);
   if (*result != CUDA_SUCCESS) return true;
   pools_->Forget({pointer, block->id});
-  return Release(pointer, block->id);  // false: freed by another thread meanwhile
+  // Afterwards the fence has mostly nothing to wait for, and the next free finds all work done.
+  return Release(pointer, block->id, waits);  // false: freed by another thread meanwhile
 }
 
-bool Guest::Release(CUdeviceptr pointer, uint64_t id) {
+bool Guest::Release(CUdeviceptr pointer, uint64_t id, bool look) {
   Bytes shrunk;
   if (!memory_->Free(pointer, id, &shrunk)) return false;
   if (shrunk == Bytes()) {
-    if (memory_->retired() >= kMuchRetired) fence_->Step();
+    if (look || memory_->retired() >= kMuchRetired) fence_->Step();
     return true;
   }
   link_.Unreserve(shrunk);

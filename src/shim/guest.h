@@ -63,8 +63,8 @@ class Guest {
   CUresult Health(CUcontext context) EXCLUDES_LOCK(contexts_mutex_);
   CUresult Allocate(uint64_t bytes, CUcontext context, CUdeviceptr* pointer)
       EXCLUDES_LOCK(growth_mutex_);
-  // Returns at once; what work under way may still use is not used again before that is done. False
-  // if the block is not one of ours.
+  // Waits for the work of the block's context, but not during a capture; what work under way may
+  // still use is not used again before that is done. False if the block is not one of ours.
   bool Free(CUdeviceptr pointer, CUresult* result);
   StreamPools& pools() { return *pools_; }
   std::optional<Block> Find(CUdeviceptr pointer) const { return memory_->Find(pointer); }
@@ -79,8 +79,8 @@ class Guest {
   // `credited`: made through us. Others, made by calls we do not know, show up when they allocate.
   void Know(CUcontext context, bool credited) EXCLUDES_LOCK(contexts_mutex_);
   StreamPools::Source PoolSource();
-  // False if that block is gone.
-  bool Release(CUdeviceptr pointer, uint64_t id);
+  // False if that block is gone. `look`: finds out at once whether it may be used again.
+  bool Release(CUdeviceptr pointer, uint64_t id, bool look);
   bool BackNow(CUdeviceptr address);
   void ShutIfMissing();
   CUresult Synchronize(CUcontext context);

@@ -195,8 +195,21 @@ TEST_F(GuestTest, TheDriverIsAskedOnlyWhereItMayRefuse) {
   EXPECT_EQ(driver_.queries(), queries + 2);
 }
 
-TEST_F(GuestTest, AFreeWaitsForNoWork) {
+// Once, not again while nothing new has been submitted.
+TEST_F(GuestTest, AFreeWaitsForTheWorkOfItsContext) {
   const CUdeviceptr pointer = RunWith(MiB(8), 1);
+  const CUdeviceptr more = Allocate(MiB(8));
+  CUresult result = CUDA_ERROR_UNKNOWN;
+  for (const CUdeviceptr each : {pointer, more}) {
+    ASSERT_TRUE(guest_->Free(each, &result));
+    EXPECT_EQ(result, CUDA_SUCCESS);
+    EXPECT_EQ(driver_.context_waits(), 1);
+  }
+}
+
+TEST_F(GuestTest, AFreeDuringACaptureWaitsForNoWork) {
+  const CUdeviceptr pointer = RunWith(MiB(8), 1);
+  tracker_.OnCaptureBegun();  // of another stream
   driver_.HoldEvents(true);
   CUresult result = CUDA_ERROR_UNKNOWN;
   ASSERT_TRUE(guest_->Free(pointer, &result));
@@ -206,6 +219,7 @@ TEST_F(GuestTest, AFreeWaitsForNoWork) {
   EXPECT_EQ(driver_.used(), MiB(8).count);  // work under way may use it
   driver_.HoldEvents(false);
   while (driver_.used() != 0) std::this_thread::yield();
+  tracker_.OnCaptureEnded();
 }
 
 TEST_F(GuestTest, FindsTheNextDaemon) {

@@ -275,14 +275,14 @@ template <uint32_t kBytes>
   if (in.narrow || (in.space != Space::kGlobal && in.space != Space::kGeneric)) return nullptr;
   const auto* a = Source<uint64_t>(w, in.a);
   const uint64_t first = a[0];
-  if (a[kLanes - 1] - first != (kLanes - 1) * kBytes) return nullptr;
+  if (a[kLanes - 1] - first != uint64_t{kLanes - 1} * kBytes) return nullptr;
   V expected = *reinterpret_cast<const V*>(kSteps.of) + first, differ = {};
   for (int i = 0; i < kLanes; i += kCount) {
     differ |= *reinterpret_cast<const V*>(a + i) ^ expected;
     expected += uint64_t{kCount} * kBytes;
   }
   const uint64_t address = first + static_cast<uint64_t>(in.imm), start = address - w.device_base;
-  const uint64_t last = start + kLanes * kBytes - 1;
+  const uint64_t last = start + uint64_t{kLanes} * kBytes - 1;
   if ((start ^ last) >> w.granule_shift != 0 || address % kBytes != 0 || AnyBit(differ) ||
       !GranuleExists(w, start, write)) {
     return nullptr;
