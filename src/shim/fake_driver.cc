@@ -30,6 +30,7 @@ FakeDriver::FakeDriver(uint64_t card_bytes) : card_bytes_(card_bytes) {
   FillMemory();
   FillMappings();
   FillWork();
+  FillContexts();
 }
 
 FakeDriver::~FakeDriver() {
@@ -215,6 +216,9 @@ void FakeDriver::FillWork() {
     *status = current->capturing_ ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
     return CUDA_SUCCESS;
   };
+}
+
+void FakeDriver::FillContexts() {
   table_.cuCtxPushCurrent_v2 = [](CUcontext context) {
     pushed.push_back(context);
     return CUDA_SUCCESS;

@@ -118,6 +118,7 @@ class FakeDriver {
   void FillMemory();
   void FillMappings();
   void FillWork();
+  void FillContexts();
   CUresult Health() const REQUIRES_LOCK(mutex_);  // of the context the calling thread has pushed
   CUresult Copy(void* to, const void* from, size_t bytes);
   void PerformCopies(size_t until) REQUIRES_LOCK(mutex_);
