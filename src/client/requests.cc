@@ -25,7 +25,7 @@ void Requests::OnRegistered(Bytes limit, Bytes claimed_total, uint32_t claimed_c
 }
 
 Answer Requests::Judge() const {
-  return total_ + others_ <= limit_ ? Answer::kGranted : Answer::kRefused;
+  return used() + others_ <= limit_ ? Answer::kGranted : Answer::kRefused;
 }
 
 void Requests::OnLost(Bytes limit, Bytes others) {

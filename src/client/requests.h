@@ -53,6 +53,7 @@ class Requests {
 
   Bytes total() const { return total_; }
   Bytes fixed() const { return fixed_; }
+  Bytes used() const { return total_ + fixed_; }
   uint32_t contexts() const { return static_cast<uint32_t>(contexts_granted_ - contexts_gone_); }
 
   std::vector<wire::Message> TakeMessages() { return std::exchange(outbox_, {}); }

@@ -61,6 +61,11 @@ Bytes RunLimits::limit(SessionId session) const {
   return runs_.at(members_.at(session).run).limit;
 }
 
+Bytes RunLimits::used(SessionId session) const {
+  const Member& member = members_.at(session);
+  return member.allocated + member.fixed;
+}
+
 Bytes RunLimits::run_used(SessionId session) const {
   return runs_.at(members_.at(session).run).used;
 }

@@ -29,6 +29,7 @@ class RunLimits {
 
   Bytes allocated(SessionId session) const;  // what can be swapped
   Bytes limit(SessionId session) const;
+  Bytes used(SessionId session) const;  // with what cannot be swapped
   Bytes run_used(SessionId session) const;
   Bytes largest_allocation() const;
 

@@ -368,6 +368,7 @@ void Service::UpdatePages(Gpu& gpu) {
     wire::DecisionsPage& page = at->second->pages->decisions();
     show(page.limit_bytes, std::min(limits.limit(id), budget).count);
     show(page.run_used_bytes, limits.run_used(id).count);
+    show(page.run_others_used_bytes, (limits.run_used(id) - limits.used(id)).count);
     if (page.suspended.load() != session.suspended) page.suspended.store(session.suspended);
   }
 }

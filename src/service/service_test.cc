@@ -116,6 +116,7 @@ TEST_F(ServiceTest, WhatCannotBeSwappedIsShownAndGoesWithItsProcess) {
   EXPECT_EQ(Heard<wire::FixedReserved>(1).sequence, 3u);
   EXPECT_EQ(Heard<wire::FixedReserved>(1).granted, 1);
   EXPECT_EQ(Bytes(pages_[0]->decisions_.run_used_bytes.load()), MiB(40));
+  EXPECT_EQ(Bytes(pages_[0]->decisions_.run_others_used_bytes.load()), Bytes());
   EXPECT_EQ(Ask("sessions")["sessions"][0]["fixed_bytes"], MiB(40).count);
   Join(2, 12);
   Say(2, wire::Reserve{1, MiB(70).count});  // it could never run beside that
@@ -155,6 +156,8 @@ TEST_F(ServiceTest, ARunsLimitHoldsForAllItsSessions) {
   Say(3, wire::Reserve{1, MiB(30).count});
   EXPECT_EQ(Heard<wire::Reserved>(3).granted, 0);
   EXPECT_EQ(Bytes(pages_[1]->decisions_.run_used_bytes.load()), MiB(30));
+  EXPECT_EQ(Bytes(pages_[0]->decisions_.run_others_used_bytes.load()), Bytes());
+  EXPECT_EQ(Bytes(pages_[1]->decisions_.run_others_used_bytes.load()), MiB(30));
   EXPECT_EQ(Ask("sessions")["sessions"][0]["name"], "demo");
   // The token is nothing to another user: that is a run of its own.
   now_ = now_ + kRunPatience;

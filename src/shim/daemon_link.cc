@@ -4,9 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstring>
-#include <ctime>
 
 #include "src/shim/log.h"
 
@@ -14,7 +12,6 @@ namespace tandem::shim {
 namespace {
 
 constexpr Duration kRegistrationPatience = Seconds(5);
-constexpr Duration kSettling = Milliseconds(10);
 
 template <typename Page>
 Page* MapPage(int fd, int protection, uint64_t magic) {
@@ -92,8 +89,7 @@ void DaemonLink::Lose() {
   MutexLock lock(mutex_);
   Disconnect();
   lease_.OnLost();
-  const Bytes own = requests_.total();
-  requests_.OnLost(limit(), SaturatingSubtract(Bytes(ShownUsed()), own));
+  requests_.OnLost(limit(), others_used());
   answered_.NotifyAll();
 }
 
@@ -126,7 +122,7 @@ Status DaemonLink::Receive() {
 // Where a message is lost the two sides no longer agree: the connection ends, the agent's next
 // Receive finds that out, and a new registration says how things are.
 void DaemonLink::Flush() {
-  own_total_.store(requests_.total().count, std::memory_order_relaxed);
+  own_used_.store(requests_.used().count, std::memory_order_relaxed);
   bool sent = fd() >= 0;
   for (const wire::Message& message : requests_.TakeMessages()) {
     sent = sent && channel_.Send(message).ok();
@@ -147,27 +143,15 @@ bool DaemonLink::Reserve(Bytes by) {
     answered_.Wait(mutex_);
   }
   Flush();
-  own_total_.store(requests_.total().count, std::memory_order_relaxed);
-  settle_until_ns_.store(0,
-                         std::memory_order_relaxed);  // the answer came after what was sent before
+  own_used_.store(requests_.used().count, std::memory_order_relaxed);
   return answer == client::Answer::kGranted;
 }
 
 void DaemonLink::Unreserve(Bytes by) {
   if (by == Bytes()) return;
   MutexLock lock(mutex_);
-  ExpectLess(by);
   requests_.Shrink(by);
   Flush();
-}
-
-// The daemon has yet to hear of it, and then says so in its page.
-void DaemonLink::ExpectLess(Bytes by) {
-  const int64_t now = MonotonicNow().ns;
-  const bool settling = now < settle_until_ns_.load(std::memory_order_relaxed);
-  const uint64_t from = settling ? settled_used_.load(std::memory_order_relaxed) : ShownUsed();
-  settled_used_.store(from - std::min(from, by.count), std::memory_order_relaxed);
-  settle_until_ns_.store(now + kSettling.ns, std::memory_order_relaxed);
 }
 
 bool DaemonLink::WaitForContext() {
@@ -189,13 +173,11 @@ bool DaemonLink::WaitForFixed(Bytes bytes) {
   while ((answer = requests_.PollFixed(ticket)) == client::Answer::kPending && !retired_) {
     answered_.Wait(mutex_);
   }
-  settle_until_ns_.store(0, std::memory_order_relaxed);
   return answer != client::Answer::kRefused;
 }
 
 void DaemonLink::FixedGone(Bytes bytes) {
   MutexLock lock(mutex_);
-  ExpectLess(bytes);
   requests_.FixedGone(bytes);
   Flush();
 }
@@ -237,18 +219,14 @@ Bytes DaemonLink::limit() const {
   return Bytes(shown != 0 ? shown : limit_.load(std::memory_order_relaxed));
 }
 
-uint64_t DaemonLink::ShownUsed() const {
+Bytes DaemonLink::others_used() const {
   const auto* page = decisions_.load(std::memory_order_acquire);
-  return page == nullptr ? 0 : page->run_used_bytes.load(std::memory_order_relaxed);
+  if (page == nullptr) return {};
+  return Bytes(page->run_others_used_bytes.load(std::memory_order_relaxed));
 }
 
 Bytes DaemonLink::used() const {
-  const timespec pause{0, 50000};
-  while (ShownUsed() > settled_used_.load(std::memory_order_relaxed) &&
-         MonotonicNow().ns < settle_until_ns_.load(std::memory_order_relaxed)) {
-    nanosleep(&pause, nullptr);
-  }
-  return Bytes(std::max(ShownUsed(), own_total_.load(std::memory_order_relaxed)));
+  return others_used() + Bytes(own_used_.load(std::memory_order_relaxed));
 }
 
 void DaemonLink::Publish(Bytes resident, Bytes swapped) {

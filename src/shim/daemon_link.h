@@ -80,15 +80,14 @@ class DaemonLink {
   // As the daemon, also one that is gone, last said.
   bool suspended() const;
   Bytes limit() const;
-  // By all sessions of the run. Waits a moment where the daemon has yet to hear of a free.
+  // By all sessions of the run: by the others as the daemon last said, by this one as it is.
   Bytes used() const;
   void Publish(Bytes resident, Bytes swapped);
 
  private:
   void Flush() REQUIRES_LOCK(mutex_);
   void Disconnect() REQUIRES_LOCK(mutex_);
-  void ExpectLess(Bytes by) REQUIRES_LOCK(mutex_);
-  uint64_t ShownUsed() const;
+  Bytes others_used() const;
   Status MapPages() EXCLUDES_LOCK(mutex_);
 
   const Identity identity_;
@@ -100,11 +99,7 @@ class DaemonLink {
   client::Requests requests_ GUARDED_BY(mutex_);
   bool retired_ GUARDED_BY(mutex_) = false;
   std::atomic<uint64_t> limit_{0};
-  std::atomic<uint64_t> own_total_{0};
-  // What the page will say once the daemon has seen the latest shrinking, and until when to expect
-  // it.
-  std::atomic<uint64_t> settled_used_{0};
-  std::atomic<int64_t> settle_until_ns_{0};
+  std::atomic<uint64_t> own_used_{0};
   // Mappings are replaced by newer ones but never unmapped: a reader needs no lock.
   std::atomic<const wire::DecisionsPage*> decisions_{nullptr};
   std::atomic<wire::ReportsPage*> reports_{nullptr};

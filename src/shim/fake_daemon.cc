@@ -95,7 +95,6 @@ void FakeDaemon::Serve() {
       const bool grows = reserve->total_bytes > total_.count;
       const bool fits = reserve->total_bytes <= limit_.count;
       if (fits) total_ = Bytes(reserve->total_bytes);
-      decisions_->run_used_bytes = total_.count;
       if (grows) (void)channel_.Send(wire::Reserved{reserve->sequence, fits});
     } else if (std::holds_alternative<wire::ContextWanted>(*message)) {
       (void)channel_.Send(wire::ContextReserved{1});

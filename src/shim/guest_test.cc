@@ -139,6 +139,8 @@ TEST_F(GuestTest, LimitIsOutOfMemory) {
   CUdeviceptr pointer = 0;
   EXPECT_EQ(guest_->Allocate(MiB(9).count, driver_.context(), &pointer), CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_EQ(guest_->used(), MiB(40));
+  daemon_.decisions().run_others_used_bytes = MiB(6).count;
+  EXPECT_EQ(guest_->used(), MiB(46));
   Allocate(MiB(8));
 }
 

@@ -20,8 +20,9 @@ struct DecisionsPage {
   uint64_t magic;
   std::atomic<uint32_t> contended;       // 1 while somebody else waits for this GPU
   std::atomic<uint64_t> limit_bytes;     // of its run; may change while it runs
-  std::atomic<uint64_t> run_used_bytes;  // allocated by all sessions of its run
+  std::atomic<uint64_t> run_used_bytes;  // allocated by all sessions of its run; for protocol 2
   std::atomic<uint32_t> suspended;       // 1: it gets no lease until it is resumed
+  std::atomic<uint64_t> run_others_used_bytes;  // allocated by the other sessions of its run
 };
 
 struct ReportsPage {
