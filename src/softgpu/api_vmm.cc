@@ -73,7 +73,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
   if (handle == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   CU_TRY(CheckProperties(properties, &device));
   Faults& faults = *TheDriver().faults;
-  if (faults.Due(kFailAlloc) || faults.Due(kFailCreate)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const bool no_allocation = faults.Due(kFailAlloc), no_creation = faults.Due(kFailCreate);
+  if (no_allocation || no_creation) return CUDA_ERROR_OUT_OF_MEMORY;
   Memory& memory = *TheDriver().memory;
   MutexLock lock(memory.mutex());
   Vmm& vmm = memory.vmm();

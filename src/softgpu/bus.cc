@@ -9,13 +9,12 @@ SharedEngine EngineOf(Direction direction) {
 }
 
 Duration Bus::Time(Bytes bytes) const {
-  const double seconds =
-      static_cast<double>(bytes.count) / static_cast<double>(bytes_per_second_.load());
+  const double seconds = static_cast<double>(bytes.count) / static_cast<double>(bytes_per_second_);
   return Duration(static_cast<int64_t>(seconds * 1e9));
 }
 
 Bytes Bus::piece() const {
-  return Bytes(std::clamp(bytes_per_second_.load() / 1000, uint64_t{512}, MiB(16).count));
+  return Bytes(std::clamp(bytes_per_second_ / 1000, uint64_t{512}, MiB(16).count));
 }
 
 Instant Bus::Reserve(Direction direction, Bytes bytes, Instant now, Instant previous) {

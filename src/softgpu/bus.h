@@ -23,8 +23,8 @@ class Bus {
   Bus(SharedPage* page, uint64_t bytes_per_second)
       : page_(page), bytes_per_second_(bytes_per_second) {}
 
-  // Of this process's copies from now on.
-  void SetBandwidth(uint64_t bytes_per_second) { bytes_per_second_.store(bytes_per_second); }
+  // The same bus, for copies that go at another rate.
+  Bus At(uint64_t bytes_per_second) const { return Bus(page_, bytes_per_second); }
 
   // What to copy at a time.
   Bytes piece() const;
@@ -40,7 +40,7 @@ class Bus {
 
  private:
   SharedPage* const page_;
-  std::atomic<uint64_t> bytes_per_second_;
+  const uint64_t bytes_per_second_;
 };
 
 }  // namespace tandem::soft

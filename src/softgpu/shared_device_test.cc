@@ -245,6 +245,20 @@ TEST(BusTest, ACopyThatWasStoppedHasNoTimeSavedUp) {
   EXPECT_EQ(bus.Reserve(Direction::kToHost, Bytes(1000), now, before), now - Microseconds(1));
 }
 
+// Copies at different rates share the time of one bus, and none changes another's rate.
+TEST(BusTest, ACopyKeepsItsRate) {
+  auto page = std::make_unique<SharedPage>();
+  Bus fast(page.get(), 1'000'000'000);
+  Bus slow = fast.At(1'000'000);
+  EXPECT_EQ(fast.Time(Bytes(1000)), Microseconds(1));
+  EXPECT_EQ(slow.Time(Bytes(1000)), Milliseconds(1));
+  const Instant now(5'000'000);
+  const Instant first = slow.Reserve(Direction::kToDevice, Bytes(1000), now, Instant());
+  EXPECT_EQ(first, now + Milliseconds(1));
+  EXPECT_EQ(fast.Reserve(Direction::kToDevice, Bytes(1000), now, Instant()),
+            first + Microseconds(1));
+}
+
 TEST(BusTest, PiecesAreShortOnTheFastestBus) {
   auto page = std::make_unique<SharedPage>();
   EXPECT_EQ(Bus(page.get(), 10'000'000'000'000).piece(), MiB(16));

@@ -169,8 +169,7 @@ void Tell(ptx::Execution& execution, const std::string& name, ptx::Stop stop) {
 }  // namespace
 
 CUresult CopyOverBus(const Hardware& hardware, Direction direction, const Copy& copy) {
-  Bus& bus = *hardware.bus;
-  bus.SetBandwidth(hardware.faults->CopyBegins());
+  Bus bus = hardware.bus->At(hardware.faults->CopyBegins());
   const uint64_t piece_bytes = bus.piece().count;
   if (hardware.clock->model()) {
     ComputeTurn& turn = hardware.bus_turns[static_cast<int>(direction)];
@@ -229,8 +228,11 @@ CUresult FillOnDevice(const Hardware& hardware, const Fill& fill) {
 }
 
 CUresult RunLaunch(const Hardware& hardware, ptx::Launch launch) {
-  if (hardware.faults->Due(kKillLaunch)) return CUDA_ERROR_LAUNCH_FAILED;
-  if (hardware.faults->Due(kEccLaunch)) return CUDA_ERROR_ECC_UNCORRECTABLE;
+  // Both rules count every launch.
+  const bool killed = hardware.faults->Due(kKillLaunch);
+  const bool corrupt = hardware.faults->Due(kEccLaunch);
+  if (killed) return CUDA_ERROR_LAUNCH_FAILED;
+  if (corrupt) return CUDA_ERROR_ECC_UNCORRECTABLE;
   AddressSpace& space = *hardware.space;
   const ptx::MemoryMap memory{space.base(),
                               space.size(),
