@@ -65,12 +65,17 @@ CUresult FreeOfGraph(const std::shared_ptr<Stream>& stream, CUdeviceptr pointer)
   return CUDA_SUCCESS;
 }
 
-// The pool of a handle; of any, the current one of the device.
+// The pool to allocate from: that of a handle, or if any will do, the current one of the device.
+// Null for what is no pool, and for one that is another process's. REQUIRES: the lock of `pools`.
+Pool* PoolFor(Pools& pools, CUmemoryPool handle, bool any_pool, const Context& context) {
+  Pool* pool = any_pool ? pools.CurrentOf(context.device) : pools.Find(handle);
+  return pool != nullptr && !pool->imported() ? pool : nullptr;
+}
+
 CUresult PlaceOf(CUmemoryPool handle, bool any_pool, const Context& context, Place* place) {
   Memory& memory = *TheDriver().memory;
   MutexLock lock(memory.mutex());
-  const Pool* pool =
-      any_pool ? memory.pools().CurrentOf(context.device) : memory.pools().Find(handle);
+  const Pool* pool = PoolFor(memory.pools(), handle, any_pool, context);
   if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
   place->device = pool->device;
   for (const auto& [device, flags] : pool->peers) {
@@ -98,9 +103,8 @@ CUresult Allocate(CUdeviceptr* pointer, size_t bytes, CUmemoryPool handle, bool 
   uint64_t address = 0;
   {
     MutexLock lock(driver.memory->mutex());
-    Pools& pools = driver.memory->pools();
-    Pool* pool = any_pool ? pools.CurrentOf(context->device) : pools.Find(handle);
-    if (pool == nullptr || pool->imported()) return CUDA_ERROR_INVALID_VALUE;
+    Pool* pool = PoolFor(driver.memory->pools(), handle, any_pool, *context);
+    if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
     const auto allocate = [&] {
       return (address = pool->Allocate(stream, bytes, &task.after)) != 0;
     };

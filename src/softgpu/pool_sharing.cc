@@ -35,7 +35,7 @@ bool Pool::MakeShareable() {
 CUresult Pool::Export(int* fd) const {
   if (own_ == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const int duplicate = own_->store->memory().Duplicate();
-  if (duplicate < 0) return CUDA_ERROR_OPERATING_SYSTEM;
+  if (duplicate < 0) return CUDA_ERROR_OUT_OF_MEMORY;  // the one documented for such
   *fd = duplicate;
   return CUDA_SUCCESS;
 }

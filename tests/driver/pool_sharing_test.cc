@@ -1,5 +1,6 @@
 // Pools that two processes use.
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -101,6 +102,14 @@ void CannotAllocate(CUmemoryPool pool) {
   CUdeviceptr none = 0;
   int fd = -1;
   EXPECT_NE(Cu().cuMemAllocFromPoolAsync(&none, 4096, pool, nullptr), CUDA_SUCCESS);
+  CUstream captured = nullptr;
+  CUgraph graph = nullptr;
+  ASSERT_CU(Cu().cuStreamCreate(&captured, CU_STREAM_NON_BLOCKING));
+  ASSERT_CU(Cu().cuStreamBeginCapture_v2(captured, CU_STREAM_CAPTURE_MODE_RELAXED));
+  EXPECT_NE(Cu().cuMemAllocFromPoolAsync(&none, 4096, pool, captured), CUDA_SUCCESS);
+  Cu().cuStreamEndCapture(captured, &graph);  // a driver may have ended it by then
+  if (graph != nullptr) EXPECT_CU(CUDA_SUCCESS, Cu().cuGraphDestroy(graph));
+  ASSERT_CU(Cu().cuStreamDestroy_v2(captured));
   EXPECT_NE(Cu().cuDeviceSetMemPool(0, pool), CUDA_SUCCESS);
   EXPECT_NE(Cu().cuMemPoolExportToShareableHandle(&fd, pool, kByDescriptor, 0), CUDA_SUCCESS);
   EXPECT_EQ(none, 0u);
@@ -175,6 +184,19 @@ TEST_F(PoolSharingTest, TakesMemoryLikeAnyOther) {
   ASSERT_CU(Cu().cuMemPoolDestroy(std::exchange(pool_, nullptr)));
   ASSERT_CU(Cu().cuCtxSynchronize());
   EXPECT_EQ(free_bytes(), before);
+}
+
+TEST_F(PoolSharingTest, ADescriptorThatCannotBeHadIsWantOfMemory) {
+  if (!OnSoftwareGpu()) GTEST_SKIP() << "a card's driver may need descriptors for something else";
+  rlimit limit = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none = {0, limit.rlim_max};
+  int fd = -1;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const CUresult result = Cu().cuMemPoolExportToShareableHandle(&fd, pool_, kByDescriptor, 0);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_CU(CUDA_ERROR_OUT_OF_MEMORY, result);
+  EXPECT_EQ(fd, -1);
 }
 
 TEST_F(PoolSharingTest, WhatWasNotMadeForItIsNotExported) {
