@@ -2,7 +2,7 @@
 // orders that a program has to expect.
 #include <algorithm>
 #include <cstdint>
-#include <vector>
+#include <new>
 
 #include "src/cuda/driver_api.h"
 #include "src/softgpu/driver.h"
@@ -13,6 +13,14 @@ namespace {
 
 constexpr size_t kNoneOfThem = SIZE_MAX;
 constexpr size_t kMaxCopies = size_t{1} << 20;  // of a batch; more has no program in mind
+
+// A batch, and whose it is.
+struct Batch {
+  size_t count = 0;
+  size_t* failed = nullptr;  // if not null, is told which copy was at fault
+  std::shared_ptr<Context> context = {};
+  std::shared_ptr<Stream> stream = {};
+};
 
 bool IsLegacy(CUstream stream) {
   const auto value = reinterpret_cast<uintptr_t>(stream);
@@ -28,53 +36,76 @@ CUresult CheckOrder(CUmemcpySrcAccessOrder order, unsigned int flags) {
              : CUDA_ERROR_INVALID_VALUE;
 }
 
-// Submits what `prepare` makes of each index, if all of them can be copied. `failed`, if it is not
-// null, is told which one was at fault. `at_once`: the sources may change after the call.
-template <typename Prepare>
-CUresult SubmitBatch(size_t count, CUstream stream, bool at_once, size_t* failed, Prepare prepare) {
-  std::vector<CopyWork> works(count);
-  CUresult result = CUDA_SUCCESS;
-  size_t index = 0;
-  for (; index < count && result == CUDA_SUCCESS; ++index) {
-    CopyWork& work = works[index];
-    result = prepare(index, &work);
-    if (result == CUDA_SUCCESS) result = CheckCopy(work.copy, work.to_device, work.from_device);
-  }
-  if (result == CUDA_SUCCESS) {
-    for (index = 0; index < count && result == CUDA_SUCCESS; ++index) {
-      result = SubmitCopy(stream, Blocking::kNo, works[index]);
-    }
-  }
-  if (result != CUDA_SUCCESS) {
-    if (failed != nullptr) *failed = index - 1;
+// A copy as it is to be done.
+struct Prepared {
+  CopyWork work;
+  CUmemcpySrcAccessOrder order = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+};
+
+// Reads the source now, whatever the stream is at, so that the program may change it after the
+// call. A source that the program wants waited for stays where it is: that is read in time, too.
+CUresult SetAside(const Context& context, CopyWork* work) {
+  Copy& copy = work->copy;
+  if (TheDriver().memory->IsSynchronous(copy.from.address)) return CUDA_SUCCESS;
+  const uint64_t slice = copy.width * copy.height;
+  work->aside.reset(new (std::nothrow) uint8_t[slice * copy.depth]);
+  if (work->aside == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  Copy reading = copy;
+  reading.to = {reinterpret_cast<uint64_t>(work->aside.get()), copy.width, slice};
+  copy.from = reading.to;
+  return CopyOnHost(context.device->hardware(), reading);
+}
+
+// `act(prepared)` for what `prepare(index, prepared)` makes of each copy, as long as that works.
+template <typename Prepare, typename Act>
+CUresult ForEach(const Batch& batch, Prepare prepare, Act act) {
+  for (size_t index = 0; index < batch.count; ++index) {
+    Prepared copy;
+    CUresult result = prepare(index, &copy);
+    if (result == CUDA_SUCCESS) result = act(copy);
+    if (result == CUDA_SUCCESS) continue;
+    if (batch.failed != nullptr) *batch.failed = index;
     return result;
   }
-  return at_once ? cuStreamSynchronize(stream) : CUDA_SUCCESS;
+  return CUDA_SUCCESS;
+}
+
+// Submits the copies, if all of them can be done.
+template <typename Prepare>
+CUresult SubmitBatch(const Batch& batch, Prepare prepare) {
+  CU_TRY(ForEach(batch, prepare, [](Prepared& copy) {
+    return CheckCopy(copy.work.copy, copy.work.to_device, copy.work.from_device);
+  }));
+  if (TheDriver().faults->Due(kFailCopy)) return CUDA_ERROR_OUT_OF_MEMORY;
+  return ForEach(batch, prepare, [&](Prepared& copy) {
+    if (copy.order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL) {
+      CU_TRY(SetAside(*batch.context, &copy.work));
+    }
+    return SubmitChecked(batch.context, batch.stream, Blocking::kNo, copy.work);
+  });
 }
 
 // What is wrong with no copy in particular.
-CUresult CheckBatch(size_t count, CUstream handle, size_t* failed) {
-  if (failed != nullptr) *failed = kNoneOfThem;
-  std::shared_ptr<Context> current, context;
-  std::shared_ptr<Stream> stream;
+CUresult CheckBatch(CUstream handle, Batch* batch) {
+  if (batch->failed != nullptr) *batch->failed = kNoneOfThem;
+  std::shared_ptr<Context> current;
   CU_TRY(HealthyContext(&current));
-  if (count == 0 || count > kMaxCopies || IsLegacy(handle)) return CUDA_ERROR_INVALID_VALUE;
-  CU_TRY(FindStream(current, handle, &context, &stream));
-  return RefuseIfCaptured(*stream, CUDA_ERROR_NOT_SUPPORTED);
+  if (batch->count == 0 || batch->count > kMaxCopies || IsLegacy(handle)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  CU_TRY(FindStream(current, handle, &batch->context, &batch->stream));
+  return RefuseIfCaptured(*batch->stream, CUDA_ERROR_NOT_SUPPORTED);
 }
 
 // Attributes hold from the copy whose index is beside them to the next one's.
 CUresult CheckAttributes(size_t count, const CUmemcpyAttributes* attributes, const size_t* first,
-                         size_t kinds, bool* at_once) {
+                         size_t kinds) {
   if (attributes == nullptr || first == nullptr || kinds == 0 || kinds > count || first[0] != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  *at_once = false;
   for (size_t i = 0; i < kinds; ++i) {
     if (first[i] >= count || (i > 0 && first[i] <= first[i - 1])) return CUDA_ERROR_INVALID_VALUE;
-    const auto order = attributes[i].srcAccessOrder;
-    CU_TRY(CheckOrder(order, attributes[i].flags));
-    *at_once = *at_once || order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
+    CU_TRY(CheckOrder(attributes[i].srcAccessOrder, attributes[i].flags));
   }
   return CUDA_SUCCESS;
 }
@@ -82,19 +113,21 @@ CUresult CheckAttributes(size_t count, const CUmemcpyAttributes* attributes, con
 CUresult CopyBatch(const CUdeviceptr* to, const CUdeviceptr* from, const size_t* bytes,
                    size_t count, const CUmemcpyAttributes* attributes, const size_t* first,
                    size_t kinds, size_t* failed, CUstream stream) {
-  bool at_once = false;
-  CU_TRY(CheckBatch(count, stream, failed));
+  Batch batch = {count, failed};
+  CU_TRY(CheckBatch(stream, &batch));
   if (to == nullptr || from == nullptr || bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  CU_TRY(CheckAttributes(count, attributes, first, kinds, &at_once));
-  return SubmitBatch(count, stream, at_once, failed, [&](size_t i, CopyWork* work) {
+  CU_TRY(CheckAttributes(count, attributes, first, kinds));
+  return SubmitBatch(batch, [&](size_t i, Prepared* copy) {
     if (bytes[i] == 0) return CUDA_ERROR_INVALID_VALUE;
+    const auto kind = std::upper_bound(first, first + kinds, i) - first - 1;
+    copy->order = attributes[kind].srcAccessOrder;
     CUDA_MEMCPY3D row = {};
     row.srcMemoryType = row.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
     row.srcDevice = from[i];
     row.dstDevice = to[i];
     row.WidthInBytes = bytes[i];
     row.Height = row.Depth = 1;
-    return CopyWorkOf(row, work);
+    return CopyWorkOf(row, &copy->work);
   });
 }
 
@@ -128,7 +161,9 @@ CUresult SideOf(const CUmemcpy3DOperand& operand, const CUextent3D& extent, size
     const auto& pointer = operand.op.ptr;
     side->pointer = pointer.ptr;
     side->height = pointer.layerHeight != 0 ? pointer.layerHeight : extent.height;
-    unit = pointer.rowLength != 0 ? pointer.rowLength : extent.width;
+    // A single row may be longer than a pitch can be.
+    const bool single = extent.height == 1 && extent.depth == 1;
+    unit = pointer.rowLength != 0 ? pointer.rowLength : single ? 0 : extent.width;
   } else {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -174,14 +209,13 @@ CUresult BoxWorkOf(const CUDA_MEMCPY3D_BATCH_OP& copy, CopyWork* work) {
 
 CUresult CopyBoxes(size_t count, const CUDA_MEMCPY3D_BATCH_OP* copies, size_t* failed,
                    unsigned long long flags, CUstream stream) {
-  CU_TRY(CheckBatch(count, stream, failed));
+  Batch batch = {count, failed};
+  CU_TRY(CheckBatch(stream, &batch));
   if (copies == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  bool at_once = false;
-  for (size_t i = 0; i < count; ++i) {
-    at_once = at_once || copies[i].srcAccessOrder == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
-  }
-  return SubmitBatch(count, stream, at_once, failed,
-                     [&](size_t i, CopyWork* work) { return BoxWorkOf(copies[i], work); });
+  return SubmitBatch(batch, [&](size_t i, Prepared* copy) {
+    copy->order = copies[i].srcAccessOrder;
+    return BoxWorkOf(copies[i], &copy->work);
+  });
 }
 
 }  // namespace

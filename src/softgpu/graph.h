@@ -39,6 +39,7 @@ struct CopyWork {
   Copy copy;
   bool to_device = false;
   bool from_device = false;
+  std::shared_ptr<uint8_t[]> aside = {};  // where it reads, if what it reads was put there for it
 };
 struct FillWork {
   Fill fill;

@@ -89,24 +89,32 @@ CUresult SubmitCopy(CUstream handle, Blocking blocking, const Copy& copy, bool t
 }
 
 CUresult SubmitCopy(CUstream handle, Blocking blocking, const CopyWork& work) {
-  const Copy copy = work.copy;
-  const bool to_device = work.to_device, from_device = work.from_device;
+  const Copy& copy = work.copy;
   std::shared_ptr<Context> current, context;
   std::shared_ptr<Stream> stream;
   CU_TRY(HealthyContext(&current));
   CU_TRY(FindStream(current, handle, &context, &stream));
   if (copy.width == 0 || copy.height == 0 || copy.depth == 0) return CUDA_SUCCESS;
-  CU_TRY(CheckCopy(copy, to_device, from_device));
+  CU_TRY(CheckCopy(copy, work.to_device, work.from_device));
   if (TheDriver().faults->Due(kFailCopy)) return CUDA_ERROR_OUT_OF_MEMORY;
   if (blocking == Blocking::kYes) {
     CU_TRY(RefuseIfCaptured(*stream));
     CU_TRY(RefuseUnsafe());
   }
+  return SubmitChecked(context, stream, blocking, work);
+}
+
+CUresult SubmitChecked(const std::shared_ptr<Context>& context,
+                       const std::shared_ptr<Stream>& stream, Blocking blocking,
+                       const CopyWork& work) {
+  const Copy& copy = work.copy;
+  const bool to_device = work.to_device, from_device = work.from_device;
   Memory& memory = *TheDriver().memory;
   uint64_t to_extent = 0, from_extent = 0;
   if (!Extents(copy, &to_extent, &from_extent)) return CUDA_ERROR_INVALID_VALUE;
-  const bool pinned = (to_device || memory.IsPinned(copy.to.address, to_extent)) &&
-                      (from_device || memory.IsPinned(copy.from.address, from_extent));
+  const bool pinned =
+      (to_device || memory.IsPinned(copy.to.address, to_extent)) &&
+      (from_device || work.aside != nullptr || memory.IsPinned(copy.from.address, from_extent));
   const bool inside = to_device && from_device;
   const bool wait = !pinned || (blocking == Blocking::kYes && !inside) ||
                     memory.IsSynchronous(copy.to.address) ||

@@ -44,6 +44,10 @@ CUresult PrepareLaunch(const Function& function, const LaunchShape& shape, void*
 CUresult SubmitCopy(CUstream stream, Blocking blocking, const CopyWork& work);
 CUresult SubmitCopy(CUstream stream, Blocking blocking, const Copy& copy, bool to_device,
                     bool from_device);
+// For sides that were checked, in a stream that was found.
+CUresult SubmitChecked(const std::shared_ptr<Context>& context,
+                       const std::shared_ptr<Stream>& stream, Blocking blocking,
+                       const CopyWork& work);
 
 // The copy that a program describes; whether the memory is there is not looked at. REQUIRES:
 // Ready(), no extent is zero.

@@ -84,6 +84,53 @@ TEST_F(CopyBatchTest, WaitsForWhatIsBeforeIt) {
   EXPECT_EQ(Read(there, kBytes), std::vector<uint8_t>(kBytes, 2));
 }
 
+// What is read during the call is not read again, and nothing is waited for: the stream may need
+// the thread that calls.
+TEST_F(CopyBatchTest, ReadsDuringTheCallWhateverTheStreamIsAt) {
+  CUdeviceptr there = Allocate(kBytes), last = Allocate(kBytes);
+  std::vector<uint8_t> source = Pattern(kBytes, 14);
+  void* pinned = nullptr;
+  ASSERT_CU(Cu().cuMemHostAlloc(&pinned, kBytes, 0));
+  std::memset(pinned, 1, kBytes);
+  CUdeviceptr to[] = {there, last}, from[] = {AddressOf(source.data()), AddressOf(pinned)};
+  size_t bytes[] = {kBytes, kBytes}, first[] = {0, 1};
+  CUmemcpyAttributes attributes[] = {at_once_, in_stream_};
+  Door door;
+  door.HoldIn(stream_);
+  ASSERT_CU(Cu().cuMemcpyBatchAsync(to, from, bytes, 2, attributes, first, 2, &failed_, stream_));
+  std::ranges::fill(source, uint8_t{0});
+  std::memset(pinned, 2, kBytes);  // this one is read in the stream's order
+  EXPECT_CU(CUDA_ERROR_NOT_READY, Cu().cuStreamQuery(stream_));
+  door.Open();
+  ASSERT_CU(Cu().cuStreamSynchronize(stream_));
+  EXPECT_EQ(Read(there, kBytes), Pattern(kBytes, 14));
+  EXPECT_EQ(Read(last, kBytes), std::vector<uint8_t>(kBytes, 2));
+  ASSERT_CU(Cu().cuMemFreeHost(pinned));
+}
+
+TEST_F(CopyBatchTest, ReadsBoxesDuringTheCall) {
+  constexpr size_t kWidth = 12, kHeight = 3, kDepth = 2, kRow = 20, kRows = 5;
+  std::vector<uint8_t> source = Pattern(kRow * kRows * kDepth, 15), expected;
+  for (size_t row = 0; row < kHeight * kDepth; ++row) {
+    const size_t begin = (row / kHeight * kRows + row % kHeight) * kRow;
+    for (size_t x = 0; x < kWidth; ++x) expected.push_back(source[begin + x]);
+  }
+  const CUdeviceptr there = Allocate(expected.size());
+  CUDA_MEMCPY3D_BATCH_OP box = {};
+  box.src.type = box.dst.type = CU_MEMCPY_OPERAND_TYPE_POINTER;
+  box.src.op.ptr = {AddressOf(source.data()), kRow, kRows, {}};
+  box.dst.op.ptr = {there, 0, 0, {}};
+  box.extent = {kWidth, kHeight, kDepth};
+  box.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
+  Door door;
+  door.HoldIn(stream_);
+  ASSERT_CU(Cu().cuMemcpy3DBatchAsync(1, &box, &failed_, 0, stream_));
+  std::ranges::fill(source, uint8_t{0});
+  door.Open();
+  ASSERT_CU(Cu().cuStreamSynchronize(stream_));
+  EXPECT_EQ(Read(there, expected.size()), expected);
+}
+
 TEST_F(CopyBatchTest, SaysWhichOneFailed) {
   if (!OnSoftwareGpu()) GTEST_SKIP() << "a card may notice it later";
   CUdeviceptr here = Allocate(kBytes), there = Allocate(kBytes);

@@ -91,6 +91,83 @@ TEST_F(FaultsTest, WhatFailedCanBeDoneAgain) {
   EXPECT_CU(CUDA_SUCCESS, Cu().cuMemHostUnregister(more.data()));
 }
 
+// A batch is one call, and one that fails has copied nothing.
+TEST_F(FaultsTest, ABatchFailsAsOneCopy) {
+  NEEDS("TANDEM_SOFT_FAIL_COPY", "2");
+  constexpr size_t kCount = 3, kBytes = 64;
+  CUstream stream = nullptr;
+  ASSERT_CU(Cu().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  const CUdeviceptr here = Allocate(kCount * kBytes), there = Allocate(kCount * kBytes);
+  CUdeviceptr from[kCount], to[kCount];
+  size_t bytes[kCount], first = 0, failed = 99;
+  for (size_t i = 0; i < kCount; ++i) {
+    from[i] = here + i * kBytes;
+    to[i] = there + i * kBytes;
+    bytes[i] = kBytes;
+  }
+  CUmemcpyAttributes attributes = {};
+  attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+  ASSERT_CU(Cu().cuMemsetD8_v2(here, 1, kCount * kBytes));
+  ASSERT_CU(
+      Cu().cuMemcpyBatchAsync(to, from, bytes, kCount, &attributes, &first, 1, &failed, stream));
+  ASSERT_CU(Cu().cuStreamSynchronize(stream));
+  ASSERT_CU(Cu().cuMemsetD8_v2(here, 2, kCount * kBytes));
+  ASSERT_CU(Cu().cuCtxSynchronize());
+  EXPECT_CU(CUDA_ERROR_OUT_OF_MEMORY, Cu().cuMemcpyBatchAsync(to, from, bytes, kCount, &attributes,
+                                                              &first, 1, &failed, stream));
+  EXPECT_EQ(failed, SIZE_MAX);  // none of them in particular
+  ASSERT_CU(Cu().cuStreamSynchronize(stream));
+  EXPECT_EQ(Read(there, kCount * kBytes), std::vector<uint8_t>(kCount * kBytes, 1));
+}
+
+// One row needs no pitch, and may be longer than a pitch can be. Nothing is copied here: what was
+// found right meets the fault, and what was not is refused before.
+TEST_F(FaultsTest, ALongRowIsNoFaultOfABox) {
+  NEEDS("TANDEM_SOFT_FAIL_COPY", "1");
+  CUstream stream = nullptr;
+  ASSERT_CU(Cu().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  uint8_t here = 0, there = 0;
+  CUDA_MEMCPY3D_BATCH_OP box = {};
+  box.src.type = box.dst.type = CU_MEMCPY_OPERAND_TYPE_POINTER;
+  box.src.op.ptr.ptr = reinterpret_cast<CUdeviceptr>(&here);
+  box.dst.op.ptr.ptr = reinterpret_cast<CUdeviceptr>(&there);
+  box.extent = {size_t{3} << 30, 2, 1};
+  box.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuMemcpy3DBatchAsync(1, &box, nullptr, 0, stream));
+  box.extent.height = 1;
+  EXPECT_CU(CUDA_ERROR_OUT_OF_MEMORY, Cu().cuMemcpy3DBatchAsync(1, &box, nullptr, 0, stream));
+}
+
+// What breaks by one rule counts for the others as well.
+TEST_F(FaultsTest, EachRuleCountsForItself) {
+  NEEDS("TANDEM_SOFT_FAIL_ALLOC", "2");
+  NEEDS("TANDEM_SOFT_FAIL_CREATE", "3");
+  NEEDS("TANDEM_SOFT_KILL_LAUNCH", "2");
+  NEEDS("TANDEM_SOFT_ECC_LAUNCH", "3");
+  CUmemAllocationProp properties = {};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  const CUresult created[] = {CUDA_SUCCESS, CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_OUT_OF_MEMORY,
+                              CUDA_SUCCESS};
+  for (const CUresult expected : created) {
+    CUmemGenericAllocationHandle handle = 0;
+    EXPECT_CU(expected, Cu().cuMemCreate(&handle, size_t{2} << 20, &properties, 0));
+    if (handle != 0) EXPECT_CU(CUDA_SUCCESS, Cu().cuMemRelease(handle));
+  }
+  const CUresult launched[] = {CUDA_SUCCESS, CUDA_ERROR_LAUNCH_FAILED, CUDA_ERROR_ECC_UNCORRECTABLE,
+                               CUDA_SUCCESS};
+  for (const CUresult expected : launched) {
+    CUdeviceptr out = Allocate(4);
+    uint32_t value = 1;
+    ASSERT_CU(Launch(Kernel("store"), 1, 1, nullptr, {&out, &value}));
+    EXPECT_CU(expected, Cu().cuCtxSynchronize());
+    if (expected == CUDA_SUCCESS) continue;
+    Cu().cuCtxDestroy_v2(context_);  // may tell what it met
+    ASSERT_CU(Cu().cuCtxCreate_v2(&context_, 0, 0));
+    module_ = nullptr;
+  }
+}
+
 TEST_F(FaultsTest, AFileMakesThemComeAndGo) {
   const char* file = std::getenv("TANDEM_SOFT_FAULTS_FILE");
   if (file == nullptr) GTEST_SKIP() << "only with TANDEM_SOFT_FAULTS_FILE on the software GPU";
