@@ -20,7 +20,7 @@ namespace {
 constexpr Duration kAnswerPatience = Seconds(10);
 constexpr Duration kStartPatience = Seconds(20);
 constexpr Duration kStartAgain = Milliseconds(500);
-constexpr int kPollMs = 10;
+constexpr int kStartPollMs = 10;
 // More than the daemon lets its own log grow to: only daemons that cannot start get beyond it.
 constexpr off_t kMaxLogBytes = 2 << 20;
 constexpr const char* kIdleSeconds = "300";
@@ -171,7 +171,7 @@ Result<wire::Channel> DaemonFinder::Await() {
     Result<wire::Channel> channel = Try();
     if (!channel.ok() || *channel) return channel;
     if (MonotonicNow() > deadline) return DidNotStart("does not answer");
-    poll(nullptr, 0, kPollMs);
+    poll(nullptr, 0, kStartPollMs);
   }
 }
 

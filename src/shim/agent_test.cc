@@ -14,9 +14,6 @@
 namespace tandem::shim {
 namespace {
 
-constexpr Bytes kCard = MiB(64);
-constexpr Bytes kChunk = MiB(4);
-
 class AgentTest : public testing::Test {
  protected:
   AgentTest()

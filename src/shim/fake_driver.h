@@ -10,10 +10,15 @@
 #include <map>
 #include <set>
 
+#include "src/base/bytes.h"
 #include "src/base/mutex.h"
 #include "src/cuda/real_driver.h"
 
 namespace tandem::shim {
+
+// What most tests have.
+inline constexpr Bytes kCard = MiB(64);
+inline constexpr Bytes kChunk = MiB(4);
 
 class FakeDriver {
  public:

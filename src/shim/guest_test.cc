@@ -13,9 +13,7 @@
 namespace tandem::shim {
 namespace {
 
-constexpr Bytes kCard = MiB(64);
 constexpr Bytes kLimit = MiB(48);
-constexpr Bytes kChunk = MiB(4);
 
 class GuestTest : public testing::Test {
  protected:

@@ -19,8 +19,8 @@ struct Order {
   StreamPools::Place place;
 };
 
-// Also where the driver will not say.
-bool IsCaptured(CUstream stream) {
+// Or the driver will not say.
+bool MayBeCaptured(CUstream stream) {
   CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
   return Call(Real().cuStreamIsCapturing, stream, &capture) != CUDA_SUCCESS ||
          capture != CU_STREAM_CAPTURE_STATUS_NONE;
@@ -39,7 +39,7 @@ bool ContextOf(CUstream stream, CUcontext* context) {
 std::optional<Order> OrderIn(CUstream stream) {
   CUcontext current = nullptr;
   Order order{GuestOfCurrentContext(&current), {nullptr, stream}};
-  if (order.guest == nullptr || IsCaptured(stream)) return std::nullopt;
+  if (order.guest == nullptr || MayBeCaptured(stream)) return std::nullopt;
   CUcontext& context = order.place.context;
   if (!ContextOf(stream, &context)) return std::nullopt;
   if (context != current && !order.guest->Has(context)) return std::nullopt;
@@ -74,7 +74,7 @@ CUresult Free(CUdeviceptr pointer, CUstream stream, CallDriver call_driver) {
   const bool pooled = block.has_value() && block->address == pointer &&
                       guest->pools().Find({pointer, block->id}).has_value();
   StreamPools::Place place{nullptr, stream};
-  if (!pooled || IsCaptured(stream) || !ContextOf(stream, &place.context)) return call_driver();
+  if (!pooled || MayBeCaptured(stream) || !ContextOf(stream, &place.context)) return call_driver();
   const std::optional<CUresult> result = guest->pools().Free(pointer, place);
   return result.has_value() ? *result : call_driver();
 }

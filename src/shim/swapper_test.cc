@@ -11,9 +11,6 @@
 namespace tandem::shim {
 namespace {
 
-constexpr Bytes kCard = MiB(64);
-constexpr Bytes kChunk = MiB(4);
-
 class SwapperTest : public testing::Test {
  protected:
   SwapperTest()

@@ -12,16 +12,16 @@
 namespace tandem::soft {
 namespace {
 
-constexpr uint64_t kMagic = 0x5456'4553'4d44'4e54;  // "TNDMSEVT"
-constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
+constexpr uint64_t kEventMagic = 0x5456'4553'4d44'4e54;  // "TNDMSEVT"
+constexpr int kPageSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 
-struct Handle {
-  uint64_t magic = kMagic;
+struct EventHandle {
+  uint64_t magic = kEventMagic;
   int32_t pid = 0;
   int32_t fd = -1;
   uint64_t inode = 0;
 };
-static_assert(sizeof(Handle) <= sizeof(CUipcEventHandle));
+static_assert(sizeof(EventHandle) <= sizeof(CUipcEventHandle));
 
 // This process's events. A device that a file turns out not to be of has its own.
 using Key = std::pair<uint64_t, const SharedDevice*>;  // the file's inode, the device
@@ -68,38 +68,39 @@ std::shared_ptr<IpcEvent> IpcEvent::Of(UniqueFd fd, SharedDevice* device) {
 
 std::shared_ptr<IpcEvent> IpcEvent::Create(SharedDevice* device, const CUuuid& uuid) {
   UniqueFd fd(memfd_create("tandem-soft-event", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd || ftruncate(fd.get(), sizeof(Page)) != 0 || fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) {
+  if (!fd || ftruncate(fd.get(), sizeof(Page)) != 0 ||
+      fcntl(fd.get(), F_ADD_SEALS, kPageSeals) != 0) {
     return nullptr;
   }
   auto event = Of(std::move(fd), device);
   if (event == nullptr) return nullptr;
-  event->page_->magic = kMagic;
+  event->page_->magic = kEventMagic;
   event->page_->device = uuid;
   return event;
 }
 
 CUresult IpcEvent::Open(const CUipcEventHandle& handle, SharedDevice* device, const CUuuid& uuid,
                         std::shared_ptr<IpcEvent>* event) {
-  Handle named;
+  EventHandle named;
   std::memcpy(static_cast<void*>(&named), &handle, sizeof(named));
-  if (named.magic != kMagic || named.pid <= 0) return CUDA_ERROR_INVALID_VALUE;
+  if (named.magic != kEventMagic || named.pid <= 0) return CUDA_ERROR_INVALID_VALUE;
   if (named.pid == getpid()) return CUDA_ERROR_INVALID_CONTEXT;
   UniqueFd fd = OpenKept(named.pid, named.fd, named.inode, O_RDWR);
   struct stat info;
   // Sealed: nobody can make the page go away.
   if (!fd || fstat(fd.get(), &info) != 0 || info.st_size != sizeof(Page) ||
-      (fcntl(fd.get(), F_GET_SEALS) & kSeals) != kSeals) {
+      (fcntl(fd.get(), F_GET_SEALS) & kPageSeals) != kPageSeals) {
     return CUDA_ERROR_MAP_FAILED;
   }
   *event = Of(std::move(fd), device);
-  if (*event == nullptr || (*event)->page_->magic != kMagic) return CUDA_ERROR_MAP_FAILED;
+  if (*event == nullptr || (*event)->page_->magic != kEventMagic) return CUDA_ERROR_MAP_FAILED;
   // Slots are those of one device.
   const bool same = std::memcmp(&(*event)->page_->device, &uuid, sizeof(uuid)) == 0;
   return same ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
 CUresult IpcEvent::Export(CUipcEventHandle* handle) const {
-  Handle made;
+  EventHandle made;
   made.pid = getpid();
   made.fd = file_.get();
   made.inode = file_.inode();

@@ -15,17 +15,17 @@
 namespace tandem::soft {
 namespace {
 
-constexpr uint64_t kMagic = 0x4350'4953'4d44'4e54;  // "TNDMSIPC"
+constexpr uint64_t kMemoryMagic = 0x4350'4953'4d44'4e54;  // "TNDMSIPC"
 constexpr uint64_t kMaxPieces = uint64_t{1} << 20;
 
-struct Handle {
-  uint64_t magic = kMagic;
+struct MemoryHandle {
+  uint64_t magic = kMemoryMagic;
   int32_t pid = 0;
   int32_t fd = -1;  // of the ticket
   uint64_t inode = 0;
   uint64_t number = 0;  // of the block
 };
-static_assert(sizeof(Handle) <= sizeof(CUipcMemHandle));
+static_assert(sizeof(MemoryHandle) <= sizeof(CUipcMemHandle));
 
 // At the start of a ticket; the pieces follow.
 struct Contents {
@@ -119,7 +119,7 @@ CUresult IpcMemory::Export(const Heap& heap, const CUuuid& device, uint64_t addr
       return CUDA_ERROR_OPERATING_SYSTEM;
     }
   }
-  Handle made;
+  MemoryHandle made;
   made.pid = getpid();
   made.fd = ticket.file->get();
   made.inode = ticket.file->inode();
@@ -131,9 +131,9 @@ CUresult IpcMemory::Export(const Heap& heap, const CUuuid& device, uint64_t addr
 
 CUresult IpcMemory::Open(const CUipcMemHandle& handle, Owner owner, int opener,
                          const std::function<int(const CUuuid&)>& ordinal_of, uint64_t* address) {
-  Handle named;
+  MemoryHandle named;
   std::memcpy(static_cast<void*>(&named), &handle, sizeof(named));
-  if (named.magic != kMagic || named.pid <= 0) return CUDA_ERROR_INVALID_VALUE;
+  if (named.magic != kMemoryMagic || named.pid <= 0) return CUDA_ERROR_INVALID_VALUE;
   if (named.pid == getpid()) return CUDA_ERROR_INVALID_CONTEXT;
   for (auto& [known, opened] : opened_) {
     if (opened.pid != named.pid || opened.their_number != named.number) continue;

@@ -9,11 +9,11 @@
 namespace tandem::soft {
 namespace {
 
-constexpr uint64_t kMagic = 0x5254'5050'4d44'4e54;  // "TNDMPPTR"
+constexpr uint64_t kPoolMagic = 0x5254'5050'4d44'4e54;  // "TNDMPPTR"
 
 // Where a block lies in the file of its pool.
 struct Place {
-  uint64_t magic = kMagic;
+  uint64_t magic = kPoolMagic;
   uint64_t inode = 0;  // of the file
   uint64_t offset = 0;
   uint64_t size = 0;  // as asked for
@@ -58,7 +58,7 @@ CUresult Pool::ImportPointer(const CUmemPoolPtrExportData& data, uint64_t* addre
   Place place;
   std::memcpy(static_cast<void*>(&place), &data, sizeof(place));
   const ShareableMemory& memory = *imported_;
-  if (place.magic != kMagic || place.inode != memory.file().inode() || place.size == 0 ||
+  if (place.magic != kPoolMagic || place.inode != memory.file().inode() || place.size == 0 ||
       place.offset % kBlockAlignment != 0 || place.offset >= memory.size() ||
       place.size > memory.size() - place.offset) {
     return CUDA_ERROR_INVALID_VALUE;

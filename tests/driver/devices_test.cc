@@ -37,7 +37,6 @@ class DevicesTest : public DriverTest {
     return free;
   }
 
-  static constexpr size_t kPage = size_t{2} << 20;
   CUcontext other_ = nullptr;
   int count_ = 0;
 };

@@ -59,7 +59,6 @@ TEST_F(FaultsTest, WhatFailedCanBeDoneAgain) {
       GTEST_SKIP() << "only with TANDEM_SOFT_FAIL_* on the software GPU";
     }
   }
-  constexpr size_t kPage = size_t{2} << 20;
   CUmemAllocationProp properties = {};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};

@@ -24,6 +24,9 @@ const cuda::RealDriver& Cu();
 // Kernels, as text that any device of the last ten years takes; kernels.cc says what each does.
 extern const char kKernels[];
 
+// What device memory is taken in, at least.
+inline constexpr size_t kPage = size_t{2} << 20;
+
 class DriverTest : public testing::Test {
  protected:
   void SetUp() override;

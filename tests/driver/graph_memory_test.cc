@@ -7,7 +7,6 @@ namespace tandem::driver_test {
 namespace {
 
 constexpr size_t kBytes = size_t{3} << 20;
-constexpr size_t kPage = size_t{2} << 20;
 
 class GraphMemoryTest : public GraphTest {
  protected:

@@ -10,7 +10,6 @@
 namespace tandem::driver_test {
 namespace {
 
-constexpr size_t kPage = size_t{2} << 20;
 constexpr CUdevice kNoDevice = 999;
 
 class ManagedTest : public DriverTest {

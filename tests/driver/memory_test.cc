@@ -8,8 +8,6 @@ namespace {
 
 using MemoryTest = DriverTest;
 
-constexpr size_t kPage = size_t{2} << 20;
-
 TEST_F(MemoryTest, BlocksAreAligned) {
   const CUdeviceptr one = Allocate(1), two = Allocate(100), three = Allocate(3 * kPage + 5);
   EXPECT_EQ(one % 512, 0u);

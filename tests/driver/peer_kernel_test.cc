@@ -143,7 +143,6 @@ TEST_F(PeerKernelTest, AMappingIsWhoseItWasSetToBe) {
   properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, last_};
   CUmemGenericAllocationHandle handle = 0;
   CUdeviceptr pointer = 0;
-  constexpr size_t kPage = size_t{2} << 20;
   ASSERT_CU(Cu().cuMemCreate(&handle, kPage, &properties, 0));
   ASSERT_CU(Cu().cuMemAddressReserve(&pointer, kPage, 0, 0, 0));
   ASSERT_CU(Cu().cuMemMap(pointer, kPage, 0, handle, 0));

@@ -126,7 +126,6 @@ TEST_F(PeerTest, KernelsRunOnWhileLeaveIsGiven) {
   CUdeviceptr words = Allocate(4096), mapped = 0;
   ASSERT_CU(Cu().cuMemsetD32_v2(words, 0, 1024));
   const CUfunction add = Kernel("add");
-  constexpr size_t kPage = size_t{2} << 20;
   CUmemAllocationProp properties = {};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 1};

@@ -15,17 +15,17 @@ namespace {
 
 using SharingTest = DriverTest;
 
-constexpr size_t kBytes = 3 << 20;
+constexpr size_t kSharedBytes = 3 << 20;
 constexpr const char* kHandle = "TANDEM_TEST_IPC_HANDLE";
 constexpr const char* kDescriptor = "TANDEM_TEST_DESCRIPTOR";
 
-// Looks for the pattern of kBytes at `pointer`, and leaves another.
+// Looks for the pattern of kSharedBytes at `pointer`, and leaves another.
 void ReadAndAnswer(CUdeviceptr pointer) {
-  std::vector<uint8_t> seen(kBytes);
-  ASSERT_CU(Cu().cuMemcpyDtoH_v2(seen.data(), pointer, kBytes));
-  EXPECT_EQ(seen, Pattern(kBytes, 51));
-  const auto answer = Pattern(kBytes, 52);
-  ASSERT_CU(Cu().cuMemcpyHtoD_v2(pointer, answer.data(), kBytes));
+  std::vector<uint8_t> seen(kSharedBytes);
+  ASSERT_CU(Cu().cuMemcpyDtoH_v2(seen.data(), pointer, kSharedBytes));
+  EXPECT_EQ(seen, Pattern(kSharedBytes, 51));
+  const auto answer = Pattern(kSharedBytes, 52);
+  ASSERT_CU(Cu().cuMemcpyHtoD_v2(pointer, answer.data(), kSharedBytes));
 }
 
 TEST(Other, DISABLED_OpensAHandle) {
@@ -50,8 +50,8 @@ TEST(Other, DISABLED_OpensAHandle) {
 }
 
 TEST_F(SharingTest, AHandleOpensInAnotherProcess) {
-  const CUdeviceptr pointer = Allocate(kBytes);
-  Write(pointer, Pattern(kBytes, 51));
+  const CUdeviceptr pointer = Allocate(kSharedBytes);
+  Write(pointer, Pattern(kSharedBytes, 51));
   CUipcMemHandle handle = {};
   ASSERT_CU(Cu().cuIpcGetMemHandle(&handle, pointer));
   CUdeviceptr here = 0;  // where it came from, it is of no use
@@ -59,7 +59,7 @@ TEST_F(SharingTest, AHandleOpensInAnotherProcess) {
             CUDA_SUCCESS);
   OtherProcess other("Other.DISABLED_OpensAHandle", {{kHandle, InHex(&handle, sizeof(handle))}});
   EXPECT_TRUE(other.EndsWell());
-  EXPECT_EQ(Read(pointer, kBytes), Pattern(kBytes, 52));
+  EXPECT_EQ(Read(pointer, kSharedBytes), Pattern(kSharedBytes, 52));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuIpcGetMemHandle(nullptr, pointer));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuIpcGetMemHandle(&handle, 0x10));
 }
@@ -105,10 +105,10 @@ TEST(Other, DISABLED_ImportsADescriptor) {
   const intptr_t fd = std::atoi(text);
   ASSERT_CU(Cu().cuMemImportFromShareableHandle(&handle, reinterpret_cast<void*>(fd),
                                                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
-  const CUdeviceptr pointer = Place(handle, 2 * kBytes);
+  const CUdeviceptr pointer = Place(handle, 2 * kSharedBytes);
   ReadAndAnswer(pointer);
   ASSERT_CU(Cu().cuMemRelease(handle));
-  Unplace(pointer, 2 * kBytes);
+  Unplace(pointer, 2 * kSharedBytes);
   ASSERT_CU(Cu().cuCtxDestroy_v2(context));
   OtherProcess::TellTheEnd();
 }
@@ -123,7 +123,7 @@ TEST_F(SharingTest, ADescriptorCarriesMemory) {
   properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
   CUmemGenericAllocationHandle private_one = 0, handle = 0, retained = 0, imported = 0;
   int fd = -1;
-  ASSERT_CU(Cu().cuMemCreate(&private_one, 2 * kBytes, &properties, 0));
+  ASSERT_CU(Cu().cuMemCreate(&private_one, 2 * kSharedBytes, &properties, 0));
   EXPECT_NE(Cu().cuMemExportToShareableHandle(&fd, private_one,
                                               CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
             CUDA_SUCCESS);
@@ -131,11 +131,11 @@ TEST_F(SharingTest, ADescriptorCarriesMemory) {
   size_t before = 0, held = 0, after = 0, total = 0;
   ASSERT_CU(Cu().cuMemGetInfo_v2(&before, &total));
   properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-  ASSERT_CU(Cu().cuMemCreate(&handle, 2 * kBytes, &properties, 0));
+  ASSERT_CU(Cu().cuMemCreate(&handle, 2 * kSharedBytes, &properties, 0));
   ASSERT_CU(Cu().cuMemGetInfo_v2(&held, &total));
-  EXPECT_LE(held + 2 * kBytes, before);
-  const CUdeviceptr pointer = Place(handle, 2 * kBytes);
-  Write(pointer, Pattern(kBytes, 51));
+  EXPECT_LE(held + 2 * kSharedBytes, before);
+  const CUdeviceptr pointer = Place(handle, 2 * kSharedBytes);
+  Write(pointer, Pattern(kSharedBytes, 51));
   uint64_t handle_types = 0;
   ASSERT_CU(Cu().cuPointerGetAttribute(&handle_types, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES,
                                        pointer));
@@ -148,21 +148,21 @@ TEST_F(SharingTest, ADescriptorCarriesMemory) {
                         {{kDescriptor, std::to_string(open_over_exec)}});
   EXPECT_TRUE(importer.EndsWell());
   close(open_over_exec);
-  EXPECT_EQ(Read(pointer, kBytes), Pattern(kBytes, 52));
+  EXPECT_EQ(Read(pointer, kSharedBytes), Pattern(kSharedBytes, 52));
   // In the same process it is a second handle of the same memory.
   ASSERT_CU(Cu().cuMemImportFromShareableHandle(&imported,
                                                 reinterpret_cast<void*>(static_cast<intptr_t>(fd)),
                                                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
   close(fd);
-  const CUdeviceptr second = Place(imported, 2 * kBytes);
-  EXPECT_EQ(Read(second, kBytes), Pattern(kBytes, 52));
+  const CUdeviceptr second = Place(imported, 2 * kSharedBytes);
+  EXPECT_EQ(Read(second, kSharedBytes), Pattern(kSharedBytes, 52));
   ASSERT_CU(Cu().cuMemRetainAllocationHandle(&retained, reinterpret_cast<void*>(pointer + 100)));
   EXPECT_EQ(retained, handle);
   ASSERT_CU(Cu().cuMemRelease(retained));
   ASSERT_CU(Cu().cuMemRelease(handle));
   ASSERT_CU(Cu().cuMemRelease(imported));
-  Unplace(pointer, 2 * kBytes);
-  Unplace(second, 2 * kBytes);
+  Unplace(pointer, 2 * kSharedBytes);
+  Unplace(second, 2 * kSharedBytes);
   ASSERT_CU(Cu().cuMemGetInfo_v2(&after, &total));
   EXPECT_EQ(after, before);
   EXPECT_NE(Cu().cuMemRetainAllocationHandle(&retained, reinterpret_cast<void*>(pointer)),
