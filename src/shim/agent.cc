@@ -31,6 +31,11 @@ constexpr Duration kDrainPause = Microseconds(20);
 constexpr Duration kArrivalPause = Microseconds(50);
 constexpr Duration kStopPatience = Seconds(2);
 
+// After so many failures in a row.
+Duration Backoff(Duration first, int failures) {
+  return std::min(first * (1 << std::min(failures, 10)), kLongestRetry);
+}
+
 timespec ToTimespec(Duration duration) {
   return {static_cast<time_t>(duration.ns / 1000000000),
           static_cast<long>(duration.ns % 1000000000)};
@@ -105,9 +110,13 @@ void Agent::Loop() {
 
 Duration Agent::Patience() const {
   if (undrained_) return kRetryPeriod;
-  if (retry_) return std::min(kRetryPeriod * (1 << std::min(failures_, 10)), kLongestRetry);
-  // Dead memory that could not be given back at once, mostly since it was arriving.
-  if (parts_.memory->HasDead()) return kHolderPeriod;
+  if (retry_) return Backoff(kRetryPeriod, failures_);
+  const Duration ordinary = OrdinaryPatience();
+  if (!parts_.memory->HasDead()) return ordinary;
+  return std::min(ordinary, std::max(reap_at_ - MonotonicNow(), Duration()));
+}
+
+Duration Agent::OrdinaryPatience() const {
   if (lost_) return kReconnectPeriod;
   if (!parts_.gate->open() && !freeing_) return kRestPeriod;
   return parts_.link->contended() ? kWatchPeriod : kHolderPeriod;
@@ -394,9 +403,14 @@ void Agent::Tidy() {
   }
   const Instant now = MonotonicNow();
   const bool trim = now - trimmed_at_ >= kTrimPeriod;
-  if (!trim && !parts_.memory->HasDead()) return;
+  const bool reap = parts_.memory->HasDead() && now >= reap_at_;
+  if (!trim && !reap) return;
   MutexLock lock(parts_.swapper->mutex());
   parts_.swapper->Reap();
+  // What is left was mostly arriving; but the driver may also refuse to take it off the card.
+  const bool failed = parts_.memory->HasDead();
+  reap_at_ = failed ? now + Backoff(kHolderPeriod, reaps_failed_) : now;
+  reaps_failed_ = failed ? reaps_failed_ + 1 : 0;
   if (!trim) return;
   parts_.swapper->Trim();
   trimmed_at_ = now;

@@ -53,6 +53,7 @@ class Agent {
   static void* Main(void* self);
   void Loop();
   Duration Patience() const;
+  Duration OrdinaryPatience() const;
   bool OpenWake() EXCLUDES_LOCK(wake_mutex_);
   void Listen(Duration patience);
   void Reconnect();
@@ -96,6 +97,9 @@ class Agent {
   uint64_t seen_submits_ = 0;
   Instant quiet_since_;
   Instant trimmed_at_;
+  // Dead memory could not be given back, so often in a row, and is tried again then.
+  int reaps_failed_ = 0;
+  Instant reap_at_;
 };
 
 }  // namespace tandem::shim

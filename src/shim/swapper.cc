@@ -22,6 +22,7 @@ CUresult Swapper::BackNew(Run* run) {
 
 CUresult Swapper::Evict(Bytes target, const std::function<void(Bytes copied)>& moved) {
   mover_.AwaitArriving();
+  mover_.TakeArrived();  // for a lease that is over
   Reap();
   const Bytes resident = memory_->GetView().resident;
   if (resident <= target) return CUDA_SUCCESS;

@@ -98,6 +98,18 @@ CUdeviceptr SwapperTest::AllocateAway(Bytes bytes, uint64_t seed) {
   return block;
 }
 
+TEST_F(SwapperTest, WhatArrivesOnlyToLeaveAgainIsNotCountedForTheNextLease) {
+  AllocateAway(MiB(16), 6);
+  driver_.HoldCopies();
+  EXPECT_EQ(RestoreSome(MiB(8)), CUDA_SUCCESS);
+  EXPECT_EQ(Evict(Bytes()), CUDA_SUCCESS);
+  EXPECT_EQ(copied_in_, Bytes());
+  EXPECT_EQ(RestoreSome(MiB(16)), CUDA_SUCCESS);
+  driver_.LetCopies(16);
+  EXPECT_EQ(RestoreAll(MiB(16)), CUDA_SUCCESS);
+  EXPECT_EQ(copied_in_, MiB(16));
+}
+
 TEST_F(SwapperTest, BringsInAsMuchAtATimeAsThereIsCreditFor) {
   const CUdeviceptr block = AllocateAway(MiB(16), 6);
   driver_.HoldCopies();
