@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "src/base/testing/rounds.h"
 #include "src/core/world_test.h"
 
 namespace tandem::core {
@@ -46,7 +47,7 @@ Habits RandomHabits(World& world, bool honest) {
 }
 
 TEST(ArbiterPropertyTest, HoldsItsInvariantsWhateverSessionsDo) {
-  for (const uint64_t seed : Seeds(20)) {
+  for (const uint64_t seed : Seeds(Rounds(20))) {
     SCOPED_TRACE("TANDEM_SEED=" + std::to_string(seed));
     World world(Config(3), seed);
     for (int i = 0; i < 4; ++i) world.Start(RandomHabits(world, false));
@@ -69,7 +70,7 @@ TEST(ArbiterPropertyTest, HoldsItsInvariantsWhateverSessionsDo) {
 }
 
 TEST(ArbiterPropertyTest, HonestSessionsMoveNoMoreThanIsLackedAndAllProgress) {
-  for (const uint64_t seed : Seeds(20)) {
+  for (const uint64_t seed : Seeds(Rounds(20))) {
     SCOPED_TRACE("TANDEM_SEED=" + std::to_string(seed));
     World world(Config(3), seed);
     for (int i = 0; i < 5; ++i) world.Start(RandomHabits(world, true));

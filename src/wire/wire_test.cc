@@ -9,6 +9,7 @@
 #include <fstream>
 #include <random>
 
+#include "src/base/testing/rounds.h"
 #include "src/wire/channel.h"
 #include "src/wire/codec.h"
 
@@ -126,7 +127,7 @@ TEST(CodecTest, MutatedStreamsNeverCrash) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
-  for (int round = 0; round < 20000; ++round) {
+  for (uint64_t round = 0; round < Rounds(20000); ++round) {
     const std::vector<Message> all = OneOfEach();
     std::vector<std::byte> bytes = Encode(all[random() % all.size()]);
     for (unsigned flips = random() % 4; flips > 0; --flips) {

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from harness import BUILD, finish, steps, train, wait_until
+from harness import BUILD, SANITIZED, finish, steps, train, wait_until
 from test_sharing import assert_all_returned, solo
 
 DRIVER_TEST = BUILD / "bin" / "tests" / "driver_test"
@@ -68,7 +68,7 @@ def verdicts(output):
 @pytest.mark.sanitized
 def test_conformance_bare_and_under_tandem(card, tmp_path):
     """The driver conformance suite, its error cases above all, beside a program at work."""
-    argv = train("120M", steps(10))
+    argv = train("30M" if SANITIZED else "120M", steps(10))
     expected = solo(card, argv)
     bare = verdicts(finish(card.bare([DRIVER_TEST, KNOWN_GAPS])))
     enough = tmp_path / "enough"

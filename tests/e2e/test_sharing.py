@@ -64,9 +64,12 @@ def test_two_ffmpeg_beyond_vram(card):
 
 
 @pytest.mark.sanitized
-def test_two_trainers_beyond_vram(card):
-    expected = solo(card, TRAIN_ARGV)
-    both = [card.shared(TRAIN_ARGV), card.shared(TRAIN_ARGV)]
+def test_two_trainers_beyond_vram(make_card):
+    card = make_card(vram="96M")
+    card.start_daemon()
+    argv = train("48M", steps(24))
+    expected = solo(card, argv)
+    both = [card.shared(argv), card.shared(argv)]
     assert [finish(process) for process in both] == [expected, expected]
     assert_bytes_out_bounded(card)
     assert_all_returned(card)
@@ -84,7 +87,7 @@ def test_without_tandem_the_same_two_run_out_of_memory(card):
 
 @pytest.mark.sanitized
 def test_what_fits_runs_together_without_moving_a_byte(card):
-    argv = train("60M", steps(12))
+    argv = train("30M", steps(24))
     expected = solo(card, argv)
     both = [card.shared(argv), card.shared(argv)]
     assert [finish(process) for process in both] == [expected, expected]

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <random>
 
+#include "src/base/testing/rounds.h"
 #include "src/softgpu/ptx/code.h"
 #include "src/softgpu/ptx/operations.h"
 #include "src/softgpu/ptx/testing.h"
@@ -262,7 +263,7 @@ TEST_F(TextureTest, MatchesTheReference) {
     for (const bool texels : {false, true}) {
       const auto program = MustCompile(FetchKernel(g, texels ? "s32" : "f32"));
       ASSERT_NE(program, nullptr);
-      for (int round = 0; round < 400; ++round) {
+      for (uint64_t round = 0; round < Rounds(400); ++round) {
         const Texture t = RandomTexture(g);
         SCOPED_TRACE(std::string(g.name) + " format " + std::to_string(int(t.format)) + " x" +
                      std::to_string(t.channels) + " linear " + std::to_string(t.linear_filter) +
