@@ -14,6 +14,7 @@ namespace tandem::cli {
 namespace {
 
 constexpr int kPollMs = 20;
+constexpr Duration kReturnPatience = Seconds(5);
 
 Result<wire::Control> MakeOrder(const ControlOptions& options) {
   wire::Control order{options.what, options.target, 0};
@@ -47,21 +48,36 @@ struct Outcome {
   bool in_time = true;
 };
 
-Result<Outcome> Order(const ControlOptions& options) {
-  ASSIGN_OR_RETURN(const Duration patience, ParseDuration(options.timeout));
-  ASSIGN_OR_RETURN(const wire::Control order, MakeOrder(options));
-  ASSIGN_OR_RETURN(wire::Channel channel, Connect());
+Result<Outcome> CarryOut(wire::Channel channel, const wire::Control& order, Instant deadline) {
   ASSIGN_OR_RETURN(const std::string concerned, AskForJson(&channel, order));
-  const Instant deadline = MonotonicNow() + patience;
   for (;;) {
     Outcome outcome;
     ASSIGN_OR_RETURN(const std::string all, AskForJson(&channel, wire::Query{"sessions"}));
     ASSIGN_OR_RETURN(outcome.sessions, PickSessions(all, concerned));
-    if (options.what != "suspend" || AllSuspended(outcome.sessions)) return outcome;
+    if (order.what != "suspend" || AllSuspended(outcome.sessions)) return outcome;
     outcome.in_time = MonotonicNow() < deadline;
     if (!outcome.in_time) return outcome;
     poll(nullptr, 0, kPollMs);
   }
+}
+
+// An order is the same when it is given twice: where the daemon ends meanwhile, the next one is told,
+// once it and the programs it serves are back.
+Result<Outcome> Order(const ControlOptions& options) {
+  ASSIGN_OR_RETURN(const Duration patience, ParseDuration(options.timeout));
+  ASSIGN_OR_RETURN(const wire::Control order, MakeOrder(options));
+  ASSIGN_OR_RETURN(wire::Channel channel, Connect());
+  const Instant deadline = MonotonicNow() + patience;
+  Result<Outcome> outcome = CarryOut(std::move(channel), order, deadline);
+  if (outcome.ok() || outcome.error().code != ErrorCode::kUnavailable) return outcome;
+  const Instant back_by = MonotonicNow() + kReturnPatience;
+  do {
+    poll(nullptr, 0, kPollMs);
+    Result<wire::Channel> next = Connect();
+    outcome = next.ok() ? CarryOut(std::move(*next), order, deadline)
+                        : Result<Outcome>(std::move(next).error());
+  } while (!outcome.ok() && MonotonicNow() < back_by);
+  return outcome;
 }
 
 int Show(const Outcome& outcome, bool json) {

@@ -26,11 +26,16 @@ CUresult AddressRegions::Take(uint64_t bytes, CUdeviceptr* address) {
 
 void AddressRegions::Return(CUdeviceptr address, uint64_t bytes) {
   for (Region& region : regions_) {
-    if (address < region.begin || address - region.begin >= region.bytes) continue;
+    if (!region.Contains(address)) continue;
     // Refused, it would mean that they are in use after all: then they stay so.
     (void)region.free.Give(address, bytes);
     return;
   }
+}
+
+bool AddressRegions::Contain(CUdeviceptr address) const {
+  return std::any_of(regions_.begin(), regions_.end(),
+                     [&](const Region& region) { return region.Contains(address); });
 }
 
 }  // namespace tandem::shim

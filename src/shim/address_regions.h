@@ -28,12 +28,16 @@ class AddressRegions {
   CUresult Take(uint64_t bytes, CUdeviceptr* address);
   // REQUIRES: what Take gave, whole.
   void Return(CUdeviceptr address, uint64_t bytes);
+  // Whether the address is in one of the reservations, taken or not.
+  bool Contain(CUdeviceptr address) const;
 
  private:
   struct Region {
     CUdeviceptr begin;
     uint64_t bytes;
     RangeAllocator free;
+
+    bool Contains(CUdeviceptr address) const { return address >= begin && address - begin < bytes; }
   };
 
   const cuda::RealDriver* const real_;

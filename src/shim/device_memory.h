@@ -95,6 +95,11 @@ class DeviceMemory {
 
   // The block around `pointer`.
   std::optional<Block> Find(CUdeviceptr pointer) const EXCLUDES_LOCK(mutex_);
+  // Whether nobody but this has memory there, be it a block or not.
+  bool Owns(CUdeviceptr pointer) const EXCLUDES_LOCK(mutex_) {
+    MutexLock lock(mutex_);
+    return regions_.Contain(pointer);
+  }
   // Forgets the block, which retires; *shrunk is how much less is needed now. False if it is gone.
   bool Free(CUdeviceptr pointer, uint64_t id, Bytes* shrunk) EXCLUDES_LOCK(mutex_);
   // The same for all blocks of a context, where all work is done: what it had is released. Returns

@@ -68,6 +68,7 @@ class Guest {
   bool Free(CUdeviceptr pointer, CUresult* result);
   StreamPools& pools() { return *pools_; }
   std::optional<Block> Find(CUdeviceptr pointer) const { return memory_->Find(pointer); }
+  bool Owns(CUdeviceptr pointer) const { return memory_->Owns(pointer); }
   FixedMemory& fixed() { return fixed_; }
   Bytes limit() const { return link_.limit(); }
   Bytes used() const { return link_.used(); }

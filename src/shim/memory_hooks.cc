@@ -25,6 +25,14 @@ std::optional<Block> FindOurs(CUdeviceptr pointer) {
   return entry.has_value() && entry->idle ? std::nullopt : block;
 }
 
+// What the driver is to be asked about a pointer that is to none of our blocks. Where a block was, it
+// still knows of memory that we keep there: it is asked about an address that can have none.
+CUdeviceptr ForDriver(CUdeviceptr pointer) {
+  constexpr CUdeviceptr kNobodys = 0x10;
+  Guest* const guest = CurrentGuest();
+  return guest != nullptr && guest->Owns(pointer) ? kNobodys : pointer;
+}
+
 template <typename Value>
 void Put(void* data, Value value) {
   std::memcpy(data, &value, sizeof(value));
@@ -161,7 +169,9 @@ CUresult cuMemFree_v2(CUdeviceptr pointer) noexcept {
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size, CUdeviceptr pointer) noexcept {
   const std::optional<Block> block = FindOurs(pointer);
-  if (!block.has_value()) return Call(Real().cuMemGetAddressRange_v2, base, size, pointer);
+  if (!block.has_value()) {
+    return Call(Real().cuMemGetAddressRange_v2, base, size, ForDriver(pointer));
+  }
   if (base != nullptr) *base = block->address;
   if (size != nullptr) *size = SizeOf(*block);
   return CUDA_SUCCESS;
@@ -170,15 +180,18 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size, CUdeviceptr po
 CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute,
                                CUdeviceptr pointer) noexcept {
   const std::optional<Block> block = data == nullptr ? std::nullopt : FindOurs(pointer);
-  if (!block.has_value()) return Call(Real().cuPointerGetAttribute, data, attribute, pointer);
+  if (!block.has_value()) {
+    return Call(Real().cuPointerGetAttribute, data, attribute, ForDriver(pointer));
+  }
   return GetAttribute(*block, pointer, attribute, data);
 }
 
 CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute* attributes, void** data,
                                 CUdeviceptr pointer) noexcept {
-  const CUresult result = Call(Real().cuPointerGetAttributes, count, attributes, data, pointer);
-  const std::optional<Block> block = result == CUDA_SUCCESS ? FindOurs(pointer) : std::nullopt;
-  if (!block.has_value()) return result;
+  const std::optional<Block> block = FindOurs(pointer);
+  const CUresult result = Call(Real().cuPointerGetAttributes, count, attributes, data,
+                               block.has_value() ? pointer : ForDriver(pointer));
+  if (result != CUDA_SUCCESS || !block.has_value()) return result;
   // An attribute that does not apply keeps the driver's word for that.
   for (unsigned int i = 0; i < count; ++i) GetAttribute(*block, pointer, attributes[i], data[i]);
   return CUDA_SUCCESS;

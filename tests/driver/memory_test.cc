@@ -87,8 +87,19 @@ TEST_F(MemoryTest, DescribesAddresses) {
   CUcontext context = nullptr;
   ASSERT_CU(Cu().cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, pointer));
   EXPECT_EQ(context, context_);
+  // Freed beside another block, it is nobody's, like any other address.
+  const CUdeviceptr neighbour = Allocate(5000);
   EXPECT_CU(CUDA_SUCCESS, Cu().cuMemFree_v2(pointer));
-  EXPECT_NE(Cu().cuMemGetAddressRange_v2(&base, &size, 4096), CUDA_SUCCESS);
+  const CUresult nobodys = Cu().cuMemGetAddressRange_v2(&base, &size, 4096);
+  EXPECT_NE(nobodys, CUDA_SUCCESS);
+  EXPECT_CU(nobodys, Cu().cuMemGetAddressRange_v2(&base, &size, pointer));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            Cu().cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, pointer));
+  CUpointer_attribute start = CU_POINTER_ATTRIBUTE_RANGE_START_ADDR;
+  void* data[] = {&base};
+  ASSERT_CU(Cu().cuPointerGetAttributes(1, &start, data, pointer));
+  EXPECT_EQ(base, 0u);
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemFree_v2(neighbour));
 }
 
 TEST_F(MemoryTest, DescribesManyThingsAtOnceAndWritesNoMore) {

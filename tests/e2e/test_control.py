@@ -1,7 +1,11 @@
 """People's orders: a program leaves the card in the middle of its work and comes back; limits change
 under programs that run."""
 
+import contextlib
 import json
+import os
+import signal
+from pathlib import Path
 
 import pytest
 
@@ -112,6 +116,28 @@ def test_a_limit_set_later_holds_for_all_a_run_starts_and_outlives_the_daemon(sm
     assert process.returncode == 0, err
     assert err.count("OUT_OF_MEMORY") == 1 and "second 1" in err
     assert_all_returned(small)
+
+
+def connected(process):
+    """Whether it has called somebody by a socket with a name, answered or not."""
+    inodes = set()
+    for fd in Path(f"/proc/{process.pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            inodes.add(os.readlink(fd).removeprefix("socket:[").removesuffix("]"))
+    rows = (line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:])
+    return any(row[6] in inodes and row[5] == "03" for row in rows)
+
+
+def test_an_order_is_given_again_where_the_daemon_dies_over_it(card):
+    program = DeviceProgram(card, [TANDEM, "run", "--name", "it", "--"])
+    card.daemon.send_signal(signal.SIGSTOP)
+    process = card.spawn([TANDEM, "limit", "it", "--memory", "100M", "--json"])
+    wait_until(lambda: connected(process), process, "it has called the daemon")
+    card.daemon.kill()
+    (session,) = json.loads(finish(process))["sessions"]
+    assert session["limit_bytes"] == 100 * MIB
+    assert program.ask("free").endswith(f" {100 * MIB}")
+    program.kill()
 
 
 @pytest.mark.sanitized
