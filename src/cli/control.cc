@@ -61,8 +61,8 @@ Result<Outcome> CarryOut(wire::Channel channel, const wire::Control& order, Inst
   }
 }
 
-// An order is the same when it is given twice: where the daemon ends meanwhile, the next one is told,
-// once it and the programs it serves are back.
+// An order is the same when it is given twice: where the daemon ends meanwhile, the next one is
+// told, once it and the programs it serves are back.
 Result<Outcome> Order(const ControlOptions& options) {
   ASSIGN_OR_RETURN(const Duration patience, ParseDuration(options.timeout));
   ASSIGN_OR_RETURN(const wire::Control order, MakeOrder(options));

@@ -25,8 +25,8 @@ std::optional<Block> FindOurs(CUdeviceptr pointer) {
   return entry.has_value() && entry->idle ? std::nullopt : block;
 }
 
-// What the driver is to be asked about a pointer that is to none of our blocks. Where a block was, it
-// still knows of memory that we keep there: it is asked about an address that can have none.
+// What the driver is to be asked about a pointer that is to none of our blocks. Where a block was,
+// it still knows of memory that we keep there: it is asked about an address that can have none.
 CUdeviceptr ForDriver(CUdeviceptr pointer) {
   constexpr CUdeviceptr kNobodys = 0x10;
   Guest* const guest = CurrentGuest();
