@@ -14,7 +14,7 @@ namespace tandem::cli {
 namespace {
 
 constexpr int kPollMs = 20;
-constexpr Duration kReturnPatience = Seconds(5);
+constexpr Duration kReturnPatience = Seconds(20);
 
 Result<wire::Control> MakeOrder(const ControlOptions& options) {
   wire::Control order{options.what, options.target, 0};
@@ -61,6 +61,11 @@ Result<Outcome> CarryOut(wire::Channel channel, const wire::Control& order, Inst
   }
 }
 
+// The next daemon numbers sessions and runs anew.
+bool IsNumber(const std::string& target) {
+  return target.find_first_not_of("0123456789") == std::string::npos;
+}
+
 // An order is the same when it is given twice: where the daemon ends meanwhile, the next one is
 // told, once it and the programs it serves are back.
 Result<Outcome> Order(const ControlOptions& options) {
@@ -70,6 +75,11 @@ Result<Outcome> Order(const ControlOptions& options) {
   const Instant deadline = MonotonicNow() + patience;
   Result<Outcome> outcome = CarryOut(std::move(channel), order, deadline);
   if (outcome.ok() || outcome.error().code != ErrorCode::kUnavailable) return outcome;
+  if (IsNumber(order.target)) {
+    return Error{ErrorCode::kUnavailable,
+                 "the daemon ended meanwhile, and the next one gives other numbers: `tandem ps` "
+                 "lists them, and whether this was still done"};
+  }
   const Instant back_by = MonotonicNow() + kReturnPatience;
   do {
     poll(nullptr, 0, kPollMs);

@@ -125,7 +125,8 @@ void Lease::OnOpened(Bytes copied_in) {
 }
 
 void Lease::OnEvicted(Bytes resident, Bytes copied) {
-  evict_asked_ = false;
+  // What is too much may still go by itself, as memory that was freed does: that must be told, too.
+  evict_asked_ = resident > credit_;
   Send(wire::Evicted{resident.count, copied.count});
 }
 

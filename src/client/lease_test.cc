@@ -130,6 +130,19 @@ TEST(LeaseTest, EvictIsAnsweredEvenWhenNothingIsLeft) {
   EXPECT_EQ(lease.Next(Needs(Bytes(), Bytes(), false)), Step::kNone);
 }
 
+TEST(LeaseTest, WhatGoesByItselfAfterAnEvictionThatFellShortIsToldToo) {
+  Lease lease;
+  lease.OnRegistered(MiB(4));
+  lease.OnMessage(wire::Evict{MiB(1).count});
+  EXPECT_EQ(lease.Next(Needs(Bytes(), MiB(2), false)), Step::kEvict);
+  lease.OnEvicted(MiB(2), Bytes());
+  EXPECT_EQ(Only<wire::Evicted>(lease).resident_bytes, MiB(2).count);
+  EXPECT_EQ(lease.Next(Needs(Bytes(), Bytes(), false)), Step::kEvict);
+  lease.OnEvicted(Bytes(), Bytes());
+  EXPECT_EQ(Only<wire::Evicted>(lease).resident_bytes, 0u);
+  EXPECT_EQ(lease.Next(Needs(Bytes(), Bytes(), false)), Step::kNone);
+}
+
 TEST(LeaseTest, IdleAndActiveAreToldOnce) {
   Lease lease = Running(MiB(8));
   lease.OnActive();

@@ -32,12 +32,13 @@ CUresult EndPrimary(EndFunction end, CUdevice device, bool reset) {
   MutexLock lock(primary.mutex);
   const bool ends = primary.alive && (reset || primary.retains == 1);
   const bool credited = ends && guest->ContextEnds(primary.context);
+  const Bytes fixed = ends ? guest->fixed().TakeAll(primary.context) : Bytes();
   const CUresult result = Call(end, device);
   if (result == CUDA_SUCCESS && !reset && primary.retains > 0) --primary.retains;
   if (ends) {
     primary.alive = false;
     primary.alive_context.store(nullptr, std::memory_order_release);
-    guest->fixed().ContextEnded(primary.context);
+    guest->fixed().GiveBack(fixed);
     guest->ContextEnded(credited);
   }
   return result;
@@ -54,9 +55,10 @@ CUresult DestroyContext(CUresult (*destroy)(CUcontext), CUcontext context) {
   if (guest == nullptr || IsPrimary(context)) return Call(destroy, context);
   const bool ours = guest->Has(context);
   const bool credited = ours && guest->ContextEnds(context);
+  const Bytes fixed = ours ? guest->fixed().TakeAll(context) : Bytes();
   const CUresult result = Call(destroy, context);
   if (ours) {
-    guest->fixed().ContextEnded(context);
+    guest->fixed().GiveBack(fixed);
     guest->ContextEnded(credited);
   } else if (WorkTracker* const tracker = process_tracker.load(std::memory_order_acquire)) {
     tracker->RemoveContext(context);  // of another device

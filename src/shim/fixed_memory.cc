@@ -16,17 +16,15 @@ FixedMemory::Piece FixedMemory::Take(const void* object) {
   return piece;
 }
 
-void FixedMemory::ContextEnded(CUcontext context) {
-  Bytes gone;
-  {
-    MutexLock lock(mutex_);
-    std::erase_if(pieces_, [&](const auto& entry) {
-      if (entry.second.context != context) return false;
-      gone += entry.second.bytes;
-      return true;
-    });
-  }
-  GiveBack(gone);
+Bytes FixedMemory::TakeAll(CUcontext context) {
+  Bytes taken;
+  MutexLock lock(mutex_);
+  std::erase_if(pieces_, [&](const auto& entry) {
+    if (entry.second.context != context) return false;
+    taken += entry.second.bytes;
+    return true;
+  });
+  return taken;
 }
 
 }  // namespace tandem::shim

@@ -35,8 +35,9 @@ class FixedMemory {
   void Put(const void* object, const Piece& piece) EXCLUDES_LOCK(mutex_);
   // Forgets it, before the driver may give the same handle to another; empty where it is unknown.
   Piece Take(const void* object) EXCLUDES_LOCK(mutex_);
-  // With the context all goes that was made in it.
-  void ContextEnded(CUcontext context) EXCLUDES_LOCK(mutex_);
+  // Forgets what was made in the context, before the driver may give the same handle to another; to
+  // be given back once the context has ended, and with it all that.
+  Bytes TakeAll(CUcontext context) EXCLUDES_LOCK(mutex_);
 
  private:
   DaemonLink* const link_;

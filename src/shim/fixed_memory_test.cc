@@ -53,7 +53,7 @@ TEST_F(FixedMemoryTest, GoesBackOnceWithItsObjectOrItsContext) {
   fixed_.GiveBack(fixed_.Take(&one).bytes);
   EXPECT_EQ(Bytes(daemon_.Expect<wire::FixedGone>().bytes), MiB(1));
   fixed_.GiveBack(fixed_.Take(&one).bytes);  // unknown by now: nothing is said
-  fixed_.ContextEnded(first_);
+  fixed_.GiveBack(fixed_.TakeAll(first_));
   EXPECT_EQ(Bytes(daemon_.Expect<wire::FixedGone>().bytes), MiB(1));
   EXPECT_EQ(fixed_.Take(&two).bytes, Bytes());
   EXPECT_EQ(fixed_.Take(&three).context, second_);

@@ -77,12 +77,13 @@ bool StreamPools::Orders(Place place, const Idle& idle) const {
   return result == CUDA_SUCCESS;
 }
 
-// The smallest that fits.
+// The smallest that fits. Of another context's blocks none: they go with it.
 bool StreamPools::Reuse(const std::shared_ptr<Pool>& pool, uint64_t bytes, uint64_t most,
                         Place place, bool wait, CUdeviceptr* pointer) {
   for (auto block = pool->idle.lower_bound(Rounded(bytes));
        block != pool->idle.end() && block->first <= most; ++block) {
     Idle& idle = block->second;
+    if (idle.context != place.context) continue;
     const bool in_order = HasOneOrder(place.stream) && idle.freed.stream == place.stream &&
                           idle.freed.context == place.context;
     if (!in_order && !IsDone(&idle) && !(wait && Orders(place, idle))) continue;

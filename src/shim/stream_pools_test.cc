@@ -220,6 +220,19 @@ TEST_F(StreamPoolsTest, BlocksGoWithTheirContext) {
   EXPECT_FALSE(pools_.GiveWay(false));
 }
 
+TEST_F(StreamPoolsTest, ABlockStaysInItsContext) {
+  KeepUpTo(~uint64_t{0});
+  const CUdeviceptr first = Allocate(MiB(4), kStream);
+  Free(first, kStream);
+  int context = 0;
+  const StreamPools::Place elsewhere = {reinterpret_cast<CUcontext>(&context), In(kOther).stream};
+  CUdeviceptr second = 0;
+  EXPECT_EQ(pools_.Allocate(pool_, MiB(4).count, elsewhere, &second), CUDA_SUCCESS);
+  EXPECT_NE(second, first);
+  pools_.ContextEnds(driver_.context());
+  EXPECT_TRUE(Find(second).has_value());
+}
+
 TEST_F(StreamPoolsTest, WhatOthersMayUseIsTheDriversAffair) {
   CUdeviceptr pointer = 0;
   pools_.Shared(pool_);

@@ -27,7 +27,7 @@ SANITIZED = BUILD.name == "asan"
 MIB = 1 << 20
 POLL_S = 0.01
 SOCKET = "tandemd-soft.sock"  # in the runtime directory
-PATIENCE_S = 120  # for anything that must happen; these machines are slow and noisy
+PATIENCE_S = 300  # for anything that must happen; these machines are slow and noisy
 
 # Of src/wire/messages.h.
 MAGIC, VERSION = 0x4D444E54, 3

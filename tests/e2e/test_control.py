@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import MIB, PATIENCE_S, TANDEM, TRAIN, DeviceProgram, finish, steps, train, wait_until
+from harness import MIB, PATIENCE_S, TANDEM, TRAIN, DeviceProgram, finish, train, wait_until
 from test_restart import kill_daemon
 from test_sharing import assert_all_returned
 
@@ -78,8 +78,12 @@ def test_suspended_outlives_the_daemon(middle):
     program, digest = at_work(middle, "mnist")
     order(middle, "suspend", "mnist")
     kill_daemon(middle)
-    session = wait_until(lambda: middle.session_of(program.process), program.process, "it has come back")
-    assert session["state"] == "suspended"
+
+    def suspended():
+        session = middle.session_of(program.process)
+        return session and session["state"] == "suspended"
+
+    wait_until(suspended, program.process, "it has come back as it was")
     (session,) = order(middle, "resume", "mnist")  # the run's name is known again, too
     finishes_right(program, digest)
     assert_all_returned(middle)
@@ -104,8 +108,8 @@ def test_a_limit_changes_what_a_program_sees(card):
 
 def test_a_limit_set_later_holds_for_all_a_run_starts_and_outlives_the_daemon(small, tmp_path):
     go = tmp_path / "go"
-    first, second = " ".join(train("12M", steps(60))), f"{TRAIN} --memory 12M --steps 1"
-    script = f"{first} & until [ -e {go} ]; do sleep 0.05; done; {second}; echo second $? >&2; wait $!"
+    first, second = " ".join(train("12M", 100000)), f"{TRAIN} --memory 12M --steps 1"
+    script = f"{first} & until [ -e {go} ]; do sleep 0.05; done; {second}; echo second $? >&2; kill $!; wait $!; true"
     process = small.shared(["bash", "-c", script], "--name", "it")
     wait_until(lambda: [s for s in small.sessions() if s["resident_bytes"] > 10 * MIB], process, "one has its memory")
     order(small, "limit", "it", "--memory", "20M")
@@ -129,14 +133,23 @@ def connected(process):
 
 
 def test_an_order_is_given_again_where_the_daemon_dies_over_it(card):
+    """But not if it was for a number, which may be another program's at the next daemon."""
     program = DeviceProgram(card, [TANDEM, "run", "--name", "it", "--"])
     card.daemon.send_signal(signal.SIGSTOP)
-    process = card.spawn([TANDEM, "limit", "it", "--memory", "100M", "--json"])
-    wait_until(lambda: connected(process), process, "it has called the daemon")
+    orders = [card.spawn([TANDEM, "limit", it, "--memory", "100M", "--json"]) for it in ("it", "1")]
+    for process in orders:
+        wait_until(lambda: connected(process), process, "it has called the daemon")
     card.daemon.kill()
-    (session,) = json.loads(finish(process))["sessions"]
-    assert session["limit_bytes"] == 100 * MIB
+    finish(orders[0])
+
+    def limited():
+        session = card.session_of(program.process)
+        return session and session["limit_bytes"] == 100 * MIB
+
+    wait_until(limited, program.process, "it has come back to its new limit")
     assert program.ask("free").endswith(f" {100 * MIB}")
+    assert "tandem ps" in orders[1].communicate(timeout=PATIENCE_S)[1]
+    assert orders[1].returncode == 1
     program.kill()
 
 

@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from harness import finish
+from harness import PATIENCE_S, finish
 
 CARD = ["ffmpeg", "-nostdin", "-init_hw_device", "cuda=cu:0", "-filter_hw_device", "cu"]
 CALM = "lutyuv=y=val/2+64:u=val/2+64:v=val/2+64"
@@ -31,7 +31,7 @@ def md5(graph, *sources):
 def psnr(card, graph, *sources):
     """The mean PSNR that a graph's last filter, psnr, reports; infinite where all is the same."""
     process = card.bare([*CARD, "-v", "info", *inputs(*sources), "-filter_complex", graph, "-f", "null", "-"])
-    _, log = process.communicate(timeout=120)
+    _, log = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, log
     return float(re.search(r"PSNR .*average:(\S+)", log)[1])
 
