@@ -33,7 +33,7 @@ target_link_libraries(test_headers PRIVATE GTest::gtest)
 target_compile_options(test_headers PRIVATE -O0)
 target_precompile_headers(test_headers PRIVATE ${common_headers} <filesystem> <fstream> <gtest/gtest.h>)
 
-# Several files as one, which takes half as long to compile: all tests, and everything under a
+# Several files as one, which compiles faster (asan: 583 s of CPU time for 810): all tests, and everything under a
 # sanitizer. What they keep to themselves must bear different names then. Not in the debug preset.
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
 
