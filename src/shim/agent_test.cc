@@ -23,7 +23,8 @@ class AgentTest : public testing::Test {
         tracker_(&driver_.table()),
         link_(Identity{"test", 0, "GPU-0", "me"}),
         memory_(&driver_.table(), MiB(256), kChunk),
-        fence_(&driver_.table(), &tracker_, &memory_),
+        fence_(&driver_.table(), &tracker_, &memory_,
+               [this](Bytes shrunk) { link_.Unreserve(shrunk); }),
         swapper_(&driver_.table(), 0, &memory_, kChunk),
         agent_(AgentParts{&driver_.table(), 0, &link_, &gate_, &tracker_, &memory_, &fence_,
                           &swapper_}) {

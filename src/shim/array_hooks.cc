@@ -53,8 +53,10 @@ CUresult CreateArray(CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR& descriptor, 
   Guest* const guest = GuestOfCurrentContext(&context);
   const Bytes bytes = array == nullptr ? Bytes() : SizeOf(descriptor);
   if (guest == nullptr || bytes == Bytes()) return create();
+  if (const CUresult health = guest->Health(context); IsSticky(health)) return health;
   FixedMemory& fixed = guest->fixed();
-  if (!fixed.Reserve(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const bool room = fixed.Reserve(bytes) || (guest->pools().GiveWay(true) && fixed.Reserve(bytes));
+  if (!room) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = create();
   if (result == CUDA_SUCCESS) {
     fixed.Put(*array, {context, bytes});

@@ -1,7 +1,7 @@
-// Hooks of driver_api.def's OWN rows that begin and end captures. Nothing is done with them but
-// counting: as long as there is none, nobody has to ask the driver whether one forbids an
-// allocation.
-#include "src/shim/process.h"
+// Hooks of driver_api.def's OWN rows by which streams come to be captured, or are no longer.
+// Captures are counted: as long as there is none, nobody has to ask the driver whether one forbids
+// an allocation. And none begins just where the tracker is about to put an event.
+#include "src/shim/gated_call.h"
 
 namespace tandem::shim {
 namespace {
@@ -15,11 +15,19 @@ bool IsCaptured(CUstream stream) {
 template <typename Begin>
 CUresult BeginCapture(Begin begin) {
   WorkTracker* const tracker = process_tracker.load(std::memory_order_acquire);
-  // Beforehand: no allocation may miss it.
-  if (tracker != nullptr) tracker->OnCaptureBegun();
-  const CUresult result = begin();
-  if (tracker != nullptr && result != CUDA_SUCCESS) tracker->OnCaptureEnded();
+  if (tracker == nullptr) return begin();
+  tracker->OnCaptureBegun();  // beforehand: no allocation may miss it
+  const CUresult result = tracker->JoinCapture(begin);
+  if (result != CUDA_SUCCESS) tracker->OnCaptureEnded();
   return result;
+}
+
+// For an event of a capture: then the stream joins it.
+template <typename Wait>
+CUresult WaitForEvent(CUstream stream, Wait wait) {
+  const GatedCall call(stream);
+  WorkTracker* const tracker = process_tracker.load(std::memory_order_acquire);
+  return tracker != nullptr && tracker->Capturing() ? tracker->JoinCapture(wait) : wait();
 }
 
 // Some errors end it, others leave it as it was.
@@ -76,6 +84,15 @@ CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph,
     return Call(Real().cuStreamBeginCaptureToGraph_ptsz, stream, graph, dependencies, edges, count,
                 mode);
   });
+}
+
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags) noexcept {
+  return WaitForEvent(stream, [=] { return Call(Real().cuStreamWaitEvent, stream, event, flags); });
+}
+
+CUresult cuStreamWaitEvent_ptsz(CUstream stream, CUevent event, unsigned int flags) noexcept {
+  return WaitForEvent(PerThread(stream),
+                      [=] { return Call(Real().cuStreamWaitEvent_ptsz, stream, event, flags); });
 }
 
 CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) noexcept {

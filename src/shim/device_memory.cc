@@ -1,7 +1,6 @@
 #include "src/shim/device_memory.h"
 
 #include <algorithm>
-#include <iterator>
 #include <limits>
 
 namespace tandem::shim {
@@ -53,25 +52,34 @@ std::optional<Block> DeviceMemory::AllocateFromPage(uint64_t bytes, CUcontext co
   return AddBlock(page->address + slot * slot_bytes, bytes, page, slot);
 }
 
+CUresult DeviceMemory::AddRun(std::unique_ptr<Run> run, uint64_t chunk_bytes, Run** added) {
+  if (const CUresult result = regions_.Take(run->bytes, &run->address); result != CUDA_SUCCESS) {
+    return result;
+  }
+  for (uint64_t offset = 0; offset < run->bytes; offset += chunk_bytes) {
+    Chunk chunk;
+    chunk.address = run->address + offset;
+    chunk.bytes = std::min(chunk_bytes, run->bytes - offset);
+    run->chunks.push_back(chunk);
+  }
+  need_ += run->bytes;
+  missing_ += run->bytes;
+  *added = run.get();
+  runs_.emplace(run->address, std::move(run));
+  return CUDA_SUCCESS;
+}
+
 CUresult DeviceMemory::AllocateRun(uint64_t bytes, CUcontext context, Block* block) {
   auto run = std::make_unique<Run>();
   run->bytes = RunBytes(bytes);
   run->context = context;
   if (bytes < kLargeBlock) run->slot_bytes = SlotBytes(bytes);
   MutexLock lock(mutex_);
-  if (const CUresult result = regions_.Take(run->bytes, &run->address); result != CUDA_SUCCESS) {
+  Run* added = nullptr;
+  if (const CUresult result = AddRun(std::move(run), chunk_bytes_, &added);
+      result != CUDA_SUCCESS) {
     return result;
   }
-  for (uint64_t offset = 0; offset < run->bytes; offset += chunk_bytes_) {
-    Chunk chunk;
-    chunk.address = run->address + offset;
-    chunk.bytes = std::min(chunk_bytes_, run->bytes - offset);
-    run->chunks.push_back(chunk);
-  }
-  need_ += run->bytes;
-  missing_ += run->bytes;
-  Run* const added = run.get();
-  runs_.emplace(run->address, std::move(run));
   if (added->slot_bytes != 0) {
     const auto slots = static_cast<uint32_t>(added->bytes / added->slot_bytes);
     for (uint32_t slot = slots - 1; slot >= 1; --slot) added->free_slots.push_back(slot);
@@ -79,6 +87,30 @@ CUresult DeviceMemory::AllocateRun(uint64_t bytes, CUcontext context, Block* blo
   }
   *block = AddBlock(added->address, bytes, added, 0);
   return CUDA_SUCCESS;
+}
+
+CUresult DeviceMemory::AllocateRunFor(const CUmemAllocationProp& properties, uint64_t bytes,
+                                      Run** run) {
+  auto made = std::make_unique<Run>();
+  made->bytes = bytes;
+  made->properties = properties;
+  const bool whole = properties.requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE;
+  MutexLock lock(mutex_);
+  return AddRun(std::move(made), whole ? bytes : chunk_bytes_, run);
+}
+
+Bytes DeviceMemory::FreeRun(Run* run) {
+  MutexLock lock(mutex_);
+  return Release({run, 0});
+}
+
+void DeviceMemory::Pin(Run* run) {
+  MutexLock lock(mutex_);
+  Uncount(*run);
+  for (const Chunk& chunk : run->chunks) {
+    if (chunk.resident()) resident_ -= chunk.bytes;
+  }
+  run->pinned = true;
 }
 
 std::optional<Block> DeviceMemory::Find(CUdeviceptr pointer) const {
@@ -91,57 +123,39 @@ std::optional<Block> DeviceMemory::Find(CUdeviceptr pointer) const {
   return block;
 }
 
-Bytes DeviceMemory::Retire(Blocks::iterator entry) {
-  Run* const run = entry->second.run;
-  const uint32_t slot = entry->second.slot;
-  blocks_.erase(entry);
-  --run->live;
-  if (run->slot_bytes != 0) retired_.slots.push_back({run, slot});
-  const uint64_t bytes = run->slot_bytes != 0 ? run->slot_bytes : run->bytes;
-  retired_.bytes += bytes;
-  retired_bytes_.fetch_add(bytes, std::memory_order_relaxed);
-  if (run->live != 0) return Bytes();
+// The run is nobody's any more, but still on the card.
+void DeviceMemory::Kill(Run* run) {
   if (!run->free_slots.empty()) {
     const auto pages = open_pages_.find({run->slot_bytes, run->context});
     std::erase(pages->second, run);
     if (pages->second.empty()) open_pages_.erase(pages);
   }
-  if (!run->lost) Uncount(*run);
+  if (!run->lost && !run->pinned) Uncount(*run);
   run->dead = true;
   const auto owner = runs_.find(run->address);
-  retired_.runs.push_back(std::move(owner->second));
+  dead_.push_back(std::move(owner->second));
   runs_.erase(owner);
-  return Bytes(run->bytes);
 }
 
-void DeviceMemory::Release(Retired* retired) {
-  // Slots first: pages that retired with their last one are still there then.
-  for (const Slot& slot : retired->slots) {
-    if (slot.page->dead) continue;
-    if (slot.page->free_slots.empty()) {
-      open_pages_[{slot.page->slot_bytes, slot.page->context}].push_back(slot.page);
-    }
-    slot.page->free_slots.push_back(slot.index);
+Bytes DeviceMemory::Release(const Share& share) {
+  Run* const run = share.run;
+  const Bytes bytes(run->pinned ? 0 : run->bytes);
+  if (--run->live == 0) {
+    Kill(run);
+    return bytes;
   }
-  for (std::unique_ptr<Run>& run : retired->runs) dead_.push_back(std::move(run));
-  retired_bytes_.fetch_sub(retired->bytes, std::memory_order_relaxed);
-  *retired = Retired();
+  if (run->free_slots.empty()) open_pages_[{run->slot_bytes, run->context}].push_back(run);
+  run->free_slots.push_back(share.slot);
+  return Bytes();
 }
 
-void DeviceMemory::ReleaseContext(Retired* retired, CUcontext context) {
-  Retired its, others;
-  for (const Slot& slot : retired->slots) {
-    Retired& whose = slot.page->context == context ? its : others;
-    whose.slots.push_back(slot);
-    whose.bytes += slot.page->slot_bytes;
+Bytes DeviceMemory::ReleaseRetired(std::vector<Share>* retired) {
+  Bytes shrunk;
+  for (const Share& share : std::exchange(*retired, {})) {
+    retired_bytes_.fetch_sub(share.bytes(), std::memory_order_relaxed);
+    shrunk += Release(share);
   }
-  for (std::unique_ptr<Run>& run : retired->runs) {
-    Retired& whose = run->context == context ? its : others;
-    if (run->slot_bytes == 0) whose.bytes += run->bytes;
-    whose.runs.push_back(std::move(run));
-  }
-  Release(&its);
-  *retired = std::move(others);
+  return shrunk;
 }
 
 void DeviceMemory::Uncount(const Run& run) {
@@ -151,38 +165,49 @@ void DeviceMemory::Uncount(const Run& run) {
   }
 }
 
-bool DeviceMemory::Free(CUdeviceptr pointer, uint64_t id, Bytes* shrunk) {
+std::optional<Bytes> DeviceMemory::Free(CUdeviceptr pointer, uint64_t id, bool unused) {
   MutexLock lock(mutex_);
   const auto entry = blocks_.find(pointer);
-  if (entry == blocks_.end() || entry->second.block.id != id) return false;
-  *shrunk = Retire(entry);
-  return true;
+  if (entry == blocks_.end() || entry->second.block.id != id) return std::nullopt;
+  const Share share{entry->second.run, entry->second.slot};
+  blocks_.erase(entry);
+  if (unused) return Release(share);
+  retired_.push_back(share);
+  retired_bytes_.fetch_add(share.bytes(), std::memory_order_relaxed);
+  return Bytes();
 }
 
 Bytes DeviceMemory::FreeContext(CUcontext context) {
   MutexLock lock(mutex_);
+  std::vector<Share> its;
+  std::erase_if(blocks_, [&](const auto& named) {
+    const Entry& entry = named.second;
+    if (entry.block.context != context) return false;
+    its.push_back({entry.run, entry.slot});
+    return true;
+  });
   Bytes shrunk;
-  for (auto entry = blocks_.begin(); entry != blocks_.end();) {
-    const auto next = std::next(entry);
-    if (entry->second.block.context == context) shrunk += Retire(entry);
-    entry = next;
+  for (const Share& share : its) shrunk += Release(share);
+  for (std::vector<Share>* retired : {&fenced_, &retired_}) {
+    const auto of_others =
+        std::partition(retired->begin(), retired->end(),
+                       [context](const Share& share) { return share.run->context != context; });
+    its.assign(of_others, retired->end());
+    retired->erase(of_others, retired->end());
+    shrunk += ReleaseRetired(&its);
   }
-  ReleaseContext(&fenced_, context);
-  ReleaseContext(&retired_, context);
   return shrunk;
 }
 
 void DeviceMemory::Fence() {
   MutexLock lock(mutex_);
-  std::move(retired_.slots.begin(), retired_.slots.end(), std::back_inserter(fenced_.slots));
-  std::move(retired_.runs.begin(), retired_.runs.end(), std::back_inserter(fenced_.runs));
-  fenced_.bytes += retired_.bytes;
-  retired_ = Retired();
+  fenced_.insert(fenced_.end(), retired_.begin(), retired_.end());
+  retired_.clear();
 }
 
-void DeviceMemory::ReleaseFenced() {
+Bytes DeviceMemory::ReleaseFenced() {
   MutexLock lock(mutex_);
-  Release(&fenced_);
+  return ReleaseRetired(&fenced_);
 }
 
 MemoryView DeviceMemory::GetView() const {
@@ -239,8 +264,9 @@ std::vector<DeviceMemory::Place> DeviceMemory::Resident() const {
 
 std::vector<DeviceMemory::Place> DeviceMemory::Victims(uint64_t least) const {
   std::vector<Place> places = Resident();
-  std::erase_if(places,
-                [](const Place& place) { return place.chunk->state != Chunk::State::kHere; });
+  std::erase_if(places, [](const Place& place) {
+    return place.chunk->state != Chunk::State::kHere || place.run->pinned;
+  });
   // From the far end: what was allocated first tends to be in use all the time. Among those, what
   // needs no copying goes first.
   std::reverse(places.begin(), places.end());
@@ -256,6 +282,10 @@ std::vector<DeviceMemory::Place> DeviceMemory::Victims(uint64_t least) const {
 void DeviceMemory::SetState(const Place& place, Chunk::State state) {
   MutexLock lock(mutex_);
   Chunk& chunk = *place.chunk;
+  if (place.run->pinned) {
+    chunk.state = state;
+    return;
+  }
   const bool needed = !place.run->dead && !place.run->lost;
   if (chunk.resident()) resident_ -= chunk.bytes;
   if (needed && chunk.state != Chunk::State::kHere) missing_ -= chunk.bytes;

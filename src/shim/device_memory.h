@@ -5,8 +5,9 @@
 //   page    a run of one granule, cut into slots of one size for blocks below 1 MiB
 //   chunk   the unit of backing: a run is chunks of the session's chunk size and a tail
 //
-// What the program frees is retired at first, since work under way may still use it. Once it is
-// released (free_fence.h says when), a slot can be taken again, and a run is unmapped.
+// What the program frees while work under way may still use it is retired: no block any more, but
+// needed like one. Once it is released (free_fence.h says when), a slot can be taken again, and a
+// run is unmapped.
 //
 // Threading: any thread, but for members marked "swap lock": those are for the holder of the
 // Swapper's lock. Runs are taken apart only under it, so it may keep pointers to them.
@@ -51,16 +52,27 @@ struct Chunk {
   bool resident() const { return state != State::kAway; }
 };
 
+// Another address at which the program has mapped a whole run, and who may use it there.
+struct Alias {
+  CUdeviceptr address = 0;
+  std::vector<CUmemAccessDesc> access;
+};
+
 struct Run {
   CUdeviceptr address = 0;
   uint64_t bytes = 0;
   CUcontext context = nullptr;
   std::vector<Chunk> chunks;
-  bool dead = false;        // freed by the program: retired, or released; table lock
+  bool dead = false;        // all of it is released; table lock
   bool lost = false;        // its context is broken; table lock and swap lock to change
   uint64_t slot_bytes = 0;  // of a slab page; 0: one block
-  uint32_t live = 1;        // blocks in it
+  uint32_t live = 1;        // blocks in it, retired ones included
   std::vector<uint32_t> free_slots;
+
+  // ---- Of a handle of the program's (vmm_memory.h), which has no block.
+  std::vector<Alias> aliases;  // swap lock
+  std::optional<CUmemAllocationProp> properties;
+  bool pinned = false;  // stays on the card, and is not counted here; table lock and swap lock
 };
 
 struct Block {
@@ -93,6 +105,14 @@ class DeviceMemory {
   // A block in a new run, unbacked.
   CUresult AllocateRun(uint64_t bytes, CUcontext context, Block* block) EXCLUDES_LOCK(mutex_);
 
+  // A run without a block, unbacked; in one chunk where its memory may be exported.
+  CUresult AllocateRunFor(const CUmemAllocationProp& properties, uint64_t bytes, Run** run)
+      EXCLUDES_LOCK(mutex_);
+  // Releases it. Returns how much less is needed now.
+  Bytes FreeRun(Run* run) EXCLUDES_LOCK(mutex_);
+  // It is on the card for good, and counted by somebody else. Swap lock.
+  void Pin(Run* run) EXCLUDES_LOCK(mutex_);
+
   // The block around `pointer`.
   std::optional<Block> Find(CUdeviceptr pointer) const EXCLUDES_LOCK(mutex_);
   // Whether nobody but this has memory there, be it a block or not.
@@ -100,18 +120,18 @@ class DeviceMemory {
     MutexLock lock(mutex_);
     return regions_.Contain(pointer);
   }
-  // Forgets the block, which retires; *shrunk is how much less is needed now. False if it is gone.
-  bool Free(CUdeviceptr pointer, uint64_t id, Bytes* shrunk) EXCLUDES_LOCK(mutex_);
-  // The same for all blocks of a context, where all work is done: what it had is released. Returns
-  // what Free gives.
+  // Forgets the block. `unused`: no work under way may use it, so it is released; else it retires.
+  // Returns how much less is needed now; nothing if there is no such block.
+  std::optional<Bytes> Free(CUdeviceptr pointer, uint64_t id, bool unused) EXCLUDES_LOCK(mutex_);
+  // Releases all that the context has, retired or not. Returns the same.
   Bytes FreeContext(CUcontext context) EXCLUDES_LOCK(mutex_);
 
   // What blocks that are retired took.
   Bytes retired() const { return Bytes(retired_bytes_.load(std::memory_order_relaxed)); }
   // What is retired so far waits for work that a fence is now put behind, and no later one.
   void Fence() EXCLUDES_LOCK(mutex_);
-  // That fence has come to pass.
-  void ReleaseFenced() EXCLUDES_LOCK(mutex_);
+  // That fence has come to pass. Returns how much less is needed now.
+  Bytes ReleaseFenced() EXCLUDES_LOCK(mutex_);
 
   MemoryView GetView() const EXCLUDES_LOCK(mutex_);
   bool HasDead() const EXCLUDES_LOCK(mutex_);
@@ -158,31 +178,31 @@ class DeviceMemory {
     uint32_t slot;
   };
   using Blocks = std::map<CUdeviceptr, Entry>;
-  struct Slot {
-    Run* page;
-    uint32_t index;
-  };
-  struct Retired {
-    std::vector<Slot> slots;
-    std::vector<std::unique_ptr<Run>> runs;
-    uint64_t bytes = 0;
+  // What a block took: a slot of a page, or the whole run.
+  struct Share {
+    Run* run;
+    uint32_t slot;
+
+    uint64_t bytes() const { return run->slot_bytes != 0 ? run->slot_bytes : run->bytes; }
   };
 
+  CUresult AddRun(std::unique_ptr<Run> run, uint64_t chunk_bytes, Run** added)
+      REQUIRES_LOCK(mutex_);
   Block AddBlock(CUdeviceptr address, uint64_t bytes, Run* run, uint32_t slot)
       REQUIRES_LOCK(mutex_);
-  Bytes Retire(Blocks::iterator entry) REQUIRES_LOCK(mutex_);
-  void Release(Retired* retired) REQUIRES_LOCK(mutex_);
-  void ReleaseContext(Retired* retired, CUcontext context) REQUIRES_LOCK(mutex_);
+  Bytes Release(const Share& share) REQUIRES_LOCK(mutex_);
+  Bytes ReleaseRetired(std::vector<Share>* retired) REQUIRES_LOCK(mutex_);
+  void Kill(Run* run) REQUIRES_LOCK(mutex_);
   void Uncount(const Run& run) REQUIRES_LOCK(mutex_);  // from need_ and missing_
 
   const uint64_t chunk_bytes_;
   mutable Mutex mutex_;
   AddressRegions regions_ GUARDED_BY(mutex_);
   std::map<CUdeviceptr, std::unique_ptr<Run>> runs_ GUARDED_BY(mutex_);
-  Retired retired_ GUARDED_BY(mutex_);  // since the last fence
-  Retired fenced_ GUARDED_BY(mutex_);   // before it
+  std::vector<Share> retired_ GUARDED_BY(mutex_);  // since the last fence
+  std::vector<Share> fenced_ GUARDED_BY(mutex_);   // before it
   std::atomic<uint64_t> retired_bytes_{0};
-  std::vector<std::unique_ptr<Run>> dead_ GUARDED_BY(mutex_);  // released
+  std::vector<std::unique_ptr<Run>> dead_ GUARDED_BY(mutex_);
   Blocks blocks_ GUARDED_BY(mutex_);
   // Pages with a free slot, by slot size and context.
   std::map<std::pair<uint64_t, CUcontext>, std::vector<Run*>> open_pages_ GUARDED_BY(mutex_);

@@ -5,7 +5,10 @@
 
 #include <cstring>
 #include <span>
+#include <thread>
 #include <vector>
+
+#include "src/shim/address_regions.h"
 
 namespace tandem::shim {
 namespace {
@@ -41,7 +44,7 @@ FakeDriver::~FakeDriver() {
 
 void FakeDriver::Drop(CUmemGenericAllocationHandle handle) {
   const auto found = physical_.find(handle);
-  if (found->second.mapped || !found->second.released) return;
+  if (found->second.mappings != 0 || !found->second.released) return;
   close(found->second.fd);
   used_ -= found->second.bytes;
   physical_.erase(found);
@@ -70,6 +73,11 @@ void FakeDriver::FillMemory() {
     current->physical_.emplace(*handle, Physical{fd, bytes});
     return CUDA_SUCCESS;
   };
+  table_.cuMemGetAllocationGranularity = [](size_t* bytes, const CUmemAllocationProp*,
+                                            CUmemAllocationGranularity_flags) {
+    *bytes = kGranule;
+    return CUDA_SUCCESS;
+  };
   table_.cuMemRelease = [](CUmemGenericAllocationHandle handle) -> CUresult {
     MutexLock lock(current->mutex_);
     const auto found = current->physical_.find(handle);
@@ -86,10 +94,10 @@ void FakeDriver::FillMappings() {
     MutexLock lock(current->mutex_);
     const auto found = current->physical_.find(handle);
     if (found == current->physical_.end() || offset != 0 || found->second.bytes != bytes ||
-        found->second.mapped || current->mappings_.count(address) != 0) {
+        current->mappings_.count(address) != 0) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    found->second.mapped = true;
+    ++found->second.mappings;
     current->mappings_[address] = handle;
     return CUDA_SUCCESS;
   };
@@ -123,7 +131,7 @@ void FakeDriver::FillMappings() {
     }
     current->mappings_.erase(mapping);
     current->users_.erase(address);
-    current->physical_.at(handle).mapped = false;
+    --current->physical_.at(handle).mappings;
     current->Drop(handle);
     return CUDA_SUCCESS;
   };
@@ -193,6 +201,7 @@ void FakeDriver::FillWork() {
     MutexLock lock(current->mutex_);
     current->copies_before_[event] = current->performed_ + current->held_copies_.size();
     if (stream == nullptr) ++current->legacy_records_;
+    if (current->capturing_) ++current->captured_records_;
     return current->Health();
   };
   table_.cuStreamWaitEvent = [](CUstream, CUevent, unsigned int) {
@@ -212,8 +221,12 @@ void FakeDriver::FillWork() {
     return held ? CUDA_ERROR_NOT_READY : current->Health();
   };
   table_.cuStreamIsCapturing = [](CUstream, CUstreamCaptureStatus* status) {
-    MutexLock lock(current->mutex_);
-    *status = current->capturing_ ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+    {
+      MutexLock lock(current->mutex_);
+      *status =
+          current->capturing_ ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+    }
+    std::this_thread::yield();  // much may happen until the answer is looked at
     return CUDA_SUCCESS;
   };
 }
@@ -230,6 +243,10 @@ void FakeDriver::FillContexts() {
   };
   table_.cuDeviceGetAttribute = [](int* value, CUdevice_attribute, CUdevice) {
     *value = 1;
+    return CUDA_SUCCESS;
+  };
+  table_.cuDeviceGet = [](CUdevice* device, int ordinal) {
+    *device = ordinal;
     return CUDA_SUCCESS;
   };
   table_.cuCtxGetDevice = [](CUdevice* device) {

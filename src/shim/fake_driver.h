@@ -96,6 +96,11 @@ class FakeDriver {
     MutexLock lock(mutex_);
     return legacy_records_;
   }
+  // Events put on a stream that was being captured.
+  int captured_records() const {
+    MutexLock lock(mutex_);
+    return captured_records_;
+  }
   // Which devices may use the memory that is mapped there.
   std::set<CUdevice> UsersOf(CUdeviceptr address) const {
     MutexLock lock(mutex_);
@@ -111,7 +116,7 @@ class FakeDriver {
   struct Physical {
     int fd;
     uint64_t bytes;
-    bool mapped = false;
+    int mappings = 0;
     bool released = false;
   };
 
@@ -157,6 +162,7 @@ class FakeDriver {
   int queries_ = 0;
   int legacy_records_ = 0;
   int waits_ = 0;
+  int captured_records_ = 0;
   uint64_t next_ = 1;
   std::map<uint64_t, uint64_t> reservations_;
   std::map<uint64_t, Physical> physical_;

@@ -13,18 +13,17 @@ CUresult FreeFence::Put() {
   return result;
 }
 
-CUresult FreeFence::Step() {
-  if (memory_->retired() == Bytes()) return CUDA_SUCCESS;
+CUresult FreeFence::Advance(bool look) {
   if (!mutex_.TryLock()) return CUDA_ERROR_NOT_READY;
   const RelaxedCapture relaxed(real_);
   CUresult result = CUDA_SUCCESS;
   // A fence that was put earlier, then one for what has been retired since.
-  for (int round = 0; round < 2 && result == CUDA_SUCCESS && memory_->retired() != Bytes();
-       ++round) {
+  const auto more = [&] { return memory_->retired() != Bytes() || (look && !AllDone()); };
+  for (int round = 0; round < 2 && result == CUDA_SUCCESS && more(); ++round) {
     if (!put_) {
       memory_->Fence();
       if (AllDone()) {
-        memory_->ReleaseFenced();
+        on_released_(memory_->ReleaseFenced());
         break;
       }
       result = Put();
@@ -34,7 +33,7 @@ CUresult FreeFence::Step() {
     put_ = false;
     if (result != CUDA_SUCCESS) break;
     done_.store(behind_, std::memory_order_release);
-    memory_->ReleaseFenced();
+    on_released_(memory_->ReleaseFenced());
   }
   mutex_.Unlock();
   // A capture hides what runs: its end is waited for like that of work.
@@ -48,7 +47,7 @@ void FreeFence::OnDrained() {
   put_ = false;
   done_.store(Gate::Submits(), std::memory_order_release);
   memory_->Fence();
-  memory_->ReleaseFenced();
+  on_released_(memory_->ReleaseFenced());
 }
 
 }  // namespace tandem::shim

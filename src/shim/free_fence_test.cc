@@ -19,7 +19,7 @@ class FreeFenceTest : public testing::Test {
       : driver_(MiB(64).count),
         tracker_(&driver_.table()),
         memory_(&driver_.table(), MiB(256), MiB(4)),
-        fence_(&driver_.table(), &tracker_, &memory_) {
+        fence_(&driver_.table(), &tracker_, &memory_, [this](Bytes bytes) { released_ += bytes; }) {
     gate_.Open();
     tracker_.AddContext(driver_.context());
   }
@@ -36,10 +36,8 @@ class FreeFenceTest : public testing::Test {
     for (int i = 0; i < 4; ++i) blocks.push_back(Allocate(kSlot));
     return blocks;
   }
-  Bytes Free(CUdeviceptr pointer) {
-    Bytes shrunk;
-    EXPECT_TRUE(memory_.Free(pointer, memory_.Find(pointer)->id, &shrunk));
-    return shrunk;
+  void Free(CUdeviceptr pointer) {
+    EXPECT_EQ(memory_.Free(pointer, memory_.Find(pointer)->id, false), Bytes());
   }
   bool SlotIsFree() { return memory_.AllocateFromPage(kSlot, driver_.context()).has_value(); }
   void Submit() {
@@ -54,6 +52,7 @@ class FreeFenceTest : public testing::Test {
   WorkTracker tracker_;
   DeviceMemory memory_;
   FreeFence fence_;
+  Bytes released_;  // of what is needed
 };
 
 TEST_F(FreeFenceTest, NothingIsUsedAgainWhileWorkMayUseIt) {
@@ -61,15 +60,18 @@ TEST_F(FreeFenceTest, NothingIsUsedAgainWhileWorkMayUseIt) {
   const CUdeviceptr large = Allocate(MiB(8).count);
   Submit();
   driver_.HoldEvents(true);
-  EXPECT_EQ(Free(page[1]), Bytes());
-  EXPECT_EQ(Free(large), MiB(8));
-  EXPECT_EQ(memory_.GetView().need, MiB(2));
+  Free(page[1]);
+  Free(large);
+  EXPECT_FALSE(memory_.Find(large).has_value());
   EXPECT_EQ(fence_.Step(), CUDA_ERROR_NOT_READY);
+  EXPECT_EQ(memory_.GetView().need, MiB(10));  // work that uses it cannot do without
   EXPECT_FALSE(SlotIsFree());
   EXPECT_FALSE(memory_.HasDead());
   driver_.HoldEvents(false);
   EXPECT_EQ(fence_.Step(), CUDA_SUCCESS);
   EXPECT_TRUE(memory_.HasDead());
+  EXPECT_EQ(released_, MiB(8));
+  EXPECT_EQ(memory_.GetView().need, MiB(2));
   EXPECT_EQ(Allocate(kSlot), page[1]);
   EXPECT_EQ(memory_.retired(), Bytes());
 }
@@ -101,6 +103,38 @@ TEST_F(FreeFenceTest, WithoutWorkSinceTheLastFenceNoneIsNeeded) {
   Submit();
   Free(page[2]);
   EXPECT_EQ(fence_.Step(), CUDA_ERROR_NOT_READY);
+}
+
+TEST_F(FreeFenceTest, ALookFindsAllWorkDoneWithNothingRetired) {
+  Submit();
+  EXPECT_EQ(fence_.Step(), CUDA_SUCCESS);
+  EXPECT_FALSE(fence_.AllDone());
+  driver_.HoldEvents(true);
+  fence_.Look();
+  EXPECT_FALSE(fence_.AllDone());
+  Submit();
+  driver_.HoldEvents(false);
+  fence_.Look();  // behind the first, and then behind the second
+  EXPECT_TRUE(fence_.AllDone());
+  Submit();
+  EXPECT_FALSE(fence_.AllDone());
+}
+
+TEST_F(FreeFenceTest, APageStaysWhileOneOfItsSlotsIsRetired) {
+  const std::vector<CUdeviceptr> page = FillPage();
+  Submit();
+  driver_.HoldEvents(true);
+  Free(page[0]);
+  for (int i = 1; i < 4; ++i) {
+    EXPECT_EQ(memory_.Free(page[i], memory_.Find(page[i])->id, true), Bytes());
+  }
+  EXPECT_EQ(fence_.Step(), CUDA_ERROR_NOT_READY);
+  EXPECT_FALSE(memory_.HasDead());
+  driver_.HoldEvents(false);
+  EXPECT_EQ(fence_.Step(), CUDA_SUCCESS);
+  EXPECT_EQ(released_, MiB(2));
+  EXPECT_FALSE(SlotIsFree());
+  EXPECT_EQ(memory_.TakeDead().size(), 1u);
 }
 
 TEST_F(FreeFenceTest, ASubmissionOnItsWayInIsNotTakenForDone) {
@@ -153,7 +187,7 @@ TEST_F(FreeFenceTest, AContextTakesItsRetiredBlocksAlong) {
   EXPECT_EQ(memory_.FreeContext(driver_.context()), MiB(2));
   EXPECT_EQ(memory_.TakeDead().size(), 1u);
   EXPECT_EQ(memory_.retired(), MiB(8));
-  EXPECT_EQ(memory_.FreeContext(other), Bytes());
+  EXPECT_EQ(memory_.FreeContext(other), MiB(8));
   EXPECT_EQ(memory_.TakeDead().size(), 1u);
   EXPECT_EQ(memory_.retired(), Bytes());
 }

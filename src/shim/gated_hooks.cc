@@ -32,7 +32,7 @@ inline void WaitForEarlierWork(CUstream stream) {
 // Whether the driver makes the caller wait for such a copy: not where both sides are on the card.
 inline bool Blocks(CUdeviceptr to, CUdeviceptr from, size_t) {
   const Guest* const guest = CurrentGuest();
-  return guest != nullptr && !(guest->Find(to).has_value() && guest->Find(from).has_value());
+  return guest != nullptr && !(guest->OnDevice(to) && guest->OnDevice(from));
 }
 inline bool Blocks(const CUDA_MEMCPY2D* copy) {
   return copy != nullptr &&

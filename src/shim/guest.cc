@@ -1,5 +1,7 @@
 #include "src/shim/guest.h"
 
+#include <functional>
+
 #include "src/shim/log.h"
 
 namespace tandem::shim {
@@ -15,10 +17,6 @@ Guest::~Guest() {
 }
 
 namespace {
-
-// Of small blocks that are freed and not yet released; from here on a thread that frees looks which
-// can be.
-constexpr Bytes kMuchRetired = MiB(8);
 
 // What swapping cannot do without.
 bool CanSwap(const cuda::RealDriver& real, CUdevice device) {
@@ -46,7 +44,12 @@ Result<std::unique_ptr<Guest>> Guest::Open(const cuda::RealDriver* real, Gate* g
   guest->memory_ = std::make_unique<DeviceMemory>(real, Bytes(terms.card.count * 2), terms.chunk);
   guest->pools_ = std::make_unique<StreamPools>(real, device, guest->PoolSource());
   guest->swapper_ = std::make_unique<Swapper>(real, device, guest->memory_.get(), terms.chunk);
-  guest->fence_ = std::make_unique<FreeFence>(real, tracker, guest->memory_.get());
+  guest->vmm_ =
+      std::make_unique<VmmMemory>(real, device, guest->memory_.get(), guest->swapper_.get(),
+                                  &guest->fixed_, guest->VmmSource());
+  guest->fence_ = std::make_unique<FreeFence>(
+      real, tracker, guest->memory_.get(),
+      [link = &guest->link_](Bytes shrunk) { link->Unreserve(shrunk); });
   guest->agent_ = std::make_unique<Agent>(AgentParts{real, device, &guest->link_, gate, tracker,
                                                      guest->memory_.get(), guest->fence_.get(),
                                                      guest->swapper_.get()});
@@ -67,7 +70,23 @@ StreamPools::Source Guest::PoolSource() {
             if (result == CUDA_SUCCESS && made.has_value()) block->id = made->id;
             return result;
           },
-          [this](const StreamPools::BlockName& block) { Release(block.pointer, block.id, false); }};
+          [this](const StreamPools::BlockName& block) { Release(block.pointer, block.id, true); }};
+}
+
+VmmMemory::Source Guest::VmmSource() {
+  return {[this](uint64_t bytes, const std::function<CUresult(Run**)>& add) {
+            return Grow(Bytes(bytes), [&](CUdeviceptr* address) {
+              Run* run = nullptr;
+              const CUresult result = add(&run);
+              if (result == CUDA_SUCCESS) *address = run->address;
+              return result;
+            });
+          },
+          [this](Bytes shrunk) {
+            link_.Unreserve(shrunk);
+            if (!gate_->open() || link_.contended()) agent_->Wake();
+          },
+          [this] { return pools_->GiveWay(true); }};
 }
 
 void Guest::AbandonInChild() {
@@ -175,21 +194,31 @@ CUresult Guest::Allocate(uint64_t bytes, CUcontext context, CUdeviceptr* pointer
   }
   const Bytes growth(DeviceMemory::RunBytes(bytes));
   if (growth == Bytes()) return CUDA_ERROR_OUT_OF_MEMORY;
+  return Grow(growth, [&](CUdeviceptr* address) {
+    Block block;
+    const CUresult result = memory_->AllocateRun(bytes, context, &block);
+    *address = block.address;
+    if (result == CUDA_SUCCESS) *pointer = block.address;
+    return result;
+  });
+}
+
+CUresult Guest::Grow(Bytes bytes, const std::function<CUresult(CUdeviceptr*)>& add) {
+  fence_->Step();  // what is retired takes room
   {
     MutexLock lock(growth_mutex_);
-    if (!link_.Reserve(growth)) {
-      Log(LogLevel::kInfo, "refused %s: %s of %s are in use", FormatBytes(Bytes(bytes)).c_str(),
+    if (!link_.Reserve(bytes)) {
+      Log(LogLevel::kInfo, "refused %s: %s of %s are in use", FormatBytes(bytes).c_str(),
           FormatBytes(used()).c_str(), FormatBytes(limit()).c_str());
       return CUDA_ERROR_OUT_OF_MEMORY;
     }
   }
-  Block block;
-  if (memory_->AllocateRun(bytes, context, &block) != CUDA_SUCCESS) {
-    link_.Unreserve(growth);
+  CUdeviceptr address = 0;
+  if (add(&address) != CUDA_SUCCESS) {
+    link_.Unreserve(bytes);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  *pointer = block.address;
-  if (!BackNow(block.address)) ShutIfMissing();
+  if (!BackNow(address)) ShutIfMissing();
   return CUDA_SUCCESS;
 }
 
@@ -238,23 +267,21 @@ bool Guest::Free(CUdeviceptr pointer, CUresult* result) {
   *result = Health(block->context);
   // As drivers are seen to, it waits for the work of the context; a capture would be broken by
   // that.
-  const bool waits = *result == CUDA_SUCCESS && !tracker_->MayRefuse() && !fence_->AllDone();
+  if (*result != CUDA_SUCCESS) return true;
+  const bool done = fence_->AllDone();
+  const bool waits = !done && !tracker_->MayRefuse();
   if (waits) *result = Synchronize(block->context);
   if (*result != CUDA_SUCCESS) return true;
+  if (waits) fence_->Look();  // so that the next free finds all work done
   pools_->Forget({pointer, block->id});
-  // Afterwards the fence has mostly nothing to wait for, and the next free finds all work done.
-  return Release(pointer, block->id, waits);  // false: freed by another thread meanwhile
+  return Release(pointer, block->id, done || waits);  // false: freed by another thread meanwhile
 }
 
-bool Guest::Release(CUdeviceptr pointer, uint64_t id, bool look) {
-  Bytes shrunk;
-  if (!memory_->Free(pointer, id, &shrunk)) return false;
-  if (shrunk == Bytes()) {
-    if (look || memory_->retired() >= kMuchRetired) fence_->Step();
-    return true;
-  }
-  link_.Unreserve(shrunk);
-  ReapSoon();
+bool Guest::Release(CUdeviceptr pointer, uint64_t id, bool unused) {
+  const std::optional<Bytes> shrunk = memory_->Free(pointer, id, unused);
+  if (!shrunk.has_value()) return false;
+  link_.Unreserve(*shrunk);
+  if (!unused || *shrunk != Bytes()) ReapSoon();
   return true;
 }
 

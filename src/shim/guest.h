@@ -23,6 +23,7 @@
 #include "src/shim/gate.h"
 #include "src/shim/stream_pools.h"
 #include "src/shim/swapper.h"
+#include "src/shim/vmm_memory.h"
 #include "src/shim/work_tracker.h"
 
 namespace tandem::shim {
@@ -63,12 +64,17 @@ class Guest {
   CUresult Health(CUcontext context) EXCLUDES_LOCK(contexts_mutex_);
   CUresult Allocate(uint64_t bytes, CUcontext context, CUdeviceptr* pointer)
       EXCLUDES_LOCK(growth_mutex_);
-  // Waits for the work of the block's context, but not during a capture; what work under way may
-  // still use is not used again before that is done. False if the block is not one of ours.
+  // Waits for the work of the block's context, but not during a capture: what work under way may
+  // still use is needed until that is done. False if the block is not one of ours.
   bool Free(CUdeviceptr pointer, CUresult* result);
   StreamPools& pools() { return *pools_; }
+  VmmMemory& vmm() { return *vmm_; }
   std::optional<Block> Find(CUdeviceptr pointer) const { return memory_->Find(pointer); }
   bool Owns(CUdeviceptr pointer) const { return memory_->Owns(pointer); }
+  // Whether that is memory of the device's, as far as we know of it.
+  bool OnDevice(CUdeviceptr pointer) const {
+    return Find(pointer).has_value() || vmm_->Find(pointer).has_value();
+  }
   FixedMemory& fixed() { return fixed_; }
   Bytes limit() const { return link_.limit(); }
   Bytes used() const { return link_.used(); }
@@ -80,8 +86,13 @@ class Guest {
   // `credited`: made through us. Others, made by calls we do not know, show up when they allocate.
   void Know(CUcontext context, bool credited) EXCLUDES_LOCK(contexts_mutex_);
   StreamPools::Source PoolSource();
-  // False if that block is gone. `look`: finds out at once whether it may be used again.
-  bool Release(CUdeviceptr pointer, uint64_t id, bool look);
+  VmmMemory::Source VmmSource();
+  // Reserves the bytes and has the run added and backed: at once if it can be, or before the gate
+  // is passed again. `add` gives its address.
+  CUresult Grow(Bytes bytes, const std::function<CUresult(CUdeviceptr*)>& add)
+      EXCLUDES_LOCK(growth_mutex_);
+  // False if that block is gone. `unused`: no work under way may use it.
+  bool Release(CUdeviceptr pointer, uint64_t id, bool unused);
   bool BackNow(CUdeviceptr address);
   void ShutIfMissing();
   CUresult Synchronize(CUcontext context);
@@ -97,6 +108,7 @@ class Guest {
   std::unique_ptr<FreeFence> fence_;
   std::unique_ptr<StreamPools> pools_;
   std::unique_ptr<Swapper> swapper_;
+  std::unique_ptr<VmmMemory> vmm_;
   std::unique_ptr<Agent> agent_;
 
   Mutex growth_mutex_;  // one reservation at a time; held while waiting for the daemon's answer

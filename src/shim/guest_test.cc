@@ -1,4 +1,3 @@
-// The guest and its agent between a double of the driver and a double of the daemon.
 #include "src/shim/guest.h"
 
 #include <gtest/gtest.h>
@@ -6,87 +5,10 @@
 #include <cstring>
 #include <thread>
 
-#include "src/shim/fake_daemon.h"
-#include "src/shim/fake_driver.h"
-#include "src/shim/testing/submit.h"
+#include "src/shim/testing/guest_fixture.h"
 
 namespace tandem::shim {
 namespace {
-
-constexpr Bytes kLimit = MiB(48);
-
-class GuestTest : public testing::Test {
- protected:
-  GuestTest()
-      : daemon_(kCard, kLimit, kChunk),
-        driver_(kCard.count),
-        gate_(
-            [](void* guest) {
-              Guest* const open = *static_cast<Guest**>(guest);
-              if (open != nullptr) open->Wake();
-            },
-            &for_gate_),
-        tracker_(&driver_.table()) {
-    gate_.Open();
-    auto opened =
-        Guest::Open(&driver_.table(), &gate_, &tracker_, 0, Identity{"test", 5, "GPU-0", "me"});
-    EXPECT_TRUE(opened.ok());
-    guest_ = std::move(*opened);
-    for_gate_ = guest_.get();
-    const auto hello = daemon_.Expect<wire::Register>();
-    EXPECT_EQ(hello.run, 5u);
-    EXPECT_EQ(hello.program, "me");
-    EXPECT_TRUE(guest_->WaitForContext());
-    guest_->ContextMade(driver_.context());
-  }
-  ~GuestTest() override {
-    gate_.Open();
-    guest_.reset();
-  }
-
-  CUdeviceptr Allocate(Bytes bytes, CUcontext context) {
-    CUdeviceptr pointer = 0;
-    EXPECT_EQ(guest_->Allocate(bytes.count, context, &pointer), CUDA_SUCCESS);
-    return pointer;
-  }
-  CUdeviceptr Allocate(Bytes bytes) { return Allocate(bytes, driver_.context()); }
-  // A call that submits work, `inside` being what the work does.
-  template <typename Function>
-  void Submit(Function inside) {
-    SubmitThrough(gate_, tracker_, inside);
-  }
-  // The same by a thread that will have to wait for the lease.
-  template <typename Function>
-  std::thread SubmitLater(Function inside) {
-    return std::thread([this, inside] { Submit(inside); });
-  }
-  // Allocates and gets a first lease for it.
-  CUdeviceptr RunWith(Bytes bytes, uint64_t epoch) {
-    return RunWith(bytes, epoch, driver_.context());
-  }
-  CUdeviceptr RunWith(Bytes bytes, uint64_t epoch, CUcontext context) {
-    const CUdeviceptr pointer = Allocate(bytes, context);
-    std::thread work =
-        SubmitLater([=] { std::memset(reinterpret_cast<void*>(pointer), 0x5a, bytes.count); });
-    EXPECT_EQ(daemon_.Expect<wire::Ready>().need_bytes, bytes.count);
-    daemon_.Send(wire::Grant{epoch, bytes.count, 1000});
-    EXPECT_EQ(daemon_.Expect<wire::Running>().epoch, epoch);
-    work.join();
-    return pointer;
-  }
-
-  FakeDaemon daemon_;
-  FakeDriver driver_;
-  Guest* for_gate_ = nullptr;
-  Gate gate_;
-  WorkTracker tracker_;
-  std::unique_ptr<Guest> guest_;
-};
-
-bool AllBytes(CUdeviceptr pointer, Bytes bytes, unsigned char value) {
-  const auto* const begin = reinterpret_cast<const unsigned char*>(pointer);
-  return std::all_of(begin, begin + bytes.count, [=](unsigned char byte) { return byte == value; });
-}
 
 TEST_F(GuestTest, RevokedEvictedAndBackAgain) {
   const CUdeviceptr pointer = RunWith(MiB(16), 1);
@@ -215,11 +137,31 @@ TEST_F(GuestTest, AFreeDuringACaptureWaitsForNoWork) {
   ASSERT_TRUE(guest_->Free(pointer, &result));
   EXPECT_EQ(result, CUDA_SUCCESS);
   EXPECT_EQ(driver_.context_waits(), 0);
-  EXPECT_EQ(guest_->used(), Bytes());
   EXPECT_EQ(driver_.used(), MiB(8).count);  // work under way may use it
+  EXPECT_EQ(guest_->used(), MiB(8));
   driver_.HoldEvents(false);
   while (driver_.used() != 0) std::this_thread::yield();
+  EXPECT_EQ(guest_->used(), Bytes());
   tracker_.OnCaptureEnded();
+}
+
+// What was freed is there until the capture ends, and more memory must be asked for.
+TEST_F(GuestTest, WhatIsFreedAndAllocatedDuringACaptureIsThereForItsLaunches) {
+  const CUdeviceptr pointer = RunWith(MiB(8), 1);
+  tracker_.OnCaptureBegun();
+  driver_.Capture(true);
+  CUresult result = CUDA_ERROR_UNKNOWN;
+  ASSERT_TRUE(guest_->Free(pointer, &result));
+  const CUdeviceptr next = Allocate(MiB(8));
+  EXPECT_NE(next, pointer);
+  std::thread work = SubmitLater([] {});
+  EXPECT_EQ(daemon_.Expect<wire::Ready>().need_bytes, MiB(16).count);
+  daemon_.Send(wire::Credit{MiB(16).count});
+  daemon_.Expect<wire::Running>();
+  work.join();
+  driver_.Capture(false);
+  tracker_.OnCaptureEnded();
+  while (guest_->used() != MiB(8)) std::this_thread::yield();
 }
 
 TEST_F(GuestTest, FindsTheNextDaemon) {

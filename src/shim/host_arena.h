@@ -8,6 +8,7 @@
 // any.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -20,14 +21,15 @@ namespace tandem::shim {
 
 class HostArena {
  public:
-  // A mapping holds several of the largest chunks.
+  // A mapping holds several of the largest chunks, and is never smaller than this.
+  static constexpr uint64_t kSmallestMapping = uint64_t{32} << 20;
   HostArena(const cuda::RealDriver* real, uint64_t largest_chunk)
-      : real_(real), mapping_bytes_(kLargestChunks * largest_chunk) {}
+      : real_(real), mapping_bytes_(std::max(kLargestChunks * largest_chunk, kSmallestMapping)) {}
   ~HostArena();
   HostArena(const HostArena&) = delete;
   HostArena& operator=(const HostArena&) = delete;
 
-  // Room for `bytes`, at most the largest chunk; null when the host has no memory for it.
+  // Room for `bytes`, at most a mapping's; null when the host has no memory for it.
   std::byte* Take(uint64_t bytes);
   // REQUIRES: what Take gave for as many bytes.
   void Return(std::byte* begin, uint64_t bytes, Instant now);

@@ -1,47 +1,11 @@
-// Hooks of driver_api.def's OWN rows for device memory. Blocks that are not the guest's, and
-// arguments that only the driver can judge, go to the driver.
-#include <cstring>
-
+// Hooks of driver_api.def's OWN rows that allocate and free device memory. Blocks that are not the
+// guest's, and arguments that only the driver can judge, go to the driver.
 #include "src/shim/process.h"
 
 namespace tandem::shim {
 namespace {
 
 constexpr uint64_t kPitchAlignment = 512;
-
-// Of a block from a pool the program asked for fewer bytes than it takes.
-std::optional<StreamPools::Entry> PoolEntry(const Block& block) {
-  return CurrentGuest()->pools().Find({block.address, block.id});
-}
-
-// The program's block around the pointer, if it is one that may be swapped. What a pool keeps is
-// not the program's.
-std::optional<Block> FindOurs(CUdeviceptr pointer) {
-  Guest* const guest = CurrentGuest();
-  if (guest == nullptr) return std::nullopt;
-  const std::optional<Block> block = guest->Find(pointer);
-  if (!block.has_value()) return block;
-  const auto entry = PoolEntry(*block);
-  return entry.has_value() && entry->idle ? std::nullopt : block;
-}
-
-// What the driver is to be asked about a pointer that is to none of our blocks. Where a block was,
-// it still knows of memory that we keep there: it is asked about an address that can have none.
-CUdeviceptr ForDriver(CUdeviceptr pointer) {
-  constexpr CUdeviceptr kNobodys = 0x10;
-  Guest* const guest = CurrentGuest();
-  return guest != nullptr && guest->Owns(pointer) ? kNobodys : pointer;
-}
-
-template <typename Value>
-void Put(void* data, Value value) {
-  std::memcpy(data, &value, sizeof(value));
-}
-
-size_t SizeOf(const Block& block) {
-  const auto entry = PoolEntry(block);
-  return entry.has_value() ? entry->bytes : block.bytes;
-}
 
 // What a pool only keeps is not in the way of the program's other memory.
 CUresult Allocate(Guest* guest, size_t bytes, CUcontext context, CUdeviceptr* pointer) {
@@ -50,57 +14,6 @@ CUresult Allocate(Guest* guest, size_t bytes, CUcontext context, CUdeviceptr* po
   const CUresult result = guest->Allocate(bytes, context, pointer);
   const bool again = result == CUDA_ERROR_OUT_OF_MEMORY && guest->pools().GiveWay(true);
   return again ? guest->Allocate(bytes, context, pointer) : result;
-}
-
-CUresult GetAttribute(const Block& block, CUdeviceptr pointer, CUpointer_attribute attribute,
-                      void* data) {
-  switch (attribute) {
-    case CU_POINTER_ATTRIBUTE_CONTEXT:
-      Put(data, block.context);
-      return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-      Put(data, static_cast<unsigned int>(CU_MEMORYTYPE_DEVICE));
-      return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-      Put(data, pointer);
-      return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-      Put(data, static_cast<unsigned long long>(block.id));
-      return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-      Put(data, 0);
-      return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_MAPPED:
-      Put(data, 1);
-      return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-      Put(data, CurrentGuest()->device());
-      return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-      Put(data, block.address);
-      return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-      Put(data, SizeOf(block));
-      return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: {
-      const auto entry = PoolEntry(block);
-      Put(data, entry.has_value() ? entry->pool : nullptr);
-      return CUDA_SUCCESS;
-    }
-    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-      Put(data, static_cast<unsigned long long>(0));
-      return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-      Put(data, 0);
-      return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-      Put(data, 3);  // to be read and written
-      return CUDA_SUCCESS;
-    default:
-      return Call(Real().cuPointerGetAttribute, data, attribute, pointer);
-  }
 }
 
 }  // namespace
@@ -165,36 +78,6 @@ CUresult cuMemFree_v2(CUdeviceptr pointer) noexcept {
   Guest* const guest = CurrentGuest();
   if (guest != nullptr && guest->Free(pointer, &result)) return result;
   return Call(Real().cuMemFree_v2, pointer);
-}
-
-CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size, CUdeviceptr pointer) noexcept {
-  const std::optional<Block> block = FindOurs(pointer);
-  if (!block.has_value()) {
-    return Call(Real().cuMemGetAddressRange_v2, base, size, ForDriver(pointer));
-  }
-  if (base != nullptr) *base = block->address;
-  if (size != nullptr) *size = SizeOf(*block);
-  return CUDA_SUCCESS;
-}
-
-CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute,
-                               CUdeviceptr pointer) noexcept {
-  const std::optional<Block> block = data == nullptr ? std::nullopt : FindOurs(pointer);
-  if (!block.has_value()) {
-    return Call(Real().cuPointerGetAttribute, data, attribute, ForDriver(pointer));
-  }
-  return GetAttribute(*block, pointer, attribute, data);
-}
-
-CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute* attributes, void** data,
-                                CUdeviceptr pointer) noexcept {
-  const std::optional<Block> block = FindOurs(pointer);
-  const CUresult result = Call(Real().cuPointerGetAttributes, count, attributes, data,
-                               block.has_value() ? pointer : ForDriver(pointer));
-  if (result != CUDA_SUCCESS || !block.has_value()) return result;
-  // An attribute that does not apply keeps the driver's word for that.
-  for (unsigned int i = 0; i < count; ++i) GetAttribute(*block, pointer, attributes[i], data[i]);
-  return CUDA_SUCCESS;
 }
 
 }  // extern "C"

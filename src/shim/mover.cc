@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "src/shim/capture_mode.h"
+#include "src/shim/run_aliases.h"
 
 namespace tandem::shim {
 namespace {
@@ -75,9 +76,11 @@ CUevent Mover::TakeEvent() {
 
 // Access is given in one call.
 CUresult Mover::Back(const Place* places, size_t count) {
-  CUmemAllocationProp properties{};
-  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, device_};
+  CUmemAllocationProp plain{};
+  plain.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  plain.location = {CU_MEM_LOCATION_TYPE_DEVICE, device_};
+  const Run& run = *places[0].run;
+  const CUmemAllocationProp properties = run.properties.value_or(plain);
   uint64_t mapped = 0;
   size_t done = 0;
   CUresult result = CUDA_SUCCESS;
@@ -96,6 +99,7 @@ CUresult Mover::Back(const Place* places, size_t count) {
     result =
         real_->cuMemSetAccess(places[0].chunk->address, mapped, access_.data(), access_.size());
   }
+  if (result == CUDA_SUCCESS) result = MapAliases(*real_, run, places[0].chunk, count);
   for (size_t i = 0; i < done; ++i) {
     Chunk& chunk = *places[i].chunk;
     chunk.exposed = false;
@@ -115,6 +119,7 @@ CUresult Mover::Unback(const Place& place) {
   Chunk& chunk = *place.chunk;
   const CUresult result = real_->cuMemUnmap(chunk.address, chunk.bytes);
   if (result != CUDA_SUCCESS) return result;
+  UnmapAliases(*real_, *place.run, chunk);
   real_->cuMemRelease(chunk.handle);
   chunk.handle = 0;
   memory_->SetState(place, Chunk::State::kAway);

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <ctime>
 #include <iterator>
 #include <utility>
 
+#include "src/base/time.h"
 #include "src/shim/device_memory.h"
 
 namespace tandem::shim {
@@ -55,7 +57,8 @@ bool StreamPools::IsDone(Idle* idle) {
   return true;
 }
 
-void StreamPools::AddIdle(Pool* pool, uint64_t bytes, const Idle& idle) {
+void StreamPools::AddIdle(Pool* pool, uint64_t bytes, Idle idle) {
+  idle.time = ++frees_;
   pool->idle.emplace(bytes, idle);
   idle_ids_.insert(idle.block.id);
   idle_.fetch_add(1, std::memory_order_relaxed);
@@ -131,19 +134,25 @@ void StreamPools::Shrink() {
 }
 
 bool StreamPools::GiveWay(bool wait) {
-  std::vector<BlockName> taken;
-  std::vector<Marker> pending;
-  {
-    MutexLock lock(mutex_);
-    taken = TakeOfAll(true);
-    EachPool([&](Pool* pool) {
-      for (const auto& [bytes, idle] : pool->idle) pending.push_back(idle.marker);
-    });
+  const timespec pause{0, Microseconds(50).ns};
+  bool any = false;
+  uint64_t began = 0;
+  for (;;) {
+    std::vector<BlockName> taken;
+    bool pending = false;
+    {
+      MutexLock lock(mutex_);
+      if (began == 0) began = frees_;
+      taken = TakeOfAll(true);
+      EachPool([&](Pool* pool) {
+        for (const auto& [bytes, idle] : pool->idle) pending |= idle.time <= began;
+      });
+    }
+    GiveBack(taken);
+    any |= !taken.empty();
+    if (!wait || !pending) return any;
+    nanosleep(&pause, nullptr);  // no event can be waited for without the lock that keeps it alive
   }
-  GiveBack(taken);
-  if (!wait || pending.empty()) return !taken.empty();
-  for (const Marker& marker : pending) real_->cuEventSynchronize(marker.event);
-  return GiveWay(false) || !taken.empty();
 }
 
 bool StreamPools::MakeRoom(Pool* pool, uint64_t bytes, std::vector<BlockName>* taken) {

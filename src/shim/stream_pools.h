@@ -100,6 +100,7 @@ class StreamPools {
     CUcontext context = nullptr;  // that it was allocated in
     Place freed;                  // stream null: in none
     Marker marker;                // behind the work before; no event: it is done
+    uint64_t time = 0;            // orders all frees
   };
   struct Amount {
     uint64_t now = 0, high = 0;
@@ -141,7 +142,7 @@ class StreamPools {
   void GiveBack(const std::vector<BlockName>& blocks) const EXCLUDES_LOCK(mutex_);
   void Shrink() EXCLUDES_LOCK(mutex_);
   IdleBlock Drop(Pool* pool, IdleBlock block) REQUIRES_LOCK(mutex_);
-  void AddIdle(Pool* pool, uint64_t bytes, const Idle& idle) REQUIRES_LOCK(mutex_);
+  void AddIdle(Pool* pool, uint64_t bytes, Idle idle) REQUIRES_LOCK(mutex_);
   // Makes room below the pool's maximum. False if there is none.
   bool MakeRoom(Pool* pool, uint64_t bytes, std::vector<BlockName>* taken) REQUIRES_LOCK(mutex_);
   template <typename Visit>
@@ -157,6 +158,7 @@ class StreamPools {
   std::map<CUdeviceptr, Live> live_ GUARDED_BY(mutex_);
   std::set<uint64_t> idle_ids_ GUARDED_BY(mutex_);
   std::atomic<size_t> idle_{0};  // blocks
+  uint64_t frees_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace tandem::shim

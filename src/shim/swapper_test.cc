@@ -52,12 +52,9 @@ class SwapperTest : public testing::Test {
     MutexLock lock(swapper_.mutex());
     swapper_.Expose();
   }
-  bool Free(CUdeviceptr block, Bytes* shrunk) {  // all work being done
+  std::optional<Bytes> Free(CUdeviceptr block) {  // all work being done
     const auto known = memory_.Find(block);
-    const bool freed = known.has_value() && memory_.Free(block, known->id, shrunk);
-    memory_.Fence();
-    memory_.ReleaseFenced();
-    return freed;
+    return known.has_value() ? memory_.Free(block, known->id, true) : std::nullopt;
   }
   void Reap() {
     MutexLock lock(swapper_.mutex());
@@ -149,8 +146,7 @@ TEST_F(SwapperTest, MemoryFreedWhileItArrivesIsGivenBackOnceItIsThere) {
   const CUdeviceptr block = AllocateAway(MiB(8), 8);
   driver_.HoldCopies();
   EXPECT_EQ(RestoreSome(kCard), CUDA_SUCCESS);
-  Bytes shrunk;
-  ASSERT_TRUE(Free(block, &shrunk));
+  EXPECT_EQ(Free(block), MiB(8));
   Reap();
   EXPECT_EQ(driver_.used(), MiB(8).count);  // a copy still writes to it
   driver_.LetCopies(2);
@@ -224,9 +220,7 @@ TEST_F(SwapperTest, WhatABrokenContextHoldsIsNeitherCopiedNorNeeded) {
   EXPECT_EQ(memory_.GetView().missing, MiB(16));
   ASSERT_EQ(RestoreAll(kCard), CUDA_SUCCESS);
   EXPECT_TRUE(Holds(kept, MiB(16).count, 1));
-  Bytes shrunk;
-  EXPECT_TRUE(Free(lost.address, &shrunk));
-  EXPECT_EQ(shrunk, MiB(8));  // of the limit it had still been part
+  EXPECT_EQ(Free(lost.address), MiB(8));  // of the limit it had still been part
   EXPECT_EQ(memory_.GetView().need, MiB(16));
 }
 
@@ -299,11 +293,9 @@ TEST_F(SwapperTest, FreedMemoryGoesBackAndItsAddressesComeAgain) {
   const CUdeviceptr first = Allocate(MiB(16).count);
   ASSERT_EQ(RestoreAll(kCard), CUDA_SUCCESS);
   Open();
-  Bytes shrunk;
-  EXPECT_FALSE(Free(first + 512, &shrunk));
-  ASSERT_TRUE(Free(first, &shrunk));
-  EXPECT_FALSE(Free(first, &shrunk));
-  EXPECT_EQ(shrunk, MiB(16));
+  EXPECT_FALSE(Free(first + 512).has_value());
+  EXPECT_EQ(Free(first), MiB(16));
+  EXPECT_FALSE(Free(first).has_value());
   EXPECT_NE(Allocate(MiB(16).count), first);  // still mapped
   Reap();
   EXPECT_EQ(driver_.used(), 0u);
@@ -320,7 +312,7 @@ TEST_F(SwapperTest, SmallBlocksShareAPage) {
     EXPECT_FALSE(memory_.Find(block + 5000).has_value());
   }
   Bytes shrunk;
-  for (CUdeviceptr block : blocks) ASSERT_TRUE(Free(block, &shrunk));
+  for (CUdeviceptr block : blocks) shrunk += Free(block).value();
   EXPECT_EQ(shrunk, MiB(2));
   EXPECT_EQ(memory_.GetView().need, Bytes());
 }
@@ -357,8 +349,7 @@ TEST_F(SwapperTest, RandomSequencesKeepEveryByte) {
     } else if (choice < 6 && !live.empty()) {
       auto victim = live.begin();
       std::advance(victim, random() % live.size());
-      Bytes shrunk;
-      ASSERT_TRUE(Free(victim->first, &shrunk));
+      ASSERT_TRUE(Free(victim->first).has_value());
       live.erase(victim);
     } else if (choice < 8) {
       if (random() % 4 == 0) driver_.FailCopy(1 + random() % 4, CUDA_ERROR_UNKNOWN);

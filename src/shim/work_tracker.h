@@ -60,12 +60,18 @@ class WorkTracker {
   CUresult Health(CUcontext context) EXCLUDES_LOCK(mutex_);
   // Whether a stream may be being captured, or a context has been found broken: then only the
   // driver can say what it thinks of an allocation.
-  bool MayRefuse() const {
-    return captures_.load(std::memory_order_acquire) != 0 ||
-           broken_.load(std::memory_order_acquire);
-  }
+  bool MayRefuse() const { return Capturing() || broken_.load(std::memory_order_acquire); }
+  // Whether a stream may be being captured.
+  bool Capturing() const { return captures_.load(std::memory_order_acquire) != 0; }
   void OnCaptureBegun() { captures_.fetch_add(1, std::memory_order_acq_rel); }
   void OnCaptureEnded() { captures_.fetch_sub(1, std::memory_order_acq_rel); }
+  // Runs a call of the driver's by which a stream may come to be captured. It comes before or after
+  // an event is put behind work, never in between: an event that lands in a capture breaks it.
+  template <typename DriverCall>
+  CUresult JoinCapture(DriverCall call) EXCLUDES_LOCK(mutex_) {
+    MutexLock lock(mutex_);
+    return call();
+  }
   // Changes when a stream or a context is destroyed, so that what is known of it may be wrong.
   static uint64_t Generation() { return generation.load(std::memory_order_acquire); }
   // Destroys the stream with `destroy`; what it still has to do stays covered.

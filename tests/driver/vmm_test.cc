@@ -1,4 +1,7 @@
 // Virtual memory management.
+#include <algorithm>
+#include <cstring>
+
 #include "tests/driver/fixture.h"
 
 namespace tandem::driver_test {
@@ -125,6 +128,146 @@ TEST_F(VmmTest, SaysWhoMayTouchWhat) {
   EXPECT_CU(CUDA_SUCCESS, Cu().cuMemUnmap(pointer, page_));
   EXPECT_CU(CUDA_SUCCESS, Cu().cuMemRelease(handle));
   EXPECT_CU(CUDA_SUCCESS, Cu().cuMemAddressFree(pointer, page_));
+}
+
+// As allocators do that keep their blocks in one piece: addresses first, memory as it is needed.
+TEST_F(VmmTest, GrowsInPlaceShrinksAndGrowsAgain) {
+  constexpr uint32_t kSegments = 6;
+  const CUfunction add = Kernel("add");
+  CUdeviceptr base = 0;
+  ASSERT_CU(Cu().cuMemAddressReserve(&base, kSegments * page_, 0, 0, 0));
+  const auto at = [&](uint32_t segment) { return base + segment * page_; };
+  const auto map = [&](uint32_t segment) {
+    const auto handle = Create(page_);
+    EXPECT_CU(CUDA_SUCCESS, Cu().cuMemMap(at(segment), page_, 0, handle, 0));
+    EXPECT_CU(CUDA_SUCCESS, Cu().cuMemSetAccess(at(segment), page_, &access_, 1));
+    EXPECT_CU(CUDA_SUCCESS, Cu().cuMemRelease(handle));
+    EXPECT_CU(CUDA_SUCCESS, Cu().cuMemsetD32_v2(at(segment), 0, page_ / 4));
+  };
+  const auto unmap = [&](uint32_t segment) {
+    EXPECT_CU(CUDA_SUCCESS, Cu().cuMemUnmap(at(segment), page_));
+  };
+  uint32_t count = 0;
+  const auto add_to_all = [&](uint32_t segments, uint32_t value) {
+    count = segments * static_cast<uint32_t>(page_ / 4);
+    EXPECT_CU(CUDA_SUCCESS, Launch(add, count / 256, 256, nullptr, {&base, &value, &count}));
+  };
+  for (uint32_t segments = 1; segments <= kSegments; ++segments) {
+    map(segments - 1);
+    add_to_all(segments, 1);
+  }
+  ASSERT_CU(Cu().cuCtxSynchronize());
+  for (uint32_t segment = 4; segment < kSegments; ++segment) unmap(segment);
+  for (uint32_t segment = 4; segment < kSegments; ++segment) map(segment);
+  add_to_all(kSegments, 10);
+  const std::vector<uint8_t> bytes = Read(base, kSegments * page_);
+  std::vector<uint32_t> words(bytes.size() / 4);
+  std::memcpy(words.data(), bytes.data(), bytes.size());
+  for (uint32_t segment = 0; segment < kSegments; ++segment) {
+    const uint32_t expected = segment < 4 ? 10 + kSegments - segment : 10;
+    const auto begin = words.begin() + segment * static_cast<ptrdiff_t>(page_ / 4);
+    EXPECT_EQ(std::count(begin, begin + static_cast<ptrdiff_t>(page_ / 4), expected),
+              static_cast<ptrdiff_t>(page_ / 4))
+        << "segment " << segment << " begins with " << *begin;
+  }
+  for (uint32_t segment = 0; segment < kSegments; ++segment) unmap(segment);
+  ASSERT_CU(Cu().cuMemAddressFree(base, kSegments * page_));
+}
+
+TEST_F(VmmTest, OneMemoryIsReachedAtTwoAddresses) {
+  CUdeviceptr pointer = 0;
+  ASSERT_CU(Cu().cuMemAddressReserve(&pointer, 4 * page_, 0, 0, 0));
+  const auto handle = Create(2 * page_);
+  for (const CUdeviceptr there : {pointer, pointer + 2 * page_}) {
+    ASSERT_CU(Cu().cuMemMap(there, 2 * page_, 0, handle, 0));
+    ASSERT_CU(Cu().cuMemSetAccess(there, 2 * page_, &access_, 1));
+  }
+  const auto pattern = Pattern(2 * page_, 5);
+  Write(pointer, pattern);
+  EXPECT_EQ(Read(pointer + 2 * page_, 2 * page_), pattern);
+  ASSERT_CU(Cu().cuMemUnmap(pointer, 2 * page_));
+  EXPECT_EQ(Read(pointer + 2 * page_, 2 * page_), pattern);
+  ASSERT_CU(Cu().cuMemRelease(handle));
+  ASSERT_CU(Cu().cuMemUnmap(pointer + 2 * page_, 2 * page_));
+  ASSERT_CU(Cu().cuMemAddressFree(pointer, 4 * page_));
+}
+
+// As servers do that leave the card to others for a while.
+TEST_F(VmmTest, WhatIsSavedGivenBackAndMadeAnewIsWhereItWas) {
+  CUdeviceptr pointer = 0;
+  size_t before = 0, asleep = 0, total = 0;
+  ASSERT_CU(Cu().cuMemAddressReserve(&pointer, 3 * page_, 0, 0, 0));
+  ASSERT_CU(Cu().cuMemGetInfo_v2(&before, &total));
+  auto handle = Create(3 * page_);
+  ASSERT_CU(Cu().cuMemMap(pointer, 3 * page_, 0, handle, 0));
+  ASSERT_CU(Cu().cuMemSetAccess(pointer, 3 * page_, &access_, 1));
+  const auto pattern = Pattern(3 * page_, 6);
+  Write(pointer, pattern);
+  const std::vector<uint8_t> saved = Read(pointer, 3 * page_);
+  ASSERT_CU(Cu().cuMemUnmap(pointer, 3 * page_));
+  ASSERT_CU(Cu().cuMemRelease(handle));
+  ASSERT_CU(Cu().cuMemGetInfo_v2(&asleep, &total));
+  EXPECT_EQ(asleep, before);
+  handle = Create(3 * page_);
+  ASSERT_CU(Cu().cuMemMap(pointer, 3 * page_, 0, handle, 0));
+  ASSERT_CU(Cu().cuMemSetAccess(pointer, 3 * page_, &access_, 1));
+  Write(pointer, saved);
+  EXPECT_EQ(Read(pointer, 3 * page_), pattern);
+  ASSERT_CU(Cu().cuMemUnmap(pointer, 3 * page_));
+  ASSERT_CU(Cu().cuMemRelease(handle));
+  ASSERT_CU(Cu().cuMemAddressFree(pointer, 3 * page_));
+}
+
+TEST_F(VmmTest, TellsItsHandleAndItsRange) {
+  CUdeviceptr pointer = 0, base = 0;
+  ASSERT_CU(Cu().cuMemAddressReserve(&pointer, 3 * page_, 0, 0, 0));
+  const auto handle = Create(2 * page_);
+  CUmemAllocationProp properties = {};
+  ASSERT_CU(Cu().cuMemGetAllocationPropertiesFromHandle(&properties, handle));
+  EXPECT_EQ(properties.type, properties_.type);
+  EXPECT_EQ(properties.location.id, 0);
+  ASSERT_CU(Cu().cuMemMap(pointer, 2 * page_, 0, handle, 0));
+  ASSERT_CU(Cu().cuMemSetAccess(pointer, 2 * page_, &access_, 1));
+  size_t size = 0;
+  ASSERT_CU(Cu().cuMemGetAddressRange_v2(&base, &size, pointer + page_ + 5));
+  EXPECT_EQ(base, pointer);
+  EXPECT_EQ(size, 2 * page_);
+  unsigned int type = 0;
+  ASSERT_CU(Cu().cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pointer + page_));
+  EXPECT_EQ(type, static_cast<unsigned int>(CU_MEMORYTYPE_DEVICE));
+  // One handle more, which keeps the memory when the first is gone.
+  CUmemGenericAllocationHandle again = 0;
+  ASSERT_CU(Cu().cuMemRetainAllocationHandle(&again, reinterpret_cast<void*>(pointer + page_)));
+  Write(pointer, Pattern(2 * page_, 7));
+  ASSERT_CU(Cu().cuMemUnmap(pointer, 2 * page_));
+  ASSERT_CU(Cu().cuMemRelease(handle));
+  EXPECT_NE(Cu().cuMemGetAddressRange_v2(&base, &size, pointer), CUDA_SUCCESS);
+  EXPECT_NE(Cu().cuMemRetainAllocationHandle(&again, reinterpret_cast<void*>(pointer)),
+            CUDA_SUCCESS);
+  ASSERT_CU(Cu().cuMemMap(pointer + page_, 2 * page_, 0, again, 0));
+  ASSERT_CU(Cu().cuMemSetAccess(pointer + page_, 2 * page_, &access_, 1));
+  EXPECT_EQ(Read(pointer + page_, 2 * page_), Pattern(2 * page_, 7));
+  // Addresses in use are not given back.
+  EXPECT_NE(Cu().cuMemAddressFree(pointer, 3 * page_), CUDA_SUCCESS);
+  ASSERT_CU(Cu().cuMemUnmap(pointer + page_, 2 * page_));
+  ASSERT_CU(Cu().cuMemRelease(again));
+  ASSERT_CU(Cu().cuMemAddressFree(pointer, 3 * page_));
+}
+
+// It belongs to no context.
+TEST_F(VmmTest, OutlivesTheContextItWasMadeIn) {
+  CUdeviceptr pointer = 0;
+  ASSERT_CU(Cu().cuMemAddressReserve(&pointer, page_, 0, 0, 0));
+  const auto handle = Create(page_);
+  ASSERT_CU(Cu().cuMemMap(pointer, page_, 0, handle, 0));
+  ASSERT_CU(Cu().cuMemSetAccess(pointer, page_, &access_, 1));
+  const auto pattern = Pattern(page_, 8);
+  Write(pointer, pattern);
+  MakeContextAnew();
+  EXPECT_EQ(Read(pointer, page_), pattern);
+  ASSERT_CU(Cu().cuMemUnmap(pointer, page_));
+  ASSERT_CU(Cu().cuMemRelease(handle));
+  ASSERT_CU(Cu().cuMemAddressFree(pointer, page_));
 }
 
 // Memory of one device that only another one may use: that one's copies reach it.

@@ -16,8 +16,6 @@ NOT_COUNTED = [
     "ManagedTest.ThereIsAsMuchAsTheDeviceHas",
     "PoolSharingTest.TakesMemoryLikeAnyOther",
     "PoolTest.GivesWayToEverythingThatNeedsMemory",
-    "SharingTest.ADescriptorCarriesMemory",
-    "VmmTest.MemoryReturnsWhenTheLastMappingGoes",
 ]
 # What may be swapped cannot be opened by another process yet.
 NOT_SHARED = [

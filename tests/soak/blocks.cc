@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "tests/soak/mapped.h"
+
 namespace soak {
 namespace {
 
@@ -14,6 +16,7 @@ constexpr uint64_t kMostWords = 1 << 20;  // of a block
 constexpr int kFewestBits = 6, kMostBits = 20;
 constexpr uint64_t kMostReplays = 4;
 constexpr uint64_t kLongestGapUs = 20000;
+constexpr const char* kKinds[] = {"plain", "pool's", "mapped"};
 constexpr uint64_t kOtherWords = 50000;  // in a context that does not last
 
 }  // namespace
@@ -55,17 +58,28 @@ void Blocks::VerifyAll() {
   for (const Block& block : blocks_) Verify(block);
 }
 
+CUresult Blocks::Make(Block* block) {
+  const auto& driver = device_->driver();
+  switch (block->kind) {
+    case Block::Kind::kPool:
+      return driver.cuMemAllocAsync(&block->address, block->bytes(),
+                                    device_->stream(block->stream));
+    case Block::Kind::kMapped:
+      return AllocateMapped(driver, device_->ordinal(), block->bytes(), &block->address);
+    case Block::Kind::kPlain:
+      break;
+  }
+  return driver.cuMemAlloc_v2(&block->address, block->bytes());
+}
+
 void Blocks::Allocate() {
   const uint64_t low = uint64_t{1} << (kFewestBits + Random(kMostBits - kFewestBits));
   Block block;
   block.words = low + Random(low);
-  block.from_pool = Random(2) == 0;
+  block.kind = static_cast<Block::Kind>(Random(3));
   block.stream = static_cast<int>(Random(Device::kStreams));
   while (!blocks_.empty() && held_ + block.bytes() > most_) Free(Random(blocks_.size()));
-  const auto& driver = device_->driver();
-  const CUresult result = block.from_pool ? driver.cuMemAllocAsync(&block.address, block.bytes(),
-                                                                   device_->stream(block.stream))
-                                          : driver.cuMemAlloc_v2(&block.address, block.bytes());
+  const CUresult result = Make(&block);
   if (result == CUDA_ERROR_OUT_OF_MEMORY) {
     ++counts_.out_of_memory;
     if (blocks_.empty()) {
@@ -75,7 +89,7 @@ void Blocks::Allocate() {
     }
     return;
   }
-  Check(block.from_pool ? "cuMemAllocAsync" : "cuMemAlloc", result);
+  Check("an allocation", result);
   ++counts_.allocations;
   held_ += block.bytes();
   blocks_.push_back(block);
@@ -88,10 +102,15 @@ void Blocks::Free(size_t index) {
   blocks_.pop_back();
   held_ -= block.bytes();
   const auto& driver = device_->driver();
-  if (block.from_pool) {
-    Check("cuMemFreeAsync", driver.cuMemFreeAsync(block.address, device_->stream(block.stream)));
-  } else {
-    Check("cuMemFree", driver.cuMemFree_v2(block.address));
+  switch (block.kind) {
+    case Block::Kind::kPool:
+      return Check("cuMemFreeAsync",
+                   driver.cuMemFreeAsync(block.address, device_->stream(block.stream)));
+    case Block::Kind::kMapped:
+      device_->Wait(block.stream);
+      return Check("cuMemUnmap", FreeMapped(driver, block.address, block.bytes()));
+    case Block::Kind::kPlain:
+      return Check("cuMemFree", driver.cuMemFree_v2(block.address));
   }
 }
 
@@ -247,7 +266,7 @@ void Blocks::Compare(const Block& block, const uint32_t* found) {
                " words are wrong, %" PRIu64 " to %" PRIu64 ", in the %s block at %#" PRIx64
                " of stream %d: %08x instead of %08x (%s %08x, and %08x more)\n",
                counts_.operations, wrong, block.words, first, last,
-               block.from_pool ? "pool's" : "plain", static_cast<uint64_t>(block.address),
+               kKinds[static_cast<size_t>(block.kind)], static_cast<uint64_t>(block.address),
                block.stream, found[first], block.At(first), block.constant ? "all" : "pattern",
                block.seed, block.added);
 }

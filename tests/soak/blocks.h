@@ -43,7 +43,7 @@ class Blocks {
   struct Block {
     CUdeviceptr address = 0;
     uint64_t words = 0;
-    bool from_pool = false;
+    enum class Kind : uint8_t { kPlain, kPool, kMapped } kind = Kind::kPlain;
     int stream = 0;
     // What is in it: seed, or the pattern of the seed, and in every word so much more.
     uint32_t seed = 0;
@@ -57,6 +57,7 @@ class Blocks {
   uint64_t Random(uint64_t below) { return random_() % below; }
   Block& Any() { return blocks_[Random(blocks_.size())]; }
 
+  CUresult Make(Block* block);
   void Allocate();
   void Free(size_t index);
   void Write(Block& block);

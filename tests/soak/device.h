@@ -29,6 +29,7 @@ class Device {
   ~Device();
 
   const tandem::cuda::RealDriver& driver() const { return driver_; }
+  CUdevice ordinal() const { return device_; }
   CUstream stream(int index) const { return streams_[static_cast<size_t>(index)]; }
 
   // Does `call` until it does not say OUT_OF_MEMORY, which copies and the like never mean for good:

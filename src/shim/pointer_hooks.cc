@@ -1,0 +1,133 @@
+// Hooks of driver_api.def's OWN rows for what is known of a pointer. Of memory that may be swapped the
+// driver knows only what happens to be on the card.
+#include <cstring>
+
+#include "src/shim/process.h"
+
+namespace tandem::shim {
+namespace {
+
+// What the program has around a pointer, if it may be swapped.
+struct Known {
+  CUdeviceptr address = 0;
+  size_t bytes = 0;
+  CUcontext context = nullptr;  // null for what the program has mapped
+  uint64_t id = 0;
+  CUmemoryPool pool = nullptr;
+  int access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  uint64_t handle_types = 0;
+};
+
+// What a pool keeps is not the program's.
+std::optional<Known> FindOurs(CUdeviceptr pointer) {
+  Guest* const guest = CurrentGuest();
+  if (guest == nullptr) return std::nullopt;
+  if (const std::optional<Block> block = guest->Find(pointer)) {
+    Known known{block->address, block->bytes, block->context, block->id};
+    const auto entry = guest->pools().Find({block->address, block->id});
+    if (!entry.has_value()) return known;
+    if (entry->idle) return std::nullopt;
+    known.bytes = entry->bytes;  // of a block from a pool fewer than it takes
+    known.pool = entry->pool;
+    return known;
+  }
+  const auto mapping = guest->vmm().Find(pointer);
+  if (!mapping.has_value() || !mapping->ours) return std::nullopt;
+  return Known{.address = mapping->address,
+               .bytes = mapping->bytes,
+               .id = mapping->id,
+               .access = mapping->flags,
+               .handle_types = mapping->handle_types};
+}
+
+// What the driver is to be asked about a pointer that is to nothing of ours. Where a block was, it
+// still knows of memory that we keep there: it is asked about an address that can have none.
+CUdeviceptr ForDriver(CUdeviceptr pointer) {
+  constexpr CUdeviceptr kNobodys = 0x10;
+  Guest* const guest = CurrentGuest();
+  return guest != nullptr && guest->Owns(pointer) ? kNobodys : pointer;
+}
+
+template <typename Value>
+CUresult Put(void* data, Value value) {
+  std::memcpy(data, &value, sizeof(value));
+  return CUDA_SUCCESS;
+}
+
+CUresult GetAttribute(const Known& known, CUdeviceptr pointer, CUpointer_attribute attribute,
+                      void* data) {
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+      return Put(data, known.context);
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      return Put(data, static_cast<unsigned int>(CU_MEMORYTYPE_DEVICE));
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      return Put(data, pointer);
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+      return Put(data, static_cast<unsigned long long>(known.id));
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+      return Put(data, 0);
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+      return Put(data, known.access != 0 ? 1 : 0);
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      return Put(data, CurrentGuest()->device());
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+      return Put(data, known.address);
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+      return Put(data, known.bytes);
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+      return Put(data, known.pool);
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+      return Put(data, known.handle_types);
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+      return Put(data, known.access);
+    default:
+      return Call(Real().cuPointerGetAttribute, data, attribute, pointer);
+  }
+}
+
+}  // namespace
+}  // namespace tandem::shim
+
+using namespace tandem;
+using namespace tandem::shim;
+
+extern "C" {
+
+CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size, CUdeviceptr pointer) noexcept {
+  const std::optional<Known> known = FindOurs(pointer);
+  if (!known.has_value()) {
+    return Call(Real().cuMemGetAddressRange_v2, base, size, ForDriver(pointer));
+  }
+  if (base != nullptr) *base = known->address;
+  if (size != nullptr) *size = known->bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute,
+                               CUdeviceptr pointer) noexcept {
+  const std::optional<Known> known = data == nullptr ? std::nullopt : FindOurs(pointer);
+  if (!known.has_value()) {
+    return Call(Real().cuPointerGetAttribute, data, attribute, ForDriver(pointer));
+  }
+  return GetAttribute(*known, pointer, attribute, data);
+}
+
+CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute* attributes, void** data,
+                                CUdeviceptr pointer) noexcept {
+  const std::optional<Known> known = FindOurs(pointer);
+  const CUresult result = Call(Real().cuPointerGetAttributes, count, attributes, data,
+                               known.has_value() ? pointer : ForDriver(pointer));
+  if (result != CUDA_SUCCESS || !known.has_value()) return result;
+  // An attribute that does not apply keeps the driver's word for that.
+  for (unsigned int i = 0; i < count; ++i) GetAttribute(*known, pointer, attributes[i], data[i]);
+  return CUDA_SUCCESS;
+}
+
+}  // extern "C"

@@ -1,0 +1,158 @@
+// Hooks of driver_api.def's OWN rows for memory that the program makes and maps by itself. What
+// VmmMemory has no answer to goes to the driver.
+#include <iterator>
+#include <map>
+
+#include "src/base/mutex.h"
+#include "src/shim/gated_call.h"
+
+namespace tandem::shim {
+namespace {
+
+// Addresses that the program has reserved. Kept from the first on, for a guest that comes later.
+class Reservations {
+ public:
+  void Add(CUdeviceptr address, uint64_t bytes) {
+    MutexLock lock(mutex_);
+    reserved_[address] = bytes;
+  }
+  void Remove(CUdeviceptr address) {
+    MutexLock lock(mutex_);
+    reserved_.erase(address);
+  }
+  // Whether all of it lies in one.
+  bool Contain(CUdeviceptr address, uint64_t bytes) {
+    MutexLock lock(mutex_);
+    auto found = reserved_.upper_bound(address);
+    if (found == reserved_.begin()) return false;
+    --found;
+    const uint64_t offset = address - found->first;
+    return offset < found->second && bytes <= found->second - offset;
+  }
+
+ private:
+  Mutex mutex_;
+  std::map<CUdeviceptr, uint64_t> reserved_ GUARDED_BY(mutex_);
+};
+
+Reservations& TheReservations() {
+  static Reservations* const reservations = new Reservations;
+  return *reservations;
+}
+
+VmmMemory* Vmm() {
+  Guest* const guest = CurrentGuest();
+  return guest == nullptr ? nullptr : &guest->vmm();
+}
+
+// What `ask` gets from the guest's memory, or what the driver says where that has no answer.
+template <typename Ask, typename CallDriver>
+CUresult AskFirst(Ask ask, CallDriver call_driver) {
+  VmmMemory* const vmm = Vmm();
+  const std::optional<CUresult> result = vmm == nullptr ? std::nullopt : ask(vmm);
+  return result.has_value() ? *result : call_driver();
+}
+
+}  // namespace
+}  // namespace tandem::shim
+
+using namespace tandem;
+using namespace tandem::shim;
+
+extern "C" {
+
+CUresult cuMemAddressReserve(CUdeviceptr* pointer, size_t size, size_t alignment,
+                             CUdeviceptr address, unsigned long long flags) noexcept {
+  const CUresult result =
+      Call(Real().cuMemAddressReserve, pointer, size, alignment, address, flags);
+  if (result == CUDA_SUCCESS) TheReservations().Add(*pointer, size);
+  return result;
+}
+
+CUresult cuMemAddressFree(CUdeviceptr pointer, size_t size) noexcept {
+  const VmmMemory* const vmm = Vmm();
+  if (vmm != nullptr && vmm->AnyIn(pointer, size)) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = Call(Real().cuMemAddressFree, pointer, size);
+  if (result == CUDA_SUCCESS) TheReservations().Remove(pointer);
+  return result;
+}
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
+                     const CUmemAllocationProp* properties, unsigned long long flags) noexcept {
+  const auto create = [=] { return Call(Real().cuMemCreate, handle, size, properties, flags); };
+  if (handle == nullptr || properties == nullptr || flags != 0 ||
+      properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+    return create();
+  }
+  Guest* const guest = GuestFor(properties->location.id);
+  if (guest == nullptr) return create();
+  const std::optional<CUresult> result = guest->vmm().Create(size, *properties, handle);
+  return result.has_value() ? *result : create();
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle) noexcept {
+  return AskFirst([=](VmmMemory* vmm) { return vmm->Release(handle); },
+                  [=] { return Call(Real().cuMemRelease, handle); });
+}
+
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* address) noexcept {
+  const auto retain = [=] { return Call(Real().cuMemRetainAllocationHandle, handle, address); };
+  if (handle == nullptr) return retain();
+  const auto pointer = reinterpret_cast<CUdeviceptr>(address);
+  return AskFirst([=](VmmMemory* vmm) { return vmm->Retain(pointer, handle); }, retain);
+}
+
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* properties,
+                                                CUmemGenericAllocationHandle handle) noexcept {
+  const auto get = [=] {
+    return Call(Real().cuMemGetAllocationPropertiesFromHandle, properties, handle);
+  };
+  if (properties == nullptr) return get();
+  return AskFirst([=](VmmMemory* vmm) { return vmm->GetProperties(handle, properties); }, get);
+}
+
+CUresult cuMemMap(CUdeviceptr pointer, size_t size, size_t offset,
+                  CUmemGenericAllocationHandle handle, unsigned long long flags) noexcept {
+  VmmMemory* const vmm = Vmm();
+  if (vmm == nullptr) return Call(Real().cuMemMap, pointer, size, offset, handle, flags);
+  if (offset != 0 || flags != 0 || size == 0) return CUDA_ERROR_INVALID_VALUE;
+  return vmm->Map(pointer, size, handle, TheReservations().Contain(pointer, size));
+}
+
+CUresult cuMemUnmap(CUdeviceptr pointer, size_t size) noexcept {
+  VmmMemory* const vmm = Vmm();
+  return vmm == nullptr ? Call(Real().cuMemUnmap, pointer, size) : vmm->Unmap(pointer, size);
+}
+
+CUresult cuMemSetAccess(CUdeviceptr pointer, size_t size, const CUmemAccessDesc* access,
+                        size_t count) noexcept {
+  const auto set = [=] { return Call(Real().cuMemSetAccess, pointer, size, access, count); };
+  if (access == nullptr || count == 0) return set();
+  return AskFirst([=](VmmMemory* vmm) { return vmm->SetAccess(pointer, size, access, count); },
+                  set);
+}
+
+CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location,
+                        CUdeviceptr pointer) noexcept {
+  const auto get = [=] { return Call(Real().cuMemGetAccess, flags, location, pointer); };
+  if (flags == nullptr || location == nullptr) return get();
+  return AskFirst([=](VmmMemory* vmm) { return vmm->GetAccess(pointer, *location, flags); }, get);
+}
+
+CUresult cuMemExportToShareableHandle(void* shareable, CUmemGenericAllocationHandle handle,
+                                      CUmemAllocationHandleType type,
+                                      unsigned long long flags) noexcept {
+  const auto give = [=](CUmemGenericAllocationHandle real) {
+    return Call(Real().cuMemExportToShareableHandle, shareable, real, type, flags);
+  };
+  if (shareable == nullptr || flags != 0) return give(0);  // as wrong for any other handle
+  VmmMemory* const vmm = Vmm();
+  const std::optional<CUresult> prepared =
+      vmm == nullptr ? std::nullopt : vmm->PrepareExport(handle, type);
+  if (!prepared.has_value()) return give(handle);
+  if (*prepared != CUDA_SUCCESS) return *prepared;
+  const HeldCall call;  // what is exported is on the card
+  return vmm->Export(handle, give);
+}
+
+}  // extern "C"
