@@ -200,8 +200,9 @@ TEST(WorkTrackerTest, NoEventIsPutInACaptureThatBegins) {
   tracker.Note(slot, reinterpret_cast<CUstream>(0x5000));
   Gate::Leave(slot);
   std::atomic<bool> stop{false};
+  std::atomic<int> captures{0};
   std::thread program([&] {
-    while (!stop) {
+    for (; !stop; ++captures) {
       tracker.JoinCapture([&] {
         driver.Capture(true);
         return CUDA_SUCCESS;
@@ -211,7 +212,7 @@ TEST(WorkTrackerTest, NoEventIsPutInACaptureThatBegins) {
       std::this_thread::yield();
     }
   });
-  for (int put = 0; put < 500;) put += tracker.Begin() == CUDA_SUCCESS;
+  for (int put = 0; put < 500 || captures < 500;) put += tracker.Begin() == CUDA_SUCCESS;
   stop = true;
   program.join();
   EXPECT_EQ(driver.captured_records(), 0);
