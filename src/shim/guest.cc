@@ -274,7 +274,9 @@ bool Guest::Free(CUdeviceptr pointer, CUresult* result) {
   if (*result != CUDA_SUCCESS) return true;
   if (waits) fence_->Look();  // so that the next free finds all work done
   pools_->Forget({pointer, block->id});
-  return Release(pointer, block->id, done || waits);  // false: freed by another thread meanwhile
+  // Another context's work may use it, too.
+  const bool unused = done || (waits && (tracker_->HasOneContext() || fence_->AllDone()));
+  return Release(pointer, block->id, unused);  // false: freed by another thread meanwhile
 }
 
 bool Guest::Release(CUdeviceptr pointer, uint64_t id, bool unused) {

@@ -129,6 +129,19 @@ TEST_F(GuestTest, AFreeWaitsForTheWorkOfItsContext) {
   }
 }
 
+TEST_F(GuestTest, WhatAnotherContextMayUseIsThereUntilItsWorkIsDone) {
+  const CUdeviceptr pointer = RunWith(MiB(8), 1);
+  int object = 0;
+  tracker_.AddContext(reinterpret_cast<CUcontext>(&object));
+  driver_.HoldEvents(true);
+  CUresult result = CUDA_ERROR_UNKNOWN;
+  ASSERT_TRUE(guest_->Free(pointer, &result));
+  EXPECT_EQ(result, CUDA_SUCCESS);
+  EXPECT_EQ(driver_.used(), MiB(8).count);
+  driver_.HoldEvents(false);
+  while (driver_.used() != 0) std::this_thread::yield();
+}
+
 TEST_F(GuestTest, AFreeDuringACaptureWaitsForNoWork) {
   const CUdeviceptr pointer = RunWith(MiB(8), 1);
   tracker_.OnCaptureBegun();  // of another stream

@@ -1,5 +1,5 @@
-// Hooks of driver_api.def's OWN rows for what is known of a pointer. Of memory that may be swapped the
-// driver knows only what happens to be on the card.
+// Hooks of driver_api.def's OWN rows for what is known of a pointer. Of memory that may be swapped
+// the driver knows only what happens to be on the card.
 #include <cstring>
 
 #include "src/shim/process.h"

@@ -33,8 +33,8 @@ std::optional<CUresult> VmmMemory::Create(uint64_t bytes, const CUmemAllocationP
   }
   // Whether the driver would make it at all, and in which units.
   size_t unit = 0;
-  const CUresult known = real_->cuMemGetAllocationGranularity(&unit, &properties,
-                                                              CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+  const CUresult known =
+      real_->cuMemGetAllocationGranularity(&unit, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
   if (known != CUDA_SUCCESS || unit == 0 || bytes % unit != 0) return std::nullopt;
   if (bytes % kGranule != 0 || kGranule % unit != 0 || !MaySwap(bytes, properties)) {
     return CreateFixed(bytes, properties, handle);
@@ -55,8 +55,7 @@ std::optional<CUresult> VmmMemory::Create(uint64_t bytes, const CUmemAllocationP
 }
 
 bool VmmMemory::ReserveFixed(uint64_t bytes) {
-  return fixed_->Reserve(Bytes(bytes)) ||
-         (source_.make_room() && fixed_->Reserve(Bytes(bytes)));
+  return fixed_->Reserve(Bytes(bytes)) || (source_.make_room() && fixed_->Reserve(Bytes(bytes)));
 }
 
 std::optional<CUresult> VmmMemory::CreateFixed(uint64_t bytes,
@@ -254,9 +253,9 @@ std::optional<CUresult> VmmMemory::SetAccess(CUdeviceptr address, uint64_t bytes
     if (const CUresult result = CheckUser(each); result != CUDA_SUCCESS) return result;
   }
   for (const Part& part : parts) {
-    const CUresult result =
-        part.run != nullptr ? SetAliasAccess(*real_, part.run, part.address, access, count)
-                            : real_->cuMemSetAccess(part.address, part.bytes, access, count);
+    const CUresult result = part.run != nullptr
+                                ? SetAliasAccess(*real_, part.run, part.address, access, count)
+                                : real_->cuMemSetAccess(part.address, part.bytes, access, count);
     if (result != CUDA_SUCCESS) return result;
     if (part.run == nullptr) continue;
     const auto alias =
@@ -324,9 +323,8 @@ CUresult VmmMemory::Export(Handle handle, const std::function<CUresult(Handle)>&
     bytes = found->second.bytes;
   }
   // Under an open gate all is there, but for a program of which nothing is swapped any more.
-  const CUresult result = run->chunks[0].state == Chunk::State::kHere
-                              ? give(run->chunks[0].handle)
-                              : CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result = run->chunks[0].state == Chunk::State::kHere ? give(run->chunks[0].handle)
+                                                                      : CUDA_ERROR_OUT_OF_MEMORY;
   if (result != CUDA_SUCCESS || run->pinned) return result;
   memory_->Pin(run);
   source_.shrink(Bytes(bytes));

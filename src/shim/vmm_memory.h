@@ -2,10 +2,10 @@
 // kind), as allocators do that grow in place.
 //
 // What the program holds as a handle is a number of ours for a run that may be swapped: it has
-// addresses of its own, and every mapping of the program's is one more place for it (run_aliases.h).
-// Memory that the program may export lies in one piece, and once exported stays on the card, counted
-// as fixed. What swapping is not made for is the driver's own: counted where it is on our device,
-// and known by its mappings, since one call may span both.
+// addresses of its own, and every mapping of the program's is one more place for it
+// (run_aliases.h). Memory that the program may export lies in one piece, and once exported stays on
+// the card, counted as fixed. What swapping is not made for is the driver's own: counted where it
+// is on our device, and known by its mappings, since one call may span both.
 //
 // Threading: any thread. Calls that change anything hold the Swapper's lock and so may wait for a
 // hand-over; questions do not.
@@ -42,9 +42,9 @@ class VmmMemory {
   struct Mapping {
     CUdeviceptr address = 0;
     uint64_t bytes = 0;
-    uint64_t id = 0;     // never reused
-    bool ours = false;   // may be swapped; else of the driver's own memory
-    int flags = 0;       // what its device may do there, as CUmemAccess_flags
+    uint64_t id = 0;    // never reused
+    bool ours = false;  // may be swapped; else of the driver's own memory
+    int flags = 0;      // what its device may do there, as CUmemAccess_flags
     uint64_t handle_types = 0;
   };
 
@@ -80,8 +80,7 @@ class VmmMemory {
       EXCLUDES_LOCK(mutex_);
   // Exports it with `give`, which gets the driver's own handle. REQUIRES: PrepareExport has said
   // CUDA_SUCCESS, and the calling thread is inside the gate.
-  CUresult Export(Handle handle, const std::function<CUresult(Handle)>& give)
-      EXCLUDES_LOCK(mutex_);
+  CUresult Export(Handle handle, const std::function<CUresult(Handle)>& give) EXCLUDES_LOCK(mutex_);
 
   // The mapping around the pointer.
   std::optional<Mapping> Find(CUdeviceptr pointer) const EXCLUDES_LOCK(mutex_);

@@ -53,6 +53,10 @@ class WorkTracker {
   void RemoveContext(CUcontext context) EXCLUDES_LOCK(mutex_);
   // Forgets the contexts that answer with a sticky error, and returns them.
   std::vector<CUcontext> TakeBroken() EXCLUDES_LOCK(mutex_);
+  bool HasOneContext() const EXCLUDES_LOCK(mutex_) {
+    MutexLock lock(mutex_);
+    return contexts_.size() == 1;
+  }
   // One on that device, or null.
   CUcontext AnyContext(CUdevice device) const EXCLUDES_LOCK(mutex_);
   // What the driver would say to an allocation or a free in the context: a sticky error, or that a
