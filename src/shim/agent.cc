@@ -169,8 +169,7 @@ void Agent::Reconnect() {
 
 client::View Agent::GetView() const {
   const MemoryView memory = parts_.memory->GetView();
-  return {memory.need, memory.resident, memory.missing, memory.next_chunk,
-          parts_.gate->waiting() != 0};
+  return {memory.need, memory.resident, memory.missing, memory.next_chunk, parts_.gate->wanted()};
 }
 
 void Agent::Work() {
@@ -224,9 +223,9 @@ bool Agent::CloseGate(Instant deadline) {
 }
 
 CUresult Agent::AwaitWork(Instant deadline) {
-  CUresult result = parts_.tracker->Begin();
+  CUresult result = parts_.tracker->Begin(parts_.device);
   if (result != CUDA_SUCCESS) return result;
-  while ((result = parts_.tracker->Poll()) == CUDA_ERROR_NOT_READY) {
+  while ((result = parts_.tracker->Poll(parts_.device)) == CUDA_ERROR_NOT_READY) {
     if (MonotonicNow() >= deadline) break;
     Wait(kDrainPause);
   }
@@ -330,7 +329,7 @@ bool Agent::Open() {
 // Where there are others the program goes on with those. Else nothing is gained by holding calls
 // back. False: none was found to be broken. REQUIRES: the swapper's lock.
 bool Agent::DropBroken() {
-  const std::vector<CUcontext> broken = parts_.tracker->TakeBroken();
+  const std::vector<CUcontext> broken = parts_.tracker->TakeBroken(parts_.device);
   const CUcontext healthy = parts_.tracker->AnyContext(parts_.device);
   for (CUcontext context : broken) parts_.swapper->Lose(context, healthy);
   if (healthy != nullptr) {
@@ -375,10 +374,10 @@ void Agent::WatchIdleness() {
   }
   if (idle || now - quiet_since_ < kQuiet || Gate::AnyInside()) return;
   if (!measuring_) {
-    if (parts_.tracker->Begin() != CUDA_SUCCESS) return;
+    if (parts_.tracker->Begin(parts_.device) != CUDA_SUCCESS) return;
     measuring_ = true;
   }
-  const CUresult result = parts_.tracker->Poll();
+  const CUresult result = parts_.tracker->Poll(parts_.device);
   if (IsSticky(result)) {
     MutexLock lock(parts_.swapper->mutex());
     DropBroken();

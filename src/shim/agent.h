@@ -29,7 +29,7 @@ struct AgentParts {
   const cuda::RealDriver* real;
   CUdevice device;
   DaemonLink* link;
-  Gate* gate;
+  GateVote* gate;
   WorkTracker* tracker;
   DeviceMemory* memory;
   FreeFence* fence;

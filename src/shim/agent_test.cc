@@ -23,10 +23,10 @@ class AgentTest : public testing::Test {
         tracker_(&driver_.table()),
         link_(Identity{"test", 0, "GPU-0", "me"}),
         memory_(&driver_.table(), MiB(256), kChunk),
-        fence_(&driver_.table(), &tracker_, &memory_,
+        fence_(&driver_.table(), 0, &tracker_, &memory_,
                [this](Bytes shrunk) { link_.Unreserve(shrunk); }),
         swapper_(&driver_.table(), 0, &memory_, kChunk),
-        agent_(AgentParts{&driver_.table(), 0, &link_, &gate_, &tracker_, &memory_, &fence_,
+        agent_(AgentParts{&driver_.table(), 0, &link_, &vote_, &tracker_, &memory_, &fence_,
                           &swapper_}) {
     EXPECT_TRUE(link_.Register(Bytes()).ok());
     daemon_.Expect<wire::Register>();
@@ -34,6 +34,8 @@ class AgentTest : public testing::Test {
       MutexLock lock(swapper_.mutex());
       swapper_.UseContext(driver_.context());
     }
+    gate_.Open();
+    vote_.Shut();
     EXPECT_TRUE(agent_.Start());
   }
   ~AgentTest() override {
@@ -63,6 +65,7 @@ class AgentTest : public testing::Test {
   FakeDaemon daemon_;
   FakeDriver driver_;
   Gate gate_;
+  GateVote vote_{&gate_, 0};
   WorkTracker tracker_;
   DaemonLink link_;
   DeviceMemory memory_;

@@ -88,13 +88,16 @@ CUresult cuArray3DCreate_v2(CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR* descr
 }
 
 CUresult cuArrayDestroy(CUarray array) noexcept {
-  Guest* const guest = CurrentGuest();
-  if (guest == nullptr) return Call(Real().cuArrayDestroy, array);
-  const FixedMemory::Piece piece = guest->fixed().Take(array);
+  FixedMemory::Piece piece;
+  Guest* const guest = FindGuest([&](Guest* each) {
+    piece = each->fixed().Take(array);
+    return piece.bytes > Bytes();
+  });
   const CUresult result = Call(Real().cuArrayDestroy, array);
+  if (guest == nullptr) return result;
   if (result == CUDA_SUCCESS) {
     guest->fixed().GiveBack(piece.bytes);
-  } else if (piece.bytes > Bytes()) {
+  } else {
     guest->fixed().Put(array, piece);
   }
   return result;

@@ -14,7 +14,7 @@
 // Invariants
 // 1. `missing` is the bytes of chunks of live runs that are not on the card or only arriving;
 //    `resident` what all chunks take there, arriving ones and those of dead runs included. Lost
-//    runs are neither needed nor missing.
+//    runs are neither needed nor missing; pinned ones are in none of these.
 // 2. Addresses of a run are reused only after Bury, when nothing is mapped there any more.
 #pragma once
 

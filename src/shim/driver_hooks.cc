@@ -1,5 +1,6 @@
 // Hooks of driver_api.def's OWN rows: initialisation, look-up, contexts, modules, streams. The ones
 // for memory are in memory_hooks.cc.
+#include <array>
 #include <unordered_map>
 
 #include "src/base/mutex.h"
@@ -8,7 +9,7 @@
 namespace tandem::shim {
 namespace {
 
-// The shared device's primary context as the program knows it.
+// A device's primary context as the program knows it.
 struct Primary {
   Mutex mutex;  // held while a retain waits for room: others would wait as well
   int retains GUARDED_BY(mutex) = 0;
@@ -18,20 +19,30 @@ struct Primary {
   std::atomic<CUcontext> alive_context{nullptr};
 };
 
-Primary& ThePrimary() {
-  static Primary* const primary = new Primary;
-  return *primary;
+Primary& PrimaryOf(CUdevice device) {
+  static auto* const primaries = new std::array<Primary, Gate::kMostDevices>;
+  return (*primaries)[static_cast<size_t>(device)];
+}
+
+// Pools of other devices may have freed blocks in its streams, and it may reach their memory.
+bool EndContext(Guest* guest, CUcontext context) {
+  const bool credited = guest->ContextEnds(context);
+  EachGuest([&](Guest* each) {
+    if (each != guest) each->pools().ContextEnds(context);
+    each->PeerEnds(context);
+  });
+  return credited;
 }
 
 using EndFunction = CUresult (*)(CUdevice);
 
 CUresult EndPrimary(EndFunction end, CUdevice device, bool reset) {
-  Guest* const guest = CurrentGuest();
-  if (guest == nullptr || guest->device() != device) return Call(end, device);
-  Primary& primary = ThePrimary();
+  Guest* const guest = OpenGuest(device);
+  if (guest == nullptr) return Call(end, device);
+  Primary& primary = PrimaryOf(device);
   MutexLock lock(primary.mutex);
   const bool ends = primary.alive && (reset || primary.retains == 1);
-  const bool credited = ends && guest->ContextEnds(primary.context);
+  const bool credited = ends && EndContext(guest, primary.context);
   const Bytes fixed = ends ? guest->fixed().TakeAll(primary.context) : Bytes();
   const CUresult result = Call(end, device);
   if (result == CUDA_SUCCESS && !reset && primary.retains > 0) --primary.retains;
@@ -45,25 +56,19 @@ CUresult EndPrimary(EndFunction end, CUdevice device, bool reset) {
 }
 
 // The driver refuses to destroy a primary context this way.
-bool IsPrimary(CUcontext context) {
-  return context != nullptr &&
-         ThePrimary().alive_context.load(std::memory_order_acquire) == context;
+bool IsPrimary(const Guest& guest, CUcontext context) {
+  const Primary& primary = PrimaryOf(guest.device());
+  return primary.alive_context.load(std::memory_order_acquire) == context;
 }
 
 CUresult DestroyContext(CUresult (*destroy)(CUcontext), CUcontext context) {
-  Guest* const guest = CurrentGuest();
-  if (guest == nullptr || IsPrimary(context)) return Call(destroy, context);
-  const bool ours = guest->Has(context);
-  const bool credited = ours && guest->ContextEnds(context);
-  const Bytes fixed = ours ? guest->fixed().TakeAll(context) : Bytes();
+  Guest* const guest = FindGuest([context](Guest* each) { return each->Has(context); });
+  if (guest == nullptr || IsPrimary(*guest, context)) return Call(destroy, context);
+  const bool credited = EndContext(guest, context);
+  const Bytes fixed = guest->fixed().TakeAll(context);
   const CUresult result = Call(destroy, context);
-  if (ours) {
-    guest->fixed().GiveBack(fixed);
-    guest->ContextEnded(credited);
-  } else if (WorkTracker* const tracker = process_tracker.load(std::memory_order_acquire)) {
-    tracker->RemoveContext(context);  // of another device
-    guest->pools().ContextEnds(context);
-  }
+  guest->fixed().GiveBack(fixed);
+  guest->ContextEnded(credited);
   return result;
 }
 
@@ -118,7 +123,7 @@ CUresult CreateContext(CUcontext* context, CUdevice device, Create create) {
 
 CUresult DestroyStream(CUresult (*destroy)(CUstream), CUstream stream) {
   if (destroy == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (Guest* const guest = CurrentGuest()) guest->pools().StreamEnds(stream);
+  EachGuest([stream](Guest* guest) { guest->pools().StreamEnds(stream); });
   WorkTracker* const tracker = process_tracker.load(std::memory_order_acquire);
   return tracker != nullptr ? tracker->DestroyStream(stream, destroy) : destroy(stream);
 }
@@ -181,7 +186,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) noexcept 
   const auto retain = [&] { return Call(Real().cuDevicePrimaryCtxRetain, context, device); };
   Guest* const guest = context == nullptr ? nullptr : GuestFor(device);
   if (guest == nullptr) return retain();
-  Primary& primary = ThePrimary();
+  Primary& primary = PrimaryOf(device);
   MutexLock lock(primary.mutex);
   const CUresult result = primary.alive ? retain() : CreateContext(context, device, retain);
   if (result == CUDA_SUCCESS) {
@@ -258,15 +263,13 @@ CUresult cuCtxDetach(CUcontext context) noexcept {
 // Our memory is its device's alone until others are let at it, too.
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags) noexcept {
   const CUresult result = Call(Real().cuCtxEnablePeerAccess, peer, flags);
-  Guest* const guest = CurrentGuest();
-  if (result == CUDA_SUCCESS && guest != nullptr) guest->SetPeer(peer, true);
+  if (result == CUDA_SUCCESS) EachGuest([peer](Guest* guest) { guest->SetPeer(peer, true); });
   return result;
 }
 
 CUresult cuCtxDisablePeerAccess(CUcontext peer) noexcept {
   const CUresult result = Call(Real().cuCtxDisablePeerAccess, peer);
-  Guest* const guest = CurrentGuest();
-  if (result == CUDA_SUCCESS && guest != nullptr) guest->SetPeer(peer, false);
+  if (result == CUDA_SUCCESS) EachGuest([peer](Guest* guest) { guest->SetPeer(peer, false); });
   return result;
 }
 

@@ -92,6 +92,7 @@ void FakeDriver::FillMappings() {
   table_.cuMemMap = [](CUdeviceptr address, size_t bytes, size_t offset,
                        CUmemGenericAllocationHandle handle, unsigned long long) -> CUresult {
     MutexLock lock(current->mutex_);
+    if (Due(&current->fail_map_)) return CUDA_ERROR_OUT_OF_MEMORY;
     const auto found = current->physical_.find(handle);
     if (found == current->physical_.end() || offset != 0 || found->second.bytes != bytes ||
         current->mappings_.count(address) != 0) {
@@ -104,6 +105,9 @@ void FakeDriver::FillMappings() {
   table_.cuMemSetAccess = [](CUdeviceptr address, size_t bytes, const CUmemAccessDesc* access,
                              size_t count) -> CUresult {
     MutexLock lock(current->mutex_);
+    for (const CUmemAccessDesc& each : std::span(access, count)) {
+      if (current->refused_users_.count(each.location.id) != 0) return CUDA_ERROR_INVALID_DEVICE;
+    }
     for (const CUdeviceptr end = address + bytes; address < end;) {
       const auto mapping = current->mappings_.find(address);
       if (mapping == current->mappings_.end()) return CUDA_ERROR_INVALID_VALUE;
@@ -250,7 +254,10 @@ void FakeDriver::FillContexts() {
     return CUDA_SUCCESS;
   };
   table_.cuCtxGetDevice = [](CUdevice* device) {
-    *device = 0;
+    MutexLock lock(current->mutex_);
+    const auto placed =
+        pushed.empty() ? current->devices_.end() : current->devices_.find(pushed.back());
+    *device = placed == current->devices_.end() ? 0 : placed->second;
     return CUDA_SUCCESS;
   };
   table_.cuCtxGetCurrent = [](CUcontext* context) {

@@ -32,10 +32,16 @@ class FakeDriver {
 
   // The nth call from now fails; 0: none.
   void FailCreate(int nth) { Set(&fail_create_, nth); }
+  void FailMap(int nth) { Set(&fail_map_, nth); }
   void FailCopy(int nth, CUresult with) {
     MutexLock lock(mutex_);
     fail_copy_ = nth;
     copy_error_ = with;
+  }
+  // The context is on that device; others are on the first.
+  void Place(CUcontext context, CUdevice device) {
+    MutexLock lock(mutex_);
+    devices_[context] = device;
   }
   // Calls in this context answer with a sticky error.
   void Break(CUcontext context) {
@@ -101,6 +107,11 @@ class FakeDriver {
     MutexLock lock(mutex_);
     return captured_records_;
   }
+  // Memory that this device cannot be let at.
+  void Refuse(CUdevice user) {
+    MutexLock lock(mutex_);
+    refused_users_.insert(user);
+  }
   // Which devices may use the memory that is mapped there.
   std::set<CUdevice> UsersOf(CUdeviceptr address) const {
     MutexLock lock(mutex_);
@@ -142,6 +153,7 @@ class FakeDriver {
   mutable Mutex mutex_;
   uint64_t used_ = 0;
   int fail_create_ = 0;
+  int fail_map_ = 0;
   int fail_copy_ = 0;
   CUresult copy_error_ = CUDA_SUCCESS;
   bool hold_events_ = false;
@@ -156,6 +168,7 @@ class FakeDriver {
   std::map<CUevent, size_t> copies_before_;  // the event
   bool capturing_ = false;
   std::set<CUcontext> broken_;
+  std::map<CUcontext, CUdevice> devices_;
   int copies_ = 0;
   int events_ = 0;  // that were created
   int context_waits_ = 0;
@@ -168,6 +181,7 @@ class FakeDriver {
   std::map<uint64_t, Physical> physical_;
   std::map<uint64_t, uint64_t> mappings_;  // address → handle
   std::map<uint64_t, std::set<CUdevice>> users_;
+  std::set<CUdevice> refused_users_;
 };
 
 }  // namespace tandem::shim

@@ -1,6 +1,6 @@
 // FixedMemory: what the program has on the card that cannot be swapped, beside its contexts:
-// arrays. The daemon makes room before the driver takes it, counts it for the run's limit, and is
-// told when it is free again.
+// arrays, what it has exported. The daemon makes room before the driver takes it, counts it for the
+// run's limit, and is told when it is free again.
 //
 // Threading: any.
 // Invariant: what is counted here has room at the daemon, and goes back once, when the object or

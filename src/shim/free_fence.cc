@@ -8,7 +8,7 @@ CUresult FreeFence::Put() {
   // In this order: a submission that is counted is seen on its way in, or the events are behind it.
   const uint64_t submits = Gate::Submits();
   behind_ = Gate::AnyInside() ? kUnknown : submits;
-  const CUresult result = tracker_->Begin(WorkTracker::Watch::kFree);
+  const CUresult result = tracker_->Begin(device_, WorkTracker::Watch::kFree);
   put_ = result == CUDA_SUCCESS;
   return result;
 }
@@ -28,7 +28,7 @@ CUresult FreeFence::Advance(bool look) {
       }
       result = Put();
     }
-    if (result == CUDA_SUCCESS) result = tracker_->Poll(WorkTracker::Watch::kFree);
+    if (result == CUDA_SUCCESS) result = tracker_->Poll(device_, WorkTracker::Watch::kFree);
     if (result == CUDA_ERROR_NOT_READY) break;
     put_ = false;
     if (result != CUDA_SUCCESS) break;

@@ -23,9 +23,13 @@ namespace tandem::shim {
 class FreeFence {
  public:
   // `on_released` hears how much less memory is needed then.
-  FreeFence(const cuda::RealDriver* real, WorkTracker* tracker, DeviceMemory* memory,
-            std::function<void(Bytes)> on_released)
-      : real_(real), tracker_(tracker), memory_(memory), on_released_(std::move(on_released)) {}
+  FreeFence(const cuda::RealDriver* real, CUdevice device, WorkTracker* tracker,
+            DeviceMemory* memory, std::function<void(Bytes)> on_released)
+      : real_(real),
+        device_(device),
+        tracker_(tracker),
+        memory_(memory),
+        on_released_(std::move(on_released)) {}
 
   // Releases what may be used again and puts a fence behind the rest; waits for nothing.
   // CUDA_ERROR_NOT_READY: some of it is not released yet; or an error of the work that it waits
@@ -47,6 +51,7 @@ class FreeFence {
   CUresult Put() REQUIRES_LOCK(mutex_);
 
   const cuda::RealDriver* const real_;
+  const CUdevice device_;
   WorkTracker* const tracker_;
   DeviceMemory* const memory_;
   const std::function<void(Bytes)> on_released_;

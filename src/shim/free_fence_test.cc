@@ -19,7 +19,8 @@ class FreeFenceTest : public testing::Test {
       : driver_(MiB(64).count),
         tracker_(&driver_.table()),
         memory_(&driver_.table(), MiB(256), MiB(4)),
-        fence_(&driver_.table(), &tracker_, &memory_, [this](Bytes bytes) { released_ += bytes; }) {
+        fence_(&driver_.table(), 0, &tracker_, &memory_,
+               [this](Bytes bytes) { released_ += bytes; }) {
     gate_.Open();
     tracker_.AddContext(driver_.context());
   }

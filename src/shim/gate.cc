@@ -101,13 +101,41 @@ void Gate::WaitUntilOpen() {
   waiting_.fetch_sub(1, std::memory_order_acq_rel);
 }
 
-void Gate::Open(bool metered) {
-  state_.store(metered ? kMetered : Freely(), std::memory_order_seq_cst);
-  Futex(&state_, FUTEX_WAKE, INT_MAX);
+void Gate::Apply() {
+  const uint32_t open = metered_votes_ != 0 ? kMetered : Freely();
+  const uint32_t state = shut_.load(std::memory_order_relaxed) != 0 ? kShut : open;
+  if (state_.exchange(state, std::memory_order_seq_cst) == kShut && state != kShut) {
+    Futex(&state_, FUTEX_WAKE, INT_MAX);
+  }
 }
 
-bool Gate::Close(Instant deadline) {
-  Shut();
+void Gate::Open(bool metered, Vote vote) {
+  {
+    MutexLock lock(votes_mutex_);
+    shut_.fetch_and(~Bit(vote), std::memory_order_acq_rel);
+    metered_votes_ = metered ? metered_votes_ | Bit(vote) : metered_votes_ & ~Bit(vote);
+    Apply();
+  }
+  if (!open() && waiting() != 0 && blocked_ != nullptr) blocked_(context_);
+}
+
+void Gate::Shut(Vote vote) {
+  MutexLock lock(votes_mutex_);
+  shut_.fetch_or(Bit(vote), std::memory_order_acq_rel);
+  metered_votes_ &= ~Bit(vote);
+  Apply();
+}
+
+void Gate::Meter(bool metered, Vote vote) {
+  MutexLock lock(votes_mutex_);
+  const bool is = (metered_votes_ & Bit(vote)) != 0;
+  if (is == metered || !IsFor(vote)) return;
+  metered_votes_ ^= Bit(vote);
+  Apply();
+}
+
+bool Gate::Close(Instant deadline, Vote vote) {
+  Shut(vote);
   if (asymmetric.load(std::memory_order_relaxed)) {
     syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
   }

@@ -6,9 +6,12 @@
 // either Enter sees the gate shut, or Close sees the depth. Where the kernel has no such barrier
 // the gate opens as kOrdered, and every Enter pays for the order itself.
 //
-// Threading: Enter, Leave, Shut and Open by any thread; Close by one at a time.
+// Several hold it, each with a vote: the process itself, until it is known whether anything is
+// shared, and one for each device in use. It is open while nobody votes for shut.
+//
+// Threading: Enter, Leave, Shut and Open by any thread; Close by one at a time for each vote.
 // Invariants
-// 1. After Close returned true no thread is between Enter and Leave until Open.
+// 1. After Close returned true no thread is between Enter and Leave until Open with the same vote.
 // 2. Only the outermost Enter of a thread waits: a call made inside a gated call never does.
 // 3. The gate is kOpen only where Close has that barrier.
 #pragma once
@@ -75,23 +78,31 @@ class Gate {
   // The same for whom EnterIfOpen let in.
   static void LeaveWhole(ThreadSlot* slot) { slot->depth.store(0, std::memory_order_release); }
 
-  void Open(bool metered = false);
+  // Whose vote: the process's own, or that of the device with this ordinal.
+  using Vote = uint32_t;
+  static constexpr Vote kProcess = 0;
+  static constexpr uint32_t kMostDevices = 63;
+  static constexpr Vote VoteOf(CUdevice device) { return static_cast<Vote>(device) + 1; }
+
+  // Where others still hold it shut, and threads wait, the blocked hook is called once more.
+  void Open(bool metered = false, Vote vote = kProcess) EXCLUDES_LOCK(votes_mutex_);
   // New work waits from here on; work on its way in is not waited for.
-  void Shut() { state_.store(kShut, std::memory_order_seq_cst); }
-  // Open, and from here on every thread asks the hook first, or no more. Nothing while it is shut.
-  void Meter(bool metered) {
-    if (metered) {
-      Replace(kOpen, kMetered);
-      Replace(kOrdered, kMetered);  // from before there was the barrier
-    } else {
-      Replace(kMetered, Freely());
-    }
-  }
+  void Shut(Vote vote = kProcess) EXCLUDES_LOCK(votes_mutex_);
+  // From here on every thread asks the hook first while it is open, or no more. Nothing while the
+  // vote is for shut.
+  void Meter(bool metered, Vote vote = kProcess) EXCLUDES_LOCK(votes_mutex_);
   // Shut, and nobody is inside any more. False if somebody still was at the deadline: the gate is
   // shut all the same, and the caller decides.
-  bool Close(Instant deadline);
+  bool Close(Instant deadline, Vote vote = kProcess) EXCLUDES_LOCK(votes_mutex_);
+  // In a forked child, whose other threads are gone: open for good.
+  void OpenInChild() { state_.store(Freely(), std::memory_order_seq_cst); }
 
   bool open() const { return state_.load(std::memory_order_acquire) != kShut; }
+  bool IsFor(Vote vote) const { return (shut_.load(std::memory_order_acquire) & Bit(vote)) == 0; }
+  // Whether all votes of lower numbers are for open.
+  bool AreLowerFor(Vote vote) const {
+    return (shut_.load(std::memory_order_acquire) & (Bit(vote) - 1)) == 0;
+  }
   bool metered() const { return state_.load(std::memory_order_acquire) == kMetered; }
   uint32_t waiting() const { return waiting_.load(std::memory_order_acquire); }
 
@@ -110,9 +121,8 @@ class Gate {
   static void ReleaseThread(void* slot);
   // How the gate is open to everybody.
   static uint32_t Freely() { return registered() ? kOpen : kOrdered; }
-  void Replace(uint32_t from, uint32_t to) {
-    state_.compare_exchange_strong(from, to, std::memory_order_seq_cst);
-  }
+  static constexpr uint64_t Bit(Vote vote) { return uint64_t{1} << vote; }
+  void Apply() REQUIRES_LOCK(votes_mutex_);
   ThreadSlot* EnterSlowly(CUstream stream);
   void WaitUntilOpen();
 
@@ -125,8 +135,32 @@ class Gate {
   const BlockedHook blocked_;
   const MeteredHook metered_;
   void* const context_;
-  std::atomic<uint32_t> state_{kShut};
+  std::atomic<uint32_t> state_{kShut};  // as the votes say, but for a forked child
+  Mutex votes_mutex_;
+  std::atomic<uint64_t> shut_{Bit(kProcess)};
+  uint64_t metered_votes_ GUARDED_BY(votes_mutex_) = 0;
   std::atomic<uint32_t> waiting_{0};
+};
+
+// The gate as one of those who hold it sees it.
+class GateVote {
+ public:
+  GateVote(Gate* gate, CUdevice device) : gate_(gate), vote_(Gate::VoteOf(device)) {}
+
+  void Open(bool metered = false) { gate_->Open(metered, vote_); }
+  void Shut() { gate_->Shut(vote_); }
+  void Meter(bool metered) { gate_->Meter(metered, vote_); }
+  bool Close(Instant deadline) { return gate_->Close(deadline, vote_); }
+  // As far as it goes by this vote.
+  bool open() const { return gate_->IsFor(vote_); }
+  // Threads wait, and for this vote rather than for one before it: a program that uses several
+  // devices gets them in one order, and never holds a later one while it waits for an earlier.
+  bool wanted() const { return gate_->waiting() != 0 && gate_->AreLowerFor(vote_); }
+  uint32_t waiting() const { return gate_->waiting(); }
+
+ private:
+  Gate* const gate_;
+  const Gate::Vote vote_;
 };
 
 }  // namespace tandem::shim

@@ -159,6 +159,54 @@ TEST(GateTest, MeteredThreadsAskBeforeTheySubmit) {
   EXPECT_EQ(asked.streams.size(), 1u);
 }
 
+TEST(GateTest, IsOpenWhileNobodyVotesForShut) {
+  int asked = 0;
+  Gate gate([](void* count) { ++*static_cast<int*>(count); }, &asked);
+  GateVote first(&gate, 0), second(&gate, 1);
+  gate.Open();
+  EXPECT_TRUE(gate.open());
+  first.Shut();
+  second.Shut();
+  first.Open();
+  EXPECT_FALSE(gate.open());
+  EXPECT_TRUE(first.open());
+  EXPECT_FALSE(second.open());
+  second.Open(true);
+  EXPECT_TRUE(gate.open());
+  EXPECT_TRUE(gate.metered());
+  first.Meter(true);
+  second.Meter(false);
+  EXPECT_TRUE(gate.metered());
+  first.Meter(false);
+  EXPECT_FALSE(gate.metered());
+  EXPECT_TRUE(second.Close(Far()));
+  EXPECT_FALSE(gate.open());
+  second.Meter(true);  // shut: nothing
+  second.Open();
+  EXPECT_FALSE(gate.metered());
+  EXPECT_EQ(asked, 0);  // nobody waits
+}
+
+TEST(GateTest, WhoWaitsIsWaitedForInOneOrder) {
+  std::atomic<int> asked = 0;
+  Gate gate([](void* count) { ++*static_cast<std::atomic<int>*>(count); }, &asked);
+  GateVote first(&gate, 0), second(&gate, 1);
+  first.Shut();
+  second.Shut();
+  gate.Open();
+  EXPECT_FALSE(first.wanted());
+  std::thread thread([&] { Gate::Leave(gate.Enter()); });
+  while (gate.waiting() == 0 || asked == 0) std::this_thread::yield();
+  EXPECT_TRUE(first.wanted());
+  EXPECT_FALSE(second.wanted());
+  first.Open();  // and lets the others know
+  EXPECT_EQ(asked, 2);
+  EXPECT_TRUE(second.wanted());
+  second.Open();
+  thread.join();
+  EXPECT_FALSE(second.wanted());
+}
+
 TEST(GateTest, ThreadsComeAndGo) {
   Gate gate;
   gate.Open();

@@ -31,8 +31,10 @@ inline void WaitForEarlierWork(CUstream stream) {
 
 // Whether the driver makes the caller wait for such a copy: not where both sides are on the card.
 inline bool Blocks(CUdeviceptr to, CUdeviceptr from, size_t) {
-  const Guest* const guest = CurrentGuest();
-  return guest != nullptr && !(guest->OnDevice(to) && guest->OnDevice(from));
+  const auto on_device = [](CUdeviceptr pointer) {
+    return FindGuest([=](Guest* guest) { return guest->OnDevice(pointer); }) != nullptr;
+  };
+  return HasGuests() && !(on_device(to) && on_device(from));
 }
 inline bool Blocks(const CUDA_MEMCPY2D* copy) {
   return copy != nullptr &&

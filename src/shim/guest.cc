@@ -8,7 +8,7 @@ namespace tandem::shim {
 
 Guest::Guest(const cuda::RealDriver* real, Gate* gate, WorkTracker* tracker, CUdevice device,
              const Identity& identity)
-    : real_(real), gate_(gate), tracker_(tracker), device_(device), link_(identity) {}
+    : real_(real), vote_(gate, device), tracker_(tracker), device_(device), link_(identity) {}
 
 Guest::~Guest() {
   if (agent_ == nullptr) return;
@@ -23,7 +23,8 @@ bool CanSwap(const cuda::RealDriver& real, CUdevice device) {
   int supported = 0;
   return real.cuMemAddressReserve != nullptr && real.cuMemCreate != nullptr &&
          real.cuMemRelease != nullptr && real.cuMemMap != nullptr && real.cuMemUnmap != nullptr &&
-         real.cuMemSetAccess != nullptr && real.cuStreamGetCtx != nullptr &&
+         real.cuMemSetAccess != nullptr && real.cuMemGetAllocationGranularity != nullptr &&
+         real.cuStreamGetCtx != nullptr &&
          real.cuDeviceGetAttribute(&supported,
                                    CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
                                    device) == CUDA_SUCCESS &&
@@ -48,14 +49,14 @@ Result<std::unique_ptr<Guest>> Guest::Open(const cuda::RealDriver* real, Gate* g
       std::make_unique<VmmMemory>(real, device, guest->memory_.get(), guest->swapper_.get(),
                                   &guest->fixed_, guest->VmmSource());
   guest->fence_ = std::make_unique<FreeFence>(
-      real, tracker, guest->memory_.get(),
+      real, device, tracker, guest->memory_.get(),
       [link = &guest->link_](Bytes shrunk) { link->Unreserve(shrunk); });
-  guest->agent_ = std::make_unique<Agent>(AgentParts{real, device, &guest->link_, gate, tracker,
-                                                     guest->memory_.get(), guest->fence_.get(),
-                                                     guest->swapper_.get()});
-  gate->Shut();
+  guest->agent_ = std::make_unique<Agent>(AgentParts{real, device, &guest->link_, &guest->vote_,
+                                                     tracker, guest->memory_.get(),
+                                                     guest->fence_.get(), guest->swapper_.get()});
+  guest->vote_.Shut();
   if (!guest->agent_->Start()) {
-    gate->Open();
+    guest->vote_.Open();
     guest->agent_.reset();
     return Error{ErrorCode::kFailed, "no thread can be started"};
   }
@@ -84,7 +85,7 @@ VmmMemory::Source Guest::VmmSource() {
           },
           [this](Bytes shrunk) {
             link_.Unreserve(shrunk);
-            if (!gate_->open() || link_.contended()) agent_->Wake();
+            if (!vote_.open() || link_.contended()) agent_->Wake();
           },
           [this] { return pools_->GiveWay(true); }};
 }
@@ -111,7 +112,7 @@ void Guest::Know(CUcontext context, bool credited) {
       healed = lease.poisoned();
       lease.OnHealed();
     });
-    if (healed) gate_->Shut();  // it was open without a lease, for contexts that can do nothing
+    if (healed) vote_.Shut();  // it was open without a lease, for contexts that can do nothing
   }
   if (healed) agent_->Wake();
 }
@@ -147,12 +148,31 @@ bool Guest::ContextEnds(CUcontext context) {
 
 void Guest::SetPeer(CUcontext context, bool reaches) {
   CUdevice peer = device_;
+  CUcontext user = nullptr;
   if (!Has(context) || real_->cuCtxGetDevice(&peer) != CUDA_SUCCESS || peer == device_) return;
+  if (real_->cuCtxGetCurrent(&user) != CUDA_SUCCESS) return;
   MutexLock lock(peers_mutex_);
-  int& count = peers_[peer];
-  if (!reaches && count == 0) return;
-  count += reaches ? 1 : -1;
-  if (count != (reaches ? 1 : 0)) return;
+  std::set<Leave>& leave = peers_[peer];
+  const bool reached = !leave.empty();
+  if (reaches) {
+    leave.insert({context, user});
+  } else {
+    leave.erase({context, user});
+  }
+  if (reached == leave.empty()) LetReach(peer, reaches);
+}
+
+void Guest::PeerEnds(CUcontext context) {
+  MutexLock lock(peers_mutex_);
+  for (auto& [peer, leave] : peers_) {
+    const auto ends = [context](const Leave& each) {
+      return each.first == context || each.second == context;
+    };
+    if (std::erase_if(leave, ends) != 0 && leave.empty()) LetReach(peer, false);
+  }
+}
+
+void Guest::LetReach(CUdevice peer, bool reaches) {
   MutexLock swap_lock(swapper_->mutex());
   if (const CUresult result = swapper_->SetPeer(peer, reaches); result != CUDA_SUCCESS) {
     Log(LogLevel::kWarn, "device %d cannot be let at the memory of device %d: error %d", peer,
@@ -226,10 +246,10 @@ CUresult Guest::Grow(Bytes bytes, const std::function<CUresult(CUdeviceptr*)>& a
 void Guest::ShutIfMissing() {
   bool poisoned = false;
   link_.With([&](client::Lease& lease) { poisoned = lease.poisoned(); });
-  if (poisoned || !memory_->IfBacked(false, [this] { gate_->Shut(); })) return;
+  if (poisoned || !memory_->IfBacked(false, [this] { vote_.Shut(); })) return;
   link_.With([this](client::Lease& lease) {
     lease.OnShut();
-    if (lease.poisoned()) gate_->Open();  // since we looked; nobody else would open it again
+    if (lease.poisoned()) vote_.Open();  // since we looked; nobody else would open it again
   });
   agent_->Wake();
 }
@@ -295,7 +315,7 @@ void Guest::ReapSoon() {
     swapper_->mutex().Unlock();
   }
   // It gives back what is left, and the credit; else it comes by in a moment.
-  if (!gate_->open() || link_.contended()) agent_->Wake();
+  if (!vote_.open() || link_.contended()) agent_->Wake();
 }
 
 }  // namespace tandem::shim

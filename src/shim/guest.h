@@ -1,7 +1,7 @@
 // Guest: everything libtandem.so does inside one process, for one GPU, behind the hooked calls.
 //
-// A guest exists from the first context (or question for the card's size) on. The first device that
-// is used is the one that is shared; calls for another go to the driver as they are.
+// A guest exists from the first context on its device on (or, where there is but one device, a
+// question for its size). A program that uses several has one for each.
 //
 // Threading: any thread.
 // Invariants
@@ -11,7 +11,9 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "src/base/mutex.h"
 #include "src/cuda/real_driver.h"
@@ -57,6 +59,8 @@ class Guest {
   // The current context, of another device, may use what `context` has, or no longer. As long as
   // one of that device's contexts may, all of them reach everything.
   void SetPeer(CUcontext context, bool reaches) EXCLUDES_LOCK(contexts_mutex_, peers_mutex_);
+  // The context is about to end, and what leave it has and has given with it.
+  void PeerEnds(CUcontext context) EXCLUDES_LOCK(peers_mutex_);
 
   // ---- Memory. REQUIRES: `context` is current and of device().
   // What the driver would say to an allocation: a context that is broken or destroyed answers
@@ -97,9 +101,10 @@ class Guest {
   void ShutIfMissing();
   CUresult Synchronize(CUcontext context);
   void ReapSoon();
+  void LetReach(CUdevice peer, bool reaches) REQUIRES_LOCK(peers_mutex_);
 
   const cuda::RealDriver* const real_;
-  Gate* const gate_;
+  GateVote vote_;
   WorkTracker* const tracker_;
   const CUdevice device_;
   DaemonLink link_;
@@ -116,8 +121,9 @@ class Guest {
   std::map<CUcontext, bool> contexts_ GUARDED_BY(contexts_mutex_);  // → credited
   // One of them, mostly the only one, for those who need no lock to find it known.
   std::atomic<CUcontext> known_context_{nullptr};
-  Mutex peers_mutex_;  // held while access is set, before the swap lock
-  std::map<CUdevice, int> peers_ GUARDED_BY(peers_mutex_);  // → how many of their contexts may
+  Mutex peers_mutex_;                             // held while access is set, before the swap lock
+  using Leave = std::pair<CUcontext, CUcontext>;  // of ours, for one of theirs
+  std::map<CUdevice, std::set<Leave>> peers_ GUARDED_BY(peers_mutex_);
 };
 
 }  // namespace tandem::shim

@@ -27,11 +27,10 @@ extern "C" {
 CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice device) noexcept {
   const CUresult result = Call(Real().cuDeviceTotalMem_v2, bytes, device);
   if (result != CUDA_SUCCESS) return result;
-  // Where there are several cards, a question for the size of one does not choose it.
+  // Where there are several cards, a question for the size of one is not yet its use.
   int count = 0;
-  const bool only = CurrentGuest() != nullptr ||
-                    (Call(Real().cuDeviceGetCount, &count) == CUDA_SUCCESS && count == 1);
-  Guest* const guest = only ? GuestFor(device) : nullptr;
+  const bool only = Call(Real().cuDeviceGetCount, &count) == CUDA_SUCCESS && count == 1;
+  Guest* const guest = only ? GuestFor(device) : OpenGuest(device);
   if (guest != nullptr) *bytes = guest->limit().count;
   return result;
 }
@@ -75,9 +74,9 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* pointer, size_t* pitch, size_t width, s
 
 CUresult cuMemFree_v2(CUdeviceptr pointer) noexcept {
   CUresult result = CUDA_SUCCESS;
-  Guest* const guest = CurrentGuest();
-  if (guest != nullptr && guest->Free(pointer, &result)) return result;
-  return Call(Real().cuMemFree_v2, pointer);
+  const bool ours =
+      FindGuest([&](Guest* guest) { return guest->Free(pointer, &result); }) != nullptr;
+  return ours ? result : Call(Real().cuMemFree_v2, pointer);
 }
 
 }  // extern "C"

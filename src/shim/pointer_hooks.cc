@@ -13,17 +13,16 @@ struct Known {
   size_t bytes = 0;
   CUcontext context = nullptr;  // null for what the program has mapped
   uint64_t id = 0;
+  CUdevice device = 0;
   CUmemoryPool pool = nullptr;
   int access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   uint64_t handle_types = 0;
 };
 
 // What a pool keeps is not the program's.
-std::optional<Known> FindOurs(CUdeviceptr pointer) {
-  Guest* const guest = CurrentGuest();
-  if (guest == nullptr) return std::nullopt;
+std::optional<Known> FindIn(Guest* guest, CUdeviceptr pointer) {
   if (const std::optional<Block> block = guest->Find(pointer)) {
-    Known known{block->address, block->bytes, block->context, block->id};
+    Known known{block->address, block->bytes, block->context, block->id, guest->device()};
     const auto entry = guest->pools().Find({block->address, block->id});
     if (!entry.has_value()) return known;
     if (entry->idle) return std::nullopt;
@@ -36,16 +35,23 @@ std::optional<Known> FindOurs(CUdeviceptr pointer) {
   return Known{.address = mapping->address,
                .bytes = mapping->bytes,
                .id = mapping->id,
+               .device = guest->device(),
                .access = mapping->flags,
                .handle_types = mapping->handle_types};
+}
+
+std::optional<Known> FindOurs(CUdeviceptr pointer) {
+  std::optional<Known> known;
+  FindGuest([&](Guest* guest) { return (known = FindIn(guest, pointer)).has_value(); });
+  return known;
 }
 
 // What the driver is to be asked about a pointer that is to nothing of ours. Where a block was, it
 // still knows of memory that we keep there: it is asked about an address that can have none.
 CUdeviceptr ForDriver(CUdeviceptr pointer) {
   constexpr CUdeviceptr kNobodys = 0x10;
-  Guest* const guest = CurrentGuest();
-  return guest != nullptr && guest->Owns(pointer) ? kNobodys : pointer;
+  const bool ours = FindGuest([=](Guest* guest) { return guest->Owns(pointer); }) != nullptr;
+  return ours ? kNobodys : pointer;
 }
 
 template <typename Value>
@@ -74,7 +80,7 @@ CUresult GetAttribute(const Known& known, CUdeviceptr pointer, CUpointer_attribu
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return Put(data, known.access != 0 ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-      return Put(data, CurrentGuest()->device());
+      return Put(data, known.device);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
       return Put(data, known.address);

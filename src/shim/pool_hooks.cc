@@ -1,5 +1,7 @@
 // Hooks of driver_api.def's OWN rows for stream-ordered memory and its pools, and for waiting,
 // after which pools give back what they keep. What StreamPools has no answer to goes to the driver.
+#include <span>
+
 #include "src/shim/capture_mode.h"
 #include "src/shim/process.h"
 
@@ -9,9 +11,9 @@ namespace {
 const CUstream kLegacy = reinterpret_cast<CUstream>(CU_STREAM_LEGACY_VALUE);
 const CUstream kPerThread = reinterpret_cast<CUstream>(CU_STREAM_PER_THREAD_VALUE);
 
-StreamPools* Pools() {
-  Guest* const guest = CurrentGuest();
-  return guest == nullptr ? nullptr : &guest->pools();
+template <typename Visit>
+void EachPools(Visit visit) {
+  EachGuest([&](Guest* guest) { visit(&guest->pools()); });
 }
 
 struct Order {
@@ -26,6 +28,10 @@ bool MayBeCaptured(CUstream stream) {
          capture != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+Guest* GuestWith(CUcontext context) {
+  return FindGuest([context](Guest* guest) { return guest->Has(context); });
+}
+
 // Of a default stream, the current one. False where it is no stream.
 bool ContextOf(CUstream stream, CUcontext* context) {
   if (stream == kLegacy || stream == kPerThread) {
@@ -34,16 +40,16 @@ bool ContextOf(CUstream stream, CUcontext* context) {
   return Call(Real().cuStreamGetCtx, stream, context) == CUDA_SUCCESS;
 }
 
-// Nothing where it is the driver's affair: for streams of other devices, those that are being
-// captured, and what is no stream.
+// Nothing where it is the driver's affair: for streams of devices that are not shared, those that
+// are being captured, and what is no stream.
 std::optional<Order> OrderIn(CUstream stream) {
   CUcontext current = nullptr;
   Order order{GuestOfCurrentContext(&current), {nullptr, stream}};
   if (order.guest == nullptr || MayBeCaptured(stream)) return std::nullopt;
   CUcontext& context = order.place.context;
   if (!ContextOf(stream, &context)) return std::nullopt;
-  if (context != current && !order.guest->Has(context)) return std::nullopt;
-  return order;
+  if (context != current) order.guest = GuestWith(context);
+  return order.guest == nullptr ? std::nullopt : std::optional(order);
 }
 
 // `pool` null: the device's current one.
@@ -69,19 +75,21 @@ CUresult Allocate(CUdeviceptr* pointer, size_t bytes, const CUmemoryPool* pool, 
 // In any stream that is not being captured, also of another device.
 template <typename CallDriver>
 CUresult Free(CUdeviceptr pointer, CUstream stream, CallDriver call_driver) {
-  Guest* const guest = CurrentGuest();
-  const std::optional<Block> block = guest == nullptr ? std::nullopt : guest->Find(pointer);
-  const bool pooled = block.has_value() && block->address == pointer &&
-                      guest->pools().Find({pointer, block->id}).has_value();
+  Guest* const guest = FindGuest([pointer](Guest* each) {
+    const std::optional<Block> block = each->Find(pointer);
+    return block.has_value() && block->address == pointer &&
+           each->pools().Find({pointer, block->id}).has_value();
+  });
   StreamPools::Place place{nullptr, stream};
-  if (!pooled || MayBeCaptured(stream) || !ContextOf(stream, &place.context)) return call_driver();
+  if (guest == nullptr || MayBeCaptured(stream) || !ContextOf(stream, &place.context))
+    return call_driver();
   const std::optional<CUresult> result = guest->pools().Free(pointer, place);
   return result.has_value() ? *result : call_driver();
 }
 
 // What a call of the driver's that waits has returned.
 CUresult Waited(CUresult result) {
-  if (StreamPools* const pools = Pools()) pools->Synchronized();
+  EachPools([](StreamPools* pools) { pools->Synchronized(); });
   return result;
 }
 
@@ -142,48 +150,49 @@ CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* properties) n
 }
 
 CUresult cuMemPoolDestroy(CUmemoryPool pool) noexcept {
-  StreamPools* const pools = Pools();
-  if (pools != nullptr) pools->Destroying(pool);
+  EachPools([pool](StreamPools* pools) { pools->Destroying(pool); });
   const CUresult result = Call(Real().cuMemPoolDestroy, pool);
-  if (pools == nullptr) return result;
-  if (result != CUDA_SUCCESS) pools->NotDestroyed(pool);
-  pools->Synchronized();
+  EachPools([&](StreamPools* pools) {
+    if (result != CUDA_SUCCESS) pools->NotDestroyed(pool);
+    pools->Synchronized();
+  });
   return result;
 }
 
 CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
                                void* value) noexcept {
   const CUresult result = Call(Real().cuMemPoolSetAttribute, pool, attribute, value);
-  StreamPools* const pools = Pools();
-  if (result == CUDA_SUCCESS && pools != nullptr) pools->Set(pool, attribute, value);
+  if (result != CUDA_SUCCESS) return result;
+  EachPools([=](StreamPools* pools) { pools->Set(pool, attribute, value); });
   return result;
 }
 
 CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
                                void* value) noexcept {
   const CUresult result = Call(Real().cuMemPoolGetAttribute, pool, attribute, value);
-  StreamPools* const pools = Pools();
-  if (result == CUDA_SUCCESS && pools != nullptr) pools->Add(pool, attribute, value);
+  if (result != CUDA_SUCCESS) return result;
+  EachPools([=](StreamPools* pools) { pools->Add(pool, attribute, value); });
   return result;
 }
 
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t bytes) noexcept {
   const CUresult result = Call(Real().cuMemPoolTrimTo, pool, bytes);
-  StreamPools* const pools = Pools();
-  if (result == CUDA_SUCCESS && pools != nullptr) pools->TrimTo(pool, bytes);
+  if (result != CUDA_SUCCESS) return result;
+  EachPools([=](StreamPools* pools) { pools->TrimTo(pool, bytes); });
   return result;
 }
 
 CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* access,
                             size_t count) noexcept {
   const CUresult result = Call(Real().cuMemPoolSetAccess, pool, access, count);
-  StreamPools* const pools = Pools();
-  if (result != CUDA_SUCCESS || pools == nullptr) return result;
-  const CUdevice own = CurrentGuest()->device();
-  for (size_t i = 0; i < count; ++i) {
-    const CUmemLocation& user = access[i].location;
-    if (user.type != CU_MEM_LOCATION_TYPE_DEVICE || user.id != own) pools->Shared(pool);
-  }
+  if (result != CUDA_SUCCESS) return result;
+  EachGuest([=](Guest* guest) {
+    for (const CUmemAccessDesc& each : std::span(access, count)) {
+      const CUmemLocation own = {CU_MEM_LOCATION_TYPE_DEVICE, guest->device()};
+      const bool others = each.location.type != own.type || each.location.id != own.id;
+      if (others) guest->pools().Shared(pool);
+    }
+  });
   return result;
 }
 

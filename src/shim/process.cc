@@ -46,15 +46,17 @@ constexpr Duration kRunPause = Milliseconds(20);
 
 enum class Mode { kUndecided, kPassThrough, kShared };
 
-// The context that a thread last had on the shared device, as long as no context has gone since.
+// The context that a thread last had on a shared device, as long as no context has gone since.
 struct ContextOfThread {
   CUcontext context = nullptr;
   uint64_t generation = 0;
+  Guest* guest = nullptr;
 };
 constinit thread_local ContextOfThread context_of_thread __attribute__((tls_model("initial-exec")));
 
 constinit std::atomic<const Driver*> driver{nullptr};
-constinit std::atomic<Guest*> guest{nullptr};
+constinit std::atomic<Guest*> guests[Gate::kMostDevices] = {};  // by device
+constinit std::atomic<bool> refused[Gate::kMostDevices] = {};   // for good
 constinit std::atomic<Mode> mode{Mode::kUndecided};
 
 // Never destroyed: threads outlive static destructors.
@@ -129,8 +131,8 @@ const Driver* TheDriver(bool load) {
 }
 
 void OnBlocked(void*) {
-  if (Guest* const open = guest.load(std::memory_order_acquire)) {
-    open->Wake();
+  if (HasGuests()) {
+    EachGuest([](Guest* guest) { guest->Wake(); });
   } else if (mode.load(std::memory_order_acquire) != Mode::kShared) {
     process_gate.Open();  // a call before cuInit: the driver itself says what it thinks of that
   }
@@ -147,9 +149,11 @@ void AfterForkInChild() {
   Gate::AfterFork();
   mode.store(Mode::kPassThrough, std::memory_order_release);
   process_tracker.store(nullptr, std::memory_order_release);
-  Guest* const inherited = guest.exchange(nullptr, std::memory_order_acq_rel);
-  if (inherited != nullptr) inherited->AbandonInChild();
-  process_gate.Open();
+  for (std::atomic<Guest*>& guest : guests) {
+    Guest* const inherited = guest.exchange(nullptr, std::memory_order_acq_rel);
+    if (inherited != nullptr) inherited->AbandonInChild();
+  }
+  process_gate.OpenInChild();
 }
 
 Identity IdentityOn(CUdevice device) {
@@ -185,6 +189,7 @@ auto WithDaemon(Function function) {
 
 constinit Gate process_gate(&OnBlocked, nullptr, &OnMetered);
 constinit std::atomic<WorkTracker*> process_tracker{nullptr};
+constinit std::atomic<int> guests_end{0};
 constinit std::atomic<const cuda::RealDriver*> callable_driver{nullptr};
 
 const cuda::RealDriver& Real() {
@@ -250,33 +255,55 @@ void JoinDaemon() {
   process_gate.Open();  // until there is a guest, that is a context, there is nothing to hold back
 }
 
-Guest* CurrentGuest() {
-  return guest.load(std::memory_order_acquire);
+bool HasGuests() {
+  return FindGuest([](Guest*) { return true; }) != nullptr;
 }
 
-Guest* GuestFor(CUdevice device) {
-  Guest* open = guest.load(std::memory_order_acquire);
-  if (open == nullptr) {
-    if (mode.load(std::memory_order_acquire) != Mode::kShared) return nullptr;
-    MutexLock lock(DecisionMutex());
-    open = guest.load(std::memory_order_acquire);
-    if (open == nullptr && mode.load(std::memory_order_acquire) == Mode::kShared) {
-      auto opened = WithDaemon([device] {
-        return Guest::Open(&Real(), &process_gate, process_tracker.load(), device,
-                           IdentityOn(device));
-      });
-      if (opened.ok()) {
-        open = opened->release();
-        guest.store(open, std::memory_order_seq_cst);
-        open->Wake();  // for threads that the gate held back before
-      } else {
-        Log(LogLevel::kWarn, "%s; this program runs unshared", opened.error().message.c_str());
-        mode.store(Mode::kPassThrough, std::memory_order_release);
-        process_tracker.store(nullptr, std::memory_order_release);
-      }
-    }
+Guest* OpenGuest(CUdevice device) {
+  const bool known = device >= 0 && device < guests_end.load(std::memory_order_acquire);
+  return known ? guests[device].load(std::memory_order_acquire) : nullptr;
+}
+
+namespace {
+
+// REQUIRES: DecisionMutex() is held. Null where the device is not shared.
+Guest* MakeGuest(CUdevice device) {
+  auto opened = WithDaemon([device] {
+    return Guest::Open(&Real(), &process_gate, process_tracker.load(), device, IdentityOn(device));
+  });
+  if (opened.ok()) {
+    Guest* const made = opened->release();
+    guests[device].store(made, std::memory_order_seq_cst);
+    if (guests_end.load() <= device) guests_end.store(device + 1, std::memory_order_seq_cst);
+    made->Wake();  // for threads that the gate held back before
+    return made;
   }
-  return open != nullptr && open->device() == device ? open : nullptr;
+  refused[device].store(true, std::memory_order_release);
+  if (HasGuests()) {
+    Log(LogLevel::kWarn, "%s; device %d is not shared", opened.error().message.c_str(), device);
+  } else {
+    Log(LogLevel::kWarn, "%s; this program runs unshared", opened.error().message.c_str());
+    mode.store(Mode::kPassThrough, std::memory_order_release);
+    process_tracker.store(nullptr, std::memory_order_release);
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Guest* GuestFor(CUdevice device) {
+  static_assert(Gate::kMostDevices <= 63);
+  if (Guest* const open = OpenGuest(device)) return open;
+  if (mode.load(std::memory_order_acquire) != Mode::kShared) return nullptr;
+  if (device < 0 || device >= static_cast<CUdevice>(Gate::kMostDevices)) return nullptr;
+  if (refused[device].load(std::memory_order_acquire)) return nullptr;
+  int count = 0;
+  if (Call(Real().cuDeviceGetCount, &count) != CUDA_SUCCESS || device >= count) return nullptr;
+  MutexLock lock(DecisionMutex());
+  if (Guest* const open = OpenGuest(device)) return open;
+  const bool may = mode.load(std::memory_order_acquire) == Mode::kShared &&
+                   !refused[device].load(std::memory_order_acquire);
+  return may ? MakeGuest(device) : nullptr;
 }
 
 Guest* GuestOfCurrentContext(CUcontext* context) {
@@ -286,10 +313,10 @@ Guest* GuestOfCurrentContext(CUcontext* context) {
   if (real.cuCtxGetCurrent(context) != CUDA_SUCCESS || *context == nullptr) return nullptr;
   const uint64_t generation = WorkTracker::Generation();
   ContextOfThread& last = context_of_thread;
-  if (last.context == *context && last.generation == generation) return CurrentGuest();
+  if (last.context == *context && last.generation == generation) return last.guest;
   if (real.cuCtxGetDevice(&device) != CUDA_SUCCESS) return nullptr;
   Guest* const found = GuestFor(device);
-  if (found != nullptr) last = {*context, generation};
+  if (found != nullptr) last = {*context, generation, found};
   return found;
 }
 

@@ -1,9 +1,9 @@
-// Process: what libtandem.so keeps once per process: the real driver, the gate, and whether this
-// program's GPU is shared.
+// Process: what libtandem.so keeps once per process: the real driver, the gate, and a guest for
+// each GPU that the program uses, if they are shared.
 //
 // Before cuInit nothing is done: no connection, no thread, no allocation. cuInit looks for a
-// daemon; where there is none every call goes straight to the driver. The first context opens the
-// guest.
+// daemon; where there is none every call goes straight to the driver. The first context on a device
+// opens its guest. A program with several is let through the gate when all of them let it.
 //
 // Threading: any thread. Nothing here holds a lock while it calls the dynamic linker: a program may
 // be inside its lock and wait for us.
@@ -50,11 +50,37 @@ uint64_t OwnRun();
 // After a successful cuInit: looks for a daemon, once.
 void JoinDaemon();
 
-// The guest if it is open, else null.
-Guest* CurrentGuest();
-// The guest if it is for `device`, opened if need be; null: leave the call to the driver.
+// The first of the open guests, in the order of their devices, for which `is` holds; or null.
+template <typename Predicate>
+Guest* FindGuest(Predicate is);
+// Whether there is any.
+bool HasGuests();
+// The guest for `device` if it is open, else null.
+Guest* OpenGuest(CUdevice device);
+// The guest for `device`, opened if need be; null: leave the call to the driver.
 Guest* GuestFor(CUdevice device);
-// The guest if the calling thread's context is on its device; *context is that context.
+// The guest for the device of the calling thread's context, which is *context.
 Guest* GuestOfCurrentContext(CUcontext* context);
+
+// How many devices have ever had a guest, counted from the first ordinal on.
+extern std::atomic<int> guests_end;
+
+template <typename Predicate>
+Guest* FindGuest(Predicate is) {
+  const int end = guests_end.load(std::memory_order_acquire);
+  for (CUdevice device = 0; device < end; ++device) {
+    Guest* const guest = OpenGuest(device);
+    if (guest != nullptr && is(guest)) return guest;
+  }
+  return nullptr;
+}
+
+template <typename Visit>
+void EachGuest(Visit visit) {
+  FindGuest([&](Guest* guest) {
+    visit(guest);
+    return false;
+  });
+}
 
 }  // namespace tandem::shim

@@ -16,9 +16,14 @@ class Reservations {
     MutexLock lock(mutex_);
     reserved_[address] = bytes;
   }
-  void Remove(CUdeviceptr address) {
+  // Returns how much it was; 0 if none begins there.
+  uint64_t Remove(CUdeviceptr address) {
     MutexLock lock(mutex_);
-    reserved_.erase(address);
+    const auto found = reserved_.find(address);
+    if (found == reserved_.end()) return 0;
+    const uint64_t bytes = found->second;
+    reserved_.erase(found);
+    return bytes;
   }
   // Whether all of it lies in one.
   bool Contain(CUdeviceptr address, uint64_t bytes) {
@@ -40,17 +45,25 @@ Reservations& TheReservations() {
   return *reservations;
 }
 
-VmmMemory* Vmm() {
-  Guest* const guest = CurrentGuest();
-  return guest == nullptr ? nullptr : &guest->vmm();
+// Whether it lies where blocks do, which programs cannot map, for all that the driver knows better.
+bool IsBlocks(CUdeviceptr pointer) {
+  return FindGuest([=](Guest* guest) { return guest->Owns(pointer); }) != nullptr;
 }
 
-// What `ask` gets from the guest's memory, or what the driver says where that has no answer.
+// What `ask` gets from the memory of one of the guests, or what the driver says where none of them
+// has an answer.
 template <typename Ask, typename CallDriver>
 CUresult AskFirst(Ask ask, CallDriver call_driver) {
-  VmmMemory* const vmm = Vmm();
-  const std::optional<CUresult> result = vmm == nullptr ? std::nullopt : ask(vmm);
+  std::optional<CUresult> result;
+  FindGuest([&](Guest* guest) { return (result = ask(&guest->vmm())).has_value(); });
   return result.has_value() ? *result : call_driver();
+}
+
+// Who is to be asked about a range: the one that has something mapped there, or any.
+VmmMemory* VmmOf(CUdeviceptr address, uint64_t bytes) {
+  Guest* guest = FindGuest([=](Guest* each) { return each->vmm().Touches(address, bytes); });
+  if (guest == nullptr) guest = FindGuest([](Guest*) { return true; });
+  return guest == nullptr ? nullptr : &guest->vmm();
 }
 
 }  // namespace
@@ -70,10 +83,13 @@ CUresult cuMemAddressReserve(CUdeviceptr* pointer, size_t size, size_t alignment
 }
 
 CUresult cuMemAddressFree(CUdeviceptr pointer, size_t size) noexcept {
-  const VmmMemory* const vmm = Vmm();
-  if (vmm != nullptr && vmm->AnyIn(pointer, size)) return CUDA_ERROR_INVALID_VALUE;
+  const bool used =
+      FindGuest([=](Guest* guest) { return guest->vmm().AnyIn(pointer, size); }) != nullptr;
+  if (used || IsBlocks(pointer)) return CUDA_ERROR_INVALID_VALUE;
+  // Before the driver may give the addresses to another thread.
+  const uint64_t reserved = TheReservations().Remove(pointer);
   const CUresult result = Call(Real().cuMemAddressFree, pointer, size);
-  if (result == CUDA_SUCCESS) TheReservations().Remove(pointer);
+  if (result != CUDA_SUCCESS && reserved != 0) TheReservations().Add(pointer, reserved);
   return result;
 }
 
@@ -99,6 +115,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void*
   const auto retain = [=] { return Call(Real().cuMemRetainAllocationHandle, handle, address); };
   if (handle == nullptr) return retain();
   const auto pointer = reinterpret_cast<CUdeviceptr>(address);
+  if (IsBlocks(pointer)) return CUDA_ERROR_INVALID_VALUE;
   return AskFirst([=](VmmMemory* vmm) { return vmm->Retain(pointer, handle); }, retain);
 }
 
@@ -113,14 +130,21 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* properties,
 
 CUresult cuMemMap(CUdeviceptr pointer, size_t size, size_t offset,
                   CUmemGenericAllocationHandle handle, unsigned long long flags) noexcept {
-  VmmMemory* const vmm = Vmm();
-  if (vmm == nullptr) return Call(Real().cuMemMap, pointer, size, offset, handle, flags);
-  if (offset != 0 || flags != 0 || size == 0) return CUDA_ERROR_INVALID_VALUE;
-  return vmm->Map(pointer, size, handle, TheReservations().Contain(pointer, size));
+  Guest* guest = FindGuest([=](Guest* each) { return each->vmm().Knows(handle); });
+  if (guest == nullptr) guest = FindGuest([](Guest*) { return true; });
+  if (guest == nullptr) return Call(Real().cuMemMap, pointer, size, offset, handle, flags);
+  const auto in_use = [=](Guest* each) {
+    return each != guest && each->vmm().Touches(pointer, size);
+  };
+  if (offset != 0 || flags != 0 || size == 0 || IsBlocks(pointer) || FindGuest(in_use) != nullptr) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return guest->vmm().Map(pointer, size, handle, TheReservations().Contain(pointer, size));
 }
 
 CUresult cuMemUnmap(CUdeviceptr pointer, size_t size) noexcept {
-  VmmMemory* const vmm = Vmm();
+  if (IsBlocks(pointer)) return CUDA_ERROR_INVALID_VALUE;
+  VmmMemory* const vmm = VmmOf(pointer, size);
   return vmm == nullptr ? Call(Real().cuMemUnmap, pointer, size) : vmm->Unmap(pointer, size);
 }
 
@@ -128,6 +152,7 @@ CUresult cuMemSetAccess(CUdeviceptr pointer, size_t size, const CUmemAccessDesc*
                         size_t count) noexcept {
   const auto set = [=] { return Call(Real().cuMemSetAccess, pointer, size, access, count); };
   if (access == nullptr || count == 0) return set();
+  if (IsBlocks(pointer)) return CUDA_ERROR_INVALID_VALUE;
   return AskFirst([=](VmmMemory* vmm) { return vmm->SetAccess(pointer, size, access, count); },
                   set);
 }
@@ -136,6 +161,7 @@ CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location
                         CUdeviceptr pointer) noexcept {
   const auto get = [=] { return Call(Real().cuMemGetAccess, flags, location, pointer); };
   if (flags == nullptr || location == nullptr) return get();
+  if (IsBlocks(pointer)) return CUDA_ERROR_INVALID_VALUE;
   return AskFirst([=](VmmMemory* vmm) { return vmm->GetAccess(pointer, *location, flags); }, get);
 }
 
@@ -146,13 +172,13 @@ CUresult cuMemExportToShareableHandle(void* shareable, CUmemGenericAllocationHan
     return Call(Real().cuMemExportToShareableHandle, shareable, real, type, flags);
   };
   if (shareable == nullptr || flags != 0) return give(0);  // as wrong for any other handle
-  VmmMemory* const vmm = Vmm();
+  Guest* const guest = FindGuest([=](Guest* each) { return each->vmm().Knows(handle); });
   const std::optional<CUresult> prepared =
-      vmm == nullptr ? std::nullopt : vmm->PrepareExport(handle, type);
+      guest == nullptr ? std::nullopt : guest->vmm().PrepareExport(handle, type);
   if (!prepared.has_value()) return give(handle);
   if (*prepared != CUDA_SUCCESS) return *prepared;
   const HeldCall call;  // what is exported is on the card
-  return vmm->Export(handle, give);
+  return guest->vmm().Export(handle, give);
 }
 
 }  // extern "C"

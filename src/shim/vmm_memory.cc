@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <span>
 
 #include "src/shim/host_arena.h"
@@ -39,6 +40,7 @@ std::optional<CUresult> VmmMemory::Create(uint64_t bytes, const CUmemAllocationP
   if (bytes % kGranule != 0 || kGranule % unit != 0 || !MaySwap(bytes, properties)) {
     return CreateFixed(bytes, properties, handle);
   }
+  if (bytes > std::numeric_limits<uint64_t>::max() / 2) return CUDA_ERROR_OUT_OF_MEMORY;
   Run* run = nullptr;
   const auto add = [&](Run** added) {
     const CUresult result = memory_->AllocateRunFor(properties, bytes, added);
@@ -74,22 +76,32 @@ std::optional<CUresult> VmmMemory::CreateFixed(uint64_t bytes,
 
 std::optional<CUresult> VmmMemory::Release(Handle handle) {
   MutexLock swap_lock(swapper_->mutex());
-  bool ours = false;
+  Physical known;
   {
     MutexLock lock(mutex_);
     const auto found = physical_.find(handle);
     if (found == physical_.end()) return std::nullopt;
     if (found->second.references == 0) return CUDA_ERROR_INVALID_VALUE;
-    ours = found->second.run != nullptr;
+    --found->second.references;
+    known = found->second;
+    // Before the driver may give the number to another.
+    const bool last = known.run == nullptr && known.references == 0 && known.mappings == 0;
+    if (last) physical_.erase(found);
   }
-  const CUresult result = ours ? CUDA_SUCCESS : real_->cuMemRelease(handle);
-  if (result != CUDA_SUCCESS) return result;
-  {
-    MutexLock lock(mutex_);
-    --physical_.at(handle).references;
+  if (known.run != nullptr) {
+    DropIfUnused(handle);
+    return CUDA_SUCCESS;
   }
-  DropIfUnused(handle);
-  return CUDA_SUCCESS;
+  const CUresult result = real_->cuMemRelease(handle);
+  const bool gone = known.references == 0 && known.mappings == 0;
+  if (result == CUDA_SUCCESS) {
+    if (gone) fixed_->GiveBack(known.fixed);
+    return result;
+  }
+  MutexLock lock(mutex_);
+  Physical& kept = physical_.try_emplace(handle, known).first->second;
+  kept.references = known.references + 1;
+  return result;
 }
 
 void VmmMemory::DropIfUnused(Handle handle) {
@@ -181,7 +193,9 @@ VmmMemory::Whose VmmMemory::Cover(CUdeviceptr address, uint64_t bytes,
   if (mapping == mappings_.end()) mapping = mappings_.lower_bound(address);
   bool exact = mapping != mappings_.end() && mapping->first == address;
   CUdeviceptr next = address;
-  for (; mapping != mappings_.end() && mapping->first - address < bytes; ++mapping) {
+  for (;
+       mapping != mappings_.end() && (mapping->first < address || mapping->first - address < bytes);
+       ++mapping) {
     const Mapped& mapped = mapping->second;
     Run* const run = mapped.handle == 0 ? nullptr : physical_.at(mapped.handle).run;
     parts->push_back({mapping->first, mapped.bytes, mapped.handle, run});
@@ -217,9 +231,12 @@ CUresult VmmMemory::Unmap(CUdeviceptr address, uint64_t bytes) {
       if (part.run != nullptr) continue;
       const CUresult result = real_->cuMemUnmap(part.address, part.bytes);
       if (result != CUDA_SUCCESS) return result;
+      Forget(part);
     }
   }
   for (const Part& part : parts) {
+    const bool done = whose == Whose::kOurs && part.run == nullptr;
+    if (done) continue;
     if (part.run != nullptr) RemoveAlias(*real_, part.run, part.address);
     Forget(part);
   }
@@ -236,8 +253,14 @@ CUresult VmmMemory::CheckUser(const CUmemAccessDesc& access) const {
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
+  if (access.location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA) {
+    int node = -1;
+    const CUresult known =
+        real_->cuDeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, device_);
+    return known == CUDA_SUCCESS && node == access.location.id ? CUDA_SUCCESS
+                                                               : CUDA_ERROR_INVALID_VALUE;
+  }
   CUdevice found = 0;
-  if (access.location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA) return CUDA_SUCCESS;
   if (access.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
   return real_->cuDeviceGet(&found, access.location.id);
 }
@@ -325,7 +348,12 @@ CUresult VmmMemory::Export(Handle handle, const std::function<CUresult(Handle)>&
   // Under an open gate all is there, but for a program of which nothing is swapped any more.
   const CUresult result = run->chunks[0].state == Chunk::State::kHere ? give(run->chunks[0].handle)
                                                                       : CUDA_ERROR_OUT_OF_MEMORY;
-  if (result != CUDA_SUCCESS || run->pinned) return result;
+  if (run->pinned) return result;
+  if (result != CUDA_SUCCESS) {
+    MutexLock lock(mutex_);
+    fixed_->GiveBack(std::exchange(physical_.at(handle).fixed, Bytes()));
+    return result;
+  }
   memory_->Pin(run);
   source_.shrink(Bytes(bytes));
   return CUDA_SUCCESS;

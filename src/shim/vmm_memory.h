@@ -7,9 +7,9 @@
 // the card, counted as fixed. What swapping is not made for is the driver's own: counted where it
 // is on our device, and known by its mappings, since one call may span both.
 //
-// Threading: any thread. Calls that change anything hold the Swapper's lock and so may wait for a
-// hand-over; questions do not.
-// Invariants
+// Threading: any thread. Calls that map or let go of anything hold the Swapper's lock and so may
+// wait for a hand-over; those that make memory may wait for the daemon's answer; questions do
+// neither. Invariants
 // 1. A mapping lies in one reservation, overlaps no other and covers one whole handle.
 // 2. Memory lives until its handle is released as often as it was made and retained, and its last
 //    mapping is gone. What is released and still mapped has no handle.
@@ -55,7 +55,8 @@ class VmmMemory {
         memory_(memory),
         swapper_(swapper),
         fixed_(fixed),
-        source_(std::move(source)) {}
+        source_(std::move(source)),
+        next_handle_((Handle{1} << 62) + (static_cast<Handle>(device) << 48) + 1) {}
 
   // Each answers as the driver would, which it asks where need be, or says nothing: then that is
   // the driver's affair.
@@ -84,6 +85,16 @@ class VmmMemory {
 
   // The mapping around the pointer.
   std::optional<Mapping> Find(CUdeviceptr pointer) const EXCLUDES_LOCK(mutex_);
+  // Whether the handle is of memory that is swapped or counted here.
+  bool Knows(Handle handle) const EXCLUDES_LOCK(mutex_) {
+    MutexLock lock(mutex_);
+    return physical_.count(handle) != 0;
+  }
+  // Whether anything is mapped there that this knows of.
+  bool Touches(CUdeviceptr address, uint64_t bytes) const EXCLUDES_LOCK(mutex_) {
+    MutexLock lock(mutex_);
+    return Overlaps(address, bytes);
+  }
   // Whether anything of ours is mapped there.
   bool AnyIn(CUdeviceptr address, uint64_t bytes) const EXCLUDES_LOCK(mutex_);
 
@@ -120,8 +131,8 @@ class VmmMemory {
   // What is mapped in a range. kInvalid: part of it is ours, but whole mappings do not cover it.
   Whose Cover(CUdeviceptr address, uint64_t bytes, std::vector<Part>* parts) const
       EXCLUDES_LOCK(mutex_);
-  void Forget(const Part& part) EXCLUDES_LOCK(mutex_);
-  void DropIfUnused(Handle handle) EXCLUDES_LOCK(mutex_);
+  void Forget(const Part& part) REQUIRES_LOCK(swapper_->mutex()) EXCLUDES_LOCK(mutex_);
+  void DropIfUnused(Handle handle) REQUIRES_LOCK(swapper_->mutex()) EXCLUDES_LOCK(mutex_);
   CUresult CheckUser(const CUmemAccessDesc& access) const;
 
   const cuda::RealDriver* const real_;
@@ -133,8 +144,8 @@ class VmmMemory {
   mutable Mutex mutex_;  // after the Swapper's
   std::map<Handle, Physical> physical_ GUARDED_BY(mutex_);
   Mappings mappings_ GUARDED_BY(mutex_);
-  // The driver's own are addresses or small.
-  Handle next_handle_ GUARDED_BY(mutex_) = Handle{1} << 62;
+  // The driver's own are addresses or small. Those of different devices differ.
+  Handle next_handle_ GUARDED_BY(mutex_);
   uint64_t next_id_ GUARDED_BY(mutex_) = uint64_t{1} << 49;
 };
 

@@ -135,6 +135,50 @@ TEST_F(VmmMemoryTest, TheRunsLimitIsOutOfMemory) {
   Create(MiB(8));
 }
 
+TEST_F(VmmMemoryTest, AnAbsurdSizeIsOutOfMemoryAndNothingMore) {
+  Create(MiB(4));
+  Handle handle = 0;
+  const uint64_t absurd = ~uint64_t{0} - MiB(2).count + 1;
+  EXPECT_EQ(vmm().Create(absurd, properties_, &handle), CUDA_ERROR_OUT_OF_MEMORY);
+  Create(MiB(4));
+  EXPECT_EQ(guest_->used(), MiB(8));
+}
+
+TEST_F(VmmMemoryTest, AMappingThatFailsLeavesNothing) {
+  const Handle handle = Create(MiB(12));
+  RunUnderLease(1, MiB(12), [] {});
+  driver_.FailMap(3);  // of three chunks
+  EXPECT_EQ(vmm().Map(At(Bytes()), MiB(12).count, handle, true), CUDA_ERROR_OUT_OF_MEMORY);
+  for (const Bytes offset : {Bytes(), MiB(4), MiB(8)}) EXPECT_FALSE(driver_.IsMapped(At(offset)));
+  EXPECT_FALSE(vmm().Find(At(Bytes())).has_value());
+  const CUdeviceptr pointer = Map(handle, Bytes(), MiB(12));
+  Submit([=] { Fill(pointer, MiB(12), 1); });
+}
+
+TEST_F(VmmMemoryTest, ComesBackAlsoIfMappingFailsAtFirst) {
+  const Handle handle = Create(MiB(8));
+  const CUdeviceptr pointer = Map(handle, Bytes(), MiB(8));
+  const CUdeviceptr too = Map(handle, MiB(16), MiB(8));
+  RunUnderLease(1, MiB(8), [=] { Fill(pointer, MiB(8), 9); });
+  TakeTheCard(1, Bytes());
+  driver_.FailMap(3);  // the first chunk at its second address
+  bool intact = false;
+  RunUnderLease(2, MiB(8), [&] { intact = AllBytes(too, MiB(8), 9); });
+  EXPECT_TRUE(intact);
+}
+
+// Granted while nothing is there to be asked about, it must not keep the memory away for ever.
+TEST_F(VmmMemoryTest, AccessThatTheDriverRefusesKeepsNothingAway) {
+  const CUdeviceptr pointer = Map(Create(MiB(4)), Bytes(), MiB(4));
+  const CUmemAccessDesc other = {{CU_MEM_LOCATION_TYPE_DEVICE, 1},
+                                 CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  EXPECT_EQ(vmm().SetAccess(pointer, MiB(4).count, &other, 1), CUDA_SUCCESS);
+  driver_.Refuse(1);
+  RunUnderLease(1, MiB(4), [=] { Fill(pointer, MiB(4), 1); });
+  EXPECT_EQ(driver_.UsersOf(pointer), (std::set<CUdevice>{0}));
+  EXPECT_EQ(vmm().SetAccess(pointer, MiB(4).count, &other, 1), CUDA_ERROR_INVALID_DEVICE);
+}
+
 TEST_F(VmmMemoryTest, WhoMayUseItStaysSo) {
   const CUdeviceptr pointer = Map(Create(MiB(4)), Bytes(), MiB(4));
   const CUmemAccessDesc more[] = {
@@ -184,6 +228,11 @@ TEST_F(VmmMemoryTest, RefusesWhatTheDriverWould) {
     EXPECT_EQ(vmm().Map(At(offset), MiB(4).count, other, true), CUDA_ERROR_INVALID_VALUE);
   }
   EXPECT_EQ(vmm().Unmap(At(MiB(4)), MiB(2).count), CUDA_ERROR_INVALID_VALUE);
+  // Nor a range that begins inside, also where the driver has a mapping of just that size.
+  RunUnderLease(1, MiB(8), [] {});
+  EXPECT_EQ(vmm().Unmap(At(MiB(6)), MiB(2).count), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(SetAccess(MiB(6), MiB(2)), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_TRUE(driver_.IsMapped(At(MiB(4))));
   EXPECT_TRUE(vmm().AnyIn(At(Bytes()), MiB(6).count));
   EXPECT_FALSE(vmm().AnyIn(At(MiB(8)), MiB(2).count));
   Handle made = 0;

@@ -40,9 +40,20 @@ bool IsSticky(CUresult result) {
 
 void WorkTracker::AddContext(CUcontext context) {
   MutexLock lock(mutex_);
-  if (std::find(contexts_.begin(), contexts_.end(), context) == contexts_.end()) {
-    contexts_.push_back(context);
-  }
+  Add(context);
+}
+
+void WorkTracker::Add(CUcontext context) {
+  if (contexts_.count(context) != 0 || real_->cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) return;
+  CUdevice device = 0;
+  if (real_->cuCtxGetDevice(&device) == CUDA_SUCCESS) contexts_[context] = device;
+  CUcontext popped = nullptr;
+  real_->cuCtxPopCurrent_v2(&popped);
+}
+
+bool WorkTracker::IsOn(CUcontext context, CUdevice device) const {
+  const auto found = contexts_.find(context);
+  return found != contexts_.end() && found->second == device;
 }
 
 void WorkTracker::RemoveContext(CUcontext context) {
@@ -52,21 +63,17 @@ void WorkTracker::RemoveContext(CUcontext context) {
 
 CUcontext WorkTracker::AnyContext(CUdevice device) const {
   MutexLock lock(mutex_);
-  for (CUcontext context : contexts_) {
-    if (real_->cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) continue;
-    CUdevice its_device = -1;
-    real_->cuCtxGetDevice(&its_device);
-    CUcontext popped = nullptr;
-    real_->cuCtxPopCurrent_v2(&popped);
+  for (const auto& [context, its_device] : contexts_) {
     if (its_device == device) return context;
   }
   return nullptr;
 }
 
-std::vector<CUcontext> WorkTracker::TakeBroken() {
+std::vector<CUcontext> WorkTracker::TakeBroken(CUdevice device) {
   MutexLock lock(mutex_);
   std::vector<CUcontext> broken;
-  for (CUcontext context : contexts_) {
+  for (const auto& [context, its_device] : contexts_) {
+    if (its_device != device) continue;
     if (real_->cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) continue;
     if (IsSticky(AskHealth(context))) broken.push_back(context);
     CUcontext popped = nullptr;
@@ -97,8 +104,8 @@ CUresult WorkTracker::AskHealth(CUcontext context) {
 
 void WorkTracker::Remove(CUcontext context) {
   const auto of_context = [context](const Marker& marker) { return marker.context == context; };
-  std::erase(contexts_, context);
-  for (Watched& watched : watched_) std::erase_if(watched.pending, of_context);
+  contexts_.erase(context);
+  for (auto& [key, watched] : watched_) std::erase_if(watched.pending, of_context);
   std::erase_if(orphaned_, of_context);
   std::erase_if(streams_, [context](const auto& entry) { return entry.second == context; });
   std::erase_if(in_flight_, [context](const auto& entry) { return entry.first.first == context; });
@@ -121,9 +128,9 @@ CUcontext WorkTracker::ContextOf(CUstream stream) const {
 
 void WorkTracker::Mark(ThreadSlot* slot, CUstream stream) {
   const CUcontext context = ContextOf(stream);
-  if (context == nullptr && !IsDefaultStream(stream)) return;
-  if (context != nullptr) AddContext(context);
+  if (context == nullptr) return;
   MutexLock lock(mutex_);
+  Add(context);
   if (IsDefaultStream(stream)) {
     default_streams_ = true;
   } else {
@@ -186,29 +193,29 @@ void WorkTracker::AwaitWindow(const Gate& gate, CUstream stream) {
   }
 }
 
-CUresult WorkTracker::Begin(Watch watch) {
+CUresult WorkTracker::Begin(CUdevice device, Watch watch) {
   MutexLock lock(mutex_);
-  Watched& watched = Of(watch);
+  Watched& watched = watched_[{device, watch}];
   // What stands behind less than the new events will is of no use any more.
   for (const Marker& marker : watched.pending) events_.Return(marker);
   watched.pending.clear();
   watched.legacy_due = default_streams_;
-  return RecordAll(false, &watched.pending);
+  return RecordAll(device, false, &watched.pending);
 }
 
-CUresult WorkTracker::RecordAll(bool legacy, std::vector<Marker>* markers) {
+CUresult WorkTracker::RecordAll(CUdevice device, bool legacy, std::vector<Marker>* markers) {
   CUresult first_error = CUDA_SUCCESS;
   std::vector<CUcontext> gone;
   const auto record = [&](CUcontext context, CUstream stream) REQUIRES_LOCK(mutex_) {
     const CUresult result = Record(context, stream, markers);
     if (result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_CONTEXT_IS_DESTROYED) {
       gone.push_back(context);  // by a call that we do not know, and all its work with it
-    } else if (first_error == CUDA_SUCCESS) {
+    } else if (first_error == CUDA_SUCCESS && !(IsSticky(result) && !IsOn(context, device))) {
       first_error = result;
     }
   };
   if (legacy) {
-    for (CUcontext context : contexts_) record(context, nullptr);
+    for (const auto& [context, its_device] : contexts_) record(context, nullptr);
   } else {
     for (const auto& [stream, context] : streams_) record(context, stream);
   }
@@ -216,26 +223,28 @@ CUresult WorkTracker::RecordAll(bool legacy, std::vector<Marker>* markers) {
   return first_error;
 }
 
-CUresult WorkTracker::PollAll(std::vector<Marker>* markers) {
-  while (!markers->empty()) {
-    const CUresult result = events_.Query(markers->back());
-    if (result != CUDA_SUCCESS) return result;
-    events_.Return(markers->back());
-    markers->pop_back();
-  }
-  return CUDA_SUCCESS;
+CUresult WorkTracker::PollAll(CUdevice device, std::vector<Marker>* markers) {
+  CUresult result = CUDA_SUCCESS;
+  std::erase_if(*markers, [&](const Marker& marker) REQUIRES_LOCK(mutex_) {
+    if (result != CUDA_SUCCESS) return false;
+    result = events_.Query(marker);
+    if (IsSticky(result) && !IsOn(marker.context, device)) result = CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS) events_.Return(marker);
+    return result == CUDA_SUCCESS;
+  });
+  return result;
 }
 
-CUresult WorkTracker::Poll(Watch watch) {
+CUresult WorkTracker::Poll(CUdevice device, Watch watch) {
   MutexLock lock(mutex_);
-  Watched& watched = Of(watch);
-  CUresult result = PollAll(&orphaned_);
-  if (result == CUDA_SUCCESS) result = PollAll(&watched.pending);
+  Watched& watched = watched_[{device, watch}];
+  CUresult result = PollAll(device, &orphaned_);
+  if (result == CUDA_SUCCESS) result = PollAll(device, &watched.pending);
   if (result != CUDA_SUCCESS || !watched.legacy_due) return result;
-  result = RecordAll(true, &watched.pending);
+  result = RecordAll(device, true, &watched.pending);
   if (result != CUDA_SUCCESS) return result;  // and from the beginning the next time
   watched.legacy_due = false;
-  return PollAll(&watched.pending);
+  return PollAll(device, &watched.pending);
 }
 
 void WorkTracker::Forget() {

@@ -1,4 +1,5 @@
-// WorkTracker: which streams have work that may not be done yet, found out by events.
+// WorkTracker: which streams have work that may not be done yet, found out by events. Those of all
+// devices that the program uses: work on one may reach the memory of another.
 //
 // A thread marks a stream before it submits to it; as long as it goes on using the same stream that
 // is one comparison. Default streams have no handle of their own: they are one mark, and an event
@@ -14,6 +15,7 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "src/base/mutex.h"
@@ -51,8 +53,8 @@ class WorkTracker {
   void AddContext(CUcontext context) EXCLUDES_LOCK(mutex_);
   // The context is about to be destroyed; its streams and events go with it.
   void RemoveContext(CUcontext context) EXCLUDES_LOCK(mutex_);
-  // Forgets the contexts that answer with a sticky error, and returns them.
-  std::vector<CUcontext> TakeBroken() EXCLUDES_LOCK(mutex_);
+  // Forgets the contexts on that device that answer with a sticky error, and returns them.
+  std::vector<CUcontext> TakeBroken(CUdevice device) EXCLUDES_LOCK(mutex_);
   bool HasOneContext() const EXCLUDES_LOCK(mutex_) {
     MutexLock lock(mutex_);
     return contexts_.size() == 1;
@@ -90,13 +92,14 @@ class WorkTracker {
 
   // Work can be watched for two reasons, one beside the other.
   enum class Watch { kDrain, kFree };
-  // Puts an event behind everything that was submitted so far. A sticky error comes back. Behind
-  // the default streams the event comes only once Poll finds all others done, and so does their
-  // error: what a program submits to any blocking stream after an event on the legacy one waits for
-  // all that the event waits for, and that may be waiting for the program.
-  CUresult Begin(Watch watch = Watch::kDrain) EXCLUDES_LOCK(mutex_);
+  // On behalf of a device, puts an event behind everything that was submitted so far. A sticky
+  // error of one of its contexts comes back; in one of another device nothing will be done any
+  // more. Behind the default streams the event comes only once Poll finds all others done, and so
+  // does their error: what a program submits to any blocking stream after an event on the legacy
+  // one waits for all that the event waits for, and that may be waiting for the program.
+  CUresult Begin(CUdevice device, Watch watch = Watch::kDrain) EXCLUDES_LOCK(mutex_);
   // CUDA_SUCCESS when all that is done, CUDA_ERROR_NOT_READY while it is not, else a sticky error.
-  CUresult Poll(Watch watch = Watch::kDrain) EXCLUDES_LOCK(mutex_);
+  CUresult Poll(CUdevice device, Watch watch = Watch::kDrain) EXCLUDES_LOCK(mutex_);
   // Everything is done and nothing can come: starts with an empty set.
   void Forget() EXCLUDES_LOCK(mutex_);
 
@@ -116,14 +119,16 @@ class WorkTracker {
   // From now on no thread has marked anything.
   static void Invalidate() { generation.fetch_add(1, std::memory_order_relaxed); }
   void Mark(ThreadSlot* slot, CUstream stream) EXCLUDES_LOCK(mutex_);
+  void Add(CUcontext context) REQUIRES_LOCK(mutex_);
+  bool IsOn(CUcontext context, CUdevice device) const REQUIRES_LOCK(mutex_);
   void Remove(CUcontext context) REQUIRES_LOCK(mutex_);
   CUcontext ContextOf(CUstream stream) const;
   CUresult Record(CUcontext context, CUstream stream, std::vector<Marker>* markers)
       REQUIRES_LOCK(mutex_);
   // Events on the legacy stream of each context, or on all streams that have a handle.
-  CUresult RecordAll(bool legacy, std::vector<Marker>* markers) REQUIRES_LOCK(mutex_);
-  CUresult PollAll(std::vector<Marker>* markers) REQUIRES_LOCK(mutex_);
-  Watched& Of(Watch watch) REQUIRES_LOCK(mutex_) { return watched_[static_cast<size_t>(watch)]; }
+  CUresult RecordAll(CUdevice device, bool legacy, std::vector<Marker>* markers)
+      REQUIRES_LOCK(mutex_);
+  CUresult PollAll(CUdevice device, std::vector<Marker>* markers) REQUIRES_LOCK(mutex_);
   CUresult AskHealth(CUcontext context) REQUIRES_LOCK(mutex_);
   // Whether one more may be submitted, which counts it.
   bool Admit(const StreamKey& key, bool anyway) EXCLUDES_LOCK(mutex_);
@@ -135,9 +140,9 @@ class WorkTracker {
   mutable Mutex mutex_;
   std::map<CUstream, CUcontext> streams_ GUARDED_BY(mutex_);
   bool default_streams_ GUARDED_BY(mutex_) = false;
-  std::vector<CUcontext> contexts_ GUARDED_BY(mutex_);
+  std::map<CUcontext, CUdevice> contexts_ GUARDED_BY(mutex_);
   EventPool events_ GUARDED_BY(mutex_);
-  Watched watched_[2] GUARDED_BY(mutex_);            // by Watch
+  std::map<std::pair<CUdevice, Watch>, Watched> watched_ GUARDED_BY(mutex_);
   std::vector<Marker> orphaned_ GUARDED_BY(mutex_);  // of streams that are destroyed
   std::map<StreamKey, InFlight> in_flight_ GUARDED_BY(mutex_);
   std::map<CUcontext, CUevent> probes_ GUARDED_BY(mutex_);  // never recorded; for Health

@@ -19,23 +19,23 @@ TEST(WorkTrackerTest, WaitsForMarkedStreamsUntilForgotten) {
   Gate gate;
   gate.Open();
   WorkTracker tracker(&driver.table());
-  EXPECT_EQ(tracker.Begin(), CUDA_SUCCESS);
+  EXPECT_EQ(tracker.Begin(0), CUDA_SUCCESS);
   driver.HoldEvents(true);
-  EXPECT_EQ(tracker.Poll(), CUDA_SUCCESS);  // nothing was submitted
+  EXPECT_EQ(tracker.Poll(0), CUDA_SUCCESS);  // nothing was submitted
   ThreadSlot* const slot = gate.Enter();
   const uint64_t before = Gate::Submits();
   tracker.Note(slot, reinterpret_cast<CUstream>(0x5000));
   tracker.Note(slot, nullptr);
   Gate::Leave(slot);
   EXPECT_EQ(Gate::Submits(), before + 2);
-  EXPECT_EQ(tracker.Begin(), CUDA_SUCCESS);
-  EXPECT_EQ(tracker.Poll(), CUDA_ERROR_NOT_READY);
+  EXPECT_EQ(tracker.Begin(0), CUDA_SUCCESS);
+  EXPECT_EQ(tracker.Poll(0), CUDA_ERROR_NOT_READY);
   driver.HoldEvents(false);
-  EXPECT_EQ(tracker.Poll(), CUDA_SUCCESS);
+  EXPECT_EQ(tracker.Poll(0), CUDA_SUCCESS);
   tracker.Forget();
   driver.HoldEvents(true);
-  EXPECT_EQ(tracker.Begin(), CUDA_SUCCESS);
-  EXPECT_EQ(tracker.Poll(), CUDA_SUCCESS);
+  EXPECT_EQ(tracker.Begin(0), CUDA_SUCCESS);
+  EXPECT_EQ(tracker.Poll(0), CUDA_SUCCESS);
 }
 
 TEST(WorkTrackerTest, AMarkHoldsForOneStreamUntilForgotten) {
@@ -71,11 +71,11 @@ TEST(WorkTrackerTest, TryingAgainNeedsNoMoreEvents) {
   tracker.Note(slot, reinterpret_cast<CUstream>(0x6000));
   Gate::Leave(slot);
   driver.HoldEvents(true);
-  EXPECT_EQ(tracker.Begin(), CUDA_SUCCESS);
+  EXPECT_EQ(tracker.Begin(0), CUDA_SUCCESS);
   const int events = driver.events();
-  for (int i = 0; i < 100; ++i) EXPECT_EQ(tracker.Begin(), CUDA_SUCCESS);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(tracker.Begin(0), CUDA_SUCCESS);
   EXPECT_EQ(driver.events(), events);
-  EXPECT_EQ(tracker.Poll(), CUDA_ERROR_NOT_READY);
+  EXPECT_EQ(tracker.Poll(0), CUDA_ERROR_NOT_READY);
 }
 
 TEST(WorkTrackerTest, SubmissionsWaitWhileTheWindowIsFullAndSomebodyElseWaits) {
@@ -114,13 +114,13 @@ TEST(WorkTrackerTest, BrokenContextsAreFoundAndForgotten) {
   ThreadSlot* const slot = gate.Enter();
   tracker.Note(slot, nullptr);
   Gate::Leave(slot);
-  EXPECT_TRUE(tracker.TakeBroken().empty());
+  EXPECT_TRUE(tracker.TakeBroken(0).empty());
   driver.Break(broken);
-  EXPECT_EQ(tracker.Begin(), CUDA_SUCCESS);  // the default streams come last
-  EXPECT_EQ(tracker.Poll(), CUDA_ERROR_ILLEGAL_ADDRESS);
-  EXPECT_EQ(tracker.TakeBroken(), std::vector{broken});
+  EXPECT_EQ(tracker.Begin(0), CUDA_SUCCESS);  // the default streams come last
+  EXPECT_EQ(tracker.Poll(0), CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_EQ(tracker.TakeBroken(0), std::vector{broken});
   EXPECT_EQ(tracker.AnyContext(0), driver.context());
-  EXPECT_EQ(tracker.Begin(), CUDA_SUCCESS);
+  EXPECT_EQ(tracker.Begin(0), CUDA_SUCCESS);
 }
 
 // A program may wait for one stream before it lets the work of another go on. An event on the
@@ -136,11 +136,11 @@ TEST(WorkTrackerTest, TiesNoStreamToTheWorkOfAnother) {
   tracker.Note(slot, reinterpret_cast<CUstream>(CU_STREAM_PER_THREAD_VALUE));
   Gate::Leave(slot);
   driver.HoldEvents(true);
-  EXPECT_EQ(tracker.Begin(), CUDA_SUCCESS);
-  EXPECT_EQ(tracker.Poll(), CUDA_ERROR_NOT_READY);
+  EXPECT_EQ(tracker.Begin(0), CUDA_SUCCESS);
+  EXPECT_EQ(tracker.Poll(0), CUDA_ERROR_NOT_READY);
   EXPECT_EQ(driver.legacy_records(), 0);
   driver.HoldEvents(false);
-  EXPECT_EQ(tracker.Poll(), CUDA_SUCCESS);
+  EXPECT_EQ(tracker.Poll(0), CUDA_SUCCESS);
   EXPECT_EQ(driver.legacy_records(), 1);  // the thread's own stream has no handle for us
 }
 
@@ -155,9 +155,9 @@ TEST(WorkTrackerTest, DestroyedStreamsStayCovered) {
   Gate::Leave(slot);
   driver.HoldEvents(true);
   EXPECT_EQ(tracker.DestroyStream(stream, driver.table().cuStreamDestroy_v2), CUDA_SUCCESS);
-  EXPECT_EQ(tracker.Poll(), CUDA_ERROR_NOT_READY);
+  EXPECT_EQ(tracker.Poll(0), CUDA_ERROR_NOT_READY);
   driver.HoldEvents(false);
-  EXPECT_EQ(tracker.Poll(), CUDA_SUCCESS);
+  EXPECT_EQ(tracker.Poll(0), CUDA_SUCCESS);
 }
 
 TEST(WorkTrackerTest, DestroyedStreamsLeaveNoEventsBehind) {
@@ -184,10 +184,35 @@ TEST(WorkTrackerTest, WorkBeforeACaptureIsNotTakenForDone) {
   tracker.Note(slot, reinterpret_cast<CUstream>(0x5000));
   Gate::Leave(slot);
   driver.Capture(true);
-  EXPECT_EQ(tracker.Begin(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  EXPECT_EQ(tracker.Begin(0), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   driver.Capture(false);
-  EXPECT_EQ(tracker.Begin(), CUDA_SUCCESS);
-  EXPECT_EQ(tracker.Poll(), CUDA_SUCCESS);
+  EXPECT_EQ(tracker.Begin(0), CUDA_SUCCESS);
+  EXPECT_EQ(tracker.Poll(0), CUDA_SUCCESS);
+}
+
+TEST(WorkTrackerTest, AContextThatBreaksOnAnotherDeviceIsNotWaitedFor) {
+  FakeDriver driver(MiB(8).count);
+  int object = 0;
+  const auto elsewhere = reinterpret_cast<CUcontext>(&object);
+  driver.Place(elsewhere, 1);
+  WorkTracker tracker(&driver.table());
+  Gate gate;
+  gate.Open();
+  tracker.AddContext(driver.context());
+  tracker.AddContext(elsewhere);
+  ThreadSlot* const slot = gate.Enter();
+  tracker.Note(slot, nullptr);  // behind it, events in both contexts
+  Gate::Leave(slot);
+  driver.HoldEvents(true);
+  EXPECT_EQ(tracker.Begin(0), CUDA_SUCCESS);
+  EXPECT_EQ(tracker.Poll(0), CUDA_ERROR_NOT_READY);
+  driver.HoldEvents(false);
+  driver.Break(elsewhere);
+  EXPECT_EQ(tracker.Poll(0), CUDA_SUCCESS);
+  EXPECT_TRUE(tracker.TakeBroken(0).empty());
+  EXPECT_EQ(tracker.TakeBroken(1), std::vector{elsewhere});
+  EXPECT_EQ(tracker.AnyContext(0), driver.context());
+  EXPECT_EQ(tracker.AnyContext(1), nullptr);
 }
 
 // No event lands in a capture that begins at the same time.
@@ -212,7 +237,7 @@ TEST(WorkTrackerTest, NoEventIsPutInACaptureThatBegins) {
       std::this_thread::yield();
     }
   });
-  for (int put = 0; put < 500 || captures < 500;) put += tracker.Begin() == CUDA_SUCCESS;
+  for (int put = 0; put < 500 || captures < 500;) put += tracker.Begin(0) == CUDA_SUCCESS;
   stop = true;
   program.join();
   EXPECT_EQ(driver.captured_records(), 0);

@@ -18,6 +18,23 @@ CUresult CopyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcont
   return SubmitCopy(stream, blocking, Copy{{to, bytes}, {from, bytes}, bytes, 1}, true, true);
 }
 
+// A copy that comes after all work of the contexts it names, and before what they are given later.
+template <typename SubmitCopies>
+CUresult Between(CUcontext to, CUcontext from, SubmitCopies submit) {
+  std::shared_ptr<Context> current;
+  CU_TRY(HealthyContext(&current));
+  Driver& driver = TheDriver();
+  bool others = false;
+  for (const CUcontext handle : {to, from}) {
+    const std::shared_ptr<Context> context = driver.FindLiving(handle);
+    if (context == nullptr || context == current) continue;
+    CU_TRY(driver.Synchronise(*context));
+    others = true;
+  }
+  CU_TRY(submit());
+  return others ? driver.Synchronise(*current) : CUDA_SUCCESS;
+}
+
 // Of each side, in the context that it names where it is on a device. Which device that is, the
 // addresses tell.
 CUresult Copy3DPeer(const CUDA_MEMCPY3D_PEER* copy, CUDA_MEMCPY3D* plain) {
@@ -106,7 +123,9 @@ CUresult cuCtxDisablePeerAccess(CUcontext handle) noexcept {
 
 CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                       CUcontext from_context, size_t bytes) noexcept {
-  return CopyPeer(to, to_context, from, from_context, bytes, nullptr, Blocking::kYes);
+  return Between(to_context, from_context, [=] {
+    return CopyPeer(to, to_context, from, from_context, bytes, nullptr, Blocking::kYes);
+  });
 }
 
 CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
@@ -117,7 +136,7 @@ CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr fro
 CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* copy) noexcept {
   CUDA_MEMCPY3D plain;
   CU_TRY(Copy3DPeer(copy, &plain));
-  return cuMemcpy3D_v2(&plain);
+  return Between(copy->dstContext, copy->srcContext, [&] { return cuMemcpy3D_v2(&plain); });
 }
 
 CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* copy, CUstream stream) noexcept {

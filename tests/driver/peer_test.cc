@@ -44,6 +44,30 @@ TEST_F(PeerTest, CopiesBetweenDevices) {
   ASSERT_CU(Cu().cuCtxDestroy_v2(other));
 }
 
+// Work of either context comes before a copy between them, or after it.
+TEST_F(PeerTest, ACopyIsInTheOrderOfBothContexts) {
+  int count = 0;
+  ASSERT_CU(Cu().cuDeviceGetCount(&count));
+  if (count < 2) GTEST_SKIP() << "there is only one device";
+  constexpr size_t kBytes = size_t{4} << 20;
+  const CUdeviceptr here = Allocate(kBytes);
+  CUcontext other = nullptr;
+  ASSERT_CU(Cu().cuCtxCreate_v2(&other, 0, 1));
+  const CUdeviceptr there = Allocate(kBytes);
+  for (uint8_t round = 1; round <= 20; ++round) {
+    ASSERT_CU(Cu().cuMemsetD8_v2(there, round, kBytes));
+    {
+      const InContext back(context_);
+      ASSERT_CU(Cu().cuMemsetD8_v2(here, 0xff, kBytes));
+    }
+    ASSERT_CU(Cu().cuMemcpyPeer(here, context_, there, other, kBytes));
+    ASSERT_CU(Cu().cuMemsetD8_v2(there, 0, kBytes));
+    const InContext back(context_);
+    EXPECT_EQ(Read(here, kBytes), std::vector<uint8_t>(kBytes, round));
+  }
+  ASSERT_CU(Cu().cuCtxDestroy_v2(other));
+}
+
 TEST_F(PeerTest, CopiesBoxesBetweenDevices) {
   int count = 0;
   ASSERT_CU(Cu().cuDeviceGetCount(&count));
