@@ -9,6 +9,7 @@
 #include "src/cli/environment.h"
 #include "src/cli/listing.h"
 #include "src/cli/print.h"
+#include "src/wire/runtime_dir.h"
 
 namespace tandem::cli {
 namespace {

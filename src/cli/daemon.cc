@@ -14,11 +14,15 @@
 #include <fstream>
 #include <utility>
 
+#include "src/wire/runtime_dir.h"
+
 namespace tandem::cli {
 namespace {
 
 constexpr Duration kAnswerPatience = Seconds(10);
 constexpr Duration kStartPatience = Seconds(20);
+// Of a daemon that is not ours to start: it may be just coming back.
+constexpr Duration kReturnPatience = Seconds(2);
 constexpr Duration kStartAgain = Milliseconds(500);
 constexpr int kStartPollMs = 10;
 // More than the daemon lets its own log grow to: only daemons that cannot start get beyond it.
@@ -104,29 +108,31 @@ Result<std::string> Query(const std::string& what) {
   return Error{ErrorCode::kInvalid, "the daemon answered something else than asked"};
 }
 
-Result<DaemonCommand> OwnDaemon(const Layout& layout, Gpu gpu, Environment environment) {
-  TRY(wire::MakeRuntimeDir());
+Result<std::optional<DaemonCommand>> OwnDaemon(const Layout& layout, Gpu gpu,
+                                               Environment environment) {
+  TRY(wire::MakeOwnDir());
+  if (wire::RootStartsTheDaemon()) return std::optional<DaemonCommand>();
   DaemonCommand command;
-  command.log = wire::FileBesideSocket(".log");
+  command.log = wire::OwnFile(".log");
   command.arguments = {layout.daemon, "--exit-when-idle", kIdleSeconds, "--log", command.log};
   ASSIGN_OR_RETURN(command.environment, BareEnvironment(std::move(environment), layout, gpu));
-  return command;
+  return std::optional(std::move(command));
 }
 
 Status DaemonFinder::Start() {
   const UniqueFd null(open("/dev/null", O_RDWR | O_CLOEXEC));
-  const UniqueFd log(open(command_.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  const UniqueFd log(open(command_->log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
   if (!log) {
-    return Error{ErrorCode::kFailed, "cannot write " + command_.log + ": " + std::strerror(errno)};
+    return Error{ErrorCode::kFailed, "cannot write " + command_->log + ": " + std::strerror(errno)};
   }
   struct stat info;
   if (fstat(log.get(), &info) == 0 && info.st_size > kMaxLogBytes && ftruncate(log.get(), 0) != 0) {
-    return Error{ErrorCode::kFailed, "cannot empty " + command_.log};
+    return Error{ErrorCode::kFailed, "cannot empty " + command_->log};
   }
   answered_ = false;
   log_begin_ = lseek(log.get(), 0, SEEK_END);
-  const std::vector<char*> arguments = ExecPointers(command_.arguments);
-  const std::vector<char*> environment = ExecPointers(command_.environment);
+  const std::vector<char*> arguments = ExecPointers(command_->arguments);
+  const std::vector<char*> environment = ExecPointers(command_->environment);
   const pid_t pid = fork();
   if (pid < 0) return Error{ErrorCode::kFailed, std::string("fork: ") + std::strerror(errno)};
   if (pid == 0) BecomeDaemon(arguments, environment.data(), null.get(), log.get());
@@ -135,14 +141,21 @@ Status DaemonFinder::Start() {
 }
 
 Error DaemonFinder::DidNotStart(const std::string& how) const {
-  const std::string last = LastLine(command_.log, log_begin_);
+  const std::string last = LastLine(command_->log, log_begin_);
   return Error{ErrorCode::kUnavailable, "the daemon " + how + (last.empty() ? "" : ": " + last) +
-                                            " (its log: " + command_.log + ")"};
+                                            " (its log: " + command_->log + ")"};
+}
+
+Error DaemonFinder::NobodyServes() const {
+  return Error{ErrorCode::kUnavailable, "no daemon answers at " + socket_ +
+                                            ", where root serves everybody; as root, `tandemd "
+                                            "--everybody` starts one"};
 }
 
 Result<wire::Channel> DaemonFinder::Try() {
   Result<wire::Channel> channel = wire::ConnectDaemon(socket_);
   const bool answers = channel.ok() || !NobodyThere(channel.error());
+  if (!command_.has_value()) return answers ? std::move(channel) : wire::Channel();
   int status = 0;
   const pid_t ended = pid_ == 0 ? 0 : waitpid(pid_, &status, WNOHANG);
   if (ended != 0) pid_ = 0;
@@ -160,17 +173,20 @@ Result<wire::Channel> DaemonFinder::Try() {
   // status for us (SIGCHLD was ignored) that is as likely as anything.
   if (ended < 0 || FoundAnother(status)) return wire::Channel();
   if (WIFEXITED(status) && WEXITSTATUS(status) == kCannotExec) {
-    return Error{ErrorCode::kUnavailable, "cannot execute the daemon, " + command_.arguments[0]};
+    return Error{ErrorCode::kUnavailable, "cannot execute the daemon, " + command_->arguments[0]};
   }
   return DidNotStart("ended at once");
 }
 
 Result<wire::Channel> DaemonFinder::Await() {
-  const Instant deadline = MonotonicNow() + kStartPatience;
+  const bool starts = command_.has_value();
+  const Instant deadline = MonotonicNow() + (starts ? kStartPatience : kReturnPatience);
   for (;;) {
     Result<wire::Channel> channel = Try();
     if (!channel.ok() || *channel) return channel;
-    if (MonotonicNow() > deadline) return DidNotStart("does not answer");
+    if (MonotonicNow() > deadline) {
+      return starts ? DidNotStart("does not answer") : NobodyServes();
+    }
     poll(nullptr, 0, kStartPollMs);
   }
 }

@@ -7,6 +7,7 @@
 
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 
 #include "src/cli/environment.h"
@@ -28,29 +29,32 @@ struct DaemonCommand {
   std::string log;  // the file for what it says before it has a log, and for its log
 };
 
-// The daemon of this installation. It leaves when it was idle for some minutes.
-Result<DaemonCommand> OwnDaemon(const Layout& layout, Gpu gpu, Environment environment);
+// The daemon of this installation, which leaves when it was idle for some minutes. None where it
+// is root's to start.
+Result<std::optional<DaemonCommand>> OwnDaemon(const Layout& layout, Gpu gpu,
+                                               Environment environment);
 
-// Connects to the daemon at a socket, and starts one where none answers. Several processes may do
-// this at once: the daemons settle who stays.
+// Connects to the daemon at a socket, and starts one where none answers and there is a command for
+// it. Several processes may do this at once: the daemons settle who stays.
 class DaemonFinder {
  public:
-  DaemonFinder(std::string socket, DaemonCommand command)
+  DaemonFinder(std::string socket, std::optional<DaemonCommand> command)
       : socket_(std::move(socket)), command_(std::move(command)) {}
 
   // One attempt, which waits for nothing: connects, or starts a daemon unless one of ours runs. A
   // closed channel: none answers yet.
   Result<wire::Channel> Try();
 
-  // Tries until a daemon answers, for a bounded time.
+  // Tries until a daemon answers, for a bounded time: a short one where it has to start by itself.
   Result<wire::Channel> Await();
 
  private:
   Status Start();
   Error DidNotStart(const std::string& how) const;
+  Error NobodyServes() const;
 
   const std::string socket_;
-  const DaemonCommand command_;
+  const std::optional<DaemonCommand> command_;
   pid_t pid_ = 0;          // of the daemon started here; 0: none runs
   bool answered_ = false;  // a daemon did, since the last one was started
   off_t log_begin_ = 0;    // where in the log it began

@@ -53,6 +53,17 @@ std::pair<wire::Channel, wire::Channel> Pair() {
   return {wire::Channel(UniqueFd(ends[0])), wire::Channel(UniqueFd(ends[1]))};
 }
 
+TEST_F(DaemonTest, ConnectsToRootsAndStartsNone) {
+  DaemonFinder finder(socket_path(), std::nullopt);
+  const Result<wire::Channel> nobody = finder.Try();
+  ASSERT_TRUE(nobody.ok()) << nobody.error().message;
+  EXPECT_FALSE(*nobody);
+  const UniqueFd listener = Listen();
+  EXPECT_TRUE(*finder.Try());
+  EXPECT_TRUE(finder.Await().ok());
+  EXPECT_FALSE(std::filesystem::exists(command_.log));
+}
+
 TEST_F(DaemonTest, ConnectsToTheOneThatRuns) {
   const UniqueFd listener = Listen();
   EXPECT_TRUE(DaemonFinder(socket_path(), command_).Await().ok());

@@ -15,6 +15,7 @@
 #include "src/cli/nearest.h"
 #include "src/cli/print.h"
 #include "src/cli/run.h"
+#include "src/wire/runtime_dir.h"
 
 namespace tandem::cli {
 namespace {
@@ -45,7 +46,8 @@ Result<std::string> Show(const Listing& listing, bool json) {
   // No daemon is no error: nothing is shared, and that is the answer.
   if (code != ErrorCode::kNotFound && code != ErrorCode::kUnavailable) return answer;
   if (json) return std::string(listing.json_without_daemon);
-  return fmt::format("No daemon runs at {}; `tandem run` starts one.\n", wire::SocketPath());
+  return fmt::format("No daemon runs at {}; {} starts one.\n", wire::SocketPath(),
+                     wire::RootStartsTheDaemon() ? "root" : "`tandem run`");
 }
 
 int List(const Listing& listing, const ListOptions& options) {

@@ -13,6 +13,7 @@
 #include "src/cli/print.h"
 #include "src/cli/program.h"
 #include "src/wire/open_runs.h"
+#include "src/wire/runtime_dir.h"
 
 namespace tandem::cli {
 namespace {
@@ -92,7 +93,7 @@ Result<Plan> MakePlan(const RunOptions& options, std::string file) {
 // Opens the run at the daemon and keeps it open: it lasts as long as the connection.
 class OpenRun {
  public:
-  OpenRun(DaemonCommand daemon, wire::RunBegin begin)
+  OpenRun(std::optional<DaemonCommand> daemon, wire::RunBegin begin)
       : daemon_(wire::SocketPath(), std::move(daemon)), begin_(std::move(begin)) {}
 
   Result<uint64_t> Open() {
@@ -186,7 +187,8 @@ Error RunUnshared(Plan plan) {
 
 int RunShared(Plan plan, const std::string& name) {
   const auto fail = [](const Error& error) { return Fail(kExitOwnError, error.message); };
-  Result<DaemonCommand> daemon = OwnDaemon(plan.layout, plan.gpu, plan.program.environment);
+  Result<std::optional<DaemonCommand>> daemon =
+      OwnDaemon(plan.layout, plan.gpu, plan.program.environment);
   if (!daemon.ok()) return fail(daemon.error());
   const std::string program = std::filesystem::path(plan.program.arguments[0]).filename();
   OpenRun open_run(std::move(*daemon),

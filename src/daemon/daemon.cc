@@ -7,8 +7,10 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -20,6 +22,7 @@
 #include "src/daemon/options.h"
 #include "src/daemon/server.h"
 #include "src/wire/channel.h"
+#include "src/wire/runtime_dir.h"
 
 namespace tandem::daemon {
 namespace {
@@ -72,16 +75,21 @@ Result<UniqueFd> BlockSignals() {
   return signals;
 }
 
-// A session takes up to four descriptors.
+// A session takes up to four descriptors, and root's daemon may serve many users, none of whom
+// shall be able to use up the others'.
 void RaiseDescriptorLimit() {
+  constexpr rlim_t kEnough = 65536;
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
+  const rlim_t allowed = limit.rlim_max;
+  limit.rlim_cur = limit.rlim_max = std::max(allowed, kEnough);
+  if (setrlimit(RLIMIT_NOFILE, &limit) == 0) return;  // only root may
+  limit.rlim_cur = limit.rlim_max = allowed;
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 Result<std::unique_ptr<Server>> Prepare(const Options& options) {
-  TRY(wire::MakeRuntimeDir());
+  TRY(options.everybody ? wire::MakeEverybodysDir() : wire::MakeRuntimeDir());
   // Before the probe: two at once would each take the other's contexts for foreign memory.
   ASSIGN_OR_RETURN(Listener listener, Listener::Claim(wire::SocketPath()));
   service::ServiceConfig config;
@@ -106,7 +114,8 @@ Result<std::unique_ptr<Server>> Prepare(const Options& options) {
                  FormatBytes(gpu.context));
   }
   ASSIGN_OR_RETURN(UniqueFd signals, BlockSignals());
-  TRY(listener.Listen());
+  // Also without the option: those who were served here before go on looking for it here.
+  TRY(listener.Listen(wire::IsEverybodys(wire::RuntimeDir())));
   auto service =
       std::make_unique<service::Service>(std::move(config), std::make_unique<MemfdPageMaker>());
   ServerLimits limits;
@@ -161,6 +170,7 @@ int Main(int argc, char** argv) {
   if (parsed.exit_status.has_value()) return *parsed.exit_status;
   const Options& options = parsed.options;
   if (options.probe) return PrintProbe();
+  umask(077);  // what it writes is for nobody else to read
   UniqueFd ready;
   if (options.daemonize) ready = GoToBackground();
   RaiseDescriptorLimit();

@@ -48,7 +48,7 @@ Result<Listener> Listener::Claim(const std::string& path) {
   return Listener(path, std::move(lock));
 }
 
-Status Listener::Listen() {
+Status Listener::Listen(bool to_everybody) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path, path_.c_str(), path_.size() + 1);
@@ -56,7 +56,8 @@ Status Listener::Listen() {
   if (!socket) return System("socket");
   unlink(path_.c_str());  // we hold the lock, so nobody listens behind it
   if (bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 ||
-      chmod(path_.c_str(), 0600) != 0 || listen(socket.get(), kBacklog) != 0) {
+      chmod(path_.c_str(), to_everybody ? 0666 : 0600) != 0 ||
+      listen(socket.get(), kBacklog) != 0) {
     return System("cannot listen at " + path_);
   }
   socket_ = std::move(socket);

@@ -14,8 +14,8 @@ class Listener {
  public:
   // Takes the lock. Errors: kUnavailable, naming the process that runs already.
   static Result<Listener> Claim(const std::string& path);
-  // From here on clients can connect.
-  Status Listen();
+  // From here on clients can connect: those of this user, or of all of them.
+  Status Listen(bool to_everybody = false);
   Listener(Listener&&) noexcept = default;
   ~Listener();
 

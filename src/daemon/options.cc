@@ -68,6 +68,8 @@ ParsedOptions ParseOptions(int argc, const char* const* argv) {
   app.add_flag("--daemonize", options.daemonize,
                "go to the background once programs can connect; log to --log")
       ->excludes(stay);
+  app.add_flag("--everybody", options.everybody,
+               "as root: serve the programs of all users, from a directory that everybody finds");
   app.add_option("--reserve-contexts", options.reserved_contexts,
                  "keep room on each card for this many contexts")
       ->check(CLI::Range(1u, 64u))
@@ -86,6 +88,7 @@ ParsedOptions ParseOptions(int argc, const char* const* argv) {
       "  tandemd                                       in this terminal; end it with Ctrl-C\n"
       "  tandemd --daemonize --log /tmp/tandemd.log    in the background\n"
       "  TANDEM_GPU=soft tandemd                       on the software GPU\n"
+      "  tandemd --everybody                           as root: for all users of this machine\n"
       "  tandem status                                 what it is doing");
   try {
     app.parse(argc, argv);

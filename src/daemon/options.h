@@ -13,6 +13,7 @@ namespace tandem::daemon {
 struct Options {
   bool daemonize = false;
   bool probe = false;
+  bool everybody = false;  // serve all users
   unsigned reserved_contexts = 4;
   std::string log_file;      // empty: standard error
   std::string devices_json;  // empty: ask the driver

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "src/shim/log.h"
+#include "src/wire/runtime_dir.h"
 
 namespace tandem::shim {
 namespace {

@@ -9,6 +9,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "src/wire/runtime_dir.h"
+
 namespace tandem::shim {
 namespace {
 

@@ -17,6 +17,7 @@
 #include "src/shim/true_symbols.h"
 #include "src/wire/channel.h"
 #include "src/wire/open_runs.h"
+#include "src/wire/runtime_dir.h"
 
 namespace tandem::shim {
 namespace {

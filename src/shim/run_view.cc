@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "src/wire/channel.h"
+#include "src/wire/runtime_dir.h"
 
 namespace tandem::shim {
 namespace {

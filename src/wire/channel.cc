@@ -3,14 +3,12 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 
 namespace tandem::wire {
@@ -46,43 +44,6 @@ bool WaitFor(int fd, short events, Instant deadline) {
 }
 
 }  // namespace
-
-std::string RuntimeDir() {
-  if (const char* dir = std::getenv("TANDEM_RUNTIME_DIR"); dir != nullptr && *dir != 0) return dir;
-  if (const char* dir = std::getenv("XDG_RUNTIME_DIR"); dir != nullptr && *dir != 0) {
-    return std::string(dir) + "/tandem";
-  }
-  if (getuid() == 0) return "/run/tandem";
-  return "/tmp/tandem-" + std::to_string(getuid());
-}
-
-Status MakeRuntimeDir() {
-  const std::string dir = RuntimeDir();
-  if (mkdir(dir.c_str(), 0700) != 0 && errno != EEXIST) {
-    Error error = System(ErrorCode::kFailed, "cannot make " + dir);
-    error.message += "; set TANDEM_RUNTIME_DIR to a directory of your own";
-    return error;
-  }
-  struct stat info;
-  if (lstat(dir.c_str(), &info) != 0) return System(ErrorCode::kFailed, dir);
-  if (!S_ISDIR(info.st_mode) || info.st_uid != getuid() || (info.st_mode & 022) != 0) {
-    return Error{ErrorCode::kRefused,
-                 dir +
-                     " must be a directory of your own that others cannot write to; remove it, or "
-                     "set TANDEM_RUNTIME_DIR"};
-  }
-  return {};
-}
-
-std::string SocketPath() {
-  return FileBesideSocket(".sock");
-}
-
-std::string FileBesideSocket(const char* ending) {
-  const char* gpu = std::getenv("TANDEM_GPU");
-  const bool soft = gpu != nullptr && std::strcmp(gpu, "soft") == 0;
-  return RuntimeDir() + (soft ? "/tandemd-soft" : "/tandemd") + ending;
-}
 
 void AttachFds(msghdr& header, FdSpace& space, std::span<const int> fds) {
   if (fds.empty()) return;

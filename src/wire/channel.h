@@ -1,4 +1,4 @@
-// A connection between two processes that carries messages, and where the daemon is found.
+// A connection between two processes that carries messages.
 //
 // Threading: Send may be called by several threads if they hold a common lock; Receive by one.
 // Errors: kUnavailable when the peer is gone, kVersion and kInvalid from the decoder.
@@ -17,18 +17,6 @@
 #include "src/wire/codec.h"
 
 namespace tandem::wire {
-
-// Directory of Tandem's socket and files: $TANDEM_RUNTIME_DIR, else $XDG_RUNTIME_DIR/tandem, else
-// /run/tandem for root, else /tmp/tandem-<uid>. MakeRuntimeDir makes it with mode 0700 and refuses
-// one that somebody else owns or others may write to.
-std::string RuntimeDir();
-Status MakeRuntimeDir();
-// tandemd.sock in there, or tandemd-soft.sock where TANDEM_GPU is "soft": each kind of GPU has a
-// daemon of its own, so that a program never meets the one that does not know its GPU.
-std::string SocketPath();
-
-// A file of that daemon's, which bears its name with another ending, such as ".log".
-std::string FileBesideSocket(const char* ending);
 
 // How tandemd ends where another one has its socket, perhaps one that is just starting.
 inline constexpr int kExitRunsAlready = 75;

@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "src/wire/channel.h"
+#include "src/wire/runtime_dir.h"
 
 namespace tandem::wire {
 namespace {
@@ -22,18 +22,17 @@ struct flock ByteOf(uint64_t run) {
 }  // namespace
 
 Result<UniqueFd> MarkRunOpen(uint64_t run) {
-  UniqueFd file(
-      open(FileBesideSocket(".runs").c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  UniqueFd file(open(OwnFile(".runs").c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   struct flock byte = ByteOf(run);
   if (!file || fcntl(file.get(), F_OFD_SETLK, &byte) != 0) {
     return Error{ErrorCode::kFailed,
-                 "cannot lock " + FileBesideSocket(".runs") + ": " + std::strerror(errno)};
+                 "cannot lock " + OwnFile(".runs") + ": " + std::strerror(errno)};
   }
   return file;
 }
 
 bool IsOpenRun(uint64_t run) {
-  const UniqueFd file(open(FileBesideSocket(".runs").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  const UniqueFd file(open(OwnFile(".runs").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   struct flock byte = ByteOf(run);
   return file && fcntl(file.get(), F_OFD_GETLK, &byte) == 0 && byte.l_type != F_UNLCK;
 }

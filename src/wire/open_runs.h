@@ -1,7 +1,7 @@
 // Which runs are open: known without a daemon, so also while one is being restarted.
 //
-// A file beside the daemon's socket, of which the guard of each run locks the byte with the run's
-// number. The kernel takes the lock back with the guard, however that ends.
+// A file of the user's own (runtime_dir.h), of which the guard of each run locks the byte with the
+// run's number. The kernel takes the lock back with the guard, however that ends.
 #pragma once
 
 #include <cstdint>

@@ -1,0 +1,50 @@
+// Where the daemon's socket is, and a user's own files.
+//
+// A directory is one user's alone (mode 0700) or, root's, everybody's (mode 0711): whoever passes
+// through that one reaches the socket of the daemon that root runs for all users, and can neither
+// list the directory nor write to it. Where a machine has such a directory, users start no daemons
+// of their own: each would take the programs of the others for strangers to Tandem.
+//
+// Threading: any thread, as long as none changes the environment.
+#pragma once
+
+#include <string>
+
+#include "src/base/result.h"
+
+namespace tandem::wire {
+
+// Directory of the daemon's socket: $TANDEM_RUNTIME_DIR, else /run/tandem where that is
+// everybody's, else this user's own: $XDG_RUNTIME_DIR/tandem, else /run/tandem for root, else
+// /tmp/tandem-<uid>.
+std::string RuntimeDir();
+
+// Whether `dir` is root's and open to everybody.
+bool IsEverybodys(const std::string& dir);
+
+// Whether the daemon there is root's, for everybody, and not for this user to start.
+bool RootStartsTheDaemon();
+
+// Makes RuntimeDir() with mode 0700. kRefused where somebody else owns it or others may write to
+// it.
+Status MakeRuntimeDir();
+
+// Makes $TANDEM_RUNTIME_DIR, else /run/tandem, and opens it to everybody; from then on it is
+// RuntimeDir(). kRefused for anybody but root: nobody believes another user's daemon.
+Status MakeEverybodysDir();
+
+// Directory of this user's own files: RuntimeDir(), or where that is not his, the one he would have
+// without it.
+std::string OwnDir();
+// As MakeRuntimeDir.
+Status MakeOwnDir();
+
+// tandemd.sock in RuntimeDir(), or tandemd-soft.sock where TANDEM_GPU is "soft": each kind of GPU
+// has a daemon of its own, so that a program never meets the one that does not know its GPU.
+std::string SocketPath();
+
+// A file in OwnDir() for that kind of GPU, named as the socket is but for the ending, such as
+// ".log".
+std::string OwnFile(const char* ending);
+
+}  // namespace tandem::wire
