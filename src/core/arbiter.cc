@@ -110,6 +110,10 @@ void Arbiter::Handle(const event::ContextWanted& e) {
   Session* session = Find(e.id);
   if (session == nullptr) return;
   HeardFrom(*session);
+  if (session->contexts_wanted >= kMostWanted) {
+    actions_.emplace_back(action::Breach{e.id, "it asks for too much at once"});
+    return;
+  }
   ++session->contexts_wanted;
   if (contexts_ < config_.reserved && !session->suspended) {
     AnswerContext(*session, true);

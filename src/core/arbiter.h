@@ -123,6 +123,9 @@ class Arbiter {
   Duration Quantum() const { return config_.turns.Quantum(SwitchEstimate()); }
 
  private:
+  // Of one kind at once, by one session: a thread of its program waits for each.
+  static constexpr size_t kMostWanted = 1024;
+
   struct Claim {
     Wish wish;
     std::optional<Instant> cap;  // of the lease's protection: somebody ahead waits

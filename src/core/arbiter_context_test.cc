@@ -131,6 +131,18 @@ TEST_F(ArbiterTest, AContextThatNoLongerFitsBesideAnotherIsRefusedWithThatOnesAn
   EXPECT_TRUE(arbiter_.Waiting().empty());
 }
 
+TEST_F(ArbiterTest, NobodyWaitsForMoreContextsThanAProgramHasThreads) {
+  Add(kA);
+  On(event::Suspended{kA});  // what it asks for waits
+  for (int i = 0; i < 1024; ++i) {
+    On(event::ContextWanted{kA});
+    ASSERT_TRUE(Silent<action::Breach>(kA)) << i;
+  }
+  On(event::ContextWanted{kA});
+  Said<action::Breach>(kA);
+  EXPECT_EQ(arbiter_.sessions().at(kA).contexts_wanted, 1024u);
+}
+
 TEST_F(ArbiterTest, ContextsFromBeforeARestartAreChargedOnceThereIsRoom) {
   On(event::SessionAdded{kA, RunId{1}, MiB(100), MiB(96), MiB(96), 3, {}});
   EXPECT_EQ(arbiter_.budget().fixed(), MiB(4));  // two above the reserve cost 16

@@ -5,12 +5,6 @@
 #include "src/core/arbiter.h"
 
 namespace tandem::core {
-namespace {
-
-constexpr size_t kMostWanted = 1024;  // at once: a thread of the program waits for each
-
-}  // namespace
-
 void Arbiter::Handle(const event::FixedWanted& e) {
   Session* session = Find(e.id);
   if (session == nullptr) return;

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 
@@ -19,16 +20,18 @@ Error Gone(const char* why) {
 
 }  // namespace
 
-Status Connection::Fill() {
-  std::array<std::byte, 16384> bytes;
-  // Without room for control data the kernel drops descriptors that a client may send along.
-  const ssize_t n = recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
-  if (n > 0) {
+Result<wire::Message> Connection::Receive() {
+  for (;;) {
+    Result<wire::Message> message = reader_.Next();
+    if (message.ok() || message.error().code != ErrorCode::kNotFound) return message;
+    std::array<std::byte, 4096> bytes;
+    // Without room for control data the kernel drops descriptors that a client may send along.
+    const ssize_t n =
+        recv(socket_.get(), bytes.data(), std::min(bytes.size(), reader_.missing()), MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return message;
+    if (n <= 0) return Gone("it closed the connection");
     reader_.Append(std::span(bytes).first(static_cast<size_t>(n)));
-    return {};
   }
-  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return {};
-  return Gone("it closed the connection");
 }
 
 Status Connection::Queue(const wire::Message& message, const std::vector<int>& fds) {

@@ -19,16 +19,16 @@ class Connection {
 
   int fd() const { return socket_.get(); }
 
-  // Reads what is there, up to a bound; the rest at the next call. kUnavailable at the end.
-  Status Fill();
-  // As wire::FrameReader::Next.
-  Result<wire::Message> Next() { return reader_.Next(); }
+  // The next message, as wire::FrameReader::Next; what is behind it stays in the socket. Errors
+  // also: kUnavailable at the end.
+  Result<wire::Message> Receive();
 
   // Queues a message with copies of `fds`. kUnavailable where too much waits already.
   Status Queue(const wire::Message& message, const std::vector<int>& fds);
   // Sends what the socket takes. kUnavailable where the peer is gone.
   Status Flush();
   bool drained() const { return queue_.empty(); }
+  size_t queued() const { return queued_; }  // bytes that wait to be sent
 
  private:
   struct Frame {

@@ -23,6 +23,8 @@ namespace {
 enum Tag : uint64_t { kListener, kSignals, kTimer, kClient, kProcess };
 constexpr int kTagShift = 56;
 constexpr int kMaxAcceptedAtOnce = 64;  // then others have their turn
+// Of one round: more than one user may have connections, so that others are among them.
+constexpr size_t kMaxEvents = 2048;
 
 uint64_t MakeTag(Tag tag, uint64_t number = 0) {
   return (static_cast<uint64_t>(tag) << kTagShift) | number;
@@ -108,12 +110,17 @@ void Server::Run() {
 }
 
 void Server::RunOnce(Duration patience) {
-  std::array<epoll_event, 64> events;
+  std::array<epoll_event, kMaxEvents> events;
+  spent_.clear();
   const int timeout = static_cast<int>((patience.ns + 999999) / 1000000);
   const int count =
       epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout);
-  for (int i = 0; i < count; ++i) {
-    const uint64_t tag = events[static_cast<size_t>(i)].data.u64;
+  const auto ready = static_cast<size_t>(std::max(count, 0));
+  ++rounds_;
+  for (size_t i = 0; i < ready; ++i) {
+    // Another one first each time: a user's share may not be enough for all of his.
+    const epoll_event& event = events[(i + rounds_) % ready];
+    const uint64_t tag = event.data.u64;
     const uint64_t number = tag & ((uint64_t{1} << kTagShift) - 1);
     switch (static_cast<Tag>(tag >> kTagShift)) {
       case kListener:
@@ -133,7 +140,7 @@ void Server::RunOnce(Duration patience) {
         break;  // OnTime comes after every round
       }
       case kClient:
-        if ((events[static_cast<size_t>(i)].events & EPOLLOUT) != 0) Flush(number);
+        if ((event.events & EPOLLOUT) != 0) Flush(number);
         OnReadable(number);
         break;
       case kProcess:
@@ -169,49 +176,79 @@ void Server::Accept() {
     ucred credentials{};
     socklen_t length = sizeof(credentials);
     if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) continue;
+    // One of another pid namespace has no number here: its end could not be told from others'.
+    if (credentials.pid <= 0 || !HasRoomFor(credentials.uid)) continue;
     UniqueFd process = PeerProcess(socket.get(), credentials.pid);
-    if (!process || clients_.size() >= limits_.max_connections) continue;
+    if (!process) continue;
     // A new process may bear the number of one whose end we have not yet looked at.
     const auto namesake = processes_.find(credentials.pid);
     if (namesake != processes_.end() && HasEnded(namesake->second)) OnProcessEnd(credentials.pid);
-    const auto newcomers = std::count_if(clients_.begin(), clients_.end(), [&](const auto& entry) {
-      return !service_->registered(entry.first);
-    });
-    if (static_cast<size_t>(newcomers) >= limits_.max_newcomers) {
-      const auto oldest = std::find_if(clients_.begin(), clients_.end(), [&](const auto& entry) {
-        return !service_->registered(entry.first);
-      });
-      Drop(oldest->first, "too many connections have not said what they are");
-    }
+    MakeRoomForNewcomer();
     const ConnectionId id = ++last_connection_;
     if (!Watch(socket.get(), MakeTag(kClient, id), EPOLLIN | EPOLLRDHUP).ok()) continue;
     const uint64_t started = StartTicks(credentials.pid);
     clients_.try_emplace(id, std::move(socket), std::move(process), credentials.pid,
-                         MonotonicNow() + limits_.newcomer_patience);
+                         credentials.uid, MonotonicNow() + limits_.newcomer_patience);
     service_->OnConnected(id, service::Client{credentials.pid, credentials.uid,
                                               started != 0 && started <= started_ticks_});
   }
 }
 
+bool Server::HasRoomFor(unsigned uid) const {
+  const auto theirs = std::count_if(clients_.begin(), clients_.end(),
+                                    [&](const auto& entry) { return entry.second.uid == uid; });
+  return clients_.size() < limits_.max_connections &&
+         static_cast<size_t>(theirs) < limits_.max_connections_per_user;
+}
+
+void Server::MakeRoomForNewcomer() {
+  struct Newcomers {
+    size_t count = 0;
+    ConnectionId oldest = 0;
+  };
+  std::map<unsigned, Newcomers> of_user;
+  size_t all = 0;
+  for (const auto& [id, client] : clients_) {
+    if (service_->registered(id)) continue;
+    Newcomers& theirs = of_user[client.uid];
+    if (theirs.count++ == 0) theirs.oldest = id;
+    ++all;
+  }
+  if (all < limits_.max_newcomers) return;
+  const auto most = std::max_element(
+      of_user.begin(), of_user.end(),
+      [](const auto& a, const auto& b) { return a.second.count < b.second.count; });
+  Drop(most->second.oldest, "too many connections have not said what they are");
+}
+
 void Server::OnReadable(ConnectionId id) {
-  const auto at = clients_.find(id);
-  if (at == clients_.end()) return;
-  const Status filled = at->second.connection.Fill();
   for (;;) {
     // What one message causes may drop this client or any other.
-    const auto client = clients_.find(id);
-    if (client == clients_.end() || client->second.closing) break;
-    Result<wire::Message> message = client->second.connection.Next();
+    const auto at = clients_.find(id);
+    if (at == clients_.end() || at->second.closing) return;
+    Duration& spent = spent_[at->second.uid];
+    if (spent >= kShareOfRound) return;  // its socket stays readable
+    const Instant began = MonotonicNow();
+    const Result<wire::Message> message = at->second.connection.Receive();
     if (message.ok()) {
-      Carry(service_->OnMessage(id, *message, MonotonicNow()));
-    } else {
-      if (message.error().code != ErrorCode::kNotFound) {
-        Carry(service_->OnBroken(id, message.error()));
-      }
-      break;
+      Carry(service_->OnMessage(id, *message, began));
+    } else if (message.error().code == ErrorCode::kUnavailable) {
+      Drop(id, message.error().message);
+    } else if (message.error().code != ErrorCode::kNotFound) {
+      Carry(service_->OnBroken(id, message.error()));
     }
+    spent = spent + (MonotonicNow() - began);
+    if (!message.ok()) return;
   }
-  if (!filled.ok()) Drop(id, filled.error().message);
+}
+
+// Whether what waits for clients of the user to read it leaves room for one more answer.
+bool Server::ReadsAnswers(unsigned uid) const {
+  size_t unread = 0;
+  for (const auto& [id, client] : clients_) {
+    if (client.uid == uid) unread += client.connection.queued();
+  }
+  return unread < limits_.max_unread_per_user;
 }
 
 void Server::Carry(std::vector<service::Outgoing> messages) {
@@ -224,6 +261,11 @@ void Server::Carry(std::vector<service::Outgoing> messages) {
     if (const auto* refused =
             outgoing.message ? std::get_if<wire::Refused>(&*outgoing.message) : nullptr) {
       spdlog::warn("process {} refused: {}", at->second.pid, refused->reason);
+    }
+    const bool answer = outgoing.message && std::holds_alternative<wire::Answer>(*outgoing.message);
+    if (answer && !ReadsAnswers(at->second.uid)) {
+      Drop(outgoing.to, "its user does not read what is answered");
+      continue;
     }
     Status queued;
     if (outgoing.message) queued = at->second.connection.Queue(*outgoing.message, outgoing.fds);

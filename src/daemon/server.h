@@ -5,7 +5,12 @@
 // Invariants
 // 1. At most `max_connections` connections, of which at most `max_newcomers` have not yet said what
 //    they are, each of those for at most `newcomer_patience`.
-// 2. The end of a session is the end of its process, seen through a pidfd that was opened while the
+// 2. One user has at most `max_connections_per_user` of them, and where there are too many
+//    newcomers the user with the most loses one. What clients are sent and do not read is bounded
+//    for each user, too.
+// 3. The messages of one user get about kShareOfRound of each round; what is behind them waits in
+//    the sockets. So whoever speaks waits for no more than that of every other user.
+// 4. The end of a session is the end of its process, seen through a pidfd that was opened while the
 //    process was connected.
 #pragma once
 
@@ -21,8 +26,12 @@
 
 namespace tandem::daemon {
 
+inline constexpr Duration kShareOfRound = Milliseconds(2);
+
 struct ServerLimits {
   size_t max_connections = 4096;
+  size_t max_connections_per_user = 1024;
+  size_t max_unread_per_user = size_t{32} << 20;  // bytes of answers
   size_t max_newcomers = 128;
   Duration newcomer_patience = Seconds(5);
   std::optional<Duration> exit_when_idle = std::nullopt;
@@ -45,14 +54,16 @@ class Server {
  private:
   using ConnectionId = service::ConnectionId;
   struct Client {
-    Client(UniqueFd socket, UniqueFd process, int pid, Instant deadline)
+    Client(UniqueFd socket, UniqueFd process, int pid, unsigned uid, Instant deadline)
         : connection(std::move(socket)),
           process(std::move(process)),
           pid(pid),
+          uid(uid),
           deadline(deadline) {}
     Connection connection;
     UniqueFd process;  // pidfd, until a session watches it
     int pid;
+    unsigned uid;
     Instant deadline;  // to say what it is
     bool closing = false;
     bool waits_for_room = false;
@@ -63,6 +74,9 @@ class Server {
   Status Watch(int fd, uint64_t tag, uint32_t events);
   void Accept();
   bool TurnAway();  // false where nobody knocks
+  bool HasRoomFor(unsigned uid) const;
+  void MakeRoomForNewcomer();
+  bool ReadsAnswers(unsigned uid) const;
   void OnReadable(ConnectionId id);
   void Carry(std::vector<service::Outgoing> messages);
   void Flush(ConnectionId id);
@@ -81,7 +95,9 @@ class Server {
   std::unique_ptr<service::Service> service_;
   ServerLimits limits_;
   std::map<ConnectionId, Client> clients_;
-  std::map<int, UniqueFd> processes_;  // of sessions, by pid
+  std::map<int, UniqueFd> processes_;   // of sessions, by pid
+  std::map<unsigned, Duration> spent_;  // in this round on the messages of each user
+  size_t rounds_ = 0;
   ConnectionId last_connection_ = 0;
   std::optional<Instant> idle_since_;
   uint64_t started_ticks_;  // when this began, as the kernel counts

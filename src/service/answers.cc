@@ -146,7 +146,8 @@ std::string Service::StatusJson() const {
                {"gpus", std::move(gpus)}});
 }
 
-std::string Service::SessionsJson() const {
+// The tokens of others' runs are left out: people have no use for them.
+std::string Service::SessionsJson(unsigned viewer) const {
   Json list = Json::array();
   std::map<const Gpu*, std::vector<core::Wish>> wishes;
   for (const auto& gpu : gpus_) wishes[gpu.get()] = gpu->arbiter.Waiting();
@@ -166,10 +167,11 @@ std::string Service::SessionsJson() const {
         std::min(reports.resident_bytes.load(), arbiter.budget().charge(id).count);
     const uint64_t swapped = std::min(reports.swapped_bytes.load(), allocated.count);
     const auto run = seat->run.has_value() ? runs_.find(*seat->run) : runs_.end();
+    const bool theirs = viewer == 0 || viewer == seat->client.uid;
     const bool named = run != runs_.end() && !run->second.name.empty();
     list.push_back({
         {"id", id.value},
-        {"run", seat->run.has_value() ? Json(seat->run->second) : Json()},
+        {"run", seat->run.has_value() && theirs ? Json(seat->run->second) : Json()},
         {"name", named ? run->second.name : seat->program},
         {"program", seat->program},
         {"pid", seat->client.pid},

@@ -66,11 +66,18 @@ std::vector<Outgoing> Service::OnMessage(ConnectionId connection, const wire::Me
   const auto at = connections_.find(connection);
   if (at == connections_.end()) return std::move(out_);
   Connection& from = *at->second;
-  if (MustWait(from, message) && ++from.held <= kMaxHeld) {
-    held_.emplace_back(connection, message);
-    return std::move(out_);
+  if (MustWait(from, message)) {
+    const size_t most = from.seat != nullptr ? kMaxHeld : kMaxHeldOfOthers;
+    if (++from.held <= most) {
+      held_.emplace_back(connection, message);
+      return std::move(out_);
+    }
+    if (from.seat == nullptr) {
+      Refuse(connection, wire::RefusalCode::kTooMany, "too many messages at once", true);
+      return std::move(out_);
+    }
+    EndSettling();  // a busy program is not kept any longer
   }
-  if (from.held > kMaxHeld) EndSettling();  // a busy program is not kept any longer
   Dispatch(from, message);
   if (std::holds_alternative<wire::RunBegin>(message)) ReleaseHeld();
   return std::move(out_);
@@ -204,7 +211,7 @@ void Service::Handle(Connection& from, const wire::Register& m) {
     return Refuse(from.id, wire::RefusalCode::kUnknownDevice,
                   "this daemon does not serve a GPU " + Printable(m.device), true);
   }
-  Seat* const old = FindSeat(from.client.pid, *gpu);
+  Seat* const old = FindSeat(from.client, *gpu);
   if (old == nullptr && SessionsOf(from.client.uid) >= kMaxSessionsPerUser) {
     return Refuse(from.id, wire::RefusalCode::kTooMany,
                   "user " + std::to_string(from.client.uid) + " has " +
@@ -270,7 +277,7 @@ void Service::Handle(Connection& from, const wire::Query& m) {
   if (m.what == "status") {
     json = StatusJson();
   } else if (m.what == "sessions") {
-    json = SessionsJson();
+    json = SessionsJson(from.client.uid);
   } else if (m.what == "handovers") {
     json = HandoversJson();
   } else {
@@ -412,9 +419,13 @@ Service::Gpu* Service::FindGpu(const std::string& uuid) {
   return at == gpus_.end() ? nullptr : at->get();
 }
 
-Service::Seat* Service::FindSeat(int pid, const Gpu& gpu) {
+// A number may have become another user's process's since the client connected.
+Service::Seat* Service::FindSeat(const Client& client, const Gpu& gpu) {
   for (const auto& [id, seat] : sessions_) {
-    if (seat->client.pid == pid && seat->gpu == &gpu) return seat.get();
+    const Client& theirs = seat->client;
+    if (theirs.pid == client.pid && theirs.uid == client.uid && seat->gpu == &gpu) {
+      return seat.get();
+    }
   }
   return nullptr;
 }

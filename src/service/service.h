@@ -18,8 +18,8 @@
 // 1. What a session is charged for is given back at the end of its process and never before.
 // 2. Nothing a client says about who it is is believed: pid and uid come with the connection.
 // 3. One user has at most kMaxSessionsPerUser sessions.
-// 4. Of each connection at most kMaxHeld messages are held.
-// 5. Only its own user and root give orders about a session or a run.
+// 4. Of each session's connection at most kMaxHeld messages are held, of others kMaxHeldOfOthers.
+// 5. Only its own user and root give orders about a session or a run, and see the run's token.
 #pragma once
 
 #include <deque>
@@ -39,6 +39,7 @@ namespace tandem::service {
 inline constexpr size_t kMaxSessionsPerUser = 256;
 inline constexpr size_t kKeptHandovers = 4096;
 inline constexpr size_t kMaxHeld = 256;
+inline constexpr size_t kMaxHeldOfOthers = 8;  // who wait for an answer to each
 // Sessions without a daemon look for one ten times a second.
 inline constexpr Duration kSettling = Seconds(1);
 // How long after its start a program of a run waits for its `tandem run` to come back with the
@@ -133,7 +134,7 @@ class Service {
   void UpdatePages(Gpu& gpu);
   Bytes BudgetShown(const Gpu& gpu) const;
   Gpu* FindGpu(const std::string& uuid);
-  Seat* FindSeat(int pid, const Gpu& gpu);
+  Seat* FindSeat(const Client& client, const Gpu& gpu);
   size_t SessionsOf(unsigned uid) const;
 
   // Runs (runs.cc).
@@ -163,7 +164,7 @@ class Service {
 
   // Answers (answers.cc).
   std::string StatusJson() const;
-  std::string SessionsJson() const;
+  std::string SessionsJson(unsigned viewer) const;
   std::string HandoversJson() const;
   std::string OrderJson(const std::vector<core::SessionId>& ids) const;
 

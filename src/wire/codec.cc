@@ -184,4 +184,10 @@ Result<Message> FrameReader::Next() {
   return message;
 }
 
+size_t FrameReader::missing() const {
+  const std::span<const std::byte> rest = std::span(buffer_).subspan(begin_);
+  if (rest.size() < kHeaderBytes) return kHeaderBytes - rest.size();
+  return kHeaderBytes + ReadHeader(rest).length - rest.size();
+}
+
 }  // namespace tandem::wire

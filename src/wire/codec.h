@@ -34,6 +34,10 @@ class FrameReader {
   // else.
   Result<Message> Next();
 
+  // How many bytes the next message lacks, as far as its header says. REQUIRES: the last Next gave
+  // kNotFound.
+  size_t missing() const;
+
   // The version to speak to the peer: the one its latest message was in. This side's own before any
   // has come.
   uint16_t version() const { return version_; }
