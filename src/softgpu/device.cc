@@ -5,9 +5,10 @@ namespace tandem::soft {
 Result<std::unique_ptr<Device>> Device::Open(int ordinal, const DeviceOption& option,
                                              const Options& options, AddressSpace* space,
                                              Scheduler* scheduler, Faults* faults) {
-  ASSIGN_OR_RETURN(const std::string directory, SharedDirectory(options.directory));
-  ASSIGN_OR_RETURN(auto shared,
-                   SharedDevice::Open(directory, option.name, option.vram, options.model_clock));
+  const Users users = options.shared ? Users::kAll : Users::kThis;
+  ASSIGN_OR_RETURN(const std::string directory, SharedDirectory(options.directory, users));
+  ASSIGN_OR_RETURN(auto shared, SharedDevice::Open(directory, option.name, option.vram,
+                                                   options.model_clock, users));
   ASSIGN_OR_RETURN(auto store, PhysicalStore::Create(shared.get(), DeviceUuid(option.name)));
   return std::unique_ptr<Device>(new Device(ordinal, option.name, std::move(shared),
                                             std::move(store), options, space, scheduler, faults));

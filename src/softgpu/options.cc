@@ -64,6 +64,15 @@ Status SetDirectory(const std::string& text, Options& options) {
   return {};
 }
 
+Status SetShared(const std::string& text, Options& options) {
+  if (text != "0" && text != "1") return Invalid("'" + text + "' is neither 0 nor 1");
+  options.shared = text == "1";
+  if (options.shared && options.directory.empty()) {
+    return Invalid("a device for all users needs TANDEM_SOFT_DIR, a directory of root's");
+  }
+  return {};
+}
+
 Status SetContext(const std::string& text, Options& options) {
   ASSIGN_OR_RETURN(options.context, ParseBytes(text));
   return {};
@@ -154,13 +163,17 @@ Status SetPath(const std::string& text, Options& options) {
   return Invalid("'" + text + "' is none of auto, baseline, avx2 and avx512");
 }
 
-// VRAM comes before DEVICES, which takes its default from it.
+// VRAM comes before DEVICES, which takes its default from it, and DIR before SHARED, which needs
+// it.
 constexpr OptionRow kTable[] = {
     {"TANDEM_SOFT_VRAM", "1G", "VRAM of a device, shared by all processes that use it", SetVram},
     {"TANDEM_SOFT_DEVICES", "gpu0", "comma-separated devices, each NAME or NAME:VRAM", SetDevices},
     {"TANDEM_SOFT_DIR", "",
      "where the devices' shared files lie (else XDG_RUNTIME_DIR, else /tmp/tandem-UID)",
      SetDirectory},
+    {"TANDEM_SOFT_SHARED", "0",
+     "for tests: 1 lets all users share the devices in TANDEM_SOFT_DIR, which root owns",
+     SetShared},
     {"TANDEM_SOFT_CONTEXT", "64M", "VRAM that every context costs", SetContext},
     {"TANDEM_SOFT_PCIE", "8GB/s", "bandwidth of the bus, per direction", SetBus, true},
     {"TANDEM_SOFT_ISA", "auto",

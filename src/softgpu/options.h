@@ -62,6 +62,7 @@ struct Options {
   Bytes vram;                         // of a device that gives no size of its own
   std::vector<DeviceOption> devices;  // in the order of their ordinals
   std::string directory;              // of the devices' shared files; empty: the default one
+  bool shared = false;                // the devices are for all users
   Bytes context;                      // VRAM that every context costs
   ptx::Path path = ptx::Path::kAuto;  // of the interpreter
   bool model_clock = false;

@@ -35,6 +35,12 @@ TEST(OptionsTest, DevicesWithSizesOfTheirOwn) {
   EXPECT_EQ(options.value().devices[1].vram, MiB(64));
 }
 
+TEST(OptionsTest, DevicesForAllUsersHaveADirectory) {
+  EXPECT_FALSE(Parse({}).value().shared);
+  EXPECT_TRUE(Parse({{"TANDEM_SOFT_SHARED", "1"}, {"TANDEM_SOFT_DIR", "/srv/gpu"}}).value().shared);
+  EXPECT_FALSE(Parse({{"TANDEM_SOFT_SHARED", "1"}}).ok());
+}
+
 TEST(OptionsTest, RefusalsNameTheVariable) {
   const std::map<std::string, std::string> bad[] = {
       {{"TANDEM_SOFT_VRAM", "much"}},        {{"TANDEM_SOFT_VRAM", "1K"}},
@@ -48,6 +54,7 @@ TEST(OptionsTest, RefusalsNameTheVariable) {
       {{"TANDEM_SOFT_SLOW_BUS", "3"}},       {{"TANDEM_SOFT_FAIL_MAP", "every:"}},
       {{"TANDEM_SOFT_FAIL_MAP", "every:0"}}, {{"TANDEM_SOFT_FAIL_CREATE", "1/0"}},
       {{"TANDEM_SOFT_FAIL_COPY", "1/2:"}},   {{"TANDEM_SOFT_FAIL_REGISTER", "2/3"}},
+      {{"TANDEM_SOFT_SHARED", "yes"}},
   };
   for (const auto& variables : bad) {
     const auto options = Parse(variables);

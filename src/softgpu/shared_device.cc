@@ -53,14 +53,21 @@ bool AnybodyThere(int fd) {
   return false;
 }
 
-Result<UniqueFd> OpenFile(const std::string& path) {
+bool IsOwners(const struct stat& info, Users users) {
+  return info.st_uid == geteuid() || (users == Users::kAll && info.st_uid == 0);
+}
+
+Result<UniqueFd> OpenFile(const std::string& path, Users users) {
   UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd) return Failed("cannot open " + path);
   struct stat info;
   if (fstat(fd.get(), &info) != 0) return Failed(path);
-  if (!S_ISREG(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & 077) != 0) {
+  const bool open_to_others = (info.st_mode & 077) != 0;
+  if (!S_ISREG(info.st_mode) || !IsOwners(info, users) ||
+      (users == Users::kThis && open_to_others)) {
     return Error{ErrorCode::kRefused, path + " is not a private file of this user; remove it"};
   }
+  if (users == Users::kAll && !open_to_others && fchmod(fd.get(), 0666) != 0) return Failed(path);
   return fd;
 }
 
@@ -117,29 +124,31 @@ std::optional<int> TakeSlot(int fd) {
   return std::nullopt;
 }
 
-Result<std::string> CheckDirectory(const std::string& path) {
+Result<std::string> CheckDirectory(const std::string& path, Users users) {
   struct stat info;
   if (lstat(path.c_str(), &info) != 0) return Failed(path);
-  if (!S_ISDIR(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & 022) != 0) {
-    return Error{ErrorCode::kRefused, path + " is not a directory that only this user may write"};
+  if (!S_ISDIR(info.st_mode) || !IsOwners(info, users) || (info.st_mode & 022) != 0) {
+    return Error{ErrorCode::kRefused, path + " is not a directory that only " +
+                                          (users == Users::kAll ? "root" : "this user") +
+                                          " may write"};
   }
   return path;
 }
 
 }  // namespace
 
-Result<std::string> SharedDirectory(const std::string& configured) {
+Result<std::string> SharedDirectory(const std::string& configured, Users users) {
   if (!configured.empty()) {
-    if (mkdir(configured.c_str(), 0700) != 0 && errno != EEXIST) {
+    if (mkdir(configured.c_str(), users == Users::kAll ? 0755 : 0700) != 0 && errno != EEXIST) {
       return Failed("cannot make " + configured);
     }
-    return CheckDirectory(configured);
+    return CheckDirectory(configured, users);
   }
   const char* runtime = secure_getenv("XDG_RUNTIME_DIR");
-  if (runtime != nullptr && *runtime == '/') return CheckDirectory(runtime);
+  if (runtime != nullptr && *runtime == '/') return CheckDirectory(runtime, users);
   const std::string path = "/tmp/tandem-" + std::to_string(geteuid());
   if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return Failed("cannot make " + path);
-  return CheckDirectory(path);
+  return CheckDirectory(path, users);
 }
 
 Result<DeviceUse> LookAt(const std::string& directory, const std::string& name, Bytes vram) {
@@ -167,9 +176,9 @@ Result<DeviceUse> LookAt(const std::string& directory, const std::string& name, 
 
 Result<std::unique_ptr<SharedDevice>> SharedDevice::Open(const std::string& directory,
                                                          const std::string& name, Bytes vram,
-                                                         bool model_clock) {
+                                                         bool model_clock, Users users) {
   const std::string path = directory + "/tandem-soft-" + name;
-  ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(path));
+  ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(path, users));
   TRY(LockForSetup(fd.get(), path));
   if (AnybodyThere(fd.get())) {
     TRY(CheckHeader(fd.get(), path));

@@ -26,9 +26,13 @@
 
 namespace tandem::soft {
 
+// Whose processes may use a device. All users' trust each other with it: its file, which says who
+// has how much VRAM and whose turn it is, is any user's to write. What is in the VRAM is not in it.
+enum class Users { kThis, kAll };
+
 // The directory of the shared files: `configured`, else XDG_RUNTIME_DIR, else one in /tmp that is
-// made. Refused unless it belongs to this user alone.
-Result<std::string> SharedDirectory(const std::string& configured);
+// made. Refused unless only this user may write to it, or for all users only root.
+Result<std::string> SharedDirectory(const std::string& configured, Users users);
 
 // What there is to see of a device from outside.
 struct DeviceUse {
@@ -46,10 +50,12 @@ Result<DeviceUse> LookAt(const std::string& directory, const std::string& name, 
 
 class SharedDevice {
  public:
-  // Joins the device, or makes it with `vram` and that clock where nobody uses it.
+  // Joins the device, or makes it with `vram` and that clock where nobody uses it. One for all
+  // users is made by root: nobody else may write to its directory.
   static Result<std::unique_ptr<SharedDevice>> Open(const std::string& directory,
                                                     const std::string& name, Bytes vram,
-                                                    bool model_clock = false);
+                                                    bool model_clock = false,
+                                                    Users users = Users::kThis);
   ~SharedDevice();  // gives the slot and what it holds back
   SharedDevice(const SharedDevice&) = delete;
   SharedDevice& operator=(const SharedDevice&) = delete;

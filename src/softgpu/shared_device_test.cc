@@ -100,6 +100,9 @@ class SharedDeviceTest : public testing::Test {
   std::string Open(Bytes bytes) const {
     return "open " + directory_ + " gpu " + std::to_string(bytes.count);
   }
+  std::string ForAll(Bytes bytes) const {
+    return "open-for-all " + directory_ + " gpu " + std::to_string(bytes.count);
+  }
   std::unique_ptr<SharedDevice> OpenHere(Bytes bytes) {
     auto device = SharedDevice::Open(directory_, "gpu", bytes);
     EXPECT_TRUE(device.ok());
@@ -186,7 +189,28 @@ TEST_F(SharedDeviceTest, OtherPeoplesFilesAreRefused) {
   ASSERT_EQ(chmod(file().c_str(), 0666), 0);
   EXPECT_FALSE(SharedDevice::Open(directory_, "gpu", MiB(64)).ok());
   ASSERT_EQ(chmod(directory_.c_str(), 0777), 0);
-  EXPECT_FALSE(SharedDirectory(directory_).ok());
+  EXPECT_FALSE(SharedDirectory(directory_, Users::kThis).ok());
+  EXPECT_FALSE(SharedDirectory(directory_, Users::kAll).ok());
+}
+
+TEST_F(SharedDeviceTest, UsersShareADeviceOfRootsWhereBothSaySo) {
+  if (getuid() != 0) GTEST_SKIP() << "needs root, to be two users";
+  const std::string elsewhere = "open-for-all " + directory_ + " other 1048576";
+  ASSERT_EQ(chmod(directory_.c_str(), 0755), 0);
+  Peer peer;
+  ASSERT_EQ(peer.Ask("become 65534"), "become");
+  EXPECT_NE(peer.Ask(elsewhere).find("cannot open"), std::string::npos);  // root has to make it
+  auto alone = OpenHere(MiB(64));
+  EXPECT_NE(peer.Ask(ForAll(MiB(64))).find("cannot open"), std::string::npos);
+  alone.reset();
+  const auto device =
+      SharedDevice::Open(directory_, "gpu", MiB(64), /*model_clock=*/false, Users::kAll).value();
+  EXPECT_NE(peer.Ask(Open(MiB(64))).find("not a private file"), std::string::npos);
+  EXPECT_EQ(peer.Ask(ForAll(MiB(512))), Total(MiB(64)));
+  EXPECT_EQ(peer.Ask(Charge(MiB(40))), "yes");
+  EXPECT_FALSE(device->Charge(MiB(32)));
+  peer.Kill();
+  EXPECT_TRUE(device->Charge(MiB(64)));
 }
 
 TEST_F(SharedDeviceTest, TheEngineGoesRound) {

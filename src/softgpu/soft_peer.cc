@@ -1,7 +1,9 @@
 // A process beside the test's own, to be stopped and killed. Reads commands, one per line, and
 // answers each with a line:
 //
+//   become UID                  "become"
 //   open DIRECTORY NAME BYTES   "total BYTES" or an error
+//   open-for-all DIRECTORY NAME BYTES   the same, of a device for all users
 //   charge BYTES                "yes" or "no"
 //   free                        "free BYTES"
 //   close-all                   "closed": every descriptor but the standard ones
@@ -44,11 +46,16 @@ int Main() {
   std::unique_ptr<SharedDevice> device;
   std::string command;
   while (std::cin >> command) {
-    if (command == "open") {
+    if (command == "become") {
+      uid_t uid = 0;
+      std::cin >> uid;
+      std::cout << (setresuid(uid, uid, uid) == 0 ? "become" : "refused") << std::endl;
+    } else if (command == "open" || command == "open-for-all") {
       std::string directory, name;
       uint64_t bytes = 0;
       std::cin >> directory >> name >> bytes;
-      auto opened = SharedDevice::Open(directory, name, Bytes(bytes));
+      const Users users = command == "open" ? Users::kThis : Users::kAll;
+      auto opened = SharedDevice::Open(directory, name, Bytes(bytes), false, users);
       if (!opened.ok()) {
         std::cout << opened.error().message << std::endl;
         continue;

@@ -65,7 +65,8 @@ State& TheState() {
 Result<std::shared_ptr<const Library>> Load() {
   auto library = std::make_shared<Library>();
   ASSIGN_OR_RETURN(library->options, ParseOptions(secure_getenv));
-  ASSIGN_OR_RETURN(library->directory, SharedDirectory(library->options.directory));
+  const Users users = library->options.shared ? Users::kAll : Users::kThis;
+  ASSIGN_OR_RETURN(library->directory, SharedDirectory(library->options.directory, users));
   return std::shared_ptr<const Library>(std::move(library));
 }
 
