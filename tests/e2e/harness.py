@@ -172,9 +172,11 @@ class Card:
 class DeviceProgram:
     """A device_program, which does as it is told. `prefix`: what it is started by."""
 
+    SCRIPT = Path(__file__).with_name("device_program.py")
+
     def __init__(self, card, prefix=(), **environment):
         self.process = subprocess.Popen(
-            [*prefix, "/usr/bin/python3", str(Path(__file__).with_name("device_program.py"))],
+            [*prefix, "/usr/bin/python3", str(self.SCRIPT)],
             env={**card.env, "LD_LIBRARY_PATH": str(SOFT_GPU), **environment},
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip

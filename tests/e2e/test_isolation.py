@@ -1,0 +1,447 @@
+"""Two users at one card: whatever a stranger tries, the victim's program has its bytes to itself,
+keeps what it has, goes on, and ends right. One victim lives through all of it."""
+
+import contextlib
+import ctypes
+import itertools
+import mmap
+import os
+import random
+import signal
+import socket
+import struct
+import threading
+from pathlib import Path
+
+import pytest
+
+import users
+from harness import MIB, PATIENCE_S, QUERY, REFUSED, SOCKET, finish, frame, receive, text, wait_until
+from users import (ACTIVE, BUSY, CONTEXT_GONE, CONTEXT_WANTED, EVICT, EVICTED, FIXED_GONE, FIXED_WANTED, GRANT,
+                   IDLE, MEMORY, NAME, NOT_YOURS, READY, REGISTERED, RELEASED, RESERVE, REVOKE, RUN_BEGIN,
+                   RUN_QUERY, RUNNING, STRANGER, UNKNOWN_TARGET, VICTIM, Scene, Session, Stranger,
+                   as_stranger, begin_and_wait, control, numbers, refusal_code)
+
+pytestmark = pytest.mark.skipif(not users.can_be_others(), reason="needs root, to be two users")
+
+libc = ctypes.CDLL(None, use_errno=True)
+NR_PIDFD_OPEN, NR_PIDFD_GETFD, NR_PIDFD_SEND_SIGNAL, NR_PROCESS_VM_READV = 434, 438, 424, 310  # x86-64
+PTRACE_SEIZE = 0x4206
+F_ADD_SEALS, F_SEAL_WRITE = 1033, 8
+FALLOC_PUNCH_HOLE = 3  # with KEEP_SIZE
+
+
+@pytest.fixture(scope="module")
+def scene():
+    scene = Scene()
+    yield scene
+    try:
+        scene.assert_unharmed()
+        finish(scene.program.process)  # its input ends, and so does it
+        assert scene.card.gpu()["charged_bytes"] == 0
+    finally:
+        scene.close()
+
+
+@pytest.fixture(autouse=True)
+def unharmed(scene):
+    yield
+    scene.assert_unharmed()
+
+
+# ---- Bytes
+
+
+def opened(paths):
+    """Those of the paths that this process may open to read, and those of them that it may write."""
+    readable, writable = [], []
+    for path in paths:
+        for flags, found in ((os.O_RDONLY, readable), (os.O_RDWR, writable)):
+            with contextlib.suppress(OSError):
+                os.close(os.open(path, flags | os.O_NONBLOCK))
+                found.append(str(path))
+    return readable, writable
+
+
+def ways_into(pid):
+    """Which of the kernel's ways into another process are open to this one."""
+    files = [f"/proc/{pid}/{name}" for name in ("mem", "maps", "smaps", "pagemap", "environ", "auxv", "io", "stack")]
+    found = list(opened(files)[0])
+    for name in ("fd", "map_files", "cwd", "root", "exe"):
+        with contextlib.suppress(OSError):
+            os.readlink(f"/proc/{pid}/{name}") if name in ("cwd", "root", "exe") else os.listdir(f"/proc/{pid}/{name}")
+            found.append(f"/proc/{pid}/{name}")
+    byte = ctypes.create_string_buffer(8)
+    local = (ctypes.c_size_t * 2)(ctypes.addressof(byte), 8)
+    remote = (ctypes.c_size_t * 2)(0x400000, 8)
+    if libc.syscall(NR_PROCESS_VM_READV, pid, local, ctypes.c_ulong(1), remote, ctypes.c_ulong(1), 0) >= 0:
+        found.append("process_vm_readv")
+    if libc.ptrace(PTRACE_SEIZE, pid, None, None) == 0:
+        found.append("ptrace")
+    handle = libc.syscall(NR_PIDFD_OPEN, pid, 0)
+    for fd in range(64):
+        if libc.syscall(NR_PIDFD_GETFD, handle, fd, 0) >= 0:
+            found.append(f"descriptor {fd}")
+    return found
+
+
+def files_with(pattern, places):
+    """Files below the places that this process can read and that hold the pattern."""
+    found = []
+    for place in places:
+        for directory, _, names in os.walk(place):
+            for path in [Path(directory) / name for name in names]:
+                with contextlib.suppress(OSError):
+                    if path.is_file() and pattern in path.read_bytes():
+                        found.append(str(path))
+    return found
+
+
+def test_swapped_bytes_are_the_victims_alone(scene):
+    (session,) = scene.order("suspend", NAME)
+    assert session["swapped_bytes"] >= MEMORY
+    for pid in scene.pids():
+        assert as_stranger(ways_into, pid) == []
+    places = [scene.card.soft, scene.card.runtime, scene.root / "victims", "/dev/shm"]
+    assert as_stranger(files_with, scene.pattern, places) == []
+    # The search does find what can be read: the device's file, which says who has how much.
+    assert as_stranger(files_with, b"TNDMSGPU", places) == [str(scene.card.soft / "tandem-soft-gpu0")]
+    scene.order("resume", NAME)
+
+
+def test_the_daemons_directory_has_a_way_through_and_nothing_else(scene):
+    directory = scene.card.runtime
+
+    def look():
+        listed = []
+        with contextlib.suppress(PermissionError):
+            listed = os.listdir(directory)
+        made = []
+        for name in ("new", "tandemd.sock"):
+            with contextlib.suppress(PermissionError):
+                (directory / name).touch(exist_ok=False)
+                made.append(name)
+        for act in (lambda: os.unlink(directory / SOCKET), lambda: os.rename(directory / SOCKET, directory / "x")):
+            with contextlib.suppress(PermissionError):
+                act()
+                made.append("changed")
+        names = ("tandemd-soft.lock", "tandemd-soft.log", "tandemd-soft.json", "tandemd-soft.runs")
+        return listed, made, opened([directory / name for name in names])
+
+    (directory / "tandemd-soft.log").touch(mode=0o600)
+    assert as_stranger(look) == ([], [], ([], []))
+    private = scene.root / "victims" / "tandem"
+    assert private.is_dir() and as_stranger(opened, [private / "tandemd-soft.runs"]) == ([], [])
+
+
+def test_the_pages_of_a_session_can_only_be_used_as_meant(scene):
+    def attack(device):
+        decisions, reports = Session(scene, device).fds
+        done = []
+
+        def attempt(what, act):
+            with contextlib.suppress(OSError):
+                act()
+                done.append(what)
+
+        for what, fd in (("its", decisions), ("reopened", os.open(f"/proc/self/fd/{decisions}", os.O_RDONLY))):
+            attempt(f"map {what}", lambda fd=fd: mmap.mmap(fd, 4096, mmap.MAP_SHARED, mmap.PROT_WRITE))
+        attempt("write", lambda: os.pwrite(decisions, b"x", 0))
+        attempt("punch", lambda: call(libc.fallocate(decisions, FALLOC_PUNCH_HOLE, ctypes.c_long(0), ctypes.c_long(4096))))
+        seen = mmap.mmap(decisions, 4096, mmap.MAP_SHARED, mmap.PROT_READ)
+        address = int(next(line for line in Path("/proc/self/maps").read_text().splitlines()
+                           if "tandem-decisions" in line).split("-")[0], 16)  # fmt: skip
+        attempt("mprotect", lambda: call(libc.mprotect(ctypes.c_void_p(address), 4096, mmap.PROT_WRITE | mmap.PROT_READ)))
+        for fd in (decisions, reports):
+            attempt("resize", lambda fd=fd: os.ftruncate(fd, 0))
+            attempt("seal", lambda fd=fd: call(libc.fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE)))
+        with contextlib.suppress(OSError):
+            writable = os.open(f"/proc/self/fd/{decisions}", os.O_RDWR)
+            attempt("map what was reopened to write", lambda: mmap.mmap(writable, 4096))
+            attempt("write what was reopened", lambda: os.pwrite(writable, b"x", 0))
+        # What may be written is taken for a claim.
+        claims = mmap.mmap(reports, 4096)
+        claims[:] = b"\xff" * 4096
+        mine = [s for s in scene.card.sessions() if s["uid"] == STRANGER]
+        return done, seen[:8], [(s["resident_bytes"], s["swapped_bytes"]) for s in mine]
+
+    assert as_stranger(attack, scene.device()) == ([], b"TandDec1", [(0, 0)])
+
+
+def call(result):
+    if result != 0:
+        raise OSError(ctypes.get_errno(), "refused")
+
+
+# ---- Words
+
+
+def test_orders_are_the_owners_and_roots(scene):
+    session = scene.session()
+    for words in (["suspend", NAME], ["resume", str(session["id"])], ["limit", NAME, "--memory", "1M"]):
+        process = scene.card.spawn(scene.as_victim(*words, uid=STRANGER))
+        _, err = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 1 and f"belongs to user {VICTIM}" in err
+
+    def order_by_token(token):
+        with scene.connect() as connection:
+            connection.sendall(control("suspend", str(token)))
+            return refusal_code(receive(connection)[1])
+
+    assert as_stranger(order_by_token, session["run"]) == NOT_YOURS
+
+
+def test_others_are_listed_and_their_tokens_are_not(scene):
+    def listed():
+        (session,) = [s for s in scene.card.sessions() if s["name"] == NAME]
+        return session
+
+    token = scene.session()["run"]
+    seen = as_stranger(listed)
+    assert isinstance(token, int) and seen["run"] is None
+    assert seen["uid"] == VICTIM and seen["allocated_bytes"] >= MEMORY
+
+
+def test_a_runs_token_is_worth_nothing_to_others(scene):
+    token, free = scene.session()["run"], scene.program.ask("free")
+
+    def use(token, device):
+        with scene.connect() as connection:
+            connection.sendall(frame(RUN_QUERY, struct.pack("<Q", token) + text(device)))
+            shown = refusal_code(receive(connection)[1])
+        guard = scene.connect()
+        begin = text("0.1") + text(NAME) + text("x") + struct.pack("<QQB", MIB, token, 1)
+        guard.sendall(frame(RUN_BEGIN, begin))
+        begun = struct.unpack("<QQ", receive(guard)[1])
+        session = Session(scene, device, token)
+        session.say(numbers(RESERVE, 1, MIB))
+        granted = session.hear()[1][-1]
+        limit = struct.unpack_from("<QQ", session.payload)[1]
+        return shown, begun, session.kind, limit, granted, scene.card.sessions()
+
+    shown, begun, kind, limit, granted, sessions = as_stranger(use, token, scene.device())
+    assert shown == UNKNOWN_TARGET
+    # It has opened a run of its own that bears the same number, with the limit that it asked for.
+    assert begun == (token, MIB) and kind == REGISTERED and limit == MIB and granted == 1
+    (victim,) = [s for s in sessions if s["uid"] == VICTIM]
+    assert not victim["suspended"] and victim["limit_bytes"] == scene.card.gpu()["budget_bytes"]
+    assert scene.program.ask("free") == free
+    (session,) = scene.order("resume", NAME)
+    assert session["uid"] == VICTIM
+
+
+def forged_words(epochs):
+    """Everything that a session can say, about whatever leases there may be."""
+    for epoch in epochs:
+        for kind in (IDLE, ACTIVE, RELEASED, BUSY):
+            yield numbers(kind, epoch)
+        yield numbers(RUNNING, epoch, 1 << 62)
+    yield numbers(EVICTED, 0, MEMORY)
+    yield numbers(FIXED_WANTED, 1, 1 << 63)
+    yield numbers(RESERVE, 1, (1 << 64) - 1)
+
+
+def test_words_about_anothers_lease_are_about_ones_own(scene):
+    assert scene.program.ask("steady kernel 1000 2") == "running"
+    before = scene.session()
+    assert before["state"] == "running"
+
+    def forge(device):
+        session = Session(scene, device)
+        session.say(*forged_words(range(64)))
+        answers = [session.hear()[0] for _ in range(2)]  # to what can be answered
+        return answers
+
+    assert len(as_stranger(forge, scene.device())) == 2
+    after = scene.session()
+    for field in ("id", "state", "leases", "credit_bytes", "allocated_bytes", "limit_bytes"):
+        assert after[field] == before[field], field
+    assert scene.program.ask("end") == "ended"
+
+
+def test_lies_end_the_liars_connection_only(scene):
+    def lie(device):
+        refused = []
+        for word in (numbers(EVICTED, (1 << 64) - 1, 0), numbers(FIXED_GONE, 1), frame(CONTEXT_GONE),
+                     numbers(READY, (1 << 64) - 1), numbers(GRANT, 1, 1, 1)):  # fmt: skip
+            session = Session(scene, device)
+            session.say(word)
+            refused.append(session.hear()[0])
+        return refused
+
+    assert as_stranger(lie, scene.device()) == [REFUSED] * 5
+
+
+def test_nobody_else_ends_or_stops_a_process(scene):
+    def attack(pids):
+        done = []
+        for pid in pids:
+            for number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM):
+                with contextlib.suppress(PermissionError):
+                    os.kill(pid, number)
+                    done.append((pid, number))
+                handle = libc.syscall(NR_PIDFD_OPEN, pid, 0)
+                if libc.syscall(NR_PIDFD_SEND_SIGNAL, handle, number, None, 0) == 0:
+                    done.append((pid, number))
+        return done
+
+    assert as_stranger(attack, scene.pids()) == []
+
+
+def test_random_words_hurt_nobody(scene):
+    seed = int(os.environ.get("TANDEM_SEED", random.randrange(1 << 32)))
+    print(f"TANDEM_SEED={seed}")
+    told = scene.daemon.pid
+
+    def rage(device, token):
+        rng = random.Random(seed)
+        amounts = [0, 1, MIB, MEMORY, (1 << 63), (1 << 64) - 1, token]
+        for _ in range(150):
+            with contextlib.suppress(OSError):
+                session = Session(scene, device, rng.choice([0, token, 7]))
+                for _ in range(rng.randrange(20)):
+                    kind = rng.choice([*range(1, 14), *range(32, 40), *range(64, 72), 127])
+                    session.say(numbers(kind, *(rng.choice(amounts) for _ in range(rng.randrange(4)))))
+                session.connection.shutdown(socket.SHUT_WR)
+                session.connection.close()
+                for fd in session.fds:
+                    os.close(fd)
+
+    as_stranger(rage, scene.device(), scene.session()["run"])
+    assert scene.card.ask("status")["pid"] == told
+
+
+# ---- Floods
+
+
+def open_many(scene, count, first_words):
+    """As many connections as the daemon keeps of `count`, each of which has said first_words."""
+    kept = []
+    for _ in range(count):
+        connection = scene.connect()
+        with contextlib.suppress(OSError):
+            connection.sendall(first_words)
+        kept.append(connection)
+    return kept
+
+
+def alive(connections):
+    """Those that the daemon has not closed."""
+
+    def is_open(connection):
+        connection.setblocking(False)
+        try:
+            while connection.recv(1 << 16):
+                pass
+        except BlockingIOError:
+            return True
+        except ConnectionResetError:
+            pass
+        return False
+
+    return sum(is_open(connection) for connection in connections)
+
+
+@pytest.mark.parametrize("words", ["nothing", "half", "a question"])
+def test_a_flood_of_connections_keeps_nobody_out(scene, words):
+    first = {"nothing": b"", "half": frame(QUERY, text("status"))[:13], "a question": frame(QUERY, text("status"))}
+
+    def flood(line):
+        kept = open_many(scene, 1500, first[words])
+        begin_and_wait(line)
+        return alive(kept)
+
+    stranger = Stranger(flood, line=True)
+    stranger.await_begin()
+    # Others come in all the same: its owner's order, a new program.
+    assert scene.order("resume", NAME)[0]["uid"] == VICTIM
+    train = scene.as_victim("run", "--", str(scene.bin / "train"), "--memory", "8M", "--steps", "2")
+    finish(scene.card.spawn(train))
+    assert stranger.outcome() <= (1024 if words == "a question" else 128)
+
+
+def storm(scene, device, budget):
+    """Wishes for the whole card again and again, asks for everything else there is, and does what it
+    is told at once. Until it is ended."""
+    session = Session(scene, device)
+
+    def obey():
+        while True:
+            kind, payload = session.hear()
+            first = struct.unpack_from("<Q", payload)[0] if len(payload) >= 8 else 0
+            if kind == GRANT:
+                session.say(numbers(RUNNING, first, 0))
+            elif kind == REVOKE:
+                session.say(numbers(RELEASED, first) + numbers(READY, budget))
+            elif kind == EVICT:
+                session.say(numbers(EVICTED, first, 0))
+
+    threading.Thread(target=obey, daemon=True).start()
+    for sequence in itertools.count(1):
+        wishes = [(RESERVE, sequence, budget), (READY, budget), (FIXED_WANTED, sequence, budget), (IDLE, sequence)]
+        session.say(b"".join(numbers(*wish) for wish in wishes))
+
+
+def ask_without_end(scene):
+    connection = scene.connect()
+    question = frame(QUERY, text("sessions")) * 100
+    threading.Thread(target=lambda: [connection.recv(1 << 20) for _ in iter(int, 1)], daemon=True).start()
+    while True:
+        connection.sendall(question)
+
+
+def test_a_storm_of_wishes_leaves_the_victim_its_turns(scene):
+    budget = scene.card.gpu()["budget_bytes"]
+    strangers = [Stranger(storm, scene, scene.device(), budget) for _ in range(3)]
+    strangers += [Stranger(ask_without_end, scene) for _ in range(2)]
+    try:
+        wait_until(lambda: sum(s["leases"] > 0 for s in scene.card.sessions() if s["uid"] == STRANGER) == 3,
+                   None, "the strangers have their turns")  # fmt: skip
+        for _ in range(3):
+            scene.assert_unharmed()
+    finally:
+        for stranger in strangers:
+            stranger.end()
+    wait_until(lambda: len(scene.card.sessions()) == 1, None, "the strangers' sessions are gone")
+
+
+# ---- Daemons
+
+
+def test_another_users_daemon_is_not_believed(scene):
+    """Nor can anybody but root put one where everybody looks."""
+    place = scene.root / "stranger"
+    place.mkdir()
+    os.chown(place, STRANGER, STRANGER)
+    place.chmod(0o711)
+
+    def pose(line):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+            listener.bind(str(place / SOCKET))
+            os.chmod(place / SOCKET, 0o666)
+            listener.listen()
+            begin_and_wait(line)
+
+    stranger = Stranger(pose, line=True)
+    stranger.await_begin()
+    env = {**scene.card.env, "TANDEM_RUNTIME_DIR": str(place)}
+    _, err = scene.card.spawn(scene.as_victim("ps"), env=env).communicate(timeout=PATIENCE_S)
+    assert f"runs as user {STRANGER}, neither root nor you" in err
+    stranger.outcome()
+    for flags in ([], ["--everybody"]):
+        argv = scene.as_victim(uid=STRANGER)[:-1] + [str(scene.bin / "tandemd"), *flags]
+        process = scene.card.spawn(argv)
+        _, err = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 1 and ("of your own" in err or "only root" in err)
+
+
+def test_programs_find_roots_next_daemon(scene):
+    """Their guards cannot start one; and it serves everybody without being told again."""
+    budget = scene.card.gpu()["budget_bytes"]
+    scene.daemon.kill()
+    scene.daemon.wait()
+    said = finish(scene.card.spawn(scene.as_victim("ps")))
+    assert "root starts one" in said
+    scene.start_daemon()
+    wait_until(lambda: [s for s in scene.card.sessions() if s["name"] == NAME], None, "the victim and its run are back")
+    wait_until(lambda: scene.card.gpu()["budget_bytes"] == budget, None, "nothing is taken for strangers'")
