@@ -163,6 +163,11 @@ Result<std::string> StatusText(const std::string& json) {
     text += fmt::format("programs lose the card at random, for a test: TANDEM_SEED={}\n",
                         Text(Member(answer, "chaos_seed")));
   }
+  if (Member(answer, "host_limit_bytes").is_number()) {
+    text += fmt::format("host memory for what does not fit on the card: {} of {} promised\n",
+                        Size(Member(answer, "host_promised_bytes")),
+                        Size(Member(answer, "host_limit_bytes")));
+  }
   for (const Json& gpu : List(answer, "gpus")) text += "\n" + GpuText(gpu);
   return text;
 }

@@ -82,6 +82,12 @@ TEST(StatusText, SaysWhoHoldsTheCard) {
   EXPECT_THAT(*text, Not(HasSubstr("TANDEM_SEED")));
 }
 
+TEST(StatusText, SaysWhatIsPromisedOfTheHost) {
+  const auto text = StatusText(R"({"host_limit_bytes":8388608,"host_promised_bytes":2097152})");
+  ASSERT_TRUE(text.ok());
+  EXPECT_THAT(*text, HasSubstr("2 MiB of 8 MiB promised"));
+}
+
 TEST(StatusText, SaysThatThereIsChaos) {
   const auto text = StatusText(R"({"chaos_seed":77})");
   ASSERT_TRUE(text.ok());

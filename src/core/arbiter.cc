@@ -32,6 +32,7 @@ std::vector<Action> Arbiter::On(const Event& event, Instant now) {
   RefuseContexts();
   RefuseFixed();
   Decide();
+  PromiseHost();
   return std::move(actions_);
 }
 
@@ -65,6 +66,7 @@ void Arbiter::Handle(const event::SessionAdded& e) {
   session.backoff = config_.busy_backoff;
   session.last_used = now_;
   session.contexts = e.contexts;
+  session.on_host = SaturatingSubtract(e.allocated, e.resident);
   limits_.Add(e.id, e.run, e.limit, e.allocated);
   contexts_ += e.contexts;
   session.fixed = e.fixed;
@@ -97,12 +99,17 @@ void Arbiter::Handle(const event::Reserve& e) {
   Session* session = Find(e.id);
   if (session == nullptr) return;
   HeardFrom(*session);
-  if (e.total <= limits_.allocated(e.id)) {
+  const Bytes before = limits_.allocated(e.id);
+  if (e.total <= before) {
     limits_.Reserve(e.id, e.total);
     return;
   }
   const bool fits_alone = e.total <= budget_.total() - budget_.fixed();
-  const bool granted = fits_alone && limits_.Reserve(e.id, e.total);
+  bool granted = fits_alone && limits_.Reserve(e.id, e.total);
+  if (granted && !HostHasRoom(*session)) {
+    granted = false;
+    limits_.Reserve(e.id, before);
+  }
   actions_.emplace_back(action::Reserved{e.id, e.sequence, granted});
 }
 
@@ -138,7 +145,8 @@ void Arbiter::RefuseContexts() {
   for (auto& [id, session] : sessions_) {
     if (session.contexts_wanted == 0) continue;
     const Bytes alone = limits_.allocated(id) + budget_.fixed() + config_.context;
-    if (contexts_ < config_.reserved || alone <= budget_.total()) continue;
+    if (contexts_ < config_.reserved) continue;
+    if (alone <= budget_.total() && HostHasRoom(session, config_.context)) continue;
     while (session.contexts_wanted > 0) AnswerContext(session, false);
     DropWish(id, Wish::Kind::kContext);
   }
@@ -201,6 +209,7 @@ void Arbiter::Handle(const event::Running& e) {
   Session* session = FindHolder(e.id, e.epoch);
   if (session == nullptr) return;
   session->credit_in_flight = false;
+  session->on_host = Bytes();
   if (session->phase == Phase::kGranted) {
     session->phase = Phase::kRunning;
     session->running_since = session->active_since = session->last_used = now_;
@@ -313,6 +322,8 @@ void Arbiter::Handle(const event::Evicted& e) {
     actions_.emplace_back(action::Breach{e.id, "it has more on the card than its credit"});
     return;
   }
+  const Bytes allocated = limits_.allocated(e.id);
+  session->on_host = std::min(session->on_host + std::min(e.copied, allocated), allocated);
   if (session->credit_in_flight) return;
   session->excess = SaturatingSubtract(e.resident, charge);
   if (session->holds()) session->need = std::min(session->need, e.resident);

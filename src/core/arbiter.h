@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "src/core/budget.h"
+#include "src/core/host_limits.h"
 #include "src/core/limits.h"
 #include "src/core/policy.h"
 #include "src/core/turns.h"
@@ -49,6 +50,8 @@ struct ArbiterConfig {
   Duration deadline = Seconds(2);      // to drain after Revoke; doubled while it proves too short
   Duration silence = Seconds(2);       // without a sign of progress: do not count on it
   Duration busy_backoff = Milliseconds(20);
+  HostLimits* host = nullptr;  // outlives the arbiter; null: the host has room for everything
+  int gpu = 0;                 // its name there
 };
 
 enum class Phase {
@@ -73,7 +76,8 @@ struct Session {
   // A Grant or Credit on its way may cross an unasked Evicted: what that says about credit is not
   // to be relied on until Running or Released has shown that the session knows.
   bool credit_in_flight = false;
-  Bytes excess;  // claimed from before a restart, and more than there was room for
+  Bytes excess;   // claimed from before a restart, and more than there was room for
+  Bytes on_host;  // copied there, and kept until it runs again: at most so much
   uint32_t contexts = 0;
   uint32_t contexts_wanted = 0;  // and not answered
   Bytes fixed;                   // that it has beside its contexts, and that cannot be swapped
@@ -115,6 +119,12 @@ class Arbiter {
   const RunLimits& limits() const { return limits_; }
   // Of a session's run: never above the budget, which may rise.
   Bytes LimitOf(SessionId id) const { return std::min(limits_.limit(id), budget_.total()); }
+  // Of what is allocated, what the card does not hold.
+  Bytes excess() const { return excess_; }
+  // At most so much of a session is on the host, or will be once it has obeyed.
+  Bytes OnHost(const Session& session) const;
+  // The most of a session's memory that the host may have to hold at once.
+  Bytes HostShare(SessionId id) const { return HostShare(sessions_.at(id), excess_); }
   const std::map<SessionId, Session>& sessions() const { return sessions_; }
   std::vector<Wish> Waiting() const;  // next first; without those of suspended sessions
   std::optional<SessionId> claimant() const;
@@ -176,6 +186,13 @@ class Arbiter {
   void Tell(Handover record);
   void AbandonClaim();
 
+  // The host's memory (arbiter_host.cc).
+  Bytes Excess(Bytes more) const;
+  Bytes HostShare(const Session& session, Bytes excess) const;
+  Bytes HostNeed(Bytes more) const;
+  bool HostHasRoom(const Session& session, Bytes more = {});
+  void PromiseHost();
+
   // Deciding (arbiter_decide.cc).
   void Decide();
   void ClearSuspended();
@@ -221,6 +238,7 @@ class Arbiter {
   uint64_t last_ticket_ = 0;
   uint32_t contexts_ = 0;  // on the card, of all sessions
   Bytes fixed_;            // as Session::fixed, of all sessions
+  Bytes excess_;           // of what is allocated, over what the card holds of it
   Bytes last_lacked_;      // of the latest hand-over that moved bytes
 
   // Of the call of On that is being served.

@@ -40,12 +40,14 @@ void Arbiter::RefuseFixed() {
   for (auto& [id, session] : sessions_) {
     if (session.fixed_wanted.empty()) continue;
     const Bytes taken = limits_.allocated(id) + budget_.fixed();
-    std::erase_if(session.fixed_wanted, [&, id = id](const event::FixedWanted& wanted) {
-      if (wanted.bytes <= SaturatingSubtract(budget_.total(), taken)) return false;
-      limits_.GiveFixed(id, wanted.bytes);
-      actions_.emplace_back(action::FixedReserved{id, wanted.sequence, false});
-      return true;
-    });
+    std::erase_if(session.fixed_wanted,
+                  [&, id = id, &session = session](const event::FixedWanted& wanted) {
+                    const bool fits = wanted.bytes <= SaturatingSubtract(budget_.total(), taken);
+                    if (fits && HostHasRoom(session, wanted.bytes)) return false;
+                    limits_.GiveFixed(id, wanted.bytes);
+                    actions_.emplace_back(action::FixedReserved{id, wanted.sequence, false});
+                    return true;
+                  });
     if (session.fixed_wanted.empty()) DropWish(id, Wish::Kind::kFixed);
   }
 }

@@ -173,6 +173,10 @@ struct Reserved {
   uint64_t sequence = 0;
   bool granted = false;
 };
+// Why the session is refused what it asked for: the host's memory is full. Comes before that.
+struct HostFull {
+  SessionId id;
+};
 struct SetContended {
   SessionId id;
   bool contended = false;
@@ -194,7 +198,7 @@ struct Breach {
 
 using Action =
     std::variant<action::Grant, action::Credit, action::Revoke, action::Evict,
-                 action::ContextReserved, action::FixedReserved, action::Reserved,
+                 action::ContextReserved, action::FixedReserved, action::Reserved, action::HostFull,
                  action::SetContended, action::HandoverDone, action::WakeAt, action::Breach>;
 
 }  // namespace tandem::core

@@ -17,6 +17,7 @@ uint64_t World::Start(const Habits& habits) {
   Program& program = programs_[id];
   program.habits = habits;
   program.need = habits.need;
+  program.on_host = habits.need;  // for all the arbiter knows of one that has it already
   Send(event::SessionAdded{
       SessionId{id}, RunId{id}, arbiter_.budget().total(), habits.need, {}, 0, {}});
   WantContext(id, program);
@@ -76,6 +77,7 @@ void World::Send(Event event) {
 void World::Deliver(const Event& event) {
   for (const Action& action : arbiter_.On(event, now_)) Act(action);
   Check();
+  CheckHost();
 }
 
 // What the arbiter believes, and what is really on the card.
@@ -109,6 +111,20 @@ void World::Check() {
   }
   if (settled) {
     ASSERT_TRUE(arbiter_.Waiting().empty()) << "the GPU is free and somebody waits";
+  }
+}
+
+// Nobody is sent to the host beyond what was to be promised before that. What was ordered is done
+// in whole chunks.
+void World::CheckHost() {
+  const Bytes most = std::max(std::exchange(excess_, arbiter_.excess()), arbiter_.excess());
+  for (const auto& [id, session] : arbiter_.sessions()) {
+    const auto program = programs_.find(id.value);
+    if (program == programs_.end()) continue;
+    const Bytes now = arbiter_.OnHost(session);
+    const Bytes before = std::exchange(program->second.on_host, now);
+    if (session.suspended) continue;
+    ASSERT_LE(now, std::max(before, most) + config_.chunk) << "session " << id.value;
   }
 }
 
@@ -282,6 +298,7 @@ void World::Restore(uint64_t id, Program& program) {
       if (p.epoch == 0) return;
       p.resident += std::min(part, fits);
       p.bytes_in += part;
+      p.kept += part;
       Restore(id, p);
     });
     return;
@@ -289,6 +306,7 @@ void World::Restore(uint64_t id, Program& program) {
   if (program.resident < program.need || program.open || program.epoch == 0) return;
   if (program.revoking) return;
   program.open = true;
+  program.kept = Bytes();
   Send(event::Running{SessionId{id}, program.epoch, program.bytes_in});
   if (program.wants && program.has_context) BeginBurst(id, program);
 }
@@ -307,7 +325,9 @@ void World::EvictChunk(uint64_t id, Program& program) {
     if (p.epoch != 0) return;
     p.resident -= std::min(part, p.resident);
     p.credit = std::max(p.target, p.resident);
-    Send(event::Evicted{SessionId{id}, p.resident, part});
+    const Bytes spared = std::min(p.kept, part);
+    p.kept -= spared;
+    Send(event::Evicted{SessionId{id}, p.resident, part - spared});
     if (p.resident > p.target) {
       p.evicting = true;
       EvictChunk(id, p);

@@ -61,7 +61,9 @@ class World {
     Bytes target;  // of the latest Evict
     Bytes fixed;   // that cannot be swapped
     Bytes bytes_in;
-    Epoch epoch = 0;       // of the lease it holds; 0: none
+    Bytes kept;       // of it what still has its copy on the host, as the gate has not opened since
+    Bytes on_host;    // as the arbiter last had it, with what it had ordered there
+    Epoch epoch = 0;  // of the lease it holds; 0: none
     bool open = false;     // the gate
     bool working = false;  // a burst is on the GPU
     bool wants = false;    // a burst waits at the gate
@@ -87,6 +89,7 @@ class World {
   void Deliver(const Event& event);
   void Act(const Action& action);
   void Check();
+  void CheckHost();
 
   void WantContext(uint64_t id, Program& program);
   void WantToWork(uint64_t id, Program& program);
@@ -112,6 +115,7 @@ class World {
   std::set<Epoch> epochs_;
   std::vector<Handover> handovers_;
   Duration longest_wait_;
+  Bytes excess_;  // as the arbiter last had it
 };
 
 }  // namespace tandem::core

@@ -17,6 +17,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "src/base/host_memory.h"
 #include "src/daemon/devices.h"
 #include "src/daemon/memfd_pages.h"
 #include "src/daemon/options.h"
@@ -100,6 +101,9 @@ Result<std::unique_ptr<Server>> Prepare(const Options& options) {
   config.started = MonotonicNow();
   config.random_token = &RandomToken;
   config.turns = options.turns;
+  const Bytes available = AvailableHostMemory();
+  config.host_memory = options.host_memory.value_or(available - Bytes(available.count / 10));
+  config.host_memory_measured = !options.host_memory.has_value();
   if (options.chaos) {
     config.chaos_seed = options.seed.value_or(RandomToken());
     spdlog::warn("chaos: the card changes hands at random; for the same again: TANDEM_SEED={}",
@@ -113,6 +117,8 @@ Result<std::unique_ptr<Server>> Prepare(const Options& options) {
                  service::Printable(gpu.name), FormatBytes(budget), FormatBytes(gpu.card),
                  FormatBytes(gpu.context));
   }
+  spdlog::info("{} of the host's memory for what does not fit on the cards",
+               FormatBytes(config.host_memory));
   ASSIGN_OR_RETURN(UniqueFd signals, BlockSignals());
   // Also without the option: those who were served here before go on looking for it here.
   TRY(listener.Listen(wire::IsEverybodys(wire::RuntimeDir())));

@@ -39,6 +39,19 @@ void AddTestOptions(CLI::App* app, Options* options) {
       ->group(kGroup);
 }
 
+void AddHostMemory(CLI::App* app, Options* options) {
+  const auto set = [options](const std::string& text) {
+    const Result<Bytes> bytes = ParseBytes(text);
+    if (!bytes.ok()) throw CLI::ValidationError("--host-memory", bytes.error().message);
+    options->host_memory = *bytes;
+  };
+  app->add_option_function<std::string>("--host-memory", set,
+                                        "memory of this machine for what does not fit on the "
+                                        "cards, e.g. 64G; by default what is available now, less "
+                                        "a tenth")
+      ->envname("TANDEM_HOST_MEMORY");
+}
+
 // One line, which `tandem run` passes on. Names the variable where the mistake may be in one.
 std::string FailureText(const CLI::App* app, const CLI::Error& error) {
   std::string text = std::string("tandemd: ") + error.what();
@@ -74,6 +87,7 @@ ParsedOptions ParseOptions(int argc, const char* const* argv) {
                  "keep room on each card for this many contexts")
       ->check(CLI::Range(1u, 64u))
       ->capture_default_str();
+  AddHostMemory(&app, &options);
   app.add_option("--log", options.log_file,
                  "write the log to this file, at most 1 MiB and as much of an older one");
   auto* idle = app.add_option("--exit-when-idle", idle_seconds,

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "src/base/bytes.h"
 #include "src/base/result.h"
 #include "src/base/time.h"
 #include "src/core/turns.h"
@@ -18,6 +19,7 @@ struct Options {
   std::string log_file;      // empty: standard error
   std::string devices_json;  // empty: ask the driver
   std::optional<Duration> exit_when_idle;
+  std::optional<Bytes> host_memory;  // what is available less a tenth where nothing is said
   core::TurnRules turns;
   bool chaos = false;
   std::optional<uint64_t> seed;  // of chaos; one of our own where there is none

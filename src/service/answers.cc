@@ -142,6 +142,8 @@ std::string Service::StatusJson() const {
                {"pid", config_.pid},
                {"uptime_seconds", (now_ - config_.started).seconds()},
                {"socket", config_.socket},
+               {"host_limit_bytes", host_.limit().count},
+               {"host_promised_bytes", host_.promised().count},
                {"chaos_seed", config_.chaos_seed.has_value() ? Json(*config_.chaos_seed) : Json()},
                {"gpus", std::move(gpus)}});
 }

@@ -8,7 +8,8 @@
 namespace tandem::service {
 namespace {
 
-core::ArbiterConfig ConfigOf(const GpuInfo& gpu, const ServiceConfig& service) {
+core::ArbiterConfig ConfigOf(const GpuInfo& gpu, const ServiceConfig& service,
+                             core::HostLimits* host) {
   core::ArbiterConfig config;
   config.turns = service.turns;
   if (service.chaos_seed.has_value()) config.deadline = kChaosDeadline;
@@ -16,6 +17,8 @@ core::ArbiterConfig ConfigOf(const GpuInfo& gpu, const ServiceConfig& service) {
   config.chunk = gpu.chunk;
   config.context = gpu.context;
   config.reserved = gpu.reserved_contexts;
+  config.host = host;
+  config.gpu = gpu.index;
   return config;
 }
 
@@ -42,9 +45,9 @@ Bytes BudgetOf(const GpuInfo& gpu, Bytes foreign) {
 }
 
 Service::Service(ServiceConfig config, std::unique_ptr<PageMaker> pages)
-    : config_(std::move(config)), pages_(std::move(pages)) {
+    : config_(std::move(config)), pages_(std::move(pages)), host_(config_.host_memory) {
   for (const GpuInfo& gpu : config_.gpus) {
-    gpus_.push_back(std::make_unique<Gpu>(gpu, ConfigOf(gpu, config_)));
+    gpus_.push_back(std::make_unique<Gpu>(gpu, ConfigOf(gpu, config_, &host_)));
     if (gpu.foreign > Bytes()) settles_at_ = config_.started + kSettling;
     if (config_.chaos_seed.has_value()) StartChaos(*gpus_.back());
   }
@@ -97,6 +100,7 @@ bool Service::MustWait(const Connection& from, const wire::Message& message) con
 
 void Service::EndSettling() {
   settles_at_.reset();
+  if (config_.host_memory_measured) host_.Raise(host_.promised());
   for (const auto& gpu : gpus_) UpdatePages(*gpu);
   ReleaseHeld();
 }
@@ -343,6 +347,9 @@ void Service::Apply(Gpu& gpu, const core::Action& action) {
   } else if (const auto* reserved = std::get_if<act::Reserved>(&action)) {
     SendTo(reserved->id,
            wire::Reserved{reserved->sequence, static_cast<uint8_t>(reserved->granted ? 1 : 0)});
+  } else if (const auto* full = std::get_if<act::HostFull>(&action)) {
+    const auto at = sessions_.find(full->id);
+    if (at != sessions_.end()) at->second->pages->decisions().host_refusals.fetch_add(1);
   } else if (const auto* contended = std::get_if<act::SetContended>(&action)) {
     const auto at = sessions_.find(contended->id);
     if (at != sessions_.end()) {
@@ -376,6 +383,8 @@ void Service::UpdatePages(Gpu& gpu) {
     show(page.limit_bytes, std::min(limits.limit(id), budget).count);
     show(page.run_used_bytes, limits.run_used(id).count);
     show(page.run_others_used_bytes, (limits.run_used(id) - limits.used(id)).count);
+    show(page.host_limit_bytes, host_.limit().count);
+    show(page.host_share_bytes, gpu.arbiter.HostShare(id).count);
     if (page.suspended.load() != session.suspended) page.suspended.store(session.suspended);
   }
 }

@@ -24,6 +24,7 @@
 
 #include <deque>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -70,6 +71,10 @@ struct ServiceConfig {
   std::function<uint64_t()> random_token;
   core::TurnRules turns = {};
   std::optional<uint64_t> chaos_seed = std::nullopt;  // for tests: chaos.h
+  // Of the host, for what may have to leave the cards.
+  Bytes host_memory = Bytes(std::numeric_limits<uint64_t>::max());
+  // That is what was free at the start: without what sessions from before had already.
+  bool host_memory_measured = false;
 };
 
 using ConnectionId = uint64_t;
@@ -159,6 +164,7 @@ class Service {
   std::optional<Target> ChooseTarget(const Connection& from, const std::string& text);
   void RefuseAmbiguous(const Connection& from, const std::string& shown,
                        const std::vector<Target>& targets);
+  bool RefuseForHost(const Connection& from, const Target& target);
   void Suspend(const Target& target, bool suspended);
   void Limit(const Target& target, Bytes limit);
 
@@ -170,6 +176,7 @@ class Service {
 
   ServiceConfig config_;
   std::unique_ptr<PageMaker> pages_;
+  core::HostLimits host_;
   std::vector<std::unique_ptr<Gpu>> gpus_;
   std::map<ConnectionId, std::unique_ptr<Connection>> connections_;
   std::map<core::SessionId, std::unique_ptr<Seat>> sessions_;

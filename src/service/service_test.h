@@ -42,7 +42,8 @@ inline constexpr char kGpu[] = "GPU-1";
 class ServiceTest : public ::testing::Test {
  protected:
   // Budget: 100 MiB = 134 − 4 × 8 − 2.
-  explicit ServiceTest(Bytes foreign = {}, std::optional<uint64_t> chaos_seed = {})
+  explicit ServiceTest(Bytes foreign = {}, std::optional<uint64_t> chaos_seed = {},
+                       Bytes host = GiB(1), bool host_measured = false)
       : service_(
             ServiceConfig{"0.1",
                           "/s",
@@ -51,7 +52,9 @@ class ServiceTest : public ::testing::Test {
                           {GpuInfo{0, kGpu, "Card", true, MiB(134), foreign, MiB(8), MiB(2), 4}},
                           [this] { return ++token_; },
                           {},
-                          chaos_seed},
+                          chaos_seed,
+                          host,
+                          host_measured},
             std::make_unique<FakePageMaker>(pages_)) {}
 
   void Connect(ConnectionId id, int pid, unsigned uid = 1000, bool predates = false) {

@@ -134,6 +134,18 @@ void DaemonLink::Flush() {
   if (!sent && fd() >= 0) shutdown(fd(), SHUT_RDWR);
 }
 
+// Says once why memory is out where it is not the limit's doing.
+void DaemonLink::TellHostFull() {
+  const auto* page = decisions_.load(std::memory_order_acquire);
+  if (page == nullptr || page->host_refusals.load(std::memory_order_relaxed) == 0) return;
+  if (host_full_told_.exchange(true)) return;
+  const Bytes most(page->host_limit_bytes.load(std::memory_order_relaxed));
+  Log(LogLevel::kWarn,
+      "host memory is full: programs may have %s of it for what does not fit on the card "
+      "(tandemd --host-memory), and so this one is told that memory is out",
+      FormatBytes(most).c_str());
+}
+
 bool DaemonLink::Reserve(Bytes by) {
   MutexLock lock(mutex_);
   if (retired_) return requests_.total() + by <= limit();
@@ -145,6 +157,7 @@ bool DaemonLink::Reserve(Bytes by) {
   }
   Flush();
   own_used_.store(requests_.used().count, std::memory_order_relaxed);
+  if (answer == client::Answer::kRefused) TellHostFull();
   return answer == client::Answer::kGranted;
 }
 
@@ -163,6 +176,7 @@ bool DaemonLink::WaitForContext() {
   while ((answer = requests_.PollContext(ticket)) == client::Answer::kPending && !retired_) {
     answered_.Wait(mutex_);
   }
+  if (answer == client::Answer::kRefused) TellHostFull();
   return answer != client::Answer::kRefused;
 }
 
@@ -174,6 +188,7 @@ bool DaemonLink::WaitForFixed(Bytes bytes) {
   while ((answer = requests_.PollFixed(ticket)) == client::Answer::kPending && !retired_) {
     answered_.Wait(mutex_);
   }
+  if (answer == client::Answer::kRefused) TellHostFull();
   return answer != client::Answer::kRefused;
 }
 
@@ -218,6 +233,11 @@ Bytes DaemonLink::limit() const {
   const auto* page = decisions_.load(std::memory_order_acquire);
   const uint64_t shown = page == nullptr ? 0 : page->limit_bytes.load(std::memory_order_relaxed);
   return Bytes(shown != 0 ? shown : limit_.load(std::memory_order_relaxed));
+}
+
+Bytes DaemonLink::host_share() const {
+  const auto* page = decisions_.load(std::memory_order_acquire);
+  return Bytes(page == nullptr ? 0 : page->host_share_bytes.load(std::memory_order_relaxed));
 }
 
 Bytes DaemonLink::others_used() const {

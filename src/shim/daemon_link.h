@@ -80,6 +80,8 @@ class DaemonLink {
   // As the daemon, also one that is gone, last said.
   bool suspended() const;
   Bytes limit() const;
+  // Of the host's memory, the most that this session may need.
+  Bytes host_share() const;
   // By all sessions of the run: by the others as the daemon last said, by this one as it is.
   Bytes used() const;
   void Publish(Bytes resident, Bytes swapped);
@@ -87,6 +89,7 @@ class DaemonLink {
  private:
   void Flush() REQUIRES_LOCK(mutex_);
   void Disconnect() REQUIRES_LOCK(mutex_);
+  void TellHostFull();
   Bytes others_used() const;
   Status MapPages() EXCLUDES_LOCK(mutex_);
 
@@ -98,6 +101,7 @@ class DaemonLink {
   client::Lease lease_ GUARDED_BY(mutex_);
   client::Requests requests_ GUARDED_BY(mutex_);
   bool retired_ GUARDED_BY(mutex_) = false;
+  std::atomic<bool> host_full_told_{false};
   std::atomic<uint64_t> limit_{0};
   std::atomic<uint64_t> own_used_{0};
   // Mappings are replaced by newer ones but never unmapped: a reader needs no lock.

@@ -316,6 +316,7 @@ enum class RefusalCode : uint16_t {
   kTooMany = 5,        // sessions of this user
   kUnknownTarget = 6,  // no session or run is called that, or more than one
   kNotYours = 7,       // it is another user's
+  kHostFull = 8,       // the host has no room for what would leave the card
 };
 
 using Message =

@@ -23,6 +23,9 @@ struct DecisionsPage {
   std::atomic<uint64_t> run_used_bytes;  // allocated by all sessions of its run; for protocol 2
   std::atomic<uint32_t> suspended;       // 1: it gets no lease until it is resumed
   std::atomic<uint64_t> run_others_used_bytes;  // allocated by the other sessions of its run
+  std::atomic<uint64_t> host_limit_bytes;       // of the host's memory, for all sessions together
+  std::atomic<uint64_t> host_share_bytes;       // of it this one may need so much
+  std::atomic<uint64_t> host_refusals;  // of what it asked for, since the host's memory is full
 };
 
 struct ReportsPage {

@@ -1,0 +1,15 @@
+// How much memory the host has left.
+#pragma once
+
+#include <string>
+
+#include "src/base/bytes.h"
+
+namespace tandem {
+
+// What this process and those beside it may still take: what the kernel says is available, and no
+// more than its control groups leave of their limits (what they could drop of files counts as
+// left). Where nothing says, all that can be said in 64 bits. `root`: where /proc and /sys are.
+Bytes AvailableHostMemory(const std::string& root = "");
+
+}  // namespace tandem

@@ -1,0 +1,52 @@
+// What the GPU's sessions need of the host's memory, which is promised to them before they allocate
+// (docs/decisions/0009).
+#include <algorithm>
+
+#include "src/core/arbiter.h"
+
+namespace tandem::core {
+
+// Of all that is allocated, what the card does not hold, where `more` of it were taken by what
+// cannot be swapped; or what room is being made for, of that kind.
+Bytes Arbiter::Excess(Bytes more) const {
+  if (claim_.has_value() && claim_->wish.lasting()) more = std::max(more, Needed(claim_->wish));
+  Bytes allocated;
+  for (const auto& [id, session] : sessions_) allocated += limits_.allocated(id);
+  return SaturatingSubtract(allocated + budget_.fixed() + more, budget_.total());
+}
+
+// What it has copied there, and what it is about to, some of which may have its copy still.
+Bytes Arbiter::OnHost(const Session& session) const {
+  const Bytes ordered = budget_.charge(session.id) - session.credit;
+  const Bytes away = SaturatingSubtract(limits_.allocated(session.id), session.credit);
+  return std::min(session.on_host + ordered, std::max(session.on_host, away));
+}
+
+// Any session may be the one whose turn is over, but nobody has to give up more than that.
+Bytes Arbiter::HostShare(const Session& session, Bytes excess) const {
+  const Bytes allocated = limits_.allocated(session.id);
+  const Bytes most = session.suspended ? allocated : std::min(allocated, excess);
+  return std::max(most, std::min(allocated, OnHost(session)));
+}
+
+Bytes Arbiter::HostNeed(Bytes more) const {
+  const Bytes excess = Excess(more);
+  Bytes need;
+  for (const auto& [id, session] : sessions_) need += HostShare(session, excess);
+  return need;
+}
+
+// Whether the host has room for what is allocated now. If not, the session is told; who asks takes
+// back what it has just allowed, or refuses.
+bool Arbiter::HostHasRoom(const Session& session, Bytes more) {
+  if (config_.host == nullptr || config_.host->Fits(config_.gpu, HostNeed(more))) return true;
+  actions_.emplace_back(action::HostFull{session.id});
+  return false;
+}
+
+void Arbiter::PromiseHost() {
+  excess_ = Excess(Bytes());
+  if (config_.host != nullptr) config_.host->Promise(config_.gpu, HostNeed(Bytes()));
+}
+
+}  // namespace tandem::core

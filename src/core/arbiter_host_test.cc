@@ -1,0 +1,142 @@
+// What is promised of the host's memory, and who is refused for lack of it.
+#include "src/core/arbiter_test.h"
+
+namespace tandem::core {
+namespace {
+
+TEST(HostLimitsTest, GpusShareOneLimit) {
+  HostLimits host(MiB(100));
+  host.Promise(0, MiB(60));
+  EXPECT_TRUE(host.Fits(1, MiB(40)));
+  EXPECT_FALSE(host.Fits(1, MiB(41)));
+  EXPECT_TRUE(host.Fits(0, MiB(100)));
+  host.Promise(1, MiB(60));  // in any case
+  EXPECT_EQ(host.promised(), MiB(120));
+  EXPECT_EQ(host.free(), Bytes());
+  EXPECT_TRUE(host.Fits(0, MiB(60)));
+  EXPECT_FALSE(host.Fits(0, MiB(61)));
+  host.Raise(MiB(50));
+  EXPECT_TRUE(host.Fits(0, MiB(90)));
+  EXPECT_FALSE(host.Fits(0, MiB(91)));
+}
+
+// The scene's card has a budget of 100 MiB.
+class HostTest : public ArbiterTest {
+ protected:
+  void Start(Bytes host) {
+    host_ = HostLimits(host);
+    ArbiterConfig config = Config();
+    config.host = &host_;
+    arbiter_ = Arbiter(config);
+    for (const SessionId id : {kA, kB, kC}) Add(id);
+  }
+  bool Reserve(SessionId id, Bytes total) {
+    On(event::Reserve{id, ++sequence_, total});
+    return Said<action::Reserved>(id).granted;
+  }
+
+  HostLimits host_{Bytes()};
+  uint64_t sequence_ = 0;
+};
+
+TEST_F(HostTest, WhatFitsOnTheCardTogetherNeedsNoHostMemory) {
+  Start(Bytes());
+  EXPECT_TRUE(Reserve(kA, MiB(60)));
+  EXPECT_TRUE(Reserve(kB, MiB(40)));
+  EXPECT_EQ(host_.promised(), Bytes());
+  EXPECT_FALSE(Reserve(kC, MiB(1)));
+  EXPECT_FALSE(Silent<action::HostFull>(kC));
+  EXPECT_EQ(arbiter_.limits().allocated(kC), Bytes());
+  On(event::Reserve{kA, 9, MiB(50)});
+  EXPECT_TRUE(Reserve(kC, MiB(10)));
+}
+
+TEST_F(HostTest, NobodyGivesUpMoreThanTheCardLacks) {
+  Start(MiB(40));
+  EXPECT_TRUE(Reserve(kA, MiB(60)));
+  EXPECT_TRUE(Reserve(kB, MiB(60)));
+  EXPECT_EQ(arbiter_.HostShare(kA), MiB(20));
+  EXPECT_EQ(arbiter_.HostShare(kB), MiB(20));
+  EXPECT_EQ(host_.promised(), MiB(40));
+  EXPECT_FALSE(Reserve(kB, MiB(61)));  // each would have to give up 21
+  EXPECT_EQ(host_.promised(), MiB(40));
+  EXPECT_EQ(arbiter_.limits().allocated(kB), MiB(60));
+  On(event::SessionGone{kA});
+  EXPECT_EQ(host_.promised(), Bytes());
+  EXPECT_TRUE(Reserve(kB, MiB(61)));
+}
+
+TEST_F(HostTest, ASmallSessionNeedsNoMoreThanItHas) {
+  Start(MiB(1000));
+  EXPECT_TRUE(Reserve(kA, MiB(90)));
+  EXPECT_TRUE(Reserve(kB, MiB(5)));
+  EXPECT_TRUE(Reserve(kC, MiB(35)));
+  EXPECT_EQ(arbiter_.HostShare(kA), MiB(30));
+  EXPECT_EQ(arbiter_.HostShare(kB), MiB(5));
+  EXPECT_EQ(arbiter_.HostShare(kC), MiB(30));
+}
+
+TEST_F(HostTest, ALimitRefusesWithoutAWordAboutTheHost) {
+  Start(MiB(1000));
+  EXPECT_FALSE(Reserve(kA, MiB(101)));
+  EXPECT_TRUE(Silent<action::HostFull>(kA));
+}
+
+TEST_F(HostTest, ASuspendedSessionNeedsRoomForAllOfItUntilItRunsAgain) {
+  Start(MiB(100));
+  Run(kA, MiB(60));
+  On(event::Suspended{kA, true});
+  EXPECT_EQ(arbiter_.HostShare(kA), MiB(60));
+  Release(kA);
+  On(event::Evicted{kA, MiB(10), MiB(50)});
+  On(event::Evicted{kA, Bytes(), MiB(10)});
+  EXPECT_FALSE(Reserve(kB, MiB(90)));  // 60 + 50 for the two would be more than 100
+  On(event::Suspended{kA, false});
+  EXPECT_EQ(arbiter_.HostShare(kA), MiB(60));
+  On(event::Ready{kA, MiB(60)});
+  On(event::Running{kA, Said<action::Grant>(kA).epoch, MiB(60)});
+  EXPECT_EQ(host_.promised(), Bytes());
+}
+
+TEST_F(HostTest, WhatIsOnTheHostStaysPromisedWhenOthersGo) {
+  Start(MiB(100));
+  Run(kA, MiB(60));
+  EXPECT_TRUE(Reserve(kB, MiB(60)));
+  On(event::Idle{kA, epoch_[kA]});
+  On(event::Ready{kB, MiB(60)});
+  Later(Seconds(1));
+  Release(kA);
+  On(event::Evicted{kA, MiB(40), MiB(20)});
+  On(event::SessionGone{kB});
+  EXPECT_EQ(arbiter_.HostShare(kA), MiB(20));
+  On(event::Reserve{kA, 9, MiB(15)});
+  EXPECT_EQ(host_.promised(), MiB(15));
+}
+
+TEST_F(HostTest, WhatCannotBeSwappedPushesOthersToTheHost) {
+  Start(MiB(15));
+  EXPECT_TRUE(Reserve(kA, MiB(60)));
+  EXPECT_TRUE(Reserve(kB, MiB(30)));
+  On(event::FixedWanted{kC, 1, MiB(18)});  // 8 of A and 8 of B
+  EXPECT_FALSE(Said<action::FixedReserved>(kC).granted);
+  EXPECT_FALSE(Silent<action::HostFull>(kC));
+  On(event::FixedWanted{kC, 2, MiB(17)});
+  EXPECT_TRUE(Said<action::FixedReserved>(kC).granted);
+  EXPECT_EQ(host_.promised(), MiB(14));
+  On(event::ContextWanted{kB});  // in the reserve
+  EXPECT_TRUE(Said<action::ContextReserved>(kB).granted);
+  On(event::ContextWanted{kC});  // 8 MiB more of the card
+  EXPECT_FALSE(Said<action::ContextReserved>(kC).granted);
+  EXPECT_FALSE(Silent<action::HostFull>(kC));
+}
+
+TEST_F(HostTest, WhatCameFromBeforeIsPromisedInAnyCase) {
+  Start(MiB(10));
+  On(event::SessionAdded{SessionId{7}, RunId{7}, MiB(100), MiB(50), MiB(20), 0, {}});
+  EXPECT_EQ(host_.promised(), MiB(30));
+  EXPECT_TRUE(Reserve(kA, MiB(50)));
+  EXPECT_FALSE(Reserve(kB, MiB(1)));
+}
+
+}  // namespace
+}  // namespace tandem::core
