@@ -101,6 +101,7 @@ void Agent::Loop() {
     undrained_ = false;
     if (lost_) Reconnect();
     Tidy();
+    Tend();
     Work();
     WatchIdleness();
     Publish();
@@ -111,6 +112,7 @@ void Agent::Loop() {
 Duration Agent::Patience() const {
   if (undrained_) return kRetryPeriod;
   if (retry_) return Backoff(kRetryPeriod, failures_);
+  if (tending_) return Duration();
   const Duration ordinary = OrdinaryPatience();
   if (!parts_.memory->HasDead()) return ordinary;
   return std::min(ordinary, std::max(reap_at_ - MonotonicNow(), Duration()));
@@ -309,6 +311,7 @@ bool Agent::Succeeded(CUresult result, const char* what) {
 bool Agent::Open() {
   MutexLock lock(parts_.swapper->mutex());
   parts_.swapper->Expose();
+  tending_ = tending_ || parts_.swapper->HasReturned();
   bool opened = false;
   const bool contended = parts_.link->contended();
   parts_.link->With([&](client::Lease& lease) {
@@ -411,8 +414,18 @@ void Agent::Tidy() {
   reap_at_ = failed ? now + Backoff(kHolderPeriod, reaps_failed_) : now;
   reaps_failed_ = failed ? reaps_failed_ + 1 : 0;
   if (!trim) return;
-  parts_.swapper->Trim();
+  parts_.swapper->Trim(parts_.link->host_share());
   trimmed_at_ = now;
+  tending_ = true;
+}
+
+// Only a little at a time, and the lock is let go in between.
+void Agent::Tend() {
+  const Bytes share = parts_.link->host_share();
+  if (!tending_ && share == host_share_) return;
+  host_share_ = share;
+  MutexLock lock(parts_.swapper->mutex());
+  tending_ = parts_.swapper->Tend(share);
 }
 
 }  // namespace tandem::shim

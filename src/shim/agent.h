@@ -71,6 +71,7 @@ class Agent {
   void Wait(Duration pause);
   void WatchIdleness();
   void Tidy();
+  void Tend();
   void Publish();
 
   const AgentParts parts_;
@@ -97,6 +98,8 @@ class Agent {
   uint64_t seen_submits_ = 0;
   Instant quiet_since_;
   Instant trimmed_at_;
+  bool tending_ = false;  // the host memory needs something, or may
+  Bytes host_share_;      // for which it was last looked at
   // Dead memory could not be given back, so often in a row, and is tried again then.
   int reaps_failed_ = 0;
   Instant reap_at_;

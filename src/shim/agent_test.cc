@@ -118,6 +118,23 @@ TEST_F(AgentTest, ChunksComeInWhileEarlierOnesAreOnTheirWay) {
   EXPECT_TRUE(std::all_of(begin, begin + MiB(12).count, [](auto byte) { return byte == 0x5a; }));
 }
 
+TEST_F(AgentTest, HostMemoryIsThereBeforeAnythingHasToLeave) {
+  EXPECT_EQ(driver_.registered(), 0u);
+  daemon_.decisions().host_share_bytes = MiB(10).count;
+  agent_.Wake();
+  while (driver_.registered() == 0) std::this_thread::yield();
+  EXPECT_EQ(Bytes(driver_.registered()), MiB(12));  // chunks of 4 MiB
+  const CUdeviceptr block = AllocateUnnoticed(MiB(12));
+  RunUnderGrant(1);
+  Submit([&] { std::memset(reinterpret_cast<void*>(block), 0x5a, MiB(12).count); });
+  daemon_.Send(wire::Revoke{1, 1000000});
+  daemon_.Expect<wire::Released>();
+  daemon_.Send(wire::Evict{0});
+  while (daemon_.Expect<wire::Evicted>().resident_bytes != 0) {
+  }
+  EXPECT_EQ(Bytes(driver_.registered()), MiB(12));
+}
+
 TEST_F(AgentTest, NothingLeavesTheCardWhileACaptureHidesWhatRuns) {
   AllocateUnnoticed(MiB(4));
   RunUnderGrant(1);

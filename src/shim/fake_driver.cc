@@ -139,8 +139,16 @@ void FakeDriver::FillMappings() {
     current->Drop(handle);
     return CUDA_SUCCESS;
   };
-  table_.cuMemHostRegister_v2 = [](void*, size_t, unsigned int) { return CUDA_SUCCESS; };
-  table_.cuMemHostUnregister = [](void*) { return CUDA_SUCCESS; };
+  table_.cuMemHostRegister_v2 = [](void* begin, size_t bytes, unsigned int) {
+    MutexLock lock(current->mutex_);
+    current->registered_[begin] = bytes;
+    return CUDA_SUCCESS;
+  };
+  table_.cuMemHostUnregister = [](void* begin) {
+    MutexLock lock(current->mutex_);
+    current->registered_.erase(begin);
+    return CUDA_SUCCESS;
+  };
 }
 
 CUresult FakeDriver::Health() const {

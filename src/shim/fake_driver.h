@@ -112,6 +112,13 @@ class FakeDriver {
     MutexLock lock(mutex_);
     refused_users_.insert(user);
   }
+  // Bytes of the host's memory.
+  uint64_t registered() const {
+    MutexLock lock(mutex_);
+    uint64_t sum = 0;
+    for (const auto& [begin, bytes] : registered_) sum += bytes;
+    return sum;
+  }
   // Which devices may use the memory that is mapped there.
   std::set<CUdevice> UsersOf(CUdeviceptr address) const {
     MutexLock lock(mutex_);
@@ -182,6 +189,7 @@ class FakeDriver {
   std::map<uint64_t, uint64_t> mappings_;  // address → handle
   std::map<uint64_t, std::set<CUdevice>> users_;
   std::set<CUdevice> refused_users_;
+  std::map<void*, uint64_t> registered_;
 };
 
 }  // namespace tandem::shim

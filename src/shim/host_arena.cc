@@ -2,6 +2,13 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "src/shim/log.h"
+
 namespace tandem::shim {
 namespace {
 
@@ -14,54 +21,150 @@ void* At(uint64_t address) {
 }  // namespace
 
 HostArena::~HostArena() {
+  if (draft_.has_value()) munmap(At(draft_->begin), draft_->bytes);
   for (const Mapping& mapping : mappings_) Remove(mapping);
 }
 
-bool HostArena::Add() {
+// Zero where the host has no more.
+uint64_t HostArena::Map(uint64_t bytes) {
   void* const begin =
-      mmap(nullptr, mapping_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (begin == MAP_FAILED) return false;
-  // A forked child has no use for it, and must not see it.
-  madvise(begin, mapping_bytes_, MADV_DONTFORK);
-  const bool registered = real_->cuMemHostRegister_v2 != nullptr &&
-                          real_->cuMemHostRegister_v2(begin, mapping_bytes_,
-                                                      CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
-  const auto address = reinterpret_cast<uint64_t>(begin);
-  mappings_.push_back({address, registered, RangeAllocator(address, mapping_bytes_), 0, {}});
-  return true;
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (begin == MAP_FAILED) return 0;
+  // A forked child has no use for it, and must not see it; nor must whoever finds a core dump.
+  madvise(begin, bytes, MADV_DONTFORK);
+  madvise(begin, bytes, MADV_DONTDUMP);
+  madvise(begin, bytes, MADV_HUGEPAGE);
+  return reinterpret_cast<uint64_t>(begin);
+}
+
+void HostArena::Add(uint64_t begin, uint64_t bytes) {
+  const bool registered =
+      real_->cuMemHostRegister_v2 != nullptr &&
+      real_->cuMemHostRegister_v2(At(begin), bytes, CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
+  mappings_.push_back({begin, bytes, registered, RangeAllocator(begin, bytes), {}, 0, {}});
 }
 
 void HostArena::Remove(const Mapping& mapping) {
   if (mapping.registered) real_->cuMemHostUnregister(At(mapping.begin));
-  munmap(At(mapping.begin), mapping_bytes_);
+  munmap(At(mapping.begin), mapping.bytes);
+}
+
+uint64_t HostArena::bytes() const {
+  uint64_t sum = 0;
+  for (const Mapping& mapping : mappings_) sum += mapping.bytes;
+  return sum;
+}
+
+std::byte* HostArena::TakeZeroed(uint64_t bytes) {
+  for (Mapping& mapping : mappings_) {
+    const auto begin = mapping.free.Take(bytes, kAlignment);
+    if (!begin.has_value()) continue;
+    mapping.used += bytes;
+    return static_cast<std::byte*>(At(*begin));
+  }
+  return nullptr;
 }
 
 std::byte* HostArena::Take(uint64_t bytes) {
-  for (int attempt = 0; attempt < 2; ++attempt) {
-    for (Mapping& mapping : mappings_) {
-      if (const auto begin = mapping.free.Take(bytes, kAlignment)) {
-        mapping.used += bytes;
-        return static_cast<std::byte*>(At(*begin));
-      }
-    }
-    if (attempt == 0 && !Add()) break;
-  }
-  return nullptr;
+  std::byte* slot = TakeZeroed(bytes);
+  // What was returned only just now is zeroed while the caller waits: sooner than more is mapped.
+  while (slot == nullptr && ZeroSome()) slot = TakeZeroed(bytes);
+  if (slot != nullptr) return slot;
+  const uint64_t begin = Map(mapping_bytes_);
+  if (begin == 0) return nullptr;
+  Add(begin, mapping_bytes_);
+  return TakeZeroed(bytes);
 }
 
 void HostArena::Return(std::byte* begin, uint64_t bytes, Instant now) {
   const auto address = reinterpret_cast<uint64_t>(begin);
   for (Mapping& mapping : mappings_) {
-    if (address < mapping.begin || address - mapping.begin >= mapping_bytes_) continue;
-    if (mapping.free.Give(address, bytes)) mapping.used -= bytes;
+    if (address < mapping.begin || address - mapping.begin >= mapping.bytes) continue;
+    mapping.dirty.push_back({address, bytes});
+    mapping.used -= bytes;
     mapping.unused_since = now;
     return;
   }
 }
 
-void HostArena::Trim(Instant now, Duration age) {
+bool HostArena::ZeroSome() {
+  for (Mapping& mapping : mappings_) {
+    if (mapping.dirty.empty()) continue;
+    Range& range = mapping.dirty.back();
+    const uint64_t size = std::min(kStep, range.size);
+    range.size -= size;
+    const uint64_t begin = range.end();
+    if (range.size == 0) mapping.dirty.pop_back();
+    std::memset(At(begin), 0, size);
+    return mapping.free.Give(begin, size);
+  }
+  return false;
+}
+
+bool HostArena::HasReturned() const {
+  return std::any_of(mappings_.begin(), mappings_.end(),
+                     [](const Mapping& mapping) { return !mapping.dirty.empty(); });
+}
+
+bool HostArena::Tend(uint64_t ahead) {
+  return ZeroSome() || GrowSome(ahead);
+}
+
+bool HostArena::GrowSome(uint64_t ahead) {
+  const uint64_t made = bytes();
+  if (made >= ahead) {
+    if (draft_.has_value()) munmap(At(draft_->begin), draft_->bytes);
+    draft_.reset();
+    return false;
+  }
+  if (short_) return false;
+  short_ = draft_.has_value() ? !Populate() : !Begin(ahead - made);
+  if (short_ && !std::exchange(told_, true)) {
+    Log(LogLevel::kWarn,
+        "the host has no memory left to make %s ready for what may have to leave the card: "
+        "programs may have to wait for each other longer than usual",
+        FormatBytes(Bytes(ahead - made)).c_str());
+  }
+  return !short_;
+}
+
+bool HostArena::Begin(uint64_t lacking) {
+  const uint64_t chunks = (lacking + largest_chunk_ - 1) / largest_chunk_;
+  const uint64_t size = std::min(chunks * largest_chunk_, mapping_bytes_);
+  if (available_() < Bytes(size)) return false;
+  const uint64_t begin = Map(size);
+  if (begin == 0) return false;
+  draft_ = Draft{begin, size, 0};
+  return true;
+}
+
+// The kernel says here that there is no more, and not by ending the program once it writes.
+bool HostArena::Populate() {
+  const uint64_t step = std::min(kStep, draft_->bytes - draft_->populated);
+  // Kernels before 5.14 do not know how: registering does it for them, all at once.
+  const bool populated =
+      madvise(At(draft_->begin + draft_->populated), step, MADV_POPULATE_WRITE) == 0 ||
+      errno == EINVAL;
+  const Draft draft = *draft_;
+  if (!populated) {
+    munmap(At(draft.begin), draft.bytes);
+    draft_.reset();
+    return false;
+  }
+  draft_->populated += step;
+  if (draft_->populated < draft.bytes) return true;
+  draft_.reset();
+  Add(draft.begin, draft.bytes);
+  return true;
+}
+
+void HostArena::Trim(Instant now, Duration age, uint64_t ahead) {
+  short_ = false;
+  uint64_t made = bytes();
   std::erase_if(mappings_, [&](const Mapping& mapping) {
     if (mapping.used != 0 || now - mapping.unused_since < age) return false;
+    if (made - mapping.bytes < ahead) return false;
+    made -= mapping.bytes;
     Remove(mapping);
     return true;
   });

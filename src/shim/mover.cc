@@ -264,9 +264,15 @@ CUresult Mover::SetPeer(CUdevice peer, bool reaches) {
   return CUDA_SUCCESS;
 }
 
-void Mover::Trim() {
+// Without a context nothing can be registered, nor be copied there.
+bool Mover::Tend(Bytes ahead) {
   const InContext scope(real_, context_);
-  arena_.Trim(MonotonicNow(), kArenaAge);
+  return arena_.Tend(scope.result() == CUDA_SUCCESS ? ahead.count : 0);
+}
+
+void Mover::Trim(Bytes ahead) {
+  const InContext scope(real_, context_);
+  arena_.Trim(MonotonicNow(), kArenaAge, ahead.count);
 }
 
 }  // namespace tandem::shim

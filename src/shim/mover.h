@@ -64,8 +64,12 @@ class Mover {
   void DropHostCopy(Chunk* chunk);
   // Lets another device use what is on the card, and what will come, or no longer.
   CUresult SetPeer(CUdevice peer, bool reaches);
-  // Gives host memory back that nothing has used for a while.
-  void Trim();
+  // One small step of what the host memory needs while nobody waits for it, so that there be room
+  // for `ahead`. Whether there is more.
+  bool Tend(Bytes ahead);
+  bool HasReturned() const { return arena_.HasReturned(); }
+  // Gives host memory back that nothing has used for a while, beyond `ahead`.
+  void Trim(Bytes ahead);
 
  private:
   struct Leaving {

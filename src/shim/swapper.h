@@ -55,7 +55,13 @@ class Swapper {
   }
   // Gives back what dead runs still hold, but for those with chunks that are arriving.
   void Reap() REQUIRES_LOCK(mutex_);
-  void Trim() REQUIRES_LOCK(mutex_) { mover_.Trim(); }
+  // One small step of what the host memory needs while nobody waits for it, so that there be room
+  // for `ahead`. Whether there is more.
+  bool Tend(Bytes ahead) REQUIRES_LOCK(mutex_) { return mover_.Tend(ahead); }
+  // Whether Tend has host memory to zero.
+  bool HasReturned() const REQUIRES_LOCK(mutex_) { return mover_.HasReturned(); }
+  // Gives host memory back that nothing has used for a while, beyond `ahead`.
+  void Trim(Bytes ahead) REQUIRES_LOCK(mutex_) { mover_.Trim(ahead); }
 
  private:
   using Place = DeviceMemory::Place;

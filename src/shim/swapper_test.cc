@@ -178,25 +178,6 @@ TEST_F(SwapperTest, PeersUseWhatIsThereAndWhatComes) {
   EXPECT_EQ(driver_.UsersOf(second), (Devices{0, 2}));
 }
 
-TEST(HostArenaTest, SmallChunksShareWhatALargeOneWouldTake) {
-  FakeDriver driver(MiB(8).count);
-  HostArena arena(&driver.table(), MiB(4).count);
-  std::vector<std::byte*> taken;
-  for (int i = 0; i < 32; ++i) taken.push_back(arena.Take(MiB(2).count));
-  EXPECT_EQ(arena.mappings(), 1u);
-  std::sort(taken.begin(), taken.end());
-  for (size_t i = 1; i < taken.size(); ++i) EXPECT_GE(taken[i] - taken[i - 1], MiB(2).count);
-  taken.push_back(arena.Take(MiB(4).count));
-  EXPECT_EQ(arena.mappings(), 2u);
-  const Instant now = Instant{} + Seconds(1);
-  for (size_t i = 0; i < 32; ++i) arena.Return(taken[i], MiB(2).count, now);
-  arena.Trim(now + Seconds(9), Seconds(10));
-  EXPECT_EQ(arena.mappings(), 2u);
-  arena.Trim(now + Seconds(10), Seconds(10));
-  EXPECT_EQ(arena.mappings(), 1u);
-  arena.Return(taken.back(), MiB(4).count, now);
-}
-
 TEST_F(SwapperTest, WhatABrokenContextHoldsIsNeitherCopiedNorNeeded) {
   int object = 0;
   const auto broken = reinterpret_cast<CUcontext>(&object);

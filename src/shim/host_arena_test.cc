@@ -1,0 +1,168 @@
+#include "src/shim/host_arena.h"
+
+#include <gtest/gtest.h>
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "src/shim/fake_driver.h"
+
+namespace tandem::shim {
+namespace {
+
+constexpr uint64_t kArenaSlot = 4 << 20;
+
+Bytes available;  // on the host
+
+class HostArenaTest : public testing::Test {
+ protected:
+  HostArenaTest() { available = GiB(64); }
+
+  void TendAll(Bytes ahead) {
+    while (arena_.Tend(ahead.count)) {
+    }
+  }
+  std::byte* TakeWritten() {
+    std::byte* const slot = arena_.Take(kArenaSlot);
+    EXPECT_NE(slot, nullptr);
+    std::memset(slot, 0x5a, kArenaSlot);
+    return slot;
+  }
+  static bool AllZero(const std::byte* slot) {
+    return slot[0] == std::byte{} && std::memcmp(slot, slot + 1, kArenaSlot - 1) == 0;
+  }
+
+  FakeDriver driver_{MiB(8).count};
+  HostArena arena_{&driver_.table(), kArenaSlot, [] { return available; }};
+  const Instant now_ = Instant{} + Seconds(1);
+};
+
+// The kernel's flags ("dc dd …") of the mapping around `address`.
+std::string FlagsOf(const void* address) {
+  const auto wanted = reinterpret_cast<uint64_t>(address);
+  std::ifstream maps("/proc/self/smaps");
+  bool inside = false;
+  for (std::string line; std::getline(maps, line);) {
+    uint64_t begin = 0, end = 0;
+    char dash = 0;
+    std::istringstream range(line);
+    if (range >> std::hex >> begin >> dash >> end && dash == '-') {
+      inside = begin <= wanted && wanted < end;
+    } else if (inside && line.starts_with("VmFlags:")) {
+      return line;
+    }
+  }
+  return "";
+}
+
+TEST_F(HostArenaTest, SmallChunksShareWhatALargeOneWouldTake) {
+  std::vector<std::byte*> taken;
+  for (int i = 0; i < 32; ++i) taken.push_back(arena_.Take(MiB(2).count));
+  EXPECT_EQ(arena_.mappings(), 1u);
+  std::sort(taken.begin(), taken.end());
+  for (size_t i = 1; i < taken.size(); ++i) EXPECT_GE(taken[i] - taken[i - 1], MiB(2).count);
+  taken.push_back(arena_.Take(MiB(4).count));
+  EXPECT_EQ(arena_.mappings(), 2u);
+  for (size_t i = 0; i < 32; ++i) arena_.Return(taken[i], MiB(2).count, now_);
+  arena_.Trim(now_ + Seconds(9), Seconds(10), 0);
+  EXPECT_EQ(arena_.mappings(), 2u);
+  arena_.Trim(now_ + Seconds(10), Seconds(10), 0);
+  EXPECT_EQ(arena_.mappings(), 1u);
+  arena_.Return(taken.back(), MiB(4).count, now_);
+}
+
+TEST_F(HostArenaTest, NeitherChildrenNorCoreDumpsHaveIt) {
+  const std::string flags = FlagsOf(arena_.Take(kArenaSlot)) + " ";
+  EXPECT_NE(flags.find(" dc "), std::string::npos) << flags;  // not copied on fork
+  EXPECT_NE(flags.find(" dd "), std::string::npos) << flags;  // not dumped
+}
+
+TEST_F(HostArenaTest, WhatWasReturnedIsZeroWhenItIsTakenAtOnce) {
+  std::byte* const slot = TakeWritten();
+  arena_.Return(slot, kArenaSlot, now_);
+  for (int i = 0; i < 16; ++i)
+    EXPECT_TRUE(AllZero(arena_.Take(kArenaSlot)));  // all the mapping has
+  EXPECT_EQ(arena_.mappings(), 1u);
+}
+
+TEST_F(HostArenaTest, TendingZeroesAllThatWasReturnedALittleAtATime) {
+  std::byte* const first = TakeWritten();
+  std::byte* const second = TakeWritten();
+  std::byte* const kept = TakeWritten();
+  arena_.Return(first, kArenaSlot, now_);
+  arena_.Return(second, kArenaSlot, now_);
+  EXPECT_TRUE(arena_.Tend(0));
+  EXPECT_FALSE(AllZero(first) && AllZero(second));
+  size_t steps = 1;
+  while (arena_.Tend(0)) ++steps;
+  EXPECT_EQ(steps, 2 * kArenaSlot / HostArena::kStep);
+  EXPECT_TRUE(AllZero(first) && AllZero(second));
+  EXPECT_EQ(kept[kArenaSlot - 1], std::byte{0x5a});
+}
+
+// Whether the host has given memory for all of it.
+bool AllPopulated(const std::byte* slot) {
+  std::vector<unsigned char> pages(kArenaSlot / 4096);
+  if (mincore(const_cast<std::byte*>(slot), kArenaSlot, pages.data()) != 0) return false;
+  return std::all_of(pages.begin(), pages.end(), [](auto page) { return (page & 1) != 0; });
+}
+
+TEST_F(HostArenaTest, GrowsAheadOfNeedALittleAtATime) {
+  const Bytes need = MiB(10);
+  EXPECT_TRUE(arena_.Tend(need.count));
+  EXPECT_EQ(arena_.bytes(), 0u);  // none of it is ready yet
+  size_t steps = 1;
+  while (arena_.Tend(need.count)) ++steps;
+  EXPECT_GE(steps, need.count / HostArena::kStep);
+  EXPECT_EQ(Bytes(arena_.bytes()), MiB(12));  // whole chunks
+  for (int i = 0; i < 3; ++i) {
+    const std::byte* const slot = arena_.Take(kArenaSlot);
+    EXPECT_TRUE(AllPopulated(slot));
+    const std::string flags = FlagsOf(slot) + " ";
+    EXPECT_NE(flags.find(" dc "), std::string::npos) << flags;
+    EXPECT_NE(flags.find(" dd "), std::string::npos) << flags;
+  }
+  EXPECT_EQ(arena_.mappings(), 1u);
+}
+
+TEST_F(HostArenaTest, WhatMayBeNeededIsNotTrimmed) {
+  TendAll(MiB(8));
+  TendAll(MiB(16));
+  EXPECT_EQ(Bytes(arena_.bytes()), MiB(16));
+  arena_.Trim(now_ + Seconds(60), Seconds(10), MiB(9).count);
+  EXPECT_EQ(Bytes(arena_.bytes()), MiB(16));
+  arena_.Trim(now_ + Seconds(60), Seconds(10), MiB(8).count);
+  EXPECT_EQ(Bytes(arena_.bytes()), MiB(8));
+}
+
+TEST_F(HostArenaTest, WhatIsNeededNoMoreIsNotMade) {
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(arena_.Tend(MiB(16).count));
+  EXPECT_FALSE(arena_.Tend(0));
+  TendAll(MiB(4));
+  EXPECT_EQ(Bytes(arena_.bytes()), MiB(4));
+}
+
+TEST_F(HostArenaTest, AHostThatHasTooLittleIsToldOnceAndAskedAgain) {
+  available = MiB(7);
+  testing::internal::CaptureStderr();
+  EXPECT_FALSE(arena_.Tend(MiB(8).count));
+  EXPECT_FALSE(arena_.Tend(MiB(8).count));
+  arena_.Trim(now_, Seconds(10), MiB(8).count);
+  EXPECT_FALSE(arena_.Tend(MiB(8).count));
+  const std::string told = testing::internal::GetCapturedStderr();
+  EXPECT_NE(told.find("8 MiB"), std::string::npos) << told;
+  EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 1) << told;
+  EXPECT_NE(arena_.Take(kArenaSlot), nullptr);  // all the same: there may be enough when it is due
+  available = MiB(80);
+  arena_.Trim(now_, Seconds(10), MiB(80).count);
+  TendAll(MiB(80));
+  EXPECT_GE(Bytes(arena_.bytes()), MiB(80));
+}
+
+}  // namespace
+}  // namespace tandem::shim
