@@ -63,9 +63,10 @@ uint64_t LeftOf(const std::string& group, const GroupFiles& files) {
 // Of the group and all it lies in. One that cannot be seen from here, as in a container, says
 // nothing.
 uint64_t LeftOnPath(const std::string& root, std::string path, const GroupFiles& files) {
-  uint64_t left = LeftOf(root + files.mount, files);
+  const std::string top = root + files.mount;
+  uint64_t left = LeftOf(top, files);
   for (; path.size() > 1; path.resize(path.rfind('/'))) {
-    left = std::min(left, LeftOf(root + files.mount + path, files));
+    left = std::min(left, LeftOf(top + path, files));
   }
   return left;
 }
