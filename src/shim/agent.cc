@@ -368,7 +368,8 @@ void Agent::WatchIdleness() {
   }
   const Instant now = MonotonicNow();
   const uint64_t submits = Gate::Submits();
-  if (submits != seen_submits_) {
+  // Or it waits for another of its devices, and would never have both if it gave this one away.
+  if (submits != seen_submits_ || parts_.gate->waiting() != 0) {
     seen_submits_ = submits;
     quiet_since_ = now;
     measuring_ = false;

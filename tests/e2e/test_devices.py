@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness import finish
+from harness import finish, wait_until
 from test_bad_input import DRIVER_TEST, verdicts
 
 # Holds BLOCKS blocks of 8 MiB on each of the devices that it is told, in that order, each with
@@ -86,3 +86,10 @@ def test_programs_on_one_card_or_both_in_any_order(cards):
     moved = {record["gpu"] for record in cards.handovers() if record["out_bytes"] > 0}
     assert len(moved) == 2
     assert cards.sessions() == []
+
+
+def test_who_needs_both_cards_gets_them_from_busy_neighbours(cards):
+    busy = [cards.shared(program(device, 18, 100000, 7)) for device in ("0", "1")]
+    wait_until(lambda: len(cards.sessions()) == 2, busy[0], "both neighbours are there")
+    assert finish(cards.shared(program("0,1", 18, 2, 1000))) == "done\n"
+    assert all(each.poll() is None for each in busy)
