@@ -55,6 +55,12 @@ void Arbiter::HeardFrom(Session& session) {
   session.expected_at = now_ + session.deadline + config_.silence;
 }
 
+// By when it has swapped out another chunk.
+void Arbiter::ExpectToLeave(Session& session, Bytes from) {
+  session.leaving_from = from;
+  session.expected_at = now_ + config_.silence + cost_.Estimate(config_.chunk) * 4;
+}
+
 void Arbiter::Handle(const event::SessionAdded& e) {
   TANDEM_CHECK(sessions_.count(e.id) == 0);
   if (e.replaces.has_value()) Handle(event::SessionGone{*e.replaces});
@@ -77,7 +83,7 @@ void Arbiter::Handle(const event::SessionAdded& e) {
   budget_.SetCharge(e.id, session.credit);
   if (e.resident > session.credit) {
     session.excess = e.resident - session.credit;
-    session.expected_at = now_ + config_.silence;
+    ExpectToLeave(session, e.resident);
     actions_.emplace_back(action::Evict{e.id, session.credit});
   }
 }
@@ -331,9 +337,11 @@ void Arbiter::Handle(const event::Evicted& e) {
   session->credit = std::min(session->credit, e.resident);
   const Bytes left = std::min(charge, std::max(session->credit, e.resident));
   budget_.SetCharge(e.id, left);
-  if (!session->holds()) {
-    session->expected_at = now_ + config_.silence + cost_.Estimate(config_.chunk) * 4;
-  }
+  // A chunk in that time, or all that it was asked for: with a byte now and then it could keep
+  // everybody waiting for ever.
+  const bool moves =
+      e.resident + config_.chunk <= session->leaving_from || e.resident <= session->credit;
+  if (!session->holds() && moves) ExpectToLeave(*session, e.resident);
   if (!session->yields_to.has_value()) return;
   Session* to = Find(*session->yields_to);
   if (Handover* record = to != nullptr ? RecordOf(*to) : nullptr; record != nullptr) {

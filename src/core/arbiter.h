@@ -86,6 +86,7 @@ struct Session {
   Duration deadline;      // for its next Revoke
   Duration backoff;       // after its next Busy
   Instant expected_at;    // silence after this makes it stuck
+  Bytes leaving_from;     // while it swaps out: what it had when expected_at was last put off
   Instant granted_at;     // of this lease
   Instant running_since;  // of this lease; until it runs, as granted_at
   Instant active_since;   // of this burst
@@ -171,6 +172,7 @@ class Arbiter {
   Session* Find(SessionId id);
   Session* FindHolder(SessionId id, Epoch epoch);
   void HeardFrom(Session& session);
+  void ExpectToLeave(Session& session, Bytes from);
   void AddWish(SessionId id, Wish::Kind kind);
   void DropWish(SessionId id, Wish::Kind kind);
   bool Wishes(SessionId id, Wish::Kind kind) const;

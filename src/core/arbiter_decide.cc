@@ -36,7 +36,7 @@ void Arbiter::ClearSuspended() {
     if (!session.holds() && session.credit > Bytes()) {
       session.credit = Bytes();
       session.yields_to.reset();
-      session.expected_at = now_ + config_.silence + cost_.Estimate(config_.chunk) * 4;
+      ExpectToLeave(session, budget_.charge(id));
       actions_.emplace_back(action::Evict{id, Bytes()});
     } else if (session.holds() && session.phase != Phase::kRevoking) {
       if (session.not_before <= now_) {
@@ -369,7 +369,7 @@ bool Arbiter::OrderEvictions(Bytes bytes) {
     bytes -= part;
     victim->credit -= part;
     victim->yields_to = claim_->wish.id;
-    victim->expected_at = now_ + config_.silence + cost_.Estimate(config_.chunk) * 4;
+    ExpectToLeave(*victim, budget_.charge(victim->id));
     actions_.emplace_back(action::Evict{victim->id, victim->credit});
   }
   return true;

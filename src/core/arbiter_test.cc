@@ -281,6 +281,29 @@ TEST_F(ArbiterTest, AVictimThatFallsSilentDoesNotHoldUpTheRest) {
   EXPECT_FALSE(arbiter_.sessions().at(kA).stuck);
 }
 
+TEST_F(ArbiterTest, AVictimThatLeavesByteByByteDoesNotHoldUpTheRest) {
+  Add(kA);
+  Add(kB);
+  Add(kC);
+  Run(kA, MiB(90));
+  On(event::Ready{kB, MiB(90)});
+  On(event::Ready{kC, MiB(20)});
+  Later(arbiter_.Quantum());
+  Release(kA);
+  bool revoked = false;
+  Bytes left = MiB(90);
+  for (const Instant began = now_; !revoked && now_ - began < Seconds(10);) {
+    Later(Milliseconds(100));
+    revoked = !Silent<action::Revoke>(kB);  // nobody counts on kA any more
+    left -= Bytes(1);
+    On(event::Evicted{kA, left, Bytes(1)});
+  }
+  ASSERT_TRUE(revoked);
+  On(event::Released{kB, 2});
+  On(event::Ready{kB, MiB(90)});
+  EXPECT_TRUE(arbiter_.sessions().at(kC).holds());
+}
+
 TEST_F(ArbiterTest, UnaskedEvictedLowersCreditUnlessAGrantIsOnItsWay) {
   Add(kA);
   On(event::Ready{kA, MiB(50)});
