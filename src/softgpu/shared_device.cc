@@ -139,8 +139,11 @@ Result<std::string> CheckDirectory(const std::string& path, Users users) {
 
 Result<std::string> SharedDirectory(const std::string& configured, Users users) {
   if (!configured.empty()) {
-    if (mkdir(configured.c_str(), users == Users::kAll ? 0755 : 0700) != 0 && errno != EEXIST) {
-      return Failed("cannot make " + configured);
+    const bool made = mkdir(configured.c_str(), 0700) == 0;
+    if (!made && errno != EEXIST) return Failed("cannot make " + configured);
+    // Whatever the umask: the daemon's lets nobody in.
+    if (made && users == Users::kAll && chmod(configured.c_str(), 0755) != 0) {
+      return Failed("cannot open " + configured + " to all users");
     }
     return CheckDirectory(configured, users);
   }

@@ -193,6 +193,17 @@ TEST_F(SharedDeviceTest, OtherPeoplesFilesAreRefused) {
   EXPECT_FALSE(SharedDirectory(directory_, Users::kAll).ok());
 }
 
+TEST_F(SharedDeviceTest, ADirectoryForAllUsersLetsThemIn) {
+  const std::string made = directory_ + "/all";
+  const mode_t before = umask(077);
+  EXPECT_TRUE(SharedDirectory(made, Users::kAll).ok());
+  umask(before);
+  struct stat info = {};
+  EXPECT_EQ(stat(made.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0755u);
+  rmdir(made.c_str());
+}
+
 TEST_F(SharedDeviceTest, UsersShareADeviceOfRootsWhereBothSaySo) {
   if (getuid() != 0) GTEST_SKIP() << "needs root, to be two users";
   const std::string elsewhere = "open-for-all " + directory_ + " other 1048576";
