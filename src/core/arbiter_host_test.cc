@@ -12,12 +12,25 @@ TEST(HostLimitsTest, GpusShareOneLimit) {
   EXPECT_TRUE(host.Fits(0, MiB(100)));
   host.Promise(1, MiB(60));  // in any case
   EXPECT_EQ(host.promised(), MiB(120));
-  EXPECT_EQ(host.free(), Bytes());
+  EXPECT_EQ(host.Left(), Bytes());
   EXPECT_TRUE(host.Fits(0, MiB(60)));
   EXPECT_FALSE(host.Fits(0, MiB(61)));
   host.Raise(MiB(50));
   EXPECT_TRUE(host.Fits(0, MiB(90)));
   EXPECT_FALSE(host.Fits(0, MiB(91)));
+}
+
+TEST(HostLimitsTest, WhatOthersHaveTakenCannotBePromised) {
+  Bytes available = MiB(30);
+  HostLimits host(MiB(100), [&] { return available; });
+  EXPECT_TRUE(host.Fits(0, MiB(30)));
+  EXPECT_FALSE(host.Fits(0, MiB(31)));
+  host.Promise(0, MiB(30));
+  available = MiB(10);  // what was promised has been taken, and more by somebody else
+  EXPECT_TRUE(host.Fits(0, MiB(40)));
+  EXPECT_FALSE(host.Fits(0, MiB(41)));
+  available = MiB(80);
+  EXPECT_EQ(host.Left(), MiB(70));
 }
 
 // The scene's card has a budget of 100 MiB.

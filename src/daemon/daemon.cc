@@ -104,6 +104,7 @@ Result<std::unique_ptr<Server>> Prepare(const Options& options) {
   const Bytes available = AvailableHostMemory();
   config.host_memory = options.host_memory.value_or(available - Bytes(available.count / 10));
   config.host_memory_measured = !options.host_memory.has_value();
+  config.available_host_memory = [] { return AvailableHostMemory(); };
   if (options.chaos) {
     config.chaos_seed = options.seed.value_or(RandomToken());
     spdlog::warn("chaos: the card changes hands at random; for the same again: TANDEM_SEED={}",

@@ -187,6 +187,7 @@ std::string Service::SessionsJson(unsigned viewer) const {
         {"limit_bytes", arbiter.LimitOf(id).count},
         {"contexts", session.contexts},
         {"fixed_bytes", session.fixed.count},
+        {"host_share_bytes", arbiter.HostShare(id).count},
         {"suspended", session.suspended},
         {"wait_seconds", waited.seconds()},
         {"held_seconds", held.seconds()},

@@ -127,10 +127,11 @@ bool Service::RefuseForHost(const Connection& from, const Target& target) {
     if (arbiter.sessions().at(seat->id).suspended) continue;
     more += SaturatingSubtract(arbiter.limits().allocated(seat->id), arbiter.HostShare(seat->id));
   }
-  if (more <= host_.free()) return false;
+  const Bytes left = host_.Left();
+  if (more <= left) return false;
   Refuse(from.id, wire::RefusalCode::kHostFull,
          "host memory is full: this would take " + FormatBytes(more) + " more of it, and of " +
-             FormatBytes(host_.limit()) + " (tandemd --host-memory) " + FormatBytes(host_.free()) +
+             FormatBytes(host_.limit()) + " (tandemd --host-memory) " + FormatBytes(left) +
              " are left",
          false);
   return true;

@@ -75,6 +75,7 @@ struct ServiceConfig {
   Bytes host_memory = Bytes(std::numeric_limits<uint64_t>::max());
   // That is what was free at the start: without what sessions from before had already.
   bool host_memory_measured = false;
+  std::function<Bytes()> available_host_memory = {};  // now; as core::HostLimits
 };
 
 using ConnectionId = uint64_t;

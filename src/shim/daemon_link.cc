@@ -141,7 +141,7 @@ void DaemonLink::TellHostFull() {
   if (host_full_told_.exchange(true)) return;
   const Bytes most(page->host_limit_bytes.load(std::memory_order_relaxed));
   Log(LogLevel::kWarn,
-      "host memory is full: programs may have %s of it for what does not fit on the card "
+      "host memory is full: programs may have at most %s of it for what does not fit on the card "
       "(tandemd --host-memory), and so this one is told that memory is out",
       FormatBytes(most).c_str());
 }

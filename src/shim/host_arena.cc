@@ -161,9 +161,12 @@ bool HostArena::Populate() {
 void HostArena::Trim(Instant now, Duration age, uint64_t ahead) {
   short_ = false;
   uint64_t made = bytes();
-  std::erase_if(mappings_, [&](const Mapping& mapping) {
+  std::erase_if(mappings_, [&](Mapping& mapping) {
     if (mapping.used != 0 || now - mapping.unused_since < age) return false;
-    if (made - mapping.bytes < ahead) return false;
+    if (made - mapping.bytes < ahead) {
+      mapping.unused_since = now;  // what may be needed counts as used
+      return false;
+    }
     made -= mapping.bytes;
     Remove(mapping);
     return true;
