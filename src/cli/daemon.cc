@@ -22,7 +22,7 @@ namespace {
 constexpr Duration kAnswerPatience = Seconds(10);
 constexpr Duration kStartPatience = Seconds(20);
 // Of a daemon that is not ours to start: it may be just coming back.
-constexpr Duration kReturnPatience = Seconds(2);
+constexpr Duration kComeBackPatience = Seconds(2);
 constexpr Duration kStartAgain = Milliseconds(500);
 constexpr int kStartPollMs = 10;
 // More than the daemon lets its own log grow to: only daemons that cannot start get beyond it.
@@ -180,7 +180,7 @@ Result<wire::Channel> DaemonFinder::Try() {
 
 Result<wire::Channel> DaemonFinder::Await() {
   const bool starts = command_.has_value();
-  const Instant deadline = MonotonicNow() + (starts ? kStartPatience : kReturnPatience);
+  const Instant deadline = MonotonicNow() + (starts ? kStartPatience : kComeBackPatience);
   for (;;) {
     Result<wire::Channel> channel = Try();
     if (!channel.ok() || *channel) return channel;
