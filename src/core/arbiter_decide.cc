@@ -422,7 +422,8 @@ void Arbiter::UpdateContended() {
     const SessionId self = id;
     const bool contended =
         session.holds() && std::any_of(wishes_.begin(), wishes_.end(), [&](const Wish& wish) {
-          return wish.id != self && !sessions_.at(wish.id).suspended;
+          // Also for what it wants beside its lease itself: it may have credit to spare.
+          return (wish.id != self || wish.lasting()) && !sessions_.at(wish.id).suspended;
         });
     if (contended == session.contended) continue;
     session.contended = contended;

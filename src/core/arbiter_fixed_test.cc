@@ -48,6 +48,18 @@ TEST_F(FixedTest, OthersGiveUpBytesForIt) {
   EXPECT_EQ(arbiter_.budget().free(), Bytes());
 }
 
+TEST_F(FixedTest, ItsOwnSpareCreditIsEnough) {
+  Add(kA);
+  Run(kA, MiB(80));
+  On(event::Reserve{kA, 2, MiB(30)});  // it has freed some, and not given back the credit
+  Want(kA, MiB(40));
+  EXPECT_TRUE(Silent<action::FixedReserved>(kA));
+  EXPECT_TRUE(Said<action::SetContended>(kA).contended);
+  On(event::Evicted{kA, MiB(30), {}});
+  EXPECT_TRUE(Granted(kA));
+  EXPECT_FALSE(Said<action::SetContended>(kA).contended);
+}
+
 TEST_F(FixedTest, NobodyIsBarredForEver) {
   Add(kA);
   Add(kB);

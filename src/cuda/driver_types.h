@@ -34,6 +34,7 @@ using CUsurfref = struct CUsurfref_st*;
 using CUgraphicsResource = struct CUgraphicsResource_st*;
 using CUexecAffinityParam = struct CUexecAffinityParam_st;
 using CUctxCreateParams = struct CUctxCreateParams_st;
+using CUexternalMemory = struct CUextMemory_st*;
 using CUexternalSemaphore = struct CUextSemaphore_st*;
 using CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS = struct CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st;
 using CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS = struct CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st;
@@ -288,6 +289,23 @@ struct CUmemAccessDesc {
   CUmemAccess_flags flags;
 };
 static_assert(sizeof(CUmemAccessDesc) == 12);
+
+// Of memory of another interface.
+struct CUDA_EXTERNAL_MEMORY_HANDLE_DESC {
+  int type;
+  union {
+    int fd;
+    struct {
+      void* handle;
+      const void* name;
+    } win32;
+    const void* nvSciBufObject;
+  } handle;
+  unsigned long long size;
+  unsigned int flags;
+  unsigned int reserved[16];
+};
+static_assert(sizeof(CUDA_EXTERNAL_MEMORY_HANDLE_DESC) == 104);
 
 }  // extern "C"
 

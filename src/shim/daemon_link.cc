@@ -192,6 +192,18 @@ bool DaemonLink::WaitForFixed(Bytes bytes) {
   return answer != client::Answer::kRefused;
 }
 
+uint64_t DaemonLink::AskForFixed(Bytes bytes) {
+  MutexLock lock(mutex_);
+  const uint64_t ticket = requests_.WantFixed(bytes);
+  Flush();
+  return ticket;
+}
+
+client::Answer DaemonLink::PollFixed(uint64_t ticket) {
+  MutexLock lock(mutex_);
+  return requests_.PollFixed(ticket);
+}
+
 void DaemonLink::FixedGone(Bytes bytes) {
   MutexLock lock(mutex_);
   requests_.FixedGone(bytes);

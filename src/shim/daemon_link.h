@@ -68,6 +68,9 @@ class DaemonLink {
   // Waits for room for bytes that cannot be swapped. False: they are above the limit, or there is
   // no room for them beside what the program has allocated.
   bool WaitForFixed(Bytes bytes) EXCLUDES_LOCK(mutex_);
+  // The same without waiting: PollFixed with the ticket, from time to time.
+  uint64_t AskForFixed(Bytes bytes) EXCLUDES_LOCK(mutex_);
+  client::Answer PollFixed(uint64_t ticket) EXCLUDES_LOCK(mutex_);
   void FixedGone(Bytes bytes) EXCLUDES_LOCK(mutex_);
   bool WaitsForContext() const EXCLUDES_LOCK(mutex_);
 

@@ -109,8 +109,7 @@ template <typename Create>
 CUresult CreateContext(CUcontext* context, CUdevice device, Create create) {
   Guest* const guest = context == nullptr ? nullptr : GuestFor(device);
   if (guest == nullptr) return create();
-  const bool room =
-      guest->WaitForContext() || (guest->pools().GiveWay(true) && guest->WaitForContext());
+  const bool room = guest->WaitForContext() || (guest->GiveWay() && guest->WaitForContext());
   if (!room) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = create();
   if (result == CUDA_SUCCESS) {

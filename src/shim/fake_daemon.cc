@@ -100,9 +100,40 @@ void FakeDaemon::Serve() {
       if (grows) (void)channel_.Send(wire::Reserved{reserve->sequence, fits});
     } else if (std::holds_alternative<wire::ContextWanted>(*message)) {
       (void)channel_.Send(wire::ContextReserved{1});
-    } else {
+    } else if (!AnswerFixed(*message)) {
       messages_.push_back(*message);
       came_.NotifyAll();
+    }
+  }
+}
+
+bool FakeDaemon::AnswerFixed(const wire::Message& message) {
+  if (!most_fixed_.has_value()) return false;
+  if (const auto* wanted = std::get_if<wire::FixedWanted>(&message)) {
+    const bool granted = fixed_ + Bytes(wanted->bytes) <= *most_fixed_;
+    if (granted) fixed_ += Bytes(wanted->bytes);
+    (void)channel_.Send(wire::FixedReserved{wanted->sequence, granted});
+  } else if (const auto* gone = std::get_if<wire::FixedGone>(&message)) {
+    EXPECT_LE(Bytes(gone->bytes), fixed_);
+    fixed_ -= Bytes(gone->bytes);
+  } else {
+    return false;
+  }
+  came_.NotifyAll();
+  return true;
+}
+
+void FakeDaemon::GrantFixed(Bytes most) {
+  MutexLock lock(mutex_);
+  most_fixed_ = most;
+}
+
+void FakeDaemon::AwaitFixed(Bytes bytes) {
+  MutexLock lock(mutex_);
+  while (fixed_ != bytes) {
+    if (!came_.WaitFor(mutex_, Seconds(20)) && fixed_ != bytes) {
+      ADD_FAILURE() << "it has " << FormatBytes(fixed_);
+      return;
     }
   }
 }

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -31,6 +32,15 @@ class FakeDaemon {
   // While set, connections are ended as soon as they are made.
   void Refuse(bool refuse) EXCLUDES_LOCK(mutex_);
   void AwaitRefusal() EXCLUDES_LOCK(mutex_);
+  // From now on it also answers by itself what is asked for that cannot be swapped, and grants so
+  // much of it.
+  void GrantFixed(Bytes most) EXCLUDES_LOCK(mutex_);
+  Bytes fixed() EXCLUDES_LOCK(mutex_) {
+    MutexLock lock(mutex_);
+    return fixed_;
+  }
+  // Waits until that much of it is granted and not given back.
+  void AwaitFixed(Bytes bytes) EXCLUDES_LOCK(mutex_);
 
   // The next message that is not answered by itself must be a T.
   template <typename T>
@@ -50,6 +60,7 @@ class FakeDaemon {
   void Serve();
   void Welcome(const wire::Register& message) REQUIRES_LOCK(mutex_);
   wire::Message Next() EXCLUDES_LOCK(mutex_);
+  bool AnswerFixed(const wire::Message& message) REQUIRES_LOCK(mutex_);
 
   const Bytes card_, limit_, chunk_;
   std::string directory_;
@@ -67,6 +78,8 @@ class FakeDaemon {
   int refusals_ GUARDED_BY(mutex_) = 0;
   wire::Channel channel_;  // replaced by the server under the lock
   Bytes total_ GUARDED_BY(mutex_);
+  std::optional<Bytes> most_fixed_ GUARDED_BY(mutex_);
+  Bytes fixed_ GUARDED_BY(mutex_);
   std::deque<wire::Message> messages_ GUARDED_BY(mutex_);
 };
 

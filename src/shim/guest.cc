@@ -66,7 +66,10 @@ Result<std::unique_ptr<Guest>> Guest::Open(const cuda::RealDriver* real, Gate* g
 
 StreamPools::Source Guest::PoolSource() {
   return {[this](uint64_t bytes, CUcontext context, StreamPools::BlockName* block) {
-            const CUresult result = Allocate(bytes, context, &block->pointer);
+            CUresult result = Allocate(bytes, context, &block->pointer);
+            if (result == CUDA_ERROR_OUT_OF_MEMORY && graphs_.Trim()) {
+              result = Allocate(bytes, context, &block->pointer);
+            }
             const std::optional<Block> made = memory_->Find(block->pointer);
             if (result == CUDA_SUCCESS && made.has_value()) block->id = made->id;
             return result;
@@ -87,7 +90,7 @@ VmmMemory::Source Guest::VmmSource() {
             link_.Unreserve(shrunk);
             if (!vote_.open() || link_.contended()) agent_->Wake();
           },
-          [this] { return pools_->GiveWay(true); }};
+          [this] { return GiveWay(); }};
 }
 
 void Guest::AbandonInChild() {
@@ -297,6 +300,12 @@ bool Guest::Free(CUdeviceptr pointer, CUresult* result) {
   // Another context's work may use it, too.
   const bool unused = done || (waits && (tracker_->HasOneContext() || fence_->AllDone()));
   return Release(pointer, block->id, unused);  // false: freed by another thread meanwhile
+}
+
+bool Guest::GiveWay() {
+  const bool of_graphs = graphs_.Trim();
+  const bool of_drivers = driver_pools_.Trim();
+  return pools_->GiveWay(true) || of_graphs || of_drivers;
 }
 
 bool Guest::Release(CUdeviceptr pointer, uint64_t id, bool unused) {

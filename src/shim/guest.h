@@ -20,9 +20,11 @@
 #include "src/shim/agent.h"
 #include "src/shim/daemon_link.h"
 #include "src/shim/device_memory.h"
+#include "src/shim/driver_pools.h"
 #include "src/shim/fixed_memory.h"
 #include "src/shim/free_fence.h"
 #include "src/shim/gate.h"
+#include "src/shim/graph_memory.h"
 #include "src/shim/stream_pools.h"
 #include "src/shim/swapper.h"
 #include "src/shim/vmm_memory.h"
@@ -54,6 +56,7 @@ class Guest {
   bool ContextEnds(CUcontext context) EXCLUDES_LOCK(contexts_mutex_);
   void ContextEnded(bool credited) {
     if (credited) link_.ContextGone();
+    graphs_.Settle();
   }
 
   // The current context, of another device, may use what `context` has, or no longer. As long as
@@ -73,6 +76,8 @@ class Guest {
   bool Free(CUdeviceptr pointer, CUresult* result);
   StreamPools& pools() { return *pools_; }
   VmmMemory& vmm() { return *vmm_; }
+  GraphMemory& graphs() { return graphs_; }
+  DriverPools& driver_pools() { return driver_pools_; }
   std::optional<Block> Find(CUdeviceptr pointer) const { return memory_->Find(pointer); }
   bool Owns(CUdeviceptr pointer) const { return memory_->Owns(pointer); }
   // Whether that is memory of the device's, as far as we know of it.
@@ -80,6 +85,14 @@ class Guest {
     return Find(pointer).has_value() || vmm_->Find(pointer).has_value();
   }
   FixedMemory& fixed() { return fixed_; }
+  // Waits for room for what cannot be swapped, to be put into fixed() or given back. False: the
+  // driver would say that memory is out.
+  bool MakeRoom(Bytes bytes) {
+    return fixed_.Reserve(bytes) || (GiveWay() && fixed_.Reserve(bytes));
+  }
+  // What is only kept is not in the way of the program's other memory: gives it back. Whether there
+  // was any. May wait for work.
+  bool GiveWay();
   Bytes limit() const { return link_.limit(); }
   Bytes used() const { return link_.used(); }
 
@@ -109,6 +122,8 @@ class Guest {
   const CUdevice device_;
   DaemonLink link_;
   FixedMemory fixed_{&link_};
+  GraphMemory graphs_{real_, device_, &fixed_};
+  DriverPools driver_pools_{real_, &fixed_};
   std::unique_ptr<DeviceMemory> memory_;
   std::unique_ptr<FreeFence> fence_;
   std::unique_ptr<StreamPools> pools_;

@@ -1,18 +1,17 @@
 // Hooks of driver_api.def's OWN rows that allocate and free device memory. Blocks that are not the
 // guest's, and arguments that only the driver can judge, go to the driver.
-#include "src/shim/process.h"
+#include "src/shim/fixed_call.h"
 
 namespace tandem::shim {
 namespace {
 
 constexpr uint64_t kPitchAlignment = 512;
 
-// What a pool only keeps is not in the way of the program's other memory.
 CUresult Allocate(Guest* guest, size_t bytes, CUcontext context, CUdeviceptr* pointer) {
   const CUresult health = guest->Health(context);
   if (health != CUDA_SUCCESS) return health;
   const CUresult result = guest->Allocate(bytes, context, pointer);
-  const bool again = result == CUDA_ERROR_OUT_OF_MEMORY && guest->pools().GiveWay(true);
+  const bool again = result == CUDA_ERROR_OUT_OF_MEMORY && guest->GiveWay();
   return again ? guest->Allocate(bytes, context, pointer) : result;
 }
 
@@ -40,6 +39,8 @@ CUresult cuMemGetInfo_v2(size_t* free, size_t* total) noexcept {
   CUcontext context = nullptr;
   if (result != CUDA_SUCCESS) return result;
   if (Guest* const guest = GuestOfCurrentContext(&context)) {
+    guest->graphs().Settle();
+    guest->driver_pools().Settle();
     *total = guest->limit().count;
     *free = SaturatingSubtract(guest->limit(), guest->used()).count;
   }
@@ -76,7 +77,12 @@ CUresult cuMemFree_v2(CUdeviceptr pointer) noexcept {
   CUresult result = CUDA_SUCCESS;
   const bool ours =
       FindGuest([&](Guest* guest) { return guest->Free(pointer, &result); }) != nullptr;
-  return ours ? result : Call(Real().cuMemFree_v2, pointer);
+  if (ours) return result;
+  result =
+      EndFixed(pointer, [=] { return Call(Real().cuMemFree_v2, pointer); });  // managed, perhaps
+  if (result != CUDA_SUCCESS) return result;
+  EachGuest([=](Guest* guest) { guest->driver_pools().Freed(pointer); });
+  return result;
 }
 
 }  // extern "C"

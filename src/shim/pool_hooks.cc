@@ -8,9 +8,6 @@
 namespace tandem::shim {
 namespace {
 
-const CUstream kLegacy = reinterpret_cast<CUstream>(CU_STREAM_LEGACY_VALUE);
-const CUstream kPerThread = reinterpret_cast<CUstream>(CU_STREAM_PER_THREAD_VALUE);
-
 template <typename Visit>
 void EachPools(Visit visit) {
   EachGuest([&](Guest* guest) { visit(&guest->pools()); });
@@ -21,20 +18,13 @@ struct Order {
   StreamPools::Place place;
 };
 
-// Or the driver will not say.
-bool MayBeCaptured(CUstream stream) {
-  CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
-  return Call(Real().cuStreamIsCapturing, stream, &capture) != CUDA_SUCCESS ||
-         capture != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
 Guest* GuestWith(CUcontext context) {
   return FindGuest([context](Guest* guest) { return guest->Has(context); });
 }
 
 // Of a default stream, the current one. False where it is no stream.
 bool ContextOf(CUstream stream, CUcontext* context) {
-  if (stream == kLegacy || stream == kPerThread) {
+  if (stream == kLegacyStream || stream == kPerThreadStream) {
     return Call(Real().cuCtxGetCurrent, context) == CUDA_SUCCESS && *context != nullptr;
   }
   return Call(Real().cuStreamGetCtx, stream, context) == CUDA_SUCCESS;
@@ -52,24 +42,40 @@ std::optional<Order> OrderIn(CUstream stream) {
   return order.guest == nullptr ? std::nullopt : std::optional(order);
 }
 
+// From a pool whose memory is the driver's own.
+template <typename CallDriver>
+CUresult AllocateDrivers(Guest* guest, CUmemoryPool pool, Bytes bytes, const CUdeviceptr* pointer,
+                         CallDriver call_driver) {
+  DriverPools& pools = guest->driver_pools();
+  if (!pools.Has(pool)) return call_driver();
+  const bool room =
+      pools.MakeRoom(pool, bytes) || (guest->GiveWay() && pools.MakeRoom(pool, bytes));
+  if (!room) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result = call_driver();
+  pools.Allocated(pool, bytes, result == CUDA_SUCCESS ? *pointer : 0);
+  return result;
+}
+
 // `pool` null: the device's current one.
 template <typename CallDriver>
 CUresult Allocate(CUdeviceptr* pointer, size_t bytes, const CUmemoryPool* pool, CUstream stream,
                   CallDriver call_driver) {
   if (pointer == nullptr || bytes == 0) return call_driver();
   std::optional<CUresult> result;
+  std::optional<Order> order;
+  CUmemoryPool handle = pool == nullptr ? nullptr : *pool;
   {
     // Unlike cuMemAlloc this is allowed while another stream is being captured.
     const RelaxedCapture relaxed(&Real());
-    const std::optional<Order> order = OrderIn(stream);
+    order = OrderIn(stream);
     if (!order.has_value()) return call_driver();
     const CUresult health = order->guest->Health(order->place.context);
     if (health != CUDA_SUCCESS) return health;
-    CUmemoryPool handle = pool == nullptr ? nullptr : *pool;
     if (pool == nullptr) Call(Real().cuDeviceGetMemPool, &handle, order->guest->device());
     result = order->guest->pools().Allocate(handle, bytes, order->place, pointer);
   }
-  return result.has_value() ? *result : call_driver();
+  if (result.has_value()) return *result;
+  return AllocateDrivers(order->guest, handle, Bytes(bytes), pointer, call_driver);
 }
 
 // In any stream that is not being captured, also of another device.
@@ -81,15 +87,24 @@ CUresult Free(CUdeviceptr pointer, CUstream stream, CallDriver call_driver) {
            each->pools().Find({pointer, block->id}).has_value();
   });
   StreamPools::Place place{nullptr, stream};
-  if (guest == nullptr || MayBeCaptured(stream) || !ContextOf(stream, &place.context))
-    return call_driver();
-  const std::optional<CUresult> result = guest->pools().Free(pointer, place);
-  return result.has_value() ? *result : call_driver();
+  std::optional<CUresult> result;
+  if (guest != nullptr && !MayBeCaptured(stream) && ContextOf(stream, &place.context)) {
+    result = guest->pools().Free(pointer, place);
+  }
+  if (result.has_value()) return *result;
+  result = call_driver();
+  if (*result == CUDA_SUCCESS) {
+    EachGuest([=](Guest* each) { each->driver_pools().Freed(pointer); });
+  }
+  return *result;
 }
 
 // What a call of the driver's that waits has returned.
 CUresult Waited(CUresult result) {
-  EachPools([](StreamPools* pools) { pools->Synchronized(); });
+  EachGuest([](Guest* guest) {
+    guest->pools().Synchronized();
+    guest->driver_pools().Settle();
+  });
   return result;
 }
 
@@ -106,36 +121,36 @@ using namespace tandem::shim;
 extern "C" {
 
 CUresult cuMemAllocAsync(CUdeviceptr* pointer, size_t bytes, CUstream stream) noexcept {
-  return Allocate(pointer, bytes, nullptr, Or(stream, kLegacy),
+  return Allocate(pointer, bytes, nullptr, Or(stream, kLegacyStream),
                   [=] { return Call(Real().cuMemAllocAsync, pointer, bytes, stream); });
 }
 
 CUresult cuMemAllocAsync_ptsz(CUdeviceptr* pointer, size_t bytes, CUstream stream) noexcept {
-  return Allocate(pointer, bytes, nullptr, Or(stream, kPerThread),
+  return Allocate(pointer, bytes, nullptr, Or(stream, kPerThreadStream),
                   [=] { return Call(Real().cuMemAllocAsync_ptsz, pointer, bytes, stream); });
 }
 
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr* pointer, size_t bytes, CUmemoryPool pool,
                                  CUstream stream) noexcept {
-  return Allocate(pointer, bytes, &pool, Or(stream, kLegacy), [=] {
+  return Allocate(pointer, bytes, &pool, Or(stream, kLegacyStream), [=] {
     return Call(Real().cuMemAllocFromPoolAsync, pointer, bytes, pool, stream);
   });
 }
 
 CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* pointer, size_t bytes, CUmemoryPool pool,
                                       CUstream stream) noexcept {
-  return Allocate(pointer, bytes, &pool, Or(stream, kPerThread), [=] {
+  return Allocate(pointer, bytes, &pool, Or(stream, kPerThreadStream), [=] {
     return Call(Real().cuMemAllocFromPoolAsync_ptsz, pointer, bytes, pool, stream);
   });
 }
 
 CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream) noexcept {
-  return Free(pointer, Or(stream, kLegacy),
+  return Free(pointer, Or(stream, kLegacyStream),
               [=] { return Call(Real().cuMemFreeAsync, pointer, stream); });
 }
 
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream) noexcept {
-  return Free(pointer, Or(stream, kPerThread),
+  return Free(pointer, Or(stream, kPerThreadStream),
               [=] { return Call(Real().cuMemFreeAsync_ptsz, pointer, stream); });
 }
 
@@ -145,16 +160,22 @@ CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* properties) n
     return result;
   }
   Guest* const guest = GuestFor(properties->location.id);
-  if (guest != nullptr) guest->pools().Created(*pool, *properties);
+  if (guest != nullptr && !guest->pools().Created(*pool, *properties)) {
+    guest->driver_pools().Add(*pool);
+  }
   return result;
 }
 
 CUresult cuMemPoolDestroy(CUmemoryPool pool) noexcept {
-  EachPools([pool](StreamPools* pools) { pools->Destroying(pool); });
+  EachGuest([pool](Guest* guest) {
+    guest->pools().Destroying(pool);
+    guest->driver_pools().Destroying(pool);
+  });
   const CUresult result = Call(Real().cuMemPoolDestroy, pool);
-  EachPools([&](StreamPools* pools) {
-    if (result != CUDA_SUCCESS) pools->NotDestroyed(pool);
-    pools->Synchronized();
+  if (result == CUDA_SUCCESS) return Waited(result);
+  EachGuest([pool](Guest* guest) {
+    guest->pools().NotDestroyed(pool);
+    guest->driver_pools().NotDestroyed(pool);
   });
   return result;
 }
@@ -178,7 +199,10 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t bytes) noexcept {
   const CUresult result = Call(Real().cuMemPoolTrimTo, pool, bytes);
   if (result != CUDA_SUCCESS) return result;
-  EachPools([=](StreamPools* pools) { pools->TrimTo(pool, bytes); });
+  EachGuest([=](Guest* guest) {
+    guest->pools().TrimTo(pool, bytes);
+    guest->driver_pools().Settle();
+  });
   return result;
 }
 
@@ -190,7 +214,7 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* access,
     for (const CUmemAccessDesc& each : std::span(access, count)) {
       const CUmemLocation own = {CU_MEM_LOCATION_TYPE_DEVICE, guest->device()};
       const bool others = each.location.type != own.type || each.location.id != own.id;
-      if (others) guest->pools().Shared(pool);
+      if (others && guest->pools().Shared(pool)) guest->driver_pools().Add(pool);
     }
   });
   return result;

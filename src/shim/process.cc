@@ -209,6 +209,12 @@ const cuda::RealDriver& Real() {
   return kNone;
 }
 
+bool MayBeCaptured(CUstream stream) {
+  CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+  return Call(Real().cuStreamIsCapturing, stream, &capture) != CUDA_SUCCESS ||
+         capture != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
 // What was started in a run may outlive it, and hand TANDEM_RUN down all the same.
 uint64_t OwnRun() {
   const char* const text = std::getenv("TANDEM_RUN");

@@ -20,6 +20,9 @@ namespace tandem::shim {
 [[gnu::visibility("hidden")]] extern Gate process_gate;
 // In the place of a stream, for calls that submit to none.
 inline const CUstream kNoStream = reinterpret_cast<CUstream>(~uintptr_t{0});
+// The default streams by their own handles.
+inline const CUstream kLegacyStream = reinterpret_cast<CUstream>(CU_STREAM_LEGACY_VALUE);
+inline const CUstream kPerThreadStream = reinterpret_cast<CUstream>(CU_STREAM_PER_THREAD_VALUE);
 // Null as long as nothing is shared: then calls are not counted.
 extern std::atomic<WorkTracker*> process_tracker;
 
@@ -36,6 +39,9 @@ template <typename Result, typename... Parameters, typename... Arguments>
 Result Call(Result (*function)(Parameters...), Arguments... arguments) {
   return function == nullptr ? CUDA_ERROR_NOT_INITIALIZED : function(arguments...);
 }
+
+// Whether work in the stream becomes part of a graph; true also where the driver will not say.
+bool MayBeCaptured(CUstream stream);
 
 // The hook for a function of the real driver or of NVML; `found` itself for everything else.
 void* Substitute(void* found, const char* name);

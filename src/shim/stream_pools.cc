@@ -274,14 +274,15 @@ void StreamPools::ContextEnds(CUcontext context) {
   events_.RemoveContext(context);
 }
 
-void StreamPools::Created(CUmemoryPool handle, const CUmemPoolProps& properties) {
+bool StreamPools::Created(CUmemoryPool handle, const CUmemPoolProps& properties) {
   const bool plain = properties.handleTypes == CU_MEM_HANDLE_TYPE_NONE &&
                      properties.allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
                      properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
                      properties.location.id == device_;
-  if (!plain) return;
+  if (!plain) return false;
   MutexLock lock(mutex_);
   pools_[handle] = std::make_shared<Pool>(handle, properties.maxSize);
+  return true;
 }
 
 void StreamPools::Destroying(CUmemoryPool handle) {
@@ -303,9 +304,12 @@ void StreamPools::NotDestroyed(CUmemoryPool handle) {
   destroyed_.erase(std::next(pool).base());
 }
 
-void StreamPools::Shared(CUmemoryPool handle) {
+bool StreamPools::Shared(CUmemoryPool handle) {
   MutexLock lock(mutex_);
-  if (const auto pool = PoolOf(handle)) pool->drivers = true;
+  const auto pool = PoolOf(handle);
+  if (pool == nullptr) return false;
+  pool->drivers = true;
+  return true;
 }
 
 void StreamPools::Set(CUmemoryPool handle, CUmemPool_attribute attribute, const void* value) {

@@ -80,12 +80,13 @@ class StreamPools {
   void ContextEnds(CUcontext context) EXCLUDES_LOCK(mutex_);
 
   // ---- What the driver has been told, and done.
-  void Created(CUmemoryPool handle, const CUmemPoolProps& properties) EXCLUDES_LOCK(mutex_);
+  // False: what it hands out is the driver's own.
+  bool Created(CUmemoryPool handle, const CUmemPoolProps& properties) EXCLUDES_LOCK(mutex_);
   // Before the driver destroys it, whose handle may then be another's; and if it will not.
   void Destroying(CUmemoryPool handle) EXCLUDES_LOCK(mutex_);
   void NotDestroyed(CUmemoryPool handle) EXCLUDES_LOCK(mutex_);
-  // From now on other devices may use what it hands out.
-  void Shared(CUmemoryPool handle) EXCLUDES_LOCK(mutex_);
+  // From now on other devices may use what it hands out. False: it is none of this device's.
+  bool Shared(CUmemoryPool handle) EXCLUDES_LOCK(mutex_);
   void Set(CUmemoryPool handle, CUmemPool_attribute attribute, const void* value)
       EXCLUDES_LOCK(mutex_);
   // Adds to what the driver has answered.

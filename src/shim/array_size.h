@@ -1,0 +1,14 @@
+// About what a driver takes for an array. How it lays one out nobody tells; that is at least the
+// bytes of its elements, in rows and whole pages.
+#pragma once
+
+#include "src/base/bytes.h"
+#include "src/cuda/texture_types.h"
+
+namespace tandem::shim {
+
+// With so many levels, each half as large as the one before. Zero where the format is not known,
+// where memory is given to it later, and where the driver will refuse.
+Bytes ArrayBytes(const CUDA_ARRAY3D_DESCRIPTOR& array, unsigned int levels = 1);
+
+}  // namespace tandem::shim

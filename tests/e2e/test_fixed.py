@@ -1,0 +1,53 @@
+"""Memory that cannot be swapped is counted: others make room for it, and get it back."""
+
+from pathlib import Path
+
+import pytest
+
+from harness import MIB, TANDEM, DeviceProgram, wait_until
+from test_sharing import assert_all_returned
+
+KINDS = ["managed", "array", "graph", "pool", "heap"]
+TAKEN = 60  # MiB
+
+
+class FixedProgram(DeviceProgram):
+    """A fixed_program, under `tandem run`."""
+
+    SCRIPT = Path(__file__).with_name("fixed_program.py")
+
+    def __init__(self, card, *flags):
+        super().__init__(card, [TANDEM, "run", *flags, "--"])
+
+
+def test_others_leave_for_it_and_get_the_room_back(make_card):
+    """Of a card on which 150 MiB can be shared, two others have 64 MiB each."""
+    card = make_card(vram="160M", context="2M")
+    card.start_daemon()
+    holders = [DeviceProgram(card, [TANDEM, "run", "--"]) for _ in range(2)]
+    digests = [holders[0].ask("fill 1"), holders[1].ask("digest")]
+    program = FixedProgram(card)
+    assert program.ask(f"take managed {TAKEN}") == "took 0"
+    assert any(record["out_bytes"] > 0 for record in card.handovers())
+    assert [holder.ask("digest") for holder in holders] == digests  # in turns, beside it
+    program.kill()
+    wait_until(lambda: len(card.sessions()) == 2, None, "the daemon knows that it is dead")
+    assert card.gpu()["charged_bytes"] <= 2 * 64 * MIB
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_counts_for_the_limit_and_goes_with_its_program(card, kind):
+    program = FixedProgram(card, "--memory", "64M")
+    free = program.number("free")
+    assert program.ask(f"take {kind} {TAKEN}") == "took 0"
+    session = card.session_of(program.process)
+    assert TAKEN * MIB <= session["fixed_bytes"] <= card.gpu()["charged_bytes"]
+    assert program.number("free") <= free - TAKEN * MIB
+    assert program.ask(f"take {kind} 68") == "took 2"
+    assert program.ask("give") == "gave 0"
+    assert program.number("free") == free
+    assert card.gpu()["charged_bytes"] == 0
+    assert program.ask(f"take {kind} {TAKEN}") == "took 0"
+    program.kill()
+    wait_until(lambda: not card.sessions(), None, "the daemon knows that it is dead")
+    assert_all_returned(card)
