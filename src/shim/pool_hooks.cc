@@ -44,10 +44,11 @@ std::optional<Order> OrderIn(CUstream stream) {
 
 // From a pool whose memory is the driver's own.
 template <typename CallDriver>
-CUresult AllocateDrivers(Guest* guest, CUmemoryPool pool, Bytes bytes, const CUdeviceptr* pointer,
+CUresult AllocateDrivers(CUmemoryPool pool, Bytes bytes, const CUdeviceptr* pointer,
                          CallDriver call_driver) {
+  Guest* const guest = FindGuest([pool](Guest* each) { return each->driver_pools().Has(pool); });
+  if (guest == nullptr) return call_driver();
   DriverPools& pools = guest->driver_pools();
-  if (!pools.Has(pool)) return call_driver();
   const bool room =
       pools.MakeRoom(pool, bytes) || (guest->GiveWay() && pools.MakeRoom(pool, bytes));
   if (!room) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -62,12 +63,11 @@ CUresult Allocate(CUdeviceptr* pointer, size_t bytes, const CUmemoryPool* pool, 
                   CallDriver call_driver) {
   if (pointer == nullptr || bytes == 0) return call_driver();
   std::optional<CUresult> result;
-  std::optional<Order> order;
   CUmemoryPool handle = pool == nullptr ? nullptr : *pool;
   {
     // Unlike cuMemAlloc this is allowed while another stream is being captured.
     const RelaxedCapture relaxed(&Real());
-    order = OrderIn(stream);
+    const std::optional<Order> order = OrderIn(stream);
     if (!order.has_value()) return call_driver();
     const CUresult health = order->guest->Health(order->place.context);
     if (health != CUDA_SUCCESS) return health;
@@ -75,7 +75,7 @@ CUresult Allocate(CUdeviceptr* pointer, size_t bytes, const CUmemoryPool* pool, 
     result = order->guest->pools().Allocate(handle, bytes, order->place, pointer);
   }
   if (result.has_value()) return *result;
-  return AllocateDrivers(order->guest, handle, Bytes(bytes), pointer, call_driver);
+  return AllocateDrivers(handle, Bytes(bytes), pointer, call_driver);
 }
 
 // In any stream that is not being captured, also of another device.
