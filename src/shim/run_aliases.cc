@@ -35,10 +35,6 @@ Alias* Find(Run* run, CUdeviceptr address) {
   return found == run->aliases.end() ? nullptr : &*found;
 }
 
-bool SamePlace(const CUmemLocation& a, const CUmemLocation& b) {
-  return a.type == b.type && a.id == b.id;
-}
-
 }  // namespace
 
 CUresult MapAliases(const cuda::RealDriver& real, const Run& run, const Chunk* chunks,

@@ -11,6 +11,10 @@
 
 namespace tandem::shim {
 
+inline bool SamePlace(const CUmemLocation& a, const CUmemLocation& b) {
+  return a.type == b.type && a.id == b.id;
+}
+
 // Neighbouring chunks have got memory: maps it at all aliases, or at none if that fails.
 CUresult MapAliases(const cuda::RealDriver& real, const Run& run, const Chunk* chunks,
                     size_t count);

@@ -19,10 +19,6 @@ bool MaySwap(uint64_t bytes, const CUmemAllocationProp& properties) {
          (properties.requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE || bytes <= kLargestPiece);
 }
 
-bool SamePlace(const CUmemLocation& a, const CUmemLocation& b) {
-  return a.type == b.type && a.id == b.id;
-}
-
 }  // namespace
 
 std::optional<CUresult> VmmMemory::Create(uint64_t bytes, const CUmemAllocationProp& properties,
