@@ -27,10 +27,13 @@ def chaotic(make_card):
     return card
 
 
-def assert_chaos_was_there(card, least):
-    """Bytes have left the card that often, and come back."""
-    moved = [record for record in card.handovers() if record["out_bytes"] > 0]
-    assert len(moved) >= least
+def chaos_was_there(card):
+    """Bytes have left the card, and come back."""
+    return any(record["out_bytes"] > 0 for record in card.handovers())
+
+
+def assert_chaos_was_there(card):
+    assert chaos_was_there(card)
     wait_until(lambda: card.gpu()["charged_bytes"] == 0, None, "the last visit ends")
     assert_all_returned(card)
 
@@ -46,8 +49,11 @@ WORK = {"train": train("12M", steps(10)), **{name: md5(*GRAPHS[name]) for name i
 def test_the_same_bare_shared_and_in_chaos(card, chaotic, name):
     expected = finish(card.bare(WORK[name]))
     assert finish(card.shared(WORK[name])) == expected
-    assert finish(chaotic.shared(WORK[name])) == expected
-    assert_chaos_was_there(chaotic, 1)
+    for _ in range(20):  # a program may be so short that chaos comes too late for it
+        assert finish(chaotic.shared(WORK[name])) == expected
+        if chaos_was_there(chaotic):
+            break
+    assert_chaos_was_there(chaotic)
 
 
 @pytest.mark.sanitized
@@ -56,4 +62,4 @@ def test_a_driver_in_chaos_is_still_one(card, chaotic):
     bare = verdicts(finish(card.bare([DRIVER_TEST, CASES])))
     assert verdicts(finish(card.shared([DRIVER_TEST, CASES]))) == bare
     assert verdicts(finish(chaotic.shared([DRIVER_TEST, CASES]))) == bare
-    assert_chaos_was_there(chaotic, 1)
+    assert_chaos_was_there(chaotic)
