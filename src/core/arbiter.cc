@@ -148,11 +148,15 @@ void Arbiter::AnswerContext(Session& session, bool granted) {
 // are: the session is told what the driver would tell it. Where those contexts are others', that
 // may be sooner than need be, since they may go; but nothing says that they will.
 void Arbiter::RefuseContexts() {
+  bool host_has_room = false;  // for one, which is asked once
   for (auto& [id, session] : sessions_) {
     if (session.contexts_wanted == 0) continue;
     const Bytes alone = limits_.allocated(id) + budget_.fixed() + config_.context;
     if (contexts_ < config_.reserved) continue;
-    if (alone <= budget_.total() && HostHasRoom(session, config_.context)) continue;
+    if (alone <= budget_.total()) {
+      host_has_room = host_has_room || HostHasRoom(session, config_.context);
+      if (host_has_room) continue;
+    }
     while (session.contexts_wanted > 0) AnswerContext(session, false);
     DropWish(id, Wish::Kind::kContext);
   }

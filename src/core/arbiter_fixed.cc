@@ -37,13 +37,20 @@ void Arbiter::Handle(const event::FixedGone& e) {
 // What would not fit beside what its session has allocated itself and all else that cannot be
 // swapped: the session is told what the driver would tell it.
 void Arbiter::RefuseFixed() {
+  // What fits, so does less: the host is not asked for each of a thousand that wait.
+  Bytes fitted;
+  const auto host_has_room = [&](const Session& session, Bytes bytes) {
+    if (bytes > fitted && !HostHasRoom(session, bytes)) return false;
+    fitted = std::max(fitted, bytes);
+    return true;
+  };
   for (auto& [id, session] : sessions_) {
     if (session.fixed_wanted.empty()) continue;
     const Bytes taken = limits_.allocated(id) + budget_.fixed();
     std::erase_if(session.fixed_wanted,
                   [&, id = id, &session = session](const event::FixedWanted& wanted) {
                     const bool fits = wanted.bytes <= SaturatingSubtract(budget_.total(), taken);
-                    if (fits && HostHasRoom(session, wanted.bytes)) return false;
+                    if (fits && host_has_room(session, wanted.bytes)) return false;
                     limits_.GiveFixed(id, wanted.bytes);
                     actions_.emplace_back(action::FixedReserved{id, wanted.sequence, false});
                     return true;

@@ -99,7 +99,7 @@ void Agent::Loop() {
     Listen(Patience());
     if (undrained_) parts_.link->With([](client::Lease& lease) { lease.OnRested(); });
     undrained_ = false;
-    if (lost_) Reconnect();
+    if (lost_ && MonotonicNow() >= reconnect_at_) Reconnect();
     Tidy();
     Tend();
     Work();
@@ -148,6 +148,7 @@ void Agent::Listen(Duration patience) {
 }
 
 void Agent::Reconnect() {
+  reconnect_at_ = MonotonicNow() + kReconnectPeriod;
   // Nothing may come or go between what we claim and the daemon's answer.
   MutexLock lock(parts_.swapper->mutex());
   Result<Terms> terms = parts_.link->Register(parts_.memory->GetView().resident);

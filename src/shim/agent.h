@@ -87,6 +87,7 @@ class Agent {
 
   // The agent's own.
   bool lost_ = false;
+  Instant reconnect_at_;
   bool refusal_told_ = false;
   bool waiting_told_ = false;
   bool retry_ = false;      // a step failed; try again soon
