@@ -89,8 +89,8 @@ void RaiseDescriptorLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-Result<std::unique_ptr<Server>> Prepare(const Options& options) {
-  TRY(options.everybody ? wire::MakeEverybodysDir() : wire::MakeRuntimeDir());
+// REQUIRES: the directory is there.
+Result<std::unique_ptr<Server>> PrepareThere(const Options& options) {
   // Before the probe: two at once would each take the other's contexts for foreign memory.
   ASSIGN_OR_RETURN(Listener listener, Listener::Claim(wire::SocketPath()));
   service::ServiceConfig config;
@@ -128,6 +128,19 @@ Result<std::unique_ptr<Server>> Prepare(const Options& options) {
   ServerLimits limits;
   limits.exit_when_idle = options.exit_when_idle;
   return Server::Make(std::move(listener), std::move(signals), std::move(service), limits);
+}
+
+Result<std::unique_ptr<Server>> Prepare(const Options& options) {
+  if (!options.everybody) {
+    TRY(wire::MakeRuntimeDir());
+    return PrepareThere(options);
+  }
+  const bool was_everybodys = wire::IsEverybodys(wire::RuntimeDir());
+  TRY(wire::MakeEverybodysDir());
+  auto server = PrepareThere(options);
+  // Else all would look there for a daemon, and start none of their own.
+  if (!server.ok() && !was_everybodys) wire::CloseEverybodysDir();
+  return server;
 }
 
 // In the parent: waits until the child can be connected to, and ends. Returns in the child only.

@@ -47,6 +47,11 @@ Status Make(const std::string& dir) {
   return {};
 }
 
+std::string MachineDir() {
+  const std::string set = Variable("TANDEM_RUNTIME_DIR");
+  return set.empty() ? kMachineDir : set;
+}
+
 }  // namespace
 
 bool IsEverybodys(const std::string& dir) {
@@ -72,11 +77,14 @@ Status MakeEverybodysDir() {
   if (getuid() != 0) {
     return Error{ErrorCode::kRefused, "only root can serve everybody: run this as root"};
   }
-  const std::string set = Variable("TANDEM_RUNTIME_DIR");
-  const std::string dir = set.empty() ? kMachineDir : set;
+  const std::string dir = MachineDir();
   TRY(Make(dir));
   if (chmod(dir.c_str(), kEverybodys) == 0) return {};
   return Error{ErrorCode::kFailed, "cannot open " + dir + " to everybody: " + std::strerror(errno)};
+}
+
+void CloseEverybodysDir() {
+  chmod(MachineDir().c_str(), 0700);
 }
 
 std::string OwnDir() {

@@ -32,6 +32,8 @@ Status MakeRuntimeDir();
 // Makes $TANDEM_RUNTIME_DIR, else /run/tandem, and opens it to everybody; from then on it is
 // RuntimeDir(). kRefused for anybody but root: nobody believes another user's daemon.
 Status MakeEverybodysDir();
+// Takes that back, where it was not so before and no daemon has come of it.
+void CloseEverybodysDir();
 
 // Directory of this user's own files: RuntimeDir(), or where that is not his, the one he would have
 // without it.

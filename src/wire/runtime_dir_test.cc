@@ -110,6 +110,8 @@ TEST_F(RuntimeDirTest, RootsMayBeEverybodysAndFilesThenLieElsewhere) {
   EXPECT_EQ(AsSomebody(&MakeEverybodysDir).error().code, ErrorCode::kRefused);
   unsetenv("XDG_RUNTIME_DIR");
   EXPECT_EQ(AsSomebody(&OwnDir), "/tmp/tandem-" + std::to_string(kSomebody));
+  CloseEverybodysDir();
+  EXPECT_EQ(ModeOf(all), 0700u);
 }
 
 // By the mode that `mkdir` gives, say: root did not mean to serve everybody there.

@@ -435,6 +435,17 @@ def test_another_users_daemon_is_not_believed(scene):
         assert process.returncode == 1 and ("of your own" in err or "only root" in err)
 
 
+def test_a_daemon_that_does_not_come_up_opens_nothing(scene):
+    """Else everybody would look there for one, and start none of their own."""
+    place = scene.root / "closed"
+    env = {**scene.card.env, "TANDEM_RUNTIME_DIR": str(place)}
+    argv = [str(scene.bin / "tandemd"), "--everybody", "--devices-json", str(scene.root / "missing")]
+    process = scene.card.spawn(argv, env=env)
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1 and "missing" in err
+    assert place.stat().st_mode & 0o777 == 0o700
+
+
 def test_programs_find_roots_next_daemon(scene):
     """Their guards cannot start one; and it serves everybody without being told again."""
     budget = scene.card.gpu()["budget_bytes"]
