@@ -154,7 +154,7 @@ class GateVote {
   // As far as it goes by this vote.
   bool open() const { return gate_->IsFor(vote_); }
   // Threads wait, and for this vote rather than for one before it: a program that uses several
-  // devices gets them in one order, and never holds a later one while it waits for an earlier.
+  // devices asks for them in one order. A later one that it asked for before may still come.
   bool wanted() const { return gate_->waiting() != 0 && gate_->AreLowerFor(vote_); }
   uint32_t waiting() const { return gate_->waiting(); }
 
