@@ -5,8 +5,9 @@ Small ones on a driver that does nothing, in 1 to 8 threads at once: `bare_ns` i
 `kept` blocks of the same size are there all the time; with none, each allocation is the first of its
 kind and each end the last.
 Large ones on the software GPU, or on a card with TANDEM_GPU=cuda: there `bare_ns` is what the driver
-needs for the same two calls, and in a row beside it for as much memory by its own create, map, access,
-unmap and release. On a card small ones as well. Nanoseconds of one allocation with its end, in each of
+needs for the same two calls, and in rows beside it for as much memory by its own create, map, access,
+unmap and release: as a whole, and in chunks, since a chunk is what can leave the card by itself. On a
+card small ones as well. Nanoseconds of one allocation with its end, in each of
 the threads; paired rounds, medians.
 """
 
@@ -35,13 +36,23 @@ def row(against, size, threads, kept, rounds, count, bare, tandem):
     }
 
 
+HELD = 64 * MIB  # a program holds something: an allocation is hardly ever its only one
+
+
+def start(most, *workers):
+    """They work, so that they have the card, with room on it for `most` bytes more: what they allocate
+    then is there at once."""
+    for worker in workers:
+        worker.ask("memory", HELD + most)
+        worker.ask("launches", 1)
+        worker.ask("memory", HELD)
+
+
 def measure(args):
     rounds, count = (2, 20) if args.quick else (max(1, args.rounds), 2_000)
     with Card(library=NOOP) as card:
         bare, shared = card.bare("--no-kernels"), card.shared("--no-kernels")
-        # A program holds something: an allocation is hardly ever its only one.
-        for worker in (bare, shared):
-            worker.ask("memory", 64 * MIB)
+        start(256 * MIB, bare, shared)
         for size in SMALL:
             for threads, kept in THREADS_AND_KEPT:
                 words = ("allocations", size, count, threads, kept)
@@ -49,16 +60,19 @@ def measure(args):
                           lambda: bare.seconds(*words), lambda: shared.seconds(*words))  # fmt: skip
     count = 2 if args.quick else 20
     with small_card(TANDEM_SOFT_VRAM="2G") as card:
-        bare, shared = card.bare("--no-kernels"), card.shared("--no-kernels")
+        bare, shared = card.bare(), card.shared()
+        start(max(LARGE), bare, shared)
         against = os.environ.get("TANDEM_GPU", "soft")
         for size in (*SMALL, *LARGE) if on_real_card() else LARGE:
             words = ("allocations", size, count, 1, 0)
             yield row(against, size, 1, 0, rounds, count,
                       lambda: bare.seconds(*words), lambda: shared.seconds(*words))  # fmt: skip
-        for size in LARGE:
-            yield row(against + ", create to release", size, 1, 0, rounds, count,
-                      lambda: bare.seconds("mappings", size, count),
-                      lambda: shared.seconds("allocations", size, count, 1, 0))  # fmt: skip
+        chunk = card.ask("status")["gpus"][0]["chunk_bytes"]
+        for name, piece in (("create to release", max(LARGE)), ("the same in chunks", chunk)):
+            for size in LARGE:
+                yield row(f"{against}, {name}", size, 1, 0, rounds, count,
+                          lambda: bare.seconds("mappings", size, count, piece),
+                          lambda: shared.seconds("allocations", size, count, 1, 0))  # fmt: skip
 
 
 if __name__ == "__main__":

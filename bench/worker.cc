@@ -12,7 +12,7 @@
 //                           the device notes when each began and ended            "ended"
 //   stamps                  those times, of all since the last answer  BEGIN END BEGIN END ...
 //   allocations BYTES COUNT THREADS KEPT   by each thread, each freed at once, beside so many kept
-//   mappings BYTES COUNT    the same by way of the driver's virtual memory calls
+//   mappings BYTES COUNT PIECE   the same by way of the driver's virtual memory calls, in pieces
 //
 // With --no-kernels it loads none, for a driver that has no compiler. With --echo COUNT PAUSE_NS it
 // touches no GPU, but prints how long so many round trips to another process take, each with a
@@ -72,8 +72,8 @@ std::string Answer(Device& device, const std::string& command, std::istringstrea
     return std::to_string(device.Allocations(bytes, count, threads, kept));
   }
   if (command == "mappings") {
-    const uint64_t bytes = number(), count = number();
-    return std::to_string(device.Mappings(bytes, count));
+    const uint64_t bytes = number(), count = number(), piece = number();
+    return std::to_string(device.Mappings(bytes, count, piece));
   }
   return "";
 }

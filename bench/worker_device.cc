@@ -272,21 +272,26 @@ uint64_t Device::Allocations(uint64_t bytes, uint64_t count, uint64_t threads, u
   return total == 0 ? 0 : time * count / total;
 }
 
-uint64_t Device::Mappings(uint64_t bytes, uint64_t count) {
+uint64_t Device::Mappings(uint64_t bytes, uint64_t count, uint64_t piece) {
   CUdeviceptr address = 0;
   Check("cuMemAddressReserve", driver_.cuMemAddressReserve(&address, bytes, 0, 0, 0));
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
   const CUmemAccessDesc access{properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  std::vector<CUmemGenericAllocationHandle> handles((bytes + piece - 1) / piece);
+  const auto size = [=](uint64_t i) { return std::min(piece, bytes - i * piece); };
   const tandem::Instant begin = MonotonicNow();
-  for (uint64_t i = 0; i < count; ++i) {
-    CUmemGenericAllocationHandle handle = 0;
-    Check("cuMemCreate", driver_.cuMemCreate(&handle, bytes, &properties, 0));
-    Check("cuMemMap", driver_.cuMemMap(address, bytes, 0, handle, 0));
+  for (uint64_t n = 0; n < count; ++n) {
+    for (uint64_t i = 0; i < handles.size(); ++i) {
+      Check("cuMemCreate", driver_.cuMemCreate(&handles[i], size(i), &properties, 0));
+      Check("cuMemMap", driver_.cuMemMap(address + i * piece, size(i), 0, handles[i], 0));
+    }
     Check("cuMemSetAccess", driver_.cuMemSetAccess(address, bytes, &access, 1));
-    Check("cuMemUnmap", driver_.cuMemUnmap(address, bytes));
-    Check("cuMemRelease", driver_.cuMemRelease(handle));
+    for (uint64_t i = 0; i < handles.size(); ++i) {
+      Check("cuMemUnmap", driver_.cuMemUnmap(address + i * piece, size(i)));
+      Check("cuMemRelease", driver_.cuMemRelease(handles[i]));
+    }
   }
   const uint64_t took = Since(begin);
   Check("cuMemAddressFree", driver_.cuMemAddressFree(address, bytes));

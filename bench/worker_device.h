@@ -46,8 +46,8 @@ class Device {
   // what `count` of these took a thread, on average. Each does so many at least, and goes on for so
   // long that the others have come to work beside it.
   uint64_t Allocations(uint64_t bytes, uint64_t count, uint64_t threads, uint64_t kept);
-  // Creates, maps, makes accessible, unmaps and releases at an address reserved before.
-  uint64_t Mappings(uint64_t bytes, uint64_t count);
+  // Creates, maps, makes accessible, unmaps and releases at an address reserved before, in pieces.
+  uint64_t Mappings(uint64_t bytes, uint64_t count, uint64_t piece);
 
   static constexpr uint64_t kPiece = 4 << 20;
   static constexpr uint64_t kMostStamps = 1 << 18;

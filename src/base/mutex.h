@@ -5,6 +5,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <thread>
 
 #include "src/base/time.h"
 
@@ -25,6 +26,15 @@ class TANDEM_ATTRIBUTE(capability("mutex")) Mutex {
   void Lock() TANDEM_ATTRIBUTE(acquire_capability()) { mutex_.lock(); }
   void Unlock() TANDEM_ATTRIBUTE(release_capability()) { mutex_.unlock(); }
   bool TryLock() TANDEM_ATTRIBUTE(try_acquire_capability(true)) { return mutex_.try_lock(); }
+  // Tries again a few times: for who had better not wait long, but for a moment.
+  bool TryLockBriefly() TANDEM_ATTRIBUTE(try_acquire_capability(true)) {
+    constexpr int kTries = 50;
+    for (int i = 0; i < kTries; ++i) {
+      if (mutex_.try_lock()) return true;
+      std::this_thread::yield();
+    }
+    return false;
+  }
 
  private:
   friend class CondVar;

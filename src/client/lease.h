@@ -82,6 +82,7 @@ class Lease {
   Duration drain_deadline() const { return deadline_; }
   Duration window() const { return window_; }
 
+  bool HasMessages() const { return !outbox_.empty(); }
   std::vector<wire::Message> TakeMessages() { return std::exchange(outbox_, {}); }
 
  private:

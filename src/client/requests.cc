@@ -1,13 +1,15 @@
 #include "src/client/requests.h"
 
+#include <algorithm>
+
 namespace tandem::client {
 
 void Requests::Send(wire::Message message) {
   if (registered_) outbox_.push_back(std::move(message));
 }
 
-void Requests::Tell() {
-  Send(wire::Reserve{++sequence_, total_.count});
+void Requests::Tell(Bytes total) {
+  Send(wire::Reserve{++sequence_, total.count});
 }
 
 void Requests::OnRegistered(Bytes limit, Bytes claimed_total, uint32_t claimed_contexts,
@@ -15,7 +17,8 @@ void Requests::OnRegistered(Bytes limit, Bytes claimed_total, uint32_t claimed_c
   registered_ = true;
   limit_ = limit;
   outbox_.clear();
-  if (total_ != claimed_total) Tell();
+  reserved_ = claimed_total;
+  unneeded_ = {};
   for (uint32_t i = contexts(); i < claimed_contexts; ++i) Send(wire::ContextGone{});
   for (uint64_t i = contexts_answered_; i < contexts_wanted_; ++i) Send(wire::ContextWanted{});
   if (fixed_ < claimed_fixed) Send(wire::FixedGone{(claimed_fixed - fixed_).count});
@@ -33,40 +36,52 @@ void Requests::OnLost(Bytes limit, Bytes others) {
   limit_ = limit;
   others_ = others;
   outbox_.clear();
-  for (auto& [ticket, growth] : growths_) {
-    if (growth.answer != Answer::kPending) continue;
-    growth.answer = Judge();
-  }
+  if (growing() && growth_->answer == Answer::kPending) growth_->answer = Judge();
 }
 
-uint64_t Requests::Grow(Bytes by) {
+void Requests::Grow(Bytes by) {
   total_ += by;
-  Tell();
-  Growth growth{by, Answer::kPending};
-  if (!registered_) growth.answer = Judge();
-  growths_.emplace(sequence_, growth);
-  return sequence_;
+  growth_ = Growth{by, Answer::kGranted};
+  unneeded_ = std::min(unneeded_, SaturatingSubtract(reserved_, total_));
+  if (!registered_) {
+    growth_->answer = Judge();
+  } else if (total_ > reserved_) {
+    growth_->answer = Answer::kPending;
+    growth_total_ = total_;
+    Tell(total_);
+    growth_sequence_ = sequence_;
+  }
 }
 
-Answer Requests::Poll(uint64_t ticket) {
-  const auto found = growths_.find(ticket);
-  if (found == growths_.end()) return Answer::kRefused;
-  const Growth growth = found->second;
+Answer Requests::Poll() {
+  if (!growing()) return Answer::kRefused;
+  const Growth growth = *growth_;
   if (growth.answer == Answer::kPending) return growth.answer;
-  growths_.erase(found);
-  if (growth.answer == Answer::kRefused) {
-    total_ -= growth.by;
-    Tell();  // a total that was told meanwhile had it in it
-  }
+  growth_.reset();
+  if (growth.answer == Answer::kRefused) total_ -= growth.by;
   return growth.answer;
 }
 
 void Requests::Shrink(Bytes by) {
   total_ -= by;
-  Tell();
+}
+
+void Requests::Settle() {
+  if (!unsettled()) return;
+  if (unneeded_ > Bytes()) {
+    reserved_ -= unneeded_;
+    Tell(reserved_);
+  }
+  unneeded_ = reserved_ - total_;
+}
+
+void Requests::SettleAll() {
+  if (unsettled()) unneeded_ = reserved_ - total_;
+  Settle();
 }
 
 uint64_t Requests::WantContext() {
+  SettleAll();  // it may be in its way
   Send(wire::ContextWanted{});
   return ++contexts_wanted_;
 }
@@ -85,6 +100,7 @@ void Requests::ContextGone() {
 }
 
 uint64_t Requests::WantFixed(Bytes bytes) {
+  SettleAll();
   Send(wire::FixedWanted{++sequence_, bytes.count});
   fixed_wanted_.emplace(sequence_, Growth{bytes, Answer::kPending});
   return sequence_;
@@ -111,9 +127,10 @@ void Requests::OnMessage(const wire::FixedReserved& reserved) {
 }
 
 void Requests::OnMessage(const wire::Reserved& reserved) {
-  const auto found = growths_.find(reserved.sequence);
-  if (found == growths_.end()) return;
-  found->second.answer = reserved.granted != 0 ? Answer::kGranted : Answer::kRefused;
+  const bool asked = growing() && growth_->answer == Answer::kPending;
+  if (!asked || reserved.sequence != growth_sequence_) return;
+  growth_->answer = reserved.granted != 0 ? Answer::kGranted : Answer::kRefused;
+  if (reserved.granted != 0) reserved_ = growth_total_;
 }
 
 void Requests::OnMessage(const wire::ContextReserved& reserved) {

@@ -3,12 +3,18 @@
 //
 // Pure, like Lease: the caller sends what TakeMessages gives and polls for answers.
 //
+// What was freed stays reserved for a moment, so that a program that allocates and frees by turns
+// does not ask each time: Settle, called now and then, gives back what was not needed in between.
+//
 // Threading: none of its own; the caller holds a lock.
-// Invariant: `total` is what the live allocations and the unanswered growths come to.
+// Invariants
+// 1. `total` is what the live allocations and an unanswered growth come to.
+// 2. What live allocations come to is reserved with the daemon that we are registered with.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -29,10 +35,17 @@ class Requests {
   // meanwhile nobody tells.) Contexts wait for the next daemon.
   void OnLost(Bytes limit, Bytes others);
 
-  // Asks for `by` more bytes; Poll with the ticket. A refused growth is taken back by Poll.
-  uint64_t Grow(Bytes by);
-  Answer Poll(uint64_t ticket);
+  // Asks for `by` more bytes, unless they are still reserved; then Poll, which takes a refused
+  // growth back. REQUIRES: !growing().
+  void Grow(Bytes by);
+  Answer Poll();
+  bool growing() const { return growth_.has_value(); }
   void Shrink(Bytes by);
+  // Gives back what has been reserved for nothing since the last time; or all that is.
+  void Settle();
+  void SettleAll();
+  // Whether there is anything to settle.
+  bool unsettled() const { return registered_ && !growing() && reserved_ > total_; }
 
   // Asks for a context; PollContext with the ticket. ContextGone when it is destroyed, or when it
   // could not be created after all.
@@ -56,6 +69,7 @@ class Requests {
   Bytes used() const { return total_ + fixed_; }
   uint32_t contexts() const { return static_cast<uint32_t>(contexts_granted_ - contexts_gone_); }
 
+  bool HasMessages() const { return !outbox_.empty(); }
   std::vector<wire::Message> TakeMessages() { return std::exchange(outbox_, {}); }
 
  private:
@@ -65,15 +79,19 @@ class Requests {
   };
 
   void Send(wire::Message message);
-  void Tell();           // the present total
+  void Tell(Bytes total);
   Answer Judge() const;  // without a daemon
 
   bool registered_ = false;
   Bytes limit_;
   Bytes others_;
   Bytes total_;
+  Bytes reserved_;  // with the daemon
+  Bytes unneeded_;  // the least that was reserved for nothing since the last Settle
   uint64_t sequence_ = 0;
-  std::map<uint64_t, Growth> growths_;
+  std::optional<Growth> growth_;  // not polled yet
+  uint64_t growth_sequence_ = 0;
+  Bytes growth_total_;  // that was told with it
   uint64_t contexts_wanted_ = 0;
   uint64_t contexts_answered_ = 0;
   std::map<uint64_t, Answer> context_answers_;  // not polled yet, by ticket

@@ -10,31 +10,97 @@ uint64_t LastTotal(Requests& requests) {
   return std::get<wire::Reserve>(messages.back()).total_bytes;
 }
 
+// Grows by `by`, of which the daemon is asked and to which it says `granted`.
+Answer Grow(Requests& requests, Bytes by, bool granted) {
+  requests.Grow(by);
+  EXPECT_EQ(requests.Poll(), Answer::kPending);
+  const auto messages = requests.TakeMessages();
+  const auto sequence = std::get<wire::Reserve>(messages.back()).sequence;
+  requests.OnMessage(wire::Reserved{sequence, static_cast<uint8_t>(granted ? 1 : 0)});
+  return requests.Poll();
+}
+
+// Without a question.
+Answer Grow(Requests& requests, Bytes by) {
+  requests.Grow(by);
+  EXPECT_FALSE(requests.HasMessages());
+  return requests.Poll();
+}
+
 TEST(RequestsTest, GrowthIsGrantedOrTakenBack) {
   Requests requests;
   requests.OnRegistered(MiB(10), Bytes(), 0);
-  const uint64_t first = requests.Grow(MiB(4));
-  EXPECT_EQ(LastTotal(requests), MiB(4).count);
-  EXPECT_EQ(requests.Poll(first), Answer::kPending);
-  requests.OnMessage(wire::Reserved{first, 1});
-  EXPECT_EQ(requests.Poll(first), Answer::kGranted);
-  const uint64_t second = requests.Grow(MiB(8));
-  EXPECT_EQ(LastTotal(requests), MiB(12).count);
-  requests.OnMessage(wire::Reserved{second, 0});
-  EXPECT_EQ(requests.Poll(second), Answer::kRefused);
+  EXPECT_EQ(Grow(requests, MiB(4), true), Answer::kGranted);
+  EXPECT_EQ(Grow(requests, MiB(8), false), Answer::kRefused);
   EXPECT_EQ(requests.total(), MiB(4));
   requests.Shrink(MiB(4));
+  requests.SettleAll();
   EXPECT_EQ(LastTotal(requests), 0u);
+}
+
+TEST(RequestsTest, AsksForNothingThatIsStillReserved) {
+  Requests requests;
+  requests.OnRegistered(MiB(10), Bytes(), 0);
+  Grow(requests, MiB(4), true);
+  for (int i = 0; i < 3; ++i) {
+    requests.Shrink(MiB(3));
+    EXPECT_TRUE(requests.unsettled());
+    EXPECT_EQ(Grow(requests, MiB(2)), Answer::kGranted);
+    requests.Shrink(MiB(2));
+    EXPECT_EQ(Grow(requests, MiB(3)), Answer::kGranted);
+    requests.Settle();
+    EXPECT_FALSE(requests.HasMessages());
+  }
+  requests.Shrink(MiB(2));
+  requests.Grow(MiB(5));  // three of them beyond what is reserved
+  EXPECT_EQ(LastTotal(requests), MiB(7).count);
+}
+
+TEST(RequestsTest, GivesBackWhatWasNotNeededSinceTheLastTime) {
+  Requests requests;
+  requests.OnRegistered(MiB(10), Bytes(), 0);
+  Grow(requests, MiB(8), true);
+  requests.Shrink(MiB(6));
+  requests.Settle();  // it may just have been freed
+  EXPECT_FALSE(requests.HasMessages());
+  EXPECT_EQ(Grow(requests, MiB(1)), Answer::kGranted);
+  requests.Shrink(MiB(1));
+  requests.Settle();
+  EXPECT_EQ(LastTotal(requests), MiB(3).count);  // and the one that was needed stays
+  EXPECT_TRUE(requests.unsettled());
+  requests.Settle();
+  EXPECT_EQ(LastTotal(requests), MiB(2).count);
+  EXPECT_FALSE(requests.unsettled());
+  requests.Settle();
+  EXPECT_FALSE(requests.HasMessages());
+}
+
+TEST(RequestsTest, WhatIsReservedForNothingIsInNobodysWay) {
+  Requests requests;
+  requests.OnRegistered(MiB(10), Bytes(), 0);
+  Grow(requests, MiB(8), true);
+  requests.Shrink(MiB(8));
+  requests.WantFixed(MiB(10));
+  auto messages = requests.TakeMessages();
+  ASSERT_EQ(messages.size(), 2u);
+  EXPECT_EQ(std::get<wire::Reserve>(messages[0]).total_bytes, 0u);
+  Grow(requests, MiB(8), true);
+  requests.Shrink(MiB(8));
+  requests.WantContext();
+  messages = requests.TakeMessages();
+  ASSERT_EQ(messages.size(), 2u);
+  EXPECT_EQ(std::get<wire::Reserve>(messages[0]).total_bytes, 0u);
 }
 
 TEST(RequestsTest, LimitHoldsWithoutDaemon) {
   Requests requests;
   requests.OnRegistered(MiB(10), Bytes(), 0);
-  const uint64_t pending = requests.Grow(MiB(8));
+  requests.Grow(MiB(8));
   requests.OnLost(MiB(10), Bytes());
-  EXPECT_EQ(requests.Poll(pending), Answer::kGranted);
-  EXPECT_EQ(requests.Poll(requests.Grow(MiB(4))), Answer::kRefused);
-  EXPECT_EQ(requests.Poll(requests.Grow(MiB(2))), Answer::kGranted);
+  EXPECT_EQ(requests.Poll(), Answer::kGranted);
+  requests.TakeMessages();
+  EXPECT_EQ(Grow(requests, MiB(4)), Answer::kRefused);
+  EXPECT_EQ(Grow(requests, MiB(2)), Answer::kGranted);
   EXPECT_EQ(requests.total(), MiB(10));
 }
 
@@ -42,8 +108,8 @@ TEST(RequestsTest, WithoutADaemonTheRestOfTheRunStillCounts) {
   Requests requests;
   requests.OnRegistered(MiB(10), Bytes(), 0);
   requests.OnLost(MiB(12), MiB(6));
-  EXPECT_EQ(requests.Poll(requests.Grow(MiB(6))), Answer::kGranted);
-  EXPECT_EQ(requests.Poll(requests.Grow(MiB(1))), Answer::kRefused);
+  EXPECT_EQ(Grow(requests, MiB(6)), Answer::kGranted);
+  EXPECT_EQ(Grow(requests, MiB(1)), Answer::kRefused);
 }
 
 TEST(RequestsTest, ContextsWaitForTheNextDaemon) {
@@ -109,14 +175,15 @@ TEST(RequestsTest, WhatCannotBeSwappedWaitsForTheNextDaemonToo) {
 TEST(RequestsTest, RefusedGrowthLeavesTheDaemonsBooks) {
   Requests requests;
   requests.OnRegistered(MiB(10), Bytes(), 0);
-  const uint64_t first = requests.Grow(MiB(4));
-  requests.OnMessage(wire::Reserved{first, 1});
-  requests.Poll(first);
-  const uint64_t second = requests.Grow(MiB(8));
+  Grow(requests, MiB(4), true);
+  requests.Grow(MiB(8));
   requests.Shrink(MiB(3));
-  EXPECT_EQ(LastTotal(requests), MiB(9).count);  // to the daemon this is a growth that fits
-  requests.OnMessage(wire::Reserved{second, 0});
-  EXPECT_EQ(requests.Poll(second), Answer::kRefused);
+  requests.Settle();  // not before the answer
+  auto messages = requests.TakeMessages();
+  ASSERT_EQ(messages.size(), 1u);
+  requests.OnMessage(wire::Reserved{std::get<wire::Reserve>(messages[0]).sequence, 0});
+  EXPECT_EQ(requests.Poll(), Answer::kRefused);
+  requests.SettleAll();
   EXPECT_EQ(LastTotal(requests), MiB(1).count);
 }
 
@@ -126,13 +193,15 @@ TEST(RequestsTest, TellsWhatChangedWhileItRegistered) {
   requests.WantContext();
   requests.OnMessage(wire::ContextReserved{1});
   requests.OnLost(MiB(10), Bytes());
-  requests.Poll(requests.Grow(MiB(2)));
+  requests.TakeMessages();
+  Grow(requests, MiB(4));
+  requests.Shrink(MiB(2));
   requests.ContextGone();
-  requests.OnRegistered(MiB(10), Bytes(), 1);
+  requests.OnRegistered(MiB(10), MiB(4), 1);
   const auto messages = requests.TakeMessages();
-  ASSERT_EQ(messages.size(), 2u);
-  EXPECT_EQ(std::get<wire::Reserve>(messages[0]).total_bytes, MiB(2).count);
-  EXPECT_TRUE(std::holds_alternative<wire::ContextGone>(messages[1]));
+  ASSERT_EQ(messages.size(), 1u);
+  EXPECT_TRUE(std::holds_alternative<wire::ContextGone>(messages[0]));
+  EXPECT_TRUE(requests.unsettled());
 }
 
 }  // namespace

@@ -25,6 +25,7 @@ constexpr Duration kRestPeriod = Milliseconds(500);
 constexpr Duration kRetryPeriod = Milliseconds(5);
 constexpr Duration kLongestRetry = Milliseconds(250);
 constexpr Duration kListenPeriod = Milliseconds(1);
+constexpr Duration kSettlePeriod = Milliseconds(10);
 constexpr Duration kReconnectPeriod = Milliseconds(100);
 constexpr Duration kTrimPeriod = Seconds(5);
 constexpr Duration kDrainPause = Microseconds(20);
@@ -65,6 +66,7 @@ bool Agent::OpenWake() {
 }
 
 void Agent::Wake() {
+  if (woken_.exchange(true)) return;
   MutexLock lock(wake_mutex_);
   // A full socket wakes it too. One that the program has closed is found missing soon enough.
   [[maybe_unused]] const ssize_t sent = send(wake_in_.get(), "", 1, MSG_NOSIGNAL);
@@ -101,6 +103,7 @@ void Agent::Loop() {
     undrained_ = false;
     if (lost_ && MonotonicNow() >= reconnect_at_) Reconnect();
     Tidy();
+    Settle();
     Tend();
     Work();
     WatchIdleness();
@@ -113,9 +116,15 @@ Duration Agent::Patience() const {
   if (undrained_) return kRetryPeriod;
   if (retry_) return Backoff(kRetryPeriod, failures_);
   if (tending_) return Duration();
-  const Duration ordinary = OrdinaryPatience();
-  if (!parts_.memory->HasDead()) return ordinary;
-  return std::min(ordinary, std::max(reap_at_ - MonotonicNow(), Duration()));
+  Duration patience = OrdinaryPatience();
+  const Instant now = MonotonicNow();
+  if (settling_.load(std::memory_order_relaxed)) {
+    patience = std::min(patience, std::max(settle_at_ - now, Duration()));
+  }
+  if (parts_.memory->HasDead()) {
+    patience = std::min(patience, std::max(reap_at_ - now, Duration()));
+  }
+  return patience;
 }
 
 Duration Agent::OrdinaryPatience() const {
@@ -134,6 +143,7 @@ void Agent::Listen(Duration patience) {
   pollfd entries[2] = {{wake, POLLIN, 0}, {parts_.link->fd(), POLLIN, 0}};
   const timespec timeout = ToTimespec(patience);
   const int ready = ppoll(entries, 2, &timeout, nullptr);
+  woken_.exchange(false);  // sees what those have done who did not write, since another had
   char drain[64];
   while (ready > 0 && entries[0].revents != 0 && read(wake, drain, sizeof(drain)) > 0) {
   }
@@ -257,6 +267,7 @@ bool Agent::Drain() {
 }
 
 bool Agent::Evict() {
+  parts_.link->Unreserve(parts_.memory->FreePages(0));
   MutexLock lock(parts_.swapper->mutex());
   Bytes target;
   parts_.link->With([&](client::Lease& lease) { target = lease.credit(); });
@@ -419,6 +430,23 @@ void Agent::Tidy() {
   parts_.swapper->Trim(parts_.link->host_share());
   trimmed_at_ = now;
   tending_ = true;
+}
+
+void Agent::SettleSoon() {
+  if (!settling_.load(std::memory_order_relaxed) && !settling_.exchange(true)) Wake();
+}
+
+// What was freed a moment ago and is not taken again goes back: kept pages, and what is reserved
+// with the daemon.
+void Agent::Settle() {
+  const Instant now = MonotonicNow();
+  if (!settling_.load(std::memory_order_relaxed) || now < settle_at_) return;
+  settle_at_ = now + kSettlePeriod;
+  settling_.store(false);  // what is freed from here on is said anew
+  bool more = false;
+  parts_.link->Unreserve(parts_.memory->FreeUntakenPages(&more));
+  more = parts_.link->Settle() || more;
+  if (more) settling_.store(true);
 }
 
 // Only a little at a time, and the lock is let go in between.

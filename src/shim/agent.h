@@ -44,6 +44,8 @@ class Agent {
 
   bool Start();
   void Wake();
+  // In a moment it gives back what was freed and is not taken again.
+  void SettleSoon();
   // Waits at most a moment for it to finish what it is doing.
   void Stop();
   // In a forked child there is no such thread any more, and who held the lock may be gone too.
@@ -71,6 +73,7 @@ class Agent {
   void Wait(Duration pause);
   void WatchIdleness();
   void Tidy();
+  void Settle();
   void Tend();
   void Publish();
 
@@ -84,6 +87,8 @@ class Agent {
   OwnFd wake_out_ GUARDED_BY(wake_mutex_);
   std::atomic<bool> stop_{false};
   std::atomic<bool> stopped_{false};
+  std::atomic<bool> woken_{false};     // since it last waited
+  std::atomic<bool> settling_{false};  // something was freed that has not gone back yet
 
   // The agent's own.
   bool lost_ = false;
@@ -104,6 +109,7 @@ class Agent {
   // Dead memory could not be given back, so often in a row, and is tried again then.
   int reaps_failed_ = 0;
   Instant reap_at_;
+  Instant settle_at_;
 };
 
 }  // namespace tandem::shim

@@ -42,6 +42,18 @@ Status DaemonLink::MapPages() {
 }
 
 Result<Terms> DaemonLink::Register(Bytes resident) {
+  {
+    MutexLock lock(mutex_);
+    registering_ = true;
+  }
+  Result<Terms> terms = TryToRegister(resident);
+  MutexLock lock(mutex_);
+  registering_ = false;
+  answered_.NotifyAll();
+  return terms;
+}
+
+Result<Terms> DaemonLink::TryToRegister(Bytes resident) {
   ASSIGN_OR_RETURN(wire::Channel channel, wire::ConnectDaemon(wire::SocketPath()));
   uint32_t contexts = 0;
   Bytes allocated, fixed;
@@ -124,6 +136,8 @@ Status DaemonLink::Receive() {
 // Receive finds that out, and a new registration says how things are.
 void DaemonLink::Flush() {
   own_used_.store(requests_.used().count, std::memory_order_relaxed);
+  holds_.store(lease_.holds(), std::memory_order_release);
+  if (!requests_.HasMessages() && !lease_.HasMessages()) return;
   bool sent = fd() >= 0;
   for (const wire::Message& message : requests_.TakeMessages()) {
     sent = sent && channel_.Send(message).ok();
@@ -148,14 +162,15 @@ void DaemonLink::TellHostFull() {
 
 bool DaemonLink::Reserve(Bytes by) {
   MutexLock lock(mutex_);
+  while ((requests_.growing() || registering_) && !retired_) answered_.Wait(mutex_);
   if (retired_) return requests_.total() + by <= limit();
-  const uint64_t ticket = requests_.Grow(by);
+  requests_.Grow(by);
   Flush();
   client::Answer answer;
-  while ((answer = requests_.Poll(ticket)) == client::Answer::kPending && !retired_) {
+  while ((answer = requests_.Poll()) == client::Answer::kPending && !retired_) {
     answered_.Wait(mutex_);
   }
-  Flush();
+  answered_.NotifyAll();  // who waits to ask
   own_used_.store(requests_.used().count, std::memory_order_relaxed);
   if (answer == client::Answer::kRefused) TellHostFull();
   return answer == client::Answer::kGranted;
@@ -165,7 +180,15 @@ void DaemonLink::Unreserve(Bytes by) {
   if (by == Bytes()) return;
   MutexLock lock(mutex_);
   requests_.Shrink(by);
+  if (others_used() != Bytes()) requests_.SettleAll();
   Flush();
+}
+
+bool DaemonLink::Settle() {
+  MutexLock lock(mutex_);
+  requests_.Settle();
+  Flush();
+  return requests_.unsettled();
 }
 
 bool DaemonLink::WaitForContext() {

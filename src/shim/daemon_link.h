@@ -59,9 +59,13 @@ class DaemonLink {
     Flush();
   }
 
-  // Whether the program may have `by` more bytes.
+  // Whether the program may have `by` more bytes. One thread after the other waits for its answer.
   bool Reserve(Bytes by) EXCLUDES_LOCK(mutex_);
+  // The daemon hears of it by Settle, or at once where others of the run may want them.
   void Unreserve(Bytes by) EXCLUDES_LOCK(mutex_);
+  // Gives back what has not been needed since the last time. Whether something is left for the
+  // next.
+  bool Settle() EXCLUDES_LOCK(mutex_);
   // False: there is no room for one beside what the program has allocated.
   bool WaitForContext() EXCLUDES_LOCK(mutex_);
   void ContextGone() EXCLUDES_LOCK(mutex_);
@@ -87,9 +91,11 @@ class DaemonLink {
   Bytes host_share() const;
   // By all sessions of the run: by the others as the daemon last said, by this one as it is.
   Bytes used() const;
+  bool holds() const { return holds_.load(std::memory_order_acquire); }  // the lease
   void Publish(Bytes resident, Bytes swapped);
 
  private:
+  Result<Terms> TryToRegister(Bytes resident) EXCLUDES_LOCK(mutex_);
   void Flush() REQUIRES_LOCK(mutex_);
   void Disconnect() REQUIRES_LOCK(mutex_);
   void TellHostFull();
@@ -104,9 +110,11 @@ class DaemonLink {
   client::Lease lease_ GUARDED_BY(mutex_);
   client::Requests requests_ GUARDED_BY(mutex_);
   bool retired_ GUARDED_BY(mutex_) = false;
+  bool registering_ GUARDED_BY(mutex_) = false;  // what was claimed must not grow meanwhile
   std::atomic<bool> host_full_told_{false};
   std::atomic<uint64_t> limit_{0};
   std::atomic<uint64_t> own_used_{0};
+  std::atomic<bool> holds_{false};
   // Mappings are replaced by newer ones but never unmapped: a reader needs no lock.
   std::atomic<const wire::DecisionsPage*> decisions_{nullptr};
   std::atomic<wire::ReportsPage*> reports_{nullptr};

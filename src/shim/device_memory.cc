@@ -7,6 +7,7 @@ namespace tandem::shim {
 namespace {
 
 constexpr uint64_t kSmallestSlot = 512;  // what cuMemAlloc aligns to
+constexpr size_t kMostKeptPages = 4;
 
 // 512, 768 (not: not a multiple of 512), 1024, 1536, 2048, 3072, …: two sizes per doubling.
 uint64_t SlotBytes(uint64_t bytes) {
@@ -33,22 +34,44 @@ Block DeviceMemory::AddBlock(CUdeviceptr address, uint64_t bytes, Run* run, uint
   return block;
 }
 
+// A page with a free slot, if there is one: perhaps one that was kept, whatever it was cut into.
+Run* DeviceMemory::OpenPage(uint64_t slot_bytes, CUcontext context) {
+  if (const auto pages = open_pages_.find({slot_bytes, context}); pages != open_pages_.end()) {
+    return pages->second.back();
+  }
+  const auto fits = [context](const Run* page) { return page->context == context && !page->lost; };
+  const auto kept = std::find_if(kept_pages_.rbegin(), kept_pages_.rend(), fits);
+  if (kept == kept_pages_.rend()) return nullptr;
+  Run* const page = *kept;
+  kept_pages_.erase(std::next(kept).base());
+  kept_bytes_.fetch_sub(page->bytes, std::memory_order_relaxed);
+  untaken_pages_ = std::min(untaken_pages_, kept_pages_.size());
+  page->Cut(slot_bytes);
+  open_pages_[{slot_bytes, context}].push_back(page);
+  return page;
+}
+
+void DeviceMemory::ClosePage(Run* page) {
+  const auto pages = open_pages_.find({page->slot_bytes, page->context});
+  if (pages->second.back() == page) {
+    pages->second.pop_back();
+  } else {
+    std::erase(pages->second, page);
+  }
+  if (pages->second.empty()) open_pages_.erase(pages);
+}
+
 std::optional<Block> DeviceMemory::AllocateFromPage(uint64_t bytes, CUcontext context,
                                                     bool* backed) {
   if (bytes >= kLargeBlock) return std::nullopt;
   const uint64_t slot_bytes = SlotBytes(bytes);
   MutexLock lock(mutex_);
-  const auto pages = open_pages_.find({slot_bytes, context});
-  if (pages == open_pages_.end()) return std::nullopt;
+  Run* const page = OpenPage(slot_bytes, context);
+  if (page == nullptr) return std::nullopt;
   if (backed != nullptr) *backed = missing_ == 0;
-  Run* const page = pages->second.back();
-  const uint32_t slot = page->free_slots.back();
-  page->free_slots.pop_back();
+  const uint32_t slot = page->TakeSlot();
   ++page->live;
-  if (page->free_slots.empty()) {
-    pages->second.pop_back();
-    if (pages->second.empty()) open_pages_.erase(pages);
-  }
+  if (!page->HasSlot()) ClosePage(page);
   return AddBlock(page->address + slot * slot_bytes, bytes, page, slot);
 }
 
@@ -73,7 +96,7 @@ CUresult DeviceMemory::AllocateRun(uint64_t bytes, CUcontext context, Block* blo
   auto run = std::make_unique<Run>();
   run->bytes = RunBytes(bytes);
   run->context = context;
-  if (bytes < kLargeBlock) run->slot_bytes = SlotBytes(bytes);
+  if (bytes < kLargeBlock) run->Cut(SlotBytes(bytes));
   MutexLock lock(mutex_);
   Run* added = nullptr;
   if (const CUresult result = AddRun(std::move(run), chunk_bytes_, &added);
@@ -81,9 +104,8 @@ CUresult DeviceMemory::AllocateRun(uint64_t bytes, CUcontext context, Block* blo
     return result;
   }
   if (added->slot_bytes != 0) {
-    const auto slots = static_cast<uint32_t>(added->bytes / added->slot_bytes);
-    for (uint32_t slot = slots - 1; slot >= 1; --slot) added->free_slots.push_back(slot);
-    open_pages_[{added->slot_bytes, context}].push_back(added);
+    added->TakeSlot();  // the first
+    if (added->HasSlot()) open_pages_[{added->slot_bytes, context}].push_back(added);
   }
   *block = AddBlock(added->address, bytes, added, 0);
   return CUDA_SUCCESS;
@@ -125,11 +147,6 @@ std::optional<Block> DeviceMemory::Find(CUdeviceptr pointer) const {
 
 // The run is nobody's any more, but still on the card.
 void DeviceMemory::Kill(Run* run) {
-  if (!run->free_slots.empty()) {
-    const auto pages = open_pages_.find({run->slot_bytes, run->context});
-    std::erase(pages->second, run);
-    if (pages->second.empty()) open_pages_.erase(pages);
-  }
   if (!run->lost && !run->pinned) Uncount(*run);
   run->dead = true;
   const auto owner = runs_.find(run->address);
@@ -140,13 +157,45 @@ void DeviceMemory::Kill(Run* run) {
 Bytes DeviceMemory::Release(const Share& share) {
   Run* const run = share.run;
   const Bytes bytes(run->pinned ? 0 : run->bytes);
-  if (--run->live == 0) {
+  const bool open = run->HasSlot();
+  if (--run->live != 0) {
+    if (!open) open_pages_[{run->slot_bytes, run->context}].push_back(run);
+    run->free_slots.push_back(share.slot);
+    return Bytes();
+  }
+  if (open) ClosePage(run);
+  if (run->slot_bytes == 0 || run->lost) {
     Kill(run);
     return bytes;
   }
-  if (run->free_slots.empty()) open_pages_[{run->slot_bytes, run->context}].push_back(run);
-  run->free_slots.push_back(share.slot);
-  return Bytes();
+  kept_pages_.push_back(run);
+  kept_bytes_.fetch_add(run->bytes, std::memory_order_relaxed);
+  return FreeOldestPages(kept_pages_.size() > kMostKeptPages ? 1 : 0);
+}
+
+Bytes DeviceMemory::FreeOldestPages(size_t count) {
+  Bytes shrunk;
+  for (size_t i = 0; i < count; ++i) {
+    shrunk += Bytes(kept_pages_[i]->bytes);
+    Kill(kept_pages_[i]);
+  }
+  kept_pages_.erase(kept_pages_.begin(), kept_pages_.begin() + static_cast<ptrdiff_t>(count));
+  kept_bytes_.fetch_sub(shrunk.count, std::memory_order_relaxed);
+  untaken_pages_ = std::min(untaken_pages_, kept_pages_.size());
+  return shrunk;
+}
+
+Bytes DeviceMemory::FreePages(size_t keep) {
+  MutexLock lock(mutex_);
+  return FreeOldestPages(kept_pages_.size() - std::min(keep, kept_pages_.size()));
+}
+
+Bytes DeviceMemory::FreeUntakenPages(bool* more) {
+  MutexLock lock(mutex_);
+  const Bytes shrunk = FreeOldestPages(untaken_pages_);
+  untaken_pages_ = kept_pages_.size();
+  *more = untaken_pages_ != 0;
+  return shrunk;
 }
 
 Bytes DeviceMemory::ReleaseRetired(std::vector<Share>* retired) {
@@ -196,7 +245,10 @@ Bytes DeviceMemory::FreeContext(CUcontext context) {
     retired->erase(of_others, retired->end());
     shrunk += ReleaseRetired(&its);
   }
-  return shrunk;
+  const auto others =
+      std::stable_partition(kept_pages_.begin(), kept_pages_.end(),
+                            [context](const Run* page) { return page->context == context; });
+  return shrunk + FreeOldestPages(static_cast<size_t>(others - kept_pages_.begin()));
 }
 
 void DeviceMemory::Fence() {

@@ -7,7 +7,9 @@
 //
 // What the program frees while work under way may still use it is retired: no block any more, but
 // needed like one. Once it is released (free_fence.h says when), a slot can be taken again, and a
-// run is unmapped.
+// run is unmapped. Of pages whose last block was released a few are kept for a moment, so that a
+// program that allocates and frees by turns does not have one mapped each time; they are needed,
+// and on the card, like others.
 //
 // Threading: any thread, but for members marked "swap lock": those are for the holder of the
 // Swapper's lock. Runs are taken apart only under it, so it may keep pointers to them.
@@ -63,11 +65,25 @@ struct Run {
   uint64_t bytes = 0;
   CUcontext context = nullptr;
   std::vector<Chunk> chunks;
-  bool dead = false;        // all of it is released; table lock
-  bool lost = false;        // its context is broken; table lock and swap lock to change
-  uint64_t slot_bytes = 0;  // of a slab page; 0: one block
-  uint32_t live = 1;        // blocks in it, retired ones included
-  std::vector<uint32_t> free_slots;
+  bool dead = false;                 // all of it is released; table lock
+  bool lost = false;                 // its context is broken; table lock and swap lock to change
+  uint64_t slot_bytes = 0;           // of a slab page; 0: one block
+  uint32_t live = 1;                 // blocks in it, retired ones included
+  std::vector<uint32_t> free_slots;  // that were taken before
+  uint32_t fresh_slots = 0;          // and those that never were: the last so many
+
+  bool HasSlot() const { return fresh_slots != 0 || !free_slots.empty(); }
+  void Cut(uint64_t bytes_of_slot) {
+    slot_bytes = bytes_of_slot;
+    free_slots.clear();
+    fresh_slots = static_cast<uint32_t>(bytes / slot_bytes);
+  }
+  uint32_t TakeSlot() {  // REQUIRES: HasSlot()
+    if (free_slots.empty()) return static_cast<uint32_t>(bytes / slot_bytes) - fresh_slots--;
+    const uint32_t slot = free_slots.back();
+    free_slots.pop_back();
+    return slot;
+  }
 
   // ---- Of a handle of the program's (vmm_memory.h), which has no block.
   std::vector<Alias> aliases;  // swap lock
@@ -123,6 +139,13 @@ class DeviceMemory {
   // Forgets the block. `unused`: no work under way may use it, so it is released; else it retires.
   // Returns how much less is needed now; nothing if there is no such block.
   std::optional<Bytes> Free(CUdeviceptr pointer, uint64_t id, bool unused) EXCLUDES_LOCK(mutex_);
+  // Releases kept pages but for so many. Returns the same.
+  Bytes FreePages(size_t keep) EXCLUDES_LOCK(mutex_);
+  // Releases those that nobody took since the last time. Returns the same, and whether there are
+  // more.
+  Bytes FreeUntakenPages(bool* more) EXCLUDES_LOCK(mutex_);
+  // What kept pages take: needed, but for nothing of the program's.
+  Bytes kept() const { return Bytes(kept_bytes_.load(std::memory_order_relaxed)); }
   // Releases all that the context has, retired or not. Returns the same.
   Bytes FreeContext(CUcontext context) EXCLUDES_LOCK(mutex_);
 
@@ -134,6 +157,10 @@ class DeviceMemory {
   Bytes ReleaseFenced() EXCLUDES_LOCK(mutex_);
 
   MemoryView GetView() const EXCLUDES_LOCK(mutex_);
+  Bytes resident() const EXCLUDES_LOCK(mutex_) {
+    MutexLock lock(mutex_);
+    return Bytes(resident_);
+  }
   bool HasDead() const EXCLUDES_LOCK(mutex_);
 
   // Runs `action` if nothing is missing (`backed`), or if something is, with the table held: no
@@ -192,6 +219,9 @@ class DeviceMemory {
       REQUIRES_LOCK(mutex_);
   Bytes Release(const Share& share) REQUIRES_LOCK(mutex_);
   Bytes ReleaseRetired(std::vector<Share>* retired) REQUIRES_LOCK(mutex_);
+  Run* OpenPage(uint64_t slot_bytes, CUcontext context) REQUIRES_LOCK(mutex_);
+  void ClosePage(Run* page) REQUIRES_LOCK(mutex_);
+  Bytes FreeOldestPages(size_t count) REQUIRES_LOCK(mutex_);
   void Kill(Run* run) REQUIRES_LOCK(mutex_);
   void Uncount(const Run& run) REQUIRES_LOCK(mutex_);  // from need_ and missing_
 
@@ -206,6 +236,9 @@ class DeviceMemory {
   Blocks blocks_ GUARDED_BY(mutex_);
   // Pages with a free slot, by slot size and context.
   std::map<std::pair<uint64_t, CUcontext>, std::vector<Run*>> open_pages_ GUARDED_BY(mutex_);
+  std::vector<Run*> kept_pages_ GUARDED_BY(mutex_);  // without a block, longest kept first
+  size_t untaken_pages_ GUARDED_BY(mutex_) = 0;      // the least of those since the last look
+  std::atomic<uint64_t> kept_bytes_{0};
   uint64_t need_ GUARDED_BY(mutex_) = 0;
   uint64_t resident_ GUARDED_BY(mutex_) = 0;
   uint64_t missing_ GUARDED_BY(mutex_) = 0;

@@ -50,7 +50,7 @@ Result<std::unique_ptr<Guest>> Guest::Open(const cuda::RealDriver* real, Gate* g
                                   &guest->fixed_, guest->VmmSource());
   guest->fence_ = std::make_unique<FreeFence>(
       real, device, tracker, guest->memory_.get(),
-      [link = &guest->link_](Bytes shrunk) { link->Unreserve(shrunk); });
+      [guest = guest.get()](Bytes shrunk) { guest->Unreserve(shrunk); });
   guest->agent_ = std::make_unique<Agent>(AgentParts{real, device, &guest->link_, &guest->vote_,
                                                      tracker, guest->memory_.get(),
                                                      guest->fence_.get(), guest->swapper_.get()});
@@ -87,8 +87,8 @@ VmmMemory::Source Guest::VmmSource() {
             });
           },
           [this](Bytes shrunk) {
-            link_.Unreserve(shrunk);
-            if (!vote_.open() || link_.contended()) agent_->Wake();
+            Unreserve(shrunk);
+            WakeIfConcerned();
           },
           [this] { return GiveWay(); }};
 }
@@ -129,7 +129,7 @@ bool Guest::ContextEnds(CUcontext context) {
   Synchronize(context);
   pools_->ContextEnds(context);
   tracker_->RemoveContext(context);
-  link_.Unreserve(memory_->FreeContext(context));
+  Unreserve(memory_->FreeContext(context));
   bool credited = false;
   {
     MutexLock lock(contexts_mutex_);
@@ -212,7 +212,9 @@ CUresult Guest::Allocate(uint64_t bytes, CUcontext context, CUdeviceptr* pointer
   }
   if (slot.has_value()) {
     *pointer = slot->address;
-    if (!backed) ShutIfMissing();  // the page may be one that another thread has only just added
+    // The page may be one that another thread has only just added. A gate that is shut opens when
+    // everything is backed.
+    if (!backed && vote_.open()) ShutIfMissing();
     return CUDA_SUCCESS;
   }
   const Bytes growth(DeviceMemory::RunBytes(bytes));
@@ -228,17 +230,14 @@ CUresult Guest::Allocate(uint64_t bytes, CUcontext context, CUdeviceptr* pointer
 
 CUresult Guest::Grow(Bytes bytes, const std::function<CUresult(CUdeviceptr*)>& add) {
   fence_->Step();  // what is retired takes room
-  {
-    MutexLock lock(growth_mutex_);
-    if (!link_.Reserve(bytes)) {
-      Log(LogLevel::kInfo, "refused %s: %s of %s are in use", FormatBytes(bytes).c_str(),
-          FormatBytes(used()).c_str(), FormatBytes(limit()).c_str());
-      return CUDA_ERROR_OUT_OF_MEMORY;
-    }
+  if (!link_.Reserve(bytes)) {
+    Log(LogLevel::kInfo, "refused %s: %s of %s are in use", FormatBytes(bytes).c_str(),
+        FormatBytes(used()).c_str(), FormatBytes(limit()).c_str());
+    return CUDA_ERROR_OUT_OF_MEMORY;
   }
   CUdeviceptr address = 0;
   if (add(&address) != CUDA_SUCCESS) {
-    link_.Unreserve(bytes);
+    Unreserve(bytes);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   if (!BackNow(address)) ShutIfMissing();
@@ -254,17 +253,29 @@ void Guest::ShutIfMissing() {
     lease.OnShut();
     if (lease.poisoned()) vote_.Open();  // since we looked; nobody else would open it again
   });
-  agent_->Wake();
+  WakeIfConcerned();
+}
+
+void Guest::Unreserve(Bytes shrunk) {
+  link_.Unreserve(shrunk);
+  if (shrunk != Bytes()) agent_->SettleSoon();
+}
+
+// What is needed has changed. The agent does something about that at once while it brings memory in
+// or asks for a lease, and where somebody else waits for what is not needed any more.
+void Guest::WakeIfConcerned() {
+  const bool opens = !vote_.open() && (link_.holds() || vote_.waiting() != 0);
+  if (opens || link_.contended()) agent_->Wake();
 }
 
 // Under an open gate and with credit to spare a new run is backed at once, unless the agent is busy
 // with chunks just now.
 bool Guest::BackNow(CUdeviceptr address) {
-  if (!swapper_->mutex().TryLock()) return false;
+  if (!swapper_->mutex().TryLockBriefly()) return false;
   swapper_->Reap();
   Run* const run = memory_->FindRun(address);  // gone with its context, perhaps
   const auto allowed = [&] {
-    const Bytes resident = memory_->GetView().resident;
+    const Bytes resident = memory_->resident();
     bool fits = false;
     link_.With([&](client::Lease& lease) {
       fits = run != nullptr && lease.open() && resident + Bytes(run->bytes) <= lease.credit();
@@ -305,13 +316,16 @@ bool Guest::Free(CUdeviceptr pointer, CUresult* result) {
 bool Guest::GiveWay() {
   const bool of_graphs = graphs_.Trim();
   const bool of_drivers = driver_pools_.Trim();
-  return pools_->GiveWay(true) || of_graphs || of_drivers;
+  const Bytes of_pages = memory_->FreePages(0);
+  Unreserve(of_pages);
+  return pools_->GiveWay(true) || of_graphs || of_drivers || of_pages != Bytes();
 }
 
 bool Guest::Release(CUdeviceptr pointer, uint64_t id, bool unused) {
   const std::optional<Bytes> shrunk = memory_->Free(pointer, id, unused);
   if (!shrunk.has_value()) return false;
-  link_.Unreserve(*shrunk);
+  Unreserve(*shrunk);
+  if (memory_->kept() != Bytes()) agent_->SettleSoon();
   if (!unused || *shrunk != Bytes()) ReapSoon();
   return true;
 }
@@ -319,12 +333,15 @@ bool Guest::Release(CUdeviceptr pointer, uint64_t id, bool unused) {
 // Where all work is done nothing is left of the memory afterwards, as with the driver's own.
 void Guest::ReapSoon() {
   fence_->Step();
-  if (memory_->HasDead() && swapper_->mutex().TryLock()) {
+  if (memory_->HasDead() && swapper_->mutex().TryLockBriefly()) {
     swapper_->Reap();
     swapper_->mutex().Unlock();
   }
-  // It gives back what is left, and the credit; else it comes by in a moment.
-  if (!vote_.open() || link_.contended()) agent_->Wake();
+  if (memory_->HasDead()) {
+    agent_->Wake();
+  } else {
+    WakeIfConcerned();
+  }
 }
 
 }  // namespace tandem::shim

@@ -69,8 +69,7 @@ class Guest {
   // What the driver would say to an allocation: a context that is broken or destroyed answers
   // everything with its error, and a capture that forbids an allocation is broken by one.
   CUresult Health(CUcontext context) EXCLUDES_LOCK(contexts_mutex_);
-  CUresult Allocate(uint64_t bytes, CUcontext context, CUdeviceptr* pointer)
-      EXCLUDES_LOCK(growth_mutex_);
+  CUresult Allocate(uint64_t bytes, CUcontext context, CUdeviceptr* pointer);
   // Waits for the work of the block's context, but not during a capture: what work under way may
   // still use is needed until that is done. False if the block is not one of ours.
   bool Free(CUdeviceptr pointer, CUresult* result);
@@ -94,7 +93,7 @@ class Guest {
   // was any. May wait for work.
   bool GiveWay();
   Bytes limit() const { return link_.limit(); }
-  Bytes used() const { return link_.used(); }
+  Bytes used() const { return SaturatingSubtract(link_.used(), memory_->kept()); }
 
  private:
   Guest(const cuda::RealDriver* real, Gate* gate, WorkTracker* tracker, CUdevice device,
@@ -106,12 +105,13 @@ class Guest {
   VmmMemory::Source VmmSource();
   // Reserves the bytes and has the run added and backed: at once if it can be, or before the gate
   // is passed again. `add` gives its address.
-  CUresult Grow(Bytes bytes, const std::function<CUresult(CUdeviceptr*)>& add)
-      EXCLUDES_LOCK(growth_mutex_);
+  CUresult Grow(Bytes bytes, const std::function<CUresult(CUdeviceptr*)>& add);
+  void Unreserve(Bytes shrunk);
   // False if that block is gone. `unused`: no work under way may use it.
   bool Release(CUdeviceptr pointer, uint64_t id, bool unused);
   bool BackNow(CUdeviceptr address);
   void ShutIfMissing();
+  void WakeIfConcerned();
   CUresult Synchronize(CUcontext context);
   void ReapSoon();
   void LetReach(CUdevice peer, bool reaches) REQUIRES_LOCK(peers_mutex_);
@@ -131,7 +131,6 @@ class Guest {
   std::unique_ptr<VmmMemory> vmm_;
   std::unique_ptr<Agent> agent_;
 
-  Mutex growth_mutex_;  // one reservation at a time; held while waiting for the daemon's answer
   mutable Mutex contexts_mutex_;
   std::map<CUcontext, bool> contexts_ GUARDED_BY(contexts_mutex_);  // → credited
   // One of them, mostly the only one, for those who need no lock to find it known.

@@ -292,10 +292,46 @@ TEST_F(SwapperTest, SmallBlocksShareAPage) {
     EXPECT_EQ(memory_.Find(block + 4999)->address, block);
     EXPECT_FALSE(memory_.Find(block + 5000).has_value());
   }
-  Bytes shrunk;
-  for (CUdeviceptr block : blocks) shrunk += Free(block).value();
-  EXPECT_EQ(shrunk, MiB(2));
+  for (CUdeviceptr block : blocks) EXPECT_EQ(Free(block), Bytes());
+  EXPECT_EQ(memory_.kept(), MiB(2));
+  EXPECT_EQ(memory_.FreePages(0), MiB(2));
   EXPECT_EQ(memory_.GetView().need, Bytes());
+}
+
+TEST_F(SwapperTest, AnEmptyPageIsCutAnew) {
+  const CUdeviceptr first = Allocate(5000);
+  Free(first);
+  EXPECT_EQ(Allocate(100000), first);
+  EXPECT_EQ(memory_.kept(), Bytes());
+  EXPECT_EQ(Allocate(100000), first + (uint64_t{128} << 10));
+  EXPECT_EQ(memory_.GetView().need, MiB(2));
+}
+
+TEST_F(SwapperTest, OnlySomePagesAreKept) {
+  std::vector<CUdeviceptr> blocks;
+  for (int i = 0; i < 12; ++i) blocks.push_back(Allocate(MiB(1).count - 1));  // two a page
+  EXPECT_EQ(memory_.GetView().need, MiB(12));
+  for (CUdeviceptr block : blocks) Free(block);
+  EXPECT_EQ(memory_.kept(), MiB(8));
+  EXPECT_EQ(memory_.GetView().need, MiB(8));
+  EXPECT_EQ(memory_.FreeContext(driver_.context()), MiB(8));
+  EXPECT_EQ(memory_.kept(), Bytes());
+}
+
+TEST_F(SwapperTest, PagesThatNobodyTakesAreReleased) {
+  std::vector<CUdeviceptr> blocks;
+  for (int i = 0; i < 6; ++i) blocks.push_back(Allocate(MiB(1).count - 1));
+  for (CUdeviceptr block : blocks) Free(block);
+  bool more = false;
+  EXPECT_EQ(memory_.FreeUntakenPages(&more), Bytes());
+  EXPECT_TRUE(more);
+  for (int i = 0; i < 3; ++i) {  // one of the three is in use now and then
+    Free(Allocate(5000));
+    EXPECT_EQ(memory_.FreeUntakenPages(&more), i == 0 ? MiB(4) : Bytes());
+    EXPECT_TRUE(more);
+  }
+  EXPECT_EQ(memory_.FreeUntakenPages(&more), MiB(2));
+  EXPECT_FALSE(more);
 }
 
 // Everything at once, against a model: what every live block must hold.

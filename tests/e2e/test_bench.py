@@ -35,7 +35,7 @@ OTHERS = {
     "gaps": ("switch_ms", "handovers_per_minute", "spread"),
     "makespan": ("turn_s", "spread"),
 }
-ROWS = {"gate": 1, "alloc": 21, "overhead": 4, "release": 2, "handover": 1, "gaps": 1, "makespan": 2}
+ROWS = {"gate": 1, "alloc": 24, "overhead": 4, "release": 2, "handover": 1, "gaps": 1, "makespan": 2}
 
 
 
