@@ -70,10 +70,24 @@ std::byte* HostArena::Take(uint64_t bytes) {
   // What was returned only just now is zeroed while the caller waits: sooner than more is mapped.
   while (slot == nullptr && ZeroSome()) slot = TakeZeroed(bytes);
   if (slot != nullptr) return slot;
-  const uint64_t begin = Map(mapping_bytes_);
-  if (begin == 0) return nullptr;
-  Add(begin, mapping_bytes_);
-  return TakeZeroed(bytes);
+  return MapFor(bytes) ? TakeZeroed(bytes) : nullptr;
+}
+
+// More than was made ahead, in a hurry. Where the host has not even that, the kernel would end some
+// program for it: better that this one waits.
+bool HostArena::MapFor(uint64_t bytes) {
+  const Bytes there = available_();
+  const bool plenty = there >= Bytes(mapping_bytes_);
+  const uint64_t size = plenty ? mapping_bytes_ : std::max(bytes, largest_chunk_);
+  if (there < Bytes(size)) return false;
+  const uint64_t begin = Map(size);
+  if (begin == 0) return false;
+  if (!Fill(begin, size)) {
+    munmap(At(begin), size);
+    return false;
+  }
+  Add(begin, size);
+  return true;
 }
 
 void HostArena::Return(std::byte* begin, uint64_t bytes, Instant now) {
@@ -138,15 +152,16 @@ bool HostArena::Begin(uint64_t lacking) {
   return true;
 }
 
-// The kernel says here that there is no more, and not by ending the program once it writes.
+// The kernel says here that there is no more, and not by ending the program once it writes. Kernels
+// before 5.14 do not know how: registering does it for them, all at once.
+bool HostArena::Fill(uint64_t begin, uint64_t bytes) {
+  return madvise(At(begin), bytes, MADV_POPULATE_WRITE) == 0 || errno == EINVAL;
+}
+
 bool HostArena::Populate() {
   const uint64_t step = std::min(kStep, draft_->bytes - draft_->populated);
-  // Kernels before 5.14 do not know how: registering does it for them, all at once.
-  const bool populated =
-      madvise(At(draft_->begin + draft_->populated), step, MADV_POPULATE_WRITE) == 0 ||
-      errno == EINVAL;
   const Draft draft = *draft_;
-  if (!populated) {
+  if (!Fill(draft.begin + draft.populated, step)) {
     munmap(At(draft.begin), draft.bytes);
     draft_.reset();
     return false;

@@ -86,6 +86,8 @@ class HostArena {
   static constexpr uint64_t kLargestChunks = 16;
 
   static uint64_t Map(uint64_t bytes);
+  static bool Fill(uint64_t begin, uint64_t bytes);
+  bool MapFor(uint64_t bytes);
   void Add(uint64_t begin, uint64_t bytes);
   void Remove(const Mapping& mapping);
   bool GrowSome(uint64_t ahead);

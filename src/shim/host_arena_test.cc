@@ -159,11 +159,24 @@ TEST_F(HostArenaTest, AHostThatHasTooLittleIsToldOnceAndAskedAgain) {
   const std::string told = testing::internal::GetCapturedStderr();
   EXPECT_NE(told.find("8 MiB"), std::string::npos) << told;
   EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 1) << told;
-  EXPECT_NE(arena_.Take(kArenaSlot), nullptr);  // all the same: there may be enough when it is due
+  EXPECT_NE(arena_.Take(kArenaSlot), nullptr);  // there is enough for one
   available = MiB(80);
   arena_.Trim(now_, Seconds(10), MiB(80).count);
   TendAll(MiB(80));
   EXPECT_GE(Bytes(arena_.bytes()), MiB(80));
+}
+
+TEST_F(HostArenaTest, TakesNoMoreThanTheHostHas) {
+  available = MiB(4);
+  const std::byte* const slot = arena_.Take(kArenaSlot);
+  ASSERT_NE(slot, nullptr);
+  EXPECT_TRUE(AllPopulated(slot));
+  EXPECT_EQ(Bytes(arena_.bytes()), MiB(4));  // and not a mapping of the usual size
+  available = MiB(3);
+  EXPECT_EQ(arena_.Take(kArenaSlot), nullptr);
+  EXPECT_EQ(Bytes(arena_.bytes()), MiB(4));
+  available = GiB(1);
+  EXPECT_NE(arena_.Take(kArenaSlot), nullptr);
 }
 
 }  // namespace
