@@ -10,6 +10,7 @@ namespace {
 
 constexpr Duration kShortestWindow = Microseconds(500);
 constexpr Duration kLongestDeadline = Seconds(64);
+constexpr Duration kLongestOfOrders = Seconds(4096);  // to suspend: nobody else is waiting as long
 constexpr Duration kLongestBackoff = Seconds(1);
 
 }  // namespace
@@ -316,7 +317,8 @@ void Arbiter::Handle(const event::Busy& e) {
   if (session == nullptr || session->phase != Phase::kRevoking) return;
   session->phase = Phase::kRunning;
   session->window = std::max(session->window / 2, kShortestWindow);
-  session->deadline = std::min(session->deadline * 2, kLongestDeadline);
+  session->deadline =
+      std::min(session->deadline * 2, session->suspended ? kLongestOfOrders : kLongestDeadline);
   session->not_before = now_ + session->backoff;
   session->backoff = std::min(session->backoff * 2, kLongestBackoff);
   // Revoked before it had all it needs: it goes on waiting for that.

@@ -420,11 +420,12 @@ void Arbiter::GiveUpClaim() {
 void Arbiter::UpdateContended() {
   for (auto& [id, session] : sessions_) {
     const SessionId self = id;
-    const bool contended =
-        session.holds() && std::any_of(wishes_.begin(), wishes_.end(), [&](const Wish& wish) {
-          // Also for what it wants beside its lease itself: it may have credit to spare.
-          return (wish.id != self || wish.lasting()) && !sessions_.at(wish.id).suspended;
-        });
+    const bool waited_for = std::any_of(wishes_.begin(), wishes_.end(), [&](const Wish& wish) {
+      // Also for what it wants beside its lease itself: it may have credit to spare.
+      return (wish.id != self || wish.lasting()) && !sessions_.at(wish.id).suspended;
+    });
+    // Whoever gave the order to suspend waits, too: it must not fill its queue anew meanwhile.
+    const bool contended = session.holds() && (waited_for || session.suspended);
     if (contended == session.contended) continue;
     session.contended = contended;
     actions_.emplace_back(action::SetContended{id, contended});

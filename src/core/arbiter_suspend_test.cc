@@ -23,6 +23,31 @@ TEST_F(SuspendTest, AHolderLosesLeaseAndBytesWithoutAnybodyWaiting) {
   EXPECT_EQ(arbiter_.budget().charged(), Bytes());
 }
 
+TEST_F(SuspendTest, AHolderDoesNotFillItsQueueAnewWhileItIsToLeave) {
+  Add(kA);
+  Run(kA, MiB(60));
+  Suspend(kA);
+  EXPECT_TRUE(Said<action::SetContended>(kA).contended);
+  On(event::Busy{kA, epoch_[kA]});
+  EXPECT_TRUE(Silent<action::SetContended>(kA));
+  Resume(kA);
+  EXPECT_FALSE(Said<action::SetContended>(kA).contended);
+}
+
+// A kernel may take longer than anybody who shares would wait for it.
+TEST_F(SuspendTest, InTheEndEvenALongKernelIsWaitedFor) {
+  Add(kA);
+  Run(kA, MiB(60));
+  Suspend(kA);
+  Duration longest;
+  for (int i = 0; i < 12; ++i) {
+    On(event::Busy{kA, epoch_[kA]});
+    Later(Seconds(2));
+    longest = std::max(longest, Said<action::Revoke>(kA).deadline);
+  }
+  EXPECT_GT(longest, Seconds(1000));
+}
+
 TEST_F(SuspendTest, WhatItAsksForWaitsUntilItIsResumed) {
   Add(kA);
   Suspend(kA);
