@@ -89,6 +89,21 @@ void Arbiter::Handle(const event::SessionAdded& e) {
   }
 }
 
+// Memory is on the card by credit alone, and contexts and what cannot be swapped wait for us; but
+// what can be swapped a program goes on allocating by itself while nobody answers.
+bool Arbiter::MayReturn(SessionId id, event::SessionAdded* claims) const {
+  const Session& session = sessions_.at(id);
+  claims->resident = std::min(claims->resident, budget_.charge(id) + session.excess);
+  claims->contexts = std::min(claims->contexts, session.contexts);
+  claims->fixed = std::min(claims->fixed, session.fixed);
+  const Bytes before = limits_.allocated(id);
+  if (claims->allocated <= before) return true;
+  const Bytes more = claims->allocated - before;
+  const bool fits_alone = claims->allocated <= budget_.total() - budget_.fixed();
+  return fits_alone && more <= SaturatingSubtract(limits_.limit(id), limits_.run_used(id)) &&
+         (config_.host == nullptr || config_.host->Fits(config_.gpu, HostNeed(more)));
+}
+
 void Arbiter::Handle(const event::SessionGone& e) {
   Session* session = Find(e.id);
   if (session == nullptr) return;

@@ -127,6 +127,9 @@ class Arbiter {
   // The most of a session's memory that the host may have to hold at once.
   Bytes HostShare(SessionId id) const { return HostShare(sessions_.at(id), excess_); }
   const std::map<SessionId, Session>& sessions() const { return sessions_; }
+  // Whether the session, whose connection broke, may come back with what is claimed for it. What it
+  // cannot have got without us is taken off the claims.
+  bool MayReturn(SessionId id, event::SessionAdded* claims) const;
   std::vector<Wish> Waiting() const;  // next first; without those of suspended sessions
   std::optional<SessionId> claimant() const;
   bool taking_turns() const;

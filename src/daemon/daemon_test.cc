@@ -40,7 +40,9 @@ TEST_F(DaemonTest, ASessionGetsItsPagesAndALease) {
   EXPECT_LT(pwrite(fds[0].get(), "x", 1, 0), 0);
   auto* page = static_cast<const wire::DecisionsPage*>(decisions);
   EXPECT_EQ(page->magic, wire::kDecisionsMagic);
+  ASSERT_TRUE(session.Send(wire::Reserve{1, MiB(10).count}).ok());
   ASSERT_TRUE(session.Send(wire::Ready{MiB(10).count}).ok());
+  EXPECT_EQ(Expect<wire::Reserved>(session).granted, 1);
   const auto grant = Expect<wire::Grant>(session);
   EXPECT_EQ(Bytes(grant.credit_bytes), MiB(10));
   EXPECT_EQ(Bytes(page->limit_bytes.load()), MiB(102));
@@ -129,8 +131,9 @@ TEST_F(DaemonTest, AClosedSocketReturnsNothingTheEndOfTheProcessAll) {
       Result<wire::Channel> channel = wire::ConnectDaemon(path_);
       if (!channel.ok()) _exit(1);
       static_cast<void>(channel->Send(wire::Register{"0.1", 0, "GPU-1", "child", 0, 0, 0}));
+      static_cast<void>(channel->Send(wire::Reserve{1, MiB(50).count}));
       static_cast<void>(channel->Send(wire::Ready{MiB(50).count}));
-      for (int i = 0; i < 2; ++i) static_cast<void>(channel->Receive(Seconds(60)));
+      for (int i = 0; i < 3; ++i) static_cast<void>(channel->Receive(Seconds(60)));
     }
     char end;
     _exit(read(hold[0], &end, 1) == 0 ? 0 : 1);
@@ -141,7 +144,9 @@ TEST_F(DaemonTest, AClosedSocketReturnsNothingTheEndOfTheProcessAll) {
   EXPECT_TRUE(RunUntil([&] { return server_->connections() == 0; }));
   EXPECT_EQ(charged(), MiB(50).count);
   wire::Channel waiter = Join();
+  ASSERT_TRUE(waiter.Send(wire::Reserve{1, MiB(80).count}).ok());
   ASSERT_TRUE(waiter.Send(wire::Ready{MiB(80).count}).ok());
+  EXPECT_EQ(Expect<wire::Reserved>(waiter).granted, 1);
   kill(child, SIGKILL);
   EXPECT_EQ(Bytes(Expect<wire::Grant>(waiter).credit_bytes), MiB(80));
   waitpid(child, nullptr, 0);

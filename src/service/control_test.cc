@@ -40,7 +40,7 @@ TEST_F(ControlTest, ASuspendedSessionLeavesTheCardAndComesBackWhenResumed) {
   EXPECT_EQ(pages_[0]->decisions_.suspended.load(), 1u);
   Say(1, wire::Released{epoch});
   EXPECT_EQ(Heard<wire::Evict>(1).target_bytes, 0u);
-  Say(1, wire::Ready{MiB(60).count});
+  Want(1, MiB(60));
   EXPECT_EQ(Session(0)["state"], "suspending");
   Say(1, wire::Evicted{0, MiB(60).count});
   EXPECT_EQ(Session(0)["state"], "suspended");
@@ -239,9 +239,9 @@ TEST_F(ControlTest, WaitersAreToldWhoDoesNotAnswerAndWhatItKeeps) {
   Join(1, 11);
   Work(1);
   Join(2, 12);
-  Say(2, wire::Ready{MiB(60).count});
+  Want(2, MiB(60));
   Join(3, 13);
-  Say(3, wire::Ready{MiB(30).count});  // fits beside it
+  Want(3, MiB(30));  // fits beside it
   now_ = now_ + Seconds(10);
   said_ = service_.OnTick(now_);
   Heard<wire::Revoke>(1);

@@ -110,6 +110,41 @@ TEST_F(IsolationTest, ANumberThatHasChangedHandsTakesNoSession) {
   EXPECT_EQ(Victim(), before);
 }
 
+TEST_F(IsolationTest, ASecondRegistrationIsNoWayToMoreMemory) {
+  Connect(kGuard, 21, kStranger);
+  Say(kGuard, wire::RunBegin{"0.1", "theirs", "x", MiB(40).count, 0, 0});
+  const uint64_t run = Heard<wire::RunStarted>(kGuard).run;
+  Join(kAttacker, 31, run, kStranger);
+  Say(kAttacker, wire::Reserve{1, MiB(30).count});
+  const auto register_again = [&](ConnectionId id, Bytes allocated) {
+    Connect(id, 31, kStranger);
+    Say(id, wire::Register{"0.1", run, kGpu, "x", allocated.count, MiB(90).count, 50, 0,
+                           MiB(20).count});
+  };
+  register_again(40, MiB(41));
+  EXPECT_EQ(Refusal(40), wire::RefusalCode::kTooMany);
+  EXPECT_TRUE(HeardNothing(kAttacker));
+  register_again(41, MiB(40));  // what its limit leaves: that may have come to it meanwhile
+  Heard<wire::Registered>(41);
+  Connect(950, 950, kStranger);
+  Say(950, wire::Query{"sessions"});
+  const Json list = Json::parse(Heard<wire::Answer>(950).json)["sessions"];
+  ASSERT_EQ(list.size(), 1u);
+  EXPECT_EQ(list[0]["allocated_bytes"], MiB(40).count);
+  EXPECT_EQ(list[0]["credit_bytes"], 0u);
+  EXPECT_EQ(list[0]["contexts"], 0u);
+  EXPECT_EQ(list[0]["fixed_bytes"], 0u);
+}
+
+TEST_F(IsolationTest, NobodyNeedsWhatItWasNotGranted) {
+  StartVictim();
+  Join(kAttacker, 31, 0, kStranger);
+  Say(kAttacker, wire::Reserve{1, MiB(10).count});
+  Say(kAttacker, wire::Ready{MiB(90).count});
+  EXPECT_EQ(Bytes(Heard<wire::Grant>(kAttacker).credit_bytes), MiB(10));  // beside the victim
+  EXPECT_TRUE(HeardNothing(kVictim));
+}
+
 TEST_F(IsolationTest, OrdersAboutOthersAreRefusedHoweverTheyAreNamed) {
   StartVictim();
   const std::string id = std::to_string(Victim()["id"].get<uint64_t>());

@@ -76,7 +76,7 @@ void Service::Handle(Connection& from, const wire::RunQuery& m) {
   wire::RunShown shown{limit.count, 0, ""};
   for (const Seat* seat : SeatsOf(key)) {
     if (seat->gpu != gpu->get()) continue;
-    const uint64_t bytes = arbiter.limits().allocated(seat->id).count;
+    const uint64_t bytes = arbiter.limits().used(seat->id).count;
     shown.used_bytes += bytes;
     shown.processes += std::to_string(seat->client.pid) + " " + std::to_string(bytes) + "\n";
   }

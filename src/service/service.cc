@@ -238,6 +238,10 @@ void Service::Handle(Connection& from, const wire::Register& m) {
   core::event::SessionAdded added;
   // Anybody else cannot have anything yet, whatever it says.
   if (old != nullptr || from.client.predates_daemon) added = ClaimsOf(m, gpu->info);
+  if (old != nullptr && !gpu->arbiter.MayReturn(old->id, &added)) {
+    return Refuse(from.id, wire::RefusalCode::kTooMany,
+                  "while nobody listened it has allocated more than there is room for", true);
+  }
   added.id = seat->id;
   JoinRun(from, m.run, old, *seat, added);
   const bool suspended = StartsSuspended(m, old, *seat, added);
@@ -300,6 +304,14 @@ void Service::HandleSession(Connection& from, const M& m) {
                   "a message of type " + std::to_string(M::kType) + " needs a session", true);
   }
   Gpu& gpu = *from.seat->gpu;
+  if constexpr (std::is_same_v<M, wire::Ready>) {
+    // What it has not been granted it does not need; but it may have freed some since.
+    const Bytes granted = gpu.arbiter.limits().allocated(from.seat->id);
+    const bool possible = Bytes(m.need_bytes) <= gpu.arbiter.budget().total();
+    if (possible && Bytes(m.need_bytes) > granted) {
+      return Feed(gpu, core::event::Ready{from.seat->id, granted});
+    }
+  }
   if constexpr (std::is_same_v<M, wire::Evicted>) from.seat->out += Bytes(m.copied_bytes);
   if constexpr (std::is_same_v<M, wire::Running>) from.seat->in += Bytes(m.bytes_in);
   Feed(gpu, ToEvent(from.seat->id, m));

@@ -34,9 +34,9 @@ TEST_F(ServiceTest, ASessionRegistersRunsAndIsListed) {
 TEST_F(ServiceTest, AHandoverIsRecorded) {
   Join(1, 11);
   Join(2, 12);
-  Say(1, wire::Ready{MiB(60).count});
+  Want(1, MiB(60));
   Say(1, wire::Running{1, 0});
-  Say(2, wire::Ready{MiB(60).count});
+  Want(2, MiB(60));
   EXPECT_EQ(pages_[0]->decisions_.contended.load(), 1u);
   EXPECT_EQ(pages_[1]->decisions_.contended.load(), 0u);
   EXPECT_EQ(Ask("sessions")["sessions"][1]["waits_for"], "its turn, as number 1");
@@ -68,7 +68,7 @@ TEST_F(ServiceTest, WhoWaitsForAContextHasWaitedSinceItAsked) {
   Join(1, 11);
   Join(2, 12);
   for (int i = 0; i < 4; ++i) Say(1, wire::ContextWanted{});  // the reserve
-  Say(1, wire::Ready{MiB(100).count});
+  Want(1, MiB(100));
   Say(1, wire::Running{1, 0});
   Say(2, wire::ContextWanted{});
   EXPECT_TRUE(Silent<wire::ContextReserved>(2));
@@ -183,7 +183,7 @@ TEST_F(ServiceTest, SessionsOfAUserAreBounded) {
 
 TEST_F(ServiceTest, OnlyTheEndOfTheProcessGivesMemoryBack) {
   Join(1, 11);
-  Say(1, wire::Ready{MiB(60).count});
+  Want(1, MiB(60));
   service_.OnDisconnected(1, now_);
   EXPECT_EQ(Ask("status")["gpus"][0]["charged_bytes"], MiB(60).count);
   EXPECT_TRUE(service_.HasSessions(11));
@@ -195,8 +195,8 @@ TEST_F(ServiceTest, OnlyTheEndOfTheProcessGivesMemoryBack) {
 TEST_F(ServiceTest, WhoRegistersAgainTakesItsOwnPlace) {
   Join(1, 11);
   Join(2, 12);
-  Say(1, wire::Ready{MiB(60).count});
-  Say(2, wire::Ready{MiB(60).count});
+  Want(1, MiB(60));
+  Want(2, MiB(60));
   service_.OnDisconnected(1, now_);
   Connect(3, 11);
   Say(3, wire::Register{"0.1", 0, kGpu, "train", MiB(60).count, MiB(50).count, 1});
@@ -379,7 +379,7 @@ TEST_F(ChaosServiceTest, AnEmptyCardWakesNobody) {
   EXPECT_FALSE(service_.wake().has_value());
   Join(1, 11);
   EXPECT_FALSE(service_.wake().has_value());
-  Say(1, wire::Ready{MiB(10).count});
+  Want(1, MiB(10));
   EXPECT_GT(service_.wake().value(), now_);
 }
 
@@ -387,7 +387,7 @@ TEST_F(ChaosServiceTest, AProgramLosesTheCardToNobodyWhoIsListed) {
   Join(1, 11);
   Bytes out;
   for (int turn = 0; turn < 20; ++turn) {
-    Say(1, wire::Ready{MiB(10).count});
+    Want(1, MiB(10));
     Say(1, wire::Running{WaitToHear<wire::Grant>(1).epoch, 0});
     Say(1, wire::Released{WaitToHear<wire::Revoke>(1).epoch});
     const Bytes left(Heard<wire::Evict>(1).target_bytes);

@@ -68,6 +68,11 @@ class ServiceTest : public ::testing::Test {
     Connect(id, pid, uid);
     Say(id, wire::Register{"0.1", run, kGpu, "train", 0, 0, 0});
   }
+  // Has that much allocated, and needs it on the card.
+  void Want(ConnectionId id, Bytes bytes) {
+    Say(id, wire::Reserve{1, bytes.count});
+    Say(id, wire::Ready{bytes.count});
+  }
   template <typename M>
   M Heard(ConnectionId id) {
     for (const Outgoing& out : said_) {
