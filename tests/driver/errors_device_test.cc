@@ -184,6 +184,19 @@ TEST_F(ErrorsDeviceTest, Contexts) {
   TAKES(cuCtxGetApiVersion, context_, &number);
 }
 
+// A share of the multiprocessors is something that MPS gives. The structure is a type and a number.
+TEST_F(ErrorsDeviceTest, ContextsWithAShareOfTheDevice) {
+  int can = 0;
+  TAKES(cuDeviceGetExecAffinitySupport, &can, 0, 0);
+  if (can != 0) GTEST_SKIP() << "the device gives shares";
+  int share[4] = {0, 1};
+  CUcontext context = nullptr;
+  const Answers unsupported = {CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY};
+  auto* shares = reinterpret_cast<CUexecAffinityParam*>(share);
+  REFUSES(unsupported, cuCtxCreate_v3, &context, shares, 1, 0, 0);
+  EXPECT_EQ(context, nullptr);
+}
+
 TEST_F(ErrorsDeviceTest, NoCurrentContext) {
   WithoutContext([&] {
     CUcontext context = nullptr;
@@ -245,6 +258,12 @@ TEST_F(ErrorsDeviceTest, PrimaryContexts) {
   REFUSES(kContext, cuDevicePrimaryCtxRelease, 0);
   REFUSES(kContext, cuDevicePrimaryCtxRelease_v2, 0);
   TAKES(cuDevicePrimaryCtxRetain, &primary, 0);
+  // The first form takes flags for a context that is yet to come; the second changes the one there
+  // is. Newer drivers have the second behind both names.
+  const Answers active_or_new = {CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE, CUDA_SUCCESS};
+  const Answers is_active = {CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE};
+  REFUSES(OnSoftwareGpu() ? is_active : active_or_new, cuDevicePrimaryCtxSetFlags, 0, flags ^ 1);
+  TAKES(cuDevicePrimaryCtxSetFlags_v2, 0, flags);
   // Only its device's release ends it.
   REFUSES(kContext, cuCtxDestroy_v2, primary);
   REFUSES(kContext, cuCtxDestroy, primary);

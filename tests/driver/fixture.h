@@ -28,6 +28,10 @@ extern const char kKernels[];
 inline constexpr size_t kPage = size_t{2} << 20;
 
 class DriverTest : public testing::Test {
+ public:
+  // Whether the first device is the software GPU, for what a card does in its own way.
+  static bool OnSoftwareGpu();
+
  protected:
   void SetUp() override;
   void TearDown() override;
@@ -42,9 +46,6 @@ class DriverTest : public testing::Test {
 
   // After an error that sticks: another context in place of the test's own.
   void MakeContextAnew();
-
-  // Whether the first device is the software GPU, for what a card does in its own way.
-  static bool OnSoftwareGpu();
 
   // What skips for a reason of the machine's, or must, may do so in a run that needs everything.
   bool may_skip_ = false;

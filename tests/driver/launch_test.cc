@@ -162,6 +162,10 @@ TEST_F(LaunchTest, AKernelMayRequireTheShapeOfItsBlocks) {
   EXPECT_CU(CUDA_SUCCESS, launch(most, 32, 1));
   EXPECT_CU(CUDA_SUCCESS, launch(most, 3, 3));
   EXPECT_NE(launch(most, 33, 1), CUDA_SUCCESS);
+  if (OnSoftwareGpu()) {  // the reference does not say which of its errors these are
+    EXPECT_CU(CUDA_ERROR_INVALID_VALUE, launch(two, 4, 8));
+    EXPECT_CU(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, launch(most, 33, 1));
+  }
   ASSERT_CU(Cu().cuCtxSynchronize());
 }
 
@@ -224,6 +228,19 @@ TEST_F(LaunchTest, MisalignedAddressSticks) {
   uint32_t value = 1;
   ASSERT_CU(Launch(Kernel("store"), 1, 1, nullptr, {&odd, &value}));
   ExpectBroken(CUDA_ERROR_MISALIGNED_ADDRESS);
+}
+
+TEST_F(LaunchTest, WritingToAParameterSticks) {
+  if (!OnSoftwareGpu()) GTEST_SKIP() << "what a card does then is undefined";
+  const char text[] =
+      ".version 7.7\n.target sm_70\n.address_size 64\n"
+      ".visible .entry change(.param .align 8 .b8 own[8])\n{\n  .reg .b64 %d;\n  .reg .b32 %r;\n"
+      "  mov.b64 %d, own; cvta.param.u64 %d, %d; mov.u32 %r, 1; st.u32 [%d], %r;\n  ret;\n}\n";
+  out_ = Allocate(4);
+  uint64_t own = 0;
+  ASSERT_CU(Cu().cuModuleLoadData(&module_, text));
+  ASSERT_CU(Launch(Kernel("change"), 1, 1, nullptr, {&own}));
+  ExpectBroken(CUDA_ERROR_INVALID_ADDRESS_SPACE);
 }
 
 TEST_F(LaunchTest, TrapSticksAndOtherContextsLive) {

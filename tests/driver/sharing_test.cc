@@ -28,6 +28,20 @@ void ReadAndAnswer(CUdeviceptr pointer) {
   ASSERT_CU(Cu().cuMemcpyHtoD_v2(pointer, answer.data(), kSharedBytes));
 }
 
+// In a process one context of each device may have it open.
+void OpenInASecondContext(const CUipcMemHandle& handle) {
+  CUcontext second = nullptr;
+  CUdeviceptr pointer = 0;
+  ASSERT_CU(Cu().cuCtxCreate_v2(&second, 0, 0));
+  const CUresult opened =
+      Cu().cuIpcOpenMemHandle_v2(&pointer, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+  EXPECT_NE(opened, CUDA_SUCCESS);
+  // With what, the reference does not say.
+  if (DriverTest::OnSoftwareGpu()) EXPECT_CU(CUDA_ERROR_ALREADY_MAPPED, opened);
+  EXPECT_EQ(pointer, 0u);
+  ASSERT_CU(Cu().cuCtxDestroy_v2(second));
+}
+
 TEST(Other, DISABLED_OpensAHandle) {
   CUcontext context = nullptr;
   ASSERT_CU(Cu().cuInit(0));
@@ -38,6 +52,7 @@ TEST(Other, DISABLED_OpensAHandle) {
   ASSERT_CU(Cu().cuIpcOpenMemHandle_v2(&pointer, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
   ASSERT_CU(Cu().cuIpcOpenMemHandle(&again, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
   EXPECT_EQ(again, pointer);
+  OpenInASecondContext(handle);
   ReadAndAnswer(pointer);
   EXPECT_NE(Cu().cuMemFree_v2(pointer), CUDA_SUCCESS);  // it is not this process's
   ASSERT_CU(Cu().cuIpcCloseMemHandle(pointer));
