@@ -80,6 +80,10 @@ TEST_F(ErrorsDeviceTest, LookUps) {
   REFUSES(kValue, cuGetProcAddress, "cuInit", nullptr, 12000, 0);
   REFUSES(kNotFound, cuGetProcAddress, "cuNoSuchFunction", &function, 12000, 0);
   REFUSES(kValue, cuGetProcAddress, "cuInit", &function, 12000, 1 << 20);
+  CUdriverProcAddressQueryResult status = {};
+  REFUSES(kValue, cuGetProcAddress_v2, nullptr, &function, 12000, 0, &status);
+  REFUSES(kValue, cuGetProcAddress_v2, "cuInit", nullptr, 12000, 0, &status);
+  REFUSES(kValue, cuGetProcAddress_v2, "cuInit", &function, 12000, 1 << 20, &status);
   TAKES(cuGetProcAddress, "cuInit", &function, 12000, 0);
   EXPECT_NE(function, nullptr);
 }

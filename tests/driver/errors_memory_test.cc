@@ -225,6 +225,8 @@ TEST_F(ErrorsMemoryTest, Fills) {
 
 TEST_F(ErrorsMemoryTest, NoCurrentContext) {
   const CUdeviceptr block = block_;
+  void* pinned = nullptr;
+  TAKES(cuMemHostAlloc, &pinned, kBytes, CU_MEMHOSTALLOC_PORTABLE);
   WithoutContext([&] {
     CUdeviceptr pointer = 0;
     size_t bytes = 0;
@@ -240,6 +242,7 @@ TEST_F(ErrorsMemoryTest, NoCurrentContext) {
     REFUSES(kContext, cuMemAllocHost_v2, &host, 4096);
     REFUSES(kContext, cuMemHostAlloc, &host, 4096, 0);
     REFUSES(kContext, cuMemHostRegister_v2, host_, sizeof(host_), 0);
+    REFUSES(kContext, cuMemHostGetDevicePointer_v2, &pointer, pinned, 0);
     REFUSES(kContext, cuMemcpy, block, block, 4);
     REFUSES(kContext, cuMemcpyAsync, block, block, 4, nullptr);
     REFUSES(kContext, cuMemcpyHtoD_v2, block, host_, 4);
@@ -251,6 +254,96 @@ TEST_F(ErrorsMemoryTest, NoCurrentContext) {
     REFUSES(kContext, cuMemcpy2D_v2, &rectangle);
     REFUSES(kContext, cuMemcpy2DUnaligned_v2, &rectangle);
     REFUSES(kContext, cuMemcpy2DAsync_v2, &rectangle, nullptr);
+  });
+  TAKES(cuMemFreeHost, pinned);
+}
+
+// Copies that name their contexts are work of the current one all the same.
+TEST_F(ErrorsMemoryTest, NoCurrentContextBetweenContexts) {
+  CUDA_MEMCPY3D_PEER box = {};
+  box.srcMemoryType = box.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  box.srcDevice = box.dstDevice = block_;
+  box.srcContext = box.dstContext = context_;
+  box.WidthInBytes = box.Height = box.Depth = 1;
+  WithoutContext([&] {
+    REFUSES(kContext, cuMemcpyPeer, block_, context_, block_ + 64, context_, 4);
+    REFUSES(kContext, cuMemcpyPeerAsync, block_, context_, block_ + 64, context_, 4, nullptr);
+    REFUSES(kContext, cuMemcpy3DPeer, &box);
+    REFUSES(kContext, cuMemcpy3DPeerAsync, &box, nullptr);
+  });
+}
+
+TEST_F(ErrorsMemoryTest, Batches) {
+  CUmemcpyAttributes in_stream = {}, nowhere = {};
+  in_stream.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+  nowhere.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_INVALID;
+  CUdeviceptr to = block_, from = block_ + 64;
+  size_t bytes = 16, first = 0, later = 1, failed = 0;
+  CUstream stream = nullptr;
+  TAKES(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+  // Without a place for it, the newer form does not tell which copy was at fault.
+  const auto refuses = [&](CUdeviceptr* there, CUdeviceptr* here, size_t* size, size_t count,
+                           CUmemcpyAttributes* attributes, size_t* begins, size_t kinds,
+                           CUstream where) {
+    REFUSES(kValue, cuMemcpyBatchAsync, there, here, size, count, attributes, begins, kinds,
+            &failed, where);
+    REFUSES(kValue, cuMemcpyBatchAsync_v2, there, here, size, count, attributes, begins, kinds,
+            where);
+  };
+  refuses(nullptr, &from, &bytes, 1, &in_stream, &first, 1, stream);
+  refuses(&to, nullptr, &bytes, 1, &in_stream, &first, 1, stream);
+  refuses(&to, &from, nullptr, 1, &in_stream, &first, 1, stream);
+  refuses(&to, &from, &bytes, 0, &in_stream, &first, 1, stream);
+  refuses(&to, &from, &bytes, 1, nullptr, &first, 1, stream);
+  refuses(&to, &from, &bytes, 1, &in_stream, nullptr, 1, stream);
+  refuses(&to, &from, &bytes, 1, &in_stream, &later, 1, stream);
+  refuses(&to, &from, &bytes, 1, &in_stream, &first, 0, stream);
+  refuses(&to, &from, &bytes, 1, &in_stream, &first, 2, stream);
+  refuses(&to, &from, &bytes, 1, &nowhere, &first, 1, stream);
+  refuses(&to, &from, &bytes, 1, &in_stream, &first, 1, nullptr);  // the legacy stream
+  WithoutContext([&] {
+    REFUSES(kContext, cuMemcpyBatchAsync, &to, &from, &bytes, 1, &in_stream, &first, 1, &failed,
+            stream);
+    REFUSES(kContext, cuMemcpyBatchAsync_v2, &to, &from, &bytes, 1, &in_stream, &first, 1, stream);
+  });
+  TAKES(cuStreamDestroy_v2, stream);
+}
+
+TEST_F(ErrorsMemoryTest, BatchesOfBoxes) {
+  CUDA_MEMCPY3D_BATCH_OP good = {};
+  good.src.type = good.dst.type = CU_MEMCPY_OPERAND_TYPE_POINTER;
+  good.src.op.ptr = {block_, 0, 0, {}};
+  good.dst.op.ptr = {block_ + 64, 0, 0, {}};
+  good.extent = {4, 4, 1};
+  good.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+  std::vector<CUDA_MEMCPY3D_BATCH_OP> wrong(5, good);
+  wrong[0].src.type = static_cast<CUmemcpy3DOperandType>(0);
+  wrong[1].dst.type = NoSuch<CUmemcpy3DOperandType>();
+  wrong[2].extent.height = 0;
+  wrong[3].srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_INVALID;
+  wrong[4].src.op.ptr.rowLength = 2;  // rows that lie in each other
+  size_t failed = 0;
+  CUstream stream = nullptr;
+  TAKES(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+  for (CUDA_MEMCPY3D_BATCH_OP& copy : wrong) {
+    SCOPED_TRACE("case " + std::to_string(&copy - wrong.data()));
+    REFUSES(kValue, cuMemcpy3DBatchAsync, 1, &copy, &failed, 0, stream);
+    REFUSES(kValue, cuMemcpy3DBatchAsync_v2, 1, &copy, 0, stream);
+  }
+  REFUSES(kValue, cuMemcpy3DBatchAsync, 1, nullptr, &failed, 0, stream);
+  REFUSES(kValue, cuMemcpy3DBatchAsync_v2, 1, nullptr, 0, stream);
+  REFUSES(kValue, cuMemcpy3DBatchAsync, 0, &good, &failed, 0, stream);
+  REFUSES(kValue, cuMemcpy3DBatchAsync_v2, 0, &good, 0, stream);
+  REFUSES(kValue, cuMemcpy3DBatchAsync, 1, &good, &failed, 1, stream);  // there are no flags yet
+  REFUSES(kValue, cuMemcpy3DBatchAsync_v2, 1, &good, 1, stream);
+  REFUSES(kValue, cuMemcpy3DBatchAsync, 1, &good, &failed, 0, nullptr);
+  REFUSES(kValue, cuMemcpy3DBatchAsync_v2, 1, &good, 0, nullptr);
+  TAKES(cuStreamDestroy_v2, stream);
+}
+
+TEST_F(ErrorsMemoryTest, NoCurrentContextForFills) {
+  const CUdeviceptr block = block_;
+  WithoutContext([&] {
     REFUSES(kContext, cuMemsetD8_v2, block, 1, 4);
     REFUSES(kContext, cuMemsetD16_v2, block, 1, 4);
     REFUSES(kContext, cuMemsetD32_v2, block, 1, 4);

@@ -1,4 +1,9 @@
 // What is refused, and how: modules, functions, libraries, the linker, occupancy, launches.
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+
 #include "tests/driver/errors.h"
 
 namespace tandem::driver_test {
@@ -317,6 +322,9 @@ TEST_F(ErrorsModuleTest, TheLinker) {
 }
 
 TEST_F(ErrorsModuleTest, NoCurrentContext) {
+  const std::string path = testing::TempDir() + "/tandem_module_" + std::to_string(getpid());
+  std::ofstream(path) << kKernels;
+  const Answers context_or_none = {CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_NOT_FOUND};
   WithoutContext([&] {
     uint32_t value = 1;
     void* parameters[] = {&out_, &value};
@@ -326,6 +334,7 @@ TEST_F(ErrorsModuleTest, NoCurrentContext) {
     CUdeviceptr pointer = 0;
     size_t bytes = 0;
     CUlaunchConfig config = {1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, 0};
+    REFUSES(kContext, cuModuleLoad, &module, path.c_str());
     REFUSES(kContext, cuModuleLoadData, &module, kKernels);
     REFUSES(kContext, cuModuleLoadDataEx, &module, kKernels, 0, nullptr, nullptr);
     REFUSES(kContext, cuModuleLoadFatBinary, &module, kKernels);
@@ -333,6 +342,7 @@ TEST_F(ErrorsModuleTest, NoCurrentContext) {
     REFUSES(kContext, cuLinkCreate_v2, 0, nullptr, nullptr, &state);
     REFUSES(kContext, cuLibraryGetModule, &module, library_);
     REFUSES(kContext, cuLibraryGetGlobal, &pointer, &bytes, library_, "counter");
+    REFUSES(context_or_none, cuLibraryGetManaged, &pointer, &bytes, library_, "counter");
     REFUSES(kContext, cuKernelGetFunction, &function, kernel_);
     REFUSES(kContext, cuLaunchKernel, store_, 1, 1, 1, 1, 1, 1, 0, nullptr, parameters, nullptr);
     REFUSES(kContext, cuLaunchKernelEx, &config, store_, parameters, nullptr);
@@ -340,6 +350,24 @@ TEST_F(ErrorsModuleTest, NoCurrentContext) {
     REFUSES(kContext, cuLaunch, store_);
     REFUSES(kContext, cuLaunchGrid, store_, 1, 1);
     REFUSES(kContext, cuLaunchGridAsync, store_, 1, 1, nullptr);
+  });
+  std::remove(path.c_str());
+}
+
+// A library's kernel becomes a function of the current context when it is asked about.
+TEST_F(ErrorsModuleTest, NoCurrentContextForOccupancy) {
+  if (kernel_ == nullptr) GTEST_SKIP() << "a driver without libraries";
+  WithoutContext([&] {
+    int number = 0;
+    size_t bytes = 0;
+    auto* const kernel = reinterpret_cast<CUfunction>(kernel_);
+    REFUSES(kContext, cuOccupancyMaxActiveBlocksPerMultiprocessor, &number, kernel, 32, 0);
+    REFUSES(kContext, cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, &number, kernel, 32, 0,
+            0);
+    REFUSES(kContext, cuOccupancyMaxPotentialBlockSize, &number, &number, kernel, nullptr, 0, 0);
+    REFUSES(kContext, cuOccupancyMaxPotentialBlockSizeWithFlags, &number, &number, kernel, nullptr,
+            0, 0, 0);
+    REFUSES(kContext, cuOccupancyAvailableDynamicSMemPerBlock, &bytes, kernel, 1, 32);
   });
 }
 

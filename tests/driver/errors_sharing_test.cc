@@ -322,6 +322,12 @@ TEST_F(ErrorsSharingTest, ManagedMemory) {
   REFUSES(kValue, cuMemRangeGetAttributes, data, &size, nullptr, 1, pointer, kBytes);
   REFUSES(kValue, cuMemRangeGetAttributes, data, &size, &attribute, 0, pointer, kBytes);
   REFUSES(kValue, cuStreamAttachMemAsync, nullptr, pointer, 0, 8);
+  WithoutContext([&] {
+    const CUmemLocation here = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+    REFUSES(kContext, cuMemPrefetchAsync, pointer, kBytes, 0, nullptr);
+    REFUSES(kContext, cuMemPrefetchAsync_v2, pointer, kBytes, here, 0, nullptr);
+    REFUSES(kContext, cuStreamAttachMemAsync, nullptr, pointer, 0, CU_MEM_ATTACH_GLOBAL);
+  });
   TAKES(cuMemFree_v2, pointer);
 }
 

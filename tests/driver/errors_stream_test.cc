@@ -237,9 +237,55 @@ TEST_F(ErrorsStreamTest, NoCurrentContext) {
     REFUSES(kContext, cuStreamIsCapturing, nullptr, &status);
     REFUSES(kContext, cuStreamAddCallback, nullptr, callback, nullptr, 0);
     REFUSES(kContext, cuLaunchHostFunc, nullptr, function, nullptr);
-    REFUSES(kContext, cuStreamWriteValue32_v2, nullptr, block_, 1, 0);
+    REFUSES(kContext, cuStreamWaitEvent, nullptr, event_, 0);
     REFUSES(kContext, cuEventCreate, &event, 0);
+    REFUSES(kContext, cuEventRecord, event_, nullptr);
+    REFUSES(kContext, cuEventRecordWithFlags, event_, nullptr, 0);
   });
+}
+
+TEST_F(ErrorsStreamTest, NoCurrentContextForValues) {
+  WithoutContext([&] {
+    const Answers context_or_off = {CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_NOT_SUPPORTED};
+    CUstreamBatchMemOpParams write = {};
+    write.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+    write.writeValue.address = block_;
+    REFUSES(kContext, cuStreamWaitValue32_v2, nullptr, block_, 1, 0);
+    REFUSES(kContext, cuStreamWaitValue64_v2, nullptr, block_, 1, 0);
+    REFUSES(kContext, cuStreamWriteValue32_v2, nullptr, block_, 1, 0);
+    REFUSES(kContext, cuStreamWriteValue64_v2, nullptr, block_, 1, 0);
+    REFUSES(kContext, cuStreamBatchMemOp_v2, nullptr, 1, &write, 0);
+    REFUSES(context_or_off, cuStreamWaitValue32, nullptr, block_, 1, 0);
+    REFUSES(context_or_off, cuStreamWaitValue64, nullptr, block_, 1, 0);
+    REFUSES(context_or_off, cuStreamWriteValue32, nullptr, block_, 1, 0);
+    REFUSES(context_or_off, cuStreamWriteValue64, nullptr, block_, 1, 0);
+    REFUSES(context_or_off, cuStreamBatchMemOp, nullptr, 1, &write, 0);
+  });
+}
+
+// That there is no context, and that the default stream is not captured: either may be said first.
+TEST_F(ErrorsStreamTest, NoCurrentContextForCaptures) {
+  CUgraph graph = nullptr;
+  TAKES(cuGraphCreate, &graph, 0);
+  WithoutContext([&] {
+    constexpr auto kMode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    const Answers either = {CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED};
+    const Answers neither = {CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_ILLEGAL_STATE};
+    CUstreamCaptureStatus status = {};
+    CUgraph captured = nullptr;
+    REFUSES(either, cuStreamBeginCapture, nullptr);
+    REFUSES(either, cuStreamBeginCapture_v2, nullptr, kMode);
+    REFUSES(either, cuStreamBeginCaptureToGraph, nullptr, graph, nullptr, nullptr, 0, kMode);
+    REFUSES(neither, cuStreamEndCapture, nullptr, &captured);
+    REFUSES(neither, cuStreamUpdateCaptureDependencies, nullptr, nullptr, 0, 0);
+    REFUSES(neither, cuStreamUpdateCaptureDependencies_v2, nullptr, nullptr, nullptr, 0, 0);
+    REFUSES(kContext, cuStreamGetCaptureInfo, nullptr, &status, nullptr);
+    REFUSES(kContext, cuStreamGetCaptureInfo_v2, nullptr, &status, nullptr, nullptr, nullptr,
+            nullptr);
+    REFUSES(kContext, cuStreamGetCaptureInfo_v3, nullptr, &status, nullptr, nullptr, nullptr,
+            nullptr, nullptr);
+  });
+  TAKES(cuGraphDestroy, graph);
 }
 
 }  // namespace
