@@ -1,12 +1,45 @@
 // cuGetProcAddress: a function by its name, the version of CUDA that the caller was written for and
 // the default stream that it means.
+#include <dlfcn.h>
+
+#include <iterator>
+#include <map>
+
 #include "tests/driver/fixture.h"
 
 namespace tandem::driver_test {
 namespace {
 
 constexpr int kNow = 12000;
-constexpr cuuint64_t kDefault = 0;  // CU_GET_PROC_ADDRESS_DEFAULT
+constexpr int kFirstPerThread = 7000;  // that had default streams of threads
+constexpr cuuint64_t kDefault = 0;     // CU_GET_PROC_ADDRESS_DEFAULT
+constexpr cuuint64_t kLegacy = CU_GET_PROC_ADDRESS_LEGACY_STREAM;
+constexpr cuuint64_t kPerThread = CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+
+// A function that the software GPU exports, and the one beside it for programs whose default stream
+// is one per thread; the same one where it has no stream.
+struct Form {
+  std::string symbol, per_thread;
+};
+
+// The forms of every name, by the version that each came with.
+std::map<std::string, std::map<int, Form>> FormsOfNames() {
+  std::map<std::string, std::map<int, Form>> names;
+#define FORM_YES(base, since, symbol, per_thread) names[#base][since] = {#symbol, #per_thread};
+#define FORM_LOADER(base, since, symbol, per_thread) FORM_YES(base, since, symbol, per_thread)
+#define FORM_NO(base, since, symbol, per_thread)
+#define CU(symbol, base, since, shim, soft, parameters, arguments) \
+  FORM_##soft(base, since, symbol, symbol)
+#define CU_PT(symbol, suffix, base, since, shim, soft, parameters, arguments) \
+  FORM_##soft(base, since, symbol, symbol##suffix)
+#include "src/cuda/driver_api.def"
+#undef CU_PT
+#undef CU
+#undef FORM_NO
+#undef FORM_LOADER
+#undef FORM_YES
+  return names;
+}
 
 class LookUpTest : public DriverTest {
  protected:
@@ -33,6 +66,23 @@ class LookUpTest : public DriverTest {
   Function Find(const char* name, int version, cuuint64_t flags = kDefault) {
     return LookUp<Function>(CU_GET_PROC_ADDRESS_SUCCESS, name, version, flags);
   }
+
+  void CompareWithExport(void* library, const std::string& name, const std::map<int, Form>& forms,
+                         int version, cuuint64_t flags) {
+    const auto newer = forms.upper_bound(version);
+    if (newer == forms.begin()) {
+      LookUp(CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT, name.c_str(), version, flags);
+      return;
+    }
+    const Form& form = std::prev(newer)->second;
+    const bool per_thread = flags == kPerThread && version >= kFirstPerThread;
+    const std::string& symbol = per_thread ? form.per_thread : form.symbol;
+    void* const found = Find(name.c_str(), version, flags);
+    EXPECT_EQ(found, dlsym(library, symbol.c_str())) << symbol << " of " << version;
+    void* same = nullptr;
+    EXPECT_CU(CUDA_SUCCESS, Cu().cuGetProcAddress(name.c_str(), &same, version, flags));
+    EXPECT_EQ(same, found) << symbol << " of " << version;
+  }
 };
 
 TEST_F(LookUpTest, FindsWhatCanBeCalled) {
@@ -41,6 +91,27 @@ TEST_F(LookUpTest, FindsWhatCanBeCalled) {
   ASSERT_NE(allocate, nullptr);
   ASSERT_CU(allocate(&pointer, 4096));
   EXPECT_CU(CUDA_SUCCESS, Cu().cuMemFree_v2(pointer));
+}
+
+// Every name, just before each of its forms came, with it, and now: the form that is found is the
+// one that the library exports under its own name.
+TEST_F(LookUpTest, GivesWhatIsExported) {
+  if (!OnSoftwareGpu()) GTEST_SKIP() << "what a card's driver exports is its own affair";
+  void* const library = dlopen("libcuda.so.1", RTLD_NOW);
+  ASSERT_NE(library, nullptr);
+  int now = 0;
+  ASSERT_CU(Cu().cuDriverGetVersion(&now));
+  for (const auto& [name, forms] : FormsOfNames()) {
+    for (const auto& [since, form] : forms) {
+      if (since > now) continue;
+      for (const int version : {since - 1, since, now}) {
+        for (const cuuint64_t flags : {kDefault, kLegacy, kPerThread}) {
+          CompareWithExport(library, name, forms, version, flags);
+        }
+      }
+    }
+  }
+  dlclose(library);
 }
 
 // Names have forms that take other arguments.
@@ -155,14 +226,14 @@ TEST_F(LookUpTest, GivesTheDefaultStreamThatTheFlagsSay) {
     EXPECT_CU(CUDA_SUCCESS, get(nullptr, of_the_default_stream));
   };
   id(kDefault, &plain);
-  id(CU_GET_PROC_ADDRESS_LEGACY_STREAM, &legacy);
-  id(CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &per_thread);
+  id(kLegacy, &legacy);
+  id(kPerThread, &per_thread);
   EXPECT_EQ(plain, legacy);
   EXPECT_NE(per_thread, legacy);
   ASSERT_CU(Cu().cuStreamGetId(reinterpret_cast<CUstream>(CU_STREAM_PER_THREAD_VALUE), &expected));
   EXPECT_EQ(per_thread, expected);
   // What has no stream has one form.
-  Find("cuMemAlloc", kNow, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM);
+  Find("cuMemAlloc", kNow, kPerThread);
 }
 
 TEST_F(LookUpTest, RefusesWhatMakesNoSense) {
