@@ -49,7 +49,7 @@ CUresult ExecUpdate(CUgraphExec exec_handle, CUgraph graph_handle,
   MutexLock lock(TheDriver().graphs_mutex);
   std::shared_ptr<Graph> graph;
   CU_TRY(FindGraph(graph_handle, &graph));
-  *info = Update(*exec->graph, *graph);
+  *info = Update(*exec->graph, *graph, exec->flags);
   return info->result == CU_GRAPH_EXEC_UPDATE_SUCCESS ? CUDA_SUCCESS
                                                       : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
 }
@@ -194,7 +194,7 @@ CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec handle, CUgraphNode orig
   if (node == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto* work = std::get_if<ChildWork>(&node->work.what);
   if (work == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return Update(*work->graph, *graph).result == CU_GRAPH_EXEC_UPDATE_SUCCESS
+  return Update(*work->graph, *graph, exec->flags).result == CU_GRAPH_EXEC_UPDATE_SUCCESS
              ? CUDA_SUCCESS
              : CUDA_ERROR_INVALID_VALUE;
 }

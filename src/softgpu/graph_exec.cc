@@ -177,6 +177,17 @@ CUresult Launch(const std::shared_ptr<GraphExec>& exec, const std::shared_ptr<Co
   return CUDA_SUCCESS;
 }
 
+namespace {
+
+// Of fills of several rows only the place and the value may change.
+bool HaveOneShape(const Fill& now, const Fill& then) {
+  if (now.height == 1 && then.height == 1) return true;
+  return now.width == then.width && now.height == then.height && now.to.pitch == then.to.pitch &&
+         now.element_bytes == then.element_bytes;
+}
+
+}  // namespace
+
 CUgraphExecUpdateResult MayBecome(const Work& now, const Work& then) {
   if (TypeOf(now) != TypeOf(then)) return CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
   if (const auto* kernel = std::get_if<KernelWork>(&now.what)) {
@@ -198,6 +209,11 @@ CUgraphExecUpdateResult MayBecome(const Work& now, const Work& then) {
       std::holds_alternative<CopyWork>(now.what) || std::holds_alternative<FillWork>(now.what);
   if (transfers && now.context != then.context) {
     return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+  }
+  if (const auto* fill = std::get_if<FillWork>(&now.what)) {
+    return HaveOneShape(fill->fill, std::get<FillWork>(then.what).fill)
+               ? CU_GRAPH_EXEC_UPDATE_SUCCESS
+               : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
   }
   if (const auto* copy = std::get_if<CopyWork>(&now.what)) {
     const auto& other = std::get<CopyWork>(then.what);
@@ -224,22 +240,38 @@ std::vector<size_t> Before(const GraphNode& node, const Places& places) {
   return before;
 }
 
+// What a kernel keeps for as long as its graph is instantiated.
+bool AttributesChange(const Work& now, const Work& then, cuuint64_t flags) {
+  const auto* kernel = std::get_if<KernelWork>(&now.what);
+  if (kernel == nullptr) return false;
+  const auto& other = std::get<KernelWork>(then.what);
+  const bool by_priority = (flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY) != 0;
+  return kernel->launch.cooperative != other.launch.cooperative ||
+         (by_priority && kernel->priority != other.priority);
+}
+
+CUgraphExecUpdateResult MayBecome(const Work& now, const Work& then, cuuint64_t flags) {
+  const CUgraphExecUpdateResult result = MayBecome(now, then);
+  if (result != CU_GRAPH_EXEC_UPDATE_SUCCESS || !AttributesChange(now, then, flags)) return result;
+  return CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED;
+}
+
 // Whether the first can be given the second's work; nothing is changed yet.
-CUgraphExecUpdateResultInfo Compare(const Graph& exec, const Graph& graph) {
+CUgraphExecUpdateResultInfo Compare(const Graph& exec, const Graph& graph, cuuint64_t flags) {
   const std::vector<GraphNode*> now = exec.Sorted(), then = graph.Sorted();
   if (now.size() != then.size() || then.size() != graph.nodes().size()) {
     return {CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, nullptr, nullptr};
   }
   const Places now_places = PlacesOf(now), then_places = PlacesOf(then);
   for (size_t i = 0; i < now.size(); ++i) {
-    CUgraphExecUpdateResultInfo info = {MayBecome(now[i]->work, then[i]->work), then[i]->handle,
-                                        nullptr};
+    CUgraphExecUpdateResultInfo info = {MayBecome(now[i]->work, then[i]->work, flags),
+                                        then[i]->handle, nullptr};
     if (info.result != CU_GRAPH_EXEC_UPDATE_SUCCESS) return info;
     if (Before(*now[i], now_places) != Before(*then[i], then_places)) {
       return {CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, then[i]->handle, nullptr};
     }
     if (const auto* child = std::get_if<ChildWork>(&now[i]->work.what)) {
-      info = Compare(*child->graph, *std::get<ChildWork>(then[i]->work.what).graph);
+      info = Compare(*child->graph, *std::get<ChildWork>(then[i]->work.what).graph, flags);
       if (info.result != CU_GRAPH_EXEC_UPDATE_SUCCESS) return info;
     }
   }
@@ -259,8 +291,8 @@ void Replace(Graph& exec, const Graph& graph) {
 
 }  // namespace
 
-CUgraphExecUpdateResultInfo Update(Graph& exec, const Graph& graph) {
-  const CUgraphExecUpdateResultInfo info = Compare(exec, graph);
+CUgraphExecUpdateResultInfo Update(Graph& exec, const Graph& graph, cuuint64_t flags) {
+  const CUgraphExecUpdateResultInfo info = Compare(exec, graph, flags);
   if (info.result == CU_GRAPH_EXEC_UPDATE_SUCCESS) Replace(exec, graph);
   return info;
 }

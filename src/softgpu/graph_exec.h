@@ -23,8 +23,9 @@ struct GraphExec {
 
 // Why nodes cannot be changed into others; success if they can.
 CUgraphExecUpdateResult MayBecome(const Work& now, const Work& then);
-// Changes all of `exec`'s work to that of a graph of the same shape, or nothing.
-CUgraphExecUpdateResultInfo Update(Graph& exec, const Graph& graph);
+// Changes all of `exec`'s work to that of a graph of the same shape, or nothing. `flags` are those
+// that it was instantiated with.
+CUgraphExecUpdateResultInfo Update(Graph& exec, const Graph& graph, cuuint64_t flags);
 
 // REQUIRES: no lock is held.
 CUresult Launch(const std::shared_ptr<GraphExec>& exec, const std::shared_ptr<Context>& context,

@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kLarge = 3 << 20, kSmall = 5000;
 constexpr auto kByDescriptor = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-constexpr const char* kDescriptor = "TANDEM_TEST_DESCRIPTOR";
+constexpr const char* kPoolDescriptor = "TANDEM_TEST_DESCRIPTOR";
 constexpr const char* kLargeOne = "TANDEM_TEST_LARGE";
 constexpr const char* kSmallOne = "TANDEM_TEST_SMALL";
 
@@ -120,7 +120,7 @@ TEST(Other, DISABLED_ImportsAPool) {
   CUmemoryPool pool = nullptr, owner = nullptr;
   ASSERT_CU(Cu().cuInit(0));
   ASSERT_CU(Cu().cuCtxCreate_v2(&context, 0, 0));
-  const char* text = std::getenv(kDescriptor);
+  const char* text = std::getenv(kPoolDescriptor);
   ASSERT_NE(text, nullptr);
   const int fd = std::atoi(text);
   ASSERT_CU(Cu().cuMemPoolImportFromShareableHandle(&pool, AsHandle(fd), kByDescriptor, 0));
@@ -153,7 +153,7 @@ TEST_F(PoolSharingTest, AnotherProcessUsesItsBlocks) {
   Write(first, Pattern(kSmall, 1));
   Write(small, Pattern(kSmall, 71));
   Write(large, Pattern(kLarge, 61));
-  OtherProcess importer("Other.DISABLED_ImportsAPool", {{kDescriptor, std::to_string(fd)},
+  OtherProcess importer("Other.DISABLED_ImportsAPool", {{kPoolDescriptor, std::to_string(fd)},
                                                         {kLargeOne, Exported(large)},
                                                         {kSmallOne, Exported(small)}});
   close(fd);
