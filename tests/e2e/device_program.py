@@ -3,6 +3,10 @@ on its standard input say, and answers each with a line.
 
   kernel N      queues a kernel of N rounds on each of 32 lanes       "queued"
   endless       queues a kernel that does not end                     "queued"
+  halves N      queues a kernel that makes N random numbers on each of 32 lanes, waits for
+                `release`, makes N more and writes the last ones to memory      "queued", "released"
+  slowly N      queues a copy of N bytes from the device              "queued"
+  begun         waits until the last of these three is under way      "begun"
   copy up|down|both N   queues copies of N bytes over the bus         "queued"
   capture N     begins to capture a graph with a kernel of N rounds   "capturing"
   launch        ends the capture, launches the graph and waits        "launched RESULT"
@@ -20,6 +24,7 @@ import ctypes
 import random
 import select
 import sys
+import time
 import zlib
 
 cuda = ctypes.CDLL("libcuda.so.1")
@@ -27,12 +32,16 @@ PTX = b"""
 .version 6.3
 .target sm_50
 .address_size 64
-.visible .entry spin(.param .u64 rounds, .param .u64 out)
+.visible .entry spin(.param .u64 rounds, .param .u64 out, .param .u64 begun)
 {
   .reg .pred %p<2>;
-  .reg .b64 %rd<5>;
+  .reg .b32 %r<2>;
+  .reg .b64 %rd<6>;
   ld.param.u64 %rd1, [rounds];
   ld.param.u64 %rd3, [out];
+  ld.param.u64 %rd5, [begun];
+  mov.u32 %r1, 1;
+  st.volatile.u32 [%rd5], %r1;
   mov.u64 %rd2, 0;
 LOOP:
   add.s64 %rd2, %rd2, 1;
@@ -40,6 +49,38 @@ LOOP:
   @%p1 bra LOOP;
   mov.u64 %rd4, %globaltimer;
   st.global.u64 [%rd3], %rd4;
+  ret;
+}
+.visible .entry halves(.param .u64 rounds, .param .u64 out, .param .u64 begun, .param .u64 go)
+{
+  .reg .pred %p<2>;
+  .reg .b32 %r<5>;
+  .reg .b64 %rd<7>;
+  ld.param.u64 %rd1, [rounds];
+  ld.param.u64 %rd2, [out];
+  ld.param.u64 %rd3, [begun];
+  ld.param.u64 %rd4, [go];
+  mov.u32 %r1, %tid.x;
+  mul.wide.u32 %rd6, %r1, 4;
+  add.s64 %rd2, %rd2, %rd6;
+  mov.u32 %r2, 1;
+  mov.u32 %r4, 0;
+HALF:
+  mov.u64 %rd5, 0;
+LOOP:
+  mad.lo.u32 %r1, %r1, 1664525, 1013904223;
+  add.s64 %rd5, %rd5, 1;
+  setp.lt.u64 %p1, %rd5, %rd1;
+  @%p1 bra LOOP;
+  st.volatile.u32 [%rd3], %r2;
+WAIT:
+  ld.volatile.u32 %r3, [%rd4];
+  setp.eq.u32 %p1, %r3, 0;
+  @%p1 bra WAIT;
+  add.u32 %r4, %r4, 1;
+  setp.lt.u32 %p1, %r4, 2;
+  @%p1 bra HALF;
+  st.global.u32 [%rd2], %r1;
   ret;
 }
 """
@@ -69,25 +110,32 @@ class Pair:
         return round(ms.value * 1e6)
 
 
-context, module, function = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+context, module = ctypes.c_void_p(), ctypes.c_void_p()
+spin, halves = ctypes.c_void_p(), ctypes.c_void_p()
+signs = ctypes.c_void_p()
 stream, back, device, host = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_void_p()
 ROOM = 64 << 20
 check(cuda.cuInit(0))
 check(cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0))
 check(cuda.cuModuleLoadData(ctypes.byref(module), PTX))
-check(cuda.cuModuleGetFunction(ctypes.byref(function), module, b"spin"))
+check(cuda.cuModuleGetFunction(ctypes.byref(spin), module, b"spin"))
+check(cuda.cuModuleGetFunction(ctypes.byref(halves), module, b"halves"))
 check(cuda.cuStreamCreate(ctypes.byref(stream), 1))
 check(cuda.cuMemAlloc_v2(ctypes.byref(device), ctypes.c_size_t(ROOM)))
 check(cuda.cuMemHostAlloc(ctypes.byref(host), ctypes.c_size_t(ROOM), 0))
+check(cuda.cuMemHostAlloc(ctypes.byref(signs), ctypes.c_size_t(8), 0))
+# What work that is under way writes to, and what it waits for.
+begun, go = (ctypes.c_uint32.from_address(signs.value + place) for place in (0, 4))
+
+
+def launch(function, *values):
+    words = [ctypes.c_uint64(value) for value in values]
+    parameters = (ctypes.c_void_p * len(words))(*map(ctypes.addressof, words))
+    check(cuda.cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, stream, parameters, None))
 
 
 def kernel(rounds):
-    value = ctypes.c_uint64(rounds)
-    out = ctypes.c_uint64(device.value)
-    parameters = (ctypes.c_void_p * 2)(
-        *(ctypes.cast(ctypes.pointer(p), ctypes.c_void_p).value for p in (value, out))
-    )
-    check(cuda.cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, stream, parameters, None))
+    launch(spin, rounds, device.value, ctypes.addressof(begun))
 
 
 def up(size):
@@ -152,8 +200,27 @@ while line := sys.stdin.readline():
         WORK[command](int(words[0]))
         say("queued")
     elif command == "endless":
+        sign, begun.value = begun, 0
         kernel(1 << 62)
         say("queued")
+    elif command == "halves":
+        sign, begun.value, go.value = begun, 0, 0
+        launch(halves, int(words[0]), device.value + 8, ctypes.addressof(begun), ctypes.addressof(go))
+        say("queued")
+    elif command == "release":
+        go.value = 1
+        say("released")
+    elif command == "slowly":
+        check(cuda.cuMemsetD8_v2(device, 1, ctypes.c_size_t(ROOM)))
+        check(cuda.cuCtxSynchronize())
+        sign = ctypes.c_uint32.from_address(host.value)
+        sign.value = 0
+        down(int(words[0]))
+        say("queued")
+    elif command == "begun":
+        while sign.value == 0:
+            time.sleep(0.001)
+        say("begun")
     elif command == "capture":
         check(cuda.cuStreamBeginCapture_v2(stream, 0))
         kernel(int(words[0]))

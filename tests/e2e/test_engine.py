@@ -5,11 +5,11 @@ Times asserted here are device times of the model clock, which do not depend on 
 
 import os
 import signal
-import subprocess
 
 import pytest
 
-from harness import PATIENCE_S, DeviceProgram, finish
+from harness import DeviceProgram, finish
+from test_nvml import Monitor
 
 # Of one piece of work each: 10 ms of kernel by the model clock, 10 ms of a bus of 200 MB/s.
 ROUNDS = 66_000
@@ -123,6 +123,7 @@ def test_the_stopped_keep_their_memory_and_not_the_engine(card_alone, clock):
     stopped, other = (DeviceProgram(card_alone, TANDEM_SOFT_CLOCK=clock) for _ in range(2))
     free = other.number("free")
     stopped.ask("endless")
+    assert stopped.ask("begun") == "begun"
     stopped.stop()
     for _ in range(3):
         other.ask(f"kernel {ROUNDS}")
@@ -133,10 +134,45 @@ def test_the_stopped_keep_their_memory_and_not_the_engine(card_alone, clock):
     assert other.number("free") > free
 
 
+@pytest.mark.parametrize("clock", ["real", "model"])
+def test_a_kernel_that_is_stopped_in_the_middle_goes_on(card_alone, clock):
+    stopped, other = (DeviceProgram(card_alone, TANDEM_SOFT_CLOCK=clock) for _ in range(2))
+    digests = []
+    for program in (other, stopped):
+        filled = program.ask("fill 7")
+        program.ask(f"halves {ROUNDS}")
+        assert program.ask("begun") == "begun"
+        if program is stopped:
+            stopped.stop()
+            other.ask(f"kernel {ROUNDS}")
+            assert other.ask("sync") == "sync 0"
+            stopped.proceed()
+        program.ask("release")
+        assert program.ask("sync") == "sync 0"
+        digests.append(program.ask("digest"))
+    assert digests[0] == digests[1] != filled
+
+
+def die_at_work(card, work):
+    """A program that is killed in the middle of it."""
+    program = DeviceProgram(card, TANDEM_SOFT_PCIE="1MB/s")
+    program.ask(work)
+    assert program.ask("begun") == "begun"
+    program.kill()
+
+
 def test_a_hundred_killed_processes_leave_nothing_behind(card_alone):
     # The last lives: where nobody is left the device itself is new.
-    witness = DeviceProgram(card_alone)
-    before = witness.number("free")
+    witness, monitor = DeviceProgram(card_alone), Monitor(card_alone)
+    assert monitor("call('nvmlInit_v2')") == 0
+
+    def seen():
+        shared = [name for name in os.listdir("/dev/shm") if "tandem" in name]
+        processes = monitor("processes('nvmlDeviceGetComputeRunningProcesses_v3', device())")
+        return witness.number("free"), processes, sorted(os.listdir(card_alone.soft)), shared
+
+    before = seen()
+    assert [pid for pid, _ in before[1]] == [witness.process.pid]
     die = (
         "import ctypes, os, signal\n"
         "cuda = ctypes.CDLL('libcuda.so.1')\n"
@@ -147,11 +183,12 @@ def test_a_hundred_killed_processes_leave_nothing_behind(card_alone):
         "assert cuda.cuMemsetD8_v2(memory, 1, ctypes.c_size_t(8 << 20)) == 0\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    for _ in range(25):
-        dying = [card_alone.bare(["/usr/bin/python3", "-c", die]) for _ in range(4)]
+    for turn in range(25):
+        dying = [card_alone.bare(["/usr/bin/python3", "-c", die]) for _ in range(3)]
+        die_at_work(card_alone, "endless" if turn % 2 == 0 else f"slowly {32 << 20}")
         for process in dying:
             finish(process, expect=-signal.SIGKILL)
-    assert witness.number("free") == before
+    assert seen() == before
     witness.ask(f"kernel {ROUNDS}")
     assert witness.ask("sync") == "sync 0"
 
