@@ -71,7 +71,7 @@ def test_so_many_at_once_take_so_many_times_as_long(card_alone, work):
     shares(card_alone, work)
 
 
-@pytest.mark.parametrize("work", [f"kernel {ROUNDS}", f"up {BYTES}"])
+@pytest.mark.parametrize("work", [f"kernel {ROUNDS}", f"up {BYTES}", f"down {BYTES}"])
 def test_a_busy_host_is_not_to_be_seen_in_device_time(card_alone, load, work):
     shares(card_alone, work)
 
@@ -89,6 +89,17 @@ def test_the_two_directions_of_the_bus_do_not_share(card_alone):
     assert two.ask(f"steady down {BYTES} 4") == "running"
     within([one], f"up {BYTES}", alone, 0.02)
     assert two.ask("end") == "ended"
+
+
+@pytest.mark.parametrize("direction", ["up", "down"])
+def test_computing_and_copying_do_not_share(card_alone, direction):
+    computing, copying = f"kernel {ROUNDS}", f"{direction} {BYTES}"
+    one, two = DeviceProgram(card_alone, **MODEL), DeviceProgram(card_alone, **MODEL)
+    for program, work, other, others_work in ((one, computing, two, copying), (two, copying, one, computing)):
+        alone = min(times_of_ten([program], work)[0] for _ in range(2))
+        assert other.ask(f"steady {others_work} 4") == "running"
+        within([program], work, alone, 0.02)
+        assert other.ask("end") == "ended"
 
 
 def test_the_global_timer_shows_the_timeline(card_alone):
