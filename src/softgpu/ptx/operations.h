@@ -9,6 +9,7 @@
 #include <cmath>
 #include <functional>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,8 @@
 namespace tandem::ptx {
 
 inline constexpr uint32_t kCases = 1024;
+inline constexpr size_t kBlock = 64;          // cases to a block
+inline constexpr size_t kGroup = kBlock * 3;  // their inputs
 
 // A float of 113 bits.
 #if LDBL_MANT_DIG == 113
@@ -178,6 +181,20 @@ inline std::vector<uint64_t> Inputs() {
   return inputs;
 }
 
+// Every pair of these values as the first two inputs, a third for the third, and then Inputs().
+inline std::vector<uint64_t> WithPairs(std::span<const uint64_t> values) {
+  std::vector<uint64_t> inputs;
+  for (size_t i = 0; i < values.size(); ++i) {
+    for (size_t j = 0; j < values.size(); ++j) {
+      inputs.insert(inputs.end(), {values[i], values[j], values[(3 * i + 7 * j) % values.size()]});
+    }
+  }
+  const std::vector<uint64_t> others = Inputs();
+  inputs.insert(inputs.end(), others.begin(), others.end());
+  inputs.resize(inputs.size() / kGroup * kGroup);
+  return inputs;
+}
+
 // Three inputs to a case.
 inline void Check(const Operation& operation, const std::vector<uint64_t>& inputs = Inputs()) {
   SCOPED_TRACE(operation.text);
@@ -190,7 +207,7 @@ inline void Check(const Operation& operation, const std::vector<uint64_t>& input
   for (const Path path : Paths()) {
     TestDevice device(2 * out);
     std::copy(inputs.begin(), inputs.end(), device.Array<uint64_t>(0));
-    MustRun(*program, device, {.grid = {cases / 64, 1, 1}, .block = {64, 1, 1}},
+    MustRun(*program, device, {.grid = {cases / uint32_t{kBlock}, 1, 1}, .block = {kBlock, 1, 1}},
             Params().Add(device.At(0)).Add(device.At(out)), path);
     results.emplace_back(device.Array<uint64_t>(out), device.Array<uint64_t>(out) + cases);
     EXPECT_EQ(results.front(), results.back()) << "the paths differ";
