@@ -173,8 +173,8 @@ TEST(IntegerTypes, ProductsOf24Bits) {
     for (const bool high : {false, true}) {
       const std::string half = high ? ".hi" : ".lo";
       const auto product = [=](uint64_t a, uint64_t b) {
-        return W(static_cast<uint64_t>(Product(factor.Value(a), factor.Value(b)) >>
-                                       (high ? 16 : 0)));
+        return W(
+            static_cast<uint64_t>(Product(factor.Value(a), factor.Value(b)) >> (high ? 16 : 0)));
       };
       Check({"mul24" + half + type + " %wd, %wa, %wb;", 'w',
              [=](auto a, auto b, auto) { return product(a, b); }},
