@@ -8,6 +8,9 @@ namespace {
 inline bool Not(bool holds) {
   return !holds;
 }
+inline bool Not(int holds) {  // what | makes of two bools
+  return holds == 0;
+}
 template <class V>
 inline V Not(V holds) {  // of a vector, whose elements are 0 and −1
   return ~holds;

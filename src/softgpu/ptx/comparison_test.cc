@@ -1,0 +1,236 @@
+// setp, set, selp and slct in every comparison and type, with a second predicate and without.
+#include <limits>
+#include <string>
+
+#include "src/softgpu/ptx/operations.h"
+
+namespace tandem::ptx {
+namespace {
+
+using Ordered = long double;  // holds every number of 64 bits
+
+struct Comparison {
+  const char* name;
+  bool (*holds)(Ordered a, Ordered b);
+};
+
+constexpr bool Unordered(Ordered a, Ordered b) {
+  return a != a || b != b;
+}
+constexpr Comparison kOrdered[] = {
+    {"eq", [](Ordered a, Ordered b) { return a == b; }},
+    {"ne", [](Ordered a, Ordered b) { return !Unordered(a, b) && a != b; }},
+    {"lt", [](Ordered a, Ordered b) { return a < b; }},
+    {"le", [](Ordered a, Ordered b) { return a <= b; }},
+    {"gt", [](Ordered a, Ordered b) { return a > b; }},
+    {"ge", [](Ordered a, Ordered b) { return a >= b; }},
+};
+constexpr Comparison kUnsigned[] = {
+    {"lo", [](Ordered a, Ordered b) { return a < b; }},
+    {"ls", [](Ordered a, Ordered b) { return a <= b; }},
+    {"hi", [](Ordered a, Ordered b) { return a > b; }},
+    {"hs", [](Ordered a, Ordered b) { return a >= b; }},
+};
+constexpr Comparison kFloat[] = {
+    {"equ", [](Ordered a, Ordered b) { return Unordered(a, b) || a == b; }},
+    {"neu", [](Ordered a, Ordered b) { return Unordered(a, b) || a != b; }},
+    {"ltu", [](Ordered a, Ordered b) { return Unordered(a, b) || a < b; }},
+    {"leu", [](Ordered a, Ordered b) { return Unordered(a, b) || a <= b; }},
+    {"gtu", [](Ordered a, Ordered b) { return Unordered(a, b) || a > b; }},
+    {"geu", [](Ordered a, Ordered b) { return Unordered(a, b) || a >= b; }},
+    {"num", [](Ordered a, Ordered b) { return !Unordered(a, b); }},
+    {"nan", [](Ordered a, Ordered b) { return Unordered(a, b); }},
+};
+
+// A type, the modifier that goes before it, and what its bits mean.
+struct ComparedType {
+  const char *ftz, *name;
+  int bits;
+  Ordered (*value)(uint64_t bits);
+
+  std::string View(char which) const {
+    return std::string(bits == 16 ? "%h" : bits == 32 ? "%w" : "%") + which;
+  }
+};
+
+constexpr ComparedType kSignedTypes[] = {
+    {"", ".s16", 16, [](uint64_t x) -> Ordered { return H(x); }},
+    {"", ".s32", 32, [](uint64_t x) -> Ordered { return S(x); }},
+    {"", ".s64", 64, [](uint64_t x) -> Ordered { return L(x); }},
+};
+constexpr ComparedType kUnsignedTypes[] = {
+    {"", ".u16", 16, [](uint64_t x) -> Ordered { return x & 0xffff; }},
+    {"", ".u32", 32, [](uint64_t x) -> Ordered { return W(x); }},
+    {"", ".u64", 64, [](uint64_t x) -> Ordered { return x; }},
+};
+constexpr ComparedType kBitTypesCompared[] = {
+    {"", ".b16", 16, [](uint64_t x) -> Ordered { return x & 0xffff; }},
+    {"", ".b32", 32, [](uint64_t x) -> Ordered { return W(x); }},
+    {"", ".b64", 64, [](uint64_t x) -> Ordered { return x; }},
+};
+constexpr ComparedType kFloatTypes[] = {
+    {"", ".f32", 32, [](uint64_t x) -> Ordered { return F(x); }},
+    {".ftz", ".f32", 32,
+     [](uint64_t x) -> Ordered { return std::abs(F(x)) < 0x1p-126f ? 0.0f : F(x); }},
+    {"", ".f64", 64, [](uint64_t x) -> Ordered { return D(x); }},
+};
+
+// How the answer meets a second predicate.
+struct Second {
+  const char *logic, *operand;
+  bool (*combine)(bool holds, bool second);
+};
+constexpr Second kSeconds[] = {
+    {"", "", [](bool holds, bool) { return holds; }},
+    {".and", ", %q", [](bool holds, bool second) { return holds && second; }},
+    {".or", ", %q", [](bool holds, bool second) { return holds || second; }},
+    {".xor", ", %q", [](bool holds, bool second) { return holds != second; }},
+    {".and", ", !%q", [](bool holds, bool second) { return holds && !second; }},
+    {".or", ", !%q", [](bool holds, bool second) { return holds || !second; }},
+    {".xor", ", !%q", [](bool holds, bool second) { return holds == second; }},
+};
+
+std::vector<uint64_t> ComparedInputs() {
+  const uint64_t edges[] = {0,
+                            1,
+                            2,
+                            0x7fff,
+                            0x8000,
+                            0xffff,
+                            0x7fffffff,
+                            0x80000000,
+                            0x80000001,
+                            0xffffffff,
+                            B(1.0f),
+                            B(-1.0f),
+                            B(0x1p-126f),
+                            B(-0x1p-126f),
+                            B(0x1.fffffcp-127f),
+                            B(INFINITY),
+                            B(-INFINITY),
+                            0xffc00001,
+                            0x7f800001,
+                            0x7fffffffffffffff,
+                            0x8000000000000000,
+                            0x8000000000000001,
+                            0xffffffffffffffff,
+                            B(1.0),
+                            B(-1.0),
+                            B(0x1p-1022),
+                            B(-0x1p-1023),
+                            B(double{INFINITY}),
+                            B(-double{INFINITY}),
+                            0x7ff0000000000001,
+                            0xfff8000000000000};
+  return WithPairs(edges);
+}
+
+// Calls `check` for each comparison in each type that has it.
+template <class CheckOne>
+void ForEachComparison(const CheckOne& check) {
+  for (const ComparedType& type : kBitTypesCompared) {
+    check(kOrdered[0], type);
+    check(kOrdered[1], type);
+  }
+  for (const ComparedType& type : kSignedTypes) {
+    for (const Comparison& comparison : kOrdered) check(comparison, type);
+  }
+  for (const ComparedType& type : kUnsignedTypes) {
+    for (const Comparison& comparison : kOrdered) check(comparison, type);
+    for (const Comparison& comparison : kUnsigned) check(comparison, type);
+  }
+  for (const ComparedType& type : kFloatTypes) {
+    for (const Comparison& comparison : kOrdered) check(comparison, type);
+    for (const Comparison& comparison : kFloat) check(comparison, type);
+  }
+}
+
+// %q: whether c is odd.
+constexpr char kSecondPredicate[] = "and.b32 %j, %wc, 1; setp.ne.u32 %q, %j, 0;\n";
+
+// Both results of setp, in two bits for each of kSeconds.
+TEST(Comparisons, Setp) {
+  ForEachComparison([](const Comparison& comparison, const ComparedType& type) {
+    std::string text = std::string(".reg .pred %r;\n") + kSecondPredicate + "mov.u32 %wd, 0;\n";
+    for (size_t i = 0; i < std::size(kSeconds); ++i) {
+      const Second& second = kSeconds[i];
+      const std::string bit = std::to_string(1u << (2 * i)), next = std::to_string(2u << (2 * i));
+      text += std::string("setp.") + comparison.name + second.logic + type.ftz + type.name +
+              " %p|%r, " + type.View('a') + ", " + type.View('b') + second.operand + ";\n";
+      text += "@%p or.b32 %wd, %wd, " + bit + ";\n@%r or.b32 %wd, %wd, " + next + ";\n";
+    }
+    Check({text, 'w',
+           [=](auto a, auto b, auto c) {
+             const bool holds = comparison.holds(type.value(a), type.value(b));
+             uint64_t bits = 0;
+             for (size_t i = 0; i < std::size(kSeconds); ++i) {
+               if (kSeconds[i].combine(holds, (c & 1) != 0)) bits |= uint64_t{1} << (2 * i);
+               if (kSeconds[i].combine(!holds, (c & 1) != 0)) bits |= uint64_t{2} << (2 * i);
+             }
+             return bits;
+           }},
+          ComparedInputs());
+  });
+}
+
+// set: all bits, or the number 1. Comparisons take turns with the second predicate.
+TEST(Comparisons, Set) {
+  const struct {
+    const char* name;
+    char result;
+    uint64_t one;
+  } kResults[] = {{".u32", 'w', 0xffffffff},
+                  {".s32", 'w', 0xffffffff},
+                  {".f32", 'w', 0x3f800000},
+                  {".f16", 'h', 0x3c00},
+                  {".bf16", 'h', 0x3f80}};
+  size_t turn = 0;
+  ForEachComparison([&](const Comparison& comparison, const ComparedType& type) {
+    for (const auto& result : kResults) {
+      const Second& second = kSeconds[turn++ % std::size(kSeconds)];
+      const std::string text = std::string(kSecondPredicate) + "set." + comparison.name +
+                               second.logic + type.ftz + result.name + type.name +
+                               (result.result == 'h' ? " %hd, " : " %wd, ") + type.View('a') +
+                               ", " + type.View('b') + second.operand + ";";
+      Check({text, result.result,
+             [=, one = result.one](auto a, auto b, auto c) {
+               const bool holds = comparison.holds(type.value(a), type.value(b));
+               return second.combine(holds, (c & 1) != 0) ? one : 0;
+             }},
+            ComparedInputs());
+    }
+  });
+}
+
+// selp and slct move bits, whatever the type says they are.
+TEST(Comparisons, Selection) {
+  for (const char* name : {"b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64",
+                           "f64"}) {
+    const int bits = std::stoi(name + 1);
+    const ComparedType type = {"", name, bits, nullptr};
+    const char result = bits == 16 ? 'h' : bits == 32 ? 'w' : 'd';
+    const std::string operands =
+        std::string(" ") + type.View('d') + ", " + type.View('a') + ", " + type.View('b');
+    const auto chosen = [bits](uint64_t a, uint64_t b, bool first) {
+      return (first ? a : b) & (~uint64_t{0} >> (64 - bits));
+    };
+    Check({std::string(kSecondPredicate) + "selp." + name + operands + ", %q;", result,
+           [=](auto a, auto b, auto c) { return chosen(a, b, (c & 1) != 0); }},
+          ComparedInputs());
+    Check({std::string(kSecondPredicate) + "selp." + name + operands + ", !%q;", result,
+           [=](auto a, auto b, auto c) { return chosen(a, b, (c & 1) == 0); }},
+          ComparedInputs());
+    Check({std::string("slct.") + name + ".s32" + operands + ", %wc;", result,
+           [=](auto a, auto b, auto c) { return chosen(a, b, S(c) >= 0); }},
+          ComparedInputs());
+    Check({std::string("slct.") + name + ".f32" + operands + ", %wc;", result,
+           [=](auto a, auto b, auto c) { return chosen(a, b, F(c) >= 0); }},
+          ComparedInputs());
+    Check({std::string("slct.ftz.") + name + ".f32" + operands + ", %wc;", result,
+           [=](auto a, auto b, auto c) { return chosen(a, b, kFloatTypes[1].value(c) >= 0); }},
+          ComparedInputs());
+  }
+}
+
+}  // namespace
+}  // namespace tandem::ptx
