@@ -204,8 +204,8 @@ TEST(Comparisons, Set) {
 
 // selp and slct move bits, whatever the type says they are.
 TEST(Comparisons, Selection) {
-  for (const char* name : {"b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64",
-                           "f64"}) {
+  for (const char* name :
+       {"b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64"}) {
     const int bits = std::stoi(name + 1);
     const ComparedType type = {"", name, bits, nullptr};
     const char result = bits == 16 ? 'h' : bits == 32 ? 'w' : 'd';

@@ -1,70 +1,13 @@
 // Halves and bfloats, alone and in pairs, against references in higher precision.
 #include <string>
 
-#include "src/softgpu/ptx/operations.h"
+#include "src/softgpu/ptx/float_format.h"
 
 namespace tandem::ptx {
 namespace {
 
-// A float of 16 bits.
-struct Format {
-  const char* name;
-  int mantissa, least, most;
-
-  uint64_t infinity() const { return static_cast<uint64_t>(most - least + 2) << mantissa; }
-  // Of a magnitude; infinity stands for the power of two that follows the largest number.
-  Quad Magnitude(uint64_t bits) const {
-    const int exponent = static_cast<int>(bits >> mantissa);
-    const uint64_t fraction = bits & ((uint64_t{1} << mantissa) - 1);
-    const uint64_t hidden = exponent == 0 ? 0 : uint64_t{1} << mantissa;
-    return std::ldexp(static_cast<long double>(fraction + hidden),
-                      std::max(exponent, 1) - 1 + least - mantissa);
-  }
-  Quad Value(uint64_t bits) const {
-    const uint64_t magnitude = bits & 0x7fff;
-    const Quad value = magnitude > infinity()    ? Quad(NAN)
-                       : magnitude == infinity() ? Quad(INFINITY)
-                                                 : Magnitude(magnitude);
-    return (bits & 0x8000) != 0 ? -value : value;
-  }
-  // The nearest to `value` plus the far smaller `rest`.
-  uint64_t Nearest(Quad value, Quad rest = 0) const {
-    if (value != value) return 0x7fff;
-    const bool negative = std::signbit(static_cast<double>(value));
-    const Quad magnitude = negative ? -value : value;
-    const Quad along = negative ? -rest : rest;
-    uint64_t low = 0;
-    for (uint64_t high = infinity(); low < high;) {
-      const uint64_t middle = (low + high + 1) / 2;
-      if (Magnitude(middle) <= magnitude) {
-        low = middle;
-      } else {
-        high = middle - 1;
-      }
-    }
-    if (low < infinity()) {
-      const Quad below = magnitude - Magnitude(low), above = Magnitude(low + 1) - magnitude;
-      if (above < below || (above == below && (along > 0 || (along == 0 && (low & 1) != 0)))) {
-        ++low;
-      }
-    }
-    return low | (negative ? 0x8000 : 0);
-  }
-  uint64_t Sum(Quad a, Quad b) const {
-    const Quad sum = a + b, part = sum - a;
-    if (sum - sum != 0) return Nearest(sum);
-    return Nearest(sum, (a - (sum - part)) + (b - part));
-  }
-  uint64_t Flush(uint64_t bits) const {
-    return (bits & 0x7fff) >> mantissa == 0 ? bits & 0x8000 : bits;
-  }
-};
-
-constexpr Format kHalf = {"f16", 10, -14, 15};
-constexpr Format kBrain = {"bf16", 7, -126, 127};
-
 // Every 16 bits an edge value or random ones.
-std::vector<uint64_t> HalfInputs(const Format& format) {
+std::vector<uint64_t> HalfInputs(const FloatFormat& format) {
   const uint64_t infinity = format.infinity(), one = format.Nearest(1);
   const uint64_t edges[] = {0,
                             1,
@@ -102,11 +45,11 @@ std::vector<uint64_t> EveryHalf() {
   return inputs;
 }
 
-using Reference = std::function<uint64_t(uint64_t, uint64_t, uint64_t)>;
+using HalfReference = std::function<uint64_t(uint64_t, uint64_t, uint64_t)>;
 
 // One operation on a format's scalars and on its pairs.
-void CheckBoth(const Format& format, const std::string& name, int operands, const Reference& expect,
-               const std::string& suffix = "") {
+void CheckBoth(const FloatFormat& format, const std::string& name, int operands,
+               const HalfReference& expect, const std::string& suffix = "") {
   const std::string wide[] = {"", ", %wa", ", %wa, %wb", ", %wa, %wb, %wc"};
   const std::string narrow[] = {"", ", %ha", ", %ha, %hb", ", %ha, %hb, %hc"};
   const auto each = [expect](auto a, auto b, auto c) {
@@ -120,11 +63,11 @@ void CheckBoth(const Format& format, const std::string& name, int operands, cons
   Check({name + "." + format.name + "x2 %wd" + wide[operands] + ";" + suffix, 'w', each}, inputs);
 }
 
-bool IsNan(const Format& f, uint64_t bits) {
+bool IsNan(const FloatFormat& f, uint64_t bits) {
   return (bits & 0x7fff) > f.infinity();
 }
 
-uint64_t Least(const Format& f, uint64_t a, uint64_t b, bool nan) {
+uint64_t Least(const FloatFormat& f, uint64_t a, uint64_t b, bool nan) {
   if (IsNan(f, a) || IsNan(f, b)) {
     if (nan || (IsNan(f, a) && IsNan(f, b))) return 0x7fff;
     return IsNan(f, a) ? b : a;
@@ -134,7 +77,7 @@ uint64_t Least(const Format& f, uint64_t a, uint64_t b, bool nan) {
 }
 
 TEST(HalfOperations, Arithmetic) {
-  for (const Format& f : {kHalf, kBrain}) {
+  for (const FloatFormat& f : {kF16, kBf16}) {
     CheckBoth(f, "add", 2, [f](auto a, auto b, auto) { return f.Sum(f.Value(a), f.Value(b)); });
     CheckBoth(f, "sub.rn", 2, [f](auto a, auto b, auto) { return f.Sum(f.Value(a), -f.Value(b)); });
     CheckBoth(f, "mul", 2,
@@ -163,11 +106,8 @@ TEST(HalfOperations, Arithmetic) {
 }
 
 TEST(HalfOperations, FlushingAndSaturation) {
-  const Format f = kHalf;
-  const auto saturated = [f](uint64_t bits) -> uint64_t {
-    if (IsNan(f, bits) || (bits & 0x8000) != 0) return 0;
-    return std::min<uint64_t>(bits, 0x3c00);
-  };
+  const FloatFormat f = kF16;
+  const auto saturated = [f](uint64_t bits) { return f.Saturated(bits); };
   CheckBoth(f, "add.ftz", 2, [f](auto a, auto b, auto) {
     return f.Flush(f.Sum(f.Value(f.Flush(a)), f.Value(f.Flush(b))));
   });
@@ -189,21 +129,21 @@ TEST(HalfOperations, FlushingAndSaturation) {
 // The document allows 2^-10.987 (f16) and 2^-8 (bf16) for tanh, 2^-9.9 and 2^-7 for ex2; a last
 // place of the true value is less.
 TEST(HalfOperations, Approximations) {
-  for (const Format& f : {kHalf, kBrain}) {
+  for (const FloatFormat& f : {kF16, kBf16}) {
     CheckBoth(f, "tanh.approx", 1, [f](auto a, auto, auto) {
       return f.Nearest(std::tanh(static_cast<long double>(f.Value(a))));
     });
   }
-  CheckBoth(kHalf, "ex2.approx", 1, [](auto a, auto, auto) {
-    return kHalf.Nearest(std::exp2(static_cast<long double>(kHalf.Value(a))));
+  CheckBoth(kF16, "ex2.approx", 1, [](auto a, auto, auto) {
+    return kF16.Nearest(std::exp2(static_cast<long double>(kF16.Value(a))));
   });
-  CheckBoth(kBrain, "ex2.approx.ftz", 1, [](auto a, auto, auto) {
-    const Format& f = kBrain;
+  CheckBoth(kBf16, "ex2.approx.ftz", 1, [](auto a, auto, auto) {
+    const FloatFormat& f = kBf16;
     return f.Flush(f.Nearest(std::exp2(static_cast<long double>(f.Value(f.Flush(a))))));
   });
 }
 
-void CheckComparison(const Format& f) {
+void CheckComparison(const FloatFormat& f) {
   const auto inputs = HalfInputs(f);
   const std::string name = f.name;
   const auto less = [f](auto a, auto b) {
@@ -243,11 +183,11 @@ void CheckComparison(const Format& f) {
 }
 
 TEST(HalfOperations, Comparison) {
-  CheckComparison(kHalf);
-  CheckComparison(kBrain);
+  CheckComparison(kF16);
+  CheckComparison(kBf16);
 }
 
-void CheckConversions(const Format& f) {
+void CheckConversions(const FloatFormat& f) {
   const std::string name = f.name;
   const auto relu = [](uint64_t bits) { return (bits & 0x8000) != 0 ? 0 : bits; };
   const auto finite = [f](uint64_t bits) {
@@ -291,13 +231,13 @@ void CheckConversions(const Format& f) {
 }
 
 TEST(HalfOperations, Conversions) {
-  CheckConversions(kHalf);
-  CheckConversions(kBrain);
+  CheckConversions(kF16);
+  CheckConversions(kBf16);
   Check({"cvt.rn.bf16.f16 %hd, %ha;", 'h',
-         [](auto a, auto, auto) { return kBrain.Nearest(kHalf.Value(a & 0xffff)); }},
+         [](auto a, auto, auto) { return kBf16.Nearest(kF16.Value(a & 0xffff)); }},
         EveryHalf());
   Check({"cvt.rn.f16.bf16 %hd, %ha;", 'h',
-         [](auto a, auto, auto) { return kHalf.Nearest(kBrain.Value(a & 0xffff)); }},
+         [](auto a, auto, auto) { return kF16.Nearest(kBf16.Value(a & 0xffff)); }},
         EveryHalf());
 }
 

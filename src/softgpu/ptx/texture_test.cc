@@ -16,7 +16,7 @@
 namespace tandem::ptx {
 namespace {
 
-constexpr uint64_t kTexels = 1 << 16, kWhere = 0, kOut = 4096;  // offsets into the device
+constexpr uint64_t kTexels = 1 << 16, kWhere = 0, kTexelsOut = 4096;  // offsets into the device
 
 bool IsFloating(TexelFormat format) {
   return format == TexelFormat::kF16 || format == TexelFormat::kF32;
@@ -206,7 +206,7 @@ class TextureTest : public testing::Test {
   std::vector<uint32_t> Run(const Program& program, const Texture& t, Path path) {
     Execution execution = MakeTextured(program, t, path);
     EXPECT_EQ(execution.Run(Never), Stop::kDone) << execution.fault().what;
-    const uint32_t* out = device_.Array<uint32_t>(kOut);
+    const uint32_t* out = device_.Array<uint32_t>(kTexelsOut);
     return std::vector<uint32_t>(out, out + size_t{4} * kLanes);
   }
 
@@ -216,7 +216,8 @@ class TextureTest : public testing::Test {
     launch.program = &program;
     launch.kernel = &program.kernels().front();
     launch.block[0] = kLanes;
-    launch.params = Params().Add(device_.At(kWhere)).Add(device_.At(kOut)).Add(handle).bytes();
+    launch.params =
+        Params().Add(device_.At(kWhere)).Add(device_.At(kTexelsOut)).Add(handle).bytes();
     launch.textures = std::make_shared<const std::vector<Texture>>(1, t);
     return Execution(launch, device_.map(), path);
   }
