@@ -1,4 +1,5 @@
-// cvt between all pairs of types, in every rounding mode, with every modifier, against exact values.
+// cvt between all pairs of types, in every rounding mode, with every modifier, against exact
+// values.
 #include <string>
 
 #include "src/softgpu/ptx/float_format.h"
@@ -21,7 +22,7 @@ struct WholeType {
   }
 };
 
-constexpr WholeType kWholes[] = {{".u8", 8, false},  {".u16", 16, false}, {".u32", 32, false},
+constexpr WholeType kWholes[] = {{".u8", 8, false},   {".u16", 16, false}, {".u32", 32, false},
                                  {".u64", 64, false}, {".s8", 8, true},    {".s16", 16, true},
                                  {".s32", 32, true},  {".s64", 64, true}};
 
@@ -82,15 +83,20 @@ std::vector<uint64_t> WholeInputs(int bits) {
 
 // Numbers at which conversions change their mind, in one format.
 std::vector<uint64_t> FloatInputsOf(const FloatFormat& from) {
-  std::vector<uint64_t> values = {from.infinity(), from.infinity() - 1, from.nan, 0, 1, 2,
+  std::vector<uint64_t> values = {from.infinity(),
+                                  from.infinity() - 1,
+                                  from.nan,
+                                  0,
+                                  1,
+                                  2,
                                   (uint64_t{1} << from.mantissa) - 1,
                                   uint64_t{1} << from.mantissa};
   const auto add_near = [&](Quad value) {
     const uint64_t raw = from.Nearest(value);
     values.insert(values.end(), {raw - 1, raw, raw + 1});
   };
-  for (const Quad value : {Quad(0.5), Quad(1), Quad(1.5), Quad(2.5), Quad(3.5), Quad(0.4), Quad(100),
-                           Quad(127.5), Quad(255.5)}) {
+  for (const Quad value : {Quad(0.5), Quad(1), Quad(1.5), Quad(2.5), Quad(3.5), Quad(0.4),
+                           Quad(100), Quad(127.5), Quad(255.5)}) {
     add_near(value);
   }
   for (const int power : {7, 8, 11, 15, 16, 24, 31, 32, 52, 53, 63, 64}) {
@@ -127,7 +133,7 @@ TEST(Conversions, BetweenIntegers) {
                  [=](auto a, auto, auto) {
                    const WholeNumber value = from.Value(a);
                    const WholeNumber kept = sat ? std::clamp(value, to.least(), to.most())
-                                          : to.Value(static_cast<uint64_t>(value));
+                                                : to.Value(static_cast<uint64_t>(value));
                    return Cut(kept, bits);
                  }},
                 inputs);
@@ -233,9 +239,12 @@ const std::vector<std::string> kFlushOrSaturate = {"", ".ftz", ".sat", ".ftz.sat
 const std::vector<std::string> kSaturate = {"", ".sat"};
 
 TEST(Conversions, FloatsToNarrowerOnes) {
-  const FloatPair kPairs[] = {{kF16, kF32, kFlushOrSaturate}, {kF32, kF64, kFlushOrSaturate},
-                              {kF16, kF64, kSaturate},        {kBf16, kF32, {""}},
-                              {kBf16, kF64, {""}},            {kBf16, kF16, {""}},
+  const FloatPair kPairs[] = {{kF16, kF32, kFlushOrSaturate},
+                              {kF32, kF64, kFlushOrSaturate},
+                              {kF16, kF64, kSaturate},
+                              {kBf16, kF32, {""}},
+                              {kBf16, kF64, {""}},
+                              {kBf16, kF16, {""}},
                               {kF16, kBf16, {""}}};
   for (const FloatPair& pair : kPairs) {
     for (const RoundingName& mode : kToFloat) CheckFloatPair(pair, mode);
@@ -266,8 +275,9 @@ TEST(Conversions, FloatsToWholeFloats) {
                [=, f = format, round = mode.round](auto a, auto, auto) {
                  const uint64_t raw = ftz ? f.Flush(a) : a & (2 * f.sign() - 1);
                  const Quad value = f.Value(raw), size = value < 0 ? -value : value;
-                 uint64_t whole = size < 0x1p53 ? f.Nearest(static_cast<Quad>(WholeOf(value, round)))
-                                                : f.Nearest(value);
+                 uint64_t whole = size < 0x1p53
+                                      ? f.Nearest(static_cast<Quad>(WholeOf(value, round)))
+                                      : f.Nearest(value);
                  if (whole == 0) whole = raw & f.sign();
                  return sat ? f.Saturated(whole) : whole;
                }},
