@@ -12,9 +12,9 @@ using NextValue = std::function<uint64_t(uint64_t old, uint64_t b, uint64_t c)>;
 struct AtomicForm {
   std::string op, type;
   int bits;
-  NextValue next;                    // of the lowest `bits`
-  NextValue next_in_shared = next;   // where shared memory differs
-  bool red = true;                   // whether it is there without the old value, too
+  NextValue next;                   // of the lowest `bits`
+  NextValue next_in_shared = next;  // where shared memory differs
+  bool red = true;                  // whether it is there without the old value, too
   int operands = 1;
 
   std::string name() const { return op + "." + type; }
@@ -35,10 +35,12 @@ template <class T>
 void AddExtremes(const std::string& type, std::vector<AtomicForm>* forms) {
   constexpr int kWidth = sizeof(T) * 8;
   forms->push_back({"min", type, kWidth, [](auto old, auto b, auto) {
-                      return static_cast<uint64_t>(std::min(static_cast<T>(old), static_cast<T>(b)));
+                      return static_cast<uint64_t>(
+                          std::min(static_cast<T>(old), static_cast<T>(b)));
                     }});
   forms->push_back({"max", type, kWidth, [](auto old, auto b, auto) {
-                      return static_cast<uint64_t>(std::max(static_cast<T>(old), static_cast<T>(b)));
+                      return static_cast<uint64_t>(
+                          std::max(static_cast<T>(old), static_cast<T>(b)));
                     }});
 }
 
@@ -52,8 +54,8 @@ void AddIntegers(std::vector<AtomicForm>* forms) {
   AddExtremes<int64_t>("s64", forms);
   forms->push_back(
       {"inc", "u32", 32, [](auto old, auto b, auto) { return old >= b ? 0 : old + 1; }});
-  forms->push_back({"dec", "u32", 32,
-                    [](auto old, auto b, auto) { return old == 0 || old > b ? b : old - 1; }});
+  forms->push_back(
+      {"dec", "u32", 32, [](auto old, auto b, auto) { return old == 0 || old > b ? b : old - 1; }});
   for (const int bits : {32, 64}) {
     const std::string type = "b" + std::to_string(bits);
     forms->push_back({"and", type, bits, [](auto old, auto b, auto) { return old & b; }});
@@ -115,8 +117,8 @@ constexpr AtomicPlace kAtomicPlaces[] = {
      "cvt.u64.u32 %d, %hi; cvta.shared.u64 %box, box; add.u64 %box, %box, %d;\n",
      "%box", true},
 };
-constexpr const char* kAtomicOrders[] = {"",        ".relaxed.cta", ".acquire.gpu", ".release.sys",
-                                   ".acq_rel.gpu", ".relaxed.sys"};
+constexpr const char* kAtomicOrders[] = {
+    "", ".relaxed.cta", ".acquire.gpu", ".release.sys", ".acq_rel.gpu", ".relaxed.sys"};
 
 std::vector<uint64_t> AtomicInputs() {
   const uint64_t edges[] = {0,
@@ -153,8 +155,9 @@ TEST(Atomics, ResultAndOldValue) {
   size_t turn = 0;
   for (const AtomicForm& form : AtomicForms()) {
     for (const AtomicPlace& place : kAtomicPlaces) {
-      const std::string at = place.at, name = std::string(kAtomicOrders[turn++ % std::size(kAtomicOrders)]) +
-                                              place.space + "." + form.name() + " ";
+      const std::string at = place.at,
+                        name = std::string(kAtomicOrders[turn++ % std::size(kAtomicOrders)]) +
+                               place.space + "." + form.name() + " ";
       const std::string typed = place.space + std::string(".u64");
       const std::string set = std::string(place.setup) + "st" + typed + " [" + at + "], %a;\n";
       const std::string get = "ld" + typed + " %d, [" + at + "];";
@@ -162,7 +165,10 @@ TEST(Atomics, ResultAndOldValue) {
       const auto after = [=, shared = place.shared](auto a, auto b, auto c) {
         return (a & ~form.mask()) | form.After(a, b, c, shared);
       };
-      Check({set + atom, form.bits == 16 ? 'h' : form.bits == 32 ? 'w' : 'd',
+      Check({set + atom,
+             form.bits == 16   ? 'h'
+             : form.bits == 32 ? 'w'
+                               : 'd',
              [=](auto a, auto, auto) { return a & form.mask(); }},
             inputs);
       Check({set + atom + get, 'd', after}, inputs);
@@ -260,7 +266,8 @@ TEST_P(AtomicTest, ReduxJoinsItsMembers) {
   std::mt19937_64 random(Seed());
   uint32_t* values = device_.Array<uint32_t>(kOperandsB);
   for (const ReduxForm& form : kReduxForms) {
-    for (const uint32_t members : {0xffffffffu, 0xffffu, 0x55555555u, 0x80000001u, W(random()) | 1}) {
+    for (const uint32_t members :
+         {0xffffffffu, 0xffffu, 0x55555555u, 0x80000001u, W(random()) | 1}) {
       for (const bool apart : {false, true}) {
         SCOPED_TRACE(form.name + std::string(" of ") + std::to_string(members));
         for (uint32_t i = 0; i < 32; ++i) {
@@ -268,12 +275,12 @@ TEST_P(AtomicTest, ReduxJoinsItsMembers) {
           values[i] = edges[random() % std::size(edges)];
         }
         const std::string redux = std::string("redux.sync.") + form.name + " %r3, %r2, %r5;\n";
-        const auto out = Go("ld.global.u32 %r2, [%at+8192]; mov.u32 %r5, " +
-                            std::to_string(members) +
-                            "; mov.u32 %r3, 0;\n"
-                            "shr.u32 %r4, %r5, %t; and.b32 %r4, %r4, 1; setp.eq.u32 %p1, %r4, 0;\n" +
-                            (apart ? "@%p1 bra OUT;\n" : "@%p1 not.b32 %r5, %r5;\n") + redux +
-                            "OUT: st.global.u32 [%at], %r3; ret;");
+        const auto out =
+            Go("ld.global.u32 %r2, [%at+8192]; mov.u32 %r5, " + std::to_string(members) +
+               "; mov.u32 %r3, 0;\n"
+               "shr.u32 %r4, %r5, %t; and.b32 %r4, %r4, 1; setp.eq.u32 %p1, %r4, 0;\n" +
+               (apart ? "@%p1 bra OUT;\n" : "@%p1 not.b32 %r5, %r5;\n") + redux +
+               "OUT: st.global.u32 [%at], %r3; ret;");
         for (uint32_t i = 0; i < 32; ++i) {
           const bool member = (members >> i & 1) != 0;
           const uint32_t group = member ? members : ~members;

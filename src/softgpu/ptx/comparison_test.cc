@@ -2,7 +2,7 @@
 #include <limits>
 #include <string>
 
-#include "src/softgpu/ptx/operations.h"
+#include "src/softgpu/ptx/float_format.h"
 
 namespace tandem::ptx {
 namespace {
@@ -73,6 +73,9 @@ constexpr ComparedType kFloatTypes[] = {
     {".ftz", ".f32", 32,
      [](uint64_t x) -> Ordered { return std::abs(F(x)) < 0x1p-126f ? 0.0f : F(x); }},
     {"", ".f64", 64, [](uint64_t x) -> Ordered { return D(x); }},
+    {"", ".f16", 16, [](uint64_t x) -> Ordered { return kF16.Value(x); }},
+    {".ftz", ".f16", 16, [](uint64_t x) -> Ordered { return kF16.Value(kF16.Flush(x)); }},
+    {"", ".bf16", 16, [](uint64_t x) -> Ordered { return kBf16.Value(x); }},
 };
 
 // How the answer meets a second predicate.
@@ -97,6 +100,11 @@ std::vector<uint64_t> ComparedInputs() {
                             0x7fff,
                             0x8000,
                             0xffff,
+                            0x3c003f80,
+                            0xbc00bf80,
+                            0x7c007f80,
+                            0x7c01ff81,
+                            0x80010400,
                             0x7fffffff,
                             0x80000000,
                             0x80000001,
@@ -179,14 +187,17 @@ TEST(Comparisons, Set) {
     const char* name;
     char result;
     uint64_t one;
-  } kResults[] = {{".u32", 'w', 0xffffffff},
-                  {".s32", 'w', 0xffffffff},
-                  {".f32", 'w', 0x3f800000},
-                  {".f16", 'h', 0x3c00},
-                  {".bf16", 'h', 0x3f80}};
+    bool of_any, of_halves;
+  } kResults[] = {{".u32", 'w', 0xffffffff, true, true}, {".s32", 'w', 0xffffffff, true, true},
+                  {".f32", 'w', 0x3f800000, true, true}, {".u16", 'h', 0xffff, false, true},
+                  {".s16", 'h', 0xffff, false, true},    {".f16", 'h', 0x3c00, true, false},
+                  {".bf16", 'h', 0x3f80, true, false}};
   size_t turn = 0;
   ForEachComparison([&](const Comparison& comparison, const ComparedType& type) {
+    const std::string name = type.name;
+    const bool half = name.ends_with("f16");
     for (const auto& result : kResults) {
+      if (!(half ? result.of_halves || name == result.name : result.of_any)) continue;
       const Second& second = kSeconds[turn++ % std::size(kSeconds)];
       const std::string text = std::string(kSecondPredicate) + "set." + comparison.name +
                                second.logic + type.ftz + result.name + type.name +
@@ -200,6 +211,45 @@ TEST(Comparisons, Set) {
             ComparedInputs());
     }
   });
+}
+
+// Both parts of a pair are compared: setp gives a predicate for each, set all bits or 1 in each.
+TEST(Comparisons, Pairs) {
+  const auto check = [](const Comparison& comparison, const ComparedType& half, uint64_t one,
+                        const Second& second) {
+    const auto holds = [=](uint64_t a, uint64_t b, uint64_t c) {
+      return second.combine(comparison.holds(half.value(a), half.value(b)), (c & 1) != 0);
+    };
+    const auto both = [=](uint64_t yes) {
+      return [=](auto a, auto b, auto c) {
+        return (holds(a, b, c) ? yes : 0) | (holds(a >> 16, b >> 16, c) ? yes : 0) << 16;
+      };
+    };
+    const std::string type = std::string(half.name) + "x2", logic = second.logic;
+    const std::string tail = std::string(", %wa, %wb") + second.operand + ";\n";
+    const std::string name = std::string(comparison.name) + logic + half.ftz;
+    Check({std::string(".reg .pred %r;\n") + kSecondPredicate + "setp." + name + type + " %p|%r" +
+               tail + "selp.u32 %wd, 1, 0, %p;\n@%r or.b32 %wd, %wd, 0x10000;",
+           'w', both(1)},
+          ComparedInputs());
+    for (const std::string& result : {std::string(".u32"), std::string(".s32"), type}) {
+      Check({std::string(kSecondPredicate) + "set." + name + result + type + " %wd" + tail, 'w',
+             both(result == type ? one : 0xffff)},
+            ComparedInputs());
+    }
+  };
+  size_t turn = 0;
+  for (const ComparedType& half : kFloatTypes) {
+    const std::string name = half.name;
+    if (half.bits != 16) continue;
+    const uint64_t one = name == ".f16" ? 0x3c00 : 0x3f80;
+    for (const Comparison& comparison : kOrdered) {
+      check(comparison, half, one, kSeconds[turn++ % std::size(kSeconds)]);
+    }
+    for (const Comparison& comparison : kFloat) {
+      check(comparison, half, one, kSeconds[turn++ % std::size(kSeconds)]);
+    }
+  }
 }
 
 // selp and slct move bits, whatever the type says they are.
