@@ -19,6 +19,7 @@ void Requests::OnRegistered(Bytes limit, Bytes claimed_total, uint32_t claimed_c
   outbox_.clear();
   reserved_ = claimed_total;
   unneeded_ = {};
+  if (growing() && growth_->answer == Answer::kPending) AskIfNeeded();
   for (uint32_t i = contexts(); i < claimed_contexts; ++i) Send(wire::ContextGone{});
   for (uint64_t i = contexts_answered_; i < contexts_wanted_; ++i) Send(wire::ContextWanted{});
   if (fixed_ < claimed_fixed) Send(wire::FixedGone{(claimed_fixed - fixed_).count});
@@ -28,28 +29,39 @@ void Requests::OnRegistered(Bytes limit, Bytes claimed_total, uint32_t claimed_c
 }
 
 Answer Requests::Judge() const {
-  return used() + others_ <= limit_ ? Answer::kGranted : Answer::kRefused;
+  if (siblings_) return Answer::kPending;
+  return used() <= limit_ ? Answer::kGranted : Answer::kRefused;
 }
 
-void Requests::OnLost(Bytes limit, Bytes others) {
+Bytes Requests::claim() const {
+  const bool pending = growing() && growth_->answer == Answer::kPending;
+  return pending ? total_ - growth_->by : total_;
+}
+
+void Requests::AskIfNeeded() {
+  growth_->answer = total_ > reserved_ ? Answer::kPending : Answer::kGranted;
+  if (total_ <= reserved_) return;
+  growth_total_ = total_;
+  Tell(total_);
+  growth_sequence_ = sequence_;
+}
+
+void Requests::OnLost(Bytes limit, bool siblings) {
   registered_ = false;
   limit_ = limit;
-  others_ = others;
+  siblings_ = siblings;
   outbox_.clear();
   if (growing() && growth_->answer == Answer::kPending) growth_->answer = Judge();
 }
 
 void Requests::Grow(Bytes by) {
   total_ += by;
-  growth_ = Growth{by, Answer::kGranted};
+  growth_ = Growth{by, Answer::kPending};
   unneeded_ = std::min(unneeded_, SaturatingSubtract(reserved_, total_));
-  if (!registered_) {
+  if (registered_) {
+    AskIfNeeded();
+  } else {
     growth_->answer = Judge();
-  } else if (total_ > reserved_) {
-    growth_->answer = Answer::kPending;
-    growth_total_ = total_;
-    Tell(total_);
-    growth_sequence_ = sequence_;
   }
 }
 

@@ -30,10 +30,10 @@ class Requests {
   // The daemon took us, and believes what we claimed; what has changed since is told.
   void OnRegistered(Bytes limit, Bytes claimed_total, uint32_t claimed_contexts,
                     Bytes claimed_fixed = {});
-  // Without a daemon growth is judged by what was known last, so that nobody hangs and the limit
-  // still holds: `limit` of the run, of which its other sessions have `others`. (What those take
-  // meanwhile nobody tells.) Contexts wait for the next daemon.
-  void OnLost(Bytes limit, Bytes others);
+  // Without a daemon a session that is alone in its run goes by its limit as it was last, so that
+  // nobody hangs and the limit still holds. Where there are siblings nobody says what they take
+  // meanwhile: growth waits for the next daemon, as contexts do.
+  void OnLost(Bytes limit, bool siblings);
 
   // Asks for `by` more bytes, unless they are still reserved; then Poll, which takes a refused
   // growth back. REQUIRES: !growing().
@@ -65,6 +65,8 @@ class Requests {
   void OnMessage(const wire::FixedReserved& reserved);
 
   Bytes total() const { return total_; }
+  // What is to be claimed of a new daemon: without a growth that it has yet to grant.
+  Bytes claim() const;
   Bytes fixed() const { return fixed_; }
   Bytes used() const { return total_ + fixed_; }
   uint32_t contexts() const { return static_cast<uint32_t>(contexts_granted_ - contexts_gone_); }
@@ -80,11 +82,12 @@ class Requests {
 
   void Send(wire::Message message);
   void Tell(Bytes total);
-  Answer Judge() const;  // without a daemon
+  Answer Judge() const;  // without a daemon; kPending: only the next one can tell
+  void AskIfNeeded();    // for the growth
 
   bool registered_ = false;
   Bytes limit_;
-  Bytes others_;
+  bool siblings_ = false;
   Bytes total_;
   Bytes reserved_;  // with the daemon
   Bytes unneeded_;  // the least that was reserved for nothing since the last Settle

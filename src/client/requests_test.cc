@@ -96,7 +96,7 @@ TEST(RequestsTest, LimitHoldsWithoutDaemon) {
   Requests requests;
   requests.OnRegistered(MiB(10), Bytes(), 0);
   requests.Grow(MiB(8));
-  requests.OnLost(MiB(10), Bytes());
+  requests.OnLost(MiB(10), false);
   EXPECT_EQ(requests.Poll(), Answer::kGranted);
   requests.TakeMessages();
   EXPECT_EQ(Grow(requests, MiB(4)), Answer::kRefused);
@@ -104,12 +104,37 @@ TEST(RequestsTest, LimitHoldsWithoutDaemon) {
   EXPECT_EQ(requests.total(), MiB(10));
 }
 
-TEST(RequestsTest, WithoutADaemonTheRestOfTheRunStillCounts) {
+TEST(RequestsTest, BesideSiblingsGrowthWaitsForTheNextDaemon) {
   Requests requests;
   requests.OnRegistered(MiB(10), Bytes(), 0);
-  requests.OnLost(MiB(12), MiB(6));
-  EXPECT_EQ(Grow(requests, MiB(6)), Answer::kGranted);
-  EXPECT_EQ(Grow(requests, MiB(1)), Answer::kRefused);
+  Grow(requests, MiB(2), true);
+  requests.Grow(MiB(3));
+  requests.OnLost(MiB(10), true);
+  EXPECT_EQ(requests.Poll(), Answer::kPending);
+  requests.Shrink(MiB(1));
+  EXPECT_EQ(requests.claim(), MiB(1));
+  requests.OnRegistered(MiB(10), requests.claim(), 0);
+  const auto messages = requests.TakeMessages();
+  ASSERT_EQ(messages.size(), 1u);
+  const auto asked = std::get<wire::Reserve>(messages[0]);
+  EXPECT_EQ(Bytes(asked.total_bytes), MiB(4));
+  requests.OnMessage(wire::Reserved{asked.sequence, 1});
+  EXPECT_EQ(requests.Poll(), Answer::kGranted);
+  EXPECT_FALSE(requests.unsettled());
+}
+
+TEST(RequestsTest, WhatWasFreedMeanwhileIsEnoughForTheGrowthThatWaited) {
+  Requests requests;
+  requests.OnRegistered(MiB(10), Bytes(), 0);
+  Grow(requests, MiB(8), true);
+  requests.OnLost(MiB(10), true);
+  requests.Grow(MiB(3));
+  const Bytes claimed = requests.claim();
+  requests.Shrink(MiB(5));  // while it registers
+  requests.OnRegistered(MiB(10), claimed, 0);
+  EXPECT_FALSE(requests.HasMessages());
+  EXPECT_EQ(requests.Poll(), Answer::kGranted);
+  EXPECT_EQ(requests.total(), MiB(6));
 }
 
 TEST(RequestsTest, ContextsWaitForTheNextDaemon) {
@@ -121,7 +146,7 @@ TEST(RequestsTest, ContextsWaitForTheNextDaemon) {
   requests.OnMessage(wire::ContextReserved{1});
   EXPECT_EQ(requests.PollContext(first), Answer::kGranted);
   EXPECT_EQ(requests.PollContext(second), Answer::kPending);
-  requests.OnLost(MiB(10), Bytes());
+  requests.OnLost(MiB(10), false);
   EXPECT_EQ(requests.PollContext(second), Answer::kPending);
   requests.OnRegistered(MiB(10), Bytes(), 1);
   EXPECT_EQ(requests.TakeMessages().size(), 1u);  // only the one still wanted
@@ -157,7 +182,7 @@ TEST(RequestsTest, WhatCannotBeSwappedWaitsForTheNextDaemonToo) {
   EXPECT_EQ(requests.PollFixed(second), Answer::kGranted);
   EXPECT_EQ(requests.PollFixed(third), Answer::kRefused);
   EXPECT_EQ(requests.fixed(), MiB(2));
-  requests.OnLost(MiB(10), Bytes());
+  requests.OnLost(MiB(10), false);
   EXPECT_EQ(requests.PollFixed(first), Answer::kPending);
   requests.FixedGone(MiB(1));  // nobody hears of it but by the next registration
   requests.TakeMessages();
@@ -192,7 +217,7 @@ TEST(RequestsTest, TellsWhatChangedWhileItRegistered) {
   requests.OnRegistered(MiB(10), Bytes(), 0);
   requests.WantContext();
   requests.OnMessage(wire::ContextReserved{1});
-  requests.OnLost(MiB(10), Bytes());
+  requests.OnLost(MiB(10), false);
   requests.TakeMessages();
   Grow(requests, MiB(4));
   requests.Shrink(MiB(2));

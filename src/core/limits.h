@@ -31,13 +31,14 @@ class RunLimits {
   Bytes limit(SessionId session) const;
   Bytes used(SessionId session) const;  // with what cannot be swapped
   Bytes run_used(SessionId session) const;
+  uint64_t run_sessions(SessionId session) const;  // how many its run has
   Bytes largest_allocation() const;
 
  private:
   struct Run {
     Bytes limit;
     Bytes used;
-    int sessions = 0;
+    uint64_t sessions = 0;
   };
   struct Member {
     RunId run;

@@ -397,6 +397,7 @@ void Service::UpdatePages(Gpu& gpu) {
     show(page.limit_bytes, std::min(limits.limit(id), budget).count);
     show(page.run_used_bytes, limits.run_used(id).count);
     show(page.run_others_used_bytes, (limits.run_used(id) - limits.used(id)).count);
+    show(page.run_others, limits.run_sessions(id) - 1);
     show(page.host_limit_bytes, host_.limit().count);
     show(page.host_share_bytes, gpu.arbiter.HostShare(id).count);
     if (page.suspended.load() != session.suspended) page.suspended.store(session.suspended);

@@ -60,7 +60,7 @@ Result<Terms> DaemonLink::TryToRegister(Bytes resident) {
   {
     MutexLock lock(mutex_);
     contexts = requests_.contexts();
-    allocated = requests_.total();
+    allocated = requests_.claim();
     fixed = requests_.fixed();
   }
   TRY(channel.Send(wire::Register{identity_.build, identity_.run, identity_.device,
@@ -68,7 +68,9 @@ Result<Terms> DaemonLink::TryToRegister(Bytes resident) {
                                   static_cast<uint8_t>(suspended() ? 1 : 0), fixed.count}));
   ASSIGN_OR_RETURN(const wire::Message answer, channel.Receive(kRegistrationPatience));
   if (const auto* refused = std::get_if<wire::Refused>(&answer); refused != nullptr) {
-    return Error{ErrorCode::kRefused, refused->reason};
+    // A device that is not shared is everybody's to use.
+    const bool foreign = refused->code == static_cast<uint16_t>(wire::RefusalCode::kUnknownDevice);
+    return Error{foreign ? ErrorCode::kFailed : ErrorCode::kRefused, refused->reason};
   }
   const auto* registered = std::get_if<wire::Registered>(&answer);
   if (registered == nullptr) {
@@ -102,7 +104,7 @@ void DaemonLink::Lose() {
   MutexLock lock(mutex_);
   Disconnect();
   lease_.OnLost();
-  requests_.OnLost(limit(), others_used());
+  requests_.OnLost(limit(), has_siblings());
   answered_.NotifyAll();
 }
 
@@ -180,7 +182,7 @@ void DaemonLink::Unreserve(Bytes by) {
   if (by == Bytes()) return;
   MutexLock lock(mutex_);
   requests_.Shrink(by);
-  if (others_used() != Bytes()) requests_.SettleAll();
+  if (has_siblings()) requests_.SettleAll();
   Flush();
 }
 
@@ -279,6 +281,12 @@ Bytes DaemonLink::others_used() const {
   const auto* page = decisions_.load(std::memory_order_acquire);
   if (page == nullptr) return {};
   return Bytes(page->run_others_used_bytes.load(std::memory_order_relaxed));
+}
+
+bool DaemonLink::has_siblings() const {
+  const auto* page = decisions_.load(std::memory_order_acquire);
+  return page != nullptr && (page->run_others.load(std::memory_order_relaxed) != 0 ||
+                             page->run_others_used_bytes.load(std::memory_order_relaxed) != 0);
 }
 
 Bytes DaemonLink::used() const {

@@ -100,6 +100,7 @@ class DaemonLink {
   void Disconnect() REQUIRES_LOCK(mutex_);
   void TellHostFull();
   Bytes others_used() const;
+  bool has_siblings() const;  // in the run, on this GPU
   Status MapPages() EXCLUDES_LOCK(mutex_);
 
   const Identity identity_;

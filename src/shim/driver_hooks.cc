@@ -108,7 +108,7 @@ bool IsCurrent(CUcontext context) {
 template <typename Create>
 CUresult CreateContext(CUcontext* context, CUdevice device, Create create) {
   Guest* const guest = context == nullptr ? nullptr : GuestFor(device);
-  if (guest == nullptr) return create();
+  if (guest == nullptr) return IsShutOut(device) ? CUDA_ERROR_OUT_OF_MEMORY : create();
   const bool room = guest->WaitForContext() || (guest->GiveWay() && guest->WaitForContext());
   if (!room) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = create();
@@ -184,7 +184,7 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, c
 CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) noexcept {
   const auto retain = [&] { return Call(Real().cuDevicePrimaryCtxRetain, context, device); };
   Guest* const guest = context == nullptr ? nullptr : GuestFor(device);
-  if (guest == nullptr) return retain();
+  if (guest == nullptr) return IsShutOut(device) ? CUDA_ERROR_OUT_OF_MEMORY : retain();
   Primary& primary = PrimaryOf(device);
   MutexLock lock(primary.mutex);
   const CUresult result = primary.alive ? retain() : CreateContext(context, device, retain);

@@ -42,8 +42,9 @@ struct Driver {
   std::vector<Pair> pairs;  // sorted by `real`
 };
 
-constexpr Duration kRunPatience = Seconds(30);
 constexpr Duration kRunPause = Milliseconds(20);
+constexpr Duration kFirstWord = Seconds(1);  // of waiting, and then
+constexpr Duration kNextWord = Seconds(60);
 
 enum class Mode { kUndecided, kPassThrough, kShared };
 
@@ -58,6 +59,7 @@ constinit thread_local ContextOfThread context_of_thread __attribute__((tls_mode
 constinit std::atomic<const Driver*> driver{nullptr};
 constinit std::atomic<Guest*> guests[Gate::kMostDevices] = {};  // by device
 constinit std::atomic<bool> refused[Gate::kMostDevices] = {};   // for good
+constinit std::atomic<bool> shut_out[Gate::kMostDevices] = {};  // for now
 constinit std::atomic<Mode> mode{Mode::kUndecided};
 
 // Never destroyed: threads outlive static destructors.
@@ -172,16 +174,22 @@ Identity IdentityOn(CUdevice device) {
 }
 
 // A program of a run has a daemon, or will have one again: `tandem run` starts another where one
-// went. Only for that long a missing one is waited for.
+// went. As long as the run lasts it is waited for: without it no limit would hold, and others would
+// not get the memory that they were promised.
 template <typename Function>
 auto WithDaemon(Function function) {
-  const Instant deadline = MonotonicNow() + kRunPatience;
+  Instant word_at = MonotonicNow() + kFirstWord;
   const timespec pause{0, kRunPause.ns};
   for (;;) {
     auto result = function();
     const bool absent = !result.ok() && (result.error().code == ErrorCode::kNotFound ||
                                          result.error().code == ErrorCode::kUnavailable);
-    if (!absent || OwnRun() == 0 || MonotonicNow() >= deadline) return result;
+    if (!absent || OwnRun() == 0) return result;
+    if (const Instant now = MonotonicNow(); now >= word_at) {
+      Log(LogLevel::kWarn, "%s; the program waits for the run's next daemon",
+          result.error().message.c_str());
+      word_at = now + kNextWord;
+    }
     nanosleep(&pause, nullptr);
   }
 }
@@ -281,9 +289,18 @@ Guest* MakeGuest(CUdevice device) {
   if (opened.ok()) {
     Guest* const made = opened->release();
     guests[device].store(made, std::memory_order_seq_cst);
+    shut_out[device].store(false, std::memory_order_release);
     if (guests_end.load() <= device) guests_end.store(device + 1, std::memory_order_seq_cst);
     made->Wake();  // for threads that the gate held back before
     return made;
+  }
+  if (opened.error().code == ErrorCode::kRefused && OwnRun() != 0) {
+    // Beside the others it would take what they were promised.
+    if (!shut_out[device].exchange(true)) {
+      Log(LogLevel::kWarn, "%s; device %d is out of memory for this program",
+          opened.error().message.c_str(), device);
+    }
+    return nullptr;
   }
   refused[device].store(true, std::memory_order_release);
   if (HasGuests()) {
@@ -311,6 +328,11 @@ Guest* GuestFor(CUdevice device) {
   const bool may = mode.load(std::memory_order_acquire) == Mode::kShared &&
                    !refused[device].load(std::memory_order_acquire);
   return may ? MakeGuest(device) : nullptr;
+}
+
+bool IsShutOut(CUdevice device) {
+  return device >= 0 && device < static_cast<CUdevice>(Gate::kMostDevices) &&
+         shut_out[device].load(std::memory_order_acquire);
 }
 
 Guest* GuestOfCurrentContext(CUcontext* context) {

@@ -65,6 +65,9 @@ bool HasGuests();
 Guest* OpenGuest(CUdevice device);
 // The guest for `device`, opened if need be; null: leave the call to the driver.
 Guest* GuestFor(CUdevice device);
+// The daemon has refused the device to this program of a run, when it last asked: GuestFor is null,
+// but nothing may be made there.
+bool IsShutOut(CUdevice device);
 // The guest for the device of the calling thread's context, which is *context.
 Guest* GuestOfCurrentContext(CUcontext* context);
 

@@ -26,6 +26,7 @@ struct DecisionsPage {
   std::atomic<uint64_t> host_limit_bytes;       // of the host's memory, for all sessions together
   std::atomic<uint64_t> host_share_bytes;       // of it this one may need so much
   std::atomic<uint64_t> host_refusals;  // of what it asked for, since the host's memory is full
+  std::atomic<uint64_t> run_others;     // how many other sessions its run has
 };
 
 struct ReportsPage {

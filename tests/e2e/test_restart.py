@@ -3,11 +3,12 @@
 import signal
 import socket
 import struct
+import sys
 from pathlib import Path
 
 import pytest
 
-from harness import MIB, PATIENCE_S, REGISTER, SOCKET, TANDEMD, TRAIN, finish, frame, text, train, wait_until
+from harness import MIB, PATIENCE_S, REFUSED, REGISTER, SOCKET, TANDEMD, TRAIN, finish, frame, text, train, wait_until
 from test_sharing import assert_all_returned, solo
 
 LONG = train("160M", 30)
@@ -113,6 +114,82 @@ def test_a_program_that_starts_while_there_is_no_daemon_waits_for_the_next(card,
     _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1 and "OUT_OF_MEMORY" in err
     assert_all_returned(card)
+
+
+TWICE = """
+import ctypes, os, sys, time
+cuda, folder, name = ctypes.CDLL("libcuda.so.1"), *sys.argv[1:]
+
+def allocate(mib):
+    pointer = ctypes.c_uint64()
+    return cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(mib << 20))
+
+def say(what):
+    open(f"{folder}/{name}-{what}", "w").close()
+
+context = ctypes.c_void_p()
+assert cuda.cuInit(0) == 0 and cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0) == 0
+assert allocate(20) == 0
+say("ready")
+while not os.path.exists(f"{folder}/go"):
+    time.sleep(0.02)
+say("asks")
+os.write(1, f"result {allocate(40)}\\n".encode())
+"""
+
+
+def test_two_of_a_run_do_not_both_take_the_last_bytes_while_there_is_no_daemon(card, tmp_path):
+    """Neither knows what the other takes meanwhile, so both wait for somebody who does."""
+    script = f'for n in 1 2; do {sys.executable} -c "$0" {tmp_path} $n & done; wait'
+    process = card.shared(["bash", "-c", script, TWICE], "--memory", "100M")
+
+    def both(what):
+        return wait_until(lambda: len(list(tmp_path.glob(f"?-{what}"))) == 2, process, f"both: {what}")
+
+    both("ready")
+    process.send_signal(signal.SIGSTOP)  # only the guard: nobody starts another daemon
+    card.daemon.send_signal(signal.SIGKILL)
+    card.daemon.wait()
+    (tmp_path / "go").touch()
+    both("asks")
+    process.send_signal(signal.SIGCONT)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert sorted(out.split("\n")[:2]) == ["result 0", "result 2"], err
+    assert_all_returned(card)
+
+
+def test_whom_the_daemon_refuses_takes_no_memory_beside_it(card, tmp_path):
+    """A program of a run is one of many that were promised memory. Here it meets a daemon that has
+    as many sessions as it takes."""
+    made, go = "cuda.cuCtxCreate_v2(ctypes.byref(ctypes.c_void_p()), 0, 0)", tmp_path / "go"
+    program = f"import ctypes; cuda = ctypes.CDLL('libcuda.so.1'); print(cuda.cuInit(0), {made}, {made})"
+    script = f'touch {tmp_path}/here; until [ -e {go} ]; do sleep 0.05; done; exec {sys.executable} -c "$0"'
+    process = card.shared(["bash", "-c", script, program])
+    wait_until((tmp_path / "here").exists, process, "the run has begun")
+    process.send_signal(signal.SIGSTOP)
+    card.daemon.send_signal(signal.SIGKILL)
+    card.daemon.wait()
+    path = card.runtime / SOCKET
+    path.unlink()
+    full = struct.pack("<HH", 3, 5) + text("there are too many of you")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+        server.bind(str(path))
+        server.listen()
+        server.settimeout(PATIENCE_S)
+        go.touch()
+        refusals = 0
+        while refusals < 2:
+            connection, _ = server.accept()
+            with connection:
+                header = connection.recv(12, socket.MSG_WAITALL)  # none: it only looks who is there
+                if len(header) == 12 and struct.unpack("<IHHI", header)[2] == REGISTER:
+                    connection.sendall(frame(REFUSED, full))
+                    refusals += 1
+    path.unlink()
+    process.send_signal(signal.SIGCONT)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert out.split() == ["0", "2", "2"], err
+    assert err.count("there are too many of you") == 1, err
 
 
 def test_a_run_begins_though_one_daemon_after_the_other_dies(make_card):
