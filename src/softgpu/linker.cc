@@ -312,12 +312,12 @@ void Linker::Log(const std::string& errors, const std::string& info, float wall_
 }
 
 CUresult Linker::AddText(std::string text, const std::string& name) {
-  const auto parsed = ptx::Parse(text);
-  if (!parsed.ok()) {
-    errors_ += name + ": " + parsed.error().message;
+  const Status checked = ptx::CheckPart(text);
+  if (!checked.ok()) {
+    errors_ += name + ": " + checked.error().message + "\n";
     Log(errors_, "", 0);
-    return parsed.error().code == ErrorCode::kVersion ? CUDA_ERROR_UNSUPPORTED_PTX_VERSION
-                                                      : CUDA_ERROR_INVALID_PTX;
+    return checked.error().code == ErrorCode::kVersion ? CUDA_ERROR_UNSUPPORTED_PTX_VERSION
+                                                       : CUDA_ERROR_INVALID_PTX;
   }
   texts_.push_back(std::move(text));
   return CUDA_SUCCESS;

@@ -278,11 +278,40 @@ TEST(Compile, RefusesRecursionAndDeepCalls) {
                        ".entry k() { call f; ret; }")
                 .find("recursion"),
             std::string::npos);
+  EXPECT_NE(CompileLog(Modules(".func f { call f; ret; }\n.entry k() { call f; ret; }"))
+                .find("line 4: call: recursion"),
+            std::string::npos);
   std::string deep = ".version 6.3\n.target sm_70\n.address_size 64\n.func f0 { ret; }\n";
   for (int i = 1; i < 1000; ++i) {
     deep += ".func f" + std::to_string(i) + " { call f" + std::to_string(i - 1) + "; ret; }\n";
   }
   EXPECT_NE(CompileLog(deep).find("too deeply"), std::string::npos);
+}
+
+TEST(Compile, PartsAreCheckedWithoutWhatTheyAreLinkedWith) {
+  const std::string others = R"(.extern .global .align 4 .u32 base; .extern .global .b8 list[];
+    .extern .func (.param .b32 result) twice(.param .b32 x); .func later(); .alias other, real;
+    .func other(); .func real() { ret; }
+    .visible .entry k() { .reg .b32 %r<3>; .reg .b64 %rd<3>;
+      ld.global.u32 %r1, [base]; ld.global.u8 %r2, [list]; mov.u64 %rd1, twice;
+      { .param .b32 x; .param .b32 y; st.param.b32 [x], %r1;
+        call (y), twice, (x); ld.param.b32 %r2, [y]; }
+      call later; call other;
+      %s ret; }
+    .func later() { ret; } .global .align 4 .u32 base = 5;)";
+  const auto with = [&](const std::string& instruction) {
+    return Modules(std::string(others).replace(others.find("%s"), 2, instruction));
+  };
+  EXPECT_TRUE(CheckPart(with("")).ok());
+  EXPECT_NE(CompileLog(with("")), "");  // alone it is not whole
+  for (const char* bad : {"call twice;", "call nothing;", "ld.global.u32 %r1, [nothing];",
+                          "add.q32 %r1, %r1, %r1;"}) {
+    const Status status = CheckPart(with(bad));
+    EXPECT_FALSE(status.ok()) << bad;
+    if (!status.ok()) {
+      EXPECT_EQ(status.error().message.substr(0, 7), "line 12") << status.error().message;
+    }
+  }
 }
 
 TEST(Compile, AnyKernelFitsTheLargestBlockItAllows) {

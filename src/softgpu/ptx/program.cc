@@ -14,12 +14,36 @@ constexpr uint64_t kMaxImageBytes = uint64_t{1} << 38;
 constexpr uint32_t kImageAlign = 256;
 constexpr size_t kMaxWork = size_t{1} << 22;  // statements and instructions, of all kernels
 
+// Empty bodies and room for what other texts may define, so that the rest can be looked at.
+void StandInForOthers(Module* module) {
+  std::unordered_set<std::string_view> known = {"malloc", "free", "vprintf", "__assertfail"};
+  for (const Function& function : module->functions) {
+    if (function.has_body) known.insert(function.name);
+  }
+  for (const Alias& alias : module->aliases) known.insert(alias.name);
+  for (Function& function : module->functions) {
+    function.has_body |= known.insert(function.name).second;
+  }
+  known.clear();
+  for (const Declaration& variable : module->variables) {
+    if (!variable.is_extern) known.insert(variable.name);
+  }
+  std::erase_if(module->variables, [&](const Declaration& variable) {
+    return variable.is_extern && !known.insert(variable.name).second;
+  });
+  for (Declaration& variable : module->variables) {
+    if (!variable.is_extern || variable.space == Declaration::Space::kShared) continue;
+    variable.is_extern = false;
+    if (variable.bytes == 0) variable.bytes = variable.element_bytes;
+  }
+}
+
 }  // namespace
 
 // Compiles one module; a friend of Program, which has no other way to come about.
 class ModuleCompiler {
  public:
-  Result<std::shared_ptr<const Program>> Run(std::string_view text, uint32_t max_registers);
+  Result<std::shared_ptr<const Program>> Run(Module module, uint32_t max_registers);
 
  private:
   Status PlaceVariables(const Module& module);
@@ -187,9 +211,7 @@ void ModuleCompiler::CountArguments(const std::vector<Declaration>& results,
   }
 }
 
-Result<std::shared_ptr<const Program>> ModuleCompiler::Run(std::string_view text,
-                                                           uint32_t max_registers) {
-  ASSIGN_OR_RETURN(Module module, Parse(text));
+Result<std::shared_ptr<const Program>> ModuleCompiler::Run(Module module, uint32_t max_registers) {
   for (Function& function : module.functions) {
     if (function.max_registers == 0) function.max_registers = max_registers;
   }
@@ -245,7 +267,15 @@ void Program::WriteImage(uint8_t* image, uint64_t device_address) const {
 }
 
 Result<std::shared_ptr<const Program>> Compile(std::string_view text, uint32_t max_registers) {
-  return ModuleCompiler().Run(text, max_registers);
+  ASSIGN_OR_RETURN(Module module, Parse(text));
+  return ModuleCompiler().Run(std::move(module), max_registers);
+}
+
+Status CheckPart(std::string_view text) {
+  ASSIGN_OR_RETURN(Module module, Parse(text));
+  StandInForOthers(&module);
+  TRY(ModuleCompiler().Run(std::move(module), 0));
+  return {};
 }
 
 }  // namespace tandem::ptx

@@ -86,4 +86,7 @@ class Program {
 // a .version newer than is known here.
 Result<std::shared_ptr<const Program>> Compile(std::string_view text, uint32_t max_registers = 0);
 
+// The error that a text has whatever other texts it is linked with.
+Status CheckPart(std::string_view text);
+
 }  // namespace tandem::ptx
