@@ -8,7 +8,7 @@
 namespace tandem::driver_test {
 namespace {
 
-constexpr size_t kBytes = 100'000;
+constexpr size_t kBatchBytes = 100'000;
 
 CUdeviceptr AddressOf(void* host) {
   return reinterpret_cast<CUdeviceptr>(host);
@@ -35,25 +35,26 @@ class CopyBatchTest : public DriverTest {
 };
 
 TEST_F(CopyBatchTest, CopiesAllOfIt) {
-  CUdeviceptr here = Allocate(kBytes), there = Allocate(kBytes), last = Allocate(kBytes);
-  Write(here, Pattern(kBytes, 11));
-  ASSERT_CU(Cu().cuMemsetD8_v2(there, 0, kBytes));
-  std::vector<uint8_t> source = Pattern(kBytes, 12), seen(kBytes);
+  CUdeviceptr here = Allocate(kBatchBytes), there = Allocate(kBatchBytes),
+              last = Allocate(kBatchBytes);
+  Write(here, Pattern(kBatchBytes, 11));
+  ASSERT_CU(Cu().cuMemsetD8_v2(there, 0, kBatchBytes));
+  std::vector<uint8_t> source = Pattern(kBatchBytes, 12), seen(kBatchBytes);
   void* pinned = nullptr;
-  ASSERT_CU(Cu().cuMemHostAlloc(&pinned, kBytes, 0));
-  std::memset(pinned, 0, kBytes);
+  ASSERT_CU(Cu().cuMemHostAlloc(&pinned, kBatchBytes, 0));
+  std::memset(pinned, 0, kBatchBytes);
   // Whether the host or a device is meant is read off the addresses.
   CUdeviceptr to[] = {there, last, AddressOf(seen.data()), AddressOf(pinned)};
   CUdeviceptr from[] = {here, AddressOf(source.data()), here + 100, here};
-  size_t bytes[] = {kBytes, kBytes, kBytes - 100, 1};
+  size_t bytes[] = {kBatchBytes, kBatchBytes, kBatchBytes - 100, 1};
   CUmemcpyAttributes attributes[] = {in_stream_, at_once_, in_stream_};
   size_t first[] = {0, 1, 2};
   ASSERT_CU(Cu().cuMemcpyBatchAsync(to, from, bytes, 4, attributes, first, 3, &failed_, stream_));
   std::ranges::fill(source, uint8_t{0});  // it has been read
   ASSERT_CU(Cu().cuStreamSynchronize(stream_));
-  const auto pattern = Pattern(kBytes, 11);
-  EXPECT_EQ(Read(there, kBytes), pattern);
-  EXPECT_EQ(Read(last, kBytes), Pattern(kBytes, 12));
+  const auto pattern = Pattern(kBatchBytes, 11);
+  EXPECT_EQ(Read(there, kBatchBytes), pattern);
+  EXPECT_EQ(Read(last, kBatchBytes), Pattern(kBatchBytes, 12));
   EXPECT_TRUE(std::equal(pattern.begin() + 100, pattern.end(), seen.begin()));
   EXPECT_EQ(static_cast<uint8_t*>(pinned)[0], pattern[0]);
   EXPECT_EQ(static_cast<uint8_t*>(pinned)[1], 0);
@@ -61,50 +62,50 @@ TEST_F(CopyBatchTest, CopiesAllOfIt) {
     CUdeviceptr back[] = {there};
     ASSERT_CU(Cu().cuMemcpyBatchAsync_v2(back, &last, bytes, 1, &in_stream_, first, 1, stream_));
     ASSERT_CU(Cu().cuStreamSynchronize(stream_));
-    EXPECT_EQ(Read(there, kBytes), Pattern(kBytes, 12));
+    EXPECT_EQ(Read(there, kBatchBytes), Pattern(kBatchBytes, 12));
   }
   ASSERT_CU(Cu().cuMemFreeHost(pinned));
 }
 
 // A batch is in its stream's order.
 TEST_F(CopyBatchTest, WaitsForWhatIsBeforeIt) {
-  CUdeviceptr here = Allocate(kBytes), there = Allocate(kBytes);
-  ASSERT_CU(Cu().cuMemsetD8_v2(here, 1, kBytes));
-  ASSERT_CU(Cu().cuMemsetD8_v2(there, 0, kBytes));
+  CUdeviceptr here = Allocate(kBatchBytes), there = Allocate(kBatchBytes);
+  ASSERT_CU(Cu().cuMemsetD8_v2(here, 1, kBatchBytes));
+  ASSERT_CU(Cu().cuMemsetD8_v2(there, 0, kBatchBytes));
   ASSERT_CU(Cu().cuCtxSynchronize());
-  size_t bytes = kBytes, first = 0;
+  size_t bytes = kBatchBytes, first = 0;
   Door door;
   door.HoldIn(stream_);
-  ASSERT_CU(Cu().cuMemsetD8Async(here, 2, kBytes, stream_));
+  ASSERT_CU(Cu().cuMemsetD8Async(here, 2, kBatchBytes, stream_));
   ASSERT_CU(
       Cu().cuMemcpyBatchAsync(&there, &here, &bytes, 1, &in_stream_, &first, 1, &failed_, stream_));
   EXPECT_CU(CUDA_ERROR_NOT_READY, Cu().cuStreamQuery(stream_));
   door.Open();
   ASSERT_CU(Cu().cuStreamSynchronize(stream_));
-  EXPECT_EQ(Read(there, kBytes), std::vector<uint8_t>(kBytes, 2));
+  EXPECT_EQ(Read(there, kBatchBytes), std::vector<uint8_t>(kBatchBytes, 2));
 }
 
 // What is read during the call is not read again, and nothing is waited for: the stream may need
 // the thread that calls.
 TEST_F(CopyBatchTest, ReadsDuringTheCallWhateverTheStreamIsAt) {
-  CUdeviceptr there = Allocate(kBytes), last = Allocate(kBytes);
-  std::vector<uint8_t> source = Pattern(kBytes, 14);
+  CUdeviceptr there = Allocate(kBatchBytes), last = Allocate(kBatchBytes);
+  std::vector<uint8_t> source = Pattern(kBatchBytes, 14);
   void* pinned = nullptr;
-  ASSERT_CU(Cu().cuMemHostAlloc(&pinned, kBytes, 0));
-  std::memset(pinned, 1, kBytes);
+  ASSERT_CU(Cu().cuMemHostAlloc(&pinned, kBatchBytes, 0));
+  std::memset(pinned, 1, kBatchBytes);
   CUdeviceptr to[] = {there, last}, from[] = {AddressOf(source.data()), AddressOf(pinned)};
-  size_t bytes[] = {kBytes, kBytes}, first[] = {0, 1};
+  size_t bytes[] = {kBatchBytes, kBatchBytes}, first[] = {0, 1};
   CUmemcpyAttributes attributes[] = {at_once_, in_stream_};
   Door door;
   door.HoldIn(stream_);
   ASSERT_CU(Cu().cuMemcpyBatchAsync(to, from, bytes, 2, attributes, first, 2, &failed_, stream_));
   std::ranges::fill(source, uint8_t{0});
-  std::memset(pinned, 2, kBytes);  // this one is read in the stream's order
+  std::memset(pinned, 2, kBatchBytes);  // this one is read in the stream's order
   EXPECT_CU(CUDA_ERROR_NOT_READY, Cu().cuStreamQuery(stream_));
   door.Open();
   ASSERT_CU(Cu().cuStreamSynchronize(stream_));
-  EXPECT_EQ(Read(there, kBytes), Pattern(kBytes, 14));
-  EXPECT_EQ(Read(last, kBytes), std::vector<uint8_t>(kBytes, 2));
+  EXPECT_EQ(Read(there, kBatchBytes), Pattern(kBatchBytes, 14));
+  EXPECT_EQ(Read(last, kBatchBytes), std::vector<uint8_t>(kBatchBytes, 2));
   ASSERT_CU(Cu().cuMemFreeHost(pinned));
 }
 
@@ -133,7 +134,7 @@ TEST_F(CopyBatchTest, ReadsBoxesDuringTheCall) {
 
 TEST_F(CopyBatchTest, SaysWhichOneFailed) {
   if (!OnSoftwareGpu()) GTEST_SKIP() << "a card may notice it later";
-  CUdeviceptr here = Allocate(kBytes), there = Allocate(kBytes);
+  CUdeviceptr here = Allocate(kBatchBytes), there = Allocate(kBatchBytes);
   CUdeviceptr to[] = {there, there + 200}, from[] = {here, 0};
   size_t bytes[] = {100, 100}, first = 0;
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
@@ -183,7 +184,7 @@ TEST_F(CopyBatchTest, CopiesBoxes) {
 }
 
 TEST_F(CopyBatchTest, RefusesNonsense) {
-  CUdeviceptr here = Allocate(kBytes), there = Allocate(kBytes);
+  CUdeviceptr here = Allocate(kBatchBytes), there = Allocate(kBatchBytes);
   size_t bytes = 64, first = 0, later = 1;
   const auto refused = [&](size_t count, CUmemcpyAttributes* attributes, size_t* begins,
                            size_t kinds, CUstream stream) {

@@ -6,7 +6,7 @@
 namespace tandem::driver_test {
 namespace {
 
-constexpr size_t kBytes = size_t{3} << 20;
+constexpr size_t kNodeBytes = size_t{3} << 20;
 
 class GraphMemoryTest : public GraphTest {
  protected:
@@ -28,7 +28,7 @@ class GraphMemoryTest : public GraphTest {
     return params;
   }
   CUgraphNode Alloc(CUdeviceptr* pointer, std::vector<CUgraphNode> before = {}) {
-    CUDA_MEM_ALLOC_NODE_PARAMS params = AllocParams(kBytes);
+    CUDA_MEM_ALLOC_NODE_PARAMS params = AllocParams(kNodeBytes);
     CUgraphNode node = nullptr;
     EXPECT_CU(CUDA_SUCCESS,
               Cu().cuGraphAddMemAllocNode(&node, graph_, before.data(), before.size(), &params));
@@ -43,12 +43,12 @@ class GraphMemoryTest : public GraphTest {
   }
   // Fills all of the memory and takes its last word to words_.
   CUgraphNode Use(CUdeviceptr pointer, uint32_t value, CUgraphNode after) {
-    const CUDA_MEMSET_NODE_PARAMS fill = {pointer, 0, value, 4, kBytes / 4, 1};
+    const CUDA_MEMSET_NODE_PARAMS fill = {pointer, 0, value, 4, kNodeBytes / 4, 1};
     CUgraphNode filled = nullptr, copied = nullptr;
     EXPECT_CU(CUDA_SUCCESS, Cu().cuGraphAddMemsetNode(&filled, graph_, &after, 1, &fill, context_));
     CUDA_MEMCPY3D copy = Copy(nullptr, words_, 4);
     copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
-    copy.srcDevice = pointer + kBytes - 4;
+    copy.srcDevice = pointer + kNodeBytes - 4;
     EXPECT_CU(CUDA_SUCCESS,
               Cu().cuGraphAddMemcpyNode(&copied, graph_, &filled, 1, &copy, context_));
     return copied;
@@ -73,7 +73,7 @@ TEST_F(GraphMemoryTest, AllocatesUsesAndFreesAtEveryLaunch) {
   CUDA_MEM_ALLOC_NODE_PARAMS seen = {};
   ASSERT_CU(Cu().cuGraphMemAllocNodeGetParams(alloc, &seen));
   EXPECT_EQ(seen.dptr, pointer);
-  EXPECT_EQ(seen.bytesize, kBytes);
+  EXPECT_EQ(seen.bytesize, kNodeBytes);
   ASSERT_CU(Cu().cuGraphMemFreeNodeGetParams(free, &freed));
   EXPECT_EQ(freed, pointer);
   const CUgraphExec exec = Instantiate(graph_);
@@ -151,9 +151,9 @@ TEST_F(GraphMemoryTest, CapturedAllocationsBecomeNodes) {
   size_t count = 8;
   ASSERT_CU(Cu().cuMemAllocAsync(&plain, 4096, stream_));
   ASSERT_CU(Cu().cuStreamBeginCapture_v2(stream_, CU_STREAM_CAPTURE_MODE_GLOBAL));
-  ASSERT_CU(Cu().cuMemAllocAsync(&pointer, kBytes, stream_));
-  ASSERT_CU(Cu().cuMemsetD32Async(pointer, 9, kBytes / 4, stream_));
-  ASSERT_CU(Cu().cuMemcpyDtoDAsync_v2(words_, pointer + kBytes - 4, 4, stream_));
+  ASSERT_CU(Cu().cuMemAllocAsync(&pointer, kNodeBytes, stream_));
+  ASSERT_CU(Cu().cuMemsetD32Async(pointer, 9, kNodeBytes / 4, stream_));
+  ASSERT_CU(Cu().cuMemcpyDtoDAsync_v2(words_, pointer + kNodeBytes - 4, 4, stream_));
   EXPECT_NE(Cu().cuMemFreeAsync(plain, stream_), CUDA_SUCCESS);  // of no graph
   ASSERT_CU(Cu().cuMemFreeAsync(pointer, stream_));
   ASSERT_CU(Cu().cuStreamEndCapture(stream_, &graph));
@@ -201,7 +201,7 @@ TEST_F(GraphMemoryTest, AGraphThatBelongsToANodeTakesNone) {
   ASSERT_CU(Cu().cuGraphCreate(&plain, 0));
   ASSERT_CU(Cu().cuGraphAddChildGraphNode(&holder, graph_, nullptr, 0, plain));
   ASSERT_CU(Cu().cuGraphChildGraphNodeGetGraph(holder, &child));
-  CUDA_MEM_ALLOC_NODE_PARAMS params = AllocParams(kBytes);
+  CUDA_MEM_ALLOC_NODE_PARAMS params = AllocParams(kNodeBytes);
   EXPECT_NE(Cu().cuGraphAddMemAllocNode(&node, child, nullptr, 0, &params), CUDA_SUCCESS);
   CUdeviceptr pointer = 0;
   Alloc(&pointer);
@@ -209,7 +209,7 @@ TEST_F(GraphMemoryTest, AGraphThatBelongsToANodeTakesNone) {
   if (Cu().cuStreamBeginCaptureToGraph == nullptr) GTEST_SKIP() << "a driver older than 12.3";
   ASSERT_CU(Cu().cuStreamBeginCaptureToGraph(stream_, child, nullptr, nullptr, 0,
                                              CU_STREAM_CAPTURE_MODE_RELAXED));
-  EXPECT_NE(Cu().cuMemAllocAsync(&pointer, kBytes, stream_), CUDA_SUCCESS);
+  EXPECT_NE(Cu().cuMemAllocAsync(&pointer, kNodeBytes, stream_), CUDA_SUCCESS);
   Cu().cuStreamEndCapture(stream_, &ended);
 }
 
@@ -232,7 +232,7 @@ TEST_F(GraphMemoryTest, TakesWhatNobodyUses) {
   size_t free = 0, total = 0;
   ASSERT_CU(Cu().cuDeviceGraphMemTrim(0));
   ASSERT_CU(Cu().cuMemGetInfo_v2(&free, &total));
-  const size_t third = free / 3 / kBytes * kBytes;
+  const size_t third = free / 3 / kNodeBytes * kNodeBytes;
   const auto make = [&](int count) {
     CUgraph graph = nullptr;
     EXPECT_CU(CUDA_SUCCESS, Cu().cuGraphCreate(&graph, 0));
@@ -311,7 +311,7 @@ TEST_F(GraphMemoryTest, WhatIsAllocatedStays) {
   ASSERT_CU(Cu().cuMemGetInfo_v2(&free, &total));
   EXPECT_CU(CUDA_ERROR_OUT_OF_MEMORY, Cu().cuMemAlloc_v2(&more, free + kPage));
   EXPECT_EQ(Read(pointer, 1)[0], 4);
-  EXPECT_EQ(Read(pointer + kBytes - 4, 1)[0], 4);
+  EXPECT_EQ(Read(pointer + kNodeBytes - 4, 1)[0], 4);
   ASSERT_CU(Cu().cuMemFree_v2(pointer));
 }
 
@@ -335,20 +335,20 @@ TEST_F(GraphMemoryTest, CountsWhatItHas) {
   Run(exec);
   for (const bool allocated : {true, false}) {
     SCOPED_TRACE(allocated);
-    EXPECT_GE(Get(kUsed), used + kBytes);
-    EXPECT_GE(Get(kReserved), reserved + kBytes);
+    EXPECT_GE(Get(kUsed), used + kNodeBytes);
+    EXPECT_GE(Get(kReserved), reserved + kNodeBytes);
     EXPECT_LE(Get(kUsed), Get(kReserved));
     if (allocated) ASSERT_CU(Cu().cuMemFree_v2(pointer));
   }
   ASSERT_CU(Cu().cuDeviceGraphMemTrim(0));
-  EXPECT_LT(Get(kUsed), used + kBytes);
-  EXPECT_LT(Get(kReserved), reserved + kBytes);
+  EXPECT_LT(Get(kUsed), used + kNodeBytes);
+  EXPECT_LT(Get(kReserved), reserved + kNodeBytes);
   // The peaks stay, until they are reset.
-  EXPECT_GE(Get(kUsedHigh), used + kBytes);
-  EXPECT_GE(Get(kReservedHigh), reserved + kBytes);
+  EXPECT_GE(Get(kUsedHigh), used + kNodeBytes);
+  EXPECT_GE(Get(kReservedHigh), reserved + kNodeBytes);
   ASSERT_CU(Cu().cuDeviceSetGraphMemAttribute(0, kUsedHigh, &zero));
-  EXPECT_LT(Get(kUsedHigh), used + kBytes);
-  EXPECT_GE(Get(kReservedHigh), reserved + kBytes);
+  EXPECT_LT(Get(kUsedHigh), used + kNodeBytes);
+  EXPECT_GE(Get(kReservedHigh), reserved + kNodeBytes);
   ASSERT_CU(Cu().cuGraphExecDestroy(exec));
 }
 
@@ -359,14 +359,14 @@ TEST_F(GraphMemoryTest, KeepsItsMemoryUntilItIsTrimmed) {
   const CUgraphNode alloc = Alloc(&pointer);
   Free(graph_, pointer, {Use(pointer, 1, alloc)});
   Run(Instantiate(graph_));
-  EXPECT_GE(Get(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT), before + kBytes);
-  EXPECT_GE(Get(CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH), before + kBytes);
-  EXPECT_GE(Get(CU_GRAPH_MEM_ATTR_USED_MEM_HIGH), kBytes);
+  EXPECT_GE(Get(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT), before + kNodeBytes);
+  EXPECT_GE(Get(CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH), before + kNodeBytes);
+  EXPECT_GE(Get(CU_GRAPH_MEM_ATTR_USED_MEM_HIGH), kNodeBytes);
   ASSERT_CU(Cu().cuDeviceGraphMemTrim(0));
   EXPECT_EQ(Get(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT), before);
   uint64_t zero = 0, one = 1;
   ASSERT_CU(Cu().cuDeviceSetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH, &zero));
-  EXPECT_LT(Get(CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH), before + kBytes);
+  EXPECT_LT(Get(CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH), before + kNodeBytes);
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
             Cu().cuDeviceSetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &one));
   EXPECT_CU(CUDA_ERROR_INVALID_DEVICE, Cu().cuDeviceGraphMemTrim(999));

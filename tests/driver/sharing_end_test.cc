@@ -12,7 +12,7 @@
 namespace tandem::driver_test {
 namespace {
 
-constexpr size_t kBytes = 5000;
+constexpr size_t kEndBytes = 5000;
 constexpr const char* kFile = "TANDEM_TEST_HANDLES";
 
 struct Handles {
@@ -26,12 +26,12 @@ TEST(Other, DISABLED_SharesAndIsKilled) {
   CUstream held = nullptr;
   CUevent reached = nullptr, unreached = nullptr;
   Handles handles;
-  const auto pattern = Pattern(kBytes, 91);
+  const auto pattern = Pattern(kEndBytes, 91);
   const unsigned int flags = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING;
   ASSERT_CU(Cu().cuInit(0));
   ASSERT_CU(Cu().cuCtxCreate_v2(&context, 0, 0));
-  ASSERT_CU(Cu().cuMemAlloc_v2(&pointer, kBytes));
-  ASSERT_CU(Cu().cuMemcpyHtoD_v2(pointer, pattern.data(), kBytes));
+  ASSERT_CU(Cu().cuMemAlloc_v2(&pointer, kEndBytes));
+  ASSERT_CU(Cu().cuMemcpyHtoD_v2(pointer, pattern.data(), kEndBytes));
   ASSERT_CU(Cu().cuStreamCreate(&held, CU_STREAM_NON_BLOCKING));
   ASSERT_CU(Cu().cuEventCreate(&reached, flags));
   ASSERT_CU(Cu().cuEventCreate(&unreached, flags));
@@ -90,14 +90,14 @@ TEST_F(SharingEndTest, MemoryStaysWithWhoeverHasItOpen) {
   EXPECT_LT(FreeBytes(), free_before_);
   ASSERT_TRUE(other_->DiesOfAKill());
   EXPECT_EQ(FreeBytes(), free_before_);  // nobody is charged for it any more
-  EXPECT_EQ(Read(pointer, kBytes), Pattern(kBytes, 91));
+  EXPECT_EQ(Read(pointer, kEndBytes), Pattern(kEndBytes, 91));
   uint32_t value = 0x0302'0100;
   ASSERT_CU(Launch(Kernel("store"), 1, 1, nullptr, {&pointer, &value}));
   ASSERT_CU(Cu().cuCtxSynchronize());
   EXPECT_EQ(Read(pointer, 4), (std::vector<uint8_t>{0, 1, 2, 3}));
   // Memory that is allocated now is other memory.
-  const CUdeviceptr other = Allocate(kBytes);
-  ASSERT_CU(Cu().cuMemsetD8_v2(other, 0, kBytes));
+  const CUdeviceptr other = Allocate(kEndBytes);
+  ASSERT_CU(Cu().cuMemsetD8_v2(other, 0, kEndBytes));
   EXPECT_EQ(Read(pointer, 4), (std::vector<uint8_t>{0, 1, 2, 3}));
   ASSERT_CU(Open(&again));
   EXPECT_EQ(again, pointer);

@@ -34,7 +34,7 @@ std::string Fetches() {
          Entry("sheets", "a2d" + four + "{%l, %x, %y, %y}]");
 }
 
-struct Place {
+struct TexelPlace {
   float at[3];
   uint32_t layer;
 };
@@ -74,7 +74,7 @@ float InTexels(float x, int extent, const CUDA_TEXTURE_DESC& how) {
   return x * static_cast<float>(extent);
 }
 
-float Expected(const Texels& texels, const Place& place, const CUDA_TEXTURE_DESC& how) {
+float Expected(const Texels& texels, const TexelPlace& place, const CUDA_TEXTURE_DESC& how) {
   const bool linear = how.filterMode == CU_TR_FILTER_MODE_LINEAR;
   int first[3] = {0, 0, 0};
   float weight[3] = {0, 0, 0};
@@ -138,8 +138,8 @@ class TextureArrayTest : public DriverTest {
 
   // Inside and beyond every edge, a quarter off the texels' middles and edges: there the weights
   // and the sums that they make have so few bits that a float holds them.
-  static std::vector<Place> Places(const Texels& texels, bool normalized) {
-    std::vector<Place> places(kPlaces);
+  static std::vector<TexelPlace> Places(const Texels& texels, bool normalized) {
+    std::vector<TexelPlace> places(kPlaces);
     for (size_t i = 0; i < kPlaces; ++i) {
       for (int d = 0; d < texels.dimensions; ++d) {
         const int extent = texels.extent[d];
@@ -156,19 +156,20 @@ class TextureArrayTest : public DriverTest {
   void Compare(const char* kernel, const Texels& texels, CUarray array,
                const CUDA_TEXTURE_DESC& how) {
     const bool normalized = (how.flags & CU_TRSF_NORMALIZED_COORDINATES) != 0;
-    const std::vector<Place> places = Places(texels, normalized);
+    const std::vector<TexelPlace> places = Places(texels, normalized);
     CUDA_RESOURCE_DESC resource = {};
     resource.resType = CU_RESOURCE_TYPE_ARRAY;
     resource.res.array.hArray = array;
     CUtexObject texture = 0;
     ASSERT_CU(Cu().cuTexObjectCreate(&texture, &resource, &how, nullptr));
-    CUdeviceptr at = Allocate(kPlaces * sizeof(Place)), out = Allocate(kPlaces * sizeof(float));
-    ASSERT_CU(Cu().cuMemcpyHtoD_v2(at, places.data(), kPlaces * sizeof(Place)));
+    CUdeviceptr at = Allocate(kPlaces * sizeof(TexelPlace)),
+                out = Allocate(kPlaces * sizeof(float));
+    ASSERT_CU(Cu().cuMemcpyHtoD_v2(at, places.data(), kPlaces * sizeof(TexelPlace)));
     ASSERT_CU(Launch(Kernel(kernel), 1, kPlaces, nullptr, {&at, &out, &texture}));
     std::vector<float> seen(kPlaces);
     ASSERT_CU(Cu().cuMemcpyDtoH_v2(seen.data(), out, kPlaces * sizeof(float)));
     for (size_t i = 0; i < kPlaces; ++i) {
-      const Place& p = places[i];
+      const TexelPlace& p = places[i];
       ASSERT_FLOAT_EQ(seen[i], Expected(texels, p, how))
           << "at " << p.at[0] << ' ' << p.at[1] << ' ' << p.at[2] << " of layer " << p.layer;
     }
