@@ -3,9 +3,9 @@
 
   ptx_corpus.py DIRECTORY
 
-Writes DIRECTORY/corpus: the PTX of this repository, what earlier findings left in
-src/softgpu/ptx/findings, and the kernels inside the installed ffmpeg, each also cut into its
-kernels. And DIRECTORY/dictionary: the words of all these, for mutations that make sense.
+Writes DIRECTORY/corpus: the PTX of this repository, in files and in the tests' strings, and the
+kernels inside the installed ffmpeg, each also cut into its kernels. And DIRECTORY/dictionary: the
+words of all these, for mutations that make sense.
 """
 import hashlib
 import pathlib
@@ -19,15 +19,49 @@ WORD = re.compile(rb"[.%]?[A-Za-z_][\w.]*(?::[\w.:]+)?")
 NUMBERED = re.compile(rb"%?[A-Za-z_$]+\d+")  # registers and labels: their names mean nothing
 
 
+HEAD = b".version 8.0\n.target sm_86\n.address_size 64\n"
+# Whatever the tests' pieces of kernels name.
+KERNEL = b""".global .align 8 .b8 gv[64]; .const .align 8 .b8 cv[64];
+.visible .entry k(.param .u64 in, .param .u64 result, .param .u64 prm)
+{
+.reg .pred %q, PREDICATES; .reg .b16 %ha, %hb, %hc, %hd, %h<9>;
+.reg .b32 %wa, %wb, %wc, %wd, %i, %n, %j, %hi, %t, %r<20>; .reg .f32 %f<10>; .reg .f64 %fd<9>;
+.reg .b64 %a, %b, %c, %d, %in, %out, %off, %at, %rd<10>;
+.shared .align 8 .b8 sv[64]; .local .align 8 .b8 lv[64];
+L:
+"""
+RAW = re.compile(rb'R"(\w*)\((.*?)\)\1"', re.S)
+QUOTED = re.compile(rb'(?:"(?:[^"\\\n]|\\.)*"\s*)+')  # several in a row are one string
+DIRECTIVE = re.compile(rb"\s*\.(?:global|const|extern|visible|weak|common|entry|func)\b")
+PIECE = re.compile(rb"\s*(?:[@.{]|[A-Z]\w*:|[a-z]\w*[. ]).*;", re.S)
+
+
+def strings_of(source):
+    """What the raw and the quoted strings of C++ hold."""
+    yield from (text for _, text in RAW.findall(source))
+    for run in QUOTED.findall(RAW.sub(b"", source)):
+        text = b"".join(re.findall(rb'"((?:[^"\\\n]|\\.)*)"', run))
+        yield text.replace(b"\\n", b"\n").replace(b'\\"', b'"')
+
+
+def as_module(text):
+    """The text with what it lacks to be a module; none if it is no PTX."""
+    if b".version" in text:
+        return text
+    if DIRECTIVE.match(text) or b".entry" in text:
+        return HEAD + text
+    predicates = b"%p<9>" if re.search(rb"%p\d", text) else b"%p"
+    kernel = HEAD + KERNEL.replace(b"PREDICATES", predicates) + text + b"\nret;\n}\n"
+    return kernel if PIECE.match(text) else None
+
+
 def texts_of_the_tree():
     for file in sorted(ROOT.glob("**/*.ptx")):
         if "build" not in file.relative_to(ROOT).parts:
             yield file.read_bytes()
-    for source in ("tests/driver/kernels.cc", "src/softgpu/ptx/run_test.cc"):
-        for text in re.findall(rb'R"(?:\w*)\((.*?)\)(?:\w*)"', (ROOT / source).read_bytes(), re.S):
-            if b".entry" in text:
-                yield text
-    yield from (file.read_bytes() for file in sorted((ROOT / "src/softgpu/ptx/findings").glob("*")))
+    tests = ROOT.glob("src/softgpu/ptx/*_test.cc")
+    for source in [ROOT / "tests/driver/kernels.cc", *sorted(tests)]:
+        yield from filter(None, map(as_module, strings_of(source.read_bytes())))
 
 
 def texts_of_ffmpeg():

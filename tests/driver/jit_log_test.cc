@@ -46,9 +46,8 @@ class JitLogTest : public DriverTest {
     const std::string text = kHead + std::string(refusal.body);
     CUmodule module = nullptr;
     log->Renew();
-    EXPECT_CU(CUDA_ERROR_INVALID_PTX,
-              Cu().cuModuleLoadDataEx(&module, text.c_str(), log->count(), log->options(),
-                                      log->values()));
+    EXPECT_CU(CUDA_ERROR_INVALID_PTX, Cu().cuModuleLoadDataEx(&module, text.c_str(), log->count(),
+                                                              log->options(), log->values()));
     ExpectLog(refusal, *log, "cuModuleLoadDataEx");
     if (Cu().cuLibraryLoadData != nullptr) {
       CUlibrary library = nullptr;
@@ -93,7 +92,8 @@ TEST_F(JitLogTest, NamesTheLineAndTheInstruction) {
       {".visible .entry k()\n{\n  .reg .f32 %f<8>; .reg .b64 %d;\n  mov.u64 %d, 0;\n"
        "  tex.cube.v4.f32.f32 {%f0, %f1, %f2, %f3}, [%d, {%f4, %f5, %f6, %f7}];\n  ret;\n}\n",
        "line 8", "tex", true},
-      {".func self()\n{\n  call self;\n  ret;\n}\n.visible .entry k()\n{\n  call self;\n  ret;\n}\n",
+      {".func self()\n{\n  call self;\n  ret;\n}\n.visible .entry k()\n{\n  call self;\n  "
+       "ret;\n}\n",
        "line 6", "recursion", true},
       {".func odd();\n.func even()\n{\n  call odd;\n  ret;\n}\n.func odd()\n{\n  call even;\n"
        "  ret;\n}\n.visible .entry k()\n{\n  call even;\n  ret;\n}\n",
@@ -137,13 +137,13 @@ TEST_F(JitLogTest, TakesCodeForDevicesUpToItsOwn) {
     CUlibrary library = nullptr;
     ErrorLog log;
     EXPECT_CU(CUDA_ERROR_NO_BINARY_FOR_GPU, Cu().cuModuleLoadData(&module, text.c_str()));
-    EXPECT_CU(CUDA_ERROR_NO_BINARY_FOR_GPU,
-              Cu().cuModuleLoadDataEx(&module, text.c_str(), log.count(), log.options(),
-                                      log.values()));
+    EXPECT_CU(
+        CUDA_ERROR_NO_BINARY_FOR_GPU,
+        Cu().cuModuleLoadDataEx(&module, text.c_str(), log.count(), log.options(), log.values()));
     EXPECT_NE(log.text().find("newer device"), std::string::npos) << log.text();
-    EXPECT_CU(CUDA_ERROR_NO_BINARY_FOR_GPU,
-              Cu().cuLibraryLoadData(&library, text.c_str(), nullptr, nullptr, 0, nullptr, nullptr,
-                                     0));
+    EXPECT_CU(
+        CUDA_ERROR_NO_BINARY_FOR_GPU,
+        Cu().cuLibraryLoadData(&library, text.c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0));
     EXPECT_EQ(module, nullptr);
     EXPECT_EQ(library, nullptr);
   }
