@@ -206,6 +206,8 @@ def test_what_there_is_none_of(ask):
     assert ask("number('nvmlGetExcludedDeviceCount')") == 0
     assert ask("call('nvmlGetExcludedDeviceInfoByIndex', 0, ctypes.create_string_buffer(256))") == INVALID
     assert ask("numbers('nvmlSystemGetHicVersion', count=2)") == [0, 7]
+    assert ask("text('nvmlSystemGetDriverBranch')") == {"error": NOT_SUPPORTED}
+    assert ask("call('nvmlSystemGetDriverBranch', None, 96)") == INVALID
     assert ask("number('nvmlDeviceGetHandleBySerial', b'0', kind=ULL)") == {"error": NOT_FOUND}
 
 
@@ -325,6 +327,7 @@ def test_wrong_arguments(card_alone, ask):
     assert ask("call('nvmlShutdown')") == 0
     assert ask("number('nvmlDeviceGetCount_v2')") == {"error": UNINITIALIZED}
     assert ask("call('nvmlShutdown')") == UNINITIALIZED
+    assert ask("text('nvmlSystemGetDriverBranch')") == {"error": UNINITIALIZED}
     for name, parameters, _ in WITHOUT:
         assert ask(f"without('{name}', {parameters}, ctypes.c_void_p(1))") == UNINITIALIZED, name
     refused = Monitor(card_alone, TANDEM_SOFT_VRAM="lots")
