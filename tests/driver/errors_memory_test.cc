@@ -302,9 +302,11 @@ TEST_F(ErrorsMemoryTest, Batches) {
   refuses(&to, &from, &bytes, 1, &nowhere, &first, 1, stream);
   refuses(&to, &from, &bytes, 1, &in_stream, &first, 1, nullptr);  // the legacy stream
   WithoutContext([&] {
+    // A stream that there is has a context; the thread's own needs the current one.
+    auto* const own = reinterpret_cast<CUstream>(CU_STREAM_PER_THREAD_VALUE);
     REFUSES(kContext, cuMemcpyBatchAsync, &to, &from, &bytes, 1, &in_stream, &first, 1, &failed,
-            stream);
-    REFUSES(kContext, cuMemcpyBatchAsync_v2, &to, &from, &bytes, 1, &in_stream, &first, 1, stream);
+            own);
+    REFUSES(kContext, cuMemcpyBatchAsync_v2, &to, &from, &bytes, 1, &in_stream, &first, 1, own);
   });
   TAKES(cuStreamDestroy_v2, stream);
 }
