@@ -22,6 +22,29 @@ TEST_F(GraphTest, RunsNodesInTheOrderOfTheirEdges) {
   ASSERT_CU(Cu().cuGraphDestroy(graph_));
 }
 
+// A graph is the process's, and so is what the host does in it.
+TEST_F(GraphTest, NeedsNoContextToBePutTogether) {
+  CUcontext popped = nullptr;
+  CUgraph clone = nullptr;
+  CUgraphNode call = nullptr, twin = nullptr;
+  std::atomic<int> calls = 0;
+  const CUDA_HOST_NODE_PARAMS params = {
+      [](void* count) { static_cast<std::atomic<int>*>(count)->fetch_add(1); }, &calls};
+  ASSERT_CU(Cu().cuCtxPopCurrent_v2(&popped));
+  const CUgraphNode first = Empty({}), last = Empty({});
+  ASSERT_CU(Cu().cuGraphAddHostNode(&call, graph_, &first, 1, &params));
+  ASSERT_CU(Cu().cuGraphAddDependencies(graph_, &call, &last, 1));
+  ASSERT_CU(Cu().cuGraphClone(&clone, graph_));
+  ASSERT_CU(Cu().cuGraphNodeFindInClone(&twin, call, clone));
+  size_t count = 0;
+  ASSERT_CU(Cu().cuGraphGetNodes(clone, nullptr, &count));
+  EXPECT_EQ(count, 3u);
+  ASSERT_CU(Cu().cuGraphDestroy(graph_));
+  ASSERT_CU(Cu().cuCtxSetCurrent(context_));
+  Run(Instantiate(clone));
+  EXPECT_EQ(calls.load(), 1);
+}
+
 TEST_F(GraphTest, IsOneTaskOfItsStream) {
   const CUgraphNode first = Memset(1, {});
   Add(10, {first}, graph_);

@@ -72,6 +72,30 @@ class PoolTest : public DriverTest {
   CUstream stream_ = nullptr, other_ = nullptr;
 };
 
+// A pool is a device's; only an allocation is some context's work.
+TEST_F(PoolTest, NeedsNoContextButToBeUsed) {
+  CUcontext popped = nullptr;
+  CUmemoryPool fallback = nullptr, now = nullptr;
+  CUmemLocation here = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  const CUmemAccessDesc access = {here, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  CUmemAccess_flags flags = {};
+  ASSERT_CU(Cu().cuCtxPopCurrent_v2(&popped));
+  ASSERT_CU(Cu().cuDeviceGetDefaultMemPool(&fallback, 0));
+  ASSERT_CU(Cu().cuDeviceSetMemPool(0, pool_));
+  ASSERT_CU(Cu().cuDeviceGetMemPool(&now, 0));
+  EXPECT_EQ(now, pool_);
+  ASSERT_CU(Cu().cuDeviceSetMemPool(0, fallback));
+  Set(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, kMiB);
+  EXPECT_EQ(Get(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD), kMiB);
+  ASSERT_CU(Cu().cuMemPoolSetAccess(pool_, &access, 1));
+  ASSERT_CU(Cu().cuMemPoolGetAccess(&flags, pool_, &here));
+  EXPECT_EQ(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+  ASSERT_CU(Cu().cuMemPoolTrimTo(pool_, 0));
+  const CUmemoryPool made = MakePool(0);
+  ASSERT_CU(Cu().cuMemPoolDestroy(made));
+  ASSERT_CU(Cu().cuCtxSetCurrent(context_));
+}
+
 TEST_F(PoolTest, MemoryIsUsableInStreamOrder) {
   CUdeviceptr pointer = 0;
   ASSERT_CU(Cu().cuMemAllocAsync(&pointer, 4096, stream_));

@@ -35,6 +35,35 @@ class VmmTest : public DriverTest {
   size_t page_ = 0;
 };
 
+// Physical memory is a device's, and addresses are the process's: no context is asked for.
+TEST_F(VmmTest, NeedsNoContextButToBeUsed) {
+  CUcontext popped = nullptr;
+  CUdeviceptr pointer = 0;
+  CUmemGenericAllocationHandle again = 0;
+  CUmemAllocationProp properties = {};
+  unsigned long long flags = 0;
+  ASSERT_CU(Cu().cuCtxPopCurrent_v2(&popped));
+  const CUmemGenericAllocationHandle handle = Create(page_);
+  ASSERT_CU(Cu().cuMemAddressReserve(&pointer, page_, 0, 0, 0));
+  ASSERT_CU(Cu().cuMemMap(pointer, page_, 0, handle, 0));
+  ASSERT_CU(Cu().cuMemSetAccess(pointer, page_, &access_, 1));
+  ASSERT_CU(Cu().cuMemGetAccess(&flags, &access_.location, pointer));
+  EXPECT_EQ(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+  ASSERT_CU(Cu().cuMemRetainAllocationHandle(&again, reinterpret_cast<void*>(pointer)));
+  ASSERT_CU(Cu().cuMemGetAllocationPropertiesFromHandle(&properties, again));
+  EXPECT_EQ(properties.location.id, 0);
+  ASSERT_CU(Cu().cuMemRelease(again));
+  {
+    const InContext current(context_);
+    Write(pointer, Pattern(page_, 61));
+    EXPECT_EQ(Read(pointer, page_), Pattern(page_, 61));
+  }
+  ASSERT_CU(Cu().cuMemUnmap(pointer, page_));
+  ASSERT_CU(Cu().cuMemRelease(handle));
+  ASSERT_CU(Cu().cuMemAddressFree(pointer, page_));
+  ASSERT_CU(Cu().cuCtxSetCurrent(context_));
+}
+
 TEST_F(VmmTest, MapsAndKeepsItsBytes) {
   CUdeviceptr pointer = 0;
   ASSERT_CU(Cu().cuMemAddressReserve(&pointer, 4 * page_, 0, 0, 0));
