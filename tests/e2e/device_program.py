@@ -7,6 +7,7 @@ on its standard input say, and answers each with a line.
                 `release`, makes N more and writes the last ones to memory      "queued", "released"
   slowly N      queues a copy of N bytes from the device              "queued"
   begun         waits until the last of these three is under way      "begun"
+  arrived N     whether the first N bytes of `slowly` have come       "arrived yes", "arrived no"
   copy up|down|both N   queues copies of N bytes over the bus         "queued"
   capture N     begins to capture a graph with a kernel of N rounds   "capturing"
   launch        ends the capture, launches the graph and waits        "launched RESULT"
@@ -217,6 +218,8 @@ while line := sys.stdin.readline():
         sign.value = 0
         down(int(words[0]))
         say("queued")
+    elif command == "arrived":
+        say("arrived", "yes" if ctypes.string_at(host, int(words[0])) == b"\1" * int(words[0]) else "no")
     elif command == "begun":
         while sign.value == 0:
             time.sleep(0.001)

@@ -146,6 +146,22 @@ def test_the_stopped_keep_their_memory_and_not_the_engine(card_alone, clock):
 
 
 @pytest.mark.parametrize("clock", ["real", "model"])
+def test_the_stopped_leave_the_bus_and_go_on_with_their_copies(card_alone, clock):
+    size = 2 << 20
+    stopped = DeviceProgram(card_alone, TANDEM_SOFT_CLOCK=clock, TANDEM_SOFT_PCIE="4MB/s")
+    other = DeviceProgram(card_alone, TANDEM_SOFT_CLOCK=clock)
+    stopped.ask(f"slowly {size}")
+    assert stopped.ask("begun") == "begun"
+    stopped.stop()
+    for direction in ("up", "down") * 3:
+        other.ask(f"{direction} {BYTES}")
+        assert other.ask("sync") == "sync 0"
+    stopped.proceed()
+    assert stopped.ask("sync") == "sync 0"
+    assert stopped.ask(f"arrived {size}") == "arrived yes"
+
+
+@pytest.mark.parametrize("clock", ["real", "model"])
 def test_a_kernel_that_is_stopped_in_the_middle_goes_on(card_alone, clock):
     stopped, other = (DeviceProgram(card_alone, TANDEM_SOFT_CLOCK=clock) for _ in range(2))
     digests = []
