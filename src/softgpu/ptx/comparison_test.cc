@@ -181,78 +181,127 @@ TEST(Comparisons, Setp) {
   });
 }
 
-// set: all bits, or the number 1. Comparisons take turns with the second predicate.
+// For every kind of second predicate two bits: whether the result of `set`, which leaves it in
+// `result`, is `yes`, and whether it is 0.
+std::string SetInstructions(const std::string& set, const std::string& types,
+                            const std::string& result, const std::string& operands, uint64_t yes) {
+  const std::string width = result == "%hd" ? "b16" : "b32";
+  std::string text = std::string(kSecondPredicate) + "mov.u32 %hi, 0;\n";
+  for (size_t i = 0; i < std::size(kSeconds); ++i) {
+    const std::string bit = std::to_string(1u << (2 * i)), next = std::to_string(2u << (2 * i));
+    text += set + kSeconds[i].logic + types + " " + result + operands + kSeconds[i].operand + ";\n";
+    text += "setp.eq." + width + " %p, " + result + ", " + std::to_string(yes) + ";\n@%p or.b32 ";
+    text += "%hi, %hi, " + bit + ";\nsetp.eq." + width + " %p, " + result + ", 0;\n@%p or.b32 ";
+    text += "%hi, %hi, " + next + ";\n";
+  }
+  return text + "mov.u32 %wd, %hi;";
+}
+
+uint64_t SetBits(bool holds, bool second) {
+  uint64_t bits = 0;
+  for (size_t i = 0; i < std::size(kSeconds); ++i) {
+    bits |= uint64_t{kSeconds[i].combine(holds, second) ? 1u : 2u} << (2 * i);
+  }
+  return bits;
+}
+
+// set: all bits, or the number 1.
 TEST(Comparisons, Set) {
   const struct {
     const char* name;
-    char result;
-    uint64_t one;
+    const char* result;
+    uint64_t yes;
     bool of_any, of_halves;
-  } kResults[] = {{".u32", 'w', 0xffffffff, true, true}, {".s32", 'w', 0xffffffff, true, true},
-                  {".f32", 'w', 0x3f800000, true, true}, {".u16", 'h', 0xffff, false, true},
-                  {".s16", 'h', 0xffff, false, true},    {".f16", 'h', 0x3c00, true, false},
-                  {".bf16", 'h', 0x3f80, true, false}};
-  size_t turn = 0;
+  } kResults[] = {{".u32", "%wd", 0xffffffff, true, true}, {".s32", "%wd", 0xffffffff, true, true},
+                  {".f32", "%wd", 0x3f800000, true, true}, {".u16", "%hd", 0xffff, false, true},
+                  {".s16", "%hd", 0xffff, false, true},    {".f16", "%hd", 0x3c00, true, false},
+                  {".bf16", "%hd", 0x3f80, true, false}};
   ForEachComparison([&](const Comparison& comparison, const ComparedType& type) {
     const std::string name = type.name;
     const bool half = name.ends_with("f16");
     for (const auto& result : kResults) {
       if (!(half ? result.of_halves || name == result.name : result.of_any)) continue;
-      const Second& second = kSeconds[turn++ % std::size(kSeconds)];
-      const std::string text = std::string(kSecondPredicate) + "set." + comparison.name +
-                               second.logic + type.ftz + result.name + type.name +
-                               (result.result == 'h' ? " %hd, " : " %wd, ") + type.View('a') +
-                               ", " + type.View('b') + second.operand + ";";
-      Check({text, result.result,
-             [=, one = result.one](auto a, auto b, auto c) {
-               const bool holds = comparison.holds(type.value(a), type.value(b));
-               return second.combine(holds, (c & 1) != 0) ? one : 0;
+      Check({SetInstructions(std::string("set.") + comparison.name,
+                             std::string(type.ftz) + result.name + name, result.result,
+                             ", " + type.View('a') + ", " + type.View('b'), result.yes),
+             'w',
+             [=](auto a, auto b, auto c) {
+               return SetBits(comparison.holds(type.value(a), type.value(b)), (c & 1) != 0);
              }},
             ComparedInputs());
     }
   });
 }
 
+// Both parts of a register from what halves and bfloats hold.
+std::vector<uint64_t> PairInputs() {
+  const uint64_t edges[] = {0,          0x80000000, 0x3c003f80, 0xbc00bf80,
+                            0x7c007f80, 0x7c01ff81, 0x80010400, 0x00018080};
+  std::vector<uint64_t> inputs = WithPairs(edges);
+  inputs.resize(512 / kBlock * kGroup);
+  return inputs;
+}
+
 // Both parts of a pair are compared: setp gives a predicate for each, set all bits or 1 in each.
-TEST(Comparisons, Pairs) {
-  const auto check = [](const Comparison& comparison, const ComparedType& half, uint64_t one,
-                        const Second& second) {
-    const auto holds = [=](uint64_t a, uint64_t b, uint64_t c) {
-      return second.combine(comparison.holds(half.value(a), half.value(b)), (c & 1) != 0);
-    };
+void CheckPairs(const Comparison& comparison, const ComparedType& half, uint64_t one) {
+  const std::string type = std::string(half.name) + "x2";
+  const auto holds = [=](uint64_t a, uint64_t b) {
+    return comparison.holds(half.value(a), half.value(b));
+  };
+  for (const Second& second : kSeconds) {
     const auto both = [=](uint64_t yes) {
       return [=](auto a, auto b, auto c) {
-        return (holds(a, b, c) ? yes : 0) | (holds(a >> 16, b >> 16, c) ? yes : 0) << 16;
+        const bool odd = (c & 1) != 0;
+        return (second.combine(holds(a, b), odd) ? yes : 0) |
+               (second.combine(holds(a >> 16, b >> 16), odd) ? yes : 0) << 16;
       };
     };
-    const std::string type = std::string(half.name) + "x2", logic = second.logic;
+    const std::string name = std::string(comparison.name) + second.logic + half.ftz;
     const std::string tail = std::string(", %wa, %wb") + second.operand + ";\n";
-    const std::string name = std::string(comparison.name) + logic + half.ftz;
     Check({std::string(".reg .pred %r;\n") + kSecondPredicate + "setp." + name + type + " %p|%r" +
                tail + "selp.u32 %wd, 1, 0, %p;\n@%r or.b32 %wd, %wd, 0x10000;",
            'w', both(1)},
-          ComparedInputs());
+          PairInputs());
     for (const std::string& result : {std::string(".u32"), std::string(".s32"), type}) {
       Check({std::string(kSecondPredicate) + "set." + name + result + type + " %wd" + tail, 'w',
              both(result == type ? one : 0xffff)},
-            ComparedInputs());
-    }
-  };
-  size_t turn = 0;
-  for (const ComparedType& half : kFloatTypes) {
-    const std::string name = half.name;
-    if (half.bits != 16) continue;
-    const uint64_t one = name == ".f16" ? 0x3c00 : 0x3f80;
-    for (const Comparison& comparison : kOrdered) {
-      check(comparison, half, one, kSeconds[turn++ % std::size(kSeconds)]);
-    }
-    for (const Comparison& comparison : kFloat) {
-      check(comparison, half, one, kSeconds[turn++ % std::size(kSeconds)]);
+            PairInputs());
     }
   }
 }
 
-// selp and slct move bits, whatever the type says they are.
+TEST(Comparisons, Pairs) {
+  for (const ComparedType& half : kFloatTypes) {
+    if (half.bits != 16) continue;
+    const uint64_t one = half.name == std::string(".f16") ? 0x3c00 : 0x3f80;
+    for (const Comparison& comparison : kOrdered) CheckPairs(comparison, half, one);
+    for (const Comparison& comparison : kFloat) CheckPairs(comparison, half, one);
+  }
+}
+
+TEST(Comparisons, Predicates) {
+  const struct {
+    const char* text;
+    bool (*value)(bool p, bool q);
+  } kRows[] = {
+      {"and.pred %p, %p, %q;", [](bool p, bool q) { return p && q; }},
+      {"or.pred %p, %p, %q;", [](bool p, bool q) { return p || q; }},
+      {"xor.pred %p, %p, %q;", [](bool p, bool q) { return p != q; }},
+      {"and.pred %p, !%p, %q;", [](bool p, bool q) { return !p && q; }},
+      {"or.pred %p, %p, !%q;", [](bool p, bool q) { return p || !q; }},
+      {"not.pred %p, %q;", [](bool, bool q) { return !q; }},
+      {"mov.pred %p, %q;", [](bool, bool q) { return q; }},
+  };
+  for (const auto& row : kRows) {
+    Check({std::string(kSecondPredicate) + "setp.lt.s32 %p, %wa, %wb;\n" + row.text +
+               "\nselp.u32 %wd, 1, 0, %p;",
+           'w',
+           [=](auto a, auto b, auto c) { return row.value(S(a) < S(b), (c & 1) != 0) ? 1u : 0u; }},
+          ComparedInputs());
+  }
+}
+
+// mov, selp and slct move bits, whatever the type says they are.
 TEST(Comparisons, Selection) {
   for (const char* name :
        {"b16", "u16", "s16", "b32", "u32", "s32", "f32", "b64", "u64", "s64", "f64"}) {
@@ -269,6 +318,9 @@ TEST(Comparisons, Selection) {
           ComparedInputs());
     Check({std::string(kSecondPredicate) + "selp." + name + operands + ", !%q;", result,
            [=](auto a, auto b, auto c) { return chosen(a, b, (c & 1) == 0); }},
+          ComparedInputs());
+    Check({std::string("mov.") + name + " " + type.View('d') + ", " + type.View('a') + ";", result,
+           [=](auto a, auto b, auto) { return chosen(a, b, true); }},
           ComparedInputs());
     Check({std::string("slct.") + name + ".s32" + operands + ", %wc;", result,
            [=](auto a, auto b, auto c) { return chosen(a, b, S(c) >= 0); }},

@@ -104,6 +104,8 @@ TEST(FloatOperations, Floats) {
          if (F(a) == F(b)) return B(std::signbit(F(a)) ? F(b) : F(a));
          return B(std::fmax(F(a), F(b)));
        }},
+      {"copysign.f64 %d, %a, %b;", 'd',
+       [](auto a, auto b, auto) { return (a >> 63 << 63) | (b << 1 >> 1); }},
       {"copysign.f32 %wd, %wa, %wb;", 'w',
        [](auto a, auto b, auto) { return W((a & 0x80000000) | (b & 0x7fffffff)); }},
       {"min.ftz.f32 %wd, %wa, %wb;", 'w',
@@ -171,8 +173,15 @@ TEST(FloatOperations, Approximations) {
            const bool large = std::abs(y) > 0x1p126 && std::isfinite(y);
            return large ? F(a) * std::copysign(0.0, y) : F(a) / y;
          }});
+  Check({"div.approx.ftz.f32 %wd, %wa, %wb;", 'w', nullptr, 2, [=](auto a, auto b, auto) {
+           const double x = ftz(F(a)), y = ftz(F(b));
+           const bool large = std::abs(y) > 0x1p126 && std::isfinite(y);
+           return large ? x * std::copysign(0.0, y) : ftz(x / y);
+         }});
   Check({"div.full.f32 %wd, %wa, %wb;", 'w', nullptr, 2,
          [](auto a, auto b, auto) { return double{F(a)} / F(b); }});
+  Check({"div.full.ftz.f32 %wd, %wa, %wb;", 'w', nullptr, 2,
+         [=](auto a, auto b, auto) { return ftz(ftz(F(a)) / ftz(F(b))); }});
 }
 
 // Only the upper halves of operand and result count, and subnormal numbers are zeros.

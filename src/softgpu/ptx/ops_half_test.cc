@@ -76,54 +76,86 @@ uint64_t Least(const FloatFormat& f, uint64_t a, uint64_t b, bool nan) {
   return f.Value(a) < f.Value(b) ? a : b;
 }
 
-TEST(HalfOperations, Arithmetic) {
-  for (const FloatFormat& f : {kF16, kBf16}) {
-    CheckBoth(f, "add", 2, [f](auto a, auto b, auto) { return f.Sum(f.Value(a), f.Value(b)); });
-    CheckBoth(f, "sub.rn", 2, [f](auto a, auto b, auto) { return f.Sum(f.Value(a), -f.Value(b)); });
-    CheckBoth(f, "mul", 2,
-              [f](auto a, auto b, auto) { return f.Nearest(f.Value(a) * f.Value(b)); });
-    CheckBoth(f, "fma.rn", 3,
-              [f](auto a, auto b, auto c) { return f.Sum(f.Value(a) * f.Value(b), f.Value(c)); });
-    CheckBoth(f, "fma.rn.relu", 3, [f](auto a, auto b, auto c) {
-      const uint64_t result = f.Sum(f.Value(a) * f.Value(b), f.Value(c));
-      return (result & 0x8000) != 0 ? 0 : result;
-    });
-    CheckBoth(f, "abs", 1, [](auto a, auto, auto) { return a & 0x7fff; });
-    CheckBoth(f, "neg", 1, [](auto a, auto, auto) { return a ^ 0x8000; });
-    CheckBoth(f, "min", 2, [f](auto a, auto b, auto) { return Least(f, a, b, false); });
-    CheckBoth(f, "min.NaN", 2, [f](auto a, auto b, auto) { return Least(f, a, b, true); });
-    CheckBoth(f, "max", 2, [f](auto a, auto b, auto) {
-      if (IsNan(f, a) || IsNan(f, b)) return Least(f, a, b, false);
-      return Least(f, a ^ 0x8000, b ^ 0x8000, false) ^ 0x8000;
-    });
-    CheckBoth(f, "max.xorsign.abs", 2, [f](auto a, auto b, auto) -> uint64_t {
-      if (IsNan(f, a) && IsNan(f, b)) return 0x7fff;
-      const uint64_t sign = (a ^ b) & 0x8000;
-      if (IsNan(f, a) || IsNan(f, b)) return ((IsNan(f, a) ? b : a) & 0x7fff) | sign;
-      return std::max(a & 0x7fff, b & 0x7fff) | sign;
-    });
+// What the modifiers of one instruction make of operands and results.
+struct HalfModifiers {
+  FloatFormat format;
+  bool ftz = false, sat = false, relu = false;
+
+  std::string text() const {
+    return std::string(ftz ? ".ftz" : "") + (sat ? ".sat" : "") + (relu ? ".relu" : "");
   }
+  Quad In(uint64_t bits) const { return format.Value(ftz ? format.Flush(bits) : bits); }
+  uint64_t Out(uint64_t bits) const {
+    if (ftz) bits = format.Flush(bits);
+    if (relu && (bits & 0x8000) != 0) return 0;
+    return sat ? format.Saturated(bits) : bits;
+  }
+};
+
+void CheckSums(const HalfModifiers& m, const std::string& rounding) {
+  const FloatFormat& f = m.format;
+  const std::string suffix = rounding + m.text();
+  CheckBoth(f, "add" + suffix, 2,
+            [=](auto a, auto b, auto) { return m.Out(f.Sum(m.In(a), m.In(b))); });
+  CheckBoth(f, "sub" + suffix, 2,
+            [=](auto a, auto b, auto) { return m.Out(f.Sum(m.In(a), -m.In(b))); });
+  CheckBoth(f, "mul" + suffix, 2,
+            [=](auto a, auto b, auto) { return m.Out(f.Nearest(m.In(a) * m.In(b))); });
 }
 
-TEST(HalfOperations, FlushingAndSaturation) {
+void CheckFma(const HalfModifiers& m) {
+  const FloatFormat& f = m.format;
+  CheckBoth(f, "fma.rn" + m.text(), 3,
+            [=](auto a, auto b, auto c) { return m.Out(f.Sum(m.In(a) * m.In(b), m.In(c))); });
+}
+
+TEST(HalfOperations, EveryModifierOfSumsAndProducts) {
+  for (const std::string rounding : {"", ".rn"}) {
+    for (const bool ftz : {false, true}) {
+      for (const bool sat : {false, true}) CheckSums({kF16, ftz, sat}, rounding);
+    }
+    CheckSums({kBf16}, rounding);
+  }
+  for (const bool ftz : {false, true}) {
+    CheckFma({kF16, ftz});
+    CheckFma({kF16, ftz, true});
+    CheckFma({kF16, ftz, false, true});
+  }
+  CheckFma({kBf16});
+  CheckFma({kBf16, false, false, true});
+}
+
+TEST(HalfOperations, Signs) {
+  for (const FloatFormat& f : {kF16, kBf16}) {
+    CheckBoth(f, "abs", 1, [](auto a, auto, auto) { return a & 0x7fff; });
+    CheckBoth(f, "neg", 1, [](auto a, auto, auto) { return a ^ 0x8000; });
+  }
   const FloatFormat f = kF16;
-  const auto saturated = [f](uint64_t bits) { return f.Saturated(bits); };
-  CheckBoth(f, "add.ftz", 2, [f](auto a, auto b, auto) {
-    return f.Flush(f.Sum(f.Value(f.Flush(a)), f.Value(f.Flush(b))));
-  });
-  CheckBoth(f, "mul.sat", 2,
-            [=](auto a, auto b, auto) { return saturated(f.Nearest(f.Value(a) * f.Value(b))); });
-  CheckBoth(f, "fma.rn.ftz.sat", 3, [=](auto a, auto b, auto c) {
-    return f.Flush(
-        saturated(f.Sum(f.Value(f.Flush(a)) * f.Value(f.Flush(b)), f.Value(f.Flush(c)))));
-  });
   CheckBoth(f, "abs.ftz", 1, [f](auto a, auto, auto) { return f.Flush(a) & 0x7fff; });
-  CheckBoth(f, "max.ftz", 2, [f](auto a, auto b, auto) {
-    a = f.Flush(a);
-    b = f.Flush(b);
-    if (IsNan(f, a) || IsNan(f, b)) return Least(f, a, b, false);
-    return Least(f, a ^ 0x8000, b ^ 0x8000, false) ^ 0x8000;
-  });
+  CheckBoth(f, "neg.ftz", 1, [f](auto a, auto, auto) { return f.Flush(a) ^ 0x8000; });
+}
+
+TEST(HalfOperations, EveryModifierOfExtremes) {
+  for (const FloatFormat& f : {kF16, kBf16}) {
+    for (const int modifiers : {0, 1, 2, 3, 4, 5, 6, 7}) {
+      const bool ftz = (modifiers & 1) != 0, nan = (modifiers & 2) != 0,
+                 magnitudes = (modifiers & 4) != 0;
+      if (ftz && f.most > kF16.most) continue;
+      const std::string text =
+          std::string(ftz ? ".ftz" : "") + (nan ? ".NaN" : "") + (magnitudes ? ".xorsign.abs" : "");
+      for (const bool largest : {false, true}) {
+        CheckBoth(f, (largest ? "max" : "min") + text, 2, [=](auto a, auto b, auto) {
+          uint64_t x = ftz ? f.Flush(a) : a, y = ftz ? f.Flush(b) : b;
+          const uint64_t sign = magnitudes ? (x ^ y) & 0x8000 : 0;
+          if (magnitudes) x &= 0x7fff, y &= 0x7fff;
+          const bool unordered = IsNan(f, x) || IsNan(f, y);
+          const uint64_t turn = largest && !unordered ? 0x8000 : 0;
+          const uint64_t result = Least(f, x ^ turn, y ^ turn, nan) ^ turn;
+          return IsNan(f, result) ? uint64_t{0x7fff} : result | sign;
+        });
+      }
+    }
+  }
 }
 
 // The document allows 2^-10.987 (f16) and 2^-8 (bf16) for tanh, 2^-9.9 and 2^-7 for ex2; a last
