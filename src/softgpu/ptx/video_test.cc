@@ -69,6 +69,8 @@ struct Types {
   }
 };
 
+constexpr const char* kSecondSteps[] = {"", ".add", ".min", ".max"};
+
 Types TypesOf(int number) {
   return {(number & 1) != 0, (number & 2) != 0, (number & 4) != 0};
 }
@@ -77,8 +79,10 @@ TEST(Video, ScalarArithmetic) {
   int number = 0;
   for (const std::string name : {"vadd", "vsub", "vabsdiff", "vmin", "vmax"}) {
     for (const std::string second : {"", ".add", ".min", ".max"}) {
-      for (const bool sat : {false, true}) {
-        const Types types = TypesOf(number++);
+      for (int form = 0; form < 16; ++form) {
+        const bool sat = form >= 8;
+        const Types types = TypesOf(form % 8);
+        ++number;
         const Part &pa = kParts[number % 7], &pb = kParts[(number / 2) % 7];
         Check({Joined({name, types.Names(), sat ? ".sat" : "", second, " %wd, %wa", pa.name,
                        ", %wb", pb.name, second.empty() ? "" : ", %wc", ";"}),
@@ -112,20 +116,22 @@ TEST(Video, ScalarsMergeIntoAPart) {
 }
 
 TEST(Video, ScalarShifts) {
-  int number = 0;
   for (const bool left : {true, false}) {
     for (const bool wrap : {true, false}) {
-      for (const bool sat : {true, false}) {
-        const Types types = TypesOf(number++);
+      for (int form = 0; form < 32; ++form) {
+        const bool sat = (form & 4) != 0;
+        const std::string second = kSecondSteps[form / 8];
+        const Types types = TypesOf(form & 3);
         const std::string name = std::string(left ? "vshl" : "vshr") + (types.d ? ".s32" : ".u32") +
                                  (types.a ? ".s32" : ".u32") + ".u32" + (sat ? ".sat" : "") +
                                  (wrap ? ".wrap" : ".clamp");
-        Check({name + ".max %wd, %wa, %wb.b0, %wc;", 'w', [=](auto a, auto b, auto c) {
+        const std::string tail = second.empty() ? ";" : ", %wc;";
+        Check({name + second + " %wd, %wa, %wb.b0" + tail, 'w', [=](auto a, auto b, auto c) {
                  const int by = static_cast<int>(wrap ? b & 31 : std::min<uint64_t>(b & 255, 32));
                  const Wide x = Element(a, 0, 32, types.a);
                  Wide value = left ? x * (Wide{1} << by) : x >> by;
                  if (sat) value = Saturated(value, 32, types.d);
-                 return Word(Combined(".max", value, c, types.d));
+                 return Word(Combined(second, value, c, types.d));
                }});
       }
     }
@@ -133,24 +139,28 @@ TEST(Video, ScalarShifts) {
 }
 
 TEST(Video, ScalarComparison) {
-  int number = 0;
   for (const std::string compare : {"eq", "ne", "lt", "le", "gt", "ge"}) {
-    const Types types = TypesOf(++number);
-    Check({"vset" + types.Names().substr(4) + "." + compare + ".add %wd, %wa.b3, %wb.h0, %wc;", 'w',
-           [=](auto a, auto b, auto c) {
-             return W(static_cast<uint64_t>(Computed(compare, Element(a, 24, 8, types.a),
-                                                     Element(b, 0, 16, types.b))) +
-                      c);
-           }});
+    for (int form = 0; form < 16; ++form) {
+      const Types types = TypesOf(2 * (form % 4));
+      const std::string second = kSecondSteps[form / 4], tail = second.empty() ? ";" : ", %wc;";
+      Check({"vset" + types.Names().substr(4) + "." + compare + second + " %wd, %wa.b3, %wb.h0" +
+                 tail,
+             'w', [=](auto a, auto b, auto c) {
+               const Wide holds =
+                   Computed(compare, Element(a, 24, 8, types.a), Element(b, 0, 16, types.b));
+               return Word(Combined(second, holds, c, types.d));
+             }});
+    }
   }
 }
 
 TEST(Video, MultiplyAndAdd) {
   for (int number = 0; number < 8; ++number) {
     const Types types = TypesOf(number);
-    const bool is_signed = types.a || types.b, plus = number % 3 == 1;
-    for (const int shift : {0, 7, 15}) {
-      const bool sat = (number + shift) % 2 == 0;
+    const bool is_signed = types.a || types.b;
+    for (const int form : {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}) {
+      const bool plus = (form & 1) != 0, sat = (form & 2) != 0;
+      const int shift = form < 4 ? 0 : form < 8 ? 7 : 15;
       const std::string scale = shift == 0 ? "" : shift == 7 ? ".shr7" : ".shr15";
       Check({"vmad" + types.Names() + (plus ? ".po" : "") + (sat ? ".sat" : "") + scale +
                  " %wd, %wa, %wb.h1, %wc;",
@@ -197,8 +207,9 @@ TEST(Video, TwoAndFourAtOnce) {
   int number = 0;
   for (const std::string name : {"vadd", "vsub", "vavrg", "vabsdiff", "vmin", "vmax"}) {
     for (const std::string modifier : {"", ".sat", ".add"}) {
-      for (const int which : {0, 1, 2, 3}) {
-        const Types types = TypesOf(number++);
+      for (int form = 0; form < 16; ++form) {
+        const Types types = TypesOf(form % 8);
+        const int which = form / 8 * 2 + number++ % 2;
         const Layout& layout = which < 2 ? kQuads[which] : kPairs[which - 2];
         Check({Joined({name, which < 2 ? "4" : "2", types.Names(), modifier, " %wd", layout.mask,
                        ", %wa", layout.a, ", %wb", layout.b, ", %wc;"}),
@@ -213,9 +224,10 @@ TEST(Video, TwoAndFourAtOnce) {
 TEST(Video, TwoAndFourComparisons) {
   int number = 0;
   for (const std::string compare : {"eq", "ne", "lt", "le", "gt", "ge"}) {
-    for (const int which : {0, 1, 2, 3}) {
-      const Types types = TypesOf(number++);
-      const bool add = number % 3 == 0;
+    for (int form = 0; form < 16; ++form) {
+      const Types types = TypesOf(2 * (form % 4));
+      const bool add = (form & 4) != 0;
+      const int which = form / 8 * 2 + number++ % 2;
       const Layout& layout = which < 2 ? kQuads[which] : kPairs[which - 2];
       Check({std::string("vset") + (which < 2 ? "4" : "2") + types.Names().substr(4) + "." +
                  compare + (add ? ".add" : "") + " %wd" + layout.mask + ", %wa" + layout.a +
