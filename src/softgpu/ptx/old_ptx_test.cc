@@ -3,7 +3,7 @@
 
 #include <bit>
 
-#include "src/softgpu/ptx/testing.h"
+#include "src/softgpu/ptx/operations.h"
 
 namespace tandem::ptx {
 namespace {
@@ -104,6 +104,83 @@ TEST(OldPtx, ModifiersMayBeMissingOnlyThere) {
     SCOPED_TRACE(instruction);
     EXPECT_NE(MustCompile(Text("1.4", "sm_13", registers + instruction)), nullptr);
     EXPECT_NE(CompileLog(Text("6.3", "sm_50", registers + instruction)), "");
+  }
+}
+
+constexpr char kFirst[] = ".version 1.4\n.target sm_13\n",
+               kSecond[] = ".version 1.5\n.target sm_20\n";
+
+// Without modifiers: approximations in f32, which flush for sm_1x, and the nearest in f64.
+TEST(OldPtx, WhatHasNoModifiersIsComputedSo) {
+  const auto flushed = [](double x) { return std::abs(x) < 0x1p-126 ? std::copysign(0.0, x) : x; };
+  const struct {
+    const char* name;
+    double (*exact)(double);
+  } kFunctions[] = {
+      {"rcp", [](double x) { return 1 / x; }},
+      {"sqrt", [](double x) { return std::sqrt(x); }},
+      {"rsqrt", [](double x) { return 1 / std::sqrt(x); }},
+      {"ex2", [](double x) { return std::exp2(x); }},
+      {"lg2", [](double x) { return std::log2(x); }},
+      {"sin", [](double x) { return std::sin(x); }},
+      {"cos", [](double x) { return std::cos(x); }},
+  };
+  for (const char* head : {kFirst, kSecond}) {
+    for (const bool ftz : {false, true}) {
+      const bool flushes = ftz || head == kFirst;
+      const auto in = [=](uint64_t bits) { return flushes ? flushed(F(bits)) : double{F(bits)}; };
+      const auto out = [=](double x) { return flushes ? flushed(x) : x; };
+      for (const auto& f : kFunctions) {
+        Check({std::string(f.name) + (ftz ? ".ftz" : "") + ".f32 %wd, %wa;", 'w', nullptr, 2,
+               [=](auto a, auto, auto) { return out(f.exact(in(a))); }, head});
+      }
+    }
+    Check({"mad.f64 %d, %a, %b, %c;", 'd',
+           [](auto a, auto b, auto c) { return B(std::fma(D(a), D(b), D(c))); }, 0, nullptr, head});
+    Check({"div.f64 %d, %a, %b;", 'd', [](auto a, auto b, auto) { return B(D(a) / D(b)); }, 0,
+           nullptr, head});
+    Check(
+        {"rcp.f64 %d, %a;", 'd', [](auto a, auto, auto) { return B(1 / D(a)); }, 0, nullptr, head});
+    Check({"sqrt.f64 %d, %a;", 'd', [](auto a, auto, auto) { return B(std::sqrt(D(a))); }, 0,
+           nullptr, head});
+  }
+}
+
+TEST(OldPtx, MultiplicationAndAdditionAreFused) {
+  for (const char* head : {kFirst, kSecond}) {
+    for (const int modifiers : {0, 1, 2, 3}) {
+      const bool ftz = (modifiers & 1) != 0, sat = (modifiers & 2) != 0;
+      const auto flush = [=](float x) {
+        const bool flushes = ftz || head == kFirst;
+        return flushes && std::abs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x;
+      };
+      const std::string text = std::string("mad") + (ftz ? ".ftz" : "") + (sat ? ".sat" : "");
+      Check({text + ".f32 %wd, %wa, %wb, %wc;", 'w',
+             [=](auto a, auto b, auto c) {
+               const float x = flush(std::fma(flush(F(a)), flush(F(b)), flush(F(c))));
+               return B(!sat ? x : x > 0 ? std::min(x, 1.0f) : 0.0f);
+             },
+             0, nullptr, head});
+    }
+  }
+}
+
+// cvt to a float goes to the nearest, unless it is told otherwise.
+TEST(OldPtx, ConversionsGoToTheNearest) {
+  for (const char* head : {kFirst, kSecond}) {
+    Check({"cvt.f32.s32 %wd, %wa;", 'w',
+           [](auto a, auto, auto) { return B(static_cast<float>(S(a))); }, 0, nullptr, head});
+    Check({"cvt.f32.u64 %wd, %a;", 'w', [](auto a, auto, auto) { return B(static_cast<float>(a)); },
+           0, nullptr, head});
+    Check({"cvt.f64.s64 %d, %a;", 'd',
+           [](auto a, auto, auto) { return B(static_cast<double>(L(a))); }, 0, nullptr, head});
+    Check({"cvt.f32.f64 %wd, %a;", 'w',
+           [=](auto a, auto, auto) {
+             const float nearest = static_cast<float>(D(a));
+             const bool flushes = head == kFirst && std::abs(nearest) < 0x1p-126f;
+             return B(flushes ? std::copysign(0.0f, nearest) : nearest);
+           },
+           0, nullptr, head});
   }
 }
 

@@ -37,6 +37,7 @@ struct Operation {
   uint32_t ulps = 0;  // how far an approximate f32 may be off
   // Of an approximate f32, in place of `expect`: what it is an approximation of.
   std::function<double(uint64_t, uint64_t, uint64_t)> exact = nullptr;
+  const char* head = nullptr;  // in place of Module()'s: .version and .target
 };
 
 inline float F(uint64_t bits) {
@@ -100,7 +101,7 @@ inline std::string KernelFor(const Operation& operation) {
                             : operation.result == 'w'
                                 ? "cvt.u64.u32 %d, %wd;\nst.global.u64 [%out], %d;"
                                 : "cvt.u64.u16 %d, %hd;\nst.global.u64 [%out], %d;";
-  return Module(".param .u64 in, .param .u64 result", R"(
+  std::string kernel = Module(".param .u64 in, .param .u64 result", R"(
   .reg .b64 %a, %b, %c, %d, %in, %out, %off;
   .reg .b32 %wa, %wb, %wc, %wd, %i, %n, %j, %hi;
   .reg .b16 %ha, %hb, %hc, %hd;
@@ -114,6 +115,8 @@ inline std::string KernelFor(const Operation& operation) {
   mov.b64 {%wa, %hi}, %a; mov.b64 {%wb, %hi}, %b; mov.b64 {%wc, %hi}, %c;
   cvt.u16.u32 %ha, %wa; cvt.u16.u32 %hb, %wb; cvt.u16.u32 %hc, %wc;
   )" + operation.text + "\n  " + store + "\n  ret;");
+  if (operation.head != nullptr) kernel.replace(0, kernel.find(".visible"), operation.head);
+  return kernel;
 }
 
 inline std::vector<uint64_t> Inputs() {
