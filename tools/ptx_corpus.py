@@ -18,13 +18,12 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 WORD = re.compile(rb"[.%]?[A-Za-z_][\w.]*(?::[\w.:]+)?")
 NUMBERED = re.compile(rb"%?[A-Za-z_$]+\d+")  # registers and labels: their names mean nothing
 
-
 HEAD = b".version 8.0\n.target sm_86\n.address_size 64\n"
 # Whatever the tests' pieces of kernels name.
 KERNEL = b""".global .align 8 .b8 gv[64]; .const .align 8 .b8 cv[64];
 .visible .entry k(.param .u64 in, .param .u64 result, .param .u64 prm)
 {
-.reg .pred %q, PREDICATES; .reg .b16 %ha, %hb, %hc, %hd, %h<9>;
+.reg .pred %p, %q, %p<9>; .reg .b16 %ha, %hb, %hc, %hd, %h<9>;
 .reg .b32 %wa, %wb, %wc, %wd, %i, %n, %j, %hi, %t, %r<20>; .reg .f32 %f<10>; .reg .f64 %fd<9>;
 .reg .b64 %a, %b, %c, %d, %in, %out, %off, %at, %rd<10>;
 .shared .align 8 .b8 sv[64]; .local .align 8 .b8 lv[64];
@@ -50,9 +49,7 @@ def as_module(text):
         return text
     if DIRECTIVE.match(text) or b".entry" in text:
         return HEAD + text
-    predicates = b"%p<9>" if re.search(rb"%p\d", text) else b"%p"
-    kernel = HEAD + KERNEL.replace(b"PREDICATES", predicates) + text + b"\nret;\n}\n"
-    return kernel if PIECE.match(text) else None
+    return HEAD + KERNEL + text + b"\nret;\n}\n" if PIECE.match(text) else None
 
 
 def texts_of_the_tree():

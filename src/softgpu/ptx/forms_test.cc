@@ -139,6 +139,7 @@ TEST(Forms, TakesTheFormsThatFewProgramsUse) {
            "mbarrier.try_wait.shared.b64 %p1, [sv], %rd1, 100;",
            "mbarrier.try_wait.parity.shared::cta.b64 %p1, [sv], %r1, 100;",
            "bar.sync 0, 64;",
+           ".reg .b32 %x<3>, %x; mov.u32 %x, 5; mov.u32 %x1, %x;",
        }) {
     EXPECT_NE(MustCompile(WithRegisters(instruction)), nullptr) << instruction;
   }
@@ -157,6 +158,9 @@ TEST(Forms, RefusesWhatNoProgramMayHave) {
            ".local .u32 a[2][2]; mov.u64 %rd1, a[1];",
            "ld.param.u32 %r1, [prm+1];",
            ".reg .u32 x = 7;",
+           ".reg .b32 %x, %x;",
+           ".reg .b32 %x<3>, %x<5>;",
+           ".reg .b32 %x<3>; mov.u32 %x, 5;",
            ".local .u32 x = 7;",
            ".shared .u32 x = 7;",
            ".param .u32 x = 7;",

@@ -321,8 +321,14 @@ Status KernelLowering::LowerStatement(const Statement& statement) {
 
 Status KernelLowering::Define(const Declaration& declaration) {
   Symbol symbol;
+  const auto twice = [&] { return Bad(Quoted(declaration.name) + " is declared twice"); };
   switch (declaration.space) {
     case Declaration::Space::kRegister: {
+      if (declaration.range != 0) {
+        const bool fresh = scopes_.back().ranges.emplace(declaration.name, ranges_.size()).second;
+        ranges_.push_back({declaration.range, declaration.type, {}});
+        return fresh ? Status() : twice();
+      }
       ASSIGN_OR_RETURN(symbol, PlaceRegister(declaration));
       break;
     }
@@ -338,20 +344,14 @@ Status KernelLowering::Define(const Declaration& declaration) {
     default:
       return Bad("a .global or .const variable inside a function is not supported");
   }
-  if (!scopes_.back().symbols.emplace(declaration.name, symbol).second) {
-    return Bad(Quoted(declaration.name) + " is declared twice");
-  }
-  return {};
+  const bool fresh = scopes_.back().symbols.emplace(declaration.name, symbol).second;
+  return fresh ? Status() : twice();
 }
 
 Result<KernelLowering::Symbol> KernelLowering::PlaceRegister(const Declaration& declaration) {
   Symbol symbol;
   symbol.type = declaration.type;
-  if (declaration.range != 0) {
-    symbol.kind = Symbol::Kind::kRange;
-    symbol.where = static_cast<uint32_t>(ranges_.size());
-    ranges_.push_back({declaration.range, declaration.type, {}});
-  } else if (declaration.type == Type::kPred) {
+  if (declaration.type == Type::kPred) {
     symbol.kind = Symbol::Kind::kPredicate;
     ASSIGN_OR_RETURN(symbol.where, NewPredicate());
   } else {

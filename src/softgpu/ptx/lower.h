@@ -110,7 +110,6 @@ class KernelLowering {
   struct Symbol {
     enum class Kind : uint8_t {
       kRegister,
-      kRange,
       kPredicate,
       kKernelParam,
       kLocal,
@@ -133,6 +132,8 @@ class KernelLowering {
   };
   struct Scope {
     std::unordered_map<std::string_view, Symbol> symbols;
+    std::unordered_map<std::string_view, size_t>
+        ranges;  // %r of %r<100>, which is no name, to ranges_
     const std::unordered_map<std::string_view, uint32_t>* labels = nullptr;  // to label_targets_
   };
   // A function already lowered into this kernel.

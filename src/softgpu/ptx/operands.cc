@@ -163,13 +163,13 @@ Result<std::optional<KernelLowering::Symbol>> KernelLowering::FindInRange(const 
   // A prefix may itself end in digits: %r1<5> has %r10 to %r14. No index has more than 10.
   const size_t first = std::max(digits, name.size() - std::min<size_t>(name.size(), 10));
   for (size_t split = first; split < name.size(); ++split) {
-    const auto found = scope.symbols.find(name.substr(0, split));
-    if (found == scope.symbols.end() || found->second.kind != Symbol::Kind::kRange) continue;
+    const auto found = scope.ranges.find(name.substr(0, split));
+    if (found == scope.ranges.end()) continue;
     const std::string_view number = name.substr(split);
     if (std::from_chars(number.data(), number.data() + number.size(), index).ec != std::errc()) {
       continue;
     }
-    Range& range = ranges_[found->second.where];
+    Range& range = ranges_[found->second];
     if (index >= range.count || (number.size() > 1 && number[0] == '0')) continue;
     Symbol symbol;
     symbol.type = range.type;
@@ -190,9 +190,7 @@ Result<std::optional<KernelLowering::Symbol>> KernelLowering::FindInRange(const 
 Result<KernelLowering::Symbol> KernelLowering::FindName(std::string_view name) {
   for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
     const auto found = scope->symbols.find(name);
-    if (found != scope->symbols.end() && found->second.kind != Symbol::Kind::kRange) {
-      return found->second;
-    }
+    if (found != scope->symbols.end()) return found->second;
     ASSIGN_OR_RETURN(const std::optional<Symbol> ranged, FindInRange(*scope, name));
     if (ranged.has_value()) return *ranged;
   }
