@@ -126,9 +126,8 @@ TEST_P(ExchangeTest, Votes) {
     }
     FillGroups(2);
     Exchange(begin + "ballot.b32 %r4," + operands);
-    ForEachLane([&](uint32_t warp, uint32_t lane) {
-      ExpectLane(warp, lane, votes(warp, lane), false);
-    });
+    ForEachLane(
+        [&](uint32_t warp, uint32_t lane) { ExpectLane(warp, lane, votes(warp, lane), false); });
   }
 }
 
@@ -146,9 +145,8 @@ TEST_P(ExchangeTest, Matches) {
     };
     FillGroups(5);
     Exchange(widened + "match.any" + operands + "%r4, " + value + ", %r3;");
-    ForEachLane([&](uint32_t warp, uint32_t lane) {
-      ExpectLane(warp, lane, alike(warp, lane), false);
-    });
+    ForEachLane(
+        [&](uint32_t warp, uint32_t lane) { ExpectLane(warp, lane, alike(warp, lane), false); });
     FillGroups(2);
     Exchange(widened + "match.all" + operands + "%r4|%p1, " + value + ", %r3;");
     ForEachLane([&](uint32_t warp, uint32_t lane) {
