@@ -251,11 +251,12 @@ TEST(Conversions, FloatsToNarrowerOnes) {
   }
 }
 
+// Of the same width, too.
 TEST(Conversions, FloatsToWiderOnes) {
   const FloatPair kPairs[] = {{kF32, kF16, kFlushOrSaturate}, {kF64, kF32, kFlushOrSaturate},
                               {kF64, kF16, kSaturate},        {kF64, kBf16, {""}},
                               {kF32, kBf16, {"", ".ftz"}},    {kF32, kF32, kFlushOrSaturate},
-                              {kF64, kF64, kSaturate}};
+                              {kF64, kF64, kSaturate},        {kF16, kF16, kSaturate}};
   for (const FloatPair& pair : kPairs) CheckFloatPair(pair, {"", Round::kNearest});
 }
 

@@ -3,7 +3,7 @@
 
 #include <bit>
 
-#include "src/softgpu/ptx/operations.h"
+#include "src/softgpu/ptx/float_format.h"
 
 namespace tandem::ptx {
 namespace {
@@ -167,13 +167,36 @@ TEST(OldPtx, MultiplicationAndAdditionAreFused) {
 
 // cvt to a float goes to the nearest, unless it is told otherwise.
 TEST(OldPtx, ConversionsGoToTheNearest) {
+  const std::pair<const char*, int64_t (*)(uint64_t)> kSources[] = {
+      {".u8", [](uint64_t x) -> int64_t { return x & 0xff; }},
+      {".s8", [](uint64_t x) -> int64_t { return static_cast<int8_t>(x); }},
+      {".u16", [](uint64_t x) -> int64_t { return x & 0xffff; }},
+      {".s16", [](uint64_t x) -> int64_t { return H(x); }},
+      {".u32", [](uint64_t x) -> int64_t { return W(x); }},
+      {".s32", [](uint64_t x) -> int64_t { return S(x); }},
+      {".s64", [](uint64_t x) { return L(x); }}};
   for (const char* head : {kFirst, kSecond}) {
-    Check({"cvt.f32.s32 %wd, %wa;", 'w',
-           [](auto a, auto, auto) { return B(static_cast<float>(S(a))); }, 0, nullptr, head});
-    Check({"cvt.f32.u64 %wd, %a;", 'w', [](auto a, auto, auto) { return B(static_cast<float>(a)); },
-           0, nullptr, head});
-    Check({"cvt.f64.s64 %d, %a;", 'd',
-           [](auto a, auto, auto) { return B(static_cast<double>(L(a))); }, 0, nullptr, head});
+    for (const auto& [type, value] : kSources) {
+      const std::string from = type;
+      const std::string a = from == ".s64"                         ? "%a;"
+                            : from.find("32") != std::string::npos ? "%wa;"
+                                                                   : "%ha;";
+      for (const bool sat : {false, true}) {
+        const std::string name = std::string("cvt") + (sat ? ".sat" : "");
+        const auto whole = [=, value = value](uint64_t raw) {
+          return sat ? std::clamp<int64_t>(value(raw), 0, 1) : value(raw);
+        };
+        Check({name + ".f16" + from + " %hd, " + a, 'h',
+               [=](auto x, auto, auto) { return kF16.Nearest(static_cast<Quad>(whole(x))); }, 0,
+               nullptr, head});
+        Check({name + ".f32" + from + " %wd, " + a, 'w',
+               [=](auto x, auto, auto) { return kF32.Nearest(static_cast<Quad>(whole(x))); }, 0,
+               nullptr, head});
+        Check({name + ".f64" + from + " %d, " + a, 'd',
+               [=](auto x, auto, auto) { return kF64.Nearest(static_cast<Quad>(whole(x))); }, 0,
+               nullptr, head});
+      }
+    }
     Check({"cvt.f32.f64 %wd, %a;", 'w',
            [=](auto a, auto, auto) {
              const float nearest = static_cast<float>(D(a));

@@ -98,6 +98,11 @@ TEST(FloatOperations, Floats) {
          if (std::isnan(F(a))) return B(F(b));
          return B(std::isnan(F(b)) || F(a) < F(b) ? F(a) : F(b));
        }},
+      {"min.NaN.f32 %wd, %wa, %wb;", 'w',
+       [](auto a, auto b, auto) {
+         const bool nan = std::isnan(F(a)) || std::isnan(F(b));
+         return nan ? uint64_t{0x7fffffff} : B(Extreme(F(a), F(b), false));
+       }},
       {"max.NaN.f32 %wd, %wa, %wb;", 'w',
        [](auto a, auto b, auto) {
          if (std::isnan(F(a)) || std::isnan(F(b))) return uint64_t{0x7fffffff};
@@ -167,6 +172,8 @@ TEST(FloatOperations, Approximations) {
   }
   Check({"tanh.approx.f32 %wd, %wa;", 'w', nullptr, 2,
          [](auto a, auto, auto) { return std::tanh(double{F(a)}); }});
+  Check({"rsqrt.approx.f64 %d, %a; cvt.rn.f32.f64 %wd, %d;", 'w', nullptr, 2,
+         [=](auto a, auto, auto) { return inverse_root(D(a)); }});
   // Where the divisor is beyond 2^126 the quotient is 0, as the document says.
   Check({"div.approx.f32 %wd, %wa, %wb;", 'w', nullptr, 2, [](auto a, auto b, auto) {
            const double y = F(b);
