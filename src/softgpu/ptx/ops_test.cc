@@ -274,6 +274,34 @@ TEST(Operations, Bits) {
   for (const Operation& operation : kOperations) Check(operation);
 }
 
+TEST(Operations, EveryTableOfLop3) {
+  for (uint32_t table = 0; table < 256; ++table) {
+    Check({"lop3.b32 %wd, %wa, %wb, %wc, " + std::to_string(table) + ";", 'w',
+           [=](auto a, auto b, auto c) {
+             uint64_t result = 0;
+             for (int i = 0; i < 32; ++i) {
+               const uint64_t row = (a >> i & 1) << 2 | (b >> i & 1) << 1 | (c >> i & 1);
+               result |= (uint64_t{table} >> row & 1) << i;
+             }
+             return result;
+           }});
+  }
+}
+
+// The place of the nth set bit, from a place on, up or down.
+TEST(Operations, Fns) {
+  Check({"and.b32 %wb, %wb, 31; bfe.s32 %wc, %wc, 0, 5; fns.b32 %wd, %wa, %wb, %wc;", 'w',
+         [](auto a, auto b, auto c) -> uint64_t {
+           const int n = static_cast<int>(c & 31) - ((c & 16) != 0 ? 32 : 0), step = n < 0 ? -1 : 1;
+           int left = n < 0 ? -n : n, place = static_cast<int>(b & 31);
+           if (n == 0) return (a >> place & 1) != 0 ? U(place) : 0xffffffff;
+           for (; place >= 0 && place < 32; place += step) {
+             if ((a >> place & 1) != 0 && --left == 0) return U(place);
+           }
+           return 0xffffffff;
+         }});
+}
+
 TEST(Operations, ComparisonAndSelection) {
   const Operation kOperations[] = {
       {"setp.lt.s32 %p, %wa, %wb;\n selp.b32 %wd, %wa, %wc, %p;", 'w',
