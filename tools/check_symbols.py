@@ -19,7 +19,7 @@ NVML_HOOKS = pathlib.Path("src/shim/nvml_hooked.def")
 NVML_HOOK = re.compile(r"^NVML_\w+\((\w+),", re.M)
 NEEDED = re.compile(r"\(NEEDED\).*\[(.+)\]")
 LIBC = re.compile(r"libc\.so\.6|ld-linux.*\.so\.\d")
-LINKER = {"dlopen", "dlsym", "dlvsym"}
+LINKER = {"dlmopen", "dlopen", "dlsym", "dlvsym"}
 
 
 def exports(library):

@@ -56,6 +56,14 @@ TEST(InterposeTest, SubstitutesByResultForTrueHandles) {
   ExpectFine("handle libcuda.so");
 }
 
+TEST(InterposeTest, OpensADriverInANewNamespaceInTheBaseNamespace) {
+  ExpectFine("apart libcuda.so.1");
+  ExpectFine("apart " STAND_IN_DIR "/libcuda.so");
+  const Outcome nvml = RunPreloaded("LD_LIBRARY_PATH=" SOFT_GPU_DIR " " LOOK_UP " nvml_apart");
+  EXPECT_EQ(nvml.status, 0);
+  EXPECT_EQ(nvml.output, "");
+}
+
 TEST(InterposeTest, IsFoundByCtypes) {
   const Outcome outcome = RunPreloaded(
       "/usr/bin/python3 -c 'import ctypes; cuda = ctypes.CDLL(\"libcuda.so\"); "
@@ -109,6 +117,15 @@ TEST(InterposeTest, TakesDeepBindingAwayOnlyWhereItIsAskedTo) {
       RunPreloaded("TANDEM_NO_DEEPBIND=1 " LOOK_UP " not_deep_bound libdeep_bound.so");
   EXPECT_EQ(outcome.status, 0);
   EXPECT_EQ(outcome.output, "");
+}
+
+TEST(InterposeTest, SaysOnceThatALibraryInANewNamespaceHasItsOwnDriver) {
+  ExpectFine("others_apart");
+  // By its name alone it is found for who asks: it is in the program's RUNPATH.
+  const Outcome outcome = RunPreloaded(LOOK_UP " linked_apart libdeep_bound.so");
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(outcome.output, "tandem: " DEEP_BOUND
+                            " is not shared: it has a driver of its own in another namespace\n");
 }
 
 TEST(InterposeTest, BearsOtherPreloadedLibraries) {

@@ -34,8 +34,7 @@ bool FromDriver(void* function) {
   return ObjectOf(function).rfind("libcuda", 0) == 0;
 }
 
-void ByHandle(const char* path) {
-  void* const driver = dlopen(path, RTLD_NOW);
+void LookIn(void* driver) {
   Expect(driver != nullptr, "the driver opens");
   if (driver == nullptr) return;
   void* const init = dlsym(driver, "cuInit");
@@ -57,6 +56,48 @@ void ByHandle(const char* path) {
   Expect(FromShim(found) && status == CU_GET_PROC_ADDRESS_SUCCESS, "and is the shim's");
   Expect(get("cuNone", &found, 12000, 0, &status) == CUDA_SUCCESS, "an unknown is asked for");
   Expect(found == nullptr && status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND, "and not found");
+}
+
+void ByHandle(const char* path) {
+  LookIn(dlopen(path, RTLD_NOW));
+}
+
+// A driver in a namespace of its own is the one that everybody has.
+void Apart(const char* path) {
+  LookIn(dlmopen(LM_ID_NEWLM, path, RTLD_NOW));
+  Expect(dlmopen(LM_ID_NEWLM, path, RTLD_NOW) == dlopen(path, RTLD_NOW), "it is there once");
+}
+
+void NvmlApart() {
+  void* const library = dlmopen(LM_ID_NEWLM, "libnvidia-ml.so.1", RTLD_NOW);
+  Expect(library != nullptr, "the library opens");
+  if (library == nullptr) return;
+  Expect(FromShim(dlsym(library, "nvmlDeviceGetMemoryInfo")), "a hooked function is the shim's");
+}
+
+// A library in a namespace of its own which is linked to the driver: both are there.
+void LinkedApart(const char* path) {
+  void* const library = dlmopen(LM_ID_NEWLM, path, RTLD_NOW);
+  Expect(library != nullptr, "the library opens");
+  if (library == nullptr) return;
+  const auto init = reinterpret_cast<void* (*)()>(dlsym(library, "deep_bound_init"));
+  Expect(FromDriver(init()), "it has a driver of its own");
+  Expect(dlsym(library, "deep_bound_init") != nullptr, "and is looked into again");
+  Lmid_t space = LM_ID_BASE;
+  Expect(dlinfo(library, RTLD_DI_LMID, &space) == 0 && space != LM_ID_BASE, "it is apart");
+  Expect(dlmopen(space, "libcuda.so.1", RTLD_NOW) == dlopen("libcuda.so.1", RTLD_NOW),
+         "who asks for the driver itself gets the shared one");
+}
+
+// A library without a driver, in the base namespace and in one of its own.
+void OthersApart() {
+  for (const Lmid_t space : {Lmid_t{LM_ID_BASE}, Lmid_t{LM_ID_NEWLM}}) {
+    void* const library = dlmopen(space, "libm.so.6", RTLD_NOW);
+    Expect(library != nullptr && dlsym(library, "cos") != nullptr, "other libraries are let be");
+    Expect(dlerror() == nullptr, "no error is left");
+  }
+  Expect(dlmopen(LM_ID_NEWLM, "libnone.so", RTLD_NOW) == nullptr, "absent libraries are absent");
+  Expect(dlerror() != nullptr, "and leave an error");
 }
 
 // From the program, "next" is the first library after it: the preloaded one.
@@ -137,6 +178,10 @@ __attribute__((no_sanitize("undefined"))) void Refused() {
 int main(int argc, char** argv) {
   const std::string wanted = argc > 1 ? argv[1] : "";
   if (wanted == "handle" && argc > 2) ByHandle(argv[2]);
+  if (wanted == "apart" && argc > 2) Apart(argv[2]);
+  if (wanted == "nvml_apart") NvmlApart();
+  if (wanted == "linked_apart" && argc > 2) LinkedApart(argv[2]);
+  if (wanted == "others_apart") OthersApart();
   if (wanted == "pseudo") PseudoHandles();
   if (wanted == "program") WholeProgram();
   if (wanted == "direct") Direct();
