@@ -84,7 +84,17 @@ def heap(size):
     return result, lambda: cuda.cuCtxSetLimit(2, before)
 
 
-KINDS = {"managed": managed, "array": array, "graph": graph, "pool": pool, "heap": heap}
+def stack(size):
+    """Of kernels: of every thread that a multiprocessor can hold, on each of them."""
+    before, count, threads = ctypes.c_size_t(), ctypes.c_int(), ctypes.c_int()
+    check(cuda.cuDeviceGetAttribute(ctypes.byref(count), 16, 0))
+    check(cuda.cuDeviceGetAttribute(ctypes.byref(threads), 39, 0))
+    check(cuda.cuCtxGetLimit(ctypes.byref(before), 0))
+    result = cuda.cuCtxSetLimit(0, ctypes.c_size_t(before.value + size // (count.value * threads.value)))
+    return result, lambda: cuda.cuCtxSetLimit(0, before)
+
+
+KINDS = {"managed": managed, "array": array, "graph": graph, "pool": pool, "heap": heap, "stack": stack}
 
 context = ctypes.c_void_p()
 check(cuda.cuInit(0))

@@ -7,7 +7,7 @@ import pytest
 from harness import MIB, TANDEM, DeviceProgram, wait_until
 from test_sharing import assert_all_returned
 
-KINDS = ["managed", "array", "graph", "pool", "heap"]
+KINDS = ["managed", "array", "graph", "pool", "heap", "stack"]
 TAKEN = 60  # MiB
 
 
