@@ -1,5 +1,5 @@
-// HooksTest: a process with one guest, for which the daemon grants memory that cannot be swapped. The
-// test fills in what FakeDriver lacks before it calls a hook.
+// HooksTest: a process with one guest, for which the daemon grants memory that cannot be swapped.
+// The test fills in what FakeDriver lacks before it calls a hook.
 #pragma once
 
 #include "src/shim/testing/fake_process.h"
