@@ -46,6 +46,49 @@ enum CUresourcetype : unsigned int {
   CU_RESOURCE_TYPE_PITCH2D = 3,
 };
 
+// A part of a sparse array, and the memory that is mapped there or was.
+enum CUmemOperationType : unsigned int {
+  CU_MEM_OPERATION_TYPE_MAP = 1,
+  CU_MEM_OPERATION_TYPE_UNMAP = 2,
+};
+
+struct CUarrayMapInfo_st {
+  CUresourcetype resourceType;
+  union {
+    CUmipmappedArray mipmap;
+    CUarray array;
+  } resource;
+  unsigned int subresourceType;
+  union {
+    struct {
+      unsigned int level;
+      unsigned int layer;
+      unsigned int offsetX;
+      unsigned int offsetY;
+      unsigned int offsetZ;
+      unsigned int extentWidth;
+      unsigned int extentHeight;
+      unsigned int extentDepth;
+    } sparseLevel;
+    struct {
+      unsigned int layer;
+      unsigned long long offset;
+      unsigned long long size;
+    } miptail;
+  } subresource;
+  CUmemOperationType memOperationType;
+  unsigned int memHandleType;
+  union {
+    CUmemGenericAllocationHandle memHandle;
+  } memHandle;
+  unsigned long long offset;
+  unsigned int deviceBitMask;
+  unsigned int flags;
+  unsigned int reserved[2];
+};
+static_assert(sizeof(CUarrayMapInfo_st) == 96);
+static_assert(offsetof(CUarrayMapInfo_st, memHandle) == 64);
+
 struct CUDA_RESOURCE_DESC {
   CUresourcetype resType;
   union {

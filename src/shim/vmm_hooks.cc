@@ -1,10 +1,13 @@
 // Hooks of driver_api.def's OWN rows for memory that the program makes and maps by itself. What
 // VmmMemory has no answer to goes to the driver.
+#include <algorithm>
+#include <atomic>
 #include <iterator>
 #include <map>
 
 #include "src/base/mutex.h"
 #include "src/shim/gated_call.h"
+#include "src/shim/log.h"
 
 namespace tandem::shim {
 namespace {
@@ -64,6 +67,27 @@ VmmMemory* VmmOf(CUdeviceptr address, uint64_t bytes) {
   Guest* guest = FindGuest([=](Guest* each) { return each->vmm().Touches(address, bytes); });
   if (guest == nullptr) guest = FindGuest([](Guest*) { return true; });
   return guest == nullptr ? nullptr : &guest->vmm();
+}
+
+// Of a handle of ours a driver knows nothing, and may follow it all the same. Memory for sparse
+// arrays is made for them and so the driver's own; it would refuse any other.
+bool MapsSwapped(const CUarrayMapInfo& map) {
+  const auto is_swapped = [&](Guest* guest) {
+    CUmemAllocationProp properties = {};
+    return guest->vmm().GetProperties(map.memHandle.memHandle, &properties).has_value();
+  };
+  return map.memOperationType == CU_MEM_OPERATION_TYPE_MAP && FindGuest(is_swapped) != nullptr;
+}
+
+bool IsRefused(const CUarrayMapInfo* maps, unsigned int count) {
+  static constinit std::atomic<bool> told{false};
+  if (maps == nullptr || !std::any_of(maps, maps + count, &MapsSwapped)) return false;
+  if (!told.exchange(true, std::memory_order_relaxed)) {
+    Log(LogLevel::kWarn,
+        "cuMemMapArrayAsync has refused memory that was not made for sparse arrays, with "
+        "CU_MEM_CREATE_USAGE_TILE_POOL");
+  }
+  return true;
 }
 
 }  // namespace
@@ -179,6 +203,19 @@ CUresult cuMemExportToShareableHandle(void* shareable, CUmemGenericAllocationHan
   if (*prepared != CUDA_SUCCESS) return *prepared;
   const HeldCall call;  // what is exported is on the card
   return guest->vmm().Export(handle, give);
+}
+
+CUresult cuMemMapArrayAsync(CUarrayMapInfo* maps, unsigned int count, CUstream stream) noexcept {
+  if (IsRefused(maps, count)) return CUDA_ERROR_INVALID_VALUE;
+  const GatedCall call(stream);
+  return Call(Real().cuMemMapArrayAsync, maps, count, stream);
+}
+
+CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo* maps, unsigned int count,
+                                 CUstream stream) noexcept {
+  if (IsRefused(maps, count)) return CUDA_ERROR_INVALID_VALUE;
+  const GatedCall call(stream == nullptr ? kPerThreadStream : stream);
+  return Call(Real().cuMemMapArrayAsync_ptsz, maps, count, stream);
 }
 
 }  // extern "C"

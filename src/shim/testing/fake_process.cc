@@ -1,5 +1,7 @@
 #include "src/shim/testing/fake_process.h"
 
+#include "src/shim/gated_call.h"
+
 namespace tandem::shim {
 namespace {
 
@@ -23,8 +25,19 @@ const cuda::RealDriver& Real() {
   return real == nullptr ? kNone : *real;
 }
 
+constinit thread_local CUstream GatedCall::wanted_stream
+    __attribute__((tls_model("initial-exec"))) = nullptr;
+
+ThreadSlot* GatedCall::EnterAtLength() {
+  return process_gate.Enter(wanted_stream);
+}
+
 Guest* OpenGuest(CUdevice device) {
   return device == 0 ? fake_guest.load() : nullptr;
+}
+
+Guest* GuestFor(CUdevice device) {
+  return OpenGuest(device);
 }
 
 Guest* GuestOfCurrentContext(CUcontext* context) {
