@@ -57,6 +57,11 @@ def train(memory="160M", steps=10, *more):
     return [str(TRAIN), "--memory", memory, "--steps", str(steps), *more]
 
 
+def threads(seed, rounds):
+    """32 threads that use one context at the same time, checking their bytes; prints checksums."""
+    return ["/usr/bin/python3", str(Path(__file__).with_name("threads_program.py")), str(seed), str(rounds)]
+
+
 def frame(kind, payload=b"", magic=MAGIC, version=VERSION, length=None):
     """One message of the wire protocol."""
     return struct.pack("<IHHI", magic, version, kind, len(payload) if length is None else length) + payload

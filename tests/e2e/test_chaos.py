@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from harness import BUILD, finish, steps, train, wait_until
+from harness import BUILD, finish, steps, threads, train, wait_until
 from test_bad_input import KNOWN_GAPS, verdicts
 from test_ffmpeg_filters import GRAPHS, md5
 from test_sharing import assert_all_returned
@@ -42,7 +42,7 @@ def assert_chaos_was_there(card):
 # waits for a host function of its own; and not what ends in another way under Tandem in any case.
 SUITE = "MemoryTest.*:LaunchTest.*:LaunchExTest.*:LibraryTest.*:CaptureTest.*:GraphExecTest.*:ArrayTest.*:VmmTest.*"
 CASES = "--gtest_filter=" + SUITE + KNOWN_GAPS.removeprefix("--gtest_filter=")
-WORK = {"train": train("12M", steps(10)), **{name: md5(*GRAPHS[name]) for name in ("overlay", "yadif")}}
+WORK = {"train": train("12M", steps(10)), "threads": threads(1, 16), **{name: md5(*GRAPHS[name]) for name in ("overlay", "yadif")}}
 
 
 @pytest.mark.parametrize("name", WORK)

@@ -14,6 +14,7 @@ from harness import (
     ffmpeg_overlay,
     finish,
     steps,
+    threads,
     train,
     wait_until,
 )
@@ -72,6 +73,18 @@ def test_two_trainers_beyond_vram(make_card):
     both = [card.shared(argv), card.shared(argv)]
     assert [finish(process) for process in both] == [expected, expected]
     assert_bytes_out_bounded(card)
+    assert_all_returned(card)
+
+
+def test_two_programs_of_many_threads_beyond_vram(make_card):
+    card = make_card(vram="76M")
+    card.start_daemon()
+    argvs = [threads(seed, 24) for seed in (1, 2)]
+    expected = [solo(card, argv) for argv in argvs]
+    both = [card.shared(argv) for argv in argvs]
+    assert [finish(process) for process in both] == expected
+    # Not how many: what they need changes during a hand-over.
+    assert any(record["out_bytes"] > 0 for record in card.handovers())
     assert_all_returned(card)
 
 
