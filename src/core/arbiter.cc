@@ -350,7 +350,9 @@ void Arbiter::Handle(const event::Evicted& e) {
     return;
   }
   const Bytes allocated = limits_.allocated(e.id);
-  session->on_host = std::min(session->on_host + std::min(e.copied, allocated), allocated);
+  // What left without being copied may have its copy there from before.
+  const Bytes on_host = std::max(session->on_host + std::min(e.copied, allocated), e.swapped);
+  session->on_host = std::min(on_host, allocated);
   if (session->credit_in_flight) return;
   session->excess = SaturatingSubtract(e.resident, charge);
   if (session->holds()) session->need = std::min(session->need, e.resident);

@@ -261,6 +261,8 @@ bool Agent::Drain() {
   if (drained) {
     parts_.tracker->Forget();
     parts_.fence->OnDrained();
+    MutexLock lock(parts_.swapper->mutex());
+    if (Gate::Writes() == opened_writes_) parts_.swapper->NothingWritten();
   }
   parts_.link->With([&](client::Lease& lease) { lease.OnDrained(drained); });
   return true;
@@ -272,9 +274,9 @@ bool Agent::Evict() {
   Bytes target;
   parts_.link->With([&](client::Lease& lease) { target = lease.credit(); });
   const auto tell = [this](Bytes copied) {
-    const Bytes resident = parts_.memory->GetView().resident;
-    parts_.link->With([&](client::Lease& lease) { lease.OnEvicted(resident, copied); });
-    Publish();
+    const MemoryView view = parts_.memory->GetView();
+    parts_.link->Publish(view.resident, view.swapped);  // the daemon reads it with the message
+    parts_.link->With([&](client::Lease& lease) { lease.OnEvicted(view.resident, copied); });
   };
   bool told = false;
   const CUresult result = parts_.swapper->Evict(target, [&](Bytes copied) {
@@ -322,6 +324,9 @@ bool Agent::Succeeded(CUresult result, const char* what) {
 
 bool Agent::Open() {
   MutexLock lock(parts_.swapper->mutex());
+  const uint64_t writes = Gate::Writes();
+  if (writes == opened_writes_) parts_.swapper->NothingWritten();
+  opened_writes_ = writes;
   parts_.swapper->Expose();
   tending_ = tending_ || parts_.swapper->HasReturned();
   bool opened = false;

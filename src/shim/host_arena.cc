@@ -55,6 +55,12 @@ uint64_t HostArena::bytes() const {
   return sum;
 }
 
+uint64_t HostArena::used() const {
+  uint64_t sum = 0;
+  for (const Mapping& mapping : mappings_) sum += mapping.used;
+  return sum;
+}
+
 std::byte* HostArena::TakeZeroed(uint64_t bytes) {
   for (Mapping& mapping : mappings_) {
     const auto begin = mapping.free.Take(bytes, kAlignment);
