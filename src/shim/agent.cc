@@ -357,6 +357,7 @@ bool Agent::DropBroken() {
     Log(LogLevel::kInfo, "one of the program's contexts is broken; the others go on");
     return true;
   }
+  if (!broken.empty()) parts_.swapper->LoseUncopied();
   Log(LogLevel::kInfo, "the program's context is broken; it will not be swapped any more");
   parts_.link->With([](client::Lease& lease) { lease.OnPoisoned(); });
   parts_.gate->Open();

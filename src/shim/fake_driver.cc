@@ -275,7 +275,7 @@ void FakeDriver::FillContexts() {
   table_.cuCtxSynchronize = []() {
     MutexLock lock(current->mutex_);
     ++current->context_waits_;
-    return CUDA_SUCCESS;
+    return current->Health();
   };
 }
 

@@ -126,7 +126,7 @@ bool Guest::Has(CUcontext context) const {
 }
 
 bool Guest::ContextEnds(CUcontext context) {
-  Synchronize(context);
+  const bool broken = IsSticky(Synchronize(context));  // which the agent need not have seen
   pools_->ContextEnds(context);
   tracker_->RemoveContext(context);
   Unreserve(memory_->FreeContext(context));
@@ -144,6 +144,7 @@ bool Guest::ContextEnds(CUcontext context) {
     MutexLock lock(swapper_->mutex());
     swapper_->Reap();
     if (swapper_->context() == context) swapper_->UseContext(other);
+    if (broken && swapper_->context() == nullptr) swapper_->LoseUncopied();
   }
   agent_->Wake();
   return credited;

@@ -261,6 +261,30 @@ TEST_F(GuestTest, NoBrokenContextTakesTheSwapperOver) {
   EXPECT_EQ(driver_.used(), 0u);
 }
 
+TEST_F(GuestTest, WhatIsMappedLeavesTheCardAfterTheLastContextBroke) {
+  CUmemAllocationProp properties = {};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  VmmMemory::Handle handle = 0;
+  RunWith(MiB(8), 1);
+  ASSERT_EQ(guest_->vmm().Create(MiB(8).count, properties, &handle), CUDA_SUCCESS);
+  std::thread work = SubmitLater([] {});
+  daemon_.Expect<wire::Ready>();
+  daemon_.Send(wire::Credit{MiB(16).count});
+  daemon_.Expect<wire::Running>();
+  work.join();
+  EXPECT_EQ(driver_.used(), MiB(16).count);
+  driver_.Break(driver_.context());
+  guest_->ContextEnded(guest_->ContextEnds(driver_.context()));
+  daemon_.Expect<wire::ContextGone>();
+  daemon_.Send(wire::Revoke{1, 1000000});
+  daemon_.Expect<wire::Released>();
+  daemon_.Send(wire::Evict{0});
+  while (daemon_.Expect<wire::Evicted>().resident_bytes != 0) {
+  }
+  EXPECT_EQ(driver_.used(), 0u);
+}
+
 TEST_F(GuestTest, ContextsTakeTheirBlocksAlong) {
   RunWith(MiB(8), 1);
   guest_->ContextEnded(guest_->ContextEnds(driver_.context()));

@@ -100,6 +100,10 @@ void Swapper::Lose(CUcontext context, CUcontext other) {
   if (mover_.context() == context) mover_.UseContext(other);
 }
 
+void Swapper::LoseUncopied() {
+  for (const Place& place : memory_->Resident()) place.chunk->exposed = false;
+}
+
 // CUDA_ERROR_NOT_READY: something of it is still arriving.
 CUresult Swapper::Clear(Run* run) {
   CUresult result = CUDA_SUCCESS;

@@ -52,6 +52,10 @@ class Swapper {
   // The context is broken: what it holds is not copied any more. Work runs in `other` if it ran
   // there.
   void Lose(CUcontext context, CUcontext other) REQUIRES_LOCK(mutex_);
+  // The last context is gone, and was broken: what the program has mapped outlives it, but where
+  // only the card holds it nobody could copy it any more. It is lost, and so can leave the card.
+  // REQUIRES: context() is null.
+  void LoseUncopied() REQUIRES_LOCK(mutex_);
   // Lets another device of the program's use all runs, those to come too, or no longer.
   CUresult SetPeer(CUdevice peer, bool reaches) REQUIRES_LOCK(mutex_) {
     return mover_.SetPeer(peer, reaches);

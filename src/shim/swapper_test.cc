@@ -221,6 +221,22 @@ TEST_F(SwapperTest, WhatABrokenContextHoldsIsNeitherCopiedNorNeeded) {
   EXPECT_EQ(memory_.GetView().need, MiB(16));
 }
 
+TEST_F(SwapperTest, WhatIsMappedIsNoLongerCopiedWhenTheLastContextBroke) {
+  tandem::shim::Run* run = nullptr;
+  ASSERT_EQ(memory_.AllocateRunFor({}, MiB(16).count, &run), CUDA_SUCCESS);
+  ASSERT_EQ(RestoreAll(kCard), CUDA_SUCCESS);
+  Open();
+  {
+    MutexLock lock(swapper_.mutex());
+    swapper_.Lose(driver_.context(), nullptr);
+    swapper_.LoseUncopied();
+  }
+  ASSERT_EQ(Evict(Bytes()), CUDA_SUCCESS);
+  EXPECT_EQ(driver_.copies(), 0);
+  EXPECT_EQ(driver_.used(), 0u);
+  EXPECT_EQ(memory_.GetView().missing, MiB(16));  // it is there still, and comes back
+}
+
 TEST_F(SwapperTest, TakesOnlyWhatIsAskedAndBringsItBack) {
   const CUdeviceptr block = Allocate(MiB(31).count);
   EXPECT_EQ(memory_.GetView().need, MiB(32));
