@@ -19,6 +19,21 @@ constexpr uint64_t kLongestGapUs = 20000;
 constexpr const char* kKinds[] = {"plain", "pool's", "mapped"};
 constexpr uint64_t kOtherWords = 50000;  // in a context that does not last
 
+// A graph and what is made of it; both end with this.
+struct Captured {
+  explicit Captured(const tandem::cuda::RealDriver& real) : driver(real) {}
+  Captured(const Captured&) = delete;
+  Captured& operator=(const Captured&) = delete;
+  ~Captured() {
+    if (exec != nullptr) driver.cuGraphExecDestroy(exec);
+    if (graph != nullptr) driver.cuGraphDestroy(graph);
+  }
+
+  const tandem::cuda::RealDriver& driver;
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+};
+
 }  // namespace
 
 Blocks::Blocks(Device* device, uint32_t seed, uint64_t most)
@@ -27,19 +42,52 @@ Blocks::Blocks(Device* device, uint32_t seed, uint64_t most)
       random_(seed),
       next_seed_(seed * 1000003),
       pageable_(kMostWords) {
+  AllocatePinned();
+}
+
+Blocks::~Blocks() {
+  device_->driver().cuMemFreeHost(pinned_);
+}
+
+void Blocks::AllocatePinned() {
   device_->Do("cuMemHostAlloc", [this] {
     return device_->driver().cuMemHostAlloc(reinterpret_cast<void**>(&pinned_),
                                             kMostWords * sizeof(uint32_t), 0);
   });
 }
 
-Blocks::~Blocks() {
-  while (!blocks_.empty()) Free(blocks_.size() - 1);
-  device_->driver().cuMemFreeHost(pinned_);
-}
-
 void Blocks::Step() {
   ++counts_.operations;
+  OrRecover(&Blocks::Operate);
+}
+
+void Blocks::Finish() {
+  OrRecover(&Blocks::VerifyAndFreeAll);
+}
+
+void Blocks::OrRecover(void (Blocks::*work)()) {
+  try {
+    (this->*work)();
+  } catch (const ContextBroken&) {
+    Recover();
+  }
+}
+
+// What is mapped is there still, but nobody knows what is in it. Whether a pool's memory is depends
+// on who keeps the pool.
+void Blocks::Recover() {
+  device_->StartAgain();
+  const auto& driver = device_->driver();
+  for (const Block& block : blocks_) {
+    if (block.kind == Block::Kind::kMapped) Return(block);
+    if (block.kind == Block::Kind::kPool) driver.cuMemFreeAsync(block.address, nullptr);
+  }
+  blocks_.clear();
+  held_ = 0;
+  AllocatePinned();
+}
+
+void Blocks::Operate() {
   const uint64_t choice = Random(100);
   if (blocks_.size() < 2 || choice < 25) return Allocate();
   if (choice < 30) return Free(Random(blocks_.size()));
@@ -56,6 +104,11 @@ void Blocks::Step() {
 
 void Blocks::VerifyAll() {
   for (const Block& block : blocks_) Verify(block);
+}
+
+void Blocks::VerifyAndFreeAll() {
+  VerifyAll();
+  while (!blocks_.empty()) Free(blocks_.size() - 1);
 }
 
 CUresult Blocks::Make(Block* block) {
@@ -97,10 +150,13 @@ void Blocks::Allocate() {
 }
 
 void Blocks::Free(size_t index) {
+  Return(blocks_[index]);
+  held_ -= blocks_[index].bytes();
   std::swap(blocks_[index], blocks_.back());
-  const Block block = blocks_.back();
   blocks_.pop_back();
-  held_ -= block.bytes();
+}
+
+void Blocks::Return(const Block& block) {
   const auto& driver = device_->driver();
   switch (block.kind) {
     case Block::Kind::kPool:
@@ -179,7 +235,8 @@ void Blocks::Replay() {
   const CUstream stream = device_->stream(grows.stream);
   const auto value = static_cast<uint32_t>(random_());
   const uint32_t seed = next_seed_++;
-  CUgraph graph = nullptr;
+  Captured captured(driver);
+  CUgraph& graph = captured.graph;
   device_->Order(filled.stream, grows.stream);
   device_->Do("capture", [&] {
     CUresult begun = driver.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
@@ -191,14 +248,14 @@ void Blocks::Replay() {
     const CUresult ended = driver.cuStreamEndCapture(stream, &graph);
     if (result == CUDA_SUCCESS || graph == nullptr) return ended;
     driver.cuGraphDestroy(graph);
+    graph = nullptr;
     return result;
   });
-  CUgraphExec exec = nullptr;
   device_->Do("cuGraphInstantiate",
-              [&] { return driver.cuGraphInstantiateWithFlags(&exec, graph, 0); });
+              [&] { return driver.cuGraphInstantiateWithFlags(&captured.exec, graph, 0); });
   const uint64_t replays = 1 + Random(kMostReplays);
   for (uint64_t i = 0; i < replays; ++i) {
-    device_->Do("cuGraphLaunch", [&] { return driver.cuGraphLaunch(exec, stream); });
+    device_->Do("cuGraphLaunch", [&] { return driver.cuGraphLaunch(captured.exec, stream); });
     grows.added += value;
   }
   device_->Order(grows.stream, filled.stream);
@@ -206,8 +263,8 @@ void Blocks::Replay() {
   filled.constant = true;
   filled.added = 0;
   device_->Wait(grows.stream);
-  Check("cuGraphExecDestroy", driver.cuGraphExecDestroy(exec));
-  Check("cuGraphDestroy", driver.cuGraphDestroy(graph));
+  Check("cuGraphExecDestroy", driver.cuGraphExecDestroy(std::exchange(captured.exec, nullptr)));
+  Check("cuGraphDestroy", driver.cuGraphDestroy(std::exchange(graph, nullptr)));
   counts_.graphs += replays;
 }
 

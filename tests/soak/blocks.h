@@ -2,6 +2,8 @@
 // word from a few numbers, so that any other byte is noticed: one that was lost, or is another
 // block's, or the same block's from before.
 //
+// A context that breaks takes all of them along, as it does from any program.
+//
 // Threading: one thread.
 // Invariants
 // 1. What was submitted for a block is in its stream, or before what is.
@@ -34,8 +36,8 @@ class Blocks {
 
   // One random operation.
   void Step();
-  // Looks at every byte of every block.
-  void VerifyAll();
+  // Looks at every byte of every block, and frees them all.
+  void Finish();
 
   const Counts& counts() const { return counts_; }
 
@@ -57,9 +59,16 @@ class Blocks {
   uint64_t Random(uint64_t below) { return random_() % below; }
   Block& Any() { return blocks_[Random(blocks_.size())]; }
 
+  void OrRecover(void (Blocks::*work)());
+  void Recover();
+  void Operate();
+  void VerifyAll();
+  void VerifyAndFreeAll();
+  void AllocatePinned();
   CUresult Make(Block* block);
   void Allocate();
   void Free(size_t index);
+  void Return(const Block& block);
   void Write(Block& block);
   void Upload(const Block& block);
   void Add();

@@ -78,6 +78,9 @@ END:
 
 void Check(const char* call, CUresult result) {
   if (result == CUDA_SUCCESS) return;
+  if (result == CUDA_ERROR_LAUNCH_FAILED || result == CUDA_ERROR_ECC_UNCORRECTABLE) {
+    throw ContextBroken();
+  }
   const char* const name = tandem::cuda::ErrorName(result);
   Fail(call, name != nullptr ? name : std::to_string(result));
 }
@@ -89,6 +92,10 @@ Device::Device(int ordinal) {
       library, [](void* handle, const char* symbol) { return dlsym(handle, symbol); });
   Check("cuInit", driver_.cuInit(0));
   Check("cuDeviceGet", driver_.cuDeviceGet(&device_, ordinal));
+  Start();
+}
+
+void Device::Start() {
   const tandem::Instant begin = MonotonicNow();
   while (!Open(&own_)) {
     if (!Pause(begin)) Fail("cuCtxCreate", "no memory for a context");
@@ -104,6 +111,13 @@ Device::Device(int ordinal) {
 
 Device::~Device() {
   driver_.cuCtxDestroy_v2(own_.context);  // and all that is in it
+}
+
+void Device::StartAgain() {
+  ++broken_;
+  driver_.cuCtxDestroy_v2(own_.context);  // may say again what it met
+  streams_.clear();
+  Start();
 }
 
 bool Device::Pause(tandem::Instant begin) {
@@ -168,9 +182,14 @@ bool Device::InAnotherContext(const std::function<void()>& work) {
   const bool made = Open(&other);
   if (made) {
     current_ = &other;
-    work();
+    try {
+      work();
+      Check("cuCtxDestroy", driver_.cuCtxDestroy_v2(other.context));
+    } catch (const ContextBroken&) {
+      ++broken_;
+      driver_.cuCtxDestroy_v2(other.context);
+    }
     current_ = &own_;
-    Check("cuCtxDestroy", driver_.cuCtxDestroy_v2(other.context));
   }
   Check("cuCtxSetCurrent", driver_.cuCtxSetCurrent(own_.context));
   return made;

@@ -1,12 +1,14 @@
 // Device: what a soak_worker asks of its GPU, through the driver API, and how it bears that calls
 // fail: memory that is out is a matter of course, and is left to the caller; whatever else may be
-// done again is done again.
+// done again is done again; a context that breaks is left to the caller as an exception, because
+// from then on no call of whatever was under way succeeds.
 //
 // Threading: one thread. Any other error, and one that does not go away, ends the program with a
 // line that names the call.
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <vector>
 
@@ -15,7 +17,13 @@
 
 namespace soak {
 
-// Ends the program with status 2 unless `result` is CUDA_SUCCESS.
+// A kernel failed, and with it all of its context for good.
+class ContextBroken : public std::exception {
+ public:
+  const char* what() const noexcept override { return "the context is broken"; }
+};
+
+// Throws ContextBroken for an error that sticks; ends the program with status 2 for any other.
 void Check(const char* call, CUresult result);
 
 class Device {
@@ -52,10 +60,15 @@ class Device {
   void Wait(int stream);
 
   // Makes another context and its Pattern kernel, calls `work` with it current, and ends it. False:
-  // there was no memory for it.
+  // there was no memory for it. If it breaks, that is the end of `work` and of nothing else.
   bool InAnotherContext(const std::function<void()>& work);
 
+  // After ContextBroken: ends the context with all that is in it, and makes another with other
+  // streams.
+  void StartAgain();
+
   uint64_t again() const { return again_; }
+  uint64_t broken() const { return broken_; }  // contexts
 
  private:
   struct Context {
@@ -67,6 +80,7 @@ class Device {
   // Counts a call that is to be done again, after a moment; false when that has gone on for too
   // long.
   bool Pause(tandem::Instant begin);
+  void Start();
   bool Open(Context* made);
   CUresult Launch(CUfunction kernel, CUdeviceptr out, uint32_t value, uint64_t count,
                   CUstream stream);
@@ -77,7 +91,7 @@ class Device {
   Context* current_ = &own_;
   std::vector<CUstream> streams_;
   CUevent event_ = nullptr;
-  uint64_t again_ = 0;
+  uint64_t again_ = 0, broken_ = 0;
 };
 
 // What Pattern writes.

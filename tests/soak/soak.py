@@ -55,14 +55,22 @@ class Worker:
         self.place, self.generation = place, generation
         self.name = f"w{place}.{generation}"
         self.killed = False
+        self.breaks = 0  # how many of its contexts may have broken
+        self.faults, self.faults_file = [], soak.faults_folder / self.name
+        self.set_faults(soak.faults_of_all)
         self.stderr = open(soak.logs / self.name, "w+")
         seed = soak.dice.getrandbits(32)
-        faults = f"TANDEM_SOFT_FAULTS_FILE={soak.faults_file}"
+        faults = f"TANDEM_SOFT_FAULTS_FILE={self.faults_file}"
         argv = [WORKER, place % DEVICES, seed, HELD, f"{seconds:.1f}"]
         # The faults are the worker's: not those of a daemon that its guard starts.
         self.process = soak.card.shared(
             ["env", faults, *argv], "--name", self.name, stderr=self.stderr
         )
+
+    def set_faults(self, those_of_all):
+        new = self.faults_file.with_name(f"{self.name}.new")
+        new.write_text("".join(line + "\n" for line in [*those_of_all, *self.faults]))
+        new.replace(self.faults_file)
 
     def result(self):
         """What it printed, and what it had to say."""
@@ -87,8 +95,9 @@ class Soak:
             self.card.env["TANDEM_CHAOS"] = "1"
         self.logs = folder / "logs"
         self.logs.mkdir()
-        self.faults_file = folder / "faults"
-        self.set_faults()
+        self.faults_folder = folder / "faults"
+        self.faults_folder.mkdir()
+        self.faults_of_all = []
         self.begun = time.monotonic()
         self.end = self.begun + args.seconds
         self.number = itertools.count()
@@ -139,9 +148,12 @@ class Soak:
         if worker.process.returncode != 0:
             self.problem(f"{worker.name} ended with {worker.process.returncode}: {err[-2000:]}")
         try:
-            self.counts.update(json.loads(out))
+            counts = json.loads(out)
         except ValueError:
-            pass  # it ended with another status than 0, which has been said
+            return  # it ended with another status than 0, which has been said
+        self.counts.update(counts)
+        if counts["broken"] > worker.breaks:
+            self.problem(f"{worker.name}: {counts['broken']} broken, {worker.breaks} on purpose")
 
     # ---- what is always true
 
@@ -221,8 +233,8 @@ class Soak:
             pass
 
     def kill(self, session):
-        worker = next((w for w in self.workers if w.name == session["name"]), None)
-        if worker is None or worker.process.poll() is not None:
+        worker = self.worker_of(session)
+        if worker is None:
             return
         worker.killed = True
         if self.dice.random() < 0.2:
@@ -280,10 +292,32 @@ class Soak:
             self.killed_daemon_at = time.monotonic()
             self.daemon = None
 
+    def worker_of(self, session):
+        """The worker whose session that is; None if it has ended."""
+        worker = next((w for w in self.workers if w.name == session["name"]), None)
+        return None if worker is None or worker.process.poll() is not None else worker
+
     def set_faults(self, *lines):
-        new = self.faults_file.with_suffix(".new")
-        new.write_text("".join(line + "\n" for line in lines))
-        new.replace(self.faults_file)
+        self.faults_of_all = lines
+        for worker in self.workers:
+            worker.set_faults(lines)
+
+    def sticky(self, session):
+        """A kernel of one of them fails, and with it a context."""
+        worker = self.worker_of(session)
+        if worker is None or worker.faults:
+            return
+        rule = f"TANDEM_SOFT_{self.dice.choice(['KILL', 'ECC'])}_LAUNCH={self.dice.randint(1, 10)}"
+        self.say(f"{worker.name} {rule}")
+        worker.breaks += 1
+        worker.faults = [rule]
+        worker.set_faults(self.faults_of_all)
+
+        def heal():
+            worker.faults = []
+            worker.set_faults(self.faults_of_all)
+
+        self.after(self.dice.uniform(1, 10), heal)
 
     def faults(self):
         """Calls that allocate, map or copy fail now and then, and the bus may be slow."""
@@ -408,7 +442,8 @@ def main():
     parser.add_argument("--rate", type=float, default=4.0, help="how many a second")
     parser.add_argument("--verbose", action="store_true", help="say what is done")
     args = parser.parse_args()
-    mix = {"kill": 2, "stop": 4, "suspend": 4, "limit": 3, "restart": 1, "faults": 3, "garbage": 2}
+    mix = {"kill": 2, "stop": 4, "suspend": 4, "limit": 3, "restart": 1, "faults": 3, "sticky": 2}
+    mix["garbage"] = 2
     chosen = args.only.split(",") if args.only is not None else mix
     args.mix = {name: weight for name, weight in mix.items() if name in chosen}
     args.seconds, args.most_problems = args.minutes * 60, 20

@@ -22,7 +22,7 @@ int main(int argc, char** argv) {
     do {
       blocks.Step();
     } while (tandem::MonotonicNow() < end);
-    blocks.VerifyAll();
+    blocks.Finish();
     counts = blocks.counts();
   }
   const std::pair<const char*, uint64_t> shown[] = {
@@ -37,6 +37,7 @@ int main(int argc, char** argv) {
       {"verified_bytes", counts.verified_bytes},
       {"wrong_bytes", counts.wrong_bytes},
       {"again", device.again()},
+      {"broken", device.broken()},
   };
   const char* separator = "{";
   for (const auto& [name, count] : shown) {
