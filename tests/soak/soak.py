@@ -320,11 +320,12 @@ class Soak:
         self.after(self.dice.uniform(1, 10), heal)
 
     def faults(self):
-        """Calls that allocate, map or copy fail now and then, and the bus may be slow."""
+        """Calls that allocate, map or copy fail, one or some or all, and the bus may be slow."""
         kind = self.dice.choice(["CREATE", "MAP", "COPY", "ALLOC", "REGISTER"])
-        often = self.dice.choice(["1/5", "1/20", "1/50"])
+        nth = self.dice.randint(1, 64)
+        one_in = f"1/{self.dice.choice([5, 20, 50])}:{self.dice.getrandbits(16)}"
         lines = [
-            f"TANDEM_SOFT_FAIL_{kind}={often}:{self.dice.getrandbits(16)}",
+            f"TANDEM_SOFT_FAIL_{kind}={self.dice.choice([one_in, one_in, nth, f'every:{nth}'])}",
             f"TANDEM_SOFT_PCIE={self.dice.choice(['4GB/s', '4GB/s', '100MB/s'])}",
         ]
         self.say(" ".join(lines))
