@@ -37,6 +37,18 @@ TEST_F(HostMemoryTest, WithoutControlGroupsItIsWhatTheKernelSays) {
   EXPECT_EQ(Available(), MiB(4));
 }
 
+TEST_F(HostMemoryTest, AFileSaysItWhileItIsThere) {
+  Write("/proc/meminfo", "MemAvailable:    4096 kB\n");
+  const std::string file = root_ + "/available";
+  EXPECT_EQ(AvailableHostMemory(root_, file), MiB(4));
+  Write("/available", "0\n");
+  EXPECT_EQ(AvailableHostMemory(root_, file), Bytes());
+  Write("/available", "12345");
+  EXPECT_EQ(AvailableHostMemory(root_, file), Bytes(12345));
+  fs::remove(file);
+  EXPECT_EQ(AvailableHostMemory(root_, file), MiB(4));
+}
+
 TEST_F(HostMemoryTest, TheTightestOfAllGroupsAroundItCounts) {
   Write("/proc/meminfo", "MemAvailable: 1048576 kB\n");
   Write("/proc/self/cgroup", "0::/user.slice/job\n");

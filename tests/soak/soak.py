@@ -95,6 +95,8 @@ class Soak:
             self.card.env["TANDEM_CHAOS"] = "1"
         self.logs = folder / "logs"
         self.logs.mkdir()
+        self.host_file = folder / "host"
+        self.card.env["TANDEM_HOST_AVAILABLE_FILE"] = str(self.host_file)
         self.faults_folder = folder / "faults"
         self.faults_folder.mkdir()
         self.faults_of_all = []
@@ -211,7 +213,7 @@ class Soak:
     def torment(self, sessions):
         mine = [s for s in sessions if s["name"].startswith("w")]
         what = self.dice.choices(*zip(*self.args.mix.items()))[0]
-        if what in ("faults", "restart", "garbage"):
+        if what in ("faults", "restart", "garbage", "hostfull"):
             getattr(self, what)()
         elif mine:
             getattr(self, what)(self.dice.choice(mine))
@@ -332,6 +334,12 @@ class Soak:
         self.set_faults(*lines)
         self.after(self.dice.uniform(0.1, 2), self.set_faults)
 
+    def hostfull(self):
+        """The host has no memory left for a while, as those see it who ask before they take some."""
+        self.say("no memory left on the host")
+        self.host_file.write_text("0")
+        self.after(self.dice.uniform(0.1, 3), lambda: self.host_file.unlink(missing_ok=True))
+
     def garbage(self):
         try:
             with self.card.connect() as connection:
@@ -444,7 +452,7 @@ def main():
     parser.add_argument("--verbose", action="store_true", help="say what is done")
     args = parser.parse_args()
     mix = {"kill": 2, "stop": 4, "suspend": 4, "limit": 3, "restart": 1, "faults": 3, "sticky": 2}
-    mix["garbage"] = 2
+    mix |= {"hostfull": 2, "garbage": 2}
     chosen = args.only.split(",") if args.only is not None else mix
     args.mix = {name: weight for name, weight in mix.items() if name in chosen}
     args.seconds, args.most_problems = args.minutes * 60, 20
