@@ -2,7 +2,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
+#include <thread>
 
 #include "tests/driver/fixture.h"
 #include "tests/driver/other_process.h"
@@ -98,8 +100,17 @@ TEST(AbruptEnd, DISABLED_LeavesWorkBehind) {
 }
 
 TEST_F(ProcessTest, MayEndWithWorkQueued) {
+  size_t before = 0, after = 0, total = 0;
+  ASSERT_CU(Cu().cuMemGetInfo_v2(&before, &total));
   OtherProcess other("AbruptEnd.DISABLED_LeavesWorkBehind");
   EXPECT_TRUE(other.EndsWell());
+  // What it had is free again, if not at once.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(2);
+  do {
+    std::this_thread::yield();
+    ASSERT_CU(Cu().cuMemGetInfo_v2(&after, &total));
+  } while (after < before && std::chrono::steady_clock::now() < deadline);
+  EXPECT_GE(after, before) << "it still has memory";
 }
 
 }  // namespace
