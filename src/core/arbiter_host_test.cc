@@ -33,6 +33,22 @@ TEST(HostLimitsTest, WhatOthersHaveTakenCannotBePromised) {
   EXPECT_EQ(host.Left(), MiB(70));
 }
 
+// A daemon that starts while the host is full must not be poor for ever.
+TEST(HostLimitsTest, WhatWasMeasuredGrowsWithWhatThereIs) {
+  Bytes available;
+  HostLimits host(
+      Bytes(), [&] { return available; }, true);
+  EXPECT_FALSE(host.Fits(0, MiB(1)));
+  available = MiB(100);
+  EXPECT_TRUE(host.Fits(0, MiB(90)));
+  EXPECT_FALSE(host.Fits(0, MiB(91)));
+  EXPECT_EQ(host.limit(), MiB(90));
+  host.Promise(0, MiB(90));
+  available = MiB(20);  // most of it has been taken
+  EXPECT_FALSE(host.Fits(0, MiB(91)));
+  EXPECT_EQ(host.limit(), MiB(90));
+}
+
 // The scene's card has a budget of 100 MiB.
 class HostTest : public ArbiterTest {
  protected:

@@ -4,7 +4,7 @@
 
 namespace tandem::core {
 
-bool HostLimits::Fits(int gpu, Bytes bytes) const {
+bool HostLimits::Fits(int gpu, Bytes bytes) {
   const auto at = promised_.find(gpu);
   const Bytes has = at == promised_.end() ? Bytes() : at->second;
   return bytes <= has || bytes - has <= Left();
@@ -20,9 +20,11 @@ Bytes HostLimits::promised() const {
   return sum;
 }
 
-Bytes HostLimits::Left() const {
-  const Bytes left = SaturatingSubtract(limit_, promised());
-  return available_ ? std::min(left, available_()) : left;
+Bytes HostLimits::Left() {
+  if (!available_) return SaturatingSubtract(limit_, promised());
+  const Bytes there = available_();
+  if (measured_) limit_ = std::max(limit_, Measured(there));
+  return std::min(SaturatingSubtract(limit_, promised()), there);
 }
 
 }  // namespace tandem::core

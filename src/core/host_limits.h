@@ -17,23 +17,27 @@ namespace tandem::core {
 class HostLimits {
  public:
   // `available`: what the host could give now, whoever has taken the rest; only asked where a
-  // promise is to grow. Without it the limit alone counts.
-  explicit HostLimits(Bytes limit, std::function<Bytes()> available = {})
-      : limit_(limit), available_(std::move(available)) {}
+  // promise is to grow. Without it the limit alone counts. `measured`: nobody has set the limit; it
+  // was measured, and grows where there is more later on.
+  explicit HostLimits(Bytes limit, std::function<Bytes()> available = {}, bool measured = false)
+      : limit_(limit), available_(std::move(available)), measured_(measured) {}
+  // The limit where so much is available: some of it is for everybody else.
+  static Bytes Measured(Bytes available) { return available - Bytes(available.count / 10); }
 
   // Whether the GPU may have as much promised, or has already.
-  bool Fits(int gpu, Bytes bytes) const;
+  bool Fits(int gpu, Bytes bytes);
   // From now on so much is the GPU's.
   void Promise(int gpu, Bytes bytes);
   void Raise(Bytes by) { limit_ += by; }
 
   Bytes limit() const { return limit_; }
   Bytes promised() const;
-  Bytes Left() const;  // to be promised
+  Bytes Left();  // to be promised
 
  private:
   Bytes limit_;
   std::function<Bytes()> available_;
+  bool measured_;
   std::map<int, Bytes> promised_;  // by GPU
 };
 

@@ -18,6 +18,7 @@
 #include <sstream>
 
 #include "src/base/host_memory.h"
+#include "src/core/host_limits.h"
 #include "src/daemon/devices.h"
 #include "src/daemon/memfd_pages.h"
 #include "src/daemon/options.h"
@@ -101,8 +102,8 @@ Result<std::unique_ptr<Server>> PrepareThere(const Options& options) {
   config.started = MonotonicNow();
   config.random_token = &RandomToken;
   config.turns = options.turns;
-  const Bytes available = AvailableHostMemory();
-  config.host_memory = options.host_memory.value_or(available - Bytes(available.count / 10));
+  config.host_memory =
+      options.host_memory.value_or(core::HostLimits::Measured(AvailableHostMemory()));
   config.host_memory_measured = !options.host_memory.has_value();
   config.available_host_memory = [] { return AvailableHostMemory(); };
   if (options.chaos) {

@@ -47,7 +47,7 @@ Bytes BudgetOf(const GpuInfo& gpu, Bytes foreign) {
 Service::Service(ServiceConfig config, std::unique_ptr<PageMaker> pages)
     : config_(std::move(config)),
       pages_(std::move(pages)),
-      host_(config_.host_memory, config_.available_host_memory) {
+      host_(config_.host_memory, config_.available_host_memory, config_.host_memory_measured) {
   for (const GpuInfo& gpu : config_.gpus) {
     gpus_.push_back(std::make_unique<Gpu>(gpu, ConfigOf(gpu, config_, &host_)));
     if (gpu.foreign > Bytes()) settles_at_ = config_.started + kSettling;
