@@ -37,7 +37,7 @@ POLL_S = 0.05
 PROBE_S = 2.0
 
 # What orders may say: the session has ended, or has work under way.
-FINE = ("no session or run", "not all of it has left the card")
+FINE = ("no session or run", "not all of it has left the card", "host memory is full")
 GARBAGE = [
     b"GET / HTTP/1.1\r\n\r\n" * 10,
     frame(QUERY, length=1 << 30),
