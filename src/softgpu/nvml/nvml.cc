@@ -238,13 +238,14 @@ nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char* name, unsigned int
   return CopyText(program.substr(0, length - 1), name, length);
 }
 
-// Neither host interface cards nor units that would hold them.
 // The version is that of no branch.
 nvmlReturn_t nvmlSystemGetDriverBranch(void* branch, unsigned int length) noexcept {
   NVML_TRY(Check());
   NVML_TRY(Check(branch));
   return NVML_ERROR_NOT_SUPPORTED;
 }
+
+// Neither host interface cards nor units that would hold them.
 nvmlReturn_t nvmlSystemGetHicVersion(unsigned int* count, void* entries) noexcept {
   return CountNone(count);
 }
