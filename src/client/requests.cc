@@ -29,13 +29,13 @@ void Requests::OnRegistered(Bytes limit, Bytes claimed_total, uint32_t claimed_c
 }
 
 Answer Requests::Judge() const {
-  if (siblings_) return Answer::kPending;
+  if (!absent_ || siblings_) return Answer::kPending;
   return used() <= limit_ ? Answer::kGranted : Answer::kRefused;
 }
 
 Bytes Requests::claim() const {
-  const bool pending = growing() && growth_->answer == Answer::kPending;
-  return pending ? total_ - growth_->by : total_;
+  const bool granted = !growing() || growth_->answer == Answer::kGranted;
+  return granted ? total_ : total_ - growth_->by;
 }
 
 void Requests::AskIfNeeded() {
@@ -50,8 +50,18 @@ void Requests::OnLost(Bytes limit, bool siblings) {
   registered_ = false;
   limit_ = limit;
   siblings_ = siblings;
+  absent_ = false;
   outbox_.clear();
+}
+
+void Requests::OnAbsent(bool run_open) {
+  absent_ = true;
+  siblings_ = siblings_ && run_open;
   if (growing() && growth_->answer == Answer::kPending) growth_->answer = Judge();
+}
+
+void Requests::OnTurnedAway() {
+  if (growing() && growth_->answer == Answer::kPending) growth_->answer = Answer::kRefused;
 }
 
 void Requests::Grow(Bytes by) {

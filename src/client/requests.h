@@ -30,10 +30,14 @@ class Requests {
   // The daemon took us, and believes what we claimed; what has changed since is told.
   void OnRegistered(Bytes limit, Bytes claimed_total, uint32_t claimed_contexts,
                     Bytes claimed_fixed = {});
-  // Without a daemon a session that is alone in its run goes by its limit as it was last, so that
-  // nobody hangs and the limit still holds. Where there are siblings nobody says what they take
-  // meanwhile: growth waits for the next daemon, as contexts do.
+  // The connection is gone; growth waits for the next one, or to hear that there is no daemon.
   void OnLost(Bytes limit, bool siblings);
+  // There is none. A session that is alone in its run goes by its limit as it was last, so that
+  // nobody hangs and the limit still holds. Where there are siblings nobody says what they take
+  // meanwhile: growth goes on waiting, as contexts do, as long as the run is open.
+  void OnAbsent(bool run_open);
+  // There is one that will not have us.
+  void OnTurnedAway();
 
   // Asks for `by` more bytes, unless they are still reserved; then Poll, which takes a refused
   // growth back. REQUIRES: !growing().
@@ -88,6 +92,7 @@ class Requests {
   bool registered_ = false;
   Bytes limit_;
   bool siblings_ = false;
+  bool absent_ = false;  // there is no daemon
   Bytes total_;
   Bytes reserved_;  // with the daemon
   Bytes unneeded_;  // the least that was reserved for nothing since the last Settle

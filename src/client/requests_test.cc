@@ -97,6 +97,8 @@ TEST(RequestsTest, LimitHoldsWithoutDaemon) {
   requests.OnRegistered(MiB(10), Bytes(), 0);
   requests.Grow(MiB(8));
   requests.OnLost(MiB(10), false);
+  EXPECT_EQ(requests.Poll(), Answer::kPending);  // there may be one in a moment
+  requests.OnAbsent(true);
   EXPECT_EQ(requests.Poll(), Answer::kGranted);
   requests.TakeMessages();
   EXPECT_EQ(Grow(requests, MiB(4)), Answer::kRefused);
@@ -110,6 +112,7 @@ TEST(RequestsTest, BesideSiblingsGrowthWaitsForTheNextDaemon) {
   Grow(requests, MiB(2), true);
   requests.Grow(MiB(3));
   requests.OnLost(MiB(10), true);
+  requests.OnAbsent(true);
   EXPECT_EQ(requests.Poll(), Answer::kPending);
   requests.Shrink(MiB(1));
   EXPECT_EQ(requests.claim(), MiB(1));
@@ -135,6 +138,21 @@ TEST(RequestsTest, WhatWasFreedMeanwhileIsEnoughForTheGrowthThatWaited) {
   EXPECT_FALSE(requests.HasMessages());
   EXPECT_EQ(requests.Poll(), Answer::kGranted);
   EXPECT_EQ(requests.total(), MiB(6));
+}
+
+TEST(RequestsTest, NothingIsWaitedForThatWillNotCome) {
+  Requests requests;
+  requests.OnRegistered(MiB(10), Bytes(), 0);
+  requests.Grow(MiB(3));
+  requests.OnLost(MiB(10), true);
+  EXPECT_EQ(requests.claim(), Bytes());
+  requests.OnTurnedAway();
+  EXPECT_EQ(requests.claim(), Bytes());  // though nobody has polled yet
+  EXPECT_EQ(requests.Poll(), Answer::kRefused);
+  requests.Grow(MiB(3));
+  EXPECT_EQ(requests.Poll(), Answer::kPending);
+  requests.OnAbsent(false);  // with the run its siblings have ended
+  EXPECT_EQ(requests.Poll(), Answer::kGranted);
 }
 
 TEST(RequestsTest, ContextsWaitForTheNextDaemon) {
@@ -218,6 +236,7 @@ TEST(RequestsTest, TellsWhatChangedWhileItRegistered) {
   requests.WantContext();
   requests.OnMessage(wire::ContextReserved{1});
   requests.OnLost(MiB(10), false);
+  requests.OnAbsent(true);
   requests.TakeMessages();
   Grow(requests, MiB(4));
   requests.Shrink(MiB(2));

@@ -350,9 +350,7 @@ void Arbiter::Handle(const event::Evicted& e) {
     return;
   }
   const Bytes allocated = limits_.allocated(e.id);
-  // What left without being copied may have its copy there from before.
-  const Bytes on_host = std::max(session->on_host + std::min(e.copied, allocated), e.swapped);
-  session->on_host = std::min(on_host, allocated);
+  session->on_host = std::min(session->on_host + std::min(e.copied, allocated), allocated);
   if (session->credit_in_flight) return;
   session->excess = SaturatingSubtract(e.resident, charge);
   if (session->holds()) session->need = std::min(session->need, e.resident);
@@ -379,6 +377,7 @@ void Arbiter::Handle(const event::Suspended& e) {
   Session* session = Find(e.id);
   if (session == nullptr || session->suspended == e.suspended) return;
   session->suspended = e.suspended;
+  if (!e.suspended) session->deadline = std::min(session->deadline, kLongestDeadline);
   // Time spent suspended is none spent waiting for others.
   for (Wish& wish : wishes_) {
     if (wish.id != e.id) continue;

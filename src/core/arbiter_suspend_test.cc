@@ -46,6 +46,12 @@ TEST_F(SuspendTest, InTheEndEvenALongKernelIsWaitedFor) {
     longest = std::max(longest, Said<action::Revoke>(kA).deadline);
   }
   EXPECT_GT(longest, Seconds(1000));
+  Resume(kA);
+  On(event::Busy{kA, epoch_[kA]});
+  Add(kB);
+  On(event::Ready{kB, MiB(60)});
+  Later(Seconds(100));
+  EXPECT_LE(Said<action::Revoke>(kA).deadline, Seconds(64));
 }
 
 TEST_F(SuspendTest, WhatItAsksForWaitsUntilItIsResumed) {

@@ -113,7 +113,6 @@ struct Evicted {
   SessionId id;
   Bytes resident;
   Bytes copied;
-  Bytes swapped = {};  // what of it is on the host alone, as far as it says
 };
 // Somebody wants the session off the card, or back: until then it gets no lease and all its bytes
 // go to the host.

@@ -40,20 +40,6 @@ TEST_F(HostTest, AProgramIsToldWhyAndTheOthersWhatTheyMayNeed) {
   EXPECT_EQ(pages_[0]->decisions_.host_refusals.load(), 0u);
 }
 
-// It kept the copies, and wrote nothing since.
-TEST_F(HostTest, WhatLeavesWithoutBeingCopiedIsOnTheHostAllTheSame) {
-  Join(1, 11);
-  Want(1, MiB(60));
-  Say(1, wire::Running{Heard<wire::Grant>(1).epoch, 0});
-  Join(2, 12);
-  Want(2, MiB(60));
-  Say(1, wire::Released{1});
-  pages_[0]->reports_.swapped_bytes = MiB(20).count;
-  Say(1, wire::Evicted{MiB(40).count, 0});
-  said_ = service_.OnProcessGone(12, now_);
-  EXPECT_EQ(Ask("sessions")["sessions"][0]["host_share_bytes"], MiB(20).count);
-}
-
 TEST_F(HostTest, SuspendingIsRefusedWhereTheHostHasNoRoom) {
   Join(1, 11);
   Join(2, 12);

@@ -312,12 +312,7 @@ void Service::HandleSession(Connection& from, const M& m) {
       return Feed(gpu, core::event::Ready{from.seat->id, granted});
     }
   }
-  if constexpr (std::is_same_v<M, wire::Evicted>) {
-    from.seat->out += Bytes(m.copied_bytes);
-    const Bytes swapped(from.seat->pages->reports().swapped_bytes.load());
-    return Feed(gpu, core::event::Evicted{from.seat->id, Bytes(m.resident_bytes),
-                                          Bytes(m.copied_bytes), swapped});
-  }
+  if constexpr (std::is_same_v<M, wire::Evicted>) from.seat->out += Bytes(m.copied_bytes);
   if constexpr (std::is_same_v<M, wire::Running>) from.seat->in += Bytes(m.bytes_in);
   Feed(gpu, ToEvent(from.seat->id, m));
 }

@@ -143,10 +143,10 @@ void Agent::Listen(Duration patience) {
   pollfd entries[2] = {{wake, POLLIN, 0}, {parts_.link->fd(), POLLIN, 0}};
   const timespec timeout = ToTimespec(patience);
   const int ready = ppoll(entries, 2, &timeout, nullptr);
-  woken_.exchange(false);  // sees what those have done who did not write, since another had
   char drain[64];
   while (ready > 0 && entries[0].revents != 0 && read(wake, drain, sizeof(drain)) > 0) {
   }
+  woken_.exchange(false);  // sees what those have done who did not write, since another had
   const bool cut_off = !lost_ && parts_.link->fd() < 0;
   if (!cut_off && (ready <= 0 || entries[1].revents == 0)) return;
   const Status received = parts_.link->Receive();
@@ -173,6 +173,7 @@ void Agent::Reconnect() {
     Log(LogLevel::kWarn, "cannot register again: %s", terms.error().message.c_str());
     refusal_told_ = true;
   }
+  parts_.link->StayAway(absent);
   const bool waited_for = parts_.gate->waiting() != 0 || parts_.link->WaitsForContext();
   if (absent && waited_for && !waiting_told_) {
     Log(LogLevel::kWarn, "the daemon is gone; work for the GPU waits until one runs again");
@@ -261,8 +262,6 @@ bool Agent::Drain() {
   if (drained) {
     parts_.tracker->Forget();
     parts_.fence->OnDrained();
-    MutexLock lock(parts_.swapper->mutex());
-    if (Gate::Writes() == opened_writes_) parts_.swapper->NothingWritten();
   }
   parts_.link->With([&](client::Lease& lease) { lease.OnDrained(drained); });
   return true;
@@ -270,13 +269,14 @@ bool Agent::Drain() {
 
 bool Agent::Evict() {
   parts_.link->Unreserve(parts_.memory->FreePages(0));
+  settling_.store(true);
   MutexLock lock(parts_.swapper->mutex());
   Bytes target;
   parts_.link->With([&](client::Lease& lease) { target = lease.credit(); });
   const auto tell = [this](Bytes copied) {
-    const MemoryView view = parts_.memory->GetView();
-    parts_.link->Publish(view.resident, view.swapped);  // the daemon reads it with the message
-    parts_.link->With([&](client::Lease& lease) { lease.OnEvicted(view.resident, copied); });
+    const Bytes resident = parts_.memory->GetView().resident;
+    parts_.link->With([&](client::Lease& lease) { lease.OnEvicted(resident, copied); });
+    Publish();
   };
   bool told = false;
   const CUresult result = parts_.swapper->Evict(target, [&](Bytes copied) {
@@ -324,9 +324,6 @@ bool Agent::Succeeded(CUresult result, const char* what) {
 
 bool Agent::Open() {
   MutexLock lock(parts_.swapper->mutex());
-  const uint64_t writes = Gate::Writes();
-  if (writes == opened_writes_) parts_.swapper->NothingWritten();
-  opened_writes_ = writes;
   parts_.swapper->Expose();
   tending_ = tending_ || parts_.swapper->HasReturned();
   bool opened = false;

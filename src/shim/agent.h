@@ -102,7 +102,6 @@ class Agent {
   Bytes copied_in_;         // since the last opening
   bool measuring_ = false;  // events are behind all work seen so far
   uint64_t seen_submits_ = 0;
-  uint64_t opened_writes_ = ~uint64_t{0};  // submitted before the gate was last opened
   Instant quiet_since_;
   Instant trimmed_at_;
   bool tending_ = false;  // the host memory needs something, or may

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "src/shim/log.h"
+#include "src/wire/open_runs.h"
 #include "src/wire/runtime_dir.h"
 
 namespace tandem::shim {
@@ -172,6 +173,8 @@ bool DaemonLink::Reserve(Bytes by) {
   while ((answer = requests_.Poll()) == client::Answer::kPending && !retired_) {
     answered_.Wait(mutex_);
   }
+  if (has_siblings()) requests_.SettleAll();  // what was freed meanwhile
+  Flush();
   answered_.NotifyAll();  // who waits to ask
   own_used_.store(requests_.used().count, std::memory_order_relaxed);
   if (answer == client::Answer::kRefused) TellHostFull();
@@ -190,7 +193,17 @@ bool DaemonLink::Settle() {
   MutexLock lock(mutex_);
   requests_.Settle();
   Flush();
-  return requests_.unsettled();
+  return requests_.growing() || requests_.unsettled();
+}
+
+void DaemonLink::StayAway(bool absent) {
+  MutexLock lock(mutex_);
+  if (absent) {
+    requests_.OnAbsent(identity_.run != 0 && wire::IsOpenRun(identity_.run));
+  } else {
+    requests_.OnTurnedAway();
+  }
+  answered_.NotifyAll();
 }
 
 bool DaemonLink::WaitForContext() {

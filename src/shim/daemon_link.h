@@ -47,6 +47,9 @@ class DaemonLink {
   // Connects and registers, with what is allocated already and `resident` of it on the card.
   Result<Terms> Register(Bytes resident) EXCLUDES_LOCK(mutex_);
   void Lose() EXCLUDES_LOCK(mutex_);
+  // An attempt to register again has failed: nobody is there, or whoever is there will not have us.
+  // Growth does not wait for ever.
+  void StayAway(bool absent) EXCLUDES_LOCK(mutex_);
   // The messages that are there, already applied to the machines. An error: the daemon is gone.
   Status Receive() EXCLUDES_LOCK(mutex_);
   // The agent's; −1 without a connection, or where the program has closed it.

@@ -49,8 +49,7 @@ struct Chunk {
   State state = State::kAway;               // table lock and swap lock to change
   CUmemGenericAllocationHandle handle = 0;  // swap lock
   bool exposed = false;                     // swap lock: work may have written to it
-  // Swap lock. Its copy in host memory; of an exposed one, as it was when it was exposed.
-  std::byte* host = nullptr;
+  std::byte* host = nullptr;                // swap lock: its copy in host memory
 
   bool resident() const { return state != State::kAway; }
 };

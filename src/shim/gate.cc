@@ -169,13 +169,4 @@ uint64_t Gate::Submits() {
   return sum;
 }
 
-uint64_t Gate::Writes() {
-  uint64_t sum = 0;
-  for (ThreadSlot* slot = TheRegistry().first.load(); slot != nullptr; slot = slot->next) {
-    const uint64_t reads = slot->reads.load(std::memory_order_acquire);  // counted after its submit
-    sum += slot->submits.load(std::memory_order_acquire) - reads;
-  }
-  return sum;
-}
-
 }  // namespace tandem::shim

@@ -29,7 +29,6 @@ namespace tandem::shim {
 struct alignas(64) ThreadSlot {
   std::atomic<uint32_t> depth{0};
   std::atomic<uint64_t> submits{0};
-  std::atomic<uint64_t> reads{0};  // of these, what writes to no memory of the device's
   // Of the owning thread alone: the stream it marked last (work_tracker.h).
   CUstream marked_stream = nullptr;
   uint64_t marked_generation = 0;
@@ -114,9 +113,6 @@ class Gate {
   // Of all threads of the process.
   static bool AnyInside();
   static uint64_t Submits();
-  // Of these, what may have written to memory of a device's. While some are on their way in, those
-  // that only read may be counted as well.
-  static uint64_t Writes();
 
  private:
   static constexpr uint32_t kOpen = 0, kShut = 1, kMetered = 2, kOrdered = 3;

@@ -17,10 +17,6 @@ class GatedCall {
     slot_ = EnterAtLength();
   }
   ~GatedCall() { Gate::Leave(slot_); }
-  // What is submitted writes to no memory of the device's.
-  void OnlyReads() const {
-    slot_->reads.store(slot_->reads.load(std::memory_order_relaxed) + 1, std::memory_order_release);
-  }
   GatedCall(const GatedCall&) = delete;
   GatedCall& operator=(const GatedCall&) = delete;
 

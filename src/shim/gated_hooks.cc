@@ -29,13 +29,12 @@ inline void WaitForEarlierWork(CUstream stream) {
   }
 }
 
-inline bool OnDevice(CUdeviceptr pointer) {
-  return FindGuest([=](Guest* guest) { return guest->OnDevice(pointer); }) != nullptr;
-}
-
 // Whether the driver makes the caller wait for such a copy: not where both sides are on the card.
 inline bool Blocks(CUdeviceptr to, CUdeviceptr from, size_t) {
-  return HasGuests() && !(OnDevice(to) && OnDevice(from));
+  const auto on_device = [](CUdeviceptr pointer) {
+    return FindGuest([=](Guest* guest) { return guest->OnDevice(pointer); }) != nullptr;
+  };
+  return HasGuests() && !(on_device(to) && on_device(from));
 }
 inline bool Blocks(const CUDA_MEMCPY2D* copy) {
   return copy != nullptr &&
@@ -44,24 +43,6 @@ inline bool Blocks(const CUDA_MEMCPY2D* copy) {
 template <typename... Arguments>
 bool Blocks(Arguments...) {  // between the card and the host, by name
   return true;
-}
-
-// Of the calls that by their names do not write to the device's memory, whether they do not: a copy
-// to the host may be given an address of the device.
-template <typename... Arguments>
-bool OnlyReads(void* to, CUdeviceptr, Arguments...) {
-  return !OnDevice(reinterpret_cast<CUdeviceptr>(to));
-}
-template <typename... Arguments>
-bool OnlyReads(CUevent, Arguments...) {
-  return true;
-}
-template <typename... Arguments>
-bool OnlyReads(Arguments...) {
-  return false;
-}
-constexpr bool MayOnlyRead(std::string_view symbol) {
-  return symbol.starts_with("cuMemcpyDtoH") || symbol.starts_with("cuEventRecord");
 }
 
 }  // namespace
@@ -74,12 +55,6 @@ constexpr bool MayOnlyRead(std::string_view symbol) {
     constexpr bool kBlocks = blocking && std::string_view(#symbol).starts_with("cuMemcpy"); \
     if constexpr (kBlocks) {                                                                \
       if (Blocks arguments) WaitForEarlierWork(stream);                                     \
-    }                                                                                       \
-    if constexpr (MayOnlyRead(#symbol)) {                                                   \
-      const bool reads = OnlyReads arguments;                                               \
-      const GatedCall call(stream);                                                         \
-      if (reads) call.OnlyReads();                                                          \
-      return callable_driver.load(std::memory_order_acquire)->symbol arguments;             \
     }                                                                                       \
     const GatedCall call(stream);                                                           \
     return callable_driver.load(std::memory_order_acquire)->symbol arguments;               \

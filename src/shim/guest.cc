@@ -67,7 +67,7 @@ Result<std::unique_ptr<Guest>> Guest::Open(const cuda::RealDriver* real, Gate* g
 StreamPools::Source Guest::PoolSource() {
   return {[this](uint64_t bytes, CUcontext context, StreamPools::BlockName* block) {
             CUresult result = Allocate(bytes, context, &block->pointer);
-            if (result == CUDA_ERROR_OUT_OF_MEMORY && graphs_.Trim()) {
+            if (result == CUDA_ERROR_OUT_OF_MEMORY && (FreePages() || graphs_.Trim())) {
               result = Allocate(bytes, context, &block->pointer);
             }
             const std::optional<Block> made = memory_->Find(block->pointer);
@@ -110,7 +110,10 @@ void Guest::Know(CUcontext context, bool credited) {
   bool healed = false;
   {
     MutexLock lock(swapper_->mutex());
-    if (swapper_->context() == nullptr) swapper_->UseContext(context);
+    if (swapper_->context() == nullptr) {
+      swapper_->UseContext(context);
+      swapper_->Expose();  // what was given up for lost may be written anew, under an open gate
+    }
     link_.With([&](client::Lease& lease) {
       healed = lease.poisoned();
       lease.OnHealed();
@@ -259,7 +262,7 @@ void Guest::ShutIfMissing() {
 
 void Guest::Unreserve(Bytes shrunk) {
   link_.Unreserve(shrunk);
-  if (shrunk != Bytes()) agent_->SettleSoon();
+  if (shrunk != Bytes() || memory_->kept() != Bytes()) agent_->SettleSoon();
 }
 
 // What is needed has changed. The agent does something about that at once while it brings memory in
@@ -317,16 +320,21 @@ bool Guest::Free(CUdeviceptr pointer, CUresult* result) {
 bool Guest::GiveWay() {
   const bool of_graphs = graphs_.Trim();
   const bool of_drivers = driver_pools_.Trim();
-  const Bytes of_pages = memory_->FreePages(0);
-  Unreserve(of_pages);
-  return pools_->GiveWay(true) || of_graphs || of_drivers || of_pages != Bytes();
+  const bool of_pages = FreePages();
+  return pools_->GiveWay(true) || of_graphs || of_drivers || of_pages;
+}
+
+// Those that are only kept. Whether there were any.
+bool Guest::FreePages() {
+  const Bytes freed = memory_->FreePages(0);
+  Unreserve(freed);
+  return freed != Bytes();
 }
 
 bool Guest::Release(CUdeviceptr pointer, uint64_t id, bool unused) {
   const std::optional<Bytes> shrunk = memory_->Free(pointer, id, unused);
   if (!shrunk.has_value()) return false;
   Unreserve(*shrunk);
-  if (memory_->kept() != Bytes()) agent_->SettleSoon();
   if (!unused || *shrunk != Bytes()) ReapSoon();
   return true;
 }

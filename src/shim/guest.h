@@ -107,6 +107,7 @@ class Guest {
   // is passed again. `add` gives its address.
   CUresult Grow(Bytes bytes, const std::function<CUresult(CUdeviceptr*)>& add);
   void Unreserve(Bytes shrunk);
+  bool FreePages();
   // False if that block is gone. `unused`: no work under way may use it.
   bool Release(CUdeviceptr pointer, uint64_t id, bool unused);
   bool BackNow(CUdeviceptr address);

@@ -285,6 +285,34 @@ TEST_F(GuestTest, WhatIsMappedLeavesTheCardAfterTheLastContextBroke) {
   EXPECT_EQ(driver_.used(), 0u);
 }
 
+TEST_F(GuestTest, WhatIsMappedIsCopiedAgainOnceThereIsAnotherContext) {
+  CUmemAllocationProp properties = {};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  VmmMemory::Handle handle = 0;
+  int object = 0;
+  const auto other = reinterpret_cast<CUcontext>(&object);
+  RunWith(MiB(8), 1);
+  ASSERT_EQ(guest_->vmm().Create(MiB(8).count, properties, &handle), CUDA_SUCCESS);
+  std::thread work = SubmitLater([] {});
+  daemon_.Expect<wire::Ready>();
+  daemon_.Send(wire::Credit{MiB(16).count});
+  daemon_.Expect<wire::Running>();
+  work.join();
+  driver_.Break(driver_.context());
+  guest_->ContextEnded(guest_->ContextEnds(driver_.context()));
+  daemon_.Expect<wire::ContextGone>();
+  ASSERT_TRUE(guest_->WaitForContext());
+  guest_->ContextMade(other);
+  const int copies = driver_.copies();
+  daemon_.Send(wire::Revoke{1, 1000000});
+  daemon_.Expect<wire::Released>();
+  daemon_.Send(wire::Evict{0});
+  while (daemon_.Expect<wire::Evicted>().resident_bytes != 0) {
+  }
+  EXPECT_GT(driver_.copies(), copies);
+}
+
 TEST_F(GuestTest, ContextsTakeTheirBlocksAlong) {
   RunWith(MiB(8), 1);
   guest_->ContextEnded(guest_->ContextEnds(driver_.context()));

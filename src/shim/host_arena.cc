@@ -55,12 +55,6 @@ uint64_t HostArena::bytes() const {
   return sum;
 }
 
-uint64_t HostArena::used() const {
-  uint64_t sum = 0;
-  for (const Mapping& mapping : mappings_) sum += mapping.used;
-  return sum;
-}
-
 std::byte* HostArena::TakeZeroed(uint64_t bytes) {
   for (Mapping& mapping : mappings_) {
     const auto begin = mapping.free.Take(bytes, kAlignment);
@@ -82,10 +76,11 @@ std::byte* HostArena::Take(uint64_t bytes) {
 // More than was made ahead, in a hurry. Where the host has not even that, the kernel would end some
 // program for it: better that this one waits.
 bool HostArena::MapFor(uint64_t bytes) {
-  const Bytes there = available_();
-  const bool plenty = there >= Bytes(mapping_bytes_);
-  const uint64_t size = plenty ? mapping_bytes_ : std::max(bytes, largest_chunk_);
-  if (there < Bytes(size)) return false;
+  return MapWhole(mapping_bytes_) || MapWhole(std::max(bytes, largest_chunk_));
+}
+
+bool HostArena::MapWhole(uint64_t size) {
+  if (available_() < Bytes(size)) return false;
   const uint64_t begin = Map(size);
   if (begin == 0) return false;
   if (!Fill(begin, size)) {

@@ -48,8 +48,6 @@ class HostArena {
 
   // Room for `bytes`, at most a mapping's; null when the host has no memory for it.
   std::byte* Take(uint64_t bytes);
-  // The same, of what is there and zero; null where none is.
-  std::byte* TakeZeroed(uint64_t bytes);
   // REQUIRES: what Take gave for as many bytes, and nobody reads or writes it any more.
   void Return(std::byte* begin, uint64_t bytes, Instant now);
   // One step of what is to be done while nobody waits: zeroes what was returned, and has `ahead`
@@ -66,7 +64,6 @@ class HostArena {
 
   size_t mappings() const { return mappings_.size(); }
   uint64_t bytes() const;  // of them
-  uint64_t used() const;   // taken and not returned
 
  private:
   struct Mapping {
@@ -91,11 +88,13 @@ class HostArena {
   static uint64_t Map(uint64_t bytes);
   static bool Fill(uint64_t begin, uint64_t bytes);
   bool MapFor(uint64_t bytes);
+  bool MapWhole(uint64_t size);
   void Add(uint64_t begin, uint64_t bytes);
   void Remove(const Mapping& mapping);
   bool GrowSome(uint64_t ahead);
   bool Begin(uint64_t lacking);
   bool Populate();
+  std::byte* TakeZeroed(uint64_t bytes);
   bool ZeroSome();
 
   const cuda::RealDriver* const real_;

@@ -133,7 +133,7 @@ CUresult Mover::StartLeaving(const Place& place) {
   if (result == CUDA_SUCCESS) result = PrepareStreams();
   if (result != CUDA_SUCCESS) return result;
   Chunk& chunk = *place.chunk;
-  std::byte* const host = chunk.host != nullptr ? chunk.host : TakeSlot(chunk.bytes);
+  std::byte* const host = arena_.Take(chunk.bytes);
   const CUevent event = TakeEvent();
   if (host == nullptr || event == nullptr) result = CUDA_ERROR_OUT_OF_MEMORY;
   if (result == CUDA_SUCCESS) {
@@ -147,26 +147,10 @@ CUresult Mover::StartLeaving(const Place& place) {
   if (host != nullptr) {
     // A copy that was started before the failure must not write to a slot somebody else gets.
     real_->cuStreamSynchronize(out_stream_);
-    if (host != chunk.host) arena_.Return(host, chunk.bytes, MonotonicNow());
+    arena_.Return(host, chunk.bytes, MonotonicNow());
   }
   if (event != nullptr) events_.push_back(event);
   return result;
-}
-
-// What is kept for nothing makes room before more of the host's memory is taken.
-std::byte* Mover::TakeSlot(uint64_t bytes) {
-  if (std::byte* const slot = arena_.TakeZeroed(bytes)) return slot;
-  DropKeptCopies();
-  return arena_.Take(bytes);
-}
-
-void Mover::DropKeptCopies() {
-  for (const Place& place : memory_->Resident()) {
-    const bool leaves = std::any_of(leaving_.begin(), leaving_.end(), [&](const Leaving& each) {
-      return each.place.chunk == place.chunk;
-    });
-    if (place.chunk->exposed && !leaves) DropHostCopy(place.chunk);
-  }
 }
 
 CUresult Mover::FinishLeaving(Bytes* copied) {
@@ -177,7 +161,7 @@ CUresult Mover::FinishLeaving(Bytes* copied) {
   events_.push_back(first.event);
   Chunk& chunk = *first.place.chunk;
   if (result != CUDA_SUCCESS) {
-    if (first.host != chunk.host) arena_.Return(first.host, chunk.bytes, MonotonicNow());
+    arena_.Return(first.host, chunk.bytes, MonotonicNow());
     return result;
   }
   chunk.host = first.host;
@@ -288,7 +272,6 @@ bool Mover::Tend(Bytes ahead) {
 
 void Mover::Trim(Bytes ahead) {
   const InContext scope(real_, context_);
-  if (arena_.used() > ahead.count) DropKeptCopies();
   arena_.Trim(MonotonicNow(), kArenaAge, ahead.count);
 }
 

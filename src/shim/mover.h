@@ -62,22 +62,19 @@ class Mover {
   void GiveUp(const Place& place);
 
   void DropHostCopy(Chunk* chunk);
-  // Of all exposed chunks that are not leaving: those are only kept.
-  void DropKeptCopies();
   // Lets another device use what is on the card, and what will come, or no longer.
   CUresult SetPeer(CUdevice peer, bool reaches);
   // One small step of what the host memory needs while nobody waits for it, so that there be room
   // for `ahead`. Whether there is more.
   bool Tend(Bytes ahead);
   bool HasReturned() const { return arena_.HasReturned(); }
-  uint64_t host_bytes() const { return arena_.bytes(); }
   // Gives host memory back that nothing has used for a while, beyond `ahead`.
   void Trim(Bytes ahead);
 
  private:
   struct Leaving {
     Place place;
-    std::byte* host;  // the chunk's kept copy, or new
+    std::byte* host;
     CUevent event;
   };
   struct Arriving {
@@ -87,7 +84,6 @@ class Mover {
   class InContext;
 
   CUresult PrepareStreams();
-  std::byte* TakeSlot(uint64_t bytes);
   CUevent TakeEvent();
   bool Settle(Arriving* arriving, bool wait, CUresult* result);
 

@@ -303,6 +303,7 @@ Guest* MakeGuest(CUdevice device) {
     return nullptr;
   }
   refused[device].store(true, std::memory_order_release);
+  shut_out[device].store(false, std::memory_order_release);
   if (HasGuests()) {
     Log(LogLevel::kWarn, "%s; device %d is not shared", opened.error().message.c_str(), device);
   } else {

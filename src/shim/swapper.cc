@@ -82,15 +82,8 @@ CUresult Swapper::RestoreSome(Bytes credit, Bytes* copied) {
 void Swapper::Expose() {
   for (const Place& place : memory_->Resident()) {
     if (place.chunk->state == Chunk::State::kArriving) continue;
-    // Exposed already: the copy is older than what was written then.
-    if (place.chunk->exposed || place.run->lost) mover_.DropHostCopy(place.chunk);
     place.chunk->exposed = !place.run->lost;
-  }
-}
-
-void Swapper::NothingWritten() {
-  for (const Place& place : memory_->Resident()) {
-    if (place.chunk->host != nullptr) place.chunk->exposed = false;
+    mover_.DropHostCopy(place.chunk);
   }
 }
 

@@ -44,11 +44,8 @@ class Swapper {
   // arrived: *copied grows by that. CUDA_ERROR_NOT_READY: there is nothing to do but to wait for
   // what is under way, or for more credit.
   CUresult RestoreSome(Bytes credit, Bytes* copied) REQUIRES_LOCK(mutex_);
-  // The gate opens: from now on chunks may differ from their host copies. Those are kept, as long
-  // as they are not in the way: as places for the next ones, or because nothing is written.
+  // The gate opens: from now on chunks may differ from their host copies.
   void Expose() REQUIRES_LOCK(mutex_);
-  // Nothing was written since: chunks that had a copy then need no new one.
-  void NothingWritten() REQUIRES_LOCK(mutex_);
   // The context is broken: what it holds is not copied any more. Work runs in `other` if it ran
   // there.
   void Lose(CUcontext context, CUcontext other) REQUIRES_LOCK(mutex_);
@@ -67,7 +64,6 @@ class Swapper {
   bool Tend(Bytes ahead) REQUIRES_LOCK(mutex_) { return mover_.Tend(ahead); }
   // Whether Tend has host memory to zero.
   bool HasReturned() const REQUIRES_LOCK(mutex_) { return mover_.HasReturned(); }
-  uint64_t host_bytes() const REQUIRES_LOCK(mutex_) { return mover_.host_bytes(); }
   // Gives host memory back that nothing has used for a while, beyond `ahead`.
   void Trim(Bytes ahead) REQUIRES_LOCK(mutex_) { mover_.Trim(ahead); }
 

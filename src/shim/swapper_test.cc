@@ -52,22 +52,6 @@ class SwapperTest : public testing::Test {
     MutexLock lock(swapper_.mutex());
     swapper_.Expose();
   }
-  void NothingWritten() {
-    MutexLock lock(swapper_.mutex());
-    swapper_.NothingWritten();
-  }
-  uint64_t HostBytes() {
-    MutexLock lock(swapper_.mutex());
-    return swapper_.host_bytes();
-  }
-  bool Returned() {
-    MutexLock lock(swapper_.mutex());
-    return swapper_.HasReturned();
-  }
-  void Trim(Bytes ahead) {
-    MutexLock lock(swapper_.mutex());
-    swapper_.Trim(ahead);
-  }
   std::optional<Bytes> Free(CUdeviceptr block) {  // all work being done
     const auto known = memory_.Find(block);
     return known.has_value() ? memory_.Free(block, known->id, true) : std::nullopt;
@@ -272,56 +256,6 @@ TEST_F(SwapperTest, CopiesNothingThatDidNotChange) {
   EXPECT_EQ(driver_.copies(), 6);
   ASSERT_EQ(RestoreAll(kCard), CUDA_SUCCESS);
   EXPECT_TRUE(Holds(block, MiB(16).count, 2));
-}
-
-TEST_F(SwapperTest, WhatWasOnlyReadIsNotCopiedAgain) {
-  const CUdeviceptr block = AllocateAway(MiB(16), 7);
-  ASSERT_EQ(RestoreAll(kCard), CUDA_SUCCESS);
-  Open();
-  NothingWritten();
-  const int before = driver_.copies();
-  ASSERT_EQ(Evict(Bytes()), CUDA_SUCCESS);
-  EXPECT_EQ(driver_.copies(), before);
-  EXPECT_EQ(memory_.GetView().swapped, MiB(16));
-  ASSERT_EQ(RestoreAll(kCard), CUDA_SUCCESS);
-  EXPECT_TRUE(Holds(block, MiB(16).count, 7));
-}
-
-TEST_F(SwapperTest, ACopyFromBeforeAnEarlierLeaseIsNotBelieved) {
-  const CUdeviceptr block = AllocateAway(MiB(16), 7);
-  ASSERT_EQ(RestoreAll(kCard), CUDA_SUCCESS);
-  Open();
-  Fill(block, MiB(16).count, 8);  // and stays on the card
-  Open();
-  NothingWritten();
-  ASSERT_EQ(Evict(Bytes()), CUDA_SUCCESS);
-  ASSERT_EQ(RestoreAll(kCard), CUDA_SUCCESS);
-  EXPECT_TRUE(Holds(block, MiB(16).count, 8));
-}
-
-TEST_F(SwapperTest, KeptCopiesAreThePlacesOfTheNextOnes) {
-  const CUdeviceptr block = AllocateAway(MiB(16), 7);
-  const uint64_t place = HostBytes();
-  for (uint64_t turn = 0; turn < 3; ++turn) {
-    ASSERT_EQ(RestoreAll(kCard), CUDA_SUCCESS);
-    Open();
-    EXPECT_FALSE(Returned());  // nothing has to be zeroed
-    Fill(block, MiB(16).count, turn);
-    ASSERT_EQ(Evict(Bytes()), CUDA_SUCCESS);
-    EXPECT_EQ(HostBytes(), place);
-    ASSERT_EQ(RestoreAll(kCard), CUDA_SUCCESS);
-    EXPECT_TRUE(Holds(block, MiB(16).count, turn));
-  }
-}
-
-TEST_F(SwapperTest, KeptCopiesGoWhereNothingMayHaveToLeave) {
-  AllocateAway(MiB(16), 7);
-  ASSERT_EQ(RestoreAll(kCard), CUDA_SUCCESS);
-  Open();
-  Trim(MiB(16));
-  EXPECT_FALSE(Returned());
-  Trim(Bytes());
-  EXPECT_TRUE(Returned());
 }
 
 TEST_F(SwapperTest, FailedCreateIsTriedAgain) {

@@ -125,7 +125,9 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
     return create();
   }
   Guest* const guest = GuestFor(properties->location.id);
-  if (guest == nullptr) return create();
+  if (guest == nullptr) {
+    return IsShutOut(properties->location.id) ? CUDA_ERROR_OUT_OF_MEMORY : create();
+  }
   const std::optional<CUresult> result = guest->vmm().Create(size, *properties, handle);
   return result.has_value() ? *result : create();
 }
