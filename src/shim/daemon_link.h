@@ -5,7 +5,8 @@
 // agent alone calls Register, Receive and Lose. With runs a function on the lease under the lock
 // and then sends what it left to say.
 // Invariants
-// 1. Nothing waits for the daemon longer than the daemon lives: a lost connection answers.
+// 1. Growth waits no longer than the daemon lives, but beside siblings as long as the run is open.
+//    Contexts and what cannot be swapped wait for the next daemon.
 // 2. The lock is never held while waiting, but for room in the socket's buffer (bounded).
 #pragma once
 
