@@ -19,6 +19,8 @@ enum class ErrorCode {
   kUnavailable,  // nobody answers; trying again later may help
   kRefused,      // the other side said no, and why
   kVersion,      // the two sides speak different protocol versions
+  kUnsupported,  // it can never be done here
+  kInterrupted,  // the person who waited for it wants it no more
 };
 
 struct Error {

@@ -71,7 +71,7 @@ Result<Terms> DaemonLink::TryToRegister(Bytes resident) {
   if (const auto* refused = std::get_if<wire::Refused>(&answer); refused != nullptr) {
     // A device that is not shared is everybody's to use.
     const bool foreign = refused->code == static_cast<uint16_t>(wire::RefusalCode::kUnknownDevice);
-    return Error{foreign ? ErrorCode::kFailed : ErrorCode::kRefused, refused->reason};
+    return Error{foreign ? ErrorCode::kUnsupported : ErrorCode::kRefused, refused->reason};
   }
   const auto* registered = std::get_if<wire::Registered>(&answer);
   if (registered == nullptr) {

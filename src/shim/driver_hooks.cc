@@ -107,8 +107,8 @@ bool IsCurrent(CUcontext context) {
 // A new context takes memory that cannot be swapped: there must be room for it first.
 template <typename Create>
 CUresult CreateContext(CUcontext* context, CUdevice device, Create create) {
-  Guest* const guest = context == nullptr ? nullptr : GuestFor(device);
-  if (guest == nullptr) return IsShutOut(device) ? CUDA_ERROR_OUT_OF_MEMORY : create();
+  const auto [guest, refusal] = context == nullptr ? Seat() : SeatOn(device);
+  if (guest == nullptr) return refusal != CUDA_SUCCESS ? refusal : create();
   const bool room = guest->WaitForContext() || (guest->GiveWay() && guest->WaitForContext());
   if (!room) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = create();
@@ -158,8 +158,8 @@ extern "C" {
 
 CUresult cuInit(unsigned int flags) noexcept {
   const CUresult result = Call(Real().cuInit, flags);
-  if (result == CUDA_SUCCESS) JoinDaemon();
-  return result;
+  if (result != CUDA_SUCCESS || JoinDaemon()) return result;
+  return CUDA_ERROR_SYSTEM_NOT_READY;
 }
 
 CUresult cuGetProcAddress(const char* symbol, void** function, int version,
@@ -183,8 +183,8 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, c
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) noexcept {
   const auto retain = [&] { return Call(Real().cuDevicePrimaryCtxRetain, context, device); };
-  Guest* const guest = context == nullptr ? nullptr : GuestFor(device);
-  if (guest == nullptr) return IsShutOut(device) ? CUDA_ERROR_OUT_OF_MEMORY : retain();
+  const auto [guest, refusal] = context == nullptr ? Seat() : SeatOn(device);
+  if (guest == nullptr) return refusal != CUDA_SUCCESS ? refusal : retain();
   Primary& primary = PrimaryOf(device);
   MutexLock lock(primary.mutex);
   const CUresult result = primary.alive ? retain() : CreateContext(context, device, retain);

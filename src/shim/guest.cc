@@ -37,7 +37,8 @@ Result<std::unique_ptr<Guest>> Guest::Open(const cuda::RealDriver* real, Gate* g
                                            WorkTracker* tracker, CUdevice device,
                                            const Identity& identity) {
   if (!CanSwap(*real, device)) {
-    return Error{ErrorCode::kFailed, "this GPU or its driver has no virtual memory management"};
+    return Error{ErrorCode::kUnsupported,
+                 "this GPU or its driver has no virtual memory management"};
   }
   std::unique_ptr<Guest> guest(new Guest(real, gate, tracker, device, identity));
   ASSIGN_OR_RETURN(const Terms terms, guest->link_.Register(Bytes()));

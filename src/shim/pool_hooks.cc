@@ -155,12 +155,12 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream) noexcept {
 }
 
 CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* properties) noexcept {
+  const bool on_device =
+      properties != nullptr && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+  const auto [guest, refusal] = on_device ? SeatOn(properties->location.id) : Seat();
+  if (refusal != CUDA_SUCCESS) return refusal;
   const CUresult result = Call(Real().cuMemPoolCreate, pool, properties);
-  if (result != CUDA_SUCCESS || properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
-    return result;
-  }
-  Guest* const guest = GuestFor(properties->location.id);
-  if (guest != nullptr && !guest->pools().Created(*pool, *properties)) {
+  if (result == CUDA_SUCCESS && guest != nullptr && !guest->pools().Created(*pool, *properties)) {
     guest->driver_pools().Add(*pool);
   }
   return result;

@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <vector>
 
 #include "src/base/mutex.h"
 #include "src/cuda/uuid.h"
+#include "src/shim/interruptible_wait.h"
 #include "src/shim/log.h"
 #include "src/shim/refused_hooks.h"
 #include "src/shim/true_symbols.h"
@@ -59,7 +59,9 @@ constinit thread_local ContextOfThread context_of_thread __attribute__((tls_mode
 constinit std::atomic<const Driver*> driver{nullptr};
 constinit std::atomic<Guest*> guests[Gate::kMostDevices] = {};  // by device
 constinit std::atomic<bool> refused[Gate::kMostDevices] = {};   // for good
-constinit std::atomic<bool> shut_out[Gate::kMostDevices] = {};  // for now
+constinit std::atomic<bool> shut_out[Gate::kMostDevices] = {};  // it has been said that it is
+// The program was interrupted in its cuInit, and has not called it again with more patience.
+constinit std::atomic<bool> given_up{false};
 constinit std::atomic<Mode> mode{Mode::kUndecided};
 
 // Never destroyed: threads outlive static destructors.
@@ -173,24 +175,28 @@ Identity IdentityOn(CUdevice device) {
   return identity;
 }
 
+bool IsAbsence(const Error& error) {
+  return error.code == ErrorCode::kNotFound || error.code == ErrorCode::kUnavailable;
+}
+
 // A program of a run has a daemon, or will have one again: `tandem run` starts another where one
 // went. As long as the run lasts it is waited for: without it no limit would hold, and others would
-// not get the memory that they were promised.
-template <typename Function>
-auto WithDaemon(Function function) {
+// not get the memory that they were promised. Only who wants to end the program ends the wait.
+template <typename Attempt>
+auto AwaitDaemon(Attempt attempt) -> decltype(attempt()) {
+  InterruptibleWait wait;
   Instant word_at = MonotonicNow() + kFirstWord;
-  const timespec pause{0, kRunPause.ns};
   for (;;) {
-    auto result = function();
-    const bool absent = !result.ok() && (result.error().code == ErrorCode::kNotFound ||
-                                         result.error().code == ErrorCode::kUnavailable);
-    if (!absent || OwnRun() == 0) return result;
+    auto result = attempt();
+    if (result.ok() || !IsAbsence(result.error()) || OwnRun() == 0) return result;
     if (const Instant now = MonotonicNow(); now >= word_at) {
       Log(LogLevel::kWarn, "%s; the program waits for the run's next daemon",
           result.error().message.c_str());
       word_at = now + kNextWord;
     }
-    nanosleep(&pause, nullptr);
+    if (!wait.Pause(kRunPause)) {
+      return Error{ErrorCode::kInterrupted, "a signal came while a daemon was waited for"};
+    }
   }
 }
 
@@ -253,21 +259,35 @@ void* HookOf(const char* symbol) {
   return nullptr;
 }
 
-void JoinDaemon() {
-  if (mode.load(std::memory_order_acquire) != Mode::kUndecided) return;
+namespace {
+
+// REQUIRES: DecisionMutex() is held.
+void Share() {
+  Gate::RegisterProcess();
+  pthread_atfork(&Gate::BeforeFork, &Gate::AfterFork, &AfterForkInChild);
+  process_tracker.store(new WorkTracker(&Real()), std::memory_order_release);
+  mode.store(Mode::kShared, std::memory_order_release);
+}
+
+}  // namespace
+
+bool JoinDaemon() {
+  if (mode.load(std::memory_order_acquire) != Mode::kUndecided) return true;
+  const auto channel = AwaitDaemon([] { return wire::ConnectDaemon(wire::SocketPath()); });
+  const bool interrupted = !channel.ok() && channel.error().code == ErrorCode::kInterrupted;
   MutexLock lock(DecisionMutex());
-  if (mode.load(std::memory_order_acquire) != Mode::kUndecided) return;
-  const auto channel = WithDaemon([] { return wire::ConnectDaemon(wire::SocketPath()); });
-  if (channel.ok()) {
-    Gate::RegisterProcess();
-    pthread_atfork(&Gate::BeforeFork, &Gate::AfterFork, &AfterForkInChild);
-    process_tracker.store(new WorkTracker(&Real()), std::memory_order_release);
-    mode.store(Mode::kShared, std::memory_order_release);
+  if (mode.load(std::memory_order_acquire) != Mode::kUndecided) return true;
+  given_up.store(interrupted, std::memory_order_release);
+  if (interrupted) return false;
+  // What keeps a program of a run from its daemon is said when it wants to use a device.
+  if (channel.ok() || OwnRun() != 0) {
+    Share();
   } else {
     Log(LogLevel::kWarn, "%s; this program runs unshared", channel.error().message.c_str());
     mode.store(Mode::kPassThrough, std::memory_order_release);
   }
   process_gate.Open();  // until there is a guest, that is a context, there is nothing to hold back
+  return true;
 }
 
 bool HasGuests() {
@@ -281,59 +301,69 @@ Guest* OpenGuest(CUdevice device) {
 
 namespace {
 
-// REQUIRES: DecisionMutex() is held. Null where the device is not shared.
-Guest* MakeGuest(CUdevice device) {
-  auto opened = WithDaemon([device] {
-    return Guest::Open(&Real(), &process_gate, process_tracker.load(), device, IdentityOn(device));
-  });
-  if (opened.ok()) {
-    Guest* const made = opened->release();
-    guests[device].store(made, std::memory_order_seq_cst);
-    shut_out[device].store(false, std::memory_order_release);
-    if (guests_end.load() <= device) guests_end.store(device + 1, std::memory_order_seq_cst);
-    made->Wake();  // for threads that the gate held back before
-    return made;
-  }
-  if (opened.error().code == ErrorCode::kRefused && OwnRun() != 0) {
-    // Beside the others it would take what they were promised.
-    if (!shut_out[device].exchange(true)) {
-      Log(LogLevel::kWarn, "%s; device %d is out of memory for this program",
-          opened.error().message.c_str(), device);
-    }
-    return nullptr;
-  }
+// REQUIRES: DecisionMutex() is held, which keeps a device from having two.
+Result<Guest*> MakeGuest(CUdevice device) {
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<Guest> opened,
+      Guest::Open(&Real(), &process_gate, process_tracker.load(), device, IdentityOn(device)));
+  Guest* const made = opened.release();
+  guests[device].store(made, std::memory_order_seq_cst);
+  if (guests_end.load() <= device) guests_end.store(device + 1, std::memory_order_seq_cst);
+  made->Wake();  // for threads that the gate held back before
+  return made;
+}
+
+// REQUIRES: DecisionMutex() is held.
+void Unshare(CUdevice device, const Error& why) {
   refused[device].store(true, std::memory_order_release);
-  shut_out[device].store(false, std::memory_order_release);
   if (HasGuests()) {
-    Log(LogLevel::kWarn, "%s; device %d is not shared", opened.error().message.c_str(), device);
+    Log(LogLevel::kWarn, "%s; device %d is not shared", why.message.c_str(), device);
   } else {
-    Log(LogLevel::kWarn, "%s; this program runs unshared", opened.error().message.c_str());
+    Log(LogLevel::kWarn, "%s; this program runs unshared", why.message.c_str());
     mode.store(Mode::kPassThrough, std::memory_order_release);
     process_tracker.store(nullptr, std::memory_order_release);
   }
-  return nullptr;
+}
+
+bool MayBeShared(CUdevice device) {
+  return mode.load(std::memory_order_acquire) == Mode::kShared &&
+         !refused[device].load(std::memory_order_acquire);
+}
+
+// A device that has no guest, for `why`.
+Seat Without(CUdevice device, const Error& why) {
+  MutexLock lock(DecisionMutex());
+  if (Guest* const open = OpenGuest(device)) return {open};
+  if (!MayBeShared(device)) return {};
+  if (OwnRun() == 0 || why.code == ErrorCode::kUnsupported) {
+    Unshare(device, why);
+    return {};
+  }
+  // Beside the others of its run it would take what they were promised.
+  if (why.code != ErrorCode::kInterrupted && !shut_out[device].exchange(true)) {
+    Log(LogLevel::kWarn, "%s; device %d is out of memory for this program", why.message.c_str(),
+        device);
+  }
+  return {nullptr, CUDA_ERROR_OUT_OF_MEMORY};
 }
 
 }  // namespace
 
-Guest* GuestFor(CUdevice device) {
+Seat SeatOn(CUdevice device) {
   static_assert(Gate::kMostDevices <= 63);
-  if (Guest* const open = OpenGuest(device)) return open;
-  if (mode.load(std::memory_order_acquire) != Mode::kShared) return nullptr;
-  if (device < 0 || device >= static_cast<CUdevice>(Gate::kMostDevices)) return nullptr;
-  if (refused[device].load(std::memory_order_acquire)) return nullptr;
+  if (Guest* const open = OpenGuest(device)) return {open};
+  if (given_up.load(std::memory_order_acquire)) return {nullptr, CUDA_ERROR_NOT_INITIALIZED};
+  if (device < 0 || device >= static_cast<CUdevice>(Gate::kMostDevices)) return {};
+  if (!MayBeShared(device)) return {};
   int count = 0;
-  if (Call(Real().cuDeviceGetCount, &count) != CUDA_SUCCESS || device >= count) return nullptr;
-  MutexLock lock(DecisionMutex());
-  if (Guest* const open = OpenGuest(device)) return open;
-  const bool may = mode.load(std::memory_order_acquire) == Mode::kShared &&
-                   !refused[device].load(std::memory_order_acquire);
-  return may ? MakeGuest(device) : nullptr;
-}
-
-bool IsShutOut(CUdevice device) {
-  return device >= 0 && device < static_cast<CUdevice>(Gate::kMostDevices) &&
-         shut_out[device].load(std::memory_order_acquire);
+  if (Call(Real().cuDeviceGetCount, &count) != CUDA_SUCCESS || device >= count) return {};
+  const Result<Guest*> guest = AwaitDaemon([device]() -> Result<Guest*> {
+    MutexLock lock(DecisionMutex());
+    if (Guest* const open = OpenGuest(device)) return open;
+    if (!MayBeShared(device)) return Error{ErrorCode::kUnsupported, "the device is not shared"};
+    return MakeGuest(device);
+  });
+  return guest.ok() ? Seat{*guest} : Without(device, guest.error());
 }
 
 Guest* GuestOfCurrentContext(CUcontext* context) {
@@ -345,7 +375,7 @@ Guest* GuestOfCurrentContext(CUcontext* context) {
   ContextOfThread& last = context_of_thread;
   if (last.context == *context && last.generation == generation) return last.guest;
   if (real.cuCtxGetDevice(&device) != CUDA_SUCCESS) return nullptr;
-  Guest* const found = GuestFor(device);
+  Guest* const found = SeatOn(device).guest;
   if (found != nullptr) last = {*context, generation, found};
   return found;
 }

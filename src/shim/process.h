@@ -53,8 +53,9 @@ void* HookOf(const char* symbol);
 // The token of the run this program belongs to, 0 if none.
 uint64_t OwnRun();
 
-// After a successful cuInit: looks for a daemon, once.
-void JoinDaemon();
+// After a successful cuInit: looks for a daemon, once. False where the program was interrupted
+// while it waited for its run's: nothing may be made on a device before it has called again.
+bool JoinDaemon();
 
 // The first of the open guests, in the order of their devices, for which `is` holds; or null.
 template <typename Predicate>
@@ -63,11 +64,15 @@ Guest* FindGuest(Predicate is);
 bool HasGuests();
 // The guest for `device` if it is open, else null.
 Guest* OpenGuest(CUdevice device);
-// The guest for `device`, opened if need be; null: leave the call to the driver.
-Guest* GuestFor(CUdevice device);
-// The daemon has refused the device to this program of a run, when it last asked: GuestFor is null,
-// but nothing may be made there.
-bool IsShutOut(CUdevice device);
+// A program's place on a device.
+struct Seat {
+  Guest* guest = nullptr;
+  // Where there is no guest: what to answer to a call that would make something on the device; or
+  // success, and the call is the driver's.
+  CUresult refusal = CUDA_SUCCESS;
+};
+// The program's place on `device`; its guest is opened if need be.
+Seat SeatOn(CUdevice device);
 // The guest for the device of the calling thread's context, which is *context.
 Guest* GuestOfCurrentContext(CUcontext* context);
 

@@ -124,10 +124,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
       properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
     return create();
   }
-  Guest* const guest = GuestFor(properties->location.id);
-  if (guest == nullptr) {
-    return IsShutOut(properties->location.id) ? CUDA_ERROR_OUT_OF_MEMORY : create();
-  }
+  const auto [guest, refusal] = SeatOn(properties->location.id);
+  if (guest == nullptr) return refusal != CUDA_SUCCESS ? refusal : create();
   const std::optional<CUresult> result = guest->vmm().Create(size, *properties, handle);
   return result.has_value() ? *result : create();
 }

@@ -33,8 +33,9 @@ Result<UniqueFd> MarkRunOpen(uint64_t run) {
 
 bool IsOpenRun(uint64_t run) {
   const UniqueFd file(open(OwnFile(".runs").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!file) return errno != ENOENT && errno != ENOTDIR;
   struct flock byte = ByteOf(run);
-  return file && fcntl(file.get(), F_OFD_GETLK, &byte) == 0 && byte.l_type != F_UNLCK;
+  return fcntl(file.get(), F_OFD_GETLK, &byte) == 0 && byte.l_type != F_UNLCK;
 }
 
 }  // namespace tandem::wire

@@ -1,5 +1,6 @@
 """The daemon dies without a word: programs go on, finish right, and keep their limits."""
 
+import os
 import signal
 import socket
 import struct
@@ -113,6 +114,70 @@ def test_a_program_that_starts_while_there_is_no_daemon_waits_for_the_next(card,
     process.send_signal(signal.SIGCONT)
     _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1 and "OUT_OF_MEMORY" in err
+    assert_all_returned(card)
+
+
+IMPATIENT = """
+import ctypes, os, sys, time
+go = sys.argv[1]
+while not os.path.exists(go):
+    time.sleep(0.02)
+cuda, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+
+def create():
+    return cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0)
+
+try:
+    while cuda.cuInit(0) == 0:
+        pass
+    while True:
+        time.sleep(0.02)  # the interpreter tells of the signal here at the latest
+except KeyboardInterrupt:
+    print("interrupted", create(), flush=True)
+print(cuda.cuInit(0), create())
+"""
+
+
+def test_ctrl_c_is_heard_while_a_daemon_is_waited_for(card, tmp_path):
+    """What it ends is the wait; the program is not let past its run's limit by it."""
+    go = tmp_path / "go"
+    process = card.shared([sys.executable, "-c", IMPATIENT, str(go)])
+    program = wait_until(lambda: children(process.pid), process, "the run has begun")[0]
+    process.send_signal(signal.SIGSTOP)  # only the guard: nobody starts another daemon
+    card.daemon.send_signal(signal.SIGKILL)
+    card.daemon.wait()
+    go.touch()
+    assert "waits for the run's next daemon" in process.stderr.readline()
+    os.kill(int(program), signal.SIGINT)
+    not_initialized = 3
+    assert process.stdout.readline() == f"interrupted {not_initialized}\n"
+    process.send_signal(signal.SIGCONT)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert out == "0 0\n", err
+    assert_all_returned(card)
+
+
+WITHOUT_DESCRIPTORS = """
+import ctypes, os, resource
+cuda, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+assert cuda.cuInit(0) == 0
+
+def create():
+    return cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0)
+
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+poor = create()
+resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+print(poor, create())
+"""
+
+
+def test_who_cannot_connect_takes_no_memory_beside_the_others_of_its_run(card):
+    process = card.shared([sys.executable, "-c", WITHOUT_DESCRIPTORS])
+    out, err = process.communicate(timeout=PATIENCE_S)
+    out_of_memory = 2
+    assert out == f"{out_of_memory} 0\n", err
     assert_all_returned(card)
 
 

@@ -36,12 +36,8 @@ Guest* OpenGuest(CUdevice device) {
   return device == 0 ? fake_guest.load() : nullptr;
 }
 
-bool IsShutOut(CUdevice) {
-  return false;
-}
-
-Guest* GuestFor(CUdevice device) {
-  return OpenGuest(device);
+Seat SeatOn(CUdevice device) {
+  return {OpenGuest(device)};
 }
 
 Guest* GuestOfCurrentContext(CUcontext* context) {
