@@ -101,8 +101,9 @@ Status KernelLowering::Plain(const Statement& s, const Modifiers& m) {
   Selector selector{.op = m.form().op, .type = m.type(0), .from = m.type(1), .round = RoundOf(m)};
   const bool single = selector.type == Type::kF32 || selector.from == Type::kF32;
   selector.ftz = single && (m.Has("ftz") || symbols_.flushes);
+  const bool approximate = m.Has("approx") || (m.form().old && single);
   selector.more = m.Has("relu") || m.Has("xorsign") || (m.Has("ftz") && !single) ||
-                  (selector.op == Op::kDiv && m.Has("approx"));
+                  (selector.op == Op::kDiv && approximate);
   selector.sat = m.Has("sat");
   selector.clamp = m.Has("clamp") || m.Has("shiftamt");
   selector.nan = m.Has("NaN");

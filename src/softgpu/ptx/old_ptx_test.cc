@@ -134,7 +134,21 @@ TEST(OldPtx, WhatHasNoModifiersIsComputedSo) {
         Check({std::string(f.name) + (ftz ? ".ftz" : "") + ".f32 %wd, %wa;", 'w', nullptr, 2,
                [=](auto a, auto, auto) { return out(f.exact(in(a))); }, head});
       }
+      // div.approx: nothing is left of what is divided by more than 2^126.
+      Check({std::string("div") + (ftz ? ".ftz" : "") + ".f32 %wd, %wa, %wb;", 'w', nullptr, 2,
+             [=](auto a, auto b, auto) {
+               const double x = in(a), y = in(b);
+               const bool large = std::abs(y) > 0x1p126 && std::isfinite(y);
+               return large ? x * std::copysign(0.0, y) : out(x / y);
+             },
+             head});
     }
+    Check({"rsqrt.f64 %d, %a; cvt.rn.f32.f64 %wd, %d;", 'w', nullptr, 2,
+           [=](auto a, auto, auto) {
+             const double root = 1 / std::sqrt(D(a));
+             return head == kFirst ? flushed(root) : root;
+           },
+           head});
     Check({"mad.f64 %d, %a, %b, %c;", 'd',
            [](auto a, auto b, auto c) { return B(std::fma(D(a), D(b), D(c))); }, 0, nullptr, head});
     Check({"div.f64 %d, %a, %b;", 'd', [](auto a, auto b, auto) { return B(D(a) / D(b)); }, 0,
