@@ -334,7 +334,7 @@ const K::FormRow K::kFormRows[] = {
     {"isspacep global|const|SHARED|local|param|param::entry", Op::kNone, "", &K::IsSpace},
     {"prefetch {global|local} L1|L2|L2::evict_last|L2::evict_normal", Op::kNone, "a", &K::Nothing},
     {"prefetchu L1", Op::kNone, "a", &K::Nothing},
-    {"pmevent", Op::kNone, "u", &K::Nothing},
+    {"pmevent {mask}", Op::kNone, "u", &K::Nothing},
     {"nanosleep u32", Op::kNone, "u", &K::Nothing},
 
     // Control.
