@@ -301,6 +301,8 @@ bool Agent::Restore() {
       credit = lease.credit();
     });
     const CUresult result = parts_.swapper->RestoreSome(credit, &copied_in_);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) shortage_.OnRefused(MonotonicNow());
+    if (result == CUDA_SUCCESS) shortage_.OnArrived();
     if (result != CUDA_ERROR_NOT_READY) return Succeeded(result, "bring back memory");
   }
   Wait(kArrivalPause);  // more credit may come meanwhile, and the next chunk with it
@@ -420,6 +422,7 @@ void Agent::Tidy() {
     DropBroken();
   }
   const Instant now = MonotonicNow();
+  shortage_.Step(now);
   const bool trim = now - trimmed_at_ >= kTrimPeriod;
   const bool reap = parts_.memory->HasDead() && now >= reap_at_;
   if (!trim && !reap) return;

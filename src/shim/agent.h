@@ -19,6 +19,7 @@
 #include "src/shim/free_fence.h"
 #include "src/shim/gate.h"
 #include "src/shim/own_fd.h"
+#include "src/shim/shortage.h"
 #include "src/shim/swapper.h"
 #include "src/shim/work_tracker.h"
 
@@ -95,8 +96,9 @@ class Agent {
   Instant reconnect_at_;
   bool refusal_told_ = false;
   bool waiting_told_ = false;
-  bool retry_ = false;      // a step failed; try again soon
-  int failures_ = 0;        // of swapping, one after the other
+  bool retry_ = false;  // a step failed; try again soon
+  int failures_ = 0;    // of swapping, one after the other
+  Shortage shortage_{parts_.link};
   bool freeing_ = false;    // the program freed what is not released yet
   bool undrained_ = false;  // the last drain failed; the gate shall be open for a moment
   Bytes copied_in_;         // since the last opening

@@ -135,6 +135,21 @@ TEST_F(AgentTest, HostMemoryIsThereBeforeAnythingHasToLeave) {
   EXPECT_EQ(Bytes(driver_.registered()), MiB(12));
 }
 
+TEST_F(AgentTest, WhatTheCardLacksOthersLeaveFor) {
+  AllocateUnnoticed(kCard);
+  CUmemAllocationProp anything{};
+  CUmemGenericAllocationHandle others = 0;
+  ASSERT_EQ(driver_.table().cuMemCreate(&others, kChunk.count, &anything, 0), CUDA_SUCCESS);
+  std::thread work([this] { Submit([] {}); });
+  daemon_.Expect<wire::Ready>();
+  daemon_.Send(wire::Grant{1, kCard.count, 1000});
+  const auto wanted = daemon_.Expect<wire::FixedWanted>();
+  ASSERT_EQ(driver_.table().cuMemRelease(others), CUDA_SUCCESS);
+  daemon_.Send(wire::FixedReserved{wanted.sequence, 1});
+  EXPECT_EQ(daemon_.Expect<wire::Running>().epoch, 1u);
+  work.join();
+}
+
 TEST_F(AgentTest, NothingLeavesTheCardWhileACaptureHidesWhatRuns) {
   AllocateUnnoticed(MiB(4));
   RunUnderGrant(1);

@@ -12,13 +12,13 @@ CUresult cuArrayCreate_v2(CUarray* array, const CUDA_ARRAY_DESCRIPTOR* descripto
   if (array == nullptr || descriptor == nullptr) return create();
   const CUDA_ARRAY3D_DESCRIPTOR plane = {descriptor->Width,  descriptor->Height,      0,
                                          descriptor->Format, descriptor->NumChannels, 0};
-  return MakeFixed(ArrayBytes(plane), array, create);
+  return MakeFixed(FixedMemory::Kind::kArrays, ArrayBytes(plane), array, create);
 }
 
 CUresult cuArray3DCreate_v2(CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR* descriptor) noexcept {
   const auto create = [&] { return Call(Real().cuArray3DCreate_v2, array, descriptor); };
   if (array == nullptr || descriptor == nullptr) return create();
-  return MakeFixed(ArrayBytes(*descriptor), array, create);
+  return MakeFixed(FixedMemory::Kind::kArrays, ArrayBytes(*descriptor), array, create);
 }
 
 CUresult cuArrayDestroy(CUarray array) noexcept {
@@ -31,7 +31,7 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray* array, const CUDA_ARRAY3D_DESC
     return Call(Real().cuMipmappedArrayCreate, array, descriptor, levels);
   };
   if (array == nullptr || descriptor == nullptr) return create();
-  return MakeFixed(ArrayBytes(*descriptor, levels), array, create);
+  return MakeFixed(FixedMemory::Kind::kArrays, ArrayBytes(*descriptor, levels), array, create);
 }
 
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray array) noexcept {

@@ -10,7 +10,7 @@ extern "C" {
 CUresult cuImportExternalMemory(CUexternalMemory* memory,
                                 const CUDA_EXTERNAL_MEMORY_HANDLE_DESC* description) noexcept {
   const bool sound = memory != nullptr && description != nullptr;
-  return MakeFixed(sound ? Bytes(description->size) : Bytes(), memory,
+  return MakeFixed(FixedMemory::Kind::kNone, sound ? Bytes(description->size) : Bytes(), memory,
                    [=] { return Call(Real().cuImportExternalMemory, memory, description); });
 }
 

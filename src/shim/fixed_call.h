@@ -15,9 +15,10 @@ inline const void* FixedKey(const void* handle) {
 }
 
 // `create` makes *object in the current context, and takes about `bytes` for it; none: what it
-// takes is not known, or the driver will refuse. CUDA_ERROR_OUT_OF_MEMORY where there is no room.
+// takes is not known, or the driver will refuse. `kind`: of what else it may share pages with.
+// CUDA_ERROR_OUT_OF_MEMORY where there is no room.
 template <typename Object, typename Create>
-CUresult MakeFixed(Bytes bytes, const Object* object, Create create) {
+CUresult MakeFixed(FixedMemory::Kind kind, Bytes bytes, const Object* object, Create create) {
   CUcontext context = nullptr;
   Guest* const guest = GuestOfCurrentContext(&context);
   if (guest == nullptr || bytes == Bytes()) return create();
@@ -27,12 +28,13 @@ CUresult MakeFixed(Bytes bytes, const Object* object, Create create) {
     broken = guest->Health(context) != CUDA_SUCCESS;
   }
   if (broken) return create();  // says so
-  if (!guest->MakeRoom(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const FixedMemory::Piece piece{context, bytes, kind};
+  if (!guest->MakeRoom(piece)) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = create();
   if (result == CUDA_SUCCESS) {
-    guest->fixed().Put(FixedKey(*object), {context, bytes});
+    guest->fixed().Put(FixedKey(*object), piece);
   } else {
-    guest->fixed().GiveBack(bytes);
+    guest->fixed().GiveBack(piece);
   }
   return result;
 }
@@ -48,7 +50,7 @@ CUresult EndFixed(Object object, End end) {
   const CUresult result = end();
   if (guest == nullptr) return result;
   if (result == CUDA_SUCCESS) {
-    guest->fixed().GiveBack(piece.bytes);
+    guest->fixed().GiveBack(piece);
   } else {
     guest->fixed().Put(FixedKey(object), piece);
   }

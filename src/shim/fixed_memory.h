@@ -2,12 +2,16 @@
 // arrays, managed memory, what it has exported. The daemon makes room before the driver takes it,
 // counts it for the run's limit, and is told when it is free again.
 //
+// The driver gives whole pages of the card to large pieces; small ones of a kind share pages. So
+// what small ones take grows and falls by whole pages.
+//
 // Threading: any.
 // Invariant: what is counted here has room at the daemon, and goes back once, when the object or
 // its context is gone.
 #pragma once
 
 #include <map>
+#include <utility>
 
 #include "src/base/bytes.h"
 #include "src/base/mutex.h"
@@ -18,9 +22,12 @@ namespace tandem::shim {
 
 class FixedMemory {
  public:
+  // Whose pages a small piece shares.
+  enum class Kind : uint8_t { kNone, kArrays, kManaged };
   struct Piece {
     CUcontext context = nullptr;
     Bytes bytes;
+    Kind kind = Kind::kNone;
   };
 
   explicit FixedMemory(DaemonLink* link) : link_(link) {}
@@ -34,6 +41,9 @@ class FixedMemory {
   void GiveBack(Bytes bytes) {
     if (bytes > Bytes()) link_->FixedGone(bytes);
   }
+  // The same for the pages that a piece takes.
+  bool Reserve(const Piece& piece) EXCLUDES_LOCK(mutex_);
+  void GiveBack(const Piece& piece) EXCLUDES_LOCK(mutex_);
 
   // `object`: the driver's handle for what has been made in reserved room, or its address: the
   // handles are addresses of the program's, too.
@@ -45,9 +55,20 @@ class FixedMemory {
   Bytes TakeAll(CUcontext context) EXCLUDES_LOCK(mutex_);
 
  private:
+  // The pages that small pieces of one kind share, in one context.
+  struct Shared {
+    Bytes wanted;    // by all of them
+    Bytes reserved;  // in whole pages
+  };
+  using SharedKey = std::pair<CUcontext, Kind>;
+
+  // What is reserved for nothing, and now for the caller to give back.
+  Bytes TakeSurplus(const SharedKey& key) REQUIRES_LOCK(mutex_);
+
   DaemonLink* const link_;
   Mutex mutex_;
   std::map<const void*, Piece> pieces_ GUARDED_BY(mutex_);
+  std::map<SharedKey, Shared> shared_ GUARDED_BY(mutex_);
 };
 
 }  // namespace tandem::shim

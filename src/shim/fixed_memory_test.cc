@@ -19,14 +19,22 @@ class FixedMemoryTest : public testing::Test {
 
   // What a thread of the program is told where the daemon answers so.
   bool Reserve(Bytes bytes, uint8_t answer) {
+    return Answered([&] { return fixed_.Reserve(bytes); }, bytes, answer);
+  }
+  bool Reserve(const FixedMemory::Piece& piece, Bytes asked, uint8_t answer) {
+    return Answered([&] { return fixed_.Reserve(piece); }, asked, answer);
+  }
+
+  template <typename Call>
+  bool Answered(Call call, Bytes asked, uint8_t answer) {
     std::atomic<bool> answered = false;
     bool granted = false;
     std::thread thread([&] {
-      granted = fixed_.Reserve(bytes);
+      granted = call();
       answered = true;
     });
     const auto wanted = daemon_.Expect<wire::FixedWanted>();
-    EXPECT_EQ(Bytes(wanted.bytes), bytes);
+    EXPECT_EQ(Bytes(wanted.bytes), asked);
     daemon_.Send(wire::FixedReserved{wanted.sequence, answer});
     while (!answered) {
       EXPECT_TRUE(link_.Receive().ok());
@@ -57,6 +65,33 @@ TEST_F(FixedMemoryTest, GoesBackOnceWithItsObjectOrItsContext) {
   EXPECT_EQ(Bytes(daemon_.Expect<wire::FixedGone>().bytes), MiB(1));
   EXPECT_EQ(fixed_.Take(&two).bytes, Bytes());
   EXPECT_EQ(fixed_.Take(&three).context, second_);
+}
+
+TEST_F(FixedMemoryTest, SmallPiecesOfAKindShareWholePages) {
+  using Kind = FixedMemory::Kind;
+  const FixedMemory::Piece small{first_, Bytes(700 << 10), Kind::kArrays};
+  EXPECT_TRUE(Reserve(small, MiB(2), 1));
+  EXPECT_TRUE(fixed_.Reserve(small));  // there is room in its page: nobody is asked
+  EXPECT_TRUE(Reserve(small, MiB(2), 1));
+  EXPECT_TRUE(Reserve({first_, Bytes(512), Kind::kManaged}, MiB(2), 1));
+  EXPECT_TRUE(Reserve({second_, Bytes(512), Kind::kArrays}, MiB(2), 1));
+  EXPECT_TRUE(Reserve({first_, MiB(3), Kind::kArrays}, MiB(4), 1));
+  fixed_.GiveBack(small);  // what is left needs one
+  EXPECT_EQ(Bytes(daemon_.Expect<wire::FixedGone>().bytes), MiB(2));
+  fixed_.GiveBack(FixedMemory::Piece{first_, MiB(3), Kind::kArrays});
+  EXPECT_EQ(Bytes(daemon_.Expect<wire::FixedGone>().bytes), MiB(4));
+  EXPECT_EQ(fixed_.TakeAll(first_), MiB(4));  // of two kinds
+  fixed_.GiveBack(small);                     // its page has gone with the context
+  EXPECT_EQ(fixed_.TakeAll(first_), Bytes());
+  EXPECT_EQ(fixed_.TakeAll(second_), MiB(2));
+}
+
+TEST_F(FixedMemoryTest, ARefusedPageIsAskedForAgain) {
+  const FixedMemory::Piece small{first_, Bytes(700 << 10), FixedMemory::Kind::kManaged};
+  EXPECT_FALSE(Reserve(small, MiB(2), 0));
+  EXPECT_TRUE(Reserve(small, MiB(2), 1));
+  fixed_.GiveBack(small);
+  EXPECT_EQ(Bytes(daemon_.Expect<wire::FixedGone>().bytes), MiB(2));
 }
 
 TEST_F(FixedMemoryTest, IsToldToTheNextDaemon) {

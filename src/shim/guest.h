@@ -86,8 +86,9 @@ class Guest {
   FixedMemory& fixed() { return fixed_; }
   // Waits for room for what cannot be swapped, to be put into fixed() or given back. False: the
   // driver would say that memory is out.
-  bool MakeRoom(Bytes bytes) {
-    return fixed_.Reserve(bytes) || (GiveWay() && fixed_.Reserve(bytes));
+  template <typename Size>  // Bytes, or FixedMemory::Piece
+  bool MakeRoom(const Size& size) {
+    return fixed_.Reserve(size) || (GiveWay() && fixed_.Reserve(size));
   }
   // What is only kept is not in the way of the program's other memory: gives it back. Whether there
   // was any. May wait for work.

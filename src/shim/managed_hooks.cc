@@ -5,15 +5,13 @@
 namespace tandem::shim {
 namespace {
 
-constexpr uint64_t kHostPage = 4 << 10;  // which small blocks have to themselves
-constexpr uint64_t kCardPage = 2 << 20;
-constexpr uint64_t kSmall = 1 << 20;
+constexpr uint64_t kHostPage = 4 << 10;  // which each block has to itself
 
-// What a block takes on the card; zero where the driver will refuse.
+// What a block takes of its pages; zero where the driver will refuse.
 Bytes SizeOf(uint64_t bytes, unsigned int flags) {
   if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST) return {};
-  const uint64_t unit = bytes < kSmall ? kHostPage : kCardPage;
-  return bytes > UINT64_MAX - unit ? Bytes(bytes) : Bytes((bytes + unit - 1) / unit * unit);
+  const bool huge = bytes > UINT64_MAX - kHostPage;
+  return Bytes(huge ? bytes : (bytes + kHostPage - 1) / kHostPage * kHostPage);
 }
 
 }  // namespace
@@ -25,8 +23,8 @@ using namespace tandem::shim;
 extern "C" {
 
 CUresult cuMemAllocManaged(CUdeviceptr* pointer, size_t bytes, unsigned int flags) noexcept {
-  return MakeFixed(pointer == nullptr ? Bytes() : SizeOf(bytes, flags), pointer,
-                   [=] { return Call(Real().cuMemAllocManaged, pointer, bytes, flags); });
+  return MakeFixed(FixedMemory::Kind::kManaged, pointer == nullptr ? Bytes() : SizeOf(bytes, flags),
+                   pointer, [=] { return Call(Real().cuMemAllocManaged, pointer, bytes, flags); });
 }
 
 }  // extern "C"

@@ -51,3 +51,17 @@ def test_it_counts_for_the_limit_and_goes_with_its_program(card, kind):
     program.kill()
     wait_until(lambda: not card.sessions(), None, "the daemon knows that it is dead")
     assert_all_returned(card)
+
+
+def test_a_card_that_others_use_unshared_still_serves_everybody(make_card):
+    """The daemon does not know of them; who finds less than it was promised says so."""
+    card = make_card(vram="160M", context="2M")
+    card.start_daemon()
+    first = DeviceProgram(card, [TANDEM, "run", "--"])
+    digest = first.ask("fill 1")
+    stranger = DeviceProgram(card, [])
+    stranger.ask("fill 2")
+    second = DeviceProgram(card, [TANDEM, "run", "--"])
+    assert second.ask("fill 3") != digest
+    assert first.ask("digest") == digest
+    assert all(session["fixed_bytes"] <= 128 * MIB for session in card.sessions())

@@ -18,14 +18,15 @@ TEST_P(ControlTest, BranchesByIndex) {
       SCOPED_TRACE(guard + uni);
       // Of .uni all lanes of a warp take the same way.
       const std::string who = uni.empty() ? "%t" : "%r4";
-      const auto out = Go("shr.u32 %r4, %t, 5; rem.u32 %r1, " + who + ", 6;\n" +
-                              "and.b32 %r3, " + who + ", 8; setp.eq.u32 %p1, %r3, 0;\n" +
+      const auto out = Go("shr.u32 %r4, %t, 5; rem.u32 %r1, " + who + ", 6;\n" + "and.b32 %r3, " +
+                              who + ", 8; setp.eq.u32 %p1, %r3, 0;\n" +
                               R"(
     table: .branchtargets ZERO, ONE, LAST, ONE, FIRST;
     bra START;
   FIRST: mov.u32 %r2, 14; bra.uni DONE;
   START:
-    )" + guard + "brx.idx" + uni + R"( %r1, table;
+    )" + guard + "brx.idx" + uni +
+                              R"( %r1, table;
     mov.u32 %r2, 77; bra DONE;
   ZERO: mov.u32 %r2, 10; bra.uni DONE;
   ONE: add.u32 %r2, %r1, 20; bra.uni DONE;
@@ -76,8 +77,8 @@ TEST_P(ControlTest, VotesWithoutSync) {
     shr.u32 %r2, %r2, %r4; and.b32 %r2, %r2, 1; setp.ne.u32 %p1, %r2, 0;
     shr.u32 %r3, %r3, %r4; and.b32 %r3, %r3, 1; setp.ne.u32 %p5, %r3, 0;
     mov.u32 %r5, 99; mov.u32 %r6, 8;
-    @%p5 vote.all.pred %p2, )" + q +
-                            "@%p5 vote.any.pred %p3, " + q + "@%p5 vote.uni.pred %p4, " + q +
+    @%p5 vote.all.pred %p2, )" +
+                            q + "@%p5 vote.any.pred %p3, " + q + "@%p5 vote.uni.pred %p4, " + q +
                             "@%p5 vote.ballot.b32 %r5, " + q + R"(
     selp.u32 %r7, 1, 0, %p2; selp.u32 %r8, 2, 0, %p3; selp.u32 %r9, 4, 0, %p4;
     @%p5 add.u32 %r6, %r7, %r8; @%p5 add.u32 %r6, %r6, %r9;
@@ -88,8 +89,8 @@ TEST_P(ControlTest, VotesWithoutSync) {
       const uint32_t there = guard[warp] & live;
       const uint32_t votes = there & (inverted ? ~says[warp] : says[warp]);
       const bool takes_part = (there >> i % 32 & 1) != 0;
-      const uint32_t flags = (votes == there ? 1 : 0) + (votes != 0 ? 2 : 0) +
-                             (votes == there || votes == 0 ? 4 : 0);
+      const uint32_t flags =
+          (votes == there ? 1 : 0) + (votes != 0 ? 2 : 0) + (votes == there || votes == 0 ? 4 : 0);
       ASSERT_EQ(out[i], takes_part ? flags : 8u) << i;
       ASSERT_EQ(device_.Array<uint32_t>(1024)[i], takes_part ? votes : 99u) << i;
     }
@@ -157,9 +158,10 @@ TEST_P(ControlTest, InstructionsThatDoNothing) {
       SCOPED_TRACE(guard + instruction);
       if (!guard.empty() && instruction[0] == '.') continue;
       std::memset(device_.Array<uint8_t>(0), 0x5a, 8192);
-      const auto out = Go(".local .b32 own; st.local.u32 [own], %t; mov.u32 %r1, %t;\n"
-                          "setp.lt.u32 %p1, %t, 5; st.global.u32 [%at], 0;\n" +
-                          guard + instruction + R"(
+      const auto out =
+          Go(".local .b32 own; st.local.u32 [own], %t; mov.u32 %r1, %t;\n"
+             "setp.lt.u32 %p1, %t, 5; st.global.u32 [%at], 0;\n" +
+             guard + instruction + R"(
     ld.local.u32 %r2, [own]; ld.global.u32 %r3, [%at]; selp.u32 %r4, 1000, 0, %p1;
     add.u32 %r1, %r1, %r2; add.u32 %r1, %r1, %r3; add.u32 %r1, %r1, %r4;
     st.global.u32 [%at], %r1; ret;)");
