@@ -32,8 +32,8 @@ inline constexpr int kMultiprocessors = 1;
 inline constexpr uint32_t kMultiprocessorThreads = 1024;
 inline constexpr uint32_t kMultiprocessorBlocks = 16;
 inline constexpr uint32_t kMultiprocessorSharedBytes = 100 << 10;
-inline constexpr uint32_t kReservedSharedBytes = 1 << 10;  // of a block, beside its own
-inline constexpr int kMaxPitch = 0x7fff'ffff;              // bytes
+inline constexpr uint32_t kReservedSharedBytes = ptx::kReservedSharedBytes;
+inline constexpr int kMaxPitch = 0x7fff'ffff;  // bytes
 
 struct Context;
 

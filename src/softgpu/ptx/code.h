@@ -245,6 +245,9 @@ enum class Special : uint8_t {
   kDynamicSharedSize,
   kTotalSharedSize,
   kDynamicSharedBase,
+  kReservedSharedBegin,
+  kReservedSharedEnd,
+  kReservedSharedSize,
   kEnvironment1,  // the halves of the grid workspace's address, the high one first
   kEnvironment2,
   kGlobalTimerHigh,
@@ -407,8 +410,8 @@ struct WarpContext {
   const std::atomic<uint64_t>* writable;
   const std::vector<HostRange>* host;
   uint8_t* shared;
-  uint64_t shared_bytes;
-  uint8_t* local;  // of lane 0; lane i's lies local_bytes * i further
+  uint64_t shared_bytes, own_shared_bytes;  // the first with what is reserved, at the end
+  uint8_t* local;                           // of lane 0; lane i's lies local_bytes * i further
   uint64_t local_bytes;
   uint32_t stack[kLanes];  // of kStackBytes, what each lane has handed out
   uint8_t* params;
@@ -421,7 +424,7 @@ struct WarpContext {
   const uint32_t* tid[3];  // 32 each
   uint32_t ntid[3], ctaid[3], nctaid[3];
   uint32_t warp_id;
-  uint32_t static_shared_bytes;
+  uint32_t static_shared_bytes, reserved_shared_bytes;
   const Progress* progress;  // never null
 
   enum class FaultKind : uint8_t { kNone, kIllegal, kMisaligned, kSpace } fault;
@@ -448,6 +451,7 @@ struct Code {
   uint32_t frame_bytes = 256;
   uint32_t predicates = 2;
   uint32_t local_bytes = 0;
+  uint32_t reserved_shared_bytes = 0;  // where the kernel asks for them
 };
 
 namespace baseline {

@@ -130,6 +130,36 @@ TEST_P(ControlTest, TheStackHasAddressesOfBothWidths) {
   }
 }
 
+// As cooperative groups use it, for barriers of more than one warp.
+TEST_P(ControlTest, SharedMemoryHasAReservedPart) {
+  std::string text = Body(R"(
+    .shared .b32 own;
+    mov.u32 %r1, %reserved_smem_offset_1; mov.u32 %r2, %reserved_smem_offset_end;
+    mov.u32 %r3, %reserved_smem_offset_begin; mov.u32 %r4, %reserved_smem_offset_cap;
+    mov.u32 %r5, %total_smem_size; mov.u32 %r6, %dynamic_smem_size;
+    cvt.u64.u32 %rd1, %r1; cvta.shared.u64 %rd1, %rd1;
+    mul.wide.u32 %rd2, %t, 4; add.u64 %rd1, %rd1, %rd2; st.u32 [%rd1], %t;
+    mov.u32 %r8, more; mad.lo.u32 %r8, %t, 4, %r8;
+    st.shared.u32 [own], 77; st.shared.u32 [%r8], 88; st.shared.u32 [%r2+-4], 99;
+    ld.u32 %r7, [%rd1]; ld.shared.u32 %r9, [own]; add.u32 %r7, %r7, %r9;
+    ld.shared.u32 %r9, [%r2+-4]; add.u32 %r7, %r7, %r9;
+    sub.u32 %r2, %r2, %r3;
+    st.global.u32 [%at], %r7;
+    st.global.v4.u32 [%out+4096], {%r2, %r4, %r5, %r6};
+    ret;)");
+  text.insert(text.find(".visible"), ".extern .shared .align 4 .b8 more[];\n");
+  const auto program = MustCompile(text);
+  ASSERT_NE(program, nullptr);
+  MustRun(*program, device_, {.block = {64, 1, 1}, .shared = 300}, Params().Add(device_.At(0)),
+          GetParam());
+  for (uint32_t i = 0; i < 64; ++i) EXPECT_EQ(device_.Array<uint32_t>(0)[i], i + 77 + 99);
+  const uint32_t* sizes = device_.Array<uint32_t>(4096);
+  EXPECT_EQ(std::vector<uint32_t>(sizes, sizes + 4), std::vector<uint32_t>({1024, 1024, 316, 300}));
+  EXPECT_EQ(Fails("mov.u32 %r1, %reserved_smem_offset_end; st.shared.u32 [%r1], 1; ret;"),
+            Stop::kIllegalAddress);
+  EXPECT_EQ(Fails(".shared .b32 own; st.shared.u32 [own+64], 1; ret;"), Stop::kIllegalAddress);
+}
+
 TEST_P(ControlTest, InstructionsThatDoNothing) {
   for (const char* instruction : {
            "prefetch.global.L1 [%at];",

@@ -20,18 +20,23 @@ Execution::State::State(Launch launch, const MemoryMap& memory, Path path, const
       alone_(block != nullptr) {
   if (alone_) std::copy_n(block, 3, block_);
   const size_t count = (threads_ + kLanes - 1) / kLanes;
-  const uint64_t shared_bytes =
-      uint64_t{launch_.kernel->static_shared_bytes} + launch_.dynamic_shared_bytes;
   warps_.resize(count);
   frames_.reset(new (std::nothrow) Line[count * code_.frame_bytes / sizeof(Line)]());
   predicates_.resize(count * code_.predicates);
   thread_ids_.resize(count * 3 * kLanes);
-  shared_.resize(shared_bytes / sizeof(Line) + 1);
+  shared_.resize(SharedBytes() / sizeof(Line) + 1);
   params_ = launch_.params;
   params_.resize(launch_.kernel->param_bytes);
   const size_t local = size_t{code_.local_bytes} * count * kLanes;
   if (local != 0) local_.reset(static_cast<uint8_t*>(std::calloc(local, 1)));
   for (uint32_t i = 0; i < count; ++i) FillContext(memory, i);
+}
+
+// What is reserved lies behind what the block has of its own, where a kernel asks for it.
+uint64_t Execution::State::SharedBytes() const {
+  const uint64_t own = uint64_t{launch_.kernel->static_shared_bytes} + launch_.dynamic_shared_bytes;
+  const uint64_t reserved = code_.reserved_shared_bytes;
+  return reserved == 0 ? own : (own + 15) / 16 * 16 + reserved;
 }
 
 void Execution::State::FillContext(const MemoryMap& memory, uint32_t index) {
@@ -48,7 +53,9 @@ void Execution::State::FillContext(const MemoryMap& memory, uint32_t index) {
   w.host = memory.host;
   w.shared = reinterpret_cast<uint8_t*>(shared_.data());
   w.static_shared_bytes = launch_.kernel->static_shared_bytes;
-  w.shared_bytes = uint64_t{w.static_shared_bytes} + launch_.dynamic_shared_bytes;
+  w.reserved_shared_bytes = code_.reserved_shared_bytes;
+  w.own_shared_bytes = uint64_t{w.static_shared_bytes} + launch_.dynamic_shared_bytes;
+  w.shared_bytes = SharedBytes();
   w.local_bytes = code_.local_bytes;
   w.local = local_.get() + size_t{index} * kLanes * code_.local_bytes;
   w.params = params_.data();

@@ -66,6 +66,7 @@ class Execution::State {
   void Describe(const Warp& warp, const Instruction& in, const std::string& what, uint64_t address,
                 Stop stop);
   void FillContext(const MemoryMap& memory, uint32_t index);
+  uint64_t SharedBytes() const;
 
   const Launch launch_;
   Progress own_progress_;

@@ -232,9 +232,15 @@ uint64_t UniformSpecial(const WarpContext& w, Special which) {
     case Special::kOne:
       return 1;
     case Special::kDynamicSharedSize:
-      return w.shared_bytes - w.static_shared_bytes;
+      return w.own_shared_bytes - w.static_shared_bytes;
     case Special::kTotalSharedSize:
+      return w.own_shared_bytes;
+    case Special::kReservedSharedBegin:
+      return w.shared_bytes - w.reserved_shared_bytes;
+    case Special::kReservedSharedEnd:
       return w.shared_bytes;
+    case Special::kReservedSharedSize:
+      return w.reserved_shared_bytes;
     case Special::kDynamicSharedBase:
       return w.static_shared_bytes;
     case Special::kEnvironment1:

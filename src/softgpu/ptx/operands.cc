@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "src/softgpu/ptx/lower.h"
+#include "src/softgpu/ptx/registers.h"
 
 namespace tandem::ptx {
 namespace {
@@ -66,9 +67,11 @@ constexpr SpecialName kSpecials[] = {
     {"%cluster_nctarank", "", Special::kOne},
     {"%aggr_smem_size", "", Special::kTotalSharedSize},
     {"%current_graph_exec", "", Special::kZero},
-    {"%reserved_smem_offset_begin", "", Special::kZero},
-    {"%reserved_smem_offset_end", "", Special::kZero},
-    {"%reserved_smem_offset_cap", "", Special::kZero},
+    {"%reserved_smem_offset_begin", "", Special::kReservedSharedBegin},
+    {"%reserved_smem_offset_0", "", Special::kReservedSharedBegin},
+    {"%reserved_smem_offset_1", "", Special::kReservedSharedBegin},
+    {"%reserved_smem_offset_end", "", Special::kReservedSharedEnd},
+    {"%reserved_smem_offset_cap", "", Special::kReservedSharedSize},
 };
 
 // %envreg0 to %envreg31 and the like.
@@ -309,6 +312,10 @@ Result<uint32_t> KernelLowering::Immediate(const Operand& operand, Type type) {
 Result<uint32_t> KernelLowering::ReadSpecial(Special special, Type type) {
   Instruction in;
   in.special = special;
+  if (special == Special::kReservedSharedBegin || special == Special::kReservedSharedEnd ||
+      special == Special::kReservedSharedSize) {
+    code_.reserved_shared_bytes = kReservedSharedBytes;
+  }
   ASSIGN_OR_RETURN(in.dst, NewRow(type));
   const uint32_t bytes = TypeBytes(type);
   const Type width = bytes == 8 ? Type::kU64 : bytes == 2 ? Type::kU16 : Type::kU32;

@@ -12,6 +12,8 @@ namespace tandem::ptx {
 inline constexpr uint32_t kRegisters = 64 << 10;
 inline constexpr uint32_t kRegisterPartitions = 4;
 inline constexpr uint32_t kRegisterStep = 256;  // of a warp
+// Of shared memory, what a block has beside its own: cooperative groups keep barriers there.
+inline constexpr uint32_t kReservedSharedBytes = 1 << 10;
 
 // How many warps of a kernel with so many registers a thread have them at a time.
 inline constexpr uint32_t WarpsThatFit(uint32_t registers) {
