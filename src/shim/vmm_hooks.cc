@@ -200,6 +200,8 @@ CUresult cuMemExportToShareableHandle(void* shareable, CUmemGenericAllocationHan
   const std::optional<CUresult> prepared =
       guest == nullptr ? std::nullopt : guest->vmm().PrepareExport(handle, type);
   if (!prepared.has_value()) return give(handle);
+  // The driver may tell a type that it lacks from one that the memory was not made for.
+  if (*prepared == CUDA_ERROR_INVALID_VALUE) return give(0);
   if (*prepared != CUDA_SUCCESS) return *prepared;
   const HeldCall call;  // what is exported is on the card
   return guest->vmm().Export(handle, give);

@@ -97,7 +97,7 @@ TEST_F(ErrorsArrayTest, Textures) {
   wrong[6].res.array.hArray = nullptr;
   for (const CUDA_RESOURCE_DESC& resource : wrong) {
     SCOPED_TRACE("case " + std::to_string(&resource - wrong.data()));
-    REFUSES(kNullHandle, cuTexObjectCreate, &texture, &resource, &sampling, nullptr);
+    REFUSES(kValueOrHandle, cuTexObjectCreate, &texture, &resource, &sampling, nullptr);
   }
   REFUSES(kValue, cuTexObjectCreate, nullptr, &good, &sampling, nullptr);
   REFUSES(kValue, cuTexObjectCreate, &texture, nullptr, &sampling, nullptr);
@@ -110,7 +110,7 @@ TEST_F(ErrorsArrayTest, Textures) {
   CUDA_RESOURCE_VIEW_DESC view = {};
   REFUSES(kValue, cuTexObjectGetResourceViewDesc, &view, texture);  // made without one
   TAKES(cuTexObjectDestroy, texture);
-  REFUSES(kNullHandle, cuTexObjectDestroy, 0);
+  REFUSES(kValueOrHandle, cuTexObjectDestroy, 0);
 }
 
 TEST_F(ErrorsArrayTest, NoCurrentContext) {

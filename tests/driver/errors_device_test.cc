@@ -163,10 +163,10 @@ TEST_F(ErrorsDeviceTest, Contexts) {
   REFUSES(kValue, cuCtxCreate_v2, nullptr, 0, 0);
   REFUSES(kValue, cuCtxCreate_v2, &context, 3, 0);
   REFUSES(kValue, cuCtxCreate_v3, nullptr, nullptr, 0, 0, 0);
-  REFUSES(kNullContext, cuCtxDestroy, nullptr);
-  REFUSES(kNullContext, cuCtxDestroy_v2, nullptr);
-  REFUSES(kNullContext, cuCtxPushCurrent, nullptr);
-  REFUSES(kNullContext, cuCtxPushCurrent_v2, nullptr);
+  REFUSES(kValueOrContext, cuCtxDestroy, nullptr);
+  REFUSES(kValueOrContext, cuCtxDestroy_v2, nullptr);
+  REFUSES(kValueOrContext, cuCtxPushCurrent, nullptr);
+  REFUSES(kValueOrContext, cuCtxPushCurrent_v2, nullptr);
   REFUSES(kValue, cuCtxGetCurrent, nullptr);
   REFUSES(kValue, cuCtxGetDevice, nullptr);
   REFUSES(kValue, cuCtxGetFlags, nullptr);
@@ -181,7 +181,7 @@ TEST_F(ErrorsDeviceTest, Contexts) {
   REFUSES(kValue, cuCtxSetCacheConfig, NoSuch<CUfunc_cache>());
   REFUSES(kValue, cuCtxGetSharedMemConfig, nullptr);
   REFUSES(kValue, cuCtxSetSharedMemConfig, NoSuch<CUsharedconfig>());
-  REFUSES(kNullContext, cuCtxAttach, nullptr, 0);
+  REFUSES(kValueOrContext, cuCtxAttach, nullptr, 0);
   REFUSES(kValue, cuCtxAttach, &context, 1);
   REFUSES(kNullContext, cuCtxDetach, nullptr);
   REFUSES(kValue, cuModuleGetLoadingMode, nullptr);

@@ -50,13 +50,13 @@ TEST_F(ErrorsGraphTest, Graphs) {
   CUgraphNode node = nullptr;
   REFUSES(kValue, cuGraphCreate, nullptr, 0);
   REFUSES(kValue, cuGraphCreate, &graph, 1);
-  REFUSES(kNullHandle, cuGraphDestroy, nullptr);
+  REFUSES(kValueOrHandle, cuGraphDestroy, nullptr);
   REFUSES(kValue, cuGraphClone, nullptr, graph_);
-  REFUSES(kNullHandle, cuGraphClone, &graph, nullptr);
-  REFUSES(kNullHandle, cuGraphDestroyNode, nullptr);
+  REFUSES(kValueOrHandle, cuGraphClone, &graph, nullptr);
+  REFUSES(kValueOrHandle, cuGraphDestroyNode, nullptr);
   TAKES(cuGraphClone, &graph, graph_);
   REFUSES(kValue, cuGraphNodeFindInClone, nullptr, empty_, graph);
-  REFUSES(kNullHandle, cuGraphNodeFindInClone, &node, empty_, nullptr);
+  REFUSES(kValueOrHandle, cuGraphNodeFindInClone, &node, empty_, nullptr);
   REFUSES(kValue, cuGraphNodeFindInClone, &node, foreign_, graph);
   TAKES(cuGraphDestroy, graph);
 }
@@ -65,29 +65,29 @@ TEST_F(ErrorsGraphTest, Shape) {
   size_t count = 0;
   CUgraphNodeType type = {};
   REFUSES(kValue, cuGraphGetNodes, graph_, nullptr, nullptr);
-  REFUSES(kNullHandle, cuGraphGetNodes, nullptr, nullptr, &count);
+  REFUSES(kValueOrHandle, cuGraphGetNodes, nullptr, nullptr, &count);
   REFUSES(kValue, cuGraphGetRootNodes, graph_, nullptr, nullptr);
-  REFUSES(kNullHandle, cuGraphGetRootNodes, nullptr, nullptr, &count);
+  REFUSES(kValueOrHandle, cuGraphGetRootNodes, nullptr, nullptr, &count);
   REFUSES(kValue, cuGraphGetEdges, graph_, nullptr, nullptr, nullptr);
-  REFUSES(kNullHandle, cuGraphGetEdges, nullptr, nullptr, nullptr, &count);
+  REFUSES(kValueOrHandle, cuGraphGetEdges, nullptr, nullptr, nullptr, &count);
   REFUSES(kValue, cuGraphGetEdges_v2, graph_, nullptr, nullptr, nullptr, nullptr);
-  REFUSES(kNullHandle, cuGraphGetEdges_v2, nullptr, nullptr, nullptr, nullptr, &count);
+  REFUSES(kValueOrHandle, cuGraphGetEdges_v2, nullptr, nullptr, nullptr, nullptr, &count);
   REFUSES(kValue, cuGraphNodeGetType, empty_, nullptr);
-  REFUSES(kNullHandle, cuGraphNodeGetType, nullptr, &type);
+  REFUSES(kValueOrHandle, cuGraphNodeGetType, nullptr, &type);
   REFUSES(kValue, cuGraphNodeGetDependencies, empty_, nullptr, nullptr);
-  REFUSES(kNullHandle, cuGraphNodeGetDependencies, nullptr, nullptr, &count);
+  REFUSES(kValueOrHandle, cuGraphNodeGetDependencies, nullptr, nullptr, &count);
   REFUSES(kValue, cuGraphNodeGetDependencies_v2, empty_, nullptr, nullptr, nullptr);
-  REFUSES(kNullHandle, cuGraphNodeGetDependencies_v2, nullptr, nullptr, nullptr, &count);
+  REFUSES(kValueOrHandle, cuGraphNodeGetDependencies_v2, nullptr, nullptr, nullptr, &count);
   REFUSES(kValue, cuGraphNodeGetDependentNodes, empty_, nullptr, nullptr);
-  REFUSES(kNullHandle, cuGraphNodeGetDependentNodes, nullptr, nullptr, &count);
+  REFUSES(kValueOrHandle, cuGraphNodeGetDependentNodes, nullptr, nullptr, &count);
   REFUSES(kValue, cuGraphNodeGetDependentNodes_v2, empty_, nullptr, nullptr, nullptr);
-  REFUSES(kNullHandle, cuGraphNodeGetDependentNodes_v2, nullptr, nullptr, nullptr, &count);
+  REFUSES(kValueOrHandle, cuGraphNodeGetDependentNodes_v2, nullptr, nullptr, nullptr, &count);
 }
 
 TEST_F(ErrorsGraphTest, Edges) {
   CUgraphEdgeData odd = {};
   odd.type = 77;
-  REFUSES(kNullHandle, cuGraphAddDependencies, nullptr, &empty_, &fill_node_, 1);
+  REFUSES(kValueOrHandle, cuGraphAddDependencies, nullptr, &empty_, &fill_node_, 1);
   REFUSES(kValue, cuGraphAddDependencies, graph_, nullptr, &fill_node_, 1);
   REFUSES(kValue, cuGraphAddDependencies, graph_, &empty_, nullptr, 1);
   REFUSES(kValue, cuGraphAddDependencies, graph_, &empty_, &empty_, 1);  // to itself
@@ -96,8 +96,8 @@ TEST_F(ErrorsGraphTest, Edges) {
   REFUSES(kValue, cuGraphAddDependencies_v2, graph_, &empty_, &empty_, nullptr, 1);
   REFUSES(kValue, cuGraphAddDependencies_v2, graph_, &empty_, &fill_node_, &odd, 1);
   REFUSES(kValue, cuGraphRemoveDependencies_v2, graph_, &empty_, &fill_node_, nullptr, 1);
-  REFUSES(kNullHandle, cuGraphRemoveDependencies_v2, nullptr, &empty_, &fill_node_, nullptr, 1);
-  REFUSES(kNullHandle, cuGraphRemoveDependencies, nullptr, &empty_, &fill_node_, 1);
+  REFUSES(kValueOrHandle, cuGraphRemoveDependencies_v2, nullptr, &empty_, &fill_node_, nullptr, 1);
+  REFUSES(kValueOrHandle, cuGraphRemoveDependencies, nullptr, &empty_, &fill_node_, 1);
   TAKES(cuGraphAddDependencies, graph_, &empty_, &fill_node_, 1);
   REFUSES(kValue, cuGraphAddDependencies, graph_, &empty_, &fill_node_, 1);  // there is one
 }
@@ -105,27 +105,27 @@ TEST_F(ErrorsGraphTest, Edges) {
 TEST_F(ErrorsGraphTest, AddingNodes) {
   CUgraphNode node = nullptr;
   REFUSES(kValue, cuGraphAddEmptyNode, nullptr, graph_, nullptr, 0);
-  REFUSES(kNullHandle, cuGraphAddEmptyNode, &node, nullptr, nullptr, 0);
+  REFUSES(kValueOrHandle, cuGraphAddEmptyNode, &node, nullptr, nullptr, 0);
   REFUSES(kValue, cuGraphAddEmptyNode, &node, graph_, nullptr, 1);
   REFUSES(kValue, cuGraphAddEmptyNode, &node, graph_, &foreign_, 1);
   REFUSES(kValue, cuGraphAddMemsetNode, nullptr, graph_, nullptr, 0, &fill_, context_);
   REFUSES(kValue, cuGraphAddMemsetNode, &node, graph_, nullptr, 0, nullptr, context_);
-  REFUSES(kNullHandle, cuGraphAddMemsetNode, &node, nullptr, nullptr, 0, &fill_, context_);
+  REFUSES(kValueOrHandle, cuGraphAddMemsetNode, &node, nullptr, nullptr, 0, &fill_, context_);
   REFUSES(kValue, cuGraphAddMemcpyNode, nullptr, graph_, nullptr, 0, &copy_, context_);
   REFUSES(kValue, cuGraphAddMemcpyNode, &node, graph_, nullptr, 0, nullptr, context_);
-  REFUSES(kNullHandle, cuGraphAddMemcpyNode, &node, nullptr, nullptr, 0, &copy_, context_);
+  REFUSES(kValueOrHandle, cuGraphAddMemcpyNode, &node, nullptr, nullptr, 0, &copy_, context_);
   REFUSES(kValue, cuGraphAddHostNode, nullptr, graph_, nullptr, 0, &call_);
   REFUSES(kValue, cuGraphAddHostNode, &node, graph_, nullptr, 0, nullptr);
-  REFUSES(kNullHandle, cuGraphAddHostNode, &node, nullptr, nullptr, 0, &call_);
+  REFUSES(kValueOrHandle, cuGraphAddHostNode, &node, nullptr, nullptr, 0, &call_);
   REFUSES(kValue, cuGraphAddKernelNode_v2, nullptr, graph_, nullptr, 0, &kernel_);
   REFUSES(kValue, cuGraphAddKernelNode_v2, &node, graph_, nullptr, 0, nullptr);
-  REFUSES(kNullHandle, cuGraphAddKernelNode_v2, &node, nullptr, nullptr, 0, &kernel_);
+  REFUSES(kValueOrHandle, cuGraphAddKernelNode_v2, &node, nullptr, nullptr, 0, &kernel_);
   REFUSES(kValue, cuGraphAddKernelNode, &node, graph_, nullptr, 0, nullptr);
   REFUSES(kEventHandle, cuGraphAddEventRecordNode, &node, graph_, nullptr, 0, nullptr);
   REFUSES(kEventHandle, cuGraphAddEventWaitNode, &node, graph_, nullptr, 0, nullptr);
-  REFUSES(kNullHandle, cuGraphAddChildGraphNode, &node, graph_, nullptr, 0, nullptr);
+  REFUSES(kValueOrHandle, cuGraphAddChildGraphNode, &node, graph_, nullptr, 0, nullptr);
   REFUSES(kValue, cuGraphAddChildGraphNode, nullptr, graph_, nullptr, 0, other_);
-  REFUSES(kNullHandle, cuGraphAddMemFreeNode, &node, graph_, nullptr, 0, 0x10);
+  REFUSES(kValueOrHandle, cuGraphAddMemFreeNode, &node, graph_, nullptr, 0, 0x10);
   REFUSES(kValue, cuGraphAddMemAllocNode, &node, graph_, nullptr, 0, nullptr);
   EXPECT_EQ(node, nullptr);
 }
@@ -191,22 +191,22 @@ TEST_F(ErrorsGraphTest, NodesOfOtherKinds) {
   CUdeviceptr pointer = 0;
   TAKES(cuEventCreate, &event, CU_EVENT_DISABLE_TIMING);
   for (CUgraphNode node : {empty_, static_cast<CUgraphNode>(nullptr)}) {
-    REFUSES(kNullHandle, cuGraphKernelNodeGetParams, node, &kernel_v1);
-    REFUSES(kNullHandle, cuGraphKernelNodeGetParams_v2, node, &kernel);
-    REFUSES(kNullHandle, cuGraphKernelNodeSetParams_v2, node, &kernel_);
-    REFUSES(kNullHandle, cuGraphMemcpyNodeGetParams, node, &copy_);
-    REFUSES(kNullHandle, cuGraphMemcpyNodeSetParams, node, &copy_);
-    REFUSES(kNullHandle, cuGraphMemsetNodeGetParams, node, &fill_);
-    REFUSES(kNullHandle, cuGraphMemsetNodeSetParams, node, &fill_);
-    REFUSES(kNullHandle, cuGraphHostNodeGetParams, node, &call_);
-    REFUSES(kNullHandle, cuGraphHostNodeSetParams, node, &call_);
-    REFUSES(kNullHandle, cuGraphEventRecordNodeGetEvent, node, &event);
-    REFUSES(kNullHandle, cuGraphEventRecordNodeSetEvent, node, event);
-    REFUSES(kNullHandle, cuGraphEventWaitNodeGetEvent, node, &event);
-    REFUSES(kNullHandle, cuGraphEventWaitNodeSetEvent, node, event);
-    REFUSES(kNullHandle, cuGraphChildGraphNodeGetGraph, node, &child);
-    REFUSES(kNullHandle, cuGraphMemAllocNodeGetParams, node, &alloc);
-    REFUSES(kNullHandle, cuGraphMemFreeNodeGetParams, node, &pointer);
+    REFUSES(kValueOrHandle, cuGraphKernelNodeGetParams, node, &kernel_v1);
+    REFUSES(kValueOrHandle, cuGraphKernelNodeGetParams_v2, node, &kernel);
+    REFUSES(kValueOrHandle, cuGraphKernelNodeSetParams_v2, node, &kernel_);
+    REFUSES(kValueOrHandle, cuGraphMemcpyNodeGetParams, node, &copy_);
+    REFUSES(kValueOrHandle, cuGraphMemcpyNodeSetParams, node, &copy_);
+    REFUSES(kValueOrHandle, cuGraphMemsetNodeGetParams, node, &fill_);
+    REFUSES(kValueOrHandle, cuGraphMemsetNodeSetParams, node, &fill_);
+    REFUSES(kValueOrHandle, cuGraphHostNodeGetParams, node, &call_);
+    REFUSES(kValueOrHandle, cuGraphHostNodeSetParams, node, &call_);
+    REFUSES(kValueOrHandle, cuGraphEventRecordNodeGetEvent, node, &event);
+    REFUSES(kValueOrHandle, cuGraphEventRecordNodeSetEvent, node, event);
+    REFUSES(kValueOrHandle, cuGraphEventWaitNodeGetEvent, node, &event);
+    REFUSES(kValueOrHandle, cuGraphEventWaitNodeSetEvent, node, event);
+    REFUSES(kValueOrHandle, cuGraphChildGraphNodeGetGraph, node, &child);
+    REFUSES(kValueOrHandle, cuGraphMemAllocNodeGetParams, node, &alloc);
+    REFUSES(kValueOrHandle, cuGraphMemFreeNodeGetParams, node, &pointer);
   }
   REFUSES(kValue, cuGraphMemsetNodeGetParams, fill_node_, nullptr);
   REFUSES(kValue, cuGraphMemsetNodeSetParams, fill_node_, nullptr);
@@ -225,19 +225,19 @@ TEST_F(ErrorsGraphTest, NodesOfAnyKind) {
   TAKES(cuGraphInstantiateWithFlags, &exec, graph_, 0);
   const Answers refused = {CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED};
   REFUSES(kValue, cuGraphAddNode, nullptr, graph_, nullptr, 0, &good);
-  REFUSES(kNullHandle, cuGraphAddNode, &node, nullptr, nullptr, 0, &good);
+  REFUSES(kValueOrHandle, cuGraphAddNode, &node, nullptr, nullptr, 0, &good);
   REFUSES(kValue, cuGraphAddNode, &node, graph_, nullptr, 0, nullptr);
   REFUSES(kValue, cuGraphAddNode, &node, graph_, &foreign_, 1, &good);
   REFUSES(refused, cuGraphAddNode, &node, graph_, nullptr, 0, &none);
   REFUSES(kValue, cuGraphAddNode, &node, graph_, nullptr, 0, &reserved);
   REFUSES(kValue, cuGraphAddNode_v2, nullptr, graph_, nullptr, nullptr, 0, &good);
-  REFUSES(kNullHandle, cuGraphAddNode_v2, &node, nullptr, nullptr, nullptr, 0, &good);
+  REFUSES(kValueOrHandle, cuGraphAddNode_v2, &node, nullptr, nullptr, nullptr, 0, &good);
   REFUSES(kValue, cuGraphAddNode_v2, &node, graph_, nullptr, nullptr, 0, nullptr);
   REFUSES(kValue, cuGraphAddNode_v2, &node, graph_, nullptr, nullptr, 1, &good);
-  REFUSES(kNullHandle, cuGraphNodeSetParams, nullptr, &good);
+  REFUSES(kValueOrHandle, cuGraphNodeSetParams, nullptr, &good);
   REFUSES(kValue, cuGraphNodeSetParams, fill_node_, nullptr);
   REFUSES(kValue, cuGraphNodeSetParams, empty_, &good);
-  REFUSES(kNullHandle, cuGraphExecNodeSetParams, nullptr, fill_node_, &good);
+  REFUSES(kValueOrHandle, cuGraphExecNodeSetParams, nullptr, fill_node_, &good);
   REFUSES(kValue, cuGraphExecNodeSetParams, exec, fill_node_, nullptr);
   REFUSES(kValue, cuGraphExecNodeSetParams, exec, foreign_, &good);
   EXPECT_EQ(node, nullptr);
@@ -251,17 +251,17 @@ TEST_F(ErrorsGraphTest, AttributesAndPictures) {
   const auto no_such = NoSuch<CUlaunchAttributeID>();
   TAKES(cuGraphAddKernelNode_v2, &node, graph_, nullptr, 0, &kernel_);
   for (CUgraphNode other : {empty_, static_cast<CUgraphNode>(nullptr)}) {
-    REFUSES(kNullHandle, cuGraphKernelNodeGetAttribute, other, kCooperative, &value);
-    REFUSES(kNullHandle, cuGraphKernelNodeSetAttribute, other, kCooperative, &value);
-    REFUSES(kNullHandle, cuGraphKernelNodeCopyAttributes, node, other);
-    REFUSES(kNullHandle, cuGraphKernelNodeCopyAttributes, other, node);
+    REFUSES(kValueOrHandle, cuGraphKernelNodeGetAttribute, other, kCooperative, &value);
+    REFUSES(kValueOrHandle, cuGraphKernelNodeSetAttribute, other, kCooperative, &value);
+    REFUSES(kValueOrHandle, cuGraphKernelNodeCopyAttributes, node, other);
+    REFUSES(kValueOrHandle, cuGraphKernelNodeCopyAttributes, other, node);
   }
   REFUSES(kValue, cuGraphKernelNodeGetAttribute, node, kCooperative, nullptr);
   REFUSES(kValue, cuGraphKernelNodeGetAttribute, node, no_such, &value);
   REFUSES(kValue, cuGraphKernelNodeSetAttribute, node, kCooperative, nullptr);
   REFUSES(kValue, cuGraphKernelNodeSetAttribute, node, no_such, &value);
   const Answers no_file = {CUDA_ERROR_OPERATING_SYSTEM, CUDA_ERROR_INVALID_VALUE};
-  REFUSES(kNullHandle, cuGraphDebugDotPrint, nullptr, "/nonexistent/tandem.dot", 0);
+  REFUSES(kValueOrHandle, cuGraphDebugDotPrint, nullptr, "/nonexistent/tandem.dot", 0);
   REFUSES(kValue, cuGraphDebugDotPrint, graph_, nullptr, 0);
   REFUSES(no_file, cuGraphDebugDotPrint, graph_, "/nonexistent/tandem.dot", 0);
 }
@@ -271,11 +271,11 @@ TEST_F(ErrorsGraphTest, Instantiating) {
   CUDA_GRAPH_INSTANTIATE_PARAMS params = {};
   params.flags = 1 << 20;
   REFUSES(kValue, cuGraphInstantiate, nullptr, graph_, nullptr, nullptr, 0);
-  REFUSES(kNullHandle, cuGraphInstantiate, &exec, nullptr, nullptr, nullptr, 0);
+  REFUSES(kValueOrHandle, cuGraphInstantiate, &exec, nullptr, nullptr, nullptr, 0);
   REFUSES(kValue, cuGraphInstantiate_v2, nullptr, graph_, nullptr, nullptr, 0);
-  REFUSES(kNullHandle, cuGraphInstantiate_v2, &exec, nullptr, nullptr, nullptr, 0);
+  REFUSES(kValueOrHandle, cuGraphInstantiate_v2, &exec, nullptr, nullptr, nullptr, 0);
   REFUSES(kValue, cuGraphInstantiateWithFlags, nullptr, graph_, 0);
-  REFUSES(kNullHandle, cuGraphInstantiateWithFlags, &exec, nullptr, 0);
+  REFUSES(kValueOrHandle, cuGraphInstantiateWithFlags, &exec, nullptr, 0);
   REFUSES(kValue, cuGraphInstantiateWithFlags, &exec, graph_, 1 << 20);
   REFUSES(kValue, cuGraphInstantiateWithParams, &exec, graph_, nullptr);
   REFUSES(kValue, cuGraphInstantiateWithParams, &exec, graph_, &params);
@@ -292,22 +292,22 @@ TEST_F(ErrorsGraphTest, NoInstantiatedGraph) {
   CUevent event = nullptr;
   TAKES(cuEventCreate, &event, CU_EVENT_DISABLE_TIMING);
   const auto* old = reinterpret_cast<const CUDA_KERNEL_NODE_PARAMS_v1*>(&kernel_);
-  REFUSES(kNullHandle, cuGraphExecDestroy, nullptr);
-  REFUSES(kNullHandle, cuGraphLaunch, nullptr, stream);
-  REFUSES(kNullHandle, cuGraphUpload, nullptr, stream);
-  REFUSES(kNullHandle, cuGraphExecGetFlags, nullptr, &flags);
-  REFUSES(kNullHandle, cuGraphNodeSetEnabled, nullptr, fill_node_, 1);
-  REFUSES(kNullHandle, cuGraphNodeGetEnabled, nullptr, fill_node_, &enabled);
-  REFUSES(kNullHandle, cuGraphExecUpdate, nullptr, graph_, &node, &outcome);
-  REFUSES(kNullHandle, cuGraphExecUpdate_v2, nullptr, graph_, &info);
-  REFUSES(kNullHandle, cuGraphExecKernelNodeSetParams, nullptr, empty_, old);
-  REFUSES(kNullHandle, cuGraphExecKernelNodeSetParams_v2, nullptr, empty_, &kernel_);
-  REFUSES(kNullHandle, cuGraphExecMemcpyNodeSetParams, nullptr, empty_, &copy_, context_);
-  REFUSES(kNullHandle, cuGraphExecMemsetNodeSetParams, nullptr, fill_node_, &fill_, context_);
-  REFUSES(kNullHandle, cuGraphExecHostNodeSetParams, nullptr, empty_, &call_);
-  REFUSES(kNullHandle, cuGraphExecEventRecordNodeSetEvent, nullptr, empty_, event);
-  REFUSES(kNullHandle, cuGraphExecEventWaitNodeSetEvent, nullptr, empty_, event);
-  REFUSES(kNullHandle, cuGraphExecChildGraphNodeSetParams, nullptr, empty_, other_);
+  REFUSES(kValueOrHandle, cuGraphExecDestroy, nullptr);
+  REFUSES(kValueOrHandle, cuGraphLaunch, nullptr, stream);
+  REFUSES(kValueOrHandle, cuGraphUpload, nullptr, stream);
+  REFUSES(kValueOrHandle, cuGraphExecGetFlags, nullptr, &flags);
+  REFUSES(kValueOrHandle, cuGraphNodeSetEnabled, nullptr, fill_node_, 1);
+  REFUSES(kValueOrHandle, cuGraphNodeGetEnabled, nullptr, fill_node_, &enabled);
+  REFUSES(kValueOrHandle, cuGraphExecUpdate, nullptr, graph_, &node, &outcome);
+  REFUSES(kValueOrHandle, cuGraphExecUpdate_v2, nullptr, graph_, &info);
+  REFUSES(kValueOrHandle, cuGraphExecKernelNodeSetParams, nullptr, empty_, old);
+  REFUSES(kValueOrHandle, cuGraphExecKernelNodeSetParams_v2, nullptr, empty_, &kernel_);
+  REFUSES(kValueOrHandle, cuGraphExecMemcpyNodeSetParams, nullptr, empty_, &copy_, context_);
+  REFUSES(kValueOrHandle, cuGraphExecMemsetNodeSetParams, nullptr, fill_node_, &fill_, context_);
+  REFUSES(kValueOrHandle, cuGraphExecHostNodeSetParams, nullptr, empty_, &call_);
+  REFUSES(kValueOrHandle, cuGraphExecEventRecordNodeSetEvent, nullptr, empty_, event);
+  REFUSES(kValueOrHandle, cuGraphExecEventWaitNodeSetEvent, nullptr, empty_, event);
+  REFUSES(kValueOrHandle, cuGraphExecChildGraphNodeSetParams, nullptr, empty_, other_);
   TAKES(cuEventDestroy_v2, event);
 }
 
@@ -327,7 +327,7 @@ TEST_F(ErrorsGraphTest, InstantiatedGraphs) {
   REFUSES(kValue, cuGraphNodeSetEnabled, exec, empty_, 0);  // not of a kind that can be
   REFUSES(kValue, cuGraphNodeGetEnabled, exec, fill_node_, nullptr);
   REFUSES(kValue, cuGraphNodeGetEnabled, exec, foreign_, &enabled);
-  REFUSES(kNullHandle, cuGraphExecUpdate_v2, exec, nullptr, &info);
+  REFUSES(kValueOrHandle, cuGraphExecUpdate_v2, exec, nullptr, &info);
   REFUSES(differs, cuGraphExecUpdate_v2, exec, other_, &info);
   EXPECT_EQ(info.result, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
   REFUSES(differs, cuGraphExecUpdate, exec, other_, &node, &outcome);

@@ -10,7 +10,7 @@ namespace tandem::driver_test {
 namespace {
 
 constexpr const char* kNoFile = "/nonexistent/tandem.ptx";
-const Answers kNoCode = {CUDA_ERROR_INVALID_IMAGE, CUDA_ERROR_INVALID_PTX, CUDA_ERROR_INVALID_VALUE,
+const Answers kNoCode = {CUDA_ERROR_INVALID_PTX, CUDA_ERROR_INVALID_IMAGE, CUDA_ERROR_INVALID_VALUE,
                          CUDA_ERROR_NO_BINARY_FOR_GPU, CUDA_ERROR_INVALID_SOURCE};
 const Answers kNoSuchFile = {CUDA_ERROR_FILE_NOT_FOUND, CUDA_ERROR_INVALID_VALUE};
 const Answers kCannotBeRead = {CUDA_ERROR_FILE_NOT_FOUND};
@@ -57,7 +57,7 @@ TEST_F(ErrorsModuleTest, Loading) {
   REFUSES(kValue, cuModuleLoadFatBinary, &module, nullptr);
   REFUSES(kNullHandle, cuModuleUnload, nullptr);
   const Answers too_new = {CUDA_ERROR_UNSUPPORTED_PTX_VERSION};
-  const Answers other_card = {CUDA_ERROR_INVALID_PTX, CUDA_ERROR_NO_BINARY_FOR_GPU};
+  const Answers other_card = {CUDA_ERROR_NO_BINARY_FOR_GPU, CUDA_ERROR_INVALID_PTX};
   REFUSES(too_new, cuModuleLoadData, &module, ".version 99.0\n.target sm_50\n.address_size 64\n");
   REFUSES(other_card, cuModuleLoadData, &module,
           ".version 6.3\n.target sm_999\n.address_size 64\n");
@@ -324,7 +324,7 @@ TEST_F(ErrorsModuleTest, TheLinker) {
 TEST_F(ErrorsModuleTest, NoCurrentContext) {
   const std::string path = testing::TempDir() + "/tandem_module_" + std::to_string(getpid());
   std::ofstream(path) << kKernels;
-  const Answers context_or_none = {CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_NOT_FOUND};
+  const Answers none_or_context = {CUDA_ERROR_NOT_FOUND, CUDA_ERROR_INVALID_CONTEXT};
   WithoutContext([&] {
     uint32_t value = 1;
     void* parameters[] = {&out_, &value};
@@ -342,7 +342,7 @@ TEST_F(ErrorsModuleTest, NoCurrentContext) {
     REFUSES(kContext, cuLinkCreate_v2, 0, nullptr, nullptr, &state);
     REFUSES(kContext, cuLibraryGetModule, &module, library_);
     REFUSES(kContext, cuLibraryGetGlobal, &pointer, &bytes, library_, "counter");
-    REFUSES(context_or_none, cuLibraryGetManaged, &pointer, &bytes, library_, "counter");
+    REFUSES(none_or_context, cuLibraryGetManaged, &pointer, &bytes, library_, "counter");
     REFUSES(kContext, cuKernelGetFunction, &function, kernel_);
     REFUSES(kContext, cuLaunchKernel, store_, 1, 1, 1, 1, 1, 1, 0, nullptr, parameters, nullptr);
     REFUSES(kContext, cuLaunchKernelEx, &config, store_, parameters, nullptr);

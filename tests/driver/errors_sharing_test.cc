@@ -35,16 +35,20 @@ TEST_F(ErrorsSharingTest, PhysicalMemory) {
   CUmemGenericAllocationHandle handle = 0;
   size_t granularity = 0;
   const CUmemAllocationProp good = Properties();
-  std::vector<CUmemAllocationProp> wrong(3, good);
+  std::vector<CUmemAllocationProp> wrong(2, good);
   wrong[0].type = NoSuch<CUmemAllocationType>();
   wrong[1].location.type = CU_MEM_LOCATION_TYPE_INVALID;
-  wrong[2].location.id = kNoDevice;
   for (const CUmemAllocationProp& properties : wrong) {
     SCOPED_TRACE("case " + std::to_string(&properties - wrong.data()));
-    REFUSES(kDeviceOrValue, cuMemCreate, &handle, kBytes, &properties, 0);
-    REFUSES(kDeviceOrValue, cuMemGetAllocationGranularity, &granularity, &properties,
+    REFUSES(kValueOrDevice, cuMemCreate, &handle, kBytes, &properties, 0);
+    REFUSES(kValueOrDevice, cuMemGetAllocationGranularity, &granularity, &properties,
             CU_MEM_ALLOC_GRANULARITY_MINIMUM);
   }
+  CUmemAllocationProp nowhere = good;
+  nowhere.location.id = kNoDevice;
+  REFUSES(kDeviceOrValue, cuMemCreate, &handle, kBytes, &nowhere, 0);
+  REFUSES(kDeviceOrValue, cuMemGetAllocationGranularity, &granularity, &nowhere,
+          CU_MEM_ALLOC_GRANULARITY_MINIMUM);
   REFUSES(kValue, cuMemCreate, nullptr, kBytes, &good, 0);
   REFUSES(kValue, cuMemCreate, &handle, kBytes, nullptr, 0);
   REFUSES(kValue, cuMemCreate, &handle, 0, &good, 0);
@@ -56,7 +60,7 @@ TEST_F(ErrorsSharingTest, PhysicalMemory) {
           CU_MEM_ALLOC_GRANULARITY_MINIMUM);
   REFUSES(kValue, cuMemGetAllocationGranularity, &granularity, &good,
           NoSuch<CUmemAllocationGranularity_flags>());
-  REFUSES(kNullHandle, cuMemRelease, 0);
+  REFUSES(kValueOrHandle, cuMemRelease, 0);
   EXPECT_EQ(handle, 0u);
 }
 
@@ -72,7 +76,7 @@ TEST_F(ErrorsSharingTest, Mapping) {
   CUdeviceptr pointer = 0;
   TAKES(cuMemCreate, &handle, kBytes, &good, 0);
   TAKES(cuMemAddressReserve, &pointer, 2 * kBytes, 0, 0, 0);
-  REFUSES(kNullHandle, cuMemMap, pointer, kBytes, 0, 0, 0);
+  REFUSES(kValueOrHandle, cuMemMap, pointer, kBytes, 0, 0, 0);
   REFUSES(kValue, cuMemMap, pointer, 0, 0, handle, 0);
   REFUSES(kValue, cuMemMap, pointer, kBytes, 0, handle, 1);
   REFUSES(kValue, cuMemMap, pointer, 2 * kBytes, 0, handle, 0);  // more than there is
@@ -98,7 +102,7 @@ TEST_F(ErrorsSharingTest, Mapping) {
   REFUSES(kValue, cuMemGetAccess, &flags, nullptr, pointer);
   REFUSES(kValue, cuMemRetainAllocationHandle, nullptr, reinterpret_cast<void*>(pointer));
   REFUSES(kValue, cuMemGetAllocationPropertiesFromHandle, nullptr, handle);
-  REFUSES(kNullHandle, cuMemGetAllocationPropertiesFromHandle, &properties, 0);
+  REFUSES(kValueOrHandle, cuMemGetAllocationPropertiesFromHandle, &properties, 0);
   TAKES(cuMemGetAllocationPropertiesFromHandle, &properties, handle);
   EXPECT_EQ(properties.type, CU_MEM_ALLOCATION_TYPE_PINNED);
   EXPECT_EQ(properties.location.id, 0);
@@ -114,11 +118,12 @@ TEST_F(ErrorsSharingTest, Descriptors) {
   constexpr auto kDescriptor = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   const Answers refused = {CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED,
                            CUDA_ERROR_OPERATING_SYSTEM};
+  const Answers no_such = {CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_INVALID_VALUE};
   TAKES(cuMemCreate, &handle, kBytes, &plain, 0);
   REFUSES(kValue, cuMemExportToShareableHandle, nullptr, handle, kDescriptor, 0);
   REFUSES(kValue, cuMemExportToShareableHandle, &fd, handle, kDescriptor, 1);
   REFUSES(refused, cuMemExportToShareableHandle, &fd, handle, kDescriptor, 0);  // not asked for
-  REFUSES(refused, cuMemExportToShareableHandle, &fd, handle, NoSuch<CUmemAllocationHandleType>(),
+  REFUSES(no_such, cuMemExportToShareableHandle, &fd, handle, NoSuch<CUmemAllocationHandleType>(),
           0);
   REFUSES(kValue, cuMemImportFromShareableHandle, nullptr, reinterpret_cast<void*>(intptr_t{0}),
           kDescriptor);
@@ -139,10 +144,10 @@ TEST_F(ErrorsSharingTest, OtherProcesses) {
   const Answers not_mapped = {CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_HANDLE,
                               CUDA_ERROR_NOT_MAPPED};
   REFUSES(kValue, cuIpcGetMemHandle, nullptr, block);
-  REFUSES(kNullHandle, cuIpcGetMemHandle, &handle, 0x10);
+  REFUSES(kValueOrHandle, cuIpcGetMemHandle, &handle, 0x10);
   void* host = nullptr;
   TAKES(cuMemHostAlloc, &host, kBytes, 0);
-  REFUSES(kNullHandle, cuIpcGetMemHandle, &handle, reinterpret_cast<CUdeviceptr>(host));
+  REFUSES(kValueOrHandle, cuIpcGetMemHandle, &handle, reinterpret_cast<CUdeviceptr>(host));
   TAKES(cuMemFreeHost, host);
   REFUSES(kValue, cuIpcOpenMemHandle, nullptr, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
   REFUSES(kValue, cuIpcOpenMemHandle_v2, nullptr, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
@@ -171,7 +176,7 @@ TEST_F(ErrorsSharingTest, Pools) {
   wrong[2].location.id = kNoDevice;
   for (const CUmemPoolProps& properties : wrong) {
     SCOPED_TRACE("case " + std::to_string(&properties - wrong.data()));
-    REFUSES(kDeviceOrValue, cuMemPoolCreate, &made, &properties);
+    REFUSES(kValueOrDevice, cuMemPoolCreate, &made, &properties);
   }
   REFUSES(kValue, cuMemPoolCreate, nullptr, &good);
   REFUSES(kValue, cuMemPoolCreate, &made, nullptr);
@@ -188,7 +193,7 @@ TEST_F(ErrorsSharingTest, Pools) {
   int count = 0;
   TAKES(cuDeviceGetCount, &count);
   if (count < 2) GTEST_SKIP() << "there is no second device";
-  REFUSES(kDeviceOrValue, cuDeviceSetMemPool, 1, pool);  // the first one's
+  REFUSES(kValueOrDevice, cuDeviceSetMemPool, 1, pool);  // the first one's
 }
 
 TEST_F(ErrorsSharingTest, PoolsOfOtherProcesses) {
@@ -213,7 +218,7 @@ TEST_F(ErrorsSharingTest, PoolsOfOtherProcesses) {
   REFUSES(refused, cuMemPoolImportFromShareableHandle, &imported, handle(0), no_such, 0);
   REFUSES(kValue, cuMemPoolExportPointer, nullptr, Allocate(64));
   REFUSES(refused, cuMemPoolExportPointer, &data, Allocate(64));  // not a pool's
-  REFUSES(kNullHandle, cuMemPoolExportPointer, &data, 0x10);
+  REFUSES(kValueOrHandle, cuMemPoolExportPointer, &data, 0x10);
   REFUSES(kValue, cuMemPoolImportPointer, nullptr, pool, &data);
   REFUSES(kValue, cuMemPoolImportPointer, &pointer, nullptr, &data);
   REFUSES(kValue, cuMemPoolImportPointer, &pointer, pool, nullptr);
@@ -290,19 +295,19 @@ TEST_F(ErrorsSharingTest, ManagedMemory) {
   REFUSES(kTooMuch, cuMemAllocManaged, &pointer, kAbsurd, CU_MEM_ATTACH_GLOBAL);
   const CUdeviceptr block = Allocate(kBytes);  // not managed
   const auto mostly = CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY;
-  REFUSES(kDeviceOrValue, cuMemPrefetchAsync, block, kBytes, 0, nullptr);
-  REFUSES(kDeviceOrValue, cuMemAdvise, block, kBytes, CU_MEM_ADVISE_SET_READ_MOSTLY, 0);
+  REFUSES(kValueOrDevice, cuMemPrefetchAsync, block, kBytes, 0, nullptr);
+  REFUSES(kValueOrDevice, cuMemAdvise, block, kBytes, CU_MEM_ADVISE_SET_READ_MOSTLY, 0);
   REFUSES(kValue, cuMemRangeGetAttribute, &answer, sizeof(answer), mostly, block, kBytes);
   REFUSES(kValue, cuStreamAttachMemAsync, nullptr, block, 0, CU_MEM_ATTACH_GLOBAL);
   TAKES(cuMemAllocManaged, &pointer, kBytes, CU_MEM_ATTACH_GLOBAL);
   REFUSES(kDeviceOrValue, cuMemPrefetchAsync, pointer, kBytes, kNoDevice, nullptr);
-  REFUSES(kDeviceOrValue, cuMemPrefetchAsync, pointer, 0, 0, nullptr);
-  REFUSES(kDeviceOrValue, cuMemPrefetchAsync, pointer, kAbsurd, 0, nullptr);
+  REFUSES(kValueOrDevice, cuMemPrefetchAsync, pointer, 0, 0, nullptr);
+  REFUSES(kValueOrDevice, cuMemPrefetchAsync, pointer, kAbsurd, 0, nullptr);
   REFUSES(kDeviceOrValue, cuMemPrefetchAsync_v2, pointer, kBytes,
           CUmemLocation{CU_MEM_LOCATION_TYPE_DEVICE, kNoDevice}, 0, nullptr);
-  REFUSES(kDeviceOrValue, cuMemPrefetchAsync_v2, pointer, kBytes,
+  REFUSES(kValueOrDevice, cuMemPrefetchAsync_v2, pointer, kBytes,
           CUmemLocation{CU_MEM_LOCATION_TYPE_INVALID, 0}, 0, nullptr);
-  REFUSES(kDeviceOrValue, cuMemPrefetchAsync_v2, pointer, kBytes,
+  REFUSES(kValueOrDevice, cuMemPrefetchAsync_v2, pointer, kBytes,
           CUmemLocation{CU_MEM_LOCATION_TYPE_DEVICE, 0}, 1, nullptr);
   REFUSES(kValue, cuMemAdvise, pointer, kBytes, NoSuch<CUmem_advise>(), 0);
   REFUSES(kDeviceOrValue, cuMemAdvise, pointer, kBytes, CU_MEM_ADVISE_SET_ACCESSED_BY, kNoDevice);
