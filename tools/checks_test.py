@@ -185,5 +185,43 @@ class DriverTests(unittest.TestCase):
         self.assertEqual(len(self.check("Cu().cuB(1); Cu().cuB_v2x(1);\n")), 2)
 
 
+class DriverErrors(unittest.TestCase):
+    ROWS = (
+        "CU_PT(cuA_v2, _ptsz, cuA, 2000, PASS, YES, (int a), (a))\n"
+        "CU(cuB, cuB, 2000, PASS, YES, (int a), (a))\n"
+        "CU(cuC, cuC, 2000, PASS, NO, (int a), (a))\n"
+    )
+    ERRORS = "DOCUMENTED(cuA, CUDA_ERROR_X)\nIN_A_LOOP(cuA, CUDA_ERROR_Y)\n"
+    EXCUSED = 'EXCUSED(cuB, CUDA_ERROR_X, "nobody can")\n'
+    SHOWN = "REFUSES(kX, cuA_v2, f(1, 2), 3);\n"
+
+    def check(self, errors=ERRORS + EXCUSED, test=SHOWN):
+        files = {
+            "src/cuda/driver_api.def": self.ROWS,
+            "tests/driver/documented_errors.def": errors,
+            "tests/driver/errors.h": "const Answers kX = {CUDA_ERROR_X, CUDA_ERROR_Y};\n",
+            "tests/driver/a_test.cc": test,
+        }
+        return findings("check_driver_errors.py", files)
+
+    def test_each_error_is_in_a_test_or_excused(self):
+        for test in [self.SHOWN, "EXPECT_CU(CUDA_ERROR_X, Cu().cuA_v2_ptsz(1));\n",
+                     "EXPECT_EQ(Cu().cuA_v2(\n    1), CUDA_ERROR_X);\n",
+                     "const Answers x = {CUDA_ERROR_X};\nREFUSES(x, cuA_v2);\n",
+                     "REFUSES(soft ? kX : kY, cuA_v2);\n"]:  # fmt: skip
+            self.assertEqual(self.check(test=test), [], test)
+        for test in ["", "// " + self.SHOWN, "REFUSES(kY, cuA_v2);\n", "REFUSES(kX, cuC);\n",
+                     "const Answers kX = {CUDA_ERROR_Y, CUDA_ERROR_X};\n" + self.SHOWN]:  # fmt: skip
+            self.assertEqual(len(self.check(test=test)), 1, test)
+
+    def test_no_excuse_is_idle(self):
+        self.assertEqual(len(self.check(test=self.SHOWN + "REFUSES(kX, cuB, 1);\n")), 1)
+        self.assertEqual(len(self.check(test=self.SHOWN + "REFUSES(kX, cuB_ptsz, 1);\n")), 0)
+        for more in [self.EXCUSED, "IN_A_LOOP(cuC, CUDA_ERROR_X)\n",
+                     "EXCUSED(cuB, CUDA_ERROR_Y)\n"]:  # fmt: skip
+            self.assertEqual(len(self.check(self.ERRORS + self.EXCUSED + more)), 1, more)
+        self.assertEqual(len(self.check(self.ERRORS)), 1)  # nothing is said of cuB
+
+
 if __name__ == "__main__":
     unittest.main()

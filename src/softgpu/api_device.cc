@@ -34,8 +34,9 @@ using namespace tandem;        // NOLINT: entry points live outside every namesp
 using namespace tandem::soft;  // NOLINT
 
 CUresult cuDeviceGet(CUdevice* device, int ordinal) noexcept {
-  Device* found = nullptr;
+  CU_TRY(Ready());
   if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Device* found = nullptr;
   CU_TRY(FindDevice(ordinal, &found));
   *device = ordinal;
   return CUDA_SUCCESS;

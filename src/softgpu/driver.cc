@@ -16,6 +16,7 @@ constexpr uint64_t kAddressSpaceBytes = 2 * kMaxVram.count;
 
 std::atomic<Driver*> g_driver = nullptr;
 std::atomic<bool> g_forked = false;
+std::atomic<bool> g_shut_down = false;
 thread_local int t_host_functions = 0;
 
 void OnForkedChild() {
@@ -52,6 +53,9 @@ CUresult InitialiseOnce() {
   if (!driver.ok()) return Report(driver.error());
   pthread_atfork(KeptFd::BeforeFork, KeptFd::AfterFork, OnForkedChild);
   g_driver.store(std::move(driver).value().release());
+  // What a program's own handlers and destructors call after this one is too late, as with
+  // NVIDIA's.
+  std::atexit([] { g_shut_down.store(true); });
   return CUDA_SUCCESS;
 }
 
@@ -79,6 +83,7 @@ CUresult Ready() {
   if (g_driver.load(std::memory_order_acquire) == nullptr || g_forked.load()) {
     return CUDA_ERROR_NOT_INITIALIZED;
   }
+  if (g_shut_down.load()) return CUDA_ERROR_DEINITIALIZED;
   return t_host_functions > 0 ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
 }
 

@@ -4,7 +4,9 @@
 // Threading: any thread.
 //
 // Invariants:
-// 1. Before cuInit, and in a child forked after it, no entry point gets past Ready().
+// 1. Before cuInit, in a child forked after it, and once the process exits, no entry point gets
+// past
+//    Ready().
 // 2. Lock order: a device's primary_mutex, a GraphExec's launch_mutex, graphs_mutex, the memory's
 //    mutex; then that of a Context, a Library, a LibraryKernel, a Module or an IpcEvent, one at a
 //    time; then those of handle tables and the scheduler's. Every other is a leaf.
@@ -87,7 +89,7 @@ class Driver {
 
 // cuInit: opens the devices that the environment names. Later calls give the first one's result.
 CUresult Initialise();
-// Not initialised, forked since, or called from a host function: the error to return.
+// Not initialised, forked since, shut down, or called from a host function: the error to return.
 CUresult Ready();
 // REQUIRES: Ready() was successful.
 Driver& TheDriver();

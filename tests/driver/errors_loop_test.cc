@@ -1,0 +1,123 @@
+// Errors that have nothing to do with a call's arguments: each call that documents one is made with
+// nothing, zeros and null pointers, where it has to give that error. documented_errors.def names the
+// calls: a row IN_A_LOOP is shown here.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+
+#include "tests/driver/errors.h"
+#include "tests/driver/other_process.h"
+
+namespace tandem::driver_test {
+namespace {
+
+struct Call {
+  std::string_view symbol;
+  std::string_view base;
+  bool there;
+  CUresult (*with_nothing)();
+};
+
+template <auto cuda::RealDriver::* function, typename... Arguments>
+CUresult WithNothing(CUresult (*)(Arguments...)) {
+  return (Cu().*function)(Arguments{}...);
+}
+
+#define CALL_IF_YES(symbol, base)          \
+  {#symbol, #base, Cu().symbol != nullptr, \
+   [] { return WithNothing<&cuda::RealDriver::symbol>(cuda::Fn_##symbol()); }},
+#define CALL_IF_NO(symbol, base)
+#define CALL_IF_LOADER(symbol, base)
+const std::vector<Call>& Calls() {
+  static const std::vector<Call> calls = {
+#define CU(symbol, base, since, shim, soft, parameters, arguments) CALL_IF_##soft(symbol, base)
+#include "src/cuda/driver_api.def"
+#undef CU
+  };
+  return calls;
+}
+
+struct InALoop {
+  std::string_view base;
+  CUresult error;
+};
+
+const InALoop kInALoop[] = {
+#define IN_A_LOOP(function, error) {#function, error},
+#include "tests/driver/documented_errors.def"
+#undef IN_A_LOOP
+};
+
+bool IsInALoop(std::string_view base, CUresult error) {
+  return std::ranges::any_of(
+      kInALoop, [&](const InALoop& row) { return row.base == base && row.error == error; });
+}
+
+// What the calls that are to give this error give instead, a line each. A card's driver may look at
+// the arguments first.
+std::string WrongAnswers(CUresult error, bool on_software_gpu) {
+  std::string wrong;
+  for (const Call& call : Calls()) {
+    if (!call.there || !IsInALoop(call.base, error)) continue;
+    const CUresult result = call.with_nothing();
+    if (result == error || (!on_software_gpu && kNullHandle.Have(result))) continue;
+    wrong += std::string(call.symbol) + " gave " + Named(result) + "\n";
+  }
+  return wrong;
+}
+
+// For those who cannot ask the driver.
+constexpr const char* kOnSoftwareGpu = "TANDEM_TEST_ON_SOFTWARE_GPU";
+
+// Not a test by itself: what a program gets that has not called cuInit.
+class NotYetInitialised : public ErrorsTest {
+ protected:
+  void SetUp() override {}
+};
+
+TEST_F(NotYetInitialised, DISABLED_EachCallSaysSo) {
+  EXPECT_EQ(WrongAnswers(CUDA_ERROR_NOT_INITIALIZED, Given<bool>(kOnSoftwareGpu)), "");
+  OtherProcess::TellTheEnd();
+}
+
+// Nor is this one: what a program gets while it exits, in a handler that is older than cuInit.
+class ShuttingDown : public NotYetInitialised {
+ protected:
+  static void AtExit() {
+    const std::string wrong = WrongAnswers(CUDA_ERROR_DEINITIALIZED, true);
+    std::fputs(wrong.c_str(), stderr);
+    if (wrong.empty()) OtherProcess::TellTheEnd();
+  }
+};
+
+TEST_F(ShuttingDown, DISABLED_EachCallSaysSo) {
+  Calls();
+  ASSERT_EQ(std::atexit(AtExit), 0);
+  ASSERT_CU(Cu().cuInit(0));
+}
+
+using ErrorsLoopTest = ErrorsTest;
+
+TEST_F(ErrorsLoopTest, BeforeInitialisation) {
+  const bool on_software_gpu = OnSoftwareGpu();
+  OtherProcess other("NotYetInitialised.DISABLED_EachCallSaysSo",
+                     {{kOnSoftwareGpu, InHex(&on_software_gpu, sizeof(on_software_gpu))}});
+  EXPECT_TRUE(other.EndsWell());
+}
+
+// Calls into a card's driver that has gone are nothing to count on.
+TEST_F(ErrorsLoopTest, AfterTheDriversEnd) {
+  if (!OnSoftwareGpu()) GTEST_SKIP() << "not tested on a card";
+  OtherProcess other("ShuttingDown.DISABLED_EachCallSaysSo");
+  EXPECT_TRUE(other.EndsWell());
+}
+
+TEST_F(ErrorsLoopTest, NoCurrentContext) {
+  const bool on_software_gpu = OnSoftwareGpu();
+  WithoutContext(
+      [&] { EXPECT_EQ(WrongAnswers(CUDA_ERROR_INVALID_CONTEXT, on_software_gpu), ""); });
+}
+
+}  // namespace
+}  // namespace tandem::driver_test
