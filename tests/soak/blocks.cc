@@ -16,7 +16,10 @@ constexpr uint64_t kMostWords = 1 << 20;  // of a block
 constexpr int kFewestBits = 6, kMostBits = 20;
 constexpr uint64_t kMostReplays = 4;
 constexpr uint64_t kLongestGapUs = 20000;
-constexpr const char* kKinds[] = {"plain", "pool's", "mapped"};
+constexpr const char* kKinds[] = {"plain", "pool's", "mapped", "managed", "array's"};
+// Managed memory and arrays stay on the card: little of them.
+constexpr int kFewestManagedBits = 6, kMostManagedBits = 15;
+constexpr uint64_t kMostArrays = 4, kMostWidth = 300, kMostHeight = 200;
 constexpr uint64_t kOtherWords = 50000;  // in a context that does not last
 
 // A graph and what is made of it; both end with this.
@@ -83,6 +86,7 @@ void Blocks::Recover() {
     if (block.kind == Block::Kind::kPool) driver.cuMemFreeAsync(block.address, nullptr);
   }
   blocks_.clear();
+  arrays_.clear();
   held_ = 0;
   AllocatePinned();
 }
@@ -99,16 +103,22 @@ void Blocks::Operate() {
   if (choice < 95) return Verify(Any());
   if (choice < 96) return UseAnotherContext();
   if (choice < 97) return VerifyAll();
+  if (choice < 99) return UseAnArray();
   usleep(static_cast<useconds_t>(Random(kLongestGapUs)));
 }
 
 void Blocks::VerifyAll() {
   for (const Block& block : blocks_) Verify(block);
+  for (const Array& array : arrays_) VerifyArray(array);
 }
 
 void Blocks::VerifyAndFreeAll() {
   VerifyAll();
   while (!blocks_.empty()) Free(blocks_.size() - 1);
+  while (!arrays_.empty()) {
+    Check("cuArrayDestroy", device_->driver().cuArrayDestroy(arrays_.back().handle));
+    arrays_.pop_back();
+  }
 }
 
 CUresult Blocks::Make(Block* block) {
@@ -119,17 +129,23 @@ CUresult Blocks::Make(Block* block) {
                                     device_->stream(block->stream));
     case Block::Kind::kMapped:
       return AllocateMapped(driver, device_->ordinal(), block->bytes(), &block->address);
+    case Block::Kind::kManaged:
+      return driver.cuMemAllocManaged(&block->address, block->bytes(), CU_MEM_ATTACH_GLOBAL);
     case Block::Kind::kPlain:
+    case Block::Kind::kArray:
       break;
   }
   return driver.cuMemAlloc_v2(&block->address, block->bytes());
 }
 
 void Blocks::Allocate() {
-  const uint64_t low = uint64_t{1} << (kFewestBits + Random(kMostBits - kFewestBits));
   Block block;
+  block.kind = static_cast<Block::Kind>(Random(4));
+  const bool managed = block.kind == Block::Kind::kManaged;
+  const int fewest = managed ? kFewestManagedBits : kFewestBits;
+  const int most = managed ? kMostManagedBits : kMostBits;
+  const uint64_t low = uint64_t{1} << (fewest + Random(most - fewest));
   block.words = low + Random(low);
-  block.kind = static_cast<Block::Kind>(Random(3));
   block.stream = static_cast<int>(Random(Device::kStreams));
   while (!blocks_.empty() && held_ + block.bytes() > most_) Free(Random(blocks_.size()));
   const CUresult result = Make(&block);
@@ -166,6 +182,8 @@ void Blocks::Return(const Block& block) {
       device_->Wait(block.stream);
       return Check("cuMemUnmap", FreeMapped(driver, block.address, block.bytes()));
     case Block::Kind::kPlain:
+    case Block::Kind::kManaged:
+    case Block::Kind::kArray:
       return Check("cuMemFree", driver.cuMemFree_v2(block.address));
   }
 }
@@ -296,7 +314,72 @@ void Blocks::UseAnotherContext() {
   }
 }
 
+void Blocks::UseAnArray() {
+  ++counts_.arrays;
+  if (arrays_.empty() || (arrays_.size() < kMostArrays && Random(3) == 0)) return MakeArray();
+  const size_t index = Random(arrays_.size());
+  const uint64_t choice = Random(5);
+  if (choice < 2) return WriteArray(arrays_[index]);
+  if (choice < 4) return VerifyArray(arrays_[index]);
+  Check("cuArrayDestroy", device_->driver().cuArrayDestroy(arrays_[index].handle));
+  arrays_.erase(arrays_.begin() + static_cast<ptrdiff_t>(index));
+}
+
+void Blocks::MakeArray() {
+  Array array;
+  array.width = 1 + Random(kMostWidth);
+  array.height = 1 + Random(kMostHeight);
+  array.content.kind = Block::Kind::kArray;
+  array.content.words = array.width * array.height;
+  const CUDA_ARRAY_DESCRIPTOR descriptor = {array.width, array.height, CU_AD_FORMAT_UNSIGNED_INT32,
+                                            1};
+  const CUresult result = device_->driver().cuArrayCreate_v2(&array.handle, &descriptor);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+    ++counts_.out_of_memory;
+    return;
+  }
+  Check("cuArrayCreate", result);
+  arrays_.push_back(array);
+  WriteArray(arrays_.back());
+}
+
+void Blocks::WriteArray(Array& array) {
+  Block& content = array.content;
+  content.seed = next_seed_++;
+  uint32_t* const from = Random(2) == 0 ? pinned_ : pageable_.data();
+  for (uint64_t i = 0; i < content.words; ++i) from[i] = content.At(i);
+  CUDA_MEMCPY2D copy = {};
+  copy.srcMemoryType = CU_MEMORYTYPE_HOST;
+  copy.srcHost = from;
+  copy.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+  copy.dstArray = array.handle;
+  copy.WidthInBytes = copy.srcPitch = array.width * sizeof(uint32_t);
+  copy.Height = array.height;
+  device_->Do("cuMemcpy2D", [&] { return device_->driver().cuMemcpy2D_v2(&copy); });
+  counts_.moved_bytes += content.bytes();
+}
+
+void Blocks::VerifyArray(const Array& array) {
+  uint32_t* const to = Random(2) == 0 ? pinned_ : pageable_.data();
+  std::fill_n(to, array.content.words, 0);
+  CUDA_MEMCPY2D copy = {};
+  copy.srcMemoryType = CU_MEMORYTYPE_ARRAY;
+  copy.srcArray = array.handle;
+  copy.dstMemoryType = CU_MEMORYTYPE_HOST;
+  copy.dstHost = to;
+  copy.WidthInBytes = copy.dstPitch = array.width * sizeof(uint32_t);
+  copy.Height = array.height;
+  device_->Do("cuMemcpy2D", [&] { return device_->driver().cuMemcpy2D_v2(&copy); });
+  counts_.moved_bytes += array.content.bytes();
+  Compare(array.content, to);
+}
+
 void Blocks::Verify(const Block& block) {
+  if (block.kind == Block::Kind::kManaged && Random(2) == 0) {
+    // The host may look at it only while nothing of the device's runs.
+    device_->Do("cuCtxSynchronize", [this] { return device_->driver().cuCtxSynchronize(); });
+    return Compare(block, reinterpret_cast<const uint32_t*>(block.address));
+  }
   uint32_t* const to = Random(2) == 0 ? pinned_ : pageable_.data();
   std::fill_n(to, block.words, 0);
   device_->Do("cuMemcpyDtoHAsync", [&] {

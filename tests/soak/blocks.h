@@ -23,7 +23,8 @@ namespace soak {
 // What was done, by its name in the line that the worker prints.
 struct Counts {
   uint64_t operations = 0, allocations = 0, out_of_memory = 0, launches = 0, copies = 0;
-  uint64_t graphs = 0, contexts = 0, moved_bytes = 0, verified_bytes = 0, wrong_bytes = 0;
+  uint64_t graphs = 0, contexts = 0, arrays = 0, moved_bytes = 0, verified_bytes = 0,
+           wrong_bytes = 0;
 };
 
 class Blocks {
@@ -45,7 +46,7 @@ class Blocks {
   struct Block {
     CUdeviceptr address = 0;
     uint64_t words = 0;
-    enum class Kind : uint8_t { kPlain, kPool, kMapped } kind = Kind::kPlain;
+    enum class Kind : uint8_t { kPlain, kPool, kMapped, kManaged, kArray } kind = Kind::kPlain;
     int stream = 0;
     // What is in it: seed, or the pattern of the seed, and in every word so much more.
     uint32_t seed = 0;
@@ -54,6 +55,13 @@ class Blocks {
 
     uint64_t bytes() const { return words * sizeof(uint32_t); }
     uint32_t At(uint64_t index) const { return (constant ? seed : PatternAt(seed, index)) + added; }
+  };
+
+  // The content of one is as a block's without an address.
+  struct Array {
+    CUarray handle = nullptr;
+    uint64_t width = 0, height = 0;
+    Block content;
   };
 
   uint64_t Random(uint64_t below) { return random_() % below; }
@@ -76,6 +84,10 @@ class Blocks {
   void Replay();
   void ChangeStream();
   void UseAnotherContext();
+  void UseAnArray();
+  void MakeArray();
+  void WriteArray(Array& array);
+  void VerifyArray(const Array& array);
   void Verify(const Block& block);
   void Compare(const Block& block, const uint32_t* found);
 
@@ -85,6 +97,7 @@ class Blocks {
   uint32_t next_seed_;
   uint64_t held_ = 0;
   std::vector<Block> blocks_;
+  std::vector<Array> arrays_;
   std::vector<uint32_t> pageable_;
   uint32_t* pinned_ = nullptr;
   Counts counts_;

@@ -33,6 +33,7 @@ int main(int argc, char** argv) {
       {"copies", counts.copies},
       {"graphs", counts.graphs},
       {"contexts", counts.contexts},
+      {"arrays", counts.arrays},
       {"moved_bytes", counts.moved_bytes},
       {"verified_bytes", counts.verified_bytes},
       {"wrong_bytes", counts.wrong_bytes},
