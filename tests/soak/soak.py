@@ -61,7 +61,10 @@ class Worker:
         self.stderr = open(soak.logs / self.name, "w+")
         seed = soak.dice.getrandbits(32)
         faults = f"TANDEM_SOFT_FAULTS_FILE={self.faults_file}"
-        argv = [WORKER, place % DEVICES, seed, HELD, f"{seconds:.1f}"]
+        # One of eight has two threads on its device, and one of eight one on each.
+        first = place % DEVICES
+        devices = {5: [first, first], 6: [first, 1 - first]}.get(place % 8, [first])
+        argv = [WORKER, ",".join(map(str, devices)), seed, HELD, f"{seconds:.1f}"]
         # The faults are the worker's: not those of a daemon that its guard starts.
         self.process = soak.card.shared(
             ["env", faults, *argv], "--name", self.name, stderr=self.stderr

@@ -1,50 +1,98 @@
-// soak_worker DEVICE SEED BYTES SECONDS: a program that uses that GPU in many ways at random,
-// holding up to BYTES, knows what every byte it has there should be, and looks. Prints one line, a
-// JSON object of counts. Status: 0 if every byte was right, 1 if not, 2 if a call failed.
+// soak_worker DEVICES SEED BYTES SECONDS: a program that uses GPUs in many ways at random, holding
+// up to BYTES, knows what every byte it has there should be, and looks. DEVICES are numbers with
+// commas between them, each with a thread and a context of its own; the same one may be there
+// twice. Prints one line, a JSON object of counts. Status: 0 if every byte was right, 1 if not, 2
+// if a call failed.
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "tests/soak/blocks.h"
 
-int main(int argc, char** argv) {
-  if (argc != 5) {
-    std::fprintf(stderr, "soak_worker DEVICE SEED BYTES SECONDS\n");
-    return 2;
-  }
-  soak::Device device(std::atoi(argv[1]));
+namespace {
+
+struct Order {
+  uint32_t seed = 0;
+  uint64_t bytes = 0;
+  tandem::Instant end;
+};
+
+struct Outcome {
   soak::Counts counts;
+  uint64_t again = 0, broken = 0;
+};
+
+Outcome Work(int ordinal, const Order& order) {
+  Outcome outcome;
+  soak::Device device(ordinal);
   {
-    soak::Blocks blocks(&device, static_cast<uint32_t>(std::strtoul(argv[2], nullptr, 10)),
-                        std::strtoull(argv[3], nullptr, 10));
-    const auto lasts = tandem::Duration(static_cast<int64_t>(std::atof(argv[4]) * 1e9));
-    const tandem::Instant end = tandem::MonotonicNow() + lasts;
+    soak::Blocks blocks(&device, order.seed, order.bytes);
     do {
       blocks.Step();
-    } while (tandem::MonotonicNow() < end);
+    } while (tandem::MonotonicNow() < order.end);
     blocks.Finish();
-    counts = blocks.counts();
+    outcome.counts = blocks.counts();
   }
-  const std::pair<const char*, uint64_t> shown[] = {
-      {"operations", counts.operations},
-      {"allocations", counts.allocations},
-      {"out_of_memory", counts.out_of_memory},
-      {"launches", counts.launches},
-      {"copies", counts.copies},
-      {"graphs", counts.graphs},
-      {"contexts", counts.contexts},
-      {"arrays", counts.arrays},
-      {"moved_bytes", counts.moved_bytes},
-      {"verified_bytes", counts.verified_bytes},
-      {"wrong_bytes", counts.wrong_bytes},
-      {"again", device.again()},
-      {"broken", device.broken()},
+  outcome.again = device.again();
+  outcome.broken = device.broken();
+  return outcome;
+}
+
+// Returns how many bytes were wrong.
+uint64_t Print(const std::vector<Outcome>& outcomes) {
+  using Counter = uint64_t soak::Counts::*;
+  const std::pair<const char*, Counter> counters[] = {
+      {"operations", &soak::Counts::operations},
+      {"allocations", &soak::Counts::allocations},
+      {"out_of_memory", &soak::Counts::out_of_memory},
+      {"launches", &soak::Counts::launches},
+      {"copies", &soak::Counts::copies},
+      {"graphs", &soak::Counts::graphs},
+      {"contexts", &soak::Counts::contexts},
+      {"arrays", &soak::Counts::arrays},
+      {"moved_bytes", &soak::Counts::moved_bytes},
+      {"verified_bytes", &soak::Counts::verified_bytes},
+      {"wrong_bytes", &soak::Counts::wrong_bytes},
   };
-  const char* separator = "{";
-  for (const auto& [name, count] : shown) {
-    std::printf("%s\"%s\": %" PRIu64, separator, name, count);
-    separator = ", ";
+  uint64_t again = 0, broken = 0, sum = 0;
+  for (const Outcome& outcome : outcomes) {
+    again += outcome.again;
+    broken += outcome.broken;
+  }
+  std::printf("{\"again\": %" PRIu64 ", \"broken\": %" PRIu64, again, broken);
+  for (const auto& [name, counter] : counters) {
+    sum = 0;
+    for (const Outcome& outcome : outcomes) sum += outcome.counts.*counter;
+    std::printf(", \"%s\": %" PRIu64, name, sum);
   }
   std::printf("}\n");
-  return counts.wrong_bytes == 0 ? 0 : 1;
+  return sum;  // the last
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 5) {
+    std::fprintf(stderr, "soak_worker DEVICES SEED BYTES SECONDS\n");
+    return 2;
+  }
+  std::vector<int> devices;
+  std::istringstream list(argv[1]);
+  for (std::string one; std::getline(list, one, ',');) devices.push_back(std::atoi(one.c_str()));
+  const auto seed = static_cast<uint32_t>(std::strtoul(argv[2], nullptr, 10));
+  const auto lasts = tandem::Duration(static_cast<int64_t>(std::atof(argv[4]) * 1e9));
+  Order order = {seed, std::strtoull(argv[3], nullptr, 10) / devices.size(),
+                 tandem::MonotonicNow() + lasts};
+  std::vector<Outcome> outcomes(devices.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < devices.size(); ++i, ++order.seed) {
+    threads.emplace_back(
+        [&outcomes, &devices, i, order] { outcomes[i] = Work(devices[i], order); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return Print(outcomes) == 0 ? 0 : 1;
 }
