@@ -1,10 +1,11 @@
 // Shortage: what the card turned out to lack of what the daemon takes for free.
 //
-// A session brings back no more than it has credit for, and yet the driver may refuse: programs that
-// are not shared may use the card, and what the program itself has there beside its memory (modules,
-// graphs, small arrays in pages of their own) is not known to the byte. Nobody else would leave for
-// it, and the program would wait for ever. So the session asks for what it lacks as for memory that
-// cannot be swapped: others leave, and nobody is promised those bytes again for a while.
+// A session brings back no more than it has credit for, and yet the driver may refuse: programs
+// that are not shared may use the card, and what the program itself has there beside its memory
+// (modules, graphs, small arrays in pages of their own) is not known to the byte. Nobody else would
+// leave for it, and the program would wait for ever. So the session asks for what it lacks as for
+// memory that cannot be swapped: others leave, and nobody is promised those bytes again for a
+// while.
 //
 // Threading: the agent's.
 #pragma once

@@ -1,6 +1,6 @@
 // Errors that have nothing to do with a call's arguments: each call that documents one is made with
-// nothing, zeros and null pointers, where it has to give that error. documented_errors.def names the
-// calls: a row IN_A_LOOP is shown here.
+// nothing, zeros and null pointers, where it has to give that error. documented_errors.def names
+// the calls: a row IN_A_LOOP is shown here.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -19,7 +19,7 @@ struct Call {
   CUresult (*with_nothing)();
 };
 
-template <auto cuda::RealDriver::* function, typename... Arguments>
+template <auto cuda::RealDriver::*function, typename... Arguments>
 CUresult WithNothing(CUresult (*)(Arguments...)) {
   return (Cu().*function)(Arguments{}...);
 }
@@ -115,8 +115,7 @@ TEST_F(ErrorsLoopTest, AfterTheDriversEnd) {
 
 TEST_F(ErrorsLoopTest, NoCurrentContext) {
   const bool on_software_gpu = OnSoftwareGpu();
-  WithoutContext(
-      [&] { EXPECT_EQ(WrongAnswers(CUDA_ERROR_INVALID_CONTEXT, on_software_gpu), ""); });
+  WithoutContext([&] { EXPECT_EQ(WrongAnswers(CUDA_ERROR_INVALID_CONTEXT, on_software_gpu), ""); });
 }
 
 }  // namespace
