@@ -80,36 +80,48 @@ std::string RegisterOf(const std::string& type) {
 }
 
 constexpr size_t kStride = 40;
-constexpr size_t kMatrix = 16384;  // bytes
+constexpr size_t kMatrix = 8192;  // bytes
 
+// The four matrices to or from shared memory, word by word.
+std::string CopyMatrices(const std::string& label, const std::string& to, const std::string& from) {
+  return "mov.u32 %w, %tid.x; mul.wide.u32 %at, %w, 4;\n" + label + ": add.u64 %from, %at, " +
+         from + "; add.u64 %to, %at, " + to + "; ld.u32 %w, [%from]; st.u32 [%to], %w;\n" +
+         "add.u64 %at, %at, 128; setp.lt.u64 %more, %at, 32768; @%more bra " + label + ";\n";
+}
+
+// What is to be in shared memory is brought there, and back again.
 std::string KernelOf(const Case& c, const std::string& layout_a, const std::string& layout_b,
-                     const std::string& layout_d) {
+                     const std::string& layout_d, const std::string& space) {
   const std::string on = ".sync.aligned.", stride = std::to_string(kStride);
-  const bool half = c.factor == "f16";
+  const bool half = c.factor == "f16", shared = space.starts_with(".shared");
   const std::string types =
       half ? c.result + "." + c.sum : c.result + "." + c.factor + "." + c.factor + "." + c.sum;
-  const std::string shared = c.factor == "f16" ? "" : ".global";
-  return Module(
-      ".param .u64 in",
-      ".reg .b64 %in, %a, %b, %c, %d;\n.reg ." + RegisterOf(c.factor) + " a<8>, b<8>;\n" +
-          ".reg ." + RegisterOf(c.sum) + " c<8>;\n.reg ." + RegisterOf(c.result) + " d<8>;\n" + R"(
-  ld.param.u64 %a, [in]; add.u64 %b, %a, 16384; add.u64 %c, %b, 16384; add.u64 %d, %c, 16384;
-)" + "wmma.load.a" +
-          on + layout_a + "." + c.shape + shared + "." + c.factor + " " + Registers("a", c.a) +
-          ", [%a], " + stride + ";\nwmma.load.b" + on + layout_b + "." + c.shape + ".global." +
-          c.factor + " " + Registers("b", c.b) + ", [%a+16384], " + stride + ";\nwmma.load.c" + on +
-          layout_d + "." + c.shape + ".global." + c.sum + " " + Registers("c", c.c) + ", [%c], " +
-          stride + ";\nwmma.mma" + on + layout_a + "." + layout_b + "." + c.shape + "." + types +
-          " " + Registers("d", c.d) + ", " + Registers("a", c.a) + ", " + Registers("b", c.b) +
-          ", " + Registers("c", c.c) + ";\nwmma.store.d" + on + layout_d + "." + c.shape + "." +
-          c.result + " [%d], " + Registers("d", c.d) + ", " + stride + ";\nret;");
+  const std::string in = "." + c.shape + space + ".";
+  return Module(".param .u64 in",
+                ".reg .b64 %in, %box, %a, %at, %from, %to; .reg .b32 %w; .reg .pred %more;\n"
+                ".shared .align 32 .b8 box[32768];\n.reg ." +
+                    RegisterOf(c.factor) + " a<8>, b<8>;\n" + ".reg ." + RegisterOf(c.sum) +
+                    " c<8>;\n.reg ." + RegisterOf(c.result) +
+                    " d<8>;\nld.param.u64 %in, [in]; mov.u64 %a, %in;\n" +
+                    "mov.u64 %box, box; cvta.shared.u64 %box, %box;\n" +
+                    (shared ? CopyMatrices("IN", "%box", "%in") + "mov.u64 %a, box;\n" : "") +
+                    "wmma.load.a" + on + layout_a + in + c.factor + " " + Registers("a", c.a) +
+                    ", [%a], " + stride + ";\nwmma.load.b" + on + layout_b + in + c.factor + " " +
+                    Registers("b", c.b) + ", [%a+8192], " + stride + ";\nwmma.load.c" + on +
+                    layout_d + in + c.sum + " " + Registers("c", c.c) + ", [%a+16384], " + stride +
+                    ";\nwmma.mma" + on + layout_a + "." + layout_b + "." + c.shape + "." + types +
+                    " " + Registers("d", c.d) + ", " + Registers("a", c.a) + ", " +
+                    Registers("b", c.b) + ", " + Registers("c", c.c) + ";\nwmma.store.d" + on +
+                    layout_d + in + c.result + " [%a+24576], " + Registers("d", c.d) + ", " +
+                    stride + ";\n" + (shared ? CopyMatrices("OUT", "%in", "%box") : "") + "ret;");
 }
 
 void RunCase(const Case& c, int which, TestDevice* device, Path path) {
   const std::string layouts[] = {"row", "col"};
   const bool rows_a = (which & 1) == 0, rows_b = (which & 2) == 0, rows_d = (which & 4) == 0;
-  const std::string text =
-      KernelOf(c, layouts[rows_a ? 0 : 1], layouts[rows_b ? 0 : 1], layouts[rows_d ? 0 : 1]);
+  const std::string spaces[] = {"", ".global", ".shared", ".shared::cta"};
+  const std::string text = KernelOf(c, layouts[rows_a ? 0 : 1], layouts[rows_b ? 0 : 1],
+                                    layouts[rows_d ? 0 : 1], spaces[which >> 3]);
   SCOPED_TRACE(text);
   const auto program = MustCompile(text);
   if (program == nullptr) return;
@@ -153,7 +165,33 @@ TEST_P(WmmaTest, MultipliesInEveryShape) {
   }
   SCOPED_TRACE("TANDEM_SEED=" + std::to_string(Seed()));
   for (const Case& c : cases) {
-    for (int which = 0; which < 8; ++which) RunCase(c, which, &device_, GetParam());
+    for (int which = 0; which < 32; ++which) RunCase(c, which, &device_, GetParam());
+  }
+}
+
+TEST_P(WmmaTest, WholeNumbersEndAtTheLargest) {
+  for (const bool largest : {true, false}) {
+    const int limit = largest ? INT32_MAX : INT32_MIN;
+    for (const bool saturates : {true, false}) {
+      std::string text = KernelOf({"m16n16k16", 16, 16, 16, "s8", "s32", "s32", 2, 2, 8, 8}, "row",
+                                  "col", "row", ".global");
+      if (saturates) text.replace(text.find(".s32.s8.s8"), 10, ".satfinite.s32.s8.s8");
+      const auto program = MustCompile(text);
+      ASSERT_NE(program, nullptr);
+      std::memset(device_.Array<uint8_t>(0), largest ? 1 : 0xff, kMatrix);
+      std::memset(device_.Array<uint8_t>(kMatrix), 1, kMatrix);
+      for (size_t i = 0; i < 16 * kStride; ++i) {
+        const int distance = static_cast<int>(i % 32);
+        device_.Array<int>(2 * kMatrix)[i] = largest ? limit - distance : limit + distance;
+      }
+      MustRun(*program, device_, {}, Params().Add(device_.At(0)), GetParam());
+      for (size_t i = 0; i < 16 * kStride; ++i) {
+        if (i % kStride >= 16) continue;
+        const int64_t sum = int64_t{device_.Array<int>(2 * kMatrix)[i]} + (largest ? 16 : -16);
+        const int64_t kept = saturates ? std::clamp<int64_t>(sum, INT32_MIN, INT32_MAX) : sum;
+        ASSERT_EQ(device_.Array<int>(3 * kMatrix)[i], static_cast<int>(kept)) << i;
+      }
+    }
   }
 }
 
