@@ -181,43 +181,61 @@ TEST(OldPtx, MultiplicationAndAdditionAreFused) {
 
 // cvt to a float goes to the nearest, unless it is told otherwise.
 TEST(OldPtx, ConversionsGoToTheNearest) {
-  const std::pair<const char*, int64_t (*)(uint64_t)> kSources[] = {
-      {".u8", [](uint64_t x) -> int64_t { return x & 0xff; }},
-      {".s8", [](uint64_t x) -> int64_t { return static_cast<int8_t>(x); }},
-      {".u16", [](uint64_t x) -> int64_t { return x & 0xffff; }},
-      {".s16", [](uint64_t x) -> int64_t { return H(x); }},
-      {".u32", [](uint64_t x) -> int64_t { return W(x); }},
-      {".s32", [](uint64_t x) -> int64_t { return S(x); }},
-      {".s64", [](uint64_t x) { return L(x); }}};
+  const std::pair<const char*, Quad (*)(uint64_t)> kSources[] = {
+      {".u8", [](uint64_t x) -> Quad { return x & 0xff; }},
+      {".s8", [](uint64_t x) -> Quad { return static_cast<int8_t>(x); }},
+      {".u16", [](uint64_t x) -> Quad { return x & 0xffff; }},
+      {".s16", [](uint64_t x) -> Quad { return H(x); }},
+      {".u32", [](uint64_t x) -> Quad { return W(x); }},
+      {".s32", [](uint64_t x) -> Quad { return S(x); }},
+      {".u64", [](uint64_t x) -> Quad { return x; }},
+      {".s64", [](uint64_t x) -> Quad { return L(x); }}};
   for (const char* head : {kFirst, kSecond}) {
     for (const auto& [type, value] : kSources) {
       const std::string from = type;
-      const std::string a = from == ".s64"                         ? "%a;"
+      const std::string a = from.ends_with("64")                   ? "%a;"
                             : from.find("32") != std::string::npos ? "%wa;"
                                                                    : "%ha;";
       for (const bool sat : {false, true}) {
         const std::string name = std::string("cvt") + (sat ? ".sat" : "");
         const auto whole = [=, value = value](uint64_t raw) {
-          return sat ? std::clamp<int64_t>(value(raw), 0, 1) : value(raw);
+          return sat ? std::clamp<Quad>(value(raw), 0, 1) : value(raw);
         };
         Check({name + ".f16" + from + " %hd, " + a, 'h',
-               [=](auto x, auto, auto) { return kF16.Nearest(static_cast<Quad>(whole(x))); }, 0,
-               nullptr, head});
+               [=](auto x, auto, auto) { return kF16.Nearest(whole(x)); }, 0, nullptr, head});
         Check({name + ".f32" + from + " %wd, " + a, 'w',
-               [=](auto x, auto, auto) { return kF32.Nearest(static_cast<Quad>(whole(x))); }, 0,
-               nullptr, head});
+               [=](auto x, auto, auto) { return kF32.Nearest(whole(x)); }, 0, nullptr, head});
         Check({name + ".f64" + from + " %d, " + a, 'd',
-               [=](auto x, auto, auto) { return kF64.Nearest(static_cast<Quad>(whole(x))); }, 0,
-               nullptr, head});
+               [=](auto x, auto, auto) { return kF64.Nearest(whole(x)); }, 0, nullptr, head});
       }
     }
-    Check({"cvt.f32.f64 %wd, %a;", 'w',
-           [=](auto a, auto, auto) {
-             const float nearest = static_cast<float>(D(a));
-             const bool flushes = head == kFirst && std::abs(nearest) < 0x1p-126f;
-             return B(flushes ? std::copysign(0.0f, nearest) : nearest);
-           },
-           0, nullptr, head});
+  }
+}
+
+TEST(OldPtx, NarrowerFloatsAreTheNearest) {
+  for (const char* head : {kFirst, kSecond}) {
+    for (const int modifiers : {0, 1, 2, 3}) {
+      const bool ftz = (modifiers & 1) != 0, sat = (modifiers & 2) != 0;
+      const std::string name = std::string("cvt") + (ftz ? ".ftz" : "") + (sat ? ".sat" : "");
+      Check({name + ".f32.f64 %wd, %a;", 'w',
+             [=](auto a, auto, auto) {
+               const uint64_t nearest = kF32.Nearest(D(a));
+               const uint64_t flushed = ftz || head == kFirst ? kF32.Flush(nearest) : nearest;
+               return sat ? kF32.Saturated(flushed) : flushed;
+             },
+             0, nullptr, head});
+    }
+    for (const bool sat : {false, true}) {
+      for (const bool wide : {false, true}) {
+        const std::string name = std::string("cvt") + (sat ? ".sat" : "");
+        Check({name + (wide ? ".f16.f64 %hd, %a;" : ".f16.f32 %hd, %wa;"), 'h',
+               [=](auto a, auto, auto) {
+                 const uint64_t nearest = kF16.Nearest(wide ? Quad{D(a)} : Quad{F(a)});
+                 return sat ? kF16.Saturated(nearest) : nearest;
+               },
+               0, nullptr, head});
+      }
+    }
   }
 }
 

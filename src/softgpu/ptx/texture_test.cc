@@ -326,6 +326,33 @@ TEST_F(TextureTest, ThereIsOneLevel) {
   }
 }
 
+// A texture says what it gives; the instruction's type is that of the registers.
+TEST_F(TextureTest, ResultsOfEveryTypeAreTheSame) {
+  for (const Geometry& g : kGeometries) {
+    for (const bool texels : {false, true}) {
+      for (const std::string level : {"", "level."}) {
+        if (texels && !level.empty()) continue;
+        SCOPED_TRACE(level + g.name + (texels ? ", texels" : ""));
+        const std::string text =
+            FetchKernel(g, texels ? "s32" : "f32", level.empty() ? "" : ", 0f00000000", level);
+        const Texture t = RandomTexture(g);
+        uint32_t* words = device_.Array<uint32_t>(kWhere);
+        for (int i = 0; i < 3 * kLanes; ++i) words[i] = Below(8);
+        std::vector<std::vector<uint32_t>> results;
+        for (const char* type : {".v4.u32.", ".v4.s32.", ".v4.f32."}) {
+          std::string typed = text;
+          typed.replace(typed.find(".v4.u32.", typed.find("tex.")), 8, type);
+          const auto program = MustCompile(typed);
+          ASSERT_NE(program, nullptr);
+          results.push_back(Run(*program, t, Path::kAuto));
+        }
+        EXPECT_EQ(results[0], results[1]);
+        EXPECT_EQ(results[0], results[2]);
+      }
+    }
+  }
+}
+
 TEST_F(TextureTest, Queries) {
   const auto query = MustCompile(
       Module(".param .u64 in, .param .u64 result, .param .u64 texture",
