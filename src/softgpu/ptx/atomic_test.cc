@@ -112,13 +112,26 @@ constexpr AtomicPlace kAtomicPlaces[] = {
      ".shared .align 8 .b8 box[512]; .reg .b32 %box; mov.u32 %hi, %tid.x; shl.b32 %hi, %hi, 3;\n"
      "mov.u32 %box, box; add.u32 %box, %box, %hi;\n",
      "%box", true},
+    {".shared::cta",
+     ".shared .align 8 .b8 box[512]; .reg .b64 %box; mov.u32 %hi, %tid.x; mul.wide.u32 %d, %hi, "
+     "8;\n"
+     "mov.u64 %box, box; add.u64 %box, %box, %d;\n",
+     "%box", true},
     {"",
      ".shared .align 8 .b8 box[512]; .reg .b64 %box; mov.u32 %hi, %tid.x; shl.b32 %hi, %hi, 3;\n"
      "cvt.u64.u32 %d, %hi; cvta.shared.u64 %box, box; add.u64 %box, %box, %d;\n",
      "%box", true},
 };
-constexpr const char* kAtomicOrders[] = {
-    "", ".relaxed.cta", ".acquire.gpu", ".release.sys", ".acq_rel.gpu", ".relaxed.sys"};
+// None, and every order in every scope.
+std::vector<std::string> AtomicOrders() {
+  std::vector<std::string> orders = {""};
+  for (const std::string order : {".relaxed", ".acquire", ".release", ".acq_rel"}) {
+    for (const std::string scope : {".cta", ".cluster", ".gpu", ".sys"}) {
+      orders.push_back(order + scope);
+    }
+  }
+  return orders;
+}
 
 std::vector<uint64_t> AtomicInputs() {
   const uint64_t edges[] = {0,
@@ -152,12 +165,12 @@ std::vector<uint64_t> AtomicInputs() {
 // Each thread on a word of its own. What is beside the operand in the word stays.
 TEST(Atomics, ResultAndOldValue) {
   const std::vector<uint64_t> inputs = AtomicInputs();
+  const std::vector<std::string> orders = AtomicOrders();
   size_t turn = 0;
   for (const AtomicForm& form : AtomicForms()) {
     for (const AtomicPlace& place : kAtomicPlaces) {
-      const std::string at = place.at,
-                        name = std::string(kAtomicOrders[turn++ % std::size(kAtomicOrders)]) +
-                               place.space + "." + form.name() + " ";
+      const std::string at = place.at, name = orders[turn++ % orders.size()] + place.space + "." +
+                                              form.name() + " ";
       const std::string typed = place.space + std::string(".u64");
       const std::string set = std::string(place.setup) + "st" + typed + " [" + at + "], %a;\n";
       const std::string get = "ld" + typed + " %d, [" + at + "];";
