@@ -183,7 +183,7 @@ Status KernelLowering::Memory(const Statement& s, const Modifiers& m) {
   if (symbol.has_value() && symbol->kind == Symbol::Kind::kKernelParam) {
     TRY(KernelParamLoad(*symbol, &selector, &in));
   }
-  in.polls = !store && m.OneOf({"volatile", "relaxed", "acquire", "mmio", "cv"}).has_value();
+  in.polls = !store && m.OneOf({"volatile", "relaxed", "acquire", "cv"}).has_value();
   return Emit(selector, in);
 }
 
