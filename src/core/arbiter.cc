@@ -169,7 +169,7 @@ void Arbiter::RefuseContexts() {
     if (session.contexts_wanted == 0) continue;
     const Bytes alone = limits_.allocated(id) + budget_.fixed() + config_.context;
     if (contexts_ < config_.reserved) continue;
-    if (alone <= budget_.total()) {
+    if (alone <= budget_.total() && !SomebodyIsBarred()) {
       host_has_room = host_has_room || HostHasRoom(session, config_.context);
       if (host_has_room) continue;
     }

@@ -221,6 +221,7 @@ class Arbiter {
   bool MustBeAlone(const Wish& wish) const;
   bool HasRoom(const Wish& wish, Bytes room) const;
   bool WouldBar(const Wish& lasting) const;
+  bool SomebodyIsBarred() const;
   Bytes Room(const Wish& wish, const std::vector<SessionId>& ahead) const;
   Instant MayJoinAt(const Wish& wish, Bytes room) const;
   bool MayBeServed(const Wish& wish) const;

@@ -163,6 +163,12 @@ bool Arbiter::WouldBar(const Wish& lasting) const {
   return limits_.largest_allocation() + budget_.fixed() + Needed(lasting) > budget_.total();
 }
 
+// Whether somebody cannot run until others give back what cannot be swapped: while there was no
+// daemon each took what its own limit allowed.
+bool Arbiter::SomebodyIsBarred() const {
+  return limits_.largest_allocation() + budget_.fixed() > budget_.total();
+}
+
 Arbiter::Plan Arbiter::MakePlan(const Wish& wish, const std::vector<SessionId>& ahead) const {
   if (wish.lasting() && WouldBar(wish)) return Plan{};
   const Bytes room = Room(wish, ahead);

@@ -35,7 +35,8 @@ void Arbiter::Handle(const event::FixedGone& e) {
 }
 
 // What would not fit beside what its session has allocated itself and all else that cannot be
-// swapped: the session is told what the driver would tell it.
+// swapped: the session is told what the driver would tell it. So is everybody while somebody is
+// barred: who waited could wait for one who waits for what it has.
 void Arbiter::RefuseFixed() {
   // What fits, so does less: the host is not asked for each of a thousand that wait.
   Bytes fitted;
@@ -47,14 +48,15 @@ void Arbiter::RefuseFixed() {
   for (auto& [id, session] : sessions_) {
     if (session.fixed_wanted.empty()) continue;
     const Bytes taken = limits_.allocated(id) + budget_.fixed();
-    std::erase_if(session.fixed_wanted,
-                  [&, id = id, &session = session](const event::FixedWanted& wanted) {
-                    const bool fits = wanted.bytes <= SaturatingSubtract(budget_.total(), taken);
-                    if (fits && host_has_room(session, wanted.bytes)) return false;
-                    limits_.GiveFixed(id, wanted.bytes);
-                    actions_.emplace_back(action::FixedReserved{id, wanted.sequence, false});
-                    return true;
-                  });
+    std::erase_if(
+        session.fixed_wanted, [&, id = id, &session = session](const event::FixedWanted& wanted) {
+          const bool fits =
+              !SomebodyIsBarred() && wanted.bytes <= SaturatingSubtract(budget_.total(), taken);
+          if (fits && host_has_room(session, wanted.bytes)) return false;
+          limits_.GiveFixed(id, wanted.bytes);
+          actions_.emplace_back(action::FixedReserved{id, wanted.sequence, false});
+          return true;
+        });
     if (session.fixed_wanted.empty()) DropWish(id, Wish::Kind::kFixed);
   }
 }

@@ -115,6 +115,23 @@ TEST_F(FixedTest, WhatIsFromBeforeARestartIsCharged) {
   EXPECT_EQ(arbiter_.limits().run_used(kA), MiB(50));
 }
 
+TEST_F(FixedTest, WhileSomebodyIsBarredNobodyWaitsForMore) {
+  const auto back = [this](SessionId id, Bytes allocated, Bytes fixed) {
+    On(event::SessionAdded{id, RunId{id.value}, MiB(100), allocated, {}, 1, {}, {}, fixed});
+  };
+  back(kA, MiB(50), {});
+  back(kB, {}, MiB(30));
+  back(kC, {}, MiB(30));  // with a context beside the first two
+  On(event::Ready{kA, MiB(50)});
+  EXPECT_TRUE(Silent<action::Grant>(kA));
+  Want(kB, MiB(1));
+  EXPECT_FALSE(Granted(kB));
+  On(event::ContextWanted{kC});
+  EXPECT_FALSE(Said<action::ContextReserved>(kC).granted);
+  On(event::FixedGone{kC, MiB(30)});
+  EXPECT_EQ(Said<action::Grant>(kA).credit, MiB(50));
+}
+
 TEST_F(FixedTest, AbsurdClaimsAreBreaches) {
   Add(kA);
   On(event::FixedGone{kA, MiB(1)});
