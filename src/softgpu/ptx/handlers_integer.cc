@@ -185,7 +185,8 @@ struct Max : Same<T> {
   static T Apply(T a, T b) { return a > b ? a : b; }
 };
 // add.cc, addc, sub.cc, subc, mad.lo.cc, madc.hi and the rest of the family. Only the high product
-// depends on the sign of S.
+// depends on the sign of S. A subtraction is the sum with the complement, and carries where it does
+// not borrow: compilers let addc take what sub.cc gave.
 template <class S, Op op>
 bool RunCarry(WarpContext& w, const Instruction& in, uint32_t active) {
   using T = Unsigned<S>;
@@ -193,7 +194,8 @@ bool RunCarry(WarpContext& w, const Instruction& in, uint32_t active) {
   const auto* a = Source<T>(w, in.a);
   const auto* b = Source<T>(w, in.b);
   const auto* c = Source<T>(w, in.c);
-  const uint32_t carry_in = in.carry_in ? w.carry : 0;
+  constexpr bool kSubtracts = op == Op::kSubBorrow;
+  const uint32_t carry_in = in.carry_in ? w.carry : kSubtracts ? ~0u : 0;
   uint32_t carry_out = 0;
   for (int i = 0; i < kLanes; ++i) {
     T x = a[i], y = b[i];
@@ -205,16 +207,11 @@ bool RunCarry(WarpContext& w, const Instruction& in, uint32_t active) {
       x = static_cast<T>(HighProduct<S>(static_cast<S>(x), static_cast<S>(y)));
       y = c[i];
     }
-    if constexpr (op == Op::kSubBorrow) {
-      const T first = x - y;
-      d[i] = first - extra;
-      carry_out |= static_cast<uint32_t>(x < y || first < extra) << i;
-    } else {
-      const T first = x + y;
-      const T sum = first + extra;
-      d[i] = sum;
-      carry_out |= static_cast<uint32_t>(first < x || sum < first) << i;
-    }
+    if constexpr (kSubtracts) y = static_cast<T>(~y);
+    const T first = x + y;
+    const T sum = first + extra;
+    d[i] = sum;
+    carry_out |= static_cast<uint32_t>(first < x || sum < first) << i;
   }
   Finish<T>(w, in.dst, active);
   if (in.carry_out) w.carry = (w.carry & ~active) | (carry_out & active);

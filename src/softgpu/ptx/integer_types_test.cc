@@ -186,31 +186,33 @@ TEST(IntegerTypes, ProductsOf24Bits) {
   }
 }
 
-// The carry goes from an instruction to the next: a 128- or 64-bit sum in two parts.
+// The carry goes from an instruction to the next: a 128- or 64-bit sum in two parts. A difference
+// is a sum with the complement, so that nothing is borrowed where it carries.
 TEST(IntegerTypes, Carries) {
-  const struct {
-    const char *first, *second, *third;
-    bool subtracts;
-  } kPairs[] = {{"add.cc", "addc.cc", "addc", false}, {"sub.cc", "subc.cc", "subc", true}};
   for (const IntegerType& type : kIntegers) {
     if (type.bits == 16) continue;
     const int bits = type.bits;
     const std::string dot = std::string(".") + type.name + " ", d = View(bits, 'd');
     const std::string a = View(bits, 'a'), b = View(bits, 'b'), c = View(bits, 'c');
-    for (const auto& pair : kPairs) {
+    for (int subtracts = 0; subtracts < 8; ++subtracts) {
+      const auto name = [=](int place) { return (subtracts >> place & 1) != 0 ? "sub" : "add"; };
       // What is carried out of c ± a, which takes what a ± b carries.
-      std::string text = pair.first + dot + d + ", " + a + ", " + b + ";\n";
-      text += pair.second + dot + d + ", " + c + ", " + a + ";\n";
-      text += pair.third + dot + d + ", " + d + ", 0;";
+      std::string text = name(0) + (".cc" + dot) + d + ", " + a + ", " + b + ";\n";
+      text += name(1) + ("c.cc" + dot) + d + ", " + c + ", " + a + ";\n";
+      text += name(2) + ("c" + dot) + d + ", " + d + ", 0;";
       Check({text, ResultOf(bits),
-             [=, subtracts = pair.subtracts](auto x, auto y, auto z) {
-               const Bits128 low = Low(bits), p = x & low, q = y & low, r = z & low;
-               const Bits128 first = subtracts ? p - q : p + q;
-               const Bits128 carry = first >> bits & 1;
-               const Bits128 second = subtracts ? r - p - carry : r + p + carry;
-               const Bits128 again = second >> bits & 1;
-               const Bits128 last = second & low;
-               return static_cast<uint64_t>((subtracts ? last - again : last + again) & low);
+             [=](auto x, auto y, auto z) {
+               const Bits128 low = Low(bits);
+               Bits128 carry = subtracts & 1;
+               const auto sum = [&](int place, uint64_t p, uint64_t q) {
+                 const bool minus = (subtracts >> place & 1) != 0;
+                 const Bits128 all = (p & low) + ((minus ? ~q : q) & low) + carry;
+                 carry = all >> bits;
+                 return static_cast<uint64_t>(all & low);
+               };
+               sum(0, x, y);
+               const uint64_t second = sum(1, z, x);
+               return sum(2, second, 0);
              }},
             IntegerInputs());
     }
