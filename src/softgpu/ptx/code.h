@@ -374,7 +374,9 @@ struct Instruction {
   bool ftz = false, sat = false, relu = false, nan = false, xorsign = false;
   bool finite = false, away = false;      // cvt.satfinite, cvt.rna
   bool high = false, transposed = false;  // dp2a.hi, ldmatrix.trans
-  bool polls = false;  // may wait for other lanes: cas, exch, strong loads; branches back over one
+  // May wait for other lanes: cas, exch, strong loads; calls of functions with one, branches back
+  // over one.
+  bool polls = false;
   Compare compare = Compare::kEq;
 };
 

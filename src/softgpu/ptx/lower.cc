@@ -172,6 +172,9 @@ Status KernelLowering::LowerFunction(const Function& function, int depth) {
   lowered.entry = static_cast<uint32_t>(code_.instructions.size());
   lowered_[function.name] = lowered;
   TRY(LowerBody(function));
+  const auto& code = code_.instructions;
+  lowered_[function.name].polls =
+      std::any_of(code.begin() + lowered.entry, code.end(), [](auto& in) { return in.polls; });
   scopes_.pop_back();
   return {};
 }

@@ -141,6 +141,7 @@ class KernelLowering {
     uint32_t entry = 0;
     uint32_t return_row = 0;
     uint32_t inside = 0;  // a predicate, where pointers are called: lanes that run it
+    bool polls = false;   // there is something in it that may wait for other lanes
     std::vector<Symbol> params, results;
   };
   struct Register {

@@ -169,6 +169,7 @@ Status KernelLowering::CallFunction(const Callee& callee, const std::vector<Oper
   call.imm = callee.entry;
   call.dst = callee.return_row;
   call.b = callee.inside;
+  call.polls = callee.polls;
   TRY(Append(call));
   for (size_t i = 0; i < results.size(); ++i) {
     ASSIGN_OR_RETURN(const Symbol actual, Actual(results[i], callee.results[i], false));

@@ -375,6 +375,23 @@ TEST_P(WarpTest, ALockIsHandedOnSoon) {
   EXPECT_LT(counted, 32 * 64 * 4);
 }
 
+// As compilers write it without optimising: what looks at the lock lies in a function's function.
+TEST_P(WarpTest, ALockThatFunctionsTryIsHandedOnSoon) {
+  std::string text = Body(R"(
+  SPIN:
+    call (%r1), attempt, (%out);
+    setp.ne.u32 %p1, %r1, 0;
+    @%p1 bra SPIN;
+    atom.global.exch.b32 %r3, [%out+1024], 0;
+    ret;)");
+  text.insert(text.find(".visible"), R"(
+.func (.reg .b32 old) attempt_once(.reg .b64 at)
+{ atom.global.cas.b32 old, [at+1024], 0, 1; ret; }
+.func (.reg .b32 old) attempt(.reg .b64 at) { call (old), attempt_once, (at); ret; }
+)");
+  EXPECT_LT(Counted(text, &device_, GetParam()), 32 * 64 * 12);
+}
+
 TEST_P(WarpTest, ACallCostsNothingForItsDistance) {
   std::string far = ".func far { .reg .b32 %r1; mov.u32 %r1, 0;\n";
   for (int i = 0; i < 1000; ++i) far += "add.u32 %r1, %r1, 1;\n";
