@@ -160,9 +160,10 @@ CUresult cuMemMap(CUdeviceptr pointer, size_t size, size_t offset,
   const auto in_use = [=](Guest* each) {
     return each != guest && each->vmm().Touches(pointer, size);
   };
-  if (offset != 0 || flags != 0 || size == 0 || IsBlocks(pointer) || FindGuest(in_use) != nullptr) {
-    return CUDA_ERROR_INVALID_VALUE;
+  if (offset != 0 || flags != 0 || size == 0) {  // wrong for any handle
+    return Call(Real().cuMemMap, pointer, size, offset, 0, flags);
   }
+  if (IsBlocks(pointer) || FindGuest(in_use) != nullptr) return CUDA_ERROR_INVALID_VALUE;
   return guest->vmm().Map(pointer, size, handle, TheReservations().Contain(pointer, size));
 }
 

@@ -103,13 +103,11 @@ CUresult cuStreamGetId(CUstream handle, unsigned long long* id) noexcept {
   return CUDA_SUCCESS;
 }
 
-// A profiler comes to the program from outside; there is none here to be told.
-CUresult cuProfilerInitialize(const char* config, const char* output, int mode) noexcept {
+// A profiler comes to the program from outside; there is none here to be told, nor one in any
+// driver since 12.0.
+CUresult cuProfilerInitialize(const char*, const char*, int) noexcept {
   CU_TRY(Ready());
-  if (config == nullptr || output == nullptr || mode < 0 || mode > 1) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  return CUDA_ERROR_PROFILER_DISABLED;
+  return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 CUresult cuProfilerStart() noexcept {

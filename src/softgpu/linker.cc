@@ -344,9 +344,11 @@ CUresult Linker::Add(CUjitInputType type, const void* data, size_t size, const s
     return AddText(std::move(text), name);
   }
   if (type == CU_JIT_INPUT_LIBRARY && IsDeviceRuntime(text)) return AddText(kDeviceRuntime, name);
-  errors_ += name + ": machine code; a software GPU links PTX\n";
+  const bool is_damaged = type == CU_JIT_INPUT_FATBINARY;
+  errors_ +=
+      name + (is_damaged ? ": not a fat binary\n" : ": machine code; a software GPU links PTX\n");
   Log(errors_, "", 0);
-  return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  return is_damaged ? CUDA_ERROR_INVALID_IMAGE : CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
 
 CUresult Linker::Complete(void** image, size_t* size) {

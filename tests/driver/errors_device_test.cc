@@ -7,6 +7,8 @@
 namespace tandem::driver_test {
 namespace {
 
+const Answers kValueOrNone = {CUDA_ERROR_INVALID_VALUE, CUDA_SUCCESS};
+
 using ErrorsDeviceTest = ErrorsTest;
 
 // Not a test by itself: what a program gets that has not called cuInit.
@@ -108,6 +110,11 @@ TEST_F(ErrorsDeviceTest, NoPlaceForADevicesAnswer) {
   REFUSES(kValue, cuDeviceGetProperties, nullptr, 0);
   REFUSES(kValue, cuDeviceGetExecAffinitySupport, nullptr, 0, 0);
   REFUSES(kValue, cuDevicePrimaryCtxRetain, nullptr, 0);
+  // Drivers differ in whether these are questions with no place for the answer.
+  int active = 0;
+  unsigned int flags = 0;
+  REFUSES(kValueOrNone, cuDevicePrimaryCtxGetState, 0, nullptr, &active);
+  REFUSES(kValueOrNone, cuDevicePrimaryCtxGetState, 0, &flags, nullptr);
 }
 
 TEST_F(ErrorsDeviceTest, NoSuchDevice) {
@@ -175,6 +182,10 @@ TEST_F(ErrorsDeviceTest, Contexts) {
   REFUSES(kValue, cuCtxGetId, context_, nullptr);
   REFUSES(kValue, cuCtxGetLimit, nullptr, CU_LIMIT_STACK_SIZE);
   const Answers no_limit = {CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_UNSUPPORTED_LIMIT};
+  // One that newer devices have not got.
+  const Answers unsupported = {CUDA_ERROR_UNSUPPORTED_LIMIT, CUDA_SUCCESS};
+  REFUSES(unsupported, cuCtxGetLimit, &bytes, CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH);
+  REFUSES(unsupported, cuCtxSetLimit, CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH, 2);
   REFUSES(no_limit, cuCtxGetLimit, &bytes, NoSuch<CUlimit>());
   REFUSES(no_limit, cuCtxSetLimit, NoSuch<CUlimit>(), 1);
   REFUSES(kValue, cuCtxGetCacheConfig, nullptr);
@@ -310,6 +321,9 @@ TEST_F(ErrorsDeviceTest, Peers) {
   const CUdeviceptr here = Allocate(64);
   REFUSES(kNullContext, cuMemcpyPeer, here, nullptr, here, context_, 4);
   REFUSES(kNullContext, cuMemcpyPeerAsync, here, context_, here, nullptr, 4, nullptr);
+  REFUSES(kValue, cuMemcpyPeer, 0x10, context_, here, context_, 4);
+  REFUSES(kValue, cuMemcpyPeer, here, context_, 0x10, context_, 4);
+  REFUSES(kValue, cuMemcpyPeerAsync, 0x10, context_, here, context_, 4, nullptr);
   CUDA_MEMCPY3D_PEER box = {};
   box.srcMemoryType = box.dstMemoryType = CU_MEMORYTYPE_DEVICE;
   box.srcDevice = box.dstDevice = here;
@@ -323,9 +337,10 @@ TEST_F(ErrorsDeviceTest, Peers) {
 
 // A profiler may be attached from outside, or not be there at all.
 TEST_F(ErrorsDeviceTest, TheProfiler) {
-  const Answers refused = {CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_PROFILER_DISABLED,
-                           CUDA_ERROR_NOT_SUPPORTED};
+  const Answers refused = {CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_INVALID_VALUE,
+                           CUDA_ERROR_PROFILER_DISABLED};
   REFUSES(refused, cuProfilerInitialize, nullptr, nullptr, 0);
+  REFUSES(refused, cuProfilerInitialize, "config", "output", 0);
   TAKES(cuProfilerStart);
   TAKES(cuProfilerStop);
 }

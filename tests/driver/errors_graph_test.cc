@@ -121,6 +121,11 @@ TEST_F(ErrorsGraphTest, AddingNodes) {
   REFUSES(kValue, cuGraphAddKernelNode_v2, &node, graph_, nullptr, 0, nullptr);
   REFUSES(kValueOrHandle, cuGraphAddKernelNode_v2, &node, nullptr, nullptr, 0, &kernel_);
   REFUSES(kValue, cuGraphAddKernelNode, &node, graph_, nullptr, 0, nullptr);
+  CUevent event = nullptr;
+  TAKES(cuEventCreate, &event, CU_EVENT_DEFAULT);
+  REFUSES(kValue, cuGraphAddEventRecordNode, nullptr, graph_, nullptr, 0, event);
+  REFUSES(kValue, cuGraphAddEventWaitNode, nullptr, graph_, nullptr, 0, event);
+  TAKES(cuEventDestroy_v2, event);
   REFUSES(kEventHandle, cuGraphAddEventRecordNode, &node, graph_, nullptr, 0, nullptr);
   REFUSES(kEventHandle, cuGraphAddEventWaitNode, &node, graph_, nullptr, 0, nullptr);
   REFUSES(kValueOrHandle, cuGraphAddChildGraphNode, &node, graph_, nullptr, 0, nullptr);

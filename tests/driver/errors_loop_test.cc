@@ -118,5 +118,17 @@ TEST_F(ErrorsLoopTest, NoCurrentContext) {
   WithoutContext([&] { EXPECT_EQ(WrongAnswers(CUDA_ERROR_INVALID_CONTEXT, on_software_gpu), ""); });
 }
 
+// A card's driver may also do what it is told, or wait for ever.
+TEST_F(ErrorsLoopTest, InAHostFunction) {
+  if (!OnSoftwareGpu()) GTEST_SKIP() << "not tested on a card";
+  std::string wrong;
+  const CUhostFn function = [](void* answer) {
+    *static_cast<std::string*>(answer) = WrongAnswers(CUDA_ERROR_NOT_PERMITTED, true);
+  };
+  TAKES(cuLaunchHostFunc, nullptr, function, &wrong);
+  TAKES(cuCtxSynchronize);
+  EXPECT_EQ(wrong, "");
+}
+
 }  // namespace
 }  // namespace tandem::driver_test

@@ -99,6 +99,8 @@ TEST_F(ErrorsSharingTest, Mapping) {
   wrong = {access.location, static_cast<CUmemAccess_flags>(2)};  // may write, may not read
   REFUSES(kValue, cuMemSetAccess, pointer, kBytes, &wrong, 1);
   REFUSES(kValue, cuMemGetAccess, nullptr, &access.location, pointer);
+  const CUmemLocation nowhere = {CU_MEM_LOCATION_TYPE_DEVICE, kNoDevice};
+  REFUSES(kDeviceOrValue, cuMemGetAccess, &flags, &nowhere, pointer);
   REFUSES(kValue, cuMemGetAccess, &flags, nullptr, pointer);
   REFUSES(kValue, cuMemRetainAllocationHandle, nullptr, reinterpret_cast<void*>(pointer));
   REFUSES(kValue, cuMemGetAllocationPropertiesFromHandle, nullptr, handle);
@@ -162,6 +164,9 @@ TEST_F(ErrorsSharingTest, OtherProcesses) {
   REFUSES(kNullHandle, cuIpcGetEventHandle, nullptr, event);
   REFUSES(kValue, cuIpcOpenEventHandle, nullptr, event_handle);
   REFUSES(no_handle, cuIpcOpenEventHandle, &event, event_handle);
+  TAKES(cuEventDestroy_v2, event);
+  TAKES(cuEventCreate, &event, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS);
+  REFUSES(kValue, cuIpcGetEventHandle, nullptr, event);
   TAKES(cuEventDestroy_v2, event);
 }
 

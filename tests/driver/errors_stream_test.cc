@@ -197,6 +197,35 @@ TEST_F(ErrorsStreamTest, CapturesUnderWay) {
   TAKES(cuGraphDestroy, other);
 }
 
+TEST_F(ErrorsStreamTest, CapturesOfOtherThreads) {
+  const Answers wrong_thread = {CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD};
+  const Answers value_or_state = {CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_ILLEGAL_STATE};
+  CUgraph graph = nullptr;
+  REFUSES(value_or_state, cuStreamEndCapture, stream_, nullptr);
+  TAKES(cuStreamBeginCapture_v2, stream_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+  std::thread([&] {
+    TAKES(cuCtxSetCurrent, context_);
+    REFUSES(wrong_thread, cuStreamEndCapture, stream_, &graph);
+  }).join();
+  Cu().cuStreamEndCapture(stream_, &graph);  // if it still can
+}
+
+TEST_F(ErrorsStreamTest, TheLegacyStreamBesideACapture) {
+  const Answers implicit = {CUDA_ERROR_STREAM_CAPTURE_IMPLICIT};
+  CUstream blocking = nullptr;
+  CUgraph graph = nullptr;
+  CUstreamCaptureStatus status = {};
+  TAKES(cuStreamCreate, &blocking, CU_STREAM_DEFAULT);
+  TAKES(cuStreamBeginCapture_v2, blocking, CU_STREAM_CAPTURE_MODE_RELAXED);
+  REFUSES(implicit, cuStreamIsCapturing, nullptr, &status);
+  REFUSES(implicit, cuStreamGetCaptureInfo, nullptr, &status, nullptr);
+  REFUSES(implicit, cuStreamGetCaptureInfo_v2, nullptr, &status, nullptr, nullptr, nullptr,
+          nullptr);
+  TAKES(cuStreamEndCapture, blocking, &graph);
+  TAKES(cuGraphDestroy, graph);
+  TAKES(cuStreamDestroy_v2, blocking);
+}
+
 TEST_F(ErrorsStreamTest, WhatCannotBeCaptured) {
   const Answers broken = {CUDA_ERROR_STREAM_CAPTURE_INVALIDATED};
   const CUstreamCallback callback = [](CUstream, CUresult, void*) {};

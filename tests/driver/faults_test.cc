@@ -205,9 +205,20 @@ TEST_F(FaultsTest, TheWatchdogEndsALongKernel) {
   EXPECT_CU(CUDA_SUCCESS,
             Cu().cuDeviceGetAttribute(&timeout, CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT, 0));
   EXPECT_EQ(timeout, 1);
-  ASSERT_CU(Launch(Kernel("spin"), 1, 1, nullptr, {&out, &rounds}));
+  void* parameters[] = {&out, &rounds};
+  const CUlaunchConfig config = {1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, 0};
+  const CUfunction spin = Kernel("spin");
+  ASSERT_CU(Launch(spin, 1, 1, nullptr, {&out, &rounds}));
   EXPECT_CU(CUDA_ERROR_LAUNCH_TIMEOUT, Cu().cuCtxSynchronize());
   EXPECT_CU(CUDA_ERROR_LAUNCH_TIMEOUT, Cu().cuMemAlloc_v2(&out, 4));
+  EXPECT_CU(CUDA_ERROR_LAUNCH_TIMEOUT,
+            Cu().cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, nullptr, parameters, nullptr));
+  EXPECT_CU(CUDA_ERROR_LAUNCH_TIMEOUT, Cu().cuLaunchKernelEx(&config, spin, parameters, nullptr));
+  EXPECT_CU(CUDA_ERROR_LAUNCH_TIMEOUT,
+            Cu().cuLaunchCooperativeKernel(spin, 1, 1, 1, 1, 1, 1, 0, nullptr, parameters));
+  EXPECT_CU(CUDA_ERROR_LAUNCH_TIMEOUT, Cu().cuLaunch(spin));
+  EXPECT_CU(CUDA_ERROR_LAUNCH_TIMEOUT, Cu().cuLaunchGrid(spin, 1, 1));
+  EXPECT_CU(CUDA_ERROR_LAUNCH_TIMEOUT, Cu().cuLaunchGridAsync(spin, 1, 1, nullptr));
 }
 
 TEST_F(FaultsTest, TheBusIsSlowFromTheNthCopyOn) {
