@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 
+#include "src/daemon/received_memory.h"
 #include "src/wire/channel.h"
 
 namespace tandem::daemon {
@@ -25,13 +26,35 @@ Result<wire::Message> Connection::Receive() {
     Result<wire::Message> message = reader_.Next();
     if (message.ok() || message.error().code != ErrorCode::kNotFound) return message;
     std::array<std::byte, 4096> bytes;
-    // Without room for control data the kernel drops descriptors that a client may send along.
-    const ssize_t n =
-        recv(socket_.get(), bytes.data(), std::min(bytes.size(), reader_.missing()), MSG_DONTWAIT);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return message;
-    if (n <= 0) return Gone("it closed the connection");
-    reader_.Append(std::span(bytes).first(static_cast<size_t>(n)));
+    const auto room = std::span(bytes).first(std::min(bytes.size(), reader_.missing()));
+    ASSIGN_OR_RETURN(const size_t received, Fill(room));
+    if (received == 0) return message;
+    reader_.Append(room.first(received));
   }
+}
+
+// Without room for control data the kernel drops descriptors that a client may send along.
+Result<size_t> Connection::Fill(std::span<std::byte> bytes) {
+  iovec piece{bytes.data(), bytes.size()};
+  wire::FdSpace space{};
+  msghdr header{};
+  header.msg_iov = &piece;
+  header.msg_iovlen = 1;
+  if (MayReceiveFrom(uid_)) {
+    header.msg_control = space.bytes.data();
+    header.msg_controllen = space.bytes.size();
+  }
+  const ssize_t n = recvmsg(socket_.get(), &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return size_t{0};
+  if (n <= 0) return Gone("it closed the connection");
+  for (UniqueFd& fd : wire::DetachFds(header)) {
+    if (IsMemory(fd.get())) {
+      memory_ = std::move(fd);
+    } else {
+      CloseElsewhere(std::move(fd), uid_);
+    }
+  }
+  return static_cast<size_t>(n);
 }
 
 Status Connection::Queue(const wire::Message& message, const std::vector<int>& fds) {

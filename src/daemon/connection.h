@@ -5,6 +5,7 @@
 #pragma once
 
 #include <deque>
+#include <span>
 #include <vector>
 
 #include "src/base/result.h"
@@ -15,13 +16,16 @@ namespace tandem::daemon {
 
 class Connection {
  public:
-  explicit Connection(UniqueFd socket) : socket_(std::move(socket)) {}
+  Connection(UniqueFd socket, unsigned uid) : socket_(std::move(socket)), uid_(uid) {}
 
   int fd() const { return socket_.get(); }
 
   // The next message, as wire::FrameReader::Next; what is behind it stays in the socket. Errors
   // also: kUnavailable at the end.
   Result<wire::Message> Receive();
+  // A descriptor of memory of a GPU that came with the message, if any; all others are let go of
+  // (received_memory.h).
+  UniqueFd TakeMemory() { return std::move(memory_); }
 
   // Queues a message with copies of `fds`. kUnavailable where too much waits already.
   Status Queue(const wire::Message& message, const std::vector<int>& fds);
@@ -36,7 +40,11 @@ class Connection {
     std::vector<UniqueFd> fds;  // go with the first byte
   };
 
+  Result<size_t> Fill(std::span<std::byte> bytes);  // 0 bytes: there are none yet
+
   UniqueFd socket_;
+  UniqueFd memory_;
+  const unsigned uid_;
   wire::FrameReader reader_;
   std::deque<Frame> queue_;
   size_t sent_ = 0;  // of the first frame

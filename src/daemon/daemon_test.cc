@@ -93,6 +93,50 @@ TEST_F(DaemonTest, HostileInputHurtsOnlyWhoeverSentIt) {
   EXPECT_EQ(Expect<wire::Reserved>(session).granted, 1);
 }
 
+TEST_F(DaemonTest, MemoryGoesFromOneProcessToAnother) {
+  wire::Channel session = Join();
+  UniqueFd memory(memfd_create("memory", MFD_CLOEXEC));
+  ASSERT_EQ(pwrite(memory.get(), "mine", 4, 0), 4);
+  wire::Channel offerer = Connect();
+  ASSERT_TRUE(offerer.Send(wire::Offer{1, 2, "GPU-1"}, kPatience, {memory.get()}).ok());
+  Expect<wire::Offered>(offerer);
+  memory.Reset();
+  wire::Channel fetcher = Connect();
+  ASSERT_TRUE(fetcher.Send(wire::Fetch{1, 3}).ok());
+  Expect<wire::Refused>(fetcher);
+  ASSERT_TRUE(fetcher.Send(wire::Fetch{1, 2}).ok());
+  Expect<wire::Fetched>(fetcher);
+  const std::vector<UniqueFd> fds = fetcher.TakeFds();
+  ASSERT_EQ(fds.size(), 1u);
+  char bytes[4] = {};
+  EXPECT_EQ(pread(fds[0].get(), bytes, 4, 0), 4);
+  EXPECT_EQ(std::string(bytes, 4), "mine");
+  ASSERT_TRUE(session.Send(wire::Withdraw{1, 2}).ok());
+  ASSERT_TRUE(session.Send(wire::Reserve{1, 1}).ok());
+  Expect<wire::Reserved>(session);
+  ASSERT_TRUE(fetcher.Send(wire::Fetch{1, 2}).ok());
+  Expect<wire::Refused>(fetcher);
+}
+
+// Whatever message it comes with.
+TEST_F(DaemonTest, DescriptorsOfAnythingElseAreClosed) {
+  wire::Channel session = Join();
+  const std::vector<wire::Message> messages = {wire::Offer{1, 2, "GPU-1"}, wire::Query{"status"},
+                                               wire::Fetch{1, 2}};
+  for (const wire::Message& message : messages) {
+    int ends[2];
+    ASSERT_EQ(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+    const UniqueFd reader(ends[0]);
+    UniqueFd writer(ends[1]);
+    wire::Channel channel = Connect();
+    ASSERT_TRUE(channel.Send(message, kPatience, {writer.get(), writer.get()}).ok());
+    writer.Reset();
+    Await(channel).ok();
+    char byte;
+    EXPECT_TRUE(RunUntil([&] { return read(reader.get(), &byte, 1) == 0; }));
+  }
+}
+
 TEST_F(DaemonTest, WhoeverSaysNothingIsDropped) {
   Start({.newcomer_patience = Milliseconds(1)});
   wire::Channel silent = Connect();

@@ -231,7 +231,7 @@ void Server::OnReadable(ConnectionId id) {
     const Instant began = MonotonicNow();
     const Result<wire::Message> message = at->second.connection.Receive();
     if (message.ok()) {
-      Carry(service_->OnMessage(id, *message, began));
+      Carry(service_->OnMessage(id, *message, began, at->second.connection.TakeMemory()));
     } else if (message.error().code == ErrorCode::kUnavailable) {
       Drop(id, message.error().message);
     } else if (message.error().code != ErrorCode::kNotFound) {
@@ -268,6 +268,7 @@ void Server::Carry(std::vector<service::Outgoing> messages) {
       continue;
     }
     Status queued;
+    if (outgoing.memory) outgoing.fds.push_back(outgoing.memory.get());
     if (outgoing.message) queued = at->second.connection.Queue(*outgoing.message, outgoing.fds);
     at->second.closing = outgoing.close;
     if (queued.ok()) {

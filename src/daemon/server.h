@@ -55,7 +55,7 @@ class Server {
   using ConnectionId = service::ConnectionId;
   struct Client {
     Client(UniqueFd socket, UniqueFd process, int pid, unsigned uid, Instant deadline)
-        : connection(std::move(socket)),
+        : connection(std::move(socket), uid),
           process(std::move(process)),
           pid(pid),
           uid(uid),

@@ -47,6 +47,12 @@ struct Service::Seat {
   Bytes in;
 };
 
+struct Service::Offered {
+  core::SessionId by;
+  unsigned uid = 0;
+  UniqueFd memory;
+};
+
 struct Service::Connection {
   enum class Role { kNew, kSession, kPeople };
   ConnectionId id = 0;

@@ -65,7 +65,7 @@ void Service::OnConnected(ConnectionId connection, const Client& client) {
 }
 
 std::vector<Outgoing> Service::OnMessage(ConnectionId connection, const wire::Message& message,
-                                         Instant now) {
+                                         Instant now, UniqueFd memory) {
   now_ = now;
   if (settles_at_.has_value() && *settles_at_ <= now) EndSettling();
   const auto at = connections_.find(connection);
@@ -83,7 +83,9 @@ std::vector<Outgoing> Service::OnMessage(ConnectionId connection, const wire::Me
     }
     EndSettling();  // a busy program is not kept any longer
   }
+  memory_ = std::move(memory);
   Dispatch(from, message);
+  memory_.Reset();
   if (std::holds_alternative<wire::RunBegin>(message)) ReleaseHeld();
   return std::move(out_);
 }
@@ -97,6 +99,7 @@ bool Service::MustWait(const Connection& from, const wire::Message& message) con
   const auto* begin = std::get_if<wire::RunBegin>(&message);
   if (begin != nullptr) return begin->run == 0;
   if (std::holds_alternative<wire::Control>(message)) return true;
+  if (std::holds_alternative<wire::Fetch>(message)) return true;
   return from.seat != nullptr;
 }
 
@@ -428,6 +431,7 @@ void Service::SendTo(core::SessionId session, wire::Message message) {
 void Service::Remove(core::SessionId session, bool tell_arbiter) {
   const std::unique_ptr<Seat> seat = std::move(sessions_.at(session));
   sessions_.erase(session);
+  DropOffers(session);
   const auto connection = connections_.find(seat->connection);
   if (connection != connections_.end()) connection->second->seat = nullptr;
   if (seat->run.has_value()) {

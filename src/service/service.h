@@ -20,6 +20,8 @@
 // 3. One user has at most kMaxSessionsPerUser sessions.
 // 4. Of each session's connection at most kMaxHeld messages are held, of others kMaxHeldOfOthers.
 // 5. Only its own user and root give orders about a session or a run, and see the run's token.
+// 6. Memory that is offered is handed to its own user only, and let go of at the end of the process
+//    that has offered it, before what that was charged for is given back.
 #pragma once
 
 #include <deque>
@@ -31,6 +33,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/unique_fd.h"
 #include "src/core/arbiter.h"
 #include "src/service/pages.h"
 #include "src/wire/messages.h"
@@ -40,7 +43,8 @@ namespace tandem::service {
 inline constexpr size_t kMaxSessionsPerUser = 256;
 inline constexpr size_t kKeptHandovers = 4096;
 inline constexpr size_t kMaxHeld = 256;
-inline constexpr size_t kMaxHeldOfOthers = 8;  // who wait for an answer to each
+inline constexpr size_t kMaxOffersPerUser = 1024;  // a descriptor each
+inline constexpr size_t kMaxHeldOfOthers = 8;      // who wait for an answer to each
 // Sessions without a daemon look for one ten times a second.
 inline constexpr Duration kSettling = Seconds(1);
 // How long after its start a program of a run waits for its `tandem run` to come back with the
@@ -91,6 +95,7 @@ struct Outgoing {
   std::optional<wire::Message> message;
   std::vector<int> fds;  // with the message; owned by the service
   bool close = false;    // once the message is sent
+  UniqueFd memory = {};  // with the message, too
 };
 
 class Service {
@@ -99,8 +104,9 @@ class Service {
   ~Service();
 
   void OnConnected(ConnectionId connection, const Client& client);
+  // `memory`: a descriptor of memory of a GPU that came with it, if any.
   std::vector<Outgoing> OnMessage(ConnectionId connection, const wire::Message& message,
-                                  Instant now);
+                                  Instant now, UniqueFd memory = {});
   // The stream broke: says why and closes.
   std::vector<Outgoing> OnBroken(ConnectionId connection, const Error& error);
   std::vector<Outgoing> OnDisconnected(ConnectionId connection, Instant now);
@@ -120,7 +126,9 @@ class Service {
   struct Gpu;
   struct Connection;
   struct Target;
+  struct Offered;
   using RunKey = std::pair<unsigned, uint64_t>;  // uid and token: nobody joins another user's run
+  using OfferKey = std::pair<uint64_t, uint64_t>;
 
   bool MustWait(const Connection& from, const wire::Message& message) const;
   void EndSettling();
@@ -169,6 +177,12 @@ class Service {
   void Suspend(const Target& target, bool suspended);
   void Limit(const Target& target, Bytes limit);
 
+  // Memory for other processes (offers.cc).
+  void Handle(Connection& from, const wire::Offer& m);
+  void Handle(Connection& from, const wire::Withdraw& m);
+  void Handle(Connection& from, const wire::Fetch& m);
+  void DropOffers(core::SessionId session);
+
   // Answers (answers.cc).
   std::string StatusJson() const;
   std::string SessionsJson(unsigned viewer) const;
@@ -182,6 +196,7 @@ class Service {
   std::map<ConnectionId, std::unique_ptr<Connection>> connections_;
   std::map<core::SessionId, std::unique_ptr<Seat>> sessions_;
   std::map<RunKey, Run> runs_;
+  std::map<OfferKey, Offered> offers_;
   std::deque<std::pair<int, core::Handover>> handovers_;  // with the GPU's index
   std::optional<Instant> settles_at_;
   std::deque<std::pair<ConnectionId, wire::Message>> held_;
@@ -191,6 +206,7 @@ class Service {
   // Of the call that is being served.
   Instant now_;
   std::vector<Outgoing> out_;
+  UniqueFd memory_;  // that came with the message being dispatched
 };
 
 // `text` with control characters, and what is not UTF-8, spelled out, and cut: safe to show.

@@ -57,6 +57,21 @@ void AttachFds(msghdr& header, FdSpace& space, std::span<const int> fds) {
   std::memcpy(CMSG_DATA(rights), fds.data(), fds.size_bytes());
 }
 
+std::vector<UniqueFd> DetachFds(msghdr& header) {
+  std::vector<UniqueFd> fds;
+  for (cmsghdr* entry = CMSG_FIRSTHDR(&header); entry != nullptr;
+       entry = CMSG_NXTHDR(&header, entry)) {
+    if (entry->cmsg_level != SOL_SOCKET || entry->cmsg_type != SCM_RIGHTS) continue;
+    const size_t count = (entry->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(entry) + i * sizeof(int), sizeof(int));
+      fds.emplace_back(fd);
+    }
+  }
+  return fds;
+}
+
 Result<Peer> Channel::GetPeer() const {
   ucred credentials{};
   socklen_t length = sizeof(credentials);
@@ -106,16 +121,8 @@ Status Channel::Fill() {
     if (errno == EAGAIN || errno == EINTR) return {};
     return System(ErrorCode::kUnavailable, "cannot receive");
   }
-  for (cmsghdr* entry = CMSG_FIRSTHDR(&header); entry != nullptr;
-       entry = CMSG_NXTHDR(&header, entry)) {
-    if (entry->cmsg_level != SOL_SOCKET || entry->cmsg_type != SCM_RIGHTS) continue;
-    const size_t count = (entry->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (size_t i = 0; i < count; ++i) {
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(entry) + i * sizeof(int), sizeof(int));
-      UniqueFd owned(fd);
-      if (fds_.size() < kMaxFds) fds_.push_back(std::move(owned));
-    }
+  for (UniqueFd& fd : DetachFds(header)) {
+    if (fds_.size() < kMaxFds) fds_.push_back(std::move(fd));
   }
   reader_.Append(std::span(bytes).first(static_cast<size_t>(n)));
   return {};

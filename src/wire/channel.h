@@ -33,6 +33,8 @@ struct FdSpace {
 };
 // Makes `header`, which is to be sent, carry `fds`. `space` must live until it is.
 void AttachFds(msghdr& header, FdSpace& space, std::span<const int> fds);
+// Those that a received `header` carries.
+std::vector<UniqueFd> DetachFds(msghdr& header);
 
 class Channel {
  public:

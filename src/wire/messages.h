@@ -28,7 +28,7 @@
 namespace tandem::wire {
 
 inline constexpr uint32_t kMagic = 0x4d444e54;      // "TNDM"
-inline constexpr uint16_t kVersion = 3;             // spoken by this side
+inline constexpr uint16_t kVersion = 4;             // spoken by this side
 inline constexpr uint16_t kOldestVersion = 2;       // understood by it
 inline constexpr uint32_t kMaxPayload = 64 * 1024;  // any message but Answer
 inline constexpr uint32_t kMaxAnswer = 8 * 1024 * 1024;
@@ -153,6 +153,15 @@ struct FixedGone {
   static constexpr uint16_t kSince = 3;
   uint64_t bytes = 0;
   auto Fields() { return std::tie(bytes); }
+};
+
+// An offer's memory is gone from here: nobody can open it any more.
+struct Withdraw {
+  static constexpr uint16_t kType = 14;
+  static constexpr uint16_t kSince = 4;
+  uint64_t token_high = 0;
+  uint64_t token_low = 0;
+  auto Fields() { return std::tie(token_high, token_low); }
 };
 
 // ---- The daemon, to a session
@@ -296,6 +305,42 @@ struct RunShown {
   auto Fields() { return std::tie(limit_bytes, used_bytes, processes); }
 };
 
+// ---- A program that has a session, beside it
+
+// "This memory of mine is for my user's other processes", with a descriptor of it; the token, which
+// nobody can guess, is the offerer's choice. Answered by Offered. It ends with the session that the
+// process has on that GPU.
+struct Offer {
+  static constexpr uint16_t kType = 72;
+  static constexpr uint16_t kSince = 4;
+  uint64_t token_high = 0;
+  uint64_t token_low = 0;
+  std::string device;  // uuid of the GPU, as FormatUuid prints it
+  auto Fields() { return std::tie(token_high, token_low, device); }
+};
+
+struct Offered {
+  static constexpr uint16_t kType = 73;
+  static constexpr uint16_t kSince = 4;
+  auto Fields() { return std::tie(); }
+};
+
+// Asks for what another process of the same user has offered. Answered by Fetched, with the
+// descriptor, or by Refused.
+struct Fetch {
+  static constexpr uint16_t kType = 74;
+  static constexpr uint16_t kSince = 4;
+  uint64_t token_high = 0;
+  uint64_t token_low = 0;
+  auto Fields() { return std::tie(token_high, token_low); }
+};
+
+struct Fetched {
+  static constexpr uint16_t kType = 75;
+  static constexpr uint16_t kSince = 4;
+  auto Fields() { return std::tie(); }
+};
+
 // ---- Either way
 
 // The request cannot be met, and why, for people. After a version mismatch or a breach of the
@@ -313,17 +358,17 @@ enum class RefusalCode : uint16_t {
   kProtocol = 2,  // garbage, or a message out of place
   kUnknownDevice = 3,
   kLimitTooLarge = 4,  // above the budget
-  kTooMany = 5,        // sessions of this user
-  kUnknownTarget = 6,  // no session or run is called that, or more than one
+  kTooMany = 5,        // sessions or offers of this user
+  kUnknownTarget = 6,  // no session, run or offer is called that, or more than one
   kNotYours = 7,       // it is another user's
   kHostFull = 8,       // the host has no room for what would leave the card
 };
 
-using Message =
-    std::variant<Register, Reserve, ContextWanted, ContextGone, Ready, Running, Idle, Active,
-                 Released, Busy, Evicted, FixedWanted, FixedGone, FixedReserved, Registered,
-                 Reserved, ContextReserved, Grant, Credit, Revoke, Evict, RunBegin, RunStarted,
-                 Query, Answer, Control, RunChanged, RunQuery, RunShown, Refused>;
+using Message = std::variant<Register, Reserve, ContextWanted, ContextGone, Ready, Running, Idle,
+                             Active, Released, Busy, Evicted, FixedWanted, FixedGone, FixedReserved,
+                             Registered, Reserved, ContextReserved, Grant, Credit, Revoke, Evict,
+                             RunBegin, RunStarted, Query, Answer, Control, RunChanged, RunQuery,
+                             RunShown, Withdraw, Offer, Offered, Fetch, Fetched, Refused>;
 
 // The first version that has the message.
 inline uint16_t SinceVersion(const Message& message) {

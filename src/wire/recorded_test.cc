@@ -107,6 +107,7 @@ TEST(RecordedTest, WhatAVersionDoesNotHaveIsKnown) {
   for (const Recorded& told : ToldInVersion2()) EXPECT_LE(SinceVersion(told.message), 2);
   EXPECT_EQ(SinceVersion(RunChanged{}), 3);
   EXPECT_EQ(SinceVersion(RunShown{}), 3);
+  EXPECT_EQ(SinceVersion(Fetched{}), 4);
 }
 
 TEST(RecordedTest, ARefusalIsSignedWithTheVersionOfWhoReadsIt) {

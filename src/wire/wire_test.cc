@@ -44,6 +44,11 @@ std::vector<Message> OneOfEach() {
           RunChanged{1 << 30, 1},
           RunQuery{7, "GPU-0"},
           RunShown{1 << 30, 1 << 20, "11 1048576\n"},
+          Withdraw{1, 2},
+          Offer{1, 2, "GPU-0"},
+          Offered{},
+          Fetch{1, 2},
+          Fetched{},
           Refused{1, 2, "no"}};
 }
 

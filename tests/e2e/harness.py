@@ -30,7 +30,7 @@ SOCKET = "tandemd-soft.sock"  # in the runtime directory
 PATIENCE_S = 300  # for anything that must happen; these machines are slow and noisy
 
 # Of src/wire/messages.h.
-MAGIC, VERSION = 0x4D444E54, 3
+MAGIC, VERSION = 0x4D444E54, 4
 REGISTER, QUERY, ANSWER, REFUSED = 1, 66, 67, 127
 
 

@@ -1,0 +1,71 @@
+// What the service does about memory that a program offers to its user's other processes.
+#include <algorithm>
+#include <utility>
+
+#include "src/service/records.h"
+
+namespace tandem::service {
+
+void Service::Handle(Connection& from, const wire::Offer& m) {
+  if (from.role == Connection::Role::kSession) {
+    return Refuse(from.id, wire::RefusalCode::kProtocol, "Offer is not for sessions", true);
+  }
+  from.role = Connection::Role::kPeople;
+  UniqueFd memory = std::move(memory_);
+  Gpu* const gpu = FindGpu(m.device);
+  const Seat* const seat = gpu == nullptr ? nullptr : FindSeat(from.client, *gpu);
+  if (seat == nullptr || !memory) {
+    return Refuse(from.id, wire::RefusalCode::kProtocol,
+                  seat == nullptr ? "only a session's memory can be offered"
+                                  : "the offer came without memory",
+                  true);
+  }
+  const OfferKey key{m.token_high, m.token_low};
+  const auto known = offers_.find(key);
+  if (known != offers_.end() && known->second.by != seat->id) {
+    return Refuse(from.id, wire::RefusalCode::kProtocol, "that token is another's", true);
+  }
+  const auto theirs = std::count_if(offers_.begin(), offers_.end(), [&](const auto& entry) {
+    return entry.second.uid == from.client.uid;
+  });
+  if (known == offers_.end() && static_cast<size_t>(theirs) >= kMaxOffersPerUser) {
+    return Refuse(from.id, wire::RefusalCode::kTooMany,
+                  "user " + std::to_string(from.client.uid) + " offers memory " +
+                      std::to_string(kMaxOffersPerUser) + " times already",
+                  true);
+  }
+  offers_[key] = Offered{seat->id, from.client.uid, std::move(memory)};
+  out_.push_back(Outgoing{from.id, wire::Offered{}, {}, false});
+}
+
+void Service::Handle(Connection& from, const wire::Withdraw& m) {
+  if (from.role != Connection::Role::kSession) {
+    return Refuse(from.id, wire::RefusalCode::kProtocol, "Withdraw needs a session", true);
+  }
+  const auto known = offers_.find({m.token_high, m.token_low});
+  if (known == offers_.end() || from.seat == nullptr || known->second.by != from.seat->id) return;
+  offers_.erase(known);
+}
+
+void Service::Handle(Connection& from, const wire::Fetch& m) {
+  if (from.role == Connection::Role::kSession) {
+    return Refuse(from.id, wire::RefusalCode::kProtocol, "Fetch is not for sessions", true);
+  }
+  from.role = Connection::Role::kPeople;
+  const auto known = offers_.find({m.token_high, m.token_low});
+  // The same answer to both: whether there is another user's is nobody's business.
+  if (known == offers_.end() || known->second.uid != from.client.uid) {
+    return Refuse(from.id, wire::RefusalCode::kUnknownTarget, "there is no such offer", false);
+  }
+  UniqueFd copy(fcntl(known->second.memory.get(), F_DUPFD_CLOEXEC, 0));
+  if (!copy) {
+    return Refuse(from.id, wire::RefusalCode::kTooMany, "the daemon has no descriptor left", false);
+  }
+  out_.push_back(Outgoing{from.id, wire::Fetched{}, {}, false, std::move(copy)});
+}
+
+void Service::DropOffers(core::SessionId session) {
+  std::erase_if(offers_, [session](const auto& entry) { return entry.second.by == session; });
+}
+
+}  // namespace tandem::service
