@@ -31,6 +31,7 @@ constexpr Duration kTrimPeriod = Seconds(5);
 constexpr Duration kDrainPause = Microseconds(20);
 constexpr Duration kArrivalPause = Microseconds(50);
 constexpr Duration kStopPatience = Seconds(2);
+constexpr Duration kAlonePatience = Seconds(2);
 
 // After so many failures in a row.
 Duration Backoff(Duration first, int failures) {
@@ -105,10 +106,12 @@ void Agent::Loop() {
     Tidy();
     Settle();
     Tend();
+    alone_.Serve([this](const AloneJob::Job& job) { return TryAlone(job); });
     Work();
     WatchIdleness();
     Publish();
   }
+  alone_.End();
   stopped_.store(true, std::memory_order_release);
 }
 
@@ -164,6 +167,7 @@ void Agent::Reconnect() {
   Result<Terms> terms = parts_.link->Register(parts_.memory->GetView().resident);
   if (terms.ok()) {
     lost_ = refusal_told_ = waiting_told_ = false;
+    if (parts_.registered) parts_.registered();
     Log(LogLevel::kInfo, "registered with the daemon again");
     return;
   }
@@ -244,6 +248,30 @@ CUresult Agent::AwaitWork(Instant deadline) {
     Wait(kDrainPause);
   }
   return result;
+}
+
+// What comes next opens the gate again, or drains for whoever wants the card meanwhile.
+AloneJob::Answer Agent::TryAlone(const AloneJob::Job& job) {
+  bool may = false;
+  parts_.link->With([&](client::Lease& lease) {
+    may = lease.holds() && lease.open() && !lease.poisoned();
+    if (may) lease.OnShut();
+  });
+  if (!may) return AloneJob::Answer::kNotNow;
+  const Instant deadline = MonotonicNow() + kAlonePatience;
+  CUresult result = CUDA_ERROR_NOT_READY;
+  if (CloseGate(deadline)) result = AwaitWork(deadline);
+  measuring_ = false;
+  if (result != CUDA_SUCCESS) {
+    MutexLock lock(parts_.swapper->mutex());
+    if (IsSticky(result)) DropBroken();
+    return AloneJob::Answer::kUndrained;
+  }
+  parts_.tracker->Forget();
+  parts_.fence->OnDrained();
+  MutexLock lock(parts_.swapper->mutex());
+  job();
+  return AloneJob::Answer::kDone;
 }
 
 bool Agent::Drain() {

@@ -9,11 +9,13 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <functional>
 #include <optional>
 
 #include "src/base/mutex.h"
 #include "src/base/time.h"
 #include "src/client/lease.h"
+#include "src/shim/alone_job.h"
 #include "src/shim/daemon_link.h"
 #include "src/shim/device_memory.h"
 #include "src/shim/free_fence.h"
@@ -35,6 +37,8 @@ struct AgentParts {
   DeviceMemory* memory;
   FreeFence* fence;
   Swapper* swapper;
+  // After a new registration, with the Swapper's lock.
+  std::function<void()> registered = {};
 };
 
 class Agent {
@@ -45,6 +49,11 @@ class Agent {
 
   bool Start();
   void Wake();
+  // Runs `job` on the agent's thread at a moment when all memory is on the card, no work is under
+  // way and none can come, with the Swapper's lock. One call at a time.
+  AloneJob::Answer RunAlone(const AloneJob::Job& job) {
+    return alone_.Run(job, [this] { Wake(); });
+  }
   // In a moment it gives back what was freed and is not taken again.
   void SettleSoon();
   // Waits at most a moment for it to finish what it is doing.
@@ -70,6 +79,7 @@ class Agent {
   bool Succeeded(CUresult result, const char* what) REQUIRES_LOCK(parts_.swapper->mutex());
   bool CloseGate(Instant deadline);
   CUresult AwaitWork(Instant deadline);
+  AloneJob::Answer TryAlone(const AloneJob::Job& job);
   bool DropBroken() REQUIRES_LOCK(parts_.swapper->mutex());
   void Wait(Duration pause);
   void WatchIdleness();
@@ -90,6 +100,8 @@ class Agent {
   std::atomic<bool> stopped_{false};
   std::atomic<bool> woken_{false};     // since it last waited
   std::atomic<bool> settling_{false};  // something was freed that has not gone back yet
+
+  AloneJob alone_;
 
   // The agent's own.
   bool lost_ = false;

@@ -248,6 +248,12 @@ void DaemonLink::FixedGone(Bytes bytes) {
   Flush();
 }
 
+void DaemonLink::Withdraw(const wire::Withdraw& offer) {
+  MutexLock lock(mutex_);
+  // One that is registered with later is not told of it in the first place.
+  if (fd() >= 0 && !channel_.Send(offer).ok()) shutdown(fd(), SHUT_RDWR);
+}
+
 void DaemonLink::ContextGone() {
   MutexLock lock(mutex_);
   requests_.ContextGone();

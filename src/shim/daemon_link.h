@@ -81,12 +81,15 @@ class DaemonLink {
   client::Answer PollFixed(uint64_t ticket) EXCLUDES_LOCK(mutex_);
   void FixedGone(Bytes bytes) EXCLUDES_LOCK(mutex_);
   bool WaitsForContext() const EXCLUDES_LOCK(mutex_);
+  // Nobody can open that memory any more; before what it took is given back.
+  void Withdraw(const wire::Withdraw& offer) EXCLUDES_LOCK(mutex_);
 
   // Nobody will receive any more: whoever waits is let go.
   void Retire() EXCLUDES_LOCK(mutex_);
   // In a forked child: gives up the copies of the descriptors, takes no lock.
   void AbandonInChild();
 
+  const std::string& device() const { return identity_.device; }
   bool contended() const;
   // As the daemon, also one that is gone, last said.
   bool suspended() const;

@@ -135,14 +135,38 @@ void DeviceMemory::Pin(Run* run) {
   run->pinned = true;
 }
 
-std::optional<Block> DeviceMemory::Find(CUdeviceptr pointer) const {
+void DeviceMemory::Join(Run* run, CUmemGenericAllocationHandle handle) {
+  Chunk whole;
+  whole.address = run->address;
+  whole.bytes = run->bytes;
+  whole.state = Chunk::State::kHere;
+  whole.handle = handle;
+  whole.exposed = true;
   MutexLock lock(mutex_);
+  run->chunks.assign(1, whole);
+}
+
+DeviceMemory::Blocks::const_iterator DeviceMemory::Around(CUdeviceptr pointer) const {
   auto entry = blocks_.upper_bound(pointer);
-  if (entry == blocks_.begin()) return std::nullopt;
+  if (entry == blocks_.begin()) return blocks_.end();
   --entry;
   const Block& block = entry->second.block;
-  if (pointer - block.address >= block.bytes) return std::nullopt;
-  return block;
+  return pointer - block.address < block.bytes ? entry : blocks_.end();
+}
+
+std::optional<Block> DeviceMemory::Find(CUdeviceptr pointer) const {
+  MutexLock lock(mutex_);
+  const auto entry = Around(pointer);
+  if (entry == blocks_.end()) return std::nullopt;
+  return entry->second.block;
+}
+
+std::optional<DeviceMemory::Home> DeviceMemory::HomeOf(CUdeviceptr pointer) const {
+  MutexLock lock(mutex_);
+  const auto entry = Around(pointer);
+  if (entry == blocks_.end()) return std::nullopt;
+  const Run& run = *entry->second.run;
+  return Home{entry->second.block, run.address, run.bytes};
 }
 
 // The run is nobody's any more, but still on the card.
@@ -164,7 +188,7 @@ Bytes DeviceMemory::Release(const Share& share) {
     return Bytes();
   }
   if (open) ClosePage(run);
-  if (run->slot_bytes == 0 || run->lost) {
+  if (run->slot_bytes == 0 || run->lost || run->pinned) {
     Kill(run);
     return bytes;
   }
@@ -356,7 +380,7 @@ std::vector<DeviceMemory::Place> DeviceMemory::Lose(CUcontext context) {
   std::vector<Place> places;
   for (const auto& [address, run] : runs_) {
     if (run->context != context || run->lost) continue;
-    Uncount(*run);
+    if (!run->pinned) Uncount(*run);
     run->lost = true;
     for (Chunk& chunk : run->chunks) places.push_back({run.get(), &chunk});
   }

@@ -88,7 +88,9 @@ struct Run {
   // ---- Of a handle of the program's (vmm_memory.h), which has no block.
   std::vector<Alias> aliases;  // swap lock
   std::optional<CUmemAllocationProp> properties;
+
   bool pinned = false;  // stays on the card, and is not counted here; table lock and swap lock
+  bool shared = false;  // other processes may have it (memory_offers.h); so it is pinned
 };
 
 struct Block {
@@ -128,9 +130,18 @@ class DeviceMemory {
   Bytes FreeRun(Run* run) EXCLUDES_LOCK(mutex_);
   // It is on the card for good, and counted by somebody else. Swap lock.
   void Pin(Run* run) EXCLUDES_LOCK(mutex_);
+  // Its memory is one piece from now on. REQUIRES: all of it is there. Swap lock.
+  void Join(Run* run, CUmemGenericAllocationHandle handle) EXCLUDES_LOCK(mutex_);
 
   // The block around `pointer`.
   std::optional<Block> Find(CUdeviceptr pointer) const EXCLUDES_LOCK(mutex_);
+  // The block around `pointer`, and the run that it is in: a page may hold others.
+  struct Home {
+    Block block;
+    CUdeviceptr run = 0;
+    uint64_t run_bytes = 0;
+  };
+  std::optional<Home> HomeOf(CUdeviceptr pointer) const EXCLUDES_LOCK(mutex_);
   // Whether nobody but this has memory there, be it a block or not.
   bool Owns(CUdeviceptr pointer) const EXCLUDES_LOCK(mutex_) {
     MutexLock lock(mutex_);
@@ -219,6 +230,7 @@ class DeviceMemory {
       REQUIRES_LOCK(mutex_);
   Bytes Release(const Share& share) REQUIRES_LOCK(mutex_);
   Bytes ReleaseRetired(std::vector<Share>* retired) REQUIRES_LOCK(mutex_);
+  Blocks::const_iterator Around(CUdeviceptr pointer) const REQUIRES_LOCK(mutex_);
   Run* OpenPage(uint64_t slot_bytes, CUcontext context) REQUIRES_LOCK(mutex_);
   void ClosePage(Run* page) REQUIRES_LOCK(mutex_);
   Bytes FreeOldestPages(size_t count) REQUIRES_LOCK(mutex_);

@@ -26,6 +26,7 @@ Primary& PrimaryOf(CUdevice device) {
 
 // Pools of other devices may have freed blocks in its streams, and it may reach their memory.
 bool EndContext(Guest* guest, CUcontext context) {
+  EachGuest([context](Guest* each) { each->opened().ContextEnds(context); });
   const bool credited = guest->ContextEnds(context);
   EachGuest([&](Guest* each) {
     if (each != guest) each->pools().ContextEnds(context);

@@ -87,6 +87,7 @@ void FakeDaemon::Serve() {
       came_.NotifyAll();
       continue;
     }
+    LetIn();
     const Result<wire::Message> message = channel_.Receive(kLookAround);
     MutexLock lock(mutex_);
     if (!message.ok()) {
@@ -103,6 +104,41 @@ void FakeDaemon::Serve() {
     } else if (!AnswerFixed(*message)) {
       messages_.push_back(*message);
       came_.NotifyAll();
+    }
+  }
+}
+
+void FakeDaemon::LetIn() {
+  pollfd entry{listener_.get(), POLLIN, 0};
+  if (poll(&entry, 1, 0) <= 0) return;
+  wire::Channel channel(UniqueFd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)));
+  const Result<wire::Message> message = channel.Receive(Seconds(5));
+  if (!message.ok()) return;
+  MutexLock lock(mutex_);
+  if (const auto* hello = std::get_if<wire::Register>(&*message)) {
+    channel_ = std::move(channel);
+    Welcome(*hello);
+  } else {
+    AnswerOffer(channel, *message);
+  }
+}
+
+void FakeDaemon::AnswerOffer(wire::Channel& channel, const wire::Message& message) {
+  if (const auto* offer = std::get_if<wire::Offer>(&message)) {
+    std::vector<UniqueFd> fds = channel.TakeFds();
+    if (refuse_offers_ || fds.size() != 1) {
+      (void)channel.Send(wire::Refused{});
+      return;
+    }
+    offers_[{offer->token_high, offer->token_low}] = std::move(fds[0]);
+    ++offered_;
+    (void)channel.Send(wire::Offered{});
+  } else if (const auto* fetch = std::get_if<wire::Fetch>(&message)) {
+    const auto found = offers_.find({fetch->token_high, fetch->token_low});
+    if (found == offers_.end()) {
+      (void)channel.Send(wire::Refused{});
+    } else {
+      (void)channel.Send(wire::Fetched{}, Seconds(5), {found->second.get()});
     }
   }
 }

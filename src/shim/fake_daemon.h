@@ -1,5 +1,6 @@
 // FakeDaemon: the daemon's end of the socket for tests. It registers whoever connects, answers
-// reservations and contexts by itself, and keeps every other message for the test to expect.
+// reservations, contexts and offers of memory by itself, and keeps every other message for the test
+// to expect.
 //
 // Threading: one thread of its own serves the socket; the test uses the rest.
 #pragma once
@@ -7,9 +8,11 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <map>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "src/base/bytes.h"
 #include "src/base/mutex.h"
@@ -42,6 +45,17 @@ class FakeDaemon {
   // Waits until that much of it is granted and not given back.
   void AwaitFixed(Bytes bytes) EXCLUDES_LOCK(mutex_);
 
+  // How much memory was offered so far.
+  int offered() EXCLUDES_LOCK(mutex_) {
+    MutexLock lock(mutex_);
+    return offered_;
+  }
+  // Nothing more is taken.
+  void RefuseOffers() EXCLUDES_LOCK(mutex_) {
+    MutexLock lock(mutex_);
+    refuse_offers_ = true;
+  }
+
   // The next message that is not answered by itself must be a T.
   template <typename T>
   T Expect() EXCLUDES_LOCK(mutex_) {
@@ -58,6 +72,9 @@ class FakeDaemon {
 
  private:
   void Serve();
+  // Who comes while there is a session: with memory, or with a new session in its place.
+  void LetIn() EXCLUDES_LOCK(mutex_);
+  void AnswerOffer(wire::Channel& channel, const wire::Message& message) REQUIRES_LOCK(mutex_);
   void Welcome(const wire::Register& message) REQUIRES_LOCK(mutex_);
   wire::Message Next() EXCLUDES_LOCK(mutex_);
   bool AnswerFixed(const wire::Message& message) REQUIRES_LOCK(mutex_);
@@ -81,6 +98,9 @@ class FakeDaemon {
   std::optional<Bytes> most_fixed_ GUARDED_BY(mutex_);
   Bytes fixed_ GUARDED_BY(mutex_);
   std::deque<wire::Message> messages_ GUARDED_BY(mutex_);
+  int offered_ GUARDED_BY(mutex_) = 0;
+  bool refuse_offers_ GUARDED_BY(mutex_) = false;
+  std::map<std::pair<uint64_t, uint64_t>, UniqueFd> offers_ GUARDED_BY(mutex_);
 };
 
 }  // namespace tandem::shim

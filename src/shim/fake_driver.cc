@@ -32,6 +32,7 @@ FakeDriver::FakeDriver(uint64_t card_bytes) : card_bytes_(card_bytes) {
   current = this;
   FillMemory();
   FillMappings();
+  FillSharing();
   FillWork();
   FillContexts();
 }
@@ -46,7 +47,7 @@ void FakeDriver::Drop(CUmemGenericAllocationHandle handle) {
   const auto found = physical_.find(handle);
   if (found->second.mappings != 0 || !found->second.released) return;
   close(found->second.fd);
-  used_ -= found->second.bytes;
+  if (!found->second.imported) used_ -= found->second.bytes;
   physical_.erase(found);
 }
 
@@ -148,6 +149,33 @@ void FakeDriver::FillMappings() {
     MutexLock lock(current->mutex_);
     current->registered_.erase(begin);
     return CUDA_SUCCESS;
+  };
+}
+
+void FakeDriver::FillSharing() {
+  table_.cuMemAddressFree = [](CUdeviceptr, size_t) { return CUDA_SUCCESS; };  // at the end
+  table_.cuMemExportToShareableHandle = [](void* fd, CUmemGenericAllocationHandle handle,
+                                           CUmemAllocationHandleType,
+                                           unsigned long long) -> CUresult {
+    MutexLock lock(current->mutex_);
+    const auto found = current->physical_.find(handle);
+    if (found == current->physical_.end()) return CUDA_ERROR_INVALID_VALUE;
+    *static_cast<int*>(fd) = dup(found->second.fd);
+    return CUDA_SUCCESS;
+  };
+  table_.cuMemImportFromShareableHandle = [](CUmemGenericAllocationHandle* handle, void* fd,
+                                             CUmemAllocationHandleType) -> CUresult {
+    MutexLock lock(current->mutex_);
+    const int own = dup(static_cast<int>(reinterpret_cast<intptr_t>(fd)));
+    const off_t bytes = lseek(own, 0, SEEK_END);
+    if (bytes <= 0) return CUDA_ERROR_INVALID_VALUE;
+    *handle = current->next_++;
+    current->physical_.emplace(
+        *handle, Physical{.fd = own, .bytes = static_cast<uint64_t>(bytes), .imported = true});
+    return CUDA_SUCCESS;
+  };
+  table_.cuMemcpyDtoDAsync_v2 = [](CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream) {
+    return current->Copy(At(to), At(from), bytes);
   };
 }
 

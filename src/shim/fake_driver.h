@@ -136,6 +136,7 @@ class FakeDriver {
     uint64_t bytes;
     int mappings = 0;
     bool released = false;
+    bool imported = false;  // counted where it was made
   };
 
   void Set(int* counter, int nth) {
@@ -145,6 +146,7 @@ class FakeDriver {
   static bool Due(int* counter) { return *counter > 0 && --*counter == 0; }
   void FillMemory();
   void FillMappings();
+  void FillSharing();
   void FillWork();
   void FillContexts();
   CUresult Health() const REQUIRES_LOCK(mutex_);  // of the context the calling thread has pushed

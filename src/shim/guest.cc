@@ -52,9 +52,18 @@ Result<std::unique_ptr<Guest>> Guest::Open(const cuda::RealDriver* real, Gate* g
   guest->fence_ = std::make_unique<FreeFence>(
       real, device, tracker, guest->memory_.get(),
       [guest = guest.get()](Bytes shrunk) { guest->Unreserve(shrunk); });
-  guest->agent_ = std::make_unique<Agent>(AgentParts{real, device, &guest->link_, &guest->vote_,
-                                                     tracker, guest->memory_.get(),
-                                                     guest->fence_.get(), guest->swapper_.get()});
+  guest->offers_ = std::make_unique<MemoryOffers>(guest->OfferParts());
+  AgentParts parts{real,
+                   device,
+                   &guest->link_,
+                   &guest->vote_,
+                   tracker,
+                   guest->memory_.get(),
+                   guest->fence_.get(),
+                   guest->swapper_.get()};
+  parts.registered = [offers = guest->offers_.get()]()
+                         NO_THREAD_SAFETY_ANALYSIS { offers->OfferAgain(); };
+  guest->agent_ = std::make_unique<Agent>(parts);
   guest->vote_.Shut();
   if (!guest->agent_->Start()) {
     guest->vote_.Open();
@@ -92,6 +101,24 @@ VmmMemory::Source Guest::VmmSource() {
             WakeIfConcerned();
           },
           [this] { return GiveWay(); }};
+}
+
+MemoryOffers::Parts Guest::OfferParts() {
+  MutexLock lock(swapper_->mutex());
+  swapper_->OnSharedGone([this](const Run& run)
+                             NO_THREAD_SAFETY_ANALYSIS { offers_->OnGone(run); });
+  return {real_,
+          device_,
+          &link_,
+          memory_.get(),
+          swapper_.get(),
+          &fixed_,
+          [this](Bytes bytes) { return MakeRoom(bytes); },
+          [this](Bytes bytes) {
+            Unreserve(bytes);
+            WakeIfConcerned();
+          },
+          [this](const AloneJob::Job& job) { return agent_->RunAlone(job); }};
 }
 
 void Guest::AbandonInChild() {
@@ -336,7 +363,7 @@ bool Guest::Release(CUdeviceptr pointer, uint64_t id, bool unused) {
   const std::optional<Bytes> shrunk = memory_->Free(pointer, id, unused);
   if (!shrunk.has_value()) return false;
   Unreserve(*shrunk);
-  if (!unused || *shrunk != Bytes()) ReapSoon();
+  if (!unused || *shrunk != Bytes() || memory_->HasDead()) ReapSoon();
   return true;
 }
 

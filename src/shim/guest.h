@@ -25,6 +25,8 @@
 #include "src/shim/free_fence.h"
 #include "src/shim/gate.h"
 #include "src/shim/graph_memory.h"
+#include "src/shim/memory_offers.h"
+#include "src/shim/opened_memory.h"
 #include "src/shim/stream_pools.h"
 #include "src/shim/swapper.h"
 #include "src/shim/vmm_memory.h"
@@ -77,11 +79,14 @@ class Guest {
   VmmMemory& vmm() { return *vmm_; }
   GraphMemory& graphs() { return graphs_; }
   DriverPools& driver_pools() { return driver_pools_; }
+  MemoryOffers& offers() { return *offers_; }
+  OpenedMemory& opened() { return opened_; }
   std::optional<Block> Find(CUdeviceptr pointer) const { return memory_->Find(pointer); }
   bool Owns(CUdeviceptr pointer) const { return memory_->Owns(pointer); }
   // Whether that is memory of the device's, as far as we know of it.
   bool OnDevice(CUdeviceptr pointer) const {
-    return Find(pointer).has_value() || vmm_->Find(pointer).has_value();
+    return Find(pointer).has_value() || vmm_->Find(pointer).has_value() ||
+           opened_.Find(pointer).has_value();
   }
   FixedMemory& fixed() { return fixed_; }
   // Waits for room for what cannot be swapped, to be put into fixed() or given back. False: the
@@ -104,6 +109,7 @@ class Guest {
   void Know(CUcontext context, bool credited) EXCLUDES_LOCK(contexts_mutex_);
   StreamPools::Source PoolSource();
   VmmMemory::Source VmmSource();
+  MemoryOffers::Parts OfferParts();
   // Reserves the bytes and has the run added and backed: at once if it can be, or before the gate
   // is passed again. `add` gives its address.
   CUresult Grow(Bytes bytes, const std::function<CUresult(CUdeviceptr*)>& add);
@@ -126,11 +132,13 @@ class Guest {
   FixedMemory fixed_{&link_};
   GraphMemory graphs_{real_, device_, &fixed_};
   DriverPools driver_pools_{real_, &fixed_};
+  OpenedMemory opened_{real_, device_, &fixed_, [this](Bytes bytes) { return MakeRoom(bytes); }};
   std::unique_ptr<DeviceMemory> memory_;
   std::unique_ptr<FreeFence> fence_;
   std::unique_ptr<StreamPools> pools_;
   std::unique_ptr<Swapper> swapper_;
   std::unique_ptr<VmmMemory> vmm_;
+  std::unique_ptr<MemoryOffers> offers_;
   std::unique_ptr<Agent> agent_;
 
   mutable Mutex contexts_mutex_;

@@ -127,6 +127,55 @@ CUresult Mover::Unback(const Place& place) {
   return CUDA_SUCCESS;
 }
 
+CUresult Mover::MapPiece(CUdeviceptr address, uint64_t bytes, CUmemGenericAllocationHandle piece) {
+  CUresult result = real_->cuMemMap(address, bytes, 0, piece, 0);
+  if (result != CUDA_SUCCESS) return result;
+  result = real_->cuMemSetAccess(address, bytes, access_.data(), access_.size());
+  if (result != CUDA_SUCCESS) real_->cuMemUnmap(address, bytes);
+  return result;
+}
+
+CUresult Mover::CopyTo(CUmemGenericAllocationHandle piece, const Run& run) {
+  const InContext scope(real_, context_);
+  CUresult result = scope.result();
+  if (result == CUDA_SUCCESS) result = PrepareStreams();
+  CUdeviceptr staging = 0;
+  if (result == CUDA_SUCCESS) {
+    result = real_->cuMemAddressReserve(&staging, run.bytes, kGranule, 0, 0);
+  }
+  if (result != CUDA_SUCCESS) return result;
+  result = MapPiece(staging, run.bytes, piece);
+  if (result == CUDA_SUCCESS) {
+    result = real_->cuMemcpyDtoDAsync_v2(staging, run.address, run.bytes, out_stream_);
+    const CUresult done = real_->cuStreamSynchronize(out_stream_);
+    if (result == CUDA_SUCCESS) result = done;
+    real_->cuMemUnmap(staging, run.bytes);
+  }
+  real_->cuMemAddressFree(staging, run.bytes);
+  return result;
+}
+
+CUresult Mover::Gather(const Run& run, CUmemGenericAllocationHandle piece) {
+  CUresult result = CopyTo(piece, run);
+  if (result != CUDA_SUCCESS) return result;
+  size_t unmapped = 0;
+  for (; unmapped < run.chunks.size() && result == CUDA_SUCCESS; ++unmapped) {
+    const Chunk& chunk = run.chunks[unmapped];
+    result = real_->cuMemUnmap(chunk.address, chunk.bytes);
+    if (result != CUDA_SUCCESS) break;
+  }
+  if (result == CUDA_SUCCESS) result = MapPiece(run.address, run.bytes, piece);
+  for (size_t i = 0; i < unmapped; ++i) {
+    const Chunk& chunk = run.chunks[i];
+    if (result == CUDA_SUCCESS) {
+      real_->cuMemRelease(chunk.handle);
+    } else {
+      MapPiece(chunk.address, chunk.bytes, chunk.handle);
+    }
+  }
+  return result;
+}
+
 CUresult Mover::StartLeaving(const Place& place) {
   const InContext scope(real_, context_);
   CUresult result = scope.result();

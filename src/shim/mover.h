@@ -41,6 +41,9 @@ class Mover {
   // arriving. All of them or none.
   CUresult Back(const Place* places, size_t count);
   CUresult Unback(const Place& place);
+  // Copies the run to `piece` and maps that in its place; its chunks' own memory is given up. On
+  // failure all is as before. REQUIRES: all of it is on the card; nothing uses it meanwhile.
+  CUresult Gather(const Run& run, CUmemGenericAllocationHandle piece);
 
   // Begins to copy a chunk out. REQUIRES: leaving() < kInFlight.
   CUresult StartLeaving(const Place& place);
@@ -84,6 +87,8 @@ class Mover {
   class InContext;
 
   CUresult PrepareStreams();
+  CUresult MapPiece(CUdeviceptr address, uint64_t bytes, CUmemGenericAllocationHandle piece);
+  CUresult CopyTo(CUmemGenericAllocationHandle piece, const Run& run);
   CUevent TakeEvent();
   bool Settle(Arriving* arriving, bool wait, CUresult* result);
 

@@ -7,7 +7,7 @@
 namespace tandem::shim {
 namespace {
 
-// What the program has around a pointer, if it may be swapped.
+// What the program has around a pointer, if it may be swapped, or is another process's.
 struct Known {
   CUdeviceptr address = 0;
   size_t bytes = 0;
@@ -17,6 +17,7 @@ struct Known {
   CUmemoryPool pool = nullptr;
   int access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   uint64_t handle_types = 0;
+  bool has_handle = false;  // for other processes
 };
 
 // What a pool keeps is not the program's.
@@ -24,11 +25,15 @@ std::optional<Known> FindIn(Guest* guest, CUdeviceptr pointer) {
   if (const std::optional<Block> block = guest->Find(pointer)) {
     Known known{block->address, block->bytes, block->context, block->id, guest->device()};
     const auto entry = guest->pools().Find({block->address, block->id});
+    known.has_handle = !entry.has_value() && guest->offers().Supported();
     if (!entry.has_value()) return known;
     if (entry->idle) return std::nullopt;
     known.bytes = entry->bytes;  // of a block from a pool fewer than it takes
     known.pool = entry->pool;
     return known;
+  }
+  if (const auto opened = guest->opened().Find(pointer)) {
+    return Known{opened->address, opened->bytes, opened->context, opened->id, guest->device()};
   }
   const auto mapping = guest->vmm().Find(pointer);
   if (!mapping.has_value() || !mapping->ours) return std::nullopt;
@@ -74,9 +79,10 @@ CUresult GetAttribute(const Known& known, CUdeviceptr pointer, CUpointer_attribu
       return Put(data, static_cast<unsigned long long>(known.id));
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
       return Put(data, 0);
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+      return Put(data, known.has_handle ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return Put(data, known.access != 0 ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:

@@ -12,6 +12,7 @@
 #include "src/base/mutex.h"
 #include "src/cuda/uuid.h"
 #include "src/shim/interruptible_wait.h"
+#include "src/shim/ipc_handle.h"
 #include "src/shim/log.h"
 #include "src/shim/refused_hooks.h"
 #include "src/shim/true_symbols.h"
@@ -166,12 +167,7 @@ Identity IdentityOn(CUdevice device) {
   identity.build = TANDEM_BUILD;
   identity.program = program_invocation_short_name;
   identity.run = OwnRun();
-  CUuuid uuid{};
-  const cuda::RealDriver& real = Real();
-  const auto get =
-      real.cuDeviceGetUuid_v2 != nullptr ? real.cuDeviceGetUuid_v2 : real.cuDeviceGetUuid;
-  if (get != nullptr) get(&uuid, device);
-  identity.device = cuda::FormatUuid(uuid);
+  identity.device = cuda::FormatUuid(UuidOf(Real(), device));
   return identity;
 }
 

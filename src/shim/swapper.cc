@@ -97,6 +97,20 @@ void Swapper::LoseUncopied() {
   for (const Place& place : memory_->Resident()) place.chunk->exposed = false;
 }
 
+CUresult Swapper::Gather(Run* run, CUmemGenericAllocationHandle piece) {
+  mover_.AwaitArriving();
+  for (const Chunk& chunk : run->chunks) {
+    if (chunk.state != Chunk::State::kHere) return CUDA_ERROR_NOT_READY;
+  }
+  const CUresult result = mover_.Gather(*run, piece);
+  if (result != CUDA_SUCCESS) return result;
+  for (Chunk& chunk : run->chunks) mover_.DropHostCopy(&chunk);
+  memory_->Join(run, piece);
+  memory_->Pin(run);
+  run->shared = true;
+  return CUDA_SUCCESS;
+}
+
 // CUDA_ERROR_NOT_READY: something of it is still arriving.
 CUresult Swapper::Clear(Run* run) {
   CUresult result = CUDA_SUCCESS;
@@ -117,6 +131,7 @@ void Swapper::Reap() {
   for (std::unique_ptr<Run>& run : memory_->TakeDead()) {
     const CUresult result = Clear(run.get());
     if (result == CUDA_SUCCESS) {
+      if (run->shared && shared_gone_) shared_gone_(*run);
       memory_->Bury(std::move(run));
       continue;
     }

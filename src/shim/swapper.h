@@ -9,6 +9,7 @@
 #pragma once
 
 #include <functional>
+#include <utility>
 
 #include "src/base/bytes.h"
 #include "src/base/mutex.h"
@@ -53,6 +54,13 @@ class Swapper {
   // only the card holds it nobody could copy it any more. It is lost, and so can leave the card.
   // REQUIRES: context() is null.
   void LoseUncopied() REQUIRES_LOCK(mutex_);
+  // Puts a run into one piece of memory, and pins it. CUDA_ERROR_NOT_READY: it is not all on the
+  // card. REQUIRES: no work is under way, nor can any come.
+  CUresult Gather(Run* run, CUmemGenericAllocationHandle piece) REQUIRES_LOCK(mutex_);
+  // Hears of each run that was shared, once it is unmapped.
+  void OnSharedGone(std::function<void(const Run&)> gone) REQUIRES_LOCK(mutex_) {
+    shared_gone_ = std::move(gone);
+  }
   // Lets another device of the program's use all runs, those to come too, or no longer.
   CUresult SetPeer(CUdevice peer, bool reaches) REQUIRES_LOCK(mutex_) {
     return mover_.SetPeer(peer, reaches);
@@ -75,6 +83,7 @@ class Swapper {
   DeviceMemory* const memory_;
   Mutex mutex_;
   Mover mover_ GUARDED_BY(mutex_);
+  std::function<void(const Run&)> shared_gone_ GUARDED_BY(mutex_);
   bool reap_failed_ GUARDED_BY(mutex_) = false;  // and was told
 };
 

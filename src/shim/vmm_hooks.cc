@@ -48,9 +48,13 @@ Reservations& TheReservations() {
   return *reservations;
 }
 
-// Whether it lies where blocks do, which programs cannot map, for all that the driver knows better.
+// Whether it lies where blocks do, also those of other processes that are open here, which programs
+// cannot map, for all that the driver knows better.
 bool IsBlocks(CUdeviceptr pointer) {
-  return FindGuest([=](Guest* guest) { return guest->Owns(pointer); }) != nullptr;
+  const auto is_in = [=](Guest* guest) {
+    return guest->Owns(pointer) || guest->opened().Find(pointer).has_value();
+  };
+  return FindGuest(is_in) != nullptr;
 }
 
 // What `ask` gets from the memory of one of the guests, or what the driver says where none of them

@@ -32,6 +32,8 @@ TEST(Other, DISABLED_SharesAndIsKilled) {
   ASSERT_CU(Cu().cuCtxCreate_v2(&context, 0, 0));
   ASSERT_CU(Cu().cuMemAlloc_v2(&pointer, kEndBytes));
   ASSERT_CU(Cu().cuMemcpyHtoD_v2(pointer, pattern.data(), kEndBytes));
+  // Before there is work that does not end, which Tandem would wait for.
+  ASSERT_CU(Cu().cuIpcGetMemHandle(&handles.memory, pointer));
   ASSERT_CU(Cu().cuStreamCreate(&held, CU_STREAM_NON_BLOCKING));
   ASSERT_CU(Cu().cuEventCreate(&reached, flags));
   ASSERT_CU(Cu().cuEventCreate(&unreached, flags));
@@ -40,7 +42,6 @@ TEST(Other, DISABLED_SharesAndIsKilled) {
   ASSERT_CU(Cu().cuLaunchHostFunc(
       held, [](void*) { pause(); }, nullptr));
   ASSERT_CU(Cu().cuEventRecord(unreached, held));
-  ASSERT_CU(Cu().cuIpcGetMemHandle(&handles.memory, pointer));
   ASSERT_CU(Cu().cuIpcGetEventHandle(&handles.reached, reached));
   ASSERT_CU(Cu().cuIpcGetEventHandle(&handles.unreached, unreached));
   const char* file = std::getenv(kFile);

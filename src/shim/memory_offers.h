@@ -1,0 +1,77 @@
+// MemoryOffers: blocks of the program's that other processes may have by cuIpcGetMemHandle.
+//
+// What is in chunks and comes and goes cannot be given to others. So the run of such a block (all of
+// its page, where it is small) is moved into one piece of memory at the same address, which stays on
+// the card from then on and counts as fixed. The daemon has a descriptor of it for those who open
+// the handle, until the run is freed.
+//
+// Threading: any thread; Offer may wait for room on the card, for the lease, and for work under way.
+// Invariants
+// 1. A run is offered at most once; its handles differ in where the block lies.
+// 2. What is offered is withdrawn before the memory that it counts for is given back.
+#pragma once
+
+#include <functional>
+#include <map>
+
+#include "src/base/mutex.h"
+#include "src/base/unique_fd.h"
+#include "src/cuda/real_driver.h"
+#include "src/shim/alone_job.h"
+#include "src/shim/daemon_link.h"
+#include "src/shim/device_memory.h"
+#include "src/shim/fixed_memory.h"
+#include "src/shim/ipc_handle.h"
+#include "src/shim/swapper.h"
+
+namespace tandem::shim {
+
+class MemoryOffers {
+ public:
+  // What it works on, and what the guest does for it.
+  struct Parts {
+    const cuda::RealDriver* real;
+    CUdevice device;
+    DaemonLink* link;
+    DeviceMemory* memory;
+    Swapper* swapper;
+    FixedMemory* fixed;
+    std::function<bool(Bytes)> make_room;  // for what cannot be swapped
+    std::function<void(Bytes)> shrink;     // less is needed
+    std::function<AloneJob::Answer(const AloneJob::Job&)> run_alone;  // as the agent does
+  };
+
+  explicit MemoryOffers(Parts parts) : parts_(std::move(parts)) {}
+
+  // Whether the driver can export memory at all.
+  bool Supported() const;
+  // The handle of the block around `pointer`, which is not a pool's. CUDA_ERROR_INVALID_VALUE: there
+  // is none; CUDA_ERROR_OUT_OF_MEMORY: there is no room for it, or it cannot be moved.
+  // `await_lease` waits until the gate is open, which it may no longer be afterwards.
+  using AwaitLease = std::function<void()>;
+  CUresult Offer(CUdeviceptr pointer, const AwaitLease& await_lease, CUipcMemHandle* handle)
+      EXCLUDES_LOCK(mutex_);
+  bool Has(const OfferToken& token) const EXCLUDES_LOCK(mutex_);
+
+  // A run that was shared is unmapped.
+  void OnGone(const Run& run) REQUIRES_LOCK(parts_.swapper->mutex()) EXCLUDES_LOCK(mutex_);
+  // There is another daemon, which knows of no offers.
+  void OfferAgain() REQUIRES_LOCK(parts_.swapper->mutex()) EXCLUDES_LOCK(mutex_);
+
+ private:
+  using Home = DeviceMemory::Home;
+
+  Status Tell(const Home& home, const OfferToken& token, const UniqueFd& memory)
+      EXCLUDES_LOCK(mutex_);
+  CUresult Share(const Home& home, const AwaitLease& await_lease, UniqueFd* memory);
+  CUresult MoveAlone(const Home& home, const AwaitLease& await_lease, UniqueFd* memory);
+  CUresult Move(const Home& home, UniqueFd* memory) REQUIRES_LOCK(parts_.swapper->mutex());
+  CUresult Export(CUmemGenericAllocationHandle piece, UniqueFd* memory) const;
+
+  const Parts parts_;
+  Mutex offering_;  // one at a time
+  mutable Mutex mutex_;
+  std::map<CUdeviceptr, OfferToken> offers_ GUARDED_BY(mutex_);  // by the run's address
+};
+
+}  // namespace tandem::shim

@@ -1,0 +1,177 @@
+// Blocks that other processes may have, from both sides: the guest opens what it has offered itself,
+// as another process would.
+#include "src/shim/memory_offers.h"
+
+#include <cstring>
+
+#include "src/shim/testing/guest_fixture.h"
+
+namespace tandem::shim {
+namespace {
+
+void Fill(CUdeviceptr pointer, Bytes bytes, int value) {
+  std::memset(reinterpret_cast<void*>(pointer), value, bytes.count);
+}
+
+class MemoryOffersTest : public GuestTest {
+ protected:
+  MemoryOffersTest() { daemon_.GrantFixed(kCard); }
+
+  CUresult Offer(CUdeviceptr pointer, IpcHandle* handle = nullptr) {
+    CUipcMemHandle packed = {};
+    const CUresult result =
+        guest_->offers().Offer(pointer, [this] { Submit([] {}); }, &packed);
+    if (result == CUDA_SUCCESS && handle != nullptr) *handle = *Unpack(packed);
+    return result;
+  }
+  CUresult Open(const IpcHandle& handle, CUdeviceptr* pointer) {
+    return guest_->opened().Open(handle, driver_.context(), 0, pointer);
+  }
+  // A block of so much with a byte all over, on the card.
+  CUdeviceptr Filled(Bytes bytes, int value) {
+    const CUdeviceptr pointer = RunWith(bytes, 1);
+    Fill(pointer, bytes, value);
+    return pointer;
+  }
+  void LoseTheCard(uint64_t epoch) {
+    daemon_.Send(wire::Revoke{epoch, 1000000});
+    EXPECT_EQ(daemon_.Expect<wire::Released>().epoch, epoch);
+    daemon_.Send(wire::Evict{0});
+    while (daemon_.Expect<wire::Evicted>().resident_bytes != 0) {
+    }
+  }
+};
+
+TEST_F(MemoryOffersTest, ABlockMovesIntoOnePieceWhereItIs) {
+  const CUdeviceptr pointer = Filled(MiB(10), 7);
+  EXPECT_TRUE(driver_.IsMapped(pointer + kChunk.count));
+  IpcHandle handle;
+  ASSERT_EQ(Offer(pointer + 5, &handle), CUDA_SUCCESS);
+  EXPECT_FALSE(driver_.IsMapped(pointer + kChunk.count));
+  EXPECT_TRUE(AllBytes(pointer, MiB(10), 7));
+  EXPECT_EQ(Bytes(driver_.used()), MiB(10));
+  EXPECT_EQ(daemon_.fixed(), MiB(10));
+  EXPECT_EQ(guest_->used(), MiB(10));
+  CUdeviceptr opened = 0;
+  ASSERT_EQ(Open(handle, &opened), CUDA_SUCCESS);
+  EXPECT_TRUE(AllBytes(opened, MiB(10), 7));
+  EXPECT_EQ(daemon_.fixed(), MiB(20));  // it counts on both sides
+  Fill(opened, MiB(10), 8);
+  EXPECT_TRUE(AllBytes(pointer, MiB(10), 8));
+  EXPECT_EQ(guest_->opened().Close(opened + 1), std::nullopt);
+  EXPECT_EQ(guest_->opened().Close(opened), CUDA_SUCCESS);
+  EXPECT_EQ(guest_->opened().Close(opened), std::nullopt);
+  daemon_.AwaitFixed(MiB(10));
+  CUresult result = CUDA_SUCCESS;
+  EXPECT_TRUE(guest_->Free(pointer, &result));
+  daemon_.Expect<wire::Withdraw>();
+  daemon_.AwaitFixed(Bytes());
+  EXPECT_EQ(driver_.used(), 0u);
+}
+
+TEST_F(MemoryOffersTest, OnlyTheRestLeavesTheCard) {
+  const CUdeviceptr pointer = Filled(MiB(8), 7);
+  ASSERT_EQ(Offer(pointer), CUDA_SUCCESS);
+  const CUdeviceptr other = Allocate(MiB(4));
+  Submit([&] { Fill(other, MiB(4), 9); });
+  LoseTheCard(1);
+  EXPECT_EQ(Bytes(driver_.used()), MiB(8));
+  EXPECT_TRUE(AllBytes(pointer, MiB(8), 7));
+  EXPECT_EQ(Offer(pointer), CUDA_SUCCESS);  // a handle that there is needs no lease
+  EXPECT_EQ(daemon_.offered(), 1);
+}
+
+TEST_F(MemoryOffersTest, APageIsSharedAsAWholeUntilItsLastBlockGoes) {
+  const CUdeviceptr small = Allocate(Bytes(1000)), neighbour = Allocate(Bytes(1000));
+  ASSERT_EQ(small / kGranule, neighbour / kGranule);
+  std::thread work = SubmitLater([=] { Fill(neighbour, Bytes(1000), 3); });
+  EXPECT_EQ(Bytes(daemon_.Expect<wire::Ready>().need_bytes), MiB(2));
+  daemon_.Send(wire::Grant{1, MiB(2).count, 1000});
+  daemon_.Expect<wire::Running>();
+  work.join();
+  IpcHandle of_small, of_neighbour;
+  ASSERT_EQ(Offer(small, &of_small), CUDA_SUCCESS);
+  ASSERT_EQ(Offer(neighbour, &of_neighbour), CUDA_SUCCESS);
+  EXPECT_EQ(of_small.token(), of_neighbour.token());
+  CUdeviceptr opened[2] = {};
+  ASSERT_EQ(Open(of_small, &opened[0]), CUDA_SUCCESS);
+  ASSERT_EQ(Open(of_neighbour, &opened[1]), CUDA_SUCCESS);
+  EXPECT_EQ(opened[1] - opened[0], neighbour - small);
+  EXPECT_TRUE(AllBytes(opened[1], Bytes(1000), 3));
+  EXPECT_EQ(daemon_.fixed(), MiB(4));
+  guest_->opened().ContextEnds(driver_.context());
+  daemon_.AwaitFixed(MiB(2));
+  CUresult result = CUDA_SUCCESS;
+  for (const CUdeviceptr pointer : {small, neighbour}) {
+    EXPECT_TRUE(guest_->Free(pointer, &result));
+  }
+  daemon_.Expect<wire::Withdraw>();
+  daemon_.AwaitFixed(Bytes());
+}
+
+TEST_F(MemoryOffersTest, WhatFailsLeavesAllAsItWas) {
+  const CUdeviceptr pointer = Filled(MiB(8), 7);
+  const auto refused = [&](CUresult with) {
+    EXPECT_EQ(Offer(pointer), with);
+    EXPECT_TRUE(AllBytes(pointer, MiB(8), 7));
+    EXPECT_EQ(Bytes(driver_.used()), MiB(8));
+    daemon_.AwaitFixed(Bytes());
+  };
+  driver_.FailCreate(1);
+  refused(CUDA_ERROR_OUT_OF_MEMORY);
+  driver_.FailMap(1);  // where it is copied to
+  refused(CUDA_ERROR_OUT_OF_MEMORY);
+  driver_.FailMap(2);  // in the old one's place
+  refused(CUDA_ERROR_OUT_OF_MEMORY);
+  driver_.FailCopy(1, CUDA_ERROR_NOT_SUPPORTED);
+  refused(CUDA_ERROR_NOT_SUPPORTED);
+  daemon_.GrantFixed(MiB(7));
+  refused(CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(daemon_.offered(), 0);
+  LoseTheCard(1);
+  EXPECT_EQ(driver_.used(), 0u);
+}
+
+TEST_F(MemoryOffersTest, WhatTheDaemonRefusesStaysWhereItIs) {
+  const CUdeviceptr pointer = Filled(MiB(8), 7);
+  daemon_.RefuseOffers();
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(Offer(pointer), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(daemon_.fixed(), MiB(8));
+  CUresult result = CUDA_SUCCESS;
+  EXPECT_TRUE(guest_->Free(pointer, &result));
+  daemon_.AwaitFixed(Bytes());
+}
+
+TEST_F(MemoryOffersTest, TheNextDaemonIsToldAgain) {
+  const CUdeviceptr pointer = Filled(MiB(8), 7);
+  IpcHandle handle;
+  ASSERT_EQ(Offer(pointer, &handle), CUDA_SUCCESS);
+  daemon_.HangUp();
+  EXPECT_EQ(Bytes(daemon_.Expect<wire::Register>().fixed_bytes), MiB(8));
+  while (daemon_.offered() < 2) std::this_thread::yield();
+  CUdeviceptr opened = 0;
+  ASSERT_EQ(Open(handle, &opened), CUDA_SUCCESS);
+  EXPECT_TRUE(AllBytes(opened, MiB(8), 7));
+}
+
+TEST_F(MemoryOffersTest, AHandleIsOpenInOneContextAndNamesWhatThereIs) {
+  const CUdeviceptr pointer = Filled(MiB(8), 7);
+  IpcHandle handle;
+  ASSERT_EQ(Offer(pointer, &handle), CUDA_SUCCESS);
+  EXPECT_TRUE(guest_->offers().Has(handle.token()));
+  CUdeviceptr opened = 0, again = 0;
+  ASSERT_EQ(Open(handle, &opened), CUDA_SUCCESS);
+  ASSERT_EQ(Open(handle, &again), CUDA_SUCCESS);
+  EXPECT_EQ(opened, again);
+  int other = 0;
+  EXPECT_EQ(guest_->opened().Open(handle, reinterpret_cast<CUcontext>(&other), 0, &again),
+            CUDA_ERROR_ALREADY_MAPPED);
+  EXPECT_EQ(daemon_.fixed(), MiB(16));
+  handle.token_low ^= 1;
+  EXPECT_EQ(Open(handle, &again), CUDA_ERROR_MAP_FAILED);
+  EXPECT_EQ(daemon_.fixed(), MiB(16));
+  EXPECT_FALSE(guest_->offers().Has(handle.token()));
+}
+
+}  // namespace
+}  // namespace tandem::shim
