@@ -1,5 +1,6 @@
 // Two users at one daemon, as real sockets show them: one cannot use up what both need. The kernel
 // notes the effective user of whoever connects, so that root can connect as anybody.
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -92,6 +93,20 @@ TEST_F(UsersTest, AStormWaitsForItsTurn) {
     for (wire::Channel& channel : storm) answered += Answered(channel);
     return answered == kChannels * kAsked;
   }));
+}
+
+TEST_F(UsersTest, MemoryIsOfferedToNobodyElse) {
+  wire::Channel session = Join();
+  const UniqueFd memory(memfd_create("memory", MFD_CLOEXEC));
+  wire::Channel offerer = Connect();
+  ASSERT_TRUE(offerer.Send(wire::Offer{1, 2, "GPU-1"}, kPatience, {memory.get()}).ok());
+  Expect<wire::Offered>(offerer);
+  wire::Channel stranger = ConnectAsStranger();
+  ASSERT_TRUE(stranger.Send(wire::Fetch{1, 2}).ok());
+  const auto refused = Expect<wire::Refused>(stranger);
+  ASSERT_TRUE(stranger.Send(wire::Fetch{1, 3}).ok());
+  EXPECT_EQ(Expect<wire::Refused>(stranger).reason, refused.reason);  // as one that there is not
+  EXPECT_TRUE(stranger.TakeFds().empty());
 }
 
 TEST_F(UsersTest, WhatOneUserDoesNotReadIsBounded) {

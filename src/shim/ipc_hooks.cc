@@ -1,5 +1,6 @@
-// Hooks of driver_api.def's OWN rows for memory that processes share by handles of 64 bytes. Handles
-// that are the driver's own, of programs that run unshared, are its affair; what it opens counts.
+// Hooks of driver_api.def's OWN rows for memory that processes share by handles of 64 bytes.
+// Handles that are the driver's own, of programs that run unshared, are its affair; what it opens
+// counts.
 #include <algorithm>
 #include <iterator>
 #include <optional>
@@ -25,7 +26,8 @@ CUresult Offer(Guest* guest, CUdeviceptr pointer, CUipcMemHandle* handle) {
   const bool plain = block.has_value() && !guest->pools().Find({block->address, block->id});
   if (!plain || !guest->offers().Supported()) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult health = Health(); health != CUDA_SUCCESS) return health;
-  return guest->offers().Offer(pointer, [] { const HeldCall call; }, handle);
+  return guest->offers().Offer(
+      pointer, [] { const HeldCall call; }, handle);
 }
 
 std::optional<CUdevice> DeviceCalled(const CUuuid& uuid) {
@@ -40,8 +42,7 @@ std::optional<CUdevice> DeviceCalled(const CUuuid& uuid) {
   return std::nullopt;
 }
 
-CUresult OpenOurs(const IpcHandle& handle, CUcontext context, CUdevice user,
-                  CUdeviceptr* pointer) {
+CUresult OpenOurs(const IpcHandle& handle, CUcontext context, CUdevice user, CUdeviceptr* pointer) {
   if (!IsSound(handle)) return CUDA_ERROR_INVALID_VALUE;
   const auto has = [&](Guest* guest) { return guest->offers().Has(handle.token()); };
   if (FindGuest(has) != nullptr) return CUDA_ERROR_INVALID_CONTEXT;  // it is this process's
@@ -70,7 +71,8 @@ CUresult OpenDrivers(Guest* guest, CUcontext context, CUdeviceptr* pointer, Open
     *pointer = 0;
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  guest->fixed().Put(key, again.bytes == Bytes() ? FixedMemory::Piece{context, Bytes(bytes)} : again);
+  guest->fixed().Put(key,
+                     again.bytes == Bytes() ? FixedMemory::Piece{context, Bytes(bytes)} : again);
   return result;
 }
 
@@ -96,9 +98,8 @@ CUresult CloseDrivers(CUdeviceptr pointer) {
       Call(Real().cuMemGetAddressRange_v2, nullptr, &bytes, pointer) == CUDA_SUCCESS) {
     return result;
   }
-  EachGuest([=](Guest* guest) {
-    guest->fixed().GiveBack(guest->fixed().Take(FixedKey(pointer)).bytes);
-  });
+  EachGuest(
+      [=](Guest* guest) { guest->fixed().GiveBack(guest->fixed().Take(FixedKey(pointer)).bytes); });
   return result;
 }
 

@@ -129,8 +129,7 @@ CUresult MemoryOffers::Move(const Home& home, UniqueFd* memory) {
 
 CUresult MemoryOffers::Export(CUmemGenericAllocationHandle piece, UniqueFd* memory) const {
   int fd = -1;
-  const CUresult result =
-      parts_.real->cuMemExportToShareableHandle(&fd, piece, kDescriptor, 0);
+  const CUresult result = parts_.real->cuMemExportToShareableHandle(&fd, piece, kDescriptor, 0);
   if (result == CUDA_SUCCESS) *memory = AboveStandardStreams(UniqueFd(fd));
   return result;
 }

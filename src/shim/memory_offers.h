@@ -1,12 +1,12 @@
 // MemoryOffers: blocks of the program's that other processes may have by cuIpcGetMemHandle.
 //
-// What is in chunks and comes and goes cannot be given to others. So the run of such a block (all of
-// its page, where it is small) is moved into one piece of memory at the same address, which stays on
-// the card from then on and counts as fixed. The daemon has a descriptor of it for those who open
-// the handle, until the run is freed.
+// What is in chunks and comes and goes cannot be given to others. So the run of such a block (all
+// of its page, where it is small) is moved into one piece of memory at the same address, which
+// stays on the card from then on and counts as fixed. The daemon has a descriptor of it for those
+// who open the handle, until the run is freed.
 //
-// Threading: any thread; Offer may wait for room on the card, for the lease, and for work under way.
-// Invariants
+// Threading: any thread; Offer may wait for room on the card, for the lease, and for work under
+// way. Invariants
 // 1. A run is offered at most once; its handles differ in where the block lies.
 // 2. What is offered is withdrawn before the memory that it counts for is given back.
 #pragma once
@@ -36,8 +36,8 @@ class MemoryOffers {
     DeviceMemory* memory;
     Swapper* swapper;
     FixedMemory* fixed;
-    std::function<bool(Bytes)> make_room;  // for what cannot be swapped
-    std::function<void(Bytes)> shrink;     // less is needed
+    std::function<bool(Bytes)> make_room;                             // for what cannot be swapped
+    std::function<void(Bytes)> shrink;                                // less is needed
     std::function<AloneJob::Answer(const AloneJob::Job&)> run_alone;  // as the agent does
   };
 
@@ -45,8 +45,8 @@ class MemoryOffers {
 
   // Whether the driver can export memory at all.
   bool Supported() const;
-  // The handle of the block around `pointer`, which is not a pool's. CUDA_ERROR_INVALID_VALUE: there
-  // is none; CUDA_ERROR_OUT_OF_MEMORY: there is no room for it, or it cannot be moved.
+  // The handle of the block around `pointer`, which is not a pool's. CUDA_ERROR_INVALID_VALUE:
+  // there is none; CUDA_ERROR_OUT_OF_MEMORY: there is no room for it, or it cannot be moved.
   // `await_lease` waits until the gate is open, which it may no longer be afterwards.
   using AwaitLease = std::function<void()>;
   CUresult Offer(CUdeviceptr pointer, const AwaitLease& await_lease, CUipcMemHandle* handle)

@@ -1,5 +1,5 @@
-// Blocks that other processes may have, from both sides: the guest opens what it has offered itself,
-// as another process would.
+// Blocks that other processes may have, from both sides: the guest opens what it has offered
+// itself, as another process would.
 #include "src/shim/memory_offers.h"
 
 #include <cstring>
@@ -19,8 +19,8 @@ class MemoryOffersTest : public GuestTest {
 
   CUresult Offer(CUdeviceptr pointer, IpcHandle* handle = nullptr) {
     CUipcMemHandle packed = {};
-    const CUresult result =
-        guest_->offers().Offer(pointer, [this] { Submit([] {}); }, &packed);
+    const CUresult result = guest_->offers().Offer(
+        pointer, [this] { Submit([] {}); }, &packed);
     if (result == CUDA_SUCCESS && handle != nullptr) *handle = *Unpack(packed);
     return result;
   }

@@ -52,8 +52,8 @@ CUresult OpenedMemory::MapPiece(const IpcHandle& handle, CUcontext context, CUde
   if (!make_room_(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   CUmemGenericAllocationHandle imported = 0;
   const auto fd = reinterpret_cast<void*>(static_cast<intptr_t>(memory->get()));
-  CUresult result = real_->cuMemImportFromShareableHandle(
-      &imported, fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  CUresult result = real_->cuMemImportFromShareableHandle(&imported, fd,
+                                                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
   CUdeviceptr address = 0;
   if (result == CUDA_SUCCESS) {
     result = real_->cuMemAddressReserve(&address, bytes.count, kGranule, 0, 0);
