@@ -154,6 +154,21 @@ TEST_F(MemoryOffersTest, TheNextDaemonIsToldAgain) {
   EXPECT_TRUE(AllBytes(opened, MiB(8), 7));
 }
 
+TEST_F(MemoryOffersTest, WhoOpensWhileThereIsNoDaemonWaitsForTheNext) {
+  const CUdeviceptr pointer = Filled(MiB(8), 7);
+  IpcHandle handle;
+  ASSERT_EQ(Offer(pointer, &handle), CUDA_SUCCESS);
+  daemon_.Refuse(true);
+  daemon_.HangUp();
+  daemon_.AwaitRefusal();
+  CUdeviceptr opened = 0;
+  std::thread opens([&] { EXPECT_EQ(Open(handle, &opened), CUDA_SUCCESS); });
+  daemon_.AwaitRefusal();
+  daemon_.Refuse(false);
+  opens.join();
+  EXPECT_TRUE(AllBytes(opened, MiB(8), 7));
+}
+
 TEST_F(MemoryOffersTest, AHandleIsOpenInOneContextAndNamesWhatThereIs) {
   const CUdeviceptr pointer = Filled(MiB(8), 7);
   IpcHandle handle;

@@ -42,14 +42,20 @@ CUresult OpenedMemory::Open(const IpcHandle& handle, CUcontext context, CUdevice
 
 CUresult OpenedMemory::MapPiece(const IpcHandle& handle, CUcontext context, CUdevice user,
                                 Piece* piece) {
-  const Result<UniqueFd> memory = FetchMemory(handle.token());
-  if (!memory.ok()) {
+  const auto fail = [](const Result<UniqueFd>& failed) {
     Log(LogLevel::kInfo, "another process's memory cannot be opened: %s",
-        memory.error().message.c_str());
+        failed.error().message.c_str());
     return CUDA_ERROR_MAP_FAILED;
-  }
+  };
+  Result<UniqueFd> memory = FetchMemory(handle.token());
+  if (!memory.ok() && memory.error().code == ErrorCode::kRefused) return fail(memory);
   const Bytes bytes(handle.piece_bytes);
   if (!make_room_(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!memory.ok()) memory = FetchMemory(handle.token());  // of the daemon that gave the room
+  if (!memory.ok()) {
+    fixed_->GiveBack(bytes);
+    return fail(memory);
+  }
   CUmemGenericAllocationHandle imported = 0;
   const auto fd = reinterpret_cast<void*>(static_cast<intptr_t>(memory->get()));
   CUresult result = real_->cuMemImportFromShareableHandle(&imported, fd,

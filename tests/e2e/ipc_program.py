@@ -1,5 +1,5 @@
-"""A program that shares device memory with others by handles (cuIpcGetMemHandle), for tests: it does
-as the lines on its standard input say, and answers each with a line.
+"""A program that shares device memory with others by handles (cuIpcGetMemHandle), for tests, on the
+device with the ordinal $ON_DEVICE: it does as the lines on its standard input say, and answers each with a line.
 
   make BYTES SEED    allocates so much, filled with random bytes       "made NUMBER"
   share NUMBER       a handle of it, in hexadecimal                    "handle HEX" or "refused RESULT"
@@ -12,6 +12,7 @@ as the lines on its standard input say, and answers each with a line.
 """
 
 import ctypes
+import os
 import random
 import sys
 import zlib
@@ -50,7 +51,7 @@ def digest(pointer):
 
 context = ctypes.c_void_p()
 check(cuda.cuInit(0))
-check(cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0))
+check(cuda.cuCtxCreate_v2(ctypes.byref(context), 0, int(os.environ.get("ON_DEVICE", "0"))))
 blocks = []
 say("ready")
 while line := sys.stdin.readline():

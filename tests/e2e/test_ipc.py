@@ -18,8 +18,8 @@ class IpcProgram(DeviceProgram):
 
     SCRIPT = Path(__file__).with_name("ipc_program.py")
 
-    def __init__(self, card, prefix=(TANDEM, "run", "--")):
-        super().__init__(card, prefix)
+    def __init__(self, card, prefix=(TANDEM, "run", "--"), **environment):
+        super().__init__(card, prefix, **environment)
         self.card = card
 
     def make(self, size, seed):
@@ -190,3 +190,22 @@ def test_between_programs_of_which_one_is_not_shared(card):
     assert shared.ask(f"close {block}") == "closed 0" and shared.fixed() >= LARGE
     assert shared.ask(f"close {block}") == "closed 0" and shared.fixed() == 0
     assert bare.ask("open " + shared.share(shared.make(LARGE, 2))) == f"refused {INVALID_VALUE}"
+
+
+def test_memory_of_another_device(make_card):
+    """Counts on the device that it is on."""
+    card = make_card(devices="gpu0,gpu1")
+    card.start_daemon()
+    maker, user = IpcProgram(card), IpcProgram(card, ON_DEVICE="1")
+    handle = maker.share(maker.make(LARGE, 1))
+    block = user.open(handle)
+    assert user.digest(block) == maker.digest(0)
+    assert user.ask(f"write {block} 2") == maker.digest(0)
+    sessions = {(session["pid"], session["gpu"]): session["fixed_bytes"] for session in card.sessions()}
+    assert sorted(sessions.values()) == [0, 6 * MIB, 6 * MIB]
+    assert [gpu for (_, gpu), fixed in sessions.items() if fixed != 0] == [0, 0]
+    assert user.ask(f"close {block}") == "closed 0"
+    for program in (maker, user):
+        program.kill()
+    wait_until(lambda: not card.sessions(), None, "the daemon knows that they are dead")
+    assert_all_returned(card)
