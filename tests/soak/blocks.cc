@@ -76,14 +76,12 @@ void Blocks::OrRecover(void (Blocks::*work)()) {
   }
 }
 
-// What is mapped is there still, but nobody knows what is in it. Whether a pool's memory is depends
-// on who keeps the pool.
+// What is mapped is there still, but nobody knows what is in it. A pool's memory goes with its
+// context here, and another thread may have got its address by now.
 void Blocks::Recover() {
   device_->StartAgain();
-  const auto& driver = device_->driver();
   for (const Block& block : blocks_) {
     if (block.kind == Block::Kind::kMapped) Return(block);
-    if (block.kind == Block::Kind::kPool) driver.cuMemFreeAsync(block.address, nullptr);
   }
   blocks_.clear();
   arrays_.clear();
