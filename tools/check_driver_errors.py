@@ -20,8 +20,8 @@ UNSAID = {"cuMemPoolGetAccess"}
 ERRORS = pathlib.Path("tests/driver/documented_errors.def")
 TESTS = pathlib.Path("tests/driver")
 ROW = re.compile(
-    r"(?P<kind>DOCUMENTED|IN_A_LOOP|EXCUSED)\((?P<function>\w+), (?P<error>CUDA_ERROR_\w+)"
-    r'(?:, "(?P<why>[^"]+)")?\)'
+    r"(?P<kind>DOCUMENTED|IN_A_LOOP|AFTER_A_FAULT|EXCUSED)\((?P<function>\w+)"
+    r'(?:, (?P<error>CUDA_ERROR_\w+))?(?:, "(?P<why>[^"]+)")?\)'
 )
 COMMENT = re.compile(r"//[^\n]*")
 TEXT = re.compile(r'"(?:[^"\\\n]|\\.)*"')
@@ -34,7 +34,7 @@ WORD = re.compile(r"\w+")
 @dataclasses.dataclass
 class Row:
     kind: str
-    pair: tuple  # function and error
+    pair: tuple  # function and error, which is None AFTER_A_FAULT
     why: str
     line: int
 
@@ -105,19 +105,21 @@ def shown_pairs(bases):
 def problems(rows, shown, there):
     seen = set()
     for row in rows:
-        what, where = " and ".join(row.pair), f"{ERRORS}:{row.line}"
+        where = f"{ERRORS}:{row.line}"
         if row.pair in seen:
-            yield f"{where}: {what} have a row already"
+            yield f"{where}: there is a row for it already"
         seen.add(row.pair)
         if row.pair[0] not in there:
             yield f"{where}: the software GPU has no {row.pair[0]}"
+        if (row.kind == "AFTER_A_FAULT") != (row.pair[1] is None):
+            yield f"{where}: every row but AFTER_A_FAULT is of an error"
         if (row.kind == "EXCUSED") != bool(row.why):
             yield f"{where}: EXCUSED has a reason, and nothing else has"
         if row.kind == "DOCUMENTED" and row.pair not in shown:
             yield f"{where}: no test in {TESTS} expects {row.pair[1]} of {row.pair[0]}"
         elif row.kind == "EXCUSED" and row.pair in shown:
             yield f"{where}: a test expects {row.pair[1]} of {row.pair[0]}, which needs no excuse"
-    for function in sorted(there - {function for function, _ in seen} - UNSAID):
+    for function in sorted(there - {function for function, error in seen if error} - UNSAID):
         yield f"{ERRORS}: the software GPU has {function}, of whose errors there is no row"
 
 

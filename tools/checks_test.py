@@ -191,7 +191,7 @@ class DriverErrors(unittest.TestCase):
         "CU(cuB, cuB, 2000, PASS, YES, (int a), (a))\n"
         "CU(cuC, cuC, 2000, PASS, NO, (int a), (a))\n"
     )
-    ERRORS = "DOCUMENTED(cuA, CUDA_ERROR_X)\nIN_A_LOOP(cuA, CUDA_ERROR_Y)\n"
+    ERRORS = "DOCUMENTED(cuA, CUDA_ERROR_X)\nIN_A_LOOP(cuA, CUDA_ERROR_Y)\nAFTER_A_FAULT(cuA)\n"
     EXCUSED = 'EXCUSED(cuB, CUDA_ERROR_X, "nobody can")\n'
     SHOWN = "REFUSES(kX, cuA_v2, f(1, 2), 3);\n"
 
@@ -218,7 +218,8 @@ class DriverErrors(unittest.TestCase):
         self.assertEqual(len(self.check(test=self.SHOWN + "REFUSES(kX, cuB, 1);\n")), 1)
         self.assertEqual(len(self.check(test=self.SHOWN + "REFUSES(kX, cuB_ptsz, 1);\n")), 0)
         for more in [self.EXCUSED, "IN_A_LOOP(cuC, CUDA_ERROR_X)\n",
-                     "EXCUSED(cuB, CUDA_ERROR_Y)\n"]:  # fmt: skip
+                     "EXCUSED(cuB, CUDA_ERROR_Y)\n", "AFTER_A_FAULT(cuC)\n",
+                     "AFTER_A_FAULT(cuB, CUDA_ERROR_Y)\n", "IN_A_LOOP(cuB)\n"]:  # fmt: skip
             self.assertEqual(len(self.check(self.ERRORS + self.EXCUSED + more)), 1, more)
         self.assertEqual(len(self.check(self.ERRORS)), 1)  # nothing is said of cuB
 

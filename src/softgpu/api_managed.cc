@@ -152,7 +152,9 @@ CUresult cuMemPrefetchAsync(CUdeviceptr pointer, size_t bytes, CUdevice device,
 
 CUresult cuMemPrefetchAsync_v2(CUdeviceptr pointer, size_t bytes, CUmemLocation location,
                                unsigned int flags, CUstream stream) noexcept {
+  std::shared_ptr<Context> context;
   CUdevice device = CU_DEVICE_INVALID;
+  CU_TRY(HealthyContext(&context));
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   CU_TRY(DeviceOf(location, &device));
   return Prefetch(pointer, bytes, device, stream);

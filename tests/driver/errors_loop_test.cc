@@ -1,9 +1,9 @@
 // Errors that have nothing to do with a call's arguments: each call that documents one is made with
 // nothing, zeros and null pointers, where it has to give that error. documented_errors.def names
-// the calls: a row IN_A_LOOP is shown here.
-#include <algorithm>
+// the calls: a row IN_A_LOOP or AFTER_A_FAULT is shown here.
 #include <cstdio>
 #include <cstdlib>
+#include <set>
 #include <string_view>
 
 #include "tests/driver/errors.h"
@@ -38,33 +38,39 @@ const std::vector<Call>& Calls() {
   return calls;
 }
 
-struct InALoop {
-  std::string_view base;
-  CUresult error;
-};
+using Names = std::set<std::string_view>;
 
-const InALoop kInALoop[] = {
-#define IN_A_LOOP(function, error) {#function, error},
+Names InALoop(CUresult error) {
+  Names names;
+#define IN_A_LOOP(function, documented) \
+  if (documented == error) names.insert(#function);
 #include "tests/driver/documented_errors.def"
 #undef IN_A_LOOP
-};
-
-bool IsInALoop(std::string_view base, CUresult error) {
-  return std::ranges::any_of(
-      kInALoop, [&](const InALoop& row) { return row.base == base && row.error == error; });
+  return names;
 }
 
-// What the calls that are to give this error give instead, a line each. A card's driver may look at
+Names AfterAFault() {
+  return {
+#define AFTER_A_FAULT(function) #function,
+#include "tests/driver/documented_errors.def"
+#undef AFTER_A_FAULT
+  };
+}
+
+// What the calls of these names give instead of the error, a line each. A card's driver may look at
 // the arguments first.
-std::string WrongAnswers(CUresult error, bool on_software_gpu) {
+std::string WrongAnswers(const Names& names, CUresult error, bool on_software_gpu) {
   std::string wrong;
   for (const Call& call : Calls()) {
-    if (!call.there || !IsInALoop(call.base, error)) continue;
+    if (!call.there || !names.contains(call.base)) continue;
     const CUresult result = call.with_nothing();
     if (result == error || (!on_software_gpu && kNullHandle.Have(result))) continue;
     wrong += std::string(call.symbol) + " gave " + Named(result) + "\n";
   }
   return wrong;
+}
+std::string WrongAnswers(CUresult error, bool on_software_gpu) {
+  return WrongAnswers(InALoop(error), error, on_software_gpu);
 }
 
 // For those who cannot ask the driver.
@@ -116,6 +122,21 @@ TEST_F(ErrorsLoopTest, AfterTheDriversEnd) {
 TEST_F(ErrorsLoopTest, NoCurrentContext) {
   const bool on_software_gpu = OnSoftwareGpu();
   WithoutContext([&] { EXPECT_EQ(WrongAnswers(CUDA_ERROR_INVALID_CONTEXT, on_software_gpu), ""); });
+}
+
+// Whatever a context is asked for then, it tells of the fault.
+TEST_F(ErrorsLoopTest, AfterAFault) {
+  const bool on_software_gpu = OnSoftwareGpu();
+  ASSERT_CU(Launch(Kernel("trap"), 1, 1, nullptr, {}));
+  REFUSES(Answers({CUDA_ERROR_LAUNCH_FAILED}), cuCtxSynchronize);
+  EXPECT_EQ(WrongAnswers(AfterAFault(), CUDA_ERROR_LAUNCH_FAILED, on_software_gpu), "");
+  MakeContextAnew();
+  CUdeviceptr nowhere = 0x10;
+  uint32_t value = 1;
+  ASSERT_CU(Launch(Kernel("store"), 1, 1, nullptr, {&nowhere, &value}));
+  REFUSES(Answers({CUDA_ERROR_ILLEGAL_ADDRESS}), cuCtxSynchronize);
+  EXPECT_EQ(WrongAnswers(AfterAFault(), CUDA_ERROR_ILLEGAL_ADDRESS, on_software_gpu), "");
+  MakeContextAnew();
 }
 
 // A card's driver may also do what it is told, or wait for ever.
