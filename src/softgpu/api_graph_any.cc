@@ -197,7 +197,7 @@ CUresult cuGraphKernelNodeGetAttribute(CUgraphNode handle, CUlaunchAttributeID a
   MutexLock lock(TheDriver().graphs_mutex);
   std::shared_ptr<GraphNode> node;
   KernelWork* work = nullptr;
-  CU_TRY(FindKernelNode(handle, &node, &work));
+  if (FindKernelNode(handle, &node, &work) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_HANDLE;
   CUlaunchAttributeValue answer = {};
   if (attribute == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) {
     answer.cooperative = work->launch.cooperative ? 1 : 0;
@@ -220,7 +220,7 @@ CUresult cuGraphKernelNodeSetAttribute(CUgraphNode handle, CUlaunchAttributeID a
   MutexLock lock(TheDriver().graphs_mutex);
   std::shared_ptr<GraphNode> node;
   KernelWork* work = nullptr;
-  CU_TRY(FindKernelNode(handle, &node, &work));
+  if (FindKernelNode(handle, &node, &work) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_HANDLE;
   if (attribute == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) {
     return SetCooperative(value->cooperative != 0, work);
   }

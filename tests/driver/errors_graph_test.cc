@@ -256,8 +256,8 @@ TEST_F(ErrorsGraphTest, AttributesAndPictures) {
   const auto no_such = NoSuch<CUlaunchAttributeID>();
   TAKES(cuGraphAddKernelNode_v2, &node, graph_, nullptr, 0, &kernel_);
   for (CUgraphNode other : {empty_, static_cast<CUgraphNode>(nullptr)}) {
-    REFUSES(kValueOrHandle, cuGraphKernelNodeGetAttribute, other, kCooperative, &value);
-    REFUSES(kValueOrHandle, cuGraphKernelNodeSetAttribute, other, kCooperative, &value);
+    REFUSES(kNullHandle, cuGraphKernelNodeGetAttribute, other, kCooperative, &value);
+    REFUSES(kNullHandle, cuGraphKernelNodeSetAttribute, other, kCooperative, &value);
     REFUSES(kValueOrHandle, cuGraphKernelNodeCopyAttributes, node, other);
     REFUSES(kValueOrHandle, cuGraphKernelNodeCopyAttributes, other, node);
   }
