@@ -34,12 +34,14 @@ bool FixedMemory::Reserve(const Piece& piece) {
     lacking = SaturatingSubtract(Pages(shared.wanted), shared.reserved);
   }
   // Another thread may wait for the same page: then there is one too many in the end.
-  const bool room = lacking == Bytes() || Reserve(lacking);
+  const bool granted = lacking == Bytes() || Reserve(lacking);
+  bool room = granted;
   Bytes surplus;
   {
     MutexLock lock(mutex_);
     Shared& shared = shared_[key];
-    if (room) shared.reserved += lacking;
+    if (granted) shared.reserved += lacking;
+    room = Pages(shared.wanted) <= shared.reserved;
     if (!room) shared.wanted = SaturatingSubtract(shared.wanted, piece.bytes);
     surplus = TakeSurplus(key);
   }

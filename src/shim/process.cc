@@ -61,9 +61,9 @@ constinit std::atomic<const Driver*> driver{nullptr};
 constinit std::atomic<Guest*> guests[Gate::kMostDevices] = {};  // by device
 constinit std::atomic<bool> refused[Gate::kMostDevices] = {};   // for good
 constinit std::atomic<bool> shut_out[Gate::kMostDevices] = {};  // it has been said that it is
+constinit std::atomic<Mode> mode{Mode::kUndecided};
 // The program was interrupted in its cuInit, and has not called it again with more patience.
 constinit std::atomic<bool> given_up{false};
-constinit std::atomic<Mode> mode{Mode::kUndecided};
 
 // Never destroyed: threads outlive static destructors.
 Mutex& DecisionMutex() {
@@ -273,8 +273,10 @@ bool JoinDaemon() {
   const bool interrupted = !channel.ok() && channel.error().code == ErrorCode::kInterrupted;
   MutexLock lock(DecisionMutex());
   if (mode.load(std::memory_order_acquire) != Mode::kUndecided) return true;
-  given_up.store(interrupted, std::memory_order_release);
-  if (interrupted) return false;
+  if (interrupted) {
+    given_up.store(true, std::memory_order_release);
+    return false;
+  }
   // What keeps a program of a run from its daemon is said when it wants to use a device.
   if (channel.ok() || OwnRun() != 0) {
     Share();
@@ -282,6 +284,7 @@ bool JoinDaemon() {
     Log(LogLevel::kWarn, "%s; this program runs unshared", channel.error().message.c_str());
     mode.store(Mode::kPassThrough, std::memory_order_release);
   }
+  given_up.store(false, std::memory_order_release);
   process_gate.Open();  // until there is a guest, that is a context, there is nothing to hold back
   return true;
 }
@@ -309,10 +312,18 @@ Result<Guest*> MakeGuest(CUdevice device) {
   return made;
 }
 
+// Whether no device is left that may be shared.
+bool NoneIsLeft() {
+  int count = 0;
+  Call(Real().cuDeviceGetCount, &count);
+  count = std::min(count, static_cast<int>(Gate::kMostDevices));
+  return std::all_of(refused, refused + count, [](const auto& each) { return each.load(); });
+}
+
 // REQUIRES: DecisionMutex() is held.
 void Unshare(CUdevice device, const Error& why) {
   refused[device].store(true, std::memory_order_release);
-  if (HasGuests()) {
+  if (!NoneIsLeft()) {
     Log(LogLevel::kWarn, "%s; device %d is not shared", why.message.c_str(), device);
   } else {
     Log(LogLevel::kWarn, "%s; this program runs unshared", why.message.c_str());
@@ -348,11 +359,15 @@ Seat Without(CUdevice device, const Error& why) {
 Seat SeatOn(CUdevice device) {
   static_assert(Gate::kMostDevices <= 63);
   if (Guest* const open = OpenGuest(device)) return {open};
-  if (given_up.load(std::memory_order_acquire)) return {nullptr, CUDA_ERROR_NOT_INITIALIZED};
   if (device < 0 || device >= static_cast<CUdevice>(Gate::kMostDevices)) return {};
-  if (!MayBeShared(device)) return {};
+  if (mode.load(std::memory_order_acquire) == Mode::kPassThrough) return {};
   int count = 0;
   if (Call(Real().cuDeviceGetCount, &count) != CUDA_SUCCESS || device >= count) return {};
+  // The driver may be ready while another thread still waits for a daemon.
+  if (given_up.load(std::memory_order_acquire) || !JoinDaemon()) {
+    return {nullptr, CUDA_ERROR_NOT_INITIALIZED};
+  }
+  if (!MayBeShared(device)) return {};
   const Result<Guest*> guest = AwaitDaemon([device]() -> Result<Guest*> {
     MutexLock lock(DecisionMutex());
     if (Guest* const open = OpenGuest(device)) return open;

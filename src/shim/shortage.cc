@@ -21,20 +21,22 @@ void Shortage::OnRefused(Instant now) {
 }
 
 void Shortage::Step(Instant now) {
-  if (ticket_.has_value()) {
-    const client::Answer answer = link_->PollFixed(*ticket_);
-    if (answer == client::Answer::kPending) return;
-    ticket_.reset();
-    if (answer == client::Answer::kGranted) {
-      taken_ += asked_;
-      until_ = now + kKept;
-      Log(LogLevel::kInfo, "the card has %s less than was thought; others left for it",
-          FormatBytes(taken_).c_str());
-    }
-  }
-  if (taken_ == Bytes() || now < until_) return;
-  link_->FixedGone(taken_);
-  taken_ = Bytes();
+  if (taken_ != Bytes() && now >= until_) GiveBack(&taken_);
+  if (!ticket_.has_value()) return;
+  const client::Answer answer = link_->PollFixed(*ticket_);
+  if (answer == client::Answer::kPending) return;
+  ticket_.reset();
+  if (answer != client::Answer::kGranted) return;
+  if (refusals_ == 0) return GiveBack(&asked_);  // it had enough meanwhile
+  taken_ += asked_;
+  until_ = now + kKept;
+  Log(LogLevel::kInfo, "the card has %s less than was thought; others left for it",
+      FormatBytes(taken_).c_str());
+}
+
+void Shortage::GiveBack(Bytes* bytes) {
+  link_->FixedGone(*bytes);
+  *bytes = Bytes();
 }
 
 }  // namespace tandem::shim

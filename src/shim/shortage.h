@@ -30,6 +30,8 @@ class Shortage {
   void Step(Instant now);
 
  private:
+  void GiveBack(Bytes* bytes);
+
   DaemonLink* const link_;
   int refusals_ = 0;                // in a row
   std::optional<uint64_t> ticket_;  // of what was asked for and not answered

@@ -49,6 +49,16 @@ TEST_F(ShortageTest, TwiceAsMuchLeavesEachTimeUntilTheCardHasEnough) {
   daemon_.AwaitFixed(Bytes());
 }
 
+TEST_F(ShortageTest, WhatComesTooLateGoesBackAtOnce) {
+  RefuseUntilItAsks();
+  const auto wanted = daemon_.Expect<wire::FixedWanted>();
+  shortage_.OnArrived();
+  daemon_.Send(wire::FixedReserved{wanted.sequence, 1});
+  AwaitTaken(MiB(2));
+  shortage_.Step(now_);
+  EXPECT_EQ(Bytes(daemon_.Expect<wire::FixedGone>().bytes), MiB(2));
+}
+
 TEST_F(ShortageTest, OneQuestionAtATimeAndAgainWhereTheAnswerIsNo) {
   RefuseUntilItAsks();
   const auto first = daemon_.Expect<wire::FixedWanted>();

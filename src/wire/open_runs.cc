@@ -33,7 +33,7 @@ Result<UniqueFd> MarkRunOpen(uint64_t run) {
 
 bool IsOpenRun(uint64_t run) {
   const UniqueFd file(open(OwnFile(".runs").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  if (!file) return errno != ENOENT && errno != ENOTDIR;
+  if (!file) return errno == EMFILE || errno == ENFILE || errno == ENOMEM;
   struct flock byte = ByteOf(run);
   return fcntl(file.get(), F_OFD_GETLK, &byte) == 0 && byte.l_type != F_UNLCK;
 }
