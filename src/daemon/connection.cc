@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 
+#include "src/daemon/closing.h"
 #include "src/daemon/received_memory.h"
 #include "src/wire/channel.h"
 
@@ -14,12 +15,18 @@ namespace tandem::daemon {
 namespace {
 
 constexpr size_t kMaxQueued = size_t{256} * 1024;  // bytes that may wait before another message
+constexpr size_t kMostInMessage = 253;             // descriptors; the kernel's SCM_MAX_FD
 
 Error Gone(const char* why) {
   return Error{ErrorCode::kUnavailable, why};
 }
 
 }  // namespace
+
+Connection::~Connection() {
+  CloseElsewhere(std::move(memory_), uid_);
+  CloseSocket(std::move(socket_), uid_);
+}
 
 Result<wire::Message> Connection::Receive() {
   for (;;) {
@@ -33,26 +40,23 @@ Result<wire::Message> Connection::Receive() {
   }
 }
 
-// Without room for control data the kernel drops descriptors that a client may send along.
+// Always with room for all the descriptors that a message can carry: what there is no room for the
+// kernel closes, on this thread.
 Result<size_t> Connection::Fill(std::span<std::byte> bytes) {
+  if (Closing(uid_) >= kMostClosing) return Gone("what its user has sent takes too long to close");
   iovec piece{bytes.data(), bytes.size()};
-  wire::FdSpace space{};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * kMostInMessage)> space;
   msghdr header{};
   header.msg_iov = &piece;
   header.msg_iovlen = 1;
-  if (MayReceiveFrom(uid_)) {
-    header.msg_control = space.bytes.data();
-    header.msg_controllen = space.bytes.size();
-  }
+  header.msg_control = space.data();
+  header.msg_controllen = space.size();
   const ssize_t n = recvmsg(socket_.get(), &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return size_t{0};
   if (n <= 0) return Gone("it closed the connection");
   for (UniqueFd& fd : wire::DetachFds(header)) {
-    if (IsMemory(fd.get())) {
-      memory_ = std::move(fd);
-    } else {
-      CloseElsewhere(std::move(fd), uid_);
-    }
+    if (IsMemory(fd.get())) std::swap(memory_, fd);
+    CloseElsewhere(std::move(fd), uid_);
   }
   return static_cast<size_t>(n);
 }

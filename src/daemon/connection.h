@@ -1,7 +1,11 @@
 // Connection: one client's socket with what was received of its next message and what waits to be
 // sent. Never blocks.
 //
-// Invariant: what waits to be sent is bounded; a client that does not read is given up.
+// Invariants
+// 1. What waits to be sent is bounded; a client that does not read is given up.
+// 2. No descriptor that the client has sent is closed on this thread, whether it was received or
+// not
+//    (closing.h).
 #pragma once
 
 #include <deque>
@@ -17,14 +21,16 @@ namespace tandem::daemon {
 class Connection {
  public:
   Connection(UniqueFd socket, unsigned uid) : socket_(std::move(socket)), uid_(uid) {}
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
 
   int fd() const { return socket_.get(); }
 
   // The next message, as wire::FrameReader::Next; what is behind it stays in the socket. Errors
   // also: kUnavailable at the end.
   Result<wire::Message> Receive();
-  // A descriptor of memory of a GPU that came with the message, if any; all others are let go of
-  // (received_memory.h).
+  // A descriptor of memory of a GPU that came with the message, if any; all others are let go of.
   UniqueFd TakeMemory() { return std::move(memory_); }
 
   // Queues a message with copies of `fds`. kUnavailable where too much waits already.

@@ -16,6 +16,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "src/daemon/closing.h"
+
 namespace tandem::daemon {
 namespace {
 
@@ -65,6 +67,13 @@ UniqueFd PeerProcess(int socket, int pid) {
 // A descriptor to give up when there are no others.
 UniqueFd OpenSpare() {
   return UniqueFd(open("/dev/null", O_RDONLY | O_CLOEXEC));
+}
+
+ucred PeerOf(int socket) {
+  ucred credentials{};
+  socklen_t length = sizeof(credentials);
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) return {};
+  return credentials;
 }
 
 bool HasEnded(const UniqueFd& process) {
@@ -160,7 +169,8 @@ bool Server::TurnAway() {
   spare_.Reset();
   UniqueFd knocks(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   const bool somebody = static_cast<bool>(knocks);
-  knocks.Reset();
+  const unsigned uid = somebody ? PeerOf(knocks.get()).uid : 0;
+  CloseSocket(std::move(knocks), uid);
   spare_ = OpenSpare();
   return somebody;
 }
@@ -173,25 +183,29 @@ void Server::Accept() {
       if (full && TurnAway()) continue;
       return;
     }
-    ucred credentials{};
-    socklen_t length = sizeof(credentials);
-    if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) continue;
-    // One of another pid namespace has no number here: its end could not be told from others'.
-    if (credentials.pid <= 0 || !HasRoomFor(credentials.uid)) continue;
-    UniqueFd process = PeerProcess(socket.get(), credentials.pid);
-    if (!process) continue;
-    // A new process may bear the number of one whose end we have not yet looked at.
-    const auto namesake = processes_.find(credentials.pid);
-    if (namesake != processes_.end() && HasEnded(namesake->second)) OnProcessEnd(credentials.pid);
-    MakeRoomForNewcomer();
-    const ConnectionId id = ++last_connection_;
-    if (!Watch(socket.get(), MakeTag(kClient, id), EPOLLIN | EPOLLRDHUP).ok()) continue;
-    const uint64_t started = StartTicks(credentials.pid);
-    clients_.try_emplace(id, std::move(socket), std::move(process), credentials.pid,
-                         credentials.uid, MonotonicNow() + limits_.newcomer_patience);
-    service_->OnConnected(id, service::Client{credentials.pid, credentials.uid,
-                                              started != 0 && started <= started_ticks_});
+    LetIn(std::move(socket));
   }
+}
+
+void Server::LetIn(UniqueFd socket) {
+  const ucred peer = PeerOf(socket.get());
+  // One of another pid namespace has no number here: its end could not be told from others'.
+  const bool welcome = peer.pid > 0 && HasRoomFor(peer.uid);
+  UniqueFd process = welcome ? PeerProcess(socket.get(), peer.pid) : UniqueFd();
+  const ConnectionId id = ++last_connection_;
+  if (!process || !Watch(socket.get(), MakeTag(kClient, id), EPOLLIN | EPOLLRDHUP).ok()) {
+    return CloseSocket(std::move(socket), peer.uid);
+  }
+  KeepUrgentInLine(socket.get());
+  // A new process may bear the number of one whose end we have not yet looked at.
+  const auto namesake = processes_.find(peer.pid);
+  if (namesake != processes_.end() && HasEnded(namesake->second)) OnProcessEnd(peer.pid);
+  MakeRoomForNewcomer();
+  const uint64_t started = StartTicks(peer.pid);
+  clients_.try_emplace(id, std::move(socket), std::move(process), peer.pid, peer.uid,
+                       MonotonicNow() + limits_.newcomer_patience);
+  service_->OnConnected(
+      id, service::Client{peer.pid, peer.uid, started != 0 && started <= started_ticks_});
 }
 
 bool Server::HasRoomFor(unsigned uid) const {
@@ -299,7 +313,8 @@ void Server::Drop(ConnectionId id, const std::string& why) {
   const auto at = clients_.find(id);
   if (at == clients_.end()) return;
   if (!why.empty()) spdlog::debug("process {}: {}", at->second.pid, why);
-  clients_.erase(at);  // closes the socket, which takes it out of epoll
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, at->second.connection.fd(), nullptr);  // it may stay open
+  clients_.erase(at);
   Carry(service_->OnDisconnected(id, MonotonicNow()));
 }
 

@@ -73,6 +73,7 @@ class Server {
          const ServerLimits& limits);
   Status Watch(int fd, uint64_t tag, uint32_t events);
   void Accept();
+  void LetIn(UniqueFd socket);
   bool TurnAway();  // false where nobody knocks
   bool HasRoomFor(unsigned uid) const;
   void MakeRoomForNewcomer();
