@@ -116,7 +116,7 @@ bool Service::AwaitsItsRun(const Connection& from, const wire::Message& message)
   const auto* hello = std::get_if<wire::Register>(&message);
   if (hello == nullptr || hello->run == 0) return false;
   // One that has come back with memory goes on at once: it may hold up all others.
-  const bool empty = hello->allocated_bytes == 0 && hello->contexts == 0;
+  const bool empty = hello->allocated_bytes == 0 && hello->contexts == 0 && hello->fixed_bytes == 0;
   if (from.client.predates_daemon && !empty) return false;
   const auto run = runs_.find(RunKey{from.client.uid, hello->run});
   return run == runs_.end() || run->second.owner == 0;

@@ -342,6 +342,9 @@ TEST_F(ServiceTest, AProgramOfAKnownRunWaitsForItsLimitAfterARestart) {
   Connect(5, 15, 1000, /*predates=*/true);  // it had not come to use the GPU yet
   Say(5, wire::Register{"0.1", 77, kGpu, "train", 0, 0, 0});
   EXPECT_TRUE(said_.empty());
+  Connect(6, 16, 1000, /*predates=*/true);  // what it has is shared: others come and ask for it
+  Say(6, wire::Register{"0.1", 77, kGpu, "train", 0, 0, 0, 0, MiB(4).count});
+  Heard<wire::Registered>(6);
   Connect(2, 12);
   Say(2, wire::RunBegin{"0.1", "", "x", MiB(40).count, 77});
   EXPECT_EQ(Heard<wire::RunStarted>(2).run, 77u);
