@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 
 namespace tandem::daemon {
 namespace {
@@ -12,10 +11,12 @@ constexpr unsigned kNvidiaMajor = 195;  // of /dev/nvidiactl and its kind, every
 }  // namespace
 
 bool IsMemory(int fd) {
-  struct stat status {};
-  if (fstat(fd, &status) != 0) return false;
-  if (S_ISCHR(status.st_mode)) return major(status.st_rdev) == kNvidiaMajor;
-  return S_ISREG(status.st_mode) && fcntl(fd, F_GET_SEALS) > 0;  // a memfd that was made for this
+  // Nobody is asked: a file system of the sender's own may take as long as it likes to answer.
+  struct statx status {};
+  constexpr int kAskNobody = AT_EMPTY_PATH | AT_STATX_DONT_SYNC;
+  if (statx(fd, "", kAskNobody, STATX_TYPE, &status) != 0) return false;
+  if (S_ISCHR(status.stx_mode)) return status.stx_rdev_major == kNvidiaMajor;
+  return S_ISREG(status.stx_mode) && fcntl(fd, F_GET_SEALS) > 0;  // a memfd that was made for this
 }
 
 }  // namespace tandem::daemon
