@@ -114,8 +114,33 @@ TEST_F(DaemonTest, MemoryGoesFromOneProcessToAnother) {
   ASSERT_TRUE(session.Send(wire::Withdraw{1, 2}).ok());
   ASSERT_TRUE(session.Send(wire::Reserve{1, 1}).ok());
   Expect<wire::Reserved>(session);
+  fetcher = Connect();
   ASSERT_TRUE(fetcher.Send(wire::Fetch{1, 2}).ok());
   Expect<wire::Refused>(fetcher);
+}
+
+TEST_F(DaemonTest, WhoFetchesOftenAndDoesNotReadTakesNoDescriptors) {
+  const auto descriptors = [] {
+    const std::filesystem::directory_iterator all("/proc/self/fd");
+    return std::distance(begin(all), end(all));
+  };
+  wire::Channel session = Join();
+  const UniqueFd memory(memfd_create("memory", MFD_CLOEXEC));
+  wire::Channel offerer = Connect();
+  ASSERT_TRUE(offerer.Send(wire::Offer{1, 2, "GPU-1"}, kPatience, {memory.get()}).ok());
+  Expect<wire::Offered>(offerer);
+  wire::Channel deaf = Connect();
+  const auto before = descriptors();
+  std::vector<std::byte> questions;
+  for (int i = 0; i < 1000; ++i) {
+    const std::vector<std::byte> question = wire::Encode(wire::Fetch{1, 2});
+    questions.insert(questions.end(), question.begin(), question.end());
+  }
+  SendRaw(deaf, questions);
+  EXPECT_TRUE(RunUntil([&] { return server_->connections() == 2; }));
+  EXPECT_LT(descriptors(), before);  // that connection's is gone
+  Expect<wire::Fetched>(deaf);       // and the first question answered
+  ExpectClosed(deaf);
 }
 
 // Whatever message it comes with.

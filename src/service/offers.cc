@@ -61,7 +61,8 @@ void Service::Handle(Connection& from, const wire::Fetch& m) {
   if (!copy) {
     return Refuse(from.id, wire::RefusalCode::kTooMany, "the daemon has no descriptor left", false);
   }
-  out_.push_back(Outgoing{from.id, wire::Fetched{}, {}, false, std::move(copy)});
+  // One for each connection: otherwise copies wait for whoever asks often and does not read.
+  out_.push_back(Outgoing{from.id, wire::Fetched{}, {}, true, std::move(copy)});
 }
 
 void Service::DropOffers(core::SessionId session) {
