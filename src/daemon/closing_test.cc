@@ -3,11 +3,13 @@
 #include "src/daemon/closing.h"
 
 #include <netinet/in.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 #include <cstring>
 
 #include "src/daemon/daemon_test.h"
+#include "src/daemon/received_memory.h"
 
 namespace tandem::daemon {
 namespace {
@@ -141,6 +143,34 @@ TEST_F(ClosingTest, FromAUserOfWhomTooManyWaitNothingIsReceived) {
   EXPECT_TRUE(RunUntil([] { return Closing(getuid()) == 0; }));
   EXPECT_EQ(Ask("status")["gpus"][0]["uuid"], "GPU-1");
   setrlimit(RLIMIT_NOFILE, &before);
+}
+
+TEST_F(ClosingTest, OfferedMemoryIsClosedElsewhereToo) {
+  SlowToClose slow;
+  wire::Channel channel = Connect();
+  SendWith(channel, question_, slow.fd(), 1);
+  slow.Forget();
+  Expect<wire::Answer>(channel);  // what comes now waits behind that
+  wire::Channel session = Join();
+  const UniqueFd memory(memfd_create("memory", MFD_CLOEXEC));
+  for (size_t i = 0; i < 3; ++i) {  // a new one, the same again, and none that may be offered
+    wire::Channel offerer = Connect();
+    const char* const device = i < 2 ? "GPU-1" : "GPU-2";
+    ASSERT_TRUE(offerer.Send(wire::Offer{1, 2, device}, kPatience, {memory.get()}).ok());
+    Await(offerer).ok();
+    EXPECT_EQ(Closing(getuid()), 1 + i);
+  }
+  ASSERT_TRUE(session.Send(wire::Withdraw{1, 2}).ok());
+  EXPECT_TRUE(RunUntil([] { return Closing(getuid()) == 4; }));
+  ExpectTheDaemonLives(slow);
+}
+
+TEST(ReceivedMemoryTest, FilesAreMemoryOnlyWhereThereIsASoftwareGpu) {
+  const UniqueFd file(memfd_create("memory", MFD_CLOEXEC));
+  EXPECT_TRUE(IsMemory(file.get(), true));
+  EXPECT_FALSE(IsMemory(file.get(), false));
+  const UniqueFd other(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_FALSE(IsMemory(other.get(), true));
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ Result<size_t> Connection::Fill(std::span<std::byte> bytes) {
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return size_t{0};
   if (n <= 0) return Gone("it closed the connection");
   for (UniqueFd& fd : wire::DetachFds(header)) {
-    if (IsMemory(fd.get())) std::swap(memory_, fd);
+    if (IsMemory(fd.get(), software_gpu_)) std::swap(memory_, fd);
     CloseElsewhere(std::move(fd), uid_);
   }
   return static_cast<size_t>(n);

@@ -20,7 +20,8 @@ namespace tandem::daemon {
 
 class Connection {
  public:
-  Connection(UniqueFd socket, unsigned uid) : socket_(std::move(socket)), uid_(uid) {}
+  Connection(UniqueFd socket, unsigned uid, bool software_gpu)
+      : socket_(std::move(socket)), uid_(uid), software_gpu_(software_gpu) {}
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -51,6 +52,7 @@ class Connection {
   UniqueFd socket_;
   UniqueFd memory_;
   const unsigned uid_;
+  const bool software_gpu_;  // serves one: what it exports is taken
   wire::FrameReader reader_;
   std::deque<Frame> queue_;
   size_t sent_ = 0;  // of the first frame

@@ -19,6 +19,7 @@
 
 #include "src/base/host_memory.h"
 #include "src/core/host_limits.h"
+#include "src/daemon/closing.h"
 #include "src/daemon/devices.h"
 #include "src/daemon/memfd_pages.h"
 #include "src/daemon/options.h"
@@ -106,6 +107,7 @@ Result<std::unique_ptr<Server>> PrepareThere(const Options& options) {
       options.host_memory.value_or(core::HostLimits::Measured(AvailableHostMemory()));
   config.host_memory_measured = !options.host_memory.has_value();
   config.available_host_memory = [] { return AvailableHostMemory(); };
+  config.let_go = &CloseElsewhere;
   if (options.chaos) {
     config.chaos_seed = options.seed.value_or(RandomToken());
     spdlog::warn("chaos: the card changes hands at random; for the same again: TANDEM_SEED={}",

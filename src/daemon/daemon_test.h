@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "src/daemon/closing.h"
 #include "src/daemon/devices.h"
 #include "src/daemon/memfd_pages.h"
 #include "src/daemon/server.h"
@@ -51,6 +52,7 @@ class DaemonTest : public ::testing::Test {
     config.started = MonotonicNow();
     config.gpus = ParseDevices(kDevices, 4).value();
     config.gpus[0].foreign = foreign;
+    config.let_go = &CloseElsewhere;
     config.random_token = [] { return uint64_t{7}; };
     auto server = Server::Make(
         std::move(*listener), UniqueFd(),

@@ -10,13 +10,14 @@ constexpr unsigned kNvidiaMajor = 195;  // of /dev/nvidiactl and its kind, every
 
 }  // namespace
 
-bool IsMemory(int fd) {
+bool IsMemory(int fd, bool software_gpu) {
   // Nobody is asked: a file system of the sender's own may take as long as it likes to answer.
   struct statx status {};
   constexpr int kAskNobody = AT_EMPTY_PATH | AT_STATX_DONT_SYNC;
   if (statx(fd, "", kAskNobody, STATX_TYPE, &status) != 0) return false;
   if (S_ISCHR(status.stx_mode)) return status.stx_rdev_major == kNvidiaMajor;
-  return S_ISREG(status.stx_mode) && fcntl(fd, F_GET_SEALS) > 0;  // a memfd that was made for this
+  // A memfd that was made for this.
+  return software_gpu && S_ISREG(status.stx_mode) && fcntl(fd, F_GET_SEALS) > 0;
 }
 
 }  // namespace tandem::daemon

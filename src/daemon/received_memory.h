@@ -4,8 +4,8 @@
 
 namespace tandem::daemon {
 
-// Whether it can be memory that a driver has exported: a descriptor of the driver's own device, or
-// one of the software GPU's files.
-bool IsMemory(int fd);
+// Whether it can be memory that a driver has exported: a descriptor of the driver's own device, or,
+// where a software GPU is served, one of its files.
+bool IsMemory(int fd, bool software_gpu);
 
 }  // namespace tandem::daemon

@@ -203,7 +203,7 @@ void Server::LetIn(UniqueFd socket) {
   MakeRoomForNewcomer();
   const uint64_t started = StartTicks(peer.pid);
   clients_.try_emplace(id, std::move(socket), std::move(process), peer.pid, peer.uid,
-                       MonotonicNow() + limits_.newcomer_patience);
+                       service_->serves_software_gpu(), MonotonicNow() + limits_.newcomer_patience);
   service_->OnConnected(
       id, service::Client{peer.pid, peer.uid, started != 0 && started <= started_ticks_});
 }

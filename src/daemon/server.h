@@ -54,8 +54,9 @@ class Server {
  private:
   using ConnectionId = service::ConnectionId;
   struct Client {
-    Client(UniqueFd socket, UniqueFd process, int pid, unsigned uid, Instant deadline)
-        : connection(std::move(socket), uid),
+    Client(UniqueFd socket, UniqueFd process, int pid, unsigned uid, bool software_gpu,
+           Instant deadline)
+        : connection(std::move(socket), uid, software_gpu),
           process(std::move(process)),
           pid(pid),
           uid(uid),

@@ -11,10 +11,9 @@ void Service::Handle(Connection& from, const wire::Offer& m) {
     return Refuse(from.id, wire::RefusalCode::kProtocol, "Offer is not for sessions", true);
   }
   from.role = Connection::Role::kPeople;
-  UniqueFd memory = std::move(memory_);
   Gpu* const gpu = FindGpu(m.device);
   const Seat* const seat = gpu == nullptr ? nullptr : FindSeat(from.client, *gpu);
-  if (seat == nullptr || !memory) {
+  if (seat == nullptr || !memory_) {
     return Refuse(from.id, wire::RefusalCode::kProtocol,
                   seat == nullptr ? "only a session's memory can be offered"
                                   : "the offer came without memory",
@@ -34,7 +33,8 @@ void Service::Handle(Connection& from, const wire::Offer& m) {
                       std::to_string(kMaxOffersPerUser) + " times already",
                   true);
   }
-  offers_[key] = Offered{seat->id, from.client.uid, std::move(memory)};
+  if (known != offers_.end()) LetGo(std::move(known->second.memory), from.client.uid);
+  offers_[key] = Offered{seat->id, from.client.uid, std::move(memory_)};
   out_.push_back(Outgoing{from.id, wire::Offered{}, {}, false});
 }
 
@@ -44,6 +44,7 @@ void Service::Handle(Connection& from, const wire::Withdraw& m) {
   }
   const auto known = offers_.find({m.token_high, m.token_low});
   if (known == offers_.end() || from.seat == nullptr || known->second.by != from.seat->id) return;
+  LetGo(std::move(known->second.memory), known->second.uid);
   offers_.erase(known);
 }
 
@@ -66,7 +67,21 @@ void Service::Handle(Connection& from, const wire::Fetch& m) {
 }
 
 void Service::DropOffers(core::SessionId session) {
-  std::erase_if(offers_, [session](const auto& entry) { return entry.second.by == session; });
+  for (auto at = offers_.begin(); at != offers_.end();) {
+    const auto offer = at++;
+    if (offer->second.by != session) continue;
+    LetGo(std::move(offer->second.memory), offer->second.uid);
+    offers_.erase(offer);
+  }
+}
+
+bool Service::serves_software_gpu() const {
+  return std::any_of(gpus_.begin(), gpus_.end(),
+                     [](const auto& gpu) { return gpu->info.software; });
+}
+
+void Service::LetGo(UniqueFd memory, unsigned uid) {
+  if (memory && config_.let_go) config_.let_go(std::move(memory), uid);
 }
 
 }  // namespace tandem::service

@@ -71,23 +71,28 @@ std::vector<Outgoing> Service::OnMessage(ConnectionId connection, const wire::Me
   const auto at = connections_.find(connection);
   if (at == connections_.end()) return std::move(out_);
   Connection& from = *at->second;
+  Take(from, message, memory);
+  LetGo(std::move(memory), from.client.uid);
+  return std::move(out_);
+}
+
+// What it has no use for stays in `memory`.
+void Service::Take(Connection& from, const wire::Message& message, UniqueFd& memory) {
   if (MustWait(from, message)) {
     const size_t most = from.seat != nullptr ? kMaxHeld : kMaxHeldOfOthers;
     if (++from.held <= most) {
-      held_.emplace_back(connection, message);
-      return std::move(out_);
+      held_.emplace_back(from.id, message);
+      return;
     }
     if (from.seat == nullptr) {
-      Refuse(connection, wire::RefusalCode::kTooMany, "too many messages at once", true);
-      return std::move(out_);
+      return Refuse(from.id, wire::RefusalCode::kTooMany, "too many messages at once", true);
     }
     EndSettling();  // a busy program is not kept any longer
   }
   memory_ = std::move(memory);
   Dispatch(from, message);
-  memory_.Reset();
+  memory = std::move(memory_);
   if (std::holds_alternative<wire::RunBegin>(message)) ReleaseHeld();
-  return std::move(out_);
 }
 
 // Whether the message could be answered wrongly as long as sessions and runs may still come back.

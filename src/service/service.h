@@ -80,6 +80,8 @@ struct ServiceConfig {
   // That is what was free at the start: without what sessions from before had already.
   bool host_memory_measured = false;
   std::function<Bytes()> available_host_memory = {};  // now; as core::HostLimits
+  // Closes what this user had sent. It may take long, and so had better not be done here.
+  std::function<void(UniqueFd memory, unsigned uid)> let_go = {};
 };
 
 using ConnectionId = uint64_t;
@@ -118,6 +120,7 @@ class Service {
   // Processes whose end matters.
   bool HasSessions(int pid) const;
   bool registered(ConnectionId connection) const;  // has said what it is
+  bool serves_software_gpu() const;
   bool idle() const { return sessions_.empty() && connections_.empty(); }
 
  private:
@@ -130,6 +133,7 @@ class Service {
   using RunKey = std::pair<unsigned, uint64_t>;  // uid and token: nobody joins another user's run
   using OfferKey = std::pair<uint64_t, uint64_t>;
 
+  void Take(Connection& from, const wire::Message& message, UniqueFd& memory);
   bool MustWait(const Connection& from, const wire::Message& message) const;
   void EndSettling();
   void ReleaseHeld();
@@ -181,6 +185,7 @@ class Service {
   void Handle(Connection& from, const wire::Offer& m);
   void Handle(Connection& from, const wire::Withdraw& m);
   void Handle(Connection& from, const wire::Fetch& m);
+  void LetGo(UniqueFd memory, unsigned uid);
   void DropOffers(core::SessionId session);
 
   // Answers (answers.cc).
