@@ -161,12 +161,18 @@ std::optional<Block> DeviceMemory::Find(CUdeviceptr pointer) const {
   return entry->second.block;
 }
 
-std::optional<DeviceMemory::Home> DeviceMemory::HomeOf(CUdeviceptr pointer) const {
+std::optional<DeviceMemory::Home> DeviceMemory::HoldHome(CUdeviceptr pointer) {
   MutexLock lock(mutex_);
   const auto entry = Around(pointer);
   if (entry == blocks_.end()) return std::nullopt;
-  const Run& run = *entry->second.run;
+  Run& run = *entry->second.run;
+  ++run.live;
   return Home{entry->second.block, run.address, run.bytes};
+}
+
+Bytes DeviceMemory::LetGo(const Home& home) {
+  MutexLock lock(mutex_);
+  return Drop(runs_.at(home.run).get());
 }
 
 // The run is nobody's any more, but still on the card.
@@ -180,14 +186,17 @@ void DeviceMemory::Kill(Run* run) {
 
 Bytes DeviceMemory::Release(const Share& share) {
   Run* const run = share.run;
-  const Bytes bytes(run->pinned ? 0 : run->bytes);
-  const bool open = run->HasSlot();
-  if (--run->live != 0) {
-    if (!open) open_pages_[{run->slot_bytes, run->context}].push_back(run);
+  if (run->slot_bytes != 0) {
+    if (!run->HasSlot()) open_pages_[{run->slot_bytes, run->context}].push_back(run);
     run->free_slots.push_back(share.slot);
-    return Bytes();
   }
-  if (open) ClosePage(run);
+  return Drop(run);
+}
+
+Bytes DeviceMemory::Drop(Run* run) {
+  if (--run->live != 0) return Bytes();
+  const Bytes bytes(run->pinned ? 0 : run->bytes);
+  if (run->HasSlot()) ClosePage(run);
   if (run->slot_bytes == 0 || run->lost || run->pinned) {
     Kill(run);
     return bytes;

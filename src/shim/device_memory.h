@@ -68,7 +68,7 @@ struct Run {
   bool dead = false;                 // all of it is released; table lock
   bool lost = false;                 // its context is broken; table lock and swap lock to change
   uint64_t slot_bytes = 0;           // of a slab page; 0: one block
-  uint32_t live = 1;                 // blocks in it, retired ones included
+  uint32_t live = 1;                 // blocks in it, retired ones included, and who holds it
   std::vector<uint32_t> free_slots;  // that were taken before
   uint32_t fresh_slots = 0;          // and those that never were: the last so many
 
@@ -141,7 +141,10 @@ class DeviceMemory {
     CUdeviceptr run = 0;
     uint64_t run_bytes = 0;
   };
-  std::optional<Home> HomeOf(CUdeviceptr pointer) const EXCLUDES_LOCK(mutex_);
+  // The run lives on, whatever is freed, until it is let go of; which returns how much less is
+  // needed then.
+  std::optional<Home> HoldHome(CUdeviceptr pointer) EXCLUDES_LOCK(mutex_);
+  Bytes LetGo(const Home& home) EXCLUDES_LOCK(mutex_);
   // Whether nobody but this has memory there, be it a block or not.
   bool Owns(CUdeviceptr pointer) const EXCLUDES_LOCK(mutex_) {
     MutexLock lock(mutex_);
@@ -229,6 +232,7 @@ class DeviceMemory {
   Block AddBlock(CUdeviceptr address, uint64_t bytes, Run* run, uint32_t slot)
       REQUIRES_LOCK(mutex_);
   Bytes Release(const Share& share) REQUIRES_LOCK(mutex_);
+  Bytes Drop(Run* run) REQUIRES_LOCK(mutex_);
   Bytes ReleaseRetired(std::vector<Share>* retired) REQUIRES_LOCK(mutex_);
   Blocks::const_iterator Around(CUdeviceptr pointer) const REQUIRES_LOCK(mutex_);
   Run* OpenPage(uint64_t slot_bytes, CUcontext context) REQUIRES_LOCK(mutex_);

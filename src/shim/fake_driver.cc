@@ -175,6 +175,12 @@ void FakeDriver::FillSharing() {
     return CUDA_SUCCESS;
   };
   table_.cuMemcpyDtoDAsync_v2 = [](CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream) {
+    std::function<void()> during;
+    {
+      MutexLock lock(current->mutex_);
+      during = current->during_move_;
+    }
+    if (during) during();
     return current->Copy(At(to), At(from), bytes);
   };
 }

@@ -7,8 +7,10 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "src/base/bytes.h"
 #include "src/base/mutex.h"
@@ -47,6 +49,11 @@ class FakeDriver {
   void Break(CUcontext context) {
     MutexLock lock(mutex_);
     broken_.insert(context);
+  }
+  // Is called within each copy from the card to the card.
+  void DuringMove(std::function<void()> during) {
+    MutexLock lock(mutex_);
+    during_move_ = std::move(during);
   }
   // Copies wait, in their order, until they are let through; whoever waits for one lets it. Without
   // this they are done at once.
@@ -165,6 +172,7 @@ class FakeDriver {
   int fail_map_ = 0;
   int fail_copy_ = 0;
   CUresult copy_error_ = CUDA_SUCCESS;
+  std::function<void()> during_move_;
   bool hold_events_ = false;
   bool hold_copies_ = false;
   struct HeldCopy {

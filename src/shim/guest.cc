@@ -116,7 +116,7 @@ MemoryOffers::Parts Guest::OfferParts() {
           [this](Bytes bytes) { return MakeRoom(bytes); },
           [this](Bytes bytes) {
             Unreserve(bytes);
-            WakeIfConcerned();
+            ReapSoon();
           },
           [this](const AloneJob::Job& job) { return agent_->RunAlone(job); }};
 }

@@ -31,31 +31,43 @@ bool MemoryOffers::Supported() const {
 CUresult MemoryOffers::Offer(CUdeviceptr pointer, const AwaitLease& await_lease,
                              CUipcMemHandle* handle) {
   MutexLock one(offering_);
-  const std::optional<Home> home = parts_.memory->HomeOf(pointer);
+  const std::optional<Home> home = parts_.memory->HoldHome(pointer);
   if (!home.has_value()) return CUDA_ERROR_INVALID_VALUE;
-  std::optional<OfferToken> token;
+  OfferToken token;
+  const CUresult result = OfferHeld(*home, await_lease, &token);
+  if (result == CUDA_SUCCESS) *handle = HandleOf(*home, token);
+  parts_.shrink(parts_.memory->LetGo(*home));
+  return result;
+}
+
+CUresult MemoryOffers::OfferHeld(const Home& home, const AwaitLease& await_lease,
+                                 OfferToken* token) {
   {
     MutexLock lock(mutex_);
-    const auto known = offers_.find(home->run);
-    if (known != offers_.end()) token = known->second;
+    const auto known = offers_.find(home.run);
+    if (known != offers_.end()) {
+      *token = known->second;
+      return CUDA_SUCCESS;
+    }
   }
-  if (!token.has_value()) {
-    token = NewToken();
-    if (!token.has_value()) return CUDA_ERROR_OPERATING_SYSTEM;
-    UniqueFd memory;
-    const CUresult result = Share(*home, await_lease, &memory);
-    if (result != CUDA_SUCCESS) return result;
-    if (!Tell(*home, *token, memory).ok()) return CUDA_ERROR_OUT_OF_MEMORY;
-  }
+  const std::optional<OfferToken> made = NewToken();
+  if (!made.has_value()) return CUDA_ERROR_OPERATING_SYSTEM;
+  *token = *made;
+  UniqueFd memory;
+  const CUresult result = Share(home, await_lease, &memory);
+  if (result != CUDA_SUCCESS) return result;
+  return Tell(home, *token, memory).ok() ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUipcMemHandle MemoryOffers::HandleOf(const Home& home, const OfferToken& token) const {
   IpcHandle made;
-  made.token_high = token->first;
-  made.token_low = token->second;
-  made.piece_bytes = home->run_bytes;
-  made.offset = home->block.address - home->run;
-  made.bytes = home->block.bytes;
+  made.token_high = token.first;
+  made.token_low = token.second;
+  made.piece_bytes = home.run_bytes;
+  made.offset = home.block.address - home.run;
+  made.bytes = home.block.bytes;
   made.device = UuidOf(*parts_.real, parts_.device);
-  *handle = Pack(made);
-  return CUDA_SUCCESS;
+  return Pack(made);
 }
 
 // Where no daemon answers, the next one hears of it with the new registration.

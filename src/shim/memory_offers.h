@@ -9,6 +9,8 @@
 // way. Invariants
 // 1. A run is offered at most once; its handles differ in where the block lies.
 // 2. What is offered is withdrawn before the memory that it counts for is given back.
+// 3. A run that is being offered is held: whatever the program frees meanwhile, it is gone only
+//    afterwards, and its offer with it.
 #pragma once
 
 #include <functional>
@@ -37,7 +39,7 @@ class MemoryOffers {
     Swapper* swapper;
     FixedMemory* fixed;
     std::function<bool(Bytes)> make_room;                             // for what cannot be swapped
-    std::function<void(Bytes)> shrink;                                // less is needed
+    std::function<void(Bytes)> shrink;                                // less is needed; reaps
     std::function<AloneJob::Answer(const AloneJob::Job&)> run_alone;  // as the agent does
   };
 
@@ -61,6 +63,9 @@ class MemoryOffers {
  private:
   using Home = DeviceMemory::Home;
 
+  CUresult OfferHeld(const Home& home, const AwaitLease& await_lease, OfferToken* token)
+      EXCLUDES_LOCK(mutex_);
+  CUipcMemHandle HandleOf(const Home& home, const OfferToken& token) const;
   Status Tell(const Home& home, const OfferToken& token, const UniqueFd& memory)
       EXCLUDES_LOCK(mutex_);
   CUresult Share(const Home& home, const AwaitLease& await_lease, UniqueFd* memory);

@@ -132,6 +132,63 @@ TEST_F(MemoryOffersTest, WhatFailsLeavesAllAsItWas) {
   EXPECT_EQ(driver_.used(), 0u);
 }
 
+// The program's other threads may free what is being shared.
+TEST_F(MemoryOffersTest, WhatIsFreedWhileItMovesIsGoneAfterwards) {
+  const CUdeviceptr pointer = Filled(MiB(8), 7);
+  driver_.DuringMove([&] {
+    std::thread frees([&] {
+      CUresult result = CUDA_SUCCESS;
+      EXPECT_TRUE(guest_->Free(pointer, &result));
+      EXPECT_EQ(result, CUDA_SUCCESS);
+    });
+    frees.join();
+  });
+  IpcHandle handle;
+  ASSERT_EQ(Offer(pointer, &handle), CUDA_SUCCESS);
+  const auto gone = daemon_.Expect<wire::Withdraw>();
+  EXPECT_EQ(OfferToken(gone.token_high, gone.token_low), handle.token());
+  daemon_.AwaitFixed(Bytes());
+  EXPECT_EQ(guest_->used(), Bytes());
+  EXPECT_EQ(driver_.used(), 0u);
+  EXPECT_EQ(Offer(pointer), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(MemoryOffersTest, APageThatIsFreedWhileItMovesIsGoneAfterwards) {
+  const CUdeviceptr pointer = Allocate(Bytes(1000));
+  std::thread work = SubmitLater([=] { Fill(pointer, Bytes(1000), 3); });
+  EXPECT_EQ(Bytes(daemon_.Expect<wire::Ready>().need_bytes), MiB(2));
+  daemon_.Send(wire::Grant{1, MiB(2).count, 1000});
+  daemon_.Expect<wire::Running>();
+  work.join();
+  driver_.DuringMove([&] {
+    std::thread frees([&] {
+      CUresult result = CUDA_SUCCESS;
+      EXPECT_TRUE(guest_->Free(pointer, &result));
+    });
+    frees.join();
+  });
+  ASSERT_EQ(Offer(pointer), CUDA_SUCCESS);
+  daemon_.Expect<wire::Withdraw>();
+  daemon_.AwaitFixed(Bytes());
+  EXPECT_EQ(guest_->used(), Bytes());
+  EXPECT_EQ(driver_.used(), 0u);
+  guest_->GiveWay();  // no page of it is kept
+  EXPECT_EQ(guest_->used(), Bytes());
+}
+
+TEST_F(MemoryOffersTest, WhatIsFreedBeforeItMovesIsNotShared) {
+  const CUdeviceptr pointer = Filled(MiB(8), 7);
+  CUipcMemHandle packed = {};
+  const auto frees = [&] {
+    CUresult result = CUDA_SUCCESS;
+    guest_->Free(pointer, &result);
+  };
+  EXPECT_EQ(guest_->offers().Offer(pointer, frees, &packed), CUDA_ERROR_INVALID_VALUE);
+  daemon_.AwaitFixed(Bytes());
+  EXPECT_EQ(guest_->used(), Bytes());
+  EXPECT_EQ(daemon_.offered(), 0);
+}
+
 TEST_F(MemoryOffersTest, WhatTheDaemonRefusesStaysWhereItIs) {
   const CUdeviceptr pointer = Filled(MiB(8), 7);
   daemon_.RefuseOffers();
