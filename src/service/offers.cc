@@ -13,11 +13,12 @@ void Service::Handle(Connection& from, const wire::Offer& m) {
   from.role = Connection::Role::kPeople;
   Gpu* const gpu = FindGpu(m.device);
   const Seat* const seat = gpu == nullptr ? nullptr : FindSeat(from.client, *gpu);
-  if (seat == nullptr || !memory_) {
-    return Refuse(from.id, wire::RefusalCode::kProtocol,
-                  seat == nullptr ? "only a session's memory can be offered"
-                                  : "the offer came without memory",
+  if (seat == nullptr) {
+    return Refuse(from.id, wire::RefusalCode::kNoSession, "only a session's memory can be offered",
                   true);
+  }
+  if (!memory_) {
+    return Refuse(from.id, wire::RefusalCode::kProtocol, "the offer came without memory", true);
   }
   const OfferKey key{m.token_high, m.token_low};
   const auto known = offers_.find(key);

@@ -64,6 +64,7 @@ TEST_F(OffersTest, IsItsUsersAlone) {
 
 TEST_F(OffersTest, IsOfASessionAndOfMemory) {
   EXPECT_EQ(Offer(11, 5), 0u);
+  EXPECT_EQ(Refusal(last_), wire::RefusalCode::kNoSession);
   EXPECT_TRUE(Closed(last_));
   Join(1, 11);
   EXPECT_EQ(Offer(11, 5, 1000, "GPU-2"), 0u);

@@ -103,6 +103,7 @@ void Agent::Loop() {
     if (undrained_) parts_.link->With([](client::Lease& lease) { lease.OnRested(); });
     undrained_ = false;
     if (lost_ && MonotonicNow() >= reconnect_at_) Reconnect();
+    if (!lost_ && parts_.offers != nullptr) parts_.offers->TellUntold();
     Tidy();
     Settle();
     Tend();
@@ -167,7 +168,7 @@ void Agent::Reconnect() {
   Result<Terms> terms = parts_.link->Register(parts_.memory->GetView().resident);
   if (terms.ok()) {
     lost_ = refusal_told_ = waiting_told_ = false;
-    if (parts_.registered) parts_.registered();
+    if (parts_.offers != nullptr) parts_.offers->OfferAgain();
     Log(LogLevel::kInfo, "registered with the daemon again");
     return;
   }

@@ -20,6 +20,7 @@
 #include "src/shim/device_memory.h"
 #include "src/shim/free_fence.h"
 #include "src/shim/gate.h"
+#include "src/shim/memory_offers.h"
 #include "src/shim/own_fd.h"
 #include "src/shim/shortage.h"
 #include "src/shim/swapper.h"
@@ -37,8 +38,7 @@ struct AgentParts {
   DeviceMemory* memory;
   FreeFence* fence;
   Swapper* swapper;
-  // After a new registration, with the Swapper's lock.
-  std::function<void()> registered = {};
+  MemoryOffers* offers = nullptr;  // each new daemon has to hear of them
 };
 
 class Agent {

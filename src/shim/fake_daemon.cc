@@ -126,8 +126,11 @@ void FakeDaemon::LetIn() {
 void FakeDaemon::AnswerOffer(wire::Channel& channel, const wire::Message& message) {
   if (const auto* offer = std::get_if<wire::Offer>(&message)) {
     std::vector<UniqueFd> fds = channel.TakeFds();
-    if (refuse_offers_ || fds.size() != 1) {
-      (void)channel.Send(wire::Refused{});
+    EXPECT_EQ(fds.size(), 1u);
+    if (turn_away_ > 0) {
+      --turn_away_;
+      if (!why_.has_value()) return;
+      (void)channel.Send(wire::Refused{wire::kVersion, static_cast<uint16_t>(*why_), "no"});
       return;
     }
     offers_[{offer->token_high, offer->token_low}] = std::move(fds[0]);

@@ -50,10 +50,11 @@ class FakeDaemon {
     MutexLock lock(mutex_);
     return offered_;
   }
-  // Nothing more is taken.
-  void RefuseOffers() EXCLUDES_LOCK(mutex_) {
+  // So many offers to come are refused, or where there is no reason not answered.
+  void TurnAwayOffers(std::optional<wire::RefusalCode> why, int count) EXCLUDES_LOCK(mutex_) {
     MutexLock lock(mutex_);
-    refuse_offers_ = true;
+    turn_away_ = count;
+    why_ = why;
   }
 
   // The next message that is not answered by itself must be a T.
@@ -99,7 +100,8 @@ class FakeDaemon {
   Bytes fixed_ GUARDED_BY(mutex_);
   std::deque<wire::Message> messages_ GUARDED_BY(mutex_);
   int offered_ GUARDED_BY(mutex_) = 0;
-  bool refuse_offers_ GUARDED_BY(mutex_) = false;
+  int turn_away_ GUARDED_BY(mutex_) = 0;
+  std::optional<wire::RefusalCode> why_ GUARDED_BY(mutex_);
   std::map<std::pair<uint64_t, uint64_t>, UniqueFd> offers_ GUARDED_BY(mutex_);
 };
 

@@ -53,16 +53,15 @@ Result<std::unique_ptr<Guest>> Guest::Open(const cuda::RealDriver* real, Gate* g
       real, device, tracker, guest->memory_.get(),
       [guest = guest.get()](Bytes shrunk) { guest->Unreserve(shrunk); });
   guest->offers_ = std::make_unique<MemoryOffers>(guest->OfferParts());
-  AgentParts parts{real,
-                   device,
-                   &guest->link_,
-                   &guest->vote_,
-                   tracker,
-                   guest->memory_.get(),
-                   guest->fence_.get(),
-                   guest->swapper_.get()};
-  parts.registered = [offers = guest->offers_.get()]()
-                         NO_THREAD_SAFETY_ANALYSIS { offers->OfferAgain(); };
+  const AgentParts parts{real,
+                         device,
+                         &guest->link_,
+                         &guest->vote_,
+                         tracker,
+                         guest->memory_.get(),
+                         guest->fence_.get(),
+                         guest->swapper_.get(),
+                         guest->offers_.get()};
   guest->agent_ = std::make_unique<Agent>(parts);
   guest->vote_.Shut();
   if (!guest->agent_->Start()) {

@@ -12,8 +12,13 @@ namespace tandem::shim {
 namespace {
 
 constexpr auto kDescriptor = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+constexpr Duration kTellPeriod = Milliseconds(500);
 constexpr int kMostTurns = 1000;   // that others may take in between
 constexpr int kMostUndrained = 5;  // then what is under way will not end without us
+
+bool IsAbsence(const Error& error) {
+  return error.code == ErrorCode::kNotFound || error.code == ErrorCode::kUnavailable;
+}
 
 }  // namespace
 
@@ -42,21 +47,22 @@ CUresult MemoryOffers::Offer(CUdeviceptr pointer, const AwaitLease& await_lease,
 
 CUresult MemoryOffers::OfferHeld(const Home& home, const AwaitLease& await_lease,
                                  OfferToken* token) {
+  std::optional<OfferToken> named;
   {
     MutexLock lock(mutex_);
     const auto known = offers_.find(home.run);
     if (known != offers_.end()) {
-      *token = known->second;
-      return CUDA_SUCCESS;
+      *token = known->second.token;
+      if (known->second.state == Offered::State::kTold) return CUDA_SUCCESS;
+      named = *token;
     }
   }
-  const std::optional<OfferToken> made = NewToken();
-  if (!made.has_value()) return CUDA_ERROR_OPERATING_SYSTEM;
-  *token = *made;
+  if (!named.has_value()) named = NewToken();
+  if (!named.has_value()) return CUDA_ERROR_OPERATING_SYSTEM;
+  *token = *named;
   UniqueFd memory;
   const CUresult result = Share(home, await_lease, &memory);
-  if (result != CUDA_SUCCESS) return result;
-  return Tell(home, *token, memory).ok() ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  return result == CUDA_SUCCESS ? Tell(home, *token, memory) : result;
 }
 
 CUipcMemHandle MemoryOffers::HandleOf(const Home& home, const OfferToken& token) const {
@@ -70,18 +76,34 @@ CUipcMemHandle MemoryOffers::HandleOf(const Home& home, const OfferToken& token)
   return Pack(made);
 }
 
-// Where no daemon answers, the next one hears of it with the new registration.
-Status MemoryOffers::Tell(const Home& home, const OfferToken& token, const UniqueFd& memory) {
+// Where no daemon answers that knows us, the agent tells one that does.
+CUresult MemoryOffers::Tell(const Home& home, const OfferToken& token, const UniqueFd& memory) {
   {
     MutexLock lock(mutex_);
-    offers_[home.run] = token;
+    Offered& offered = offers_[home.run];
+    offered.token = token;
+    offered.state = Offered::State::kAsking;
   }
-  Status told = OfferMemory(token, parts_.link->device(), memory);
-  if (told.ok() || told.error().code != ErrorCode::kRefused) return {};
+  const Status told = OfferMemory(token, parts_.link->device(), memory);
+  if (told.ok() || IsAbsence(told.error())) {
+    MutexLock lock(mutex_);
+    Offered::State& state = offers_[home.run].state;
+    // Else there is another daemon by now, and what this one said is worth nothing.
+    if (state == Offered::State::kAsking) {
+      state = told.ok() ? Offered::State::kTold : Offered::State::kUntold;
+    }
+    CountUntold();
+    return CUDA_SUCCESS;
+  }
   Log(LogLevel::kWarn, "memory cannot be shared: %s", told.error().message.c_str());
+  // The agent may have told it since: it does not just now, and what it told is withdrawn.
+  MutexLock nobody_tells(parts_.swapper->mutex());
   MutexLock lock(mutex_);
   offers_.erase(home.run);
-  return told;
+  CountUntold();
+  parts_.link->Withdraw({token.first, token.second});
+  return told.error().code == ErrorCode::kRefused ? CUDA_ERROR_OUT_OF_MEMORY
+                                                  : CUDA_ERROR_OPERATING_SYSTEM;
 }
 
 CUresult MemoryOffers::Share(const Home& home, const AwaitLease& await_lease, UniqueFd* memory) {
@@ -149,7 +171,7 @@ CUresult MemoryOffers::Export(CUmemGenericAllocationHandle piece, UniqueFd* memo
 bool MemoryOffers::Has(const OfferToken& token) const {
   MutexLock lock(mutex_);
   return std::any_of(offers_.begin(), offers_.end(),
-                     [&](const auto& offer) { return offer.second == token; });
+                     [&](const auto& offer) { return offer.second.token == token; });
 }
 
 void MemoryOffers::OnGone(const Run& run) {
@@ -157,8 +179,10 @@ void MemoryOffers::OnGone(const Run& run) {
     MutexLock lock(mutex_);
     const auto known = offers_.find(run.address);
     if (known != offers_.end()) {
-      parts_.link->Withdraw({known->second.first, known->second.second});
+      const OfferToken token = known->second.token;
+      parts_.link->Withdraw({token.first, token.second});
       offers_.erase(known);
+      CountUntold();
     }
   }
   parts_.fixed->GiveBack(Bytes(run.bytes));
@@ -166,15 +190,49 @@ void MemoryOffers::OnGone(const Run& run) {
 
 void MemoryOffers::OfferAgain() {
   MutexLock lock(mutex_);
-  for (const auto& [address, token] : offers_) {
-    const Run* const run = parts_.memory->FindRun(address);
-    UniqueFd memory;
-    if (run == nullptr || Export(run->chunks[0].handle, &memory) != CUDA_SUCCESS) continue;
-    const Status told = OfferMemory(token, parts_.link->device(), memory);
-    if (told.ok()) continue;
-    Log(LogLevel::kWarn, "memory is not shared any more: %s", told.error().message.c_str());
-    if (told.error().code != ErrorCode::kRefused) return;  // that daemon is gone, too
+  for (auto& [run, offered] : offers_) offered.state = Offered::State::kUntold;
+  CountUntold();
+  tell_at_ = Instant();
+}
+
+void MemoryOffers::TellUntold() {
+  if (!has_untold_.load() || MonotonicNow() < tell_at_) return;
+  tell_at_ = MonotonicNow() + kTellPeriod;
+  MutexLock nothing_goes(parts_.swapper->mutex());
+  std::vector<std::pair<CUdeviceptr, OfferToken>> untold;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [run, offered] : offers_) {
+      if (offered.state == Offered::State::kUntold) untold.emplace_back(run, offered.token);
+    }
   }
+  for (const auto& [run, token] : untold) {
+    const Status told = TellAgain(run, token);
+    MutexLock lock(mutex_);
+    Offered& offered = offers_[run];  // none goes without the swap lock
+    if (told.ok()) offered.state = Offered::State::kTold;
+    CountUntold();
+    if (told.ok()) continue;
+    if (!std::exchange(offered.warned, true)) {
+      Log(LogLevel::kWarn, "memory is not shared for now: %s", told.error().message.c_str());
+    }
+    if (IsAbsence(told.error())) return;  // nor will it hear of the others
+  }
+}
+
+Status MemoryOffers::TellAgain(CUdeviceptr run, const OfferToken& token) {
+  const Run* const known = parts_.memory->FindRun(run);
+  UniqueFd memory;
+  if (known == nullptr || Export(known->chunks[0].handle, &memory) != CUDA_SUCCESS) {
+    return Error{ErrorCode::kFailed, "the driver does not export it"};
+  }
+  return OfferMemory(token, parts_.link->device(), memory);
+}
+
+void MemoryOffers::CountUntold() {
+  has_untold_.store(std::any_of(offers_.begin(), offers_.end(), [](const auto& entry) {
+    return entry.second.state == Offered::State::kUntold;
+  }));
 }
 
 }  // namespace tandem::shim

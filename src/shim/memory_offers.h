@@ -9,14 +9,18 @@
 // way. Invariants
 // 1. A run is offered at most once; its handles differ in where the block lies.
 // 2. What is offered is withdrawn before the memory that it counts for is given back.
-// 3. A run that is being offered is held: whatever the program frees meanwhile, it is gone only
+// 3. What the daemon did not hear of it is told as soon as it listens; what it will not have is
+//    forgotten, and the program told so.
+// 4. A run that is being offered is held: whatever the program frees meanwhile, it is gone only
 //    afterwards, and its offer with it.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 
 #include "src/base/mutex.h"
+#include "src/base/time.h"
 #include "src/base/unique_fd.h"
 #include "src/cuda/real_driver.h"
 #include "src/shim/alone_job.h"
@@ -57,8 +61,11 @@ class MemoryOffers {
 
   // A run that was shared is unmapped.
   void OnGone(const Run& run) REQUIRES_LOCK(parts_.swapper->mutex()) EXCLUDES_LOCK(mutex_);
-  // There is another daemon, which knows of no offers.
-  void OfferAgain() REQUIRES_LOCK(parts_.swapper->mutex()) EXCLUDES_LOCK(mutex_);
+  // There is another daemon, which knows of no offers. The agent's.
+  void OfferAgain() EXCLUDES_LOCK(mutex_);
+  // Tells the daemon of offers that it has not heard of, unless that was tried only just now. The
+  // agent's.
+  void TellUntold() EXCLUDES_LOCK(mutex_);
 
  private:
   using Home = DeviceMemory::Home;
@@ -66,8 +73,18 @@ class MemoryOffers {
   CUresult OfferHeld(const Home& home, const AwaitLease& await_lease, OfferToken* token)
       EXCLUDES_LOCK(mutex_);
   CUipcMemHandle HandleOf(const Home& home, const OfferToken& token) const;
-  Status Tell(const Home& home, const OfferToken& token, const UniqueFd& memory)
+  struct Offered {
+    enum class State { kAsking, kTold, kUntold };
+
+    OfferToken token;
+    State state = State::kAsking;
+    bool warned = false;  // that it could not be told
+  };
+
+  CUresult Tell(const Home& home, const OfferToken& token, const UniqueFd& memory)
       EXCLUDES_LOCK(mutex_);
+  Status TellAgain(CUdeviceptr run, const OfferToken& token) REQUIRES_LOCK(parts_.swapper->mutex());
+  void CountUntold() REQUIRES_LOCK(mutex_);
   CUresult Share(const Home& home, const AwaitLease& await_lease, UniqueFd* memory);
   CUresult MoveAlone(const Home& home, const AwaitLease& await_lease, UniqueFd* memory);
   CUresult Move(const Home& home, UniqueFd* memory) REQUIRES_LOCK(parts_.swapper->mutex());
@@ -76,7 +93,10 @@ class MemoryOffers {
   const Parts parts_;
   Mutex offering_;  // one at a time
   mutable Mutex mutex_;
-  std::map<CUdeviceptr, OfferToken> offers_ GUARDED_BY(mutex_);  // by the run's address
+  // By the run's address.
+  std::map<CUdeviceptr, Offered> offers_ GUARDED_BY(mutex_);
+  std::atomic<bool> has_untold_{false};
+  Instant tell_at_;  // the agent's
 };
 
 }  // namespace tandem::shim

@@ -191,12 +191,42 @@ TEST_F(MemoryOffersTest, WhatIsFreedBeforeItMovesIsNotShared) {
 
 TEST_F(MemoryOffersTest, WhatTheDaemonRefusesStaysWhereItIs) {
   const CUdeviceptr pointer = Filled(MiB(8), 7);
-  daemon_.RefuseOffers();
-  for (int i = 0; i < 2; ++i) EXPECT_EQ(Offer(pointer), CUDA_ERROR_OUT_OF_MEMORY);
+  daemon_.TurnAwayOffers(wire::RefusalCode::kTooMany, 2);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(Offer(pointer), CUDA_ERROR_OUT_OF_MEMORY);
+    daemon_.Expect<wire::Withdraw>();  // should the agent have told it meanwhile
+  }
   EXPECT_EQ(daemon_.fixed(), MiB(8));
   CUresult result = CUDA_SUCCESS;
   EXPECT_TRUE(guest_->Free(pointer, &result));
   daemon_.AwaitFixed(Bytes());
+}
+
+// As a daemon does that is slow, or that does not know the session yet.
+TEST_F(MemoryOffersTest, WhatTheDaemonDidNotHearItIsToldLater) {
+  std::optional<wire::RefusalCode> reasons[] = {std::nullopt, wire::RefusalCode::kNoSession};
+  const CUdeviceptr large = Filled(MiB(8), 7);
+  int offered = 0;
+  for (const auto& why : reasons) {
+    const CUdeviceptr pointer = offered == 0 ? large : Allocate(MiB(2));
+    IpcHandle handle;
+    daemon_.TurnAwayOffers(why, 2);
+    ASSERT_EQ(Offer(pointer, &handle), CUDA_SUCCESS);
+    ++offered;
+    while (daemon_.offered() < offered) std::this_thread::yield();
+    CUdeviceptr opened = 0;
+    ASSERT_EQ(Open(handle, &opened), CUDA_SUCCESS);
+    ASSERT_EQ(Offer(pointer), CUDA_SUCCESS);  // the same
+  }
+}
+
+TEST_F(MemoryOffersTest, EverythingIsToldAgainThoughTheFirstTryFails) {
+  ASSERT_EQ(Offer(Filled(MiB(8), 7)), CUDA_SUCCESS);
+  ASSERT_EQ(Offer(Allocate(MiB(2))), CUDA_SUCCESS);
+  daemon_.TurnAwayOffers(std::nullopt, 1);
+  daemon_.HangUp();
+  daemon_.Expect<wire::Register>();
+  while (daemon_.offered() < 4) std::this_thread::yield();
 }
 
 TEST_F(MemoryOffersTest, TheNextDaemonIsToldAgain) {

@@ -20,7 +20,8 @@ Result<std::vector<UniqueFd>> Ask(const wire::Message& question, std::vector<int
   const Result<wire::Message> answer = channel.Receive(kPatience);
   if (!answer.ok()) return Error{ErrorCode::kUnavailable, "the daemon does not answer"};
   if (const auto* refused = std::get_if<wire::Refused>(&*answer)) {
-    return Error{ErrorCode::kRefused, refused->reason};
+    const bool known = refused->code != static_cast<uint16_t>(wire::RefusalCode::kNoSession);
+    return Error{known ? ErrorCode::kRefused : ErrorCode::kUnavailable, refused->reason};
   }
   if (!std::holds_alternative<M>(*answer)) {
     return Error{ErrorCode::kInvalid, "the daemon answered with something else"};

@@ -1,7 +1,8 @@
 // What is said to the daemon about memory for other processes, each on a connection of its own.
 //
 // Threading: any thread. It waits for the daemon, but not for long.
-// Errors: kRefused with the daemon's reason; kNotFound and kUnavailable where there is no daemon.
+// Errors: kRefused with the daemon's reason; kNotFound and kUnavailable where there is no daemon,
+// or none that knows our session yet; others where it cannot be asked at all.
 #pragma once
 
 #include <string>

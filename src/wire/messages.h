@@ -362,6 +362,7 @@ enum class RefusalCode : uint16_t {
   kUnknownTarget = 6,  // no session, run or offer is called that, or more than one
   kNotYours = 7,       // it is another user's
   kHostFull = 8,       // the host has no room for what would leave the card
+  kNoSession = 9,      // the process has none there, or none yet
 };
 
 using Message = std::variant<Register, Reserve, ContextWanted, ContextGone, Ready, Running, Idle,
