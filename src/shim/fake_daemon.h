@@ -50,6 +50,11 @@ class FakeDaemon {
     MutexLock lock(mutex_);
     return offered_;
   }
+  // As if its maker had ended.
+  void ForgetOffers() EXCLUDES_LOCK(mutex_) {
+    MutexLock lock(mutex_);
+    offers_.clear();
+  }
   // So many offers to come are refused, or where there is no reason not answered.
   void TurnAwayOffers(std::optional<wire::RefusalCode> why, int count) EXCLUDES_LOCK(mutex_) {
     MutexLock lock(mutex_);

@@ -256,6 +256,79 @@ TEST_F(MemoryOffersTest, WhoOpensWhileThereIsNoDaemonWaitsForTheNext) {
   EXPECT_TRUE(AllBytes(opened, MiB(8), 7));
 }
 
+// The same with somebody to whom much happens while he waits for room.
+class OpenedMemoryTest : public MemoryOffersTest {
+ protected:
+  OpenedMemoryTest()
+      : opened_(&driver_.table(), 0, &guest_->fixed(), [this](Bytes bytes) {
+          if (const auto in_wait = std::exchange(in_wait_, nullptr)) in_wait();
+          return guest_->MakeRoom(bytes);
+        }) {}
+
+  CUresult Open(const IpcHandle& handle, CUdeviceptr* pointer) {
+    return opened_.Open(handle, driver_.context(), 0, pointer);
+  }
+
+  std::function<void()> in_wait_;  // happens while somebody waits for room, once
+  OpenedMemory opened_;
+};
+
+TEST_F(OpenedMemoryTest, WhoWaitsForRoomKeepsNoMemoryAlive) {
+  const CUdeviceptr pointer = Filled(MiB(8), 7);
+  IpcHandle handle;
+  ASSERT_EQ(Offer(pointer, &handle), CUDA_SUCCESS);
+  in_wait_ = [this] { daemon_.ForgetOffers(); };
+  CUdeviceptr opened = 0;
+  EXPECT_EQ(Open(handle, &opened), CUDA_ERROR_MAP_FAILED);
+  daemon_.AwaitFixed(MiB(8));
+}
+
+TEST_F(OpenedMemoryTest, NobodyWaitsForWhoWaitsForRoomButForTheSame) {
+  IpcHandle first, second;
+  ASSERT_EQ(Offer(Filled(MiB(8), 7), &first), CUDA_SUCCESS);
+  ASSERT_EQ(Offer(Allocate(MiB(2)), &second), CUDA_SUCCESS);
+  CUdeviceptr before = 0, opened = 0, again = 0;
+  ASSERT_EQ(Open(second, &before), CUDA_SUCCESS);
+  std::thread opens_again;
+  in_wait_ = [&] {
+    opens_again = std::thread([&] { EXPECT_EQ(Open(first, &again), CUDA_SUCCESS); });
+    int other = 0;
+    opened_.ContextEnds(reinterpret_cast<CUcontext>(&other));
+    EXPECT_EQ(opened_.Close(before), CUDA_SUCCESS);
+    EXPECT_EQ(Open(second, &before), CUDA_SUCCESS);
+    EXPECT_EQ(opened_.Close(before), CUDA_SUCCESS);
+  };
+  ASSERT_EQ(Open(first, &opened), CUDA_SUCCESS);
+  opens_again.join();
+  EXPECT_EQ(opened, again);
+  daemon_.AwaitFixed(MiB(18));
+  opened_.ContextEnds(driver_.context());
+  daemon_.AwaitFixed(MiB(10));
+}
+
+TEST_F(OpenedMemoryTest, WhatItsContextDidNotLiveToSeeIsUnmapped) {
+  IpcHandle handle;
+  ASSERT_EQ(Offer(Filled(MiB(8), 7), &handle), CUDA_SUCCESS);
+  in_wait_ = [this] { opened_.ContextEnds(driver_.context()); };
+  CUdeviceptr opened = 0;
+  EXPECT_EQ(Open(handle, &opened), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  daemon_.AwaitFixed(MiB(8));
+  EXPECT_EQ(Open(handle, &opened), CUDA_SUCCESS);
+}
+
+// The maker has freed a small block, and another one of the page has its place.
+TEST_F(OpenedMemoryTest, ABlockIsAsLargeAsTheLargestThere) {
+  IpcHandle handle;
+  ASSERT_EQ(Offer(Filled(MiB(8), 7), &handle), CUDA_SUCCESS);
+  CUdeviceptr opened = 0;
+  handle.bytes = 1000;
+  ASSERT_EQ(Open(handle, &opened), CUDA_SUCCESS);
+  handle.bytes = 1500;
+  ASSERT_EQ(Open(handle, &opened), CUDA_SUCCESS);
+  EXPECT_TRUE(opened_.Find(opened + 1499).has_value());
+  EXPECT_FALSE(opened_.Find(opened + 1500).has_value());
+}
+
 TEST_F(MemoryOffersTest, AHandleIsOpenInOneContextAndNamesWhatThereIs) {
   const CUdeviceptr pointer = Filled(MiB(8), 7);
   IpcHandle handle;

@@ -2,11 +2,13 @@
 // card as long as it is open, at an address of its own, and counts as fixed here, too: it lives on
 // where its maker frees it or ends.
 //
-// Threading: any thread; Open may wait for room on the card, Close for work under way. Questions
-// wait for neither.
+// Threading: any thread; Open may wait for room on the card, Close for work under way. Nobody else
+// waits for either, but for who opens the same piece.
 // Invariants
-// 1. A piece of memory is mapped once, by one context, however many handles of it are open.
-// 2. What is mapped counts, and goes back once it is unmapped.
+// 1. A piece of memory is mapped once, by one context, however many handles of it are open. Who
+//    maps or unmaps it has it to himself (`changing`).
+// 2. What is mapped counts, and goes back once it is unmapped. What only waits for room to be
+//    mapped keeps no memory alive.
 #pragma once
 
 #include <functional>
@@ -51,6 +53,8 @@ class OpenedMemory {
     uint64_t bytes = 0;
     CUcontext context = nullptr;
     int opened = 0;
+    bool changing = true;   // being mapped or unmapped
+    bool orphaned = false;  // its context has ended meanwhile
   };
   struct Opened {
     Block block;
@@ -58,7 +62,17 @@ class OpenedMemory {
     int times = 0;
   };
 
-  CUresult MapPiece(const IpcHandle& handle, CUcontext context, CUdevice user, Piece* piece);
+  // Opens what is mapped already. Nothing: the caller has to map it, and to say how that went.
+  std::optional<CUresult> OpenAgain(const IpcHandle& handle, CUcontext context,
+                                    CUdeviceptr* pointer) EXCLUDES_LOCK(mutex_);
+  CUresult Mapped(const IpcHandle& handle, CUdeviceptr address, CUdeviceptr* pointer)
+      EXCLUDES_LOCK(mutex_);
+  void Forget(const OfferToken& token) EXCLUDES_LOCK(mutex_);
+  CUdeviceptr AddBlock(const IpcHandle& handle, Piece* piece) REQUIRES_LOCK(mutex_);
+  // CUDA_ERROR_NOT_READY: there is no daemon.
+  CUresult Fetch(const IpcHandle& handle, UniqueFd* memory);
+  CUresult FetchCounted(const IpcHandle& handle, UniqueFd* memory);
+  CUresult MapPiece(const IpcHandle& handle, CUdevice user, CUdeviceptr* address);
   CUresult MapAt(CUdeviceptr address, uint64_t bytes, CUdevice user,
                  CUmemGenericAllocationHandle memory);
   void Unmap(const Piece& piece);
@@ -68,8 +82,8 @@ class OpenedMemory {
   const CUdevice device_;
   FixedMemory* const fixed_;
   const std::function<bool(Bytes)> make_room_;
-  Mutex opening_;  // one thing at a time
   mutable Mutex mutex_;
+  CondVar changed_;  // a piece, which is mapped or gone now
   std::map<OfferToken, Piece> pieces_ GUARDED_BY(mutex_);
   std::map<CUdeviceptr, Opened> opened_ GUARDED_BY(mutex_);
   uint64_t next_id_ GUARDED_BY(mutex_) = uint64_t{1} << 50;
