@@ -76,6 +76,16 @@ void FixedMemory::Put(const void* object, const Piece& piece) {
   pieces_[object] = piece;
 }
 
+bool FixedMemory::PutNew(const void* object, const Piece& piece) {
+  MutexLock lock(mutex_);
+  return pieces_.try_emplace(object, piece).second;
+}
+
+bool FixedMemory::Has(const void* object) {
+  MutexLock lock(mutex_);
+  return pieces_.count(object) != 0;
+}
+
 FixedMemory::Piece FixedMemory::Take(const void* object) {
   MutexLock lock(mutex_);
   const auto found = pieces_.find(object);

@@ -48,6 +48,9 @@ class FixedMemory {
   // `object`: the driver's handle for what has been made in reserved room, or its address: the
   // handles are addresses of the program's, too.
   void Put(const void* object, const Piece& piece) EXCLUDES_LOCK(mutex_);
+  // The same of what several threads may have made at once. False: another one has put it.
+  bool PutNew(const void* object, const Piece& piece) EXCLUDES_LOCK(mutex_);
+  bool Has(const void* object) EXCLUDES_LOCK(mutex_);
   // Forgets it, before the driver may give the same handle to another; empty where it is unknown.
   Piece Take(const void* object) EXCLUDES_LOCK(mutex_);
   // Forgets what was made in the context, before the driver may give the same handle to another; to

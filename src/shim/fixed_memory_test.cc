@@ -51,6 +51,16 @@ class FixedMemoryTest : public testing::Test {
   FixedMemory fixed_{&link_};
 };
 
+TEST_F(FixedMemoryTest, IsPutOnceByWhoeverIsFirst) {
+  int one = 0;
+  EXPECT_FALSE(fixed_.Has(&one));
+  EXPECT_TRUE(fixed_.PutNew(&one, {first_, MiB(1)}));
+  EXPECT_FALSE(fixed_.PutNew(&one, {second_, MiB(2)}));
+  EXPECT_TRUE(fixed_.Has(&one));
+  EXPECT_EQ(fixed_.Take(&one).bytes, MiB(1));
+  EXPECT_FALSE(fixed_.Has(&one));
+}
+
 TEST_F(FixedMemoryTest, GoesBackOnceWithItsObjectOrItsContext) {
   int one = 0, two = 0, three = 0;
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(Reserve(MiB(1), 1));

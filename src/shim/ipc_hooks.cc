@@ -24,7 +24,8 @@ CUresult Health() {
 CUresult Offer(Guest* guest, CUdeviceptr pointer, CUipcMemHandle* handle) {
   const std::optional<Block> block = guest->Find(pointer);
   const bool plain = block.has_value() && !guest->pools().Find({block->address, block->id});
-  if (!plain || !guest->offers().Supported()) return CUDA_ERROR_INVALID_VALUE;
+  if (!plain) return CUDA_ERROR_INVALID_VALUE;
+  if (!guest->offers().Supported()) return CUDA_ERROR_NOT_SUPPORTED;
   if (const CUresult health = Health(); health != CUDA_SUCCESS) return health;
   return guest->offers().Offer(
       pointer, [] { const HeldCall call; }, handle);
@@ -55,25 +56,49 @@ CUresult OpenOurs(const IpcHandle& handle, CUcontext context, CUdevice user, CUd
   return guest->opened().Open(handle, context, user, pointer);
 }
 
-// How much that is is known only afterwards.
-template <typename Open>
-CUresult OpenDrivers(Guest* guest, CUcontext context, CUdeviceptr* pointer, Open open) {
-  const CUresult result = open();
+// Held while the driver opens or closes a handle of its own and that is looked at, but by nobody
+// who waits for room.
+Mutex& DriversHandles() {
+  static Mutex* const mutex = new Mutex;
+  return *mutex;
+}
+
+// The driver's own stays counted as long as the driver knows it: it may have been opened twice.
+CUresult CloseDrivers(CUdeviceptr pointer) {
+  MutexLock lock(DriversHandles());
+  const CUresult result = Call(Real().cuIpcCloseMemHandle, pointer);
   size_t bytes = 0;
   if (result != CUDA_SUCCESS ||
-      Call(Real().cuMemGetAddressRange_v2, nullptr, &bytes, *pointer) != CUDA_SUCCESS) {
+      Call(Real().cuMemGetAddressRange_v2, nullptr, &bytes, pointer) == CUDA_SUCCESS) {
     return result;
   }
-  const void* const key = FixedKey(*pointer);
-  const FixedMemory::Piece again = guest->fixed().Take(key);
-  if (again.bytes == Bytes() && !guest->MakeRoom(Bytes(bytes))) {
-    Call(Real().cuIpcCloseMemHandle, *pointer);
+  EachGuest(
+      [=](Guest* guest) { guest->fixed().GiveBack(guest->fixed().Take(FixedKey(pointer)).bytes); });
+  return result;
+}
+
+// How much that is is known only afterwards. Several threads may open the same at once.
+template <typename Open>
+CUresult OpenDrivers(Guest* guest, CUcontext context, CUdeviceptr* pointer, Open open) {
+  size_t bytes = 0;
+  {
+    MutexLock lock(DriversHandles());
+    const CUresult result = open();
+    if (result != CUDA_SUCCESS ||
+        Call(Real().cuMemGetAddressRange_v2, nullptr, &bytes, *pointer) != CUDA_SUCCESS ||
+        guest->fixed().Has(FixedKey(*pointer))) {
+      return result;
+    }
+  }
+  if (!guest->MakeRoom(Bytes(bytes))) {
+    CloseDrivers(*pointer);
     *pointer = 0;
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  guest->fixed().Put(key,
-                     again.bytes == Bytes() ? FixedMemory::Piece{context, Bytes(bytes)} : again);
-  return result;
+  if (!guest->fixed().PutNew(FixedKey(*pointer), {context, Bytes(bytes)})) {
+    guest->fixed().GiveBack(Bytes(bytes));
+  }
+  return CUDA_SUCCESS;
 }
 
 template <typename CallDriver>
@@ -88,19 +113,6 @@ CUresult Open(CUdeviceptr* pointer, const CUipcMemHandle& packed, unsigned int f
   const CUresult health = current->Health(context);
   if (health != CUDA_SUCCESS) return health;
   return OpenOurs(*handle, context, current->device(), pointer);
-}
-
-// The driver's own stays counted as long as the driver knows it: it may have been opened twice.
-CUresult CloseDrivers(CUdeviceptr pointer) {
-  const CUresult result = Call(Real().cuIpcCloseMemHandle, pointer);
-  size_t bytes = 0;
-  if (result != CUDA_SUCCESS ||
-      Call(Real().cuMemGetAddressRange_v2, nullptr, &bytes, pointer) == CUDA_SUCCESS) {
-    return result;
-  }
-  EachGuest(
-      [=](Guest* guest) { guest->fixed().GiveBack(guest->fixed().Take(FixedKey(pointer)).bytes); });
-  return result;
 }
 
 }  // namespace
