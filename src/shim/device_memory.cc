@@ -186,7 +186,7 @@ void DeviceMemory::Kill(Run* run) {
 
 Bytes DeviceMemory::Release(const Share& share) {
   Run* const run = share.run;
-  if (run->slot_bytes != 0) {
+  if (run->slot_bytes != 0 && !run->lost) {
     if (!run->HasSlot()) open_pages_[{run->slot_bytes, run->context}].push_back(run);
     run->free_slots.push_back(share.slot);
   }
@@ -394,6 +394,15 @@ std::vector<DeviceMemory::Place> DeviceMemory::Lose(CUcontext context) {
     for (Chunk& chunk : run->chunks) places.push_back({run.get(), &chunk});
   }
   return places;
+}
+
+void DeviceMemory::LoseRun(Run* run) {
+  MutexLock lock(mutex_);
+  if (run->HasSlot()) ClosePage(run);
+  run->free_slots.clear();
+  run->fresh_slots = 0;
+  Uncount(*run);
+  run->lost = true;
 }
 
 std::vector<std::unique_ptr<Run>> DeviceMemory::TakeDead() {

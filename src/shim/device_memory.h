@@ -206,6 +206,8 @@ class DeviceMemory {
   void CountSwapped(int64_t bytes) EXCLUDES_LOCK(mutex_);
   // The context is broken: nobody will ever read or write what it holds. Returns its chunks.
   std::vector<Place> Lose(CUcontext context) EXCLUDES_LOCK(mutex_);
+  // The same of a run that the driver has torn. No more blocks are cut from it.
+  void LoseRun(Run* run) EXCLUDES_LOCK(mutex_);
   // Dead runs, to be unmapped by the caller and then given to Bury, or to KeepDead where that
   // failed.
   std::vector<std::unique_ptr<Run>> TakeDead() EXCLUDES_LOCK(mutex_);

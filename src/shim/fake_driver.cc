@@ -93,7 +93,10 @@ void FakeDriver::FillMappings() {
   table_.cuMemMap = [](CUdeviceptr address, size_t bytes, size_t offset,
                        CUmemGenericAllocationHandle handle, unsigned long long) -> CUresult {
     MutexLock lock(current->mutex_);
-    if (Due(&current->fail_map_)) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (Due(&current->fail_map_)) {
+      current->fail_map_ = current->fail_maps_more_-- > 0 ? 1 : 0;
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     const auto found = current->physical_.find(handle);
     if (found == current->physical_.end() || offset != 0 || found->second.bytes != bytes ||
         current->mappings_.count(address) != 0) {

@@ -35,6 +35,11 @@ class FakeDriver {
   // The nth call from now fails; 0: none.
   void FailCreate(int nth) { Set(&fail_create_, nth); }
   void FailMap(int nth) { Set(&fail_map_, nth); }
+  void FailMaps(int first, int count) {
+    MutexLock lock(mutex_);
+    fail_map_ = first;
+    fail_maps_more_ = count - 1;
+  }
   void FailCopy(int nth, CUresult with) {
     MutexLock lock(mutex_);
     fail_copy_ = nth;
@@ -170,6 +175,7 @@ class FakeDriver {
   uint64_t used_ = 0;
   int fail_create_ = 0;
   int fail_map_ = 0;
+  int fail_maps_more_ = 0;  // right after that one
   int fail_copy_ = 0;
   CUresult copy_error_ = CUDA_SUCCESS;
   std::function<void()> during_move_;

@@ -132,6 +132,22 @@ TEST_F(MemoryOffersTest, WhatFailsLeavesAllAsItWas) {
   EXPECT_EQ(driver_.used(), 0u);
 }
 
+TEST_F(MemoryOffersTest, WhatTheDriverWillNotPutBackIsLostAndCountsForNothing) {
+  const CUdeviceptr pointer = Filled(MiB(8), 7);
+  driver_.FailMaps(2, 3);  // in the old one's place, and twice the first chunk
+  EXPECT_EQ(Offer(pointer), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_FALSE(driver_.IsMapped(pointer));
+  EXPECT_TRUE(driver_.IsMapped(pointer + kChunk.count));
+  EXPECT_EQ(Bytes(driver_.used()), MiB(4));
+  daemon_.AwaitFixed(Bytes());
+  Submit([] {});  // nothing is waited for
+  EXPECT_EQ(Offer(pointer), CUDA_ERROR_INVALID_VALUE);
+  CUresult result = CUDA_SUCCESS;
+  EXPECT_TRUE(guest_->Free(pointer, &result));
+  EXPECT_EQ(driver_.used(), 0u);
+  EXPECT_EQ(guest_->used(), Bytes());
+}
+
 // The program's other threads may free what is being shared.
 TEST_F(MemoryOffersTest, WhatIsFreedWhileItMovesIsGoneAfterwards) {
   const CUdeviceptr pointer = Filled(MiB(8), 7);

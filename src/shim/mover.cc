@@ -10,6 +10,7 @@ namespace tandem::shim {
 namespace {
 
 constexpr Duration kArenaAge = Seconds(30);
+constexpr int kPutBackTries = 2;
 
 }  // namespace
 
@@ -155,25 +156,38 @@ CUresult Mover::CopyTo(CUmemGenericAllocationHandle piece, const Run& run) {
   return result;
 }
 
-CUresult Mover::Gather(const Run& run, CUmemGenericAllocationHandle piece) {
-  CUresult result = CopyTo(piece, run);
+CUresult Mover::Gather(Run* run, CUmemGenericAllocationHandle piece, bool* torn) {
+  CUresult result = CopyTo(piece, *run);
   if (result != CUDA_SUCCESS) return result;
   size_t unmapped = 0;
-  for (; unmapped < run.chunks.size() && result == CUDA_SUCCESS; ++unmapped) {
-    const Chunk& chunk = run.chunks[unmapped];
+  for (; unmapped < run->chunks.size(); ++unmapped) {
+    const Chunk& chunk = run->chunks[unmapped];
     result = real_->cuMemUnmap(chunk.address, chunk.bytes);
     if (result != CUDA_SUCCESS) break;
   }
-  if (result == CUDA_SUCCESS) result = MapPiece(run.address, run.bytes, piece);
+  if (result == CUDA_SUCCESS) result = MapPiece(run->address, run->bytes, piece);
   for (size_t i = 0; i < unmapped; ++i) {
-    const Chunk& chunk = run.chunks[i];
+    Chunk& chunk = run->chunks[i];
     if (result == CUDA_SUCCESS) {
       real_->cuMemRelease(chunk.handle);
-    } else {
-      MapPiece(chunk.address, chunk.bytes, chunk.handle);
+    } else if (!PutBack({run, &chunk})) {
+      *torn = true;
     }
   }
   return result;
+}
+
+// False: the driver will not, and the chunk is not on the card any more.
+bool Mover::PutBack(const Place& place) {
+  Chunk& chunk = *place.chunk;
+  for (int i = 0; i < kPutBackTries; ++i) {
+    if (MapPiece(chunk.address, chunk.bytes, chunk.handle) == CUDA_SUCCESS) return true;
+  }
+  real_->cuMemRelease(chunk.handle);
+  chunk.handle = 0;
+  DropHostCopy(&chunk);
+  memory_->SetState(place, Chunk::State::kAway);
+  return false;
 }
 
 CUresult Mover::StartLeaving(const Place& place) {

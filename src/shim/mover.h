@@ -42,8 +42,9 @@ class Mover {
   CUresult Back(const Place* places, size_t count);
   CUresult Unback(const Place& place);
   // Copies the run to `piece` and maps that in its place; its chunks' own memory is given up. On
-  // failure all is as before. REQUIRES: all of it is on the card; nothing uses it meanwhile.
-  CUresult Gather(const Run& run, CUmemGenericAllocationHandle piece);
+  // failure all is as before, unless the driver will not put chunks back: *torn. REQUIRES: all of
+  // it is on the card; nothing uses it meanwhile.
+  CUresult Gather(Run* run, CUmemGenericAllocationHandle piece, bool* torn);
 
   // Begins to copy a chunk out. REQUIRES: leaving() < kInFlight.
   CUresult StartLeaving(const Place& place);
@@ -88,6 +89,7 @@ class Mover {
 
   CUresult PrepareStreams();
   CUresult MapPiece(CUdeviceptr address, uint64_t bytes, CUmemGenericAllocationHandle piece);
+  bool PutBack(const Place& place);
   CUresult CopyTo(CUmemGenericAllocationHandle piece, const Run& run);
   CUevent TakeEvent();
   bool Settle(Arriving* arriving, bool wait, CUresult* result);

@@ -102,7 +102,15 @@ CUresult Swapper::Gather(Run* run, CUmemGenericAllocationHandle piece) {
   for (const Chunk& chunk : run->chunks) {
     if (chunk.state != Chunk::State::kHere) return CUDA_ERROR_NOT_READY;
   }
-  const CUresult result = mover_.Gather(*run, piece);
+  bool torn = false;
+  const CUresult result = mover_.Gather(run, piece, &torn);
+  if (torn) {
+    Log(LogLevel::kWarn,
+        "%llu bytes of the program's memory are lost: the driver maps them no more",
+        static_cast<unsigned long long>(run->bytes));
+    memory_->LoseRun(run);
+    for (Chunk& chunk : run->chunks) mover_.GiveUp({run, &chunk});
+  }
   if (result != CUDA_SUCCESS) return result;
   for (Chunk& chunk : run->chunks) mover_.DropHostCopy(&chunk);
   memory_->Join(run, piece);
