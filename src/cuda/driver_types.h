@@ -33,7 +33,12 @@ using CUtexref = struct CUtexref_st*;
 using CUsurfref = struct CUsurfref_st*;
 using CUgraphicsResource = struct CUgraphicsResource_st*;
 using CUexecAffinityParam = struct CUexecAffinityParam_st;
-using CUctxCreateParams = struct CUctxCreateParams_st;
+using CUctxCigParam = struct CUctxCigParam_st;
+struct CUctxCreateParams {
+  CUexecAffinityParam* execAffinityParams;
+  int numExecAffinityParams;
+  CUctxCigParam* cigParams;
+};
 using CUexternalMemory = struct CUextMemory_st*;
 using CUexternalSemaphore = struct CUextSemaphore_st*;
 using CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS = struct CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS_st;

@@ -176,6 +176,16 @@ CUresult cuCtxCreate_v3(CUcontext* handle, CUexecAffinityParam* /*affinities*/, 
   return cuCtxCreate_v2(handle, flags, ordinal);
 }
 
+CUresult cuCtxCreate_v4(CUcontext* handle, CUctxCreateParams* parameters, unsigned int flags,
+                        CUdevice ordinal) noexcept {
+  if (parameters == nullptr) return cuCtxCreate_v2(handle, flags, ordinal);
+  const int shares = parameters->numExecAffinityParams;
+  if (parameters->cigParams != nullptr) {
+    return shares != 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+  }
+  return cuCtxCreate_v3(handle, parameters->execAffinityParams, shares, flags, ordinal);
+}
+
 CUresult cuCtxDestroy(CUcontext context) noexcept {
   return Destroy(context);
 }

@@ -150,6 +150,7 @@ TEST_F(ErrorsDeviceTest, NoSuchDevice) {
     REFUSES(kDevice, cuDevicePrimaryCtxReset_v2, device);
     REFUSES(kDevice, cuCtxCreate_v2, &context, 0, device);
     REFUSES(kDevice, cuCtxCreate_v3, &context, nullptr, 0, 0, device);
+    REFUSES(kDevice, cuCtxCreate_v4, &context, nullptr, 0, device);
   }
   EXPECT_EQ(context, nullptr);
 }
@@ -170,6 +171,7 @@ TEST_F(ErrorsDeviceTest, Contexts) {
   REFUSES(kValue, cuCtxCreate_v2, nullptr, 0, 0);
   REFUSES(kValue, cuCtxCreate_v2, &context, 3, 0);
   REFUSES(kValue, cuCtxCreate_v3, nullptr, nullptr, 0, 0, 0);
+  REFUSES(kValue, cuCtxCreate_v4, nullptr, nullptr, 0, 0);
   REFUSES(kValueOrContext, cuCtxDestroy, nullptr);
   REFUSES(kValueOrContext, cuCtxDestroy_v2, nullptr);
   REFUSES(kValueOrContext, cuCtxPushCurrent, nullptr);
@@ -209,6 +211,8 @@ TEST_F(ErrorsDeviceTest, ContextsWithAShareOfTheDevice) {
   const Answers unsupported = {CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY};
   auto* shares = reinterpret_cast<CUexecAffinityParam*>(share);
   REFUSES(unsupported, cuCtxCreate_v3, &context, shares, 1, 0, 0);
+  CUctxCreateParams parameters = {shares, 1, nullptr};
+  REFUSES(unsupported, cuCtxCreate_v4, &context, &parameters, 0, 0);
   EXPECT_EQ(context, nullptr);
 }
 

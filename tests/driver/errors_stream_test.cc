@@ -103,6 +103,10 @@ TEST_F(ErrorsStreamTest, TimesBetweenEvents) {
   REFUSES(kHandle, cuEventElapsedTime, &milliseconds, event_, untimed);
   REFUSES(kValue, cuEventElapsedTime, nullptr, event_, last);
   TAKES(cuEventElapsedTime, &milliseconds, event_, last);
+  float again = -1;
+  TAKES(cuEventElapsedTime_v2, &again, event_, last);
+  EXPECT_TRUE(again == milliseconds || Cu().cuEventElapsedTime_v2 == nullptr);
+  REFUSES(kHandle, cuEventElapsedTime_v2, &milliseconds, event_, untimed);
   TAKES(cuEventDestroy, untimed);
   TAKES(cuEventDestroy_v2, last);
 }

@@ -81,6 +81,11 @@ TEST_F(FormsTest, Contexts) {
   CUcontext context = nullptr, popped = nullptr;
   unsigned int flags = 0, version = 0;
   int config = 0;
+  TAKES(cuCtxCreate_v4, &context, nullptr, kSpin, 0);
+  if (context != nullptr) TAKES(cuCtxDestroy_v2, context);
+  CUctxCreateParams plain = {};
+  TAKES(cuCtxCreate_v4, &context, &plain, kSpin, 0);
+  if (context != nullptr) TAKES(cuCtxDestroy_v2, context);
   TAKES(cuCtxCreate_v3, &context, nullptr, 0, kSpin, 0);
   TAKES(cuCtxGetFlags, &flags);
   EXPECT_EQ(flags & CU_CTX_SCHED_MASK, kSpin);
