@@ -24,6 +24,7 @@ class ShortageTest : public testing::Test {
       EXPECT_TRUE(link_.Receive().ok());
       std::this_thread::yield();
     }
+    shortage_.Step(now_);  // takes note of it
   }
 
   Instant now_ = Instant() + Seconds(100);
