@@ -47,10 +47,10 @@ class SlowToClose {
 
 class ClosingTest : public DaemonTest {
  protected:
-  // Sends `bytes` with so many copies of the descriptor, as Channel::Send would not.
+  // Sends `bytes` with so many descriptors, of which `fd` is the last; Channel::Send would not.
   static void SendWith(const wire::Channel& channel, std::vector<std::byte> bytes, int fd,
-                       size_t copies, int flags = 0) {
-    std::vector<char> space(CMSG_SPACE(sizeof(int) * copies));
+                       size_t count, int flags = 0) {
+    std::vector<char> space(CMSG_SPACE(sizeof(int) * count));
     iovec piece{bytes.data(), bytes.size()};
     msghdr header{};
     header.msg_iov = &piece;
@@ -60,9 +60,10 @@ class ClosingTest : public DaemonTest {
     cmsghdr* const rights = CMSG_FIRSTHDR(&header);
     rights->cmsg_level = SOL_SOCKET;
     rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(sizeof(int) * copies);
-    const std::vector<int> fds(copies, fd);
-    std::memcpy(CMSG_DATA(rights), fds.data(), sizeof(int) * copies);
+    rights->cmsg_len = CMSG_LEN(sizeof(int) * count);
+    std::vector<int> fds(count, STDERR_FILENO);
+    fds.back() = fd;
+    std::memcpy(CMSG_DATA(rights), fds.data(), sizeof(int) * count);
     EXPECT_GT(sendmsg(channel.fd(), &header, MSG_NOSIGNAL | flags), 0) << std::strerror(errno);
   }
   // The test has let go of the last descriptor: only the daemon can be closing it.
@@ -131,18 +132,35 @@ TEST_F(ClosingTest, FromAUserOfWhomTooManyWaitNothingIsReceived) {
   SendWith(channel, question_, slow.fd(), 1);
   slow.Forget();
   Expect<wire::Answer>(channel);
-  const UniqueFd any(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   for (size_t sent = 1; sent + 253 < kMostClosing; sent += 253) {
-    SendWith(channel, question_, any.get(), 253);
+    SendWith(channel, question_, STDERR_FILENO, 253);
     Expect<wire::Answer>(channel);
   }
-  SendWith(channel, question_, any.get(), 253);
+  SendWith(channel, question_, STDERR_FILENO, 253);
   ExpectClosed(channel);
   EXPECT_GE(Closing(getuid()), kMostClosing);
   slow.Release();
   EXPECT_TRUE(RunUntil([] { return Closing(getuid()) == 0; }));
   EXPECT_EQ(Ask("status")["gpus"][0]["uuid"], "GPU-1");
   setrlimit(RLIMIT_NOFILE, &before);
+}
+
+TEST_F(ClosingTest, WhatThereIsNoDescriptorLeftFor) {
+  SlowToClose slow;
+  wire::Channel channel = Connect();
+  SendWith(channel, question_, slow.fd(), 1);
+  slow.Forget();
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{64, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  std::vector<UniqueFd> hoard;
+  for (UniqueFd fd; (fd = UniqueFd(dup(channel.fd())));) hoard.push_back(std::move(fd));
+  EXPECT_TRUE(RunUntil([&] { return server_->connections() == 0; }));
+  setrlimit(RLIMIT_NOFILE, &before);
+  hoard.clear();
+  ExpectClosed(channel);
+  ExpectTheDaemonLives(slow);
 }
 
 TEST_F(ClosingTest, OfferedMemoryIsClosedElsewhereToo) {

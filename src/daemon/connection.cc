@@ -21,6 +21,15 @@ Error Gone(const char* why) {
   return Error{ErrorCode::kUnavailable, why};
 }
 
+// Whether all descriptors of a message could be received now.
+bool HasRoomForDescriptors(int any) {
+  std::array<UniqueFd, kMostInMessage> taken;
+  return std::all_of(taken.begin(), taken.end(), [any](UniqueFd& fd) {
+    fd.Reset(fcntl(any, F_DUPFD_CLOEXEC, 0));
+    return static_cast<bool>(fd);
+  });
+}
+
 }  // namespace
 
 Connection::~Connection() {
@@ -45,15 +54,22 @@ Result<wire::Message> Connection::Receive() {
 Result<size_t> Connection::Fill(std::span<std::byte> bytes) {
   if (Closing(uid_) >= kMostClosing) return Gone("what its user has sent takes too long to close");
   iovec piece{bytes.data(), bytes.size()};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * kMostInMessage)> space;
   msghdr header{};
   header.msg_iov = &piece;
   header.msg_iovlen = 1;
-  header.msg_control = space.data();
-  header.msg_controllen = space.size();
-  const ssize_t n = recvmsg(socket_.get(), &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  ssize_t n = recvmsg(socket_.get(), &header, MSG_PEEK | MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return size_t{0};
   if (n <= 0) return Gone("it closed the connection");
+  const bool brings_descriptors = (header.msg_flags & MSG_CTRUNC) != 0;
+  if (brings_descriptors && !HasRoomForDescriptors(socket_.get())) {
+    return Gone("the daemon has no descriptors left for those it sends");
+  }
+  piece.iov_len = static_cast<size_t>(n);  // no more: what has come since may bring others
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * kMostInMessage)> space;
+  header.msg_control = space.data();
+  header.msg_controllen = space.size();
+  n = recvmsg(socket_.get(), &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (n <= 0) return Gone("it cannot be read");
   for (UniqueFd& fd : wire::DetachFds(header)) {
     if (IsMemory(fd.get(), software_gpu_)) std::swap(memory_, fd);
     CloseElsewhere(std::move(fd), uid_);
