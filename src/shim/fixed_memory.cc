@@ -3,17 +3,17 @@
 namespace tandem::shim {
 namespace {
 
-constexpr Bytes kPage = MiB(2);
-constexpr Bytes kSmall = MiB(1);
+constexpr Bytes kCardPage = MiB(2);
+constexpr Bytes kSmallPiece = MiB(1);
 
 Bytes Pages(Bytes bytes) {
-  return bytes.count > UINT64_MAX - kPage.count
+  return bytes.count > UINT64_MAX - kCardPage.count
              ? bytes
-             : Bytes((bytes.count + kPage.count - 1) / kPage.count * kPage.count);
+             : Bytes((bytes.count + kCardPage.count - 1) / kCardPage.count * kCardPage.count);
 }
 
 bool SharesPages(const FixedMemory::Piece& piece) {
-  return piece.kind != FixedMemory::Kind::kNone && piece.bytes < kSmall;
+  return piece.kind != FixedMemory::Kind::kNone && piece.bytes < kSmallPiece;
 }
 
 // Of a piece that shares none.

@@ -9,7 +9,7 @@
 namespace tandem::shim {
 namespace {
 
-void Fill(CUdeviceptr pointer, Bytes bytes, int value) {
+void FillBytes(CUdeviceptr pointer, Bytes bytes, int value) {
   std::memset(reinterpret_cast<void*>(pointer), value, bytes.count);
 }
 
@@ -30,7 +30,7 @@ class MemoryOffersTest : public GuestTest {
   // A block of so much with a byte all over, on the card.
   CUdeviceptr Filled(Bytes bytes, int value) {
     const CUdeviceptr pointer = RunWith(bytes, 1);
-    Fill(pointer, bytes, value);
+    FillBytes(pointer, bytes, value);
     return pointer;
   }
   void LoseTheCard(uint64_t epoch) {
@@ -56,7 +56,7 @@ TEST_F(MemoryOffersTest, ABlockMovesIntoOnePieceWhereItIs) {
   ASSERT_EQ(Open(handle, &opened), CUDA_SUCCESS);
   EXPECT_TRUE(AllBytes(opened, MiB(10), 7));
   EXPECT_EQ(daemon_.fixed(), MiB(20));  // it counts on both sides
-  Fill(opened, MiB(10), 8);
+  FillBytes(opened, MiB(10), 8);
   EXPECT_TRUE(AllBytes(pointer, MiB(10), 8));
   EXPECT_EQ(guest_->opened().Close(opened + 1), std::nullopt);
   EXPECT_EQ(guest_->opened().Close(opened), CUDA_SUCCESS);
@@ -73,7 +73,7 @@ TEST_F(MemoryOffersTest, OnlyTheRestLeavesTheCard) {
   const CUdeviceptr pointer = Filled(MiB(8), 7);
   ASSERT_EQ(Offer(pointer), CUDA_SUCCESS);
   const CUdeviceptr other = Allocate(MiB(4));
-  Submit([&] { Fill(other, MiB(4), 9); });
+  Submit([&] { FillBytes(other, MiB(4), 9); });
   LoseTheCard(1);
   EXPECT_EQ(Bytes(driver_.used()), MiB(8));
   EXPECT_TRUE(AllBytes(pointer, MiB(8), 7));
@@ -84,7 +84,7 @@ TEST_F(MemoryOffersTest, OnlyTheRestLeavesTheCard) {
 TEST_F(MemoryOffersTest, APageIsSharedAsAWholeUntilItsLastBlockGoes) {
   const CUdeviceptr small = Allocate(Bytes(1000)), neighbour = Allocate(Bytes(1000));
   ASSERT_EQ(small / kGranule, neighbour / kGranule);
-  std::thread work = SubmitLater([=] { Fill(neighbour, Bytes(1000), 3); });
+  std::thread work = SubmitLater([=] { FillBytes(neighbour, Bytes(1000), 3); });
   EXPECT_EQ(Bytes(daemon_.Expect<wire::Ready>().need_bytes), MiB(2));
   daemon_.Send(wire::Grant{1, MiB(2).count, 1000});
   daemon_.Expect<wire::Running>();
@@ -171,7 +171,7 @@ TEST_F(MemoryOffersTest, WhatIsFreedWhileItMovesIsGoneAfterwards) {
 
 TEST_F(MemoryOffersTest, APageThatIsFreedWhileItMovesIsGoneAfterwards) {
   const CUdeviceptr pointer = Allocate(Bytes(1000));
-  std::thread work = SubmitLater([=] { Fill(pointer, Bytes(1000), 3); });
+  std::thread work = SubmitLater([=] { FillBytes(pointer, Bytes(1000), 3); });
   EXPECT_EQ(Bytes(daemon_.Expect<wire::Ready>().need_bytes), MiB(2));
   daemon_.Send(wire::Grant{1, MiB(2).count, 1000});
   daemon_.Expect<wire::Running>();

@@ -10,14 +10,14 @@ namespace tandem::shim {
 namespace {
 
 // More than a daemon that has just started takes until it answers.
-constexpr Duration kPatience = Seconds(5);
+constexpr Duration kAnswerPatience = Seconds(5);
 
 // The answer, if it is an M, and the descriptors that came with it.
 template <typename M>
 Result<std::vector<UniqueFd>> Ask(const wire::Message& question, std::vector<int> fds) {
   ASSIGN_OR_RETURN(wire::Channel channel, wire::ConnectDaemon(wire::SocketPath()));
-  TRY(channel.Send(question, kPatience, std::move(fds)));
-  const Result<wire::Message> answer = channel.Receive(kPatience);
+  TRY(channel.Send(question, kAnswerPatience, std::move(fds)));
+  const Result<wire::Message> answer = channel.Receive(kAnswerPatience);
   if (!answer.ok()) return Error{ErrorCode::kUnavailable, "the daemon does not answer"};
   if (const auto* refused = std::get_if<wire::Refused>(&*answer)) {
     const bool known = refused->code != static_cast<uint16_t>(wire::RefusalCode::kNoSession);

@@ -7,16 +7,16 @@
 namespace tandem::shim {
 namespace {
 
-constexpr int kPatience = 3;  // refusals
-constexpr Bytes kFirst = MiB(2);
-constexpr Duration kKept = Seconds(10);
+constexpr int kRefusalPatience = 3;  // refusals
+constexpr Bytes kFirstShortage = MiB(2);
+constexpr Duration kShortageKept = Seconds(10);
 
 }  // namespace
 
 void Shortage::OnRefused(Instant now) {
   Step(now);
-  if (++refusals_ < kPatience || ticket_.has_value()) return;
-  asked_ = std::max(kFirst, taken_);  // twice as much each time
+  if (++refusals_ < kRefusalPatience || ticket_.has_value()) return;
+  asked_ = std::max(kFirstShortage, taken_);  // twice as much each time
   ticket_ = link_->AskForFixed(asked_);
 }
 
@@ -29,7 +29,7 @@ void Shortage::Step(Instant now) {
   if (answer != client::Answer::kGranted) return;
   if (refusals_ == 0) return GiveBack(&asked_);  // it had enough meanwhile
   taken_ += asked_;
-  until_ = now + kKept;
+  until_ = now + kShortageKept;
   Log(LogLevel::kInfo, "the card has %s less than was thought; others left for it",
       FormatBytes(taken_).c_str());
 }
