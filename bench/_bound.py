@@ -8,12 +8,25 @@ YieldsAt, for two sessions that never fit together; times are exact, an event af
 
 import math
 
-KEPT = 8  # of the last bursts and gaps, as `Recent` of src/core/turns.h keeps
+KEPT_BURSTS, KEPT_PAUSES = 8, 64  # as `Recent` and `Pauses` of src/core/turns.h keep
+SLACK = 2
 
 
 def typical(values):
-    kept = sorted(values[-KEPT:])
+    kept = sorted(values[-KEPT_BURSTS:])
     return kept[(len(kept) - 1) // 2] if kept else None
+
+
+def patience(pauses, price):
+    """As Pauses::Patience of src/core/turns.cc."""
+    kept = pauses[-KEPT_PAUSES:]
+
+    def cost(waited):
+        return sum(pause if pause <= waited else waited + price for pause in kept)
+
+    candidates = [price] + [SLACK * pause for pause in kept if SLACK * pause < price]
+    best = min(candidates, key=lambda waited: (cost(waited), -waited))
+    return best if cost(best) <= price * len(kept) else 0.0
 
 
 class Job:
@@ -42,11 +55,9 @@ class Turns:
     def patience(self):
         if self.quantum is None:
             return 0.0
-        burst, rest = typical(self.other.bursts), typical(self.other.gaps)
-        pauses = burst is not None and rest is not None and burst <= self.quantum and rest > self.switch
-        threshold = self.switch * (1 if pauses else 2)
-        gap = typical(self.holder.gaps)
-        return 0.0 if gap is not None and gap > threshold else threshold
+        burst = typical(self.other.bursts)
+        pauses = burst is not None and burst <= self.quantum
+        return patience(self.holder.gaps, self.switch * (1 if pauses else 2))
 
     def yields_at(self):
         """When the holder gives way to the other, which waits."""
@@ -74,7 +85,6 @@ class Turns:
                 job.phases_left -= 1
                 job.ready_at = instant + self.pause
                 job.idle_since = instant
-                job.bursts.append(instant - job.active_since)
         self.now = instant
 
     def end_pauses(self):
@@ -86,8 +96,10 @@ class Turns:
                 continue
             job.work_left = self.gpu
             job.gaps.append(job.ready_at - job.idle_since)
+            if job.gaps[-1] > self.switch:
+                job.bursts.append(job.idle_since - job.active_since)
+                job.active_since = job.ready_at
             job.idle_since = None
-            job.active_since = job.ready_at
 
     def change_holder(self):
         self.holder, self.other = self.other, self.holder

@@ -94,7 +94,10 @@ def measure(args):
     phases, rounds = (2, 1) if args.quick else (PHASES, max(1, args.rounds))
     with small_card(bus, TANDEM_SOFT_CLOCK="model") as card:
         a_pass = pass_seconds(card, HELD, 1 if args.quick else 5)
-    for duty, phase_s, turn_s in QUICK_RUNS if args.quick else RUNS + (LONG_RUNS if args.long else ()):
+    runs = QUICK_RUNS if args.quick else RUNS + (LONG_RUNS if args.long or args.phase else ())
+    for duty, phase_s, turn_s in runs:
+        if args.duty not in (None, duty) or args.phase not in (None, phase_s):
+            continue
         passes = 1 if args.quick else max(1, round(phase_s / args.scale / a_pass))
         gpu = passes * a_pass
         pause = gpu * (1 - duty) / duty
@@ -114,5 +117,8 @@ def measure(args):
 
 if __name__ == "__main__":
     scale = {"type": int, "default": 50, "help": "so many times faster than that card"}
+    duty = {"type": float, "help": "only with this share of phases on the card"}
+    phase = {"type": int, "help": "only with phases of so many seconds"}
     longer = {"action": "store_true", "help": "phases of 100 s as well"}
-    run("makespan", __doc__, measure, rounds=3, options=((("--scale",), scale), (("--long",), longer)))
+    options = ((("--scale",), scale), (("--long",), longer), (("--duty",), duty), (("--phase",), phase))
+    run("makespan", __doc__, measure, rounds=3, options=options)

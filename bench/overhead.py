@@ -1,23 +1,27 @@
 #!/usr/bin/env python3
 """What Tandem costs a program that has the card to itself and fits.
 
-Each program twice, without Tandem and with it, in turns; `slowdown` is the median of the ratios of
-the pairs. `launches`: one empty kernel after the other; `rewrite`: kernels that write all of 16 MiB;
-`copies`: 1 MiB to the card and back; `train`: the example, from its first step to its last.
+Each program twice, without Tandem and with it, as two new processes in each round, since some are
+faster than others all their lives; in a round a piece of each in turns. `slowdown` is the median of the
+rounds' ratios, and lies within `error` of the true one in 19 of 20 measurements.
+`launches`: one empty kernel after the other; `rewrite`: kernels that write all of 16 MiB; `copies`:
+1 MiB to the card and back; `train`: the example, from its first step to its last.
 """
 
 import json
+import math
 import statistics
 import subprocess
 
 from _card import MIB, PATIENCE_S, SHIM, TRAIN, Failed, run, say, small_card, spread
 
 HELD = 16 * MIB
-PROGRAMS = {  # words for the worker, how often in all, how often in a quick run
+PROGRAMS = {  # words for the worker, how often in a piece, and in one of a quick run
     "launches": (("launches",), 20_000, 500),
     "rewrite": (("rewrite",), 10, 1),
     "copies": (("copies", "up", MIB), 200, 10),
 }
+PIECES = 6  # of each, in a round
 LAUNCHES = {"launches": 1, "rewrite": HELD // MIB, "copies": 1}  # in each
 
 
@@ -32,6 +36,16 @@ def train(card, preload, steps):
     return report["seconds"], report["checksum"]
 
 
+def error(ratios):
+    """How far the median may be from the true one: half of the interval, between two of the ordered
+    values, that holds that with a probability of 95 % (Conover, Practical Nonparametric Statistics,
+    3rd ed., section 3.2; None for too few)."""
+    ordered, count = sorted(ratios), len(ratios)
+    reach = 1.96 * math.sqrt(count) / 2
+    low, high = math.floor(count / 2 - reach) - 1, math.ceil(count / 2 + reach)
+    return round((ordered[high] - ordered[low]) / 2, 5) if low >= 0 and high < count else None
+
+
 def row(program, count, per_second, pairs):
     ratios = [shared / alone for alone, shared in pairs]
     bare_s = statistics.median(alone for alone, _ in pairs)
@@ -43,27 +57,39 @@ def row(program, count, per_second, pairs):
         "slowdown": round(statistics.median(ratios), 5),
         "rounds": len(pairs),
         "spread": spread(ratios),
+        "error": error(ratios),
         "count": count,
     }
+
+
+def pair(card, quick):
+    """Of each program the median seconds of a piece, without Tandem and with it."""
+    bare, shared = card.bare(), card.shared()
+    for worker in (bare, shared):
+        worker.ask("memory", HELD)
+    medians = {}
+    for program, (words, usual, fewer) in PROGRAMS.items():
+        pieces = []
+        for number in range(PIECES + 1):  # the first warms up
+            order = (bare, shared) if number % 2 else (shared, bare)
+            took = {worker: worker.seconds(*words, fewer if quick else usual) for worker in order}
+            pieces.append((took[bare], took[shared]))
+        medians[program] = tuple(statistics.median(times) for times in zip(*pieces[1:]))
+    bare.close()
+    shared.close()
+    return medians
 
 
 def measure(args):
     rounds = 2 if args.quick else max(1, args.rounds)
     with small_card() as card:
-        bare, shared = card.bare(), card.shared()
-        for worker in (bare, shared):
-            worker.ask("memory", HELD)
-        for program, (words, usual, quick) in PROGRAMS.items():
-            count = quick if args.quick else usual
-            say(f"overhead: {program}")
-            pairs = []
-            for number in range(rounds + 1):  # the first warms up
-                order = (bare, shared) if number % 2 else (shared, bare)
-                took = {worker: worker.seconds(*words, count) for worker in order}
-                pairs.append((took[bare], took[shared]))
-            yield row(program, count, count * LAUNCHES[program], pairs[1:])
-        bare.close()
-        shared.close()
+        told = []
+        for number in range(rounds):
+            say(f"overhead: round {number + 1} of {rounds}")
+            told.append(pair(card, args.quick))
+        for program, (_, usual, fewer) in PROGRAMS.items():
+            count = fewer if args.quick else usual
+            yield row(program, count, count * LAUNCHES[program], [each[program] for each in told])
         say("overhead: train")
         steps = 1 if args.quick else 20
         pairs, checksums = [], set()
@@ -79,4 +105,4 @@ def measure(args):
 
 
 if __name__ == "__main__":
-    run("overhead", __doc__, measure, rounds=15)
+    run("overhead", __doc__, measure, rounds=25)

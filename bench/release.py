@@ -30,6 +30,7 @@ LEAD_S = 0.005
 WAITING = 3  # times LEAD_S, how long the other has asked when this one pauses
 UNINTERRUPTED_S = 60  # a turn, so that it ends with a pause and never in the middle of the work
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.025, 1.0
+BUS = "2GB/s"  # each way, that of sets that do not fit: what two processors can copy beside the rest
 
 
 def intervals(worker):
@@ -112,7 +113,7 @@ def pauses(workers, samples, pause_s):
 
 
 def not_fitting(samples, rounds, longest_pause_s):
-    with small_card(TANDEM_TURN=f"{UNINTERRUPTED_S}s") as card:
+    with small_card(bus=BUS, TANDEM_TURN=f"{UNINTERRUPTED_S}s") as card:
         limit = min(bus_limits(card, 20))
         workers = [card.shared() for _ in range(2)]
         for worker in workers:

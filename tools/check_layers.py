@@ -12,6 +12,7 @@ import sys
 LAYERS = {
     "src/base": [],
     "src/core": ["src/base"],
+    "src/plan": ["src/base"],
     "src/wire": ["src/base"],
     "src/service": ["src/base", "src/core", "src/wire"],
     "src/client": ["src/base", "src/wire"],
@@ -21,7 +22,7 @@ LAYERS = {
     "src/shim": ["src/base", "src/client", "src/wire", "src/cuda"],
     # cuda: the probe, a short-lived process, asks the driver what the card is.
     "src/daemon": ["src/base", "src/core", "src/wire", "src/service", "src/cuda"],
-    "src/cli": ["src/base", "src/wire"],
+    "src/cli": ["src/base", "src/plan", "src/wire"],
     "examples": ["src/base", "src/cuda"],
     "bench": ["src"],
     "tests": ["src"],

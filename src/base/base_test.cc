@@ -27,8 +27,11 @@ TEST(BytesTest, RefusesWhatIsNoSize) {
 TEST(DurationTest, ParsesWhatPeopleWrite) {
   EXPECT_EQ(ParseDuration("5s").value(), Seconds(5));
   EXPECT_EQ(ParseDuration("1.5ms").value(), Microseconds(1500));
+  EXPECT_EQ(ParseDuration("5m").value(), Seconds(300));
+  EXPECT_EQ(ParseDuration("1.5min").value(), Seconds(90));
+  EXPECT_EQ(ParseDuration("1h").value(), Seconds(3600));
   EXPECT_EQ(ParseDuration("0").value(), Duration());
-  for (const char* text : {"", "5", "s", "-1s", "5 min", "1e300s"}) {
+  for (const char* text : {"", "5", "s", "-1s", "5 min", "5d", "1e300s"}) {
     EXPECT_FALSE(ParseDuration(text).ok()) << text;
   }
 }

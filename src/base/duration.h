@@ -8,7 +8,7 @@
 
 namespace tandem {
 
-// "2s", "500ms"; "0" is zero.
+// "500ms", "2s", "5m" (or "5min"), "1h"; "0" is zero.
 Result<Duration> ParseDuration(const std::string& text);
 
 }  // namespace tandem

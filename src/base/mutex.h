@@ -23,10 +23,14 @@ namespace tandem {
 
 class TANDEM_ATTRIBUTE(capability("mutex")) Mutex {
  public:
-  void Lock() TANDEM_ATTRIBUTE(acquire_capability()) { mutex_.lock(); }
+  // Yields a few times before it sleeps: most locks are held for less time than it takes to sleep
+  // and be woken, and once there are sleepers every Unlock has to wake one of them.
+  void Lock() TANDEM_ATTRIBUTE(acquire_capability()) NO_THREAD_SAFETY_ANALYSIS {
+    if (!TryLockBriefly()) mutex_.lock();
+  }
   void Unlock() TANDEM_ATTRIBUTE(release_capability()) { mutex_.unlock(); }
   bool TryLock() TANDEM_ATTRIBUTE(try_acquire_capability(true)) { return mutex_.try_lock(); }
-  // Tries again a few times: for who had better not wait long, but for a moment.
+  // For who had better not wait long, but for a moment.
   bool TryLockBriefly() TANDEM_ATTRIBUTE(try_acquire_capability(true)) {
     constexpr int kTries = 50;
     for (int i = 0; i < kTries; ++i) {

@@ -19,6 +19,7 @@ struct Range {
 
 class RangeAllocator {
  public:
+  RangeAllocator() = default;  // nothing is free
   RangeAllocator(uint64_t base, uint64_t size) { free_[base] = size; }
 
   // REQUIRES: size > 0; alignment is a power of two.

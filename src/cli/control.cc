@@ -91,13 +91,13 @@ Result<Outcome> Order(const ControlOptions& options) {
   return outcome;
 }
 
-int Show(const Outcome& outcome, bool json) {
+int Show(const Outcome& outcome, const ControlOptions& options) {
   const Result<std::string> text =
-      json ? CompactJson(outcome.sessions) : SessionsTable(outcome.sessions);
+      options.json ? CompactJson(outcome.sessions) : SessionsTable(outcome.sessions);
   if (!text.ok()) return Fail(1, text.error().message);
-  if (json) return Print(*text + "\n");
+  if (options.json) return Print(*text + "\n");
   if (NoSessions(outcome.sessions)) return Print("It uses no GPU yet; the order stands.\n");
-  return Print(*text);
+  return Print(*text + (options.what == "suspend" ? StayingText(outcome.sessions) : ""));
 }
 
 }  // namespace
@@ -106,7 +106,7 @@ int Control(const ControlOptions& options) {
   if (const auto gpu = SettleGpu(options.gpu); !gpu.ok()) return Fail(1, gpu.error().message);
   const Result<Outcome> outcome = Order(options);
   if (!outcome.ok()) return Fail(1, outcome.error().message);
-  const int status = Show(*outcome, options.json);
+  const int status = Show(*outcome, options);
   if (outcome->in_time) return status;
   return Fail(1,
               "not all of it has left the card: it will once the work under way has ended, or, "

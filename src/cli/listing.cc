@@ -168,6 +168,11 @@ Result<std::string> StatusText(const std::string& json) {
                         Size(Member(answer, "host_promised_bytes")),
                         Size(Member(answer, "host_limit_bytes")));
   }
+  if (Number(Member(answer, "spill_limit_bytes")) > 0) {
+    text += fmt::format("of it in files in {}: {} of {}\n", Text(Member(answer, "spill_directory")),
+                        Size(Member(answer, "spill_promised_bytes")),
+                        Size(Member(answer, "spill_limit_bytes")));
+  }
   for (const Json& gpu : List(answer, "gpus")) text += "\n" + GpuText(gpu);
   return text;
 }
@@ -214,6 +219,21 @@ bool AllSuspended(const std::string& json) {
   const auto& sessions = List(*answer, "sessions");
   return std::all_of(sessions.begin(), sessions.end(),
                      [](const Json& session) { return Member(session, "state") == "suspended"; });
+}
+
+std::string StayingText(const std::string& json) {
+  const Result<Json> answer = Parse(json);
+  Bytes staying;
+  if (!answer.ok()) return {};
+  for (const Json& session : List(*answer, "sessions")) {
+    const Json& bytes = Member(session, "fixed_bytes");
+    if (bytes.is_number_unsigned()) staying += Bytes(bytes.get<uint64_t>());
+  }
+  if (staying == Bytes()) return {};
+  return fmt::format(
+      "{} cannot leave the card, beside contexts: arrays, managed and shared memory and the "
+      "like.\n",
+      FormatBytes(staying));
 }
 
 Result<std::string> CompactJson(const std::string& json) {

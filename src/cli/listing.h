@@ -22,6 +22,8 @@ Result<std::string> PickSessions(const std::string& json, const std::string& con
 bool NoSessions(const std::string& json);
 // Whether each is off the card.
 bool AllSuspended(const std::string& json);
+// What they have that cannot leave the card, in a line; empty where there is nothing.
+std::string StayingText(const std::string& json);
 
 // One line of pure ASCII JSON, whatever names are in it.
 Result<std::string> CompactJson(const std::string& json);

@@ -53,6 +53,15 @@ TEST(PickSessions, KeepsThoseThatTheOrderConcerns) {
   }
 }
 
+TEST(StayingText, SaysWhatSuspendedSessionsLeaveOnTheCard) {
+  EXPECT_EQ(StayingText(R"({"sessions":[{"fixed_bytes":20971520},{},{"fixed_bytes":1048576}]})"),
+            "21 MiB cannot leave the card, beside contexts: arrays, managed and shared memory and "
+            "the like.\n");
+  for (const char* json : {R"({"sessions":[{"fixed_bytes":0},{"fixed_bytes":"x"}]})", "{}", ""}) {
+    EXPECT_EQ(StayingText(json), "") << json;
+  }
+}
+
 TEST(Listings, TakeWhateverJsonComes) {
   for (const auto show : {SessionsTable, StatusText, HandoversTable}) {
     EXPECT_FALSE(show("").ok());

@@ -13,6 +13,7 @@
 #include "src/cli/daemon.h"
 #include "src/cli/listing.h"
 #include "src/cli/nearest.h"
+#include "src/cli/plan.h"
 #include "src/cli/print.h"
 #include "src/cli/run.h"
 #include "src/wire/runtime_dir.h"
@@ -106,10 +107,14 @@ void AddOrders(CLI::App* app, std::function<int()>* action) {
       ->type_name("TIME")
       ->capture_default_str();
   suspend->footer(
-      "Its memory goes to the host; only its contexts stay on the card. Calls that need the GPU\n"
-      "wait, and the program goes on where it was once it is resumed. A run's name stands for all\n"
-      "its sessions and those it will get; a number for that session alone. It outlives the "
-      "daemon.\n"
+      "Its memory goes to the host. Its contexts stay on the card, and what cannot be swapped, "
+      "such\n"
+      "as arrays, managed memory and what it shares: the answer says how much that is, and with\n"
+      "--json each session's fixed_bytes. Calls that need the GPU wait, and the program goes on "
+      "where\n"
+      "it was once it is resumed. A run's name stands for all its sessions and those it will get; "
+      "a\n"
+      "number for that session alone. It outlives the daemon.\n"
       "Status 1: not all has left the card in time, for work under way; it will, all the same.\n\n"
       "Examples:\n  tandem suspend 3\n  tandem suspend mnist --timeout 5s --json");
   CLI::App* const resume =
@@ -131,6 +136,10 @@ CLI::App* AddRun(CLI::App* app, RunOptions* options, std::function<int()>* actio
   CLI::Option* memory =
       command->add_option("--memory", options->memory, "Upper limit on its GPU memory, e.g. 8G")
           ->type_name("SIZE");
+  CLI::Option* oversubscribe = command
+                                   ->add_flag("--oversubscribe", options->oversubscribe,
+                                              "The limit may be more than fits on the card")
+                                   ->needs(memory);
   CLI::Option* name = command->add_option("--name", options->name, "What to call it in listings")
                           ->type_name("NAME");
   AddGpu(command, &options->gpu);
@@ -138,6 +147,7 @@ CLI::App* AddRun(CLI::App* app, RunOptions* options, std::function<int()>* actio
       ->add_flag("--unshared", options->unshared,
                  "Run it beside Tandem: its memory stays on the card")
       ->excludes(memory)
+      ->excludes(oversubscribe)
       ->excludes(name);
   command->add_option("program", "The program and its arguments")
       ->required()
@@ -145,6 +155,9 @@ CLI::App* AddRun(CLI::App* app, RunOptions* options, std::function<int()>* actio
   command->footer(
       "The limit holds for the program and all it starts together; they see it as the size of the\n"
       "card. Contexts do not count. It guarantees nothing. Default: all that can be shared.\n"
+      "With --oversubscribe what does not fit on the card stays in host memory, where kernels "
+      "reach\n"
+      "it over the bus: it works, and is many times slower the more of it they use.\n"
       "The GPU is $TANDEM_GPU's kind; by default the card where NVIDIA's driver is, else the\n"
       "software GPU. Each kind has a daemon of its own; the listings, too, take --gpu.\n\n"
       "Exit status, signals and terminal are the program's own. Where it could not be started:\n"
@@ -152,9 +165,45 @@ CLI::App* AddRun(CLI::App* app, RunOptions* options, std::function<int()>* actio
       "Examples:\n"
       "  tandem run python3 train.py\n"
       "  tandem run --memory 8G --name mnist -- python3 train.py --epochs 3\n"
+      "  tandem run --memory 100G --oversubscribe -- ./simulate\n"
       "  TANDEM_GPU=soft tandem run -- ffmpeg -init_hw_device cuda …");
   command->callback([=] { *action = [=] { return Run(*options); }; });
   return command;
+}
+
+void AddPlan(CLI::App* app, std::function<int()>* action) {
+  auto options = std::make_shared<PlanOptions>();
+  CLI::App* command =
+      app->add_subcommand("plan", "How long people would wait who share, and how many could");
+  command->add_option("--users", options->users, "So many people")->required()->type_name("N");
+  command->add_option("--gpus", options->gpus, "So many GPUs")
+      ->type_name("N")
+      ->capture_default_str();
+  const auto add_time = [&](const char* name, std::string* value, const char* help) {
+    command->add_option(name, *value, help)->type_name("TIME")->capture_default_str();
+  };
+  add_time("--burst", &options->burst, "Of work on a GPU, in each job");
+  add_time("--edit", &options->edit, "From the end of a job to the next, while somebody is there");
+  add_time("--away", &options->away, "And now and then nobody is, for so long");
+  add_time("--stay", &options->stay, "After being there for so long");
+  add_time("--bound", &options->bound, "No more than 1 of 100 jobs shall wait longer");
+  add_time("--idle-timeout", &options->timeout, "After it somebody's own GPU is taken back");
+  const auto add_bytes = [&](const char* name, std::string* value, const char* help) {
+    command->add_option(name, *value, help)->type_name("SIZE")->capture_default_str();
+  };
+  add_bytes("--memory", &options->memory, "Of a card, that each one's program keeps");
+  add_bytes("--card", &options->card, "Memory of a card");
+  add_bytes("--bus", &options->bus, "To and from it, a second");
+  command->add_option("--svg", options->svg, "Draw the wait against the number of users")
+      ->type_name("FILE");
+  command->add_flag("--json", options->json, "One JSON object on one line");
+  command->footer(
+      "All times are means. Jobs come first, first served; a job's wait is from handing it in to\n"
+      "its start. It is computed, not simulated (docs/plan.md).\n\n"
+      "Examples:\n"
+      "  tandem plan --users 10 --burst 30s --edit 5m --away 1h\n"
+      "  tandem plan --users 30 --gpus 2 --memory 20G --card 80G --svg wait.svg");
+  command->callback([=] { *action = [=] { return ShowPlan(*options); }; });
 }
 
 // Cuts the program and its arguments off the arguments of `run` and leaves one word for them: they
@@ -225,6 +274,7 @@ int Main(int argc, char** argv) {
   AddListing(&app, kHandovers, "handovers", "The last times a GPU changed hands, and what it cost",
              "Example:\n  tandem handovers --json", &action);
   AddOrders(&app, &action);
+  AddPlan(&app, &action);
   auto shell = std::make_shared<std::string>();
   CLI::App* completion = app.add_subcommand("completion", "Print a shell's completion of tandem");
   completion->add_option("shell", *shell, "bash, zsh or fish")

@@ -185,14 +185,17 @@ Error RunUnshared(Plan plan) {
   return Become(plan.program);
 }
 
-int RunShared(Plan plan, const std::string& name) {
+int RunShared(Plan plan, const RunOptions& options) {
   const auto fail = [](const Error& error) { return Fail(kExitOwnError, error.message); };
   Result<std::optional<DaemonCommand>> daemon =
       OwnDaemon(plan.layout, plan.gpu, plan.program.environment);
   if (!daemon.ok()) return fail(daemon.error());
   const std::string program = std::filesystem::path(plan.program.arguments[0]).filename();
-  OpenRun open_run(std::move(*daemon),
-                   wire::RunBegin{TANDEM_VERSION, name, program, plan.limit.count, 0});
+  OpenRun open_run(std::move(*daemon), wire::RunBegin{.build = TANDEM_VERSION,
+                                                      .name = options.name,
+                                                      .program = program,
+                                                      .limit_bytes = plan.limit.count,
+                                                      .oversubscribes = options.oversubscribe});
   const Result<uint64_t> run = open_run.Open();
   if (!run.ok()) return fail(run.error());
   const Result<UniqueFd> mark = wire::MarkRunOpen(*run);
@@ -216,7 +219,7 @@ int Run(const RunOptions& options) {
   if (!plan.ok()) return Fail(kExitOwnError, plan.error().message);
   if (options.unshared) return FailToExecute(RunUnshared(std::move(*plan)));
   if (plan->within) return FailToExecute(RunInside(std::move(*plan)));
-  return RunShared(std::move(*plan), options.name);
+  return RunShared(std::move(*plan), options);
 }
 
 }  // namespace tandem::cli

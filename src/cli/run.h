@@ -19,6 +19,7 @@ struct RunOptions {
   std::string name;
   std::optional<std::string> gpu;
   bool unshared = false;
+  bool oversubscribe = false;
   std::vector<std::string> command;
 };
 

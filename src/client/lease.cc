@@ -23,7 +23,7 @@ void Lease::DropLease() {
 void Lease::OnRegistered(Bytes resident) {
   registered_ = true;
   credit_ = resident;
-  asked_ = evict_asked_ = false;
+  asked_ = evict_asked_ = rooted_ = false;
   outbox_.clear();
   if (epoch_ == 0) return;
   stale_ = revoked_ = true;
@@ -67,10 +67,11 @@ void Lease::OnMessage(const wire::Revoke& revoke) {
 void Lease::OnMessage(const wire::Evict& evict) {
   credit_ = std::min(credit_, Bytes(evict.target_bytes));
   evict_asked_ = true;
+  rooted_ = false;
 }
 
 Step Lease::Next(const View& view) {
-  const bool evict = evict_asked_ || view.resident > credit_;
+  const bool evict = evict_asked_ || (view.resident > credit_ && !rooted_);
   if ((revoked_ || (evict && working_)) && !undrained_) {
     unwanted_ = false;
     return Step::kDrain;
@@ -83,6 +84,7 @@ Step Lease::Next(const View& view) {
   }
   if (view.missing == Bytes()) return open_ ? Step::kNone : Step::kOpen;
   if (view.resident + view.next_chunk <= credit_) return Step::kRestore;
+  if (view.chills && view.need <= credit_) return Step::kRestore;
   if (view.wanted || !opened_once_) Ask(view);
   return Step::kNone;
 }
@@ -106,7 +108,7 @@ void Lease::OnDrained(bool drained) {
   }
   if (drained) {
     DropLease();
-    working_ = false;
+    working_ = rooted_ = false;
     if (!stale && epoch != 0) Send(wire::Released{epoch});
     return;
   }
@@ -115,11 +117,12 @@ void Lease::OnDrained(bool drained) {
   undrained_ = true;
   revoked_ = stale;  // a lease that the daemon does not know must go: OnRested tries again
   if (!stale && epoch != 0) Send(wire::Busy{epoch});
+  if (evict_asked_ && (stale || epoch == 0) && !std::exchange(rooted_, true)) Send(wire::Busy{});
 }
 
 void Lease::OnOpened(Bytes copied_in) {
   open_ = opened_once_ = working_ = true;
-  asked_ = false;
+  asked_ = rooted_ = false;
   if (announce_) Send(wire::Running{epoch_, copied_in.count});
   announce_ = false;
 }

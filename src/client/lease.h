@@ -7,7 +7,8 @@
 // Threading: none of its own; the caller holds a lock.
 // Invariants
 // 1. Next asks for a restore only up to the credit: resident ≤ credit, but for what Evict took back
-//    and is still on its way out.
+//    and is still on its way out, or cannot leave before the lease comes back, and for what shall
+//    not be on the card.
 // 2. Next says kOpen only with a lease, nothing missing, and no revocation pending.
 // 3. Next says kEvict only when no work can be under way: after the gate was opened it says kDrain
 //    first, whatever the daemon asked for.
@@ -32,13 +33,14 @@ struct View {
   Bytes missing;        // of `need`, not on the card
   Bytes next_chunk;     // size of the missing chunk that would be restored next
   bool wanted = false;  // threads wait at the gate
+  bool chills = false;  // with `need` on the card the rest can be reached on the host
 };
 
 enum class Step {
   kNone,
   kDrain,    // close the gate, wait for submitted work: OnDrained
   kEvict,    // swap out until resident ≤ credit(): OnEvicted after every chunk
-  kRestore,  // bring in missing chunks up to credit()
+  kRestore,  // bring in missing chunks up to credit(), and make the rest cold where it chills
   kOpen,     // open the gate: OnOpened
 };
 
@@ -76,8 +78,13 @@ class Lease {
   bool poisoned() const { return poisoned_; }
   bool holds() const { return epoch_ != 0; }
   bool open() const { return open_; }
+  // Whether work may be under way: the gate was open and nothing was drained since.
+  bool working() const { return working_; }
+  bool revoked() const { return revoked_; }
   bool idle() const { return idle_; }
   Bytes credit() const { return credit_; }
+  // The most that the daemon was last told it is to be.
+  Bytes asked_need() const { return asked_need_; }
   uint64_t epoch() const { return epoch_; }
   Duration drain_deadline() const { return deadline_; }
   Duration window() const { return window_; }
@@ -93,6 +100,9 @@ class Lease {
   bool registered_ = false;
   bool poisoned_ = false;
   bool evict_asked_ = false;  // an Evict waits for at least one answer
+  // And was told that nothing can leave; until the gate opens, or something can, there is no use in
+  // trying for the sake of the credit alone, which is on its way.
+  bool rooted_ = false;
   bool revoked_ = false;      // the lease shall go back once drained
   bool stale_ = false;        // the lease is of a daemon that is gone
   bool working_ = false;      // work may be under way: the gate was open and nothing drained since

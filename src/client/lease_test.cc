@@ -38,6 +38,19 @@ Lease Running(Bytes bytes, uint64_t epoch = 7) {
   return lease;
 }
 
+TEST(LeaseTest, WithAllThatMayBeOnTheCardTheRestIsMadeCold) {
+  Lease lease;
+  lease.OnRegistered(Bytes());
+  lease.OnMessage(wire::Grant{3, MiB(5).count, 1000});
+  View view{MiB(8), MiB(4), MiB(20), kChunk, true, true};
+  EXPECT_EQ(lease.Next(view), Step::kNone);  // more may come
+  EXPECT_EQ(Only<wire::Ready>(lease).need_bytes, MiB(8).count);
+  view.need = MiB(5);  // there is no more
+  EXPECT_EQ(lease.Next(view), Step::kRestore);
+  view.missing = Bytes();
+  EXPECT_EQ(lease.Next(view), Step::kOpen);
+}
+
 TEST(LeaseTest, AsksOnceRestoresWithinCreditAndRuns) {
   Lease lease;
   lease.OnRegistered(Bytes());
@@ -118,6 +131,29 @@ TEST(LeaseTest, BusyOpensAgain) {
   EXPECT_EQ(lease.Next(Needs(MiB(8), MiB(8))), Step::kOpen);
   lease.OnOpened(Bytes());
   EXPECT_TRUE(Silent(lease));  // it never stopped holding the lease
+}
+
+TEST(LeaseTest, WhatCannotLeaveBeforeTheLeaseComesBackIsSaidOnceAndServed) {
+  Lease lease = Running(MiB(8));
+  lease.OnLost();
+  lease.OnShut();  // something was allocated, and no daemon gives credit for it
+  lease.OnRegistered(MiB(8));
+  lease.OnMessage(wire::Evict{MiB(4).count});
+  const View view = Needs(MiB(12), MiB(8));
+  ASSERT_EQ(lease.Next(view), Step::kDrain);
+  lease.OnDrained(false);
+  EXPECT_EQ(Only<wire::Busy>(lease).epoch, 0u);
+  EXPECT_EQ(lease.Next(view), Step::kNone);
+  EXPECT_EQ(Only<wire::Ready>(lease).need_bytes, MiB(12).count);
+  lease.OnRested();
+  ASSERT_EQ(lease.Next(view), Step::kDrain);
+  lease.OnDrained(false);
+  EXPECT_TRUE(Silent(lease));
+  lease.OnMessage(wire::Grant{9, MiB(6).count, 1000});  // the rest comes free one by one
+  EXPECT_EQ(lease.Next(view), Step::kNone);
+  lease.OnMessage(wire::Credit{MiB(12).count});
+  EXPECT_EQ(lease.Next(view), Step::kRestore);
+  EXPECT_EQ(lease.Next(Needs(MiB(12), MiB(12))), Step::kOpen);
 }
 
 TEST(LeaseTest, EvictIsAnsweredEvenWhenNothingIsLeft) {

@@ -18,7 +18,7 @@ constexpr Duration kLongestBackoff = Seconds(1);
 Arbiter::Arbiter(const ArbiterConfig& config)
     : config_(config),
       policy_(MakePolicy(config.policy)),
-      budget_(config.budget),
+      budget_(config.budget, config.spare),
       cost_(config.bytes_per_second),
       last_lacked_(Bytes(config.budget.count / 2)) {
   TANDEM_CHECK(policy_ != nullptr);
@@ -62,6 +62,24 @@ void Arbiter::ExpectToLeave(Session& session, Bytes from) {
   session.expected_at = now_ + config_.silence + cost_.Estimate(config_.chunk) * 4;
 }
 
+// It can be served all the same, and is never asked again.
+void Arbiter::Root(Session& session) {
+  if (session.holds() || !Evicting(session)) return;
+  session.rooted = true;
+  session.credit = budget_.charge(session.id);
+  session.yields_to.reset();
+}
+
+// More than it was. What it has beyond that already is its due as far as the credit goes.
+void Arbiter::SetCredit(Session& session, Bytes credit) {
+  const Bytes claimed = budget_.charge(session.id) + session.excess;
+  session.credit = credit;
+  session.credit_in_flight = true;
+  session.excess = SaturatingSubtract(claimed, credit);
+  session.rooted = session.rooted && session.excess > Bytes();
+  budget_.SetCharge(session.id, credit);
+}
+
 void Arbiter::Handle(const event::SessionAdded& e) {
   TANDEM_CHECK(sessions_.count(e.id) == 0);
   if (e.replaces.has_value()) Handle(event::SessionGone{*e.replaces});
@@ -73,6 +91,8 @@ void Arbiter::Handle(const event::SessionAdded& e) {
   session.backoff = config_.busy_backoff;
   session.last_used = now_;
   session.contexts = e.contexts;
+  session.oversubscribes = e.oversubscribes;
+  session.spills = e.spills;
   session.on_host = SaturatingSubtract(e.allocated, e.resident);
   limits_.Add(e.id, e.run, e.limit, e.allocated);
   contexts_ += e.contexts;
@@ -99,9 +119,9 @@ bool Arbiter::MayReturn(SessionId id, event::SessionAdded* claims) const {
   const Bytes before = limits_.allocated(id);
   if (claims->allocated <= before) return true;
   const Bytes more = claims->allocated - before;
-  const bool fits_alone = claims->allocated <= budget_.total() - budget_.fixed();
+  const bool fits_alone = session.oversubscribes || claims->allocated <= MostResident();
   return fits_alone && more <= SaturatingSubtract(limits_.limit(id), limits_.run_used(id)) &&
-         (config_.host == nullptr || config_.host->Fits(config_.gpu, HostNeed(more)));
+         (config_.host == nullptr || config_.host->Fits(config_.gpu, NeedsOfHost(more)));
 }
 
 void Arbiter::Handle(const event::SessionGone& e) {
@@ -126,7 +146,7 @@ void Arbiter::Handle(const event::Reserve& e) {
     limits_.Reserve(e.id, e.total);
     return;
   }
-  const bool fits_alone = e.total <= budget_.total() - budget_.fixed();
+  const bool fits_alone = session->oversubscribes || e.total <= MostResident();
   bool granted = fits_alone && limits_.Reserve(e.id, e.total);
   if (granted && !HostHasRoom(*session)) {
     granted = false;
@@ -167,7 +187,7 @@ void Arbiter::RefuseContexts() {
   bool host_has_room = false;  // for one, which is asked once
   for (auto& [id, session] : sessions_) {
     if (session.contexts_wanted == 0) continue;
-    const Bytes alone = limits_.allocated(id) + budget_.fixed() + config_.context;
+    const Bytes alone = MustHold(session) + budget_.fixed() + config_.context;
     if (contexts_ < config_.reserved) continue;
     if (alone <= budget_.total() && !SomebodyIsBarred()) {
       host_has_room = host_has_room || HostHasRoom(session, config_.context);
@@ -197,6 +217,7 @@ void Arbiter::ChargeFixed() {
   const uint64_t above = contexts_ > config_.reserved ? contexts_ - config_.reserved : 0;
   const Bytes wanted = Bytes(above * config_.context.count) + fixed_;
   budget_.SetFixed(std::min(wanted, budget_.fixed() + budget_.free()));
+  CutNeeds();
 }
 
 void Arbiter::Handle(const event::Ready& e) {
@@ -206,22 +227,23 @@ void Arbiter::Handle(const event::Ready& e) {
   // Not its limit is what bounds it: that may have fallen, and what it asks for been freed, while
   // this was under way. What it brought from before a restart may be above a budget that is still
   // to rise as others come back: then it waits.
-  if (e.need > std::max(budget_.total(), limits_.allocated(e.id))) {
+  if (!session->oversubscribes && e.need > std::max(budget_.total(), limits_.allocated(e.id))) {
     actions_.emplace_back(action::Breach{e.id, "it needs more than there is"});
     return;
   }
-  const Bytes grown = SaturatingSubtract(e.need, std::max(session->need, session->credit));
-  session->need = e.need;
+  const Bytes need = session->oversubscribes ? std::min(e.need, MostResident(*session)) : e.need;
+  const Bytes grown = SaturatingSubtract(need, std::max(session->need, session->credit));
+  session->need = need;
+  session->asked = e.need;
+  const bool served = claim_.has_value() && claim_->wish.id == e.id && !claim_->wish.lasting();
+  if (served) claim_->record.lacked += grown;  // Gather goes by the new need
   if (!session->holds()) {
     if (session->idle) EndIdle(*session);
     AddWish(e.id, Wish::Kind::kLease);
     return;
   }
-  if (session->phase == Phase::kGranted && claim_.has_value() && claim_->wish.id == e.id) {
-    claim_->record.lacked += grown;  // while it is being served: Gather goes by the new need
-    return;
-  }
-  if (e.need > session->credit) {
+  if (served && session->phase == Phase::kGranted) return;
+  if (need > session->credit) {
     if (session->idle) EndIdle(*session);
     AddWish(e.id, Wish::Kind::kGrowth);
   } else {
@@ -241,7 +263,7 @@ void Arbiter::Handle(const event::Running& e) {
     session->running_since = session->active_since = session->last_used = now_;
   }
   // It has all it needs: what it asked for beyond that it has freed since.
-  session->need = std::min(session->need, session->credit);
+  session->asked = session->need = std::min(session->need, session->credit);
   DropWish(e.id, Wish::Kind::kGrowth);
   Handover* record = session->record.has_value() ? &*session->record : RecordOf(*session);
   if (record != nullptr) record->in = e.in;
@@ -260,7 +282,8 @@ void Arbiter::Report(Session& session) {
   const bool copied = record.in + record.out > Bytes();
   // A grant of fresh memory takes its time too, and that says nothing about switching.
   if (copied || record.lacked < config_.chunk) {
-    cost_.Learn(copied ? record.lacked : Bytes(), now_ - record.revoked_at);
+    // From when the last holder's work was done: until then the card was not idle.
+    cost_.Learn(copied ? record.lacked : Bytes(), now_ - record.released_at);
   }
   if (record.in > Bytes() || record.evicted > Bytes()) last_lacked_ = record.lacked;
   Tell(std::move(record));
@@ -274,6 +297,9 @@ void Arbiter::Tell(Handover record) {
 
 void Arbiter::AbandonClaim() {
   Handover record = std::move(claim_->record);
+  for (auto& [id, session] : sessions_) {
+    if (session.yields_to == claim_->wish.id) session.yields_to.reset();
+  }
   claim_.reset();
   std::erase_if(record.from, [&](SessionId id) {
     const Session* asked = Find(id);
@@ -287,7 +313,6 @@ void Arbiter::Handle(const event::Idle& e) {
   if (session == nullptr || session->idle) return;
   session->idle = true;
   session->idle_since = session->last_used = now_;
-  session->bursts.Add(now_ - session->active_since);
 }
 
 void Arbiter::Handle(const event::Active& e) {
@@ -299,7 +324,9 @@ void Arbiter::Handle(const event::Active& e) {
 
 void Arbiter::EndIdle(Session& session) {
   session.idle = false;
-  session.gaps.Add(now_ - session.idle_since);
+  session.pauses.Add(now_ - session.idle_since);
+  if (now_ - session.idle_since <= cost_.Estimate(last_lacked_)) return;
+  session.bursts.Add(session.idle_since - session.active_since);
   session.active_since = now_;
 }
 
@@ -325,10 +352,15 @@ void Arbiter::EndLease(Session& session) {
   session.cap.reset();
   DropWish(session.id, Wish::Kind::kGrowth);
   DropWish(session.id, Wish::Kind::kLease);  // the one this lease was being given for
+  session.rooted = false;
+  if (session.excess == Bytes()) return;
+  ExpectToLeave(session, session.credit + session.excess);
+  actions_.emplace_back(action::Evict{session.id, session.credit});
 }
 
 void Arbiter::Handle(const event::Busy& e) {
   Session* session = FindHolder(e.id, e.epoch);
+  if (session == nullptr && e.epoch == 0 && Find(e.id) != nullptr) return Root(*Find(e.id));
   if (session == nullptr || session->phase != Phase::kRevoking) return;
   session->phase = Phase::kRunning;
   session->window = std::max(session->window / 2, kShortestWindow);
@@ -350,10 +382,13 @@ void Arbiter::Handle(const event::Evicted& e) {
     return;
   }
   const Bytes allocated = limits_.allocated(e.id);
-  session->on_host = std::min(session->on_host + std::min(e.copied, allocated), allocated);
+  // What left without being copied may have its copy there from before.
+  const Bytes on_host = std::max(session->on_host + std::min(e.copied, allocated), e.swapped);
+  session->on_host = std::min(on_host, allocated);
   if (session->credit_in_flight) return;
   session->excess = SaturatingSubtract(e.resident, charge);
-  if (session->holds()) session->need = std::min(session->need, e.resident);
+  session->rooted = false;
+  if (session->holds()) session->asked = session->need = std::min(session->need, e.resident);
   const Bytes asked = session->credit;  // to keep: what goes beyond that it gives up by itself
   session->credit = std::min(session->credit, e.resident);
   const Bytes left = std::min(charge, std::max(session->credit, e.resident));
@@ -393,8 +428,9 @@ void Arbiter::Handle(const event::LimitSet& e) {
 
 void Arbiter::Handle(const event::Tick& /*e*/) {
   for (auto& [id, session] : sessions_) {
-    const bool expected = session.phase == Phase::kRevoking || Evicting(session);
-    if (expected && now_ >= session.expected_at) session.stuck = true;
+    if (!Expected(session) || now_ < session.expected_at) continue;
+    session.stuck = true;
+    session.yields_to.reset();  // others yield for it; what it gives later is given to nobody
   }
 }
 

@@ -14,12 +14,14 @@
 //
 // Threading: none; the caller serialises.
 // Invariants
-// 1. Σ charges ≤ budget (budget.h aborts otherwise).
-// 2. Evict goes only to sessions without a lease; a session that is swapping out gets no lease.
+// 1. Σ charges ≤ budget, but for what is lent of the spare (budget.h aborts otherwise).
+// 2. Evict goes only to sessions without a lease; a session that is swapping out gets no lease,
+//    unless it says that it cannot.
 // 3. At most one claim; a session that is short of credit under a lease is the claimant or waits.
 // 4. Epochs are never used twice.
 // 5. Every session's allocation ≤ budget − what is charged that cannot be swapped: alone it can
-//    always run.
+//    always run. So can one that oversubscribes, whatever it has allocated and however little of
+//    that is on the card: its need is cut to what there is.
 #pragma once
 
 #include <algorithm>
@@ -41,6 +43,7 @@ namespace tandem::core {
 struct ArbiterConfig {
   Bytes budget;
   Bytes chunk;            // the unit of swapping
+  Bytes spare;            // beside the budget: lent to whoever comes in until another is out
   Bytes context;          // footprint of one context
   uint32_t reserved = 4;  // contexts outside the budget
   std::string policy = "fcfs";
@@ -66,18 +69,27 @@ struct Session {
   SessionId id;
   Phase phase = Phase::kAway;
   bool stuck = false;  // a deadline passed without a word from it
+  // Its work does not end before it has the card again, so none of its bytes can leave. So it is
+  // with what it began under a daemon that is gone.
+  bool rooted = false;
   bool suspended =
       false;  // on somebody's order: no wish of its own counts until that is taken back
+  bool oversubscribes = false;
+  bool spills = false;
+  // Cold memory is reached by the card where it lies, which a file does not allow.
+  bool needs_memory() const { return oversubscribes || !spills; }
   bool contended = false;  // what it was last told
   bool idle = false;
   Epoch epoch = 0;
   Bytes need;    // what must be on the card for it to run
+  Bytes asked;   // what it says it needs: more where it oversubscribes
   Bytes credit;  // what it may have there; its charge is larger while it swaps out
   // A Grant or Credit on its way may cross an unasked Evicted: what that says about credit is not
   // to be relied on until Running or Released has shown that the session knows.
   bool credit_in_flight = false;
   Bytes excess;   // claimed from before a restart, and more than there was room for
   Bytes on_host;  // copied there, and kept until it runs again: at most so much
+  Bytes cold;     // there to be reached by its kernels: at most so much
   uint32_t contexts = 0;
   uint32_t contexts_wanted = 0;  // and not answered
   Bytes fixed;                   // that it has beside its contexts, and that cannot be swapped
@@ -89,14 +101,14 @@ struct Session {
   Bytes leaving_from;     // while it swaps out: what it had when expected_at was last put off
   Instant granted_at;     // of this lease
   Instant running_since;  // of this lease; until it runs, as granted_at
-  Instant active_since;   // of this burst
+  Instant active_since;  // of this burst: since its lease or its last pause that was worth a switch
   Instant idle_since;
   Instant last_used;
-  std::optional<Instant> left_at;      // when its lease was last taken
-  Instant not_before;                  // no Revoke before this: it was busy just now
-  std::optional<Instant> cap;          // protected no longer than this: it slipped in
-  Recent gaps;                         // idle times
-  Recent bursts;                       // times between them
+  std::optional<Instant> left_at;  // when its lease was last taken
+  Instant not_before;              // no Revoke before this: it was busy just now
+  std::optional<Instant> cap;      // protected no longer than this: it slipped in
+  Pauses pauses;
+  Recent bursts;                       // times between those that are worth a switch
   std::optional<SessionId> yields_to;  // while it swaps out
   std::optional<Handover> record;      // of the hand-over that is bringing it in
 
@@ -106,6 +118,8 @@ struct Session {
   Duration held;
 
   bool holds() const { return phase != Phase::kAway; }
+  // Whether what it has without a lease cannot be counted on to leave.
+  bool immovable() const { return stuck || (rooted && !holds()); }
 };
 
 class Arbiter {
@@ -118,8 +132,15 @@ class Arbiter {
   const ArbiterConfig& config() const { return config_; }
   const Budget& budget() const { return budget_; }
   const RunLimits& limits() const { return limits_; }
-  // Of a session's run: never above the budget, which may rise.
-  Bytes LimitOf(SessionId id) const { return std::min(limits_.limit(id), budget_.total()); }
+  // Of a session's run: never above the budget, which may rise, but where it oversubscribes.
+  Bytes LimitOf(SessionId id) const {
+    const Bytes limit = limits_.limit(id);
+    return sessions_.at(id).oversubscribes ? limit : std::min(limit, budget_.total());
+  }
+  // The most that a session could have on the card if it were alone.
+  Bytes MostResident() const { return budget_.total() - budget_.fixed(); }
+  // The most that this one, which oversubscribes, will get there beside what others cannot give up.
+  Bytes MostResident(const Session& session) const;
   // Of what is allocated, what the card does not hold.
   Bytes excess() const { return excess_; }
   // At most so much of a session is on the host, or will be once it has obeyed.
@@ -176,12 +197,16 @@ class Arbiter {
   Session* FindHolder(SessionId id, Epoch epoch);
   void HeardFrom(Session& session);
   void ExpectToLeave(Session& session, Bytes from);
+  void Root(Session& session);
+  void SetCredit(Session& session, Bytes credit);
   void AddWish(SessionId id, Wish::Kind kind);
   void DropWish(SessionId id, Wish::Kind kind);
   bool Wishes(SessionId id, Wish::Kind kind) const;
   void EndLease(Session& session);
   void EndIdle(Session& session);
   void ChargeFixed();
+  void CutNeeds();
+  Bytes MustHold(const Session& session) const;
   void RefuseContexts();
   void RefuseFixed();
   void GrantFixed(Session& session);
@@ -193,8 +218,9 @@ class Arbiter {
 
   // The host's memory (arbiter_host.cc).
   Bytes Excess(Bytes more) const;
+  Bytes Cold(const Session& session) const;
   Bytes HostShare(const Session& session, Bytes excess) const;
-  Bytes HostNeed(Bytes more) const;
+  HostNeeds NeedsOfHost(Bytes more) const;
   bool HostHasRoom(const Session& session, Bytes more = {});
   void PromiseHost();
 
@@ -220,6 +246,7 @@ class Arbiter {
   Bytes Lacked(const Wish& wish) const;
   bool MustBeAlone(const Wish& wish) const;
   bool HasRoom(const Wish& wish, Bytes room) const;
+  Bytes LargestHeld() const;
   bool WouldBar(const Wish& lasting) const;
   bool SomebodyIsBarred() const;
   Bytes Room(const Wish& wish, const std::vector<SessionId>& ahead) const;
@@ -228,6 +255,7 @@ class Arbiter {
   Bytes Coming() const;
   Instant YieldsAt(const Session& holder, const Wish& to) const;
   bool Evicting(const Session& session) const;
+  bool Expected(const Session& session) const;
   void UpdateContended();
   void SetWake();
   void WakeBy(Instant instant);

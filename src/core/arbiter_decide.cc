@@ -33,7 +33,7 @@ void Arbiter::ClearSuspended() {
   for (auto& [id, session] : sessions_) {
     if (!session.suspended || session.stuck) continue;
     if (claim_.has_value() && claim_->wish.id == id) EndClaimOf(session);
-    if (!session.holds() && session.credit > Bytes()) {
+    if (!session.holds() && !session.rooted && session.credit > Bytes()) {
       session.credit = Bytes();
       session.yields_to.reset();
       ExpectToLeave(session, budget_.charge(id));
@@ -65,7 +65,7 @@ bool Arbiter::MayBeServed(const Wish& wish) const {
   if (session.stuck) return false;
   switch (wish.kind) {
     case Wish::Kind::kLease:
-      return session.phase == Phase::kAway && !Evicting(session);
+      return session.phase == Phase::kAway && (session.rooted || !Evicting(session));
     case Wish::Kind::kGrowth:
       return session.holds() && session.phase != Phase::kRevoking;
     case Wish::Kind::kContext:
@@ -139,7 +139,7 @@ Bytes Arbiter::Room(const Wish& wish, const std::vector<SessionId>& ahead) const
     const bool waits_ahead = std::find(ahead.begin(), ahead.end(), id) != ahead.end();
     if (session.holds() && !session.stuck) {
       fixed += std::max(charge, session.need);
-    } else if (session.stuck || waits_ahead) {
+    } else if (session.immovable() || waits_ahead) {
       fixed += charge;
     }
   }
@@ -158,15 +158,21 @@ Instant Arbiter::MayJoinAt(const Wish& wish, Bytes room) const {
   return *session.left_at + config_.turns.Quantum(cost_.Estimate(Lacked(wish)));
 }
 
+Bytes Arbiter::LargestHeld() const {
+  Bytes largest;
+  for (const auto& [id, session] : sessions_) largest = std::max(largest, MustHold(session));
+  return largest;
+}
+
 // Whether with that on the card somebody could never run again.
 bool Arbiter::WouldBar(const Wish& lasting) const {
-  return limits_.largest_allocation() + budget_.fixed() + Needed(lasting) > budget_.total();
+  return LargestHeld() + budget_.fixed() + Needed(lasting) > budget_.total();
 }
 
 // Whether somebody cannot run until others give back what cannot be swapped: while there was no
 // daemon each took what its own limit allowed.
 bool Arbiter::SomebodyIsBarred() const {
-  return limits_.largest_allocation() + budget_.fixed() > budget_.total();
+  return LargestHeld() + budget_.fixed() > budget_.total();
 }
 
 Arbiter::Plan Arbiter::MakePlan(const Wish& wish, const std::vector<SessionId>& ahead) const {
@@ -241,10 +247,9 @@ Instant Arbiter::YieldsAt(const Session& holder, const Wish& to) const {
   if (holder.idle && holder.phase == Phase::kRunning) {
     const Session& waiter = sessions_.at(to.id);
     const std::optional<Duration> burst = waiter.bursts.Typical();
-    const std::optional<Duration> pause = waiter.gaps.Typical();
-    const bool waiter_pauses = burst && pause && *burst <= quantum && *pause > cost;
-    at = std::min(at, holder.idle_since + IdlePatience(lacked > budget_.free(), cost,
-                                                       holder.gaps.Typical(), waiter_pauses));
+    const bool waiter_pauses = burst.has_value() && *burst <= quantum;
+    at = std::min(at, holder.idle_since + IdlePatience(lacked > budget_.free(), cost, holder.pauses,
+                                                       waiter_pauses));
   }
   if (holder.cap.has_value() && holder.phase == Phase::kRunning) at = std::min(at, *holder.cap);
   return std::max(at, holder.not_before);
@@ -258,7 +263,8 @@ void Arbiter::Begin(const Wish& wish, const Plan& plan, std::optional<Instant> c
   record.to = wish.id;
   record.epoch = sessions_.at(wish.id).epoch;
   record.from = plan.revoke;
-  record.lacked = Lacked(wish);
+  // What was lent in vain is taken back with it.
+  record.lacked = Lacked(wish) + SaturatingSubtract(budget_.charged(), budget_.total());
   record.free = budget_.free();
   record.revoked_at = record.released_at = now_;
   for (const SessionId id : plan.revoke) SendRevoke(sessions_.at(id));
@@ -288,17 +294,19 @@ bool Arbiter::Gather() {
     AbandonClaim();  // somebody has allocated more since; the wish waits
     return true;
   }
-  Session& session = sessions_.at(wish.id);
-  if (!wish.lasting()) RaiseCredit(session);
-  Bytes lacking = Lacked(wish);
-  if (wish.lasting()) lacking = SaturatingSubtract(lacking, budget_.free());
-  if (lacking == Bytes()) {
-    Fulfil();
+  const Bytes lacking = SaturatingSubtract(Lacked(wish), budget_.free());
+  // What is lent has to come back, too, where somebody can give it.
+  const Bytes wanted = lacking + SaturatingSubtract(budget_.charged(), budget_.total());
+  const Bytes coming = Coming();
+  const bool ordered = coming >= wanted || OrderEvictions(wanted - coming);
+  if (!ordered && coming < lacking && !OrderEvictions(lacking - coming)) {
+    GiveUpClaim();
     return true;
   }
-  const Bytes coming = Coming();
-  if (coming >= lacking || OrderEvictions(lacking - coming)) return false;
-  GiveUpClaim();
+  if (!wish.lasting()) RaiseCredit(sessions_.at(wish.id));
+  const bool lent = budget_.charged() > budget_.total() && Coming() > Bytes();
+  if (lacking > Bytes() || lent) return false;
+  Fulfil();
   return true;
 }
 
@@ -307,23 +315,26 @@ void Arbiter::SendGrant(Session& session) {
   session.epoch = claim_->record.epoch = ++last_epoch_;
   session.granted_at = session.running_since = session.active_since = now_;
   session.cap = claim_->cap;
-  session.credit_in_flight = true;
   session.waited = session.waited + (now_ - claim_->wish.since);
   ++session.leases;
   const Bytes charge = budget_.charge(session.id);
-  session.credit = charge + std::min(SaturatingSubtract(session.need, charge), budget_.free());
-  budget_.SetCharge(session.id, session.credit);
+  SetCredit(session, charge + std::min(SaturatingSubtract(session.need, charge), budget_.free()));
   actions_.emplace_back(action::Grant{session.id, session.epoch, session.credit, session.window});
 }
 
-// Hands the claimant what is free, up to what it needs.
+// Hands the claimant what is free, up to what it needs; and a little of what others are giving up,
+// so that the first chunk comes in while the first one goes out.
 void Arbiter::RaiseCredit(Session& session) {
+  Bytes room = budget_.free();
+  if (claim_->wish.kind == Wish::Kind::kLease) {
+    Bytes uncharged;  // that is on the card all the same
+    for (const auto& [id, other] : sessions_) uncharged += other.excess;
+    room += SaturatingSubtract(budget_.Lendable(Coming()), uncharged);
+  }
   const Bytes charge = budget_.charge(session.id);
-  const Bytes more = std::min(SaturatingSubtract(session.need, charge), budget_.free());
+  const Bytes more = std::min(SaturatingSubtract(session.need, charge), room);
   if (more == Bytes()) return;
-  session.credit = charge + more;
-  session.credit_in_flight = true;
-  budget_.SetCharge(session.id, session.credit);
+  SetCredit(session, charge + more);
   actions_.emplace_back(action::Credit{session.id, session.credit});
 }
 
@@ -337,11 +348,16 @@ bool Arbiter::Evicting(const Session& session) const {
   return session.excess > Bytes() || budget_.charge(session.id) > session.credit;
 }
 
+// Whether something is to come from it by expected_at.
+bool Arbiter::Expected(const Session& session) const {
+  return session.phase == Phase::kRevoking || (!session.rooted && Evicting(session));
+}
+
 // Bytes that sessions are swapping out and can be counted on.
 Bytes Arbiter::Coming() const {
   Bytes sum;
   for (const auto& [id, session] : sessions_) {
-    if (!session.holds() && !session.stuck) {
+    if (!session.holds() && !session.immovable()) {
       sum += SaturatingSubtract(budget_.charge(id), session.credit);
     }
   }
@@ -354,7 +370,7 @@ bool Arbiter::OrderEvictions(Bytes bytes) {
   std::vector<Session*> victims;
   Bytes available;
   for (auto& [id, session] : sessions_) {
-    if (session.holds() || session.stuck || session.credit == Bytes()) continue;
+    if (session.holds() || session.immovable() || session.credit == Bytes()) continue;
     victims.push_back(&session);
     available += session.credit;
   }
@@ -444,8 +460,7 @@ void Arbiter::WakeBy(Instant instant) {
 
 void Arbiter::SetWake() {
   for (const auto& [id, session] : sessions_) {
-    const bool expected = session.phase == Phase::kRevoking || Evicting(session);
-    if (expected && !session.stuck) WakeBy(session.expected_at);
+    if (Expected(session) && !session.stuck) WakeBy(session.expected_at);
   }
   if (wake_.has_value()) actions_.emplace_back(action::WakeAt{*wake_});
 }

@@ -47,7 +47,7 @@ void Arbiter::RefuseFixed() {
   };
   for (auto& [id, session] : sessions_) {
     if (session.fixed_wanted.empty()) continue;
-    const Bytes taken = limits_.allocated(id) + budget_.fixed();
+    const Bytes taken = MustHold(session) + budget_.fixed();
     std::erase_if(
         session.fixed_wanted, [&, id = id, &session = session](const event::FixedWanted& wanted) {
           const bool fits =

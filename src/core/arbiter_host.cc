@@ -19,7 +19,7 @@ Bytes Arbiter::Excess(Bytes more) const {
 Bytes Arbiter::OnHost(const Session& session) const {
   const Bytes ordered = budget_.charge(session.id) - session.credit;
   const Bytes away = SaturatingSubtract(limits_.allocated(session.id), session.credit);
-  return std::min(session.on_host + ordered, std::max(session.on_host, away));
+  return std::min(session.on_host + ordered + Cold(session), std::max(session.on_host, away));
 }
 
 // Any session may be the one whose turn is over, but nobody has to give up more than that.
@@ -29,24 +29,26 @@ Bytes Arbiter::HostShare(const Session& session, Bytes excess) const {
   return std::max(most, std::min(allocated, OnHost(session)));
 }
 
-Bytes Arbiter::HostNeed(Bytes more) const {
+HostNeeds Arbiter::NeedsOfHost(Bytes more) const {
   const Bytes excess = Excess(more);
-  Bytes need;
-  for (const auto& [id, session] : sessions_) need += HostShare(session, excess);
-  return need;
+  HostNeeds needs;
+  for (const auto& [id, session] : sessions_) {
+    needs.push_back({id, HostShare(session, excess), session.needs_memory()});
+  }
+  return needs;
 }
 
 // Whether the host has room for what is allocated now. If not, the session is told; who asks takes
 // back what it has just allowed, or refuses.
 bool Arbiter::HostHasRoom(const Session& session, Bytes more) {
-  if (config_.host == nullptr || config_.host->Fits(config_.gpu, HostNeed(more))) return true;
+  if (config_.host == nullptr || config_.host->Fits(config_.gpu, NeedsOfHost(more))) return true;
   actions_.emplace_back(action::HostFull{session.id});
   return false;
 }
 
 void Arbiter::PromiseHost() {
   excess_ = Excess(Bytes());
-  if (config_.host != nullptr) config_.host->Promise(config_.gpu, HostNeed(Bytes()));
+  if (config_.host != nullptr) config_.host->Promise(config_.gpu, NeedsOfHost(Bytes()));
 }
 
 }  // namespace tandem::core

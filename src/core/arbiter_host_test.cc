@@ -4,33 +4,38 @@
 namespace tandem::core {
 namespace {
 
+// Of one session.
+HostNeeds Of(Bytes bytes) {
+  return {{kA, bytes}};
+}
+
 TEST(HostLimitsTest, GpusShareOneLimit) {
   HostLimits host(MiB(100));
-  host.Promise(0, MiB(60));
-  EXPECT_TRUE(host.Fits(1, MiB(40)));
-  EXPECT_FALSE(host.Fits(1, MiB(41)));
-  EXPECT_TRUE(host.Fits(0, MiB(100)));
-  host.Promise(1, MiB(60));  // in any case
+  host.Promise(0, Of(MiB(60)));
+  EXPECT_TRUE(host.Fits(1, Of(MiB(40))));
+  EXPECT_FALSE(host.Fits(1, Of(MiB(41))));
+  EXPECT_TRUE(host.Fits(0, Of(MiB(100))));
+  host.Promise(1, Of(MiB(60)));  // in any case
   EXPECT_EQ(host.promised(), MiB(120));
-  EXPECT_EQ(host.Left(), Bytes());
-  EXPECT_TRUE(host.Fits(0, MiB(60)));
-  EXPECT_FALSE(host.Fits(0, MiB(61)));
+  EXPECT_EQ(host.LeftInMemory(), Bytes());
+  EXPECT_TRUE(host.Fits(0, Of(MiB(60))));
+  EXPECT_FALSE(host.Fits(0, Of(MiB(61))));
   host.Raise(MiB(50));
-  EXPECT_TRUE(host.Fits(0, MiB(90)));
-  EXPECT_FALSE(host.Fits(0, MiB(91)));
+  EXPECT_TRUE(host.Fits(0, Of(MiB(90))));
+  EXPECT_FALSE(host.Fits(0, Of(MiB(91))));
 }
 
 TEST(HostLimitsTest, WhatOthersHaveTakenCannotBePromised) {
   Bytes available = MiB(30);
   HostLimits host(MiB(100), [&] { return available; });
-  EXPECT_TRUE(host.Fits(0, MiB(30)));
-  EXPECT_FALSE(host.Fits(0, MiB(31)));
-  host.Promise(0, MiB(30));
+  EXPECT_TRUE(host.Fits(0, Of(MiB(30))));
+  EXPECT_FALSE(host.Fits(0, Of(MiB(31))));
+  host.Promise(0, Of(MiB(30)));
   available = MiB(10);  // what was promised has been taken, and more by somebody else
-  EXPECT_TRUE(host.Fits(0, MiB(40)));
-  EXPECT_FALSE(host.Fits(0, MiB(41)));
+  EXPECT_TRUE(host.Fits(0, Of(MiB(40))));
+  EXPECT_FALSE(host.Fits(0, Of(MiB(41))));
   available = MiB(80);
-  EXPECT_EQ(host.Left(), MiB(70));
+  EXPECT_EQ(host.LeftInMemory(), MiB(70));
 }
 
 // A daemon that starts while the host is full must not be poor for ever.
@@ -38,15 +43,74 @@ TEST(HostLimitsTest, WhatWasMeasuredGrowsWithWhatThereIs) {
   Bytes available;
   HostLimits host(
       Bytes(), [&] { return available; }, true);
-  EXPECT_FALSE(host.Fits(0, MiB(1)));
+  EXPECT_FALSE(host.Fits(0, Of(MiB(1))));
   available = MiB(100);
-  EXPECT_TRUE(host.Fits(0, MiB(90)));
-  EXPECT_FALSE(host.Fits(0, MiB(91)));
+  EXPECT_TRUE(host.Fits(0, Of(MiB(90))));
+  EXPECT_FALSE(host.Fits(0, Of(MiB(91))));
   EXPECT_EQ(host.limit(), MiB(90));
-  host.Promise(0, MiB(90));
+  host.Promise(0, Of(MiB(90)));
   available = MiB(20);  // most of it has been taken
-  EXPECT_FALSE(host.Fits(0, MiB(91)));
+  EXPECT_FALSE(host.Fits(0, Of(MiB(91))));
   EXPECT_EQ(host.limit(), MiB(90));
+}
+
+TEST(HostLimitsTest, TheFileTakesWhatTheMemoryDoesNot) {
+  HostLimits host(MiB(50));
+  host.AllowSpilling(MiB(100));
+  host.Promise(0, {{kA, MiB(40)}, {kB, MiB(40)}});
+  EXPECT_EQ(host.PlaceOf(0, kA).memory, MiB(40));
+  EXPECT_EQ(host.PlaceOf(0, kB).memory, MiB(10));
+  EXPECT_EQ(host.PlaceOf(0, kB).spilled, MiB(30));
+  EXPECT_EQ(host.spilled(), MiB(30));
+  EXPECT_EQ(host.promised(), MiB(80));
+  EXPECT_EQ(host.limit(), MiB(150));
+  EXPECT_TRUE(host.Fits(0, {{kA, MiB(40)}, {kB, MiB(110)}}));
+  EXPECT_FALSE(host.Fits(0, {{kA, MiB(40)}, {kB, MiB(111)}}));
+  EXPECT_TRUE(host.Fits(1, {{kC, MiB(70)}}));
+  EXPECT_FALSE(host.Fits(1, {{kC, MiB(71)}}));
+}
+
+// What lies there already is not to be copied about for somebody else's sake.
+TEST(HostLimitsTest, MemoryStaysWithWhoHasItAndTheFileIsLeftFirst) {
+  HostLimits host(MiB(50));
+  host.AllowSpilling(MiB(100));
+  host.Promise(0, {{kB, MiB(60)}});
+  host.Promise(0, {{kA, MiB(20)}, {kB, MiB(60)}});
+  EXPECT_EQ(host.PlaceOf(0, kA).spilled, MiB(20));
+  EXPECT_EQ(host.PlaceOf(0, kB).memory, MiB(50));
+  host.Promise(0, {{kA, MiB(20)}, {kB, MiB(45)}});
+  EXPECT_EQ(host.PlaceOf(0, kB).spilled, Bytes());
+  EXPECT_EQ(host.PlaceOf(0, kB).memory, MiB(45));
+  EXPECT_EQ(host.PlaceOf(0, kA).memory, Bytes());  // until it needs more
+  host.Promise(0, {{kA, MiB(30)}, {kB, MiB(45)}});
+  EXPECT_EQ(host.PlaceOf(0, kA).memory, MiB(5));
+  EXPECT_EQ(host.PlaceOf(0, kA).spilled, MiB(25));
+  host.Promise(0, {{kB, MiB(45)}});
+  EXPECT_EQ(host.spilled(), Bytes());
+  EXPECT_EQ(host.PlaceOf(0, kA).total(), Bytes());
+}
+
+TEST(HostLimitsTest, WhatNeedsMemoryGetsItFirstAndNothingElse) {
+  HostLimits host(MiB(50));
+  host.AllowSpilling(MiB(100));
+  const HostNeeds needs = {{kA, MiB(40)}, {kB, MiB(30), true}};
+  EXPECT_TRUE(host.Fits(0, needs));
+  host.Promise(0, needs);
+  EXPECT_EQ(host.PlaceOf(0, kB).memory, MiB(30));
+  EXPECT_EQ(host.PlaceOf(0, kA).memory, MiB(20));
+  EXPECT_FALSE(host.Fits(0, {{kA, MiB(40)}, {kB, MiB(31), true}}));  // kA's is not taken away
+}
+
+TEST(HostLimitsTest, ADiskMayBeFull) {
+  Bytes on_disk = MiB(10);
+  HostLimits host(MiB(50));
+  host.AllowSpilling(MiB(100), [&] { return on_disk; });
+  EXPECT_TRUE(host.Fits(0, Of(MiB(60))));
+  EXPECT_FALSE(host.Fits(0, Of(MiB(61))));
+  host.Promise(0, Of(MiB(60)));
+  on_disk = Bytes();
+  EXPECT_TRUE(host.Fits(0, Of(MiB(60))));
+  EXPECT_FALSE(host.Fits(0, Of(MiB(61))));
 }
 
 // The scene's card has a budget of 100 MiB.

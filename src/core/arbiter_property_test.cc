@@ -14,7 +14,7 @@ namespace {
 ArbiterConfig Config(uint32_t reserved = 8) {
   ArbiterConfig config;
   config.budget = MiB(256);
-  config.chunk = MiB(2);
+  config.chunk = config.spare = MiB(2);
   config.context = MiB(8);
   config.reserved = reserved;
   return config;
@@ -33,6 +33,8 @@ std::vector<uint64_t> Seeds(uint64_t count) {
 Habits RandomHabits(World& world, bool honest) {
   Habits habits;
   habits.need = Bytes(MiB(2).count * (1 + static_cast<uint64_t>(world.Uniform() * 88)));
+  habits.oversubscribes = world.Uniform() < 0.2;
+  if (habits.oversubscribes) habits.need += MiB(200);
   habits.burst = Duration(1000000 + static_cast<int64_t>(world.Uniform() * 4e8));
   habits.pause = Duration(200000 + static_cast<int64_t>(world.Uniform() * 1e9));
   habits.random = true;
@@ -40,13 +42,27 @@ Habits RandomHabits(World& world, bool honest) {
   habits.array = world.Uniform() < 0.5 ? 0.2 : 0;
   if (!honest) {
     habits.busy = world.Uniform() * 0.3;
-    habits.grow = world.Uniform() * 0.3;
+    habits.grow = habits.oversubscribes ? 0 : world.Uniform() * 0.3;
     habits.stop = world.Uniform() < 0.3 ? 0.01 : 0;
   }
   return habits;
 }
 
+// Everybody comes to rest with what was lent given back, and leaves nothing behind.
+void ExpectToComeToRest(World& world) {
+  world.CalmDown();
+  world.RunFor(Seconds(200));
+  const Arbiter& arbiter = world.arbiter();
+  EXPECT_TRUE(world.quiet());
+  EXPECT_TRUE(arbiter.Waiting().empty());
+  EXPECT_LE(arbiter.budget().charged(), arbiter.budget().total());
+  for (const uint64_t id : world.ids()) world.Kill(id);
+  world.RunFor(Seconds(1));
+  EXPECT_EQ(arbiter.budget().charged(), Bytes());
+}
+
 TEST(ArbiterPropertyTest, HoldsItsInvariantsWhateverSessionsDo) {
+  bool lent = false;
   for (const uint64_t seed : Seeds(Rounds(20))) {
     SCOPED_TRACE("TANDEM_SEED=" + std::to_string(seed));
     World world(Config(3), seed);
@@ -65,8 +81,12 @@ TEST(ArbiterPropertyTest, HoldsItsInvariantsWhateverSessionsDo) {
       }
       if (::testing::Test::HasFailure()) return;
     }
+    ExpectToComeToRest(world);
     EXPECT_LT(world.longest_wait(), Seconds(60));
+    lent = lent || world.lent();
+    if (::testing::Test::HasFailure()) return;
   }
+  EXPECT_TRUE(lent);
 }
 
 TEST(ArbiterPropertyTest, HonestSessionsMoveNoMoreThanIsLackedAndAllProgress) {
@@ -79,6 +99,7 @@ TEST(ArbiterPropertyTest, HonestSessionsMoveNoMoreThanIsLackedAndAllProgress) {
     for (const Handover& record : world.handovers()) {
       EXPECT_LE(record.out, SaturatingSubtract(record.lacked, record.free) + MiB(2));
     }
+    ExpectToComeToRest(world);
     EXPECT_LT(world.longest_wait(), Seconds(20));
     if (::testing::Test::HasFailure()) return;
   }

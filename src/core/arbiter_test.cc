@@ -55,6 +55,73 @@ TEST_F(ArbiterTest, AHandoverMovesWhatTheNewcomerLacksAndNoMore) {
   EXPECT_EQ(record.running_at - record.revoked_at, Milliseconds(30));
 }
 
+class SpareTest : public ArbiterTest {
+ protected:
+  SpareTest() : ArbiterTest(MiB(2)) {}
+  // A has 60 MiB of 100 and gives its lease back for B, which wants 46.
+  void BeginHandover() {
+    Add(kA);
+    Add(kB);
+    Run(kA, MiB(60));
+    On(event::Reserve{kB, 1, MiB(46)});
+    On(event::Ready{kB, MiB(46)});
+    Later(Seconds(1));
+    On(event::Released{kA, Said<action::Revoke>(kA).epoch});
+  }
+};
+
+TEST_F(SpareTest, TheFirstChunkMayComeInBeforeAnyIsOut) {
+  BeginHandover();
+  EXPECT_EQ(Said<action::Evict>(kA).target, MiB(54));
+  EXPECT_EQ(arbiter_.budget().charge(kB), MiB(42));
+  On(event::Evicted{kA, MiB(58), MiB(2)});
+  EXPECT_EQ(Said<action::Credit>(kB).credit, MiB(44));
+  On(event::Evicted{kA, MiB(56), MiB(2)});
+  EXPECT_EQ(Said<action::Credit>(kB).credit, MiB(46));
+  const Epoch epoch = arbiter_.sessions().at(kB).epoch;
+  On(event::Running{kB, epoch, {}});
+  EXPECT_TRUE(arbiter_.claimant().has_value());  // what was lent is not back yet
+  On(event::Evicted{kA, MiB(54), MiB(2)});
+  EXPECT_EQ(arbiter_.budget().free(), Bytes());
+  EXPECT_EQ(Record().evicted, MiB(6));
+  EXPECT_EQ(Record().out, MiB(6));
+}
+
+TEST_F(SpareTest, WhatIsLentComesBackAlsoWhereTheNewcomerGrowsMeanwhile) {
+  BeginHandover();
+  On(event::Reserve{kB, 2, MiB(50)});
+  On(event::Ready{kB, MiB(50)});
+  EXPECT_EQ(Said<action::Evict>(kA).target, MiB(50));
+  for (uint64_t left = 58; left >= 50; left -= 2) On(event::Evicted{kA, MiB(left), MiB(2)});
+  EXPECT_EQ(arbiter_.budget().charge(kB), MiB(50));
+  EXPECT_EQ(arbiter_.budget().charged(), MiB(100));
+  EXPECT_FALSE(arbiter_.claimant().has_value());
+}
+
+TEST_F(SpareTest, WhatWasLentInVainIsTakenBackByTheNextHandover) {
+  Add(kC);
+  BeginHandover();
+  EXPECT_EQ(arbiter_.budget().charged(), MiB(102));
+  Later(arbiter_.config().silence * 4);  // A says nothing any more
+  const Epoch epoch = arbiter_.sessions().at(kB).epoch;
+  On(event::Released{kB, epoch});
+  On(event::Reserve{kC, 1, MiB(10)});
+  On(event::Ready{kC, MiB(10)});
+  EXPECT_EQ(Said<action::Grant>(kC).credit, Bytes());
+  EXPECT_EQ(Said<action::Evict>(kB).target, MiB(30));  // 2 for what was lent
+  On(event::Evicted{kB, MiB(38), MiB(4)});
+  EXPECT_EQ(Said<action::Credit>(kC).credit, MiB(4));
+  On(event::Evicted{kB, MiB(32), MiB(6)});
+  EXPECT_EQ(Said<action::Credit>(kC).credit, MiB(10));
+  const Epoch last = arbiter_.sessions().at(kC).epoch;
+  On(event::Running{kC, last, {}});
+  On(event::Evicted{kB, MiB(30), MiB(2)});
+  EXPECT_EQ(arbiter_.budget().charged(), MiB(100));
+  EXPECT_FALSE(arbiter_.claimant().has_value());
+  EXPECT_EQ(Record().lacked, MiB(12));
+  EXPECT_EQ(Record().evicted, MiB(12));
+}
+
 // What its program has freed meanwhile goes with it, and is no part of the hand-over.
 TEST_F(ArbiterTest, MemoryThatIsFreedDuringAHandoverIsNotEvicted) {
   Add(kA);
@@ -94,39 +161,6 @@ TEST_F(ArbiterTest, ColdMemoryLeavesFirstAndThatOfWaitersLast) {
     if (const auto* evict = std::get_if<action::Evict>(&action)) order.push_back(evict->id);
   }
   EXPECT_EQ(order, (std::vector<SessionId>{kC, kB, kA}));
-}
-
-TEST_F(ArbiterTest, AnIdleHolderGivesWayOnceItsPauseIsWorthIt) {
-  Add(kA);
-  Add(kB);
-  Run(kA, MiB(100));
-  On(event::Ready{kB, MiB(20)});
-  const Duration cost = arbiter_.SwitchEstimate();
-  now_ = now_ + Milliseconds(10);
-  On(event::Idle{kA, epoch_[kA]});
-  EXPECT_TRUE(Silent<action::Revoke>(kA));
-  Later(cost * 2 - Microseconds(1));
-  EXPECT_TRUE(Silent<action::Revoke>(kA));
-  Later(Microseconds(1));
-  EXPECT_FALSE(Silent<action::Revoke>(kA));
-}
-
-TEST_F(ArbiterTest, AnIdleHolderKnownForLongPausesGivesWayAtOnce) {
-  Add(kA);
-  Add(kB);
-  Run(kA, MiB(100));
-  On(event::Ready{kB, MiB(100)});
-  for (int i = 0; i < 9; ++i) {  // pauses too short to be worth a switch, for now
-    On(event::Idle{kA, epoch_[kA]});
-    now_ = now_ + Milliseconds(90);
-    On(event::Active{kA, epoch_[kA]});
-    EXPECT_TRUE(Silent<action::Revoke>(kA));
-  }
-  On(event::SessionGone{kB});
-  Add(kC);
-  On(event::Idle{kA, epoch_[kA]});
-  On(event::Ready{kC, MiB(20)});  // costs 21 ms, twice 42: less than 90
-  EXPECT_FALSE(Silent<action::Revoke>(kA));
 }
 
 TEST_F(ArbiterTest, ABusyAnswerIsRespectedAndTriedAgainLater) {
@@ -226,6 +260,39 @@ TEST_F(ArbiterTest, AHolderThatGrowsTakesIdleMemoryAndGoesOn) {
   EXPECT_EQ(Record().out, MiB(10));
 }
 
+TEST_F(ArbiterTest, AHolderThatGrowsTwiceAtOnceIsBookedAsLackingBoth) {
+  Add(kA);
+  Add(kB);
+  Run(kA, MiB(60));
+  Release(kA);
+  Run(kB, MiB(40));
+  On(event::Reserve{kB, 2, MiB(60)});
+  On(event::Ready{kB, MiB(50)});
+  EXPECT_EQ(Said<action::Evict>(kA).target, MiB(50));
+  On(event::Ready{kB, MiB(60)});  // another of its threads
+  EXPECT_EQ(Said<action::Evict>(kA).target, MiB(40));
+  On(event::Evicted{kA, MiB(40), MiB(20)});
+  EXPECT_EQ(Record().lacked, MiB(20));
+  EXPECT_EQ(Record().evicted, MiB(20));
+}
+
+TEST_F(ArbiterTest, WhoeverGrowsBeforeOthersHaveDrainedForItIsBookedAsLackingThatToo) {
+  Add(kA);
+  Add(kB);
+  Run(kA, MiB(100));
+  On(event::Reserve{kB, 1, MiB(60)});
+  On(event::Ready{kB, MiB(50)});
+  Later(arbiter_.Quantum());
+  On(event::Ready{kB, MiB(60)});
+  Release(kA);
+  EXPECT_EQ(Said<action::Evict>(kA).target, MiB(40));
+  const Epoch epoch = Said<action::Grant>(kB).epoch;
+  On(event::Evicted{kA, MiB(40), MiB(60)});
+  On(event::Running{kB, epoch, {}});
+  EXPECT_EQ(Record().lacked, MiB(60));
+  EXPECT_EQ(Record().evicted, MiB(60));
+}
+
 TEST_F(ArbiterTest, TwoHoldersThatBothGrowDoNotWaitForEachOther) {
   Add(kA);
   Add(kB);
@@ -312,38 +379,6 @@ TEST_F(ArbiterTest, UnaskedEvictedLowersCreditUnlessAGrantIsOnItsWay) {
   On(event::Running{kA, 1, {}});
   On(event::Evicted{kA, MiB(30), {}});
   EXPECT_EQ(arbiter_.budget().charge(kA), MiB(30));
-}
-
-TEST_F(ArbiterTest, ARestartedDaemonChargesWhatSessionsStillHave) {
-  Add(kA, MiB(70));
-  Add(kB, MiB(50));  // more than can be true beside A
-  EXPECT_EQ(Said<action::Evict>(kB).target, MiB(30));
-  EXPECT_EQ(arbiter_.budget().free(), Bytes());
-  On(event::Ready{kB, MiB(50)});
-  EXPECT_TRUE(Silent<action::Grant>(kB));
-  On(event::Evicted{kB, MiB(30), MiB(20)});
-  EXPECT_EQ(Said<action::Grant>(kB).credit, MiB(30));
-  EXPECT_EQ(Said<action::Evict>(kA).target, MiB(50));
-}
-
-TEST_F(ArbiterTest, WhatASessionBringsIsBookedBeforeAnybodyIsServed) {
-  On(event::SessionAdded{kB, RunId{2}, MiB(200), MiB(120), {}, 0, {}});
-  On(event::Ready{kB, MiB(120)});  // more than the budget as far as it is known
-  EXPECT_TRUE(Silent<action::Grant>(kB));
-  On(event::SessionAdded{kA, RunId{1}, MiB(200), MiB(60), MiB(60), 0, {}, MiB(160)});
-  EXPECT_EQ(Said<action::Grant>(kB).credit, MiB(100));
-  EXPECT_EQ(arbiter_.budget().charge(kA), MiB(60));
-  EXPECT_EQ(Said<action::Evict>(kA).target, MiB(40));
-}
-
-TEST_F(ArbiterTest, WhoeverGivesUpItsExcessBitByBitIsNotStuck) {
-  Add(kA, MiB(70));
-  Add(kB, MiB(50));
-  for (uint64_t resident = 50; resident > 30; resident -= 2) {
-    Later(arbiter_.config().silence - Milliseconds(1));
-    On(event::Evicted{kB, MiB(resident), {}});
-    EXPECT_FALSE(arbiter_.sessions().at(kB).stuck);
-  }
 }
 
 TEST_F(ArbiterTest, ALeaseGivenBackUnaskedIsGone) {

@@ -17,10 +17,11 @@ inline constexpr SessionId kC{3};
 
 class ArbiterTest : public ::testing::Test {
  protected:
-  ArbiterTest() : arbiter_(Config()) {}
+  explicit ArbiterTest(Bytes spare = {}) : arbiter_(Config(spare)) {}
 
-  static ArbiterConfig Config() {
+  static ArbiterConfig Config(Bytes spare = {}) {
     ArbiterConfig config;
+    config.spare = spare;
     config.budget = MiB(100);
     config.chunk = MiB(2);
     config.context = MiB(8);

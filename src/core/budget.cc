@@ -31,14 +31,14 @@ void Budget::SetFixed(Bytes bytes) {
 }
 
 void Budget::SetTotal(Bytes total) {
-  TANDEM_CHECK(charged_ <= total);
+  TANDEM_CHECK(charged_ <= total + spare_);
   total_ = total;
 }
 
 void Budget::Change(Bytes from, Bytes to) {
   TANDEM_CHECK(from <= charged_);
   const Bytes others = charged_ - from;
-  TANDEM_CHECK(to <= total_ - others);
+  TANDEM_CHECK(to <= total_ + spare_ - others);
   charged_ = others + to;
 }
 

@@ -2,11 +2,14 @@
 //
 // Threading: none. Pure.
 // Invariants
-// 1. Σ charges ≤ total, after every call; a call that would break this aborts the process.
+// 1. Σ charges ≤ total + spare, after every call; a call that would break this aborts the process.
+//    They are above the total only while, or because somebody died or fell silent while, memory
+//    that is on its way out was lent from the spare.
 // 2. A charge covers what its session may put on the card and, while it is swapping out, what it
 //    still has there.
 #pragma once
 
+#include <algorithm>
 #include <map>
 
 #include "src/core/types.h"
@@ -15,26 +18,31 @@ namespace tandem::core {
 
 class Budget {
  public:
-  explicit Budget(Bytes total) : total_(total) {}
+  explicit Budget(Bytes total, Bytes spare = {}) : total_(total), spare_(spare) {}
 
   Bytes total() const { return total_; }
   Bytes charged() const { return charged_; }
-  Bytes free() const { return total_ - charged_; }
+  Bytes free() const { return SaturatingSubtract(total_, charged_); }
+  // What may be charged beyond free() of the `coming` bytes that others are giving up.
+  Bytes Lendable(Bytes coming) const {
+    return std::min(coming, spare_ - SaturatingSubtract(charged_, total_));
+  }
   Bytes fixed() const { return fixed_; }
   Bytes charge(SessionId id) const;
 
-  // REQUIRES: the increase, if it is one, is no more than free().
+  // REQUIRES: the increase, if it is one, is no more than free() and what is lendable.
   void SetCharge(SessionId id, Bytes bytes);
   // What cannot be swapped, of all sessions together: contexts above the reserve, arrays. REQUIRES:
   // as SetCharge.
   void SetFixed(Bytes bytes);
-  // REQUIRES: total >= charged().
+  // REQUIRES: total + spare >= charged().
   void SetTotal(Bytes total);
 
  private:
   void Change(Bytes from, Bytes to);
 
   Bytes total_;
+  Bytes spare_;  // of the card, beside the total
   Bytes charged_;
   Bytes fixed_;
   std::map<SessionId, Bytes> charges_;  // only those above zero

@@ -32,6 +32,19 @@ TEST(BudgetDeathTest, AbortsBeforeItPromisesMoreThanThereIs) {
   EXPECT_DEATH(budget.SetTotal(MiB(59)), "");
 }
 
+TEST(BudgetTest, LendsNoMoreThanIsComingAndTheSpare) {
+  Budget budget(MiB(100), MiB(2));
+  budget.SetCharge(kA, MiB(100));
+  EXPECT_EQ(budget.free(), Bytes());
+  EXPECT_EQ(budget.Lendable(MiB(1)), MiB(1));
+  EXPECT_EQ(budget.Lendable(MiB(50)), MiB(2));
+  budget.SetCharge(kB, MiB(2));
+  EXPECT_EQ(budget.free(), Bytes());
+  EXPECT_EQ(budget.Lendable(MiB(50)), Bytes());
+  budget.SetCharge(kA, MiB(95));
+  EXPECT_EQ(budget.free(), MiB(3));
+}
+
 TEST(RunLimitsTest, HoldForAllSessionsOfARunTogether) {
   RunLimits limits;
   limits.Add(kA, RunId{7}, MiB(100), Bytes());
@@ -44,7 +57,6 @@ TEST(RunLimitsTest, HoldForAllSessionsOfARunTogether) {
   EXPECT_EQ(limits.run_used(kB), MiB(50));
   limits.Remove(kB);
   EXPECT_TRUE(limits.Reserve(kA, MiB(100)));
-  EXPECT_EQ(limits.largest_allocation(), MiB(100));
 }
 
 TEST(RunLimitsTest, ARunThatIsAboveItsLimitMayShrinkButNotGrow) {

@@ -1,44 +1,84 @@
-// HostLimits: how much memory of the host is promised to what may have to leave the cards of one
-// daemon, and the most that may be.
+// HostLimits: how much of the host is promised to what may have to leave the cards of one daemon,
+// and the most that may be: first of its memory, then of a file, where there is one.
 //
 // Threading: none. Pure, but for what it is given to ask how much the host has.
-// Invariant: a promise that Fits keeps the sum within the limit. (What has to be promised in any
-// case may break it: what was there before the daemon, or an order to suspend.)
+// Invariants
+// 1. A promise that Fits keeps the sums within the limits. (What has to be promised in any case may
+//    break that of the memory: what was there before the daemon, or an order to suspend.)
+// 2. What a session was promised of the memory stays memory until it needs less.
 #pragma once
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "src/base/bytes.h"
+#include "src/core/types.h"
 
 namespace tandem::core {
 
+// The most of a session's memory that the host may have to hold at once.
+struct HostNeed {
+  SessionId id;
+  Bytes bytes;
+  bool memory_only = false;  // a file will not do
+};
+using HostNeeds = std::vector<HostNeed>;
+
+// Where it is to lie.
+struct HostPlace {
+  Bytes memory;
+  Bytes spilled;
+  Bytes total() const { return memory + spilled; }
+};
+
 class HostLimits {
  public:
-  // `available`: what the host could give now, whoever has taken the rest; only asked where a
-  // promise is to grow. Without it the limit alone counts. `measured`: nobody has set the limit; it
-  // was measured, and grows where there is more later on.
+  // Of the memory. `available`: what the host could give now, whoever has taken the rest; only
+  // asked where a promise is to grow. Without it the limit alone counts. `measured`: nobody has set
+  // the limit; it was measured, and grows where there is more later on.
   explicit HostLimits(Bytes limit, std::function<Bytes()> available = {}, bool measured = false)
-      : limit_(limit), available_(std::move(available)), measured_(measured) {}
+      : memory_{limit, std::move(available)}, measured_(measured) {}
+  // Of the file; none before.
+  void AllowSpilling(Bytes limit, std::function<Bytes()> available = {}) {
+    file_ = {limit, std::move(available)};
+  }
   // The limit where so much is available: some of it is for everybody else.
   static Bytes Measured(Bytes available) { return available - Bytes(available.count / 10); }
 
-  // Whether the GPU may have as much promised, or has already.
-  bool Fits(int gpu, Bytes bytes);
-  // From now on so much is the GPU's.
-  void Promise(int gpu, Bytes bytes);
-  void Raise(Bytes by) { limit_ += by; }
+  // Whether the GPU's sessions may have as much promised, or have already.
+  bool Fits(int gpu, const HostNeeds& needs);
+  // From now on so much is theirs, and of no others of the GPU.
+  void Promise(int gpu, const HostNeeds& needs);
+  void Raise(Bytes by) { memory_.limit += by; }
 
-  Bytes limit() const { return limit_; }
+  Bytes limit() const { return memory_.limit + file_.limit; }
+  Bytes spill_limit() const { return file_.limit; }
   Bytes promised() const;
-  Bytes Left();  // to be promised
+  Bytes spilled() const;  // of it
+  HostPlace PlaceOf(int gpu, SessionId id) const;
+  // To be promised.
+  Bytes LeftInMemory();
+  Bytes LeftInFile() const;
 
  private:
-  Bytes limit_;
-  std::function<Bytes()> available_;
+  struct Store {
+    Bytes limit;
+    std::function<Bytes()> available;
+  };
+  using Places = std::map<SessionId, HostPlace>;
+
+  HostPlace Promised() const;
+  bool Grows(int gpu, const HostNeeds& needs) const;
+  Places Keep(int gpu, const HostNeeds& needs) const;
+  bool Grow(int gpu, const HostNeeds& needs, Places* places);
+
+  Store memory_;
+  Store file_ = {};
   bool measured_;
-  std::map<int, Bytes> promised_;  // by GPU
+  std::map<int, Places> promised_;  // by GPU
 };
 
 }  // namespace tandem::core

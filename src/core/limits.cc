@@ -74,10 +74,4 @@ uint64_t RunLimits::run_sessions(SessionId session) const {
   return runs_.at(members_.at(session).run).sessions;
 }
 
-Bytes RunLimits::largest_allocation() const {
-  Bytes largest;
-  for (const auto& [id, member] : members_) largest = std::max(largest, member.allocated);
-  return largest;
-}
-
 }  // namespace tandem::core

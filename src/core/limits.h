@@ -32,7 +32,6 @@ class RunLimits {
   Bytes used(SessionId session) const;  // with what cannot be swapped
   Bytes run_used(SessionId session) const;
   uint64_t run_sessions(SessionId session) const;  // how many its run has
-  Bytes largest_allocation() const;
 
  private:
   struct Run {

@@ -1,15 +1,24 @@
 #include "src/core/turns.h"
 
 #include <algorithm>
+#include <cstdint>
 
 namespace tandem::core {
 namespace {
 
-constexpr double kSmoothing = 0.25;  // weight of the newest measurement
+constexpr double kSmoothing = 0.25;  // least weight of the newest measurement
 // Below this, what a switch took says more about the fixed part than about the bus.
 constexpr Bytes kFewBytes = MiB(1);
 // A session stopped in the middle of a switch says nothing about switching.
 constexpr double kMostSurprise = 8.0;
+
+// Whoever waits for pauses like those that were seen waits somewhat longer than they were.
+constexpr int64_t kSlack = 2;
+
+// Of the newest of so many: a plain mean first, since what was there before was only assumed.
+double Weight(uint64_t measurements) {
+  return std::max(kSmoothing, 1.0 / static_cast<double>(measurements));
+}
 
 }  // namespace
 
@@ -22,12 +31,12 @@ void SwitchCost::Learn(Bytes lacked, Duration took) {
   const double seconds =
       std::clamp(took.seconds(), 0.0, kMostSurprise * Estimate(lacked).seconds());
   if (lacked < kFewBytes) {
-    base_seconds_ += kSmoothing * (seconds - base_seconds_);
+    base_seconds_ += Weight(++without_bytes_) * (seconds - base_seconds_);
     return;
   }
   const double moving = std::max(seconds - base_seconds_, 0.0);
   const double sample = moving / static_cast<double>(lacked.count);
-  seconds_per_byte_ += kSmoothing * (sample - seconds_per_byte_);
+  seconds_per_byte_ += Weight(++with_bytes_) * (sample - seconds_per_byte_);
 }
 
 void Recent::Add(Duration value) {
@@ -43,16 +52,45 @@ std::optional<Duration> Recent::Typical() const {
   return *middle;
 }
 
+void Pauses::Add(Duration value) {
+  if (values_.size() < kKept) {
+    values_.push_back(value);
+  } else {
+    values_[next_++ % kKept] = value;
+  }
+}
+
+Duration Pauses::Patience(Duration price) const {
+  std::vector<Duration> sorted = values_;
+  std::sort(sorted.begin(), sorted.end());
+  const auto count = static_cast<int64_t>(sorted.size());
+  int64_t in_time = 0;
+  Duration ended;  // the sum of those that end in time
+  Duration best;
+  Duration least = price * count;  // each of them taken at once
+  const auto consider = [&](Duration patience) {
+    for (; in_time < count && sorted[in_time] <= patience; ++in_time) {
+      ended = ended + sorted[in_time];
+    }
+    const Duration cost = ended + (patience + price) * (count - in_time);
+    if (cost > least) return;  // of equals the longest: what was never seen may be still
+    least = cost;
+    best = patience;
+  };
+  for (const Duration pause : sorted) {
+    if (pause * kSlack >= price) break;
+    consider(pause * kSlack);
+  }
+  consider(price);
+  return best;
+}
+
 Duration TurnRules::Quantum(Duration cost) const {
   return std::max(floor, cost * cost_multiple);
 }
 
-Duration IdlePatience(bool bytes_move, Duration cost, std::optional<Duration> gap,
-                      bool waiter_pauses) {
-  if (!bytes_move) return Duration();
-  const Duration threshold = waiter_pauses ? cost : cost * 2;
-  if (gap.has_value() && *gap > threshold) return Duration();
-  return threshold;
+Duration IdlePatience(bool bytes_move, Duration cost, const Pauses& pauses, bool waiter_pauses) {
+  return bytes_move ? pauses.Patience(waiter_pauses ? cost : cost * 2) : Duration();
 }
 
 }  // namespace tandem::core

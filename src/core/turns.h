@@ -6,7 +6,9 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "src/base/bytes.h"
 #include "src/base/time.h"
@@ -26,6 +28,7 @@ class SwitchCost {
  private:
   double base_seconds_ = 1e-3;
   double seconds_per_byte_;
+  uint64_t without_bytes_ = 0, with_bytes_ = 0;  // measurements
 };
 
 // The typical value of something that repeats: the median of the last few. One long pause among
@@ -39,6 +42,29 @@ class Recent {
   static constexpr size_t kKept = 8;
   std::array<Duration, kKept> values_;
   size_t count_ = 0;
+};
+
+// For how long something that pauses should go on holding what others wait for, learnt from how
+// long it has paused before.
+class Pauses {
+ public:
+  void Add(Duration value);
+
+  // `price`: what it costs to take the thing away and to bring it back. Nothing, `price`, or twice
+  // the length of a pause that was seen: which of these would have cost the least on average, where
+  // a pause that ends in time costs its own length and any other the patience and the price. Many
+  // short pauses teach to wait them out, and long ones among them not to wait much longer than
+  // that. At most `price`, which is also the answer while nothing is known; no pause costs more
+  // than twice that.
+  //
+  // Ski rental with a known distribution: Karlin, Manasse, McGeoch, Owicki, "Competitive Randomized
+  // Algorithms for Nonuniform Problems", Algorithmica 11 (1994).
+  Duration Patience(Duration price) const;
+
+ private:
+  static constexpr size_t kKept = 64;
+  std::vector<Duration> values_;  // the last kKept, in no order
+  size_t next_ = 0;
 };
 
 struct TurnRules {
@@ -56,12 +82,10 @@ struct TurnRules {
   Duration Quantum(Duration cost) const;
 };
 
-// For how long an idle holder may stay idle before it gives way; zero: at once.
+// For how long a holder that pauses like this may stay idle before it gives way; zero: at once.
 //
-// `gap`: how long it is expected to stay idle, if known. `waiter_pauses`: the waiter is expected to
-// go idle, for longer than a switch takes, within its own quantum: then its gap pays the way back
-// and the cost counts once, else twice.
-Duration IdlePatience(bool bytes_move, Duration cost, std::optional<Duration> gap,
-                      bool waiter_pauses);
+// `waiter_pauses`: the waiter is expected to go idle, for longer than a switch takes, within its
+// own quantum: then its pause pays the way back and the cost counts once, else twice.
+Duration IdlePatience(bool bytes_move, Duration cost, const Pauses& pauses, bool waiter_pauses);
 
 }  // namespace tandem::core

@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <vector>
+
 namespace tandem::core {
 namespace {
 
@@ -11,6 +16,12 @@ TEST(SwitchCostTest, StartsFromTheBandwidthAndLearns) {
   for (int i = 0; i < 50; ++i) cost.Learn(Bytes(1000000000), Milliseconds(250));
   EXPECT_NEAR(cost.Estimate(Bytes(1000000000)).seconds(), 0.25, 0.01);
   EXPECT_NEAR(cost.Estimate(Bytes(500000000)).seconds(), 0.125, 0.01);
+}
+
+TEST(SwitchCostTest, TheFirstMeasurementsCountForMoreThanWhatWasAssumed) {
+  SwitchCost cost(8e9);
+  for (int i = 0; i < 4; ++i) cost.Learn(Bytes(400000000), Seconds(1));  // twenty times slower
+  EXPECT_GT(cost.Estimate(Bytes(400000000)), Milliseconds(700));
 }
 
 TEST(SwitchCostTest, OneAbsurdMeasurementDoesNotRuleTheDay) {
@@ -44,18 +55,72 @@ TEST(TurnRulesTest, AFixedTurnDoesNotGrowWithTheCost) {
   }
 }
 
+Pauses PausesOf(int count, Duration pause) {
+  Pauses pauses;
+  for (int i = 0; i < count; ++i) pauses.Add(pause);
+  return pauses;
+}
+
+TEST(PausesTest, OfUnknownPausesWaitsAsLongAsTheyCostToTake) {
+  EXPECT_EQ(Pauses().Patience(Milliseconds(20)), Milliseconds(20));
+  EXPECT_EQ(PausesOf(64, Milliseconds(5)).Patience(Milliseconds(20)), Milliseconds(20));
+}
+
+TEST(PausesTest, OneThatWasAlwaysLongIsTakenAtOnce) {
+  EXPECT_EQ(PausesOf(1, Milliseconds(21)).Patience(Milliseconds(20)), Duration());
+  EXPECT_EQ(PausesOf(64, Milliseconds(21)).Patience(Milliseconds(20)), Duration());
+}
+
+TEST(PausesTest, ShortOnesAreWaitedOutAndLongOnesAmongThemTaken) {
+  Pauses pauses = PausesOf(56, Microseconds(300));
+  for (int i = 0; i < 8; ++i) pauses.Add(Milliseconds(100));
+  EXPECT_EQ(pauses.Patience(Milliseconds(20)), Microseconds(600));
+}
+
+TEST(PausesTest, ForAFewShortOnesNoLongOneIsWaitedFor) {
+  Pauses pauses = PausesOf(1, Milliseconds(15));
+  for (int i = 0; i < 8; ++i) pauses.Add(Milliseconds(100));
+  // 15 ms and more spent on each of the eight would cost more than one switch that is not worth it.
+  EXPECT_EQ(pauses.Patience(Milliseconds(20)), Duration());
+}
+
+TEST(PausesTest, OnlyTheLatestCount) {
+  Pauses pauses = PausesOf(64, Milliseconds(100));
+  for (int i = 0; i < 64; ++i) pauses.Add(Milliseconds(5));
+  EXPECT_EQ(pauses.Patience(Milliseconds(20)), Milliseconds(20));
+}
+
+TEST(PausesTest, NoOtherPatienceThatItMayHaveWouldHaveCostLess) {
+  const uint32_t seed = std::random_device()();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  const Duration price = Microseconds(40);
+  for (int round = 0; round < 200; ++round) {
+    Pauses pauses;
+    std::vector<Duration> seen(1 + random() % 64);
+    for (Duration& pause : seen) pauses.Add(pause = Microseconds(1 + random() % 100));
+    const auto cost = [&](Duration patience) {
+      Duration sum;
+      for (const Duration pause : seen) {
+        sum = sum + (pause <= patience ? pause : patience + price);
+      }
+      return sum;
+    };
+    const Duration found = cost(pauses.Patience(price));
+    EXPECT_LE(found, std::min(cost(Duration()), cost(price)));
+    for (const Duration pause : seen) EXPECT_LE(found, cost(std::min(pause * 2, price)));
+  }
+}
+
 TEST(IdlePatienceTest, FollowsTheRule) {
   const Duration cost = Milliseconds(50);
-  // Nothing to move: at once.
-  EXPECT_EQ(IdlePatience(false, cost, std::nullopt, false), Duration());
-  // A pause known to be long enough to pay for the way there and back: at once.
-  EXPECT_EQ(IdlePatience(true, cost, Milliseconds(101), false), Duration());
+  const Pauses unknown;
+  EXPECT_EQ(IdlePatience(false, cost, unknown, false), Duration());  // nothing to move: at once
+  EXPECT_EQ(IdlePatience(true, cost, unknown, false), Milliseconds(100));
+  EXPECT_EQ(IdlePatience(true, cost, unknown, true), Milliseconds(50));
   // Too short for both ways; long enough where the waiter's own pause pays the way back.
-  EXPECT_EQ(IdlePatience(true, cost, Milliseconds(99), false), Milliseconds(100));
-  EXPECT_EQ(IdlePatience(true, cost, Milliseconds(99), true), Duration());
-  // Unknown, or shorter: once it has idled that long.
-  EXPECT_EQ(IdlePatience(true, cost, Milliseconds(5), true), Milliseconds(50));
-  EXPECT_EQ(IdlePatience(true, cost, std::nullopt, false), Milliseconds(100));
+  EXPECT_EQ(IdlePatience(true, cost, PausesOf(8, Milliseconds(99)), false), Milliseconds(100));
+  EXPECT_EQ(IdlePatience(true, cost, PausesOf(8, Milliseconds(99)), true), Duration());
 }
 
 }  // namespace

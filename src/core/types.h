@@ -59,6 +59,9 @@ struct SessionAdded {
   // The budget with what this session explains of the card's use; counts where it is more.
   std::optional<Bytes> budget = std::nullopt;
   Bytes fixed = {};  // that it has from before, and that cannot be swapped; contexts excluded
+  // It may allocate more than fits: what the card does not hold it reaches on the host.
+  bool oversubscribes = false;
+  bool spills = false;  // takes a file in the place of the host's memory
 };
 struct SessionGone {
   SessionId id;
@@ -105,6 +108,7 @@ struct Released {
   SessionId id;
   Epoch epoch = 0;
 };
+// Epoch 0: without a lease, and it cannot give up what Evict asked for.
 struct Busy {
   SessionId id;
   Epoch epoch = 0;
@@ -113,6 +117,7 @@ struct Evicted {
   SessionId id;
   Bytes resident;
   Bytes copied;
+  Bytes swapped = {};  // what of it is on the host alone, as far as it says
 };
 // Somebody wants the session off the card, or back: until then it gets no lease and all its bytes
 // go to the host.

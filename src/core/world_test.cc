@@ -18,8 +18,11 @@ uint64_t World::Start(const Habits& habits) {
   program.habits = habits;
   program.need = habits.need;
   program.on_host = habits.need;  // for all the arbiter knows of one that has it already
-  Send(event::SessionAdded{
-      SessionId{id}, RunId{id}, arbiter_.budget().total(), habits.need, {}, 0, {}});
+  event::SessionAdded added{
+      SessionId{id}, RunId{id}, arbiter_.budget().total(), habits.need, {}, 0, {}};
+  added.oversubscribes = habits.oversubscribes;
+  if (habits.oversubscribes) added.limit = habits.need + kArray;
+  Send(added);
   WantContext(id, program);
   return id;
 }
@@ -36,6 +39,15 @@ void World::Stop(uint64_t id, Duration length) {
 void World::Suspend(uint64_t id, bool suspended) {
   programs_.at(id).asked_at = now_;  // what it has waited so far says nothing about the arbiter
   Send(event::Suspended{SessionId{id}, suspended});
+}
+
+void World::CalmDown() {
+  for (auto& [id, program] : programs_) {
+    program.habits = {.need = program.habits.need,
+                      .oversubscribes = program.habits.oversubscribes,
+                      .pause = Seconds(1 << 20)};
+    Suspend(id, false);
+  }
 }
 
 std::vector<uint64_t> World::ids() const {
@@ -80,10 +92,20 @@ void World::Deliver(const Event& event) {
   CheckHost();
 }
 
+bool World::quiet() const {
+  const auto& sessions = arbiter_.sessions();
+  return !arbiter_.claimant().has_value() &&
+         std::none_of(sessions.begin(), sessions.end(), [this](const auto& entry) {
+           const Session& session = entry.second;
+           const bool evicting = arbiter_.budget().charge(entry.first) > session.credit;
+           return session.stuck || evicting || session.phase == Phase::kRevoking;
+         });
+}
+
 // What the arbiter believes, and what is really on the card.
 void World::Check() {
   const Budget& budget = arbiter_.budget();
-  ASSERT_LE(budget.charged(), budget.total());
+  ASSERT_LE(budget.charged(), budget.total() + config_.spare);
   Bytes resident;
   uint64_t contexts = 0;
   for (const auto& [id, program] : programs_) {
@@ -100,11 +122,15 @@ void World::Check() {
     }
   }
   const uint64_t above = std::max<uint64_t>(contexts, config_.reserved) - config_.reserved;
-  ASSERT_LE(resident + Bytes(above * config_.context.count), budget.total());
-  bool settled = !arbiter_.claimant().has_value();
+  ASSERT_LE(resident + Bytes(above * config_.context.count), budget.total() + config_.spare);
+  bool settled = quiet();
+  // What was lent is back once nobody is on the way in or out.
+  if (settled) {
+    ASSERT_LE(budget.charged(), budget.total());
+  }
+  lent_ = lent_ || budget.charged() > budget.total();
   for (const auto& [id, session] : arbiter_.sessions()) {
-    const bool evicting = budget.charge(id) > session.credit;
-    settled = settled && !session.holds() && !session.stuck && !evicting;
+    settled = settled && !session.holds();
     if (session.suspended && !session.holds() && !session.stuck) {
       ASSERT_EQ(session.credit, Bytes()) << "session " << id.value;
     }
@@ -157,8 +183,7 @@ void World::Act(const Action& action) {
     EXPECT_FALSE(arbiter_.sessions().at(evict->id).holds());
     For(evict->id.value, kLatency, [this, evict = *evict](Program& program) {
       program.target = evict.target;
-      if (!program.evicting) EvictChunk(evict.id.value, program);
-      program.evicting = true;
+      if (!std::exchange(program.evicting, true)) EvictChunk(evict.id.value, program);
     });
   } else if (const auto* contended = std::get_if<action::SetContended>(&action)) {
     For(contended->id.value, Duration(), [this, contended = *contended](Program& program) {
@@ -215,8 +240,16 @@ void World::WantToWork(uint64_t id, Program& program) {
   } else {
     program.open = false;
     program.asked_at = now_;
-    Send(event::Ready{SessionId{id}, program.need});
+    Ask(id, program);
   }
+}
+
+// What it may have on the card is shown to it.
+void World::Ask(uint64_t id, Program& program) {
+  if (program.habits.oversubscribes) {
+    program.need = std::min(program.habits.need, arbiter_.MostResident());
+  }
+  Send(event::Ready{SessionId{id}, program.need});
 }
 
 void World::BeginBurst(uint64_t id, Program& program) {
@@ -286,6 +319,7 @@ void World::Rest(uint64_t id, Program& program) {
 }
 
 void World::Restore(uint64_t id, Program& program) {
+  if (program.habits.oversubscribes) program.need = std::min(program.need, arbiter_.MostResident());
   const Bytes aim = std::min(program.need, program.credit);
   if (program.copying) return;
   if (aim > program.resident) {
@@ -352,7 +386,7 @@ void World::Release(uint64_t id, Program& program) {
   program.epoch = 0;
   if (program.wants && program.has_context) {
     program.asked_at = now_;
-    Send(event::Ready{SessionId{id}, program.need});
+    Ask(id, program);
   }
 }
 

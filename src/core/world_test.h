@@ -20,6 +20,7 @@ namespace tandem::core {
 // How a simulated program behaves. Times are means of exponential draws where `random`.
 struct Habits {
   Bytes need = MiB(64);
+  bool oversubscribes = false;  // then it needs at most what the card could give it
   Duration burst = Milliseconds(100);
   Duration pause = Milliseconds(5);
   bool random = false;
@@ -41,6 +42,7 @@ class World {
   void Kill(uint64_t id);
   void Stop(uint64_t id, Duration length);
   void Suspend(uint64_t id, bool suspended);
+  void CalmDown();  // all are let go on, and none begins anything once it is done
   void RunFor(Duration length);
 
   Instant now() const { return now_; }
@@ -48,6 +50,9 @@ class World {
   const std::vector<Handover>& handovers() const { return handovers_; }
   Duration longest_wait() const { return longest_wait_; }
   Duration worked(uint64_t id) const { return programs_.at(id).worked; }
+  // Nobody is on the way in or out, and everybody answers.
+  bool quiet() const;
+  bool lent() const { return lent_; }  // at any time
   bool alive(uint64_t id) const { return programs_.count(id) != 0; }
   std::vector<uint64_t> ids() const;
   double Uniform() { return std::uniform_real_distribution<>(0, 1)(random_); }
@@ -97,6 +102,7 @@ class World {
   void EndBurst(uint64_t id, Program& program);
   void ChangeFixed(uint64_t id, Program& program);
   void Rest(uint64_t id, Program& program);
+  void Ask(uint64_t id, Program& program);
   void Restore(uint64_t id, Program& program);
   void EvictChunk(uint64_t id, Program& program);
   void Release(uint64_t id, Program& program);
@@ -115,6 +121,7 @@ class World {
   std::set<Epoch> epochs_;
   std::vector<Handover> handovers_;
   Duration longest_wait_;
+  bool lent_ = false;
   Bytes excess_;  // as the arbiter last had it
 };
 

@@ -249,12 +249,16 @@ static_assert(offsetof(CUDA_MEMCPY2D, Height) == 120);
 
 enum CUmemLocationType : int {
   CU_MEM_LOCATION_TYPE_INVALID = 0,
+  CU_MEM_LOCATION_TYPE_NONE = 0,  // of managed memory: no place is preferred
   CU_MEM_LOCATION_TYPE_DEVICE = 1,
   CU_MEM_LOCATION_TYPE_HOST = 2,
   CU_MEM_LOCATION_TYPE_HOST_NUMA = 3,
   CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT = 4,
 };
-enum CUmemAllocationType : int { CU_MEM_ALLOCATION_TYPE_PINNED = 1 };
+enum CUmemAllocationType : int {
+  CU_MEM_ALLOCATION_TYPE_PINNED = 1,
+  CU_MEM_ALLOCATION_TYPE_MANAGED = 2,
+};
 enum CUmemAllocationHandleType : int {
   CU_MEM_HANDLE_TYPE_NONE = 0,
   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR = 1,

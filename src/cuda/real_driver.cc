@@ -43,6 +43,11 @@ RealDriver LoadRealDriver(void* library, SymbolLookup lookup) {
   return driver;
 }
 
+bool IsListed(const char* symbol) {
+  return std::any_of(std::begin(kRows), std::end(kRows),
+                     [symbol](const Row& row) { return row.symbol == symbol; });
+}
+
 ProcAddress ResolveProcAddress(const char* base, int version, bool per_thread,
                                bool (*exists)(const char* symbol)) {
   ProcAddress best;

@@ -23,6 +23,9 @@ using SymbolLookup = void* (*)(void* library, const char* symbol);
 // dlsym it sees is its own.
 RealDriver LoadRealDriver(void* library, SymbolLookup lookup);
 
+// Whether driver_api.def has a row of that symbol.
+bool IsListed(const char* symbol);
+
 // The row that answers a cuGetProcAddress query.
 struct ProcAddress {
   const char* symbol = nullptr;  // null: there is none of that version

@@ -24,6 +24,7 @@
 #include "src/daemon/memfd_pages.h"
 #include "src/daemon/options.h"
 #include "src/daemon/server.h"
+#include "src/daemon/spill_directory.h"
 #include "src/wire/channel.h"
 #include "src/wire/runtime_dir.h"
 
@@ -107,6 +108,9 @@ Result<std::unique_ptr<Server>> PrepareThere(const Options& options) {
       options.host_memory.value_or(core::HostLimits::Measured(AvailableHostMemory()));
   config.host_memory_measured = !options.host_memory.has_value();
   config.available_host_memory = [] { return AvailableHostMemory(); };
+  if (options.spill.limit != Bytes()) {
+    ASSIGN_OR_RETURN(config.spill, OpenSpillDirectory(options.spill));
+  }
   config.let_go = &CloseElsewhere;
   if (options.chaos) {
     config.chaos_seed = options.seed.value_or(RandomToken());
@@ -123,6 +127,10 @@ Result<std::unique_ptr<Server>> PrepareThere(const Options& options) {
   }
   spdlog::info("{} of the host's memory for what does not fit on the cards",
                FormatBytes(config.host_memory));
+  if (config.spill.limit != Bytes()) {
+    spdlog::info("{} more in {}", FormatBytes(config.spill.limit),
+                 service::Printable(config.spill.directory));
+  }
   ASSIGN_OR_RETURN(UniqueFd signals, BlockSignals());
   // Also without the option: those who were served here before go on looking for it here.
   TRY(listener.Listen(wire::IsEverybodys(wire::RuntimeDir())));

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "src/base/testing/descriptors.h"
 #include "src/daemon/options.h"
 
 namespace tandem::daemon {
@@ -120,17 +121,13 @@ TEST_F(DaemonTest, MemoryGoesFromOneProcessToAnother) {
 }
 
 TEST_F(DaemonTest, WhoFetchesOftenAndDoesNotReadTakesNoDescriptors) {
-  const auto descriptors = [] {
-    const std::filesystem::directory_iterator all("/proc/self/fd");
-    return std::distance(begin(all), end(all));
-  };
   wire::Channel session = Join();
   const UniqueFd memory(memfd_create("memory", MFD_CLOEXEC));
   wire::Channel offerer = Connect();
   ASSERT_TRUE(offerer.Send(wire::Offer{1, 2, "GPU-1"}, kPatience, {memory.get()}).ok());
   Expect<wire::Offered>(offerer);
   wire::Channel deaf = Connect();
-  const auto before = descriptors();
+  const size_t before = OpenDescriptors();
   std::vector<std::byte> questions;
   for (int i = 0; i < 1000; ++i) {
     const std::vector<std::byte> question = wire::Encode(wire::Fetch{1, 2});
@@ -138,8 +135,8 @@ TEST_F(DaemonTest, WhoFetchesOftenAndDoesNotReadTakesNoDescriptors) {
   }
   SendRaw(deaf, questions);
   EXPECT_TRUE(RunUntil([&] { return server_->connections() == 2; }));
-  EXPECT_LT(descriptors(), before);  // that connection's is gone
-  Expect<wire::Fetched>(deaf);       // and the first question answered
+  EXPECT_LT(OpenDescriptors(), before);  // that connection's is gone
+  Expect<wire::Fetched>(deaf);           // and the first question answered
   ExpectClosed(deaf);
 }
 

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "src/base/duration.h"
+#include "src/daemon/spill_directory.h"
 
 namespace tandem::daemon {
 namespace {
@@ -52,6 +53,19 @@ void AddHostMemory(CLI::App* app, Options* options) {
       ->envname("TANDEM_HOST_MEMORY");
 }
 
+void AddSpill(CLI::App* app, Options* options) {
+  const auto set = [options](const std::string& text) {
+    Result<service::Spill> spill = ParseSpill(text);
+    if (!spill.ok()) throw CLI::ValidationError("--spill", spill.error().message);
+    options->spill = *std::move(spill);
+  };
+  app->add_option_function<std::string>("--spill", set,
+                                        "use files in a directory, up to a size, for what that "
+                                        "memory has no room for, e.g. /var/tmp:64G")
+      ->type_name("DIR:SIZE")
+      ->envname("TANDEM_SPILL");
+}
+
 // One line, which `tandem run` passes on. Names the variable where the mistake may be in one.
 std::string FailureText(const CLI::App* app, const CLI::Error& error) {
   std::string text = std::string("tandemd: ") + error.what();
@@ -88,6 +102,7 @@ ParsedOptions ParseOptions(int argc, const char* const* argv) {
       ->check(CLI::Range(1u, 64u))
       ->capture_default_str();
   AddHostMemory(&app, &options);
+  AddSpill(&app, &options);
   app.add_option("--log", options.log_file,
                  "write the log to this file, at most 1 MiB and as much of an older one");
   auto* idle = app.add_option("--exit-when-idle", idle_seconds,
@@ -103,6 +118,8 @@ ParsedOptions ParseOptions(int argc, const char* const* argv) {
       "  tandemd --daemonize --log /tmp/tandemd.log    in the background\n"
       "  TANDEM_GPU=soft tandemd                       on the software GPU\n"
       "  tandemd --everybody                           as root: for all users of this machine\n"
+      "  tandemd --host-memory 64G --spill /scratch:500G\n"
+      "                                                on the disk what 64 GiB do not hold\n"
       "  tandem status                                 what it is doing");
   try {
     app.parse(argc, argv);

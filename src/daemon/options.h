@@ -8,6 +8,7 @@
 #include "src/base/result.h"
 #include "src/base/time.h"
 #include "src/core/turns.h"
+#include "src/service/spill.h"
 
 namespace tandem::daemon {
 
@@ -20,6 +21,7 @@ struct Options {
   std::string devices_json;  // empty: ask the driver
   std::optional<Duration> exit_when_idle;
   std::optional<Bytes> host_memory;  // what is available less a tenth where nothing is said
+  service::Spill spill;
   core::TurnRules turns;
   bool chaos = false;
   std::optional<uint64_t> seed;  // of chaos; one of our own where there is none

@@ -60,10 +60,11 @@ std::string WhoIsStuck(const core::Arbiter& arbiter, const core::Wish& wish) {
   std::string text;
   for (const auto& [id, session] : arbiter.sessions()) {
     const Bytes kept = arbiter.budget().charge(id);
-    if (!session.stuck || id == wish.id || kept == Bytes()) continue;
+    if (!session.immovable() || id == wish.id || kept == Bytes()) continue;
     wanted += kept;
     text += (text.empty() ? "; " : ", ") + ("session " + std::to_string(id.value)) +
-            " does not answer and keeps " + FormatBytes(kept);
+            (session.stuck ? " does not answer" : " waits in the middle of its work") +
+            " and keeps " + FormatBytes(kept);
   }
   return wanted > arbiter.budget().total() ? text : "";
 }
@@ -144,6 +145,9 @@ std::string Service::StatusJson() const {
                {"socket", config_.socket},
                {"host_limit_bytes", host_.limit().count},
                {"host_promised_bytes", host_.promised().count},
+               {"spill_limit_bytes", host_.spill_limit().count},
+               {"spill_promised_bytes", host_.spilled().count},
+               {"spill_directory", config_.spill.directory},
                {"chaos_seed", config_.chaos_seed.has_value() ? Json(*config_.chaos_seed) : Json()},
                {"gpus", std::move(gpus)}});
 }
@@ -183,11 +187,13 @@ std::string Service::SessionsJson(unsigned viewer) const {
         {"allocated_bytes", allocated.count},
         {"resident_bytes", resident},
         {"swapped_bytes", swapped},
+        {"exchanged_bytes", reports.exchanged_bytes.load()},
         {"credit_bytes", session.credit.count},
         {"limit_bytes", arbiter.LimitOf(id).count},
         {"contexts", session.contexts},
         {"fixed_bytes", session.fixed.count},
         {"host_share_bytes", arbiter.HostShare(id).count},
+        {"host_file_bytes", host_.PlaceOf(seat->gpu->info.index, id).spilled.count},
         {"suspended", session.suspended},
         {"wait_seconds", waited.seconds()},
         {"held_seconds", held.seconds()},

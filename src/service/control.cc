@@ -104,10 +104,11 @@ void Service::Handle(Connection& from, const wire::Control& m) {
     return Refuse(from.id, wire::RefusalCode::kProtocol,
                   "there is no order called " + Printable(m.what), false);
   }
-  if (limit && RefuseTooLarge(from, Bytes(m.limit_bytes))) return;
   std::optional<Target> target = ChooseTarget(from, m.target);
   if (!target.has_value()) return;
-  if (m.what == "suspend" && RefuseForHost(from, *target)) return;
+  const bool oversubscribes = target->run.has_value() && runs_.at(*target->run).oversubscribes;
+  if (limit && RefuseTooLarge(from, Bytes(m.limit_bytes), oversubscribes)) return;
+  if (m.what == "suspend" && RefuseForHost(from, target->seats)) return;
   if (limit) {
     if (target->run.has_value()) target->seats = SeatsOf(*target->run);
     Limit(*target, Bytes(m.limit_bytes));
@@ -117,24 +118,6 @@ void Service::Handle(Connection& from, const wire::Control& m) {
   std::vector<core::SessionId> ids;
   for (const Seat* seat : target->seats) ids.push_back(seat->id);
   out_.push_back(Outgoing{from.id, wire::Answer{OrderJson(ids)}, {}, false});
-}
-
-// All that it has would go to the host. Whether that has no room, and whoever ordered it was told.
-bool Service::RefuseForHost(const Connection& from, const Target& target) {
-  Bytes more;
-  for (const Seat* seat : target.seats) {
-    const core::Arbiter& arbiter = seat->gpu->arbiter;
-    if (arbiter.sessions().at(seat->id).suspended) continue;
-    more += SaturatingSubtract(arbiter.limits().allocated(seat->id), arbiter.HostShare(seat->id));
-  }
-  const Bytes left = host_.Left();
-  if (more <= left) return false;
-  Refuse(from.id, wire::RefusalCode::kHostFull,
-         "host memory is full: this would take " + FormatBytes(more) + " more of it, and of " +
-             FormatBytes(host_.limit()) + " (tandemd --host-memory) " + FormatBytes(left) +
-             " are left",
-         false);
-  return true;
 }
 
 void Service::Suspend(const Target& target, bool suspended) {

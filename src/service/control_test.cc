@@ -54,6 +54,16 @@ TEST_F(ControlTest, ASuspendedSessionLeavesTheCardAndComesBackWhenResumed) {
   EXPECT_EQ(Session(0)["wait_seconds"], 0.0);  // it did not wait for others
 }
 
+TEST_F(ControlTest, WhatCannotBeSwappedStaysAndIsShown) {
+  Join(1, 11);
+  Say(1, wire::FixedWanted{1, MiB(20).count});
+  EXPECT_EQ(Heard<wire::FixedReserved>(1).granted, 1);
+  Order("suspend", "1");
+  EXPECT_EQ(Concerned(), Json::array({1}));
+  EXPECT_EQ(Session(0)["state"], "suspended");
+  EXPECT_EQ(Session(0)["fixed_bytes"], MiB(20).count);
+}
+
 TEST_F(ControlTest, ARunsNameStandsForAllItHasAndGets) {
   const uint64_t run = BeginRun("mnist");
   Join(1, 11, run);

@@ -1,4 +1,6 @@
 // The host's memory: who is refused for lack of it, and what people and programs are told.
+#include <fcntl.h>
+
 #include "src/service/service_test.h"
 
 namespace tandem::service {
@@ -40,6 +42,20 @@ TEST_F(HostTest, AProgramIsToldWhyAndTheOthersWhatTheyMayNeed) {
   EXPECT_EQ(pages_[0]->decisions_.host_refusals.load(), 0u);
 }
 
+// It kept the copies, and wrote nothing since.
+TEST_F(HostTest, WhatLeavesWithoutBeingCopiedIsOnTheHostAllTheSame) {
+  Join(1, 11);
+  Want(1, MiB(60));
+  Say(1, wire::Running{Heard<wire::Grant>(1).epoch, 0});
+  Join(2, 12);
+  Want(2, MiB(60));
+  Say(1, wire::Released{1});
+  pages_[0]->reports_.swapped_bytes = MiB(20).count;
+  Say(1, wire::Evicted{MiB(40).count, 0});
+  said_ = service_.OnProcessGone(12, now_);
+  EXPECT_EQ(Ask("sessions")["sessions"][0]["host_share_bytes"], MiB(20).count);
+}
+
 TEST_F(HostTest, SuspendingIsRefusedWhereTheHostHasNoRoom) {
   Join(1, 11);
   Join(2, 12);
@@ -71,6 +87,82 @@ TEST_F(RestartedHostTest, WhatSessionsHadBeforeIsNotCountedTwice) {
   now_ = now_ + kSettling;
   EXPECT_EQ(Promised(), MiB(80));
   EXPECT_EQ(Ask("status")["host_limit_bytes"], MiB(120).count);
+}
+
+class SpillTest : public ServiceTest {
+ protected:
+  SpillTest()
+      : ServiceTest({}, {}, MiB(40), false,
+                    Spill{"/scratch", MiB(60), {}, [this] { return MakeFile(); }}) {}
+
+  Result<UniqueFd> MakeFile() {
+    if (disk_is_gone_) return Error{ErrorCode::kFailed, "no disk"};
+    return UniqueFd(open("/dev/null", O_RDWR | O_CLOEXEC));
+  }
+  // Whether it was sent a file with its pages.
+  bool Register(ConnectionId id, uint8_t spills) {
+    Connect(id, static_cast<int>(id));
+    wire::Register m{"0.1", 0, kGpu, "train", 0, 0, 0};
+    m.spills = spills;
+    Say(id, m);
+    for (const Outgoing& out : said_) {
+      if (out.to == id && std::holds_alternative<wire::Registered>(*out.message)) {
+        return static_cast<bool>(out.memory);
+      }
+    }
+    ADD_FAILURE() << "it is not registered";
+    return false;
+  }
+  bool Reserve(ConnectionId id, Bytes total) {
+    Say(id, wire::Reserve{++sequence_, total.count});
+    return Heard<wire::Reserved>(id).granted != 0;
+  }
+  Bytes InFile(size_t session) { return Bytes(pages_[session]->decisions_.host_file_bytes.load()); }
+  Bytes Share(size_t session) { return Bytes(pages_[session]->decisions_.host_share_bytes.load()); }
+
+  bool disk_is_gone_ = false;
+  uint64_t sequence_ = 0;
+};
+
+TEST_F(SpillTest, WhatTheMemoryHasNoRoomForIsInAFile) {
+  EXPECT_TRUE(Register(1, 1));
+  EXPECT_TRUE(Register(2, 1));
+  EXPECT_TRUE(Reserve(1, MiB(75)));
+  EXPECT_TRUE(Reserve(2, MiB(75)));  // 50 of each may have to leave
+  EXPECT_EQ(Share(0), MiB(50));
+  EXPECT_EQ(Share(1), MiB(50));
+  EXPECT_EQ(InFile(0) + InFile(1), MiB(60));
+  EXPECT_FALSE(Reserve(2, MiB(76)));
+  const Json status = Ask("status");
+  EXPECT_EQ(status["host_limit_bytes"], MiB(100).count);
+  EXPECT_EQ(status["host_promised_bytes"], MiB(100).count);
+  EXPECT_EQ(status["spill_limit_bytes"], MiB(60).count);
+  EXPECT_EQ(status["spill_promised_bytes"], MiB(60).count);
+  EXPECT_EQ(status["spill_directory"], "/scratch");
+}
+
+// Of a version that knows no files, or where none can be made.
+TEST_F(SpillTest, WhoeverHasNoFileNeedsMemory) {
+  EXPECT_FALSE(Register(1, 0));
+  disk_is_gone_ = true;
+  EXPECT_FALSE(Register(2, 1));
+  EXPECT_TRUE(Reserve(1, MiB(60)));
+  EXPECT_TRUE(Reserve(2, MiB(60)));
+  EXPECT_EQ(InFile(0) + InFile(1), Bytes());
+  EXPECT_FALSE(Reserve(2, MiB(61)));
+}
+
+TEST_F(SpillTest, SuspendingNamesBothLimits) {
+  EXPECT_TRUE(Register(1, 1));
+  EXPECT_TRUE(Register(2, 1));
+  EXPECT_TRUE(Reserve(1, MiB(75)));
+  EXPECT_TRUE(Reserve(2, MiB(70)));
+  Connect(900, 999);
+  Say(900, wire::Control{"suspend", "1", 0});
+  const auto refused = Heard<wire::Refused>(900);
+  EXPECT_EQ(static_cast<wire::RefusalCode>(refused.code), wire::RefusalCode::kHostFull);
+  EXPECT_NE(refused.reason.find("60 MiB in /scratch (--spill)"), std::string::npos)
+      << refused.reason;
 }
 
 }  // namespace

@@ -1,10 +1,15 @@
 // What one user's clients can say, and what it does to another user's session: nothing, and in
 // bounded time. A failure of the random test prints its seed; TANDEM_SEED=n runs that one alone.
-#include <cstdlib>
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <random>
 
+#include "src/base/testing/descriptors.h"
 #include "src/base/testing/rounds.h"
+#include "src/base/testing/seed.h"
 #include "src/service/service_test.h"
+#include "src/wire/testing/any_message.h"
 
 namespace tandem::service {
 namespace {
@@ -225,115 +230,161 @@ class Storm : public IsolationTest {
         0, 1, ~0ull, ~0ull - 1, 1ull << 63, MiB(134).count, MiB(100).count};
     return Draw(2) == 0 ? kEdges[Draw(std::size(kEdges))] : Draw(MiB(120).count);
   }
+  uint64_t Token() { return Draw(2) == 0 ? token_of_run_ : Draw(100); }
+  uint64_t Number() {
+    const uint64_t numbers[] = {Amount(), Token(), epoch_, latest_};
+    return numbers[Draw(std::size(numbers))];
+  }
   std::string Word() {
     const std::string words[] = {"mine",     "1",       std::to_string(token_of_run_),
                                  "",         "suspend", "limit",
                                  "sessions", kGpu,      std::string(4096, '\x1b')};
     return words[Draw(std::size(words))];
   }
-  uint64_t Token() { return Draw(2) == 0 ? token_of_run_ : Draw(100); }
+  void Fill(std::string& field) { field = Word(); }
+  void Fill(uint8_t& field) { field = static_cast<uint8_t>(Draw(4) - 1); }
+  template <typename T>
+  void Fill(T& field) {
+    if (Draw(2) == 0) last_ = Number();
+    field = static_cast<T>(last_);
+  }
 
   wire::Message Anything() {
-    switch (Draw(18)) {
-      case 0:
-        return wire::Register{
-            "0.1",    Token(),  Draw(4) == 0 ? Word() : kGpu,    Word(),
-            Amount(), Amount(), static_cast<uint32_t>(Amount()), static_cast<uint8_t>(Draw(256)),
-            Amount()};
-      case 1:
-        return wire::Reserve{Amount(), Amount()};
-      case 2:
-        return wire::ContextWanted{};
-      case 3:
-        return wire::ContextGone{};
-      case 4:
-        return wire::Ready{Amount()};
-      case 5:
-        return wire::Running{Draw(2) == 0 ? epoch_ : latest_, Amount()};
-      case 6:
-        return wire::Idle{Draw(2) == 0 ? epoch_ : latest_};
-      case 7:
-        return wire::Active{Draw(2) == 0 ? epoch_ : latest_};
-      case 8:
-        return wire::Released{Draw(2) == 0 ? epoch_ : latest_};
-      case 9:
-        return wire::Evicted{Amount(), Amount()};
-      case 10:
-        return wire::FixedWanted{Amount(), Amount()};
-      case 11:
-        return wire::FixedGone{Amount()};
-      case 12:
-        return wire::RunBegin{"0.1",    Word(),  Word(),
-                              Amount(), Token(), static_cast<uint8_t>(Draw(2))};
-      case 13:
-        return wire::Query{Word()};
-      case 14:
-        return wire::Control{Word(), Word(), Amount()};
-      case 15:
-        return wire::RunQuery{Token(), kGpu};
-      case 16:
-        return wire::Grant{epoch_, Amount(), 0};
-      default:
-        return wire::Refused{3, 1, Word()};
-    }
+    wire::Message message = kinds_[Draw(kinds_.size())];
+    wire::FillFields(message, [this](auto& field) { Fill(field); });
+    // Few would get any further with just any name.
+    auto* const registers = std::get_if<wire::Register>(&message);
+    if (registers != nullptr && Draw(4) != 0) registers->device = kGpu;
+    auto* const offer = std::get_if<wire::Offer>(&message);
+    if (offer != nullptr && Draw(4) != 0) offer->device = kGpu;
+    return message;
+  }
+
+  // What honest sessions say, so that the stranger has its turns.
+  wire::Message Sensible() {
+    const wire::Message messages[] = {wire::Reserve{1, MiB(Draw(101)).count},
+                                      wire::Ready{MiB(Draw(101)).count},
+                                      wire::Running{latest_, 0},
+                                      wire::Idle{latest_},
+                                      wire::Active{latest_},
+                                      wire::Released{latest_},
+                                      wire::Busy{latest_},
+                                      wire::Evicted{0, 0},
+                                      wire::ContextWanted{},
+                                      wire::Withdraw{token_of_run_, token_of_run_},
+                                      wire::FixedWanted{1, MiB(Draw(10)).count}};
+    return messages[Draw(std::size(messages))];
+  }
+
+  // The victim has memory for its user's other processes, under a token that the stranger hits
+  // upon.
+  void OfferVictims() {
+    UniqueFd memory(memfd_create("victim's", MFD_CLOEXEC));
+    offered_ = FileOf(memory);
+    Connect(kOfferer, 11, kVictimUser);
+    said_ = service_.OnMessage(kOfferer, wire::Offer{token_of_run_, token_of_run_, kGpu}, now_,
+                               std::move(memory));
+    Heard<wire::Offered>(kOfferer);
+    said_ = service_.OnDisconnected(kOfferer, now_);
+  }
+  bool StillOffered() {
+    Connect(kOfferer, 12, kVictimUser);
+    Say(kOfferer, wire::Fetch{token_of_run_, token_of_run_});
+    const bool there = said_.size() == 1 && said_[0].memory && FileOf(said_[0].memory) == offered_;
+    said_ = service_.OnDisconnected(kOfferer, now_);
+    return there;
   }
 
   // The victim does as it is told, as libtandem does; nothing else may come to it.
   void Obey() {
     for (const Outgoing& out : std::exchange(said_, {})) {
-      if (out.to == kAttacker && out.message && std::holds_alternative<wire::Grant>(*out.message)) {
-        latest_ = std::get<wire::Grant>(*out.message).epoch;
-      }
       if (out.to == kGuard) ADD_FAILURE() << "the guard was told something";
-      if (out.to != kVictim) continue;
-      ASSERT_FALSE(out.close);
-      ASSERT_TRUE(out.message.has_value());
-      if (const auto* revoke = std::get_if<wire::Revoke>(&*out.message)) {
-        Say(kVictim, wire::Released{revoke->epoch});
-        Obey();
-      } else if (const auto* evict = std::get_if<wire::Evict>(&*out.message)) {
-        Say(kVictim, wire::Evicted{evict->target_bytes, 0});
-        Obey();
-      } else if (const auto* grant = std::get_if<wire::Grant>(&*out.message)) {
-        epoch_ = grant->epoch;
-      } else {
-        ASSERT_TRUE(std::holds_alternative<wire::Credit>(*out.message)) << out.message->index();
+      if (out.to == kVictim) {
+        ObeyOne(out);
+      } else if (out.memory) {
+        EXPECT_NE(FileOf(out.memory), offered_);
+      } else if (out.message && std::holds_alternative<wire::Grant>(*out.message)) {
+        latest_ = std::get<wire::Grant>(*out.message).epoch;
       }
     }
   }
-
-  // The stranger's process speaks for a while and ends.
-  void Rage(int pid, int messages) {
-    Connect(kAttacker, pid, kStranger, Draw(4) == 0);
-    for (int i = 0; i < messages; ++i) {
-      Say(kAttacker, Anything());
-      const bool closed = Closed(kAttacker);
+  void ObeyOne(const Outgoing& out) {
+    ASSERT_FALSE(out.close);
+    ASSERT_TRUE(out.message.has_value());
+    if (const auto* revoke = std::get_if<wire::Revoke>(&*out.message)) {
+      ++revoked_;
+      Say(kVictim, wire::Released{revoke->epoch});
       Obey();
+      Say(kVictim, wire::Ready{MiB(60).count});
+      Obey();
+    } else if (const auto* evict = std::get_if<wire::Evict>(&*out.message)) {
+      Say(kVictim, wire::Evicted{evict->target_bytes, 0});
+      Obey();
+    } else if (const auto* grant = std::get_if<wire::Grant>(&*out.message)) {
+      epoch_ = grant->epoch;
+    } else {
+      ASSERT_TRUE(std::holds_alternative<wire::Credit>(*out.message) ||
+                  std::holds_alternative<wire::Contended>(*out.message))
+          << out.message->index();
+    }
+  }
+
+  // The stranger's process has a session and another connection, speaks for a while and ends.
+  void Rage(int pid, int messages) {
+    Enter(kSession, pid);
+    Enter(kAttacker, pid);
+    for (int i = 0; i < messages; ++i) {
+      const ConnectionId from = Draw(2) == 0 ? kSession : kAttacker;
+      UniqueFd memory(Draw(2) == 0 ? memfd_create("stranger's", MFD_CLOEXEC) : -1);
+      const bool sensible = from == kSession && Draw(8) != 0;
+      said_ = service_.OnMessage(from, sensible ? Sensible() : Anything(), now_, std::move(memory));
+      const bool session_closed = Closed(kSession), attacker_closed = Closed(kAttacker);
+      Obey();
+      if (session_closed) ComeAgain(kSession, pid);
+      if (attacker_closed) ComeAgain(kAttacker, pid);
       now_ = now_ + Microseconds(static_cast<int64_t>(Draw(20000)));
       if (service_.wake().has_value() && *service_.wake() <= now_) {
         said_ = service_.OnTick(now_);
         Obey();
       }
-      if (closed) break;
     }
-    said_ = service_.OnDisconnected(kAttacker, now_);
-    Obey();
+    Leave(kSession);
+    Leave(kAttacker);
     said_ = service_.OnProcessGone(pid, now_);
     Obey();
   }
+  void Enter(ConnectionId id, int pid) {
+    Connect(id, pid, kStranger, Draw(4) == 0);
+    if (id != kSession) return;
+    Say(id, wire::Register{"0.1", 0, kGpu, "x", Amount(), Amount(), 0});
+    Obey();
+  }
+  void Leave(ConnectionId id) {
+    said_ = service_.OnDisconnected(id, now_);
+    Obey();
+  }
+  void ComeAgain(ConnectionId id, int pid) {
+    Leave(id);
+    Enter(id, pid);
+  }
 
+  static constexpr ConnectionId kSession = 4, kOfferer = 5;
+  const std::vector<wire::Message> kinds_ = wire::EveryKind();
   std::mt19937_64 random_;
+  uint64_t last_ = 0;    // number that was drawn: tokens are two, and it may be twice the same
   uint64_t latest_ = 0;  // the stranger's epoch
+  ino_t offered_ = 0;    // by the victim
+  int revoked_ = 0;      // as often the victim has lost the card
 };
 
 TEST_F(Storm, OfAnyMessagesLeavesTheVictimItsSessionAndTheCard) {
-  const char* const given = std::getenv("TANDEM_SEED");
-  const uint64_t seed =
-      given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
+  const uint64_t seed = RandomSeed();
   SCOPED_TRACE("TANDEM_SEED=" + std::to_string(seed));
   SetSeed(seed);
   StartVictim();
+  OfferVictims();
   said_.clear();
+  const size_t descriptors = OpenDescriptors();
   for (uint64_t round = 0; round < Rounds(500) && !HasFailure(); ++round) {
     Rage(31, 1 + static_cast<int>(Draw(40)));
     // Now that the stranger is gone, the card is the victim's for the asking.
@@ -347,9 +398,12 @@ TEST_F(Storm, OfAnyMessagesLeavesTheVictimItsSessionAndTheCard) {
     EXPECT_EQ(victim["credit_bytes"], MiB(60).count);
     EXPECT_EQ(victim["limit_bytes"], MiB(70).count);
     EXPECT_EQ(Ask("status")["gpus"][0]["charged_bytes"], MiB(60).count);
+    EXPECT_TRUE(StillOffered());
+    EXPECT_EQ(OpenDescriptors(), descriptors);
     Say(kVictim, wire::Running{epoch_, 0});
     Obey();
   }
+  EXPECT_TRUE(revoked_ > 0 || HasFailure()) << "the stranger had no turns";
 }
 
 }  // namespace

@@ -1,17 +1,10 @@
 // Memory that one process offers and another fetches: whose it is, and how long.
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 #include "src/service/service_test.h"
 
 namespace tandem::service {
 namespace {
-
-ino_t FileOf(const UniqueFd& fd) {
-  struct stat status {};
-  EXPECT_EQ(fstat(fd.get(), &status), 0);
-  return status.st_ino;
-}
 
 class OffersTest : public ServiceTest {
  protected:

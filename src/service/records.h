@@ -13,6 +13,7 @@ struct Service::Run {
   ConnectionId owner = 0;  // `tandem run`; 0: unknown, e.g. from before a restart
   int sessions = 0;
   bool suspended = false;  // so are the sessions it gets
+  bool oversubscribes = false;
   // Whether this daemon has been told them, by an order or by `tandem run`: what that says when it
   // comes back is older.
   bool limit_known = false;

@@ -8,12 +8,15 @@
 namespace tandem::service {
 namespace {
 
-std::string TooLarge(Bytes limit, Bytes most) {
-  const std::string wish =
-      "a limit of " + FormatBytes(limit) + " is more than programs can share, " + FormatBytes(most);
+std::string TooLarge(Bytes limit, Bytes most, bool oversubscribes) {
+  const std::string wish = "a limit of " + FormatBytes(limit) + " is more than " +
+                           (oversubscribes ? "a run may have" : "programs can share") + ", " +
+                           FormatBytes(most);
   const uint64_t whole = most.count / MiB(1).count;
   if (whole == 0) return wish + "; other programs hold the card: wait until they end";
-  return wish + ". Use --memory " + std::to_string(whole) + "M or less";
+  const std::string hint =
+      oversubscribes ? "" : "; `tandem run --oversubscribe` may have more, which is much slower";
+  return wish + ". Use --memory " + std::to_string(whole) + "M or less" + hint;
 }
 
 }  // namespace
@@ -31,7 +34,8 @@ void Service::Handle(Connection& from, const wire::RunBegin& m) {
   }
   from.role = Connection::Role::kPeople;
   // A run from before a restart was within the budget; its sessions may not all have come back.
-  if (m.run == 0 && RefuseTooLarge(from, Bytes(m.limit_bytes))) return;
+  const bool oversubscribes = m.oversubscribes != 0;
+  if (m.run == 0 && RefuseTooLarge(from, Bytes(m.limit_bytes), oversubscribes)) return;
   uint64_t token = m.run;
   while (token == 0) {
     token = config_.random_token();
@@ -43,6 +47,7 @@ void Service::Handle(Connection& from, const wire::RunBegin& m) {
     connections_.at(run.owner)->run.reset();  // the same `tandem run`, from before
   run.name = Printable(m.name.empty() ? m.program : m.name);
   run.owner = from.id;
+  run.oversubscribes = run.oversubscribes || oversubscribes;
   if (!std::exchange(run.limit_known, true)) run.limit = Bytes(m.limit_bytes);
   if (!std::exchange(run.suspension_known, true)) run.suspended = m.suspended != 0;
   const Bytes limit = run.limit == Bytes() ? MostShared() : run.limit;
@@ -72,8 +77,9 @@ void Service::Handle(Connection& from, const wire::RunQuery& m) {
   }
   const core::Arbiter& arbiter = (*gpu)->arbiter;
   const Bytes most = arbiter.budget().total();
-  const Bytes limit = run->second.limit == Bytes() ? most : std::min(run->second.limit, most);
-  wire::RunShown shown{limit.count, 0, ""};
+  const Bytes limit = LimitOn(**gpu, run->second, run->second.oversubscribes);
+  wire::RunShown shown{run->second.oversubscribes ? limit.count : std::min(limit, most).count, 0,
+                       ""};
   for (const Seat* seat : SeatsOf(key)) {
     if (seat->gpu != gpu->get()) continue;
     const uint64_t bytes = arbiter.limits().used(seat->id).count;
@@ -90,17 +96,24 @@ Bytes Service::MostShared() const {
   return most;
 }
 
-bool Service::RefuseTooLarge(const Connection& from, Bytes limit) {
-  const Bytes most = MostShared();
+bool Service::RefuseTooLarge(const Connection& from, Bytes limit, bool oversubscribes) {
+  const Bytes most(MostShared().count * (oversubscribes ? kMostCards : 1));
   if (limit <= most) return false;
-  Refuse(from.id, wire::RefusalCode::kLimitTooLarge, TooLarge(limit, most), false);
+  Refuse(from.id, wire::RefusalCode::kLimitTooLarge, TooLarge(limit, most, oversubscribes), false);
   return true;
+}
+
+// The run's limit for its sessions there; where there is none, or it is not known yet, what does
+// not bind: the budget bounds those that do not oversubscribe.
+Bytes Service::LimitOn(const Gpu& gpu, const Run& run, bool oversubscribes) const {
+  if (run.limit > Bytes()) return run.limit;
+  if (!oversubscribes) return gpu.info.card;
+  return run.limit_known ? BudgetShown(gpu) : Bytes(gpu.info.card.count * kMostCards);
 }
 
 void Service::ApplyLimit(const Run& run) {
   for (const auto& gpu : gpus_) {
-    const Bytes limit = run.limit == Bytes() ? gpu->info.card : run.limit;
-    Feed(*gpu, core::event::LimitSet{run.id, limit});
+    Feed(*gpu, core::event::LimitSet{run.id, LimitOn(*gpu, run, run.oversubscribes)});
   }
 }
 
@@ -123,21 +136,33 @@ bool Service::AwaitsItsRun(const Connection& from, const wire::Message& message)
 }
 
 // A process that registers again cannot leave the run it is in, nor the limit it has without one.
-void Service::JoinRun(const Connection& from, uint64_t token, const Seat* old, Seat& seat,
+void Service::JoinRun(const Connection& from, const wire::Register& m, const Seat* old, Seat& seat,
                       core::event::SessionAdded& added) {
   added.limit = seat.gpu->info.card;  // the budget bounds it
+  uint64_t token = m.run;
   if (token == 0 && old != nullptr && old->run.has_value()) token = old->run->second;
   if (token != 0) {
     Run& run = FindRun(from, token);
     ++run.sessions;
     added.run = run.id;
-    if (run.limit > Bytes()) added.limit = std::min(added.limit, run.limit);
+    if (old != nullptr) {
+      const bool did = old->gpu->arbiter.sessions().at(old->id).oversubscribes;
+      // One with memory cannot have lost what it reaches it by.
+      added.oversubscribes = did && (m.oversubscribes != 0 || added.allocated > Bytes());
+    } else if (added.oversubscribes) {
+      run.oversubscribes = true;  // it has been granted that before
+    } else {
+      added.oversubscribes = run.oversubscribes && m.oversubscribes == wire::Register::kCan;
+    }
+    added.limit = LimitOn(*seat.gpu, run, added.oversubscribes);
     seat.run = RunKey{from.client.uid, token};
   } else if (old != nullptr) {
     added.run = old->core_run;
     added.limit = seat.gpu->arbiter.limits().limit(old->id);
+    added.oversubscribes = false;
   } else {
     added.run = core::RunId{++last_run_};
+    added.oversubscribes = false;
   }
   seat.core_run = added.run;
 }

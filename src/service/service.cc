@@ -14,7 +14,7 @@ core::ArbiterConfig ConfigOf(const GpuInfo& gpu, const ServiceConfig& service,
   config.turns = service.turns;
   if (service.chaos_seed.has_value()) config.deadline = kChaosDeadline;
   config.budget = BudgetOf(gpu, gpu.foreign);
-  config.chunk = gpu.chunk;
+  config.chunk = config.spare = gpu.chunk;
   config.context = gpu.context;
   config.reserved = gpu.reserved_contexts;
   config.host = host;
@@ -25,7 +25,9 @@ core::ArbiterConfig ConfigOf(const GpuInfo& gpu, const ServiceConfig& service,
 // What a session brings from before a restart, as far as it can be true.
 core::event::SessionAdded ClaimsOf(const wire::Register& m, const GpuInfo& gpu) {
   core::event::SessionAdded claims;
-  claims.allocated = std::min(Bytes(m.allocated_bytes), gpu.card);
+  claims.oversubscribes = m.oversubscribes == wire::Register::kDoes;
+  const uint64_t cards = claims.oversubscribes ? kMostCards : 1;
+  claims.allocated = std::min(Bytes(m.allocated_bytes), Bytes(gpu.card.count * cards));
   claims.resident = std::min(Bytes(m.resident_bytes), gpu.card);
   claims.fixed = std::min(Bytes(m.fixed_bytes), gpu.card);
   // More than a process can have; also keeps the sums far from overflowing.
@@ -48,6 +50,7 @@ Service::Service(ServiceConfig config, std::unique_ptr<PageMaker> pages)
     : config_(std::move(config)),
       pages_(std::move(pages)),
       host_(config_.host_memory, config_.available_host_memory, config_.host_memory_measured) {
+  host_.AllowSpilling(config_.spill.limit, config_.spill.available);
   for (const GpuInfo& gpu : config_.gpus) {
     gpus_.push_back(std::make_unique<Gpu>(gpu, ConfigOf(gpu, config_, &host_)));
     if (gpu.foreign > Bytes()) settles_at_ = config_.started + kSettling;
@@ -110,7 +113,7 @@ bool Service::MustWait(const Connection& from, const wire::Message& message) con
 
 void Service::EndSettling() {
   settles_at_.reset();
-  if (config_.host_memory_measured) host_.Raise(host_.promised());
+  if (config_.host_memory_measured) host_.Raise(host_.promised() - host_.spilled());
   for (const auto& gpu : gpus_) UpdatePages(*gpu);
   ReleaseHeld();
 }
@@ -243,6 +246,7 @@ void Service::Handle(Connection& from, const wire::Register& m) {
   seat->client = from.client;
   seat->program = Printable(m.program);
   seat->pages = std::move(*pages);
+  UniqueFd file = m.spills != 0 ? MakeSpillFile() : UniqueFd();
   core::event::SessionAdded added;
   // Anybody else cannot have anything yet, whatever it says.
   if (old != nullptr || from.client.predates_daemon) added = ClaimsOf(m, gpu->info);
@@ -251,7 +255,8 @@ void Service::Handle(Connection& from, const wire::Register& m) {
                   "while nobody listened it has allocated more than there is room for", true);
   }
   added.id = seat->id;
-  JoinRun(from, m.run, old, *seat, added);
+  added.spills = static_cast<bool>(file);
+  JoinRun(from, m, old, *seat, added);
   const bool suspended = StartsSuspended(m, old, *seat, added);
   if (old != nullptr) {
     added.replaces = old->id;
@@ -259,8 +264,8 @@ void Service::Handle(Connection& from, const wire::Register& m) {
   } else if (from.client.predates_daemon) {
     // What looked like other programs' memory at the start was partly this session's: up to all it
     // has allocated, since it may have gone on swapping out between then and now.
-    const Bytes had = std::max(added.allocated, added.resident) + added.fixed +
-                      Bytes(added.contexts * gpu->info.context.count);
+    const Bytes had = std::max(std::min(added.allocated, gpu->info.card), added.resident) +
+                      added.fixed + Bytes(added.contexts * gpu->info.context.count);
     gpu->foreign = SaturatingSubtract(gpu->foreign, had);
     added.budget = BudgetOf(gpu->info, gpu->foreign);
   }
@@ -269,11 +274,10 @@ void Service::Handle(Connection& from, const wire::Register& m) {
   sessions_[added.id] = std::move(seat);
   // Registered goes out before whatever the arbiter has to say to the session.
   const Bytes budget = std::max(BudgetShown(*gpu), added.budget.value_or(Bytes()));
+  const Bytes limit = added.oversubscribes ? added.limit : std::min(added.limit, budget);
   out_.push_back(
-      Outgoing{from.id,
-               wire::Registered{gpu->info.card.count, std::min(added.limit, budget).count,
-                                gpu->info.chunk.count},
-               from.seat->pages->fds(), false});
+      Outgoing{from.id, wire::Registered{gpu->info.card.count, limit.count, gpu->info.chunk.count},
+               from.seat->pages->fds(), false, std::move(file)});
   Feed(*gpu, added);
   if (suspended) Feed(*gpu, core::event::Suspended{added.id});
 }
@@ -320,7 +324,12 @@ void Service::HandleSession(Connection& from, const M& m) {
       return Feed(gpu, core::event::Ready{from.seat->id, granted});
     }
   }
-  if constexpr (std::is_same_v<M, wire::Evicted>) from.seat->out += Bytes(m.copied_bytes);
+  if constexpr (std::is_same_v<M, wire::Evicted>) {
+    from.seat->out += Bytes(m.copied_bytes);
+    const Bytes swapped(from.seat->pages->reports().swapped_bytes.load());
+    return Feed(gpu, core::event::Evicted{from.seat->id, Bytes(m.resident_bytes),
+                                          Bytes(m.copied_bytes), swapped});
+  }
   if constexpr (std::is_same_v<M, wire::Running>) from.seat->in += Bytes(m.bytes_in);
   Feed(gpu, ToEvent(from.seat->id, m));
 }
@@ -377,6 +386,7 @@ void Service::Apply(Gpu& gpu, const core::Action& action) {
     if (at != sessions_.end()) {
       at->second->pages->decisions().contended.store(contended->contended ? 1 : 0);
     }
+    if (contended->contended) SendTo(contended->id, wire::Contended{});
   } else if (const auto* done = std::get_if<act::HandoverDone>(&action)) {
     ++gpu.handovers;
     gpu.out += done->record.out;
@@ -402,12 +412,18 @@ void Service::UpdatePages(Gpu& gpu) {
     const auto at = sessions_.find(id);
     if (at == sessions_.end()) continue;
     wire::DecisionsPage& page = at->second->pages->decisions();
-    show(page.limit_bytes, std::min(limits.limit(id), budget).count);
+    const Bytes limit = limits.limit(id);
+    show(page.limit_bytes, (session.oversubscribes ? limit : std::min(limit, budget)).count);
+    const Bytes most = gpu.arbiter.MostResident(session);
+    show(page.most_resident_bytes, session.oversubscribes ? std::max<uint64_t>(most.count, 1) : 0);
     show(page.run_used_bytes, limits.run_used(id).count);
     show(page.run_others_used_bytes, (limits.run_used(id) - limits.used(id)).count);
     show(page.run_others, limits.run_sessions(id) - 1);
     show(page.host_limit_bytes, host_.limit().count);
+    show(page.host_file_bytes, host_.PlaceOf(gpu.info.index, id).spilled.count);
     show(page.host_share_bytes, gpu.arbiter.HostShare(id).count);
+    const bool asked = at->second->run.has_value() && runs_.at(*at->second->run).oversubscribes;
+    show(page.run_oversubscribes, asked ? 1 : 0);
     if (page.suspended.load() != session.suspended) page.suspended.store(session.suspended);
   }
 }

@@ -36,12 +36,14 @@
 #include "src/base/unique_fd.h"
 #include "src/core/arbiter.h"
 #include "src/service/pages.h"
+#include "src/service/spill.h"
 #include "src/wire/messages.h"
 
 namespace tandem::service {
 
 inline constexpr size_t kMaxSessionsPerUser = 256;
 inline constexpr size_t kKeptHandovers = 4096;
+inline constexpr uint64_t kMostCards = 16;  // that a run may have the memory of, oversubscribing
 inline constexpr size_t kMaxHeld = 256;
 inline constexpr size_t kMaxOffersPerUser = 1024;  // a descriptor each
 inline constexpr size_t kMaxHeldOfOthers = 8;      // who wait for an answer to each
@@ -80,6 +82,7 @@ struct ServiceConfig {
   // That is what was free at the start: without what sessions from before had already.
   bool host_memory_measured = false;
   std::function<Bytes()> available_host_memory = {};  // now; as core::HostLimits
+  Spill spill = {};                                   // for what that has no room for
   // Closes what this user had sent. It may take long, and so had better not be done here.
   std::function<void(UniqueFd memory, unsigned uid)> let_go = {};
 };
@@ -160,11 +163,12 @@ class Service {
   void Handle(Connection& from, const wire::RunBegin& m);
   void Handle(Connection& from, const wire::RunQuery& m);
   Bytes MostShared() const;
-  bool RefuseTooLarge(const Connection& from, Bytes limit);
+  bool RefuseTooLarge(const Connection& from, Bytes limit, bool oversubscribes);
+  Bytes LimitOn(const Gpu& gpu, const Run& run, bool oversubscribes) const;
   void ApplyLimit(const Run& run);
   void TellOwner(const Run& run);
   bool AwaitsItsRun(const Connection& from, const wire::Message& message) const;
-  void JoinRun(const Connection& from, uint64_t token, const Seat* old, Seat& seat,
+  void JoinRun(const Connection& from, const wire::Register& m, const Seat* old, Seat& seat,
                core::event::SessionAdded& added);
   bool StartsSuspended(const wire::Register& m, const Seat* old, Seat& seat,
                        const core::event::SessionAdded& claims) const;
@@ -177,9 +181,13 @@ class Service {
   std::optional<Target> ChooseTarget(const Connection& from, const std::string& text);
   void RefuseAmbiguous(const Connection& from, const std::string& shown,
                        const std::vector<Target>& targets);
-  bool RefuseForHost(const Connection& from, const Target& target);
   void Suspend(const Target& target, bool suspended);
   void Limit(const Target& target, Bytes limit);
+
+  // The host (host.cc).
+  UniqueFd MakeSpillFile() const;
+  bool RefuseForHost(const Connection& from, const std::vector<Seat*>& seats);
+  std::string HostLimitText() const;
 
   // Memory for other processes (offers.cc).
   void Handle(Connection& from, const wire::Offer& m);

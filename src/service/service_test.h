@@ -3,6 +3,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -39,11 +40,18 @@ class FakePageMaker : public PageMaker {
 
 inline constexpr char kGpu[] = "GPU-1";
 
+// Whether two descriptors are of the same file shows in this.
+inline ino_t FileOf(const UniqueFd& fd) {
+  struct stat status {};
+  EXPECT_EQ(fstat(fd.get(), &status), 0);
+  return status.st_ino;
+}
+
 class ServiceTest : public ::testing::Test {
  protected:
   // Budget: 100 MiB = 134 − 4 × 8 − 2.
   explicit ServiceTest(Bytes foreign = {}, std::optional<uint64_t> chaos_seed = {},
-                       Bytes host = GiB(1), bool host_measured = false)
+                       Bytes host = GiB(1), bool host_measured = false, Spill spill = {})
       : service_(
             ServiceConfig{"0.1",
                           "/s",
@@ -54,7 +62,9 @@ class ServiceTest : public ::testing::Test {
                           {},
                           chaos_seed,
                           host,
-                          host_measured},
+                          host_measured,
+                          {},
+                          std::move(spill)},
             std::make_unique<FakePageMaker>(pages_)) {}
 
   void Connect(ConnectionId id, int pid, unsigned uid = 1000, bool predates = false) {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <ctime>
+#include <utility>
 
 #include "src/shim/capture_mode.h"
 #include "src/shim/log.h"
@@ -18,25 +19,14 @@ namespace {
 
 using client::Step;
 
-constexpr Duration kQuiet = Microseconds(200);        // without a submit, before asking events
-constexpr Duration kWatchPeriod = Microseconds(200);  // while somebody waits for the GPU
-constexpr Duration kHolderPeriod = Milliseconds(2);   // to notice that somebody does
-constexpr Duration kRestPeriod = Milliseconds(500);
-constexpr Duration kRetryPeriod = Milliseconds(5);
+constexpr Duration kQuiet = Microseconds(200);  // without a submit, before asking events
 constexpr Duration kLongestRetry = Milliseconds(250);
 constexpr Duration kListenPeriod = Milliseconds(1);
-constexpr Duration kSettlePeriod = Milliseconds(10);
 constexpr Duration kReconnectPeriod = Milliseconds(100);
-constexpr Duration kTrimPeriod = Seconds(5);
 constexpr Duration kDrainPause = Microseconds(20);
 constexpr Duration kArrivalPause = Microseconds(50);
 constexpr Duration kStopPatience = Seconds(2);
 constexpr Duration kAlonePatience = Seconds(2);
-
-// After so many failures in a row.
-Duration Backoff(Duration first, int failures) {
-  return std::min(first * (1 << std::min(failures, 10)), kLongestRetry);
-}
 
 timespec ToTimespec(Duration duration) {
   return {static_cast<time_t>(duration.ns / 1000000000),
@@ -44,6 +34,10 @@ timespec ToTimespec(Duration duration) {
 }
 
 }  // namespace
+
+Duration Agent::Backoff(Duration first, int failures) {
+  return std::min(first * (1 << std::min(failures, 10)), kLongestRetry);
+}
 
 bool Agent::Start() {
   if (!OpenWake()) return false;
@@ -107,34 +101,14 @@ void Agent::Loop() {
     Tidy();
     Settle();
     Tend();
-    alone_.Serve([this](const AloneJob::Job& job) { return TryAlone(job); });
+    alone_.Serve([this](const AloneJob::Job& job) { return TryAlone(job, kAlonePatience); });
+    Exchange();
     Work();
     WatchIdleness();
     Publish();
   }
   alone_.End();
   stopped_.store(true, std::memory_order_release);
-}
-
-Duration Agent::Patience() const {
-  if (undrained_) return kRetryPeriod;
-  if (retry_) return Backoff(kRetryPeriod, failures_);
-  if (tending_) return Duration();
-  Duration patience = OrdinaryPatience();
-  const Instant now = MonotonicNow();
-  if (settling_.load(std::memory_order_relaxed)) {
-    patience = std::min(patience, std::max(settle_at_ - now, Duration()));
-  }
-  if (parts_.memory->HasDead()) {
-    patience = std::min(patience, std::max(reap_at_ - now, Duration()));
-  }
-  return patience;
-}
-
-Duration Agent::OrdinaryPatience() const {
-  if (lost_) return kReconnectPeriod;
-  if (!parts_.gate->open() && !freeing_) return kRestPeriod;
-  return parts_.link->contended() ? kWatchPeriod : kHolderPeriod;
 }
 
 void Agent::Listen(Duration patience) {
@@ -186,9 +160,25 @@ void Agent::Reconnect() {
   }
 }
 
+// What is cold comes onto the card only where a lease begins: then it is needed there, too, but
+// nobody shall leave for it earlier.
 client::View Agent::GetView() const {
+  const bool wanted = parts_.gate->wanted();  // first: what who waits has allocated is seen then
   const MemoryView memory = parts_.memory->GetView();
-  return {memory.need, memory.resident, memory.missing, memory.next_chunk, parts_.gate->wanted()};
+  const std::optional<Bytes> most = parts_.link->most_resident();
+  Bytes need = memory.need;
+  if (most.has_value()) {
+    bool working = false;
+    parts_.link->With([&](client::Lease& lease) { working = lease.working(); });
+    if (working) need = SaturatingSubtract(need, memory.needed_cold);
+    need = std::min(need, *most);
+  }
+  return {.need = need,
+          .resident = memory.resident,
+          .missing = memory.missing,
+          .next_chunk = memory.next_chunk,
+          .wanted = wanted,
+          .chills = most.has_value()};
 }
 
 void Agent::Work() {
@@ -252,14 +242,14 @@ CUresult Agent::AwaitWork(Instant deadline) {
 }
 
 // What comes next opens the gate again, or drains for whoever wants the card meanwhile.
-AloneJob::Answer Agent::TryAlone(const AloneJob::Job& job) {
+AloneJob::Answer Agent::TryAlone(const AloneJob::Job& job, Duration patience) {
   bool may = false;
   parts_.link->With([&](client::Lease& lease) {
     may = lease.holds() && lease.open() && !lease.poisoned();
     if (may) lease.OnShut();
   });
   if (!may) return AloneJob::Answer::kNotNow;
-  const Instant deadline = MonotonicNow() + kAlonePatience;
+  const Instant deadline = MonotonicNow() + patience;
   CUresult result = CUDA_ERROR_NOT_READY;
   if (CloseGate(deadline)) result = AwaitWork(deadline);
   measuring_ = false;
@@ -303,9 +293,9 @@ bool Agent::Evict() {
   Bytes target;
   parts_.link->With([&](client::Lease& lease) { target = lease.credit(); });
   const auto tell = [this](Bytes copied) {
+    Publish();  // the daemon reads it with the message
     const Bytes resident = parts_.memory->GetView().resident;
     parts_.link->With([&](client::Lease& lease) { lease.OnEvicted(resident, copied); });
-    Publish();
   };
   bool told = false;
   const CUresult result = parts_.swapper->Evict(target, [&](Bytes copied) {
@@ -315,6 +305,22 @@ bool Agent::Evict() {
   });
   if (!told) tell(Bytes());
   return Succeeded(result, "swap out") && parts_.memory->GetView().resident <= target;
+}
+
+// Where no more credit will come: what there is none for, and what the card has no room for all the
+// same. How it stands then; `restored` is how it stood.
+CUresult Agent::ChillTheRest(CUresult restored, Bytes credit) {
+  const client::View view = GetView();
+  if (!view.chills || view.need > credit) return restored;
+  if (restored == CUDA_ERROR_OUT_OF_MEMORY) {
+    if (parts_.swapper->ChillFirst() != CUDA_SUCCESS) return restored;
+    refused_ = true;
+    return CUDA_SUCCESS;
+  }
+  if (restored != CUDA_SUCCESS && restored != CUDA_ERROR_NOT_READY) return restored;
+  // What the host has no room for nobody leaves the card for.
+  const CUresult chilled = parts_.swapper->ChillSome(credit);
+  return chilled == CUDA_ERROR_NOT_READY ? restored : chilled;
 }
 
 bool Agent::Restore() {
@@ -329,9 +335,11 @@ bool Agent::Restore() {
       lease.OnShut();
       credit = lease.credit();
     });
-    const CUresult result = parts_.swapper->RestoreSome(credit, &copied_in_);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY) shortage_.OnRefused(MonotonicNow());
-    if (result == CUDA_SUCCESS) shortage_.OnArrived();
+    const CUresult restored = parts_.swapper->RestoreSome(credit, &copied_in_);
+    if (restored == CUDA_SUCCESS) shortage_.OnArrived();
+    const CUresult result = ChillTheRest(restored, credit);
+    const bool refused = restored == CUDA_ERROR_OUT_OF_MEMORY && result != CUDA_SUCCESS;
+    if (refused) shortage_.OnRefused(MonotonicNow());
     if (result != CUDA_ERROR_NOT_READY) return Succeeded(result, "bring back memory");
   }
   Wait(kArrivalPause);  // more credit may come meanwhile, and the next chunk with it
@@ -353,10 +361,29 @@ bool Agent::Succeeded(CUresult result, const char* what) {
   return false;
 }
 
+// Before the first work of a lease: what is cold, as far as there will be credit for it, is missing
+// again. Whether anything is. Without a daemon nobody gives more credit, and what the card has just
+// refused it would refuse again.
+bool Agent::Thaw() {
+  bool working = false;
+  Bytes credit;
+  parts_.link->With([&](client::Lease& lease) {
+    working = lease.working();
+    // Of what has come free only since, others may have been given some.
+    credit = std::max(lease.credit(), lease.asked_need());
+  });
+  const client::View view = GetView();
+  if (!view.chills || working || lost_ || refused_) return false;
+  if (parts_.memory->GetView().cold == Bytes()) return false;
+  return parts_.swapper->Thaw(SaturatingSubtract(std::min(view.need, credit), view.resident));
+}
+
 bool Agent::Open() {
   MutexLock lock(parts_.swapper->mutex());
-  parts_.swapper->Expose();
+  if (Thaw()) return true;  // to be brought in first
+  parts_.swapper->Expose(ArenaShare().total());
   tending_ = tending_ || parts_.swapper->HasReturned();
+  Publish();  // or what was on the host would seem to be there still, with the next message
   bool opened = false;
   const bool contended = parts_.link->contended();
   parts_.link->With([&](client::Lease& lease) {
@@ -366,6 +393,7 @@ bool Agent::Open() {
   });
   if (opened) {
     copied_in_ = Bytes();
+    refused_ = false;
     measuring_ = false;
     seen_submits_ = Gate::Submits();
     quiet_since_ = MonotonicNow();
@@ -440,57 +468,7 @@ void Agent::WatchIdleness() {
 
 void Agent::Publish() {
   const MemoryView view = parts_.memory->GetView();
-  parts_.link->Publish(view.resident, view.swapped);
-}
-
-void Agent::Tidy() {
-  const CUresult released = parts_.fence->Step();
-  freeing_ = parts_.memory->retired() != Bytes();
-  if (IsSticky(released)) {
-    MutexLock lock(parts_.swapper->mutex());
-    DropBroken();
-  }
-  const Instant now = MonotonicNow();
-  shortage_.Step(now);
-  const bool trim = now - trimmed_at_ >= kTrimPeriod;
-  const bool reap = parts_.memory->HasDead() && now >= reap_at_;
-  if (!trim && !reap) return;
-  MutexLock lock(parts_.swapper->mutex());
-  parts_.swapper->Reap();
-  // What is left was mostly arriving; but the driver may also refuse to take it off the card.
-  const bool failed = parts_.memory->HasDead();
-  reap_at_ = failed ? now + Backoff(kHolderPeriod, reaps_failed_) : now;
-  reaps_failed_ = failed ? reaps_failed_ + 1 : 0;
-  if (!trim) return;
-  parts_.swapper->Trim(parts_.link->host_share());
-  trimmed_at_ = now;
-  tending_ = true;
-}
-
-void Agent::SettleSoon() {
-  if (!settling_.load(std::memory_order_relaxed) && !settling_.exchange(true)) Wake();
-}
-
-// What was freed a moment ago and is not taken again goes back: kept pages, and what is reserved
-// with the daemon.
-void Agent::Settle() {
-  const Instant now = MonotonicNow();
-  if (!settling_.load(std::memory_order_relaxed) || now < settle_at_) return;
-  settle_at_ = now + kSettlePeriod;
-  settling_.store(false);  // what is freed from here on is said anew
-  bool more = false;
-  parts_.link->Unreserve(parts_.memory->FreeUntakenPages(&more));
-  more = parts_.link->Settle() || more;
-  if (more) settling_.store(true);
-}
-
-// Only a little at a time, and the lock is let go in between.
-void Agent::Tend() {
-  const Bytes share = parts_.link->host_share();
-  if (!tending_ && share == host_share_) return;
-  host_share_ = share;
-  MutexLock lock(parts_.swapper->mutex());
-  tending_ = parts_.swapper->Tend(share);
+  parts_.link->Publish(view.resident, view.swapped, parts_.swapper->exchanged());
 }
 
 }  // namespace tandem::shim

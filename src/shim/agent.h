@@ -63,6 +63,8 @@ class Agent {
 
  private:
   static void* Main(void* self);
+  // After so many failures in a row.
+  static Duration Backoff(Duration first, int failures);
   void Loop();
   Duration Patience() const;
   Duration OrdinaryPatience() const;
@@ -75,18 +77,24 @@ class Agent {
   bool Drain();
   bool Evict();
   bool Restore();
+  CUresult ChillTheRest(CUresult restored, Bytes credit) REQUIRES_LOCK(parts_.swapper->mutex());
   bool Open();
+  bool Thaw() REQUIRES_LOCK(parts_.swapper->mutex());
   bool Succeeded(CUresult result, const char* what) REQUIRES_LOCK(parts_.swapper->mutex());
   bool CloseGate(Instant deadline);
   CUresult AwaitWork(Instant deadline);
-  AloneJob::Answer TryAlone(const AloneJob::Job& job);
+  AloneJob::Answer TryAlone(const AloneJob::Job& job, Duration patience);
   bool DropBroken() REQUIRES_LOCK(parts_.swapper->mutex());
   void Wait(Duration pause);
   void WatchIdleness();
+  void Publish();
+  // In agent_upkeep.cc.
   void Tidy();
   void Settle();
   void Tend();
-  void Publish();
+  HostShare ArenaShare() const;
+  // In agent_exchange.cc.
+  void Exchange();
 
   const AgentParts parts_;
   pthread_t thread_{};
@@ -114,16 +122,21 @@ class Agent {
   bool freeing_ = false;    // the program freed what is not released yet
   bool undrained_ = false;  // the last drain failed; the gate shall be open for a moment
   Bytes copied_in_;         // since the last opening
+  bool refused_ = false;    // by the card, since then, and so reached on the host
   bool measuring_ = false;  // events are behind all work seen so far
   uint64_t seen_submits_ = 0;
   Instant quiet_since_;
   Instant trimmed_at_;
   bool tending_ = false;  // the host memory needs something, or may
-  Bytes host_share_;      // for which it was last looked at
+  HostShare host_share_;  // for which it was last looked at
   // Dead memory could not be given back, so often in a row, and is tried again then.
   int reaps_failed_ = 0;
   Instant reap_at_;
   Instant settle_at_;
+  // Of memory that oversubscribes.
+  Instant exchange_at_;
+  uint64_t exchange_submits_ = 0;  // at the last step
+  int exchange_failures_ = 0;      // one after the other
 };
 
 }  // namespace tandem::shim

@@ -53,11 +53,11 @@ class AgentTest : public testing::Test {
   void Submit(Function inside) {
     SubmitThrough(gate_, tracker_, inside);
   }
-  // Submits while the daemon grants a lease of all that may be had.
-  void RunUnderGrant(uint64_t epoch) {
+  // Submits while the daemon grants a lease, of all that may be had unless told.
+  void RunUnderGrant(uint64_t epoch, Bytes credit = kCard) {
     std::thread work([this] { Submit([] {}); });
     daemon_.Expect<wire::Ready>();
-    daemon_.Send(wire::Grant{epoch, kCard.count, 1000});
+    daemon_.Send(wire::Grant{epoch, credit.count, 1000});
     EXPECT_EQ(daemon_.Expect<wire::Running>().epoch, epoch);
     work.join();
   }
@@ -102,13 +102,16 @@ TEST_F(AgentTest, ChunksComeInWhileEarlierOnesAreOnTheirWay) {
   while (daemon_.Expect<wire::Evicted>().resident_bytes != 0) {
   }
   driver_.HoldCopies();
+  int begun = driver_.copies();
   std::thread work([this] { Submit([] {}); });
   daemon_.Expect<wire::Ready>();
   daemon_.Send(wire::Grant{2, kChunk.count, 1000});
-  while (driver_.used() != kChunk.count) std::this_thread::yield();
+  while (driver_.copies() != begun + 1) std::this_thread::yield();
   for (const Bytes credit : {MiB(8), MiB(12)}) {
+    ++begun;
     daemon_.Send(wire::Credit{credit.count});
-    while (driver_.used() != credit.count) std::this_thread::yield();
+    while (driver_.copies() != begun + 1) std::this_thread::yield();
+    EXPECT_EQ(driver_.used(), credit.count);
   }
   EXPECT_EQ(memory_.GetView().missing, MiB(12));
   driver_.LetCopies(3);
@@ -148,6 +151,120 @@ TEST_F(AgentTest, WhatTheCardLacksOthersLeaveFor) {
   daemon_.Send(wire::FixedReserved{wanted.sequence, 1});
   EXPECT_EQ(daemon_.Expect<wire::Running>().epoch, 1u);
   work.join();
+}
+
+// Nobody is asked to leave for it.
+TEST_F(AgentTest, WhatTheCardRefusesIsReachedOnTheHost) {
+  daemon_.decisions().most_resident_bytes = kCard.count;
+  AllocateUnnoticed(kCard + MiB(8));
+  CUmemAllocationProp anything{};
+  CUmemGenericAllocationHandle others = 0;
+  ASSERT_EQ(driver_.table().cuMemCreate(&others, MiB(12).count, &anything, 0), CUDA_SUCCESS);
+  RunUnderGrant(1);
+  EXPECT_EQ(driver_.used(), kCard.count);
+  EXPECT_EQ(driver_.host_used(), MiB(20).count);
+  daemon_.Send(wire::Revoke{1, 1000000});
+  EXPECT_EQ(daemon_.Expect<wire::Released>().epoch, 1u);
+  RunUnderGrant(2);  // what is cold is tried once, and not again and again
+  EXPECT_EQ(driver_.used(), kCard.count);
+  ASSERT_EQ(driver_.table().cuMemRelease(others), CUDA_SUCCESS);
+}
+
+TEST_F(AgentTest, WhereNothingIsLeftOfTheCardAllIsReachedOnTheHost) {
+  daemon_.decisions().most_resident_bytes = 1;  // the least that can be shown
+  EXPECT_EQ(link_.most_resident(), Bytes());
+  AllocateUnnoticed(MiB(8));
+  std::thread work([this] { Submit([] {}); });
+  EXPECT_EQ(daemon_.Expect<wire::Ready>().need_bytes, 0u);
+  daemon_.Send(wire::Grant{1, 0, 1000});
+  EXPECT_EQ(daemon_.Expect<wire::Running>().epoch, 1u);
+  work.join();
+  EXPECT_EQ(driver_.used(), 0u);
+  EXPECT_EQ(driver_.host_used(), MiB(8).count);
+}
+
+TEST_F(AgentTest, NobodyLeavesTheCardForWhatTheHostHasNoRoomFor) {
+  daemon_.decisions().most_resident_bytes = 1;
+  driver_.LimitHost(Bytes());
+  AllocateUnnoticed(MiB(8));
+  std::thread work([this] { Submit([] {}); });
+  daemon_.Expect<wire::Ready>();
+  daemon_.Send(wire::Grant{1, 0, 1000});
+  constexpr int kRefusals = 5;  // more than would make others leave if it were the card
+  while (driver_.host_refusals() < kRefusals) std::this_thread::yield();
+  driver_.LimitHost(kCard);
+  EXPECT_EQ(daemon_.Expect<wire::Running>().epoch, 1u);  // and no FixedWanted before
+  work.join();
+}
+
+TEST_F(AgentTest, WhatIsColdComesOntoTheCardWhereALeaseBegins) {
+  daemon_.decisions().most_resident_bytes = MiB(8).count;
+  const CUdeviceptr block = AllocateUnnoticed(MiB(16));
+  RunUnderGrant(1, MiB(8));
+  Submit([&] { std::memset(reinterpret_cast<void*>(block), 0x5a, MiB(16).count); });
+  EXPECT_EQ(driver_.host_used(), MiB(8).count);
+  daemon_.Send(wire::Revoke{1, 1000000});
+  daemon_.Expect<wire::Released>();
+
+  daemon_.decisions().most_resident_bytes = MiB(20).count;
+  std::thread work([this] { Submit([] {}); });
+  EXPECT_EQ(daemon_.Expect<wire::Ready>().need_bytes, MiB(16).count);
+  daemon_.Send(wire::Grant{2, MiB(8).count, 1000});
+  daemon_.Send(wire::Credit{MiB(16).count});
+  EXPECT_EQ(daemon_.Expect<wire::Running>().bytes_in, MiB(8).count);
+  work.join();
+  EXPECT_EQ(driver_.used(), MiB(16).count);
+  EXPECT_EQ(driver_.host_used(), 0u);
+  const auto* const begin = reinterpret_cast<const unsigned char*>(block);
+  EXPECT_TRUE(std::all_of(begin, begin + MiB(16).count, [](auto byte) { return byte == 0x5a; }));
+}
+
+TEST_F(AgentTest, WhatIsColdStaysWhereMoreCameFreeThanWasAskedFor) {
+  daemon_.decisions().most_resident_bytes = MiB(8).count;
+  AllocateUnnoticed(MiB(16));
+  RunUnderGrant(1, MiB(8));
+  daemon_.Send(wire::Revoke{1, 1000000});
+  daemon_.Expect<wire::Released>();
+  std::thread work([this] { Submit([] {}); });
+  EXPECT_EQ(daemon_.Expect<wire::Ready>().need_bytes, MiB(8).count);
+  daemon_.decisions().most_resident_bytes = MiB(20).count;
+  daemon_.Send(wire::Grant{2, MiB(8).count, 1000});
+  EXPECT_EQ(daemon_.Expect<wire::Running>().epoch, 2u);
+  work.join();
+  EXPECT_EQ(driver_.host_used(), MiB(8).count);
+}
+
+TEST_F(AgentTest, NothingChangesPlacesOnceTheLeaseIsRevoked) {
+  daemon_.decisions().most_resident_bytes = MiB(8).count;
+  AllocateUnnoticed(MiB(16));
+  RunUnderGrant(1, MiB(8));
+  daemon_.decisions().most_resident_bytes = MiB(16).count;
+  {
+    MutexLock lock(swapper_.mutex());  // the agent comes to both at once, as a rule
+    Submit([] {});
+    daemon_.Send(wire::Revoke{1, 1000000});
+    daemon_.Send(wire::Credit{MiB(16).count});
+  }
+  EXPECT_EQ(daemon_.Expect<wire::Released>().epoch, 1u);
+  EXPECT_EQ(swapper_.exchanged(), Bytes());
+  EXPECT_EQ(driver_.host_used(), MiB(8).count);
+}
+
+TEST_F(AgentTest, UnderALeaseNobodyLeavesForWhatIsCold) {
+  daemon_.decisions().most_resident_bytes = MiB(8).count;
+  AllocateUnnoticed(MiB(16));
+  RunUnderGrant(1, MiB(8));
+  daemon_.decisions().most_resident_bytes = MiB(20).count;
+  AllocateUnnoticed(MiB(4));
+  vote_.Shut();
+  link_.With([](client::Lease& lease) { lease.OnShut(); });
+  std::thread work([this] { Submit([] {}); });
+  EXPECT_EQ(daemon_.Expect<wire::Ready>().need_bytes, MiB(12).count);
+  daemon_.Send(wire::Credit{MiB(12).count});
+  daemon_.Expect<wire::Running>();
+  work.join();
+  EXPECT_EQ(driver_.used(), MiB(12).count);
+  EXPECT_EQ(driver_.host_used(), MiB(8).count);
 }
 
 TEST_F(AgentTest, NothingLeavesTheCardWhileACaptureHidesWhatRuns) {

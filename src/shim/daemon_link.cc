@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "src/shim/address_regions.h"
 #include "src/shim/log.h"
 #include "src/wire/open_runs.h"
 #include "src/wire/runtime_dir.h"
@@ -28,8 +29,8 @@ Page* MapPage(int fd, int protection, uint64_t magic) {
 }  // namespace
 
 Status DaemonLink::MapPages() {
-  const std::vector<UniqueFd> fds = channel_.TakeFds();
-  if (fds.size() != 2) return Error{ErrorCode::kInvalid, "the daemon sent no pages"};
+  std::vector<UniqueFd> fds = channel_.TakeFds();
+  if (fds.size() < 2) return Error{ErrorCode::kInvalid, "the daemon sent no pages"};
   const auto* decisions =
       MapPage<wire::DecisionsPage>(fds[0].get(), PROT_READ, wire::kDecisionsMagic);
   auto* reports =
@@ -37,6 +38,7 @@ Status DaemonLink::MapPages() {
   if (decisions == nullptr || reports == nullptr) {
     return Error{ErrorCode::kInvalid, "the daemon's pages cannot be mapped"};
   }
+  if (fds.size() > 2) spill_file_ = OwnFd(AboveStandardStreams(std::move(fds[2])));
   decisions_.store(decisions, std::memory_order_release);
   reports_.store(reports, std::memory_order_release);
   return {};
@@ -64,9 +66,11 @@ Result<Terms> DaemonLink::TryToRegister(Bytes resident) {
     allocated = requests_.claim();
     fixed = requests_.fixed();
   }
+  const uint8_t can = identity_.can_oversubscribe ? wire::Register::kCan : 0;
   TRY(channel.Send(wire::Register{identity_.build, identity_.run, identity_.device,
                                   identity_.program, allocated.count, resident.count, contexts,
-                                  static_cast<uint8_t>(suspended() ? 1 : 0), fixed.count}));
+                                  static_cast<uint8_t>(suspended() ? 1 : 0), fixed.count,
+                                  most_resident().has_value() ? wire::Register::kDoes : can, 1}));
   ASSIGN_OR_RETURN(const wire::Message answer, channel.Receive(kRegistrationPatience));
   if (const auto* refused = std::get_if<wire::Refused>(&answer); refused != nullptr) {
     // A device that is not shared is everybody's to use.
@@ -159,7 +163,9 @@ void DaemonLink::TellHostFull() {
   const Bytes most(page->host_limit_bytes.load(std::memory_order_relaxed));
   Log(LogLevel::kWarn,
       "host memory is full: programs may have at most %s of it for what does not fit on the card "
-      "(tandemd --host-memory), and so this one is told that memory is out",
+      "(tandemd --host-memory, and --spill), less where memory or disk are full already, and so "
+      "this "
+      "one is told that memory is out",
       FormatBytes(most).c_str());
 }
 
@@ -273,6 +279,7 @@ void DaemonLink::Retire() {
 
 void DaemonLink::AbandonInChild() {
   if (fd() >= 0) close(fd());
+  spill_file_ = OwnFd();
 }
 
 bool DaemonLink::contended() const {
@@ -285,15 +292,30 @@ bool DaemonLink::suspended() const {
   return page != nullptr && page->suspended.load(std::memory_order_relaxed) != 0;
 }
 
+std::optional<Bytes> DaemonLink::most_resident() const {
+  const auto* page = decisions_.load(std::memory_order_acquire);
+  if (page == nullptr) return std::nullopt;
+  const uint64_t most = page->most_resident_bytes.load(std::memory_order_relaxed);
+  return most != 0 ? std::optional(Bytes(most / kGranule * kGranule)) : std::nullopt;
+}
+
+bool DaemonLink::run_oversubscribes() const {
+  const auto* page = decisions_.load(std::memory_order_acquire);
+  return page != nullptr && page->run_oversubscribes.load(std::memory_order_relaxed) != 0;
+}
+
 Bytes DaemonLink::limit() const {
   const auto* page = decisions_.load(std::memory_order_acquire);
   const uint64_t shown = page == nullptr ? 0 : page->limit_bytes.load(std::memory_order_relaxed);
   return Bytes(shown != 0 ? shown : limit_.load(std::memory_order_relaxed));
 }
 
-Bytes DaemonLink::host_share() const {
+HostShare DaemonLink::host_share() const {
   const auto* page = decisions_.load(std::memory_order_acquire);
-  return Bytes(page == nullptr ? 0 : page->host_share_bytes.load(std::memory_order_relaxed));
+  if (page == nullptr) return {};
+  const Bytes all(page->host_share_bytes.load(std::memory_order_relaxed));
+  const Bytes file(page->host_file_bytes.load(std::memory_order_relaxed));
+  return {SaturatingSubtract(all, file), std::min(file, all)};
 }
 
 Bytes DaemonLink::others_used() const {
@@ -312,11 +334,12 @@ Bytes DaemonLink::used() const {
   return others_used() + Bytes(own_used_.load(std::memory_order_relaxed));
 }
 
-void DaemonLink::Publish(Bytes resident, Bytes swapped) {
+void DaemonLink::Publish(Bytes resident, Bytes swapped, Bytes exchanged) {
   wire::ReportsPage* const page = reports_.load(std::memory_order_acquire);
   if (page == nullptr) return;
   page->resident_bytes.store(resident.count, std::memory_order_relaxed);
   page->swapped_bytes.store(swapped.count, std::memory_order_relaxed);
+  page->exchanged_bytes.store(exchanged.count, std::memory_order_relaxed);
 }
 
 }  // namespace tandem::shim

@@ -11,7 +11,9 @@
 #pragma once
 
 #include <atomic>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/base/bytes.h"
@@ -19,6 +21,7 @@
 #include "src/base/result.h"
 #include "src/client/lease.h"
 #include "src/client/requests.h"
+#include "src/shim/host_share.h"
 #include "src/shim/own_fd.h"
 #include "src/wire/channel.h"
 #include "src/wire/pages.h"
@@ -30,6 +33,7 @@ struct Identity {
   uint64_t run = 0;  // 0: of no run
   std::string device;
   std::string program;
+  bool can_oversubscribe = false;  // the device can reach memory of the host's that we map
 };
 
 // What is known from the daemon once and for all.
@@ -94,12 +98,19 @@ class DaemonLink {
   // As the daemon, also one that is gone, last said.
   bool suspended() const;
   Bytes limit() const;
-  // Of the host's memory, the most that this session may need.
-  Bytes host_share() const;
+  // Of a session that oversubscribes, the most that will be on the card at once, in whole granules:
+  // perhaps nothing. None of others.
+  std::optional<Bytes> most_resident() const;
+  // Whether its run may, which is said to one that cannot.
+  bool run_oversubscribes() const;
+  // Of the host, the most that this session may need.
+  HostShare host_share() const;
+  // The agent's: the file that came with the last registration, if any.
+  OwnFd TakeSpillFile() { return std::exchange(spill_file_, OwnFd()); }
   // By all sessions of the run: by the others as the daemon last said, by this one as it is.
   Bytes used() const;
   bool holds() const { return holds_.load(std::memory_order_acquire); }  // the lease
-  void Publish(Bytes resident, Bytes swapped);
+  void Publish(Bytes resident, Bytes swapped, Bytes exchanged);
 
  private:
   Result<Terms> TryToRegister(Bytes resident) EXCLUDES_LOCK(mutex_);
@@ -115,6 +126,7 @@ class DaemonLink {
   CondVar answered_;
   wire::Channel channel_;  // replaced by the agent under the lock, as is its id
   FileId channel_id_;
+  OwnFd spill_file_;
   client::Lease lease_ GUARDED_BY(mutex_);
   client::Requests requests_ GUARDED_BY(mutex_);
   bool retired_ GUARDED_BY(mutex_) = false;

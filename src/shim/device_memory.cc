@@ -20,6 +20,14 @@ uint64_t SlotBytes(uint64_t bytes) {
   return size;
 }
 
+// How soon a chunk shall leave: first what needs no copying, then what turned out to need none,
+// then what nobody knows, so that it becomes known, and last what was modified.
+int Reluctance(const Chunk& chunk) {
+  if (!chunk.exposed) return 0;
+  if (chunk.modified != 0) return 3;
+  return chunk.host != nullptr && chunk.print.has_value() ? 1 : 2;
+}
+
 }  // namespace
 
 uint64_t DeviceMemory::RunBytes(uint64_t bytes) {
@@ -51,6 +59,13 @@ Run* DeviceMemory::OpenPage(uint64_t slot_bytes, CUcontext context) {
   return page;
 }
 
+Run* DeviceMemory::PageOfLargerSlots(uint64_t slot_bytes, CUcontext context) const {
+  const auto larger =
+      std::find_if(open_pages_.upper_bound({slot_bytes, context}), open_pages_.end(),
+                   [context](const auto& pages) { return pages.first.second == context; });
+  return larger == open_pages_.end() ? nullptr : larger->second.back();
+}
+
 void DeviceMemory::ClosePage(Run* page) {
   const auto pages = open_pages_.find({page->slot_bytes, page->context});
   if (pages->second.back() == page) {
@@ -61,18 +76,19 @@ void DeviceMemory::ClosePage(Run* page) {
   if (pages->second.empty()) open_pages_.erase(pages);
 }
 
-std::optional<Block> DeviceMemory::AllocateFromPage(uint64_t bytes, CUcontext context,
-                                                    bool* backed) {
+std::optional<Block> DeviceMemory::AllocateFromPage(uint64_t bytes, CUcontext context, bool* backed,
+                                                    Slots slots) {
   if (bytes >= kLargeBlock) return std::nullopt;
   const uint64_t slot_bytes = SlotBytes(bytes);
   MutexLock lock(mutex_);
-  Run* const page = OpenPage(slot_bytes, context);
+  Run* page = OpenPage(slot_bytes, context);
+  if (page == nullptr && slots == Slots::kAnyLarger) page = PageOfLargerSlots(slot_bytes, context);
   if (page == nullptr) return std::nullopt;
   if (backed != nullptr) *backed = missing_ == 0;
   const uint32_t slot = page->TakeSlot();
   ++page->live;
   if (!page->HasSlot()) ClosePage(page);
-  return AddBlock(page->address + slot * slot_bytes, bytes, page, slot);
+  return AddBlock(page->address + slot * page->slot_bytes, bytes, page, slot);
 }
 
 CUresult DeviceMemory::AddRun(std::unique_ptr<Run> run, uint64_t chunk_bytes, Run** added) {
@@ -131,6 +147,7 @@ void DeviceMemory::Pin(Run* run) {
   Uncount(*run);
   for (const Chunk& chunk : run->chunks) {
     if (chunk.resident()) resident_ -= chunk.bytes;
+    if (chunk.state == Chunk::State::kCold) cold_ -= chunk.bytes;
   }
   run->pinned = true;
 }
@@ -243,7 +260,8 @@ Bytes DeviceMemory::ReleaseRetired(std::vector<Share>* retired) {
 void DeviceMemory::Uncount(const Run& run) {
   need_ -= run.bytes;
   for (const Chunk& chunk : run.chunks) {
-    if (chunk.state != Chunk::State::kHere) missing_ -= chunk.bytes;
+    if (chunk.missing()) missing_ -= chunk.bytes;
+    if (chunk.state == Chunk::State::kCold) needed_cold_ -= chunk.bytes;
   }
 }
 
@@ -297,12 +315,18 @@ Bytes DeviceMemory::ReleaseFenced() {
 
 MemoryView DeviceMemory::GetView() const {
   MutexLock lock(mutex_);
-  MemoryView view{Bytes(need_), Bytes(resident_), Bytes(missing_), Bytes(), Bytes(swapped_)};
+  MemoryView view{.need = Bytes(need_),
+                  .resident = Bytes(resident_),
+                  .missing = Bytes(missing_),
+                  .next_chunk = {},
+                  .swapped = Bytes(swapped_ + cold_),
+                  .cold = Bytes(cold_),
+                  .needed_cold = Bytes(needed_cold_)};
   if (missing_ == 0) return view;
   for (const auto& [address, run] : runs_) {
     if (run->lost) continue;
     for (const Chunk& chunk : run->chunks) {
-      if (chunk.resident()) continue;
+      if (chunk.mapped()) continue;
       view.next_chunk = Bytes(chunk.bytes);
       return view;
     }
@@ -321,13 +345,25 @@ Run* DeviceMemory::FindRun(CUdeviceptr address) const {
   return found == runs_.end() ? nullptr : found->second.get();
 }
 
+std::optional<DeviceMemory::Place> DeviceMemory::FindChunk(CUdeviceptr pointer) const {
+  MutexLock lock(mutex_);
+  auto next = runs_.upper_bound(pointer);
+  if (next == runs_.begin()) return std::nullopt;
+  Run* const run = std::prev(next)->second.get();
+  if (pointer - run->address >= run->bytes || run->lost) return std::nullopt;
+  const auto after =
+      std::upper_bound(run->chunks.begin(), run->chunks.end(), pointer,
+                       [](CUdeviceptr at, const Chunk& chunk) { return at < chunk.address; });
+  return Place{run, &*std::prev(after)};
+}
+
 std::vector<DeviceMemory::Place> DeviceMemory::Missing(uint64_t most, size_t count) const {
   MutexLock lock(mutex_);
   std::vector<Place> places;
   for (const auto& [address, run] : runs_) {
     if (run->lost) continue;
     for (Chunk& chunk : run->chunks) {
-      if (chunk.resident()) continue;
+      if (chunk.mapped()) continue;
       if (places.size() == count || chunk.bytes > most) return places;
       most -= chunk.bytes;
       places.push_back({run.get(), &chunk});
@@ -336,14 +372,20 @@ std::vector<DeviceMemory::Place> DeviceMemory::Missing(uint64_t most, size_t cou
   return places;
 }
 
-std::vector<DeviceMemory::Place> DeviceMemory::Resident() const {
+std::vector<DeviceMemory::Place> DeviceMemory::Mapped() const {
   MutexLock lock(mutex_);
   std::vector<Place> places;
   for (const auto& [address, run] : runs_) {
     for (Chunk& chunk : run->chunks) {
-      if (chunk.resident()) places.push_back({run.get(), &chunk});
+      if (chunk.mapped()) places.push_back({run.get(), &chunk});
     }
   }
+  return places;
+}
+
+std::vector<DeviceMemory::Place> DeviceMemory::Resident() const {
+  std::vector<Place> places = Mapped();
+  std::erase_if(places, [](const Place& place) { return !place.chunk->resident(); });
   return places;
 }
 
@@ -352,11 +394,11 @@ std::vector<DeviceMemory::Place> DeviceMemory::Victims(uint64_t least) const {
   std::erase_if(places, [](const Place& place) {
     return place.chunk->state != Chunk::State::kHere || place.run->pinned;
   });
-  // From the far end: what was allocated first tends to be in use all the time. Among those, what
-  // needs no copying goes first.
+  // Else from the far end: what was allocated first tends to be in use all the time.
   std::reverse(places.begin(), places.end());
-  std::stable_partition(places.begin(), places.end(),
-                        [](const Place& place) { return !place.chunk->exposed; });
+  std::stable_sort(places.begin(), places.end(), [](const Place& a, const Place& b) {
+    return Reluctance(*a.chunk) < Reluctance(*b.chunk);
+  });
   uint64_t sum = 0;
   size_t count = 0;
   while (count < places.size() && sum < least) sum += places[count++].chunk->bytes;
@@ -371,12 +413,22 @@ void DeviceMemory::SetState(const Place& place, Chunk::State state) {
     chunk.state = state;
     return;
   }
+  Uncount(place);
+  chunk.state = state;
+  const bool needed = !place.run->dead && !place.run->lost;
+  if (chunk.resident()) resident_ += chunk.bytes;
+  if (chunk.state == Chunk::State::kCold) cold_ += chunk.bytes;
+  if (needed && chunk.missing()) missing_ += chunk.bytes;
+  if (needed && chunk.state == Chunk::State::kCold) needed_cold_ += chunk.bytes;
+}
+
+void DeviceMemory::Uncount(const Place& place) {
+  const Chunk& chunk = *place.chunk;
   const bool needed = !place.run->dead && !place.run->lost;
   if (chunk.resident()) resident_ -= chunk.bytes;
-  if (needed && chunk.state != Chunk::State::kHere) missing_ -= chunk.bytes;
-  chunk.state = state;
-  if (chunk.resident()) resident_ += chunk.bytes;
-  if (needed && chunk.state != Chunk::State::kHere) missing_ += chunk.bytes;
+  if (chunk.state == Chunk::State::kCold) cold_ -= chunk.bytes;
+  if (needed && chunk.missing()) missing_ -= chunk.bytes;
+  if (needed && chunk.state == Chunk::State::kCold) needed_cold_ -= chunk.bytes;
 }
 
 void DeviceMemory::CountSwapped(int64_t bytes) {

@@ -14,9 +14,10 @@
 // Threading: any thread, but for members marked "swap lock": those are for the holder of the
 // Swapper's lock. Runs are taken apart only under it, so it may keep pointers to them.
 // Invariants
-// 1. `missing` is the bytes of chunks of live runs that are not on the card or only arriving;
-//    `resident` what all chunks take there, arriving ones and those of dead runs included. Lost
-//    runs are neither needed nor missing; pinned ones are in none of these.
+// 1. `missing` is the bytes of chunks of live runs that are mapped nowhere or only arriving;
+//    `resident` what all chunks take on the card, arriving ones and those of dead runs included;
+//    `cold` what cold ones take on the host. Lost runs are neither needed nor missing; pinned ones
+//    are in none of these.
 // 2. Addresses of a run are reused only after Bury, when nothing is mapped there any more.
 #pragma once
 
@@ -34,6 +35,7 @@
 #include "src/base/mutex.h"
 #include "src/cuda/real_driver.h"
 #include "src/shim/address_regions.h"
+#include "src/shim/fingerprint.h"
 
 namespace tandem::shim {
 
@@ -41,17 +43,25 @@ namespace tandem::shim {
 inline constexpr uint64_t kLargeBlock = uint64_t{1} << 20;
 
 struct Chunk {
-  // Arriving: memory of the card is there, its bytes are not yet.
-  enum class State : uint8_t { kAway, kArriving, kHere };
+  // Arriving: memory of the card is there, its bytes are not yet. Cold: it is in memory of the host
+  // that is mapped at its address; kernels reach it there (docs/decisions/0016).
+  enum class State : uint8_t { kAway, kArriving, kHere, kCold };
 
   CUdeviceptr address = 0;
   uint64_t bytes = 0;
   State state = State::kAway;               // table lock and swap lock to change
   CUmemGenericAllocationHandle handle = 0;  // swap lock
   bool exposed = false;                     // swap lock: work may have written to it
-  std::byte* host = nullptr;                // swap lock: its copy in host memory
+  // Swap lock. Its copy in host memory; of an exposed one as it was when it was exposed.
+  std::byte* host = nullptr;
+  // ---- swap lock; of clean_check.h
+  std::optional<Fingerprint> print;  // of the host copy
+  uint8_t modified = 0;              // found so, so often in a row
+  uint8_t unexamined = 0;            // departures at which it is not to be looked at
 
-  bool resident() const { return state != State::kAway; }
+  bool mapped() const { return state != State::kAway; }
+  bool resident() const { return state == State::kArriving || state == State::kHere; }
+  bool missing() const { return state == State::kAway || state == State::kArriving; }
 };
 
 // Another address at which the program has mapped a whole run, and who may use it there.
@@ -67,6 +77,8 @@ struct Run {
   std::vector<Chunk> chunks;
   bool dead = false;                 // all of it is released; table lock
   bool lost = false;                 // its context is broken; table lock and swap lock to change
+  bool named = false;                // by a launch since the last step of time; table lock
+  uint32_t heat = 0;                 // the more the more often it was; table lock
   uint64_t slot_bytes = 0;           // of a slab page; 0: one block
   uint32_t live = 1;                 // blocks in it, retired ones included, and who holds it
   std::vector<uint32_t> free_slots;  // that were taken before
@@ -104,8 +116,10 @@ struct MemoryView {
   Bytes need;      // all live runs that are not lost
   Bytes resident;  // invariant 1
   Bytes missing;
-  Bytes next_chunk;  // of the chunk to be brought in next; none if all that is missing is arriving
-  Bytes swapped;     // has a copy in host memory only
+  Bytes next_chunk;   // of the chunk to be brought in next; none if all that is missing is arriving
+  Bytes swapped;      // is in host memory only
+  Bytes cold;         // of that, what kernels reach there
+  Bytes needed_cold;  // of `need`, the same
 };
 
 class DeviceMemory {
@@ -116,8 +130,9 @@ class DeviceMemory {
 
   // A slot of a page that is there already; nothing if a new run is needed. *backed: nothing is
   // missing.
-  std::optional<Block> AllocateFromPage(uint64_t bytes, CUcontext context, bool* backed = nullptr)
-      EXCLUDES_LOCK(mutex_);
+  enum class Slots { kFitting, kAnyLarger };
+  std::optional<Block> AllocateFromPage(uint64_t bytes, CUcontext context, bool* backed = nullptr,
+                                        Slots slots = Slots::kFitting) EXCLUDES_LOCK(mutex_);
   // What AllocateRun(bytes) adds to `need`; 0 when that cannot be said in 64 bits.
   static uint64_t RunBytes(uint64_t bytes);
   // A block in a new run, unbacked.
@@ -170,6 +185,12 @@ class DeviceMemory {
   // That fence has come to pass. Returns how much less is needed now.
   Bytes ReleaseFenced() EXCLUDES_LOCK(mutex_);
 
+  // A launch was given that address: what is there is in use. False where nothing is. Only noted
+  // for programs that oversubscribe (device_memory_heat.cc).
+  bool Name(CUdeviceptr pointer) EXCLUDES_LOCK(mutex_);
+  // A step of time: what was named since the last becomes hotter, and all else colder.
+  void Age() EXCLUDES_LOCK(mutex_);
+
   MemoryView GetView() const EXCLUDES_LOCK(mutex_);
   Bytes resident() const EXCLUDES_LOCK(mutex_) {
     MutexLock lock(mutex_);
@@ -194,13 +215,25 @@ class DeviceMemory {
   };
   // The live run that begins at `address`, or null.
   Run* FindRun(CUdeviceptr address) const EXCLUDES_LOCK(mutex_);
+  // The chunk around `pointer`, of a live run that is not lost; or nothing.
+  std::optional<Place> FindChunk(CUdeviceptr pointer) const EXCLUDES_LOCK(mutex_);
   // Missing chunks of live runs that are not arriving, in order of their addresses, together at
   // most `most` bytes.
   std::vector<Place> Missing(uint64_t most, size_t count) const EXCLUDES_LOCK(mutex_);
-  // Chunks on the card that are not arriving, those first that need no copying, at least `least`
-  // bytes if there are.
+  // Chunks on the card that are not arriving, those first that need no copying, then those that may
+  // need none, at least `least` bytes if there are.
   std::vector<Place> Victims(uint64_t least) const EXCLUDES_LOCK(mutex_);
   std::vector<Place> Resident() const EXCLUDES_LOCK(mutex_);
+  // Those and cold ones.
+  std::vector<Place> Mapped() const EXCLUDES_LOCK(mutex_);
+  // Cold chunks that had better be on the card, where `room` bytes of credit are unused, and those
+  // that may leave it for them; at most `count` each.
+  struct Exchange {
+    std::vector<Place> in, out;
+  };
+  Exchange PlanExchange(uint64_t room, size_t count) const EXCLUDES_LOCK(mutex_);
+  // Cold chunks, the hottest first, together at most `most` bytes.
+  std::vector<Place> Hottest(uint64_t most, size_t count) const EXCLUDES_LOCK(mutex_);
   void SetState(const Place& place, Chunk::State state) EXCLUDES_LOCK(mutex_);
   // The host copy came (+) or went (−).
   void CountSwapped(int64_t bytes) EXCLUDES_LOCK(mutex_);
@@ -238,10 +271,12 @@ class DeviceMemory {
   Bytes ReleaseRetired(std::vector<Share>* retired) REQUIRES_LOCK(mutex_);
   Blocks::const_iterator Around(CUdeviceptr pointer) const REQUIRES_LOCK(mutex_);
   Run* OpenPage(uint64_t slot_bytes, CUcontext context) REQUIRES_LOCK(mutex_);
+  Run* PageOfLargerSlots(uint64_t slot_bytes, CUcontext context) const REQUIRES_LOCK(mutex_);
   void ClosePage(Run* page) REQUIRES_LOCK(mutex_);
   Bytes FreeOldestPages(size_t count) REQUIRES_LOCK(mutex_);
   void Kill(Run* run) REQUIRES_LOCK(mutex_);
-  void Uncount(const Run& run) REQUIRES_LOCK(mutex_);  // from need_ and missing_
+  void Uncount(const Run& run) REQUIRES_LOCK(mutex_);  // from what is needed
+  void Uncount(const Place& place) REQUIRES_LOCK(mutex_);
 
   const uint64_t chunk_bytes_;
   mutable Mutex mutex_;
@@ -260,7 +295,9 @@ class DeviceMemory {
   uint64_t need_ GUARDED_BY(mutex_) = 0;
   uint64_t resident_ GUARDED_BY(mutex_) = 0;
   uint64_t missing_ GUARDED_BY(mutex_) = 0;
-  uint64_t swapped_ GUARDED_BY(mutex_) = 0;
+  uint64_t swapped_ GUARDED_BY(mutex_) = 0;  // without cold chunks
+  uint64_t cold_ GUARDED_BY(mutex_) = 0;
+  uint64_t needed_cold_ GUARDED_BY(mutex_) = 0;
   // The driver counts its own from 1.
   uint64_t next_id_ GUARDED_BY(mutex_) = uint64_t{1} << 48;
 };

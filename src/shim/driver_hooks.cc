@@ -1,10 +1,12 @@
 // Hooks of driver_api.def's OWN rows: initialisation, look-up, contexts, modules, streams. The ones
 // for memory are in memory_hooks.cc.
 #include <array>
+#include <string>
 #include <unordered_map>
 
 #include "src/base/mutex.h"
 #include "src/shim/gated_call.h"
+#include "src/shim/unknown_functions.h"
 
 namespace tandem::shim {
 namespace {
@@ -136,17 +138,22 @@ void* SubstituteFound(void* found, const char* name, int version, cuuint64_t fla
   const bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
   const cuda::ProcAddress row = cuda::ResolveProcAddress(name, version, per_thread);
   void* const by_name = row.symbol == nullptr ? nullptr : HookOf(row.symbol);
-  if (by_name == nullptr) return found;
+  if (row.known && by_name == nullptr) return found;
   // A driver newer than our table may mean another function by the name: then not the one that it
   // gives for the version that our hook is of.
   void* of_hook = nullptr;
-  if (Real().cuGetProcAddress_v2 != nullptr) {
+  if (by_name == nullptr) {
+    // Nor is the name in our table.
+  } else if (Real().cuGetProcAddress_v2 != nullptr) {
     CUdriverProcAddressQueryResult status;
     Real().cuGetProcAddress_v2(name, &of_hook, row.since, flags, &status);
   } else {
     Call(Real().cuGetProcAddress, name, &of_hook, row.since, flags);
   }
-  return of_hook == found ? by_name : found;
+  if (of_hook == found) return by_name;
+  const std::string described = std::string(name) + " of CUDA " + std::to_string(version / 1000);
+  void* const refusal = RefusalOf(described.c_str());
+  return refusal != nullptr ? refusal : found;
 }
 
 }  // namespace
@@ -277,7 +284,8 @@ CUresult cuCtxDisablePeerAccess(CUcontext peer) noexcept {
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** parameters,
                           void** extra) noexcept {
   const GatedCall call(config == nullptr ? nullptr : config->hStream);
-  return Call(Real().cuLaunchKernelEx, config, function, parameters, extra);
+  return callable_driver.load(std::memory_order_acquire)
+      ->cuLaunchKernelEx(config, function, parameters, extra);
 }
 
 CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig* config, CUfunction function, void** parameters,
@@ -285,7 +293,8 @@ CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig* config, CUfunction function
   const CUstream given = config == nullptr ? nullptr : config->hStream;
   const GatedCall call(given == nullptr ? reinterpret_cast<CUstream>(CU_STREAM_PER_THREAD_VALUE)
                                         : given);
-  return Call(Real().cuLaunchKernelEx_ptsz, config, function, parameters, extra);
+  return callable_driver.load(std::memory_order_acquire)
+      ->cuLaunchKernelEx_ptsz(config, function, parameters, extra);
 }
 
 CUresult cuStreamDestroy(CUstream stream) noexcept {

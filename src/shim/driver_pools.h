@@ -1,5 +1,5 @@
 // DriverPools: the pools whose memory is the driver's own, since other processes or devices may use
-// it. It cannot be swapped; what each pool takes from the card is counted.
+// it, or it is managed. It cannot be swapped; what each pool takes from the card is counted.
 //
 // Threading: any.
 // Invariant: a pool that was destroyed counts for what the program still has of it.

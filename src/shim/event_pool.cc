@@ -25,7 +25,7 @@ CUresult EventPool::Record(CUcontext context, CUstream stream, Marker* marker) {
       marker->event = spare->event;
       spare_.erase(spare);
     } else {
-      result = real_->cuEventCreate(&marker->event, CU_EVENT_DISABLE_TIMING);
+      result = real_->cuEventCreate(&marker->event, static_cast<unsigned int>(kind_));
     }
     if (result == CUDA_SUCCESS) result = real_->cuEventRecord(marker->event, stream);
     if (result != CUDA_SUCCESS && marker->event != nullptr) Return(*marker);
@@ -38,6 +38,16 @@ CUresult EventPool::Record(CUcontext context, CUstream stream, Marker* marker) {
 CUresult EventPool::Query(const Marker& marker) const {
   const RelaxedCapture relaxed(real_);
   return real_->cuEventQuery(marker.event);
+}
+
+std::optional<Duration> EventPool::Between(const Marker& earlier, const Marker& later) const {
+  const RelaxedCapture relaxed(real_);
+  float milliseconds = 0;
+  if (real_->cuEventElapsedTime == nullptr ||
+      real_->cuEventElapsedTime(&milliseconds, earlier.event, later.event) != CUDA_SUCCESS) {
+    return std::nullopt;
+  }
+  return Duration(static_cast<int64_t>(static_cast<double>(milliseconds) * 1e6));
 }
 
 void EventPool::Return(const Marker& marker) {

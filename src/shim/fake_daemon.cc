@@ -182,6 +182,11 @@ void FakeDaemon::Send(const wire::Message& message) {
   EXPECT_TRUE(channel_.Send(message).ok());
 }
 
+void FakeDaemon::Contend() {
+  decisions().contended = 1;
+  Send(wire::Contended{});
+}
+
 void FakeDaemon::HangUp() {
   MutexLock lock(mutex_);
   hang_up_ = true;

@@ -30,6 +30,8 @@ class FakeDaemon {
   FakeDaemon& operator=(const FakeDaemon&) = delete;
 
   void Send(const wire::Message& message) EXCLUDES_LOCK(mutex_);
+  // Somebody else waits from now on.
+  void Contend() EXCLUDES_LOCK(mutex_);
   // Ends the connection as a daemon that dies does; the next client is welcome.
   void HangUp() EXCLUDES_LOCK(mutex_);
   // While set, connections are ended as soon as they are made.

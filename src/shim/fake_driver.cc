@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/shim/address_regions.h"
+#include "src/shim/fingerprint.h"
 
 namespace tandem::shim {
 namespace {
@@ -22,6 +23,23 @@ void* At(CUdeviceptr address) {
 bool Inaccessible(CUdeviceptr address, size_t bytes) {
   return mmap(At(address), bytes, PROT_NONE,
               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != MAP_FAILED;
+}
+
+// As clean_check.h has it.
+struct FingerprintInput {
+  uint64_t address, units, blocks, unused;
+};
+constexpr size_t kFingerprintInputs = 8;
+
+void TakeFingerprint(CUdeviceptr batch, const FingerprintKey& key, size_t chunk) {
+  const auto* const inputs = static_cast<const FingerprintInput*>(At(batch));
+  auto* const sums =
+      static_cast<FingerprintSums*>(At(batch + kFingerprintInputs * sizeof(FingerprintInput)));
+  const auto* const words = static_cast<const uint32_t*>(At(inputs[chunk].address));
+  for (uint64_t block = 0; block < inputs[chunk].blocks; ++block) {
+    sums[chunk * kFingerprintBlocks + block] =
+        SumsOfBlock(key, words, inputs[chunk].units * kFingerprintUnit, block);
+  }
 }
 
 }  // namespace
@@ -47,7 +65,9 @@ void FakeDriver::Drop(CUmemGenericAllocationHandle handle) {
   const auto found = physical_.find(handle);
   if (found->second.mappings != 0 || !found->second.released) return;
   close(found->second.fd);
-  if (!found->second.imported) used_ -= found->second.bytes;
+  if (!found->second.imported) {
+    (found->second.of_host ? host_used_ : used_) -= found->second.bytes;
+  }
   physical_.erase(found);
 }
 
@@ -63,15 +83,20 @@ void FakeDriver::FillMemory() {
     return CUDA_SUCCESS;
   };
   table_.cuMemCreate = [](CUmemGenericAllocationHandle* handle, size_t bytes,
-                          const CUmemAllocationProp*, unsigned long long) -> CUresult {
+                          const CUmemAllocationProp* properties, unsigned long long) -> CUresult {
     MutexLock lock(current->mutex_);
+    const bool of_host = properties->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
     if (Due(&current->fail_create_)) return CUDA_ERROR_OUT_OF_MEMORY;
-    if (current->used_ + bytes > current->card_bytes_) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!of_host && current->used_ + bytes > current->card_bytes_) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (of_host && current->host_used_ + bytes > current->host_limit_) {
+      ++current->host_refusals_;
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     const int fd = memfd_create("fake", MFD_CLOEXEC);
     if (fd < 0 || ftruncate(fd, static_cast<off_t>(bytes)) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
-    current->used_ += bytes;
+    (of_host ? current->host_used_ : current->used_) += bytes;
     *handle = current->next_++;
-    current->physical_.emplace(*handle, Physical{fd, bytes});
+    current->physical_.emplace(*handle, Physical{.fd = fd, .bytes = bytes, .of_host = of_host});
     return CUDA_SUCCESS;
   };
   table_.cuMemGetAllocationGranularity = [](size_t* bytes, const CUmemAllocationProp*,
@@ -141,6 +166,19 @@ void FakeDriver::FillMappings() {
     current->users_.erase(address);
     --current->physical_.at(handle).mappings;
     current->Drop(handle);
+    return CUDA_SUCCESS;
+  };
+  table_.cuPointerGetAttribute = [](void* data, CUpointer_attribute attribute,
+                                    CUdeviceptr pointer) -> CUresult {
+    MutexLock lock(current->mutex_);
+    if (attribute != CU_POINTER_ATTRIBUTE_MEMORY_TYPE) return CUDA_ERROR_NOT_SUPPORTED;
+    auto next = current->mappings_.upper_bound(pointer);
+    if (next == current->mappings_.begin()) return CUDA_ERROR_INVALID_VALUE;
+    const auto& [address, handle] = *--next;
+    const Physical& physical = current->physical_.at(handle);
+    if (pointer - address >= physical.bytes) return CUDA_ERROR_INVALID_VALUE;
+    const unsigned int type = physical.of_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+    std::memcpy(data, &type, sizeof(type));
     return CUDA_SUCCESS;
   };
   table_.cuMemHostRegister_v2 = [](void* begin, size_t bytes, unsigned int) {
@@ -235,6 +273,10 @@ void FakeDriver::FillWork() {
     current->PerformCopies(SIZE_MAX);
     return CUDA_SUCCESS;
   };
+  table_.cuStreamQuery = [](CUstream) {
+    MutexLock lock(current->mutex_);
+    return current->held_copies_.empty() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  };
   table_.cuStreamGetCtx = [](CUstream, CUcontext* context) {
     *context = current->context();
     return CUDA_SUCCESS;
@@ -276,6 +318,41 @@ void FakeDriver::FillWork() {
           current->capturing_ ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
     }
     std::this_thread::yield();  // much may happen until the answer is looked at
+    return CUDA_SUCCESS;
+  };
+}
+
+void FakeDriver::RunKernels(float milliseconds) {
+  kernel_ms_ = milliseconds;
+  table_.cuModuleLoadData = [](CUmodule*, const void*) { return CUDA_SUCCESS; };
+  table_.cuModuleGetFunction = [](CUfunction*, CUmodule, const char*) { return CUDA_SUCCESS; };
+  table_.cuModuleUnload = [](CUmodule) { return CUDA_SUCCESS; };
+  table_.cuMemHostAlloc = [](void** pointer, size_t bytes, unsigned int) {
+    *pointer = ::operator new(bytes);
+    return CUDA_SUCCESS;
+  };
+  table_.cuMemFreeHost = [](void* pointer) {
+    ::operator delete(pointer);
+    return CUDA_SUCCESS;
+  };
+  table_.cuMemHostGetDevicePointer_v2 = [](CUdeviceptr* there, void* pointer, unsigned int) {
+    *there = reinterpret_cast<CUdeviceptr>(pointer);
+    return CUDA_SUCCESS;
+  };
+  table_.cuEventElapsedTime = [](float* took, CUevent, CUevent) {
+    *took = current->kernel_ms_;
+    return CUDA_SUCCESS;
+  };
+  table_.cuLaunchKernel = [](CUfunction, unsigned int, unsigned int chunks, unsigned int,
+                             unsigned int, unsigned int, unsigned int, unsigned int, CUstream,
+                             void** parameters, void**) -> CUresult {
+    MutexLock lock(current->mutex_);
+    if (const CUresult health = current->Health(); health != CUDA_SUCCESS) return health;
+    ++current->launches_;
+    for (unsigned int chunk = 0; chunk < chunks; ++chunk) {
+      TakeFingerprint(*static_cast<const CUdeviceptr*>(parameters[0]),
+                      *static_cast<const FingerprintKey*>(parameters[1]), chunk);
+    }
     return CUDA_SUCCESS;
   };
 }

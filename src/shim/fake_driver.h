@@ -30,10 +30,21 @@ class FakeDriver {
   FakeDriver& operator=(const FakeDriver&) = delete;
 
   const cuda::RealDriver& table() const { return table_; }
+  // What it lacks is a test's to fill in, before anything calls it.
+  cuda::RealDriver& table() { return table_; }
   CUcontext context() { return reinterpret_cast<CUcontext>(&context_object_); }
 
   // The nth call from now fails; 0: none.
   void FailCreate(int nth) { Set(&fail_create_, nth); }
+  // No more memory of the host's than that; and how often there was none.
+  void LimitHost(Bytes most) {
+    MutexLock lock(mutex_);
+    host_limit_ = most.count;
+  }
+  int host_refusals() const {
+    MutexLock lock(mutex_);
+    return host_refusals_;
+  }
   void FailMap(int nth) { Set(&fail_map_, nth); }
   void FailMaps(int first, int count) {
     MutexLock lock(mutex_);
@@ -49,6 +60,13 @@ class FakeDriver {
   void Place(CUcontext context, CUdevice device) {
     MutexLock lock(mutex_);
     devices_[context] = device;
+  }
+  // From now on it runs the kernel of fingerprint.h, which takes that long each time. Others do
+  // nothing.
+  void RunKernels(float milliseconds);
+  int launches() const {
+    MutexLock lock(mutex_);
+    return launches_;
   }
   // Calls in this context answer with a sticky error.
   void Break(CUcontext context) {
@@ -85,6 +103,11 @@ class FakeDriver {
   uint64_t used() const {
     MutexLock lock(mutex_);
     return used_;
+  }
+  // What devices may reach of the host.
+  uint64_t host_used() const {
+    MutexLock lock(mutex_);
+    return host_used_;
   }
   int copies() const {
     MutexLock lock(mutex_);
@@ -149,6 +172,7 @@ class FakeDriver {
     int mappings = 0;
     bool released = false;
     bool imported = false;  // counted where it was made
+    bool of_host = false;
   };
 
   void Set(int* counter, int nth) {
@@ -173,6 +197,9 @@ class FakeDriver {
   int context_object_ = 0;
   mutable Mutex mutex_;
   uint64_t used_ = 0;
+  uint64_t host_used_ = 0;
+  uint64_t host_limit_ = ~uint64_t{0};
+  int host_refusals_ = 0;
   int fail_create_ = 0;
   int fail_map_ = 0;
   int fail_maps_more_ = 0;  // right after that one
@@ -193,6 +220,8 @@ class FakeDriver {
   std::set<CUcontext> broken_;
   std::map<CUcontext, CUdevice> devices_;
   int copies_ = 0;
+  int launches_ = 0;
+  float kernel_ms_ = 0;
   int events_ = 0;  // that were created
   int context_waits_ = 0;
   int queries_ = 0;

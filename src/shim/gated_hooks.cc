@@ -1,8 +1,10 @@
 // The hooks of all rows GATE(stream) and HOLD of driver_api.def: wait at the gate, note the stream
-// if there is one, call the driver.
+// if there is one, call the driver. Copies and fills may be done without (unleased_call.h).
 #include <string_view>
 
 #include "src/shim/gated_call.h"
+#include "src/shim/pointer_hooks.h"
+#include "src/shim/unleased_call.h"
 
 namespace tandem::shim {
 
@@ -45,19 +47,59 @@ bool Blocks(Arguments...) {  // between the card and the host, by name
   return true;
 }
 
+// Whether the program wants calls to wait for what they do with that memory.
+inline bool IsWaitedFor(CUdeviceptr pointer) {
+  return IsSynchronous(pointer);
+}
+template <typename Copy>
+requires requires(const Copy* copy) {
+  copy->srcDevice;
+}
+bool IsWaitedFor(const Copy* copy) {
+  return copy != nullptr && (IsSynchronous(copy->srcDevice) || IsSynchronous(copy->dstDevice));
+}
+template <typename Argument>
+bool IsWaitedFor(Argument) {
+  return false;
+}
+template <typename... Arguments>
+bool AreWaitedFor(Arguments... arguments) {
+  return (IsWaitedFor(arguments) || ...);
+}
+
+// Not inline, or the compiler would not have GatedCall inline around launches.
+template <typename Submit>
+[[gnu::noinline]] CUresult SubmitAndWait(CUstream stream, Submit submit) {
+  CUresult result = CUDA_SUCCESS;
+  {
+    const GatedCall call(stream);
+    result = submit(*callable_driver.load(std::memory_order_acquire));
+  }
+  return result == CUDA_SUCCESS ? Real().cuStreamSynchronize(stream) : result;
+}
+
 }  // namespace
 }  // namespace tandem::shim
 
 #define TANDEM_DEFINE_PLAIN(symbol, stream, blocking, parameters, arguments)
-#define TANDEM_DEFINE_GATED(symbol, stream, blocking, parameters, arguments)                \
-  extern "C" CUresult symbol parameters noexcept {                                          \
-    using namespace tandem::shim;                                                           \
-    constexpr bool kBlocks = blocking && std::string_view(#symbol).starts_with("cuMemcpy"); \
-    if constexpr (kBlocks) {                                                                \
-      if (Blocks arguments) WaitForEarlierWork(stream);                                     \
-    }                                                                                       \
-    const GatedCall call(stream);                                                           \
-    return callable_driver.load(std::memory_order_acquire)->symbol arguments;               \
+#define TANDEM_DEFINE_GATED(symbol, stream, blocking, parameters, arguments)           \
+  extern "C" CUresult symbol parameters noexcept {                                     \
+    using namespace tandem::shim;                                                      \
+    constexpr bool kCopies = std::string_view(#symbol).starts_with("cuMemcpy");        \
+    constexpr bool kFills = std::string_view(#symbol).starts_with("cuMemset");         \
+    if constexpr (kCopies || kFills) {                                                 \
+      if (!process_gate.open() && UnleasedCall(stream) arguments) return CUDA_SUCCESS; \
+    }                                                                                  \
+    constexpr bool kBlocks = blocking && kCopies;                                      \
+    if constexpr (kBlocks) {                                                           \
+      if (Blocks arguments) WaitForEarlierWork(stream);                                \
+    }                                                                                  \
+    if constexpr (blocking && (kCopies || kFills)) {                                   \
+      const auto submit = [&](auto& driver) { return driver.symbol arguments; };       \
+      if (AreWaitedFor arguments) return SubmitAndWait(stream, submit);                \
+    }                                                                                  \
+    const GatedCall call(stream);                                                      \
+    return callable_driver.load(std::memory_order_acquire)->symbol arguments;          \
   }
 #define TANDEM_DEFINE_HELD(symbol, stream, blocking, parameters, arguments) \
   extern "C" CUresult symbol parameters noexcept {                          \

@@ -52,7 +52,9 @@ void GraphMemory::Collect(CUgraph graph, int depth, Addresses* addresses) const 
     } else if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
       CUDA_MEM_ALLOC_NODE_PARAMS params = {};
       const CUresult result = real_->cuGraphMemAllocNodeGetParams(node, &params);
-      if (result != CUDA_SUCCESS || params.poolProps.location.id != device_) continue;
+      const CUmemLocation& location = params.poolProps.location;
+      const bool here = location.type == CU_MEM_LOCATION_TYPE_DEVICE && location.id == device_;
+      if (result != CUDA_SUCCESS || !here) continue;
       const uint64_t end = params.dptr + params.bytesize;
       addresses->emplace_back(params.dptr / kPage * kPage, (end + kPage - 1) / kPage * kPage);
     }

@@ -15,7 +15,7 @@ class GraphMemoryTest : public FixedScene {
     CUdeviceptr address = 0;
     Bytes bytes;
     CUgraph child = nullptr;
-    CUdevice device = 0;
+    CUmemLocation location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
   };
   static inline std::map<CUgraph, std::vector<Node>> graphs;
   static inline Bytes reserved, used;
@@ -43,7 +43,7 @@ class GraphMemoryTest : public FixedScene {
       return CUDA_SUCCESS;
     };
     real_.cuGraphMemAllocNodeGetParams = [](CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS* params) {
-      params->poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, Of(node).device};
+      params->poolProps.location = Of(node).location;
       params->dptr = Of(node).address;
       params->bytesize = Of(node).bytes.count;
       return CUDA_SUCCESS;
@@ -79,7 +79,8 @@ TEST_F(GraphMemoryTest, AddressesThatNodesShareCountOnce) {
                     {},
                     {0x10000000, MiB(5)},
                     {0x10400000, MiB(4)},
-                    {0x20000000, MiB(1), nullptr, 1},
+                    {0x20000000, MiB(1), nullptr, {CU_MEM_LOCATION_TYPE_DEVICE, 1}},
+                    {0x28000000, MiB(1), nullptr, {CU_MEM_LOCATION_TYPE_HOST, 0}},
                     {0, Bytes(), child_}};
   graphs[child_] = {{0x30000000, Bytes(100)}};
   EXPECT_EQ(memory_.SizeOf(graph_), MiB(8 + 2));

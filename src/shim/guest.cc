@@ -1,5 +1,6 @@
 #include "src/shim/guest.h"
 
+#include <algorithm>
 #include <functional>
 
 #include "src/shim/log.h"
@@ -31,17 +32,55 @@ bool CanSwap(const cuda::RealDriver& real, CUdevice device) {
          supported != 0;
 }
 
+// Of memory of the host's that can be mapped where the device's was; nothing if the driver knows of
+// none.
+std::optional<CUmemAllocationProp> HostMemory(const cuda::RealDriver& real, CUdevice device) {
+  int node = -1;
+  if (real.cuDeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, device) != CUDA_SUCCESS) {
+    return std::nullopt;
+  }
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_HOST_NUMA, std::max(node, 0)};
+  return properties;
+}
+
+bool CanOversubscribe(const cuda::RealDriver& real, CUdevice device) {
+  const std::optional<CUmemAllocationProp> properties = HostMemory(real, device);
+  size_t granularity = 0;
+  return properties.has_value() &&
+         real.cuMemGetAllocationGranularity(&granularity, &*properties,
+                                            CU_MEM_ALLOC_GRANULARITY_MINIMUM) == CUDA_SUCCESS &&
+         granularity != 0 && kGranule % granularity == 0;
+}
+
+// A driver may say in which units it would make it, and yet make none.
+bool MakesHostMemory(const cuda::RealDriver& real, CUdevice device) {
+  const std::optional<CUmemAllocationProp> properties = HostMemory(real, device);
+  CUmemGenericAllocationHandle handle = 0;
+  return properties.has_value() &&
+         real.cuMemCreate(&handle, kGranule, &*properties, 0) == CUDA_SUCCESS &&
+         real.cuMemRelease(handle) == CUDA_SUCCESS;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Guest>> Guest::Open(const cuda::RealDriver* real, Gate* gate,
                                            WorkTracker* tracker, CUdevice device,
-                                           const Identity& identity) {
+                                           Identity identity) {
   if (!CanSwap(*real, device)) {
     return Error{ErrorCode::kUnsupported,
                  "this GPU or its driver has no virtual memory management"};
   }
+  identity.can_oversubscribe = CanOversubscribe(*real, device);
   std::unique_ptr<Guest> guest(new Guest(real, gate, tracker, device, identity));
-  ASSIGN_OR_RETURN(const Terms terms, guest->link_.Register(Bytes()));
+  ASSIGN_OR_RETURN(Terms terms, guest->link_.Register(Bytes()));
+  if (guest->oversubscribes() && !MakesHostMemory(*real, device)) {
+    identity.can_oversubscribe = false;
+    guest.reset(new Guest(real, gate, tracker, device, identity));  // in the place of that session
+    ASSIGN_OR_RETURN(terms, guest->link_.Register(Bytes()));
+  }
+  guest->chunk_ = terms.chunk;
   // Addresses are cheap; twice the card leaves room for holes between blocks.
   guest->memory_ = std::make_unique<DeviceMemory>(real, Bytes(terms.card.count * 2), terms.chunk);
   guest->pools_ = std::make_unique<StreamPools>(real, device, guest->PoolSource());
@@ -53,6 +92,7 @@ Result<std::unique_ptr<Guest>> Guest::Open(const cuda::RealDriver* real, Gate* g
       real, device, tracker, guest->memory_.get(),
       [guest = guest.get()](Bytes shrunk) { guest->Unreserve(shrunk); });
   guest->offers_ = std::make_unique<MemoryOffers>(guest->OfferParts());
+  guest->access_ = std::make_unique<UnleasedAccess>(guest->AccessSource());
   const AgentParts parts{real,
                          device,
                          &guest->link_,
@@ -68,6 +108,9 @@ Result<std::unique_ptr<Guest>> Guest::Open(const cuda::RealDriver* real, Gate* g
     guest->vote_.Open();
     guest->agent_.reset();
     return Error{ErrorCode::kFailed, "no thread can be started"};
+  }
+  if (guest->link_.run_oversubscribes() && !guest->link_.most_resident().has_value()) {
+    Log(LogLevel::kWarn, "--oversubscribe has no effect: this driver maps no host memory");
   }
   Log(LogLevel::kInfo, "sharing the GPU: %s of memory", FormatBytes(terms.limit).c_str());
   return guest;
@@ -88,11 +131,15 @@ StreamPools::Source Guest::PoolSource() {
 
 VmmMemory::Source Guest::VmmSource() {
   return {[this](uint64_t bytes, const std::function<CUresult(Run**)>& add) {
-            return Grow(Bytes(bytes), [&](CUdeviceptr* address) {
-              Run* run = nullptr;
+            Run* run = nullptr;
+            const auto add_run = [&](CUdeviceptr* address) {
               const CUresult result = add(&run);
               if (result == CUDA_SUCCESS) *address = run->address;
               return result;
+            };
+            return Grow(Bytes(bytes), add_run, [&] {
+              Unreserve(memory_->FreeRun(run));
+              ReapSoon();
             });
           },
           [this](Bytes shrunk) {
@@ -120,9 +167,50 @@ MemoryOffers::Parts Guest::OfferParts() {
           [this](const AloneJob::Job& job) { return agent_->RunAlone(job); }};
 }
 
+UnleasedAccess::Source Guest::AccessSource() {
+  return {real_,
+          tracker_,
+          memory_.get(),
+          swapper_.get(),
+          [this](CUdeviceptr pointer, uint64_t bytes) { return FindParts(pointer, bytes); },
+          [this] { return Drained(); },
+          [this] { return link_.host_share(); }};
+}
+
+// All in one block, or in mappings one behind the other.
+std::optional<UnleasedAccess::Parts> Guest::FindParts(CUdeviceptr pointer, uint64_t bytes) const {
+  if (bytes == 0 || pointer + bytes < pointer) return std::nullopt;
+  if (const std::optional<Block> block = memory_->Find(pointer)) {
+    const auto of_pool = pools_->Find({block->address, block->id});
+    const bool gone = of_pool.has_value() && of_pool->idle;
+    const uint64_t size = of_pool.has_value() ? of_pool->bytes : block->bytes;
+    if (gone || pointer + bytes > block->address + size) return std::nullopt;
+    return UnleasedAccess::Parts{{pointer, bytes}};
+  }
+  UnleasedAccess::Parts parts;
+  while (bytes != 0) {
+    const auto mapping = vmm_->Find(pointer);
+    if (!mapping.has_value() || !mapping->ours) return std::nullopt;
+    if (mapping->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return std::nullopt;
+    const uint64_t offset = pointer - mapping->address;
+    const uint64_t size = std::min(bytes, mapping->bytes - offset);
+    parts.push_back({mapping->home + offset, size});
+    pointer += size;
+    bytes -= size;
+  }
+  return parts;
+}
+
+bool Guest::Drained() {
+  bool drained = false;
+  link_.With([&](client::Lease& lease) { drained = !lease.working() && !lease.poisoned(); });
+  return drained;
+}
+
 void Guest::AbandonInChild() {
   link_.AbandonInChild();
   agent_->AbandonInChild();
+  swapper_->AbandonInChild();
 }
 
 void Guest::Know(CUcontext context, bool credited) {
@@ -139,7 +227,8 @@ void Guest::Know(CUcontext context, bool credited) {
     MutexLock lock(swapper_->mutex());
     if (swapper_->context() == nullptr) {
       swapper_->UseContext(context);
-      swapper_->Expose();  // what was given up for lost may be written anew, under an open gate
+      swapper_->Expose(
+          Bytes());  // what was given up for lost may be written anew, under an open gate
     }
     link_.With([&](client::Lease& lease) {
       healed = lease.poisoned();
@@ -232,152 +321,6 @@ CUresult Guest::Health(CUcontext context) {
   CUcontext popped = nullptr;
   real_->cuCtxPopCurrent_v2(&popped);
   return result;
-}
-
-CUresult Guest::Allocate(uint64_t bytes, CUcontext context, CUdeviceptr* pointer) {
-  Know(context, false);  // unless it is known
-  bool backed = false;
-  std::optional<Block> slot = memory_->AllocateFromPage(bytes, context, &backed);
-  if (!slot.has_value() && bytes < kLargeBlock && fence_->Step() == CUDA_SUCCESS) {
-    slot = memory_->AllocateFromPage(bytes, context, &backed);  // of what was freed
-  }
-  if (slot.has_value()) {
-    *pointer = slot->address;
-    // The page may be one that another thread has only just added. A gate that is shut opens when
-    // everything is backed.
-    if (!backed && vote_.open()) ShutIfMissing();
-    return CUDA_SUCCESS;
-  }
-  const Bytes growth(DeviceMemory::RunBytes(bytes));
-  if (growth == Bytes()) return CUDA_ERROR_OUT_OF_MEMORY;
-  return Grow(growth, [&](CUdeviceptr* address) {
-    Block block;
-    const CUresult result = memory_->AllocateRun(bytes, context, &block);
-    *address = block.address;
-    if (result == CUDA_SUCCESS) *pointer = block.address;
-    return result;
-  });
-}
-
-CUresult Guest::Grow(Bytes bytes, const std::function<CUresult(CUdeviceptr*)>& add) {
-  fence_->Step();  // what is retired takes room
-  if (!link_.Reserve(bytes)) {
-    Log(LogLevel::kInfo, "refused %s: %s of %s are in use", FormatBytes(bytes).c_str(),
-        FormatBytes(used()).c_str(), FormatBytes(limit()).c_str());
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  CUdeviceptr address = 0;
-  if (add(&address) != CUDA_SUCCESS) {
-    Unreserve(bytes);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  if (!BackNow(address)) ShutIfMissing();
-  return CUDA_SUCCESS;
-}
-
-// Work that is let through from now on must find everything backed.
-void Guest::ShutIfMissing() {
-  bool poisoned = false;
-  link_.With([&](client::Lease& lease) { poisoned = lease.poisoned(); });
-  if (poisoned || !memory_->IfBacked(false, [this] { vote_.Shut(); })) return;
-  link_.With([this](client::Lease& lease) {
-    lease.OnShut();
-    if (lease.poisoned()) vote_.Open();  // since we looked; nobody else would open it again
-  });
-  WakeIfConcerned();
-}
-
-void Guest::Unreserve(Bytes shrunk) {
-  link_.Unreserve(shrunk);
-  if (shrunk != Bytes() || memory_->kept() != Bytes()) agent_->SettleSoon();
-}
-
-// What is needed has changed. The agent does something about that at once while it brings memory in
-// or asks for a lease, and where somebody else waits for what is not needed any more.
-void Guest::WakeIfConcerned() {
-  const bool opens = !vote_.open() && (link_.holds() || vote_.waiting() != 0);
-  if (opens || link_.contended()) agent_->Wake();
-}
-
-// Under an open gate and with credit to spare a new run is backed at once, unless the agent is busy
-// with chunks just now.
-bool Guest::BackNow(CUdeviceptr address) {
-  if (!swapper_->mutex().TryLockBriefly()) return false;
-  swapper_->Reap();
-  Run* const run = memory_->FindRun(address);  // gone with its context, perhaps
-  const auto allowed = [&] {
-    const Bytes resident = memory_->resident();
-    bool fits = false;
-    link_.With([&](client::Lease& lease) {
-      fits = run != nullptr && lease.open() && resident + Bytes(run->bytes) <= lease.credit();
-    });
-    return fits;
-  };
-  bool backed = allowed();
-  if (!backed && memory_->retired() != Bytes()) {
-    fence_->Step();
-    swapper_->Reap();
-    backed = allowed();
-  }
-  backed = backed && swapper_->BackNew(run) == CUDA_SUCCESS;
-  swapper_->mutex().Unlock();
-  return backed;
-}
-
-bool Guest::Free(CUdeviceptr pointer, CUresult* result) {
-  const std::optional<Block> block = memory_->Find(pointer);
-  if (!block.has_value() || block->address != pointer) return false;
-  const auto of_pool = pools_->Find({pointer, block->id});
-  if (of_pool.has_value() && of_pool->idle) return false;
-  *result = Health(block->context);
-  // As drivers are seen to, it waits for the work of the context; a capture would be broken by
-  // that.
-  if (*result != CUDA_SUCCESS) return true;
-  const bool done = fence_->AllDone();
-  const bool waits = !done && !tracker_->MayRefuse();
-  if (waits) *result = Synchronize(block->context);
-  if (*result != CUDA_SUCCESS) return true;
-  if (waits) fence_->Look();  // so that the next free finds all work done
-  pools_->Forget({pointer, block->id});
-  // Another context's work may use it, too.
-  const bool unused = done || (waits && (tracker_->HasOneContext() || fence_->AllDone()));
-  return Release(pointer, block->id, unused);  // false: freed by another thread meanwhile
-}
-
-bool Guest::GiveWay() {
-  const bool of_graphs = graphs_.Trim();
-  const bool of_drivers = driver_pools_.Trim();
-  const bool of_pages = FreePages();
-  return pools_->GiveWay(true) || of_graphs || of_drivers || of_pages;
-}
-
-// Those that are only kept. Whether there were any.
-bool Guest::FreePages() {
-  const Bytes freed = memory_->FreePages(0);
-  Unreserve(freed);
-  return freed != Bytes();
-}
-
-bool Guest::Release(CUdeviceptr pointer, uint64_t id, bool unused) {
-  const std::optional<Bytes> shrunk = memory_->Free(pointer, id, unused);
-  if (!shrunk.has_value()) return false;
-  Unreserve(*shrunk);
-  if (!unused || *shrunk != Bytes() || memory_->HasDead()) ReapSoon();
-  return true;
-}
-
-// Where all work is done nothing is left of the memory afterwards, as with the driver's own.
-void Guest::ReapSoon() {
-  fence_->Step();
-  if (memory_->HasDead() && swapper_->mutex().TryLockBriefly()) {
-    swapper_->Reap();
-    swapper_->mutex().Unlock();
-  }
-  if (memory_->HasDead()) {
-    agent_->Wake();
-  } else {
-    WakeIfConcerned();
-  }
 }
 
 }  // namespace tandem::shim

@@ -29,6 +29,7 @@
 #include "src/shim/opened_memory.h"
 #include "src/shim/stream_pools.h"
 #include "src/shim/swapper.h"
+#include "src/shim/unleased_access.h"
 #include "src/shim/vmm_memory.h"
 #include "src/shim/work_tracker.h"
 
@@ -39,7 +40,7 @@ class Guest {
   // Registers with the daemon; the gate is shut from then on until there is a lease.
   static Result<std::unique_ptr<Guest>> Open(const cuda::RealDriver* real, Gate* gate,
                                              WorkTracker* tracker, CUdevice device,
-                                             const Identity& identity);
+                                             Identity identity);
   ~Guest();
   Guest(const Guest&) = delete;
   Guest& operator=(const Guest&) = delete;
@@ -71,7 +72,8 @@ class Guest {
   // What the driver would say to an allocation: a context that is broken or destroyed answers
   // everything with its error, and a capture that forbids an allocation is broken by one.
   CUresult Health(CUcontext context) EXCLUDES_LOCK(contexts_mutex_);
-  CUresult Allocate(uint64_t bytes, CUcontext context, CUdeviceptr* pointer);
+  CUresult Allocate(uint64_t bytes, CUcontext context, CUdeviceptr* pointer)
+      EXCLUDES_LOCK(page_mutex_);
   // Waits for the work of the block's context, but not during a capture: what work under way may
   // still use is needed until that is done. False if the block is not one of ours.
   bool Free(CUdeviceptr pointer, CUresult* result);
@@ -88,6 +90,11 @@ class Guest {
     return Find(pointer).has_value() || vmm_->Find(pointer).has_value() ||
            opened_.Find(pointer).has_value();
   }
+  // A launch was given a word that may be an address. Whether it is one here.
+  bool Name(CUdeviceptr pointer) {
+    return memory_->Name(pointer) || memory_->Name(vmm_->HomeOf(pointer));
+  }
+  bool oversubscribes() const { return link_.most_resident().has_value(); }
   FixedMemory& fixed() { return fixed_; }
   // Waits for room for what cannot be swapped, to be put into fixed() or given back. False: the
   // driver would say that memory is out.
@@ -95,6 +102,10 @@ class Guest {
   bool MakeRoom(const Size& size) {
     return fixed_.Reserve(size) || (GiveWay() && fixed_.Reserve(size));
   }
+  // No work of the program's is under way, as far as this device knows: the gate was shut and all
+  // was done, or nothing ever began.
+  bool Drained();
+  UnleasedAccess& access() { return *access_; }
   // What is only kept is not in the way of the program's other memory: gives it back. Whether there
   // was any. May wait for work.
   bool GiveWay();
@@ -110,14 +121,23 @@ class Guest {
   StreamPools::Source PoolSource();
   VmmMemory::Source VmmSource();
   MemoryOffers::Parts OfferParts();
+  UnleasedAccess::Source AccessSource();
+  std::optional<UnleasedAccess::Parts> FindParts(CUdeviceptr pointer, uint64_t bytes) const;
+  bool AllocateFromPage(uint64_t bytes, CUcontext context, DeviceMemory::Slots slots,
+                        CUdeviceptr* pointer);
+  CUresult AllocateRun(uint64_t bytes, CUcontext context, CUdeviceptr* pointer);
   // Reserves the bytes and has the run added and backed: at once if it can be, or before the gate
-  // is passed again. `add` gives its address.
-  CUresult Grow(Bytes bytes, const std::function<CUresult(CUdeviceptr*)>& add);
+  // is passed again. `add` gives its address; `remove` gives all of it back where there turns out
+  // to be no room.
+  CUresult Grow(Bytes bytes, const std::function<CUresult(CUdeviceptr*)>& add,
+                const std::function<void()>& remove);
   void Unreserve(Bytes shrunk);
   bool FreePages();
   // False if that block is gone. `unused`: no work under way may use it.
   bool Release(CUdeviceptr pointer, uint64_t id, bool unused);
-  bool BackNow(CUdeviceptr address);
+  // CUDA_ERROR_NOT_READY: it is left to the agent. CUDA_ERROR_OUT_OF_MEMORY: it cannot be.
+  CUresult BackNow(CUdeviceptr address);
+  bool IsFull();
   void ShutIfMissing();
   void WakeIfConcerned();
   CUresult Synchronize(CUcontext context);
@@ -128,6 +148,7 @@ class Guest {
   GateVote vote_;
   WorkTracker* const tracker_;
   const CUdevice device_;
+  Bytes chunk_;  // as swapped
   DaemonLink link_;
   FixedMemory fixed_{&link_};
   GraphMemory graphs_{real_, device_, &fixed_};
@@ -139,8 +160,10 @@ class Guest {
   std::unique_ptr<Swapper> swapper_;
   std::unique_ptr<VmmMemory> vmm_;
   std::unique_ptr<MemoryOffers> offers_;
+  std::unique_ptr<UnleasedAccess> access_;
   std::unique_ptr<Agent> agent_;
 
+  Mutex page_mutex_;  // held, before every other lock, while a page is added for small blocks
   mutable Mutex contexts_mutex_;
   std::map<CUcontext, bool> contexts_ GUARDED_BY(contexts_mutex_);  // → credited
   // One of them, mostly the only one, for those who need no lock to find it known.

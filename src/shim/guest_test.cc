@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <thread>
+#include <vector>
 
 #include "src/shim/testing/guest_fixture.h"
 
@@ -64,6 +65,22 @@ TEST_F(GuestTest, LimitIsOutOfMemory) {
   Allocate(MiB(8));
 }
 
+TEST_F(GuestTest, SmallBlocksOfManyThreadsShareAPage) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 24; ++i) threads.emplace_back([this] { Allocate(KiB(64)); });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(guest_->used(), MiB(2));
+}
+
+TEST_F(GuestTest, SmallBlocksGoIntoLargerSlotsWhereNoMorePagesMayBe) {
+  Allocate(KiB(700));  // there are two of its kind in a page
+  Allocate(MiB(46));
+  Allocate(Bytes(512));
+  EXPECT_EQ(guest_->used(), kLimit);
+  CUdeviceptr pointer = 0;
+  EXPECT_EQ(guest_->Allocate(512, driver_.context(), &pointer), CUDA_ERROR_OUT_OF_MEMORY);
+}
+
 TEST_F(GuestTest, BusyWhenWorkDoesNotEnd) {
   RunWith(MiB(8), 1);
   driver_.HoldEvents(true);
@@ -77,7 +94,7 @@ TEST_F(GuestTest, BusyWhenWorkDoesNotEnd) {
 
 TEST_F(GuestTest, IdlenessIsToldWhileSomebodyWaits) {
   RunWith(MiB(8), 1);
-  daemon_.decisions().contended = 1;
+  daemon_.Contend();
   EXPECT_EQ(daemon_.Expect<wire::Idle>().epoch, 1u);
   Submit([] {});
   EXPECT_EQ(daemon_.Expect<wire::Active>().epoch, 1u);
@@ -93,7 +110,7 @@ TEST_F(GuestTest, FreedMemoryIsGivenBackWhileSomebodyWaits) {
   daemon_.Expect<wire::Running>();
   work.join();
   Submit([&] {  // so that it is not idle
-    daemon_.decisions().contended = 1;
+    daemon_.Contend();
     CUresult result = CUDA_ERROR_UNKNOWN;
     ASSERT_TRUE(guest_->Free(more, &result));
     EXPECT_EQ(daemon_.Expect<wire::Evicted>().resident_bytes, MiB(8).count);
@@ -115,6 +132,46 @@ TEST_F(GuestTest, TheDriverIsAskedOnlyWhereItMayRefuse) {
   int other = 0;  // may be broken for all we know
   EXPECT_EQ(guest_->Health(reinterpret_cast<CUcontext>(&other)), CUDA_SUCCESS);
   EXPECT_EQ(driver_.queries(), queries + 2);
+}
+
+// Beside a run that has all of the card that it may have.
+TEST_F(GuestTest, MemoryIsOutWhereTheHostHasNoRoomForWhatTheCardHasNot) {
+  daemon_.decisions().most_resident_bytes = MiB(8).count;
+  RunWith(MiB(8), 1);
+  driver_.LimitHost(MiB(4));
+  CUdeviceptr pointer = 0;
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  CUmemGenericAllocationHandle handle = 0;
+  const auto allocate = [&] { return guest_->Allocate(MiB(8).count, driver_.context(), &pointer); };
+  EXPECT_EQ(allocate(), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(guest_->vmm().Create(MiB(8).count, properties, &handle), CUDA_ERROR_OUT_OF_MEMORY);
+  driver_.LimitHost(Bytes());
+  EXPECT_EQ(guest_->Allocate(512, driver_.context(), &pointer), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(guest_->used(), MiB(8));
+  EXPECT_EQ(driver_.host_used(), 0u);
+  Submit([] {});  // the gate is open
+  driver_.LimitHost(MiB(8));
+  EXPECT_EQ(allocate(), CUDA_SUCCESS);
+  EXPECT_EQ(driver_.host_used(), MiB(8).count);
+}
+
+TEST_F(GuestTest, WhereTheDriverMakesNoMemoryOfTheHostNothingOversubscribes) {
+  daemon_.decisions().most_resident_bytes = MiB(8).count;
+  const Identity identity{"test", 5, "GPU-0", "me", false};
+  for (const Bytes host : {MiB(2), Bytes()}) {
+    for_gate_ = nullptr;
+    guest_.reset();
+    driver_.LimitHost(host);
+    auto opened = Guest::Open(&driver_.table(), &gate_, &tracker_, 0, identity);
+    ASSERT_TRUE(opened.ok());
+    guest_ = std::move(*opened);
+    for_gate_ = guest_.get();
+    EXPECT_EQ(daemon_.Expect<wire::Register>().oversubscribes, wire::Register::kCan);
+    EXPECT_EQ(driver_.host_used(), 0u);
+  }
+  EXPECT_EQ(daemon_.Expect<wire::Register>().oversubscribes, 0);
 }
 
 // Once, not again while nothing new has been submitted.

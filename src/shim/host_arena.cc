@@ -21,8 +21,11 @@ void* At(uint64_t address) {
 }  // namespace
 
 HostArena::~HostArena() {
-  if (draft_.has_value()) munmap(At(draft_->begin), draft_->bytes);
-  for (const Mapping& mapping : mappings_) Remove(mapping);
+  DropDraft();
+  while (!mappings_.empty()) {
+    Remove(mappings_.back());
+    mappings_.pop_back();
+  }
 }
 
 // Zero where the host has no more.
@@ -41,21 +44,25 @@ void HostArena::Add(uint64_t begin, uint64_t bytes) {
   const bool registered =
       real_->cuMemHostRegister_v2 != nullptr &&
       real_->cuMemHostRegister_v2(At(begin), bytes, CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
-  mappings_.push_back({begin, bytes, registered, RangeAllocator(begin, bytes), {}, 0, {}});
+  const auto files = std::find_if(mappings_.begin(), mappings_.end(),
+                                  [](const Mapping& each) { return each.offset.has_value(); });
+  mappings_.insert(files, {begin, bytes, registered, {}, RangeAllocator(begin, bytes), {}, 0, {}});
+  made_.memory += Bytes(bytes);
 }
 
 void HostArena::Remove(const Mapping& mapping) {
+  const Bytes bytes(mapping.bytes);
+  if (mapping.offset.has_value()) {
+    file_.Unmap({mapping.begin, *mapping.offset, mapping.bytes});
+    made_.file -= bytes;
+    return;
+  }
   if (mapping.registered) real_->cuMemHostUnregister(At(mapping.begin));
   munmap(At(mapping.begin), mapping.bytes);
+  made_.memory -= bytes;
 }
 
-uint64_t HostArena::bytes() const {
-  uint64_t sum = 0;
-  for (const Mapping& mapping : mappings_) sum += mapping.bytes;
-  return sum;
-}
-
-std::byte* HostArena::TakeZeroed(uint64_t bytes) {
+std::byte* HostArena::TakeMade(uint64_t bytes) {
   for (Mapping& mapping : mappings_) {
     const auto begin = mapping.free.Take(bytes, kAlignment);
     if (!begin.has_value()) continue;
@@ -65,21 +72,41 @@ std::byte* HostArena::TakeZeroed(uint64_t bytes) {
   return nullptr;
 }
 
+uint64_t HostArena::held() const {
+  uint64_t sum = 0;
+  for (const Mapping& mapping : mappings_) sum += mapping.used != 0 ? mapping.bytes : 0;
+  return sum;
+}
+
+uint64_t HostArena::used() const {
+  uint64_t sum = 0;
+  for (const Mapping& mapping : mappings_) sum += mapping.used;
+  return sum;
+}
+
 std::byte* HostArena::Take(uint64_t bytes) {
-  std::byte* slot = TakeZeroed(bytes);
-  // What was returned only just now is zeroed while the caller waits: sooner than more is mapped.
-  while (slot == nullptr && ZeroSome()) slot = TakeZeroed(bytes);
-  if (slot != nullptr) return slot;
-  return MapFor(bytes) ? TakeZeroed(bytes) : nullptr;
+  if (std::byte* const slot = TakeOrZero(bytes)) return slot;
+  return MapFor(bytes) ? TakeMade(bytes) : nullptr;
+}
+
+// What was returned only just now is zeroed while the caller waits: sooner than more is mapped.
+std::byte* HostArena::TakeOrZero(uint64_t bytes) {
+  std::byte* slot = TakeMade(bytes);
+  while (slot == nullptr && ZeroSome()) slot = TakeMade(bytes);
+  return slot;
 }
 
 // More than was made ahead, in a hurry. Where the host has not even that, the kernel would end some
 // program for it: better that this one waits.
 bool HostArena::MapFor(uint64_t bytes) {
-  return MapWhole(mapping_bytes_) || MapWhole(std::max(bytes, largest_chunk_));
+  const uint64_t least = std::max(bytes, largest_chunk_);
+  const bool for_memory = made_.memory < ahead_.memory;
+  if (for_memory && (MapMemory(mapping_bytes_) || MapMemory(least))) return true;
+  if (made_.file < ahead_.file && (MapFile(mapping_bytes_) || MapFile(least))) return true;
+  return !for_memory && (MapMemory(mapping_bytes_) || MapMemory(least));
 }
 
-bool HostArena::MapWhole(uint64_t size) {
+bool HostArena::MapMemory(uint64_t size) {
   if (available_() < Bytes(size)) return false;
   const uint64_t begin = Map(size);
   if (begin == 0) return false;
@@ -88,6 +115,15 @@ bool HostArena::MapWhole(uint64_t size) {
     return false;
   }
   Add(begin, size);
+  return true;
+}
+
+bool HostArena::MapFile(uint64_t size) {
+  const std::optional<SpillFile::Piece> piece = file_.Map(size);
+  if (!piece.has_value()) return false;
+  mappings_.push_back(
+      {piece->begin, size, false, piece->offset, RangeAllocator(piece->begin, size), {}, 0, {}});
+  made_.file += Bytes(size);
   return true;
 }
 
@@ -110,7 +146,11 @@ bool HostArena::ZeroSome() {
     range.size -= size;
     const uint64_t begin = range.end();
     if (range.size == 0) mapping.dirty.pop_back();
-    std::memset(At(begin), 0, size);
+    if (!mapping.offset.has_value()) {
+      std::memset(At(begin), 0, size);
+    } else if (!file_.Zero({begin, *mapping.offset + (begin - mapping.begin), size})) {
+      return true;  // not to be used any more, but with the whole mapping it goes
+    }
     return mapping.free.Give(begin, size);
   }
   return false;
@@ -121,31 +161,43 @@ bool HostArena::HasReturned() const {
                      [](const Mapping& mapping) { return !mapping.dirty.empty(); });
 }
 
-bool HostArena::Tend(uint64_t ahead) {
-  return ZeroSome() || GrowSome(ahead);
+bool HostArena::Tend(const HostShare& ahead) {
+  ahead_ = ahead;
+  return ZeroSome() || GrowSome();
 }
 
-bool HostArena::GrowSome(uint64_t ahead) {
-  const uint64_t made = bytes();
-  if (made >= ahead) {
-    if (draft_.has_value()) munmap(At(draft_->begin), draft_->bytes);
-    draft_.reset();
-    return false;
+void HostArena::DropDraft() {
+  if (draft_.has_value()) munmap(At(draft_->begin), draft_->bytes);
+  draft_.reset();
+}
+
+bool HostArena::GrowSome() {
+  const Bytes memory = SaturatingSubtract(ahead_.memory, made_.memory);
+  const Bytes file = SaturatingSubtract(ahead_.file, made_.file);
+  if (memory == Bytes()) DropDraft();
+  if (short_ || memory + file == Bytes()) return false;
+  if (memory != Bytes()) {
+    short_ = draft_.has_value() ? !Populate() : !Begin(memory.count);
+  } else {
+    short_ = !MapFile(PieceOf(file.count));
   }
-  if (short_) return false;
-  short_ = draft_.has_value() ? !Populate() : !Begin(ahead - made);
   if (short_ && !std::exchange(told_, true)) {
     Log(LogLevel::kWarn,
         "the host has no memory left to make %s ready for what may have to leave the card: "
         "programs may have to wait for each other longer than usual",
-        FormatBytes(Bytes(ahead - made)).c_str());
+        FormatBytes(memory + file).c_str());
   }
   return !short_;
 }
 
-bool HostArena::Begin(uint64_t lacking) {
+// What to map of what is lacking.
+uint64_t HostArena::PieceOf(uint64_t lacking) const {
   const uint64_t chunks = (lacking + largest_chunk_ - 1) / largest_chunk_;
-  const uint64_t size = std::min(chunks * largest_chunk_, mapping_bytes_);
+  return std::min(chunks * largest_chunk_, mapping_bytes_);
+}
+
+bool HostArena::Begin(uint64_t lacking) {
+  const uint64_t size = PieceOf(lacking);
   if (available_() < Bytes(size)) return false;
   const uint64_t begin = Map(size);
   if (begin == 0) return false;
@@ -163,8 +215,7 @@ bool HostArena::Populate() {
   const uint64_t step = std::min(kStep, draft_->bytes - draft_->populated);
   const Draft draft = *draft_;
   if (!Fill(draft.begin + draft.populated, step)) {
-    munmap(At(draft.begin), draft.bytes);
-    draft_.reset();
+    DropDraft();
     return false;
   }
   draft_->populated += step;
@@ -174,16 +225,17 @@ bool HostArena::Populate() {
   return true;
 }
 
-void HostArena::Trim(Instant now, Duration age, uint64_t ahead) {
+void HostArena::Trim(Instant now, Duration age, const HostShare& ahead) {
   short_ = false;
-  uint64_t made = bytes();
+  ahead_ = ahead;
   std::erase_if(mappings_, [&](Mapping& mapping) {
     if (mapping.used != 0 || now - mapping.unused_since < age) return false;
-    if (made - mapping.bytes < ahead) {
+    const bool in_file = mapping.offset.has_value();
+    const Bytes made = in_file ? made_.file : made_.memory;
+    if (made < (in_file ? ahead.file : ahead.memory) + Bytes(mapping.bytes)) {
       mapping.unused_since = now;  // what may be needed counts as used
       return false;
     }
-    made -= mapping.bytes;
     Remove(mapping);
     return true;
   });

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -23,8 +25,8 @@ class HostArenaTest : public testing::Test {
  protected:
   HostArenaTest() { available = GiB(64); }
 
-  void TendAll(Bytes ahead) {
-    while (arena_.Tend(ahead.count)) {
+  void TendAll(const HostShare& ahead) {
+    while (arena_.Tend(ahead)) {
     }
   }
   std::byte* TakeWritten() {
@@ -69,9 +71,9 @@ TEST_F(HostArenaTest, SmallChunksShareWhatALargeOneWouldTake) {
   taken.push_back(arena_.Take(MiB(4).count));
   EXPECT_EQ(arena_.mappings(), 2u);
   for (size_t i = 0; i < 32; ++i) arena_.Return(taken[i], MiB(2).count, now_);
-  arena_.Trim(now_ + Seconds(9), Seconds(10), 0);
+  arena_.Trim(now_ + Seconds(9), Seconds(10), {});
   EXPECT_EQ(arena_.mappings(), 2u);
-  arena_.Trim(now_ + Seconds(10), Seconds(10), 0);
+  arena_.Trim(now_ + Seconds(10), Seconds(10), {});
   EXPECT_EQ(arena_.mappings(), 1u);
   arena_.Return(taken.back(), MiB(4).count, now_);
 }
@@ -96,10 +98,10 @@ TEST_F(HostArenaTest, TendingZeroesAllThatWasReturnedALittleAtATime) {
   std::byte* const kept = TakeWritten();
   arena_.Return(first, kArenaSlot, now_);
   arena_.Return(second, kArenaSlot, now_);
-  EXPECT_TRUE(arena_.Tend(0));
+  EXPECT_TRUE(arena_.Tend({}));
   EXPECT_FALSE(AllZero(first) && AllZero(second));
   size_t steps = 1;
-  while (arena_.Tend(0)) ++steps;
+  while (arena_.Tend({})) ++steps;
   EXPECT_EQ(steps, 2 * kArenaSlot / HostArena::kStep);
   EXPECT_TRUE(AllZero(first) && AllZero(second));
   EXPECT_EQ(kept[kArenaSlot - 1], std::byte{0x5a});
@@ -114,10 +116,10 @@ bool AllPopulated(const std::byte* slot) {
 
 TEST_F(HostArenaTest, GrowsAheadOfNeedALittleAtATime) {
   const Bytes need = MiB(10);
-  EXPECT_TRUE(arena_.Tend(need.count));
+  EXPECT_TRUE(arena_.Tend({need}));
   EXPECT_EQ(arena_.bytes(), 0u);  // none of it is ready yet
   size_t steps = 1;
-  while (arena_.Tend(need.count)) ++steps;
+  while (arena_.Tend({need})) ++steps;
   EXPECT_GE(steps, need.count / HostArena::kStep);
   EXPECT_EQ(Bytes(arena_.bytes()), MiB(12));  // whole chunks
   for (int i = 0; i < 3; ++i) {
@@ -131,38 +133,38 @@ TEST_F(HostArenaTest, GrowsAheadOfNeedALittleAtATime) {
 }
 
 TEST_F(HostArenaTest, WhatMayBeNeededIsNotTrimmed) {
-  TendAll(MiB(8));
-  TendAll(MiB(16));
+  TendAll({MiB(8)});
+  TendAll({MiB(16)});
   EXPECT_EQ(Bytes(arena_.bytes()), MiB(16));
-  arena_.Trim(now_ + Seconds(60), Seconds(10), MiB(9).count);
+  arena_.Trim(now_ + Seconds(60), Seconds(10), {MiB(9)});
   EXPECT_EQ(Bytes(arena_.bytes()), MiB(16));
-  arena_.Trim(now_ + Seconds(69), Seconds(10), 0);
+  arena_.Trim(now_ + Seconds(69), Seconds(10), {});
   EXPECT_EQ(Bytes(arena_.bytes()), MiB(16));  // it may be needed again soon
-  arena_.Trim(now_ + Seconds(70), Seconds(10), MiB(8).count);
+  arena_.Trim(now_ + Seconds(70), Seconds(10), {MiB(8)});
   EXPECT_EQ(Bytes(arena_.bytes()), MiB(8));
 }
 
 TEST_F(HostArenaTest, WhatIsNeededNoMoreIsNotMade) {
-  for (int i = 0; i < 3; ++i) EXPECT_TRUE(arena_.Tend(MiB(16).count));
-  EXPECT_FALSE(arena_.Tend(0));
-  TendAll(MiB(4));
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(arena_.Tend({MiB(16)}));
+  EXPECT_FALSE(arena_.Tend({}));
+  TendAll({MiB(4)});
   EXPECT_EQ(Bytes(arena_.bytes()), MiB(4));
 }
 
 TEST_F(HostArenaTest, AHostThatHasTooLittleIsToldOnceAndAskedAgain) {
   available = MiB(7);
   testing::internal::CaptureStderr();
-  EXPECT_FALSE(arena_.Tend(MiB(8).count));
-  EXPECT_FALSE(arena_.Tend(MiB(8).count));
-  arena_.Trim(now_, Seconds(10), MiB(8).count);
-  EXPECT_FALSE(arena_.Tend(MiB(8).count));
+  EXPECT_FALSE(arena_.Tend({MiB(8)}));
+  EXPECT_FALSE(arena_.Tend({MiB(8)}));
+  arena_.Trim(now_, Seconds(10), {MiB(8)});
+  EXPECT_FALSE(arena_.Tend({MiB(8)}));
   const std::string told = testing::internal::GetCapturedStderr();
   EXPECT_NE(told.find("8 MiB"), std::string::npos) << told;
   EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 1) << told;
   EXPECT_NE(arena_.Take(kArenaSlot), nullptr);  // there is enough for one
   available = MiB(80);
-  arena_.Trim(now_, Seconds(10), MiB(80).count);
-  TendAll(MiB(80));
+  arena_.Trim(now_, Seconds(10), {MiB(80)});
+  TendAll({MiB(80)});
   EXPECT_GE(Bytes(arena_.bytes()), MiB(80));
 }
 
@@ -177,6 +179,71 @@ TEST_F(HostArenaTest, TakesNoMoreThanTheHostHas) {
   EXPECT_EQ(Bytes(arena_.bytes()), MiB(4));
   available = GiB(1);
   EXPECT_NE(arena_.Take(kArenaSlot), nullptr);
+}
+
+class SpillingArenaTest : public HostArenaTest {
+ protected:
+  SpillingArenaTest() {
+    std::string path = testing::TempDir() + "tandem-arena-test-XXXXXX";
+    UniqueFd fd(mkostemp(path.data(), O_CLOEXEC));
+    unlink(path.c_str());
+    EXPECT_EQ(ftruncate(fd.get(), static_cast<off_t>(MiB(64).count)), 0);
+    arena_.file().Offer(OwnFd(std::move(fd)));
+  }
+  static bool InFile(const std::byte* slot) {
+    return FlagsOf(slot).find(" sh ") != std::string::npos;  // shared with the file
+  }
+};
+
+TEST_F(SpillingArenaTest, TheFileIsMadeAheadAndTakenLast) {
+  TendAll({MiB(8), MiB(8)});
+  EXPECT_EQ(arena_.made(), (HostShare{MiB(8), MiB(8)}));
+  std::vector<std::byte*> slots;
+  for (int i = 0; i < 4; ++i) slots.push_back(TakeWritten());
+  EXPECT_FALSE(InFile(slots[0]));
+  EXPECT_FALSE(InFile(slots[1]));
+  EXPECT_TRUE(InFile(slots[2]));
+  EXPECT_TRUE(InFile(slots[3]));
+  EXPECT_EQ(arena_.made(), (HostShare{MiB(8), MiB(8)}));
+  // More memory goes before what there is of the file.
+  arena_.Return(slots[3], kArenaSlot, now_);
+  TendAll({MiB(16), MiB(8)});
+  EXPECT_FALSE(InFile(TakeWritten()));
+}
+
+TEST_F(SpillingArenaTest, WhatIsNotMadeYetIsMappedWhereItBelongs) {
+  EXPECT_TRUE(arena_.Tend({MiB(4), MiB(64)}));
+  EXPECT_FALSE(InFile(TakeWritten()));
+  while (arena_.made().file == Bytes()) EXPECT_NE(TakeWritten(), nullptr);
+  available = Bytes();
+  EXPECT_TRUE(InFile(TakeWritten()));
+}
+
+TEST_F(SpillingArenaTest, NoMemoryIsRegisteredThatTheKernelMayWriteToTheFile) {
+  TendAll({MiB(8), MiB(8)});
+  EXPECT_EQ(Bytes(driver_.registered()), MiB(8));
+}
+
+TEST_F(SpillingArenaTest, WhatIsTakenAgainIsZeroAndWhatIsNotNeededIsGivenBack) {
+  TendAll({Bytes(), MiB(4)});
+  std::byte* const slot = TakeWritten();
+  ASSERT_TRUE(InFile(slot));
+  arena_.Return(slot, kArenaSlot, now_);
+  TendAll({Bytes(), MiB(4)});
+  EXPECT_EQ(arena_.TakeMade(kArenaSlot), slot);
+  EXPECT_TRUE(AllZero(slot));
+  arena_.Return(slot, kArenaSlot, now_);
+  arena_.Trim(now_ + Seconds(60), Seconds(10), {Bytes(), MiB(4)});
+  EXPECT_EQ(arena_.made().file, MiB(4));
+  arena_.Trim(now_ + Seconds(120), Seconds(10), {});
+  EXPECT_EQ(arena_.made(), HostShare{});
+}
+
+TEST_F(SpillingArenaTest, ItsMappingsAreOfNoChildAndInNoCoreDump) {
+  TendAll({Bytes(), MiB(4)});
+  const std::string flags = FlagsOf(TakeWritten());
+  EXPECT_NE(flags.find(" dc "), std::string::npos) << flags;
+  EXPECT_NE(flags.find(" dd "), std::string::npos) << flags;
 }
 
 }  // namespace

@@ -15,61 +15,73 @@ class InFlightTest : public testing::Test {
   // How many are let through one after the other, `most` at most.
   uint64_t Submit(uint64_t most = 10000) {
     uint64_t admitted = 0;
-    while (admitted < most && queue_.Admit(&events_, nullptr, kWindow, now_)) ++admitted;
+    while (admitted < most && queue_.Admit(&events_, nullptr, kWindow)) ++admitted;
     return admitted;
   }
-  void AllDoneAfter(Duration time) {
+  // So much is submitted, or what there is room for, then all of it is done, and one more comes.
+  void Burst(uint64_t most = 10000) {
+    driver_.HoldEvents(true);
+    Submit(most);
     driver_.HoldEvents(false);
-    now_ = now_ + time;
-  }
-  // Fills the queue, all of it done after `time`, and what is held back then asks again.
-  void Round(Duration time) {
-    driver_.HoldEvents(true);
-    Submit();
-    AllDoneAfter(time);
     Submit(1);
-    driver_.HoldEvents(true);
   }
+  // What stands between two events takes so long.
+  void EachTakes(float milliseconds) { driver_.RunKernels(milliseconds); }
 
   FakeDriver driver_{MiB(8).count};
-  EventPool events_{&driver_.table()};
+  EventPool events_{&driver_.table(), EventPool::Kind::kTimed};
   InFlight queue_{driver_.context()};
-  Instant now_ = Instant{} + Seconds(1);
 };
 
 TEST_F(InFlightTest, HoldsBackWhileTheWindowIsFull) {
+  EachTakes(2.5F);  // four of them fill the window
   driver_.HoldEvents(true);
   const uint64_t most = queue_.limit();
   EXPECT_EQ(Submit(), most);
-  EXPECT_FALSE(queue_.Admit(&events_, nullptr, kWindow, now_));
-  AllDoneAfter(Milliseconds(1));
-  EXPECT_TRUE(queue_.Admit(&events_, nullptr, kWindow, now_));
+  EXPECT_FALSE(queue_.Admit(&events_, nullptr, kWindow));
+  driver_.HoldEvents(false);
+  EXPECT_TRUE(queue_.Admit(&events_, nullptr, kWindow));
+  EXPECT_EQ(queue_.limit(), most);
 }
 
 TEST_F(InFlightTest, QuickWorkGetsAWiderWindowUpToABound) {
   const uint64_t before = queue_.limit();
-  Round(Milliseconds(1));
-  EXPECT_EQ(queue_.limit(), before * 2);
-  for (int i = 0; i < 20; ++i) Round(Microseconds(100));
+  EachTakes(0.1F);
+  Burst();
+  EXPECT_EQ(queue_.limit(), before * 2 * 2 * 2);  // four events
+  for (int i = 0; i < 5; ++i) Burst();
   EXPECT_EQ(queue_.limit(), 1024u);
 }
 
 TEST_F(InFlightTest, SlowWorkGetsANarrowerOneDownToASingleSubmission) {
-  const uint64_t before = queue_.limit();
-  Round(Milliseconds(13));
-  EXPECT_EQ(queue_.limit(), before * 10 / 13);
-  for (int i = 0; i < 10; ++i) Round(Seconds(2));
+  EachTakes(4);
+  Burst();
+  EXPECT_EQ(queue_.limit(), 2u * 10 / 4);  // two between its events
+  EachTakes(2000);
+  for (int i = 0; i < 3; ++i) Burst();
   EXPECT_EQ(queue_.limit(), 1u);
-  driver_.HoldEvents(false);
   EXPECT_EQ(Submit(100), 100u);  // one after the other is all right
 }
 
-TEST_F(InFlightTest, WorkNobodyWaitsForTeachesNothing) {
+TEST_F(InFlightTest, BurstsThatNeverFillTheWindowAreMeasuredToo) {
+  EachTakes(0.1F);
+  for (int i = 0; i < 10; ++i) Burst();
+  ASSERT_EQ(queue_.limit(), 1024u);
+  EachTakes(40);  // sixteen
+  for (int i = 0; i < 10; ++i) Burst(44);
+  EXPECT_LE(queue_.limit(), 4u);
+}
+
+TEST_F(InFlightTest, WhatLiesBetweenLeasesTeachesNothing) {
+  EachTakes(2.5F);
+  Burst();
   const uint64_t before = queue_.limit();
-  for (int i = 0; i < 100; ++i) {
-    now_ = now_ + Seconds(1);
-    EXPECT_EQ(Submit(1), 1u);
-  }
+  queue_.ReturnEvents(&events_);
+  EachTakes(1000);
+  driver_.HoldEvents(true);
+  Submit(before / 4 + 1);  // one event
+  driver_.HoldEvents(false);
+  Submit(1);
   EXPECT_EQ(queue_.limit(), before);
 }
 

@@ -146,6 +146,16 @@ TEST(InterposeTest, BearsAnAddressSanitizerBeforeIt) {
 #endif
 #endif
 
+TEST(InterposeTest, RefusesWhatIsNewerAndWouldPassItBy) {
+  const std::string why = " is not supported under Tandem: it is newer than this version of it\n";
+  for (const std::string driver : {"", "STAND_IN_COPIES=1 "}) {
+    const Outcome outcome = RunPreloaded(driver + LOOK_UP " newer");
+    EXPECT_EQ(outcome.status, 0);
+    EXPECT_EQ(outcome.output, "tandem: cuMemAlloc_v3" + why + "tandem: cuMemAlloc of CUDA 99" +
+                                  why + "tandem: cuLaunchAnew" + why);
+  }
+}
+
 TEST(InterposeTest, RefusesOnceInWords) {
   const Outcome outcome = RunPreloaded(LOOK_UP " refused");
   EXPECT_EQ(outcome.status, 0);
@@ -154,7 +164,9 @@ TEST(InterposeTest, RefusesOnceInWords) {
       "tandem: cuMemAlloc is not supported under Tandem: it has the 32-bit arguments of CUDA "
       "before 3.2\n"
       "tandem: cuLaunchCooperativeKernelMultiDevice is not supported under Tandem: it launches "
-      "on several GPUs at once\n");
+      "on several GPUs at once\n"
+      "tandem: cuGreenCtxCreate is not supported under Tandem: it makes a context for one thread "
+      "alone, whose work no other could wait for\n");
 }
 
 }  // namespace

@@ -38,7 +38,8 @@ Mover::Mover(const cuda::RealDriver* real, CUdevice device, DeviceMemory* memory
       device_(device),
       memory_(memory),
       access_{{{CU_MEM_LOCATION_TYPE_DEVICE, device}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE}},
-      arena_(real, std::max(chunk.count, kGranule)) {}
+      arena_(real, std::max(chunk.count, kGranule)),
+      check_(real) {}
 
 void Mover::UseContext(CUcontext context) {
   if (context == context_) return;
@@ -46,6 +47,7 @@ void Mover::UseContext(CUcontext context) {
     AwaitArriving();
     const InContext scope(real_, context_);
     arena_.Unregister();
+    check_.Leave();
     for (CUevent event : events_) real_->cuEventDestroy_v2(event);
     if (out_stream_ != nullptr) real_->cuStreamDestroy_v2(out_stream_);
     if (in_stream_ != nullptr) real_->cuStreamDestroy_v2(in_stream_);
@@ -75,13 +77,9 @@ CUevent Mover::TakeEvent() {
   return event;
 }
 
-// Access is given in one call.
-CUresult Mover::Back(const Place* places, size_t count) {
-  CUmemAllocationProp plain{};
-  plain.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  plain.location = {CU_MEM_LOCATION_TYPE_DEVICE, device_};
+// Gives all of them memory or none. Access is given in one call.
+CUresult Mover::Map(const Place* places, size_t count, const CUmemAllocationProp& properties) {
   const Run& run = *places[0].run;
-  const CUmemAllocationProp properties = run.properties.value_or(plain);
   uint64_t mapped = 0;
   size_t done = 0;
   CUresult result = CUDA_SUCCESS;
@@ -104,14 +102,60 @@ CUresult Mover::Back(const Place* places, size_t count) {
   for (size_t i = 0; i < done; ++i) {
     Chunk& chunk = *places[i].chunk;
     chunk.exposed = false;
-    if (result != CUDA_SUCCESS) {
-      real_->cuMemUnmap(chunk.address, chunk.bytes);
-      real_->cuMemRelease(chunk.handle);
-      continue;
-    }
+    if (result == CUDA_SUCCESS) continue;
+    real_->cuMemUnmap(chunk.address, chunk.bytes);
+    real_->cuMemRelease(chunk.handle);
+  }
+  return result;
+}
+
+CUresult Mover::Back(const Place* places, size_t count) {
+  CUmemAllocationProp plain{};
+  plain.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  plain.location = {CU_MEM_LOCATION_TYPE_DEVICE, device_};
+  const CUresult result = Map(places, count, places[0].run->properties.value_or(plain));
+  if (result != CUDA_SUCCESS) return result;
+  for (size_t i = 0; i < count; ++i) {
+    const Chunk& chunk = *places[i].chunk;
     const bool copied = chunk.host != nullptr;
     memory_->SetState(places[i], copied ? Chunk::State::kArriving : Chunk::State::kHere);
     if (copied) memory_->CountSwapped(-static_cast<int64_t>(chunk.bytes));
+  }
+  return CUDA_SUCCESS;
+}
+
+// The program may have asked for memory that can be exported, which such memory cannot.
+CUmemAllocationProp Mover::HostProperties() const {
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  int node = 0;
+  real_->cuDeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, device_);
+  properties.location = {CU_MEM_LOCATION_TYPE_HOST_NUMA, std::max(node, 0)};
+  return properties;
+}
+
+CUresult Mover::Chill(const Place& place) {
+  Chunk& chunk = *place.chunk;
+  CUresult result = Map(&place, 1, HostProperties());
+  if (result != CUDA_SUCCESS) return result;
+  if (chunk.host != nullptr) {
+    const InContext scope(real_, context_);
+    result = scope.result();
+    if (result == CUDA_SUCCESS) result = PrepareStreams();
+    if (result == CUDA_SUCCESS) {
+      result = real_->cuMemcpyHtoDAsync_v2(chunk.address, chunk.host, chunk.bytes, in_stream_);
+      const CUresult done = real_->cuStreamSynchronize(in_stream_);
+      if (result == CUDA_SUCCESS) result = done;
+    }
+  }
+  if (result == CUDA_SUCCESS) {
+    DropHostCopy(&chunk);
+    memory_->SetState(place, Chunk::State::kCold);
+  } else {
+    real_->cuMemUnmap(chunk.address, chunk.bytes);
+    UnmapAliases(*real_, *place.run, chunk);
+    real_->cuMemRelease(chunk.handle);
+    chunk.handle = 0;
   }
   return result;
 }
@@ -190,13 +234,87 @@ bool Mover::PutBack(const Place& place) {
   return false;
 }
 
+void Mover::BeginEviction() {
+  began_ = MonotonicNow();
+  examined_ = Duration();
+  copied_out_ = Bytes();
+  spare_.reset();
+}
+
+void Mover::Examine(const Place* places, size_t count) {
+  const InContext scope(real_, context_);
+  check_.Start(places, scope.result() == CUDA_SUCCESS ? count : 0);
+}
+
+void Mover::FinishExamining() {
+  const InContext scope(real_, context_);
+  const Instant before = MonotonicNow();
+  check_.Finish();
+  examined_ = examined_ + (MonotonicNow() - before);
+}
+
+// What is still being looked at stays mapped until nobody reads it.
+void Mover::EndEviction() {
+  while (check_.batches() != 0) FinishExamining();
+  check_.EndEviction();
+  spare_.reset();
+  if (copied_out_ == Bytes()) return;
+  check_.OnCopied(copied_out_, MonotonicNow() - began_ - examined_);
+}
+
+// Not the chunk's any more.
+std::byte* Mover::TakeFrom(Chunk* chunk) {
+  chunk->print.reset();
+  return std::exchange(chunk->host, nullptr);
+}
+
+// Of what is only kept, rather of what was modified when it was last looked at.
+std::byte* Mover::TakeKept(uint64_t bytes) {
+  if (!spare_.has_value()) {
+    spare_.emplace();
+    for (const Place& place : memory_->Resident()) {
+      if (place.chunk->host != nullptr) spare_->push_back(place.chunk);
+    }
+    std::stable_sort(spare_->begin(), spare_->end(),
+                     [](const Chunk* a, const Chunk* b) { return a->modified < b->modified; });
+  }
+  for (size_t i = spare_->size(); i-- > 0;) {
+    Chunk* const chunk = (*spare_)[i];
+    if (chunk->bytes != bytes) continue;
+    spare_->erase(spare_->begin() + static_cast<ptrdiff_t>(i));
+    // Or it is not there any more, or is needed after all.
+    if (chunk->exposed && chunk->host != nullptr) return TakeFrom(chunk);
+  }
+  return nullptr;
+}
+
+// What is kept makes room before more of the host's memory is taken.
+std::byte* Mover::TakeSlot(Chunk* chunk) {
+  if (chunk->host != nullptr) return TakeFrom(chunk);
+  if (std::byte* const slot = arena_.TakeOrZero(chunk->bytes)) return slot;
+  if (std::byte* const slot = TakeKept(chunk->bytes)) return slot;
+  DropKeptBeyond(Bytes());
+  return arena_.Take(chunk->bytes);
+}
+
+void Mover::DropKeptBeyond(Bytes most) {
+  for (const bool modified : {true, false}) {
+    if (arena_.used() <= most.count) return;
+    for (const Place& place : memory_->Resident()) {
+      Chunk& chunk = *place.chunk;
+      if (arena_.used() <= most.count) return;
+      if (chunk.exposed && (chunk.modified != 0) == modified) DropHostCopy(&chunk);
+    }
+  }
+}
+
 CUresult Mover::StartLeaving(const Place& place) {
   const InContext scope(real_, context_);
   CUresult result = scope.result();
   if (result == CUDA_SUCCESS) result = PrepareStreams();
   if (result != CUDA_SUCCESS) return result;
   Chunk& chunk = *place.chunk;
-  std::byte* const host = arena_.Take(chunk.bytes);
+  std::byte* const host = TakeSlot(&chunk);
   const CUevent event = TakeEvent();
   if (host == nullptr || event == nullptr) result = CUDA_ERROR_OUT_OF_MEMORY;
   if (result == CUDA_SUCCESS) {
@@ -228,8 +346,10 @@ CUresult Mover::FinishLeaving(Bytes* copied) {
     return result;
   }
   chunk.host = first.host;
+  chunk.print = check_.Seen(&chunk);
   chunk.exposed = false;
   *copied = Bytes(chunk.bytes);
+  copied_out_ += *copied;
   return Unback(first.place);
 }
 
@@ -306,18 +426,50 @@ void Mover::GiveUp(const Place& place) {
   DropHostCopy(place.chunk);
 }
 
+CUresult Mover::CopyOut(void* to, CUdeviceptr from, uint64_t bytes) {
+  const InContext scope(real_, context_);
+  CUresult result = scope.result();
+  if (result == CUDA_SUCCESS) result = PrepareStreams();
+  if (result != CUDA_SUCCESS) return result;
+  result = real_->cuMemcpyDtoHAsync_v2(to, from, bytes, out_stream_);
+  const CUresult done = real_->cuStreamSynchronize(out_stream_);
+  return result == CUDA_SUCCESS ? done : result;
+}
+
+CUresult Mover::CopyIn(CUdeviceptr to, const void* from, uint64_t bytes) {
+  const InContext scope(real_, context_);
+  CUresult result = scope.result();
+  if (result == CUDA_SUCCESS) result = PrepareStreams();
+  if (result != CUDA_SUCCESS) return result;
+  result = real_->cuMemcpyHtoDAsync_v2(to, from, bytes, in_stream_);
+  const CUresult done = real_->cuStreamSynchronize(in_stream_);
+  return result == CUDA_SUCCESS ? done : result;
+}
+
+bool Mover::MakeHostCopy(Chunk* chunk) {
+  chunk->host = arena_.TakeMade(chunk->bytes);
+  if (chunk->host == nullptr) {
+    // What is only kept shall not be in the way: Tend zeroes it, for another try.
+    std::byte* const kept = TakeKept(chunk->bytes);
+    spare_.reset();
+    if (kept != nullptr) arena_.Return(kept, chunk->bytes, MonotonicNow());
+    return false;
+  }
+  memory_->CountSwapped(static_cast<int64_t>(chunk->bytes));
+  return true;
+}
+
 void Mover::DropHostCopy(Chunk* chunk) {
   if (chunk->host == nullptr) return;
-  if (!chunk->resident()) memory_->CountSwapped(-static_cast<int64_t>(chunk->bytes));
-  arena_.Return(chunk->host, chunk->bytes, MonotonicNow());
-  chunk->host = nullptr;
+  if (!chunk->mapped()) memory_->CountSwapped(-static_cast<int64_t>(chunk->bytes));
+  arena_.Return(TakeFrom(chunk), chunk->bytes, MonotonicNow());
 }
 
 CUresult Mover::SetPeer(CUdevice peer, bool reaches) {
   const CUmemLocation there = {CU_MEM_LOCATION_TYPE_DEVICE, peer};
   const CUmemAccessDesc access = {
       there, reaches ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE};
-  for (const Place& place : memory_->Resident()) {
+  for (const Place& place : memory_->Mapped()) {
     const Chunk& chunk = *place.chunk;
     const CUresult result = real_->cuMemSetAccess(chunk.address, chunk.bytes, &access, 1);
     if (result != CUDA_SUCCESS) return result;
@@ -328,14 +480,16 @@ CUresult Mover::SetPeer(CUdevice peer, bool reaches) {
 }
 
 // Without a context nothing can be registered, nor be copied there.
-bool Mover::Tend(Bytes ahead) {
+bool Mover::Tend(const HostShare& ahead) {
   const InContext scope(real_, context_);
-  return arena_.Tend(scope.result() == CUDA_SUCCESS ? ahead.count : 0);
+  return arena_.Tend(scope.result() == CUDA_SUCCESS ? ahead : HostShare{});
 }
 
-void Mover::Trim(Bytes ahead) {
+void Mover::Trim(const HostShare& ahead) {
   const InContext scope(real_, context_);
-  arena_.Trim(MonotonicNow(), kArenaAge, ahead.count);
+  arena_.Trim(MonotonicNow(), kArenaAge, ahead);
+  // Copies that are only kept, one here and one there, hold more mappings than they may.
+  if (arena_.held() > ahead.total().count + arena_.mapping_bytes()) DropKeptBeyond(Bytes());
 }
 
 }  // namespace tandem::shim

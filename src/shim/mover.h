@@ -10,14 +10,18 @@
 // 2. A chunk that arrives keeps its host copy, and counts as missing, until its bytes are on the
 //    card; if they do not come it goes off the card again.
 // 3. At most kInFlight chunks are under way in one direction.
+// 4. Copies of exposed chunks are only kept: they take what they are allowed to of the host, and
+//    are the places of what leaves before more of the host is taken.
 #pragma once
 
 #include <deque>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "src/base/bytes.h"
 #include "src/cuda/real_driver.h"
+#include "src/shim/clean_check.h"
 #include "src/shim/device_memory.h"
 #include "src/shim/host_arena.h"
 
@@ -41,11 +45,20 @@ class Mover {
   // arriving. All of them or none.
   CUresult Back(const Place* places, size_t count);
   CUresult Unback(const Place& place);
+  // A chunk that is away gets memory of the host at its address, for good: it is cold then. It
+  // leaves that as it leaves the card.
+  CUresult Chill(const Place& place);
   // Copies the run to `piece` and maps that in its place; its chunks' own memory is given up. On
   // failure all is as before, unless the driver will not put chunks back: *torn. REQUIRES: all of
-  // it is on the card; nothing uses it meanwhile.
+  // it is on the card or cold; nothing uses it meanwhile.
   CUresult Gather(Run* run, CUmemGenericAllocationHandle piece, bool* torn);
 
+  // Around the departures of one eviction: what leaves next, in that order, is looked at first, a
+  // batch ahead.
+  void BeginEviction();
+  void Examine(const Place* places, size_t count);  // REQUIRES: count <= CleanCheck::kBatch
+  void FinishExamining();                           // of the batch begun first
+  void EndEviction();
   // Begins to copy a chunk out. REQUIRES: leaving() < kInFlight.
   CUresult StartLeaving(const Place& place);
   // Waits for the copy begun first and takes that chunk off the card; *copied is its size.
@@ -65,20 +78,32 @@ class Mover {
   // Nobody waits for this chunk any more: its context is broken, and its bytes with it.
   void GiveUp(const Place& place);
 
+  // Copies what is on the card, and waits for it.
+  CUresult CopyOut(void* to, CUdeviceptr from, uint64_t bytes);
+  CUresult CopyIn(CUdeviceptr to, const void* from, uint64_t bytes);
+  // Gives a chunk that is away, and never had any bytes, a host copy, all zero, of memory that is
+  // made already. Whether there was any. REQUIRES: it has none.
+  bool MakeHostCopy(Chunk* chunk);
   void DropHostCopy(Chunk* chunk);
+  // Copies of exposed chunks are kept as long as all copies take no more than that.
+  void DropKeptBeyond(Bytes most);
+  // Outside of an eviction, before the table of memory may change.
+  void ForgetSpare() { spare_.reset(); }
   // Lets another device use what is on the card, and what will come, or no longer.
   CUresult SetPeer(CUdevice peer, bool reaches);
   // One small step of what the host memory needs while nobody waits for it, so that there be room
   // for `ahead`. Whether there is more.
-  bool Tend(Bytes ahead);
+  bool Tend(const HostShare& ahead);
   bool HasReturned() const { return arena_.HasReturned(); }
   // Gives host memory back that nothing has used for a while, beyond `ahead`.
-  void Trim(Bytes ahead);
+  void Trim(const HostShare& ahead);
+  // For what that has no room for.
+  SpillFile& spill_file() { return arena_.file(); }
 
  private:
   struct Leaving {
     Place place;
-    std::byte* host;
+    std::byte* host;  // new, or the copy that was kept of it or another
     CUevent event;
   };
   struct Arriving {
@@ -88,6 +113,11 @@ class Mover {
   class InContext;
 
   CUresult PrepareStreams();
+  CUresult Map(const Place* places, size_t count, const CUmemAllocationProp& properties);
+  CUmemAllocationProp HostProperties() const;
+  std::byte* TakeSlot(Chunk* chunk);
+  std::byte* TakeKept(uint64_t bytes);
+  std::byte* TakeFrom(Chunk* chunk);
   CUresult MapPiece(CUdeviceptr address, uint64_t bytes, CUmemGenericAllocationHandle piece);
   bool PutBack(const Place& place);
   CUresult CopyTo(CUmemGenericAllocationHandle piece, const Run& run);
@@ -99,6 +129,12 @@ class Mover {
   DeviceMemory* const memory_;
   std::vector<CUmemAccessDesc> access_;  // this device's, and its peers'
   HostArena arena_;
+  CleanCheck check_;
+  // Of this eviction.
+  Instant began_;
+  Duration examined_;  // while nothing else was done
+  Bytes copied_out_;
+  std::optional<std::vector<Chunk*>> spare_;  // with copies that were kept, the best last
   CUcontext context_ = nullptr;
   CUstream out_stream_ = nullptr;
   CUstream in_stream_ = nullptr;

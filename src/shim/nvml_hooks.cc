@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <map>
+#include <string>
 #include <vector>
 
+#include "src/base/mutex.h"
 #include "src/cuda/nvml_types.h"
 #include "src/shim/process.h"
 #include "src/shim/run_view.h"
@@ -61,6 +64,17 @@ Function RealFor(const char* symbol, Function) {
   return reinterpret_cast<Function>(RealFunction(symbol));
 }
 
+// As the daemon says; while none answers, as it was said last.
+std::optional<RunView> LastView(uint64_t run, const std::string& device_uuid) {
+  static auto* const mutex = new Mutex;  // never destroyed: threads outlive static destructors
+  static auto* const last = new std::map<std::string, RunView>;
+  const std::optional<RunView> view = LookAtRun(run, device_uuid);
+  MutexLock lock(*mutex);
+  if (view.has_value()) (*last)[device_uuid] = *view;
+  const auto known = last->find(device_uuid);
+  return known == last->end() ? std::nullopt : std::optional(known->second);
+}
+
 // Nothing where the program belongs to no run, or nobody knows what the run is shown there.
 std::optional<RunView> ViewOf(nvmlDevice_t device) {
   const uint64_t run = OwnRun();
@@ -69,7 +83,7 @@ std::optional<RunView> ViewOf(nvmlDevice_t device) {
   const auto get = reinterpret_cast<GetUuid>(RealFunction("nvmlDeviceGetUUID"));
   char uuid[kUuidRoom] = {};
   if (get == nullptr || get(device, uuid, sizeof(uuid)) != NVML_SUCCESS) return std::nullopt;
-  return LookAtRun(run, uuid);
+  return LastView(run, uuid);
 }
 
 void Show(const RunView& view, nvmlMemory_t* memory) {

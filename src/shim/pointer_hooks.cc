@@ -1,7 +1,11 @@
 // Hooks of driver_api.def's OWN rows for what is known of a pointer. Of memory that may be swapped
 // the driver knows only what happens to be on the card.
-#include <cstring>
+#include "src/shim/pointer_hooks.h"
 
+#include <cstring>
+#include <map>
+
+#include "src/base/mutex.h"
 #include "src/shim/process.h"
 
 namespace tandem::shim {
@@ -59,6 +63,38 @@ CUdeviceptr ForDriver(CUdeviceptr pointer) {
   return ours ? kNobodys : pointer;
 }
 
+// Those of which the program wants every copy and fill waited for. What it has freed since is
+// another block's by address, but not by number.
+class SynchronousBlocks {
+ public:
+  void Set(const Known& block, bool synchronous) {
+    MutexLock lock(mutex_);
+    if (synchronous) {
+      ids_[block.address] = block.id;
+    } else {
+      ids_.erase(block.address);
+    }
+    any_.store(!ids_.empty(), std::memory_order_release);
+  }
+  bool Has(const Known& block) {
+    MutexLock lock(mutex_);
+    const auto found = ids_.find(block.address);
+    return found != ids_.end() && found->second == block.id;
+  }
+  bool any() const { return any_.load(std::memory_order_acquire); }
+
+ private:
+  Mutex mutex_;
+  std::map<CUdeviceptr, uint64_t> ids_ GUARDED_BY(mutex_);
+  std::atomic<bool> any_{false};
+};
+
+// Never destroyed: threads outlive static destructors.
+SynchronousBlocks& TheSynchronous() {
+  static auto* const blocks = new SynchronousBlocks;
+  return *blocks;
+}
+
 template <typename Value>
 CUresult Put(void* data, Value value) {
   std::memcpy(data, &value, sizeof(value));
@@ -78,6 +114,7 @@ CUresult GetAttribute(const Known& known, CUdeviceptr pointer, CUpointer_attribu
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
       return Put(data, static_cast<unsigned long long>(known.id));
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+      return Put(data, TheSynchronous().Has(known) ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
       return Put(data, 0);
@@ -105,6 +142,13 @@ CUresult GetAttribute(const Known& known, CUdeviceptr pointer, CUpointer_attribu
 }
 
 }  // namespace
+
+bool IsSynchronous(CUdeviceptr pointer) {
+  if (!TheSynchronous().any()) return false;
+  const std::optional<Known> known = FindOurs(pointer);
+  return known.has_value() && TheSynchronous().Has(*known);
+}
+
 }  // namespace tandem::shim
 
 using namespace tandem;
@@ -129,6 +173,19 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute,
     return Call(Real().cuPointerGetAttribute, data, attribute, ForDriver(pointer));
   }
   return GetAttribute(*known, pointer, attribute, data);
+}
+
+CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
+                               CUdeviceptr pointer) noexcept {
+  const bool known_use = value != nullptr && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS;
+  const std::optional<Known> known = known_use ? FindOurs(pointer) : std::nullopt;
+  if (!known.has_value()) {
+    return Call(Real().cuPointerSetAttribute, value, attribute, ForDriver(pointer));
+  }
+  int synchronous = 0;
+  std::memcpy(&synchronous, value, sizeof(synchronous));
+  TheSynchronous().Set(*known, synchronous != 0);
+  return CUDA_SUCCESS;
 }
 
 CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute* attributes, void** data,

@@ -1,7 +1,9 @@
 // Hooks of driver_api.def's OWN rows for stream-ordered memory and its pools, and for waiting,
 // after which pools give back what they keep. What StreamPools has no answer to goes to the driver.
+#include <map>
 #include <span>
 
+#include "src/base/mutex.h"
 #include "src/shim/capture_mode.h"
 #include "src/shim/process.h"
 
@@ -42,11 +44,56 @@ std::optional<Order> OrderIn(CUstream stream) {
   return order.guest == nullptr ? std::nullopt : std::optional(order);
 }
 
+Guest* WhoCounts(CUmemoryPool pool) {
+  return FindGuest([pool](Guest* guest) { return guest->driver_pools().Has(pool); });
+}
+
+// Pools of managed memory, which a kernel brings onto its card wherever it is to be. They count
+// from the first allocation on: for the device that they prefer, or else for the one that
+// allocates.
+class ManagedPools {
+ public:
+  // What the driver has made or named, of any type: the handle may have been another's before.
+  void Note(CUmemoryPool pool, CUmemAllocationType type, const CUmemLocation& location) {
+    const bool on_device = location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+    MutexLock lock(mutex_);
+    preferred_.erase(pool);
+    if (type != CU_MEM_ALLOCATION_TYPE_MANAGED) return;
+    preferred_[pool] = on_device ? location.id : CU_DEVICE_INVALID;
+  }
+  // From now on some device counts the pool, if it is one of these.
+  void Count(CUmemoryPool pool, Guest* allocating) {
+    MutexLock lock(mutex_);
+    const auto managed = preferred_.find(pool);
+    if (managed == preferred_.end() || WhoCounts(pool) != nullptr) return;
+    Guest* const open = OpenGuest(managed->second);
+    (open != nullptr ? open : allocating)->driver_pools().Add(pool);
+  }
+
+ private:
+  Mutex mutex_;
+  std::map<CUmemoryPool, CUdevice> preferred_ GUARDED_BY(mutex_);
+};
+
+// Never destroyed: threads outlive static destructors.
+ManagedPools& TheManagedPools() {
+  static auto* const pools = new ManagedPools;
+  return *pools;
+}
+
+// What the driver has answered to a question for a pool.
+CUresult Named(CUresult result, const CUmemoryPool* pool, const CUmemLocation* location,
+               CUmemAllocationType type) {
+  if (result == CUDA_SUCCESS) TheManagedPools().Note(*pool, type, *location);
+  return result;
+}
+
 // From a pool whose memory is the driver's own.
 template <typename CallDriver>
 CUresult AllocateDrivers(CUmemoryPool pool, Bytes bytes, const CUdeviceptr* pointer,
-                         CallDriver call_driver) {
-  Guest* const guest = FindGuest([pool](Guest* each) { return each->driver_pools().Has(pool); });
+                         Guest* allocating, CallDriver call_driver) {
+  TheManagedPools().Count(pool, allocating);
+  Guest* const guest = WhoCounts(pool);
   if (guest == nullptr) return call_driver();
   DriverPools& pools = guest->driver_pools();
   const bool room =
@@ -64,18 +111,20 @@ CUresult Allocate(CUdeviceptr* pointer, size_t bytes, const CUmemoryPool* pool, 
   if (pointer == nullptr || bytes == 0) return call_driver();
   std::optional<CUresult> result;
   CUmemoryPool handle = pool == nullptr ? nullptr : *pool;
+  Guest* guest = nullptr;
   {
     // Unlike cuMemAlloc this is allowed while another stream is being captured.
     const RelaxedCapture relaxed(&Real());
     const std::optional<Order> order = OrderIn(stream);
     if (!order.has_value()) return call_driver();
-    const CUresult health = order->guest->Health(order->place.context);
+    guest = order->guest;
+    const CUresult health = guest->Health(order->place.context);
     if (health != CUDA_SUCCESS) return health;
-    if (pool == nullptr) Call(Real().cuDeviceGetMemPool, &handle, order->guest->device());
-    result = order->guest->pools().Allocate(handle, bytes, order->place, pointer);
+    if (pool == nullptr) Call(Real().cuDeviceGetMemPool, &handle, guest->device());
+    result = guest->pools().Allocate(handle, bytes, order->place, pointer);
   }
   if (result.has_value()) return *result;
-  return AllocateDrivers(handle, Bytes(bytes), pointer, call_driver);
+  return AllocateDrivers(handle, Bytes(bytes), pointer, guest, call_driver);
 }
 
 // In any stream that is not being captured, also of another device.
@@ -160,10 +209,22 @@ CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* properties) n
   const auto [guest, refusal] = on_device ? SeatOn(properties->location.id) : Seat();
   if (refusal != CUDA_SUCCESS) return refusal;
   const CUresult result = Call(Real().cuMemPoolCreate, pool, properties);
-  if (result == CUDA_SUCCESS && guest != nullptr && !guest->pools().Created(*pool, *properties)) {
+  if (result != CUDA_SUCCESS) return result;
+  TheManagedPools().Note(*pool, properties->allocType, properties->location);
+  if (guest != nullptr && !guest->pools().Created(*pool, *properties)) {
     guest->driver_pools().Add(*pool);
   }
   return result;
+}
+
+CUresult cuMemGetDefaultMemPool(CUmemoryPool* pool, CUmemLocation* location,
+                                CUmemAllocationType type) noexcept {
+  return Named(Call(Real().cuMemGetDefaultMemPool, pool, location, type), pool, location, type);
+}
+
+CUresult cuMemGetMemPool(CUmemoryPool* pool, CUmemLocation* location,
+                         CUmemAllocationType type) noexcept {
+  return Named(Call(Real().cuMemGetMemPool, pool, location, type), pool, location, type);
 }
 
 CUresult cuMemPoolDestroy(CUmemoryPool pool) noexcept {

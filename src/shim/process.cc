@@ -16,6 +16,7 @@
 #include "src/shim/log.h"
 #include "src/shim/refused_hooks.h"
 #include "src/shim/true_symbols.h"
+#include "src/shim/unknown_functions.h"
 #include "src/wire/channel.h"
 #include "src/wire/open_runs.h"
 #include "src/wire/runtime_dir.h"
@@ -39,7 +40,8 @@ struct Pair {
 
 // The real driver as found in a library, and which of its functions are hooked.
 struct Driver {
-  cuda::RealDriver table, callable;
+  void* library;
+  cuda::RealDriver table, callable, naming;
   std::vector<Pair> pairs;  // sorted by `real`
 };
 
@@ -64,6 +66,7 @@ constinit std::atomic<bool> shut_out[Gate::kMostDevices] = {};  // it has been s
 constinit std::atomic<Mode> mode{Mode::kUndecided};
 // The program was interrupted in its cuInit, and has not called it again with more patience.
 constinit std::atomic<bool> given_up{false};
+constinit std::atomic<bool> names_launches{false};  // some device is oversubscribed
 
 // Never destroyed: threads outlive static destructors.
 Mutex& DecisionMutex() {
@@ -110,8 +113,12 @@ cuda::RealDriver Callable(cuda::RealDriver table) {
 
 const Driver* MakeDriver(void* library) {
   auto* const made = new Driver;
+  made->library = library;
   made->table = cuda::LoadRealDriver(library, &LookUp);
   made->callable = Callable(made->table);
+  made->naming = made->table;
+  NameLaunches(&made->naming);
+  made->naming = Callable(made->naming);
   for (const Row& row : kRows) {
     void* const real = row.hook == nullptr ? nullptr : LookUp(library, row.symbol);
     if (real != nullptr) made->pairs.push_back({real, row.hook});
@@ -208,8 +215,12 @@ const cuda::RealDriver& Real() {
   const Driver* const found = TheDriver(true);
   if (found != nullptr) {
     // Whoever finds the driver, not only who found it first: nobody may go on before this is done.
-    if (callable_driver.load(std::memory_order_relaxed) != &found->callable) {
-      callable_driver.store(&found->callable, std::memory_order_release);
+    const bool names = names_launches.load(std::memory_order_acquire);
+    const cuda::RealDriver* const callable = names ? &found->naming : &found->callable;
+    const cuda::RealDriver* known = callable_driver.load(std::memory_order_relaxed);
+    // Who has not heard yet that launches are named does not take that away again.
+    while (known != callable && known != &found->naming) {
+      if (callable_driver.compare_exchange_weak(known, callable, std::memory_order_acq_rel)) break;
     }
     return found->table;
   }
@@ -245,7 +256,10 @@ void* Substitute(void* found, const char* name) {
   const auto at =
       std::lower_bound(known->pairs.begin(), known->pairs.end(), found,
                        [](const Pair& pair, void* address) { return pair.real < address; });
-  return at != known->pairs.end() && at->real == found ? at->hook : found;
+  if (at != known->pairs.end() && at->real == found) return at->hook;
+  void* const refusal = cuda::IsListed(name) ? nullptr : RefusalOf(name);
+  const bool drivers = refusal != nullptr && LookUp(known->library, name) == found;
+  return drivers ? refusal : found;
 }
 
 void* HookOf(const char* symbol) {
@@ -308,6 +322,10 @@ Result<Guest*> MakeGuest(CUdevice device) {
   Guest* const made = opened.release();
   guests[device].store(made, std::memory_order_seq_cst);
   if (guests_end.load() <= device) guests_end.store(device + 1, std::memory_order_seq_cst);
+  if (made->oversubscribes()) {
+    names_launches.store(true, std::memory_order_release);
+    Real();
+  }
   made->Wake();  // for threads that the gate held back before
   return made;
 }

@@ -34,6 +34,10 @@ const cuda::RealDriver& Real();
 // CUDA_ERROR_NOT_INITIALIZED. REQUIRES: Real() has been called, without which the gate stays shut.
 [[gnu::visibility("hidden")]] extern std::atomic<const cuda::RealDriver*> callable_driver;
 
+// Has the launches of a table, which is to be called inside the gate, note what memory they name
+// (launch_names.cc).
+void NameLaunches(cuda::RealDriver* table);
+
 // Calls a function of the real driver; what cuInit would have been needed for, where it has none.
 template <typename Result, typename... Parameters, typename... Arguments>
 Result Call(Result (*function)(Parameters...), Arguments... arguments) {

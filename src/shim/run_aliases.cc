@@ -60,12 +60,12 @@ void UnmapAliases(const cuda::RealDriver& real, const Run& run, const Chunk& chu
 CUresult AddAlias(const cuda::RealDriver& real, Run* run, CUdeviceptr address) {
   const Alias alias{address, {}};
   for (size_t i = 0; i < run->chunks.size(); ++i) {
-    if (!run->chunks[i].resident()) continue;
+    if (!run->chunks[i].mapped()) continue;
     const CUresult result = MapAt(real, *run, alias, run->chunks[i]);
     if (result == CUDA_SUCCESS) continue;
     for (size_t done = 0; done < i; ++done) {
       const Chunk& chunk = run->chunks[done];
-      if (chunk.resident()) real.cuMemUnmap(At(*run, alias, chunk), chunk.bytes);
+      if (chunk.mapped()) real.cuMemUnmap(At(*run, alias, chunk), chunk.bytes);
     }
     return result;
   }
@@ -77,7 +77,7 @@ void RemoveAlias(const cuda::RealDriver& real, Run* run, CUdeviceptr address) {
   const Alias* const alias = Find(run, address);
   if (alias == nullptr) return;
   for (const Chunk& chunk : run->chunks) {
-    if (chunk.resident()) real.cuMemUnmap(At(*run, *alias, chunk), chunk.bytes);
+    if (chunk.mapped()) real.cuMemUnmap(At(*run, *alias, chunk), chunk.bytes);
   }
   run->aliases.erase(run->aliases.begin() + (alias - run->aliases.data()));
 }
@@ -87,7 +87,7 @@ CUresult SetAliasAccess(const cuda::RealDriver& real, Run* run, CUdeviceptr addr
   Alias* const alias = Find(run, address);
   if (alias == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (const Chunk& chunk : run->chunks) {
-    if (!chunk.resident()) continue;
+    if (!chunk.mapped()) continue;
     const CUresult result =
         real.cuMemSetAccess(At(*run, *alias, chunk), chunk.bytes, access, count);
     if (result != CUDA_SUCCESS) return result;

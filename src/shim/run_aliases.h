@@ -1,5 +1,5 @@
 // How the memory of a run's chunks is mapped where the program wants it, beside the run's own
-// addresses. What is not on the card is mapped nowhere, and is mapped again when it comes.
+// addresses. What is away is mapped nowhere, and is mapped again when it comes.
 //
 // Threading: the Swapper's lock is held around every call.
 #pragma once

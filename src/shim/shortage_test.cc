@@ -20,10 +20,12 @@ class ShortageTest : public testing::Test {
     for (int i = 0; i < 3; ++i) shortage_.OnRefused(now_);
   }
   void AwaitTaken(Bytes bytes) {
-    while (link_.used() != bytes) {
+    const Instant deadline = MonotonicNow() + Seconds(20);
+    while (link_.used() != bytes && MonotonicNow() < deadline) {
       EXPECT_TRUE(link_.Receive().ok());
       std::this_thread::yield();
     }
+    EXPECT_EQ(link_.used(), bytes);
     shortage_.Step(now_);  // takes note of it
   }
 

@@ -1,6 +1,7 @@
 #include "src/shim/swapper.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,17 @@ CUresult Swapper::BackNew(Run* run) {
   return CUDA_SUCCESS;
 }
 
+CUresult Swapper::ChillNew(Run* run) {
+  if (run->chunks.size() > Mover::kInFlight) return CUDA_ERROR_NOT_READY;
+  for (Chunk& chunk : run->chunks) {
+    if (chunk.mapped()) continue;
+    if (chunk.host != nullptr) return CUDA_ERROR_NOT_READY;
+    const CUresult result = mover_.Chill({run, &chunk});
+    if (result != CUDA_SUCCESS) return result;
+  }
+  return CUDA_SUCCESS;
+}
+
 CUresult Swapper::Evict(Bytes target, const std::function<void(Bytes copied)>& moved) {
   mover_.AwaitArriving();
   mover_.TakeArrived();  // for a lease that is over
@@ -27,14 +39,33 @@ CUresult Swapper::Evict(Bytes target, const std::function<void(Bytes copied)>& m
   const Bytes resident = memory_->GetView().resident;
   if (resident <= target) return CUDA_SUCCESS;
   const std::vector<Place> victims = memory_->Victims((resident - target).count);
+  mover_.BeginEviction();
+  const CUresult result = Remove(victims, moved);
+  mover_.EndEviction();
+  return result;
+}
+
+// A batch is looked at while the one before it is copied.
+CUresult Swapper::Remove(const std::vector<Place>& victims,
+                         const std::function<void(Bytes copied)>& moved) {
+  constexpr size_t kBatch = CleanCheck::kBatch;
+  const auto examine = [&](size_t from) REQUIRES_LOCK(mutex_) {
+    if (from >= victims.size()) return;
+    mover_.Examine(&victims[from], std::min(kBatch, victims.size() - from));
+  };
   const auto finish = [&]() REQUIRES_LOCK(mutex_) {
     Bytes copied;
     const CUresult result = mover_.FinishLeaving(&copied);
     if (result == CUDA_SUCCESS) moved(copied);
     return result;
   };
+  examine(0);
   CUresult result = CUDA_SUCCESS;
   for (size_t i = 0; i < victims.size() && result == CUDA_SUCCESS; ++i) {
+    if (i % kBatch == 0) {
+      examine(i + kBatch);
+      mover_.FinishExamining();
+    }
     if (!victims[i].chunk->exposed) {
       result = mover_.Unback(victims[i]);
       if (result == CUDA_SUCCESS) moved(Bytes());
@@ -79,12 +110,104 @@ CUresult Swapper::RestoreSome(Bytes credit, Bytes* copied) {
   return CUDA_SUCCESS;
 }
 
-void Swapper::Expose() {
+CUresult Swapper::ChillSome(Bytes credit) {
+  const Bytes room = SaturatingSubtract(credit, memory_->GetView().resident);
+  std::vector<Place> places =
+      memory_->Missing(std::numeric_limits<uint64_t>::max(), Mover::kInFlight);
+  std::erase_if(places, [room](const Place& place) { return place.chunk->bytes <= room.count; });
+  for (const Place& place : places) {
+    if (const CUresult result = mover_.Chill(place); result != CUDA_SUCCESS) return result;
+  }
+  return places.empty() ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+}
+
+CUresult Swapper::ChillFirst() {
+  const std::vector<Place> places = memory_->Missing(std::numeric_limits<uint64_t>::max(), 1);
+  return places.empty() ? CUDA_ERROR_NOT_READY : mover_.Chill(places.front());
+}
+
+DeviceMemory::Exchange Swapper::PlanExchange(Bytes credit) const {
+  const Bytes room = SaturatingSubtract(credit, memory_->GetView().resident);
+  return memory_->PlanExchange(room.count, Mover::kInFlight / 2);
+}
+
+bool Swapper::CanExchange(Bytes credit) const {
+  return !PlanExchange(credit).in.empty();
+}
+
+// All of them are away afterwards, but for those that fail.
+CUresult Swapper::Leave(const std::vector<Place>& places) {
+  CUresult result = CUDA_SUCCESS;
+  for (const Place& place : places) {
+    const CUresult started = mover_.StartLeaving(place);
+    if (started != CUDA_SUCCESS) result = started;
+  }
+  Bytes copied;
+  while (mover_.leaving() != 0) {
+    const CUresult finished = mover_.FinishLeaving(&copied);
+    if (finished != CUDA_SUCCESS) result = finished;
+  }
+  mover_.ForgetSpare();
+  return result;
+}
+
+// Of those that are away, what there is credit for comes onto the card.
+CUresult Swapper::Arrive(const std::vector<Place>& places, Bytes credit) {
+  CUresult result = CUDA_SUCCESS;
+  for (const Place& place : places) {
+    const bool fits = memory_->GetView().resident + Bytes(place.chunk->bytes) <= credit;
+    if (place.chunk->mapped() || !fits) continue;
+    const CUresult started = mover_.StartArriving(place);
+    if (started != CUDA_SUCCESS) result = started;
+  }
+  mover_.AwaitArriving();
+  return result;
+}
+
+// Those that are away become cold, as far as the host has room.
+CUresult Swapper::Chill(const std::vector<Place>& places) {
+  CUresult result = CUDA_SUCCESS;
+  for (const Place& place : places) {
+    const CUresult chilled = place.chunk->mapped() ? CUDA_SUCCESS : mover_.Chill(place);
+    if (chilled != CUDA_SUCCESS) result = chilled;
+  }
+  return result;
+}
+
+// By way of the host's own copies, as all that moves. Nothing takes the place of what leaves before
+// that has one on the host, so that it can come back; and what the card refuses after all goes back
+// to the host. What fails then, too, is missing, and comes back or becomes cold as ever.
+CUresult Swapper::Exchange(Bytes credit) {
+  Reap();
+  const DeviceMemory::Exchange plan = PlanExchange(credit);
+  CUresult result = Leave(plan.out);
+  if (result == CUDA_SUCCESS) result = Chill(plan.out);
+  if (result != CUDA_SUCCESS) {
+    Arrive(plan.out, credit);
+    mover_.TakeArrived();
+    return result;
+  }
+  result = Leave(plan.in);
+  if (const CUresult arrived = Arrive(plan.in, credit); arrived != CUDA_SUCCESS) result = arrived;
+  exchanged_.fetch_add(mover_.TakeArrived().count, std::memory_order_relaxed);
+  Chill(plan.in);
+  return result;
+}
+
+bool Swapper::Thaw(Bytes room) {
+  const std::vector<Place> places = memory_->Hottest(room.count, Mover::kInFlight);
+  Leave(places);  // what cannot stays cold
+  return std::any_of(places.begin(), places.end(),
+                     [](const Place& place) { return place.chunk->missing(); });
+}
+
+void Swapper::Expose(Bytes keep) {
   for (const Place& place : memory_->Resident()) {
     if (place.chunk->state == Chunk::State::kArriving) continue;
     place.chunk->exposed = !place.run->lost;
-    mover_.DropHostCopy(place.chunk);
+    if (place.run->lost || place.run->pinned) mover_.DropHostCopy(place.chunk);
   }
+  mover_.DropKeptBeyond(keep);
 }
 
 void Swapper::Lose(CUcontext context, CUcontext other) {
@@ -94,13 +217,17 @@ void Swapper::Lose(CUcontext context, CUcontext other) {
 }
 
 void Swapper::LoseUncopied() {
-  for (const Place& place : memory_->Resident()) place.chunk->exposed = false;
+  for (const Place& place : memory_->Resident()) {
+    // What was kept of it may be older.
+    if (place.chunk->exposed) mover_.DropHostCopy(place.chunk);
+    place.chunk->exposed = false;
+  }
 }
 
 CUresult Swapper::Gather(Run* run, CUmemGenericAllocationHandle piece) {
   mover_.AwaitArriving();
   for (const Chunk& chunk : run->chunks) {
-    if (chunk.state != Chunk::State::kHere) return CUDA_ERROR_NOT_READY;
+    if (chunk.missing()) return CUDA_ERROR_NOT_READY;
   }
   bool torn = false;
   const CUresult result = mover_.Gather(run, piece, &torn);
@@ -112,11 +239,39 @@ CUresult Swapper::Gather(Run* run, CUmemGenericAllocationHandle piece) {
     for (Chunk& chunk : run->chunks) mover_.GiveUp({run, &chunk});
   }
   if (result != CUDA_SUCCESS) return result;
-  for (Chunk& chunk : run->chunks) mover_.DropHostCopy(&chunk);
+  for (Chunk& chunk : run->chunks) {
+    mover_.DropHostCopy(&chunk);
+    memory_->SetState({run, &chunk}, Chunk::State::kHere);  // what was cold is in the piece, too
+  }
   memory_->Join(run, piece);
   memory_->Pin(run);
   run->shared = true;
   return CUDA_SUCCESS;
+}
+
+std::optional<Swapper::Piece> Swapper::Find(CUdeviceptr pointer) {
+  const std::optional<Place> place = memory_->FindChunk(pointer);
+  if (!place.has_value() || place->chunk->state == Chunk::State::kArriving) return std::nullopt;
+  const Chunk& chunk = *place->chunk;
+  const uint64_t offset = pointer - chunk.address;
+  Piece piece{pointer, chunk.bytes - offset, chunk.mapped()};
+  if (!piece.here && chunk.host != nullptr) piece.host = chunk.host + offset;
+  return piece;
+}
+
+std::optional<Swapper::Piece> Swapper::FindToWrite(CUdeviceptr pointer, Bytes most) {
+  const std::optional<Piece> found = Find(pointer);
+  if (!found.has_value()) return found;
+  Chunk* const chunk = memory_->FindChunk(pointer)->chunk;
+  chunk->print.reset();  // it was that of the copy as it is now
+  if (found->host != nullptr) return found;
+  if (found->here) {
+    chunk->exposed = true;  // so that it is copied before it leaves
+    mover_.DropHostCopy(chunk);
+    return found;
+  }
+  if (memory_->GetView().swapped + Bytes(chunk->bytes) > most) return std::nullopt;
+  return mover_.MakeHostCopy(chunk) ? Find(pointer) : std::nullopt;
 }
 
 // CUDA_ERROR_NOT_READY: something of it is still arriving.
@@ -127,7 +282,7 @@ CUresult Swapper::Clear(Run* run) {
   }
   for (Chunk& chunk : run->chunks) {
     mover_.DropHostCopy(&chunk);
-    const CUresult cleared = chunk.resident() ? mover_.Unback({run, &chunk}) : CUDA_SUCCESS;
+    const CUresult cleared = chunk.mapped() ? mover_.Unback({run, &chunk}) : CUDA_SUCCESS;
     if (cleared != CUDA_SUCCESS) result = cleared;
   }
   return result;

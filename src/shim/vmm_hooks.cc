@@ -212,6 +212,21 @@ CUresult cuMemExportToShareableHandle(void* shareable, CUmemGenericAllocationHan
   return guest->vmm().Export(handle, give);
 }
 
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* shareable,
+                                        CUmemAllocationHandleType type) noexcept {
+  const CUresult result = Call(Real().cuMemImportFromShareableHandle, handle, shareable, type);
+  CUmemAllocationProp properties = {};
+  if (result != CUDA_SUCCESS ||
+      Call(Real().cuMemGetAllocationPropertiesFromHandle, &properties, *handle) != CUDA_SUCCESS ||
+      properties.location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+    return result;
+  }
+  const auto [guest, refusal] = SeatOn(properties.location.id);
+  if (guest != nullptr) guest->vmm().Imported(*handle, properties);
+  if (refusal != CUDA_SUCCESS) Call(Real().cuMemRelease, *handle);
+  return refusal;
+}
+
 CUresult cuMemMapArrayAsync(CUarrayMapInfo* maps, unsigned int count, CUstream stream) noexcept {
   if (IsRefused(maps, count)) return CUDA_ERROR_INVALID_VALUE;
   const GatedCall call(stream);

@@ -156,7 +156,53 @@ bool VmmMemory::Overlaps(CUdeviceptr address, uint64_t bytes) const {
   return next != mappings_.end() && next->first - address < bytes;
 }
 
+void VmmMemory::Imported(Handle handle, const CUmemAllocationProp& properties) {
+  MutexLock lock(mutex_);
+  const auto [known, added] =
+      physical_.try_emplace(handle, Physical{.properties = properties, .imported = true});
+  if (!added) ++known->second.references;
+}
+
+VmmMemory::Physical* VmmMemory::FindImported(Handle handle) {
+  const auto found = physical_.find(handle);
+  return found != physical_.end() && found->second.imported ? &found->second : nullptr;
+}
+
+// What is imported counts from here on. False: there is no room for it.
+bool VmmMemory::BeginMapping(Handle handle, uint64_t bytes) {
+  const auto begin = [&](Bytes reserved) {
+    MutexLock lock(mutex_);
+    Physical* const physical = FindImported(handle);
+    const bool counts = physical == nullptr || physical->fixed != Bytes();
+    if (!counts && reserved == Bytes()) return false;
+    if (!counts) {
+      physical->bytes = bytes;
+      physical->fixed = reserved;
+    } else if (reserved != Bytes()) {
+      fixed_->GiveBack(reserved);  // another thread was faster
+    }
+    if (physical != nullptr) ++physical->being_mapped;
+    return true;
+  };
+  return begin(Bytes()) || (ReserveFixed(bytes) && begin(Bytes(bytes)));
+}
+
+// Where the driver would not map it after all it does not count.
+void VmmMemory::EndMapping(Handle handle) {
+  MutexLock lock(mutex_);
+  Physical* const physical = FindImported(handle);
+  if (physical == nullptr || --physical->being_mapped != 0 || physical->mappings != 0) return;
+  fixed_->GiveBack(std::exchange(physical->fixed, Bytes()));
+}
+
 CUresult VmmMemory::Map(CUdeviceptr address, uint64_t bytes, Handle handle, bool reserved) {
+  if (!BeginMapping(handle, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result = MapCounted(address, bytes, handle, reserved);
+  EndMapping(handle);
+  return result;
+}
+
+CUresult VmmMemory::MapCounted(CUdeviceptr address, uint64_t bytes, Handle handle, bool reserved) {
   MutexLock swap_lock(swapper_->mutex());
   Run* run = nullptr;
   bool known = false;
@@ -341,7 +387,8 @@ CUresult VmmMemory::Export(Handle handle, const std::function<CUresult(Handle)>&
     run = found->second.run;
     bytes = found->second.bytes;
   }
-  // Under an open gate all is there, but for a program of which nothing is swapped any more.
+  // Under an open gate it is on the card or cold, but for a program of which nothing is swapped any
+  // more. What is cold cannot be exported.
   const CUresult result = run->chunks[0].state == Chunk::State::kHere ? give(run->chunks[0].handle)
                                                                       : CUDA_ERROR_OUT_OF_MEMORY;
   if (run->pinned) return result;
@@ -364,11 +411,20 @@ std::optional<VmmMemory::Mapping> VmmMemory::Find(CUdeviceptr pointer) const {
   if (mapped.handle == 0) return found;
   const Physical& physical = physical_.at(mapped.handle);
   found.ours = physical.run != nullptr;
+  if (found.ours) found.home = physical.run->address;
   found.handle_types = static_cast<uint64_t>(physical.properties.requestedHandleTypes);
   for (const CUmemAccessDesc& each : mapped.access) {
     if (SamePlace(each.location, physical.properties.location)) found.flags = each.flags;
   }
   return found;
+}
+
+CUdeviceptr VmmMemory::HomeOf(CUdeviceptr pointer) const {
+  MutexLock lock(mutex_);
+  const auto mapping = Around(pointer);
+  if (mapping == mappings_.end() || mapping->second.handle == 0) return 0;
+  const Run* const run = physical_.at(mapping->second.handle).run;
+  return run == nullptr ? 0 : run->address + (pointer - mapping->first);
 }
 
 bool VmmMemory::AnyIn(CUdeviceptr address, uint64_t bytes) const {

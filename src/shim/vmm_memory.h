@@ -35,6 +35,7 @@ class VmmMemory {
   using Handle = CUmemGenericAllocationHandle;
   // Where runs come from, and how much less is needed when some are gone.
   struct Source {
+    // A run that was added may be taken back; then memory is out.
     std::function<CUresult(uint64_t bytes, const std::function<CUresult(Run**)>& add)> grow;
     std::function<void(Bytes)> shrink;
     std::function<bool()> make_room;  // of what the program keeps without using it
@@ -42,9 +43,10 @@ class VmmMemory {
   struct Mapping {
     CUdeviceptr address = 0;
     uint64_t bytes = 0;
-    uint64_t id = 0;    // never reused
-    bool ours = false;  // may be swapped; else of the driver's own memory
-    int flags = 0;      // what its device may do there, as CUmemAccess_flags
+    CUdeviceptr home = 0;  // of ours: the addresses that the memory has of its own
+    uint64_t id = 0;       // never reused
+    bool ours = false;     // may be swapped; else of the driver's own memory
+    int flags = 0;         // what its device may do there, as CUmemAccess_flags
     uint64_t handle_types = 0;
   };
 
@@ -68,6 +70,7 @@ class VmmMemory {
   std::optional<CUresult> GetProperties(Handle handle, CUmemAllocationProp* properties) const
       EXCLUDES_LOCK(mutex_);
   // `reserved`: all of it lies in one reservation.
+  // CUDA_ERROR_OUT_OF_MEMORY: of what was imported, beyond the run's limit.
   CUresult Map(CUdeviceptr address, uint64_t bytes, Handle handle, bool reserved)
       EXCLUDES_LOCK(mutex_);
   CUresult Unmap(CUdeviceptr address, uint64_t bytes) EXCLUDES_LOCK(mutex_);
@@ -83,6 +86,10 @@ class VmmMemory {
   // CUDA_SUCCESS, and the calling thread is inside the gate.
   CUresult Export(Handle handle, const std::function<CUresult(Handle)>& give) EXCLUDES_LOCK(mutex_);
 
+  // The driver has given the handle for memory of our device that was exported, here or elsewhere.
+  // It counts here, too, from its first mapping on: only that says how large it is.
+  void Imported(Handle handle, const CUmemAllocationProp& properties) EXCLUDES_LOCK(mutex_);
+
   // The mapping around the pointer.
   std::optional<Mapping> Find(CUdeviceptr pointer) const EXCLUDES_LOCK(mutex_);
   // Whether the handle is of memory that is swapped or counted here.
@@ -95,6 +102,8 @@ class VmmMemory {
     MutexLock lock(mutex_);
     return Overlaps(address, bytes);
   }
+  // Where what is mapped there has its own address; 0 where nothing of ours is.
+  CUdeviceptr HomeOf(CUdeviceptr pointer) const EXCLUDES_LOCK(mutex_);
   // Whether anything of ours is mapped there.
   bool AnyIn(CUdeviceptr address, uint64_t bytes) const EXCLUDES_LOCK(mutex_);
 
@@ -107,6 +116,8 @@ class VmmMemory {
     int references = 1;
     int mappings = 0;
     Bytes fixed = {};  // counted so; of ours once it is exported, or about to be
+    bool imported = false;
+    int being_mapped = 0;  // by so many threads; of what is imported
   };
   struct Mapped {
     uint64_t bytes = 0;
@@ -126,6 +137,11 @@ class VmmMemory {
   std::optional<CUresult> CreateFixed(uint64_t bytes, const CUmemAllocationProp& properties,
                                       Handle* handle) EXCLUDES_LOCK(mutex_);
   bool ReserveFixed(uint64_t bytes);
+  bool BeginMapping(Handle handle, uint64_t bytes) EXCLUDES_LOCK(mutex_);
+  void EndMapping(Handle handle) EXCLUDES_LOCK(mutex_);
+  Physical* FindImported(Handle handle) REQUIRES_LOCK(mutex_);
+  CUresult MapCounted(CUdeviceptr address, uint64_t bytes, Handle handle, bool reserved)
+      EXCLUDES_LOCK(mutex_);
   Mappings::const_iterator Around(CUdeviceptr address) const REQUIRES_LOCK(mutex_);
   bool Overlaps(CUdeviceptr address, uint64_t bytes) const REQUIRES_LOCK(mutex_);
   // What is mapped in a range. kInvalid: part of it is ours, but whole mappings do not cover it.

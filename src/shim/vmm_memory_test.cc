@@ -278,5 +278,70 @@ TEST_F(VmmMemoryTest, WhatIsExportedStaysOnTheCardAndCountsAsFixed) {
   EXPECT_EQ(driver_.used(), 0u);
 }
 
+class ImportedMemoryTest : public VmmMemoryTest {
+ protected:
+  ImportedMemoryTest() {
+    daemon_.GrantFixed(MiB(16));
+    int fd = -1;
+    EXPECT_EQ(driver_.table().cuMemCreate(&made_, MiB(8).count, &properties_, 0), CUDA_SUCCESS);
+    EXPECT_EQ(driver_.table().cuMemExportToShareableHandle(
+                  &fd, made_, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+              CUDA_SUCCESS);
+    exported_ = UniqueFd(fd);
+  }
+
+  Handle Import() {
+    Handle handle = 0;
+    void* const fd = reinterpret_cast<void*>(static_cast<intptr_t>(exported_.get()));
+    EXPECT_EQ(driver_.table().cuMemImportFromShareableHandle(
+                  &handle, fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+              CUDA_SUCCESS);
+    vmm().Imported(handle, properties_);
+    return handle;
+  }
+  CUresult MapAt(Handle handle, Bytes offset, Bytes bytes) {
+    return vmm().Map(At(offset), bytes.count, handle, true);
+  }
+
+  Handle made_ = 0;
+  UniqueFd exported_;
+};
+
+TEST_F(ImportedMemoryTest, CountsFromItsFirstMappingUntilItIsGone) {
+  const Handle handle = Import();
+  EXPECT_EQ(daemon_.fixed(), Bytes());
+  EXPECT_EQ(MapAt(handle, Bytes(), MiB(8)), CUDA_SUCCESS);
+  EXPECT_EQ(daemon_.fixed(), MiB(8));
+  EXPECT_EQ(guest_->used(), MiB(8));
+  EXPECT_EQ(MapAt(handle, MiB(8), MiB(8)), CUDA_SUCCESS);  // it is the same memory
+  EXPECT_EQ(daemon_.fixed(), MiB(8));
+  EXPECT_EQ(vmm().Release(handle), CUDA_SUCCESS);
+  EXPECT_EQ(vmm().Unmap(At(Bytes()), MiB(8).count), CUDA_SUCCESS);
+  EXPECT_EQ(daemon_.fixed(), MiB(8));
+  EXPECT_EQ(vmm().Unmap(At(MiB(8)), MiB(8).count), CUDA_SUCCESS);
+  daemon_.AwaitFixed(Bytes());
+}
+
+TEST_F(ImportedMemoryTest, IsOutBeyondTheLimit) {
+  daemon_.GrantFixed(MiB(4));
+  const Handle handle = Import();
+  EXPECT_EQ(MapAt(handle, Bytes(), MiB(8)), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(guest_->used(), Bytes());
+  daemon_.GrantFixed(MiB(16));
+  EXPECT_EQ(MapAt(handle, Bytes(), MiB(8)), CUDA_SUCCESS);
+}
+
+TEST_F(ImportedMemoryTest, DoesNotCountWhereItIsNotMapped) {
+  const Handle handle = Import();
+  driver_.FailMap(1);
+  EXPECT_NE(MapAt(handle, Bytes(), MiB(8)), CUDA_SUCCESS);
+  daemon_.AwaitFixed(Bytes());
+  EXPECT_EQ(MapAt(handle, Bytes(), MiB(8)), CUDA_SUCCESS);
+  EXPECT_EQ(vmm().Unmap(At(Bytes()), MiB(8).count), CUDA_SUCCESS);
+  EXPECT_EQ(daemon_.fixed(), MiB(8));  // it can be mapped again
+  EXPECT_EQ(vmm().Release(handle), CUDA_SUCCESS);
+  daemon_.AwaitFixed(Bytes());
+}
+
 }  // namespace
 }  // namespace tandem::shim

@@ -111,6 +111,7 @@ void WorkTracker::Remove(CUcontext context) {
   std::erase_if(in_flight_, [context](const auto& entry) { return entry.first.first == context; });
   probes_.erase(context);
   events_.RemoveContext(context);
+  timed_events_.RemoveContext(context);
   Invalidate();
 }
 
@@ -163,7 +164,7 @@ CUresult WorkTracker::DestroyStream(CUstream stream, CUresult (*destroy)(CUstrea
   for (auto queue = in_flight_.begin(); queue != in_flight_.end();) {
     const auto next = std::next(queue);
     if (queue->first.second == stream) {
-      queue->second.ReturnEvents(&events_);
+      queue->second.ReturnEvents(&timed_events_);
       in_flight_.erase(queue);
     }
     queue = next;
@@ -178,7 +179,7 @@ bool WorkTracker::Admit(const StreamKey& key, bool anyway) {
   MutexLock lock(mutex_);
   if (!IsDefaultStream(key.second) && streams_.count(key.second) == 0) return true;  // not used yet
   InFlight& queue = in_flight_.try_emplace(key, key.first).first->second;
-  if (queue.Admit(&events_, key.second, window, MonotonicNow())) return true;
+  if (queue.Admit(&timed_events_, key.second, window)) return true;
   if (anyway) queue.Add();
   return anyway;
 }
@@ -251,8 +252,7 @@ void WorkTracker::Forget() {
   MutexLock lock(mutex_);
   streams_.clear();
   default_streams_ = false;
-  // All of it is done; what was learnt about a stream stays.
-  for (auto& [key, queue] : in_flight_) queue.ReturnEvents(&events_);
+  for (auto& [key, queue] : in_flight_) queue.ReturnEvents(&timed_events_);
   Invalidate();
 }
 

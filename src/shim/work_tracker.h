@@ -29,7 +29,8 @@ namespace tandem::shim {
 
 class WorkTracker {
  public:
-  explicit WorkTracker(const cuda::RealDriver* real) : real_(real), events_(real) {
+  explicit WorkTracker(const cuda::RealDriver* real)
+      : real_(real), events_(real), timed_events_(real, EventPool::Kind::kTimed) {
     Invalidate();  // what was marked for another
   }
 
@@ -142,6 +143,7 @@ class WorkTracker {
   bool default_streams_ GUARDED_BY(mutex_) = false;
   std::map<CUcontext, CUdevice> contexts_ GUARDED_BY(mutex_);
   EventPool events_ GUARDED_BY(mutex_);
+  EventPool timed_events_ GUARDED_BY(mutex_);  // of in_flight_
   std::map<std::pair<CUdevice, Watch>, Watched> watched_ GUARDED_BY(mutex_);
   std::vector<Marker> orphaned_ GUARDED_BY(mutex_);  // of streams that are destroyed
   std::map<StreamKey, InFlight> in_flight_ GUARDED_BY(mutex_);

@@ -66,6 +66,26 @@ TEST_F(SoftMemoryTest, FreedMemoryComesBackZeroAndUnmapped) {
   heap.FreeAll(1);
 }
 
+// For the next who wants some; of more than that the host gets the rest back.
+TEST_F(SoftMemoryTest, SomeOfWhatIsFreedStays) {
+  const uint64_t most = PhysicalStore::kMostKept, vram = most + MiB(16).count;
+  auto shared = SharedDevice::Open(directory_, "large", Bytes(vram)).value();
+  unlink((directory_ + "/tandem-soft-large").c_str());
+  auto store = PhysicalStore::Create(shared.get()).value();
+  store->Free(store->Allocate(vram));
+  EXPECT_EQ(store->kept(), most);
+  EXPECT_EQ(shared->Free(), Bytes(vram));
+  const std::vector<Range> some = store->Allocate(MiB(4).count);
+  EXPECT_EQ(store->kept(), most - MiB(4).count);
+  const std::vector<Range> rest = store->Allocate(vram - MiB(4).count);
+  EXPECT_EQ(store->kept(), 0u);
+  EXPECT_TRUE(store->Allocate(kPageBytes).empty());
+  store->Free(some);
+  store->Free(rest);
+  EXPECT_EQ(store->kept(), most);
+  store->Free(store->Allocate(vram));  // all of it is free, and once
+}
+
 TEST_F(SoftMemoryTest, FragmentsAddUp) {
   Heap heap(space_.get(), store_.get(), 0);
   std::vector<uint64_t> blocks;

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -22,22 +23,40 @@ Result<std::unique_ptr<PhysicalStore>> PhysicalStore::Create(SharedDevice* share
 
 std::vector<Range> PhysicalStore::Allocate(uint64_t bytes) {
   if (bytes > memory_->size() || !shared_->Charge(Bytes(bytes))) return {};
-  std::vector<Range> pieces = free_.TakePieces(bytes);
-  if (pieces.empty()) std::abort();  // the ledger would have refused
+  const uint64_t here = std::min(bytes, kept_bytes_);
+  std::vector<Range> pieces;
+  if (here > 0) {
+    pieces = kept_.TakePieces(here);
+    kept_bytes_ -= here;
+    for (const Range& piece : pieces) std::memset(memory_->window() + piece.begin, 0, piece.size);
+  }
+  if (here == bytes) return pieces;
+  const std::vector<Range> others = absent_.TakePieces(bytes - here);
+  if (others.empty()) std::abort();  // the ledger would have refused
+  pieces.insert(pieces.end(), others.begin(), others.end());
   return pieces;
 }
 
 void PhysicalStore::Free(const std::vector<Range>& pieces) {
   for (const Range& piece : pieces) {
-    uint8_t* const memory = memory_->window() + piece.begin;
-    if (madvise(memory, piece.size, MADV_REMOVE) != 0) {
-      // The program may have locked all of its memory (mlockall).
-      munlock(memory, piece.size);
-      if (madvise(memory, piece.size, MADV_REMOVE) != 0) std::abort();
-    }
-    if (!free_.Give(piece.begin, piece.size)) std::abort();
+    FreePiece(piece);
     shared_->Return(Bytes(piece.size));
   }
+}
+
+void PhysicalStore::FreePiece(const Range& piece) {
+  const uint64_t kept = std::min(piece.size, kMostKept - kept_bytes_);
+  if (kept > 0 && !kept_.Give(piece.begin, kept)) std::abort();
+  kept_bytes_ += kept;
+  const Range rest{piece.begin + kept, piece.size - kept};
+  if (rest.size == 0) return;
+  uint8_t* const memory = memory_->window() + rest.begin;
+  if (madvise(memory, rest.size, MADV_REMOVE) != 0) {
+    // The program may have locked all of its memory (mlockall).
+    munlock(memory, rest.size);
+    if (madvise(memory, rest.size, MADV_REMOVE) != 0) std::abort();
+  }
+  if (!absent_.Give(rest.begin, rest.size)) std::abort();
 }
 
 bool PhysicalStore::MapAt(AddressSpace& space, uint64_t address, const std::vector<Range>& pieces) {

@@ -5,7 +5,9 @@
 //
 // Invariants:
 // 1. What is allocated is charged to the device's ledger; a charge that fails allocates nothing.
-// 2. Memory reads as zero when it is given out, and freed memory is the host's again at once.
+// 2. Memory reads as zero when it is given out. Freed memory is the host's again at once, but for a
+//    part that stays for the next allocation: a card's memory is there, and whoever copies to it
+//    does not wait until the host has found some.
 // 3. A program that closes all of its descriptors does no harm: the memory is held by its mapping.
 //    The descriptor is kept only for other processes to find, and forked children inherit neither.
 #pragma once
@@ -14,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/bytes.h"
 #include "src/base/ranges.h"
 #include "src/base/result.h"
 #include "src/softgpu/address_space.h"
@@ -24,6 +27,8 @@ namespace tandem::soft {
 
 class PhysicalStore {
  public:
+  static constexpr uint64_t kMostKept = MiB(64).count;
+
   // `device` and `use` are what the file says of itself. REQUIRES: the shared device outlives the
   // store.
   static Result<std::unique_ptr<PhysicalStore>> Create(
@@ -36,6 +41,8 @@ class PhysicalStore {
   // Pieces that add up to `bytes`, a multiple of the page size; empty if VRAM is full.
   std::vector<Range> Allocate(uint64_t bytes);
   void Free(const std::vector<Range>& pieces);
+  // Of what is free, what the host has not got back.
+  uint64_t kept() const { return kept_bytes_; }
 
   const ShareableMemory& memory() const { return *memory_; }
 
@@ -48,11 +55,15 @@ class PhysicalStore {
 
  private:
   PhysicalStore(SharedDevice* shared, std::shared_ptr<ShareableMemory> memory)
-      : shared_(shared), memory_(std::move(memory)), free_(0, memory_->size()) {}
+      : shared_(shared), memory_(std::move(memory)), absent_(0, memory_->size()) {}
+
+  void FreePiece(const Range& piece);
 
   SharedDevice* const shared_;
   const std::shared_ptr<ShareableMemory> memory_;
-  RangeAllocator free_;
+  RangeAllocator absent_;    // free, and not in the host's memory
+  RangeAllocator kept_;      // free, and there
+  uint64_t kept_bytes_ = 0;  // of it
 };
 
 }  // namespace tandem::soft

@@ -1,5 +1,7 @@
 #include "src/softgpu/work.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -39,6 +41,14 @@ bool MayTouch(const AddressSpace& space, uint64_t address, uint64_t bytes, Acces
   return !space.Contains(address) || space.Allows(address, bytes, access);
 }
 
+// Device memory that is about to be written is mapped in one go, not page by page in faults: those
+// would take longer than the copy. Where that fails, or the host does not know how, they do it.
+void BringIn(const AddressSpace& space, uint64_t address, uint64_t bytes) {
+  constexpr uint64_t kWorthIt = 64 << 10;
+  if (bytes < kWorthIt || !space.Contains(address)) return;
+  madvise(reinterpret_cast<void*>(address), bytes, MADV_POPULATE_WRITE);
+}
+
 // The bytes [begin, begin + length) of a copy, counted as if its rows lay end to end.
 bool CopyPiece(AddressSpace& space, const Copy& copy, uint64_t begin, uint64_t length) {
   const MapLock::Reader reader(space.map_lock());
@@ -53,6 +63,7 @@ bool CopyPiece(AddressSpace& space, const Copy& copy, uint64_t begin, uint64_t l
     const uint64_t to = at(copy.to), from = at(copy.from);
     if (!MayTouch(space, to, count, Access::kReadWrite)) return false;
     if (!MayTouch(space, from, count, Access::kRead)) return false;
+    BringIn(space, to, count);
     std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), count);
     begin += count;
     length -= count;

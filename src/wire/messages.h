@@ -28,7 +28,7 @@
 namespace tandem::wire {
 
 inline constexpr uint32_t kMagic = 0x4d444e54;      // "TNDM"
-inline constexpr uint16_t kVersion = 4;             // spoken by this side
+inline constexpr uint16_t kVersion = 7;             // spoken by this side
 inline constexpr uint16_t kOldestVersion = 2;       // understood by it
 inline constexpr uint32_t kMaxPayload = 64 * 1024;  // any message but Answer
 inline constexpr uint32_t kMaxAnswer = 8 * 1024 * 1024;
@@ -59,9 +59,13 @@ struct Register {
   uint32_t contexts = 0;        // contexts it has on the card now
   uint8_t suspended = kUnsaid;  // as the daemon that is gone last showed it
   uint64_t fixed_bytes = 0;     // on the card now that cannot be swapped, contexts excluded
+  // Whether its GPU could reach memory that the host holds for good, and whether that is granted.
+  uint8_t oversubscribes = 0;
+  static constexpr uint8_t kCan = 1, kDoes = 2;  // the latter by a daemon that is gone
+  uint8_t spills = 0;  // 1: to a file, if it gets one with Registered, behind the pages
   auto Fields() {
     return std::tie(build, run, device, program, allocated_bytes, resident_bytes, contexts,
-                    suspended, fixed_bytes);
+                    suspended, fixed_bytes, oversubscribes, spills);
   }
 };
 
@@ -121,7 +125,8 @@ struct Released {
   auto Fields() { return std::tie(epoch); }
 };
 
-// The other answer to Revoke: not drained by the deadline; the gate is open again.
+// The other answer to Revoke: not drained by the deadline; the gate is open again. With epoch 0 an
+// answer to Evict: what is under way from before does not end without the card.
 struct Busy {
   static constexpr uint16_t kType = 10;
   uint64_t epoch = 0;
@@ -233,6 +238,13 @@ struct FixedReserved {
   auto Fields() { return std::tie(sequence, granted); }
 };
 
+// Somebody else waits for this GPU: look at the decisions page, which says so until it is over.
+struct Contended {
+  static constexpr uint16_t kType = 40;
+  static constexpr uint16_t kSince = 6;  // older ones look every now and then
+  auto Fields() { return std::tie(); }
+};
+
 // ---- `tandem`
 
 // Opens a run; it lasts as long as this connection. Answered by RunStarted.
@@ -245,7 +257,11 @@ struct RunBegin {
   uint64_t limit_bytes = 0;  // 0: the budget
   uint64_t run = 0;          // the token it had with a daemon that is gone; 0: none
   uint8_t suspended = 0;     // with that daemon: what it starts begins suspended
-  auto Fields() { return std::tie(build, name, program, limit_bytes, run, suspended); }
+  // The limit may be above the budget: what does not fit on the card stays on the host.
+  uint8_t oversubscribes = 0;
+  auto Fields() {
+    return std::tie(build, name, program, limit_bytes, run, suspended, oversubscribes);
+  }
 };
 
 struct RunStarted {
@@ -368,8 +384,8 @@ enum class RefusalCode : uint16_t {
 using Message = std::variant<Register, Reserve, ContextWanted, ContextGone, Ready, Running, Idle,
                              Active, Released, Busy, Evicted, FixedWanted, FixedGone, FixedReserved,
                              Registered, Reserved, ContextReserved, Grant, Credit, Revoke, Evict,
-                             RunBegin, RunStarted, Query, Answer, Control, RunChanged, RunQuery,
-                             RunShown, Withdraw, Offer, Offered, Fetch, Fetched, Refused>;
+                             Contended, RunBegin, RunStarted, Query, Answer, Control, RunChanged,
+                             RunQuery, RunShown, Withdraw, Offer, Offered, Fetch, Fetched, Refused>;
 
 // The first version that has the message.
 inline uint16_t SinceVersion(const Message& message) {

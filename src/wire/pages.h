@@ -23,16 +23,23 @@ struct DecisionsPage {
   std::atomic<uint64_t> run_used_bytes;  // allocated by all sessions of its run; for protocol 2
   std::atomic<uint32_t> suspended;       // 1: it gets no lease until it is resumed
   std::atomic<uint64_t> run_others_used_bytes;  // allocated by the other sessions of its run
-  std::atomic<uint64_t> host_limit_bytes;       // of the host's memory, for all sessions together
+  std::atomic<uint64_t> host_limit_bytes;       // of the host, for all sessions together
   std::atomic<uint64_t> host_share_bytes;       // of it this one may need so much
   std::atomic<uint64_t> host_refusals;  // of what it asked for, since the host's memory is full
   std::atomic<uint64_t> run_others;     // how many other sessions its run has
+  // Of a session that oversubscribes: no more will be on the card at once. 0: it does not; where
+  // nothing is left for it this is 1.
+  std::atomic<uint64_t> most_resident_bytes;
+  std::atomic<uint64_t> run_oversubscribes;  // 1: its run does, and it would if it could
+  std::atomic<uint64_t> host_file_bytes;     // of host_share_bytes, in its file instead of memory
 };
 
 struct ReportsPage {
   uint64_t magic;
   std::atomic<uint64_t> resident_bytes;  // on the card
   std::atomic<uint64_t> swapped_bytes;   // in host memory
+  // That came onto the card in the place of others of its own, since it is used more.
+  std::atomic<uint64_t> exchanged_bytes;
 };
 
 static_assert(sizeof(DecisionsPage) <= kPageBytes && sizeof(ReportsPage) <= kPageBytes);

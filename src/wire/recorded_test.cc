@@ -108,6 +108,7 @@ TEST(RecordedTest, WhatAVersionDoesNotHaveIsKnown) {
   EXPECT_EQ(SinceVersion(RunChanged{}), 3);
   EXPECT_EQ(SinceVersion(RunShown{}), 3);
   EXPECT_EQ(SinceVersion(Fetched{}), 4);
+  EXPECT_EQ(SinceVersion(Contended{}), 6);
 }
 
 TEST(RecordedTest, ARefusalIsSignedWithTheVersionOfWhoReadsIt) {

@@ -8,48 +8,29 @@
 #include <random>
 
 #include "src/base/testing/rounds.h"
+#include "src/base/testing/seed.h"
 #include "src/wire/channel.h"
 #include "src/wire/codec.h"
+#include "src/wire/testing/any_message.h"
 
 namespace tandem::wire {
 namespace {
 
+// With something else in every field.
 std::vector<Message> OneOfEach() {
-  return {Register{"0.1", 7, "GPU-1", "train", 10, 20, 1, 1, 30},
-          Reserve{3, 1 << 20},
-          ContextWanted{},
-          ContextGone{},
-          Ready{5},
-          Running{2, 9},
-          Idle{2},
-          Active{2},
-          Released{2},
-          Busy{2},
-          Evicted{4, 2},
-          FixedWanted{1, 2},
-          FixedGone{2},
-          FixedReserved{1, 1},
-          Registered{1, 2, 3},
-          Reserved{3, 1},
-          ContextReserved{1},
-          Grant{2, 100, 10000},
-          Credit{200},
-          Revoke{2, 5},
-          Evict{50},
-          RunBegin{"0.1", "demo", "ffmpeg", 1 << 30, 77, 1},
-          RunStarted{7, 8},
-          Query{"status"},
-          Answer{R"({"gpus":[]})"},
-          Control{"limit", "demo", 1 << 30},
-          RunChanged{1 << 30, 1},
-          RunQuery{7, "GPU-0"},
-          RunShown{1 << 30, 1 << 20, "11 1048576\n"},
-          Withdraw{1, 2},
-          Offer{1, 2, "GPU-0"},
-          Offered{},
-          Fetch{1, 2},
-          Fetched{},
-          Refused{1, 2, "no"}};
+  std::vector<Message> all = EveryKind();
+  uint64_t last = 0;
+  for (Message& message : all) {
+    FillFields(message, [&](auto& field) {
+      last += 0x0123456789abcdef;
+      if constexpr (std::is_same_v<decltype(field), std::string&>) {
+        field = std::to_string(last);
+      } else {
+        field = static_cast<std::decay_t<decltype(field)>>(last);
+      }
+    });
+  }
+  return all;
 }
 
 TEST(CodecTest, EveryMessageSurvivesTheStreamByteByByte) {
@@ -65,7 +46,6 @@ TEST(CodecTest, EveryMessageSurvivesTheStreamByteByByte) {
     EXPECT_EQ(back->index(), message.index());
     EXPECT_EQ(Encode(*back), bytes);
   }
-  EXPECT_EQ(OneOfEach().size(), std::variant_size_v<Message>);
 }
 
 TEST(CodecTest, SeveralMessagesInOnePiece) {
@@ -127,13 +107,13 @@ TEST(CodecTest, LongStringsAreCutNotRefused) {
 }
 
 TEST(CodecTest, MutatedStreamsNeverCrash) {
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937 random(seed);
+  const uint64_t seed = RandomSeed();
+  SCOPED_TRACE("TANDEM_SEED=" + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  const std::vector<Message> all = OneOfEach();
   for (uint64_t round = 0; round < Rounds(20000); ++round) {
-    const std::vector<Message> all = OneOfEach();
     std::vector<std::byte> bytes = Encode(all[random() % all.size()]);
-    for (unsigned flips = random() % 4; flips > 0; --flips) {
+    for (uint64_t flips = random() % 4; flips > 0; --flips) {
       bytes[random() % bytes.size()] = static_cast<std::byte>(random());
     }
     bytes.resize(random() % (bytes.size() + 1));

@@ -11,12 +11,18 @@ on its standard input say, and answers each with a line.
   copy up|down|both N   queues copies of N bytes over the bus         "queued"
   capture N     begins to capture a graph with a kernel of N rounds   "capturing"
   launch        ends the capture, launches the graph and waits        "launched RESULT"
+  node          adds to a graph what fills its memory                 "node RESULT"
   sync          waits for all that is queued                          "sync RESULT"
   measure WHAT N   queues it between two events and waits             "took NS"
   steady WHAT N DEPTH   keeps DEPTH of them queued all the time; "running" when the first is done.
                 Then `mark` measures ten from end to end, "took NS", and `end` stops, "ended".
   fill SEED     fills its memory with random bytes                    "digest CRC"
+  set N         fills its memory with bytes N                         "digest CRC"
+  rows N        fills the first 3000 bytes of each of its pages with bytes N, and copies bytes N + 1
+                to the 1000 after the first 500, and those back          "rows right", "rows wrong"
   digest        of its memory, but for what kernels write             "digest CRC"
+  through AT    queues a kernel that adds 1 to each of 32 words at AT bytes of its memory, whose
+                address it finds in other memory of its own                      "queued"
   free          VRAM that is free, and all of it                      "free BYTES BYTES"
   timer         the device's %globaltimer                             "timer NS"
 """
@@ -24,6 +30,7 @@ on its standard input say, and answers each with a line.
 import ctypes
 import random
 import select
+import struct
 import sys
 import time
 import zlib
@@ -84,6 +91,20 @@ WAIT:
   st.global.u32 [%rd2], %r1;
   ret;
 }
+.visible .entry through(.param .u64 cell)
+{
+  .reg .b32 %r<3>;
+  .reg .b64 %rd<3>;
+  ld.param.u64 %rd1, [cell];
+  ld.global.u64 %rd2, [%rd1];
+  mov.u32 %r1, %tid.x;
+  mul.wide.u32 %rd1, %r1, 4;
+  add.u64 %rd2, %rd2, %rd1;
+  ld.global.u32 %r2, [%rd2];
+  add.u32 %r2, %r2, 1;
+  st.global.u32 [%rd2], %r2;
+  ret;
+}
 """
 
 
@@ -112,7 +133,7 @@ class Pair:
 
 
 context, module = ctypes.c_void_p(), ctypes.c_void_p()
-spin, halves = ctypes.c_void_p(), ctypes.c_void_p()
+spin, halves, written_through = (ctypes.c_void_p() for _ in range(3))
 signs = ctypes.c_void_p()
 stream, back, device, host = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_void_p()
 ROOM = 64 << 20
@@ -121,8 +142,10 @@ check(cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0))
 check(cuda.cuModuleLoadData(ctypes.byref(module), PTX))
 check(cuda.cuModuleGetFunction(ctypes.byref(spin), module, b"spin"))
 check(cuda.cuModuleGetFunction(ctypes.byref(halves), module, b"halves"))
+check(cuda.cuModuleGetFunction(ctypes.byref(written_through), module, b"through"))
 check(cuda.cuStreamCreate(ctypes.byref(stream), 1))
 check(cuda.cuMemAlloc_v2(ctypes.byref(device), ctypes.c_size_t(ROOM)))
+cell = ctypes.c_uint64()  # made when it is needed
 check(cuda.cuMemHostAlloc(ctypes.byref(host), ctypes.c_size_t(ROOM), 0))
 check(cuda.cuMemHostAlloc(ctypes.byref(signs), ctypes.c_size_t(8), 0))
 # What work that is under way writes to, and what it waits for.
@@ -152,6 +175,21 @@ def digest():
     check(cuda.cuStreamSynchronize(stream))
     check(cuda.cuMemcpyDtoH_v2(host, device, ctypes.c_size_t(ROOM)))
     return zlib.crc32(ctypes.string_at(host.value + 8, ROOM - 8))
+
+
+def rows(value):
+    pages = ROOM // 4096
+    check(cuda.cuMemsetD2D8_v2(device, ctypes.c_size_t(4096), value, ctypes.c_size_t(3000), ctypes.c_size_t(pages)))
+    row = bytes([value + 1]) * 1000
+    ours = ctypes.create_string_buffer(row * pages, len(row) * pages)
+    # A side of CUDA_MEMCPY2D: x and y, the type of memory, its addresses, the pitch.
+    here = struct.pack("=QQi4xQQQQ", 0, 0, 1, ctypes.addressof(ours), 0, 0, len(row))
+    there = struct.pack("=QQi4xQQQQ", 500, 0, 2, 0, device.value, 0, 4096)
+    size = struct.pack("=QQ", len(row), pages)
+    check(cuda.cuMemcpy2D_v2(here + there + size))
+    ctypes.memset(ours, 0, len(ours))
+    check(cuda.cuMemcpy2D_v2(there + here + size))
+    return ours.raw == row * pages
 
 
 WORK = {"kernel": kernel, "up": up, "down": down}
@@ -234,6 +272,12 @@ while line := sys.stdin.readline():
         check(cuda.cuGraphInstantiateWithFlags(ctypes.byref(runnable), graph, ctypes.c_ulonglong(0)))
         check(cuda.cuGraphLaunch(runnable, stream))
         say("launched", cuda.cuCtxSynchronize())
+    elif command == "node":
+        graph, node = ctypes.c_void_p(), ctypes.c_void_p()
+        check(cuda.cuGraphCreate(ctypes.byref(graph), 0))
+        # The address, pitch and value; the size of an element; width and height.
+        fill = struct.pack("=QQIIQQ", device.value, 0, 7, 1, ROOM, 1)
+        say("node", cuda.cuGraphAddMemsetNode(ctypes.byref(node), graph, None, ctypes.c_size_t(0), fill, context))
     elif command == "sync":
         say("sync", cuda.cuCtxSynchronize())
     elif command == "measure":
@@ -249,8 +293,20 @@ while line := sys.stdin.readline():
         ctypes.memmove(host, random.Random(int(words[0])).randbytes(ROOM), ROOM)
         check(cuda.cuMemcpyHtoD_v2(device, host, ctypes.c_size_t(ROOM)))
         say("digest", digest())
+    elif command == "set":
+        check(cuda.cuMemsetD8_v2(device, int(words[0]), ctypes.c_size_t(ROOM)))
+        say("digest", digest())
+    elif command == "rows":
+        say("rows", "right" if rows(int(words[0])) else "wrong")
     elif command == "digest":
         say("digest", digest())
+    elif command == "through":
+        if cell.value == 0:
+            check(cuda.cuMemAlloc_v2(ctypes.byref(cell), ctypes.c_size_t(8)))
+        address = ctypes.c_uint64(device.value + int(words[0]))
+        check(cuda.cuMemcpyHtoD_v2(cell, ctypes.byref(address), ctypes.c_size_t(8)))
+        launch(written_through, cell.value)
+        say("queued")
     elif command == "free":
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
         check(cuda.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total)))

@@ -10,9 +10,11 @@ import signal
 import socket
 import struct
 import subprocess
+import threading
 import time
 from pathlib import Path
 
+SOURCE = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ["TANDEM_BUILD"]).resolve()
 TANDEM = BUILD / "bin" / "tandem"
 TANDEMD = BUILD / "bin" / "tandemd"
@@ -23,6 +25,8 @@ SOFT_GPU = BUILD / "lib" / "tandem" / "soft"
 # Programs built with sanitizers take several times as long for each step, so that fewer overlap as
 # much.
 SANITIZED = BUILD.name == "asan"
+# For Python, whose interpreter does not free all it has when it ends.
+FOR_PYTHON = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"} if SANITIZED else {}
 
 MIB = 1 << 20
 POLL_S = 0.01
@@ -30,7 +34,7 @@ SOCKET = "tandemd-soft.sock"  # in the runtime directory
 PATIENCE_S = 300  # for anything that must happen; these machines are slow and noisy
 
 # Of src/wire/messages.h.
-MAGIC, VERSION = 0x4D444E54, 4
+MAGIC, VERSION = 0x4D444E54, 7
 REGISTER, QUERY, ANSWER, REFUSED = 1, 66, 67, 127
 
 
@@ -98,6 +102,8 @@ class Card:
         options.setdefault("stdout", subprocess.PIPE)
         options.setdefault("stderr", subprocess.PIPE)
         options.setdefault("env", self.env)
+        if any("python" in str(word) for word in argv):
+            options["env"] = {**options["env"], **FOR_PYTHON}
         options.setdefault("stdin", subprocess.DEVNULL)
         process = subprocess.Popen([str(a) for a in argv], text=True, **options)
         self.processes.append(process)
@@ -182,7 +188,7 @@ class DeviceProgram:
     def __init__(self, card, prefix=(), **environment):
         self.process = subprocess.Popen(
             [*prefix, "/usr/bin/python3", str(self.SCRIPT)],
-            env={**card.env, "LD_LIBRARY_PATH": str(SOFT_GPU), **environment},
+            env={**card.env, **FOR_PYTHON, "LD_LIBRARY_PATH": str(SOFT_GPU), **environment},
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         card.processes.append(self.process)
@@ -193,7 +199,10 @@ class DeviceProgram:
         self.process.stdin.flush()
 
     def line(self):
+        late = threading.Timer(PATIENCE_S, self.process.kill)
+        late.start()
         line = self.process.stdout.readline()
+        late.cancel()
         assert line, self.process.communicate(timeout=PATIENCE_S)
         return line.strip()
 

@@ -24,10 +24,6 @@ COUNTED_OTHERWISE = [
     "SharingEndTest.MemoryGoesWithItsProcess",
     "SharingEndTest.MemoryStaysWithWhoeverHasItOpen",
 ]
-# For memory that it may swap libtandem answers for itself, and lacks this.
-NOT_ANSWERED = [
-    "MemoryTest.CopiesOfItAreWaitedForIfTheProgramWantsThat",
-]
 # A card that is shared keeps room for contexts.
 NEVER_FULL = [
     "ErrorsFullTest.Contexts",
@@ -58,7 +54,7 @@ NEED_A_FAULT = "FaultsTest."
 # A machine may forbid programs to lock all their memory.
 MAY_SKIP = {"MemoryTest.IsFreedAlsoWhenTheProgramHasLockedItsMemory"}
 KNOWN_GAPS = "--gtest_filter=-" + ":".join(
-    FILL_THE_CARD + COUNTED_OTHERWISE + NOT_ANSWERED + NEVER_FULL
+    FILL_THE_CARD + COUNTED_OTHERWISE + NEVER_FULL
 )
 
 

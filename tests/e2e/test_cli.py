@@ -145,6 +145,12 @@ def test_unshared_has_neither_limit_nor_name(card):
         fails(card, run("--unshared", *flags, "--", "true"), 2, "--unshared", flags[0])
 
 
+def test_oversubscribing_takes_a_limit(card):
+    fails(card, run("--oversubscribe", "--", "true"), 2, "--oversubscribe", "--memory")
+    fails(card, run("--memory", "1G", "--oversubscribe", "--unshared", "--", "true"), 2, "--unshared")
+    fails(card, run("--memory", "100G", "--oversubscribe", "--", *train()), 125, "100 GiB", "a run may have")
+
+
 def test_bad_size(card):
     fails(card, run("--memory", "lots", "--", *train()), 125, "lots")
 

@@ -13,6 +13,8 @@ from harness import MIB, PATIENCE_S, TANDEM, TRAIN, DeviceProgram, finish, train
 from test_restart import kill_daemon
 from test_sharing import assert_all_returned
 
+pytestmark = pytest.mark.sanitized
+
 CONTEXT = 2 * MIB
 MEMORY = 64 * MIB  # of a DeviceProgram
 
@@ -59,7 +61,6 @@ def finishes_right(program, digest):
     finish(program.process)
 
 
-# Not for the leak sanitizer: the interpreter of the program, which ends by itself here, leaks.
 def test_a_suspended_program_leaves_the_card_and_finishes_right(middle):
     program, digest = at_work(middle, "mnist")
     (session,) = order(middle, "suspend", "mnist")
@@ -89,7 +90,6 @@ def test_suspended_outlives_the_daemon(middle):
     assert_all_returned(middle)
 
 
-@pytest.mark.sanitized
 def test_a_limit_changes_what_a_program_sees(card):
     program = DeviceProgram(card, [TANDEM, "run", "--name", "it", "--"])
     budget = card.gpu()["budget_bytes"]
@@ -153,7 +153,6 @@ def test_an_order_is_given_again_where_the_daemon_dies_over_it(card):
     program.kill()
 
 
-@pytest.mark.sanitized
 def test_orders_that_cannot_be_met_say_why(make_card, card):
     assert "tandem ps" in refused(card, "suspend", "nobody")
     assert "99" in refused(card, "resume", "99")

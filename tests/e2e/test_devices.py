@@ -5,6 +5,8 @@ import pytest
 from harness import finish, wait_until
 from test_bad_input import DRIVER_TEST, verdicts
 
+pytestmark = pytest.mark.sanitized
+
 # Holds BLOCKS blocks of 8 MiB on each of the devices that it is told, in that order, each with
 # contents of its own. In each round it writes some anew, copies some from one device to the next,
 # and looks at all.

@@ -90,7 +90,7 @@ def test_kill_9_in_the_middle_of_a_restore(make_card):
                 return process, session
         return None
 
-    process, session = wait_until(restoring, third, "a program is coming back")
+    process, session = wait_until(restoring, first, "a program is coming back")
     kill(session)
     assert process.wait(timeout=PATIENCE_S) == -signal.SIGKILL
     assert finish(third) == expected
@@ -103,7 +103,8 @@ def test_kill_9_in_the_middle_of_a_restore(make_card):
 
 
 def test_a_stopped_holder_keeps_its_bytes_and_goes_on_later(card):
-    """What fits beside a stopped program runs; it finishes right once it is continued."""
+    """What fits beside a stopped program runs, what does not is told why it waits, and all finish
+    right once it is continued."""
     expected = solo(card, train("120M", 40))
     stopped = card.shared(train("120M", 40))
     session = wait_until(
@@ -112,8 +113,11 @@ def test_a_stopped_holder_keeps_its_bytes_and_goes_on_later(card):
     os.kill(session["pid"], signal.SIGSTOP)
     small = train("60M", 5)
     assert finish(card.shared(small)) == solo(card, small)
+    large = card.shared(train("120M", 40))
+    told = f"session {session['id']} does not answer and keeps "
+    wait_until(lambda: told in ((card.session_of(large) or {}).get("waits_for") or ""), large, "it is told why it waits")
     os.kill(session["pid"], signal.SIGCONT)
-    assert finish(stopped) == expected
+    assert [finish(process) for process in (stopped, large)] == [expected, expected]
 
 
 def refusal(connection):

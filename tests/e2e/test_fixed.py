@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from harness import MIB, TANDEM, DeviceProgram, wait_until
+from harness import MIB, TANDEM, DeviceProgram, finish, wait_until
 from test_sharing import assert_all_returned
+
+pytestmark = pytest.mark.sanitized
 
 KINDS = ["managed", "array", "graph", "pool", "heap", "stack"]
 TAKEN = 60  # MiB
@@ -51,6 +53,18 @@ def test_it_counts_for_the_limit_and_goes_with_its_program(card, kind):
     program.kill()
     wait_until(lambda: not card.sessions(), None, "the daemon knows that it is dead")
     assert_all_returned(card)
+
+
+def test_an_order_to_suspend_says_what_it_leaves_on_the_card(card):
+    program = FixedProgram(card)
+    session = str(card.session_of(program.process)["id"])
+    assert "cannot leave" not in finish(card.spawn([TANDEM, "suspend", session]))
+    finish(card.spawn([TANDEM, "resume", session]))
+    assert program.ask(f"take managed {TAKEN}") == "took 0"
+    taken = f"{card.session_of(program.process)['fixed_bytes'] // MIB} MiB"
+    assert f"{taken} cannot leave the card" in finish(card.spawn([TANDEM, "suspend", session]))
+    finish(card.spawn([TANDEM, "resume", session]))
+    program.kill()
 
 
 def test_a_card_that_others_use_unshared_still_serves_everybody(make_card):

@@ -6,6 +6,8 @@ import pytest
 from harness import MIB, PATIENCE_S, TANDEM, DeviceProgram, finish, train, wait_until
 from test_sharing import assert_all_returned, solo
 
+pytestmark = pytest.mark.sanitized
+
 HOST = 24 * MIB
 MEMORY = 64 * MIB  # of a DeviceProgram
 

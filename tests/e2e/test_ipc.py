@@ -9,6 +9,8 @@ import pytest
 from harness import MIB, TANDEM, DeviceProgram, wait_until
 from test_sharing import assert_all_returned
 
+pytestmark = pytest.mark.sanitized
+
 INVALID_VALUE, INVALID_CONTEXT, MAP_FAILED = 1, 201, 205
 LARGE, SMALL = 5_000_000, 3000  # 6 MiB of the card, and a page of 2
 
@@ -46,7 +48,6 @@ def charged(card):
     return card.gpu()["charged_bytes"]
 
 
-@pytest.mark.sanitized
 def test_both_have_the_same_bytes_while_others_come_and_go(make_card):
     """Of a card on which 150 MiB can be shared, two others have 64 MiB each, and the two 36 each."""
     card = make_card(vram="160M", context="2M")

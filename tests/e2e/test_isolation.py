@@ -3,6 +3,7 @@ keeps what it has, goes on, and ends right. One victim lives through all of it."
 
 import contextlib
 import ctypes
+import fcntl
 import itertools
 import mmap
 import os
@@ -18,7 +19,7 @@ import pytest
 import users
 from harness import MIB, PATIENCE_S, QUERY, REFUSED, SOCKET, finish, frame, receive, text, wait_until
 from users import (ACTIVE, BUSY, CONTEXT_GONE, CONTEXT_WANTED, EVICT, EVICTED, FIXED_GONE, FIXED_WANTED, GRANT,
-                   IDLE, MEMORY, NAME, NOT_YOURS, READY, REGISTERED, RELEASED, RESERVE, REVOKE, RUN_BEGIN,
+                   IDLE, KINDS, MEMORY, NAME, NOT_YOURS, OFFER, READY, REGISTERED, RELEASED, RESERVE, REVOKE, RUN_BEGIN,
                    RUN_QUERY, RUNNING, STRANGER, UNKNOWN_TARGET, VICTIM, Scene, Session, Stranger,
                    as_stranger, begin_and_wait, control, numbers, refusal_code)
 
@@ -99,10 +100,10 @@ def files_with(pattern, places):
 
 def test_swapped_bytes_are_the_victims_alone(scene):
     (session,) = scene.order("suspend", NAME)
-    assert session["swapped_bytes"] >= MEMORY
+    assert session["swapped_bytes"] >= MEMORY and session["host_file_bytes"] >= MEMORY // 2
     for pid in scene.pids():
         assert as_stranger(ways_into, pid) == []
-    places = [scene.card.soft, scene.card.runtime, scene.root / "victims", "/dev/shm"]
+    places = [scene.card.soft, scene.card.runtime, scene.root / "victims", scene.spill, "/dev/shm"]
     assert as_stranger(files_with, scene.pattern, places) == []
     # The search does find what can be read: the device's file, which says who has how much.
     assert as_stranger(files_with, b"TNDMSGPU", places) == [str(scene.card.soft / "tandem-soft-gpu0")]
@@ -289,19 +290,30 @@ def test_nobody_else_ends_or_stops_a_process(scene):
 
 
 def test_random_words_hurt_nobody(scene):
+    """Of every kind that there is, nor what comes with them."""
     seed = int(os.environ.get("TANDEM_SEED", random.randrange(1 << 32)))
     print(f"TANDEM_SEED={seed}")
     told = scene.daemon.pid
+    before = len(os.listdir(f"/proc/{told}/fd"))
 
     def rage(device, token):
         rng = random.Random(seed)
         amounts = [0, 1, MIB, MEMORY, (1 << 63), (1 << 64) - 1, token]
+        memory = os.memfd_create("memory", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        fcntl.fcntl(memory, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)  # then the daemon takes it for a card's
+        fds = [memory, *os.pipe(), os.open("/dev/null", os.O_RDONLY)]
         for _ in range(150):
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError), scene.connect() as beside:
                 session = Session(scene, device, rng.choice([0, token, 7]))
+                offer = struct.pack("<QQ", token, token) + text(device)
+                socket.send_fds(beside, [frame(OFFER, offer)], [memory])
                 for _ in range(rng.randrange(20)):
-                    kind = rng.choice([*range(1, 14), *range(32, 40), *range(64, 72), 127])
-                    session.say(numbers(kind, *(rng.choice(amounts) for _ in range(rng.randrange(4)))))
+                    fields = [rng.choice(amounts) for _ in range(rng.randrange(4))]
+                    words = struct.pack(f"<{len(fields)}Q", *fields) + rng.choice([b"", text(device)])
+                    connection = rng.choice([session.connection, beside])
+                    sent = rng.choices(fds, k=rng.choice([0, 1, 3, 253]))
+                    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                        socket.send_fds(connection, [frame(rng.choice(KINDS), words)], sent)
                 session.connection.shutdown(socket.SHUT_WR)
                 session.connection.close()
                 for fd in session.fds:
@@ -309,6 +321,7 @@ def test_random_words_hurt_nobody(scene):
 
     as_stranger(rage, scene.device(), scene.session()["run"])
     assert scene.card.ask("status")["pid"] == told
+    wait_until(lambda: len(os.listdir(f"/proc/{told}/fd")) == before, None, "the daemon has let go of everything")
 
 
 # ---- Floods

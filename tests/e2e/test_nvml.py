@@ -316,6 +316,22 @@ def test_a_run_sees_itself(make_card):
         assert used == {session["pid"] for session in runs.values()}
 
 
+def test_a_run_sees_its_new_limit_and_no_more_without_a_daemon(card):
+    program = DeviceProgram(card, [TANDEM, "run", "--name", "it", "--memory", "80M", "--"])
+    monitor = Monitor(card, TANDEM_RUN=str(card.session_of(program.process)["run"]), LD_PRELOAD=str(SHIM))
+    assert monitor("call('nvmlInit_v2')") == 0
+    assert monitor(MEMORY)["total"] == 80 * MIB
+    finish(card.spawn([TANDEM, "limit", "it", "--memory", "100M"]))
+    expected = {"total": 100 * MIB, "free": 36 * MIB, "used": 64 * MIB}
+    assert monitor(MEMORY) == expected
+    program.stop()  # only the guard: nobody starts another daemon
+    card.daemon.kill()
+    card.daemon.wait()
+    assert monitor(MEMORY) == expected
+    assert len(monitor("processes('nvmlDeviceGetComputeRunningProcesses_v3', device(), words=3)")) == 1
+    program.proceed()
+
+
 def test_wrong_arguments(card_alone, ask):
     assert ask("number('nvmlDeviceGetHandleByIndex_v2', 2, kind=ULL)") == {"error": INVALID}
     assert ask("text('nvmlDeviceGetName', ctypes.c_void_p(77))") == {"error": INVALID}

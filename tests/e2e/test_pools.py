@@ -1,6 +1,10 @@
 """Programs that take their memory in stream order, from pools, share a card that is too small."""
 
+import pytest
+
 from harness import finish
+
+pytestmark = pytest.mark.sanitized
 
 # Holds BLOCKS blocks of 8 MiB, each with contents of its own. In each round a few are freed and
 # allocated anew, in two streams, and all are looked at; says how many there were at most.

@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import struct
+import subprocess
 import sys
 from pathlib import Path
 
@@ -183,11 +184,27 @@ def test_who_cannot_connect_takes_no_memory_beside_the_others_of_its_run(card):
 
 TWICE = """
 import ctypes, os, sys, time
-cuda, folder, name = ctypes.CDLL("libcuda.so.1"), *sys.argv[1:]
+cuda, folder, name, kind = ctypes.CDLL("libcuda.so.1"), *sys.argv[1:]
+
+class Properties(ctypes.Structure):  # of memory that is mapped: pinned, of the first device
+    _fields_ = [("type", ctypes.c_int), ("handle_types", ctypes.c_int), ("place", ctypes.c_int * 2),
+                ("meta_data", ctypes.c_void_p), ("flags", ctypes.c_uint8 * 8)]
+
+class Array(ctypes.Structure):  # of bytes
+    _fields_ = [("width", ctypes.c_size_t), ("height", ctypes.c_size_t), ("format", ctypes.c_int),
+                ("channels", ctypes.c_uint)]
 
 def allocate(mib):
-    pointer = ctypes.c_uint64()
-    return cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(mib << 20))
+    made, size = ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(mib << 20)
+    if kind == "block":
+        return cuda.cuMemAlloc_v2(made, size)
+    if kind == "pool":
+        return cuda.cuMemAllocAsync(made, size, None)
+    if kind == "mapped":
+        return cuda.cuMemCreate(made, size, ctypes.byref(Properties(1, 0, (1, 0))), ctypes.c_uint64(0))
+    if kind == "managed":
+        return cuda.cuMemAllocManaged(made, size, 1)
+    return cuda.cuArrayCreate_v2(made, ctypes.byref(Array(1024, mib << 10, 1, 1)))
 
 def say(what):
     open(f"{folder}/{name}-{what}", "w").close()
@@ -203,9 +220,10 @@ os.write(1, f"result {allocate(40)}\\n".encode())
 """
 
 
-def test_two_of_a_run_do_not_both_take_the_last_bytes_while_there_is_no_daemon(card, tmp_path):
+@pytest.mark.parametrize("kind", ["block", "pool", "mapped", "managed", "array"])
+def test_two_of_a_run_do_not_both_take_the_last_bytes_while_there_is_no_daemon(card, tmp_path, kind):
     """Neither knows what the other takes meanwhile, so both wait for somebody who does."""
-    script = f'for n in 1 2; do {sys.executable} -c "$0" {tmp_path} $n & done; wait'
+    script = f'for n in 1 2; do {sys.executable} -c "$0" {tmp_path} $n {kind} & done; wait'
     process = card.shared(["bash", "-c", script, TWICE], "--memory", "100M")
 
     def both(what):
@@ -255,6 +273,66 @@ def test_whom_the_daemon_refuses_takes_no_memory_beside_it(card, tmp_path):
     out, err = process.communicate(timeout=PATIENCE_S)
     assert out.split() == ["0", "2", "2"], err
     assert err.count("there are too many of you") == 1, err
+
+
+IN_CAPTURE = """
+import ctypes, os, sys
+from ctypes import byref, c_size_t, c_ubyte
+MIB = 1 << 20
+cuda, context, stream = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_void_p()
+graph, executable = ctypes.c_void_p(), ctypes.c_void_p()
+
+def check(result):
+    assert result == 0, result
+
+def allocate(mib):
+    pointer = ctypes.c_uint64()
+    check(cuda.cuMemAlloc_v2(byref(pointer), c_size_t(mib * MIB)))
+    return pointer
+
+def fill(pointer, value, mib):
+    check(cuda.cuMemsetD8Async(pointer, c_ubyte(value), c_size_t(mib * MIB), stream))
+
+def whole(pointer, value, mib):
+    data = ctypes.create_string_buffer(mib * MIB)
+    check(cuda.cuMemcpyDtoH_v2(data, pointer, c_size_t(mib * MIB)))
+    return data.raw == bytes([value]) * (mib * MIB)
+
+check(cuda.cuInit(0))
+check(cuda.cuCtxCreate_v2(byref(context), 0, 0))
+check(cuda.cuStreamCreate(byref(stream), 1))
+before = allocate(100)
+fill(before, 1, 100)
+check(cuda.cuStreamSynchronize(stream))
+relaxed = 2
+check(cuda.cuStreamBeginCapture_v2(stream, relaxed))
+fill(before, 2, 50)
+print("captures", flush=True)
+sys.stdin.readline()
+added = allocate(20)
+fill(added, 3, 20)
+check(cuda.cuStreamEndCapture(stream, byref(graph)))
+check(cuda.cuGraphInstantiateWithFlags(byref(executable), graph, ctypes.c_ulonglong(0)))
+check(cuda.cuGraphLaunch(executable, stream))
+check(cuda.cuStreamSynchronize(stream))
+half = ctypes.c_uint64(before.value + 50 * MIB)
+print(whole(before, 2, 50), whole(half, 1, 50), whole(added, 3, 20))
+"""
+
+
+def test_who_cannot_leave_under_the_new_daemon_gets_the_card_to_finish(card):
+    """A capture hides what is under way, so the old lease's memory cannot leave; and the program
+    that captures waits for more memory before it ends the capture."""
+    captures = card.shared([sys.executable, "-c", IN_CAPTURE], stdin=subprocess.PIPE)
+    assert captures.stdout.readline() == "captures\n"
+    other = card.shared(train("120M", 2))
+    wait_until(lambda: any(s["waits_for"] for s in card.sessions()), other, "the other one waits")
+    kill_daemon(card)
+    wait_until(lambda: len(card.sessions()) == 2, other, "both have come back")
+    captures.stdin.write("\n")
+    assert finish(captures).split() == ["True"] * 3
+    finish(other)
+    assert_all_returned(card)
 
 
 def test_a_run_begins_though_one_daemon_after_the_other_dies(make_card):

@@ -1,6 +1,8 @@
 """Programs that overflow one card together finish with what each gives alone."""
 
 import json
+import os
+import signal
 
 import pytest
 
@@ -68,14 +70,26 @@ def test_two_ffmpeg_beyond_vram(card):
 def test_two_trainers_beyond_vram(make_card):
     card = make_card(vram="96M")
     card.start_daemon()
-    argv = train("48M", steps(24))
+    argv = train("48M", steps(48))
     expected = solo(card, argv)
-    both = [card.shared(argv), card.shared(argv)]
-    assert [finish(process) for process in both] == [expected, expected]
+    first = card.shared(argv)
+    begin = first.stdout.readline()
+    # It stands still in the middle of its work until the second has asked for the card.
+    session = card.session_of(first)
+    os.kill(session["pid"], signal.SIGSTOP)
+    second = card.shared(argv)
+    wait_until(lambda: card.session_of(first)["state"] in ("releasing", "stuck"), second, "the first is to leave")
+    os.kill(session["pid"], signal.SIGCONT)
+    assert [begin + finish(first), finish(second)] == [expected, expected]
+    # The first has left and come back.
+    handovers = card.handovers()
+    assert any(r["to"] != session["id"] and r["out_bytes"] > 0 for r in handovers)
+    assert any(r["to"] == session["id"] and r["in_bytes"] > 0 for r in handovers)
     assert_bytes_out_bounded(card)
     assert_all_returned(card)
 
 
+@pytest.mark.sanitized
 def test_two_programs_of_many_threads_beyond_vram(make_card):
     card = make_card(vram="76M")
     card.start_daemon()
@@ -127,6 +141,7 @@ def test_a_limit_holds(card):
     finish(card.shared(train("80M", 3), "--memory", "100M"))
 
 
+@pytest.mark.sanitized
 def test_a_limit_is_for_the_whole_run(card, tmp_path):
     """Two processes of one run together stay under its limit."""
     go = tmp_path / "go"
@@ -140,6 +155,7 @@ def test_a_limit_is_for_the_whole_run(card, tmp_path):
     assert err.count("OUT_OF_MEMORY") == 1 and "second 1" in err
 
 
+@pytest.mark.sanitized
 def test_a_capture_goes_on_while_somebody_waits(make_card):
     """Asking whether a program is done must not break what it is just capturing, nor may the card be
     taken from work that the capture hides."""
@@ -153,3 +169,18 @@ def test_a_capture_goes_on_while_somebody_waits(make_card):
     assert first.ask("launch") == "launched 0"
     assert second.line() == "queued"
     assert [program.ask("sync") for program in (first, second)] == ["sync 0", "sync 0"]
+
+
+@pytest.mark.sanitized
+def test_a_graph_gets_its_nodes_when_their_memory_is_back(make_card):
+    card = make_card(vram="96M", context="2M")
+    card.start_daemon()
+    program, holder = (DeviceProgram(card, [TANDEM, "run", "--"]) for _ in range(2))
+    digest = program.ask("fill 1")
+    assert holder.ask("halves 1") == "queued" and holder.ask("begun") == "begun"
+    assert card.session_of(program.process)["swapped_bytes"] > 0
+    program.tell("node")
+    wait_until(lambda: card.session_of(program.process)["waits_for"], None, "the node waits")
+    assert holder.ask("release") == "released"
+    assert program.line() == "node 0"
+    assert program.ask("digest") == digest

@@ -8,6 +8,7 @@ import json
 import os
 import pickle
 import random
+import re
 import resource
 import shutil
 import socket
@@ -29,7 +30,8 @@ MEMORY = 64 * MIB  # of a DeviceProgram
 (REGISTER, RESERVE, CONTEXT_WANTED, CONTEXT_GONE, READY, RUNNING, IDLE, ACTIVE, RELEASED, BUSY, EVICTED,
  FIXED_WANTED, FIXED_GONE) = range(1, 14)
 REGISTERED, GRANT, REVOKE, EVICT = 32, 35, 37, 38
-RUN_BEGIN, RUN_STARTED, CONTROL, RUN_QUERY = 64, 65, 68, 70
+RUN_BEGIN, RUN_STARTED, CONTROL, RUN_QUERY, OFFER = 64, 65, 68, 70, 72
+KINDS = [int(kind) for kind in re.findall(r"kType = (\d+);", (harness.SOURCE / "src/wire/messages.h").read_text())]
 UNKNOWN_TARGET, NOT_YOURS = 6, 7  # why something is refused
 
 
@@ -149,6 +151,12 @@ class Scene:
         self.card.soft.chmod(0o755)
         self.card.env["TANDEM_SOFT_SHARED"] = "1"
         self.card.env["XDG_RUNTIME_DIR"] = str(self._home())
+        # Of what leaves the card a part lies in files, in a directory where everybody may look.
+        self.spill = self.root / "spill"
+        self.spill.mkdir(mode=0o777)
+        self.spill.chmod(0o777)
+        self.card.env["TANDEM_HOST_MEMORY"] = str(MEMORY // 2)
+        self.card.env["TANDEM_SPILL"] = f"{self.spill}:1G"
         self.start_daemon("--everybody")
         self.program = self._start_victim()
         memory = random.Random(1).randbytes(MEMORY)
@@ -239,13 +247,8 @@ class Session:
     def __init__(self, scene, device, token=0):
         self.connection = scene.connect()
         self.connection.sendall(register(device, token))
-        data, ancillary, _, _ = self.connection.recvmsg(12, socket.CMSG_SPACE(8))
-        while len(data) < 12:
-            data += self.connection.recv(12 - len(data))
-        self.kind, length = struct.unpack("<IHHI", data)[2:]
-        self.payload = b""
-        while len(self.payload) < length:
-            self.payload += self.connection.recv(length - len(self.payload))
+        _, ancillary, _, _ = self.connection.recvmsg(1, socket.CMSG_SPACE(8), socket.MSG_PEEK)  # its descriptors
+        self.kind, self.payload = receive(self.connection)
         self.speaking = threading.Lock()
         self.fds = list(struct.unpack("<2i", ancillary[0][2])) if ancillary else []
 

@@ -13,13 +13,15 @@ namespace soak {
 namespace {
 
 constexpr uint64_t kMostWords = 1 << 20;  // of a block
-constexpr int kFewestBits = 6, kMostBits = 20;
+constexpr int kFewestBits = 6, kFewestBitsOfLarge = 17, kMostBits = 20;
 constexpr uint64_t kMostReplays = 4;
 constexpr uint64_t kLongestGapUs = 20000;
 constexpr const char* kKinds[] = {"plain", "pool's", "mapped", "managed", "array's"};
 // Managed memory and arrays stay on the card: little of them.
 constexpr int kFewestManagedBits = 6, kMostManagedBits = 15;
 constexpr uint64_t kMostArrays = 4, kMostWidth = 300, kMostHeight = 200;
+constexpr uint32_t kLoansSeed = 0x5eed1045;
+constexpr uint64_t kPartnersOf100 = 40;  // operations, where there is one
 constexpr uint64_t kOtherWords = 50000;  // in a context that does not last
 
 // A graph and what is made of it; both end with this.
@@ -39,9 +41,9 @@ struct Captured {
 
 }  // namespace
 
-Blocks::Blocks(Device* device, uint32_t seed, uint64_t most)
+Blocks::Blocks(Device* device, uint32_t seed, Size size)
     : device_(device),
-      most_(most),
+      size_(size),
       random_(seed),
       next_seed_(seed * 1000003),
       pageable_(kMostWords) {
@@ -50,6 +52,10 @@ Blocks::Blocks(Device* device, uint32_t seed, uint64_t most)
 
 Blocks::~Blocks() {
   device_->driver().cuMemFreeHost(pinned_);
+}
+
+void Blocks::ShareAs(const std::string& role) {
+  partner_ = MakePartner(role, device_, next_seed_ ^ kLoansSeed, &counts_);
 }
 
 void Blocks::AllocatePinned() {
@@ -80,6 +86,7 @@ void Blocks::OrRecover(void (Blocks::*work)()) {
 // context here, and another thread may have got its address by now.
 void Blocks::Recover() {
   device_->StartAgain();
+  if (partner_ != nullptr) partner_->ContextEnded();
   for (const Block& block : blocks_) {
     if (block.kind == Block::Kind::kMapped) Return(block);
   }
@@ -90,8 +97,9 @@ void Blocks::Recover() {
 }
 
 void Blocks::Operate() {
+  if (partner_ != nullptr && Random(100) < kPartnersOf100) return partner_->Step();
   const uint64_t choice = Random(100);
-  if (blocks_.size() < 2 || choice < 25) return Allocate();
+  if (blocks_.size() < 2 || held_ < size_.least || choice < 25) return Allocate();
   if (choice < 30) return Free(Random(blocks_.size()));
   if (choice < 40) return Write(Any());
   if (choice < 60) return Add();
@@ -112,6 +120,7 @@ void Blocks::VerifyAll() {
 
 void Blocks::VerifyAndFreeAll() {
   VerifyAll();
+  if (partner_ != nullptr) partner_->Finish();
   while (!blocks_.empty()) Free(blocks_.size() - 1);
   while (!arrays_.empty()) {
     Check("cuArrayDestroy", device_->driver().cuArrayDestroy(arrays_.back().handle));
@@ -140,12 +149,13 @@ void Blocks::Allocate() {
   Block block;
   block.kind = static_cast<Block::Kind>(Random(4));
   const bool managed = block.kind == Block::Kind::kManaged;
-  const int fewest = managed ? kFewestManagedBits : kFewestBits;
+  const int fewest_plain = size_.least > 0 ? kFewestBitsOfLarge : kFewestBits;
+  const int fewest = managed ? kFewestManagedBits : fewest_plain;
   const int most = managed ? kMostManagedBits : kMostBits;
   const uint64_t low = uint64_t{1} << (fewest + Random(most - fewest));
   block.words = low + Random(low);
   block.stream = static_cast<int>(Random(Device::kStreams));
-  while (!blocks_.empty() && held_ + block.bytes() > most_) Free(Random(blocks_.size()));
+  while (!blocks_.empty() && held_ + block.bytes() > size_.most) Free(Random(blocks_.size()));
   const CUresult result = Make(&block);
   if (result == CUDA_ERROR_OUT_OF_MEMORY) {
     ++counts_.out_of_memory;

@@ -12,28 +12,31 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "tests/soak/counts.h"
 #include "tests/soak/device.h"
+#include "tests/soak/loans.h"
 
 namespace soak {
 
-// What was done, by its name in the line that the worker prints.
-struct Counts {
-  uint64_t operations = 0, allocations = 0, out_of_memory = 0, launches = 0, copies = 0;
-  uint64_t graphs = 0, contexts = 0, arrays = 0, moved_bytes = 0, verified_bytes = 0,
-           wrong_bytes = 0;
-};
-
 class Blocks {
  public:
-  // `most`: bytes to hold at once.
-  Blocks(Device* device, uint32_t seed, uint64_t most);
+  // How many bytes to hold at once. With any at least, blocks are large.
+  struct Size {
+    uint64_t least = 0, most = 0;
+  };
+
+  Blocks(Device* device, uint32_t seed, Size size);
   Blocks(const Blocks&) = delete;
   Blocks& operator=(const Blocks&) = delete;
   ~Blocks();
+
+  // From the first step on, with another worker (loans.h).
+  void ShareAs(const std::string& role);
 
   // One random operation.
   void Step();
@@ -92,7 +95,7 @@ class Blocks {
   void Compare(const Block& block, const uint32_t* found);
 
   Device* const device_;
-  const uint64_t most_;
+  const Size size_;
   std::mt19937 random_;
   uint32_t next_seed_;
   uint64_t held_ = 0;
@@ -101,6 +104,7 @@ class Blocks {
   std::vector<uint32_t> pageable_;
   uint32_t* pinned_ = nullptr;
   Counts counts_;
+  std::unique_ptr<Partner> partner_;  // null: it shares nothing
 };
 
 }  // namespace soak

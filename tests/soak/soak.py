@@ -48,6 +48,18 @@ GARBAGE = [
 ]
 
 
+def memory_held_by(pid):
+    """What a process has descriptors of that is memory: of a daemon's sessions, and what they share."""
+    folder = f"/proc/{pid}/fd"
+    names = []
+    for number in os.listdir(folder):
+        try:
+            names.append(os.readlink(f"{folder}/{number}"))
+        except FileNotFoundError:
+            pass  # closed meanwhile
+    return [name for name in names if name.startswith("/memfd:")]
+
+
 class Worker:
     """A soak_worker under `tandem run`, in its place among the workers."""
 
@@ -55,6 +67,7 @@ class Worker:
         self.place, self.generation = place, generation
         self.name = f"w{place}.{generation}"
         self.killed = False
+        self.seen = time.monotonic()  # by the daemon, as its listing says
         self.breaks = 0  # how many of its contexts may have broken
         self.faults, self.faults_file = [], soak.faults_folder / self.name
         self.set_faults(soak.faults_of_all)
@@ -64,11 +77,26 @@ class Worker:
         # One of eight has two threads on its device, and one of eight one on each.
         first = place % DEVICES
         devices = {5: [first, first], 6: [first, 1 - first]}.get(place % 8, [first])
-        argv = [WORKER, ",".join(map(str, devices)), seed, HELD, f"{seconds:.1f}"]
+        held, flags = str(HELD), []
+        self.limit = "all"
+        # And two of sixteen want more than a card has.
+        if place % 16 in (4, 7):
+            held, self.limit = f"{soak.vram}-{soak.vram * 5 // 4}", f"{soak.vram * 2}B"
+            flags = ["--memory", self.limit, "--oversubscribe"]
+        argv = [WORKER, ",".join(map(str, devices)), seed, held, f"{seconds:.1f}"]
+        argv += self.role(soak.pairs)
         # The faults are the worker's: not those of a daemon that its guard starts.
         self.process = soak.card.shared(
-            ["env", faults, *argv], "--name", self.name, stderr=self.stderr
+            ["env", faults, *argv], "--name", self.name, *flags, stderr=self.stderr
         )
+
+    def role(self, folder):
+        """Of eight, 0 shares memory with 2, and 1 with 3; at times the one lends that stays."""
+        group, member = divmod(self.place, 8)
+        if member > 3:
+            return []
+        word = "lend" if (member < 2) == (group % 2 == 0) else "borrow"
+        return [f"{word}:{folder / f'{group}.{member % 2}'}"]
 
     def set_faults(self, those_of_all):
         new = self.faults_file.with_name(f"{self.name}.new")
@@ -89,15 +117,22 @@ class Soak:
     def __init__(self, args, folder):
         self.args = args
         self.dice = random.Random(args.seed)
-        vram = VRAM_A_WORKER * (args.workers // DEVICES) + 4 * CONTEXT + 2 * MIB
+        self.vram = VRAM_A_WORKER * (args.workers // DEVICES) + 4 * CONTEXT + 2 * MIB
         self.card = Card(
-            folder, vram=str(vram), context=str(CONTEXT), bus="4GB/s", devices="one,two"
+            folder, vram=str(self.vram), context=str(CONTEXT), bus="4GB/s", devices="one,two"
         )
         self.card.env["TANDEM_SEED"] = str(args.seed)
         if args.chaos:
             self.card.env["TANDEM_CHAOS"] = "1"
+        # For half of what the cards hold; the rest of what leaves them lies in files.
+        self.card.env["TANDEM_HOST_MEMORY"] = str(self.vram)
+        self.spill = folder / "spill"
+        self.spill.mkdir()
+        self.card.env["TANDEM_SPILL"] = f"{self.spill}:8G"
         self.logs = folder / "logs"
         self.logs.mkdir()
+        self.pairs = folder / "pairs"
+        self.pairs.mkdir()
         self.host_file = folder / "host"
         self.card.env["TANDEM_HOST_AVAILABLE_FILE"] = str(self.host_file)
         self.faults_folder = folder / "faults"
@@ -112,6 +147,8 @@ class Soak:
         self.moved = {}  # (daemon, gpu) -> (hand-overs, bytes moved)
         self.waits = {}  # (daemon, session) -> (what it was in, since when)
         self.longest_wait = 0.0
+        self.most_allocated = 0  # of one session's
+        self.most_in_files = 0  # of all, as promised
         self.answered = self.begun
         self.daemon = None
         self.killed_daemon_at = -math.inf
@@ -174,20 +211,33 @@ class Soak:
         self.daemon = status["pid"]
         for gpu in status["gpus"]:
             self.look_at_gpu(gpu)
+        self.most_in_files = max(self.most_in_files, status["spill_promised_bytes"])
         sessions = listing["sessions"]
         for session in sessions:
             self.look_at_session(session, now)
+        self.look_for_lost(sessions, now)
         return sessions
+
+    def look_for_lost(self, sessions, now):
+        """Whether one that runs is unknown to the daemon, as it would be if it went on unshared."""
+        names = {session["name"] for session in sessions}
+        for worker in self.workers:
+            if worker.name in names or worker.process.poll() is not None:
+                worker.seen = now
+            elif now - worker.seen > ANSWER_S:
+                self.problem(f"{worker.name} has been no session for {ANSWER_S} s")
+                worker.seen = now
 
     def look_at_gpu(self, gpu):
         index, budget = gpu["index"], gpu["budget_bytes"]
-        if gpu["charged_bytes"] > budget:
+        if gpu["charged_bytes"] > budget + gpu["chunk_bytes"]:  # which is lent in a hand-over
             self.problem(f"gpu {index}: {gpu['charged_bytes']} charged of {budget}")
         self.moved[self.daemon, index] = (gpu["handovers"], gpu["out_bytes"] + gpu["in_bytes"])
         first, least, _ = self.budgets.get(index, (budget, budget, budget))
         self.budgets[index] = (first, min(budget, least), budget)
 
     def look_at_session(self, session, now):
+        self.most_allocated = max(self.most_allocated, session["allocated_bytes"])
         key, state = (self.daemon, session["id"]), (session["state"], session["leases"])
         seen, since = self.waits.get(key, (None, now))
         if seen != state:
@@ -285,9 +335,12 @@ class Soak:
         self.after(self.dice.uniform(0.05, 3), lambda: self.order("resume", session["name"]))
 
     def limit(self, session):
-        name = session["name"]
+        worker = self.worker_of(session)
+        if worker is None:
+            return
+        name, again = worker.name, worker.limit
         self.order("limit", name, "--memory", f"{self.dice.randint(2, 12)}M")
-        self.after(self.dice.uniform(0.1, 4), lambda: self.order("limit", name, "--memory", "all"))
+        self.after(self.dice.uniform(0.1, 4), lambda: self.order("limit", name, "--memory", again))
 
     def restart(self):
         """The daemon dies; a guard starts another."""
@@ -422,9 +475,13 @@ class Soak:
         for gpu in status["gpus"]:
             if gpu["charged_bytes"] or gpu["holders"] or gpu["waiting"]:
                 left.append(f"in the books: {json.dumps(gpu)}")
+        if status["host_promised_bytes"]:
+            left.append(f"{status['host_promised_bytes']} bytes promised of the host")
         for index, used in enumerate(self.probe()):
             if used:
                 left.append(f"{used} bytes on card {index}")
+        left += [f"a descriptor of the daemon's: {name}" for name in memory_held_by(status["pid"])]
+        left += [f"a spill file with a name: {name}" for name in os.listdir(self.spill)]
         return left + [f"/dev/shm/{n}" for n in os.listdir("/dev/shm") if n.startswith("tandem")]
 
     def summary(self):
@@ -438,6 +495,8 @@ class Soak:
             "handover_bytes": moved,
             **{k: v for k, v in self.counts.items() if k not in self.args.mix and k != "sessions"},
             "longest_wait_s": round(self.longest_wait, 1),
+            "most_allocated_bytes": self.most_allocated,
+            "most_in_files_bytes": self.most_in_files,
             # At first, at least, at last: what a daemon finds in use when it starts is none of it.
             "budget_bytes": list(self.budgets.values()),
             "problems": self.problems,

@@ -1,8 +1,10 @@
-// soak_worker DEVICES SEED BYTES SECONDS: a program that uses GPUs in many ways at random, holding
-// up to BYTES, knows what every byte it has there should be, and looks. DEVICES are numbers with
-// commas between them, each with a thread and a context of its own; the same one may be there
-// twice. Prints one line, a JSON object of counts. Status: 0 if every byte was right, 1 if not, 2
-// if a call failed.
+// soak_worker DEVICES SEED BYTES SECONDS [ROLE]: a program that uses GPUs in many ways at random,
+// holding up to BYTES, knows what every byte it has there should be, and looks. DEVICES are numbers
+// with commas between them, each with a thread and a context of its own; the same one may be there
+// twice. BYTES may be LEAST-MOST, for large blocks that are LEAST at least. ROLE is "lend:PATH" or
+// "borrow:PATH": the first thread shares memory with that of another worker, which has the other
+// role at the same PATH. Prints one line, a JSON object of counts. Status: 0 if every byte was
+// right, 1 if not, 2 if a call failed.
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
@@ -17,8 +19,9 @@ namespace {
 
 struct Order {
   uint32_t seed = 0;
-  uint64_t bytes = 0;
+  soak::Blocks::Size size;
   tandem::Instant end;
+  std::string role;  // empty: none
 };
 
 struct Outcome {
@@ -30,7 +33,8 @@ Outcome Work(int ordinal, const Order& order) {
   Outcome outcome;
   soak::Device device(ordinal);
   {
-    soak::Blocks blocks(&device, order.seed, order.bytes);
+    soak::Blocks blocks(&device, order.seed, order.size);
+    if (!order.role.empty()) blocks.ShareAs(order.role);
     do {
       blocks.Step();
     } while (tandem::MonotonicNow() < order.end);
@@ -40,6 +44,14 @@ Outcome Work(int ordinal, const Order& order) {
   outcome.again = device.again();
   outcome.broken = device.broken();
   return outcome;
+}
+
+// Each thread has its part.
+soak::Blocks::Size ParseSize(const std::string& text, size_t threads) {
+  const size_t dash = text.find('-');
+  const bool least = dash != std::string::npos;
+  return {least ? std::stoull(text) / threads : 0,
+          std::stoull(least ? text.substr(dash + 1) : text) / threads};
 }
 
 // Returns how many bytes were wrong.
@@ -54,6 +66,10 @@ uint64_t Print(const std::vector<Outcome>& outcomes) {
       {"graphs", &soak::Counts::graphs},
       {"contexts", &soak::Counts::contexts},
       {"arrays", &soak::Counts::arrays},
+      {"lent", &soak::Counts::lent},
+      {"borrowed", &soak::Counts::borrowed},
+      {"refused", &soak::Counts::refused},
+      {"lost", &soak::Counts::lost},
       {"moved_bytes", &soak::Counts::moved_bytes},
       {"verified_bytes", &soak::Counts::verified_bytes},
       {"wrong_bytes", &soak::Counts::wrong_bytes},
@@ -76,8 +92,8 @@ uint64_t Print(const std::vector<Outcome>& outcomes) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 5) {
-    std::fprintf(stderr, "soak_worker DEVICES SEED BYTES SECONDS\n");
+  if (argc != 5 && argc != 6) {
+    std::fprintf(stderr, "soak_worker DEVICES SEED BYTES SECONDS [ROLE]\n");
     return 2;
   }
   std::vector<int> devices;
@@ -85,11 +101,11 @@ int main(int argc, char** argv) {
   for (std::string one; std::getline(list, one, ',');) devices.push_back(std::atoi(one.c_str()));
   const auto seed = static_cast<uint32_t>(std::strtoul(argv[2], nullptr, 10));
   const auto lasts = tandem::Duration(static_cast<int64_t>(std::atof(argv[4]) * 1e9));
-  Order order = {seed, std::strtoull(argv[3], nullptr, 10) / devices.size(),
-                 tandem::MonotonicNow() + lasts};
+  Order order = {seed, ParseSize(argv[3], devices.size()), tandem::MonotonicNow() + lasts,
+                 argc == 6 ? argv[5] : ""};
   std::vector<Outcome> outcomes(devices.size());
   std::vector<std::thread> threads;
-  for (size_t i = 0; i < devices.size(); ++i, ++order.seed) {
+  for (size_t i = 0; i < devices.size(); ++i, ++order.seed, order.role.clear()) {
     threads.emplace_back(
         [&outcomes, &devices, i, order] { outcomes[i] = Work(devices[i], order); });
   }

@@ -32,6 +32,12 @@ ThreadSlot* GatedCall::EnterAtLength() {
   return process_gate.Enter(wanted_stream);
 }
 
+bool MayBeCaptured(CUstream stream) {
+  CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+  return Call(Real().cuStreamIsCapturing, stream, &capture) != CUDA_SUCCESS ||
+         capture != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
 Guest* OpenGuest(CUdevice device) {
   return device == 0 ? fake_guest.load() : nullptr;
 }

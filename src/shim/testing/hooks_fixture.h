@@ -15,7 +15,7 @@ class HooksTest : public GuestTest {
   }
   ~HooksTest() override { SetFakeProcess(nullptr, nullptr); }
 
-  cuda::RealDriver real_ = driver_.table();
+  cuda::RealDriver& real_ = driver_.table();
 };
 
 }  // namespace tandem::shim

@@ -100,6 +100,33 @@ void OthersApart() {
   Expect(dlerror() != nullptr, "and leave an error");
 }
 
+// What a later driver has, by its symbol and by the name that it is asked for: refused where it
+// would allocate or submit, else the driver's.
+__attribute__((no_sanitize("undefined"))) void Newer() {
+  void* const driver = dlopen("libcuda.so.1", RTLD_NOW);
+  const auto get = reinterpret_cast<CUresult (*)(const char*, void**, int, cuuint64_t,
+                                                 CUdriverProcAddressQueryResult*)>(
+      dlsym(driver, "cuGetProcAddress_v2"));
+  const auto found = [get](const char* name, int version) {
+    void* function = nullptr;
+    CUdriverProcAddressQueryResult status{};
+    get(name, &function, version, 0, &status);
+    return function;
+  };
+  Expect(FromShim(found("cuMemAlloc", 13000)), "what is known by the name is hooked");
+  for (void* refused : {dlsym(driver, "cuMemAlloc_v3"), found("cuMemAlloc", 99000),
+                        dlsym(driver, "cuLaunchAnew"), found("cuLaunchAnew", 99000)}) {
+    Expect(FromShim(refused), "what would pass the shim by is the shim's");
+    Expect(reinterpret_cast<CUresult (*)(void*)>(refused)(nullptr) == CUDA_ERROR_NOT_SUPPORTED,
+           "and refused");
+  }
+  for (void* passed : {dlsym(driver, "cuAskAnew"), found("cuAskAnew", 99000)}) {
+    int answer = 0;
+    Expect(reinterpret_cast<CUresult (*)(int*)>(passed)(&answer) == CUDA_SUCCESS && answer == 42,
+           "a question is the driver's");
+  }
+}
+
 // From the program, "next" is the first library after it: the preloaded one.
 void PseudoHandles() {
   Expect(FromShim(dlsym(RTLD_NEXT, "cuInit")), "RTLD_NEXT looks from its caller's place");
@@ -166,11 +193,15 @@ __attribute__((no_sanitize("undefined"))) void Refused() {
       reinterpret_cast<CUresult (*)(unsigned*, unsigned)>(dlsym(RTLD_DEFAULT, "cuMemAlloc"));
   const auto launch = reinterpret_cast<CUresult (*)(void*, unsigned, unsigned)>(
       dlsym(RTLD_DEFAULT, "cuLaunchCooperativeKernelMultiDevice"));
+  const auto make_green = reinterpret_cast<CUresult (*)(void**, void*, int, unsigned)>(
+      dlsym(RTLD_DEFAULT, "cuGreenCtxCreate"));
   unsigned pointer = 7;
+  void* green = &pointer;
   Expect(alloc(&pointer, 8) == CUDA_ERROR_NOT_SUPPORTED, "a refused call says so");
   Expect(alloc(&pointer, 8) == CUDA_ERROR_NOT_SUPPORTED, "and again");
   Expect(launch(nullptr, 0, 0) == CUDA_ERROR_NOT_SUPPORTED, "another one");
-  Expect(pointer == 7, "nothing was written");
+  Expect(make_green(&green, nullptr, 0, 1) == CUDA_ERROR_NOT_SUPPORTED, "and a context");
+  Expect(pointer == 7 && green == &pointer, "nothing was written");
 }
 
 }  // namespace
@@ -188,6 +219,7 @@ int main(int argc, char** argv) {
   if (wanted == "no_error") NoError();
   if (wanted == "no_error_of_driver") NoErrorOfDriver();
   if (wanted == "refused") Refused();
+  if (wanted == "newer") Newer();
   if (wanted == "counted") Counted();
   if (wanted == "deep_bound" && argc > 2) DeepBound(argv[2], false);
   if (wanted == "not_deep_bound" && argc > 2) DeepBound(argv[2], true);

@@ -1,0 +1,70 @@
+#include "src/daemon/spill_directory.h"
+
+#include <fcntl.h>
+#include <spdlog/spdlog.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "src/base/unique_fd.h"
+
+namespace tandem::daemon {
+namespace {
+
+Error System(const std::string& what) {
+  return Error{ErrorCode::kFailed, what + ": " + std::strerror(errno)};
+}
+
+// Nobody can open it by a name, and its blocks are free again once nobody has it open. It has none
+// at first, however long it is.
+Result<UniqueFd> MakeNamelessFile(const std::string& directory, Bytes length) {
+  std::string path = directory + "/tandem-spill-XXXXXX";
+  UniqueFd fd(mkostemp(path.data(), O_CLOEXEC));
+  if (!fd) return System("cannot make a file in " + directory);
+  if (unlink(path.c_str()) != 0) return System("cannot remove " + path);
+  if (ftruncate(fd.get(), static_cast<off_t>(length.count)) != 0) {
+    return System("no file of " + FormatBytes(length) + " can be made in " + directory);
+  }
+  return fd;
+}
+
+Bytes Available(const std::string& directory) {
+  struct statvfs status {};
+  if (statvfs(directory.c_str(), &status) != 0) return {};
+  return Bytes(uint64_t{status.f_bavail} * status.f_frsize);
+}
+
+}  // namespace
+
+Result<service::Spill> ParseSpill(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  const Error wanted{ErrorCode::kInvalid,
+                     "\"" + text + "\": a directory and a size are wanted, such as /var/tmp:64G"};
+  if (colon == std::string::npos || colon == 0) return wanted;
+  const Result<Bytes> limit = ParseBytes(text.substr(colon + 1));
+  if (!limit.ok()) return wanted;
+  // The daemon may leave the directory that it was started in.
+  std::error_code ignored;
+  const std::string directory = std::filesystem::absolute(text.substr(0, colon), ignored);
+  return service::Spill{directory, *limit};
+}
+
+Result<service::Spill> OpenSpillDirectory(service::Spill spill) {
+  ASSIGN_OR_RETURN(const UniqueFd trial, MakeNamelessFile(spill.directory, spill.limit));
+  if (fallocate(trial.get(), FALLOC_FL_KEEP_SIZE, 0, 4096) != 0) {
+    return System("room for files in " + spill.directory + " cannot be reserved");
+  }
+  spill.available = [directory = spill.directory] { return Available(directory); };
+  spill.make = [directory = spill.directory, limit = spill.limit] {
+    Result<UniqueFd> file = MakeNamelessFile(directory, limit);
+    if (!file.ok()) spdlog::warn("{}", file.error().message);
+    return file;
+  };
+  return spill;
+}
+
+}  // namespace tandem::daemon
