@@ -108,7 +108,8 @@ def test_a_stopped_holder_keeps_its_bytes_and_goes_on_later(card):
     expected = solo(card, train("120M", 40))
     stopped = card.shared(train("120M", 40))
     session = wait_until(
-        lambda: (s := card.session_of(stopped)) and s["state"] == "running" and s, stopped, "it runs"
+        lambda: (s := card.session_of(stopped)) and s["state"] == "running" and s["resident_bytes"] >= 119 * MIB and s,
+        stopped, "it runs and has all its memory",
     )
     os.kill(session["pid"], signal.SIGSTOP)
     small = train("60M", 5)
