@@ -102,6 +102,7 @@ Result<std::unique_ptr<Server>> Server::Make(Listener listener, UniqueFd signals
   TRY(server->Watch(server->listener_.fd(), MakeTag(kListener), EPOLLIN));
   TRY(server->Watch(server->timer_.get(), MakeTag(kTimer), EPOLLIN));
   if (server->signals_) TRY(server->Watch(server->signals_.get(), MakeTag(kSignals), EPOLLIN));
+  server->OnTime();  // nobody is here from the beginning
   server->SetTimer();
   return server;
 }

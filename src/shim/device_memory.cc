@@ -198,6 +198,7 @@ void DeviceMemory::Kill(Run* run) {
   run->dead = true;
   const auto owner = runs_.find(run->address);
   dead_.push_back(std::move(owner->second));
+  has_dead_.store(true, std::memory_order_release);
   runs_.erase(owner);
 }
 
@@ -277,6 +278,15 @@ std::optional<Bytes> DeviceMemory::Free(CUdeviceptr pointer, uint64_t id, bool u
   return Bytes();
 }
 
+std::optional<Bytes> DeviceMemory::FreeIn(CUcontext context, CUdeviceptr pointer) {
+  MutexLock lock(mutex_);
+  const auto entry = blocks_.find(pointer);
+  if (entry == blocks_.end() || entry->second.block.context != context) return std::nullopt;
+  const Share share{entry->second.run, entry->second.slot};
+  blocks_.erase(entry);
+  return Release(share);
+}
+
 Bytes DeviceMemory::FreeContext(CUcontext context) {
   MutexLock lock(mutex_);
   std::vector<Share> its;
@@ -316,7 +326,7 @@ Bytes DeviceMemory::ReleaseFenced() {
 MemoryView DeviceMemory::GetView() const {
   MutexLock lock(mutex_);
   MemoryView view{.need = Bytes(need_),
-                  .resident = Bytes(resident_),
+                  .resident = resident(),
                   .missing = Bytes(missing_),
                   .next_chunk = {},
                   .swapped = Bytes(swapped_ + cold_),
@@ -332,11 +342,6 @@ MemoryView DeviceMemory::GetView() const {
     }
   }
   return view;
-}
-
-bool DeviceMemory::HasDead() const {
-  MutexLock lock(mutex_);
-  return !dead_.empty();
 }
 
 Run* DeviceMemory::FindRun(CUdeviceptr address) const {
@@ -459,6 +464,7 @@ void DeviceMemory::LoseRun(Run* run) {
 
 std::vector<std::unique_ptr<Run>> DeviceMemory::TakeDead() {
   MutexLock lock(mutex_);
+  has_dead_.store(false, std::memory_order_release);
   return std::exchange(dead_, {});
 }
 
@@ -470,6 +476,7 @@ void DeviceMemory::Bury(std::unique_ptr<Run> run) {
 void DeviceMemory::KeepDead(std::unique_ptr<Run> run) {
   MutexLock lock(mutex_);
   dead_.push_back(std::move(run));
+  has_dead_.store(true, std::memory_order_release);
 }
 
 }  // namespace tandem::shim

@@ -168,6 +168,8 @@ class DeviceMemory {
   // Forgets the block. `unused`: no work under way may use it, so it is released; else it retires.
   // Returns how much less is needed now; nothing if there is no such block.
   std::optional<Bytes> Free(CUdeviceptr pointer, uint64_t id, bool unused) EXCLUDES_LOCK(mutex_);
+  // The same of the context's block that begins there, whatever its id, unused.
+  std::optional<Bytes> FreeIn(CUcontext context, CUdeviceptr pointer) EXCLUDES_LOCK(mutex_);
   // Releases kept pages but for so many. Returns the same.
   Bytes FreePages(size_t keep) EXCLUDES_LOCK(mutex_);
   // Releases those that nobody took since the last time. Returns the same, and whether there are
@@ -192,11 +194,8 @@ class DeviceMemory {
   void Age() EXCLUDES_LOCK(mutex_);
 
   MemoryView GetView() const EXCLUDES_LOCK(mutex_);
-  Bytes resident() const EXCLUDES_LOCK(mutex_) {
-    MutexLock lock(mutex_);
-    return Bytes(resident_);
-  }
-  bool HasDead() const EXCLUDES_LOCK(mutex_);
+  Bytes resident() const { return Bytes(resident_.load(std::memory_order_relaxed)); }
+  bool HasDead() const { return has_dead_.load(std::memory_order_acquire); }
 
   // Runs `action` if nothing is missing (`backed`), or if something is, with the table held: no
   // allocation can change the answer meanwhile.
@@ -286,6 +285,7 @@ class DeviceMemory {
   std::vector<Share> fenced_ GUARDED_BY(mutex_);   // before it
   std::atomic<uint64_t> retired_bytes_{0};
   std::vector<std::unique_ptr<Run>> dead_ GUARDED_BY(mutex_);
+  std::atomic<bool> has_dead_{false};  // changed under the lock, as `dead_` is
   Blocks blocks_ GUARDED_BY(mutex_);
   // Pages with a free slot, by slot size and context.
   std::map<std::pair<uint64_t, CUcontext>, std::vector<Run*>> open_pages_ GUARDED_BY(mutex_);
@@ -293,7 +293,7 @@ class DeviceMemory {
   size_t untaken_pages_ GUARDED_BY(mutex_) = 0;      // the least of those since the last look
   std::atomic<uint64_t> kept_bytes_{0};
   uint64_t need_ GUARDED_BY(mutex_) = 0;
-  uint64_t resident_ GUARDED_BY(mutex_) = 0;
+  std::atomic<uint64_t> resident_{0};  // changed under the lock
   uint64_t missing_ GUARDED_BY(mutex_) = 0;
   uint64_t swapped_ GUARDED_BY(mutex_) = 0;  // without cold chunks
   uint64_t cold_ GUARDED_BY(mutex_) = 0;

@@ -312,9 +312,13 @@ CUresult Guest::Synchronize(CUcontext context) {
   return result;
 }
 
-CUresult Guest::Health(CUcontext context) {
+bool Guest::IsQuiet(CUcontext context) const {
   const bool known = known_context_.load(std::memory_order_acquire) == context;
-  if (known && !tracker_->MayRefuse() && fence_->AllDone()) return CUDA_SUCCESS;
+  return known && context != nullptr && !tracker_->MayRefuse() && fence_->AllDone();
+}
+
+CUresult Guest::Health(CUcontext context) {
+  if (IsQuiet(context)) return CUDA_SUCCESS;
   CUresult result = real_->cuCtxPushCurrent_v2(context);
   if (result != CUDA_SUCCESS) return result;
   result = tracker_->Health(context);

@@ -135,6 +135,9 @@ class Guest {
   bool FreePages();
   // False if that block is gone. `unused`: no work under way may use it.
   bool Release(CUdeviceptr pointer, uint64_t id, bool unused);
+  void Freed(Bytes shrunk, bool unused);
+  // All its work is seen to be done, and nothing has broken it.
+  bool IsQuiet(CUcontext context) const;
   // CUDA_ERROR_NOT_READY: it is left to the agent. CUDA_ERROR_OUT_OF_MEMORY: it cannot be.
   CUresult BackNow(CUdeviceptr address);
   bool IsFull();
@@ -164,6 +167,9 @@ class Guest {
   std::unique_ptr<Agent> agent_;
 
   Mutex page_mutex_;  // held, before every other lock, while a page is added for small blocks
+  // Held, before all but that one, while a run comes or goes: threads that need the same few locks
+  // for it take turns here, rather than at each of them.
+  Mutex run_mutex_;
   mutable Mutex contexts_mutex_;
   std::map<CUcontext, bool> contexts_ GUARDED_BY(contexts_mutex_);  // → credited
   // One of them, mostly the only one, for those who need no lock to find it known.

@@ -58,11 +58,15 @@ CUresult Guest::Grow(Bytes bytes, const std::function<CUresult(CUdeviceptr*)>& a
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   CUdeviceptr address = 0;
-  if (add(&address) != CUDA_SUCCESS) {
-    Unreserve(bytes);
-    return CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult backed;
+  {
+    MutexLock lock(run_mutex_);
+    if (add(&address) != CUDA_SUCCESS) {
+      Unreserve(bytes);
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    backed = BackNow(address);
   }
-  const CUresult backed = BackNow(address);
   if (backed == CUDA_ERROR_OUT_OF_MEMORY) {
     remove();  // rather than shut the gate until the host has room again
     Log(LogLevel::kInfo, "refused %s: the host has no room", FormatBytes(bytes).c_str());
@@ -137,6 +141,14 @@ bool Guest::IsFull() {
 }
 
 bool Guest::Free(CUdeviceptr pointer, CUresult* result) {
+  const CUcontext known = known_context_.load(std::memory_order_acquire);
+  if (!pools_->HaveBlocks() && IsQuiet(known)) {  // nothing to wait for: one look at the table
+    if (const std::optional<Bytes> shrunk = memory_->FreeIn(known, pointer)) {
+      Freed(*shrunk, true);
+      *result = CUDA_SUCCESS;
+      return true;
+    }
+  }
   const std::optional<Block> block = memory_->Find(pointer);
   if (!block.has_value() || block->address != pointer) return false;
   const auto of_pool = pools_->Find({pointer, block->id});
@@ -173,17 +185,24 @@ bool Guest::FreePages() {
 bool Guest::Release(CUdeviceptr pointer, uint64_t id, bool unused) {
   const std::optional<Bytes> shrunk = memory_->Free(pointer, id, unused);
   if (!shrunk.has_value()) return false;
-  Unreserve(*shrunk);
-  if (!unused || *shrunk != Bytes() || memory_->HasDead()) ReapSoon();
+  Freed(*shrunk, unused);
   return true;
+}
+
+void Guest::Freed(Bytes shrunk, bool unused) {
+  Unreserve(shrunk);
+  if (!unused || shrunk != Bytes() || memory_->HasDead()) ReapSoon();
 }
 
 // Where all work is done nothing is left of the memory afterwards, as with the driver's own.
 void Guest::ReapSoon() {
   fence_->Step();
-  if (memory_->HasDead() && swapper_->mutex().TryLockBriefly()) {
-    swapper_->Reap();
-    swapper_->mutex().Unlock();
+  {
+    MutexLock lock(run_mutex_);
+    if (memory_->HasDead() && swapper_->mutex().TryLockBriefly()) {
+      swapper_->Reap();
+      swapper_->mutex().Unlock();
+    }
   }
   if (memory_->HasDead()) {
     agent_->Wake();

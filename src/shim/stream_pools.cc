@@ -173,6 +173,7 @@ std::optional<CUresult> StreamPools::Allocate(CUmemoryPool handle, uint64_t byte
     pool = PoolOf(handle);
     if (pool == nullptr || pool->drivers) return std::nullopt;
     if (rounded == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+    asked_.store(true, std::memory_order_release);
     const uint64_t not_much_more = rounded + rounded / 4;
     if (Reuse(pool, bytes, not_much_more, place, false, pointer)) return CUDA_SUCCESS;
     room = MakeRoom(pool.get(), rounded, &taken);
@@ -222,6 +223,7 @@ std::optional<CUresult> StreamPools::Free(CUdeviceptr pointer, Place place) {
 }
 
 void StreamPools::Forget(const BlockName& block) {
+  if (!HaveBlocks()) return;
   MutexLock lock(mutex_);
   const auto live = live_.find(block.pointer);
   if (live == live_.end() || live->second.id != block.id) return;
@@ -231,6 +233,7 @@ void StreamPools::Forget(const BlockName& block) {
 }
 
 std::optional<StreamPools::Entry> StreamPools::Find(const BlockName& block) const {
+  if (!HaveBlocks()) return std::nullopt;
   MutexLock lock(mutex_);
   if (idle_ids_.count(block.id) != 0) return Entry{.idle = true};
   const auto live = live_.find(block.pointer);

@@ -64,6 +64,8 @@ class StreamPools {
   std::optional<CUresult> Free(CUdeviceptr pointer, Place place) EXCLUDES_LOCK(mutex_);
   // The program has freed it without its pool.
   void Forget(const BlockName& block) EXCLUDES_LOCK(mutex_);
+  // False: there has never been a block of a pool.
+  bool HaveBlocks() const { return asked_.load(std::memory_order_acquire); }
   // What a pool has to do with the block.
   std::optional<Entry> Find(const BlockName& block) const EXCLUDES_LOCK(mutex_);
 
@@ -158,7 +160,8 @@ class StreamPools {
   std::vector<std::shared_ptr<Pool>> destroyed_ GUARDED_BY(mutex_);  // with blocks left
   std::map<CUdeviceptr, Live> live_ GUARDED_BY(mutex_);
   std::set<uint64_t> idle_ids_ GUARDED_BY(mutex_);
-  std::atomic<size_t> idle_{0};  // blocks
+  std::atomic<size_t> idle_{0};     // blocks
+  std::atomic<bool> asked_{false};  // before any block is a pool's
   uint64_t frees_ GUARDED_BY(mutex_) = 0;
 };
 
