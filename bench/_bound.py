@@ -9,7 +9,7 @@ YieldsAt, for two sessions that never fit together; times are exact, an event af
 import math
 
 KEPT_BURSTS, KEPT_PAUSES = 8, 64  # as `Recent` and `Pauses` of src/core/turns.h keep
-SLACK = 2
+SLACK, ASSUMED = 2, 128
 
 
 def typical(values):
@@ -20,6 +20,8 @@ def typical(values):
 def patience(pauses, price):
     """As Pauses::Patience of src/core/turns.cc."""
     kept = pauses[-KEPT_PAUSES:]
+    if len(kept) < KEPT_PAUSES:
+        kept = [*kept, price / ASSUMED]
 
     def cost(waited):
         return sum(pause if pause <= waited else waited + price for pause in kept)

@@ -19,12 +19,12 @@ TEST_F(ArbiterTest, AnIdleHolderGivesWayOnceItsPauseIsWorthIt) {
   EXPECT_FALSE(Silent<action::Revoke>(kA));
 }
 
-TEST_F(ArbiterTest, AnIdleHolderKnownForLongPausesGivesWayAtOnce) {
+TEST_F(ArbiterTest, AnIdleHolderKnownForLongPausesGivesWayAfterAMoment) {
   Add(kA);
   Add(kB);
   Run(kA, MiB(100));
   On(event::Ready{kB, MiB(100)});
-  for (int i = 0; i < 9; ++i) {  // pauses too short to be worth a switch, for now
+  for (int i = 0; i < 4; ++i) {  // pauses too short to be worth a switch, for now
     On(event::Idle{kA, epoch_[kA]});
     now_ = now_ + Milliseconds(90);
     On(event::Active{kA, epoch_[kA]});
@@ -34,7 +34,28 @@ TEST_F(ArbiterTest, AnIdleHolderKnownForLongPausesGivesWayAtOnce) {
   Add(kC);
   On(event::Idle{kA, epoch_[kA]});
   On(event::Ready{kC, MiB(20)});  // costs 21 ms, twice 42: less than 90
+  EXPECT_TRUE(Silent<action::Revoke>(kA));
+  Later(arbiter_.SwitchEstimate() * 2 / 64);
   EXPECT_FALSE(Silent<action::Revoke>(kA));
+}
+
+// It was held up for a moment, and the Revoke came too late.
+TEST_F(ArbiterTest, AMomentThatHasEndedIsKnownAsOneThoughTheLeaseIsLost) {
+  Add(kA);
+  Add(kB);
+  Run(kA, MiB(100));
+  On(event::Ready{kB, MiB(20)});
+  On(event::Idle{kA, epoch_[kA]});
+  Later(arbiter_.SwitchEstimate() * 2);
+  ASSERT_FALSE(Silent<action::Revoke>(kA));
+  now_ = now_ + Milliseconds(1);
+  On(event::Active{kA, epoch_[kA]});
+  EXPECT_FALSE(arbiter_.sessions().at(kA).idle);
+  now_ = now_ + Milliseconds(100);
+  Release(kA);
+  On(event::Ready{kA, MiB(100)});  // what was left of its work
+  const Duration price = Milliseconds(50);
+  EXPECT_GT(arbiter_.sessions().at(kA).pauses.Patience(price), price / 2);
 }
 
 // As a trainer whose work leaves the card idle for an instant now and then, before it pauses.

@@ -14,6 +14,9 @@ constexpr double kMostSurprise = 8.0;
 
 // Whoever waits for pauses like those that were seen waits somewhat longer than they were.
 constexpr int64_t kSlack = 2;
+// Beside what was seen, one pause of this part of the price: the program's thread was held up for a
+// moment by something else, which may happen to anybody, and is not done.
+constexpr int64_t kAssumed = 128;
 
 // Of the newest of so many: a plain mean first, since what was there before was only assumed.
 double Weight(uint64_t measurements) {
@@ -62,6 +65,7 @@ void Pauses::Add(Duration value) {
 
 Duration Pauses::Patience(Duration price) const {
   std::vector<Duration> sorted = values_;
+  if (sorted.size() < kKept) sorted.push_back(price / kAssumed);
   std::sort(sorted.begin(), sorted.end());
   const auto count = static_cast<int64_t>(sorted.size());
   int64_t in_time = 0;

@@ -57,6 +57,8 @@ class Pauses {
   // that. At most `price`, which is also the answer while nothing is known; no pause costs more
   // than twice that.
   //
+  // Until as many pauses were seen as are kept, one very short one is assumed among them.
+  //
   // Ski rental with a known distribution: Karlin, Manasse, McGeoch, Owicki, "Competitive Randomized
   // Algorithms for Nonuniform Problems", Algorithmica 11 (1994).
   Duration Patience(Duration price) const;

@@ -67,7 +67,9 @@ TEST(PausesTest, OfUnknownPausesWaitsAsLongAsTheyCostToTake) {
 }
 
 TEST(PausesTest, OneThatWasAlwaysLongIsTakenAtOnce) {
-  EXPECT_EQ(PausesOf(1, Milliseconds(21)).Patience(Milliseconds(20)), Duration());
+  // But for a moment, as long as not so many were seen.
+  EXPECT_EQ(PausesOf(1, Milliseconds(21)).Patience(Milliseconds(20)), Milliseconds(20) / 64);
+  EXPECT_EQ(PausesOf(63, Milliseconds(21)).Patience(Milliseconds(20)), Milliseconds(20) / 64);
   EXPECT_EQ(PausesOf(64, Milliseconds(21)).Patience(Milliseconds(20)), Duration());
 }
 
@@ -81,7 +83,7 @@ TEST(PausesTest, ForAFewShortOnesNoLongOneIsWaitedFor) {
   Pauses pauses = PausesOf(1, Milliseconds(15));
   for (int i = 0; i < 8; ++i) pauses.Add(Milliseconds(100));
   // 15 ms and more spent on each of the eight would cost more than one switch that is not worth it.
-  EXPECT_EQ(pauses.Patience(Milliseconds(20)), Duration());
+  EXPECT_EQ(pauses.Patience(Milliseconds(20)), Milliseconds(20) / 64);
 }
 
 TEST(PausesTest, OnlyTheLatestCount) {
@@ -99,6 +101,7 @@ TEST(PausesTest, NoOtherPatienceThatItMayHaveWouldHaveCostLess) {
     Pauses pauses;
     std::vector<Duration> seen(1 + random() % 64);
     for (Duration& pause : seen) pauses.Add(pause = Microseconds(1 + random() % 100));
+    if (seen.size() < 64) seen.push_back(price / 128);
     const auto cost = [&](Duration patience) {
       Duration sum;
       for (const Duration pause : seen) {
@@ -120,7 +123,7 @@ TEST(IdlePatienceTest, FollowsTheRule) {
   EXPECT_EQ(IdlePatience(true, cost, unknown, true), Milliseconds(50));
   // Too short for both ways; long enough where the waiter's own pause pays the way back.
   EXPECT_EQ(IdlePatience(true, cost, PausesOf(8, Milliseconds(99)), false), Milliseconds(100));
-  EXPECT_EQ(IdlePatience(true, cost, PausesOf(8, Milliseconds(99)), true), Duration());
+  EXPECT_EQ(IdlePatience(true, cost, PausesOf(64, Milliseconds(99)), true), Duration());
 }
 
 }  // namespace

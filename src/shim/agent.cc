@@ -251,6 +251,10 @@ AloneJob::Answer Agent::TryAlone(const AloneJob::Job& job, Duration patience) {
   if (!may) return AloneJob::Answer::kNotNow;
   const Instant deadline = MonotonicNow() + patience;
   CUresult result = CUDA_ERROR_NOT_READY;
+  // It was idle for a moment only: the daemon is to know that it has such.
+  if (Gate::Submits() != seen_submits_) {
+    parts_.link->With([](client::Lease& lease) { lease.OnActive(); });
+  }
   if (CloseGate(deadline)) result = AwaitWork(deadline);
   measuring_ = false;
   if (result != CUDA_SUCCESS) {
@@ -270,6 +274,10 @@ bool Agent::Drain() {
   parts_.link->With([&](client::Lease& lease) { patience = lease.drain_deadline(); });
   const Instant deadline = MonotonicNow() + patience;
   CUresult result = CUDA_ERROR_NOT_READY;
+  // It was idle for a moment only: the daemon is to know that it has such.
+  if (Gate::Submits() != seen_submits_) {
+    parts_.link->With([](client::Lease& lease) { lease.OnActive(); });
+  }
   if (CloseGate(deadline)) result = AwaitWork(deadline);
   measuring_ = false;
   if (IsSticky(result)) {

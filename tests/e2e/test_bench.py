@@ -116,10 +116,10 @@ def test_the_bound_of_two_jobs(duty, phase, quantum, expected):
 def test_the_bound_where_turns_outlast_the_phases():
     # Two phases of 10 s, pauses of 10 s, a switch of 1 s, so turns of 20 s. A works to 10 and stays for
     # two switches, as nothing is known yet; B works from 13 to 23 and stays for one, as A is known to
-    # pause; A works from 25 to 35, and as its pauses are known to be long too, B comes at once: from 36
-    # to 46, and pauses to 56. One after the other they take 80.
-    assert _bound.makespan(2, 10, 10, 1, 20) == pytest.approx(56)
-    assert _bound.speedup(2, 10, 10, 1, 20) == pytest.approx(80 / 56)
+    # pause; A works from 25 to 35, and as its pauses are known to be long too, B comes after a 64th of a
+    # switch: from 36 to 46, and pauses to 56. One after the other they take 80.
+    assert _bound.makespan(2, 10, 10, 1, 20) == pytest.approx(56 + 1 / 64)
+    assert _bound.speedup(2, 10, 10, 1, 20) == pytest.approx(80 / (56 + 1 / 64))
 
 
 def test_the_bound_where_phases_outlast_the_turns():
