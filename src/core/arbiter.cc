@@ -34,17 +34,17 @@ std::vector<Action> Arbiter::On(const Event& event, Instant now) {
   RefuseFixed();
   Decide();
   PromiseHost();
+  roster_.EndEvent();
   return std::move(actions_);
 }
 
-Session* Arbiter::Find(SessionId id) {
-  const auto at = sessions_.find(id);
-  return at == sessions_.end() ? nullptr : &at->second;
+Bytes Arbiter::ChargeOf(SessionId id) const {
+  return roster_.Has(id) ? roster_.at(id).charge : Bytes();
 }
 
 // Null also where the message is about a lease that has ended since: the two crossed.
 Session* Arbiter::FindHolder(SessionId id, Epoch epoch) {
-  Session* session = Find(id);
+  Session* session = roster_.Find(id);
   if (session == nullptr) return nullptr;
   HeardFrom(*session);
   return session->holds() && session->epoch == epoch ? session : nullptr;
@@ -64,28 +64,32 @@ void Arbiter::ExpectToLeave(Session& session, Bytes from) {
 
 // It can be served all the same, and is never asked again.
 void Arbiter::Root(Session& session) {
-  if (session.holds() || !Evicting(session)) return;
+  if (session.holds() || !session.evicting()) return;
   session.rooted = true;
-  session.credit = budget_.charge(session.id);
+  session.credit = session.charge;
   session.yields_to.reset();
+}
+
+void Arbiter::SetCharge(Session& session, Bytes charge) {
+  budget_.Recharge(session.charge, charge);
+  session.charge = charge;
 }
 
 // More than it was. What it has beyond that already is its due as far as the credit goes.
 void Arbiter::SetCredit(Session& session, Bytes credit) {
-  const Bytes claimed = budget_.charge(session.id) + session.excess;
+  const Bytes claimed = session.charge + session.excess;
   session.credit = credit;
   session.credit_in_flight = true;
   session.excess = SaturatingSubtract(claimed, credit);
   session.rooted = session.rooted && session.excess > Bytes();
-  budget_.SetCharge(session.id, credit);
+  SetCharge(session, credit);
 }
 
 void Arbiter::Handle(const event::SessionAdded& e) {
-  TANDEM_CHECK(sessions_.count(e.id) == 0);
+  TANDEM_CHECK(!roster_.Has(e.id));
   if (e.replaces.has_value()) Handle(event::SessionGone{*e.replaces});
   if (e.budget.has_value() && *e.budget > budget_.total()) budget_.SetTotal(*e.budget);
-  Session& session = sessions_[e.id];
-  session.id = e.id;
+  Session& session = roster_.Add(e.id);
   session.window = config_.window;
   session.deadline = config_.deadline;
   session.backoff = config_.busy_backoff;
@@ -95,13 +99,14 @@ void Arbiter::Handle(const event::SessionAdded& e) {
   session.spills = e.spills;
   session.on_host = SaturatingSubtract(e.allocated, e.resident);
   limits_.Add(e.id, e.run, e.limit, e.allocated);
+  session.allocated = e.allocated;
   contexts_ += e.contexts;
   session.fixed = e.fixed;
   fixed_ += e.fixed;
   limits_.AddFixed(e.id, e.fixed);
   // What it claims above what is left cannot be its due: it has to go.
   session.credit = std::min(e.resident, budget_.free());
-  budget_.SetCharge(e.id, session.credit);
+  SetCharge(session, session.credit);
   if (e.resident > session.credit) {
     session.excess = e.resident - session.credit;
     ExpectToLeave(session, e.resident);
@@ -112,11 +117,11 @@ void Arbiter::Handle(const event::SessionAdded& e) {
 // Memory is on the card by credit alone, and contexts and what cannot be swapped wait for us; but
 // what can be swapped a program goes on allocating by itself while nobody answers.
 bool Arbiter::MayReturn(SessionId id, event::SessionAdded* claims) const {
-  const Session& session = sessions_.at(id);
-  claims->resident = std::min(claims->resident, budget_.charge(id) + session.excess);
+  const Session& session = roster_.at(id);
+  claims->resident = std::min(claims->resident, session.charge + session.excess);
   claims->contexts = std::min(claims->contexts, session.contexts);
   claims->fixed = std::min(claims->fixed, session.fixed);
-  const Bytes before = limits_.allocated(id);
+  const Bytes before = session.allocated;
   if (claims->allocated <= before) return true;
   const Bytes more = claims->allocated - before;
   const bool fits_alone = session.oversubscribes || claims->allocated <= MostResident();
@@ -125,38 +130,44 @@ bool Arbiter::MayReturn(SessionId id, event::SessionAdded* claims) const {
 }
 
 void Arbiter::Handle(const event::SessionGone& e) {
-  Session* session = Find(e.id);
+  Session* session = roster_.Find(e.id);
   if (session == nullptr) return;
-  budget_.SetCharge(e.id, Bytes());
-  limits_.Remove(e.id);
+  SetCharge(*session, Bytes());
   contexts_ -= session->contexts;
   fixed_ -= session->fixed;
   if (session->record.has_value()) Tell(std::move(*session->record));
   if (claim_.has_value() && claim_->wish.id == e.id) AbandonClaim();
-  std::erase_if(wishes_, [&](const Wish& wish) { return wish.id == e.id; });
-  sessions_.erase(e.id);
+  for (const Wish::Kind kind : Wish::kKinds) wishes_.Remove(e.id, kind);
+  roster_.Remove(e.id);
+  limits_.Remove(e.id);
+  if (config_.host != nullptr) config_.host->Forget(config_.gpu, e.id);
 }
 
 void Arbiter::Handle(const event::Reserve& e) {
-  Session* session = Find(e.id);
+  Session* session = roster_.Find(e.id);
   if (session == nullptr) return;
   HeardFrom(*session);
-  const Bytes before = limits_.allocated(e.id);
+  const Bytes before = session->allocated;
+  const auto reserve = [&](Bytes total) {
+    const bool allowed = limits_.Reserve(e.id, total);
+    session->allocated = limits_.allocated(e.id);
+    return allowed;
+  };
   if (e.total <= before) {
-    limits_.Reserve(e.id, e.total);
+    reserve(e.total);
     return;
   }
   const bool fits_alone = session->oversubscribes || e.total <= MostResident();
-  bool granted = fits_alone && limits_.Reserve(e.id, e.total);
+  bool granted = fits_alone && reserve(e.total);
   if (granted && !HostHasRoom(*session)) {
     granted = false;
-    limits_.Reserve(e.id, before);
+    reserve(before);
   }
   actions_.emplace_back(action::Reserved{e.id, e.sequence, granted});
 }
 
 void Arbiter::Handle(const event::ContextWanted& e) {
-  Session* session = Find(e.id);
+  Session* session = roster_.Find(e.id);
   if (session == nullptr) return;
   HeardFrom(*session);
   if (session->contexts_wanted >= kMostWanted) {
@@ -185,9 +196,9 @@ void Arbiter::AnswerContext(Session& session, bool granted) {
 // may be sooner than need be, since they may go; but nothing says that they will.
 void Arbiter::RefuseContexts() {
   bool host_has_room = false;  // for one, which is asked once
-  for (auto& [id, session] : sessions_) {
-    if (session.contexts_wanted == 0) continue;
-    const Bytes alone = MustHold(session) + budget_.fixed() + config_.context;
+  for (const SessionId id : Listed(roster_.counted().wanting_contexts)) {
+    Session& session = roster_.Touch(id);
+    const Bytes alone = session.must_hold() + budget_.fixed() + config_.context;
     if (contexts_ < config_.reserved) continue;
     if (alone <= budget_.total() && !SomebodyIsBarred()) {
       host_has_room = host_has_room || HostHasRoom(session, config_.context);
@@ -199,7 +210,7 @@ void Arbiter::RefuseContexts() {
 }
 
 void Arbiter::Handle(const event::ContextGone& e) {
-  Session* session = Find(e.id);
+  Session* session = roster_.Find(e.id);
   if (session == nullptr) return;
   HeardFrom(*session);
   if (session->contexts == 0) {
@@ -221,13 +232,13 @@ void Arbiter::ChargeFixed() {
 }
 
 void Arbiter::Handle(const event::Ready& e) {
-  Session* session = Find(e.id);
+  Session* session = roster_.Find(e.id);
   if (session == nullptr) return;
   HeardFrom(*session);
   // Not its limit is what bounds it: that may have fallen, and what it asks for been freed, while
   // this was under way. What it brought from before a restart may be above a budget that is still
   // to rise as others come back: then it waits.
-  if (!session->oversubscribes && e.need > std::max(budget_.total(), limits_.allocated(e.id))) {
+  if (!session->oversubscribes && e.need > std::max(budget_.total(), session->allocated)) {
     actions_.emplace_back(action::Breach{e.id, "it needs more than there is"});
     return;
   }
@@ -297,12 +308,12 @@ void Arbiter::Tell(Handover record) {
 
 void Arbiter::AbandonClaim() {
   Handover record = std::move(claim_->record);
-  for (auto& [id, session] : sessions_) {
-    if (session.yields_to == claim_->wish.id) session.yields_to.reset();
+  for (const SessionId id : Listed(roster_.counted().yielding)) {
+    if (roster_.at(id).yields_to == claim_->wish.id) roster_.Touch(id).yields_to.reset();
   }
   claim_.reset();
   std::erase_if(record.from, [&](SessionId id) {
-    const Session* asked = Find(id);
+    const Session* asked = roster_.Find(id);
     return asked != nullptr && asked->holds();  // busy, or not heard of: nothing was taken from it
   });
   Tell(std::move(record));
@@ -360,7 +371,7 @@ void Arbiter::EndLease(Session& session) {
 
 void Arbiter::Handle(const event::Busy& e) {
   Session* session = FindHolder(e.id, e.epoch);
-  if (session == nullptr && e.epoch == 0 && Find(e.id) != nullptr) return Root(*Find(e.id));
+  if (session == nullptr && e.epoch == 0 && roster_.Has(e.id)) return Root(roster_.Touch(e.id));
   if (session == nullptr || session->phase != Phase::kRevoking) return;
   session->phase = Phase::kRunning;
   session->window = std::max(session->window / 2, kShortestWindow);
@@ -373,15 +384,15 @@ void Arbiter::Handle(const event::Busy& e) {
 }
 
 void Arbiter::Handle(const event::Evicted& e) {
-  Session* session = Find(e.id);
+  Session* session = roster_.Find(e.id);
   if (session == nullptr) return;
   HeardFrom(*session);
-  const Bytes charge = budget_.charge(e.id);
+  const Bytes charge = session->charge;
   if (e.resident > charge + session->excess) {
     actions_.emplace_back(action::Breach{e.id, "it has more on the card than its credit"});
     return;
   }
-  const Bytes allocated = limits_.allocated(e.id);
+  const Bytes allocated = session->allocated;
   // What left without being copied may have its copy there from before.
   const Bytes on_host = std::max(session->on_host + std::min(e.copied, allocated), e.swapped);
   session->on_host = std::min(on_host, allocated);
@@ -392,14 +403,14 @@ void Arbiter::Handle(const event::Evicted& e) {
   const Bytes asked = session->credit;  // to keep: what goes beyond that it gives up by itself
   session->credit = std::min(session->credit, e.resident);
   const Bytes left = std::min(charge, std::max(session->credit, e.resident));
-  budget_.SetCharge(e.id, left);
+  SetCharge(*session, left);
   // A chunk in that time, or all that it was asked for: with a byte now and then it could keep
   // everybody waiting for ever.
   const bool moves =
       e.resident + config_.chunk <= session->leaving_from || e.resident <= session->credit;
   if (!session->holds() && moves) ExpectToLeave(*session, e.resident);
   if (!session->yields_to.has_value()) return;
-  Session* to = Find(*session->yields_to);
+  Session* to = roster_.Find(*session->yields_to);
   if (Handover* record = to != nullptr ? RecordOf(*to) : nullptr; record != nullptr) {
     record->evicted += std::max(SaturatingSubtract(charge, std::max(left, asked)), e.copied);
     record->out += e.copied;
@@ -409,17 +420,17 @@ void Arbiter::Handle(const event::Evicted& e) {
 
 // Decide does the rest.
 void Arbiter::Handle(const event::Suspended& e) {
-  Session* session = Find(e.id);
+  Session* session = roster_.Find(e.id);
   if (session == nullptr || session->suspended == e.suspended) return;
   session->suspended = e.suspended;
   if (!e.suspended) session->deadline = std::min(session->deadline, kLongestDeadline);
   // Time spent suspended is none spent waiting for others.
-  for (Wish& wish : wishes_) {
-    if (wish.id != e.id) continue;
-    const bool waited = e.suspended && wish.kind == Wish::Kind::kLease && !session->holds();
-    if (waited) session->waited = session->waited + (now_ - wish.since);
-    wish.since = now_;
+  const Wish* const wish = wishes_.FindActive(e.id, Wish::Kind::kLease);
+  if (e.suspended && wish != nullptr && !session->holds()) {
+    session->waited = session->waited + (now_ - wish->since);
   }
+  wishes_.Park(e.id, e.suspended, now_);
+  session->asks = wishes_.FindActive(e.id, Wish::Kind::kLease) != nullptr;
 }
 
 void Arbiter::Handle(const event::LimitSet& e) {
@@ -427,34 +438,32 @@ void Arbiter::Handle(const event::LimitSet& e) {
 }
 
 void Arbiter::Handle(const event::Tick& /*e*/) {
-  for (auto& [id, session] : sessions_) {
-    if (!Expected(session) || now_ < session.expected_at) continue;
+  const Roster::ByTime& expected = roster_.counted().expected;
+  for (auto late = expected.begin(); late != expected.end() && late->first <= now_; ++late) {
+    Session& session = roster_.Touch(late->second);
     session.stuck = true;
     session.yields_to.reset();  // others yield for it; what it gives later is given to nobody
   }
 }
 
 void Arbiter::AddWish(SessionId id, Wish::Kind kind) {
-  if (Wishes(id, kind)) return;
-  wishes_.push_back(Wish{id, kind, now_, ++last_ticket_});
+  if (wishes_.Has(id, kind)) return;
+  Wish wish{id, kind, now_, ++last_ticket_, 0};
+  wish.rank = policy_->Rank(wish);
+  Session& session = roster_.Touch(id);
+  wishes_.Add(wish, session.suspended);
+  if (kind == Wish::Kind::kLease) session.asks = !session.suspended;
 }
 
 void Arbiter::DropWish(SessionId id, Wish::Kind kind) {
-  std::erase_if(wishes_, [&](const Wish& w) { return w.id == id && w.kind == kind; });
+  wishes_.Remove(id, kind);
+  if (kind == Wish::Kind::kLease) roster_.Touch(id).asks = false;
   const bool claimed = claim_.has_value() && claim_->wish.id == id && claim_->wish.kind == kind;
   if (claimed) AbandonClaim();
 }
 
-bool Arbiter::Wishes(SessionId id, Wish::Kind kind) const {
-  return std::any_of(wishes_.begin(), wishes_.end(),
-                     [&](const Wish& w) { return w.id == id && w.kind == kind; });
-}
-
 std::vector<Wish> Arbiter::Waiting() const {
-  std::vector<Wish> ordered = wishes_;
-  std::erase_if(ordered, [&](const Wish& wish) { return sessions_.at(wish.id).suspended; });
-  policy_->Order(ordered);
-  return ordered;
+  return {wishes_.active().begin(), wishes_.active().end()};
 }
 
 std::optional<SessionId> Arbiter::claimant() const {
@@ -463,20 +472,14 @@ std::optional<SessionId> Arbiter::claimant() const {
 }
 
 bool Arbiter::taking_turns() const {
-  Bytes wanted = budget_.fixed();
-  size_t sessions = 0;
-  for (const auto& [id, session] : sessions_) {
-    const bool wants = Wishes(id, Wish::Kind::kLease) && !session.suspended;
-    if (!session.holds() && !wants) continue;
-    wanted += session.need;
-    ++sessions;
-  }
-  return wanted > budget_.total() || (config_.turns.alone && sessions > 1);
+  const Sums& sums = roster_.sums();
+  return budget_.fixed() + sums.wanted > budget_.total() ||
+         (config_.turns.alone && sums.wanting > 1);
 }
 
 Duration Arbiter::SwitchEstimate() const {
-  const std::vector<Wish> waiting = Waiting();
-  return cost_.Estimate(waiting.empty() ? last_lacked_ : Lacked(waiting.front()));
+  const auto& waiting = wishes_.active();
+  return cost_.Estimate(waiting.empty() ? last_lacked_ : Lacked(*waiting.begin()));
 }
 
 }  // namespace tandem::core

@@ -35,8 +35,10 @@
 #include "src/core/host_limits.h"
 #include "src/core/limits.h"
 #include "src/core/policy.h"
+#include "src/core/roster.h"
 #include "src/core/turns.h"
 #include "src/core/types.h"
+#include "src/core/wish_queue.h"
 
 namespace tandem::core {
 
@@ -57,71 +59,6 @@ struct ArbiterConfig {
   int gpu = 0;                 // its name there
 };
 
-enum class Phase {
-  kAway,      // no lease
-  kGranted,   // Grant sent, restoring
-  kRunning,   // Running received
-  kRevoking,  // Revoke sent
-};
-
-// What the arbiter knows about one session.
-struct Session {
-  SessionId id;
-  Phase phase = Phase::kAway;
-  bool stuck = false;  // a deadline passed without a word from it
-  // Its work does not end before it has the card again, so none of its bytes can leave. So it is
-  // with what it began under a daemon that is gone.
-  bool rooted = false;
-  bool suspended =
-      false;  // on somebody's order: no wish of its own counts until that is taken back
-  bool oversubscribes = false;
-  bool spills = false;
-  // Cold memory is reached by the card where it lies, which a file does not allow.
-  bool needs_memory() const { return oversubscribes || !spills; }
-  bool contended = false;  // what it was last told
-  bool idle = false;
-  Epoch epoch = 0;
-  Bytes need;    // what must be on the card for it to run
-  Bytes asked;   // what it says it needs: more where it oversubscribes
-  Bytes credit;  // what it may have there; its charge is larger while it swaps out
-  // A Grant or Credit on its way may cross an unasked Evicted: what that says about credit is not
-  // to be relied on until Running or Released has shown that the session knows.
-  bool credit_in_flight = false;
-  Bytes excess;   // claimed from before a restart, and more than there was room for
-  Bytes on_host;  // copied there, and kept until it runs again: at most so much
-  Bytes cold;     // there to be reached by its kernels: at most so much
-  uint32_t contexts = 0;
-  uint32_t contexts_wanted = 0;  // and not answered
-  Bytes fixed;                   // that it has beside its contexts, and that cannot be swapped
-  std::vector<event::FixedWanted> fixed_wanted;  // and not answered, in their order
-  Duration window;
-  Duration deadline;      // for its next Revoke
-  Duration backoff;       // after its next Busy
-  Instant expected_at;    // silence after this makes it stuck
-  Bytes leaving_from;     // while it swaps out: what it had when expected_at was last put off
-  Instant granted_at;     // of this lease
-  Instant running_since;  // of this lease; until it runs, as granted_at
-  Instant active_since;  // of this burst: since its lease or its last pause that was worth a switch
-  Instant idle_since;
-  Instant last_used;
-  std::optional<Instant> left_at;  // when its lease was last taken
-  Instant not_before;              // no Revoke before this: it was busy just now
-  std::optional<Instant> cap;      // protected no longer than this: it slipped in
-  Pauses pauses;
-  Recent bursts;                       // times between those that are worth a switch
-  std::optional<SessionId> yields_to;  // while it swaps out
-  std::optional<Handover> record;      // of the hand-over that is bringing it in
-
-  // For listings.
-  uint64_t leases = 0;
-  Duration waited;
-  Duration held;
-
-  bool holds() const { return phase != Phase::kAway; }
-  // Whether what it has without a lease cannot be counted on to leave.
-  bool immovable() const { return stuck || (rooted && !holds()); }
-};
-
 class Arbiter {
  public:
   explicit Arbiter(const ArbiterConfig& config);
@@ -132,10 +69,13 @@ class Arbiter {
   const ArbiterConfig& config() const { return config_; }
   const Budget& budget() const { return budget_; }
   const RunLimits& limits() const { return limits_; }
+  const Roster& roster() const { return roster_; }
+  // What is charged for a session; nothing for one that is gone.
+  Bytes ChargeOf(SessionId id) const;
   // Of a session's run: never above the budget, which may rise, but where it oversubscribes.
   Bytes LimitOf(SessionId id) const {
     const Bytes limit = limits_.limit(id);
-    return sessions_.at(id).oversubscribes ? limit : std::min(limit, budget_.total());
+    return roster_.at(id).oversubscribes ? limit : std::min(limit, budget_.total());
   }
   // The most that a session could have on the card if it were alone.
   Bytes MostResident() const { return budget_.total() - budget_.fixed(); }
@@ -146,8 +86,8 @@ class Arbiter {
   // At most so much of a session is on the host, or will be once it has obeyed.
   Bytes OnHost(const Session& session) const;
   // The most of a session's memory that the host may have to hold at once.
-  Bytes HostShare(SessionId id) const { return HostShare(sessions_.at(id), excess_); }
-  const std::map<SessionId, Session>& sessions() const { return sessions_; }
+  Bytes HostShare(SessionId id) const { return HostShare(roster_.at(id), excess_); }
+  const std::map<SessionId, Session>& sessions() const { return roster_.all(); }
   // Whether the session, whose connection broke, may come back with what is claimed for it. What it
   // cannot have got without us is taken off the claims.
   bool MayReturn(SessionId id, event::SessionAdded* claims) const;
@@ -175,6 +115,12 @@ class Arbiter {
     std::vector<SessionId> revoke;
   };
 
+  // Those who could be served but must wait for a turn to end, and what they keep meanwhile.
+  struct Ahead {
+    std::vector<SessionId> ids;
+    Bytes kept;
+  };
+
   // Events (arbiter.cc). Each says what happened and leaves deciding to Decide.
   void Handle(const event::SessionAdded& e);
   void Handle(const event::SessionGone& e);
@@ -193,20 +139,18 @@ class Arbiter {
   void Handle(const event::Suspended& e);
   void Handle(const event::LimitSet& e);
   void Handle(const event::Tick& e);
-  Session* Find(SessionId id);
   Session* FindHolder(SessionId id, Epoch epoch);
   void HeardFrom(Session& session);
   void ExpectToLeave(Session& session, Bytes from);
   void Root(Session& session);
+  void SetCharge(Session& session, Bytes charge);
   void SetCredit(Session& session, Bytes credit);
   void AddWish(SessionId id, Wish::Kind kind);
   void DropWish(SessionId id, Wish::Kind kind);
-  bool Wishes(SessionId id, Wish::Kind kind) const;
   void EndLease(Session& session);
   void EndIdle(Session& session);
   void ChargeFixed();
   void CutNeeds();
-  Bytes MustHold(const Session& session) const;
   void RefuseContexts();
   void RefuseFixed();
   void GrantFixed(Session& session);
@@ -229,15 +173,18 @@ class Arbiter {
   void ClearSuspended();
   void EndClaimOf(const Session& session);
   bool Choose();
+  bool NobodyFits(const Ahead& ahead) const;
+  static void Wait(const Session& session, Ahead* ahead);
   bool Advance();
   bool Gather();
-  Plan MakePlan(const Wish& wish, const std::vector<SessionId>& ahead) const;
+  Plan MakePlan(const Wish& wish, const Ahead& ahead) const;
   Plan PlanRevocations(const Wish& wish, Bytes room) const;
   void Begin(const Wish& wish, const Plan& plan, std::optional<Instant> cap);
   void SendGrant(Session& session);
   void SendRevoke(Session& session);
   void RaiseCredit(Session& session);
   bool OrderEvictions(Bytes bytes);
+  Bytes OrderEviction(SessionId id, Bytes bytes);
   void Fulfil();
   void AnswerContexts(Session& session);
   void AnswerFixed(Session& session);
@@ -246,17 +193,15 @@ class Arbiter {
   Bytes Lacked(const Wish& wish) const;
   bool MustBeAlone(const Wish& wish) const;
   bool HasRoom(const Wish& wish, Bytes room) const;
-  Bytes LargestHeld() const;
   bool WouldBar(const Wish& lasting) const;
   bool SomebodyIsBarred() const;
-  Bytes Room(const Wish& wish, const std::vector<SessionId>& ahead) const;
+  Bytes Room(const Wish& wish, const Ahead& ahead) const;
   Instant MayJoinAt(const Wish& wish, Bytes room) const;
   bool MayBeServed(const Wish& wish) const;
   Bytes Coming() const;
   Instant YieldsAt(const Session& holder, const Wish& to) const;
-  bool Evicting(const Session& session) const;
-  bool Expected(const Session& session) const;
   void UpdateContended();
+  bool IsContended(const Session& session) const;
   void SetWake();
   void WakeBy(Instant instant);
 
@@ -265,15 +210,16 @@ class Arbiter {
   Budget budget_;
   RunLimits limits_;
   SwitchCost cost_;
-  std::map<SessionId, Session> sessions_;
-  std::vector<Wish> wishes_;
+  WishQueue wishes_;
+  Roster roster_;
   std::optional<Claim> claim_;
   Epoch last_epoch_ = 0;
   uint64_t last_ticket_ = 0;
-  uint32_t contexts_ = 0;  // on the card, of all sessions
-  Bytes fixed_;            // as Session::fixed, of all sessions
-  Bytes excess_;           // of what is allocated, over what the card holds of it
-  Bytes last_lacked_;      // of the latest hand-over that moved bytes
+  uint32_t contexts_ = 0;    // on the card, of all sessions
+  Bytes fixed_;              // as Session::fixed, of all sessions
+  Bytes excess_;             // of what is allocated, over what the card holds of it
+  Bytes last_lacked_;        // of the latest hand-over that moved bytes
+  size_t last_waiting_ = 0;  // wishes, when sessions were last told whether others wait
 
   // Of the call of On that is being served.
   Instant now_;

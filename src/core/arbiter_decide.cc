@@ -18,7 +18,7 @@ constexpr uint64_t kRejoinMargin = 32;
 void Arbiter::Decide() {
   ClearSuspended();
   // Every round fulfils, starts or gives up something, and none can come twice for one event.
-  for (size_t left = 4 * (sessions_.size() + wishes_.size()) + 4; left > 0; --left) {
+  for (size_t left = 4 * (roster_.all().size() + wishes_.size()) + 4; left > 0; --left) {
     if (!(claim_.has_value() ? Advance() : Choose())) break;
   }
   UpdateContended();
@@ -30,13 +30,16 @@ void Arbiter::Decide() {
 // Takes lease and bytes from whoever is suspended. What is under way (a drain, a swap) is not asked
 // for twice; what did not answer is asked again when it shows itself.
 void Arbiter::ClearSuspended() {
-  for (auto& [id, session] : sessions_) {
-    if (!session.suspended || session.stuck) continue;
-    if (claim_.has_value() && claim_->wish.id == id) EndClaimOf(session);
+  if (claim_.has_value()) {
+    const Session& served = roster_.at(claim_->wish.id);
+    if (served.suspended && !served.stuck) EndClaimOf(served);
+  }
+  for (const SessionId id : Listed(roster_.counted().uncleared)) {
+    Session& session = roster_.Touch(id);
     if (!session.holds() && !session.rooted && session.credit > Bytes()) {
       session.credit = Bytes();
       session.yields_to.reset();
-      ExpectToLeave(session, budget_.charge(id));
+      ExpectToLeave(session, session.charge);
       actions_.emplace_back(action::Evict{id, Bytes()});
     } else if (session.holds() && session.phase != Phase::kRevoking) {
       if (session.not_before <= now_) {
@@ -61,11 +64,11 @@ void Arbiter::EndClaimOf(const Session& session) {
 // ---- Choosing
 
 bool Arbiter::MayBeServed(const Wish& wish) const {
-  const Session& session = sessions_.at(wish.id);
+  const Session& session = roster_.at(wish.id);
   if (session.stuck) return false;
   switch (wish.kind) {
     case Wish::Kind::kLease:
-      return session.phase == Phase::kAway && (session.rooted || !Evicting(session));
+      return session.phase == Phase::kAway && (session.rooted || !session.evicting());
     case Wish::Kind::kGrowth:
       return session.holds() && session.phase != Phase::kRevoking;
     case Wish::Kind::kContext:
@@ -76,19 +79,17 @@ bool Arbiter::MayBeServed(const Wish& wish) const {
 }
 
 bool Arbiter::Choose() {
-  const std::vector<Wish> ordered = Waiting();
   // A holder that grows goes on with its turn where no other holder must leave for it.
-  for (const Wish& wish : ordered) {
-    if (wish.kind != Wish::Kind::kGrowth || !MayBeServed(wish)) continue;
-    if (Needed(wish) > Room(wish, {})) continue;
+  for (const Wish& wish : wishes_.growing()) {
+    if (!MayBeServed(wish) || Needed(wish) > Room(wish, {})) continue;
     Begin(wish, Plan{Plan::When::kNow, now_, {}}, std::nullopt);
     return true;
   }
-  // Those who could be served but must wait for a turn to end. Whoever is behind them may slip in
-  // beside the holders, but neither push their memory out nor make them wait longer.
-  std::vector<SessionId> ahead;
+  // Whoever is behind those who wait for a turn to end may slip in beside the holders, but neither
+  // push their memory out nor make them wait longer.
+  Ahead ahead;
   std::optional<Instant> cap;
-  for (const Wish& wish : ordered) {
+  for (const Wish& wish : wishes_.active()) {
     if (!MayBeServed(wish)) continue;
     const Plan plan = MakePlan(wish, ahead);
     if (plan.when == Plan::When::kNow) {
@@ -97,14 +98,31 @@ bool Arbiter::Choose() {
     }
     if (plan.when == Plan::When::kNever) continue;
     WakeBy(plan.at);
-    ahead.push_back(wish.id);
+    Wait(roster_.at(wish.id), &ahead);
     cap = std::min(cap.value_or(plan.at), plan.at);
+    if (NobodyFits(ahead)) break;
   }
   return false;
 }
 
+// Beside the holders and those ahead, whoever it is: most often so where many wait. False: perhaps.
+bool Arbiter::NobodyFits(const Ahead& ahead) const {
+  const Roster::Counted& all = roster_.counted();
+  const bool leases_only = wishes_.lasting() == 0 && wishes_.growing().empty();
+  if (!leases_only || all.sums.immovable > Bytes()) return false;  // some need less than they say
+  const Bytes taken = budget_.fixed() + all.sums.held + ahead.kept;
+  return all.asked.empty() || all.asked.begin()->first > SaturatingSubtract(budget_.total(), taken);
+}
+
+// What it has stays meanwhile.
+void Arbiter::Wait(const Session& session, Ahead* ahead) {
+  if (std::find(ahead->ids.begin(), ahead->ids.end(), session.id) != ahead->ids.end()) return;
+  ahead->ids.push_back(session.id);
+  if (!session.holds_well() && !session.immovable()) ahead->kept += session.charge;
+}
+
 Bytes Arbiter::Needed(const Wish& wish) const {
-  const Session& session = sessions_.at(wish.id);
+  const Session& session = roster_.at(wish.id);
   if (wish.kind == Wish::Kind::kFixed) return session.fixed_wanted.front().bytes;
   if (wish.kind == Wish::Kind::kContext) {
     return contexts_ < config_.reserved ? Bytes() : config_.context;
@@ -113,7 +131,7 @@ Bytes Arbiter::Needed(const Wish& wish) const {
 }
 
 Bytes Arbiter::Lacked(const Wish& wish) const {
-  return SaturatingSubtract(Needed(wish), wish.lasting() ? Bytes() : budget_.charge(wish.id));
+  return SaturatingSubtract(Needed(wish), wish.lasting() ? Bytes() : roster_.at(wish.id).charge);
 }
 
 // Whether it can only be fulfilled once nobody else holds a lease.
@@ -124,65 +142,51 @@ bool Arbiter::MustBeAlone(const Wish& wish) const {
 // Whether the wish can be fulfilled beside the holders there are.
 bool Arbiter::HasRoom(const Wish& wish, Bytes room) const {
   if (Needed(wish) > room) return false;
-  return !MustBeAlone(wish) ||
-         std::none_of(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
-           return entry.first != wish.id && entry.second.holds() && !entry.second.stuck;
-         });
+  const uint32_t itself = roster_.at(wish.id).holds_well() ? 1 : 0;
+  return !MustBeAlone(wish) || roster_.sums().holders == itself;
 }
 
 // What could be made free for a wish without revoking anybody, what its session has included.
-Bytes Arbiter::Room(const Wish& wish, const std::vector<SessionId>& ahead) const {
-  Bytes fixed = budget_.fixed();
-  for (const auto& [id, session] : sessions_) {
-    if (id == wish.id && !wish.lasting()) continue;
-    const Bytes charge = budget_.charge(id);
-    const bool waits_ahead = std::find(ahead.begin(), ahead.end(), id) != ahead.end();
-    if (session.holds() && !session.stuck) {
-      fixed += std::max(charge, session.need);
-    } else if (session.immovable() || waits_ahead) {
-      fixed += charge;
-    }
+Bytes Arbiter::Room(const Wish& wish, const Ahead& ahead) const {
+  const Sums& sums = roster_.sums();
+  Bytes taken = budget_.fixed() + sums.held + sums.immovable + ahead.kept;
+  if (!wish.lasting()) {
+    const Session& session = roster_.at(wish.id);
+    if (session.holds_well()) taken -= std::max(session.charge, session.need);
+    if (session.immovable()) taken -= session.charge;
   }
-  return SaturatingSubtract(budget_.total(), fixed);
+  return SaturatingSubtract(budget_.total(), taken);
 }
 
 // REQUIRES: the wish fits into `room`.
 Instant Arbiter::MayJoinAt(const Wish& wish, Bytes room) const {
-  const Session& session = sessions_.at(wish.id);
-  const bool alone = std::none_of(sessions_.begin(), sessions_.end(), [](const auto& entry) {
-    return entry.second.holds() && !entry.second.stuck;
-  });
+  const Session& session = roster_.at(wish.id);
+  const bool alone = roster_.sums().holders == 0;
   const Bytes margin = std::max(config_.chunk, Bytes(budget_.total().count / kRejoinMargin));
   const bool comes_back = wish.kind == Wish::Kind::kLease && session.left_at.has_value();
   if (!comes_back || alone || Needed(wish) + margin <= room) return now_;
   return *session.left_at + config_.turns.Quantum(cost_.Estimate(Lacked(wish)));
 }
 
-Bytes Arbiter::LargestHeld() const {
-  Bytes largest;
-  for (const auto& [id, session] : sessions_) largest = std::max(largest, MustHold(session));
-  return largest;
-}
-
 // Whether with that on the card somebody could never run again.
 bool Arbiter::WouldBar(const Wish& lasting) const {
-  return LargestHeld() + budget_.fixed() + Needed(lasting) > budget_.total();
+  return roster_.LargestHeld() + budget_.fixed() + Needed(lasting) > budget_.total();
 }
 
 // Whether somebody cannot run until others give back what cannot be swapped: while there was no
 // daemon each took what its own limit allowed.
 bool Arbiter::SomebodyIsBarred() const {
-  return LargestHeld() + budget_.fixed() > budget_.total();
+  return roster_.LargestHeld() + budget_.fixed() > budget_.total();
 }
 
-Arbiter::Plan Arbiter::MakePlan(const Wish& wish, const std::vector<SessionId>& ahead) const {
+Arbiter::Plan Arbiter::MakePlan(const Wish& wish, const Ahead& ahead) const {
   if (wish.lasting() && WouldBar(wish)) return Plan{};
   const Bytes room = Room(wish, ahead);
   if (HasRoom(wish, room)) {
     const Instant at = MayJoinAt(wish, room);
     return Plan{at <= now_ ? Plan::When::kNow : Plan::When::kLater, at, {}};
   }
-  return ahead.empty() ? PlanRevocations(wish, room) : Plan{};
+  return ahead.ids.empty() ? PlanRevocations(wish, room) : Plan{};
 }
 
 // The holders that have to yield the soonest, and no more of them than are needed.
@@ -196,10 +200,10 @@ Arbiter::Plan Arbiter::PlanRevocations(const Wish& wish, Bytes room) const {
   };
   std::vector<Candidate> candidates;
   Bytes leaving;  // with leases that are being revoked already
-  for (const auto& [id, session] : sessions_) {
-    if (!session.holds() || session.stuck) continue;
-    if (id == wish.id && !wish.lasting()) continue;
-    const Bytes bytes = std::max(budget_.charge(id), session.need);
+  for (const SessionId id : roster_.counted().holders) {
+    const Session& session = roster_.at(id);
+    if (session.stuck || (id == wish.id && !wish.lasting())) continue;
+    const Bytes bytes = std::max(session.charge, session.need);
     if (session.phase == Phase::kRevoking) {
       leaving += bytes;
     } else {
@@ -237,7 +241,7 @@ Instant Arbiter::YieldsAt(const Session& holder, const Wish& to) const {
   const Duration cost = cost_.Estimate(lacked);
   const Duration quantum = config_.turns.Quantum(cost);
   Instant at;
-  if (Wishes(holder.id, Wish::Kind::kGrowth)) {
+  if (wishes_.Has(holder.id, Wish::Kind::kGrowth)) {
     at = now_;  // it can do nothing anyway
   } else if (holder.phase == Phase::kGranted) {
     at = holder.granted_at + config_.silence + cost_.Estimate(holder.need) * 4;
@@ -245,7 +249,7 @@ Instant Arbiter::YieldsAt(const Session& holder, const Wish& to) const {
     at = holder.running_since + quantum;
   }
   if (holder.idle && holder.phase == Phase::kRunning) {
-    const Session& waiter = sessions_.at(to.id);
+    const Session& waiter = roster_.at(to.id);
     const std::optional<Duration> burst = waiter.bursts.Typical();
     const bool waiter_pauses = burst.has_value() && *burst <= quantum;
     at = std::min(at, holder.idle_since + IdlePatience(lacked > budget_.free(), cost, holder.pauses,
@@ -261,13 +265,13 @@ void Arbiter::Begin(const Wish& wish, const Plan& plan, std::optional<Instant> c
   claim_ = Claim{wish, cap, false, {}};
   Handover& record = claim_->record;
   record.to = wish.id;
-  record.epoch = sessions_.at(wish.id).epoch;
+  record.epoch = roster_.at(wish.id).epoch;
   record.from = plan.revoke;
   // What was lent in vain is taken back with it.
   record.lacked = Lacked(wish) + SaturatingSubtract(budget_.charged(), budget_.total());
   record.free = budget_.free();
   record.revoked_at = record.released_at = now_;
-  for (const SessionId id : plan.revoke) SendRevoke(sessions_.at(id));
+  for (const SessionId id : plan.revoke) SendRevoke(roster_.Touch(id));
 }
 
 // True if the claim ended, one way or the other.
@@ -275,15 +279,12 @@ bool Arbiter::Advance() {
   if (!claim_->gathering) {
     const Wish& wish = claim_->wish;
     if (!HasRoom(wish, Room(wish, {}))) {
-      const bool leaving = std::any_of(sessions_.begin(), sessions_.end(), [](const auto& entry) {
-        return entry.second.phase == Phase::kRevoking && !entry.second.stuck;
-      });
-      if (leaving) return false;
+      if (roster_.sums().revoking > 0) return false;
       AbandonClaim();  // busy or stuck: choose anew, without it
       return true;
     }
     claim_->gathering = true;
-    if (wish.kind == Wish::Kind::kLease) SendGrant(sessions_.at(wish.id));
+    if (wish.kind == Wish::Kind::kLease) SendGrant(roster_.Touch(wish.id));
   }
   return Gather();
 }
@@ -303,7 +304,7 @@ bool Arbiter::Gather() {
     GiveUpClaim();
     return true;
   }
-  if (!wish.lasting()) RaiseCredit(sessions_.at(wish.id));
+  if (!wish.lasting()) RaiseCredit(roster_.Touch(wish.id));
   const bool lent = budget_.charged() > budget_.total() && Coming() > Bytes();
   if (lacking > Bytes() || lent) return false;
   Fulfil();
@@ -317,7 +318,7 @@ void Arbiter::SendGrant(Session& session) {
   session.cap = claim_->cap;
   session.waited = session.waited + (now_ - claim_->wish.since);
   ++session.leases;
-  const Bytes charge = budget_.charge(session.id);
+  const Bytes charge = session.charge;
   SetCredit(session, charge + std::min(SaturatingSubtract(session.need, charge), budget_.free()));
   actions_.emplace_back(action::Grant{session.id, session.epoch, session.credit, session.window});
 }
@@ -327,11 +328,10 @@ void Arbiter::SendGrant(Session& session) {
 void Arbiter::RaiseCredit(Session& session) {
   Bytes room = budget_.free();
   if (claim_->wish.kind == Wish::Kind::kLease) {
-    Bytes uncharged;  // that is on the card all the same
-    for (const auto& [id, other] : sessions_) uncharged += other.excess;
-    room += SaturatingSubtract(budget_.Lendable(Coming()), uncharged);
+    // What is on the card uncharged is not there to be lent.
+    room += SaturatingSubtract(budget_.Lendable(Coming()), roster_.sums().excess);
   }
-  const Bytes charge = budget_.charge(session.id);
+  const Bytes charge = session.charge;
   const Bytes more = std::min(SaturatingSubtract(session.need, charge), room);
   if (more == Bytes()) return;
   SetCredit(session, charge + more);
@@ -344,57 +344,37 @@ void Arbiter::SendRevoke(Session& session) {
   actions_.emplace_back(action::Revoke{session.id, session.epoch, session.deadline});
 }
 
-bool Arbiter::Evicting(const Session& session) const {
-  return session.excess > Bytes() || budget_.charge(session.id) > session.credit;
-}
-
-// Whether something is to come from it by expected_at.
-bool Arbiter::Expected(const Session& session) const {
-  return session.phase == Phase::kRevoking || (!session.rooted && Evicting(session));
-}
-
 // Bytes that sessions are swapping out and can be counted on.
 Bytes Arbiter::Coming() const {
-  Bytes sum;
-  for (const auto& [id, session] : sessions_) {
-    if (!session.holds() && !session.immovable()) {
-      sum += SaturatingSubtract(budget_.charge(id), session.credit);
-    }
-  }
-  return sum;
+  return roster_.sums().coming;
 }
 
 // Coldest first among those who want nothing, then those who wait, the last in the queue first.
 // All of a session's memory before the next one's, so that only the last undershoots its target.
 bool Arbiter::OrderEvictions(Bytes bytes) {
-  std::vector<Session*> victims;
-  Bytes available;
-  for (auto& [id, session] : sessions_) {
-    if (session.holds() || session.immovable() || session.credit == Bytes()) continue;
-    victims.push_back(&session);
-    available += session.credit;
+  if (roster_.sums().evictable < bytes) return false;
+  while (bytes > Bytes() && !roster_.counted().cold.empty()) {
+    bytes -= OrderEviction(roster_.counted().cold.begin()->second, bytes);
   }
-  if (available < bytes) return false;
-  const std::vector<Wish> waiting = Waiting();
-  const auto rank = [&](const Session* session) {
-    const auto at = std::find_if(waiting.begin(), waiting.end(), [&](const Wish& wish) {
-      return wish.id == session->id && wish.kind == Wish::Kind::kLease;
-    });
-    return waiting.end() - at;  // 0 where it wants nothing
-  };
-  std::sort(victims.begin(), victims.end(), [&](const Session* a, const Session* b) {
-    return std::tuple(rank(a), a->last_used, a->id) < std::tuple(rank(b), b->last_used, b->id);
-  });
-  for (Session* victim : victims) {
-    if (bytes == Bytes()) break;
-    const Bytes part = std::min(bytes, victim->credit);
-    bytes -= part;
-    victim->credit -= part;
-    victim->yields_to = claim_->wish.id;
-    ExpectToLeave(*victim, budget_.charge(victim->id));
-    actions_.emplace_back(action::Evict{victim->id, victim->credit});
+  const auto& waiting = wishes_.active();
+  for (auto wish = waiting.rbegin(); bytes > Bytes() && wish != waiting.rend(); ++wish) {
+    const Session& session = roster_.at(wish->id);
+    const bool can = !session.holds() && !session.immovable();
+    if (can && wish->kind == Wish::Kind::kLease) bytes -= OrderEviction(wish->id, bytes);
   }
   return true;
+}
+
+// Of one, at most so much. Returns how much.
+Bytes Arbiter::OrderEviction(SessionId id, Bytes bytes) {
+  Session& victim = roster_.Touch(id);
+  const Bytes part = std::min(bytes, victim.credit);
+  if (part == Bytes()) return part;
+  victim.credit -= part;
+  victim.yields_to = claim_->wish.id;
+  ExpectToLeave(victim, victim.charge);
+  actions_.emplace_back(action::Evict{id, victim.credit});
+  return part;
 }
 
 void Arbiter::Fulfil() {
@@ -402,7 +382,7 @@ void Arbiter::Fulfil() {
   Handover record = std::move(claim_->record);
   claim_.reset();
   DropWish(wish.id, wish.kind);
-  Session& session = sessions_.at(wish.id);
+  Session& session = roster_.Touch(wish.id);
   if (wish.kind == Wish::Kind::kLease) {
     session.record = std::move(record);  // told once it runs
     if (session.phase == Phase::kRunning) Report(session);
@@ -416,7 +396,7 @@ void Arbiter::Fulfil() {
 // As many as there is room for, of which there is some. All at once, so that the rounds of Decide
 // do not depend on how many a session asks for.
 void Arbiter::AnswerContexts(Session& session) {
-  const Wish another{session.id, Wish::Kind::kContext, now_, 0};
+  const Wish another{session.id, Wish::Kind::kContext, now_, 0, 0};
   do {
     AnswerContext(session, true);
     ChargeFixed();
@@ -430,7 +410,7 @@ void Arbiter::AnswerContexts(Session& session) {
 void Arbiter::GiveUpClaim() {
   const Wish wish = claim_->wish;
   if (wish.kind != Wish::Kind::kLease) return AbandonClaim();
-  Session& session = sessions_.at(wish.id);
+  Session& session = roster_.Touch(wish.id);
   session.record = std::move(claim_->record);  // told when it gives the lease back
   claim_.reset();
   DropWish(wish.id, wish.kind);
@@ -439,19 +419,38 @@ void Arbiter::GiveUpClaim() {
 
 // ---- What holders and the caller must know
 
+// Only where something has changed: for the sessions of this event, and for all holders where there
+// are so many more or fewer wishes that the answer may be another.
 void Arbiter::UpdateContended() {
-  for (auto& [id, session] : sessions_) {
-    const SessionId self = id;
-    const bool waited_for = std::any_of(wishes_.begin(), wishes_.end(), [&](const Wish& wish) {
-      // Also for what it wants beside its lease itself: it may have credit to spare.
-      return (wish.id != self || wish.lasting()) && !sessions_.at(wish.id).suspended;
-    });
-    // Whoever gave the order to suspend waits, too: it must not fill its queue anew meanwhile.
-    const bool contended = session.holds() && (waited_for || session.suspended);
-    if (contended == session.contended) continue;
-    session.contended = contended;
+  constexpr size_t kOwn = std::size(Wish::kKinds);  // at most, of one session
+  const size_t waiting = wishes_.active().size();
+  std::vector<SessionId> concerned;
+  if (waiting != last_waiting_ && std::min(waiting, last_waiting_) <= kOwn) {
+    concerned = Listed(roster_.counted().holders);
+  }
+  last_waiting_ = waiting;
+  for (const Session* session : roster_.touched()) concerned.push_back(session->id);
+  std::sort(concerned.begin(), concerned.end());
+  concerned.erase(std::unique(concerned.begin(), concerned.end()), concerned.end());
+  for (const SessionId id : concerned) {
+    const bool contended = IsContended(roster_.at(id));
+    if (contended == roster_.at(id).contended) continue;
+    roster_.Touch(id).contended = contended;
     actions_.emplace_back(action::SetContended{id, contended});
   }
+}
+
+// Whether others wait for what a holder has, or whoever gave the order to suspend it: it must not
+// fill its queue anew meanwhile.
+bool Arbiter::IsContended(const Session& session) const {
+  if (!session.holds()) return false;
+  if (session.suspended) return true;
+  // What it wants beside its lease counts, too: it may have credit to spare.
+  size_t own = 0;
+  for (const Wish::Kind kind : {Wish::Kind::kLease, Wish::Kind::kGrowth}) {
+    if (wishes_.FindActive(session.id, kind) != nullptr) ++own;
+  }
+  return wishes_.active().size() > own;
 }
 
 void Arbiter::WakeBy(Instant instant) {
@@ -459,9 +458,8 @@ void Arbiter::WakeBy(Instant instant) {
 }
 
 void Arbiter::SetWake() {
-  for (const auto& [id, session] : sessions_) {
-    if (Expected(session) && !session.stuck) WakeBy(session.expected_at);
-  }
+  const Roster::ByTime& expected = roster_.counted().expected;
+  if (!expected.empty()) WakeBy(expected.begin()->first);
   if (wake_.has_value()) actions_.emplace_back(action::WakeAt{*wake_});
 }
 

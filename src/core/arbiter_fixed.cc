@@ -6,7 +6,7 @@
 
 namespace tandem::core {
 void Arbiter::Handle(const event::FixedWanted& e) {
-  Session* session = Find(e.id);
+  Session* session = roster_.Find(e.id);
   if (session == nullptr) return;
   HeardFrom(*session);
   if (session->fixed_wanted.size() >= kMostWanted) {
@@ -22,7 +22,7 @@ void Arbiter::Handle(const event::FixedWanted& e) {
 }
 
 void Arbiter::Handle(const event::FixedGone& e) {
-  Session* session = Find(e.id);
+  Session* session = roster_.Find(e.id);
   if (session == nullptr) return;
   HeardFrom(*session);
   if (e.bytes > session->fixed) {
@@ -45,18 +45,17 @@ void Arbiter::RefuseFixed() {
     fitted = std::max(fitted, bytes);
     return true;
   };
-  for (auto& [id, session] : sessions_) {
-    if (session.fixed_wanted.empty()) continue;
-    const Bytes taken = MustHold(session) + budget_.fixed();
-    std::erase_if(
-        session.fixed_wanted, [&, id = id, &session = session](const event::FixedWanted& wanted) {
-          const bool fits =
-              !SomebodyIsBarred() && wanted.bytes <= SaturatingSubtract(budget_.total(), taken);
-          if (fits && host_has_room(session, wanted.bytes)) return false;
-          limits_.GiveFixed(id, wanted.bytes);
-          actions_.emplace_back(action::FixedReserved{id, wanted.sequence, false});
-          return true;
-        });
+  for (const SessionId id : Listed(roster_.counted().wanting_fixed)) {
+    Session& session = roster_.Touch(id);
+    const Bytes taken = session.must_hold() + budget_.fixed();
+    const bool barred = SomebodyIsBarred();
+    std::erase_if(session.fixed_wanted, [&](const event::FixedWanted& wanted) {
+      const bool fits = !barred && wanted.bytes <= SaturatingSubtract(budget_.total(), taken);
+      if (fits && host_has_room(session, wanted.bytes)) return false;
+      limits_.GiveFixed(id, wanted.bytes);
+      actions_.emplace_back(action::FixedReserved{id, wanted.sequence, false});
+      return true;
+    });
     if (session.fixed_wanted.empty()) DropWish(id, Wish::Kind::kFixed);
   }
 }
@@ -73,7 +72,7 @@ void Arbiter::GrantFixed(Session& session) {
 
 // As many as there is room for, of which there is some; all at once, as AnswerContexts.
 void Arbiter::AnswerFixed(Session& session) {
-  const Wish another{session.id, Wish::Kind::kFixed, now_, 0};
+  const Wish another{session.id, Wish::Kind::kFixed, now_, 0, 0};
   do {
     GrantFixed(session);
   } while (!session.fixed_wanted.empty() && Needed(another) <= budget_.free() &&

@@ -10,30 +10,34 @@ namespace tandem::core {
 // cannot be swapped; or what room is being made for, of that kind.
 Bytes Arbiter::Excess(Bytes more) const {
   if (claim_.has_value() && claim_->wish.lasting()) more = std::max(more, Needed(claim_->wish));
-  Bytes allocated;
-  for (const auto& [id, session] : sessions_) allocated += limits_.allocated(id);
-  return SaturatingSubtract(allocated + budget_.fixed() + more, budget_.total());
+  return SaturatingSubtract(limits_.allocated() + budget_.fixed() + more, budget_.total());
 }
 
 // What it has copied there, and what it is about to, some of which may have its copy still.
 Bytes Arbiter::OnHost(const Session& session) const {
-  const Bytes ordered = budget_.charge(session.id) - session.credit;
-  const Bytes away = SaturatingSubtract(limits_.allocated(session.id), session.credit);
+  const Bytes ordered = session.charge - session.credit;
+  const Bytes away = SaturatingSubtract(session.allocated, session.credit);
   return std::min(session.on_host + ordered + Cold(session), std::max(session.on_host, away));
 }
 
 // Any session may be the one whose turn is over, but nobody has to give up more than that.
 Bytes Arbiter::HostShare(const Session& session, Bytes excess) const {
-  const Bytes allocated = limits_.allocated(session.id);
+  const Bytes allocated = session.allocated;
   const Bytes most = session.suspended ? allocated : std::min(allocated, excess);
   return std::max(most, std::min(allocated, OnHost(session)));
 }
 
+// Of the sessions for which it may be more or less than they were promised.
 HostNeeds Arbiter::NeedsOfHost(Bytes more) const {
   const Bytes excess = Excess(more);
   HostNeeds needs;
-  for (const auto& [id, session] : sessions_) {
-    needs.push_back({id, HostShare(session, excess), session.needs_memory()});
+  const auto add = [&](const Session& session) {
+    needs.push_back({session.id, HostShare(session, excess), session.needs_memory()});
+  };
+  if (excess != excess_) {
+    for (const auto& [id, session] : roster_.all()) add(session);
+  } else {
+    for (const Session* session : roster_.touched()) add(*session);
   }
   return needs;
 }
@@ -47,8 +51,8 @@ bool Arbiter::HostHasRoom(const Session& session, Bytes more) {
 }
 
 void Arbiter::PromiseHost() {
-  excess_ = Excess(Bytes());
   if (config_.host != nullptr) config_.host->Promise(config_.gpu, NeedsOfHost(Bytes()));
+  excess_ = Excess(Bytes());
 }
 
 }  // namespace tandem::core

@@ -85,7 +85,7 @@ TEST(HostLimitsTest, MemoryStaysWithWhoHasItAndTheFileIsLeftFirst) {
   host.Promise(0, {{kA, MiB(30)}, {kB, MiB(45)}});
   EXPECT_EQ(host.PlaceOf(0, kA).memory, MiB(5));
   EXPECT_EQ(host.PlaceOf(0, kA).spilled, MiB(25));
-  host.Promise(0, {{kB, MiB(45)}});
+  host.Forget(0, kA);
   EXPECT_EQ(host.spilled(), Bytes());
   EXPECT_EQ(host.PlaceOf(0, kA).total(), Bytes());
 }

@@ -22,7 +22,7 @@ TEST_F(ArbiterTest, WhatASessionBringsIsBookedBeforeAnybodyIsServed) {
   EXPECT_TRUE(Silent<action::Grant>(kB));
   On(event::SessionAdded{kA, RunId{1}, MiB(200), MiB(60), MiB(60), 0, {}, MiB(160)});
   EXPECT_EQ(Said<action::Grant>(kB).credit, MiB(100));
-  EXPECT_EQ(arbiter_.budget().charge(kA), MiB(60));
+  EXPECT_EQ(arbiter_.ChargeOf(kA), MiB(60));
   EXPECT_EQ(Said<action::Evict>(kA).target, MiB(40));
 }
 
@@ -53,7 +53,7 @@ TEST_F(ArbiterTest, WhoeverCannotGiveUpItsExcessIsServedWithIt) {
   On(event::Running{kB, epoch, {}});
   EXPECT_EQ(arbiter_.sessions().at(kB).excess, Bytes());
   On(event::Evicted{kB, MiB(50), {}});  // like anybody else from now on
-  EXPECT_EQ(arbiter_.budget().charge(kB), MiB(50));
+  EXPECT_EQ(arbiter_.ChargeOf(kB), MiB(50));
 }
 
 TEST_F(ArbiterTest, WhoeverCannotLeaveDoesNotHoldUpTheRest) {
@@ -65,7 +65,7 @@ TEST_F(ArbiterTest, WhoeverCannotLeaveDoesNotHoldUpTheRest) {
   On(event::Ready{kC, MiB(40)});
   On(event::Busy{kA, 0});
   const Epoch epoch = Said<action::Revoke>(kB).epoch;  // it does not fit beside what stays
-  EXPECT_EQ(arbiter_.budget().charge(kA), MiB(60));
+  EXPECT_EQ(arbiter_.ChargeOf(kA), MiB(60));
   On(event::Released{kB, epoch});
   EXPECT_EQ(Said<action::Evict>(kB).target, Bytes());
   EXPECT_TRUE(Silent<action::Evict>(kA));

@@ -73,7 +73,7 @@ class SpareTest : public ArbiterTest {
 TEST_F(SpareTest, TheFirstChunkMayComeInBeforeAnyIsOut) {
   BeginHandover();
   EXPECT_EQ(Said<action::Evict>(kA).target, MiB(54));
-  EXPECT_EQ(arbiter_.budget().charge(kB), MiB(42));
+  EXPECT_EQ(arbiter_.ChargeOf(kB), MiB(42));
   On(event::Evicted{kA, MiB(58), MiB(2)});
   EXPECT_EQ(Said<action::Credit>(kB).credit, MiB(44));
   On(event::Evicted{kA, MiB(56), MiB(2)});
@@ -93,7 +93,7 @@ TEST_F(SpareTest, WhatIsLentComesBackAlsoWhereTheNewcomerGrowsMeanwhile) {
   On(event::Ready{kB, MiB(50)});
   EXPECT_EQ(Said<action::Evict>(kA).target, MiB(50));
   for (uint64_t left = 58; left >= 50; left -= 2) On(event::Evicted{kA, MiB(left), MiB(2)});
-  EXPECT_EQ(arbiter_.budget().charge(kB), MiB(50));
+  EXPECT_EQ(arbiter_.ChargeOf(kB), MiB(50));
   EXPECT_EQ(arbiter_.budget().charged(), MiB(100));
   EXPECT_FALSE(arbiter_.claimant().has_value());
 }
@@ -137,7 +137,7 @@ TEST_F(ArbiterTest, MemoryThatIsFreedDuringAHandoverIsNotEvicted) {
   const Handover record = Record();
   EXPECT_EQ(record.evicted, MiB(10));
   EXPECT_EQ(record.out, MiB(8));
-  EXPECT_EQ(arbiter_.budget().charge(kA), MiB(20));
+  EXPECT_EQ(arbiter_.ChargeOf(kA), MiB(20));
 }
 
 TEST_F(ArbiterTest, ColdMemoryLeavesFirstAndThatOfWaitersLast) {
@@ -219,7 +219,7 @@ TEST_F(ArbiterTest, AStuckHolderKeepsItsBytesAndOthersRunBesideIt) {
   EXPECT_FALSE(Silent<action::Revoke>(kA));
   Later(Seconds(10));
   EXPECT_TRUE(arbiter_.sessions().at(kA).stuck);
-  EXPECT_EQ(arbiter_.budget().charge(kA), MiB(60));
+  EXPECT_EQ(arbiter_.ChargeOf(kA), MiB(60));
   EXPECT_TRUE(arbiter_.sessions().at(kC).holds());
   EXPECT_FALSE(arbiter_.sessions().at(kB).holds());
   Release(kA);  // it comes back to life
@@ -320,7 +320,7 @@ TEST_F(ArbiterTest, DeathGivesEverythingBackAtAnyMoment) {
   EXPECT_EQ(Record().to, kB);
   EXPECT_EQ(Record().evicted, MiB(40));
   EXPECT_FALSE(Silent<action::Grant>(kC));
-  EXPECT_EQ(arbiter_.budget().charge(kB), Bytes());
+  EXPECT_EQ(arbiter_.ChargeOf(kB), Bytes());
   On(event::SessionGone{kA});  // in the middle of its swapping out
   EXPECT_EQ(Said<action::Credit>(kC).credit, MiB(90));
   EXPECT_EQ(arbiter_.budget().charged(), MiB(90));
@@ -375,10 +375,10 @@ TEST_F(ArbiterTest, UnaskedEvictedLowersCreditUnlessAGrantIsOnItsWay) {
   Add(kA);
   On(event::Ready{kA, MiB(50)});
   On(event::Evicted{kA, MiB(10), {}});  // written before it saw the Grant
-  EXPECT_EQ(arbiter_.budget().charge(kA), MiB(50));
+  EXPECT_EQ(arbiter_.ChargeOf(kA), MiB(50));
   On(event::Running{kA, 1, {}});
   On(event::Evicted{kA, MiB(30), {}});
-  EXPECT_EQ(arbiter_.budget().charge(kA), MiB(30));
+  EXPECT_EQ(arbiter_.ChargeOf(kA), MiB(30));
 }
 
 TEST_F(ArbiterTest, ALeaseGivenBackUnaskedIsGone) {

@@ -11,22 +11,8 @@ void CheckFailed(const char* /*what*/) {
   std::abort();
 }
 
-Bytes Budget::charge(SessionId id) const {
-  const auto at = charges_.find(id);
-  return at == charges_.end() ? Bytes() : at->second;
-}
-
-void Budget::SetCharge(SessionId id, Bytes bytes) {
-  Change(charge(id), bytes);
-  if (bytes == Bytes()) {
-    charges_.erase(id);
-  } else {
-    charges_[id] = bytes;
-  }
-}
-
 void Budget::SetFixed(Bytes bytes) {
-  Change(fixed_, bytes);
+  Recharge(fixed_, bytes);
   fixed_ = bytes;
 }
 
@@ -35,7 +21,7 @@ void Budget::SetTotal(Bytes total) {
   total_ = total;
 }
 
-void Budget::Change(Bytes from, Bytes to) {
+void Budget::Recharge(Bytes from, Bytes to) {
   TANDEM_CHECK(from <= charged_);
   const Bytes others = charged_ - from;
   TANDEM_CHECK(to <= total_ + spare_ - others);

@@ -1,4 +1,5 @@
-// Budget: the bytes of one GPU that may be handed out, and who has been charged with how many.
+// Budget: the bytes of one GPU that may be handed out, and how many of them sessions are charged
+// with.
 //
 // Threading: none. Pure.
 // Invariants
@@ -10,9 +11,8 @@
 #pragma once
 
 #include <algorithm>
-#include <map>
 
-#include "src/core/types.h"
+#include "src/base/bytes.h"
 
 namespace tandem::core {
 
@@ -28,24 +28,21 @@ class Budget {
     return std::min(coming, spare_ - SaturatingSubtract(charged_, total_));
   }
   Bytes fixed() const { return fixed_; }
-  Bytes charge(SessionId id) const;
 
-  // REQUIRES: the increase, if it is one, is no more than free() and what is lendable.
-  void SetCharge(SessionId id, Bytes bytes);
+  // Of one session, from so much to so much. REQUIRES: the increase, if it is one, is no more than
+  // free() and what is lendable.
+  void Recharge(Bytes from, Bytes to);
   // What cannot be swapped, of all sessions together: contexts above the reserve, arrays. REQUIRES:
-  // as SetCharge.
+  // as Recharge.
   void SetFixed(Bytes bytes);
   // REQUIRES: total + spare >= charged().
   void SetTotal(Bytes total);
 
  private:
-  void Change(Bytes from, Bytes to);
-
   Bytes total_;
   Bytes spare_;  // of the card, beside the total
   Bytes charged_;
   Bytes fixed_;
-  std::map<SessionId, Bytes> charges_;  // only those above zero
 };
 
 }  // namespace tandem::core

@@ -12,36 +12,35 @@ constexpr SessionId kB{2};
 
 TEST(BudgetTest, CountsWhatIsCharged) {
   Budget budget(MiB(100));
-  budget.SetCharge(kA, MiB(60));
+  budget.Recharge({}, MiB(60));
   budget.SetFixed(MiB(8));
   EXPECT_EQ(budget.free(), MiB(32));
-  budget.SetCharge(kA, MiB(20));
-  budget.SetCharge(kB, MiB(72));
+  budget.Recharge(MiB(60), MiB(20));
+  budget.Recharge({}, MiB(72));
   EXPECT_EQ(budget.free(), Bytes());
-  EXPECT_EQ(budget.charge(kA), MiB(20));
   budget.SetTotal(MiB(110));
   EXPECT_EQ(budget.free(), MiB(10));
 }
 
 TEST(BudgetDeathTest, AbortsBeforeItPromisesMoreThanThereIs) {
   Budget budget(MiB(100));
-  budget.SetCharge(kA, MiB(60));
-  EXPECT_DEATH(budget.SetCharge(kB, MiB(41)), "");
-  EXPECT_DEATH(budget.SetCharge(kB, Bytes(~0ull)), "");
+  budget.Recharge({}, MiB(60));
+  EXPECT_DEATH(budget.Recharge({}, MiB(41)), "");
+  EXPECT_DEATH(budget.Recharge({}, Bytes(~0ull)), "");
   EXPECT_DEATH(budget.SetFixed(MiB(41)), "");
   EXPECT_DEATH(budget.SetTotal(MiB(59)), "");
 }
 
 TEST(BudgetTest, LendsNoMoreThanIsComingAndTheSpare) {
   Budget budget(MiB(100), MiB(2));
-  budget.SetCharge(kA, MiB(100));
+  budget.Recharge({}, MiB(100));
   EXPECT_EQ(budget.free(), Bytes());
   EXPECT_EQ(budget.Lendable(MiB(1)), MiB(1));
   EXPECT_EQ(budget.Lendable(MiB(50)), MiB(2));
-  budget.SetCharge(kB, MiB(2));
+  budget.Recharge({}, MiB(2));
   EXPECT_EQ(budget.free(), Bytes());
   EXPECT_EQ(budget.Lendable(MiB(50)), Bytes());
-  budget.SetCharge(kA, MiB(95));
+  budget.Recharge(MiB(100), MiB(95));
   EXPECT_EQ(budget.free(), MiB(3));
 }
 

@@ -5,16 +5,6 @@
 namespace tandem::core {
 namespace {
 
-template <typename Places>
-HostPlace Sum(const Places& places) {
-  HostPlace sum;
-  for (const auto& [id, place] : places) {
-    sum.memory += place.memory;
-    sum.spilled += place.spilled;
-  }
-  return sum;
-}
-
 // Of both, as much as there is; *lacking and *room are what is left of them.
 Bytes TakeFrom(Bytes* room, Bytes* lacking) {
   const Bytes taken = std::min(*room, *lacking);
@@ -25,41 +15,31 @@ Bytes TakeFrom(Bytes* room, Bytes* lacking) {
 
 }  // namespace
 
-HostPlace HostLimits::Promised() const {
-  HostPlace sum;
-  for (const auto& [gpu, places] : promised_) {
-    const HostPlace of_gpu = Sum(places);
-    sum.memory += of_gpu.memory;
-    sum.spilled += of_gpu.spilled;
-  }
-  return sum;
-}
-
-Bytes HostLimits::promised() const {
-  return Promised().total();
-}
-
-Bytes HostLimits::spilled() const {
-  return Promised().spilled;
-}
-
 HostPlace HostLimits::PlaceOf(int gpu, SessionId id) const {
-  const auto places = promised_.find(gpu);
-  if (places == promised_.end()) return {};
-  const auto place = places->second.find(id);
-  return place == places->second.end() ? HostPlace() : place->second;
+  const auto place = places_.find({gpu, id});
+  return place == places_.end() ? HostPlace() : place->second;
+}
+
+void HostLimits::Put(int gpu, SessionId id, const HostPlace& place) {
+  const HostPlace before = PlaceOf(gpu, id);
+  promised_.memory = promised_.memory - before.memory + place.memory;
+  promised_.spilled = promised_.spilled - before.spilled + place.spilled;
+  if (place.total() == Bytes()) {
+    places_.erase({gpu, id});
+  } else {
+    places_[{gpu, id}] = place;
+  }
 }
 
 Bytes HostLimits::LeftInMemory() {
-  const Bytes promised = Promised().memory;
-  if (!memory_.available) return SaturatingSubtract(memory_.limit, promised);
+  if (!memory_.available) return SaturatingSubtract(memory_.limit, promised_.memory);
   const Bytes there = memory_.available();
   if (measured_) memory_.limit = std::max(memory_.limit, Measured(there));
-  return std::min(SaturatingSubtract(memory_.limit, promised), there);
+  return std::min(SaturatingSubtract(memory_.limit, promised_.memory), there);
 }
 
 Bytes HostLimits::LeftInFile() const {
-  const Bytes left = SaturatingSubtract(file_.limit, spilled());
+  const Bytes left = SaturatingSubtract(file_.limit, promised_.spilled);
   return file_.available && left != Bytes() ? std::min(left, file_.available()) : left;
 }
 
@@ -70,23 +50,25 @@ HostLimits::Places HostLimits::Keep(int gpu, const HostNeeds& needs) const {
     HostPlace place = PlaceOf(gpu, need.id);
     place.memory = std::min(place.memory, need.bytes);
     place.spilled = std::min(place.spilled, need.bytes - place.memory);
-    kept.emplace(need.id, place);
+    kept[{gpu, need.id}] = place;
   }
   return kept;
 }
 
 // Whether there is room for all that they lack. If not, the memory is to hold that, too.
 bool HostLimits::Grow(int gpu, const HostNeeds& needs, Places* places) {
-  const auto had = promised_.find(gpu);
-  const HostPlace before = had == promised_.end() ? HostPlace() : Sum(had->second);
-  const HostPlace kept = Sum(*places);
-  Bytes memory = LeftInMemory() + (before.memory - kept.memory);
-  Bytes file = LeftInFile() + (before.spilled - kept.spilled);
+  Bytes memory = LeftInMemory();
+  Bytes file = LeftInFile();
+  for (const auto& [name, kept] : *places) {
+    const HostPlace before = PlaceOf(gpu, name.second);
+    memory += before.memory - kept.memory;
+    file += before.spilled - kept.spilled;
+  }
   bool fits = true;
   for (const bool memory_only : {true, false}) {
     for (const HostNeed& need : needs) {
       if (need.memory_only != memory_only) continue;
-      HostPlace& place = places->at(need.id);
+      HostPlace& place = places->at({gpu, need.id});
       Bytes lacking = need.bytes - place.total();
       place.memory += TakeFrom(&memory, &lacking);
       if (!memory_only) place.spilled += TakeFrom(&file, &lacking);
@@ -106,11 +88,15 @@ bool HostLimits::Fits(int gpu, const HostNeeds& needs) {
 void HostLimits::Promise(int gpu, const HostNeeds& needs) {
   Places places = Keep(gpu, needs);
   if (file_.limit == Bytes()) {
-    for (const HostNeed& need : needs) places.at(need.id).memory = need.bytes;
+    for (const HostNeed& need : needs) places.at({gpu, need.id}).memory = need.bytes;
   } else if (Grows(gpu, needs)) {
     Grow(gpu, needs, &places);
   }
-  promised_[gpu] = std::move(places);
+  for (const auto& [name, place] : places) Put(gpu, name.second, place);
+}
+
+void HostLimits::Forget(int gpu, SessionId id) {
+  Put(gpu, id, HostPlace());
 }
 
 bool HostLimits::Grows(int gpu, const HostNeeds& needs) const {

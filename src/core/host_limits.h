@@ -48,16 +48,18 @@ class HostLimits {
   // The limit where so much is available: some of it is for everybody else.
   static Bytes Measured(Bytes available) { return available - Bytes(available.count / 10); }
 
-  // Whether the GPU's sessions may have as much promised, or have already.
+  // Whether these sessions of the GPU may have as much promised, or have already, beside what all
+  // others have.
   bool Fits(int gpu, const HostNeeds& needs);
-  // From now on so much is theirs, and of no others of the GPU.
+  // From now on so much is theirs.
   void Promise(int gpu, const HostNeeds& needs);
+  void Forget(int gpu, SessionId id);  // it is gone
   void Raise(Bytes by) { memory_.limit += by; }
 
   Bytes limit() const { return memory_.limit + file_.limit; }
   Bytes spill_limit() const { return file_.limit; }
-  Bytes promised() const;
-  Bytes spilled() const;  // of it
+  Bytes promised() const { return promised_.total(); }
+  Bytes spilled() const { return promised_.spilled; }  // of it
   HostPlace PlaceOf(int gpu, SessionId id) const;
   // To be promised.
   Bytes LeftInMemory();
@@ -68,17 +70,18 @@ class HostLimits {
     Bytes limit;
     std::function<Bytes()> available;
   };
-  using Places = std::map<SessionId, HostPlace>;
+  using Places = std::map<std::pair<int, SessionId>, HostPlace>;  // by GPU
 
-  HostPlace Promised() const;
   bool Grows(int gpu, const HostNeeds& needs) const;
   Places Keep(int gpu, const HostNeeds& needs) const;
   bool Grow(int gpu, const HostNeeds& needs, Places* places);
+  void Put(int gpu, SessionId id, const HostPlace& place);
 
   Store memory_;
   Store file_ = {};
   bool measured_;
-  std::map<int, Places> promised_;  // by GPU
+  Places places_;
+  HostPlace promised_;  // their sum
 };
 
 }  // namespace tandem::core

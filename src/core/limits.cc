@@ -8,6 +8,7 @@ void RunLimits::Add(SessionId session, RunId run, Bytes limit, Bytes allocated) 
   Run& shared = runs_[run];
   if (shared.sessions++ == 0) shared.limit = limit;
   shared.used += allocated;
+  allocated_ += allocated;
   members_[session] = Member{run, allocated, {}};
 }
 
@@ -15,6 +16,7 @@ void RunLimits::Remove(SessionId session) {
   const Member& member = members_.at(session);
   Run& run = runs_.at(member.run);
   run.used -= member.allocated + member.fixed;
+  allocated_ -= member.allocated;
   if (--run.sessions == 0) runs_.erase(member.run);
   members_.erase(session);
 }
@@ -30,6 +32,7 @@ bool RunLimits::Reserve(SessionId session, Bytes total) {
   const Bytes others = run.used - member.allocated;
   if (total > member.allocated && total > SaturatingSubtract(run.limit, others)) return false;
   run.used = others + total;
+  allocated_ = allocated_ - member.allocated + total;
   member.allocated = total;
   return true;
 }

@@ -27,7 +27,8 @@ class RunLimits {
   // REQUIRES: it has as many.
   void GiveFixed(SessionId session, Bytes bytes);
 
-  Bytes allocated(SessionId session) const;  // what can be swapped
+  Bytes allocated(SessionId session) const;       // what can be swapped
+  Bytes allocated() const { return allocated_; }  // by all
   Bytes limit(SessionId session) const;
   Bytes used(SessionId session) const;  // with what cannot be swapped
   Bytes run_used(SessionId session) const;
@@ -47,6 +48,7 @@ class RunLimits {
 
   std::map<RunId, Run> runs_;
   std::map<SessionId, Member> members_;
+  Bytes allocated_;
 };
 
 }  // namespace tandem::core

@@ -6,7 +6,6 @@
 
 #include <memory>
 #include <string_view>
-#include <vector>
 
 #include "src/core/types.h"
 
@@ -20,6 +19,7 @@ struct Wish {
     kContext,  // room for one more context
     kFixed,    // room for other memory that cannot be swapped
   };
+  static constexpr Kind kKinds[] = {Kind::kLease, Kind::kGrowth, Kind::kContext, Kind::kFixed};
   // Whether it is for what stays on the card as long as it exists.
   bool lasting() const { return kind == Kind::kContext || kind == Kind::kFixed; }
 
@@ -27,13 +27,16 @@ struct Wish {
   Kind kind = Kind::kLease;
   Instant since;
   uint64_t ticket = 0;  // order of arrival, never the same for two wishes
+  int64_t rank = 0;  // as the policy has it: the lowest is served first, of equals who came first
 };
 
 class Policy {
  public:
   virtual ~Policy() = default;
-  // Sorts the wishes: whoever shall be served first comes first.
-  virtual void Order(std::vector<Wish>& wishes) const = 0;
+  // Asked when the wish comes. It stays what it is while the wish waits, so that the order of those
+  // who wait is kept and not made anew for every event: what shall not starve gets a rank that
+  // newcomers are behind sooner or later.
+  virtual int64_t Rank(const Wish& wish) = 0;
 };
 
 // Null for a name it does not know. "fcfs": first come, first served.

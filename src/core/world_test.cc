@@ -97,7 +97,7 @@ bool World::quiet() const {
   return !arbiter_.claimant().has_value() &&
          std::none_of(sessions.begin(), sessions.end(), [this](const auto& entry) {
            const Session& session = entry.second;
-           const bool evicting = arbiter_.budget().charge(entry.first) > session.credit;
+           const bool evicting = arbiter_.ChargeOf(entry.first) > session.credit;
            return session.stuck || evicting || session.phase == Phase::kRevoking;
          });
 }
@@ -105,6 +105,7 @@ bool World::quiet() const {
 // What the arbiter believes, and what is really on the card.
 void World::Check() {
   const Budget& budget = arbiter_.budget();
+  ASSERT_TRUE(arbiter_.roster().counted() == arbiter_.roster().Recounted());
   ASSERT_LE(budget.charged(), budget.total() + config_.spare);
   Bytes resident;
   uint64_t contexts = 0;

@@ -59,7 +59,7 @@ std::string WhoIsStuck(const core::Arbiter& arbiter, const core::Wish& wish) {
     wanted = arbiter.budget().fixed() + waiter.fixed_wanted.front().bytes;
   std::string text;
   for (const auto& [id, session] : arbiter.sessions()) {
-    const Bytes kept = arbiter.budget().charge(id);
+    const Bytes kept = arbiter.ChargeOf(id);
     if (!session.immovable() || id == wish.id || kept == Bytes()) continue;
     wanted += kept;
     text += (text.empty() ? "; " : ", ") + ("session " + std::to_string(id.value)) +
@@ -169,8 +169,7 @@ std::string Service::SessionsJson(unsigned viewer) const {
     // The session's own claims, as far as they can be true.
     const Bytes allocated = arbiter.limits().allocated(id);
     const wire::ReportsPage& reports = seat->pages->reports();
-    const uint64_t resident =
-        std::min(reports.resident_bytes.load(), arbiter.budget().charge(id).count);
+    const uint64_t resident = std::min(reports.resident_bytes.load(), arbiter.ChargeOf(id).count);
     const uint64_t swapped = std::min(reports.swapped_bytes.load(), allocated.count);
     const auto run = seat->run.has_value() ? runs_.find(*seat->run) : runs_.end();
     const bool theirs = viewer == 0 || viewer == seat->client.uid;
@@ -183,7 +182,7 @@ std::string Service::SessionsJson(unsigned viewer) const {
         {"pid", seat->client.pid},
         {"uid", seat->client.uid},
         {"gpu", seat->gpu->info.index},
-        {"state", StateOf(session, arbiter.budget().charge(id), waits)},
+        {"state", StateOf(session, arbiter.ChargeOf(id), waits)},
         {"allocated_bytes", allocated.count},
         {"resident_bytes", resident},
         {"swapped_bytes", swapped},

@@ -147,7 +147,7 @@ class Scene {
     for (const auto& [id, program] : programs_) resident += program.resident;
     ASSERT_LE(resident, kBudget);
     if (!arbiter_.sessions().at(kNobody).holds()) {
-      ASSERT_EQ(arbiter_.budget().charge(kNobody), Bytes());
+      ASSERT_EQ(arbiter_.ChargeOf(kNobody), Bytes());
     }
   }
 

@@ -1,0 +1,71 @@
+// Roster: the sessions of one GPU, and what the arbiter asks about all of them together: sums,
+// and who is of a kind. Both are kept as sessions change, so that no event costs more the more
+// sessions there are, but for O(log sessions) of each that it changes.
+//
+// Whoever changes a session takes it by Touch, in the event that changes it; what it adds is
+// counted anew when somebody asks.
+//
+// Threading: none. Pure.
+// Invariant: what is asked for is as if all sessions were gone through (Recounted, which is for
+// tests, does that).
+#pragma once
+
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "src/core/session.h"
+#include "src/core/types.h"
+
+namespace tandem::core {
+
+class Roster {
+ public:
+  using Ids = std::set<SessionId>;
+  using ByTime = std::set<std::pair<Instant, SessionId>>;
+  struct Counted {
+    Sums sums;
+    std::map<Bytes, uint32_t> asked, must_hold;  // → how many
+    Ids holders;                                 // stuck ones included
+    Ids wanting_contexts, wanting_fixed, oversubscribing, yielding, uncleared;
+    ByTime expected;
+    ByTime cold;  // the longest unused first
+    bool operator==(const Counted&) const = default;
+  };
+
+  const std::map<SessionId, Session>& all() const { return sessions_; }
+  const Session& at(SessionId id) const { return sessions_.at(id); }
+  bool Has(SessionId id) const { return sessions_.count(id) != 0; }
+
+  Session& Add(SessionId id);
+  void Remove(SessionId id);
+  // To be changed until the end of the event. REQUIRES: there is such a session.
+  Session& Touch(SessionId id);
+  // Null where there is none.
+  Session* Find(SessionId id);
+  void EndEvent();
+  // Those that the event has changed so far, in no order.
+  const std::vector<Session*>& touched() const { return touched_; }
+
+  const Counted& counted() const;
+  const Sums& sums() const { return counted().sums; }
+  // The most that a session must hold.
+  Bytes LargestHeld() const;
+
+  Counted Recounted() const;
+
+ private:
+  void Count(Session& session) const;
+
+  std::map<SessionId, Session> sessions_;
+  mutable std::vector<Session*> touched_;
+  mutable Counted counted_;
+};
+
+// As they are now: while they are gone through, the roster's own may change.
+inline std::vector<SessionId> Listed(const Roster::Ids& ids) {
+  return {ids.begin(), ids.end()};
+}
+
+}  // namespace tandem::core

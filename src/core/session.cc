@@ -1,0 +1,37 @@
+#include "src/core/session.h"
+
+namespace tandem::core {
+
+Tally Session::Count() const {
+  Tally tally;
+  Sums& sums = tally.sums;
+  if (holds_well()) {
+    sums.held = std::max(charge, need);
+    sums.holders = 1;
+    sums.revoking = phase == Phase::kRevoking ? 1 : 0;
+  }
+  if (immovable()) sums.immovable = charge;
+  if (!holds() && !immovable()) {
+    sums.coming = SaturatingSubtract(charge, credit);
+    sums.evictable = credit;
+    if (credit > Bytes() && !asks) tally.cold_since = last_used;
+  }
+  sums.excess = excess;
+  if (holds() || asks) {
+    sums.wanted = need;
+    sums.wanting = 1;
+  }
+  if (asks) tally.asked = need;
+  tally.must_hold = must_hold();
+  tally.holds = holds();
+  tally.wants_contexts = contexts_wanted > 0;
+  tally.wants_fixed = !fixed_wanted.empty();
+  tally.oversubscribes = oversubscribes;
+  tally.yields = yields_to.has_value();
+  const bool has_to_give = holds() ? phase != Phase::kRevoking : !rooted && credit > Bytes();
+  tally.uncleared = suspended && !stuck && has_to_give;
+  if (expected() && !stuck) tally.expected_at = expected_at;
+  return tally;
+}
+
+}  // namespace tandem::core

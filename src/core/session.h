@@ -1,0 +1,94 @@
+// Session: what the arbiter knows about one session.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "src/core/tally.h"
+#include "src/core/turns.h"
+#include "src/core/types.h"
+
+namespace tandem::core {
+
+enum class Phase {
+  kAway,      // no lease
+  kGranted,   // Grant sent, restoring
+  kRunning,   // Running received
+  kRevoking,  // Revoke sent
+};
+
+struct Session {
+  SessionId id;
+  Phase phase = Phase::kAway;
+  bool stuck = false;  // a deadline passed without a word from it
+  // Its work does not end before it has the card again, so none of its bytes can leave. So it is
+  // with what it began under a daemon that is gone.
+  bool rooted = false;
+  // On somebody's order: no wish of its own counts until that is taken back.
+  bool suspended = false;
+  bool oversubscribes = false;
+  bool spills = false;
+  // Cold memory is reached by the card where it lies, which a file does not allow.
+  bool needs_memory() const { return oversubscribes || !spills; }
+  bool asks = false;       // waits for a lease, and nobody has suspended it
+  bool contended = false;  // what it was last told
+  bool idle = false;
+  Epoch epoch = 0;
+  Bytes allocated;  // that can be swapped
+  Bytes need;       // what must be on the card for it to run
+  Bytes asked;      // what it says it needs: more where it oversubscribes
+  Bytes credit;     // what it may have there
+  Bytes charge;     // of the budget: its credit, and what it has beyond that while it swaps out
+  // A Grant or Credit on its way may cross an unasked Evicted: what that says about credit is not
+  // to be relied on until Running or Released has shown that the session knows.
+  bool credit_in_flight = false;
+  Bytes excess;   // claimed from before a restart, and more than there was room for
+  Bytes on_host;  // copied there, and kept until it runs again: at most so much
+  Bytes cold;     // there to be reached by its kernels: at most so much
+  uint32_t contexts = 0;
+  uint32_t contexts_wanted = 0;  // and not answered
+  Bytes fixed;                   // that it has beside its contexts, and that cannot be swapped
+  std::vector<event::FixedWanted> fixed_wanted;  // and not answered, in their order
+  Duration window;
+  Duration deadline;      // for its next Revoke
+  Duration backoff;       // after its next Busy
+  Instant expected_at;    // silence after this makes it stuck
+  Bytes leaving_from;     // while it swaps out: what it had when expected_at was last put off
+  Instant granted_at;     // of this lease
+  Instant running_since;  // of this lease; until it runs, as granted_at
+  Instant active_since;  // of this burst: since its lease or its last pause that was worth a switch
+  Instant idle_since;
+  Instant last_used;
+  std::optional<Instant> left_at;  // when its lease was last taken
+  Instant not_before;              // no Revoke before this: it was busy just now
+  std::optional<Instant> cap;      // protected no longer than this: it slipped in
+  Pauses pauses;
+  Recent bursts;                       // times between those that are worth a switch
+  std::optional<SessionId> yields_to;  // while it swaps out
+  std::optional<Handover> record;      // of the hand-over that is bringing it in
+
+  // For listings.
+  uint64_t leases = 0;
+  Duration waited;
+  Duration held;
+
+  // Of the roster.
+  Tally counted;
+  bool touched = false;
+
+  bool holds() const { return phase != Phase::kAway; }
+  // And answers.
+  bool holds_well() const { return holds() && !stuck; }
+  // Whether what it has without a lease cannot be counted on to leave.
+  bool immovable() const { return stuck || (rooted && !holds()); }
+  bool evicting() const { return excess > Bytes() || charge > credit; }
+  // Whether something is to come from it by expected_at.
+  bool expected() const { return phase == Phase::kRevoking || (!rooted && evicting()); }
+  // What the card must have room for, or it could never run.
+  Bytes must_hold() const { return oversubscribes ? Bytes() : allocated; }
+  Tally Count() const;
+};
+
+}  // namespace tandem::core
