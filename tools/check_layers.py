@@ -16,6 +16,8 @@ LAYERS = {
     "src/wire": ["src/base"],
     "src/service": ["src/base", "src/core", "src/wire"],
     "src/client": ["src/base", "src/wire"],
+    # The same code as in the daemon and in programs, in virtual time.
+    "src/sim": ["src/base", "src/core", "src/wire", "src/service", "src/client", "src/plan"],
     "src/cuda": ["src/base"],
     "src/softgpu": ["src/base", "src/cuda", "src/softgpu/ptx"],
     "src/softgpu/ptx": ["src/base"],

@@ -175,6 +175,7 @@ class Arbiter {
   bool Choose();
   bool NobodyFits(const Ahead& ahead) const;
   static void Wait(const Session& session, Ahead* ahead);
+  static bool IsAhead(const Session& session, const Ahead& ahead);
   bool Advance();
   bool Gather();
   Plan MakePlan(const Wish& wish, const Ahead& ahead) const;

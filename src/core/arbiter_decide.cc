@@ -116,9 +116,16 @@ bool Arbiter::NobodyFits(const Ahead& ahead) const {
 
 // What it has stays meanwhile.
 void Arbiter::Wait(const Session& session, Ahead* ahead) {
-  if (std::find(ahead->ids.begin(), ahead->ids.end(), session.id) != ahead->ids.end()) return;
+  if (IsAhead(session, *ahead)) return;
   ahead->ids.push_back(session.id);
   if (!session.holds_well() && !session.immovable()) ahead->kept += session.charge;
+}
+
+// With another of its wishes, and so that what it has is among what is kept.
+bool Arbiter::IsAhead(const Session& session, const Ahead& ahead) {
+  const bool wishes_more = session.contexts_wanted > 0 || !session.fixed_wanted.empty();
+  if (!wishes_more || session.holds_well() || session.immovable()) return false;
+  return std::find(ahead.ids.begin(), ahead.ids.end(), session.id) != ahead.ids.end();
 }
 
 Bytes Arbiter::Needed(const Wish& wish) const {
@@ -154,6 +161,7 @@ Bytes Arbiter::Room(const Wish& wish, const Ahead& ahead) const {
     const Session& session = roster_.at(wish.id);
     if (session.holds_well()) taken -= std::max(session.charge, session.need);
     if (session.immovable()) taken -= session.charge;
+    if (ahead.kept > Bytes() && IsAhead(session, ahead)) taken -= session.charge;
   }
   return SaturatingSubtract(budget_.total(), taken);
 }

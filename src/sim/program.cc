@@ -1,0 +1,164 @@
+#include "src/sim/program.h"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+namespace tandem::sim {
+namespace {
+
+// Without work, before libtandem.so says that it is idle.
+constexpr Duration kQuiet = Microseconds(200);
+
+}  // namespace
+
+void Program::Hear(const wire::Message& message, const wire::DecisionsPage& page) {
+  page_ = &page;
+  if (const auto* registered = std::get_if<wire::Registered>(&message)) {
+    requests_.OnRegistered(Bytes(registered->limit_bytes), {}, 0);
+    lease_.OnRegistered(resident_);
+    context_ticket_ = requests_.WantContext();
+    requests_.Grow(habits_.memory);
+  } else if (const auto* reserved = std::get_if<wire::Reserved>(&message)) {
+    requests_.OnMessage(*reserved);
+    if (requests_.Poll() == client::Answer::kGranted) need_ = habits_.memory;
+  } else if (const auto* context = std::get_if<wire::ContextReserved>(&message)) {
+    requests_.OnMessage(*context);
+  } else if (const auto* grant = std::get_if<wire::Grant>(&message)) {
+    lease_.OnMessage(*grant);
+    brought_ = Bytes();
+  } else if (const auto* credit = std::get_if<wire::Credit>(&message)) {
+    lease_.OnMessage(*credit);
+  } else if (const auto* revoke = std::get_if<wire::Revoke>(&message)) {
+    lease_.OnMessage(*revoke);
+  } else if (const auto* evict = std::get_if<wire::Evict>(&message)) {
+    lease_.OnMessage(*evict);
+  }
+  Begin();
+  WatchIdleness();
+  Go();
+}
+
+void Program::Begin() {
+  if (ready_ || need_ < habits_.memory || requests_.WaitsForContext()) return;
+  if (requests_.PollContext(context_ticket_) != client::Answer::kGranted) return;
+  ready_ = true;
+  Think();
+}
+
+void Program::Think() {
+  timeline_->After(habits_.think(), [this] { WantToWork(); });
+}
+
+void Program::WantToWork() {
+  burst_ = Burst{timeline_->now(), {}, {}, habits_.burst()};
+  left_ = burst_->work;
+  wants_ = true;
+  if (lease_.idle()) lease_.OnActive();
+  Work();
+  Go();
+}
+
+// Where the gate is open. A Revoke shuts it for what is not under way yet.
+void Program::Work() {
+  if (!wants_ || !lease_.open() || lease_.revoked()) return;
+  wants_ = false;
+  if (burst_->started == Instant()) burst_->started = timeline_->now();
+  running_ = card_->Run(left_, [this] { EndBurst(); });
+}
+
+void Program::EndBurst() {
+  running_ = 0;
+  burst_->ended = timeline_->now();
+  on_burst_(*burst_);
+  burst_.reset();
+  Think();
+  WatchIdleness();
+  Go();
+}
+
+void Program::WatchIdleness() {
+  if (!contended() || burst_.has_value() || !lease_.open() || lease_.idle()) return;
+  timeline_->After(kQuiet, [this] {
+    if (!contended() || burst_.has_value() || !lease_.open()) return;
+    lease_.OnIdle();
+    Flush();
+  });
+}
+
+client::View Program::View() const {
+  client::View view;
+  view.need = need_;
+  view.resident = resident_;
+  view.missing = SaturatingSubtract(need_, resident_);
+  view.next_chunk = std::min(view.missing, chunk_);
+  view.wanted = wants_;
+  return view;
+}
+
+void Program::Go() {
+  while (!busy_) {
+    const client::Step step = lease_.Next(View());
+    if (step == client::Step::kNone) break;
+    Do(step);
+  }
+  Flush();
+}
+
+void Program::Do(client::Step step) {
+  if (step == client::Step::kDrain) Drain();
+  if (step == client::Step::kEvict) Evict();
+  if (step == client::Step::kRestore) Restore();
+  if (step == client::Step::kOpen) Open();
+}
+
+// What is in flight is done first: at most a window of it.
+void Program::Drain() {
+  busy_ = true;
+  timeline_->After(running_ == 0 ? Duration() : std::min(left_, lease_.window()), [this] {
+    if (running_ != 0) {
+      left_ = card_->Interrupt(std::exchange(running_, 0));
+      wants_ = true;
+    }
+    lease_.OnDrained(true);
+    busy_ = false;
+    Go();
+  });
+}
+
+void Program::Evict() {
+  const Bytes too_much = SaturatingSubtract(resident_, lease_.credit());
+  const Bytes part = std::min(too_much, chunk_);
+  busy_ = true;
+  card_->Copy(Card::Way::kOut, part, [this, part] {
+    resident_ -= part;
+    lease_.OnEvicted(resident_, part);
+    busy_ = false;
+    Go();
+  });
+}
+
+void Program::Restore() {
+  const Bytes part = View().next_chunk;
+  busy_ = true;
+  card_->Copy(Card::Way::kIn, part, [this, part] {
+    resident_ += part;
+    brought_ += part;
+    busy_ = false;
+    Go();
+  });
+}
+
+void Program::Open() {
+  lease_.OnOpened(brought_);
+  brought_ = Bytes();
+  Work();
+  WatchIdleness();
+}
+
+void Program::Flush() {
+  for (wire::Message& message : requests_.TakeMessages()) send_(std::move(message));
+  for (wire::Message& message : lease_.TakeMessages()) send_(std::move(message));
+}
+
+}  // namespace tandem::sim

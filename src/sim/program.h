@@ -1,0 +1,91 @@
+// Program: a session in virtual time. What it may do and says it has of client::Lease and
+// client::Requests, the code that libtandem.so runs; its memory is a number of bytes, its work a
+// time on the card's engine.
+//
+// It wants to work, waits until it may, works, and does something else for a while (Habits).
+//
+// Threading: none.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "src/client/lease.h"
+#include "src/client/requests.h"
+#include "src/sim/card.h"
+#include "src/sim/timeline.h"
+#include "src/wire/messages.h"
+#include "src/wire/pages.h"
+
+namespace tandem::sim {
+
+// What one does, each time anew.
+struct Habits {
+  std::function<Duration()> think;  // before a burst
+  std::function<Duration()> burst;  // alone on the card
+  Bytes memory;
+};
+
+struct Burst {
+  Instant ready;    // it wants to work
+  Instant started;  // its first kernel does
+  Instant ended;
+  Duration work;
+};
+
+class Program {
+ public:
+  using Send = std::function<void(wire::Message)>;
+  using OnBurst = std::function<void(const Burst&)>;
+
+  Program(Timeline* timeline, Card* card, Bytes chunk, Habits habits, Send send, OnBurst on_burst)
+      : timeline_(timeline),
+        card_(card),
+        chunk_(chunk),
+        habits_(std::move(habits)),
+        send_(std::move(send)),
+        on_burst_(std::move(on_burst)) {}
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  // What the daemon says.
+  void Hear(const wire::Message& message, const wire::DecisionsPage& page);
+
+ private:
+  void Begin();
+  void Think();
+  void WantToWork();
+  void Work();
+  void EndBurst();
+  void WatchIdleness();
+  bool contended() const { return page_ != nullptr && page_->contended.load() != 0; }
+  client::View View() const;
+  void Go();
+  void Do(client::Step step);
+  void Drain();
+  void Evict();
+  void Restore();
+  void Open();
+  void Flush();
+
+  Timeline* const timeline_;
+  Card* const card_;
+  const Bytes chunk_;
+  const Habits habits_;
+  const Send send_;
+  const OnBurst on_burst_;
+  client::Lease lease_;
+  client::Requests requests_;
+  uint64_t context_ticket_ = 0;
+  bool ready_ = false;  // has its context and its memory
+  bool busy_ = false;   // a step is under way, and Go comes after it
+  const wire::DecisionsPage* page_ = nullptr;
+  Bytes need_, resident_, brought_;
+  bool wants_ = false;  // threads wait at the gate
+  std::optional<Burst> burst_;
+  Duration left_;         // of it
+  uint64_t running_ = 0;  // on the card; 0: not
+};
+
+}  // namespace tandem::sim
