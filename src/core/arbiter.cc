@@ -29,6 +29,7 @@ std::vector<Action> Arbiter::On(const Event& event, Instant now) {
   actions_.clear();
   wake_.reset();
   std::visit([this](const auto& e) { Handle(e); }, event);
+  roster_.Changed();
   ChargeFixed();
   RefuseContexts();
   RefuseFixed();
@@ -58,6 +59,7 @@ void Arbiter::HeardFrom(Session& session) {
 
 // By when it has swapped out another chunk.
 void Arbiter::ExpectToLeave(Session& session, Bytes from) {
+  roster_.Changed();
   session.leaving_from = from;
   session.expected_at = now_ + config_.silence + cost_.Estimate(config_.chunk) * 4;
 }
@@ -71,6 +73,7 @@ void Arbiter::Root(Session& session) {
 }
 
 void Arbiter::SetCharge(Session& session, Bytes charge) {
+  roster_.Changed();
   budget_.Recharge(session.charge, charge);
   session.charge = charge;
 }
@@ -183,6 +186,7 @@ void Arbiter::Handle(const event::ContextWanted& e) {
 }
 
 void Arbiter::AnswerContext(Session& session, bool granted) {
+  roster_.Changed();
   --session.contexts_wanted;
   if (granted) {
     ++contexts_;
@@ -430,7 +434,6 @@ void Arbiter::Handle(const event::Suspended& e) {
     session->waited = session->waited + (now_ - wish->since);
   }
   wishes_.Park(e.id, e.suspended, now_);
-  session->asks = wishes_.FindActive(e.id, Wish::Kind::kLease) != nullptr;
 }
 
 void Arbiter::Handle(const event::LimitSet& e) {
@@ -451,13 +454,15 @@ void Arbiter::AddWish(SessionId id, Wish::Kind kind) {
   Wish wish{id, kind, now_, ++last_ticket_, 0};
   wish.rank = policy_->Rank(wish);
   Session& session = roster_.Touch(id);
+  if (kind == Wish::Kind::kLease) session.wants_lease = true;
+  if (kind == Wish::Kind::kGrowth) session.wants_growth = true;
   wishes_.Add(wish, session.suspended);
-  if (kind == Wish::Kind::kLease) session.asks = !session.suspended;
 }
 
 void Arbiter::DropWish(SessionId id, Wish::Kind kind) {
   wishes_.Remove(id, kind);
-  if (kind == Wish::Kind::kLease) roster_.Touch(id).asks = false;
+  if (kind == Wish::Kind::kLease) roster_.Touch(id).wants_lease = false;
+  if (kind == Wish::Kind::kGrowth) roster_.Touch(id).wants_growth = false;
   const bool claimed = claim_.has_value() && claim_->wish.id == id && claim_->wish.kind == kind;
   if (claimed) AbandonClaim();
 }

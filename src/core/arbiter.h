@@ -202,6 +202,7 @@ class Arbiter {
   Bytes Coming() const;
   Instant YieldsAt(const Session& holder, const Wish& to) const;
   void UpdateContended();
+  void TellContended(SessionId id);
   bool IsContended(const Session& session) const;
   void SetWake();
   void WakeBy(Instant instant);
@@ -225,6 +226,7 @@ class Arbiter {
   // Of the call of On that is being served.
   Instant now_;
   std::vector<Action> actions_;
+  std::vector<SessionId> told_;  // by UpdateContended; kept for its room
   std::optional<Instant> wake_;
 };
 

@@ -207,6 +207,7 @@ Arbiter::Plan Arbiter::PlanRevocations(const Wish& wish, Bytes room) const {
     Bytes bytes;
   };
   std::vector<Candidate> candidates;
+  candidates.reserve(roster_.counted().holders.size());
   Bytes leaving;  // with leases that are being revoked already
   for (const SessionId id : roster_.counted().holders) {
     const Session& session = roster_.at(id);
@@ -249,7 +250,7 @@ Instant Arbiter::YieldsAt(const Session& holder, const Wish& to) const {
   const Duration cost = cost_.Estimate(lacked);
   const Duration quantum = config_.turns.Quantum(cost);
   Instant at;
-  if (wishes_.Has(holder.id, Wish::Kind::kGrowth)) {
+  if (holder.wants_growth) {
     at = now_;  // it can do nothing anyway
   } else if (holder.phase == Phase::kGranted) {
     at = holder.granted_at + config_.silence + cost_.Estimate(holder.need) * 4;
@@ -320,6 +321,7 @@ bool Arbiter::Gather() {
 }
 
 void Arbiter::SendGrant(Session& session) {
+  roster_.Changed();
   session.phase = Phase::kGranted;
   session.epoch = claim_->record.epoch = ++last_epoch_;
   session.granted_at = session.running_since = session.active_since = now_;
@@ -347,6 +349,7 @@ void Arbiter::RaiseCredit(Session& session) {
 }
 
 void Arbiter::SendRevoke(Session& session) {
+  roster_.Changed();
   session.phase = Phase::kRevoking;
   session.expected_at = now_ + session.deadline + config_.silence;
   actions_.emplace_back(action::Revoke{session.id, session.epoch, session.deadline});
@@ -427,25 +430,30 @@ void Arbiter::GiveUpClaim() {
 
 // ---- What holders and the caller must know
 
-// Only where something has changed: for the sessions of this event, and for all holders where there
-// are so many more or fewer wishes that the answer may be another.
+// Only where something may have changed: for the sessions of this event; for all holders where now
+// somebody waits, or nobody any more; and where few wait, for those who may be all of them.
 void Arbiter::UpdateContended() {
   constexpr size_t kOwn = std::size(Wish::kKinds);  // at most, of one session
   const size_t waiting = wishes_.active().size();
-  std::vector<SessionId> concerned;
-  if (waiting != last_waiting_ && std::min(waiting, last_waiting_) <= kOwn) {
-    concerned = Listed(roster_.counted().holders);
+  const size_t before = std::exchange(last_waiting_, waiting);
+  told_.clear();
+  if ((waiting == 0) != (before == 0)) {
+    const Roster::Ids& holders = roster_.counted().holders;
+    told_.assign(holders.begin(), holders.end());
+  } else if (waiting != before && std::min(waiting, before) <= kOwn) {
+    for (const Wish& wish : wishes_.growing()) told_.push_back(wish.id);
+    if (claim_.has_value()) told_.push_back(claim_->wish.id);
   }
-  last_waiting_ = waiting;
-  for (const Session* session : roster_.touched()) concerned.push_back(session->id);
-  std::sort(concerned.begin(), concerned.end());
-  concerned.erase(std::unique(concerned.begin(), concerned.end()), concerned.end());
-  for (const SessionId id : concerned) {
-    const bool contended = IsContended(roster_.at(id));
-    if (contended == roster_.at(id).contended) continue;
-    roster_.Touch(id).contended = contended;
-    actions_.emplace_back(action::SetContended{id, contended});
-  }
+  for (const Session* session : roster_.touched()) told_.push_back(session->id);
+  std::sort(told_.begin(), told_.end());
+  for (const SessionId id : told_) TellContended(id);
+}
+
+void Arbiter::TellContended(SessionId id) {
+  const bool contended = IsContended(roster_.at(id));
+  if (contended == roster_.at(id).contended) return;
+  roster_.Touch(id).contended = contended;
+  actions_.emplace_back(action::SetContended{id, contended});
 }
 
 // Whether others wait for what a holder has, or whoever gave the order to suspend it: it must not
@@ -454,10 +462,7 @@ bool Arbiter::IsContended(const Session& session) const {
   if (!session.holds()) return false;
   if (session.suspended) return true;
   // What it wants beside its lease counts, too: it may have credit to spare.
-  size_t own = 0;
-  for (const Wish::Kind kind : {Wish::Kind::kLease, Wish::Kind::kGrowth}) {
-    if (wishes_.FindActive(session.id, kind) != nullptr) ++own;
-  }
+  const size_t own = (session.wants_lease ? 1 : 0) + (session.wants_growth ? 1 : 0);
   return wishes_.active().size() > own;
 }
 

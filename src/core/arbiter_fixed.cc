@@ -56,12 +56,14 @@ void Arbiter::RefuseFixed() {
       actions_.emplace_back(action::FixedReserved{id, wanted.sequence, false});
       return true;
     });
+    roster_.Changed();
     if (session.fixed_wanted.empty()) DropWish(id, Wish::Kind::kFixed);
   }
 }
 
 // REQUIRES: there is room for the first that it wants.
 void Arbiter::GrantFixed(Session& session) {
+  roster_.Changed();
   const event::FixedWanted wanted = session.fixed_wanted.front();
   session.fixed_wanted.erase(session.fixed_wanted.begin());
   session.fixed += wanted.bytes;

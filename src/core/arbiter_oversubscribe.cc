@@ -14,8 +14,8 @@ Bytes Arbiter::MostResident(const Session& session) const {
 // again with what it can get.
 void Arbiter::CutNeeds() {
   for (const SessionId id : Listed(roster_.counted().oversubscribing)) {
+    const Bytes most = MostResident(roster_.at(id));
     Session& session = roster_.Touch(id);
-    const Bytes most = MostResident(session);
     session.need = std::min(session.asked, most);
     if (session.phase == Phase::kRunning) {
       session.cold = std::max(Cold(session), SaturatingSubtract(session.allocated, most));

@@ -12,6 +12,7 @@
 
 #include <map>
 #include <set>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -34,9 +35,13 @@ class Roster {
     bool operator==(const Counted&) const = default;
   };
 
+  Roster() = default;
+  Roster(Roster&&) = default;
+  Roster& operator=(Roster&&) = default;
+
   const std::map<SessionId, Session>& all() const { return sessions_; }
-  const Session& at(SessionId id) const { return sessions_.at(id); }
-  bool Has(SessionId id) const { return sessions_.count(id) != 0; }
+  const Session& at(SessionId id) const { return *by_id_.at(id.value); }
+  bool Has(SessionId id) const { return by_id_.count(id.value) != 0; }
 
   Session& Add(SessionId id);
   void Remove(SessionId id);
@@ -45,6 +50,8 @@ class Roster {
   // Null where there is none.
   Session* Find(SessionId id);
   void EndEvent();
+  // A session was changed that had been taken before, and something counted since.
+  void Changed() { dirty_ = true; }
   // Those that the event has changed so far, in no order.
   const std::vector<Session*>& touched() const { return touched_; }
 
@@ -59,8 +66,11 @@ class Roster {
   void Count(Session& session) const;
 
   std::map<SessionId, Session> sessions_;
+  std::unordered_map<uint64_t, Session*> by_id_;  // the same
   mutable std::vector<Session*> touched_;
   mutable Counted counted_;
+  mutable bool dirty_ = false;
+  mutable uint32_t asked_ = 0;  // how often, in builds that check
 };
 
 // As they are now: while they are gone through, the roster's own may change.

@@ -19,7 +19,7 @@ class RosterTest : public ::testing::Test {
     session.stuck = Below(8) == 0;
     session.rooted = Below(8) == 0;
     session.suspended = Below(4) == 0;
-    session.asks = Below(2) == 0;
+    session.wants_lease = Below(2) == 0;
     session.need = MiB(Below(10));
     session.credit = MiB(Below(4));
     session.charge = session.credit + MiB(Below(3));

@@ -14,14 +14,14 @@ Tally Session::Count() const {
   if (!holds() && !immovable()) {
     sums.coming = SaturatingSubtract(charge, credit);
     sums.evictable = credit;
-    if (credit > Bytes() && !asks) tally.cold_since = last_used;
+    if (credit > Bytes() && !asks()) tally.cold_since = last_used;
   }
   sums.excess = excess;
-  if (holds() || asks) {
+  if (holds() || asks()) {
     sums.wanted = need;
     sums.wanting = 1;
   }
-  if (asks) tally.asked = need;
+  if (asks()) tally.asked = need;
   tally.must_hold = must_hold();
   tally.holds = holds();
   tally.wants_contexts = contexts_wanted > 0;

@@ -32,7 +32,7 @@ struct Session {
   bool spills = false;
   // Cold memory is reached by the card where it lies, which a file does not allow.
   bool needs_memory() const { return oversubscribes || !spills; }
-  bool asks = false;       // waits for a lease, and nobody has suspended it
+  bool wants_lease = false, wants_growth = false;  // has such a wish
   bool contended = false;  // what it was last told
   bool idle = false;
   Epoch epoch = 0;
@@ -78,6 +78,8 @@ struct Session {
   Tally counted;
   bool touched = false;
 
+  // Waits for a lease, and nobody has suspended it.
+  bool asks() const { return wants_lease && !suspended; }
   bool holds() const { return phase != Phase::kAway; }
   // And answers.
   bool holds_well() const { return holds() && !stuck; }
