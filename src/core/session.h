@@ -33,7 +33,7 @@ struct Session {
   // Cold memory is reached by the card where it lies, which a file does not allow.
   bool needs_memory() const { return oversubscribes || !spills; }
   bool wants_lease = false, wants_growth = false;  // has such a wish
-  bool contended = false;  // what it was last told
+  bool contended = false;                          // what it was last told
   bool idle = false;
   Epoch epoch = 0;
   Bytes allocated;  // that can be swapped
