@@ -294,7 +294,12 @@ def test_random_words_hurt_nobody(scene):
     seed = int(os.environ.get("TANDEM_SEED", random.randrange(1 << 32)))
     print(f"TANDEM_SEED={seed}")
     told = scene.daemon.pid
-    before = len(os.listdir(f"/proc/{told}/fd"))
+
+    def held():
+        return len(os.listdir(f"/proc/{told}/fd"))
+
+    # Of the question that came last the daemon may have a connection yet, which is closed here already.
+    before = min(held() for _ in range(1000))
 
     def rage(device, token):
         rng = random.Random(seed)
@@ -321,7 +326,7 @@ def test_random_words_hurt_nobody(scene):
 
     as_stranger(rage, scene.device(), scene.session()["run"])
     assert scene.card.ask("status")["pid"] == told
-    wait_until(lambda: len(os.listdir(f"/proc/{told}/fd")) == before, None, "the daemon has let go of everything")
+    wait_until(lambda: held() <= before, None, "the daemon has let go of everything")
 
 
 # ---- Floods
