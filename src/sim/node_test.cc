@@ -9,6 +9,7 @@
 #include <random>
 #include <vector>
 
+#include "src/base/testing/rounds.h"
 #include "src/plan/machine_repair.h"
 
 namespace tandem::sim {
@@ -16,6 +17,10 @@ namespace {
 
 constexpr Duration kBurst = Seconds(30);
 constexpr Duration kThink = Seconds(450);
+// Of builds with sanitizers, which take far longer, only that nothing else is wrong is asked.
+constexpr bool kThorough = Rounds(5) == 5;
+constexpr Duration kWarmUp = Seconds(kThorough ? 10'000 : 1'000);
+constexpr Duration kLength = Seconds(kThorough ? 2'000'000 : 40'000);  // of all users together
 
 std::function<Duration()> Exponential(Duration mean, uint64_t seed) {
   return [mean, random = std::mt19937_64(seed)]() mutable {
@@ -44,7 +49,7 @@ Outcome Simulate(int users, Duration length, uint64_t seed) {
   Timeline timeline;
   const NodeConfig config = FirstComeFirstServed(1);
   Node node(&timeline, config);
-  const Instant warm = timeline.now() + Seconds(10'000);
+  const Instant warm = timeline.now() + kWarmUp;
   double waited_s = 0;
   uint64_t bursts = 0;
   for (int user = 0; user < users; ++user) {
@@ -74,7 +79,7 @@ TEST_P(NodeTest, UsersWaitAsLongAsTheClosedFormSays) {
   std::vector<double> waits, utilisations;
   for (int run = 0; run < kRuns; ++run) {
     // About as many bursts whatever the number of users.
-    const Duration length = Seconds(2'000'000) / GetParam();
+    const Duration length = kLength / GetParam();
     const Outcome outcome = Simulate(GetParam(), length, static_cast<uint64_t>(run + 1));
     waits.push_back(outcome.mean_wait_s);
     utilisations.push_back(outcome.utilisation);
@@ -87,13 +92,17 @@ TEST_P(NodeTest, UsersWaitAsLongAsTheClosedFormSays) {
     for (const double one : seen) squares += (one - mean) * (one - mean);
     const double reach = kStudent * std::sqrt(squares / (kRuns - 1) / kRuns);
     EXPECT_NEAR(mean, expected, reach + 2e-3);  // a hand-over takes a millisecond
-    EXPECT_LT(reach, 0.2 * expected);           // so that this says something
+    if (kThorough) {
+      EXPECT_LT(reach, 0.2 * expected);  // so that this says something
+    }
   };
   expect_near(waits, model.MeanWait());
   expect_near(utilisations, model.Utilisation());
 }
 
-INSTANTIATE_TEST_SUITE_P(Users, NodeTest, ::testing::Values(2, 5, 10, 20, 50));
+INSTANTIATE_TEST_SUITE_P(Users, NodeTest,
+                         ::testing::ValuesIn(kThorough ? std::vector<int>{2, 5, 10, 20, 50}
+                                                       : std::vector<int>{2, 5}));
 
 }  // namespace
 }  // namespace tandem::sim
