@@ -77,10 +77,10 @@ TEST_P(NodeTest, UsersWaitAsLongAsTheClosedFormSays) {
   constexpr int kRuns = 10;
   constexpr double kStudent = 4.78;
   std::vector<double> waits, utilisations;
-  for (int run = 0; run < kRuns; ++run) {
+  for (uint64_t run = 1; run <= kRuns; ++run) {
     // About as many bursts whatever the number of users.
     const Duration length = kLength / GetParam();
-    const Outcome outcome = Simulate(GetParam(), length, static_cast<uint64_t>(run + 1));
+    const Outcome outcome = Simulate(GetParam(), length, run);
     waits.push_back(outcome.mean_wait_s);
     utilisations.push_back(outcome.utilisation);
   }
