@@ -325,8 +325,14 @@ int Main(bool json, bool quick) {
 int main(int argc, char** argv) {
   bool json = false, quick = false;
   for (int i = 1; i < argc; ++i) {
-    json = json || std::strcmp(argv[i], "--json") == 0;
-    quick = quick || std::strcmp(argv[i], "--quick") == 0;
+    const bool is_json = std::strcmp(argv[i], "--json") == 0;
+    const bool is_quick = std::strcmp(argv[i], "--quick") == 0;
+    if (!is_json && !is_quick) {
+      std::fprintf(stderr, "usage: bench_core [--json] [--quick]\n");
+      return 2;
+    }
+    json = json || is_json;
+    quick = quick || is_quick;
   }
   return tandem::bench::Main(json, quick);
 }
