@@ -3,7 +3,8 @@
 // memory many times faster than the bus copies it nearly always; on the software GPU where its bus
 // is slow.
 //
-// Where it does not pay it is tried again, with one chunk, once copies have taken many times as
+// It begins with one chunk at a time, until one could be compared.
+// Where it does not pay it is tried again, in the same way, once copies have taken many times as
 // long as the last hash did; ever more times. What that one turns out to be counts alone: things
 // may not be as they were.
 //
@@ -13,7 +14,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 
 #include "src/base/bytes.h"
 #include "src/base/time.h"
@@ -36,8 +36,9 @@ class HashWorth {
   void OnHashed(Bytes bytes, Duration took, Bytes compared, Bytes clean) {
     hash_ns_per_mib_ = Measured(hash_ns_per_mib_, bytes, took);
     last_hash_ns_ = took.ns;
-    const bool trial = std::exchange(trial_, false);
+    const bool trial = trial_;
     if (compared != Bytes()) {
+      trial_ = false;
       const double share = static_cast<double>(clean.count) / static_cast<double>(compared.count);
       clean_share_ += trial ? share - clean_share_ : (share - clean_share_) / 2;
     }
@@ -74,7 +75,7 @@ class HashWorth {
   int64_t last_hash_ns_ = 0;
   int64_t resting_ns_ = 0;  // of copies, until the next trial
   int rest_ = kFirstRest;   // after the next failure
-  bool trial_ = false;      // the next hash is one
+  bool trial_ = true;       // until something has been compared
 };
 
 }  // namespace tandem::shim

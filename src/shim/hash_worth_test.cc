@@ -13,6 +13,8 @@ TEST(HashWorthTest, BeginsWithOneChunk) {
   worth.OnHashed(MiB(2), Microseconds(10), Bytes(), Bytes());
   EXPECT_EQ(worth.Most(kBatch), 1u);  // it is not known what a copy costs
   worth.OnCopied(MiB(2), Microseconds(200));
+  EXPECT_EQ(worth.Most(kBatch), 1u);  // nor what is modified
+  worth.OnHashed(MiB(2), Microseconds(10), MiB(2), MiB(2));
   EXPECT_EQ(worth.Most(kBatch), kBatch);
 }
 
@@ -33,7 +35,7 @@ TEST(HashWorthTest, GivesUpWhatCostsMoreThanACopyAndTriesItAgainEverMoreSeldom) 
   // After 40, 80, ... 2560 copies.
   EXPECT_EQ(tries, 8);
   for (int i = 0; i < 30 && worth.Most(kBatch) != kBatch; ++i) {
-    worth.OnHashed(MiB(2), Microseconds(10), Bytes(), Bytes());
+    worth.OnHashed(MiB(2), Microseconds(10), MiB(2), MiB(2));
     for (int j = 0; j < 3000; ++j) worth.OnCopied(MiB(2), Microseconds(200));
   }
   EXPECT_EQ(worth.Most(kBatch), kBatch);  // the card is faster now
@@ -60,7 +62,13 @@ class HashWorthComparedTest : public testing::Test {
   HashWorth worth_;
 };
 
+TEST_F(HashWorthComparedTest, GivesUpWhereTheFirstIsModified) {
+  Hash(MiB(2), Bytes());
+  EXPECT_EQ(worth_.Most(kBatch), 0u);
+}
+
 TEST_F(HashWorthComparedTest, GivesUpWhereAlmostAllIsModified) {
+  Hash(MiB(8), MiB(8));
   for (int i = 0; i < 3; ++i) {
     Hash(MiB(8), Bytes());
     EXPECT_EQ(worth_.Most(kBatch), kBatch) << i;
