@@ -9,7 +9,6 @@
 #include "src/cli/environment.h"
 #include "src/cli/listing.h"
 #include "src/cli/print.h"
-#include "src/wire/runtime_dir.h"
 
 namespace tandem::cli {
 namespace {
@@ -18,7 +17,7 @@ constexpr int kPollMs = 20;
 constexpr Duration kReturnPatience = Seconds(20);
 
 Result<wire::Control> MakeOrder(const ControlOptions& options) {
-  wire::Control order{options.what, options.target, 0};
+  wire::Control order{options.what, options.target, 0, {}};
   if (options.what != "limit" || options.memory == "all") return order;
   ASSIGN_OR_RETURN(const Bytes limit, ParseBytes(options.memory));
   if (limit == Bytes()) {
@@ -26,21 +25,6 @@ Result<wire::Control> MakeOrder(const ControlOptions& options) {
   }
   order.limit_bytes = limit.count;
   return order;
-}
-
-Result<wire::Channel> Connect() {
-  Result<wire::Channel> channel = wire::ConnectDaemon(wire::SocketPath());
-  if (channel.ok()) return channel;
-  const ErrorCode code = channel.error().code;
-  if (code != ErrorCode::kNotFound && code != ErrorCode::kUnavailable) return channel;
-  return Error{code, fmt::format("no daemon runs at {}, and so no program shares a GPU",
-                                 wire::SocketPath())};
-}
-
-Result<std::string> AskForJson(wire::Channel* channel, const wire::Message& request) {
-  ASSIGN_OR_RETURN(const wire::Message message, Ask(channel, request));
-  if (const auto* answer = std::get_if<wire::Answer>(&message)) return answer->json;
-  return Error{ErrorCode::kInvalid, "the daemon answered something else than asked"};
 }
 
 // What the order has come to: those it concerns, as listed.
@@ -72,7 +56,7 @@ bool IsNumber(const std::string& target) {
 Result<Outcome> Order(const ControlOptions& options) {
   ASSIGN_OR_RETURN(const Duration patience, ParseDuration(options.timeout));
   ASSIGN_OR_RETURN(const wire::Control order, MakeOrder(options));
-  ASSIGN_OR_RETURN(wire::Channel channel, Connect());
+  ASSIGN_OR_RETURN(wire::Channel channel, ConnectRunning());
   const Instant deadline = MonotonicNow() + patience;
   Result<Outcome> outcome = CarryOut(std::move(channel), order, deadline);
   if (outcome.ok() || outcome.error().code != ErrorCode::kUnavailable) return outcome;
@@ -84,7 +68,7 @@ Result<Outcome> Order(const ControlOptions& options) {
   const Instant back_by = MonotonicNow() + kReturnPatience;
   do {
     poll(nullptr, 0, kPollMs);
-    Result<wire::Channel> next = Connect();
+    Result<wire::Channel> next = ConnectRunning();
     outcome = next.ok() ? CarryOut(std::move(*next), order, deadline)
                         : Result<Outcome>(std::move(next).error());
   } while (!outcome.ok() && MonotonicNow() < back_by);

@@ -1,5 +1,7 @@
 #include "src/cli/daemon.h"
 
+#include <fmt/core.h>
+
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>
@@ -101,11 +103,24 @@ Result<wire::Message> Ask(wire::Channel* channel, const wire::Message& request) 
   return answer;
 }
 
-Result<std::string> Query(const std::string& what) {
-  ASSIGN_OR_RETURN(wire::Channel channel, wire::ConnectDaemon(wire::SocketPath()));
-  ASSIGN_OR_RETURN(const wire::Message message, Ask(&channel, wire::Query{what}));
+Result<wire::Channel> ConnectRunning() {
+  Result<wire::Channel> channel = wire::ConnectDaemon(wire::SocketPath());
+  if (channel.ok()) return channel;
+  const ErrorCode code = channel.error().code;
+  if (code != ErrorCode::kNotFound && code != ErrorCode::kUnavailable) return channel;
+  return Error{code, fmt::format("no daemon runs at {}, and so no program shares a GPU",
+                                 wire::SocketPath())};
+}
+
+Result<std::string> AskForJson(wire::Channel* channel, const wire::Message& request) {
+  ASSIGN_OR_RETURN(const wire::Message message, Ask(channel, request));
   if (const auto* answer = std::get_if<wire::Answer>(&message)) return answer->json;
   return Error{ErrorCode::kInvalid, "the daemon answered something else than asked"};
+}
+
+Result<std::string> Query(const std::string& what) {
+  ASSIGN_OR_RETURN(wire::Channel channel, wire::ConnectDaemon(wire::SocketPath()));
+  return AskForJson(&channel, wire::Query{what});
 }
 
 Result<std::optional<DaemonCommand>> OwnDaemon(const Layout& layout, Gpu gpu,

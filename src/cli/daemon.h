@@ -18,6 +18,12 @@ namespace tandem::cli {
 // Sends `request` and waits for the answer, for a bounded time.
 Result<wire::Message> Ask(wire::Channel* channel, const wire::Message& request);
 
+// To the daemon that runs; that none does is said as it is for an order, which needs one.
+Result<wire::Channel> ConnectRunning();
+
+// The JSON that the daemon answers with.
+Result<std::string> AskForJson(wire::Channel* channel, const wire::Message& request);
+
 // The daemon's JSON for "status", "sessions" or "handovers". kNotFound or kUnavailable where no
 // daemon runs.
 Result<std::string> Query(const std::string& what);

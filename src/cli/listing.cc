@@ -112,6 +112,7 @@ std::string GpuText(const Json& gpu) {
   if (!List(gpu, "suspended").empty()) {
     text += fmt::format("  suspended   {}\n", Ids(gpu, "suspended"));
   }
+  text += fmt::format("  policy      {}\n", Text(Member(gpu, "policy")));
   const std::string mode = Text(Member(gpu, "mode"));
   if (mode == "turns") {
     text += fmt::format("  mode        turns of at least {:.0f} ms; a switch costs {:.0f} ms\n",
@@ -206,6 +207,41 @@ Result<std::string> PickSessions(const std::string& json, const std::string& con
     if (std::find(numbers.begin(), numbers.end(), id) != numbers.end()) picked.push_back(session);
   }
   return Json{{"sessions", std::move(picked)}}.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Result<std::string> PoliciesText(const std::string& json) {
+  ASSIGN_OR_RETURN(const Json answer, Parse(json));
+  std::vector<Row> gpus = {{"GPU", "POLICY", "MODE", "NAME"}};
+  for (const Json& gpu : List(answer, "gpus")) {
+    gpus.push_back({"gpu" + Text(Member(gpu, "index")), Text(Member(gpu, "policy")),
+                    Text(Member(gpu, "mode")), Text(Member(gpu, "name"))});
+  }
+  std::vector<Row> policies;
+  for (const Json& policy : List(answer, "policies")) {
+    policies.push_back({Text(Member(policy, "name")), Text(Member(policy, "summary"))});
+  }
+  return Table(gpus) + "\n" + Table(policies);
+}
+
+Result<std::string> PoliciesJson(const std::string& json) {
+  ASSIGN_OR_RETURN(const Json answer, Parse(json));
+  Json gpus = Json::array();
+  for (const Json& gpu : List(answer, "gpus")) {
+    gpus.push_back({{"index", Member(gpu, "index")}, {"policy", Member(gpu, "policy")}});
+  }
+  const Json policies = {{"gpus", std::move(gpus)}, {"policies", Member(answer, "policies")}};
+  return CompactJson(policies.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+Result<std::string> PolicyChanges(const std::string& json) {
+  ASSIGN_OR_RETURN(const Json answer, Parse(json));
+  std::string text;
+  for (const Json& gpu : List(answer, "gpus")) {
+    const std::string policy = Text(Member(gpu, "policy")), before = Text(Member(gpu, "before"));
+    text += fmt::format("gpu{}: {}{}\n", Text(Member(gpu, "index")), policy,
+                        policy == before ? ", as before" : fmt::format(", before {}", before));
+  }
+  return text;
 }
 
 bool NoSessions(const std::string& json) {

@@ -17,6 +17,12 @@ Result<std::string> SessionsTable(const std::string& json);
 Result<std::string> StatusText(const std::string& json);
 Result<std::string> HandoversTable(const std::string& json);
 
+// Of the answer to "status" which rule each GPU goes by, and which there are; and what an order has
+// made of them.
+Result<std::string> PoliciesText(const std::string& json);
+Result<std::string> PoliciesJson(const std::string& json);
+Result<std::string> PolicyChanges(const std::string& json);
+
 // Of the answer to "sessions" those whose numbers are in `concerned`, the answer to an order.
 Result<std::string> PickSessions(const std::string& json, const std::string& concerned);
 bool NoSessions(const std::string& json);

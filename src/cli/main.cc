@@ -14,6 +14,7 @@
 #include "src/cli/listing.h"
 #include "src/cli/nearest.h"
 #include "src/cli/plan.h"
+#include "src/cli/policy.h"
 #include "src/cli/print.h"
 #include "src/cli/run.h"
 #include "src/wire/runtime_dir.h"
@@ -129,6 +130,35 @@ void AddOrders(CLI::App* app, std::function<int()>* action) {
       "It holds at once, for all the run has and will start, and is what its programs see as the\n"
       "size of the card. A run that has more already keeps that, and gets no more.\n\n"
       "Examples:\n  tandem limit 3 --memory 4G\n  tandem limit mnist --memory all");
+}
+
+void AddPolicy(CLI::App* app, std::function<int()>* action) {
+  auto options = std::make_shared<PolicyOptions>();
+  CLI::App* command =
+      app->add_subcommand("policy", "Which rule says who is next on a GPU, or another one");
+  CLI::Option* gpu =
+      command->add_option("target", options->target, "gpu0, gpu1, … or all")->type_name("GPU");
+  command->add_option("policy", options->policy, "The rule to go by from now on")
+      ->type_name("POLICY")
+      ->needs(gpu);
+  command->add_flag("--json", options->json, "One JSON object on one line");
+  AddGpu(command, &options->gpu);
+  command->footer(
+      "Without POLICY it shows the rule of each GPU, and which there are. Another one holds at "
+      "once,\n"
+      "also for those who wait already, and until the daemon ends; `tandemd --policy` says with "
+      "which\n"
+      "one it begins. Only root, and whoever the daemon belongs to, may change it.\n\n"
+      "Examples:\n  tandem policy\n  tandem policy gpu0 fcfs\n  tandem policy all interactive "
+      "--json");
+  command->callback([=] {
+    if (!options->target.empty() && options->policy.empty()) {
+      throw CLI::ValidationError("policy",
+                                 "say which GPU and which rule, as in `tandem policy gpu0 "
+                                 "fcfs`; `tandem policy` lists both");
+    }
+    *action = [=] { return ShowOrSetPolicy(*options); };
+  });
 }
 
 CLI::App* AddRun(CLI::App* app, RunOptions* options, std::function<int()>* action) {
@@ -274,6 +304,7 @@ int Main(int argc, char** argv) {
   AddListing(&app, kHandovers, "handovers", "The last times a GPU changed hands, and what it cost",
              "Example:\n  tandem handovers --json", &action);
   AddOrders(&app, &action);
+  AddPolicy(&app, &action);
   AddPlan(&app, &action);
   auto shell = std::make_shared<std::string>();
   CLI::App* completion = app.add_subcommand("completion", "Print a shell's completion of tandem");

@@ -17,7 +17,7 @@ constexpr Duration kLongestBackoff = Seconds(1);
 
 Arbiter::Arbiter(const ArbiterConfig& config)
     : config_(config),
-      policy_(MakePolicy(config.policy)),
+      policy_(MakePolicy(config.policy, config.turns)),
       budget_(config.budget, config.spare),
       cost_(config.bytes_per_second),
       last_lacked_(Bytes(config.budget.count / 2)) {
@@ -326,8 +326,7 @@ void Arbiter::AbandonClaim() {
 void Arbiter::Handle(const event::Idle& e) {
   Session* session = FindHolder(e.id, e.epoch);
   if (session == nullptr || session->idle) return;
-  session->idle = true;
-  session->idle_since = session->last_used = now_;
+  session->BeginPause(now_);
 }
 
 void Arbiter::Handle(const event::Active& e) {
@@ -338,11 +337,7 @@ void Arbiter::Handle(const event::Active& e) {
 }
 
 void Arbiter::EndIdle(Session& session) {
-  session.idle = false;
-  session.pauses.Add(now_ - session.idle_since);
-  if (now_ - session.idle_since <= cost_.Estimate(last_lacked_)) return;
-  session.bursts.Add(session.idle_since - session.active_since);
-  session.active_since = now_;
+  session.EndPause(now_, cost_.Estimate(last_lacked_));
 }
 
 void Arbiter::Handle(const event::Released& e) {
@@ -357,6 +352,7 @@ void Arbiter::Handle(const event::Released& e) {
 }
 
 void Arbiter::EndLease(Session& session) {
+  session.worked = session.BurstSoFar(now_);
   session.phase = Phase::kAway;
   session.held = session.held + (now_ - session.granted_at);
   session.last_used = now_;
@@ -440,6 +436,14 @@ void Arbiter::Handle(const event::LimitSet& e) {
   limits_.SetLimit(e.run, e.limit);
 }
 
+void Arbiter::Handle(const event::PolicySet& e) {
+  std::unique_ptr<Policy> policy = MakePolicy(e.policy, config_.turns);
+  if (policy == nullptr) return;
+  policy_ = std::move(policy);
+  config_.policy = e.policy;
+  wishes_.Rerank([this](const Wish& wish) { return policy_->Rank(wish, roster_.at(wish.id)); });
+}
+
 void Arbiter::Handle(const event::Tick& /*e*/) {
   const Roster::ByTime& expected = roster_.counted().expected;
   for (auto late = expected.begin(); late != expected.end() && late->first <= now_; ++late) {
@@ -452,8 +456,8 @@ void Arbiter::Handle(const event::Tick& /*e*/) {
 void Arbiter::AddWish(SessionId id, Wish::Kind kind) {
   if (wishes_.Has(id, kind)) return;
   Wish wish{id, kind, now_, ++last_ticket_, 0};
-  wish.rank = policy_->Rank(wish);
   Session& session = roster_.Touch(id);
+  wish.rank = policy_->Rank(wish, session);
   if (kind == Wish::Kind::kLease) session.wants_lease = true;
   if (kind == Wish::Kind::kGrowth) session.wants_growth = true;
   wishes_.Add(wish, session.suspended);
@@ -479,7 +483,7 @@ std::optional<SessionId> Arbiter::claimant() const {
 bool Arbiter::taking_turns() const {
   const Sums& sums = roster_.sums();
   return budget_.fixed() + sums.wanted > budget_.total() ||
-         (config_.turns.alone && sums.wanting > 1);
+         (!policy_->together() && sums.wanting > 1);
 }
 
 Duration Arbiter::SwitchEstimate() const {

@@ -48,7 +48,7 @@ struct ArbiterConfig {
   Bytes spare;            // beside the budget: lent to whoever comes in until another is out
   Bytes context;          // footprint of one context
   uint32_t reserved = 4;  // contexts outside the budget
-  std::string policy = "fcfs";
+  std::string policy = "interactive";
   TurnRules turns;
   double bytes_per_second = 8e9;       // of a switch, until measured
   Duration window = Milliseconds(10);  // of work in flight
@@ -66,7 +66,7 @@ class Arbiter {
   std::vector<Action> On(const Event& event, Instant now);
 
   // For listings and for the pages of sessions.
-  const ArbiterConfig& config() const { return config_; }
+  const ArbiterConfig& config() const { return config_; }  // `policy` is the one that counts now
   const Budget& budget() const { return budget_; }
   const RunLimits& limits() const { return limits_; }
   const Roster& roster() const { return roster_; }
@@ -138,6 +138,7 @@ class Arbiter {
   void Handle(const event::Evicted& e);
   void Handle(const event::Suspended& e);
   void Handle(const event::LimitSet& e);
+  void Handle(const event::PolicySet& e);
   void Handle(const event::Tick& e);
   Session* FindHolder(SessionId id, Epoch epoch);
   void HeardFrom(Session& session);

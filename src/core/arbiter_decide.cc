@@ -143,7 +143,7 @@ Bytes Arbiter::Lacked(const Wish& wish) const {
 
 // Whether it can only be fulfilled once nobody else holds a lease.
 bool Arbiter::MustBeAlone(const Wish& wish) const {
-  return config_.turns.alone && wish.kind == Wish::Kind::kLease;
+  return !policy_->together() && wish.kind == Wish::Kind::kLease;
 }
 
 // Whether the wish can be fulfilled beside the holders there are.
@@ -248,21 +248,19 @@ Arbiter::Plan Arbiter::PlanRevocations(const Wish& wish, Bytes room) const {
 Instant Arbiter::YieldsAt(const Session& holder, const Wish& to) const {
   const Bytes lacked = Lacked(to);
   const Duration cost = cost_.Estimate(lacked);
-  const Duration quantum = config_.turns.Quantum(cost);
+  const Contest contest{holder, roster_.at(to.id),           to,
+                        cost,   config_.turns.Quantum(cost), lacked > budget_.free(),
+                        now_};
   Instant at;
   if (holder.wants_growth) {
     at = now_;  // it can do nothing anyway
   } else if (holder.phase == Phase::kGranted) {
     at = holder.granted_at + config_.silence + cost_.Estimate(holder.need) * 4;
   } else {
-    at = holder.running_since + quantum;
+    at = policy_->WorksUntil(contest);
   }
   if (holder.idle && holder.phase == Phase::kRunning) {
-    const Session& waiter = roster_.at(to.id);
-    const std::optional<Duration> burst = waiter.bursts.Typical();
-    const bool waiter_pauses = burst.has_value() && *burst <= quantum;
-    at = std::min(at, holder.idle_since + IdlePatience(lacked > budget_.free(), cost, holder.pauses,
-                                                       waiter_pauses));
+    at = std::min(at, holder.idle_since + policy_->MayPause(contest));
   }
   if (holder.cap.has_value() && holder.phase == Phase::kRunning) at = std::min(at, *holder.cap);
   return std::max(at, holder.not_before);
@@ -280,6 +278,7 @@ void Arbiter::Begin(const Wish& wish, const Plan& plan, std::optional<Instant> c
   record.lacked = Lacked(wish) + SaturatingSubtract(budget_.charged(), budget_.total());
   record.free = budget_.free();
   record.revoked_at = record.released_at = now_;
+  if (!plan.revoke.empty()) policy_->OnSwitch(cost_.Estimate(record.lacked), now_);
   for (const SessionId id : plan.revoke) SendRevoke(roster_.Touch(id));
 }
 
@@ -326,6 +325,7 @@ void Arbiter::SendGrant(Session& session) {
   session.epoch = claim_->record.epoch = ++last_epoch_;
   session.granted_at = session.running_since = session.active_since = now_;
   session.cap = claim_->cap;
+  session.rank = claim_->wish.rank;
   session.waited = session.waited + (now_ - claim_->wish.since);
   ++session.leases;
   const Bytes charge = session.charge;
@@ -473,7 +473,7 @@ void Arbiter::WakeBy(Instant instant) {
 void Arbiter::SetWake() {
   const Roster::ByTime& expected = roster_.counted().expected;
   if (!expected.empty()) WakeBy(expected.begin()->first);
-  if (wake_.has_value()) actions_.emplace_back(action::WakeAt{*wake_});
+  if (wake_.value_or(kNever) != kNever) actions_.emplace_back(action::WakeAt{*wake_});
 }
 
 }  // namespace tandem::core

@@ -24,6 +24,7 @@ class ArbiterTest : public ::testing::Test {
     config.spare = spare;
     config.budget = MiB(100);
     config.chunk = MiB(2);
+    config.policy = "round-robin";
     config.context = MiB(8);
     config.reserved = 1;
     config.bytes_per_second = static_cast<double>(MiB(1000).count);  // 10 MiB cost 11 ms

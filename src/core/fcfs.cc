@@ -1,19 +1,21 @@
-// First come, first served: in the order of arrival.
-#include "src/core/policy.h"
+// First come, first served: in the order of arrival, and nobody who works is interrupted. Whoever
+// never pauses keeps the card. It is what the closed forms of `tandem plan` describe.
+#include "src/core/policies.h"
 
 namespace tandem::core {
 namespace {
 
 class Fcfs : public Policy {
  public:
-  int64_t Rank(const Wish& /*wish*/) override { return 0; }
+  using Policy::Policy;
+
+  Instant WorksUntil(const Contest& /*contest*/) const override { return kNever; }
 };
 
 }  // namespace
 
-std::unique_ptr<Policy> MakePolicy(std::string_view name) {
-  if (name == "fcfs") return std::make_unique<Fcfs>();
-  return nullptr;
+std::unique_ptr<Policy> MakeFcfs(const TurnRules& rules) {
+  return std::make_unique<Fcfs>(rules);
 }
 
 }  // namespace tandem::core

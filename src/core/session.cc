@@ -2,6 +2,21 @@
 
 namespace tandem::core {
 
+void Session::BeginPause(Instant now) {
+  worked = BurstSoFar(now);
+  idle = true;
+  idle_since = last_used = now;
+}
+
+void Session::EndPause(Instant now, Duration worth) {
+  idle = false;
+  active_since = now;
+  pauses.Add(now - idle_since);
+  if (now - idle_since <= worth) return;
+  bursts.Add(worked);
+  worked = Duration();
+}
+
 Tally Session::Count() const {
   Tally tally;
   Sums& sums = tally.sums;

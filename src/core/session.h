@@ -58,14 +58,16 @@ struct Session {
   Bytes leaving_from;     // while it swaps out: what it had when expected_at was last put off
   Instant granted_at;     // of this lease
   Instant running_since;  // of this lease; until it runs, as granted_at
-  Instant active_since;  // of this burst: since its lease or its last pause that was worth a switch
+  Instant active_since;   // since then it works without a pause, where it does
   Instant idle_since;
   Instant last_used;
   std::optional<Instant> left_at;  // when its lease was last taken
   Instant not_before;              // no Revoke before this: it was busy just now
   std::optional<Instant> cap;      // protected no longer than this: it slipped in
   Pauses pauses;
-  Recent bursts;                       // times between those that are worth a switch
+  Recent bursts;     // of work between those that are worth a switch
+  Duration worked;   // in this burst so far, under this lease and others, until it was last active
+  int64_t rank = 0;  // that it had while it waited for this lease
   std::optional<SessionId> yields_to;  // while it swaps out
   std::optional<Handover> record;      // of the hand-over that is bringing it in
 
@@ -78,6 +80,14 @@ struct Session {
   Tally counted;
   bool touched = false;
 
+  // What it has worked since its last pause that was worth a switch.
+  Duration BurstSoFar(Instant now) const {
+    return working() ? worked + (now - active_since) : worked;
+  }
+  // It has nothing to do; it has something again. A pause that is longer than `worth` ends a burst.
+  void BeginPause(Instant now);
+  void EndPause(Instant now, Duration worth);
+  bool working() const { return phase != Phase::kAway && phase != Phase::kGranted && !idle; }
   // Waits for a lease, and nobody has suspended it.
   bool asks() const { return wants_lease && !suspended; }
   bool holds() const { return phase != Phase::kAway; }

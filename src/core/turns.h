@@ -31,6 +31,27 @@ class SwitchCost {
   uint64_t without_bytes_ = 0, with_bytes_ = 0;  // measurements
 };
 
+// What may be spent on switches that are not a turn's end: as much of the time as turns may cost,
+// less what they did. So both together cost no more than that, but for what has been saved up.
+class SwitchAllowance {
+ public:
+  // A switch may be made for every `cost_multiple` times its cost. REQUIRES: > 0, or never used.
+  explicit SwitchAllowance(int64_t cost_multiple) : cost_multiple_(cost_multiple) {}
+
+  void Spend(Duration cost, Instant now);
+  // From when on there is enough for that: no later than once as much has been saved up as can be.
+  Instant AffordableAt(Duration cost, Instant now) const;
+
+ private:
+  Duration Saved(Instant now) const;
+
+  int64_t cost_multiple_;
+  Duration saved_ = kMostSaved;
+  Instant since_;  // it has been that much
+
+  static constexpr Duration kMostSaved = Seconds(3);
+};
+
 // The typical value of something that repeats: the median of the last few. One long pause among
 // many short ones does not move it.
 class Recent {
@@ -73,6 +94,7 @@ struct TurnRules {
   Duration floor = Milliseconds(50);  // no turn is shorter, however cheap the switch
   int64_t cost_multiple = 20;         // a turn is this many switches long: switching stays ≤ 5 %
   bool alone = false;                 // turns also where all would fit: for tests
+  int64_t time_scale = 1;  // what policies count in seconds is shorter by that: for tests
 
   // Turns of this length whatever a switch costs: for tests.
   void Fix(Duration turn) {

@@ -115,6 +115,24 @@ TEST(PausesTest, NoOtherPatienceThatItMayHaveWouldHaveCostLess) {
   }
 }
 
+TEST(SwitchAllowanceTest, WhatIsSpentComesBackAtTheRateOfTheRules) {
+  SwitchAllowance allowance(20);
+  Instant now = Instant() + Seconds(1);
+  EXPECT_EQ(allowance.AffordableAt(Seconds(3), now), now);  // it begins with what can be saved up
+  allowance.Spend(Seconds(2), now);
+  EXPECT_EQ(allowance.AffordableAt(Seconds(1), now), now);
+  EXPECT_EQ(allowance.AffordableAt(Seconds(2), now), now + Seconds(20));
+  now = now + Seconds(10);
+  EXPECT_EQ(allowance.AffordableAt(Seconds(2), now), now + Seconds(10));
+  allowance.Spend(Seconds(5), now);  // a turn's end asks nobody
+  EXPECT_EQ(allowance.AffordableAt(Duration(), now), now);
+  EXPECT_EQ(allowance.AffordableAt(Milliseconds(1), now), now + Milliseconds(20));
+  now = now + Seconds(1'000'000);
+  EXPECT_EQ(allowance.AffordableAt(Seconds(100), now), now);  // so much is never saved up
+  allowance.Spend(Seconds(3), now);
+  EXPECT_EQ(allowance.AffordableAt(Seconds(100), now), now + Seconds(60));
+}
+
 TEST(IdlePatienceTest, FollowsTheRule) {
   const Duration cost = Milliseconds(50);
   const Pauses unknown;

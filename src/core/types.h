@@ -130,6 +130,10 @@ struct LimitSet {
   RunId run;
   Bytes limit;
 };
+// Another rule for who is next, by its name (policy.h). One that is not known changes nothing.
+struct PolicySet {
+  std::string policy;
+};
 struct Tick {};
 
 }  // namespace event
@@ -138,7 +142,7 @@ using Event =
     std::variant<event::SessionAdded, event::SessionGone, event::Reserve, event::ContextWanted,
                  event::ContextGone, event::FixedWanted, event::FixedGone, event::Ready,
                  event::Running, event::Idle, event::Active, event::Released, event::Busy,
-                 event::Evicted, event::Suspended, event::LimitSet, event::Tick>;
+                 event::Evicted, event::Suspended, event::LimitSet, event::PolicySet, event::Tick>;
 
 namespace action {
 

@@ -25,6 +25,14 @@ void WishQueue::Park(SessionId id, bool parked, Instant since) {
   }
 }
 
+void WishQueue::Rerank(const std::function<int64_t(const Wish&)>& rank) {
+  for (auto& [key, place] : by_session_) {
+    if (!place.parked) Leave(place.wish);
+    place.wish.rank = rank(place.wish);
+    if (!place.parked) Enter(place.wish);
+  }
+}
+
 const Wish* WishQueue::FindActive(SessionId id, Wish::Kind kind) const {
   const auto at = by_session_.find({id, kind});
   return at == by_session_.end() || at->second.parked ? nullptr : &at->second.wish;

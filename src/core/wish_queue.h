@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <tuple>
@@ -29,6 +30,9 @@ class WishQueue {
   void Remove(SessionId id, Wish::Kind kind);
   // The session's wishes are parked, or not any more, and begin to wait at `since`.
   void Park(SessionId id, bool parked, Instant since);
+
+  // As `rank` has it now.
+  void Rerank(const std::function<int64_t(const Wish&)>& rank);
 
   bool Has(SessionId id, Wish::Kind kind) const { return by_session_.count({id, kind}) != 0; }
   // Null where there is none, or it is parked.

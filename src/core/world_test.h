@@ -42,6 +42,7 @@ class World {
   void Kill(uint64_t id);
   void Stop(uint64_t id, Duration length);
   void Suspend(uint64_t id, bool suspended);
+  void SetPolicy(const std::string& name) { Send(event::PolicySet{name}); }
   void CalmDown();  // all are let go on, and none begins anything once it is done
   void RunFor(Duration length);
 

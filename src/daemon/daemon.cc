@@ -101,9 +101,11 @@ Result<std::unique_ptr<Server>> PrepareThere(const Options& options) {
   config.version = TANDEM_VERSION;
   config.socket = listener.path();
   config.pid = getpid();
+  config.uid = geteuid();
   config.started = MonotonicNow();
   config.random_token = &RandomToken;
   config.turns = options.turns;
+  config.policy = options.policy;
   config.host_memory =
       options.host_memory.value_or(core::HostLimits::Measured(AvailableHostMemory()));
   config.host_memory_measured = !options.host_memory.has_value();

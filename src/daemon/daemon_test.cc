@@ -421,6 +421,21 @@ TEST(OptionsTest, TurnsAreSetByTheEnvironmentToo) {
   unsetenv("TANDEM_TURN");
 }
 
+TEST(OptionsTest, APolicyIsOneThatThereIs) {
+  const char* arguments[] = {"tandemd", "--policy", "fcfs"};
+  EXPECT_EQ(ParseOptions(3, arguments).options.policy, "fcfs");
+  EXPECT_EQ(ParseOptions(1, arguments).options.policy, "interactive");
+  setenv("TANDEM_POLICY", "round-robin", 1);
+  EXPECT_EQ(ParseOptions(1, arguments).options.policy, "round-robin");
+  setenv("TANDEM_POLICY", "mine", 1);
+  testing::internal::CaptureStderr();
+  EXPECT_NE(ParseOptions(1, arguments).exit_status.value_or(0), 0);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("TANDEM_POLICY is \"mine\""), std::string::npos) << said;
+  EXPECT_NE(said.find("round-robin"), std::string::npos) << said;
+  unsetenv("TANDEM_POLICY");
+}
+
 TEST(OptionsTest, ChaosHasShortTurnsUnlessToldOtherwise) {
   const char* arguments[] = {"tandemd", "--chaos", "--seed", "7", "--turn", "2s"};
   Options options = ParseOptions(4, arguments).options;

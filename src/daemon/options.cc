@@ -1,5 +1,7 @@
 #include "src/daemon/options.h"
 
+#include <fmt/core.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 
@@ -31,6 +33,11 @@ void AddTestOptions(CLI::App* app, Options* options) {
                 "take turns also where all programs would fit on the card together")
       ->envname("TANDEM_ALONE")
       ->group(kGroup);
+  app->add_option("--time-scale", options->turns.time_scale,
+                  "what policies count in seconds is so many times shorter")
+      ->check(CLI::Range(int64_t{1}, int64_t{1000}))
+      ->envname("TANDEM_TIME_SCALE")
+      ->group(kGroup);
   app->add_flag("--chaos", options->chaos,
                 "take the card, and some memory, from programs every few milliseconds, at random")
       ->envname("TANDEM_CHAOS")
@@ -38,6 +45,20 @@ void AddTestOptions(CLI::App* app, Options* options) {
   app->add_option("--seed", options->seed, "the random numbers of --chaos, as the log named them")
       ->envname("TANDEM_SEED")
       ->group(kGroup);
+}
+
+void AddPolicy(CLI::App* app, Options* options) {
+  std::vector<std::string> names;
+  std::string text = "who is next where not all can have the card:";
+  for (const core::PolicyName& policy : core::PolicyNames()) {
+    names.emplace_back(policy.name);
+    text += fmt::format("\n{}: {}", policy.name, policy.summary);
+  }
+  app->add_option("--policy", options->policy, text)
+      ->check(CLI::IsMember(names))
+      ->type_name("NAME")
+      ->capture_default_str()
+      ->envname("TANDEM_POLICY");
 }
 
 void AddHostMemory(CLI::App* app, Options* options) {
@@ -101,6 +122,7 @@ ParsedOptions ParseOptions(int argc, const char* const* argv) {
                  "keep room on each card for this many contexts")
       ->check(CLI::Range(1u, 64u))
       ->capture_default_str();
+  AddPolicy(&app, &options);
   AddHostMemory(&app, &options);
   AddSpill(&app, &options);
   app.add_option("--log", options.log_file,
@@ -117,6 +139,7 @@ ParsedOptions ParseOptions(int argc, const char* const* argv) {
       "  tandemd                                       in this terminal; end it with Ctrl-C\n"
       "  tandemd --daemonize --log /tmp/tandemd.log    in the background\n"
       "  TANDEM_GPU=soft tandemd                       on the software GPU\n"
+      "  tandemd --policy fcfs                         nobody who works is interrupted\n"
       "  tandemd --everybody                           as root: for all users of this machine\n"
       "  tandemd --host-memory 64G --spill /scratch:500G\n"
       "                                                on the disk what 64 GiB do not hold\n"

@@ -7,7 +7,7 @@
 #include "src/base/bytes.h"
 #include "src/base/result.h"
 #include "src/base/time.h"
-#include "src/core/turns.h"
+#include "src/core/arbiter.h"
 #include "src/service/spill.h"
 
 namespace tandem::daemon {
@@ -23,6 +23,7 @@ struct Options {
   std::optional<Bytes> host_memory;  // what is available less a tenth where nothing is said
   service::Spill spill;
   core::TurnRules turns;
+  std::string policy = core::ArbiterConfig().policy;
   bool chaos = false;
   std::optional<uint64_t> seed;  // of chaos; one of our own where there is none
 };

@@ -131,6 +131,7 @@ std::string Service::StatusJson() const {
         {"waiting", Numbers(waiting)},
         {"suspended", Numbers(suspended)},
         {"restoring", restoring},
+        {"policy", arbiter.config().policy},
         {"mode", arbiter.taking_turns() ? "turns" : "together"},
         {"quantum_ms", Milli(arbiter.Quantum())},
         {"switch_cost_ms", Milli(arbiter.SwitchEstimate())},
@@ -138,6 +139,10 @@ std::string Service::StatusJson() const {
         {"out_bytes", gpu->out.count},
         {"in_bytes", gpu->in.count},
     });
+  }
+  Json policies = Json::array();
+  for (const core::PolicyName& policy : core::PolicyNames()) {
+    policies.push_back({{"name", policy.name}, {"summary", policy.summary}});
   }
   return Dump({{"version", config_.version},
                {"pid", config_.pid},
@@ -149,6 +154,7 @@ std::string Service::StatusJson() const {
                {"spill_promised_bytes", host_.spilled().count},
                {"spill_directory", config_.spill.directory},
                {"chaos_seed", config_.chaos_seed.has_value() ? Json(*config_.chaos_seed) : Json()},
+               {"policies", std::move(policies)},
                {"gpus", std::move(gpus)}});
 }
 

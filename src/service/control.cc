@@ -99,6 +99,7 @@ void Service::Handle(Connection& from, const wire::Control& m) {
     return Refuse(from.id, wire::RefusalCode::kProtocol, "Control is not for sessions", true);
   }
   from.role = Connection::Role::kPeople;
+  if (m.what == "policy") return SetPolicy(from, m);
   const bool limit = m.what == "limit";
   if (!limit && m.what != "suspend" && m.what != "resume") {
     return Refuse(from.id, wire::RefusalCode::kProtocol,

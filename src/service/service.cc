@@ -12,6 +12,7 @@ core::ArbiterConfig ConfigOf(const GpuInfo& gpu, const ServiceConfig& service,
                              core::HostLimits* host) {
   core::ArbiterConfig config;
   config.turns = service.turns;
+  config.policy = service.policy;
   if (service.chaos_seed.has_value()) config.deadline = kChaosDeadline;
   config.budget = BudgetOf(gpu, gpu.foreign);
   config.chunk = config.spare = gpu.chunk;

@@ -19,7 +19,8 @@
 // 2. Nothing a client says about who it is is believed: pid and uid come with the connection.
 // 3. One user has at most kMaxSessionsPerUser sessions.
 // 4. Of each session's connection at most kMaxHeld messages are held, of others kMaxHeldOfOthers.
-// 5. Only its own user and root give orders about a session or a run, and see the run's token.
+// 5. Only its own user and root give orders about a session or a run, and see the run's token; only
+//    root and whoever the daemon belongs to give orders about a GPU.
 // 6. Memory that is offered is handed to its own user only, and let go of at the end of the process
 //    that has offered it, before what that was charged for is given back.
 #pragma once
@@ -72,10 +73,12 @@ struct ServiceConfig {
   std::string version;
   std::string socket;
   int pid = 0;
+  unsigned uid = 0;  // of the daemon
   Instant started;
   std::vector<GpuInfo> gpus;
   std::function<uint64_t()> random_token;
   core::TurnRules turns = {};
+  std::string policy = core::ArbiterConfig().policy;  // of all GPUs, until somebody says otherwise
   std::optional<uint64_t> chaos_seed = std::nullopt;  // for tests: chaos.h
   // Of the host, for what may have to leave the cards.
   Bytes host_memory = Bytes(std::numeric_limits<uint64_t>::max());
@@ -183,6 +186,10 @@ class Service {
                        const std::vector<Target>& targets);
   void Suspend(const Target& target, bool suspended);
   void Limit(const Target& target, Bytes limit);
+
+  // Orders about GPUs (gpu_control.cc).
+  std::vector<Gpu*> FindGpus(const std::string& text) const;
+  void SetPolicy(Connection& from, const wire::Control& m);
 
   // The host (host.cc).
   UniqueFd MakeSpillFile() const;

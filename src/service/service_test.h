@@ -52,20 +52,23 @@ class ServiceTest : public ::testing::Test {
   // Budget: 100 MiB = 134 − 4 × 8 − 2.
   explicit ServiceTest(Bytes foreign = {}, std::optional<uint64_t> chaos_seed = {},
                        Bytes host = GiB(1), bool host_measured = false, Spill spill = {})
-      : service_(
-            ServiceConfig{"0.1",
-                          "/s",
-                          42,
-                          Instant(),
-                          {GpuInfo{0, kGpu, "Card", true, MiB(134), foreign, MiB(8), MiB(2), 4}},
-                          [this] { return ++token_; },
-                          {},
-                          chaos_seed,
-                          host,
-                          host_measured,
-                          {},
-                          std::move(spill)},
-            std::make_unique<FakePageMaker>(pages_)) {}
+      : service_(Config(foreign, chaos_seed, host, host_measured, std::move(spill), &token_),
+                 std::make_unique<FakePageMaker>(pages_)) {}
+
+  static ServiceConfig Config(Bytes foreign, std::optional<uint64_t> chaos_seed, Bytes host,
+                              bool host_measured, Spill spill, uint64_t* token) {
+    ServiceConfig config;
+    config.version = "0.1";
+    config.socket = "/s";
+    config.pid = 42;
+    config.gpus = {GpuInfo{0, kGpu, "Card", true, MiB(134), foreign, MiB(8), MiB(2), 4}};
+    config.random_token = [token] { return ++*token; };
+    config.chaos_seed = chaos_seed;
+    config.host_memory = host;
+    config.host_memory_measured = host_measured;
+    config.spill = std::move(spill);
+    return config;
+  }
 
   void Connect(ConnectionId id, int pid, unsigned uid = 1000, bool predates = false) {
     service_.OnConnected(id, Client{pid, uid, predates});

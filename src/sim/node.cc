@@ -42,6 +42,7 @@ service::ServiceConfig ConfigOf(const NodeConfig& config, Instant now) {
   made.version = "simulated";
   made.started = now;
   made.turns = config.turns;
+  made.policy = config.policy;
   made.random_token = [last = uint64_t{0}]() mutable { return ++last; };
   for (int gpu = 0; gpu < config.gpus; ++gpu) {
     // Beside the budget a card has room for one chunk.

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "src/service/service.h"
@@ -23,6 +24,7 @@ struct NodeConfig {
   Bytes chunk = MiB(64);               // the unit of swapping
   double bus_bytes_per_second = 50e9;  // each way
   core::TurnRules turns;
+  std::string policy = core::ArbiterConfig().policy;
   Duration latency = Microseconds(30);  // of a message
 };
 

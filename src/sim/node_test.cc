@@ -6,28 +6,18 @@
 
 #include <cmath>
 #include <numeric>
-#include <random>
 #include <vector>
 
-#include "src/base/testing/rounds.h"
 #include "src/plan/machine_repair.h"
+#include "src/sim/draws_test.h"
 
 namespace tandem::sim {
 namespace {
 
 constexpr Duration kBurst = Seconds(30);
 constexpr Duration kThink = Seconds(450);
-// Of builds with sanitizers, which take far longer, only that nothing else is wrong is asked.
-constexpr bool kThorough = Rounds(5) == 5;
 constexpr Duration kWarmUp = Seconds(kThorough ? 10'000 : 1'000);
 constexpr Duration kLength = Seconds(kThorough ? 2'000'000 : 40'000);  // of all users together
-
-std::function<Duration()> Exponential(Duration mean, uint64_t seed) {
-  return [mean, random = std::mt19937_64(seed)]() mutable {
-    const double drawn = std::exponential_distribution<>(1.0)(random);
-    return Duration(std::llround(drawn * static_cast<double>(mean.ns)));
-  };
-}
 
 // Nobody is interrupted, and copies take no time.
 NodeConfig FirstComeFirstServed(int gpus) {
@@ -35,7 +25,7 @@ NodeConfig FirstComeFirstServed(int gpus) {
   config.gpus = gpus;
   config.bus_bytes_per_second = 1e18;
   config.chunk = GiB(8);
-  config.turns.Fix(Seconds(1'000'000));
+  config.policy = "fcfs";
   return config;
 }
 

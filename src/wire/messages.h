@@ -28,7 +28,7 @@
 namespace tandem::wire {
 
 inline constexpr uint32_t kMagic = 0x4d444e54;      // "TNDM"
-inline constexpr uint16_t kVersion = 7;             // spoken by this side
+inline constexpr uint16_t kVersion = 8;             // spoken by this side
 inline constexpr uint16_t kOldestVersion = 2;       // understood by it
 inline constexpr uint32_t kMaxPayload = 64 * 1024;  // any message but Answer
 inline constexpr uint32_t kMaxAnswer = 8 * 1024 * 1024;
@@ -291,7 +291,9 @@ struct Control {
   std::string what;
   std::string target;
   uint64_t limit_bytes = 0;  // of "limit"; 0: the budget
-  auto Fields() { return std::tie(what, target, limit_bytes); }
+  static constexpr size_t kRequired = 3;
+  std::string value = {};  // of "policy": its name
+  auto Fields() { return std::tie(what, target, limit_bytes, value); }
 };
 
 // To `tandem run`, which says so in its next RunBegin: what an order has made of its run.

@@ -266,7 +266,7 @@ class Soak:
     def torment(self, sessions):
         mine = [s for s in sessions if s["name"].startswith("w")]
         what = self.dice.choices(*zip(*self.args.mix.items()))[0]
-        if what in ("faults", "restart", "garbage", "hostfull"):
+        if what in ("faults", "restart", "garbage", "hostfull", "policy"):
             getattr(self, what)()
         elif mine:
             getattr(self, what)(self.dice.choice(mine))
@@ -341,6 +341,11 @@ class Soak:
         name, again = worker.name, worker.limit
         self.order("limit", name, "--memory", f"{self.dice.randint(2, 12)}M")
         self.after(self.dice.uniform(0.1, 4), lambda: self.order("limit", name, "--memory", again))
+
+    def policy(self):
+        """Another rule for who is next, of those under which nobody waits without end."""
+        rule = self.dice.choice(["interactive", "round-robin"])
+        self.order("policy", self.dice.choice(["gpu0", "gpu1", "all"]), rule)
 
     def restart(self):
         """The daemon dies; a guard starts another."""
@@ -514,7 +519,7 @@ def main():
     parser.add_argument("--verbose", action="store_true", help="say what is done")
     args = parser.parse_args()
     mix = {"kill": 2, "stop": 4, "suspend": 4, "limit": 3, "restart": 1, "faults": 3, "sticky": 2}
-    mix |= {"hostfull": 2, "garbage": 2}
+    mix |= {"hostfull": 2, "garbage": 2, "policy": 1}
     chosen = args.only.split(",") if args.only is not None else mix
     args.mix = {name: weight for name, weight in mix.items() if name in chosen}
     args.seconds, args.most_problems = args.minutes * 60, 20

@@ -1,0 +1,75 @@
+// Interactive: whoever has short bursts goes first, and may interrupt whoever has been at it for
+// long; long ones wait longer, but not for ever.
+//
+// Multi-level feedback (Corbató, Merwin-Daggett and Daley, "An Experimental Time-Sharing System",
+// AFIPS 1962), with two differences. A session begins on the level where its last bursts have
+// ended, not on the highest one again, since moving its memory costs more than a wrong guess. And
+// among those who wait there are no queues, one for each level, but patience: the longer a
+// session's bursts, the longer it is asked to wait for others, and wishes are served in the order
+// of the instants at which that ends. So nobody who comes later than that goes ahead.
+//
+// Interrupting is paid for from an allowance (SwitchAllowance): with it, too, no more of the time
+// is spent on switching than the rules of turns say. Whoever had to wait longer than it was asked
+// to is not interrupted before the end of its turn.
+#include "src/core/policies.h"
+
+namespace tandem::core {
+namespace {
+
+// Bursts up to the first bound are of the first level, and each level's bound is so many times the
+// one before.
+constexpr Duration kFirstBound = Milliseconds(100);
+constexpr int64_t kGrowth = 4;
+// A session waits for others up to this many of its bursts, and none longer than the most. (In the
+// simulations of src/sim/policy_test.cc 2 to 10 come to much the same, and 30 to longer waits.)
+constexpr int64_t kPatience = 4;
+constexpr Duration kMostPatience = Seconds(60);
+
+class Interactive : public Policy {
+ public:
+  explicit Interactive(const TurnRules& rules) : Policy(rules), allowance_(rules.cost_multiple) {}
+
+  // The instant up to which it is asked to wait.
+  int64_t Rank(const Wish& wish, const Session& session) const override {
+    if (wish.kind != Wish::Kind::kLease) return wish.since.ns;
+    const Duration patience = std::max(Expected(session), Scaled(kFirstBound)) * kPatience;
+    return (wish.since + std::min(patience, Scaled(kMostPatience))).ns;
+  }
+
+  Instant WorksUntil(const Contest& contest) const override {
+    const Instant end = Policy::WorksUntil(contest);
+    const bool overdue = contest.holder.rank <= contest.holder.granted_at.ns;
+    const bool turns_are_fixed = rules().cost_multiple == 0;
+    if (contest.wish.kind != Wish::Kind::kLease || overdue || turns_are_fixed) return end;
+    // Once the holder's burst is of a higher level than the waiter's with both switches.
+    const Duration price = contest.cost * 2;
+    const Duration bound = LevelBound(Expected(contest.waiter) + price);
+    const Instant outgrown = contest.now + (bound - contest.holder.BurstSoFar(contest.now));
+    return std::min(end, std::max(outgrown, allowance_.AffordableAt(price, contest.now)));
+  }
+
+  void OnSwitch(Duration cost, Instant now) override { allowance_.Spend(cost, now); }
+
+ private:
+  // Of the level of such a burst.
+  Duration LevelBound(Duration burst) const {
+    Duration bound = Scaled(kFirstBound);
+    while (bound < burst && bound < Scaled(kMostPatience)) bound = bound * kGrowth;
+    return bound;
+  }
+
+  // How long its burst will be, as far as can be told: as long as usual, and no less than it is.
+  static Duration Expected(const Session& session) {
+    return std::max(session.bursts.Typical().value_or(Duration()), session.worked);
+  }
+
+  SwitchAllowance allowance_;
+};
+
+}  // namespace
+
+std::unique_ptr<Policy> MakeInteractive(const TurnRules& rules) {
+  return std::make_unique<Interactive>(rules);
+}
+
+}  // namespace tandem::core

@@ -1,0 +1,60 @@
+#include "src/core/policy.h"
+
+#include "src/core/policies.h"
+
+namespace tandem::core {
+namespace {
+
+struct Entry {
+  PolicyName name;
+  std::unique_ptr<Policy> (*make)(const TurnRules& rules);
+};
+
+std::unique_ptr<Policy> MakeRoundRobin(const TurnRules& rules) {
+  return std::make_unique<Policy>(rules);
+}
+
+constexpr Entry kPolicies[] = {
+    {{"interactive", "short bursts first; long ones wait longer, but not for ever"},
+     MakeInteractive},
+    {{"round-robin", "in the order of arrival, a turn each"}, MakeRoundRobin},
+    {{"fcfs", "in the order of arrival, each until it pauses"}, MakeFcfs},
+    {{"nvshare", "as nvshare does it, to compare: turns of 30 s, pauses of 5 s, one at a time"},
+     MakeNvshare},
+};
+
+}  // namespace
+
+std::unique_ptr<Policy> MakePolicy(std::string_view name, const TurnRules& rules) {
+  for (const Entry& entry : kPolicies) {
+    if (entry.name.name == name) return entry.make(rules);
+  }
+  return nullptr;
+}
+
+const std::vector<PolicyName>& PolicyNames() {
+  static const std::vector<PolicyName> names = [] {
+    std::vector<PolicyName> made;
+    for (const Entry& entry : kPolicies) made.push_back(entry.name);
+    return made;
+  }();
+  return names;
+}
+
+int64_t Policy::Rank(const Wish& /*wish*/, const Session& /*session*/) const {
+  return 0;
+}
+
+Instant Policy::WorksUntil(const Contest& contest) const {
+  return contest.holder.running_since + contest.quantum;
+}
+
+Duration Policy::MayPause(const Contest& contest) const {
+  const std::optional<Duration> burst = contest.waiter.bursts.Typical();
+  const bool waiter_pauses = burst.has_value() && *burst <= contest.quantum;
+  return IdlePatience(contest.bytes_move, contest.cost, contest.holder.pauses, waiter_pauses);
+}
+
+void Policy::OnSwitch(Duration /*cost*/, Instant /*now*/) {}
+
+}  // namespace tandem::core

@@ -1,0 +1,57 @@
+// Orders about GPUs: which are meant, who may give them, and what becomes of them.
+#include <nlohmann/json.hpp>
+
+#include "src/service/records.h"
+
+namespace tandem::service {
+
+// "gpu0", "0" or the uuid of one; "all".
+std::vector<Service::Gpu*> Service::FindGpus(const std::string& text) const {
+  std::vector<Gpu*> found;
+  for (const auto& gpu : gpus_) {
+    const std::string number = std::to_string(gpu->info.index);
+    if (text == "all" || text == "gpu" + number || text == number || text == gpu->info.uuid) {
+      found.push_back(gpu.get());
+    }
+  }
+  return found;
+}
+
+void Service::SetPolicy(Connection& from, const wire::Control& m) {
+  const auto refuse = [&](wire::RefusalCode code, std::string reason) {
+    Refuse(from.id, code, std::move(reason), false);
+  };
+  const std::vector<Gpu*> gpus = FindGpus(m.target);
+  if (gpus.empty()) {
+    return refuse(
+        wire::RefusalCode::kUnknownTarget,
+        "no GPU is called \"" + Printable(m.target) + "\"; there " +
+            (gpus_.size() == 1 ? "is gpu0" : "are gpu0 to gpu" + std::to_string(gpus_.size() - 1)) +
+            ", and \"all\"");
+  }
+  if (from.client.uid != 0 && from.client.uid != config_.uid) {
+    return refuse(
+        wire::RefusalCode::kNotYours,
+        "which rule a GPU goes by is for root to say, and for the user whose daemon this is");
+  }
+  std::string names;
+  bool known = false;
+  for (const core::PolicyName& policy : core::PolicyNames()) {
+    names += (names.empty() ? "" : ", ") + std::string(policy.name);
+    known = known || policy.name == m.value;
+  }
+  if (!known) {
+    return refuse(wire::RefusalCode::kUnknownTarget,
+                  "there is no policy called \"" + Printable(m.value) + "\"; there are " + names);
+  }
+  nlohmann::json changed = nlohmann::json::array();
+  for (Gpu* gpu : gpus) {
+    const std::string before = gpu->arbiter.config().policy;
+    Feed(*gpu, core::event::PolicySet{m.value});
+    changed.push_back({{"index", gpu->info.index}, {"policy", m.value}, {"before", before}});
+  }
+  const nlohmann::json answer = {{"gpus", std::move(changed)}};
+  out_.push_back(Outgoing{from.id, wire::Answer{answer.dump()}, {}, false});
+}
+
+}  // namespace tandem::service
