@@ -7,14 +7,16 @@
 // far more to do than they can: many wait, some slip in.
 #include <malloc.h>
 
+#include <CLI/CLI.hpp>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <ctime>
 #include <memory>
 #include <queue>
 #include <random>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -31,14 +33,16 @@ using core::SessionId;
 constexpr size_t kMostGpus = 64;
 constexpr size_t kFewSessions = 1'000;  // fewer are on one card: alone nobody has anything to say
 constexpr int kRounds = 3;
+constexpr uint64_t kUsers = 100;
 constexpr Bytes kCard = GiB(80);
 constexpr double kBusBytesPerSecond = 50e9;
 constexpr Duration kLatency = Microseconds(50), kDrain = Milliseconds(5);
 constexpr Duration kBurst = Milliseconds(300), kThink = Seconds(3);
 constexpr Bytes kStep = GiB(1);  // that one Evicted tells of
 
-core::ArbiterConfig Config(int gpu) {
+core::ArbiterConfig Config(const std::string& policy, int gpu) {
   core::ArbiterConfig config;
+  config.policy = policy;
   config.budget = kCard;
   config.chunk = config.spare = MiB(64);
   config.context = MiB(500);
@@ -57,15 +61,17 @@ struct Recorded {
 // The sessions of all cards, as they would live.
 class Life {
  public:
-  Life(size_t sessions, size_t gpus, uint64_t seed) : random_(seed) {
+  Life(const std::string& policy, size_t sessions, size_t gpus, uint64_t seed) : random_(seed) {
     for (size_t gpu = 0; gpu < gpus; ++gpu) {
-      arbiters_.push_back(std::make_unique<Arbiter>(Config(static_cast<int>(gpu))));
+      arbiters_.push_back(std::make_unique<Arbiter>(Config(policy, static_cast<int>(gpu))));
     }
     wakes_.resize(gpus);
     for (size_t i = 0; i < sessions; ++i) {
       programs_.push_back({.gpu = static_cast<uint32_t>(i % gpus), .need = DrawNeed()});
       const SessionId id{i};
-      Send(id, core::event::SessionAdded{id, core::RunId{i}, kCard, {}, {}, 0, {}});
+      core::event::SessionAdded added{id, core::RunId{i}, kCard, {}, {}, 0, {}};
+      added.tenant.user = std::to_string(i % kUsers);
+      Send(id, added);
       Send(id, core::event::Reserve{id, 1, programs_[i].need});
       At(Draw(kThink), id, What::kWork);
     }
@@ -262,11 +268,11 @@ struct Figures {
 };
 
 // What was recorded, once more.
-Figures Replay(const Life& life, size_t gpus, size_t sessions) {
+Figures Replay(const Life& life, const std::string& policy, size_t gpus, size_t sessions) {
   const size_t before = mallinfo2().uordblks;
   std::vector<std::unique_ptr<Arbiter>> arbiters;
   for (size_t gpu = 0; gpu < gpus; ++gpu) {
-    arbiters.push_back(std::make_unique<Arbiter>(Config(static_cast<int>(gpu))));
+    arbiters.push_back(std::make_unique<Arbiter>(Config(policy, static_cast<int>(gpu))));
   }
   const size_t empty = mallinfo2().uordblks - before;
   Figures figures;
@@ -283,19 +289,19 @@ Figures Replay(const Life& life, size_t gpus, size_t sessions) {
   return figures;
 }
 
-int Main(bool json, bool quick) {
+int Main(const std::string& policy, bool json, bool quick) {
   const size_t events = quick ? 20'000 : 1'000'000;
   if (!json)
-    std::printf("%9s %5s %7s %12s %14s %7s\n", "sessions", "gpus", "policy", "events/s",
+    std::printf("%9s %5s %11s %12s %14s %7s\n", "sessions", "gpus", "policy", "events/s",
                 "bytes/session", "spread");
   for (const size_t sessions : {10, 100, 1'000, 10'000, 100'000}) {
     if (quick && sessions > 1'000) break;
     const size_t gpus = sessions < kFewSessions ? 1 : kMostGpus;
-    Life life(sessions, gpus, 1);
+    Life life(policy, sessions, gpus, 1);
     life.Run(events);
     std::vector<Figures> rounds;
     for (int round = 0; round < (quick ? 1 : kRounds); ++round) {
-      rounds.push_back(Replay(life, gpus, sessions));
+      rounds.push_back(Replay(life, policy, gpus, sessions));
       if (rounds.back().actions != life.actions()) {
         std::fprintf(stderr, "the same events had other consequences\n");
         return 1;
@@ -311,8 +317,8 @@ int Main(bool json, bool quick) {
         json
             ? "{\"sessions\": %zu, \"gpus\": %zu, \"policy\": \"%s\", \"events_per_second\": %.0f, "
               "\"bytes_per_session\": %.0f, \"spread\": %.4f, \"rounds\": %zu}\n"
-            : "%9zu %5zu %7s %12.0f %14.0f %7.4f\n";
-    std::printf(form, sessions, gpus, Config(0).policy.c_str(), median.events_per_second,
+            : "%9zu %5zu %11s %12.0f %14.0f %7.4f\n";
+    std::printf(form, sessions, gpus, policy.c_str(), median.events_per_second,
                 median.bytes_per_session, spread, rounds.size());
     std::fflush(stdout);
   }
@@ -323,16 +329,16 @@ int Main(bool json, bool quick) {
 }  // namespace tandem::bench
 
 int main(int argc, char** argv) {
+  CLI::App app{"Events a second that the arbiters of a node take.", "./dev bench core"};
   bool json = false, quick = false;
-  for (int i = 1; i < argc; ++i) {
-    const bool is_json = std::strcmp(argv[i], "--json") == 0;
-    const bool is_quick = std::strcmp(argv[i], "--quick") == 0;
-    if (!is_json && !is_quick) {
-      std::fprintf(stderr, "usage: bench_core [--json] [--quick]\n");
-      return 2;
-    }
-    json = json || is_json;
-    quick = quick || is_quick;
-  }
-  return tandem::bench::Main(json, quick);
+  std::string policy = tandem::core::ArbiterConfig().policy;
+  std::vector<std::string> names;
+  for (const auto& known : tandem::core::PolicyNames()) names.emplace_back(known.name);
+  app.add_flag("--json", json, "JSON, an object a line, and nothing else");
+  app.add_flag("--quick", quick, "a second, to see that it works");
+  app.add_option("--policy", policy, "the rule that says who is next")
+      ->check(CLI::IsMember(names))
+      ->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  return tandem::bench::Main(policy, json, quick);
 }

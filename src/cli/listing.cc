@@ -244,6 +244,51 @@ Result<std::string> PolicyChanges(const std::string& json) {
   return text;
 }
 
+Result<std::string> SharesTable(const std::string& json) {
+  ASSIGN_OR_RETURN(const Json answer, Parse(json));
+  const auto& sessions = List(answer, "sessions");
+  if (sessions.empty()) return std::string("No program shares a GPU now.\n");
+  std::vector<Row> rows = {{"USER", "ITS SHARE", "SESSION", "SHARE OF THAT", "HELD", "NAME"}};
+  for (const Json& session : sessions) {
+    rows.push_back({UserName(Member(session, "uid")), Text(Member(session, "user_share")),
+                    Text(Member(session, "id")), Text(Member(session, "share")),
+                    Seconds(Member(session, "held_seconds")), Cut(Text(Member(session, "name")))});
+  }
+  return Table(rows);
+}
+
+Result<std::string> SharesJson(const std::string& json) {
+  ASSIGN_OR_RETURN(const Json answer, Parse(json));
+  Json shares = Json::array();
+  for (const Json& session : List(answer, "sessions")) {
+    Json share;
+    for (const char* key : {"id", "name", "uid", "user_share", "share", "held_seconds"}) {
+      share[key] = Member(session, key);
+    }
+    shares.push_back(std::move(share));
+  }
+  return CompactJson(
+      Json{{"sessions", std::move(shares)}}.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+Result<std::string> ShareChanges(const std::string& json) {
+  ASSIGN_OR_RETURN(const Json answer, Parse(json));
+  std::string text;
+  for (const Json& change : List(answer, "changed")) {
+    const Json& session = Member(change, "session");
+    const std::string whose =
+        session.is_null() ? "user " + Text(Member(change, "user")) : "session " + Text(session);
+    text += fmt::format("{}: {}, before {}\n", whose, Text(Member(change, "share")),
+                        Text(Member(change, "before")));
+  }
+  if (text.empty()) text = "It uses no GPU yet; the order stands.\n";
+  for (const Json& gpu : List(answer, "gpus_without_shares")) {
+    text += fmt::format(
+        "On gpu{0} shares do not count now: `tandem policy gpu{0} fair` makes them.\n", Text(gpu));
+  }
+  return text;
+}
+
 bool NoSessions(const std::string& json) {
   const Result<Json> answer = Parse(json);
   return !answer.ok() || List(*answer, "sessions").empty();

@@ -23,6 +23,11 @@ Result<std::string> PoliciesText(const std::string& json);
 Result<std::string> PoliciesJson(const std::string& json);
 Result<std::string> PolicyChanges(const std::string& json);
 
+// Of the answer to "sessions" what part of the time is whose; and what an order has made of that.
+Result<std::string> SharesTable(const std::string& json);
+Result<std::string> SharesJson(const std::string& json);
+Result<std::string> ShareChanges(const std::string& json);
+
 // Of the answer to "sessions" those whose numbers are in `concerned`, the answer to an order.
 Result<std::string> PickSessions(const std::string& json, const std::string& concerned);
 bool NoSessions(const std::string& json);

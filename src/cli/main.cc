@@ -17,6 +17,7 @@
 #include "src/cli/policy.h"
 #include "src/cli/print.h"
 #include "src/cli/run.h"
+#include "src/cli/share.h"
 #include "src/wire/runtime_dir.h"
 
 namespace tandem::cli {
@@ -158,6 +159,48 @@ void AddPolicy(CLI::App* app, std::function<int()>* action) {
                                  "fcfs`; `tandem policy` lists both");
     }
     *action = [=] { return ShowOrSetPolicy(*options); };
+  });
+}
+
+void AddShare(CLI::App* app, std::function<int()>* action) {
+  auto options = std::make_shared<ShareOptions>();
+  auto words = std::make_shared<std::vector<std::string>>();
+  CLI::App* command =
+      app->add_subcommand("share", "What part of the time is whose, where not all can have it");
+  command->add_option("words", *words, "Whose: a session's number or a run's name; and its share")
+      ->type_name("[SESSION|RUN] SHARE")
+      ->expected(0, 2);
+  command
+      ->add_option("--user", options->user, "The share of all that a user's programs get together")
+      ->type_name("USER");
+  command->add_flag("--json", options->json, "One JSON object on one line");
+  AddGpu(command, &options->gpu);
+  command->footer(
+      "A SHARE is a weight, such as 2: those who want the card get it in proportion to theirs, "
+      "which\n"
+      "are 1 where nothing was said. Or it is a part of the time, such as 30%: that much it gets "
+      "while\n"
+      "others want the card, and they divide the rest. What somebody does not use is the others'. "
+      "A\n"
+      "user's time is divided among the user's sessions in the same way. It counts where the "
+      "policy is\n"
+      "`fair` (`tandem policy`), until the daemon ends, or the session.\n"
+      "Without a SHARE it shows them. Only root, and whoever the daemon belongs to, may say what "
+      "a\n"
+      "user gets; of your own sessions, you.\n\n"
+      "Examples:\n  tandem share\n  tandem share mnist 2\n  tandem share 3 30%\n"
+      "  tandem share --user anna 50%");
+  command->callback([=] {
+    const size_t wanted = options->user.empty() ? 2 : 1;
+    if (words->size() != wanted && (!words->empty() || !options->user.empty())) {
+      throw CLI::ValidationError(
+          "share",
+          "say whose and what, as in `tandem share mnist 2` or `tandem share --user anna "
+          "30%`");
+    }
+    if (!words->empty()) options->share = words->back();
+    if (words->size() == 2) options->target = words->front();
+    *action = [=] { return ShowOrSetShare(*options); };
   });
 }
 
@@ -305,6 +348,7 @@ int Main(int argc, char** argv) {
              "Example:\n  tandem handovers --json", &action);
   AddOrders(&app, &action);
   AddPolicy(&app, &action);
+  AddShare(&app, &action);
   AddPlan(&app, &action);
   auto shell = std::make_shared<std::string>();
   CLI::App* completion = app.add_subcommand("completion", "Print a shell's completion of tandem");

@@ -17,9 +17,9 @@ constexpr Duration kLongestBackoff = Seconds(1);
 
 Arbiter::Arbiter(const ArbiterConfig& config)
     : config_(config),
-      policy_(MakePolicy(config.policy, config.turns)),
       budget_(config.budget, config.spare),
       cost_(config.bytes_per_second),
+      policy_(MakePolicy(config.policy, PolicyContext{config.turns, &shares_, &wishes_})),
       last_lacked_(Bytes(config.budget.count / 2)) {
   TANDEM_CHECK(policy_ != nullptr);
 }
@@ -33,7 +33,9 @@ std::vector<Action> Arbiter::On(const Event& event, Instant now) {
   ChargeFixed();
   RefuseContexts();
   RefuseFixed();
+  KeepAccounts();
   Decide();
+  KeepAccounts();
   PromiseHost();
   roster_.EndEvent();
   return std::move(actions_);
@@ -100,6 +102,7 @@ void Arbiter::Handle(const event::SessionAdded& e) {
   session.contexts = e.contexts;
   session.oversubscribes = e.oversubscribes;
   session.spills = e.spills;
+  session.tenant = e.tenant;
   session.on_host = SaturatingSubtract(e.allocated, e.resident);
   limits_.Add(e.id, e.run, e.limit, e.allocated);
   session.allocated = e.allocated;
@@ -141,6 +144,8 @@ void Arbiter::Handle(const event::SessionGone& e) {
   if (session->record.has_value()) Tell(std::move(*session->record));
   if (claim_.has_value() && claim_->wish.id == e.id) AbandonClaim();
   for (const Wish::Kind kind : Wish::kKinds) wishes_.Remove(e.id, kind);
+  policy_->OnGone(e.id, now_);
+  shares_.Forget({session->tenant.project, session->tenant.user, e.id});
   roster_.Remove(e.id);
   limits_.Remove(e.id);
   if (config_.host != nullptr) config_.host->Forget(config_.gpu, e.id);
@@ -436,14 +441,6 @@ void Arbiter::Handle(const event::LimitSet& e) {
   limits_.SetLimit(e.run, e.limit);
 }
 
-void Arbiter::Handle(const event::PolicySet& e) {
-  std::unique_ptr<Policy> policy = MakePolicy(e.policy, config_.turns);
-  if (policy == nullptr) return;
-  policy_ = std::move(policy);
-  config_.policy = e.policy;
-  wishes_.Rerank([this](const Wish& wish) { return policy_->Rank(wish, roster_.at(wish.id)); });
-}
-
 void Arbiter::Handle(const event::Tick& /*e*/) {
   const Roster::ByTime& expected = roster_.counted().expected;
   for (auto late = expected.begin(); late != expected.end() && late->first <= now_; ++late) {
@@ -451,28 +448,6 @@ void Arbiter::Handle(const event::Tick& /*e*/) {
     session.stuck = true;
     session.yields_to.reset();  // others yield for it; what it gives later is given to nobody
   }
-}
-
-void Arbiter::AddWish(SessionId id, Wish::Kind kind) {
-  if (wishes_.Has(id, kind)) return;
-  Wish wish{id, kind, now_, ++last_ticket_, 0};
-  Session& session = roster_.Touch(id);
-  wish.rank = policy_->Rank(wish, session);
-  if (kind == Wish::Kind::kLease) session.wants_lease = true;
-  if (kind == Wish::Kind::kGrowth) session.wants_growth = true;
-  wishes_.Add(wish, session.suspended);
-}
-
-void Arbiter::DropWish(SessionId id, Wish::Kind kind) {
-  wishes_.Remove(id, kind);
-  if (kind == Wish::Kind::kLease) roster_.Touch(id).wants_lease = false;
-  if (kind == Wish::Kind::kGrowth) roster_.Touch(id).wants_growth = false;
-  const bool claimed = claim_.has_value() && claim_->wish.id == id && claim_->wish.kind == kind;
-  if (claimed) AbandonClaim();
-}
-
-std::vector<Wish> Arbiter::Waiting() const {
-  return {wishes_.active().begin(), wishes_.active().end()};
 }
 
 std::optional<SessionId> Arbiter::claimant() const {
@@ -487,8 +462,8 @@ bool Arbiter::taking_turns() const {
 }
 
 Duration Arbiter::SwitchEstimate() const {
-  const auto& waiting = wishes_.active();
-  return cost_.Estimate(waiting.empty() ? last_lacked_ : Lacked(*waiting.begin()));
+  const Wish* const next = wishes_.First();
+  return cost_.Estimate(next == nullptr ? last_lacked_ : Lacked(*next));
 }
 
 }  // namespace tandem::core

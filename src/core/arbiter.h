@@ -62,6 +62,8 @@ struct ArbiterConfig {
 class Arbiter {
  public:
   explicit Arbiter(const ArbiterConfig& config);
+  Arbiter(const Arbiter&) = delete;
+  Arbiter& operator=(const Arbiter&) = delete;
 
   std::vector<Action> On(const Event& event, Instant now);
 
@@ -94,6 +96,7 @@ class Arbiter {
   std::vector<Wish> Waiting() const;  // next first; without those of suspended sessions
   std::optional<SessionId> claimant() const;
   bool taking_turns() const;
+  const Shares& shares() const { return shares_; }
   Duration SwitchEstimate() const;  // of the next hand-over, or of a typical one
   Duration Quantum() const { return config_.turns.Quantum(SwitchEstimate()); }
 
@@ -138,7 +141,9 @@ class Arbiter {
   void Handle(const event::Evicted& e);
   void Handle(const event::Suspended& e);
   void Handle(const event::LimitSet& e);
+  void Handle(const event::ShareSet& e);
   void Handle(const event::PolicySet& e);
+  void KeepAccounts();
   void Handle(const event::Tick& e);
   Session* FindHolder(SessionId id, Epoch epoch);
   void HeardFrom(Session& session);
@@ -209,11 +214,12 @@ class Arbiter {
   void WakeBy(Instant instant);
 
   ArbiterConfig config_;
-  std::unique_ptr<Policy> policy_;
   Budget budget_;
   RunLimits limits_;
   SwitchCost cost_;
   WishQueue wishes_;
+  Shares shares_;
+  std::unique_ptr<Policy> policy_;
   Roster roster_;
   std::optional<Claim> claim_;
   Epoch last_epoch_ = 0;

@@ -16,6 +16,7 @@ constexpr uint64_t kRejoinMargin = 32;
 }  // namespace
 
 void Arbiter::Decide() {
+  policy_->Settle(now_);
   ClearSuspended();
   // Every round fulfils, starts or gives up something, and none can come twice for one event.
   for (size_t left = 4 * (roster_.all().size() + wishes_.size()) + 4; left > 0; --left) {
@@ -89,20 +90,20 @@ bool Arbiter::Choose() {
   // push their memory out nor make them wait longer.
   Ahead ahead;
   std::optional<Instant> cap;
-  for (const Wish& wish : wishes_.active()) {
-    if (!MayBeServed(wish)) continue;
+  wishes_.Visit([&](const Wish& wish) {
+    if (!MayBeServed(wish)) return false;
     const Plan plan = MakePlan(wish, ahead);
     if (plan.when == Plan::When::kNow) {
       Begin(wish, plan, cap);
       return true;
     }
-    if (plan.when == Plan::When::kNever) continue;
+    if (plan.when == Plan::When::kNever) return false;
     WakeBy(plan.at);
     Wait(roster_.at(wish.id), &ahead);
     cap = std::min(cap.value_or(plan.at), plan.at);
-    if (NobodyFits(ahead)) break;
-  }
-  return false;
+    return NobodyFits(ahead);
+  });
+  return claim_.has_value();
 }
 
 // Beside the holders and those ahead, whoever it is: most often so where many wait. False: perhaps.
@@ -367,12 +368,13 @@ bool Arbiter::OrderEvictions(Bytes bytes) {
   while (bytes > Bytes() && !roster_.counted().cold.empty()) {
     bytes -= OrderEviction(roster_.counted().cold.begin()->second, bytes);
   }
-  const auto& waiting = wishes_.active();
-  for (auto wish = waiting.rbegin(); bytes > Bytes() && wish != waiting.rend(); ++wish) {
-    const Session& session = roster_.at(wish->id);
+  if (bytes == Bytes()) return true;
+  wishes_.VisitLastFirst([&](const Wish& wish) {
+    const Session& session = roster_.at(wish.id);
     const bool can = !session.holds() && !session.immovable();
-    if (can && wish->kind == Wish::Kind::kLease) bytes -= OrderEviction(wish->id, bytes);
-  }
+    if (can && wish.kind == Wish::Kind::kLease) bytes -= OrderEviction(wish.id, bytes);
+    return bytes == Bytes();
+  });
   return true;
 }
 
@@ -407,7 +409,7 @@ void Arbiter::Fulfil() {
 // As many as there is room for, of which there is some. All at once, so that the rounds of Decide
 // do not depend on how many a session asks for.
 void Arbiter::AnswerContexts(Session& session) {
-  const Wish another{session.id, Wish::Kind::kContext, now_, 0, 0};
+  const Wish another{session.id, Wish::Kind::kContext, now_};
   do {
     AnswerContext(session, true);
     ChargeFixed();
@@ -434,7 +436,7 @@ void Arbiter::GiveUpClaim() {
 // somebody waits, or nobody any more; and where few wait, for those who may be all of them.
 void Arbiter::UpdateContended() {
   constexpr size_t kOwn = std::size(Wish::kKinds);  // at most, of one session
-  const size_t waiting = wishes_.active().size();
+  const size_t waiting = wishes_.active();
   const size_t before = std::exchange(last_waiting_, waiting);
   told_.clear();
   if ((waiting == 0) != (before == 0)) {
@@ -463,7 +465,7 @@ bool Arbiter::IsContended(const Session& session) const {
   if (session.suspended) return true;
   // What it wants beside its lease counts, too: it may have credit to spare.
   const size_t own = (session.wants_lease ? 1 : 0) + (session.wants_growth ? 1 : 0);
-  return wishes_.active().size() > own;
+  return wishes_.active() > own;
 }
 
 void Arbiter::WakeBy(Instant instant) {

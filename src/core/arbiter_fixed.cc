@@ -74,7 +74,7 @@ void Arbiter::GrantFixed(Session& session) {
 
 // As many as there is room for, of which there is some; all at once, as AnswerContexts.
 void Arbiter::AnswerFixed(Session& session) {
-  const Wish another{session.id, Wish::Kind::kFixed, now_, 0, 0};
+  const Wish another{session.id, Wish::Kind::kFixed, now_};
   do {
     GrantFixed(session);
   } while (!session.fixed_wanted.empty() && Needed(another) <= budget_.free() &&

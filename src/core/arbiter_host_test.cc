@@ -120,7 +120,7 @@ class HostTest : public ArbiterTest {
     host_ = HostLimits(host);
     ArbiterConfig config = Config();
     config.host = &host_;
-    arbiter_ = Arbiter(config);
+    Begin(config);
     for (const SessionId id : {kA, kB, kC}) Add(id);
   }
   bool Reserve(SessionId id, Bytes total) {

@@ -40,7 +40,7 @@ TEST_F(OversubscribeTest, WhatTheCardDoesNotHoldMustFitOnTheHost) {
   HostLimits host{MiB(70)};
   ArbiterConfig config = Config();
   config.host = &host;
-  arbiter_ = Arbiter(config);
+  Begin(config);
   Join(kA);
   Add(kB);
   EXPECT_FALSE(Reserve(kA, MiB(171)));
@@ -57,7 +57,7 @@ TEST_F(OversubscribeTest, WhatIsColdIsPromisedBesideWhatHasLeft) {
   HostLimits host{MiB(300)};
   ArbiterConfig config = Config();
   config.host = &host;
-  arbiter_ = Arbiter(config);
+  Begin(config);
   Join(kA);
   Add(kB);
   ASSERT_TRUE(Reserve(kA, MiB(150)));

@@ -32,7 +32,7 @@ std::vector<uint64_t> Seeds(uint64_t count) {
 
 // Of those under which everybody is served before long as long as nobody works without end.
 std::string RandomPolicy(World& world) {
-  constexpr const char* kNames[] = {"fcfs", "round-robin", "interactive"};
+  constexpr const char* kNames[] = {"fcfs", "round-robin", "interactive", "fair"};
   return kNames[static_cast<size_t>(world.Uniform() * std::size(kNames))];
 }
 

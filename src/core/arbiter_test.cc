@@ -416,7 +416,7 @@ TEST_F(ArbiterTest, WhoeverIsBusyBeforeItIsWholeStillGetsTheRest) {
 TEST_F(ArbiterTest, WhereSessionsRunAloneTheyTakeTurnsAlthoughTheyFit) {
   ArbiterConfig config = Config();
   config.turns.alone = true;
-  arbiter_ = Arbiter(config);
+  Begin(config);
   Add(kA);
   Add(kB);
   Add(kC);

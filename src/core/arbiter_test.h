@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "src/core/arbiter.h"
@@ -31,6 +32,11 @@ class ArbiterTest : public ::testing::Test {
     return config;
   }
 
+  // Another arbiter in the place of the one there was.
+  void Begin(const ArbiterConfig& config) {
+    std::destroy_at(&arbiter_);
+    std::construct_at(&arbiter_, config);
+  }
   void On(const Event& event) { said_ = arbiter_.On(event, now_); }
   void Later(Duration duration) {
     now_ = now_ + duration;

@@ -14,8 +14,8 @@ class Fcfs : public Policy {
 
 }  // namespace
 
-std::unique_ptr<Policy> MakeFcfs(const TurnRules& rules) {
-  return std::make_unique<Fcfs>(rules);
+std::unique_ptr<Policy> MakeFcfs(const PolicyContext& context) {
+  return std::make_unique<Fcfs>(context.rules);
 }
 
 }  // namespace tandem::core

@@ -30,10 +30,11 @@ class Interactive : public Policy {
   explicit Interactive(const TurnRules& rules) : Policy(rules), allowance_(rules.cost_multiple) {}
 
   // The instant up to which it is asked to wait.
-  int64_t Rank(const Wish& wish, const Session& session) const override {
-    if (wish.kind != Wish::Kind::kLease) return wish.since.ns;
+  void Place(const Session& session, Wish* wish) override {
+    wish->rank = wish->since.ns;
+    if (wish->kind != Wish::Kind::kLease) return;
     const Duration patience = std::max(Expected(session), Scaled(kFirstBound)) * kPatience;
-    return (wish.since + std::min(patience, Scaled(kMostPatience))).ns;
+    wish->rank += std::min(patience, Scaled(kMostPatience)).ns;
   }
 
   Instant WorksUntil(const Contest& contest) const override {
@@ -68,8 +69,8 @@ class Interactive : public Policy {
 
 }  // namespace
 
-std::unique_ptr<Policy> MakeInteractive(const TurnRules& rules) {
-  return std::make_unique<Interactive>(rules);
+std::unique_ptr<Policy> MakeInteractive(const PolicyContext& context) {
+  return std::make_unique<Interactive>(context.rules);
 }
 
 }  // namespace tandem::core

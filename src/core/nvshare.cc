@@ -22,8 +22,8 @@ class Nvshare : public Policy {
 
 }  // namespace
 
-std::unique_ptr<Policy> MakeNvshare(const TurnRules& rules) {
-  return std::make_unique<Nvshare>(rules);
+std::unique_ptr<Policy> MakeNvshare(const PolicyContext& context) {
+  return std::make_unique<Nvshare>(context.rules);
 }
 
 }  // namespace tandem::core

@@ -7,8 +7,9 @@
 
 namespace tandem::core {
 
-std::unique_ptr<Policy> MakeFcfs(const TurnRules& rules);
-std::unique_ptr<Policy> MakeInteractive(const TurnRules& rules);
-std::unique_ptr<Policy> MakeNvshare(const TurnRules& rules);
+std::unique_ptr<Policy> MakeFair(const PolicyContext& context);
+std::unique_ptr<Policy> MakeFcfs(const PolicyContext& context);
+std::unique_ptr<Policy> MakeInteractive(const PolicyContext& context);
+std::unique_ptr<Policy> MakeNvshare(const PolicyContext& context);
 
 }  // namespace tandem::core

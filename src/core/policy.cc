@@ -7,16 +7,17 @@ namespace {
 
 struct Entry {
   PolicyName name;
-  std::unique_ptr<Policy> (*make)(const TurnRules& rules);
+  std::unique_ptr<Policy> (*make)(const PolicyContext& context);
 };
 
-std::unique_ptr<Policy> MakeRoundRobin(const TurnRules& rules) {
-  return std::make_unique<Policy>(rules);
+std::unique_ptr<Policy> MakeRoundRobin(const PolicyContext& context) {
+  return std::make_unique<Policy>(context.rules);
 }
 
 constexpr Entry kPolicies[] = {
     {{"interactive", "short bursts first; long ones wait longer, but not for ever"},
      MakeInteractive},
+    {{"fair", "each project, user and session its share of the time"}, MakeFair},
     {{"round-robin", "in the order of arrival, a turn each"}, MakeRoundRobin},
     {{"fcfs", "in the order of arrival, each until it pauses"}, MakeFcfs},
     {{"nvshare", "as nvshare does it, to compare: turns of 30 s, pauses of 5 s, one at a time"},
@@ -25,9 +26,9 @@ constexpr Entry kPolicies[] = {
 
 }  // namespace
 
-std::unique_ptr<Policy> MakePolicy(std::string_view name, const TurnRules& rules) {
+std::unique_ptr<Policy> MakePolicy(std::string_view name, const PolicyContext& context) {
   for (const Entry& entry : kPolicies) {
-    if (entry.name.name == name) return entry.make(rules);
+    if (entry.name.name == name) return entry.make(context);
   }
   return nullptr;
 }
@@ -41,9 +42,7 @@ const std::vector<PolicyName>& PolicyNames() {
   return names;
 }
 
-int64_t Policy::Rank(const Wish& /*wish*/, const Session& /*session*/) const {
-  return 0;
-}
+void Policy::Place(const Session& /*session*/, Wish* /*wish*/) {}
 
 Instant Policy::WorksUntil(const Contest& contest) const {
   return contest.holder.running_since + contest.quantum;
@@ -56,5 +55,13 @@ Duration Policy::MayPause(const Contest& contest) const {
 }
 
 void Policy::OnSwitch(Duration /*cost*/, Instant /*now*/) {}
+
+void Policy::OnSession(const Session& /*session*/, Instant /*now*/) {}
+
+void Policy::OnGone(SessionId /*id*/, Instant /*now*/) {}
+
+void Policy::OnShares(Instant /*now*/) {}
+
+void Policy::Settle(Instant /*now*/) {}
 
 }  // namespace tandem::core

@@ -13,31 +13,14 @@
 #include <vector>
 
 #include "src/core/session.h"
+#include "src/core/shares.h"
 #include "src/core/turns.h"
 #include "src/core/types.h"
+#include "src/core/wish_queue.h"
 
 namespace tandem::core {
 
 inline constexpr Instant kNever{std::numeric_limits<int64_t>::max()};
-
-// What a session waits for. A session waits for at most one of each kind.
-struct Wish {
-  enum class Kind {
-    kLease,    // to run, with all it needs on the card
-    kGrowth,   // it runs, and needs more on the card than it has
-    kContext,  // room for one more context
-    kFixed,    // room for other memory that cannot be swapped
-  };
-  static constexpr Kind kKinds[] = {Kind::kLease, Kind::kGrowth, Kind::kContext, Kind::kFixed};
-  // Whether it is for what stays on the card as long as it exists.
-  bool lasting() const { return kind == Kind::kContext || kind == Kind::kFixed; }
-
-  SessionId id;
-  Kind kind = Kind::kLease;
-  Instant since;
-  uint64_t ticket = 0;  // order of arrival, never the same for two wishes
-  int64_t rank = 0;  // as the policy has it: the lowest is served first, of equals who came first
-};
 
 // Somebody waits for what somebody else holds.
 struct Contest {
@@ -50,6 +33,13 @@ struct Contest {
   Instant now;
 };
 
+// What a policy is made with. All but the rules outlives it.
+struct PolicyContext {
+  TurnRules rules;
+  const Shares* shares;
+  WishQueue* queue;  // whose groups are the policy's
+};
+
 // By itself the class is round-robin: in the order of arrival, a quantum each.
 class Policy {
  public:
@@ -58,10 +48,11 @@ class Policy {
   Policy(const Policy&) = delete;
   Policy& operator=(const Policy&) = delete;
 
-  // Asked when the wish comes. It stays what it is while the wish waits, so that the order of those
-  // who wait is kept and not made anew for every event: what shall not starve gets a rank that
-  // newcomers are behind sooner or later.
-  virtual int64_t Rank(const Wish& wish, const Session& session) const;
+  // Gives a wish that has come its rank, and its group where the policy has some. A rank stays what
+  // it is while the wish waits, so that the order of those who wait is kept and not made anew for
+  // every event: what shall not starve gets a rank that newcomers are behind sooner or later.
+  // Groups may be ranked anew at any time.
+  virtual void Place(const Session& session, Wish* wish);
   // Until when a holder that goes on working keeps the card; kNever: until it pauses.
   virtual Instant WorksUntil(const Contest& contest) const;
   // How long it may pause.
@@ -70,6 +61,13 @@ class Policy {
   virtual bool together() const { return !rules_.alone; }
   // The card is being taken from somebody, which costs that.
   virtual void OnSwitch(Duration cost, Instant now);
+
+  // Of policies that keep accounts of who has had what, which are told more.
+  virtual bool keeps_accounts() const { return false; }
+  virtual void OnSession(const Session& session, Instant now);  // it is new, or has changed
+  virtual void OnGone(SessionId id, Instant now);               // after its wishes
+  virtual void OnShares(Instant now);                           // somebody's has changed
+  virtual void Settle(Instant now);                             // somebody is about to be chosen
 
  protected:
   const TurnRules& rules() const { return rules_; }
@@ -81,7 +79,7 @@ class Policy {
 };
 
 // Null for a name it does not know.
-std::unique_ptr<Policy> MakePolicy(std::string_view name, const TurnRules& rules);
+std::unique_ptr<Policy> MakePolicy(std::string_view name, const PolicyContext& context);
 
 // Those that MakePolicy knows, each with what it does, in a few words.
 struct PolicyName {

@@ -54,13 +54,16 @@ class PolicyTest : public ArbiterTest {
 };
 
 TEST_F(PolicyTest, EveryNameThatIsOfferedIsKnownAndNoOther) {
+  const Shares shares;
+  WishQueue queue;
+  const PolicyContext context{TurnRules(), &shares, &queue};
   EXPECT_FALSE(PolicyNames().empty());
   for (const PolicyName& policy : PolicyNames()) {
-    EXPECT_NE(MakePolicy(policy.name, TurnRules()), nullptr) << policy.name;
+    EXPECT_NE(MakePolicy(policy.name, context), nullptr) << policy.name;
     EXPECT_FALSE(policy.summary.empty());
   }
-  EXPECT_EQ(MakePolicy("FCFS", TurnRules()), nullptr);
-  EXPECT_EQ(MakePolicy("", TurnRules()), nullptr);
+  EXPECT_EQ(MakePolicy("FCFS", context), nullptr);
+  EXPECT_EQ(MakePolicy("", context), nullptr);
   On(event::PolicySet{"nonsense"});
   EXPECT_EQ(arbiter_.config().policy, "round-robin");
 }

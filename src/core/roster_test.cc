@@ -62,7 +62,10 @@ constexpr SessionId kOne{1}, kTwo{2}, kThree{3};
 
 std::vector<uint64_t> Tickets(const WishQueue& queue) {
   std::vector<uint64_t> tickets;
-  for (const Wish& wish : queue.active()) tickets.push_back(wish.ticket);
+  queue.Visit([&](const Wish& wish) {
+    tickets.push_back(wish.ticket);
+    return false;
+  });
   return tickets;
 }
 
@@ -80,6 +83,38 @@ TEST(WishQueueTest, TheLowestRankIsFirstAndOfEqualsWhoCameFirst) {
   EXPECT_EQ(Tickets(queue), (std::vector<uint64_t>{2, 3, 1}));
   EXPECT_EQ(queue.lasting(), 0u);
   EXPECT_FALSE(queue.Has(kThree, Wish::Kind::kFixed));
+}
+
+TEST(WishQueueTest, AGroupIsServedWholeInThePlaceOfItsRank) {
+  constexpr GroupId kA = 7, kB = 8, kInA = 9;
+  WishQueue queue;
+  queue.RankGroup(kA, kNoGroup, 10);
+  queue.RankGroup(kB, kNoGroup, 20);
+  queue.RankGroup(kInA, kA, 5);
+  EXPECT_EQ(queue.First(), nullptr);
+  queue.Add({kOne, Wish::Kind::kLease, Instant(1), 1, 0, kB}, false);
+  queue.Add({kTwo, Wish::Kind::kLease, Instant(1), 2, 6, kA}, false);
+  queue.Add({kThree, Wish::Kind::kLease, Instant(1), 3, 0, kInA}, false);
+  queue.Add({kThree, Wish::Kind::kGrowth, Instant(1), 4, 15}, false);
+  EXPECT_EQ(Tickets(queue), (std::vector<uint64_t>{3, 2, 4, 1}));
+  EXPECT_EQ(queue.active(), 4u);
+  std::vector<uint64_t> backwards;
+  queue.VisitLastFirst([&](const Wish& wish) {
+    backwards.push_back(wish.ticket);
+    return backwards.size() == 3;
+  });
+  EXPECT_EQ(backwards, (std::vector<uint64_t>{1, 4, 2}));
+  queue.RankGroup(kInA, kA, 7);
+  queue.RankGroup(kB, kNoGroup, 1);
+  EXPECT_EQ(Tickets(queue), (std::vector<uint64_t>{1, 2, 3, 4}));
+  queue.Remove(kOne, Wish::Kind::kLease);
+  queue.RankGroup(kB, kNoGroup, 2);  // an empty one
+  queue.RemoveGroup(kB);
+  queue.Remove(kThree, Wish::Kind::kLease);
+  queue.RemoveGroup(kInA);
+  EXPECT_EQ(queue.First()->ticket, 2u);
+  queue.Rerank([] {}, [](Wish* wish) { wish->rank = -static_cast<int64_t>(wish->ticket); });
+  EXPECT_EQ(Tickets(queue), (std::vector<uint64_t>{4, 2}));
 }
 
 TEST(WishQueueTest, WhatIsParkedKeepsItsPlace) {

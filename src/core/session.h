@@ -21,6 +21,7 @@ enum class Phase {
 
 struct Session {
   SessionId id;
+  Tenant tenant;
   Phase phase = Phase::kAway;
   bool stuck = false;  // a deadline passed without a word from it
   // Its work does not end before it has the card again, so none of its bytes can leave. So it is

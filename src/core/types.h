@@ -25,6 +25,28 @@ struct RunId {
   constexpr auto operator<=>(const RunId&) const = default;
 };
 
+// Whose a session is.
+struct Tenant {
+  std::string project;  // empty: none in particular
+  std::string user;
+  bool operator==(const Tenant&) const = default;
+};
+
+// A project; with a user that user in it; with a session that one of the user's.
+struct ShareKey {
+  std::string project;
+  std::optional<std::string> user;
+  std::optional<SessionId> session;
+  auto operator<=>(const ShareKey&) const = default;
+};
+
+// What part of the time of all who want it is somebody's (shares.h).
+struct Share {
+  double weight = 1;               // > 0
+  std::optional<double> fraction;  // in (0, 1]; then the weight says nothing
+  bool operator==(const Share&) const = default;
+};
+
 // A lease's number: increasing per GPU, never used twice.
 using Epoch = uint64_t;
 
@@ -62,6 +84,7 @@ struct SessionAdded {
   // It may allocate more than fits: what the card does not hold it reaches on the host.
   bool oversubscribes = false;
   bool spills = false;  // takes a file in the place of the host's memory
+  Tenant tenant = {};
 };
 struct SessionGone {
   SessionId id;
@@ -130,6 +153,11 @@ struct LimitSet {
   RunId run;
   Bytes limit;
 };
+// Somebody's share is another one from now on.
+struct ShareSet {
+  ShareKey of;
+  Share share;
+};
 // Another rule for who is next, by its name (policy.h). One that is not known changes nothing.
 struct PolicySet {
   std::string policy;
@@ -142,7 +170,8 @@ using Event =
     std::variant<event::SessionAdded, event::SessionGone, event::Reserve, event::ContextWanted,
                  event::ContextGone, event::FixedWanted, event::FixedGone, event::Ready,
                  event::Running, event::Idle, event::Active, event::Released, event::Busy,
-                 event::Evicted, event::Suspended, event::LimitSet, event::PolicySet, event::Tick>;
+                 event::Evicted, event::Suspended, event::LimitSet, event::ShareSet,
+                 event::PolicySet, event::Tick>;
 
 namespace action {
 

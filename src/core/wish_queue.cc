@@ -1,10 +1,13 @@
 #include "src/core/wish_queue.h"
 
+#include "src/core/check.h"
+
 namespace tandem::core {
 
 void WishQueue::Add(const Wish& wish, bool parked) {
-  by_session_[{wish.id, wish.kind}] = Place{wish, parked};
-  if (!parked) Enter(wish);
+  Place& place = by_session_[{wish.id, wish.kind}];
+  place = Place{wish, parked};
+  if (!parked) Enter(place.wish);
 }
 
 void WishQueue::Remove(SessionId id, Wish::Kind kind) {
@@ -25,12 +28,40 @@ void WishQueue::Park(SessionId id, bool parked, Instant since) {
   }
 }
 
-void WishQueue::Rerank(const std::function<int64_t(const Wish&)>& rank) {
-  for (auto& [key, place] : by_session_) {
+void WishQueue::Rerank(const std::function<void()>& change,
+                       const std::function<void(Wish*)>& place_anew) {
+  for (const auto& [key, place] : by_session_) {
     if (!place.parked) Leave(place.wish);
-    place.wish.rank = rank(place.wish);
+  }
+  groups_.clear();
+  change();
+  for (auto& [key, place] : by_session_) {
+    place.wish.rank = 0;
+    place.wish.group = kNoGroup;
+    place_anew(&place.wish);
     if (!place.parked) Enter(place.wish);
   }
+}
+
+void WishQueue::RankGroup(GroupId group, GroupId parent, int64_t rank) {
+  std::unique_ptr<Group>& made = groups_[group];
+  if (made == nullptr) {
+    made = std::make_unique<Group>();
+    made->parent = &At(parent);
+  } else if (made->entry.rank == rank) {
+    return;
+  }
+  Line& line = made->parent->line;
+  if (!made->line.empty()) line.erase(made->entry);
+  made->entry = Entry{rank, group, nullptr, made.get()};
+  if (!made->line.empty()) line.insert(made->entry);
+}
+
+void WishQueue::RemoveGroup(GroupId group) {
+  const auto at = groups_.find(group);
+  if (at == groups_.end()) return;
+  TANDEM_CHECK(at->second->line.empty());
+  groups_.erase(at);
 }
 
 const Wish* WishQueue::FindActive(SessionId id, Wish::Kind kind) const {
@@ -38,15 +69,42 @@ const Wish* WishQueue::FindActive(SessionId id, Wish::Kind kind) const {
   return at == by_session_.end() || at->second.parked ? nullptr : &at->second.wish;
 }
 
+const Wish* WishQueue::First() const {
+  const Wish* first = nullptr;
+  Visit([&](const Wish& wish) {
+    first = &wish;
+    return true;
+  });
+  return first;
+}
+
+// REQUIRES: it stays where it is until it leaves.
 void WishQueue::Enter(const Wish& wish) {
-  active_.insert(wish);
+  Group* group = &At(wish.group);
+  Entry entry{wish.rank, wish.ticket, &wish, nullptr};
+  for (;;) {
+    const bool was_empty = group->line.empty();
+    group->line.insert(entry);
+    if (!was_empty || group->parent == nullptr) break;
+    entry = group->entry;
+    group = group->parent;
+  }
+  ++active_;
   if (wish.kind == Wish::Kind::kGrowth) growing_.insert(wish);
   if (wish.lasting()) ++lasting_;
 }
 
 void WishQueue::Leave(const Wish& wish) {
-  active_.erase(wish);
-  growing_.erase(wish);
+  Group* group = &At(wish.group);
+  Entry entry{wish.rank, wish.ticket, &wish, nullptr};
+  for (;;) {
+    group->line.erase(entry);
+    if (!group->line.empty() || group->parent == nullptr) break;
+    entry = group->entry;
+    group = group->parent;
+  }
+  --active_;
+  if (wish.kind == Wish::Kind::kGrowth) growing_.erase(wish);
   if (wish.lasting()) --lasting_;
 }
 

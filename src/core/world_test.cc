@@ -22,9 +22,15 @@ uint64_t World::Start(const Habits& habits) {
       SessionId{id}, RunId{id}, arbiter_.budget().total(), habits.need, {}, 0, {}};
   added.oversubscribes = habits.oversubscribes;
   if (habits.oversubscribes) added.limit = habits.need + kArray;
+  added.tenant = habits.tenant;
   Send(added);
   WantContext(id, program);
   return id;
+}
+
+Duration World::worked(uint64_t id) const {
+  const Program& program = programs_.at(id);
+  return program.working ? program.worked + (now_ - program.working_since) : program.worked;
 }
 
 void World::Kill(uint64_t id) {
@@ -256,6 +262,7 @@ void World::Ask(uint64_t id, Program& program) {
 void World::BeginBurst(uint64_t id, Program& program) {
   program.wants = false;
   program.working = true;
+  program.working_since = now_;
   if (program.told_idle) Send(event::Active{SessionId{id}, program.epoch});
   program.told_idle = false;
   const bool interrupted = program.left > Duration();
@@ -270,7 +277,7 @@ void World::BeginBurst(uint64_t id, Program& program) {
 
 void World::EndBurst(uint64_t id, Program& program) {
   program.working = false;
-  program.worked = program.worked + program.habits.burst;
+  program.worked = program.worked + (now_ - program.working_since);
   if (Uniform() < program.habits.grow) {
     const Bytes chunk = arbiter_.config().chunk;
     const Bytes change(chunk.count * (1 + random_() % 8));
@@ -381,6 +388,7 @@ void World::Release(uint64_t id, Program& program) {
   if (program.working) {
     program.wants = true;
     program.left = std::max(program.work_until - now_, Duration(1));
+    program.worked = program.worked + (now_ - program.working_since);
   }
   program.working = false;
   Send(event::Released{SessionId{id}, program.epoch});

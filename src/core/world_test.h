@@ -30,6 +30,7 @@ struct Habits {
   double reset = 0;  // chance that a burst ends with its context destroyed and made anew
   double array = 0;  // chance that a burst ends with memory taken that cannot be swapped, or freed
   Duration longest_stop = Seconds(5);
+  Tenant tenant = {};
 };
 
 class World {
@@ -42,6 +43,7 @@ class World {
   void Kill(uint64_t id);
   void Stop(uint64_t id, Duration length);
   void Suspend(uint64_t id, bool suspended);
+  void SetShare(const ShareKey& of, Share share) { Send(event::ShareSet{of, share}); }
   void SetPolicy(const std::string& name) { Send(event::PolicySet{name}); }
   void CalmDown();  // all are let go on, and none begins anything once it is done
   void RunFor(Duration length);
@@ -50,7 +52,7 @@ class World {
   const Arbiter& arbiter() const { return arbiter_; }
   const std::vector<Handover>& handovers() const { return handovers_; }
   Duration longest_wait() const { return longest_wait_; }
-  Duration worked(uint64_t id) const { return programs_.at(id).worked; }
+  Duration worked(uint64_t id) const;
   // Nobody is on the way in or out, and everybody answers.
   bool quiet() const;
   bool lent() const { return lent_; }  // at any time
@@ -80,6 +82,7 @@ class World {
     bool copying = false;
     bool revoking = false;
     bool has_context = false;  // without, it submits nothing
+    Instant working_since;
     Instant work_until;
     Duration left;  // of a burst that a Revoke interrupted
     Instant stopped_until;

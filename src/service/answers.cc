@@ -158,6 +158,12 @@ std::string Service::StatusJson() const {
                {"gpus", std::move(gpus)}});
 }
 
+core::Share Service::UserShare(const core::Arbiter& arbiter, const Seat& seat) {
+  core::ShareKey key = KeyOf(seat);
+  key.session.reset();
+  return arbiter.shares().Of(key);
+}
+
 // The tokens of others' runs are left out: people have no use for them.
 std::string Service::SessionsJson(unsigned viewer) const {
   Json list = Json::array();
@@ -200,6 +206,8 @@ std::string Service::SessionsJson(unsigned viewer) const {
         {"host_share_bytes", arbiter.HostShare(id).count},
         {"host_file_bytes", host_.PlaceOf(seat->gpu->info.index, id).spilled.count},
         {"suspended", session.suspended},
+        {"share", ShareText(arbiter.shares().Of(KeyOf(*seat)))},
+        {"user_share", ShareText(UserShare(arbiter, *seat))},
         {"wait_seconds", waited.seconds()},
         {"held_seconds", held.seconds()},
         {"leases", session.leases},

@@ -17,14 +17,6 @@ std::optional<uint64_t> Number(const std::string& text) {
 
 }  // namespace
 
-// Who is meant by an order: one session, or a run with the sessions it has.
-struct Service::Target {
-  unsigned uid = 0;
-  std::optional<RunKey> run;  // that it is, or that the session belongs to
-  bool whole_run = false;
-  std::vector<Seat*> seats;
-};
-
 std::vector<Service::Seat*> Service::SeatsOf(const RunKey& run) const {
   std::vector<Seat*> seats;
   for (const auto& [id, seat] : sessions_) {
@@ -100,6 +92,7 @@ void Service::Handle(Connection& from, const wire::Control& m) {
   }
   from.role = Connection::Role::kPeople;
   if (m.what == "policy") return SetPolicy(from, m);
+  if (m.what == "share") return SetShare(from, m);
   const bool limit = m.what == "limit";
   if (!limit && m.what != "suspend" && m.what != "resume") {
     return Refuse(from.id, wire::RefusalCode::kProtocol,

@@ -17,6 +17,11 @@ std::vector<Service::Gpu*> Service::FindGpus(const std::string& text) const {
   return found;
 }
 
+// Root, and whoever the daemon belongs to.
+bool Service::MayRule(const Connection& from) const {
+  return from.client.uid == 0 || from.client.uid == config_.uid;
+}
+
 void Service::SetPolicy(Connection& from, const wire::Control& m) {
   const auto refuse = [&](wire::RefusalCode code, std::string reason) {
     Refuse(from.id, code, std::move(reason), false);
@@ -29,7 +34,7 @@ void Service::SetPolicy(Connection& from, const wire::Control& m) {
             (gpus_.size() == 1 ? "is gpu0" : "are gpu0 to gpu" + std::to_string(gpus_.size() - 1)) +
             ", and \"all\"");
   }
-  if (from.client.uid != 0 && from.client.uid != config_.uid) {
+  if (!MayRule(from)) {
     return refuse(
         wire::RefusalCode::kNotYours,
         "which rule a GPU goes by is for root to say, and for the user whose daemon this is");

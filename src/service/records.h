@@ -14,6 +14,7 @@ struct Service::Run {
   int sessions = 0;
   bool suspended = false;  // so are the sessions it gets
   bool oversubscribes = false;
+  std::optional<core::Share> share;  // of each of its sessions
   // Whether this daemon has been told them, by an order or by `tandem run`: what that says when it
   // comes back is older.
   bool limit_known = false;
@@ -48,6 +49,13 @@ struct Service::Seat {
   Bytes in;
 };
 
+struct Service::Target {
+  unsigned uid = 0;
+  std::optional<RunKey> run;  // that it is, or that the session belongs to
+  bool whole_run = false;
+  std::vector<Seat*> seats;
+};
+
 struct Service::Offered {
   core::SessionId by;
   unsigned uid = 0;
@@ -63,5 +71,10 @@ struct Service::Connection {
   std::optional<RunKey> run;  // kPeople, after RunBegin
   size_t held = 0;            // messages
 };
+
+// Whose its sessions are.
+core::Tenant TenantOf(const Client& client);
+// As people write it.
+std::string ShareText(const core::Share& share);
 
 }  // namespace tandem::service

@@ -256,9 +256,11 @@ void Service::Handle(Connection& from, const wire::Register& m) {
                   "while nobody listened it has allocated more than there is room for", true);
   }
   added.id = seat->id;
+  added.tenant = TenantOf(from.client);
   added.spills = static_cast<bool>(file);
   JoinRun(from, m, old, *seat, added);
   const bool suspended = StartsSuspended(m, old, *seat, added);
+  const core::Share share = FirstShare(old, *seat);
   if (old != nullptr) {
     added.replaces = old->id;
     GiveUpSeat(*old);
@@ -280,6 +282,7 @@ void Service::Handle(Connection& from, const wire::Register& m) {
       Outgoing{from.id, wire::Registered{gpu->info.card.count, limit.count, gpu->info.chunk.count},
                from.seat->pages->fds(), false, std::move(file)});
   Feed(*gpu, added);
+  if (share != core::Share()) Feed(*gpu, core::event::ShareSet{KeyOf(*from.seat), share});
   if (suspended) Feed(*gpu, core::event::Suspended{added.id});
 }
 

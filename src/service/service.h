@@ -134,6 +134,7 @@ class Service {
   struct Seat;
   struct Gpu;
   struct Connection;
+  // Who is meant by an order: one session, or a run with the sessions it has.
   struct Target;
   struct Offered;
   using RunKey = std::pair<unsigned, uint64_t>;  // uid and token: nobody joins another user's run
@@ -187,7 +188,14 @@ class Service {
   void Suspend(const Target& target, bool suspended);
   void Limit(const Target& target, Bytes limit);
 
+  // Shares of the time (shares.cc).
+  void SetShare(Connection& from, const wire::Control& m);
+  core::Share FirstShare(const Seat* old, const Seat& seat) const;
+  static core::ShareKey KeyOf(const Seat& seat);
+  static core::Share UserShare(const core::Arbiter& arbiter, const Seat& seat);
+
   // Orders about GPUs (gpu_control.cc).
+  bool MayRule(const Connection& from) const;
   std::vector<Gpu*> FindGpus(const std::string& text) const;
   void SetPolicy(Connection& from, const wire::Control& m);
 

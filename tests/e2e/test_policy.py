@@ -1,6 +1,8 @@
-"""Which rule says who is next: shown, changed while programs run, and refused where it is none."""
+"""Which rule says who is next, and whose what part of the time is: shown, changed while programs run,
+and refused where it is none."""
 
 import json
+import os
 
 import pytest
 
@@ -46,7 +48,7 @@ def test_it_is_changed_and_says_for_which_gpu(middle):
 
 
 def test_what_is_none_is_refused_with_what_there_is(middle):
-    assert "interactive, round-robin" in refused(middle, "gpu0", "quickest")
+    assert "interactive, fair, round-robin" in refused(middle, "gpu0", "quickest")
     assert "there is gpu0" in refused(middle, "gpu1", "fcfs")
     assert "tandem policy gpu0 fcfs" in refused(middle, "fcfs")
     assert "interactive" in policy(middle)
@@ -67,6 +69,43 @@ def test_who_waits_under_fcfs_gets_a_turn_once_there_are_turns(middle):
     policy(middle, "gpu0", "round-robin")
     assert len(second.line()) > 0
     assert first.ask("end") == "ended"
+
+
+def share(card, *words):
+    return finish(card.spawn([TANDEM, "share", *words]))
+
+
+def test_a_share_is_given_shown_and_counts_where_the_policy_is_fair(middle):
+    assert share(middle) == "No program shares a GPU now.\n"
+    program = DeviceProgram(middle, [TANDEM, "run", "--name", "mine", "--"])
+    said = share(middle, "mine", "2")
+    assert "2, before 1\n" in said
+    assert "tandem policy gpu0 fair" in said
+    policy(middle, "gpu0", "fair")
+    changed = json.loads(share(middle, "mine", "30%", "--json"))
+    assert [each["share"] for each in changed["changed"]] == ["30%"]
+    assert changed["gpus_without_shares"] == []
+    uid = str(os.getuid())
+    assert "40%, before 1" in share(middle, "--user", uid, "40%")
+    shown = json.loads(share(middle, "--json"))["sessions"]
+    assert [(each["share"], each["user_share"]) for each in shown] == [("30%", "40%")]
+    assert "30%" in share(middle)
+    assert program.ask("fill 1")
+
+
+def test_what_is_no_share_is_refused(middle):
+    program = DeviceProgram(middle, [TANDEM, "run", "--name", "mine", "--"])
+    for words, said in [
+        (("mine", "much"), "is no share"),
+        (("other", "2"), "no session or run is called"),
+        (("mine",), "say whose and what"),
+        (("--user", "nobody-of-that-name", "2"), "there is no user"),
+    ]:
+        process = middle.spawn([TANDEM, "share", *words])
+        out, err = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode != 0, out
+        assert said in err
+    assert program.ask("fill 1")
 
 
 def waits(card, name):

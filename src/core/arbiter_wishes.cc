@@ -1,0 +1,54 @@
+// Who wants what, and by which rule it is decided who is next.
+#include "src/core/arbiter.h"
+
+namespace tandem::core {
+
+void Arbiter::AddWish(SessionId id, Wish::Kind kind) {
+  if (wishes_.Has(id, kind)) return;
+  Wish wish{id, kind, now_, ++last_ticket_};
+  Session& session = roster_.Touch(id);
+  policy_->Place(session, &wish);
+  if (kind == Wish::Kind::kLease) session.wants_lease = true;
+  if (kind == Wish::Kind::kGrowth) session.wants_growth = true;
+  wishes_.Add(wish, session.suspended);
+}
+
+void Arbiter::DropWish(SessionId id, Wish::Kind kind) {
+  wishes_.Remove(id, kind);
+  if (kind == Wish::Kind::kLease) roster_.Touch(id).wants_lease = false;
+  if (kind == Wish::Kind::kGrowth) roster_.Touch(id).wants_growth = false;
+  const bool claimed = claim_.has_value() && claim_->wish.id == id && claim_->wish.kind == kind;
+  if (claimed) AbandonClaim();
+}
+
+std::vector<Wish> Arbiter::Waiting() const {
+  std::vector<Wish> waiting;
+  wishes_.Visit([&](const Wish& wish) {
+    waiting.push_back(wish);
+    return false;
+  });
+  return waiting;
+}
+
+void Arbiter::Handle(const event::PolicySet& e) {
+  auto policy = MakePolicy(e.policy, PolicyContext{config_.turns, &shares_, &wishes_});
+  if (policy == nullptr) return;
+  config_.policy = e.policy;
+  const auto change = [&] {
+    policy_ = std::move(policy);
+    for (const auto& [id, session] : roster_.all()) policy_->OnSession(session, now_);
+  };
+  wishes_.Rerank(change, [&](Wish* wish) { policy_->Place(roster_.at(wish->id), wish); });
+}
+
+void Arbiter::Handle(const event::ShareSet& e) {
+  shares_.Set(e.of, e.share);
+  policy_->OnShares(now_);
+}
+
+void Arbiter::KeepAccounts() {
+  if (!policy_->keeps_accounts()) return;
+  for (const Session* session : roster_.touched()) policy_->OnSession(*session, now_);
+}
+
+}  // namespace tandem::core

@@ -1,0 +1,223 @@
+// Fair: each project, user and session gets its share of the card's time (shares.h), one at a time.
+//
+// Start-time fair queueing (Goyal, Vin and Cheng, "Start-time Fair Queuing: A Scheduling Algorithm
+// for Integrated Services Packet Switching Networks", SIGCOMM 1996), in a tree as there (section
+// 3). Each node of it has a tag: the time that was used below it, over its part of its level. Of
+// those who wait the branch with the least tag is served first, level by level. A node that wants
+// nothing for a while starts again at the virtual time of its level, the least tag of those that go
+// on wanting: what was not used is not owed.
+//
+// Time counts from when the lease is given, so that bringing a session's memory in is paid for by
+// that session, to when it is given back. A holder keeps the card for its quantum, and longer as
+// long as its branch is the one with the least tag: so no share lags by more than a quantum.
+//
+// All is charged in time, since one at a time has the card and all of its memory is there for it.
+#include <algorithm>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "src/core/policies.h"
+#include "src/core/shares.h"
+
+namespace tandem::core {
+namespace {
+
+// Where fractions take all, whoever has none gets this part all the same: it would starve else.
+constexpr double kLeastRest = 0.01;
+
+// A project, a user or a session; all of them are in the root. Each is a group of the queue.
+struct Node {
+  struct ByTag {
+    bool operator()(const Node* a, const Node* b) const {
+      return a->tag != b->tag ? a->tag < b->tag : a->id < b->id;
+    }
+  };
+
+  GroupId id = kNoGroup;
+  Node* parent = nullptr;
+  std::string name;
+  Share share;
+  double tag = 0;   // nanoseconds, over its part of its level
+  int wanting = 0;  // sessions in it that use the card or wait for it
+  std::map<std::string, std::unique_ptr<Node>> children;
+
+  // Of its children, those that want something.
+  std::set<Node*, ByTag> active;
+  double weights = 0;       // of those that have one
+  double fractions = 0;     // of the others
+  double virtual_time = 0;  // never less than it was
+
+  // Of the time of its level, while those who want something now do.
+  double Part() const {
+    const double rest = parent->weights > 0 ? std::max(1 - parent->fractions, kLeastRest) : 0;
+    const double part = share.fraction.value_or(rest * share.weight / parent->weights);
+    return part / (parent->fractions + rest);
+  }
+  void KeepTime() {
+    if (!active.empty()) virtual_time = std::max(virtual_time, (*active.begin())->tag);
+  }
+};
+
+class Fair : public Policy {
+ public:
+  explicit Fair(const PolicyContext& context)
+      : Policy(context.rules), shares_(*context.shares), queue_(*context.queue) {}
+
+  bool together() const override { return false; }
+  bool keeps_accounts() const override { return true; }
+
+  void OnSession(const Session& session, Instant now) override {
+    Advance(now);
+    Node& leaf = LeafOf(session);
+    const bool works = session.holds() && !session.idle;
+    if (works) {
+      working_.insert(&leaf);
+    } else {
+      working_.erase(&leaf);
+    }
+    const bool wants = works || session.asks() || session.wants_growth;
+    if (wants != (leaf.wanting > 0)) SetWanting(&leaf, wants);
+  }
+
+  // What a user has used beyond its part goes with its last session.
+  void OnGone(SessionId id, Instant now) override {
+    Advance(now);
+    const auto at = leaves_.find(id);
+    if (at == leaves_.end()) return;
+    Node* node = at->second;
+    leaves_.erase(at);
+    working_.erase(node);
+    if (node->wanting > 0) SetWanting(node, false);
+    while (node->parent != nullptr && node->children.empty()) {
+      Node* const parent = node->parent;
+      queue_.RemoveGroup(node->id);
+      parent->children.erase(parent->children.find(node->name));
+      node = parent;
+    }
+  }
+
+  void OnShares(Instant now) override {
+    Advance(now);
+    for (const auto& [id, leaf] : leaves_) {
+      Node* const user = leaf->parent;
+      Node* const project = user->parent;
+      SetShare(project, {project->name, {}, {}});
+      SetShare(user, {project->name, user->name, {}});
+      SetShare(leaf, {project->name, user->name, id});
+    }
+  }
+
+  void Place(const Session& session, Wish* wish) override { wish->group = LeafOf(session).id; }
+
+  void Settle(Instant now) override { Advance(now); }
+
+  Instant WorksUntil(const Contest& contest) const override {
+    const Node* holder = leaves_.at(contest.holder.id);
+    const Node* waiter = leaves_.at(contest.waiter.id);
+    while (holder->parent != waiter->parent) {
+      holder = holder->parent;
+      waiter = waiter->parent;
+    }
+    const double ahead = std::max(waiter->tag - holder->tag, 0.0) * holder->Part();
+    const Instant level = contest.now + Duration(static_cast<int64_t>(ahead));
+    return std::max(Policy::WorksUntil(contest), level);
+  }
+
+ private:
+  Node& LeafOf(const Session& session) {
+    Node*& leaf = leaves_[session.id];
+    if (leaf == nullptr) {
+      const Tenant& tenant = session.tenant;
+      Node& project = Child(&root_, tenant.project, {tenant.project, {}, {}});
+      Node& user = Child(&project, tenant.user, {tenant.project, tenant.user, {}});
+      leaf = &Child(&user, std::to_string(session.id.value),
+                    {tenant.project, tenant.user, session.id});
+    }
+    return *leaf;
+  }
+
+  Node& Child(Node* parent, const std::string& name, const ShareKey& key) {
+    std::unique_ptr<Node>& child = parent->children[name];
+    if (child == nullptr) {
+      child = std::make_unique<Node>();
+      child->id = ++last_group_;
+      child->parent = parent;
+      child->name = name;
+      child->share = shares_.Of(key);
+      queue_.RankGroup(child->id, parent->id, 0);
+    }
+    return *child;
+  }
+
+  // The time since the last call is charged to those who work, and to all that they are in.
+  void Advance(Instant now) {
+    const double each = static_cast<double>((now - now_).ns) /
+                        static_cast<double>(std::max(working_.size(), size_t{1}));
+    now_ = now;
+    if (each == 0) return;
+    for (Node* leaf : working_) {
+      for (Node* node = leaf; node->parent != nullptr; node = node->parent) {
+        SetTag(node, node->tag + each / node->Part());
+      }
+    }
+  }
+
+  // REQUIRES: it wants something.
+  void SetTag(Node* node, double tag) {
+    node->parent->active.erase(node);
+    node->tag = tag;
+    node->parent->active.insert(node);
+    node->parent->KeepTime();
+    queue_.RankGroup(node->id, node->parent->id, static_cast<int64_t>(tag));
+  }
+
+  void SetWanting(Node* leaf, bool wants) {
+    for (Node* node = leaf; node->parent != nullptr; node = node->parent) {
+      Node& parent = *node->parent;
+      node->wanting += wants ? 1 : -1;
+      if (wants && node->wanting == 1) {
+        Count(node, 1);
+        SetTag(node, std::max(node->tag, parent.virtual_time));
+      } else if (!wants && node->wanting == 0) {
+        parent.KeepTime();
+        parent.active.erase(node);
+        Count(node, -1);
+      }
+    }
+  }
+
+  static void Count(Node* node, int sign) {
+    Node& parent = *node->parent;
+    if (node->share.fraction.has_value()) {
+      parent.fractions = std::max(parent.fractions + sign * *node->share.fraction, 0.0);
+    } else {
+      parent.weights = std::max(parent.weights + sign * node->share.weight, 0.0);
+    }
+    if (parent.active.empty() && sign < 0) parent.fractions = parent.weights = 0;  // exactly
+  }
+
+  void SetShare(Node* node, const ShareKey& key) {
+    const Share share = shares_.Of(key);
+    if (node->share == share) return;
+    if (node->wanting > 0) Count(node, -1);
+    node->share = share;
+    if (node->wanting > 0) Count(node, 1);
+  }
+
+  const Shares& shares_;
+  WishQueue& queue_;
+  Node root_;
+  std::map<SessionId, Node*> leaves_;
+  std::set<Node*> working_;
+  GroupId last_group_ = kNoGroup;
+  Instant now_;
+};
+
+}  // namespace
+
+std::unique_ptr<Policy> MakeFair(const PolicyContext& context) {
+  return std::make_unique<Fair>(context);
+}
+
+}  // namespace tandem::core
