@@ -10,6 +10,10 @@
 //   job PHASES PASSES PAUSE_NS   so many times: passes over the memory, then a pause
 //   burst NS                a kernel, "begun", and kernels without a pause for so long from then;
 //                           the device notes when each began and ended            "ended"
+//   unit N                  N of the kernels that cells are made of, and waits
+//   cells FILE              for each line "THINK_NS KERNELS" a pause, then a cell of so many
+//   kernels
+//                           that writes to all of its memory       READY BEGIN READY BEGIN ...
 //   stamps                  those times, of all since the last answer  BEGIN END BEGIN END ...
 //   allocations BYTES COUNT THREADS KEPT   by each thread, each freed at once, beside so many kept
 //   mappings BYTES COUNT PIECE   the same by way of the driver's virtual memory calls, in pieces
@@ -65,6 +69,12 @@ std::string Answer(Device& device, const std::string& command, std::istringstrea
   if (command == "burst") {
     device.Burst(number(), [] { Say("begun"); });
     return "ended";
+  }
+  if (command == "unit") return std::to_string(device.Unit(number()));
+  if (command == "cells") {
+    std::string file;
+    words >> file;
+    return device.Cells(file);
   }
   if (command == "stamps") return device.Stamps();
   if (command == "allocations") {

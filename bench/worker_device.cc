@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <fstream>
+#include <limits>
 #include <thread>
 
 #include "src/base/time.h"
@@ -20,6 +22,7 @@ constexpr unsigned int kThreads = 256;
 constexpr uint64_t kBytesPerThread = 16;
 constexpr uint64_t kMostPerLaunch = 1 << 20;  // a piece of work short enough to drain soon
 constexpr uint64_t kStampRounds = 2000;       // of a kernel that does nothing but take its time
+constexpr uint64_t kUnitNs = 500'000;         // of a kernel of a cell
 constexpr uint64_t kStampsUnderWay = 4;
 constexpr uint64_t kStampBytes = 2 * sizeof(uint64_t);
 constexpr uint64_t kLaunchesUnderWay = 256;
@@ -74,6 +77,21 @@ LOOP:
   st.global.v2.u64 [%rd1], {%rd4, %rd5};
   ret;
 }
+
+// Takes that long.
+.visible .entry spend(.param .u64 ns)
+{
+  .reg .pred %p<2>;
+  .reg .b64 %rd<5>;
+  mov.u64 %rd1, %globaltimer;
+  ld.param.u64 %rd2, [ns];
+  add.s64 %rd3, %rd1, %rd2;
+LOOP:
+  mov.u64 %rd4, %globaltimer;
+  setp.lt.u64 %p1, %rd4, %rd3;
+  @%p1 bra LOOP;
+  ret;
+}
 )";
 
 [[noreturn]] void Fail(const char* call, const std::string& why) {
@@ -85,6 +103,12 @@ void Check(const char* call, CUresult result) {
   if (result == CUDA_SUCCESS) return;
   const char* const name = tandem::cuda::ErrorName(result);
   Fail(call, name != nullptr ? name : std::to_string(result));
+}
+
+int64_t RealNow() {
+  timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
 uint64_t Since(tandem::Instant begin) {
@@ -108,6 +132,7 @@ Device::Device(bool kernels) {
   nothing_ = Kernel("nothing");
   fill_ = Kernel("fill");
   stamp_ = Kernel("stamp");
+  spend_ = Kernel("spend");
 }
 
 Device::~Device() {
@@ -214,14 +239,81 @@ uint64_t Device::Copies(bool up, uint64_t bytes, uint64_t count) {
   return took;
 }
 
-void Device::Burst(uint64_t ns, void (*begun)()) {
+// In a slot of its own it notes when it began and ended.
+void Device::Stamp(uint64_t slot, uint64_t rounds) {
   if (stamps_ == 0) Check("cuMemAlloc", driver_.cuMemAlloc_v2(&stamps_, kMostStamps * kStampBytes));
-  const auto launch = [this] {
-    CUdeviceptr out = stamps_ + stamped_++ % kMostStamps * kStampBytes;
-    uint64_t rounds = kStampRounds;
-    void* parameters[] = {&out, &rounds};
-    Launch(stamp_, 1, 1, parameters);
-  };
+  CUdeviceptr out = stamps_ + slot * kStampBytes;
+  void* parameters[] = {&out, &rounds};
+  Launch(stamp_, 1, 1, parameters);
+}
+
+void Device::Spend(uint64_t kernels) {
+  for (uint64_t done = 1; done <= kernels; ++done) {
+    uint64_t ns = kUnitNs;
+    void* parameters[] = {&ns};
+    Launch(spend_, 1, 1, parameters);
+    if (done % kStampsUnderWay == 0) Wait();
+  }
+  Wait();
+}
+
+uint64_t Device::Unit(uint64_t count) {
+  const tandem::Instant begin = MonotonicNow();
+  Spend(count);
+  return Since(begin);
+}
+
+void Device::Touch() {
+  unsigned int value = static_cast<unsigned int>(++passes_);
+  for (const Piece& piece : held_) {
+    for (uint64_t done = 0; done < piece.bytes; done += kTouched) {
+      CUdeviceptr to = piece.address + done;
+      uint64_t bytes = kBytesPerThread;
+      void* parameters[] = {&to, &bytes, &value};
+      Launch(fill_, 1, 1, parameters);
+    }
+  }
+}
+
+// By how much CLOCK_REALTIME is ahead of %globaltimer; with a little more, that of a call.
+int64_t Device::TimerOffset() {
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (int i = 0; i < 20; ++i) {
+    Stamp(0, 0);
+    Wait();
+    const int64_t now = RealNow();
+    uint64_t times[2];
+    Check("cuMemcpyDtoH", driver_.cuMemcpyDtoH_v2(times, stamps_, sizeof(times)));
+    least = std::min(least, now - static_cast<int64_t>(times[1]));
+  }
+  return least;
+}
+
+std::string Device::Cells(const std::string& file) {
+  const int64_t offset = TimerOffset();
+  std::ifstream lines(file);
+  std::vector<int64_t> ready;
+  for (uint64_t think_ns = 0, kernels = 0; lines >> think_ns >> kernels;) {
+    if (ready.size() + 1 == kMostStamps) Fail("cells", "there are too many");
+    std::this_thread::sleep_for(std::chrono::nanoseconds(think_ns));
+    ready.push_back(RealNow());
+    Stamp(ready.size(), 0);
+    Touch();
+    Spend(kernels);
+  }
+  std::vector<int64_t> times((ready.size() + 1) * 2);
+  Check("cuMemcpyDtoH",
+        driver_.cuMemcpyDtoH_v2(times.data(), stamps_, times.size() * sizeof(uint64_t)));
+  std::string text;
+  for (size_t i = 0; i < ready.size(); ++i) {
+    const int64_t began = times[2 * i + 2] + offset;
+    text += (i == 0 ? "" : " ") + std::to_string(ready[i]) + " " + std::to_string(began);
+  }
+  return text;
+}
+
+void Device::Burst(uint64_t ns, void (*begun)()) {
+  const auto launch = [this] { Stamp(stamped_++ % kMostStamps, kStampRounds); };
   launch();
   Wait();
   begun();

@@ -42,6 +42,15 @@ class Device {
   // %globaltimer in nanoseconds, separated by spaces.
   std::string Stamps();
 
+  // So many kernels like those of a cell.
+  uint64_t Unit(uint64_t count);
+  // What somebody at a notebook does: for each line of the file, "THINK_NS KERNELS", a pause, then
+  // a kernel that notes when it began, one for each kTouched of the memory held that writes to it,
+  // and so many that only take their time. When each of these was ready to begin, and when its
+  // first kernel did by %globaltimer, both as CLOCK_REALTIME has it; in nanoseconds, separated by
+  // spaces.
+  std::string Cells(const std::string& file);
+
   // Allocates and frees in all of the threads at once, while `kept` blocks of that size are there;
   // what `count` of these took a thread, on average. Each does so many at least, and goes on for so
   // long that the others have come to work beside it.
@@ -50,6 +59,7 @@ class Device {
   uint64_t Mappings(uint64_t bytes, uint64_t count, uint64_t piece);
 
   static constexpr uint64_t kPiece = 4 << 20;
+  static constexpr uint64_t kTouched = 2 << 20;
   static constexpr uint64_t kMostStamps = 1 << 18;
 
  private:
@@ -61,12 +71,16 @@ class Device {
   CUfunction Kernel(const char* name);
   void Launch(CUfunction kernel, unsigned int blocks, unsigned int threads, void** parameters);
   void Pass();
+  void Stamp(uint64_t slot, uint64_t rounds);
+  void Touch();
+  int64_t TimerOffset();
+  void Spend(uint64_t kernels);
   void Wait();
 
   tandem::cuda::RealDriver driver_;
   CUcontext context_ = nullptr;
   CUmodule module_ = nullptr;
-  CUfunction nothing_ = nullptr, fill_ = nullptr, stamp_ = nullptr;
+  CUfunction nothing_ = nullptr, fill_ = nullptr, stamp_ = nullptr, spend_ = nullptr;
   CUstream stream_ = nullptr;
   std::vector<Piece> held_;
   uint64_t passes_ = 0;  // so far: what the next one writes

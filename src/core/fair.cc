@@ -70,7 +70,7 @@ class Fair : public Policy {
   void OnSession(const Session& session, Instant now) override {
     Advance(now);
     Node& leaf = LeafOf(session);
-    const bool works = session.holds() && !session.idle;
+    const bool works = session.holds_well() && !session.idle;  // whoever is stopped uses nothing
     if (works) {
       working_.insert(&leaf);
     } else {

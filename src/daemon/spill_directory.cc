@@ -22,10 +22,15 @@ Error System(const std::string& what) {
 // Nobody can open it by a name, and its blocks are free again once nobody has it open. It has none
 // at first, however long it is.
 Result<UniqueFd> MakeNamelessFile(const std::string& directory, Bytes length) {
-  std::string path = directory + "/tandem-spill-XXXXXX";
-  UniqueFd fd(mkostemp(path.data(), O_CLOEXEC));
+  // O_EXCL: nor can anybody give it one.
+  UniqueFd fd(open(directory.c_str(), O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC, 0600));
+  if (!fd && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)) {
+    // A file system that has none without a name. Who is killed in between leaves it there.
+    std::string path = directory + "/tandem-spill-XXXXXX";
+    fd = UniqueFd(mkostemp(path.data(), O_CLOEXEC));
+    if (fd && unlink(path.c_str()) != 0) return System("cannot remove " + path);
+  }
   if (!fd) return System("cannot make a file in " + directory);
-  if (unlink(path.c_str()) != 0) return System("cannot remove " + path);
   if (ftruncate(fd.get(), static_cast<off_t>(length.count)) != 0) {
     return System("no file of " + FormatBytes(length) + " can be made in " + directory);
   }

@@ -11,77 +11,172 @@ constexpr uint32_t kReservedContexts = 1u << 20;  // contexts take nothing here
 
 class PlainPages : public service::SessionPages {
  public:
-  wire::DecisionsPage& decisions() override { return decisions_; }
+  explicit PlainPages(std::shared_ptr<wire::DecisionsPage> decisions)
+      : decisions_(std::move(decisions)) {}
+  wire::DecisionsPage& decisions() override { return *decisions_; }
   const wire::ReportsPage& reports() const override { return reports_; }
   std::vector<int> fds() const override { return {}; }
 
  private:
-  wire::DecisionsPage decisions_{};
+  const std::shared_ptr<wire::DecisionsPage> decisions_;
   wire::ReportsPage reports_{};
 };
 
 class PlainPageMaker : public service::PageMaker {
  public:
-  explicit PlainPageMaker(const wire::DecisionsPage** last) : last_(last) {}
+  explicit PlainPageMaker(Decisions* last) : last_(last) {}
   Result<std::unique_ptr<service::SessionPages>> Make() override {
-    auto pages = std::make_unique<PlainPages>();
-    *last_ = &pages->decisions();
-    return std::unique_ptr<service::SessionPages>(std::move(pages));
+    const auto decisions = std::make_shared<wire::DecisionsPage>();
+    *last_ = decisions;
+    return std::unique_ptr<service::SessionPages>(std::make_unique<PlainPages>(decisions));
   }
 
  private:
-  const wire::DecisionsPage** const last_;
+  Decisions* const last_;
 };
 
 std::string NameOf(int gpu) {
   return "GPU-" + std::to_string(gpu);
 }
 
-service::ServiceConfig ConfigOf(const NodeConfig& config, Instant now) {
-  service::ServiceConfig made;
-  made.version = "simulated";
-  made.started = now;
-  made.turns = config.turns;
-  made.policy = config.policy;
-  made.random_token = [last = uint64_t{0}]() mutable { return ++last; };
-  for (int gpu = 0; gpu < config.gpus; ++gpu) {
-    // Beside the budget a card has room for one chunk.
-    made.gpus.push_back({gpu, NameOf(gpu), "Virtual", true, config.card + config.chunk, Bytes(),
-                         Bytes(), config.chunk, kReservedContexts});
-  }
-  return made;
-}
-
 }  // namespace
 
-Node::Node(Timeline* timeline, const NodeConfig& config)
-    : timeline_(timeline),
-      config_(config),
-      service_(std::make_unique<service::Service>(ConfigOf(config, timeline->now()),
-                                                  std::make_unique<PlainPageMaker>(&last_page_))) {
+Node::Node(Timeline* timeline, const NodeConfig& config) : timeline_(timeline), config_(config) {
   for (int gpu = 0; gpu < config.gpus; ++gpu) {
     cards_.push_back(std::make_unique<Card>(timeline, config.bus_bytes_per_second));
   }
+  service_ = MakeService();
 }
 
-void Node::Start(int gpu, unsigned uid, Habits habits, Program::OnBurst on_burst) {
-  const service::ConnectionId id = seats_.size() + 1;
-  const auto send = [this, id](wire::Message message) { Say(id, std::move(message)); };
-  seats_[id].program = std::make_unique<Program>(timeline_, &card(gpu), config_.chunk,
-                                                 std::move(habits), send, std::move(on_burst));
-  service_->OnConnected(id, service::Client{static_cast<int>(id), uid, false});
-  wire::Register hello;
-  hello.build = "simulated";
-  hello.device = NameOf(gpu);
-  hello.program = "program";
-  Say(id, hello);
+// It takes what is on the cards for other programs' until it has heard whose it is.
+std::unique_ptr<service::Service> Node::MakeService() {
+  service::ServiceConfig made;
+  made.version = "simulated";
+  made.started = timeline_->now();
+  made.turns = config_.turns;
+  made.policy = config_.policy;
+  made.random_token = [last = uint64_t{0}]() mutable { return ++last; };
+  for (int gpu = 0; gpu < config_.gpus; ++gpu) {
+    // Beside the budget a card has room for one chunk.
+    made.gpus.push_back({gpu, NameOf(gpu), "Virtual", true, config_.card + config_.chunk,
+                         Resident(gpu), Bytes(), config_.chunk, kReservedContexts});
+  }
+  return std::make_unique<service::Service>(std::move(made),
+                                            std::make_unique<PlainPageMaker>(&last_page_));
 }
 
+uint64_t Node::Start(int gpu, unsigned uid, Habits habits, Program::OnBurst on_burst) {
+  const uint64_t number = ++last_program_;
+  const auto send = [this, number](wire::Message message) {
+    const service::ConnectionId from = seats_.at(number).connection;
+    if (from != 0) Say(from, std::move(message));
+  };
+  Seat& seat = seats_[number];
+  seat.gpu = gpu;
+  seat.uid = uid;
+  seat.program = std::make_unique<Program>(timeline_, &card(gpu), config_.chunk, std::move(habits),
+                                           send, std::move(on_burst));
+  if (service_ != nullptr) Connect(number, false);
+  return number;
+}
+
+void Node::Connect(uint64_t program, bool predates) {
+  Seat& seat = seats_.at(program);
+  seat.connection = ++last_connection_;
+  connections_[seat.connection] = program;
+  service_->OnConnected(seat.connection,
+                        service::Client{static_cast<int>(program), seat.uid, predates});
+  seat.program->Greet(NameOf(seat.gpu));
+}
+
+void Node::Stop(uint64_t program, Duration length) {
+  seats_.at(program).program->StopUntil(timeline_->now() + length);
+}
+
+void Node::Kill(uint64_t program) {
+  Seat& seat = seats_.at(program);
+  seat.program->Die();
+  const service::ConnectionId connection = seat.connection;
+  dead_.push_back(std::move(seat.program));  // what is planned may still look at it
+  connections_.erase(connection);
+  seats_.erase(program);
+  if (service_ == nullptr) return;
+  if (connection != 0) Carry(service_->OnDisconnected(connection, timeline_->now()));
+  Carry(service_->OnProcessGone(static_cast<int>(program), timeline_->now()));
+}
+
+void Node::RestartDaemon(Duration away) {
+  if (service_ == nullptr) return;
+  service_.reset();
+  ++wakes_;
+  connections_.clear();
+  for (auto& [number, seat] : seats_) {
+    seat.connection = 0;
+    seat.page.reset();
+    seat.program->OnLost();
+  }
+  timeline_->After(away, [this] {
+    service_ = MakeService();
+    WakeService();
+    int64_t wait_ns = 0;
+    for (const uint64_t program : programs()) {
+      wait_ns = (wait_ns + 37'000'000) % 100'000'000;  // of the search for it
+      timeline_->After(Duration(wait_ns), [this, program, service = service_.get()] {
+        if (service_.get() == service && seats_.count(program) != 0) Connect(program, true);
+      });
+    }
+  });
+}
+
+void Node::Order(const wire::Control& order) {
+  if (service_ == nullptr) return;
+  const service::ConnectionId id = ++last_connection_;
+  service_->OnConnected(id, service::Client{1, 0, false});
+  Carry(service_->OnMessage(id, order, timeline_->now()));
+  Carry(service_->OnDisconnected(id, timeline_->now()));
+}
+
+std::string Node::Ask(const std::string& what) {
+  if (service_ == nullptr) return "";
+  const service::ConnectionId id = ++last_connection_;
+  service_->OnConnected(id, service::Client{1, 0, false});
+  std::string json;
+  for (const service::Outgoing& out :
+       service_->OnMessage(id, wire::Query{what}, timeline_->now())) {
+    const auto* answer = out.message ? std::get_if<wire::Answer>(&*out.message) : nullptr;
+    if (answer != nullptr) json = answer->json;
+  }
+  Carry(service_->OnDisconnected(id, timeline_->now()));
+  return json;
+}
+
+void Node::SayFor(uint64_t program, const wire::Message& message) {
+  const service::ConnectionId from = seats_.at(program).connection;
+  if (from != 0) Say(from, message);
+}
+
+Bytes Node::Resident(int gpu) const {
+  Bytes sum;
+  for (const auto& [number, seat] : seats_) {
+    if (seat.gpu == gpu) sum += seat.program->resident();
+  }
+  return sum;
+}
+
+std::vector<uint64_t> Node::programs() const {
+  std::vector<uint64_t> numbers;
+  for (const auto& [number, seat] : seats_) numbers.push_back(number);
+  return numbers;
+}
+
+// Messages of one connection stay in their order; those of a daemon that is gone are lost.
 void Node::Say(service::ConnectionId from, wire::Message message) {
   timeline_->After(config_.latency, [this, from, message = std::move(message)] {
+    const auto program = connections_.find(from);
+    if (service_ == nullptr || program == connections_.end()) return;
     last_page_ = nullptr;
     std::vector<service::Outgoing> answers = service_->OnMessage(from, message, timeline_->now());
-    if (last_page_ != nullptr) seats_.at(from).page = last_page_;
+    if (last_page_ != nullptr) seats_.at(program->second).page = last_page_;
     Carry(std::move(answers));
   });
 }
@@ -89,13 +184,18 @@ void Node::Say(service::ConnectionId from, wire::Message message) {
 void Node::Carry(std::vector<service::Outgoing> messages) {
   for (service::Outgoing& outgoing : messages) {
     if (!outgoing.message) continue;
-    timeline_->After(config_.latency,
-                     [this, to = outgoing.to, message = std::move(*outgoing.message)] {
-                       Seat& seat = seats_.at(to);
-                       seat.program->Hear(message, *seat.page);
-                     });
+    timeline_->After(
+        config_.latency,
+        [this, to = outgoing.to, message = std::move(*outgoing.message)] { Hear(to, message); });
   }
   WakeService();
+}
+
+void Node::Hear(service::ConnectionId to, const wire::Message& message) {
+  const auto program = connections_.find(to);
+  if (program == connections_.end()) return;
+  const Seat& seat = seats_.at(program->second);
+  if (seat.page != nullptr) seat.program->Hear(message, seat.page);
 }
 
 void Node::WakeService() {

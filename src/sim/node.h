@@ -34,29 +34,55 @@ class Node {
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
 
-  // A program of that user on that card; `on_burst` hears of each burst once it is done.
-  void Start(int gpu, unsigned uid, Habits habits, Program::OnBurst on_burst);
+  // A program of that user on that card, and its number; `on_burst` hears of each burst once it is
+  // done.
+  uint64_t Start(int gpu, unsigned uid, Habits habits, Program::OnBurst on_burst);
+  // SIGSTOP for so long; SIGKILL. REQUIRES: it is alive.
+  void Stop(uint64_t program, Duration length);
+  void Kill(uint64_t program);
+  // The daemon dies; after `away` there is another one, which programs find within a tenth of a
+  // second.
+  void RestartDaemon(Duration away);
+  // An order of root's, as `tandem` gives it. Nothing while there is no daemon.
+  void Order(const wire::Control& order);
+  // Says something in the name of a program, as one that is made to do harm might.
+  void SayFor(uint64_t program, const wire::Message& message);
 
   Card& card(int gpu) { return *cards_.at(static_cast<size_t>(gpu)); }
+  // Of what programs have on a card now.
+  Bytes Resident(int gpu) const;
+  std::vector<uint64_t> programs() const;  // those that are alive
+  const Program& program(uint64_t number) const { return *seats_.at(number).program; }
+  // The daemon's answer to a Query; empty while there is none.
+  std::string Ask(const std::string& what);
 
  private:
   struct Seat {
+    int gpu = 0;
+    unsigned uid = 0;
     std::unique_ptr<Program> program;
-    const wire::DecisionsPage* page = nullptr;
+    service::ConnectionId connection = 0;  // 0: none
+    Decisions page;
   };
-  class Pages;
 
+  std::unique_ptr<service::Service> MakeService();
+  void Connect(uint64_t program, bool predates);
   void Say(service::ConnectionId from, wire::Message message);
+  void Hear(service::ConnectionId to, const wire::Message& message);
   void Carry(std::vector<service::Outgoing> messages);
   void WakeService();
 
   Timeline* const timeline_;
   const NodeConfig config_;
   std::vector<std::unique_ptr<Card>> cards_;
-  std::map<service::ConnectionId, Seat> seats_;
-  const wire::DecisionsPage* last_page_ = nullptr;  // that was made
-  std::unique_ptr<service::Service> service_;
-  uint64_t wakes_ = 0;  // which of those that were planned counts
+  std::map<uint64_t, Seat> seats_;
+  std::map<service::ConnectionId, uint64_t> connections_;  // of programs → whose
+  service::ConnectionId last_connection_ = 0;              // never the same again
+  uint64_t last_program_ = 0;
+  std::vector<std::unique_ptr<Program>> dead_;
+  Decisions last_page_;                        // that was made
+  std::unique_ptr<service::Service> service_;  // null: the daemon is away
+  uint64_t wakes_ = 0;                         // which of those that were planned counts
 };
 
 }  // namespace tandem::sim

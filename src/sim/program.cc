@@ -12,13 +12,66 @@ constexpr Duration kQuiet = Microseconds(200);
 
 }  // namespace
 
-void Program::Hear(const wire::Message& message, const wire::DecisionsPage& page) {
-  page_ = &page;
+// To be called later: while the process is stopped not before it goes on, and never once it is
+// dead.
+Timeline::Call Program::Mine(Timeline::Call call) {
+  return [this, alive = alive_, call = std::move(call)] {
+    if (!*alive) return;
+    if (stopped_until_ > timeline_->now()) return timeline_->At(stopped_until_, Mine(call));
+    call();
+  };
+}
+
+void Program::Hear(const wire::Message& message, const Decisions& page) {
+  Mine([this, message, page] { Understand(message, page); })();
+}
+
+void Program::Greet(const std::string& device) {
+  Mine([this, device] {
+    claimed_ = requests_.claim();
+    claimed_contexts_ = requests_.contexts();
+    wire::Register hello;
+    hello.build = "simulated";
+    hello.device = device;
+    hello.program = "program";
+    hello.allocated_bytes = claimed_.count;
+    hello.resident_bytes = resident().count;
+    hello.contexts = claimed_contexts_;
+    hello.suspended = 0;
+    send_(hello);
+  })();
+}
+
+void Program::OnLost() {
+  Mine([this] {
+    page_.reset();
+    lease_.OnLost();
+    requests_.OnLost(habits_.memory, false);
+    Go();
+  })();
+}
+
+void Program::Die() {
+  *alive_ = false;
+  if (running_ != 0) card_->Interrupt(running_);
+}
+
+std::optional<Instant> Program::waiting_since() const {
+  return stopped_until_ > timeline_->now() ? std::nullopt : waiting_since_;
+}
+
+void Program::OnRegistered(const wire::Registered& registered) {
+  requests_.OnRegistered(Bytes(registered.limit_bytes), claimed_, claimed_contexts_);
+  lease_.OnRegistered(resident_);
+  if (std::exchange(begun_, true)) return;
+  context_ticket_ = requests_.WantContext();
+  requests_.Grow(habits_.memory);
+}
+
+void Program::Understand(const wire::Message& message, const Decisions& page) {
+  page_ = page;
   if (const auto* registered = std::get_if<wire::Registered>(&message)) {
-    requests_.OnRegistered(Bytes(registered->limit_bytes), {}, 0);
-    lease_.OnRegistered(resident_);
-    context_ticket_ = requests_.WantContext();
-    requests_.Grow(habits_.memory);
+    OnRegistered(*registered);
   } else if (const auto* reserved = std::get_if<wire::Reserved>(&message)) {
     requests_.OnMessage(*reserved);
     if (requests_.Poll() == client::Answer::kGranted) need_ = habits_.memory;
@@ -47,13 +100,14 @@ void Program::Begin() {
 }
 
 void Program::Think() {
-  timeline_->After(habits_.think(), [this] { WantToWork(); });
+  After(habits_.think(), [this] { WantToWork(); });
 }
 
 void Program::WantToWork() {
   burst_ = Burst{timeline_->now(), {}, {}, habits_.burst()};
   left_ = burst_->work;
   wants_ = true;
+  waiting_since_ = timeline_->now();
   if (lease_.idle()) lease_.OnActive();
   Work();
   Go();
@@ -63,8 +117,12 @@ void Program::WantToWork() {
 void Program::Work() {
   if (!wants_ || !lease_.open() || lease_.revoked()) return;
   wants_ = false;
+  waiting_since_.reset();
   if (burst_->started == Instant()) burst_->started = timeline_->now();
-  running_ = card_->Run(left_, [this] { EndBurst(); });
+  running_ = card_->Run(left_, Mine([this, run = ++runs_] {
+                          if (running_ != 0 && run == runs_)
+                            EndBurst();  // else it was interrupted since
+                        }));
 }
 
 void Program::EndBurst() {
@@ -79,7 +137,7 @@ void Program::EndBurst() {
 
 void Program::WatchIdleness() {
   if (!contended() || burst_.has_value() || !lease_.open() || lease_.idle()) return;
-  timeline_->After(kQuiet, [this] {
+  After(kQuiet, [this] {
     if (!contended() || burst_.has_value() || !lease_.open()) return;
     lease_.OnIdle();
     Flush();
@@ -115,10 +173,11 @@ void Program::Do(client::Step step) {
 // What is in flight is done first: at most a window of it.
 void Program::Drain() {
   busy_ = true;
-  timeline_->After(running_ == 0 ? Duration() : std::min(left_, lease_.window()), [this] {
+  After(running_ == 0 ? Duration() : std::min(left_, lease_.window()), [this] {
     if (running_ != 0) {
       left_ = card_->Interrupt(std::exchange(running_, 0));
       wants_ = true;
+      waiting_since_ = timeline_->now();
     }
     lease_.OnDrained(true);
     busy_ = false;
@@ -130,23 +189,25 @@ void Program::Evict() {
   const Bytes too_much = SaturatingSubtract(resident_, lease_.credit());
   const Bytes part = std::min(too_much, chunk_);
   busy_ = true;
-  card_->Copy(Card::Way::kOut, part, [this, part] {
-    resident_ -= part;
-    lease_.OnEvicted(resident_, part);
-    busy_ = false;
-    Go();
-  });
+  card_->Copy(Card::Way::kOut, part, Mine([this, part] {
+                resident_ -= part;
+                lease_.OnEvicted(resident_, part);
+                busy_ = false;
+                Go();
+              }));
 }
 
 void Program::Restore() {
   const Bytes part = View().next_chunk;
   busy_ = true;
-  card_->Copy(Card::Way::kIn, part, [this, part] {
-    resident_ += part;
-    brought_ += part;
-    busy_ = false;
-    Go();
-  });
+  coming_ = part;
+  card_->Copy(Card::Way::kIn, part, Mine([this, part] {
+                coming_ = Bytes();
+                resident_ += part;
+                brought_ += part;
+                busy_ = false;
+                Go();
+              }));
 }
 
 void Program::Open() {

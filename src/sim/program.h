@@ -7,9 +7,12 @@
 // Threading: none.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
+#include <string>
 
 #include "src/client/lease.h"
 #include "src/client/requests.h"
@@ -34,6 +37,9 @@ struct Burst {
   Duration work;
 };
 
+// What the daemon lets a session see; it stays there when the daemon is gone.
+using Decisions = std::shared_ptr<const wire::DecisionsPage>;
+
 class Program {
  public:
   using Send = std::function<void(wire::Message)>;
@@ -49,10 +55,31 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
+  ~Program() { *alive_ = false; }
+
   // What the daemon says.
-  void Hear(const wire::Message& message, const wire::DecisionsPage& page);
+  void Hear(const wire::Message& message, const Decisions& page);
+  // It is there; or there again, and knows nothing of what was.
+  void Greet(const std::string& device);
+  // It is gone.
+  void OnLost();
+  // SIGSTOP, and SIGCONT at that instant. What its work on the card does goes on.
+  void StopUntil(Instant instant) { stopped_until_ = std::max(stopped_until_, instant); }
+  // SIGKILL.
+  void Die();
+
+  // On the card, or on its way there.
+  Bytes resident() const { return resident_ + coming_; }
+  // It wants to work and does not, since then.
+  std::optional<Instant> waiting_since() const;
 
  private:
+  Timeline::Call Mine(Timeline::Call call);
+  void After(Duration delay, Timeline::Call call) {
+    timeline_->After(delay, Mine(std::move(call)));
+  }
+  void Understand(const wire::Message& message, const Decisions& page);
+  void OnRegistered(const wire::Registered& registered);
   void Begin();
   void Think();
   void WantToWork();
@@ -78,14 +105,21 @@ class Program {
   client::Lease lease_;
   client::Requests requests_;
   uint64_t context_ticket_ = 0;
+  bool begun_ = false;  // has asked for its memory and its context
+  Bytes claimed_;       // of the daemon that it greeted last
+  uint32_t claimed_contexts_ = 0;
   bool ready_ = false;  // has its context and its memory
   bool busy_ = false;   // a step is under way, and Go comes after it
-  const wire::DecisionsPage* page_ = nullptr;
-  Bytes need_, resident_, brought_;
+  Decisions page_;
+  Bytes need_, resident_, coming_, brought_;
   bool wants_ = false;  // threads wait at the gate
   std::optional<Burst> burst_;
   Duration left_;         // of it
   uint64_t running_ = 0;  // on the card; 0: not
+  uint64_t runs_ = 0;     // so far
+  Instant stopped_until_;
+  std::optional<Instant> waiting_since_;
+  const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // what is planned looks
 };
 
 }  // namespace tandem::sim

@@ -1,0 +1,188 @@
+// Random nodes in virtual time, with the daemon's service and the programs' client code: programs
+// come, work, are stopped, killed and say what they should not; the daemon dies and comes back;
+// orders change limits, shares and policies. A failure prints its seed; TANDEM_SEED=n runs that one
+// alone.
+//
+// What must hold: no card ever has more on it than there is; whoever wants the card and is free to
+// have it gets it in a bounded time; in the end nothing is charged for anybody who is gone.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "src/base/testing/rounds.h"
+#include "src/sim/draws_test.h"
+#include "src/sim/node.h"
+
+namespace tandem::sim {
+namespace {
+
+using Json = nlohmann::json;
+
+// Whoever works does so for a few hundred milliseconds at a time, so that a wait is bounded by the
+// others' turns and the longest patience of a policy.
+constexpr Duration kLongestWait = Seconds(200);
+
+class World {
+ public:
+  explicit World(uint64_t seed) : random_(seed) {
+    config_.gpus = 1 + static_cast<int>(Below(3));
+    config_.card = Bytes(MiB(64).count * (2 + Below(8)));
+    config_.chunk = MiB(2);
+    config_.bus_bytes_per_second = 1e9 * static_cast<double>(1 + Below(20));
+    config_.policy = Policy();
+    node_ = std::make_unique<Node>(&timeline_, config_);
+  }
+
+  void Live(int events) {
+    for (uint64_t i = 1 + Below(6); i > 0; --i) Start();
+    for (int i = 0; i < events && !::testing::Test::HasFailure(); ++i) {
+      timeline_.RunUntil(timeline_.now() + Duration(static_cast<int64_t>(Uniform() * 8e8)));
+      Disturb();
+      Check();
+    }
+  }
+
+  // Nobody does anything to them any more.
+  void ExpectToComeToRest() {
+    node_->Order({"policy", "all", 0, "round-robin"});
+    ResumeAll();
+    for (int i = 0; i < 100 && !::testing::Test::HasFailure(); ++i) {
+      timeline_.RunUntil(timeline_.now() + Seconds(1));
+      Check();
+    }
+    for (const uint64_t program : node_->programs()) node_->Kill(program);
+    timeline_.RunUntil(timeline_.now() + Seconds(10));
+    const Json status = Json::parse(node_->Ask("status"));
+    for (const Json& gpu : status["gpus"]) EXPECT_EQ(gpu["charged_bytes"], 0) << status;
+    EXPECT_EQ(Json::parse(node_->Ask("sessions"))["sessions"], Json::array());
+  }
+
+  uint64_t bursts() const { return bursts_; }
+  uint64_t restarts() const { return restarts_; }
+
+ private:
+  double Uniform() { return std::uniform_real_distribution<>(0, 1)(random_); }
+  uint64_t Below(uint64_t end) { return random_() % end; }
+  std::string Policy() {
+    constexpr const char* kNames[] = {"fcfs", "round-robin", "interactive", "fair"};
+    return kNames[Below(std::size(kNames))];
+  }
+  Duration UpTo(double seconds) {
+    return Duration(static_cast<int64_t>(Uniform() * seconds * 1e9));
+  }
+
+  void Start() {
+    const uint64_t chunks = 1 + Below(config_.card.count / config_.chunk.count * 9 / 10);
+    Habits habits{Exponential(UpTo(2), random_()), Exponential(UpTo(0.5), random_()),
+                  Bytes(config_.chunk.count * chunks)};
+    const int gpu = static_cast<int>(Below(static_cast<uint64_t>(config_.gpus)));
+    node_->Start(gpu, 1000 + static_cast<unsigned>(Below(3)), habits,
+                 [this](const Burst&) { ++bursts_; });
+  }
+
+  void Disturb() {
+    const std::vector<uint64_t> programs = node_->programs();
+    const uint64_t one = programs.empty() ? 0 : programs[Below(programs.size())];
+    const double what = Uniform();
+    if (one == 0 || (what < 0.15 && programs.size() < 12)) return Start();
+    if (what < 0.25) return node_->Kill(one);
+    if (what < 0.40) return Stop(one);
+    if (what < 0.50) return Order("suspend", one);
+    if (what < 0.65) return Order("resume", one);
+    if (what < 0.70) return node_->Order({"policy", "all", 0, Policy()});
+    if (what < 0.80) return Order("share", one, Uniform() < 0.5 ? "30%" : "4");
+    if (what < 0.85) return Order("limit", one);
+    if (what < 0.89) return RestartDaemon();
+  }
+
+  // Not through a restart: a new daemon takes what those have who are not back within its first
+  // second for other programs', and may give a part of it to those who are (docs/testing.md).
+  void Stop(uint64_t program) {
+    if (timeline_.now() < settled_at_) return;
+    const Duration length = UpTo(5);
+    all_go_on_at_ = std::max(all_go_on_at_, timeline_.now() + length);
+    node_->Stop(program, length);
+  }
+
+  void RestartDaemon() {
+    if (timeline_.now() < all_go_on_at_) return;
+    ++restarts_;
+    const Duration away = UpTo(2);
+    settled_at_ = timeline_.now() + away + service::kSettling + Seconds(1);
+    node_->RestartDaemon(away);
+  }
+
+  // By the session's number, which changes with the daemon.
+  void Order(const char* what, uint64_t program, const char* value = "") {
+    const std::string answer = node_->Ask("sessions");
+    if (answer.empty()) return;
+    const Json answered = Json::parse(answer);
+    for (const Json& session : answered["sessions"]) {
+      if (session["pid"] == program) {
+        node_->Order({what, std::to_string(session["id"].get<uint64_t>()), MiB(64).count, value});
+      }
+    }
+  }
+
+  void ResumeAll() {
+    const std::string answer = node_->Ask("sessions");
+    if (answer.empty()) return;
+    const Json answered = Json::parse(answer);
+    for (const Json& session : answered["sessions"]) {
+      node_->Order({"resume", std::to_string(session["id"].get<uint64_t>()), 0, ""});
+    }
+  }
+
+  void Check() {
+    for (int gpu = 0; gpu < config_.gpus; ++gpu) {
+      ASSERT_LE(node_->Resident(gpu), config_.card + config_.chunk) << "gpu " << gpu;
+    }
+    const std::string answer = node_->Ask("sessions");
+    if (answer.empty()) return;
+    const Json answered = Json::parse(answer);
+    for (const Json& session : answered["sessions"]) {
+      const auto since = node_->program(session["pid"].get<uint64_t>()).waiting_since();
+      if (!since.has_value() || session["suspended"].get<bool>()) continue;
+      ASSERT_LT(timeline_.now() - *since, kLongestWait) << answered << node_->Ask("status");
+    }
+  }
+
+  std::mt19937_64 random_;
+  Timeline timeline_;
+  NodeConfig config_;
+  std::unique_ptr<Node> node_;
+  Instant all_go_on_at_, settled_at_;
+  uint64_t bursts_ = 0;
+  uint64_t restarts_ = 0;
+};
+
+std::vector<uint64_t> Seeds(uint64_t count) {
+  if (const char* seed = std::getenv("TANDEM_SEED"); seed != nullptr) {
+    return {std::strtoull(seed, nullptr, 10)};
+  }
+  const uint64_t first = std::random_device()();
+  std::vector<uint64_t> seeds;
+  for (uint64_t i = 0; i < count; ++i) seeds.push_back(first + i);
+  return seeds;
+}
+
+TEST(SwarmTest, NobodyIsHurtByWhatOthersDo) {
+  uint64_t bursts = 0, restarts = 0;
+  for (const uint64_t seed : Seeds(Rounds(100))) {
+    SCOPED_TRACE("TANDEM_SEED=" + std::to_string(seed));
+    World world(seed);
+    world.Live(100);
+    world.ExpectToComeToRest();
+    bursts += world.bursts();
+    restarts += world.restarts();
+    if (::testing::Test::HasFailure()) return;
+  }
+  EXPECT_GT(bursts, 0u);
+  std::printf("%llu bursts, %llu daemons died\n", static_cast<unsigned long long>(bursts),
+              static_cast<unsigned long long>(restarts));
+}
+
+}  // namespace
+}  // namespace tandem::sim
