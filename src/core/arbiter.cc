@@ -259,6 +259,10 @@ void Arbiter::Handle(const event::Ready& e) {
   if (served) claim_->record.lacked += grown;  // Gather goes by the new need
   if (!session->holds()) {
     if (session->idle) EndIdle(*session);
+    // Nobody waited when it began to pause, so it did not say so.
+    const Duration worth = cost_.Estimate(last_lacked_);
+    const bool paused = session->left_at.has_value() && now_ - *session->left_at > worth;
+    if (paused && !session->wants_lease) session->EndBurst();
     AddWish(e.id, Wish::Kind::kLease);
     return;
   }
@@ -330,7 +334,7 @@ void Arbiter::AbandonClaim() {
 
 void Arbiter::Handle(const event::Idle& e) {
   Session* session = FindHolder(e.id, e.epoch);
-  if (session == nullptr || session->idle) return;
+  if (session == nullptr || session->idle || session->phase == Phase::kGranted) return;
   session->BeginPause(now_);
 }
 

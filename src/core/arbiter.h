@@ -177,6 +177,7 @@ class Arbiter {
   // Deciding (arbiter_decide.cc).
   void Decide();
   void ClearSuspended();
+  void PartHolders();
   void EndClaimOf(const Session& session);
   bool Choose();
   bool NobodyFits(const Ahead& ahead) const;

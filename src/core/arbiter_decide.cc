@@ -18,6 +18,7 @@ constexpr uint64_t kRejoinMargin = 32;
 void Arbiter::Decide() {
   policy_->Settle(now_);
   ClearSuspended();
+  PartHolders();
   // Every round fulfils, starts or gives up something, and none can come twice for one event.
   for (size_t left = 4 * (roster_.all().size() + wishes_.size()) + 4; left > 0; --left) {
     if (!(claim_.has_value() ? Advance() : Choose())) break;
@@ -48,6 +49,23 @@ void Arbiter::ClearSuspended() {
       } else {
         WakeBy(session.not_before);
       }
+    }
+  }
+}
+
+// Where one at a time is to have the card, but several have it since another policy let them: all
+// but one come back one by one.
+void Arbiter::PartHolders() {
+  if (policy_->together() || claim_.has_value() || roster_.sums().holders < 2) return;
+  bool one_stays = false;
+  for (const SessionId id : Listed(roster_.counted().holders)) {
+    Session& session = roster_.Touch(id);
+    if (session.stuck || session.phase != Phase::kRunning) continue;
+    if (!std::exchange(one_stays, true)) continue;
+    if (session.not_before <= now_) {
+      SendRevoke(session);
+    } else {
+      WakeBy(session.not_before);
     }
   }
 }

@@ -8,8 +8,9 @@
 // on wanting: what was not used is not owed.
 //
 // Time counts from when the lease is given, so that bringing a session's memory in is paid for by
-// that session, to when it is given back. A holder keeps the card for its quantum, and longer as
-// long as its branch is the one with the least tag: so no share lags by more than a quantum.
+// that session, to when it is given back, pauses included: meanwhile nobody else has the card. A
+// holder keeps it for its quantum, and longer as long as its branch is the one with the least tag:
+// so of those who go on wanting it none lags by more than a quantum of each of the others.
 //
 // All is charged in time, since one at a time has the card and all of its memory is there for it.
 #include <algorithm>
@@ -25,6 +26,7 @@ namespace {
 
 // Where fractions take all, whoever has none gets this part all the same: it would starve else.
 constexpr double kLeastRest = 0.01;
+constexpr double kMostNs = 4e18;  // 127 years
 
 // A project, a user or a session; all of them are in the root. Each is a group of the queue.
 struct Node {
@@ -38,7 +40,7 @@ struct Node {
   Node* parent = nullptr;
   std::string name;
   Share share;
-  double tag = 0;   // nanoseconds, over its part of its level
+  double tag = 0;   // of the time used: that of a weight of 1
   int wanting = 0;  // sessions in it that use the card or wait for it
   std::map<std::string, std::unique_ptr<Node>> children;
 
@@ -48,11 +50,12 @@ struct Node {
   double fractions = 0;     // of the others
   double virtual_time = 0;  // never less than it was
 
-  // Of the time of its level, while those who want something now do.
-  double Part() const {
-    const double rest = parent->weights > 0 ? std::max(1 - parent->fractions, kLeastRest) : 0;
-    const double part = share.fraction.value_or(rest * share.weight / parent->weights);
-    return part / (parent->fractions + rest);
+  // By how much its tag grows for a nanosecond of its time. For a weight that does not depend on
+  // who else wants something: what was charged before they came and went still counts the same.
+  double Rate() const {
+    if (!share.fraction.has_value()) return 1 / share.weight;
+    if (parent->weights <= 0) return 1 / *share.fraction;
+    return std::max(1 - parent->fractions, kLeastRest) / (parent->weights * *share.fraction);
   }
   void KeepTime() {
     if (!active.empty()) virtual_time = std::max(virtual_time, (*active.begin())->tag);
@@ -70,17 +73,16 @@ class Fair : public Policy {
   void OnSession(const Session& session, Instant now) override {
     Advance(now);
     Node& leaf = LeafOf(session);
-    const bool works = session.holds_well() && !session.idle;  // whoever is stopped uses nothing
-    if (works) {
+    const bool holds = session.holds_well();  // whoever is stopped uses nothing, and wants nothing
+    if (holds) {
       working_.insert(&leaf);
     } else {
       working_.erase(&leaf);
     }
-    const bool wants = works || session.asks() || session.wants_growth;
+    const bool wants = !session.stuck && (holds || session.asks() || session.wants_growth);
     if (wants != (leaf.wanting > 0)) SetWanting(&leaf, wants);
   }
 
-  // What a user has used beyond its part goes with its last session.
   void OnGone(SessionId id, Instant now) override {
     Advance(now);
     const auto at = leaves_.find(id);
@@ -89,12 +91,10 @@ class Fair : public Policy {
     leaves_.erase(at);
     working_.erase(node);
     if (node->wanting > 0) SetWanting(node, false);
-    while (node->parent != nullptr && node->children.empty()) {
-      Node* const parent = node->parent;
-      queue_.RemoveGroup(node->id);
-      parent->children.erase(parent->children.find(node->name));
-      node = parent;
-    }
+    Node* const user = node->parent;
+    Remove(node);
+    if (user->children.empty()) left_.insert(user);
+    ForgetSettled();
   }
 
   void OnShares(Instant now) override {
@@ -119,12 +119,39 @@ class Fair : public Policy {
       holder = holder->parent;
       waiter = waiter->parent;
     }
-    const double ahead = std::max(waiter->tag - holder->tag, 0.0) * holder->Part();
-    const Instant level = contest.now + Duration(static_cast<int64_t>(ahead));
-    return std::max(Policy::WorksUntil(contest), level);
+    const Instant end = Policy::WorksUntil(contest);
+    const double behind = waiter->tag - holder->tag;
+    if (holder->wanting == 0 || behind <= 0) return end;
+    return std::max(end, contest.now + Duration(Whole(behind / holder->Rate())));
   }
 
  private:
+  static int64_t Whole(double ns) { return static_cast<int64_t>(std::min(ns, kMostNs)); }
+
+  void Remove(Node* node) {
+    queue_.RemoveGroup(node->id);
+    node->parent->children.erase(node->parent->children.find(node->name));
+  }
+
+  // A user whose last session has gone comes back as it was, unless it has nothing to make up for
+  // any more; or else its share could be had again and again by ever new sessions.
+  void ForgetSettled() {
+    for (auto at = left_.begin(); at != left_.end();) {
+      Node* const node = *at;
+      const bool empty = node->children.empty();
+      if (empty && node->tag > node->parent->virtual_time) {
+        ++at;
+        continue;
+      }
+      at = left_.erase(at);
+      if (!empty) continue;
+      Node* const parent = node->parent;
+      Remove(node);
+      if (parent->parent == nullptr || !parent->children.empty()) continue;
+      at = left_.insert(parent).first;
+    }
+  }
+
   Node& LeafOf(const Session& session) {
     Node*& leaf = leaves_[session.id];
     if (leaf == nullptr) {
@@ -158,7 +185,7 @@ class Fair : public Policy {
     if (each == 0) return;
     for (Node* leaf : working_) {
       for (Node* node = leaf; node->parent != nullptr; node = node->parent) {
-        SetTag(node, node->tag + each / node->Part());
+        SetTag(node, node->tag + each * node->Rate());
       }
     }
   }
@@ -169,7 +196,7 @@ class Fair : public Policy {
     node->tag = tag;
     node->parent->active.insert(node);
     node->parent->KeepTime();
-    queue_.RankGroup(node->id, node->parent->id, static_cast<int64_t>(tag));
+    queue_.RankGroup(node->id, node->parent->id, Whole(tag));
   }
 
   void SetWanting(Node* leaf, bool wants) {
@@ -200,9 +227,19 @@ class Fair : public Policy {
   void SetShare(Node* node, const ShareKey& key) {
     const Share share = shares_.Of(key);
     if (node->share == share) return;
+    const double before = node->Rate();
     if (node->wanting > 0) Count(node, -1);
     node->share = share;
     if (node->wanting > 0) Count(node, 1);
+    // What it has had too much counts as it would have been charged with this share.
+    const double now = node->parent->virtual_time;
+    if (node->tag <= now) return;
+    const double tag = now + (node->tag - now) * node->Rate() / before;
+    if (node->wanting > 0) {
+      SetTag(node, tag);
+    } else {
+      node->tag = tag;
+    }
   }
 
   const Shares& shares_;
@@ -210,6 +247,7 @@ class Fair : public Policy {
   Node root_;
   std::map<SessionId, Node*> leaves_;
   std::set<Node*> working_;
+  std::set<Node*> left_;  // without a session
   GroupId last_group_ = kNoGroup;
   Instant now_;
 };

@@ -8,9 +8,9 @@
 // session's bursts, the longer it is asked to wait for others, and wishes are served in the order
 // of the instants at which that ends. So nobody who comes later than that goes ahead.
 //
-// Interrupting is paid for from an allowance (SwitchAllowance): with it, too, no more of the time
-// is spent on switching than the rules of turns say. Whoever had to wait longer than it was asked
-// to is not interrupted before the end of its turn.
+// Interrupting is paid for from an allowance (SwitchAllowance): what the ends of turns leave of the
+// time that may be spent on switching. Whoever had to wait longer than it was asked to is not
+// interrupted before the end of its turn.
 #include "src/core/policies.h"
 
 namespace tandem::core {
@@ -42,6 +42,7 @@ class Interactive : public Policy {
     const bool overdue = contest.holder.rank <= contest.holder.granted_at.ns;
     const bool turns_are_fixed = rules().cost_multiple == 0;
     if (contest.wish.kind != Wish::Kind::kLease || overdue || turns_are_fixed) return end;
+    if (Expected(contest.waiter) > Scaled(kMostPatience)) return end;
     // Once the holder's burst is of a higher level than the waiter's with both switches.
     const Duration price = contest.cost * 2;
     const Duration bound = LevelBound(Expected(contest.waiter) + price);

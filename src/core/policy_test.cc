@@ -203,8 +203,9 @@ TEST_F(PolicyTest, InterruptingIsPaidForFromWhatTurnsDoNotCost) {
     const Duration cost = arbiter_.SwitchEstimate();
     if (!Silent<action::Revoke>(kA)) {
       ++interrupted;
+      spent = spent + cost * 2;
     } else {
-      Later(Seconds(1000));  // the quantum is over by then
+      Later(arbiter_.Quantum());
       ASSERT_FALSE(Silent<action::Revoke>(kA));
     }
     HandOver(kA, kB);
@@ -214,11 +215,52 @@ TEST_F(PolicyTest, InterruptingIsPaidForFromWhatTurnsDoNotCost) {
     if (Silent<action::Revoke>(kB)) Later(Seconds(1));
     ASSERT_FALSE(Silent<action::Revoke>(kB));
     HandOver(kB, kA);
-    spent = spent + cost * 2;
   }
   EXPECT_GT(interrupted, 0);
   EXPECT_LT(interrupted, 200);
   EXPECT_LE(spent.seconds(), 3 + (now_ - begin).seconds() / 20);
+}
+
+TEST_F(PolicyTest, OfTwoWithBurstsWithoutEndNeitherInterruptsTheOther) {
+  SetPolicy("interactive");
+  Add(kA);
+  Add(kB);
+  GetToKnow(kB, Seconds(1000));
+  Run(kA, MiB(100));
+  now_ = now_ + Seconds(1);
+  On(event::Ready{kB, MiB(100)});
+  EXPECT_TRUE(Silent<action::Revoke>(kA));
+  now_ = arbiter_.sessions().at(kA).running_since;
+  Later(arbiter_.Quantum() - Microseconds(1));
+  EXPECT_TRUE(Silent<action::Revoke>(kA));
+}
+
+// Nobody waited, so that it did not say that it pauses; the Revoke comes before it can.
+TEST_F(PolicyTest, AnHourAtWhichNobodyLookedIsNoBurst) {
+  SetPolicy("interactive");
+  Add(kA);
+  Add(kB);
+  Run(kA, MiB(100));
+  now_ = now_ + Seconds(3600);
+  On(event::Ready{kB, MiB(100)});
+  ASSERT_FALSE(Silent<action::Revoke>(kA));
+  HandOver(kA, kB);
+  now_ = now_ + Seconds(600);
+  On(event::Ready{kA, MiB(100)});
+  EXPECT_EQ(arbiter_.sessions().at(kA).worked, Duration());
+}
+
+TEST_F(PolicyTest, WhereOneAtATimeIsToHaveTheCardThoseWhoSharedItPart) {
+  Add(kA);
+  Add(kB);
+  Add(kC);
+  Run(kA, MiB(20));
+  Run(kB, MiB(20));
+  Run(kC, MiB(20));
+  On(event::PolicySet{"fair"});
+  EXPECT_TRUE(Silent<action::Revoke>(kA));
+  EXPECT_FALSE(Silent<action::Revoke>(kB));
+  EXPECT_FALSE(Silent<action::Revoke>(kC));
 }
 
 TEST_F(PolicyTest, ANewPolicyRanksThoseWhoWaitAlready) {

@@ -12,8 +12,11 @@ void Session::EndPause(Instant now, Duration worth) {
   idle = false;
   active_since = now;
   pauses.Add(now - idle_since);
-  if (now - idle_since <= worth) return;
-  bursts.Add(worked);
+  if (now - idle_since > worth) EndBurst();
+}
+
+void Session::EndBurst() {
+  if (worked > Duration()) bursts.Add(worked);
   worked = Duration();
 }
 

@@ -88,7 +88,10 @@ struct Session {
   // It has nothing to do; it has something again. A pause that is longer than `worth` ends a burst.
   void BeginPause(Instant now);
   void EndPause(Instant now, Duration worth);
-  bool working() const { return phase != Phase::kAway && phase != Phase::kGranted && !idle; }
+  void EndBurst();
+  bool working() const {
+    return phase != Phase::kAway && phase != Phase::kGranted && !idle && !stuck;
+  }
   // Waits for a lease, and nobody has suspended it.
   bool asks() const { return wants_lease && !suspended; }
   bool holds() const { return phase != Phase::kAway; }

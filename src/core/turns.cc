@@ -42,18 +42,18 @@ void SwitchCost::Learn(Bytes lacked, Duration took) {
   seconds_per_byte_ += Weight(++with_bytes_) * (sample - seconds_per_byte_);
 }
 
-Duration SwitchAllowance::Saved(Instant now) const {
-  return std::min(saved_ + (now - since_) / cost_multiple_, kMostSaved);
+Duration SwitchAllowance::Saved(Duration cost, Instant now) const {
+  return std::min(saved_ + (now - since_) / cost_multiple_, std::max(cost, kMostSaved));
 }
 
 void SwitchAllowance::Spend(Duration cost, Instant now) {
   if (cost_multiple_ == 0) return;
-  saved_ = std::max(Saved(now) - cost, Duration());
+  saved_ = std::max(Saved(cost * 2, now) - cost, Duration() - cost);
   since_ = now;
 }
 
 Instant SwitchAllowance::AffordableAt(Duration cost, Instant now) const {
-  const Duration lacking = std::min(cost, kMostSaved) - Saved(now);
+  const Duration lacking = cost - Saved(cost, now);
   return now + std::max(lacking, Duration()) * cost_multiple_;
 }
 

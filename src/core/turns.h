@@ -39,17 +39,18 @@ class SwitchAllowance {
   explicit SwitchAllowance(int64_t cost_multiple) : cost_multiple_(cost_multiple) {}
 
   void Spend(Duration cost, Instant now);
-  // From when on there is enough for that: no later than once as much has been saved up as can be.
+  // From when on there is enough for that, if nothing is spent in between.
   Instant AffordableAt(Duration cost, Instant now) const;
 
  private:
-  Duration Saved(Instant now) const;
-
-  int64_t cost_multiple_;
-  Duration saved_ = kMostSaved;
-  Instant since_;  // it has been that much
+  // Up to kMostSaved, or what one thing costs that is dearer.
+  Duration Saved(Duration cost, Instant now) const;
 
   static constexpr Duration kMostSaved = Seconds(3);
+
+  int64_t cost_multiple_;
+  Duration saved_ = kMostSaved;  // may be negative: the end of a turn asks nobody
+  Instant since_;                // it has been that much
 };
 
 // The typical value of something that repeats: the median of the last few. One long pause among

@@ -117,20 +117,23 @@ TEST(PausesTest, NoOtherPatienceThatItMayHaveWouldHaveCostLess) {
 
 TEST(SwitchAllowanceTest, WhatIsSpentComesBackAtTheRateOfTheRules) {
   SwitchAllowance allowance(20);
-  Instant now = Instant() + Seconds(1);
+  Instant now;
   EXPECT_EQ(allowance.AffordableAt(Seconds(3), now), now);  // it begins with what can be saved up
   allowance.Spend(Seconds(2), now);
   EXPECT_EQ(allowance.AffordableAt(Seconds(1), now), now);
   EXPECT_EQ(allowance.AffordableAt(Seconds(2), now), now + Seconds(20));
   now = now + Seconds(10);
   EXPECT_EQ(allowance.AffordableAt(Seconds(2), now), now + Seconds(10));
-  allowance.Spend(Seconds(5), now);  // a turn's end asks nobody
-  EXPECT_EQ(allowance.AffordableAt(Duration(), now), now);
-  EXPECT_EQ(allowance.AffordableAt(Milliseconds(1), now), now + Milliseconds(20));
+  allowance.Spend(Seconds(2), now);  // a turn's end asks nobody
+  EXPECT_EQ(allowance.AffordableAt(Duration(), now), now + Seconds(10));
+  EXPECT_EQ(allowance.AffordableAt(Milliseconds(1), now), now + Seconds(10) + Milliseconds(20));
   now = now + Seconds(1'000'000);
-  EXPECT_EQ(allowance.AffordableAt(Seconds(100), now), now);  // so much is never saved up
-  allowance.Spend(Seconds(3), now);
-  EXPECT_EQ(allowance.AffordableAt(Seconds(100), now), now + Seconds(60));
+  EXPECT_EQ(allowance.AffordableAt(Seconds(3), now), now);
+  EXPECT_EQ(allowance.AffordableAt(Seconds(100), now), now);  // there was time for one such
+  allowance.Spend(Seconds(100), now);
+  EXPECT_EQ(allowance.AffordableAt(Seconds(100), now), now);  // and for the way back
+  allowance.Spend(Seconds(100), now);
+  EXPECT_EQ(allowance.AffordableAt(Seconds(100), now), now + Seconds(2000));
 }
 
 TEST(IdlePatienceTest, FollowsTheRule) {

@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr double kLeastWeight = 1e-3, kMostWeight = 1e3;
+constexpr double kLeastWeight = 1e-3, kMostWeight = 1e3, kLeastPercent = 0.1;
 constexpr std::string_view kUser = "user:";
 
 // "2" or "0.5", a weight, or "30%", a fraction.
@@ -23,7 +23,7 @@ std::optional<core::Share> ParseShare(std::string_view text) {
   const bool whole = error == std::errc() && stop == text.data() + text.size();
   if (!whole || !std::isfinite(number)) return std::nullopt;
   if (percent) {
-    if (number <= 0 || number > 100) return std::nullopt;
+    if (number < kLeastPercent || number > 100) return std::nullopt;
     return core::Share{1, number / 100};
   }
   if (number < kLeastWeight || number > kMostWeight) return std::nullopt;
@@ -49,7 +49,7 @@ void Service::SetShare(Connection& from, const wire::Control& m) {
     return Refuse(from.id, wire::RefusalCode::kUnknownTarget,
                   "\"" + Printable(m.value) +
                       "\" is no share: a weight from 0.001 to 1000, such as 2, or a part of the "
-                      "time, such as 30%",
+                      "time of at least 0.1%, such as 30%",
                   false);
   }
   Json changed = Json::array();
@@ -60,7 +60,14 @@ void Service::SetShare(Connection& from, const wire::Control& m) {
                     "daemon this is",
                     false);
     }
-    const std::string user = m.target.substr(kUser.size());
+    const std::string_view text = std::string_view(m.target).substr(kUser.size());
+    unsigned uid = 0;
+    const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), uid);
+    if (error != std::errc() || stop != text.data() + text.size()) {
+      return Refuse(from.id, wire::RefusalCode::kUnknownTarget,
+                    "\"" + Printable(std::string(text)) + "\" is no user's number", false);
+    }
+    const std::string user = std::to_string(uid);
     const core::ShareKey key{"", user, {}};
     const core::Share before = gpus_.front()->arbiter.shares().Of(key);
     for (const auto& gpu : gpus_) Feed(*gpu, core::event::ShareSet{key, *share});

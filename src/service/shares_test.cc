@@ -40,6 +40,16 @@ TEST_F(SharesTest, OfAUserOnlyRootAndTheDaemonsUserSay) {
   EXPECT_EQ(Session(0)["user_share"], "2");
 }
 
+TEST_F(SharesTest, AUserIsANumber) {
+  Join(1, 11);
+  for (const char* wrong : {"user:", "user:anna", "user:\xff", "user:1000x", "user:-1"}) {
+    Order(wrong, "2", 0);
+    EXPECT_EQ(Refusal(kPerson), wire::RefusalCode::kUnknownTarget) << wrong;
+  }
+  Order("user:01000", "2", 0);
+  EXPECT_EQ(Session(0)["user_share"], "2");
+}
+
 TEST_F(SharesTest, WhereTheyDoNotCountTheAnswerSaysSo) {
   Join(1, 11);
   Order("1", "2");
@@ -70,7 +80,8 @@ TEST_F(SharesTest, ASessionThatComesBackKeepsIts) {
 
 TEST_F(SharesTest, WhatIsNoneIsRefused) {
   Join(1, 11);
-  for (const char* wrong : {"", "0", "-1", "101%", "0%", "%", "2x", "nan", "inf", "1e9", "1e-9"}) {
+  for (const char* wrong : {"", "0", "-1", "101%", "0%", "%", "2x", "nan", "inf", "1e9", "1e-9",
+                            "1e-300%", "1e-322%", "0.05%"}) {
     Order("1", wrong);
     EXPECT_EQ(Refusal(kPerson), wire::RefusalCode::kUnknownTarget) << wrong;
   }
