@@ -36,13 +36,14 @@ def card(make_card, tmp_path):
     return card
 
 
-def in_files(pid):
-    """Bytes of the process's memory that lie in spill files; none of one that has ended."""
+def in_files(card, pid):
+    """Bytes of the process's memory that lie in files of the spill directory, which have no names;
+    none of a process that has ended."""
     total, inside = 0, False
     with contextlib.suppress(OSError), open(f"/proc/{pid}/smaps", encoding="ascii") as maps:
         for line in maps:
             if re.match(r"[0-9a-f]+-[0-9a-f]+ ", line):
-                inside = "tandem-spill-" in line
+                inside = f" {card.directory}/" in line and line.endswith(" (deleted)\n")
             elif inside and line.startswith("Rss:"):
                 total += int(line.split()[1]) * 1024
     return total
@@ -55,7 +56,7 @@ def test_programs_that_neither_card_nor_memory_hold_finish_right(card):
 
     def spilled():
         sessions = card.ask("sessions")["sessions"]
-        return sum(in_files(each["pid"]) for each in sessions) >= 8 * MIB
+        return sum(in_files(card, each["pid"]) for each in sessions) >= 8 * MIB
 
     wait_until(spilled, first, "what does not fit lies in a file")
     status = card.ask("status")
@@ -75,16 +76,16 @@ def test_a_suspended_program_waits_in_a_file_through_a_restart(card):
     digest = program.ask("fill 3")
     finish(card.spawn([TANDEM, "suspend", "big"]))
     pid = card.session_of(program.process)["pid"]
-    wait_until(lambda: in_files(pid) >= 32 * MIB, program.process, "it leaves the card")
+    wait_until(lambda: in_files(card, pid) >= 32 * MIB, program.process, "it leaves the card")
     kill_daemon(card)
     wait_until(lambda: card.session_of(program.process), program.process, "it is back")
-    assert in_files(pid) >= 32 * MIB
+    assert in_files(card, pid) >= 32 * MIB
     finish(card.spawn([TANDEM, "resume", "big"]))
     assert program.ask("digest") == digest
     # And once more: by now the file is another daemon's.
     digest = program.ask("fill 4")
     finish(card.spawn([TANDEM, "suspend", "big"]))
-    wait_until(lambda: in_files(pid) >= 32 * MIB, program.process, "it leaves the card again")
+    wait_until(lambda: in_files(card, pid) >= 32 * MIB, program.process, "it leaves the card again")
     finish(card.spawn([TANDEM, "resume", "big"]))
     assert program.ask("digest") == digest
     finish(program.process)
@@ -103,7 +104,7 @@ assert cuda.cuMemcpyHtoD_v2(pointer, data, ctypes.c_size_t(size)) == 0
 def ours():
     files = [os.readlink(f"/proc/self/fd/{each}") for each in os.listdir("/proc/self/fd") if
              os.path.lexists(f"/proc/self/fd/{each}")]
-    return [each for each in files + list(open("/proc/self/maps")) if "tandem-spill-" in each]
+    return [each for each in files + list(open("/proc/self/maps")) if sys.argv[1] + "/" in each]
 
 print("ready", flush=True)
 sys.stdin.readline()
@@ -121,11 +122,12 @@ assert back.raw == data
 
 
 def test_a_child_has_nothing_of_the_file(card):
-    program = card.shared(["/usr/bin/python3", "-c", FORKS], "--name", "parent", stdin=subprocess.PIPE)
+    forks = ["/usr/bin/python3", "-c", FORKS, card.directory]
+    program = card.shared(forks, "--name", "parent", stdin=subprocess.PIPE)
     assert program.stdout.readline() == "ready\n"
     finish(card.spawn([TANDEM, "suspend", "parent"]))
     (session,) = card.sessions()
-    wait_until(lambda: in_files(session["pid"]) >= 32 * MIB, program, "it leaves the card")
+    wait_until(lambda: in_files(card, session["pid"]) >= 32 * MIB, program, "it leaves the card")
     program.stdin.write("\n")
     program.stdin.flush()
     assert program.stdout.readline() == "forked\n"
