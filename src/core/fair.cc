@@ -4,8 +4,9 @@
 // for Integrated Services Packet Switching Networks", SIGCOMM 1996), in a tree as there (section
 // 3). Each node of it has a tag: the time that was used below it, over its part of its level. Of
 // those who wait the branch with the least tag is served first, level by level. A node that wants
-// nothing for a while starts again at the virtual time of its level, the least tag of those that go
-// on wanting: what was not used is not owed.
+// nothing for longer than a quantum starts again at the virtual time of its level, the least tag of
+// those that go on wanting: what was not used is not owed. An instant between two kernels, in which
+// the card goes to somebody else, costs nobody its share.
 //
 // Time counts from when the lease is given, so that bringing a session's memory in is paid for by
 // that session, to when it is given back, pauses included: meanwhile nobody else has the card. A
@@ -27,6 +28,8 @@ namespace {
 // Where fractions take all, whoever has none gets this part all the same: it would starve else.
 constexpr double kLeastRest = 0.01;
 constexpr double kMostNs = 4e18;  // 127 years
+// Whoever is back within a quantum is owed what it had not had of its share, up to so many of them.
+constexpr double kMostOwed = 8;
 
 // A project, a user or a session; all of them are in the root. Each is a group of the queue.
 struct Node {
@@ -42,6 +45,7 @@ struct Node {
   Share share;
   double tag = 0;   // of the time used: that of a weight of 1
   int wanting = 0;  // sessions in it that use the card or wait for it
+  Instant left_at;  // since then none does
   std::map<std::string, std::unique_ptr<Node>> children;
 
   // Of its children, those that want something.
@@ -65,7 +69,10 @@ struct Node {
 class Fair : public Policy {
  public:
   explicit Fair(const PolicyContext& context)
-      : Policy(context.rules), shares_(*context.shares), queue_(*context.queue) {}
+      : Policy(context.rules),
+        shares_(*context.shares),
+        queue_(*context.queue),
+        quantum_(context.rules.floor) {}
 
   bool together() const override { return false; }
   bool keeps_accounts() const override { return true; }
@@ -112,20 +119,34 @@ class Fair : public Policy {
 
   void Settle(Instant now) override { Advance(now); }
 
+  void OnSwitch(Duration cost, Instant /*now*/) override { quantum_ = rules().Quantum(cost); }
+
   Instant WorksUntil(const Contest& contest) const override {
+    return std::max(Policy::WorksUntil(contest), contest.now + Due(contest));
+  }
+
+  // Who is still owed time need not give it away for an instant without work: no longer than what
+  // switching may cost.
+  Duration MayPause(const Contest& contest) const override {
+    const Duration usual = Policy::MayPause(contest);
+    if (rules().cost_multiple == 0) return usual;
+    return std::max(usual, std::min(Due(contest), contest.quantum / rules().cost_multiple));
+  }
+
+ private:
+  // What the holder may have until the waiter's branch is the one with the lesser tag.
+  Duration Due(const Contest& contest) const {
     const Node* holder = leaves_.at(contest.holder.id);
     const Node* waiter = leaves_.at(contest.waiter.id);
     while (holder->parent != waiter->parent) {
       holder = holder->parent;
       waiter = waiter->parent;
     }
-    const Instant end = Policy::WorksUntil(contest);
     const double behind = waiter->tag - holder->tag;
-    if (holder->wanting == 0 || behind <= 0) return end;
-    return std::max(end, contest.now + Duration(Whole(behind / holder->Rate())));
+    if (holder->wanting == 0 || behind <= 0) return Duration();
+    return Duration(Whole(behind / holder->Rate()));
   }
 
- private:
   static int64_t Whole(double ns) { return static_cast<int64_t>(std::min(ns, kMostNs)); }
 
   void Remove(Node* node) {
@@ -205,8 +226,11 @@ class Fair : public Policy {
       node->wanting += wants ? 1 : -1;
       if (wants && node->wanting == 1) {
         Count(node, 1);
-        SetTag(node, std::max(node->tag, parent.virtual_time));
+        const bool soon = now_ - node->left_at <= quantum_;
+        const double owed = soon ? kMostOwed * static_cast<double>(quantum_.ns) * node->Rate() : 0;
+        SetTag(node, std::max(node->tag, parent.virtual_time - owed));
       } else if (!wants && node->wanting == 0) {
+        node->left_at = now_;
         parent.KeepTime();
         parent.active.erase(node);
         Count(node, -1);
@@ -244,6 +268,7 @@ class Fair : public Policy {
 
   const Shares& shares_;
   WishQueue& queue_;
+  Duration quantum_;  // of the last switch
   Node root_;
   std::map<SessionId, Node*> leaves_;
   std::set<Node*> working_;

@@ -57,6 +57,25 @@ TEST_F(FairTest, WeightsOfOneTwoAndFour) {
   for (int i = 0; i < 5; ++i) ExpectParts(ids, {1 / 7.0, 2 / 7.0, 4 / 7.0});
 }
 
+// Whoever pauses gives way at once, and is soon back for what it has not had.
+TEST_F(FairTest, InstantsWithoutWorkCostNobodyItsShare) {
+  std::vector<uint64_t> ids;
+  for (const char* user : {"a", "b", "c"}) {
+    ids.push_back(world_.Start({.need = MiB(32),
+                                .burst = Milliseconds(20),
+                                .pause = Milliseconds(1),
+                                .random = true,
+                                .tenant = {"", user}}));
+  }
+  world_.SetShare({"", "b", {}}, {2, {}});
+  world_.SetShare({"", "c", {}}, {4, {}});
+  world_.RunFor(Seconds(10));
+  const std::vector<double> parts = PartsOf(ids, Seconds(100));
+  const double sum = parts[0] + parts[1] + parts[2];
+  EXPECT_NEAR(parts[0] / sum, 1 / 7.0, 0.02);
+  EXPECT_NEAR(parts[2] / sum, 4 / 7.0, 0.02);
+}
+
 // What a switch takes is charged to whoever it brings in, and nothing is lost to the others.
 TEST_F(FairTest, AlsoWhereTheyDoNotFitTogether) {
   const std::vector<uint64_t> ids = {Start("", "a", MiB(200)), Start("", "b", MiB(200))};
