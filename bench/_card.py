@@ -159,6 +159,10 @@ class Card:
     def shared(self, *options):
         return self._worker([WORKER, *options], {**self.env, "LD_PRELOAD": SHIM})
 
+    def run(self, *options, **variables):
+        """A worker under `tandem run` with these options."""
+        return self._worker([TANDEM, "run", *options, "--", WORKER], {**self.env, **variables})
+
     def _worker(self, argv, env):
         with uninterrupted():
             worker = Worker(argv, env)

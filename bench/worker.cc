@@ -14,6 +14,9 @@
 //   cells FILE              for each line "THINK_NS KERNELS" a pause, then a cell of so many
 //   kernels
 //                           that writes to all of its memory       READY BEGIN READY BEGIN ...
+//   serve STEPS KERNELS ROUNDS PAUSE_NS   so many times: that many kernels, each of so many rounds
+//   of
+//                           a loop, which the device notes the times of, and then a pause  "ended"
 //   stamps                  those times, of all since the last answer  BEGIN END BEGIN END ...
 //   allocations BYTES COUNT THREADS KEPT   by each thread, each freed at once, beside so many kept
 //   mappings BYTES COUNT PIECE   the same by way of the driver's virtual memory calls, in pieces
@@ -68,6 +71,11 @@ std::string Answer(Device& device, const std::string& command, std::istringstrea
   }
   if (command == "burst") {
     device.Burst(number(), [] { Say("begun"); });
+    return "ended";
+  }
+  if (command == "serve") {
+    const uint64_t steps = number(), kernels = number(), rounds = number(), pause_ns = number();
+    device.Serve(steps, kernels, rounds, pause_ns);
     return "ended";
   }
   if (command == "unit") return std::to_string(device.Unit(number()));

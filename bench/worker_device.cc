@@ -325,6 +325,14 @@ void Device::Burst(uint64_t ns, void (*begun)()) {
   Wait();
 }
 
+void Device::Serve(uint64_t steps, uint64_t kernels, uint64_t rounds, uint64_t pause_ns) {
+  for (uint64_t step = 0; step < steps; ++step) {
+    for (uint64_t i = 0; i < kernels; ++i) Stamp(stamped_++ % kMostStamps, rounds);
+    Wait();
+    std::this_thread::sleep_for(std::chrono::nanoseconds(pause_ns));
+  }
+}
+
 std::string Device::Stamps() {
   std::vector<uint64_t> times(std::min(stamped_, kMostStamps) * 2);
   Check("cuMemcpyDtoH",

@@ -38,6 +38,8 @@ class Device {
   // A kernel, then calls `begun`; then kernels one after the other until `ns` are over since. Each
   // notes when it began and ended.
   void Burst(uint64_t ns, void (*begun)());
+  // Steps of so many such kernels of that many rounds each, and a pause after each step.
+  void Serve(uint64_t steps, uint64_t kernels, uint64_t rounds, uint64_t pause_ns);
   // What the latest kMostStamps of them noted since this was last asked, by the device's
   // %globaltimer in nanoseconds, separated by spaces.
   std::string Stamps();

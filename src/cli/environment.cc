@@ -96,6 +96,13 @@ Result<Environment> SharedEnvironment(Environment environment, const Layout& lay
   return environment;
 }
 
+void SetDevicePriority(Environment* environment, std::string_view of_class) {
+  constexpr const char* kVariable = "TANDEM_SOFT_PRIORITY";
+  if (Lookup(*environment, kVariable)) return;
+  if (of_class == "production") Set(environment, kVariable, "10");
+  if (of_class == "opportunistic") Set(environment, kVariable, "-10");
+}
+
 Result<Environment> BareEnvironment(Environment environment, const Layout& layout, Gpu gpu) {
   TRY(SetGpu(&environment, layout, gpu));
   Remove(&environment, "LD_PRELOAD", layout.shim, kPreloadSeparators);

@@ -26,6 +26,10 @@ std::optional<std::string> Lookup(const Environment& environment, std::string_vi
 Result<Environment> SharedEnvironment(Environment environment, const Layout& layout, Gpu gpu,
                                       uint64_t run);
 
+// The software GPU goes by the class of work, too, unless the user has said otherwise: production's
+// kernels come before all others', and opportunistic ones after.
+void SetDevicePriority(Environment* environment, std::string_view of_class);
+
 // For a program that runs beside Tandem: neither shim nor run, but the same GPU.
 Result<Environment> BareEnvironment(Environment environment, const Layout& layout, Gpu gpu);
 

@@ -69,6 +69,18 @@ TEST(BareEnvironment, LeavesNoEmptyPreload) {
   EXPECT_THAT(Lookup(*bare, "LD_PRELOAD"), Eq(std::nullopt));
 }
 
+TEST(DevicePriority, GoesByTheClassUnlessTheUserHasSaidOtherwise) {
+  const auto priority = [](Environment environment, std::string_view of_class) {
+    SetDevicePriority(&environment, of_class);
+    return Lookup(environment, "TANDEM_SOFT_PRIORITY");
+  };
+  EXPECT_THAT(priority({}, "production"), Eq("10"));
+  EXPECT_THAT(priority({}, "opportunistic"), Eq("-10"));
+  EXPECT_THAT(priority({}, "interactive"), Eq(std::nullopt));
+  EXPECT_THAT(priority({}, ""), Eq(std::nullopt));
+  EXPECT_THAT(priority({"TANDEM_SOFT_PRIORITY=3"}, "production"), Eq("3"));
+}
+
 TEST(ChooseGpu, AskedForComesFirst) {
   EXPECT_EQ(*ChooseGpu("soft", true), Gpu::kSoft);
   EXPECT_EQ(*ChooseGpu("cuda", false), Gpu::kCuda);

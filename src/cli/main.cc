@@ -217,13 +217,19 @@ CLI::App* AddRun(CLI::App* app, RunOptions* options, std::function<int()>* actio
                                    ->needs(memory);
   CLI::Option* name = command->add_option("--name", options->name, "What to call it in listings")
                           ->type_name("NAME");
+  CLI::Option* of_class =
+      command
+          ->add_option("--class", options->of_class,
+                       "production, interactive (the default), batch or opportunistic")
+          ->type_name("CLASS");
   AddGpu(command, &options->gpu);
   command
       ->add_flag("--unshared", options->unshared,
                  "Run it beside Tandem: its memory stays on the card")
       ->excludes(memory)
       ->excludes(oversubscribe)
-      ->excludes(name);
+      ->excludes(name)
+      ->excludes(of_class);
   command->add_option("program", "The program and its arguments")
       ->required()
       ->type_name("[ARG...]");
@@ -233,6 +239,11 @@ CLI::App* AddRun(CLI::App* app, RunOptions* options, std::function<int()>* actio
       "With --oversubscribe what does not fit on the card stays in host memory, where kernels "
       "reach\n"
       "it over the bus: it works, and is many times slower the more of it they use.\n"
+      "The class says how urgent the work is; it counts where the policy is `priority` (`tandem\n"
+      "policy`). Opportunistic work then has what all others leave, and is gone when they go on;\n"
+      "what production has on the card stays there. Production is for root to say, and for the "
+      "user\n"
+      "whose daemon it is.\n"
       "The GPU is $TANDEM_GPU's kind; by default the card where NVIDIA's driver is, else the\n"
       "software GPU. Each kind has a daemon of its own; the listings, too, take --gpu.\n\n"
       "Exit status, signals and terminal are the program's own. Where it could not be started:\n"
@@ -241,6 +252,7 @@ CLI::App* AddRun(CLI::App* app, RunOptions* options, std::function<int()>* actio
       "  tandem run python3 train.py\n"
       "  tandem run --memory 8G --name mnist -- python3 train.py --epochs 3\n"
       "  tandem run --memory 100G --oversubscribe -- ./simulate\n"
+      "  tandem run --class opportunistic -- ./search\n"
       "  TANDEM_GPU=soft tandem run -- ffmpeg -init_hw_device cuda …");
   command->callback([=] { *action = [=] { return Run(*options); }; });
   return command;

@@ -82,11 +82,12 @@ Result<Plan> MakePlan(const RunOptions& options, std::string file) {
   if (options.unshared) return plan;
   TRY(CheckShareable(plan, Lookup(environment, "PATH").value_or("/usr/bin:/bin")));
   ASSIGN_OR_RETURN(plan.within, SurroundingRun(environment));
-  if (plan.within && (options.memory || !options.name.empty())) {
+  if (plan.within && (options.memory || !options.name.empty() || !options.of_class.empty())) {
     return Error{ErrorCode::kInvalid,
-                 "this is inside of another `tandem run`, whose limit and name hold: leave out "
-                 "--memory and --name"};
+                 "this is inside of another `tandem run`, whose limit, name and class hold: leave "
+                 "out --memory, --name and --class"};
   }
+  SetDevicePriority(&plan.program.environment, options.of_class);
   return plan;
 }
 
@@ -195,7 +196,8 @@ int RunShared(Plan plan, const RunOptions& options) {
                                                       .name = options.name,
                                                       .program = program,
                                                       .limit_bytes = plan.limit.count,
-                                                      .oversubscribes = options.oversubscribe});
+                                                      .oversubscribes = options.oversubscribe,
+                                                      .of_class = options.of_class});
   const Result<uint64_t> run = open_run.Open();
   if (!run.ok()) return fail(run.error());
   const Result<UniqueFd> mark = wire::MarkRunOpen(*run);

@@ -17,6 +17,7 @@ inline constexpr int kExitNotFound = 127;
 struct RunOptions {
   std::optional<std::string> memory;
   std::string name;
+  std::string of_class;  // empty: the usual one
   std::optional<std::string> gpu;
   bool unshared = false;
   bool oversubscribe = false;

@@ -36,6 +36,8 @@ std::vector<Action> Arbiter::On(const Event& event, Instant now) {
   KeepAccounts();
   Decide();
   KeepAccounts();
+  UpdateContended();
+  SetWake();
   PromiseHost();
   roster_.EndEvent();
   return std::move(actions_);
@@ -103,6 +105,7 @@ void Arbiter::Handle(const event::SessionAdded& e) {
   session.oversubscribes = e.oversubscribes;
   session.spills = e.spills;
   session.tenant = e.tenant;
+  session.of_class = e.of_class;
   session.on_host = SaturatingSubtract(e.allocated, e.resident);
   limits_.Add(e.id, e.run, e.limit, e.allocated);
   session.allocated = e.allocated;

@@ -96,6 +96,8 @@ class Arbiter {
   std::vector<Wish> Waiting() const;  // next first; without those of suspended sessions
   std::optional<SessionId> claimant() const;
   bool taking_turns() const;
+  // Whether it gets no lease now, whatever room there is, since others work (Pacing in policy.h).
+  bool IsBarred(const Session& session) const;
   const Shares& shares() const { return shares_; }
   Duration SwitchEstimate() const;  // of the next hand-over, or of a typical one
   Duration Quantum() const { return config_.turns.Quantum(SwitchEstimate()); }
@@ -142,6 +144,7 @@ class Arbiter {
   void Handle(const event::Suspended& e);
   void Handle(const event::LimitSet& e);
   void Handle(const event::ShareSet& e);
+  void Handle(const event::ClassSet& e);
   void Handle(const event::PolicySet& e);
   void KeepAccounts();
   void Handle(const event::Tick& e);
@@ -174,11 +177,14 @@ class Arbiter {
   bool HostHasRoom(const Session& session, Bytes more = {});
   void PromiseHost();
 
-  // Deciding (arbiter_decide.cc).
-  void Decide();
+  // Giving back unasked (arbiter_yield.cc).
   void ClearSuspended();
   void PartHolders();
+  void RevokeBarred();
   void EndClaimOf(const Session& session);
+
+  // Deciding (arbiter_decide.cc).
+  void Decide();
   bool Choose();
   bool NobodyFits(const Ahead& ahead) const;
   static void Wait(const Session& session, Ahead* ahead);
@@ -211,6 +217,7 @@ class Arbiter {
   void UpdateContended();
   void TellContended(SessionId id);
   bool IsContended(const Session& session) const;
+  bool IsWatched(const Session& session) const;
   void SetWake();
   void WakeBy(Instant instant);
 

@@ -19,64 +19,10 @@ void Arbiter::Decide() {
   policy_->Settle(now_);
   ClearSuspended();
   PartHolders();
+  RevokeBarred();
   // Every round fulfils, starts or gives up something, and none can come twice for one event.
   for (size_t left = 4 * (roster_.all().size() + wishes_.size()) + 4; left > 0; --left) {
     if (!(claim_.has_value() ? Advance() : Choose())) break;
-  }
-  UpdateContended();
-  SetWake();
-}
-
-// ---- Suspending
-
-// Takes lease and bytes from whoever is suspended. What is under way (a drain, a swap) is not asked
-// for twice; what did not answer is asked again when it shows itself.
-void Arbiter::ClearSuspended() {
-  if (claim_.has_value()) {
-    const Session& served = roster_.at(claim_->wish.id);
-    if (served.suspended && !served.stuck) EndClaimOf(served);
-  }
-  for (const SessionId id : Listed(roster_.counted().uncleared)) {
-    Session& session = roster_.Touch(id);
-    if (!session.holds() && !session.rooted && session.credit > Bytes()) {
-      session.credit = Bytes();
-      session.yields_to.reset();
-      ExpectToLeave(session, session.charge);
-      actions_.emplace_back(action::Evict{id, Bytes()});
-    } else if (session.holds() && session.phase != Phase::kRevoking) {
-      if (session.not_before <= now_) {
-        SendRevoke(session);
-      } else {
-        WakeBy(session.not_before);
-      }
-    }
-  }
-}
-
-// Where one at a time is to have the card, but several have it since another policy let them: all
-// but one come back one by one.
-void Arbiter::PartHolders() {
-  if (policy_->together() || claim_.has_value() || roster_.sums().holders < 2) return;
-  bool one_stays = false;
-  for (const SessionId id : Listed(roster_.counted().holders)) {
-    Session& session = roster_.Touch(id);
-    if (session.stuck || session.phase != Phase::kRunning) continue;
-    if (!std::exchange(one_stays, true)) continue;
-    if (session.not_before <= now_) {
-      SendRevoke(session);
-    } else {
-      WakeBy(session.not_before);
-    }
-  }
-}
-
-// Whoever is suspended while it is being served: a lease on its way goes back, any other wish
-// waits.
-void Arbiter::EndClaimOf(const Session& session) {
-  if (claim_->wish.kind == Wish::Kind::kLease && session.holds()) {
-    GiveUpClaim();
-  } else {
-    AbandonClaim();
   }
 }
 
@@ -87,7 +33,8 @@ bool Arbiter::MayBeServed(const Wish& wish) const {
   if (session.stuck) return false;
   switch (wish.kind) {
     case Wish::Kind::kLease:
-      return session.phase == Phase::kAway && (session.rooted || !session.evicting());
+      return session.phase == Phase::kAway && (session.rooted || !session.evicting()) &&
+             !IsBarred(session);
     case Wish::Kind::kGrowth:
       return session.holds() && session.phase != Phase::kRevoking;
     case Wish::Kind::kContext:
@@ -349,7 +296,10 @@ void Arbiter::SendGrant(Session& session) {
   ++session.leases;
   const Bytes charge = session.charge;
   SetCredit(session, charge + std::min(SaturatingSubtract(session.need, charge), budget_.free()));
-  actions_.emplace_back(action::Grant{session.id, session.epoch, session.credit, session.window});
+  const Pacing* const pacing = policy_->pacing();
+  const Duration window =
+      pacing != nullptr ? pacing->Window(session, session.window) : session.window;
+  actions_.emplace_back(action::Grant{session.id, session.epoch, session.credit, window});
 }
 
 // Hands the claimant what is free, up to what it needs; and a little of what others are giving up,
@@ -457,7 +407,7 @@ void Arbiter::UpdateContended() {
   const size_t waiting = wishes_.active();
   const size_t before = std::exchange(last_waiting_, waiting);
   told_.clear();
-  if ((waiting == 0) != (before == 0)) {
+  if ((waiting == 0) != (before == 0) || policy_->pacing() != nullptr) {
     const Roster::Ids& holders = roster_.counted().holders;
     told_.assign(holders.begin(), holders.end());
   } else if (waiting != before && std::min(waiting, before) <= kOwn) {
@@ -470,10 +420,17 @@ void Arbiter::UpdateContended() {
 }
 
 void Arbiter::TellContended(SessionId id) {
-  const bool contended = IsContended(roster_.at(id));
-  if (contended == roster_.at(id).contended) return;
-  roster_.Touch(id).contended = contended;
-  actions_.emplace_back(action::SetContended{id, contended});
+  const bool contended = IsContended(roster_.at(id)), watched = IsWatched(roster_.at(id));
+  if (contended == roster_.at(id).contended && watched == roster_.at(id).watched) return;
+  Session& session = roster_.Touch(id);
+  session.contended = contended;
+  session.watched = watched;
+  actions_.emplace_back(action::SetContended{id, contended, watched});
+}
+
+bool Arbiter::IsWatched(const Session& session) const {
+  const Pacing* const pacing = policy_->pacing();
+  return session.holds() && pacing != nullptr && pacing->Watches(session);
 }
 
 // Whether others wait for what a holder has, or whoever gave the order to suspend it: it must not
@@ -481,6 +438,9 @@ void Arbiter::TellContended(SessionId id) {
 bool Arbiter::IsContended(const Session& session) const {
   if (!session.holds()) return false;
   if (session.suspended) return true;
+  if (const Pacing* const pacing = policy_->pacing(); pacing != nullptr) {
+    return pacing->IsContended(session);
+  }
   // What it wants beside its lease counts, too: it may have credit to spare.
   const size_t own = (session.wants_lease ? 1 : 0) + (session.wants_growth ? 1 : 0);
   return wishes_.active() > own;
@@ -493,6 +453,9 @@ void Arbiter::WakeBy(Instant instant) {
 void Arbiter::SetWake() {
   const Roster::ByTime& expected = roster_.counted().expected;
   if (!expected.empty()) WakeBy(expected.begin()->first);
+  if (const Pacing* const pacing = policy_->pacing(); pacing != nullptr) {
+    WakeBy(pacing->ChangesAt());
+  }
   if (wake_.value_or(kNever) != kNever) actions_.emplace_back(action::WakeAt{*wake_});
 }
 

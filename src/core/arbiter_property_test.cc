@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <functional>
 
 #include "src/base/testing/rounds.h"
 #include "src/core/world_test.h"
@@ -44,6 +45,7 @@ Habits RandomHabits(World& world, bool honest) {
   habits.burst = Duration(1000000 + static_cast<int64_t>(world.Uniform() * 4e8));
   habits.pause = Duration(200000 + static_cast<int64_t>(world.Uniform() * 1e9));
   habits.random = true;
+  habits.of_class = static_cast<Class>(static_cast<int>(world.Uniform() * kClasses));
   habits.reset = world.Uniform() < 0.5 ? 0.1 : 0;
   habits.array = world.Uniform() < 0.5 ? 0.2 : 0;
   if (!honest) {
@@ -67,28 +69,33 @@ void ExpectToComeToRest(World& world) {
   EXPECT_EQ(arbiter.budget().charged(), Bytes());
 }
 
+// Programs come, die and are suspended, and the rule changes now and then.
+void Trouble(World& world, const std::function<std::string(World&)>& policy) {
+  world.SetPolicy(policy(world));
+  for (int i = 0; i < 4; ++i) world.Start(RandomHabits(world, false));
+  for (int i = 0; i < 200 && !::testing::Test::HasFailure(); ++i) {
+    world.RunFor(Duration(static_cast<int64_t>(world.Uniform() * 6e8)));
+    const std::vector<uint64_t> ids = world.ids();
+    if (world.Uniform() < 0.1 && ids.size() < 8) world.Start(RandomHabits(world, false));
+    if (world.Uniform() < 0.08 && ids.size() > 1) {
+      world.Kill(ids[static_cast<size_t>(world.Uniform() * static_cast<double>(ids.size()))]);
+    }
+    if (world.Uniform() < 0.02) world.SetPolicy(policy(world));
+    if (world.Uniform() < 0.2) {
+      const std::vector<uint64_t> left = world.ids();
+      const double at = world.Uniform() * static_cast<double>(left.size());
+      world.Suspend(left[static_cast<size_t>(at)], world.Uniform() < 0.4);
+    }
+  }
+}
+
 TEST(ArbiterPropertyTest, HoldsItsInvariantsWhateverSessionsDo) {
   bool lent = false;
   for (const uint64_t seed : Seeds(Rounds(20))) {
     SCOPED_TRACE("TANDEM_SEED=" + std::to_string(seed));
     World world(Config(3), seed);
-    world.SetPolicy(RandomPolicy(world));
-    for (int i = 0; i < 4; ++i) world.Start(RandomHabits(world, false));
-    for (int i = 0; i < 200; ++i) {
-      world.RunFor(Duration(static_cast<int64_t>(world.Uniform() * 6e8)));
-      const std::vector<uint64_t> ids = world.ids();
-      if (world.Uniform() < 0.1 && ids.size() < 8) world.Start(RandomHabits(world, false));
-      if (world.Uniform() < 0.08 && ids.size() > 1) {
-        world.Kill(ids[static_cast<size_t>(world.Uniform() * static_cast<double>(ids.size()))]);
-      }
-      if (world.Uniform() < 0.02) world.SetPolicy(RandomPolicy(world));
-      if (world.Uniform() < 0.2) {
-        const std::vector<uint64_t> left = world.ids();
-        const double at = world.Uniform() * static_cast<double>(left.size());
-        world.Suspend(left[static_cast<size_t>(at)], world.Uniform() < 0.4);
-      }
-      if (::testing::Test::HasFailure()) return;
-    }
+    Trouble(world, RandomPolicy);
+    if (::testing::Test::HasFailure()) return;
     ExpectToComeToRest(world);
     // A minute for whoever has long bursts, and as long again until its turn has come.
     EXPECT_LT(world.longest_wait(), Seconds(120));
@@ -96,6 +103,19 @@ TEST(ArbiterPropertyTest, HoldsItsInvariantsWhateverSessionsDo) {
     if (::testing::Test::HasFailure()) return;
   }
   EXPECT_TRUE(lent);
+}
+
+// There some may wait for ever, and none of them once the rule is another one.
+TEST(ArbiterPropertyTest, SoItDoesUnderPriorities) {
+  for (const uint64_t seed : Seeds(Rounds(20))) {
+    SCOPED_TRACE("TANDEM_SEED=" + std::to_string(seed));
+    World world(Config(3), seed);
+    Trouble(world, [](World& any) { return any.Uniform() < 0.8 ? "priority" : RandomPolicy(any); });
+    if (::testing::Test::HasFailure()) return;
+    world.SetPolicy("round-robin");
+    ExpectToComeToRest(world);
+    if (::testing::Test::HasFailure()) return;
+  }
 }
 
 TEST(ArbiterPropertyTest, HonestSessionsMoveNoMoreThanIsLackedAndAllProgress) {

@@ -46,6 +46,15 @@ void Arbiter::Handle(const event::PolicySet& e) {
   wishes_.Rerank(change, [&](Wish* wish) { policy_->Place(roster_.at(wish->id), wish); });
 }
 
+// Whatever it waits for it goes on waiting for, among others.
+void Arbiter::Handle(const event::ClassSet& e) {
+  Session* const session = roster_.Find(e.id);
+  if (session == nullptr || session->of_class == e.of_class) return;
+  session->of_class = e.of_class;
+  policy_->OnSession(*session, now_);
+  wishes_.RerankOf(e.id, [&](Wish* wish) { policy_->Place(*session, wish); });
+}
+
 void Arbiter::Handle(const event::ShareSet& e) {
   shares_.Set(e.of, e.share);
   policy_->OnShares(now_);

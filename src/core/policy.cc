@@ -18,6 +18,8 @@ constexpr Entry kPolicies[] = {
     {{"interactive", "short bursts first; long ones wait longer, but not for ever"},
      MakeInteractive},
     {{"fair", "each project, user and session its share of the time"}, MakeFair},
+    {{"priority", "the more urgent class first; opportunistic work in the pauses of all others"},
+     MakePriority},
     {{"round-robin", "in the order of arrival, a turn each"}, MakeRoundRobin},
     {{"fcfs", "in the order of arrival, each until it pauses"}, MakeFcfs},
     {{"nvshare", "as nvshare does it, to compare: turns of 30 s, pauses of 5 s, one at a time"},

@@ -33,6 +33,24 @@ struct Contest {
   Instant now;
 };
 
+// Of a policy under which some have the card only as far as that does not disturb others, though
+// there may be room for all.
+class Pacing {
+ public:
+  virtual ~Pacing() = default;
+
+  // Whether it is to be without the card now, whoever else has it. Its memory may stay there.
+  virtual bool Bars(const Session& session) const = 0;
+  // When that may change without anybody's doing; kNever: it will not.
+  virtual Instant ChangesAt() const = 0;
+  // Whether it matters when a holder pauses, though nobody waits for what it has.
+  virtual bool Watches(const Session& holder) const = 0;
+  // Whether a holder has to go easy, since others wait for what it has, or may need the card soon.
+  virtual bool IsContended(const Session& holder) const = 0;
+  // How much work it may have in flight, where `usual` is what others may.
+  virtual Duration Window(const Session& session, Duration usual) const = 0;
+};
+
 // What a policy is made with. All but the rules outlives it.
 struct PolicyContext {
   TurnRules rules;
@@ -61,6 +79,9 @@ class Policy {
   virtual bool together() const { return !rules_.alone; }
   // The card is being taken from somebody, which costs that.
   virtual void OnSwitch(Duration cost, Instant now);
+
+  // Null where whoever has room may work.
+  virtual const Pacing* pacing() const { return nullptr; }
 
   // Of policies that keep accounts of who has had what, which are told more.
   virtual bool keeps_accounts() const { return false; }

@@ -23,6 +23,7 @@ struct Session {
   SessionId id;
   Tenant tenant;
   Phase phase = Phase::kAway;
+  Class of_class = Class::kInteractive;
   bool stuck = false;  // a deadline passed without a word from it
   // Its work does not end before it has the card again, so none of its bytes can leave. So it is
   // with what it began under a daemon that is gone.
@@ -34,7 +35,7 @@ struct Session {
   // Cold memory is reached by the card where it lies, which a file does not allow.
   bool needs_memory() const { return oversubscribes || !spills; }
   bool wants_lease = false, wants_growth = false;  // has such a wish
-  bool contended = false;                          // what it was last told
+  bool contended = false, watched = false;         // what it was last told
   bool idle = false;
   Epoch epoch = 0;
   Bytes allocated;  // that can be swapped
@@ -89,6 +90,8 @@ struct Session {
   void BeginPause(Instant now);
   void EndPause(Instant now, Duration worth);
   void EndBurst();
+  // Has something to do, or may have for all anybody knows.
+  bool busy() const { return !stuck && (asks() || wants_growth || (holds() && !idle)); }
   bool working() const {
     return phase != Phase::kAway && phase != Phase::kGranted && !idle && !stuck;
   }

@@ -32,6 +32,11 @@ struct Tenant {
   bool operator==(const Tenant&) const = default;
 };
 
+// What kind of work it is, as its user says; the first is the most urgent. The policy `priority`
+// goes by it.
+enum class Class : uint8_t { kProduction, kInteractive, kBatch, kOpportunistic };
+inline constexpr size_t kClasses = 4;
+
 // A project; with a user that user in it; with a session that one of the user's.
 struct ShareKey {
   std::string project;
@@ -85,6 +90,7 @@ struct SessionAdded {
   bool oversubscribes = false;
   bool spills = false;  // takes a file in the place of the host's memory
   Tenant tenant = {};
+  Class of_class = Class::kInteractive;
 };
 struct SessionGone {
   SessionId id;
@@ -158,6 +164,11 @@ struct ShareSet {
   ShareKey of;
   Share share;
 };
+// What kind of work a session does is another one from now on.
+struct ClassSet {
+  SessionId id;
+  Class of_class = Class::kInteractive;
+};
 // Another rule for who is next, by its name (policy.h). One that is not known changes nothing.
 struct PolicySet {
   std::string policy;
@@ -171,7 +182,7 @@ using Event =
                  event::ContextGone, event::FixedWanted, event::FixedGone, event::Ready,
                  event::Running, event::Idle, event::Active, event::Released, event::Busy,
                  event::Evicted, event::Suspended, event::LimitSet, event::ShareSet,
-                 event::PolicySet, event::Tick>;
+                 event::ClassSet, event::PolicySet, event::Tick>;
 
 namespace action {
 
@@ -218,6 +229,7 @@ struct HostFull {
 struct SetContended {
   SessionId id;
   bool contended = false;
+  bool watched = false;  // it is to say when it pauses, even though nobody waits for that
 };
 struct HandoverDone {
   Handover record;

@@ -43,6 +43,18 @@ void WishQueue::Rerank(const std::function<void()>& change,
   }
 }
 
+void WishQueue::RerankOf(SessionId id, const std::function<void(Wish*)>& place_anew) {
+  for (auto at = by_session_.lower_bound({id, Wish::Kind::kLease});
+       at != by_session_.end() && at->first.first == id; ++at) {
+    Place& place = at->second;
+    if (!place.parked) Leave(place.wish);
+    place.wish.rank = 0;
+    place.wish.group = kNoGroup;
+    place_anew(&place.wish);
+    if (!place.parked) Enter(place.wish);
+  }
+}
+
 void WishQueue::RankGroup(GroupId group, GroupId parent, int64_t rank) {
   std::unique_ptr<Group>& made = groups_[group];
   if (made == nullptr) {

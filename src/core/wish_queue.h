@@ -44,6 +44,8 @@ class WishQueue {
   // Those who wait are in other groups, or ranked otherwise, from now on. `change` comes when there
   // is no group any more, then `place_anew` for each wish.
   void Rerank(const std::function<void()>& change, const std::function<void(Wish*)>& place_anew);
+  // The same for the session's wishes alone.
+  void RerankOf(SessionId id, const std::function<void(Wish*)>& place_anew);
   // Makes the group, or ranks it anew. REQUIRES: its parent is there and stays what it is.
   void RankGroup(GroupId group, GroupId parent, int64_t rank);
   // REQUIRES: it is empty.

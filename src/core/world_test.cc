@@ -23,6 +23,7 @@ uint64_t World::Start(const Habits& habits) {
   added.oversubscribes = habits.oversubscribes;
   if (habits.oversubscribes) added.limit = habits.need + kArray;
   added.tenant = habits.tenant;
+  added.of_class = habits.of_class;
   Send(added);
   WantContext(id, program);
   return id;
@@ -142,8 +143,10 @@ void World::Check() {
       ASSERT_EQ(session.credit, Bytes()) << "session " << id.value;
     }
   }
-  if (settled) {
-    ASSERT_TRUE(arbiter_.Waiting().empty()) << "the GPU is free and somebody waits";
+  if (!settled) return;
+  for (const Wish& wish : arbiter_.Waiting()) {
+    ASSERT_TRUE(arbiter_.IsBarred(arbiter_.sessions().at(wish.id)))
+        << "the GPU is free and session " << wish.id.value << " waits";
   }
 }
 
@@ -194,7 +197,7 @@ void World::Act(const Action& action) {
     });
   } else if (const auto* contended = std::get_if<action::SetContended>(&action)) {
     For(contended->id.value, Duration(), [this, contended = *contended](Program& program) {
-      program.contended = contended.contended;
+      program.contended = contended.contended || contended.watched;
       if (program.contended && program.open && !program.working && !program.told_idle) {
         program.told_idle = true;
         Send(event::Idle{contended.id, program.epoch});

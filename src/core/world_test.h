@@ -31,6 +31,7 @@ struct Habits {
   double array = 0;  // chance that a burst ends with memory taken that cannot be swapped, or freed
   Duration longest_stop = Seconds(5);
   Tenant tenant = {};
+  Class of_class = Class::kInteractive;
 };
 
 class World {
@@ -76,7 +77,7 @@ class World {
     bool working = false;  // a burst is on the GPU
     bool wants = false;    // a burst waits at the gate
     bool wants_fixed = false;
-    bool contended = false;
+    bool contended = false;  // or watched: it tells of its pauses
     bool told_idle = false;
     bool evicting = false;
     bool copying = false;

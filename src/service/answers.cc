@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "src/base/text.h"
+#include "src/core/class_names.h"
 #include "src/service/records.h"
 
 namespace tandem::service {
@@ -86,6 +87,7 @@ Json WaitsFor(const core::Arbiter& arbiter, const std::vector<core::Wish>& waiti
     case core::Wish::Kind::kLease:
       break;
   }
+  if (arbiter.IsBarred(arbiter.sessions().at(id))) return "a pause of others" + blame;
   return "its turn, as number " + std::to_string(at - waiting.begin() + 1) + blame;
 }
 
@@ -206,6 +208,7 @@ std::string Service::SessionsJson(unsigned viewer) const {
         {"host_share_bytes", arbiter.HostShare(id).count},
         {"host_file_bytes", host_.PlaceOf(seat->gpu->info.index, id).spilled.count},
         {"suspended", session.suspended},
+        {"class", core::NameOf(session.of_class)},
         {"share", ShareText(arbiter.shares().Of(KeyOf(*seat)))},
         {"user_share", ShareText(UserShare(arbiter, *seat))},
         {"wait_seconds", waited.seconds()},

@@ -14,6 +14,7 @@ struct Service::Run {
   int sessions = 0;
   bool suspended = false;  // so are the sessions it gets
   bool oversubscribes = false;
+  core::Class of_class = core::Class::kInteractive;
   std::optional<core::Share> share;  // of each of its sessions
   // Whether this daemon has been told them, by an order or by `tandem run`: what that says when it
   // comes back is older.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/core/class_names.h"
 #include "src/service/records.h"
 
 namespace tandem::service {
@@ -36,6 +37,8 @@ void Service::Handle(Connection& from, const wire::RunBegin& m) {
   // A run from before a restart was within the budget; its sessions may not all have come back.
   const bool oversubscribes = m.oversubscribes != 0;
   if (m.run == 0 && RefuseTooLarge(from, Bytes(m.limit_bytes), oversubscribes)) return;
+  const std::optional<core::Class> of_class = ClassOf(from, m);
+  if (!of_class.has_value()) return;
   uint64_t token = m.run;
   while (token == 0) {
     token = config_.random_token();
@@ -48,6 +51,7 @@ void Service::Handle(Connection& from, const wire::RunBegin& m) {
   run.name = Printable(m.name.empty() ? m.program : m.name);
   run.owner = from.id;
   run.oversubscribes = run.oversubscribes || oversubscribes;
+  run.of_class = *of_class;
   if (!std::exchange(run.limit_known, true)) run.limit = Bytes(m.limit_bytes);
   if (!std::exchange(run.suspension_known, true)) run.suspended = m.suspended != 0;
   const Bytes limit = run.limit == Bytes() ? MostShared() : run.limit;
@@ -56,7 +60,34 @@ void Service::Handle(Connection& from, const wire::RunBegin& m) {
       run.limit != Bytes(m.limit_bytes) || run.suspended != (m.suspended != 0);
   if (told_otherwise) TellOwner(run);
   ApplyLimit(run);  // its sessions may have come back before it
+  for (Seat* seat : SeatsOf(*from.run)) {
+    Feed(*seat->gpu, core::event::ClassSet{seat->id, run.of_class});
+  }
   SuspendFollowers(*from.run);
+}
+
+// What class of work it is to be; or nothing, and that has been refused. One from before a restart
+// is never refused: if it may not be what it was, it is like any other.
+std::optional<core::Class> Service::ClassOf(const Connection& from, const wire::RunBegin& m) {
+  constexpr core::Class kUsual = core::Class::kInteractive;
+  if (m.of_class.empty()) return kUsual;
+  const std::optional<core::Class> named = core::ClassNamed(m.of_class);
+  const bool allowed = named != core::Class::kProduction || MayRule(from);
+  if (named.has_value() && allowed) return named;
+  if (m.run != 0) return kUsual;
+  if (!named.has_value()) {
+    std::string names;
+    for (const std::string_view name : core::kClassNames) {
+      names += (names.empty() ? "" : ", ") + std::string(name);
+    }
+    Refuse(from.id, wire::RefusalCode::kUnknownTarget,
+           "no class of work is called \"" + Printable(m.of_class) + "\"; there are " + names,
+           false);
+  } else {
+    Refuse(from.id, wire::RefusalCode::kNotYours,
+           "what is production is for root to say, and for the user whose daemon this is", false);
+  }
+  return std::nullopt;
 }
 
 void Service::Handle(Connection& from, const wire::RunQuery& m) {
@@ -145,6 +176,7 @@ void Service::JoinRun(const Connection& from, const wire::Register& m, const Sea
     Run& run = FindRun(from, token);
     ++run.sessions;
     added.run = run.id;
+    added.of_class = run.of_class;
     if (old != nullptr) {
       const bool did = old->gpu->arbiter.sessions().at(old->id).oversubscribes;
       // One with memory cannot have lost what it reaches it by.

@@ -389,8 +389,9 @@ void Service::Apply(Gpu& gpu, const core::Action& action) {
     const auto at = sessions_.find(contended->id);
     if (at != sessions_.end()) {
       at->second->pages->decisions().contended.store(contended->contended ? 1 : 0);
+      at->second->pages->decisions().watched.store(contended->watched ? 1 : 0);
     }
-    if (contended->contended) SendTo(contended->id, wire::Contended{});
+    if (contended->contended || contended->watched) SendTo(contended->id, wire::Contended{});
   } else if (const auto* done = std::get_if<act::HandoverDone>(&action)) {
     ++gpu.handovers;
     gpu.out += done->record.out;

@@ -167,6 +167,7 @@ class Service {
   void Handle(Connection& from, const wire::RunBegin& m);
   void Handle(Connection& from, const wire::RunQuery& m);
   Bytes MostShared() const;
+  std::optional<core::Class> ClassOf(const Connection& from, const wire::RunBegin& m);
   bool RefuseTooLarge(const Connection& from, Bytes limit, bool oversubscribes);
   Bytes LimitOn(const Gpu& gpu, const Run& run, bool oversubscribes) const;
   void ApplyLimit(const Run& run);

@@ -444,7 +444,8 @@ void Agent::WatchIdleness() {
   });
   // As long as nobody waits the program's queue is its own affair.
   parts_.gate->Meter(holds && contended);
-  if (!holds || (!contended && !idle)) {
+  const bool watched = contended || parts_.link->watched();
+  if (!holds || (!watched && !idle)) {
     measuring_ = false;
     return;
   }

@@ -8,7 +8,7 @@
 namespace tandem::shim {
 namespace {
 
-constexpr Duration kWatchPeriod = Microseconds(200);   // while somebody waits for the GPU
+constexpr Duration kWatchPeriod = Microseconds(200);   // while pauses are waited for
 constexpr Duration kFreeingPeriod = Milliseconds(2);   // while what was freed waits for work
 constexpr Duration kExchangePeriod = Milliseconds(5);  // of a program that oversubscribes
 constexpr Duration kHolderPeriod = Milliseconds(100);
@@ -38,7 +38,7 @@ Duration Agent::Patience() const {
 Duration Agent::OrdinaryPatience() const {
   if (lost_) return std::max(reconnect_at_ - MonotonicNow(), Duration());
   const bool open = parts_.gate->open();
-  if (open && parts_.link->contended()) return kWatchPeriod;
+  if (open && (parts_.link->contended() || parts_.link->watched())) return kWatchPeriod;
   if (open && parts_.link->most_resident().has_value()) return kExchangePeriod;
   if (freeing_) return kFreeingPeriod;
   return open ? kHolderPeriod : kRestPeriod;

@@ -282,6 +282,11 @@ void DaemonLink::AbandonInChild() {
   spill_file_ = OwnFd();
 }
 
+bool DaemonLink::watched() const {
+  const auto* page = decisions_.load(std::memory_order_acquire);
+  return page != nullptr && page->watched.load(std::memory_order_relaxed) != 0;
+}
+
 bool DaemonLink::contended() const {
   const auto* page = decisions_.load(std::memory_order_acquire);
   return page != nullptr && page->contended.load(std::memory_order_relaxed) != 0;

@@ -95,6 +95,8 @@ class DaemonLink {
 
   const std::string& device() const { return identity_.device; }
   bool contended() const;
+  // Whether the daemon wants to know of pauses, though nobody waits for them.
+  bool watched() const;
   // As the daemon, also one that is gone, last said.
   bool suspended() const;
   Bytes limit() const;

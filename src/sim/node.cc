@@ -74,6 +74,7 @@ uint64_t Node::Start(int gpu, unsigned uid, Habits habits, Program::OnBurst on_b
   Seat& seat = seats_[number];
   seat.gpu = gpu;
   seat.uid = uid;
+  seat.of_class = habits.of_class;
   seat.program = std::make_unique<Program>(timeline_, &card(gpu), config_.chunk, std::move(habits),
                                            send, std::move(on_burst));
   if (service_ != nullptr) Connect(number, false);
@@ -86,7 +87,20 @@ void Node::Connect(uint64_t program, bool predates) {
   connections_[seat.connection] = program;
   service_->OnConnected(seat.connection,
                         service::Client{static_cast<int>(program), seat.uid, predates});
-  seat.program->Greet(NameOf(seat.gpu));
+  seat.program->Greet(NameOf(seat.gpu), seat.of_class.empty() ? 0 : OpenRun(program));
+}
+
+// As its guard does, that had it open under a daemon before; its token.
+uint64_t Node::OpenRun(uint64_t program) {
+  Seat& seat = seats_.at(program);
+  seat.guard = ++last_connection_;
+  service_->OnConnected(seat.guard, service::Client{1, seat.uid, false});
+  wire::RunBegin begin;
+  begin.build = "simulated";
+  begin.run = program;
+  begin.of_class = seat.of_class;
+  Carry(service_->OnMessage(seat.guard, begin, timeline_->now()));
+  return program;
 }
 
 void Node::Stop(uint64_t program, Duration length) {
@@ -96,12 +110,14 @@ void Node::Stop(uint64_t program, Duration length) {
 void Node::Kill(uint64_t program) {
   Seat& seat = seats_.at(program);
   seat.program->Die();
-  const service::ConnectionId connection = seat.connection;
+  const service::ConnectionId connection = seat.connection, guard = seat.guard;
   dead_.push_back(std::move(seat.program));  // what is planned may still look at it
   connections_.erase(connection);
   seats_.erase(program);
   if (service_ == nullptr) return;
-  if (connection != 0) Carry(service_->OnDisconnected(connection, timeline_->now()));
+  for (const service::ConnectionId its : {connection, guard}) {
+    if (its != 0) Carry(service_->OnDisconnected(its, timeline_->now()));
+  }
   Carry(service_->OnProcessGone(static_cast<int>(program), timeline_->now()));
 }
 
@@ -111,7 +127,7 @@ void Node::RestartDaemon(Duration away) {
   ++wakes_;
   connections_.clear();
   for (auto& [number, seat] : seats_) {
-    seat.connection = 0;
+    seat.connection = seat.guard = 0;
     seat.page.reset();
     seat.program->OnLost();
   }

@@ -60,13 +60,16 @@ class Node {
   struct Seat {
     int gpu = 0;
     unsigned uid = 0;
+    std::string of_class;
     std::unique_ptr<Program> program;
     service::ConnectionId connection = 0;  // 0: none
+    service::ConnectionId guard = 0;       // of its run
     Decisions page;
   };
 
   std::unique_ptr<service::Service> MakeService();
   void Connect(uint64_t program, bool predates);
+  uint64_t OpenRun(uint64_t program);
   void Say(service::ConnectionId from, wire::Message message);
   void Hear(service::ConnectionId to, const wire::Message& message);
   void Carry(std::vector<service::Outgoing> messages);

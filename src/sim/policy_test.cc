@@ -83,6 +83,50 @@ TEST(PolicySimulation, TrainersAreNotStarvedByMorePeopleThanTheCardCanServe) {
   EXPECT_GT(interactive.trained, 0.0);
 }
 
+struct Harvested {
+  double work_ms = 0;    // of a step of production, where 8 are kernels
+  double gap_share = 0;  // that the opportunistic program got of production's pauses of 12 ms
+};
+
+// Production beside an opportunistic program that has always something to do, on a card without
+// priorities, with room for both.
+Harvested Harvest(const std::string& policy) {
+  constexpr Duration kTime = Seconds(kThorough ? 100 : 2), kBegin = Seconds(kThorough ? 20 : 0);
+  Timeline timeline;
+  NodeConfig config;
+  config.policy = policy;
+  Node node(&timeline, config);
+  const Instant begin = timeline.now() + kBegin;
+  Harvested outcome;
+  int steps = 0;
+  Habits production{[] { return Milliseconds(12); }, [] { return Milliseconds(8); }, GiB(10),
+                    "production"};
+  node.Start(0, 0, production, [&](const Burst& burst) {
+    if (burst.ready < begin) return;
+    ++steps;
+    outcome.work_ms += (burst.ended - burst.ready).seconds() * 1e3;
+  });
+  Duration worked;
+  Habits search{[] { return Duration(1000); }, [] { return Microseconds(300); }, GiB(10),
+                "opportunistic"};
+  node.Start(0, 1000, search, [&](const Burst& burst) {
+    if (burst.ready >= begin) worked = worked + burst.work;
+  });
+  timeline.RunUntil(begin + kTime);
+  outcome.work_ms /= steps;
+  outcome.gap_share = worked.seconds() / (kTime.seconds() * 12 / 20);
+  return outcome;
+}
+
+TEST(PolicySimulation, OpportunisticWorkHasGapsThatProductionHardlyLosesBy) {
+  const Harvested without = Harvest("interactive");
+  const Harvested with = Harvest("priority");
+  if (!kThorough) return;
+  EXPECT_GT(without.work_ms, 12);
+  EXPECT_LT(with.work_ms, 8.4);  // the price of a pause is about what is tolerated
+  EXPECT_GT(with.gap_share, 0.3);
+}
+
 TEST(PolicySimulation, UnderNvsharesRuleTheyWaitForTheEndOfThePause) {
   const Shared nvshare = Share("nvshare", 4, 1);
   const Shared interactive = Share("interactive", 4, 1);

@@ -26,13 +26,14 @@ void Program::Hear(const wire::Message& message, const Decisions& page) {
   Mine([this, message, page] { Understand(message, page); })();
 }
 
-void Program::Greet(const std::string& device) {
-  Mine([this, device] {
+void Program::Greet(const std::string& device, uint64_t run) {
+  Mine([this, device, run] {
     claimed_ = requests_.claim();
     claimed_contexts_ = requests_.contexts();
     wire::Register hello;
     hello.build = "simulated";
     hello.device = device;
+    hello.run = run;
     hello.program = "program";
     hello.allocated_bytes = claimed_.count;
     hello.resident_bytes = resident().count;
@@ -136,9 +137,9 @@ void Program::EndBurst() {
 }
 
 void Program::WatchIdleness() {
-  if (!contended() || burst_.has_value() || !lease_.open() || lease_.idle()) return;
+  if (!watched() || burst_.has_value() || !lease_.open() || lease_.idle()) return;
   After(kQuiet, [this] {
-    if (!contended() || burst_.has_value() || !lease_.open()) return;
+    if (!watched() || burst_.has_value() || !lease_.open()) return;
     lease_.OnIdle();
     Flush();
   });

@@ -28,6 +28,7 @@ struct Habits {
   std::function<Duration()> think;  // before a burst
   std::function<Duration()> burst;  // alone on the card
   Bytes memory;
+  std::string of_class = {};  // of its run; empty: it is of none
 };
 
 struct Burst {
@@ -59,8 +60,8 @@ class Program {
 
   // What the daemon says.
   void Hear(const wire::Message& message, const Decisions& page);
-  // It is there; or there again, and knows nothing of what was.
-  void Greet(const std::string& device);
+  // It is there; or there again, and knows nothing of what was. `run`: token; 0: of none.
+  void Greet(const std::string& device, uint64_t run);
   // It is gone.
   void OnLost();
   // SIGSTOP, and SIGCONT at that instant. What its work on the card does goes on.
@@ -86,7 +87,10 @@ class Program {
   void Work();
   void EndBurst();
   void WatchIdleness();
-  bool contended() const { return page_ != nullptr && page_->contended.load() != 0; }
+  // Whether it is to say when it pauses.
+  bool watched() const {
+    return page_ != nullptr && (page_->contended.load() != 0 || page_->watched.load() != 0);
+  }
   client::View View() const;
   void Go();
   void Do(client::Step step);

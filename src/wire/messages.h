@@ -28,7 +28,7 @@
 namespace tandem::wire {
 
 inline constexpr uint32_t kMagic = 0x4d444e54;      // "TNDM"
-inline constexpr uint16_t kVersion = 8;             // spoken by this side
+inline constexpr uint16_t kVersion = 9;             // spoken by this side
 inline constexpr uint16_t kOldestVersion = 2;       // understood by it
 inline constexpr uint32_t kMaxPayload = 64 * 1024;  // any message but Answer
 inline constexpr uint32_t kMaxAnswer = 8 * 1024 * 1024;
@@ -259,8 +259,9 @@ struct RunBegin {
   uint8_t suspended = 0;     // with that daemon: what it starts begins suspended
   // The limit may be above the budget: what does not fit on the card stays on the host.
   uint8_t oversubscribes = 0;
+  std::string of_class = {};  // of its work, by name; empty: the usual one
   auto Fields() {
-    return std::tie(build, name, program, limit_bytes, run, suspended, oversubscribes);
+    return std::tie(build, name, program, limit_bytes, run, suspended, oversubscribes, of_class);
   }
 };
 

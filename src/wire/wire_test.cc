@@ -61,12 +61,13 @@ TEST(CodecTest, SeveralMessagesInOnePiece) {
 
 TEST(CodecTest, AnotherVersionIsToldApartFromGarbage) {
   std::vector<std::byte> bytes = Encode(Ready{1});
-  bytes[4] = std::byte{9};
+  bytes[4] = std::byte{kVersion + 1};
   FrameReader versioned;
   versioned.Append(bytes);
   const Error error = versioned.Next().error();
   EXPECT_EQ(error.code, ErrorCode::kVersion);
-  EXPECT_NE(error.message.find("version 9"), std::string::npos);
+  const std::string theirs = "version " + std::to_string(kVersion + 1);
+  EXPECT_NE(error.message.find(theirs), std::string::npos);
   bytes[0] = std::byte{0};
   FrameReader garbage;
   garbage.Append(bytes);
@@ -77,7 +78,7 @@ TEST(CodecTest, AnotherVersionIsToldApartFromGarbage) {
 
 TEST(CodecTest, RefusedIsReadInEveryVersion) {
   std::vector<std::byte> bytes = Encode(Refused{9, 1, "too old"});
-  bytes[4] = std::byte{9};
+  bytes[4] = std::byte{kVersion + 1};
   FrameReader reader;
   reader.Append(bytes);
   EXPECT_EQ(std::get<Refused>(*reader.Next()).reason, "too old");

@@ -25,6 +25,7 @@ FIELDS = {
                  "limit_out_gbps", "limit_in_gbps", "efficiency", "rounds", "turn_ms", "pass_ms"),
     "fairness": ("case", "asked", "got", "share", "jain", "rounds"),
     "gaps": ("step_ms", "gap_ms", "slowdown", "rounds", "passes", "steps"),
+    "harvest": ("rules", "production_p99_ratio", "production_work_p99_ratio", "gap_share", "rounds"),
     "interactive": ("users", "policy", "bursts", "mean_wait_s", "p99_wait_s", "closed_form_mean_s", "work_s",
                     "switch_ms", "switches_per_burst"),
     "makespan": ("duty", "phase_s", "jobs", "set_fraction", "serial_s", "shared_s", "speedup", "bound",
@@ -37,11 +38,12 @@ OTHERS = {
     "release": ("fits", "bus_ms", "floor_p99_ms", "spread"),
     "fairness": ("worst", "spread"),
     "gaps": ("switch_ms", "handovers_per_minute", "spread"),
+    "harvest": ("device_priority", "production_loss", "spread"),
     "interactive": ("model_mean_s", "model_p99_s", "seed", "scale"),
     "makespan": ("turn_s", "spread"),
 }
 ROWS = {"gate": 1, "alloc": 24, "overhead": 4, "release": 2, "handover": 1, "gaps": 1, "makespan": 2,
-        "fairness": 1, "interactive": 1}  # fmt: skip
+        "fairness": 1, "harvest": 1, "interactive": 1}  # fmt: skip
 
 
 def positive(value):
@@ -99,7 +101,7 @@ def test_an_interrupted_benchmark_leaves_nothing_behind(tmp_path):
 
 
 @pytest.mark.skipif(SANITIZED, reason="what the benchmarks run is not built there")
-@pytest.mark.parametrize("name", ["handover", "gaps", "interactive", "makespan"])
+@pytest.mark.parametrize("name", ["handover", "gaps", "harvest", "interactive", "makespan"])
 def test_a_benchmark_says_that_it_is_not_for_a_card(name):
     bench = start(name, "--quick", "--json", TANDEM_GPU="cuda")
     out, err = bench.communicate(timeout=PATIENCE_S)

@@ -48,7 +48,7 @@ def test_it_is_changed_and_says_for_which_gpu(middle):
 
 
 def test_what_is_none_is_refused_with_what_there_is(middle):
-    assert "interactive, fair, round-robin" in refused(middle, "gpu0", "quickest")
+    assert "interactive, fair, priority, round-robin" in refused(middle, "gpu0", "quickest")
     assert "there is gpu0" in refused(middle, "gpu1", "fcfs")
     assert "tandem policy gpu0 fcfs" in refused(middle, "fcfs")
     assert "interactive" in policy(middle)
@@ -106,6 +106,29 @@ def test_what_is_no_share_is_refused(middle):
         assert process.returncode != 0, out
         assert said in err
     assert program.ask("fill 1")
+
+
+def test_opportunistic_work_waits_while_production_works_and_then_runs(middle):
+    policy(middle, "gpu0", "priority")
+    production = DeviceProgram(middle, [TANDEM, "run", "--name", "serve", "--class", "production", "--"])
+    assert production.ask("steady kernel 1000 2") == "running"
+    command = [TANDEM, "run", "--name", "search", "--class", "opportunistic", "--"]
+    opportunistic = DeviceProgram(middle, command)
+    opportunistic.tell("fill 2")
+    wait_until(lambda: waits(middle, "search"), opportunistic.process, "it waits")
+    sessions = {each["name"]: each for each in middle.sessions()}
+    assert sessions["serve"]["class"] == "production"
+    assert sessions["search"]["class"] == "opportunistic"
+    assert production.ask("end") == "ended"
+    finish(production.process)  # what it has on the card stays there until then
+    assert len(opportunistic.line()) > 0
+
+
+def test_a_class_that_is_none_is_refused_with_those_there_are(middle):
+    process = middle.spawn([TANDEM, "run", "--class", "urgent", "--", "/bin/true"])
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 125, out
+    assert "production, interactive, batch, opportunistic" in err
 
 
 def waits(card, name):

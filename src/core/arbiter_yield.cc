@@ -1,0 +1,81 @@
+// Who has to give a lease or bytes back although nobody is being served with them.
+#include "src/core/arbiter.h"
+
+namespace tandem::core {
+
+// Takes lease and bytes from whoever is suspended. What is under way (a drain, a swap) is not asked
+// for twice; what did not answer is asked again when it shows itself.
+void Arbiter::ClearSuspended() {
+  if (claim_.has_value()) {
+    const Session& served = roster_.at(claim_->wish.id);
+    if (served.suspended && !served.stuck) EndClaimOf(served);
+  }
+  for (const SessionId id : Listed(roster_.counted().uncleared)) {
+    Session& session = roster_.Touch(id);
+    if (!session.holds() && !session.rooted && session.credit > Bytes()) {
+      session.credit = Bytes();
+      session.yields_to.reset();
+      ExpectToLeave(session, session.charge);
+      actions_.emplace_back(action::Evict{id, Bytes()});
+    } else if (session.holds() && session.phase != Phase::kRevoking) {
+      if (session.not_before <= now_) {
+        SendRevoke(session);
+      } else {
+        WakeBy(session.not_before);
+      }
+    }
+  }
+}
+
+// Where one at a time is to have the card, but several have it since another policy let them: all
+// but one come back one by one.
+void Arbiter::PartHolders() {
+  if (policy_->together() || claim_.has_value() || roster_.sums().holders < 2) return;
+  bool one_stays = false;
+  for (const SessionId id : Listed(roster_.counted().holders)) {
+    Session& session = roster_.Touch(id);
+    if (session.stuck || session.phase != Phase::kRunning) continue;
+    if (!std::exchange(one_stays, true)) continue;
+    if (session.not_before <= now_) {
+      SendRevoke(session);
+    } else {
+      WakeBy(session.not_before);
+    }
+  }
+}
+
+// Takes the lease from whoever the policy wants off the card for now. What it has there stays.
+void Arbiter::RevokeBarred() {
+  const Pacing* const pacing = policy_->pacing();
+  if (pacing == nullptr) return;
+  if (claim_.has_value() && !claim_->wish.lasting()) {
+    const Session& served = roster_.at(claim_->wish.id);
+    if (IsBarred(served) && !served.stuck) EndClaimOf(served);
+  }
+  for (const SessionId id : Listed(roster_.counted().holders)) {
+    const Session& session = roster_.at(id);
+    if (session.stuck || session.phase == Phase::kRevoking || !IsBarred(session)) continue;
+    if (session.not_before <= now_) {
+      SendRevoke(roster_.Touch(id));
+    } else {
+      WakeBy(session.not_before);
+    }
+  }
+}
+
+bool Arbiter::IsBarred(const Session& session) const {
+  const Pacing* const pacing = policy_->pacing();
+  return pacing != nullptr && pacing->Bars(session);
+}
+
+// Whoever is suspended while it is being served: a lease on its way goes back, any other wish
+// waits.
+void Arbiter::EndClaimOf(const Session& session) {
+  if (claim_->wish.kind == Wish::Kind::kLease && session.holds()) {
+    GiveUpClaim();
+  } else {
+    AbandonClaim();
+  }
+}
+
+}  // namespace tandem::core
