@@ -360,7 +360,8 @@ bool Agent::Succeeded(CUresult result, const char* what) {
     failures_ = 0;
     return true;
   }
-  if (IsSticky(result) && DropBroken()) return true;
+  const bool hopeless = IsSticky(result) || parts_.swapper->context() == nullptr;
+  if (hopeless && DropBroken()) return true;
   if (++failures_ == 1) {
     const bool memory = result == CUDA_ERROR_OUT_OF_MEMORY;
     Log(LogLevel::kWarn, "cannot %s (error %d)%s; trying again", what, static_cast<int>(result),
@@ -410,8 +411,9 @@ bool Agent::Open() {
 }
 
 // A broken context answers every call with its error by itself, and nothing it holds can be saved.
-// Where there are others the program goes on with those. Else nothing is gained by holding calls
-// back. False: none was found to be broken. REQUIRES: the swapper's lock.
+// Where there are others the program goes on with those. Else, also where there is none at all,
+// nothing is gained by holding calls back. False: nothing has changed. REQUIRES: the swapper's
+// lock.
 bool Agent::DropBroken() {
   const std::vector<CUcontext> broken = parts_.tracker->TakeBroken(parts_.device);
   const CUcontext healthy = parts_.tracker->AnyContext(parts_.device);
@@ -422,9 +424,14 @@ bool Agent::DropBroken() {
     return true;
   }
   if (!broken.empty()) parts_.swapper->LoseUncopied();
-  Log(LogLevel::kInfo, "the program's context is broken; it will not be swapped any more");
-  parts_.link->With([](client::Lease& lease) { lease.OnPoisoned(); });
+  bool known = false;
+  parts_.link->With([&](client::Lease& lease) {
+    known = lease.poisoned() && broken.empty();
+    lease.OnPoisoned();
+  });
   parts_.gate->Open();
+  if (known) return false;
+  Log(LogLevel::kInfo, "the program has no context that works; it will not be swapped any more");
   return true;
 }
 

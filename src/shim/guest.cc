@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <vector>
 
 #include "src/shim/log.h"
 
@@ -258,15 +259,27 @@ bool Guest::ContextEnds(CUcontext context) {
       contexts_.erase(known);
     }
   }
-  const CUcontext other = tracker_->AnyContext(device_);
   {
     MutexLock lock(swapper_->mutex());
     swapper_->Reap();
-    if (swapper_->context() == context) swapper_->UseContext(other);
-    if (broken && swapper_->context() == nullptr) swapper_->LoseUncopied();
+    // The agent forgets those that have broken under this lock: none of them is taken.
+    if (swapper_->context() == context) swapper_->UseContext(tracker_->AnyContext(device_));
+    const bool hopeless = swapper_->context() == nullptr && (broken || OnlyBrokenAreLeft());
+    if (hopeless) swapper_->LoseUncopied();
   }
   agent_->Wake();
   return credited;
+}
+
+// Some, which the program has not destroyed yet.
+bool Guest::OnlyBrokenAreLeft() {
+  std::vector<CUcontext> left;
+  {
+    MutexLock lock(contexts_mutex_);
+    for (const auto& [context, credited] : contexts_) left.push_back(context);
+  }
+  return !left.empty() && std::all_of(left.begin(), left.end(),
+                                      [this](CUcontext each) { return IsSticky(Health(each)); });
 }
 
 void Guest::SetPeer(CUcontext context, bool reaches) {

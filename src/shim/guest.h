@@ -118,6 +118,7 @@ class Guest {
 
   // `credited`: made through us. Others, made by calls we do not know, show up when they allocate.
   void Know(CUcontext context, bool credited) EXCLUDES_LOCK(contexts_mutex_);
+  bool OnlyBrokenAreLeft() EXCLUDES_LOCK(contexts_mutex_);
   StreamPools::Source PoolSource();
   VmmMemory::Source VmmSource();
   MemoryOffers::Parts OfferParts();
