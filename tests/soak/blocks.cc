@@ -75,10 +75,12 @@ void Blocks::Finish() {
 }
 
 void Blocks::OrRecover(void (Blocks::*work)()) {
-  try {
-    (this->*work)();
-  } catch (const ContextBroken&) {
-    Recover();
+  // The next context may break, too, before all is as it was: by a kernel of libtandem.so's.
+  for (bool broken = false;; broken = true) {
+    try {
+      return broken ? Recover() : (this->*work)();
+    } catch (const ContextBroken&) {
+    }
   }
 }
 
@@ -87,12 +89,13 @@ void Blocks::OrRecover(void (Blocks::*work)()) {
 void Blocks::Recover() {
   device_->StartAgain();
   if (partner_ != nullptr) partner_->ContextEnded();
-  for (const Block& block : blocks_) {
-    if (block.kind == Block::Kind::kMapped) Return(block);
-  }
-  blocks_.clear();
   arrays_.clear();
   held_ = 0;
+  while (!blocks_.empty()) {
+    const Block block = blocks_.back();
+    blocks_.pop_back();
+    if (block.kind == Block::Kind::kMapped) Return(block);
+  }
   AllocatePinned();
 }
 
