@@ -120,6 +120,12 @@ void Lease::OnDrained(bool drained) {
   if (evict_asked_ && (stale || epoch == 0) && !std::exchange(rooted_, true)) Send(wire::Busy{});
 }
 
+// Once it runs the daemon has no use for it.
+void Lease::OnRestored(Bytes resident, Bytes copied, Bytes from_file) {
+  if (epoch_ == 0 || stale_ || opened_once_) return;
+  Send(wire::Restored{epoch_, resident.count, copied.count, from_file.count});
+}
+
 void Lease::OnOpened(Bytes copied_in) {
   open_ = opened_once_ = working_ = true;
   asked_ = rooted_ = false;
@@ -127,10 +133,10 @@ void Lease::OnOpened(Bytes copied_in) {
   announce_ = false;
 }
 
-void Lease::OnEvicted(Bytes resident, Bytes copied) {
+void Lease::OnEvicted(Bytes resident, Bytes copied, Bytes to_file) {
   // What is too much may still go by itself, as memory that was freed does: that must be told, too.
   evict_asked_ = resident > credit_;
-  Send(wire::Evicted{resident.count, copied.count});
+  Send(wire::Evicted{resident.count, copied.count, to_file.count});
 }
 
 void Lease::OnIdle() {

@@ -61,10 +61,12 @@ class Lease {
   void OnDrained(bool drained);
   // Some time has passed since work would not drain, with the gate open: it may be tried again.
   void OnRested() { undrained_ = false; }
+  // Some of what is missing has come, with copies of so many bytes; of these from the file.
+  void OnRestored(Bytes resident, Bytes copied, Bytes from_file = {});
   void OnOpened(Bytes copied_in);
   // Allocations came that are not on the card: the gate was shut for new work.
   void OnShut() { open_ = false; }
-  void OnEvicted(Bytes resident, Bytes copied);
+  void OnEvicted(Bytes resident, Bytes copied, Bytes to_file = {});
   void OnIdle();
   void OnActive();
   // Somebody else waits for this GPU: credit that nothing uses goes back.

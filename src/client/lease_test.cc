@@ -51,6 +51,24 @@ TEST(LeaseTest, WithAllThatMayBeOnTheCardTheRestIsMadeCold) {
   EXPECT_EQ(lease.Next(view), Step::kOpen);
 }
 
+TEST(LeaseTest, TellsOfWhatComesUntilItRuns) {
+  Lease lease;
+  lease.OnRestored(MiB(2), MiB(2));  // without a lease it is nobody's affair
+  EXPECT_TRUE(Silent(lease));
+  lease.OnRegistered(Bytes());
+  lease.OnMessage(wire::Grant{3, MiB(8).count, 1000});
+  lease.OnRestored(MiB(4), MiB(2), MiB(1));
+  const auto restored = Only<wire::Restored>(lease);
+  EXPECT_EQ(restored.epoch, 3u);
+  EXPECT_EQ(restored.resident_bytes, MiB(4).count);
+  EXPECT_EQ(restored.copied_bytes, MiB(2).count);
+  EXPECT_EQ(restored.from_file_bytes, MiB(1).count);
+  lease.OnOpened(MiB(2));
+  Only<wire::Running>(lease);
+  lease.OnRestored(MiB(8), Bytes());  // it has grown
+  EXPECT_TRUE(Silent(lease));
+}
+
 TEST(LeaseTest, AsksOnceRestoresWithinCreditAndRuns) {
   Lease lease;
   lease.OnRegistered(Bytes());

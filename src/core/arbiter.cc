@@ -12,15 +12,16 @@ constexpr Duration kShortestWindow = Microseconds(500);
 constexpr Duration kLongestDeadline = Seconds(64);
 constexpr Duration kLongestOfOrders = Seconds(4096);  // to suspend: nobody else is waiting as long
 constexpr Duration kLongestBackoff = Seconds(1);
+constexpr uint64_t kModifiedHalfLifeChunks = 32;
 
 }  // namespace
 
 Arbiter::Arbiter(const ArbiterConfig& config)
     : config_(config),
       budget_(config.budget, config.spare),
-      cost_(config.bytes_per_second),
+      cost_(config.bytes_per_second, config.chunk),
       policy_(MakePolicy(config.policy, PolicyContext{config.turns, &shares_, &wishes_})),
-      last_lacked_(Bytes(config.budget.count / 2)) {
+      last_moves_(Moves::BothWays(Bytes(config.budget.count / 2))) {
   TANDEM_CHECK(policy_ != nullptr);
 }
 
@@ -65,7 +66,8 @@ void Arbiter::HeardFrom(Session& session) {
 void Arbiter::ExpectToLeave(Session& session, Bytes from) {
   roster_.Changed();
   session.leaving_from = from;
-  session.expected_at = now_ + config_.silence + cost_.Estimate(config_.chunk) * 4;
+  session.expected_at = now_ + config_.silence + cost_.MostForChunk(Way::kOut);
+  if (!session.leaves_since.has_value()) session.leaves_since = now_;
 }
 
 // It can be served all the same, and is never asked again.
@@ -85,6 +87,7 @@ void Arbiter::SetCharge(Session& session, Bytes charge) {
 // More than it was. What it has beyond that already is its due as far as the credit goes.
 void Arbiter::SetCredit(Session& session, Bytes credit) {
   const Bytes claimed = session.charge + session.excess;
+  if (session.arrived >= session.credit) session.arrives_since = now_;
   session.credit = credit;
   session.credit_in_flight = true;
   session.excess = SaturatingSubtract(claimed, credit);
@@ -100,6 +103,7 @@ void Arbiter::Handle(const event::SessionAdded& e) {
   session.window = config_.window;
   session.deadline = config_.deadline;
   session.backoff = config_.busy_backoff;
+  session.modified = FadingRatio(Bytes(config_.chunk.count * kModifiedHalfLifeChunks));
   session.last_used = now_;
   session.contexts = e.contexts;
   session.oversubscribes = e.oversubscribes;
@@ -263,7 +267,7 @@ void Arbiter::Handle(const event::Ready& e) {
   if (!session->holds()) {
     if (session->idle) EndIdle(*session);
     // Nobody waited when it began to pause, so it did not say so.
-    const Duration worth = cost_.Estimate(last_lacked_);
+    const Duration worth = cost_.Estimate(last_moves_);
     const bool paused = session->left_at.has_value() && now_ - *session->left_at > worth;
     if (paused && !session->wants_lease) session->EndBurst();
     AddWish(e.id, Wish::Kind::kLease);
@@ -293,7 +297,7 @@ void Arbiter::Handle(const event::Running& e) {
   session->asked = session->need = std::min(session->need, session->credit);
   DropWish(e.id, Wish::Kind::kGrowth);
   Handover* record = session->record.has_value() ? &*session->record : RecordOf(*session);
-  if (record != nullptr) record->in = e.in;
+  if (record != nullptr) NoteArrived(*session, e.in, record);
   if (session->record.has_value()) Report(*session);
 }
 
@@ -310,9 +314,9 @@ void Arbiter::Report(Session& session) {
   // A grant of fresh memory takes its time too, and that says nothing about switching.
   if (copied || record.lacked < config_.chunk) {
     // From when the last holder's work was done: until then the card was not idle.
-    cost_.Learn(copied ? record.lacked : Bytes(), now_ - record.released_at);
+    cost_.LearnSwitch(record.moved, now_ - record.released_at);
   }
-  if (record.in > Bytes() || record.evicted > Bytes()) last_lacked_ = record.lacked;
+  if (record.in > Bytes() || record.evicted > Bytes()) last_moves_ = record.moved;
   Tell(std::move(record));
 }
 
@@ -349,7 +353,7 @@ void Arbiter::Handle(const event::Active& e) {
 }
 
 void Arbiter::EndIdle(Session& session) {
-  session.EndPause(now_, cost_.Estimate(last_lacked_));
+  session.EndPause(now_, cost_.Estimate(last_moves_));
 }
 
 void Arbiter::Handle(const event::Released& e) {
@@ -376,6 +380,7 @@ void Arbiter::EndLease(Session& session) {
   DropWish(session.id, Wish::Kind::kGrowth);
   DropWish(session.id, Wish::Kind::kLease);  // the one this lease was being given for
   session.rooted = false;
+  session.leaves_since.reset();
   if (session.excess == Bytes()) return;
   ExpectToLeave(session, session.credit + session.excess);
   actions_.emplace_back(action::Evict{session.id, session.credit});
@@ -398,8 +403,9 @@ void Arbiter::Handle(const event::Busy& e) {
 void Arbiter::Handle(const event::Evicted& e) {
   Session* session = roster_.Find(e.id);
   if (session == nullptr) return;
-  HeardFrom(*session);
   const Bytes charge = session->charge;
+  if (!session->stuck) NoteLeaving(session, e);
+  HeardFrom(*session);
   if (e.resident > charge + session->excess) {
     actions_.emplace_back(action::Breach{e.id, "it has more on the card than its credit"});
     return;
@@ -426,6 +432,7 @@ void Arbiter::Handle(const event::Evicted& e) {
   if (Handover* record = to != nullptr ? RecordOf(*to) : nullptr; record != nullptr) {
     record->evicted += std::max(SaturatingSubtract(charge, std::max(left, asked)), e.copied);
     record->out += e.copied;
+    CountOut(SaturatingSubtract(charge, left), e, &record->moved);
   }
   if (left == session->credit) session->yields_to.reset();
 }
@@ -466,11 +473,6 @@ bool Arbiter::taking_turns() const {
   const Sums& sums = roster_.sums();
   return budget_.fixed() + sums.wanted > budget_.total() ||
          (!policy_->together() && sums.wanting > 1);
-}
-
-Duration Arbiter::SwitchEstimate() const {
-  const Wish* const next = wishes_.First();
-  return cost_.Estimate(next == nullptr ? last_lacked_ : Lacked(*next));
 }
 
 }  // namespace tandem::core

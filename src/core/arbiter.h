@@ -22,6 +22,9 @@
 // 5. Every session's allocation ≤ budget − what is charged that cannot be swapped: alone it can
 //    always run. So can one that oversubscribes, whatever it has allocated and however little of
 //    that is on the card: its need is cut to what there is.
+// 6. Each grant leads to work: a lease that is being brought in is only revoked where its bytes do
+//    not come, on an order, or for a wish that outranks turns; one that runs keeps the card for its
+//    quantum, unless it pauses, lacks memory, slipped in, or is interrupted by its policy's rule.
 #pragma once
 
 #include <algorithm>
@@ -100,7 +103,7 @@ class Arbiter {
   bool IsBarred(const Session& session) const;
   const Shares& shares() const { return shares_; }
   Duration SwitchEstimate() const;  // of the next hand-over, or of a typical one
-  Duration Quantum() const { return config_.turns.Quantum(SwitchEstimate()); }
+  Duration Quantum() const;         // before that
 
  private:
   // Of one kind at once, by one session: a thread of its program waits for each.
@@ -117,7 +120,16 @@ class Arbiter {
     enum class When { kNow, kLater, kNever };
     When when = When::kNever;
     Instant at;  // kLater: when the holders concerned have to yield
-    std::vector<SessionId> revoke;
+    struct Leaving {
+      SessionId id;
+      action::Why why;
+    };
+    std::vector<Leaving> revoke;
+  };
+  // When a holder gives way, and what makes it.
+  struct Yield {
+    Instant at;
+    action::Why why;
   };
 
   // Those who could be served but must wait for a turn to end, and what they keep meanwhile.
@@ -136,6 +148,7 @@ class Arbiter {
   void Handle(const event::FixedGone& e);
   void Handle(const event::Ready& e);
   void Handle(const event::Running& e);
+  void Handle(const event::Restored& e);
   void Handle(const event::Idle& e);
   void Handle(const event::Active& e);
   void Handle(const event::Released& e);
@@ -169,6 +182,15 @@ class Arbiter {
   void Tell(Handover record);
   void AbandonClaim();
 
+  // What hand-overs move, and how long that takes (arbiter_moves.cc).
+  void NoteLeaving(Session* session, const event::Evicted& e);
+  void NoteArrived(Session& session, Bytes copied, Handover* record);
+  static void CountOut(Bytes gone, const event::Evicted& e, Moves* moves);
+  Bytes FilePart(SessionId id, Bytes bytes) const;
+  Moves MovesFor(const Wish& wish, const Session* from, Bytes free) const;
+  Moves NextMoves(Bytes free) const;
+  Duration QuantumFor(const Wish& wish, const Session* from) const;
+
   // The host's memory (arbiter_host.cc).
   Bytes Excess(Bytes more) const;
   Bytes Cold(const Session& session) const;
@@ -187,6 +209,7 @@ class Arbiter {
   void Decide();
   bool Choose();
   bool NobodyFits(const Ahead& ahead) const;
+  bool MaySlipIn(const Wish& wish, std::optional<Instant> cap) const;
   static void Wait(const Session& session, Ahead* ahead);
   static bool IsAhead(const Session& session, const Ahead& ahead);
   bool Advance();
@@ -195,14 +218,14 @@ class Arbiter {
   Plan PlanRevocations(const Wish& wish, Bytes room) const;
   void Begin(const Wish& wish, const Plan& plan, std::optional<Instant> cap);
   void SendGrant(Session& session);
-  void SendRevoke(Session& session);
+  void SendRevoke(Session& session, action::Why why);
   void RaiseCredit(Session& session);
   bool OrderEvictions(Bytes bytes);
   Bytes OrderEviction(SessionId id, Bytes bytes);
   void Fulfil();
   void AnswerContexts(Session& session);
   void AnswerFixed(Session& session);
-  void GiveUpClaim();
+  void GiveUpClaim(action::Why why);
   Bytes Needed(const Wish& wish) const;
   Bytes Lacked(const Wish& wish) const;
   bool MustBeAlone(const Wish& wish) const;
@@ -213,7 +236,8 @@ class Arbiter {
   Instant MayJoinAt(const Wish& wish, Bytes room) const;
   bool MayBeServed(const Wish& wish) const;
   Bytes Coming() const;
-  Instant YieldsAt(const Session& holder, const Wish& to) const;
+  Yield YieldsAt(const Session& holder, const Wish& to) const;
+  Instant StallsAt(const Session& holder) const;
   void UpdateContended();
   void TellContended(SessionId id);
   bool IsContended(const Session& session) const;
@@ -235,7 +259,7 @@ class Arbiter {
   uint32_t contexts_ = 0;    // on the card, of all sessions
   Bytes fixed_;              // as Session::fixed, of all sessions
   Bytes excess_;             // of what is allocated, over what the card holds of it
-  Bytes last_lacked_;        // of the latest hand-over that moved bytes
+  Moves last_moves_;         // of the latest hand-over that moved bytes
   size_t last_waiting_ = 0;  // wishes, when sessions were last told whether others wait
 
   // Of the call of On that is being served.

@@ -56,7 +56,7 @@ bool Arbiter::Choose() {
   Ahead ahead;
   std::optional<Instant> cap;
   wishes_.Visit([&](const Wish& wish) {
-    if (!MayBeServed(wish)) return false;
+    if (!MayBeServed(wish) || !MaySlipIn(wish, cap)) return false;
     const Plan plan = MakePlan(wish, ahead);
     if (plan.when == Plan::When::kNow) {
       Begin(wish, plan, cap);
@@ -69,6 +69,14 @@ bool Arbiter::Choose() {
     return NobodyFits(ahead);
   });
   return claim_.has_value();
+}
+
+// It makes way at `cap`. Bytes shall not be copied in for less than a turn.
+bool Arbiter::MaySlipIn(const Wish& wish, std::optional<Instant> cap) const {
+  if (!cap.has_value() || wish.kind != Wish::Kind::kLease) return true;
+  const Moves moves = MovesFor(wish, nullptr, budget_.free());
+  if (moves.Copied(Way::kIn) == Bytes()) return true;
+  return *cap - now_ >= config_.turns.Quantum(cost_.Estimate(moves));
 }
 
 // Beside the holders and those ahead, whoever it is: most often so where many wait. False: perhaps.
@@ -139,7 +147,7 @@ Instant Arbiter::MayJoinAt(const Wish& wish, Bytes room) const {
   const Bytes margin = std::max(config_.chunk, Bytes(budget_.total().count / kRejoinMargin));
   const bool comes_back = wish.kind == Wish::Kind::kLease && session.left_at.has_value();
   if (!comes_back || alone || Needed(wish) + margin <= room) return now_;
-  return *session.left_at + config_.turns.Quantum(cost_.Estimate(Lacked(wish)));
+  return *session.left_at + QuantumFor(wish, nullptr);
 }
 
 // Whether with that on the card somebody could never run again.
@@ -168,7 +176,7 @@ Arbiter::Plan Arbiter::PlanRevocations(const Wish& wish, Bytes room) const {
   const Bytes needed = Needed(wish);
   const bool all = MustBeAlone(wish);
   struct Candidate {
-    Instant at;
+    Yield yield;
     SessionId id;
     Bytes bytes;
   };
@@ -186,7 +194,7 @@ Arbiter::Plan Arbiter::PlanRevocations(const Wish& wish, Bytes room) const {
     }
   }
   std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
-    return std::tie(a.at, a.id) < std::tie(b.at, b.id);
+    return std::tie(a.yield.at, a.id) < std::tie(b.yield.at, b.id);
   });
   Plan plan{Plan::When::kNow, now_, {}};
   std::vector<Candidate> chosen;
@@ -202,34 +210,51 @@ Arbiter::Plan Arbiter::PlanRevocations(const Wish& wish, Bytes room) const {
     if (needed <= room - candidate.bytes && !all) {
       room -= candidate.bytes;
     } else {
-      plan.revoke.push_back(candidate.id);
-      plan.at = std::max(plan.at, candidate.at);
+      plan.revoke.push_back({candidate.id, candidate.yield.why});
+      plan.at = std::max(plan.at, candidate.yield.at);
     }
   }
   if (plan.at > now_) plan.when = Plan::When::kLater;
   return plan;
 }
 
-// When `holder` has to give way to a wish that does not fit beside it.
-Instant Arbiter::YieldsAt(const Session& holder, const Wish& to) const {
-  const Bytes lacked = Lacked(to);
-  const Duration cost = cost_.Estimate(lacked);
-  const Contest contest{holder, roster_.at(to.id),           to,
-                        cost,   config_.turns.Quantum(cost), lacked > budget_.free(),
+// When `holder` has to give way to a wish that does not fit beside it. While it is being brought in
+// it keeps the lease as long as bytes come: else a switch that takes longer than a turn would be
+// given up each time, and nothing ever run.
+Arbiter::Yield Arbiter::YieldsAt(const Session& holder, const Wish& to) const {
+  const Bytes free = budget_.free();
+  const Contest contest{holder,
+                        roster_.at(to.id),
+                        to,
+                        cost_.Estimate(MovesFor(to, &holder, free)),
+                        QuantumFor(to, &holder),
+                        Lacked(to) > free,
                         now_};
-  Instant at;
-  if (holder.wants_growth) {
-    at = now_;  // it can do nothing anyway
-  } else if (holder.phase == Phase::kGranted) {
-    at = holder.granted_at + config_.silence + cost_.Estimate(holder.need) * 4;
-  } else {
-    at = policy_->WorksUntil(contest);
+  const bool runs = holder.phase == Phase::kRunning;
+  Yield yield{runs ? policy_->TurnEnds(contest) : StallsAt(holder),
+              runs ? action::Why::kTurnEnded : action::Why::kHeldUp};
+  const auto or_at = [&yield](Instant at, action::Why why) {
+    if (at < yield.at) yield = {at, why};
+  };
+  if (holder.cap.has_value() && runs) or_at(*holder.cap, action::Why::kMadeWay);
+  if (holder.idle && runs) {
+    or_at(holder.idle_since + policy_->MayPause(contest), action::Why::kPaused);
   }
-  if (holder.idle && holder.phase == Phase::kRunning) {
-    at = std::min(at, holder.idle_since + policy_->MayPause(contest));
-  }
-  if (holder.cap.has_value() && holder.phase == Phase::kRunning) at = std::min(at, *holder.cap);
-  return std::max(at, holder.not_before);
+  if (runs) or_at(policy_->InterruptsAt(contest), action::Why::kInterrupted);
+  if (policy_->Outranks(contest)) or_at(now_, action::Why::kInterrupted);
+  if (holder.wants_growth) or_at(now_, action::Why::kHeldUp);
+  yield.at = std::max(yield.at, holder.not_before);
+  return yield;
+}
+
+// When nothing can be expected to arrive any more for a session that is being brought in. One that
+// tells of nothing before it runs has time for all of it.
+Instant Arbiter::StallsAt(const Session& holder) const {
+  const Duration rest = holder.tells_arrivals
+                            ? cost_.MostForChunk(Way::kIn)
+                            : std::max(cost_.Estimate(Moves::BothWays(holder.need)) * 4,
+                                       cost_.MostForChunk(Way::kIn));
+  return std::max(holder.granted_at, holder.arrives_since) + config_.silence + rest;
 }
 
 // ---- Serving
@@ -239,13 +264,17 @@ void Arbiter::Begin(const Wish& wish, const Plan& plan, std::optional<Instant> c
   Handover& record = claim_->record;
   record.to = wish.id;
   record.epoch = roster_.at(wish.id).epoch;
-  record.from = plan.revoke;
+  for (const Plan::Leaving& leaving : plan.revoke) record.from.push_back(leaving.id);
   // What was lent in vain is taken back with it.
   record.lacked = Lacked(wish) + SaturatingSubtract(budget_.charged(), budget_.total());
   record.free = budget_.free();
   record.revoked_at = record.released_at = now_;
-  if (!plan.revoke.empty()) policy_->OnSwitch(cost_.Estimate(record.lacked), now_);
-  for (const SessionId id : plan.revoke) SendRevoke(roster_.Touch(id));
+  if (!plan.revoke.empty()) {
+    const Session& first = roster_.at(plan.revoke.front().id);
+    policy_->OnSwitch(cost_.Estimate(MovesFor(wish, &first, budget_.free())), now_);
+  }
+  for (const Plan::Leaving& leaving : plan.revoke)
+    SendRevoke(roster_.Touch(leaving.id), leaving.why);
 }
 
 // True if the claim ended, one way or the other.
@@ -275,7 +304,7 @@ bool Arbiter::Gather() {
   const Bytes coming = Coming();
   const bool ordered = coming >= wanted || OrderEvictions(wanted - coming);
   if (!ordered && coming < lacking && !OrderEvictions(lacking - coming)) {
-    GiveUpClaim();
+    GiveUpClaim(action::Why::kHeldUp);
     return true;
   }
   if (!wish.lasting()) RaiseCredit(roster_.Touch(wish.id));
@@ -295,7 +324,10 @@ void Arbiter::SendGrant(Session& session) {
   session.waited = session.waited + (now_ - claim_->wish.since);
   ++session.leases;
   const Bytes charge = session.charge;
+  session.arrived = charge;
+  session.leaves_since.reset();
   SetCredit(session, charge + std::min(SaturatingSubtract(session.need, charge), budget_.free()));
+  session.arrives_since = now_;
   const Pacing* const pacing = policy_->pacing();
   const Duration window =
       pacing != nullptr ? pacing->Window(session, session.window) : session.window;
@@ -317,11 +349,11 @@ void Arbiter::RaiseCredit(Session& session) {
   actions_.emplace_back(action::Credit{session.id, session.credit});
 }
 
-void Arbiter::SendRevoke(Session& session) {
+void Arbiter::SendRevoke(Session& session, action::Why why) {
   roster_.Changed();
   session.phase = Phase::kRevoking;
   session.expected_at = now_ + session.deadline + config_.silence;
-  actions_.emplace_back(action::Revoke{session.id, session.epoch, session.deadline});
+  actions_.emplace_back(action::Revoke{session.id, session.epoch, session.deadline, why});
 }
 
 // Bytes that sessions are swapping out and can be counted on.
@@ -388,14 +420,14 @@ void Arbiter::AnswerContexts(Session& session) {
 
 // Somebody it counted on has died or fallen silent, or its own need has grown too large: what it
 // has goes back, so that others can be served meanwhile.
-void Arbiter::GiveUpClaim() {
+void Arbiter::GiveUpClaim(action::Why why) {
   const Wish wish = claim_->wish;
   if (wish.kind != Wish::Kind::kLease) return AbandonClaim();
   Session& session = roster_.Touch(wish.id);
   session.record = std::move(claim_->record);  // told when it gives the lease back
   claim_.reset();
   DropWish(wish.id, wish.kind);
-  SendRevoke(session);
+  SendRevoke(session, why);
 }
 
 // ---- What holders and the caller must know

@@ -19,7 +19,7 @@ void Arbiter::ClearSuspended() {
       actions_.emplace_back(action::Evict{id, Bytes()});
     } else if (session.holds() && session.phase != Phase::kRevoking) {
       if (session.not_before <= now_) {
-        SendRevoke(session);
+        SendRevoke(session, action::Why::kOrdered);
       } else {
         WakeBy(session.not_before);
       }
@@ -37,7 +37,7 @@ void Arbiter::PartHolders() {
     if (session.stuck || session.phase != Phase::kRunning) continue;
     if (!std::exchange(one_stays, true)) continue;
     if (session.not_before <= now_) {
-      SendRevoke(session);
+      SendRevoke(session, action::Why::kOrdered);
     } else {
       WakeBy(session.not_before);
     }
@@ -56,7 +56,7 @@ void Arbiter::RevokeBarred() {
     const Session& session = roster_.at(id);
     if (session.stuck || session.phase == Phase::kRevoking || !IsBarred(session)) continue;
     if (session.not_before <= now_) {
-      SendRevoke(roster_.Touch(id));
+      SendRevoke(roster_.Touch(id), action::Why::kOrdered);
     } else {
       WakeBy(session.not_before);
     }
@@ -72,7 +72,7 @@ bool Arbiter::IsBarred(const Session& session) const {
 // waits.
 void Arbiter::EndClaimOf(const Session& session) {
   if (claim_->wish.kind == Wish::Kind::kLease && session.holds()) {
-    GiveUpClaim();
+    GiveUpClaim(action::Why::kOrdered);
   } else {
     AbandonClaim();
   }

@@ -121,8 +121,8 @@ class Fair : public Policy {
 
   void OnSwitch(Duration cost, Instant /*now*/) override { quantum_ = rules().Quantum(cost); }
 
-  Instant WorksUntil(const Contest& contest) const override {
-    return std::max(Policy::WorksUntil(contest), contest.now + Due(contest));
+  Instant TurnEnds(const Contest& contest) const override {
+    return std::max(Policy::TurnEnds(contest), contest.now + Due(contest));
   }
 
   // Who is still owed time need not give it away for an instant without work: no longer than what

@@ -9,7 +9,7 @@ class Fcfs : public Policy {
  public:
   using Policy::Policy;
 
-  Instant WorksUntil(const Contest& /*contest*/) const override { return kNever; }
+  Instant TurnEnds(const Contest& /*contest*/) const override { return kNever; }
 };
 
 }  // namespace

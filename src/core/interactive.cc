@@ -37,17 +37,16 @@ class Interactive : public Policy {
     wish->rank += std::min(patience, Scaled(kMostPatience)).ns;
   }
 
-  Instant WorksUntil(const Contest& contest) const override {
-    const Instant end = Policy::WorksUntil(contest);
+  Instant InterruptsAt(const Contest& contest) const override {
     const bool overdue = contest.holder.rank <= contest.holder.granted_at.ns;
     const bool turns_are_fixed = rules().cost_multiple == 0;
-    if (contest.wish.kind != Wish::Kind::kLease || overdue || turns_are_fixed) return end;
-    if (Expected(contest.waiter) > Scaled(kMostPatience)) return end;
+    if (contest.wish.kind != Wish::Kind::kLease || overdue || turns_are_fixed) return kNever;
+    if (Expected(contest.waiter) > Scaled(kMostPatience)) return kNever;
     // Once the holder's burst is of a higher level than the waiter's with both switches.
     const Duration price = contest.cost * 2;
     const Duration bound = LevelBound(Expected(contest.waiter) + price);
     const Instant outgrown = contest.now + (bound - contest.holder.BurstSoFar(contest.now));
-    return std::min(end, std::max(outgrown, allowance_.AffordableAt(price, contest.now)));
+    return std::max(outgrown, allowance_.AffordableAt(price, contest.now));
   }
 
   void OnSwitch(Duration cost, Instant now) override { allowance_.Spend(cost, now); }

@@ -13,7 +13,7 @@ class Nvshare : public Policy {
  public:
   using Policy::Policy;
 
-  Instant WorksUntil(const Contest& contest) const override {
+  Instant TurnEnds(const Contest& contest) const override {
     return contest.holder.running_since + Scaled(kTurn);
   }
   Duration MayPause(const Contest& /*contest*/) const override { return Scaled(kIdle); }

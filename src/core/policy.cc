@@ -46,8 +46,16 @@ const std::vector<PolicyName>& PolicyNames() {
 
 void Policy::Place(const Session& /*session*/, Wish* /*wish*/) {}
 
-Instant Policy::WorksUntil(const Contest& contest) const {
+Instant Policy::TurnEnds(const Contest& contest) const {
   return contest.holder.running_since + contest.quantum;
+}
+
+Instant Policy::InterruptsAt(const Contest& /*contest*/) const {
+  return kNever;
+}
+
+bool Policy::Outranks(const Contest& /*contest*/) const {
+  return false;
 }
 
 Duration Policy::MayPause(const Contest& contest) const {

@@ -71,8 +71,12 @@ class Policy {
   // every event: what shall not starve gets a rank that newcomers are behind sooner or later.
   // Groups may be ranked anew at any time.
   virtual void Place(const Session& session, Wish* wish);
-  // Until when a holder that goes on working keeps the card; kNever: until it pauses.
-  virtual Instant WorksUntil(const Contest& contest) const;
+  // When the turn of a holder that goes on working is over; kNever: when it pauses.
+  virtual Instant TurnEnds(const Contest& contest) const;
+  // When it is interrupted before that, in favour of the waiter; kNever: it is not.
+  virtual Instant InterruptsAt(const Contest& contest) const;
+  // Whether the waiter gets the card at once, even where the holder is only being brought in.
+  virtual bool Outranks(const Contest& contest) const;
   // How long it may pause.
   virtual Duration MayPause(const Contest& contest) const;
   // Whether those who fit on the card together hold it at once.

@@ -33,8 +33,8 @@ class PolicyTest : public ArbiterTest {
   void HandOver(SessionId from, SessionId to) {
     Release(from);
     epoch_[to] = Said<action::Grant>(to).epoch;
-    On(event::Evicted{from, Bytes(), MiB(100)});
     now_ = now_ + Milliseconds(100);
+    On(event::Evicted{from, Bytes(), MiB(100)});
     On(event::Running{to, epoch_[to], MiB(100)});
   }
   // Of those who wait, in the order in which they shall be served.

@@ -35,10 +35,13 @@ class Priority : public Policy, private Pacing {
     queue_.RankGroup(wish->group, kNoGroup, level);
   }
 
-  Instant WorksUntil(const Contest& contest) const override {
-    if (contest.waiter.of_class < contest.holder.of_class) return contest.now;
+  bool Outranks(const Contest& contest) const override {
+    return contest.waiter.of_class < contest.holder.of_class;
+  }
+
+  Instant TurnEnds(const Contest& contest) const override {
     if (contest.waiter.of_class > contest.holder.of_class) return kNever;
-    return Policy::WorksUntil(contest);
+    return Policy::TurnEnds(contest);
   }
 
   Duration MayPause(const Contest& contest) const override {

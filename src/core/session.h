@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "src/core/switch_cost.h"
 #include "src/core/tally.h"
 #include "src/core/turns.h"
 #include "src/core/types.h"
@@ -54,13 +55,18 @@ struct Session {
   Bytes fixed;                   // that it has beside its contexts, and that cannot be swapped
   std::vector<event::FixedWanted> fixed_wanted;  // and not answered, in their order
   Duration window;
-  Duration deadline;      // for its next Revoke
-  Duration backoff;       // after its next Busy
-  Instant expected_at;    // silence after this makes it stuck
-  Bytes leaving_from;     // while it swaps out: what it had when expected_at was last put off
-  Instant granted_at;     // of this lease
-  Instant running_since;  // of this lease; until it runs, as granted_at
-  Instant active_since;   // since then it works without a pause, where it does
+  Duration deadline;    // for its next Revoke
+  Duration backoff;     // after its next Busy
+  Instant expected_at;  // silence after this makes it stuck
+  Bytes leaving_from;   // while it swaps out: what it had when expected_at was last put off
+  std::optional<Instant> leaves_since;  // its next chunk is on the way out
+  FadingRatio modified{Bytes(1)};       // of what left the card, what had to be copied
+  Bytes arrived;                // while it is brought in: what it has there by its own account
+  Instant arrives_since;        // its next chunk is on the way in, or it waits for credit
+  bool tells_arrivals = false;  // it is of a version that does
+  Instant granted_at;           // of this lease
+  Instant running_since;        // of this lease; until it runs, as granted_at
+  Instant active_since;         // since then it works without a pause, where it does
   Instant idle_since;
   Instant last_used;
   std::optional<Instant> left_at;  // when its lease was last taken

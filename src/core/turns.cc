@@ -6,41 +6,13 @@
 namespace tandem::core {
 namespace {
 
-constexpr double kSmoothing = 0.25;  // least weight of the newest measurement
-// Below this, what a switch took says more about the fixed part than about the bus.
-constexpr Bytes kFewBytes = MiB(1);
-// A session stopped in the middle of a switch says nothing about switching.
-constexpr double kMostSurprise = 8.0;
-
 // Whoever waits for pauses like those that were seen waits somewhat longer than they were.
 constexpr int64_t kSlack = 2;
 // Beside what was seen, one pause of this part of the price: the program's thread was held up for a
 // moment by something else, which may happen to anybody, and is not done.
 constexpr int64_t kAssumed = 128;
 
-// Of the newest of so many: a plain mean first, since what was there before was only assumed.
-double Weight(uint64_t measurements) {
-  return std::max(kSmoothing, 1.0 / static_cast<double>(measurements));
-}
-
 }  // namespace
-
-Duration SwitchCost::Estimate(Bytes lacked) const {
-  const double seconds = base_seconds_ + seconds_per_byte_ * static_cast<double>(lacked.count);
-  return Duration(static_cast<int64_t>(seconds * 1e9));
-}
-
-void SwitchCost::Learn(Bytes lacked, Duration took) {
-  const double seconds =
-      std::clamp(took.seconds(), 0.0, kMostSurprise * Estimate(lacked).seconds());
-  if (lacked < kFewBytes) {
-    base_seconds_ += Weight(++without_bytes_) * (seconds - base_seconds_);
-    return;
-  }
-  const double moving = std::max(seconds - base_seconds_, 0.0);
-  const double sample = moving / static_cast<double>(lacked.count);
-  seconds_per_byte_ += Weight(++with_bytes_) * (sample - seconds_per_byte_);
-}
 
 Duration SwitchAllowance::Saved(Duration cost, Instant now) const {
   return std::min(saved_ + (now - since_) / cost_multiple_, std::max(cost, kMostSaved));

@@ -1,5 +1,5 @@
-// The rules of turns: what a switch costs, how long a turn is protected, and when an idle holder
-// gives way. Pure arithmetic on measured durations; the arbiter asks.
+// The rules of turns: how long a turn is protected, and when an idle holder gives way. Pure
+// arithmetic on measured durations; the arbiter asks. What a switch costs: switch_cost.h.
 //
 // Threading: none.
 #pragma once
@@ -10,26 +10,9 @@
 #include <optional>
 #include <vector>
 
-#include "src/base/bytes.h"
 #include "src/base/time.h"
 
 namespace tandem::core {
-
-// What it costs to hand a GPU over, learnt from hand-overs: a part that is always there (draining,
-// messages) and a part per byte the newcomer lacks.
-class SwitchCost {
- public:
-  // Until something is measured, bytes are taken to move at `bytes_per_second`.
-  explicit SwitchCost(double bytes_per_second) : seconds_per_byte_(1.0 / bytes_per_second) {}
-
-  Duration Estimate(Bytes lacked) const;
-  void Learn(Bytes lacked, Duration took);
-
- private:
-  double base_seconds_ = 1e-3;
-  double seconds_per_byte_;
-  uint64_t without_bytes_ = 0, with_bytes_ = 0;  // measurements
-};
 
 // What may be spent on switches that are not a turn's end: as much of the time as turns may cost,
 // less what they did. So both together cost no more than that, but for what has been saved up.

@@ -10,26 +10,6 @@
 namespace tandem::core {
 namespace {
 
-TEST(SwitchCostTest, StartsFromTheBandwidthAndLearns) {
-  SwitchCost cost(1e9);
-  EXPECT_NEAR(cost.Estimate(Bytes(1000000000)).seconds(), 1.0, 0.01);
-  for (int i = 0; i < 50; ++i) cost.Learn(Bytes(1000000000), Milliseconds(250));
-  EXPECT_NEAR(cost.Estimate(Bytes(1000000000)).seconds(), 0.25, 0.01);
-  EXPECT_NEAR(cost.Estimate(Bytes(500000000)).seconds(), 0.125, 0.01);
-}
-
-TEST(SwitchCostTest, TheFirstMeasurementsCountForMoreThanWhatWasAssumed) {
-  SwitchCost cost(8e9);
-  for (int i = 0; i < 4; ++i) cost.Learn(Bytes(400000000), Seconds(1));  // twenty times slower
-  EXPECT_GT(cost.Estimate(Bytes(400000000)), Milliseconds(700));
-}
-
-TEST(SwitchCostTest, OneAbsurdMeasurementDoesNotRuleTheDay) {
-  SwitchCost cost(1e9);
-  cost.Learn(Bytes(), Seconds(3600));  // somebody was stopped for an hour
-  EXPECT_LT(cost.Estimate(Bytes()), Milliseconds(10));
-}
-
 TEST(RecentTest, OneLongPauseAmongShortOnesDoesNotCount) {
   Recent recent;
   EXPECT_FALSE(recent.Typical().has_value());

@@ -11,6 +11,7 @@
 
 #include "src/base/bytes.h"
 #include "src/base/time.h"
+#include "src/core/switch_cost.h"
 
 namespace tandem::core {
 
@@ -66,6 +67,7 @@ struct Handover {
   Bytes out;                    // copied to the host by those who yielded
   Bytes evicted;                // dropped from the card by them, since they had to
   Bytes in;                     // copied back by the newcomer
+  Moves moved;                  // the same, and what moved without a copy, as far as was told
   Instant revoked_at;           // when the hand-over began: the first Revoke, else the Grant
   Instant released_at;
   Instant running_at;  // or when it was given up
@@ -125,6 +127,15 @@ struct Running {
   Epoch epoch = 0;
   Bytes in;
 };
+// More of what a holder needs has come onto the card: so much is there now. `copied`: of what came
+// since the last one; `from_file`: of that.
+struct Restored {
+  SessionId id;
+  Epoch epoch = 0;
+  Bytes resident;
+  Bytes copied;
+  Bytes from_file = {};
+};
 struct Idle {
   SessionId id;
   Epoch epoch = 0;
@@ -147,6 +158,7 @@ struct Evicted {
   Bytes resident;
   Bytes copied;
   Bytes swapped = {};  // what of it is on the host alone, as far as it says
+  Bytes to_file = {};  // of `copied`
 };
 // Somebody wants the session off the card, or back: until then it gets no lease and all its bytes
 // go to the host.
@@ -180,8 +192,8 @@ struct Tick {};
 using Event =
     std::variant<event::SessionAdded, event::SessionGone, event::Reserve, event::ContextWanted,
                  event::ContextGone, event::FixedWanted, event::FixedGone, event::Ready,
-                 event::Running, event::Idle, event::Active, event::Released, event::Busy,
-                 event::Evicted, event::Suspended, event::LimitSet, event::ShareSet,
+                 event::Running, event::Restored, event::Idle, event::Active, event::Released,
+                 event::Busy, event::Evicted, event::Suspended, event::LimitSet, event::ShareSet,
                  event::ClassSet, event::PolicySet, event::Tick>;
 
 namespace action {
@@ -196,10 +208,20 @@ struct Credit {
   SessionId id;
   Bytes credit;
 };
+// Why a lease is taken.
+enum class Why {
+  kTurnEnded,    // others wait, and it has worked for its quantum
+  kMadeWay,      // it slipped in while another waited for a turn to end, which is now
+  kPaused,       // others wait, and it does nothing
+  kInterrupted,  // by what the policy ranks as more urgent than a turn
+  kHeldUp,       // it cannot go on anyway: its bytes do not come, or it needs more of them
+  kOrdered,      // it is suspended, or the policy wants it off the card
+};
 struct Revoke {
   SessionId id;
   Epoch epoch = 0;
   Duration deadline;
+  Why why = Why::kTurnEnded;
 };
 struct Evict {
   SessionId id;

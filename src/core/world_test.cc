@@ -18,6 +18,7 @@ uint64_t World::Start(const Habits& habits) {
   program.habits = habits;
   program.need = habits.need;
   program.on_host = habits.need;  // for all the arbiter knows of one that has it already
+  program.tells_arrivals = Uniform() < 0.8;
   event::SessionAdded added{
       SessionId{id}, RunId{id}, arbiter_.budget().total(), habits.need, {}, 0, {}};
   added.oversubscribes = habits.oversubscribes;
@@ -94,6 +95,9 @@ void World::Send(Event event) {
 }
 
 void World::Deliver(const Event& event) {
+  if (const auto* running = std::get_if<event::Running>(&event); running != nullptr) {
+    running_since_.try_emplace(running->epoch, now_);
+  }
   for (const Action& action : arbiter_.On(event, now_)) Act(action);
   Check();
   CheckHost();
@@ -107,6 +111,20 @@ bool World::quiet() const {
            const bool evicting = arbiter_.ChargeOf(entry.first) > session.credit;
            return session.stuck || evicting || session.phase == Phase::kRevoking;
          });
+}
+
+// Each grant leads to work (invariant 6 of the arbiter).
+void World::CheckProgress(const action::Revoke& revoke) {
+  const auto ran = running_since_.find(revoke.epoch);
+  const auto program = programs_.find(revoke.id.value);
+  if (program == programs_.end()) return;
+  if (revoke.why == action::Why::kTurnEnded) {
+    ASSERT_NE(ran, running_since_.end()) << "session " << revoke.id.value << " never ran";
+    EXPECT_GE(now_ - ran->second, config_.turns.Quantum(Duration()));
+  }
+  if (revoke.why == action::Why::kPaused) {
+    EXPECT_NE(ran, running_since_.end()) << "session " << revoke.id.value << " never ran";
+  }
 }
 
 // What the arbiter believes, and what is really on the card.
@@ -179,6 +197,7 @@ void World::Act(const Action& action) {
       Restore(credit.id.value, program);
     });
   } else if (const auto* revoke = std::get_if<action::Revoke>(&action)) {
+    CheckProgress(*revoke);
     For(revoke->id.value, kLatency, [this, revoke = *revoke](Program& program) {
       if (program.epoch != revoke.epoch) return;
       const uint64_t id = revoke.id.value;
@@ -344,6 +363,9 @@ void World::Restore(uint64_t id, Program& program) {
       p.resident += std::min(part, fits);
       p.bytes_in += part;
       p.kept += part;
+      if (p.tells_arrivals && !p.open) {
+        Send(event::Restored{SessionId{id}, p.epoch, p.resident, part});
+      }
       Restore(id, p);
     });
     return;

@@ -73,9 +73,10 @@ class World {
     Bytes kept;       // of it what still has its copy on the host, as the gate has not opened since
     Bytes on_host;    // as the arbiter last had it, with what it had ordered there
     Epoch epoch = 0;  // of the lease it holds; 0: none
-    bool open = false;     // the gate
-    bool working = false;  // a burst is on the GPU
-    bool wants = false;    // a burst waits at the gate
+    bool tells_arrivals = true;  // of a version that does
+    bool open = false;           // the gate
+    bool working = false;        // a burst is on the GPU
+    bool wants = false;          // a burst waits at the gate
     bool wants_fixed = false;
     bool contended = false;  // or watched: it tells of its pauses
     bool told_idle = false;
@@ -100,6 +101,7 @@ class World {
   void Act(const Action& action);
   void Check();
   void CheckHost();
+  void CheckProgress(const action::Revoke& revoke);
 
   void WantContext(uint64_t id, Program& program);
   void WantToWork(uint64_t id, Program& program);
@@ -124,6 +126,7 @@ class World {
   uint64_t last_id_ = 0;
   Instant wake_;
   std::set<Epoch> epochs_;
+  std::map<Epoch, Instant> running_since_;  // as the arbiter was first told
   std::vector<Handover> handovers_;
   Duration longest_wait_;
   bool lent_ = false;

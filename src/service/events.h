@@ -27,6 +27,10 @@ inline core::Event ToEvent(core::SessionId id, const wire::Ready& m) {
 inline core::Event ToEvent(core::SessionId id, const wire::Running& m) {
   return core::event::Running{id, m.epoch, Bytes(m.bytes_in)};
 }
+inline core::Event ToEvent(core::SessionId id, const wire::Restored& m) {
+  return core::event::Restored{id, m.epoch, Bytes(m.resident_bytes), Bytes(m.copied_bytes),
+                               Bytes(m.from_file_bytes)};
+}
 inline core::Event ToEvent(core::SessionId id, const wire::Idle& m) {
   return core::event::Idle{id, m.epoch};
 }

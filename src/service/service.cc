@@ -332,7 +332,7 @@ void Service::HandleSession(Connection& from, const M& m) {
     from.seat->out += Bytes(m.copied_bytes);
     const Bytes swapped(from.seat->pages->reports().swapped_bytes.load());
     return Feed(gpu, core::event::Evicted{from.seat->id, Bytes(m.resident_bytes),
-                                          Bytes(m.copied_bytes), swapped});
+                                          Bytes(m.copied_bytes), swapped, Bytes(m.to_file_bytes)});
   }
   if constexpr (std::is_same_v<M, wire::Running>) from.seat->in += Bytes(m.bytes_in);
   Feed(gpu, ToEvent(from.seat->id, m));

@@ -24,7 +24,6 @@ constexpr Duration kLongestRetry = Milliseconds(250);
 constexpr Duration kListenPeriod = Milliseconds(1);
 constexpr Duration kReconnectPeriod = Milliseconds(100);
 constexpr Duration kDrainPause = Microseconds(20);
-constexpr Duration kArrivalPause = Microseconds(50);
 constexpr Duration kStopPatience = Seconds(2);
 constexpr Duration kAlonePatience = Seconds(2);
 
@@ -300,58 +299,21 @@ bool Agent::Evict() {
   MutexLock lock(parts_.swapper->mutex());
   Bytes target;
   parts_.link->With([&](client::Lease& lease) { target = lease.credit(); });
-  const auto tell = [this](Bytes copied) {
+  const auto tell = [this](Bytes copied) REQUIRES_LOCK(parts_.swapper->mutex()) {
     Publish();  // the daemon reads it with the message
     const Bytes resident = parts_.memory->GetView().resident;
-    parts_.link->With([&](client::Lease& lease) { lease.OnEvicted(resident, copied); });
+    const Bytes to_file = parts_.swapper->TakeToFile();
+    parts_.link->With([&](client::Lease& lease) { lease.OnEvicted(resident, copied, to_file); });
   };
   bool told = false;
-  const CUresult result = parts_.swapper->Evict(target, [&](Bytes copied) {
+  const auto moved = [&](Bytes copied) NO_THREAD_SAFETY_ANALYSIS {  // with the lock, as taken here
     tell(copied);
     told = true;
     if (!lost_) Listen(Duration());
-  });
+  };
+  const CUresult result = parts_.swapper->Evict(target, moved);
   if (!told) tell(Bytes());
   return Succeeded(result, "swap out") && parts_.memory->GetView().resident <= target;
-}
-
-// Where no more credit will come: what there is none for, and what the card has no room for all the
-// same. How it stands then; `restored` is how it stood.
-CUresult Agent::ChillTheRest(CUresult restored, Bytes credit) {
-  const client::View view = GetView();
-  if (!view.chills || view.need > credit) return restored;
-  if (restored == CUDA_ERROR_OUT_OF_MEMORY) {
-    if (parts_.swapper->ChillFirst() != CUDA_SUCCESS) return restored;
-    refused_ = true;
-    return CUDA_SUCCESS;
-  }
-  if (restored != CUDA_SUCCESS && restored != CUDA_ERROR_NOT_READY) return restored;
-  // What the host has no room for nobody leaves the card for.
-  const CUresult chilled = parts_.swapper->ChillSome(credit);
-  return chilled == CUDA_ERROR_NOT_READY ? restored : chilled;
-}
-
-bool Agent::Restore() {
-  {
-    MutexLock lock(parts_.swapper->mutex());
-    // What comes back counts as unwritten until Open, so nothing may be let through before that:
-    // not even where a thread has only just allocated under an open gate and did not come to shut
-    // it.
-    if (!parts_.memory->IfBacked(false, [this] { parts_.gate->Shut(); })) return true;
-    Bytes credit;
-    parts_.link->With([&](client::Lease& lease) {
-      lease.OnShut();
-      credit = lease.credit();
-    });
-    const CUresult restored = parts_.swapper->RestoreSome(credit, &copied_in_);
-    if (restored == CUDA_SUCCESS) shortage_.OnArrived();
-    const CUresult result = ChillTheRest(restored, credit);
-    const bool refused = restored == CUDA_ERROR_OUT_OF_MEMORY && result != CUDA_SUCCESS;
-    if (refused) shortage_.OnRefused(MonotonicNow());
-    if (result != CUDA_ERROR_NOT_READY) return Succeeded(result, "bring back memory");
-  }
-  Wait(kArrivalPause);  // more credit may come meanwhile, and the next chunk with it
-  return true;
 }
 
 // True if the step went well.

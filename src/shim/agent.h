@@ -77,6 +77,7 @@ class Agent {
   bool Drain();
   bool Evict();
   bool Restore();
+  CUresult RestoreSome(Bytes credit) REQUIRES_LOCK(parts_.swapper->mutex());
   CUresult ChillTheRest(CUresult restored, Bytes credit) REQUIRES_LOCK(parts_.swapper->mutex());
   bool Open();
   bool Thaw() REQUIRES_LOCK(parts_.swapper->mutex());

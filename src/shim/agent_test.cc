@@ -102,6 +102,7 @@ TEST_F(AgentTest, ChunksComeInWhileEarlierOnesAreOnTheirWay) {
   while (daemon_.Expect<wire::Evicted>().resident_bytes != 0) {
   }
   driver_.HoldCopies();
+  daemon_.TakeRestored();
   int begun = driver_.copies();
   std::thread work([this] { Submit([] {}); });
   daemon_.Expect<wire::Ready>();
@@ -116,6 +117,14 @@ TEST_F(AgentTest, ChunksComeInWhileEarlierOnesAreOnTheirWay) {
   EXPECT_EQ(memory_.GetView().missing, MiB(12));
   driver_.LetCopies(3);
   EXPECT_EQ(daemon_.Expect<wire::Running>().bytes_in, MiB(12).count);
+  uint64_t told = 0;
+  for (const wire::Restored& restored : daemon_.TakeRestored()) {
+    told += restored.copied_bytes;
+    EXPECT_EQ(restored.epoch, 2u);
+    EXPECT_EQ(restored.resident_bytes, told);  // what is on its way is not there yet
+    EXPECT_EQ(restored.from_file_bytes, 0u);
+  }
+  EXPECT_EQ(told, MiB(12).count);
   work.join();
   const auto* const begin = reinterpret_cast<const unsigned char*>(block);
   EXPECT_TRUE(std::all_of(begin, begin + MiB(12).count, [](auto byte) { return byte == 0x5a; }));

@@ -101,6 +101,8 @@ void FakeDaemon::Serve() {
       if (grows) (void)channel_.Send(wire::Reserved{reserve->sequence, fits});
     } else if (std::holds_alternative<wire::ContextWanted>(*message)) {
       (void)channel_.Send(wire::ContextReserved{1});
+    } else if (const auto* restored = std::get_if<wire::Restored>(&*message)) {
+      restored_.push_back(*restored);
     } else if (!AnswerFixed(*message)) {
       messages_.push_back(*message);
       came_.NotifyAll();
@@ -206,6 +208,11 @@ void FakeDaemon::AwaitRefusal() {
       return;
     }
   }
+}
+
+std::vector<wire::Restored> FakeDaemon::TakeRestored() {
+  MutexLock lock(mutex_);
+  return std::exchange(restored_, {});
 }
 
 wire::Message FakeDaemon::Next() {

@@ -75,6 +75,10 @@ class FakeDaemon {
     return std::get<T>(message);
   }
 
+  // What the program has told of its restores, which no Expect returns. All that it told before the
+  // last message that one did is among it.
+  std::vector<wire::Restored> TakeRestored() EXCLUDES_LOCK(mutex_);
+
   wire::DecisionsPage& decisions() { return *decisions_; }
   const wire::ReportsPage& reports() const { return *reports_; }
 
@@ -106,6 +110,7 @@ class FakeDaemon {
   std::optional<Bytes> most_fixed_ GUARDED_BY(mutex_);
   Bytes fixed_ GUARDED_BY(mutex_);
   std::deque<wire::Message> messages_ GUARDED_BY(mutex_);
+  std::vector<wire::Restored> restored_ GUARDED_BY(mutex_);
   int offered_ GUARDED_BY(mutex_) = 0;
   int turn_away_ GUARDED_BY(mutex_) = 0;
   std::optional<wire::RefusalCode> why_ GUARDED_BY(mutex_);

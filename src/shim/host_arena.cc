@@ -50,6 +50,13 @@ void HostArena::Add(uint64_t begin, uint64_t bytes) {
   made_.memory += Bytes(bytes);
 }
 
+bool HostArena::InFile(const std::byte* begin) const {
+  const auto address = reinterpret_cast<uint64_t>(begin);
+  return std::any_of(mappings_.begin(), mappings_.end(), [address](const Mapping& each) {
+    return each.offset.has_value() && address - each.begin < each.bytes;
+  });
+}
+
 void HostArena::Remove(const Mapping& mapping) {
   const Bytes bytes(mapping.bytes);
   if (mapping.offset.has_value()) {

@@ -69,6 +69,8 @@ class HostArena {
   // Registrations end with their context; the memory and what it holds stay.
   void Unregister();
   SpillFile& file() { return file_; }
+  // REQUIRES: what Take gave.
+  bool InFile(const std::byte* begin) const;
 
   size_t mappings() const { return mappings_.size(); }
   uint64_t bytes() const { return made_.total().count; }  // of them

@@ -262,52 +262,6 @@ void Mover::EndEviction() {
   check_.OnCopied(copied_out_, MonotonicNow() - began_ - examined_);
 }
 
-// Not the chunk's any more.
-std::byte* Mover::TakeFrom(Chunk* chunk) {
-  chunk->print.reset();
-  return std::exchange(chunk->host, nullptr);
-}
-
-// Of what is only kept, rather of what was modified when it was last looked at.
-std::byte* Mover::TakeKept(uint64_t bytes) {
-  if (!spare_.has_value()) {
-    spare_.emplace();
-    for (const Place& place : memory_->Resident()) {
-      if (place.chunk->host != nullptr) spare_->push_back(place.chunk);
-    }
-    std::stable_sort(spare_->begin(), spare_->end(),
-                     [](const Chunk* a, const Chunk* b) { return a->modified < b->modified; });
-  }
-  for (size_t i = spare_->size(); i-- > 0;) {
-    Chunk* const chunk = (*spare_)[i];
-    if (chunk->bytes != bytes) continue;
-    spare_->erase(spare_->begin() + static_cast<ptrdiff_t>(i));
-    // Or it is not there any more, or is needed after all.
-    if (chunk->exposed && chunk->host != nullptr) return TakeFrom(chunk);
-  }
-  return nullptr;
-}
-
-// What is kept makes room before more of the host's memory is taken.
-std::byte* Mover::TakeSlot(Chunk* chunk) {
-  if (chunk->host != nullptr) return TakeFrom(chunk);
-  if (std::byte* const slot = arena_.TakeOrZero(chunk->bytes)) return slot;
-  if (std::byte* const slot = TakeKept(chunk->bytes)) return slot;
-  DropKeptBeyond(Bytes());
-  return arena_.Take(chunk->bytes);
-}
-
-void Mover::DropKeptBeyond(Bytes most) {
-  for (const bool modified : {true, false}) {
-    if (arena_.used() <= most.count) return;
-    for (const Place& place : memory_->Resident()) {
-      Chunk& chunk = *place.chunk;
-      if (arena_.used() <= most.count) return;
-      if (chunk.exposed && (chunk.modified != 0) == modified) DropHostCopy(&chunk);
-    }
-  }
-}
-
 CUresult Mover::StartLeaving(const Place& place) {
   const InContext scope(real_, context_);
   CUresult result = scope.result();
@@ -350,6 +304,7 @@ CUresult Mover::FinishLeaving(Bytes* copied) {
   chunk.exposed = false;
   *copied = Bytes(chunk.bytes);
   copied_out_ += *copied;
+  if (arena_.InFile(chunk.host)) to_file_ += *copied;
   return Unback(first.place);
 }
 
@@ -389,7 +344,9 @@ bool Mover::Settle(Arriving* arriving, bool wait, CUresult* result) {
   }
   if (*result == CUDA_SUCCESS) {
     memory_->SetState(arriving->place, Chunk::State::kHere);
-    arrived_ += Bytes(arriving->place.chunk->bytes);
+    const Chunk& chunk = *arriving->place.chunk;
+    arrived_ += Bytes(chunk.bytes);
+    if (arena_.InFile(chunk.host)) from_file_ += Bytes(chunk.bytes);
     return true;
   }
   return Unback(arriving->place) == CUDA_SUCCESS;
@@ -408,6 +365,12 @@ CUresult Mover::PollArriving() {
     arriving_.pop_front();
   }
   return result;
+}
+
+Bytes Mover::arriving_bytes() const {
+  Bytes sum;
+  for (const Arriving& arriving : arriving_) sum += Bytes(arriving.place.chunk->bytes);
+  return sum;
 }
 
 void Mover::AwaitArriving() {
@@ -444,25 +407,6 @@ CUresult Mover::CopyIn(CUdeviceptr to, const void* from, uint64_t bytes) {
   result = real_->cuMemcpyHtoDAsync_v2(to, from, bytes, in_stream_);
   const CUresult done = real_->cuStreamSynchronize(in_stream_);
   return result == CUDA_SUCCESS ? done : result;
-}
-
-bool Mover::MakeHostCopy(Chunk* chunk) {
-  chunk->host = arena_.TakeMade(chunk->bytes);
-  if (chunk->host == nullptr) {
-    // What is only kept shall not be in the way: Tend zeroes it, for another try.
-    std::byte* const kept = TakeKept(chunk->bytes);
-    spare_.reset();
-    if (kept != nullptr) arena_.Return(kept, chunk->bytes, MonotonicNow());
-    return false;
-  }
-  memory_->CountSwapped(static_cast<int64_t>(chunk->bytes));
-  return true;
-}
-
-void Mover::DropHostCopy(Chunk* chunk) {
-  if (chunk->host == nullptr) return;
-  if (!chunk->mapped()) memory_->CountSwapped(-static_cast<int64_t>(chunk->bytes));
-  arena_.Return(TakeFrom(chunk), chunk->bytes, MonotonicNow());
 }
 
 CUresult Mover::SetPeer(CUdevice peer, bool reaches) {

@@ -75,6 +75,11 @@ class Mover {
   size_t arriving() const { return arriving_.size(); }
   // What has arrived since the last time.
   Bytes TakeArrived() { return std::exchange(arrived_, Bytes()); }
+  // On the card for that, and not whole yet.
+  Bytes arriving_bytes() const;
+  // Of what was copied since the last time, what went to the file, and what came from it.
+  Bytes TakeToFile() { return std::exchange(to_file_, Bytes()); }
+  Bytes TakeFromFile() { return std::exchange(from_file_, Bytes()); }
   // Nobody waits for this chunk any more: its context is broken, and its bytes with it.
   void GiveUp(const Place& place);
 
@@ -142,6 +147,7 @@ class Mover {
   std::deque<Leaving> leaving_;
   std::deque<Arriving> arriving_;
   Bytes arrived_;
+  Bytes to_file_, from_file_;
 };
 
 }  // namespace tandem::shim

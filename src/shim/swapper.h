@@ -57,6 +57,13 @@ class Swapper {
   // arrived: *copied grows by that. CUDA_ERROR_NOT_READY: there is nothing to do but to wait for
   // what is under way, or for more credit.
   CUresult RestoreSome(Bytes credit, Bytes* copied) REQUIRES_LOCK(mutex_);
+  // What is on the card and whole.
+  Bytes arrived() const REQUIRES_LOCK(mutex_) {
+    return SaturatingSubtract(memory_->GetView().resident, mover_.arriving_bytes());
+  }
+  // Of what was copied since the last time, what went to the spill file, and what came from it.
+  Bytes TakeToFile() REQUIRES_LOCK(mutex_) { return mover_.TakeToFile(); }
+  Bytes TakeFromFile() REQUIRES_LOCK(mutex_) { return mover_.TakeFromFile(); }
   // There will be no more credit: makes cold a few of the chunks that are larger than what is left
   // of it. CUDA_ERROR_NOT_READY: there is none. Memory that is out is the host's.
   CUresult ChillSome(Bytes credit) REQUIRES_LOCK(mutex_);

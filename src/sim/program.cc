@@ -206,6 +206,7 @@ void Program::Restore() {
                 coming_ = Bytes();
                 resident_ += part;
                 brought_ += part;
+                lease_.OnRestored(resident_, part);
                 busy_ = false;
                 Go();
               }));

@@ -28,7 +28,7 @@
 namespace tandem::wire {
 
 inline constexpr uint32_t kMagic = 0x4d444e54;      // "TNDM"
-inline constexpr uint16_t kVersion = 9;             // spoken by this side
+inline constexpr uint16_t kVersion = 10;            // spoken by this side
 inline constexpr uint16_t kOldestVersion = 2;       // understood by it
 inline constexpr uint32_t kMaxPayload = 64 * 1024;  // any message but Answer
 inline constexpr uint32_t kMaxAnswer = 8 * 1024 * 1024;
@@ -139,7 +139,9 @@ struct Evicted {
   static constexpr uint16_t kType = 11;
   uint64_t resident_bytes = 0;
   uint64_t copied_bytes = 0;  // copied to the host since the last Evicted
-  auto Fields() { return std::tie(resident_bytes, copied_bytes); }
+  static constexpr size_t kRequired = 2;
+  uint64_t to_file_bytes = 0;  // of them, to the session's file
+  auto Fields() { return std::tie(resident_bytes, copied_bytes, to_file_bytes); }
 };
 
 // "I am about to take bytes that cannot be swapped." Answered by FixedReserved, at once or when
@@ -167,6 +169,17 @@ struct Withdraw {
   uint64_t token_high = 0;
   uint64_t token_low = 0;
   auto Fields() { return std::tie(token_high, token_low); }
+};
+
+// More of what a lease needs has come onto the card. Sent chunk by chunk until Running.
+struct Restored {
+  static constexpr uint16_t kType = 15;
+  static constexpr uint16_t kSince = 10;
+  uint64_t epoch = 0;
+  uint64_t resident_bytes = 0;
+  uint64_t copied_bytes = 0;     // copied from the host since the last Restored
+  uint64_t from_file_bytes = 0;  // of them, from the session's file
+  auto Fields() { return std::tie(epoch, resident_bytes, copied_bytes, from_file_bytes); }
 };
 
 // ---- The daemon, to a session
@@ -384,11 +397,12 @@ enum class RefusalCode : uint16_t {
   kNoSession = 9,      // the process has none there, or none yet
 };
 
-using Message = std::variant<Register, Reserve, ContextWanted, ContextGone, Ready, Running, Idle,
-                             Active, Released, Busy, Evicted, FixedWanted, FixedGone, FixedReserved,
-                             Registered, Reserved, ContextReserved, Grant, Credit, Revoke, Evict,
-                             Contended, RunBegin, RunStarted, Query, Answer, Control, RunChanged,
-                             RunQuery, RunShown, Withdraw, Offer, Offered, Fetch, Fetched, Refused>;
+using Message =
+    std::variant<Register, Reserve, ContextWanted, ContextGone, Ready, Running, Restored, Idle,
+                 Active, Released, Busy, Evicted, FixedWanted, FixedGone, FixedReserved, Registered,
+                 Reserved, ContextReserved, Grant, Credit, Revoke, Evict, Contended, RunBegin,
+                 RunStarted, Query, Answer, Control, RunChanged, RunQuery, RunShown, Withdraw,
+                 Offer, Offered, Fetch, Fetched, Refused>;
 
 // The first version that has the message.
 inline uint16_t SinceVersion(const Message& message) {

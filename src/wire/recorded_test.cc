@@ -109,6 +109,7 @@ TEST(RecordedTest, WhatAVersionDoesNotHaveIsKnown) {
   EXPECT_EQ(SinceVersion(RunShown{}), 3);
   EXPECT_EQ(SinceVersion(Fetched{}), 4);
   EXPECT_EQ(SinceVersion(Contended{}), 6);
+  EXPECT_EQ(SinceVersion(Restored{}), 10);
 }
 
 TEST(RecordedTest, ARefusalIsSignedWithTheVersionOfWhoReadsIt) {

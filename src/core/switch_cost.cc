@@ -1,0 +1,106 @@
+#include "src/core/switch_cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tandem::core {
+namespace {
+
+// A rate follows the bus within this many chunks, and one chunk that was late moves it little.
+constexpr uint64_t kHalfLifeChunks = 4;
+// A session that was stopped in the middle of a chunk says nothing about the bus: no chunk counts
+// as more times slower than expected.
+constexpr double kMostSurprise = 8.0;
+constexpr double kSmoothing = 0.25;  // least weight of the newest switch in base_seconds_
+constexpr int kFewSwitches = 4;      // of which each counts the same
+// A chunk may take so many times longer than expected: the bus may have become slower.
+constexpr int64_t kMostSlowdown = 16;
+constexpr double kSlowestBytesPerSecond = 10e6;
+constexpr double kFastestBytesPerSecond = 1e12;
+constexpr double kLongestSeconds = 1e6;  // of an estimate, so that sums of some do not overflow
+
+Duration FromSeconds(double seconds) {
+  return Duration(static_cast<int64_t>(std::min(seconds, kLongestSeconds) * 1e9));
+}
+
+}  // namespace
+
+void FadingRatio::Add(double value, Bytes weight) {
+  const double bytes = static_cast<double>(weight.count);
+  const double kept = std::exp2(-bytes / static_cast<double>(half_life_.count));
+  values_ = values_ * kept + value;
+  weight_ = weight_ * kept + bytes;
+}
+
+Moves Moves::BothWays(Bytes bytes) {
+  Moves moves;
+  moves.at(Way::kOut, Place::kMemory) = moves.at(Way::kIn, Place::kMemory) = bytes;
+  return moves;
+}
+
+SwitchCost::SwitchCost(double bytes_per_second, Bytes chunk)
+    : assumed_seconds_per_byte_(1.0 / bytes_per_second),
+      chunk_(std::max(chunk, Bytes(1))) {
+  const FadingRatio unknown(Bytes(chunk_.count * kHalfLifeChunks));
+  for (auto& of_way : seconds_) of_way.fill(unknown);
+}
+
+// What was not measured yet is taken to be as fast as what is most like it: the other way, then the
+// host's memory. What is not copied is taken to be free.
+double SwitchCost::SecondsPerByte(Way way, Place place) const {
+  const auto of = [this](Way of_way, Place of_place) -> const FadingRatio& {
+    return seconds_[static_cast<size_t>(of_way)][static_cast<size_t>(of_place)];
+  };
+  const Way other = way == Way::kOut ? Way::kIn : Way::kOut;
+  if (of(way, place).known()) return of(way, place).value();
+  if (place == Place::kCard) return 0;
+  if (of(other, place).known()) return of(other, place).value();
+  return place == Place::kFile ? SecondsPerByte(way, Place::kMemory) : assumed_seconds_per_byte_;
+}
+
+double SwitchCost::SecondsOf(const Moves& moves) const {
+  double longest = 0;
+  for (const Way way : {Way::kOut, Way::kIn}) {
+    double seconds = 0;
+    for (const Place place : {Place::kCard, Place::kMemory, Place::kFile}) {
+      seconds += SecondsPerByte(way, place) * static_cast<double>(moves.at(way, place).count);
+    }
+    longest = std::max(longest, seconds);
+  }
+  return longest;
+}
+
+Duration SwitchCost::Estimate(const Moves& moves) const {
+  return FromSeconds(base_seconds_ + SecondsOf(moves));
+}
+
+Duration SwitchCost::MostForChunk(Way way) const {
+  double slowest = 0;
+  bool known = false;
+  for (const Place place : {Place::kMemory, Place::kFile}) {
+    known = known || seconds_[static_cast<size_t>(way)][static_cast<size_t>(place)].known();
+    slowest = std::max(slowest, SecondsPerByte(way, place));
+  }
+  const double chunk = static_cast<double>(chunk_.count);
+  if (!known) return FromSeconds(std::max(slowest, 1 / kSlowestBytesPerSecond) * chunk);
+  return FromSeconds(slowest * chunk) * kMostSlowdown;
+}
+
+void SwitchCost::LearnMove(Way way, Place place, Bytes bytes, Duration took) {
+  if (bytes == Bytes()) return;
+  FadingRatio& ratio = seconds_[static_cast<size_t>(way)][static_cast<size_t>(place)];
+  const double most = ratio.known()
+                          ? kMostSurprise * std::max(ratio.value(), 1 / kFastestBytesPerSecond)
+                          : 1 / kSlowestBytesPerSecond;
+  const double seconds = std::max(took.seconds(), 0.0);
+  ratio.Add(std::min(seconds, most * static_cast<double>(bytes.count)), bytes);
+}
+
+void SwitchCost::LearnSwitch(const Moves& moves, Duration took) {
+  const double rest = std::max(took.seconds() - SecondsOf(moves), 0.0);
+  switches_ = std::min(switches_ + 1, kFewSwitches);
+  const double weight = std::max(kSmoothing, 1.0 / switches_);
+  base_seconds_ += weight * (std::min(rest, kMostSurprise * base_seconds_) - base_seconds_);
+}
+
+}  // namespace tandem::core
