@@ -36,6 +36,7 @@ std::vector<Action> Arbiter::On(const Event& event, Instant now) {
   RefuseFixed();
   KeepAccounts();
   Decide();
+  while (RefuseHeldUp()) Decide();
   KeepAccounts();
   UpdateContended();
   SetWake();
@@ -185,11 +186,11 @@ void Arbiter::Handle(const event::ContextWanted& e) {
   Session* session = roster_.Find(e.id);
   if (session == nullptr) return;
   HeardFrom(*session);
-  if (session->contexts_wanted >= kMostWanted) {
+  if (session->contexts_wanted.size() >= kMostWanted) {
     actions_.emplace_back(action::Breach{e.id, "it asks for too much at once"});
     return;
   }
-  ++session->contexts_wanted;
+  session->contexts_wanted.push_back(now_);
   if (contexts_ < config_.reserved && !session->suspended) {
     AnswerContext(*session, true);
   } else {
@@ -199,8 +200,9 @@ void Arbiter::Handle(const event::ContextWanted& e) {
 
 void Arbiter::AnswerContext(Session& session, bool granted) {
   roster_.Changed();
-  --session.contexts_wanted;
+  session.contexts_wanted.erase(session.contexts_wanted.begin());
   if (granted) {
+    session.contexts_held_up.reset();
     ++contexts_;
     ++session.contexts;
   }
@@ -209,18 +211,19 @@ void Arbiter::AnswerContext(Session& session, bool granted) {
 
 // A context that would not fit beside what its session has allocated itself and the contexts there
 // are: the session is told what the driver would tell it. Where those contexts are others', that
-// may be sooner than need be, since they may go; but nothing says that they will.
+// may be sooner than need be, since they may go; but nothing says that they will. A suspended one
+// is told when it is resumed.
 void Arbiter::RefuseContexts() {
   bool host_has_room = false;  // for one, which is asked once
   for (const SessionId id : Listed(roster_.counted().wanting_contexts)) {
     Session& session = roster_.Touch(id);
     const Bytes alone = session.must_hold() + budget_.fixed() + config_.context;
-    if (contexts_ < config_.reserved) continue;
-    if (alone <= budget_.total() && !SomebodyIsBarred()) {
+    if (contexts_ < config_.reserved || session.suspended) continue;
+    if (alone <= budget_.total()) {
       host_has_room = host_has_room || HostHasRoom(session, config_.context);
       if (host_has_room) continue;
     }
-    while (session.contexts_wanted > 0) AnswerContext(session, false);
+    while (!session.contexts_wanted.empty()) AnswerContext(session, false);
     DropWish(id, Wish::Kind::kContext);
   }
 }

@@ -21,8 +21,13 @@
 // 4. Epochs are never used twice.
 // 5. Every session's allocation ≤ budget − what is charged that cannot be swapped: alone it can
 //    always run. So can one that oversubscribes, whatever it has allocated and however little of
-//    that is on the card: its need is cut to what there is.
-// 6. Each grant leads to work: a lease that is being brought in is only revoked where its bytes do
+//    that is on the card: its need is cut to what there is. Two kinds of session may lack this
+//    room: one that comes back after a restart, and one that was suspended. Others get no more of
+//    what cannot be swapped until such a session has the room again, unless it is suspended
+//    (docs/decisions/0022).
+// 6. A session that is held up in its wish for what cannot be swapped is refused it after
+//    config.fixed_wait.
+// 7. Each grant leads to work: a lease that is being brought in is only revoked where its bytes do
 //    not come, on an order, or for a wish that outranks turns; one that runs keeps the card for its
 //    quantum, unless it pauses, lacks memory, slipped in, or is interrupted by its policy's rule.
 #pragma once
@@ -58,6 +63,8 @@ struct ArbiterConfig {
   Duration deadline = Seconds(2);      // to drain after Revoke; doubled while it proves too short
   Duration silence = Seconds(2);       // without a sign of progress: do not count on it
   Duration busy_backoff = Milliseconds(20);
+  // For what cannot be swapped, while no end of a turn would bring room for it.
+  Duration fixed_wait = Seconds(60);
   HostLimits* host = nullptr;  // outlives the arbiter; null: the host has room for everything
   int gpu = 0;                 // its name there
 };
@@ -175,6 +182,12 @@ class Arbiter {
   void CutNeeds();
   void RefuseContexts();
   void RefuseFixed();
+  void RefuseFixed(Session& session, size_t which);
+  bool IsHeldUp(const Wish& lasting) const;
+  bool RefuseHeldUp();
+  bool RefuseHeldUpContexts(Session& session);
+  bool RefuseHeldUpFixed(Session& session);
+  bool IsOverdue(const Wish& lasting, Instant asked_at, std::optional<Instant>* held_up);
   void GrantFixed(Session& session);
   void AnswerContext(Session& session, bool granted);
   Handover* RecordOf(Session& session);
@@ -231,7 +244,6 @@ class Arbiter {
   bool MustBeAlone(const Wish& wish) const;
   bool HasRoom(const Wish& wish, Bytes room) const;
   bool WouldBar(const Wish& lasting) const;
-  bool SomebodyIsBarred() const;
   Bytes Room(const Wish& wish, const Ahead& ahead) const;
   Instant MayJoinAt(const Wish& wish, Bytes room) const;
   bool MayBeServed(const Wish& wish) const;

@@ -127,7 +127,7 @@ TEST_F(ArbiterTest, AContextThatNoLongerFitsBesideAnotherIsRefusedWithThatOnesAn
   On(event::Evicted{kB, MiB(92), MiB(8)});
   EXPECT_TRUE(Said<action::ContextReserved>(kA).granted);
   EXPECT_EQ(arbiter_.sessions().at(kA).contexts, 1u);
-  EXPECT_EQ(arbiter_.sessions().at(kA).contexts_wanted, 0u);
+  EXPECT_EQ(arbiter_.sessions().at(kA).contexts_wanted.size(), 0u);
   EXPECT_TRUE(arbiter_.Waiting().empty());
 }
 
@@ -140,7 +140,7 @@ TEST_F(ArbiterTest, NobodyWaitsForMoreContextsThanAProgramHasThreads) {
   }
   On(event::ContextWanted{kA});
   Said<action::Breach>(kA);
-  EXPECT_EQ(arbiter_.sessions().at(kA).contexts_wanted, 1024u);
+  EXPECT_EQ(arbiter_.sessions().at(kA).contexts_wanted.size(), 1024u);
 }
 
 TEST_F(ArbiterTest, ContextsFromBeforeARestartAreChargedOnceThereIsRoom) {

@@ -97,7 +97,7 @@ void Arbiter::Wait(const Session& session, Ahead* ahead) {
 
 // With another of its wishes, and so that what it has is among what is kept.
 bool Arbiter::IsAhead(const Session& session, const Ahead& ahead) {
-  const bool wishes_more = session.contexts_wanted > 0 || !session.fixed_wanted.empty();
+  const bool wishes_more = !session.contexts_wanted.empty() || !session.fixed_wanted.empty();
   if (!wishes_more || session.holds_well() || session.immovable()) return false;
   return std::find(ahead.ids.begin(), ahead.ids.end(), session.id) != ahead.ids.end();
 }
@@ -150,15 +150,10 @@ Instant Arbiter::MayJoinAt(const Wish& wish, Bytes room) const {
   return *session.left_at + QuantumFor(wish, nullptr);
 }
 
-// Whether with that on the card somebody could never run again.
+// Whether with that on the card some session could never run again.
 bool Arbiter::WouldBar(const Wish& lasting) const {
-  return roster_.LargestHeld() + budget_.fixed() + Needed(lasting) > budget_.total();
-}
-
-// Whether somebody cannot run until others give back what cannot be swapped: while there was no
-// daemon each took what its own limit allowed.
-bool Arbiter::SomebodyIsBarred() const {
-  return roster_.LargestHeld() + budget_.fixed() > budget_.total();
+  const Bytes needed = Needed(lasting);
+  return needed > Bytes() && roster_.LargestHeld() + budget_.fixed() + needed > budget_.total();
 }
 
 Arbiter::Plan Arbiter::MakePlan(const Wish& wish, const Ahead& ahead) const {
@@ -413,9 +408,10 @@ void Arbiter::AnswerContexts(Session& session) {
   do {
     AnswerContext(session, true);
     ChargeFixed();
-  } while (session.contexts_wanted > 0 && Needed(another) <= budget_.free() && !WouldBar(another));
+  } while (!session.contexts_wanted.empty() && Needed(another) <= budget_.free() &&
+           !WouldBar(another));
   RefuseContexts();  // those for which there never will be
-  if (session.contexts_wanted > 0) AddWish(session.id, Wish::Kind::kContext);
+  if (!session.contexts_wanted.empty()) AddWish(session.id, Wish::Kind::kContext);
 }
 
 // Somebody it counted on has died or fallen silent, or its own need has grown too large: what it

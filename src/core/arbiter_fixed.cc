@@ -1,5 +1,6 @@
 // Memory that cannot be swapped and is no context: arrays. As for contexts, room is made for it by
-// evicting others, and it is never granted where somebody could not run any more beside it.
+// evicting others, and it is never granted where a session that nobody has suspended could not run
+// any more beside it. Both wait for a bounded time (docs/decisions/0022).
 #include <algorithm>
 
 #include "src/core/arbiter.h"
@@ -17,7 +18,7 @@ void Arbiter::Handle(const event::FixedWanted& e) {
     actions_.emplace_back(action::FixedReserved{e.id, e.sequence, false});
     return;
   }
-  session->fixed_wanted.push_back(e);
+  session->fixed_wanted.push_back({e, now_});
   AddWish(e.id, Wish::Kind::kFixed);
 }
 
@@ -35,8 +36,8 @@ void Arbiter::Handle(const event::FixedGone& e) {
 }
 
 // What would not fit beside what its session has allocated itself and all else that cannot be
-// swapped: the session is told what the driver would tell it. So is everybody while somebody is
-// barred: who waited could wait for one who waits for what it has.
+// swapped: the session is told what the driver would tell it. A suspended one is when it is
+// resumed.
 void Arbiter::RefuseFixed() {
   // What fits, so does less: the host is not asked for each of a thousand that wait.
   Bytes fitted;
@@ -47,18 +48,83 @@ void Arbiter::RefuseFixed() {
   };
   for (const SessionId id : Listed(roster_.counted().wanting_fixed)) {
     Session& session = roster_.Touch(id);
+    if (session.suspended) continue;
     const Bytes taken = session.must_hold() + budget_.fixed();
-    const bool barred = SomebodyIsBarred();
-    std::erase_if(session.fixed_wanted, [&](const event::FixedWanted& wanted) {
-      const bool fits = !barred && wanted.bytes <= SaturatingSubtract(budget_.total(), taken);
-      if (fits && host_has_room(session, wanted.bytes)) return false;
-      limits_.GiveFixed(id, wanted.bytes);
-      actions_.emplace_back(action::FixedReserved{id, wanted.sequence, false});
-      return true;
-    });
-    roster_.Changed();
-    if (session.fixed_wanted.empty()) DropWish(id, Wish::Kind::kFixed);
+    for (size_t i = 0; i < session.fixed_wanted.size();) {
+      const Bytes bytes = session.fixed_wanted[i].bytes;
+      const bool fits = bytes <= SaturatingSubtract(budget_.total(), taken);
+      if (fits && host_has_room(session, bytes)) {
+        ++i;
+      } else {
+        RefuseFixed(session, i);
+      }
+    }
   }
+}
+
+void Arbiter::RefuseFixed(Session& session, size_t which) {
+  roster_.Changed();
+  const event::FixedWanted wanted = session.fixed_wanted[which];
+  session.fixed_wanted.erase(session.fixed_wanted.begin() + static_cast<ptrdiff_t>(which));
+  limits_.GiveFixed(session.id, wanted.bytes);
+  actions_.emplace_back(action::FixedReserved{session.id, wanted.sequence, false});
+  if (session.fixed_wanted.empty()) DropWish(session.id, Wish::Kind::kFixed);
+}
+
+// Whether no end of a turn brings room for it: what a session needs to run at all is in the way, or
+// what does not answer.
+bool Arbiter::IsHeldUp(const Wish& lasting) const {
+  const Bytes stays = budget_.fixed() + roster_.sums().immovable;
+  const Bytes needed = Needed(lasting);
+  return WouldBar(lasting) || (needed > Bytes() && stays + needed > budget_.total());
+}
+
+// Whether the first of what a session asked for has been held up for too long. If not yet, the
+// arbiter looks again then. Waiting for a turn to end does not count, nor does being suspended.
+bool Arbiter::IsOverdue(const Wish& lasting, Instant asked_at, std::optional<Instant>* held_up) {
+  if (roster_.at(lasting.id).suspended || !IsHeldUp(lasting)) {
+    held_up->reset();
+    return false;
+  }
+  if (!held_up->has_value()) *held_up = now_;
+  const Instant late = std::max(**held_up, asked_at) + config_.fixed_wait;
+  if (late <= now_) return true;
+  WakeBy(late);
+  return false;
+}
+
+// True if it refused anything, which may be what others wait for.
+bool Arbiter::RefuseHeldUp() {
+  bool refused = false;
+  for (const SessionId id : Listed(roster_.counted().wanting_contexts)) {
+    refused = RefuseHeldUpContexts(roster_.Touch(id)) || refused;
+  }
+  for (const SessionId id : Listed(roster_.counted().wanting_fixed)) {
+    refused = RefuseHeldUpFixed(roster_.Touch(id)) || refused;
+  }
+  return refused;
+}
+
+bool Arbiter::RefuseHeldUpContexts(Session& session) {
+  const Wish wish{session.id, Wish::Kind::kContext, now_};
+  const size_t before = session.contexts_wanted.size();
+  while (!session.contexts_wanted.empty() &&
+         IsOverdue(wish, session.contexts_wanted.front(), &session.contexts_held_up)) {
+    AnswerContext(session, false);
+  }
+  if (!session.contexts_wanted.empty()) return session.contexts_wanted.size() != before;
+  DropWish(session.id, Wish::Kind::kContext);
+  return before != 0;
+}
+
+bool Arbiter::RefuseHeldUpFixed(Session& session) {
+  const Wish wish{session.id, Wish::Kind::kFixed, now_};
+  const size_t before = session.fixed_wanted.size();
+  while (!session.fixed_wanted.empty() &&
+         IsOverdue(wish, session.fixed_wanted.front().asked_at, &session.fixed_held_up)) {
+    RefuseFixed(session, 0);
+  }
+  return session.fixed_wanted.size() != before;
 }
 
 // REQUIRES: there is room for the first that it wants.
@@ -68,6 +134,7 @@ void Arbiter::GrantFixed(Session& session) {
   session.fixed_wanted.erase(session.fixed_wanted.begin());
   session.fixed += wanted.bytes;
   fixed_ += wanted.bytes;
+  session.fixed_held_up.reset();
   ChargeFixed();
   actions_.emplace_back(action::FixedReserved{session.id, wanted.sequence, true});
 }

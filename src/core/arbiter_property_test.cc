@@ -56,6 +56,20 @@ Habits RandomHabits(World& world, bool honest) {
   return habits;
 }
 
+Habits AnyHabits(World& world) {
+  return RandomHabits(world, false);
+}
+
+// Of programs beside which there is no room for everything that cannot be swapped.
+Habits LargeHabits(World& world) {
+  Habits habits = RandomHabits(world, false);
+  habits.array = 0.3;
+  if (habits.oversubscribes || world.Uniform() < 0.5) return habits;
+  habits.need = Bytes(MiB(2).count * (88 + static_cast<uint64_t>(world.Uniform() * 20)));
+  habits.grow = 0;
+  return habits;
+}
+
 // Everybody comes to rest with what was lent given back, and leaves nothing behind.
 void ExpectToComeToRest(World& world) {
   world.CalmDown();
@@ -70,13 +84,14 @@ void ExpectToComeToRest(World& world) {
 }
 
 // Programs come, die and are suspended, and the rule changes now and then.
-void Trouble(World& world, const std::function<std::string(World&)>& policy) {
+void Trouble(World& world, const std::function<std::string(World&)>& policy,
+             const std::function<Habits(World&)>& habits) {
   world.SetPolicy(policy(world));
-  for (int i = 0; i < 4; ++i) world.Start(RandomHabits(world, false));
+  for (int i = 0; i < 4; ++i) world.Start(habits(world));
   for (int i = 0; i < 200 && !::testing::Test::HasFailure(); ++i) {
     world.RunFor(Duration(static_cast<int64_t>(world.Uniform() * 6e8)));
     const std::vector<uint64_t> ids = world.ids();
-    if (world.Uniform() < 0.1 && ids.size() < 8) world.Start(RandomHabits(world, false));
+    if (world.Uniform() < 0.1 && ids.size() < 8) world.Start(habits(world));
     if (world.Uniform() < 0.08 && ids.size() > 1) {
       world.Kill(ids[static_cast<size_t>(world.Uniform() * static_cast<double>(ids.size()))]);
     }
@@ -94,11 +109,12 @@ TEST(ArbiterPropertyTest, HoldsItsInvariantsWhateverSessionsDo) {
   for (const uint64_t seed : Seeds(Rounds(20))) {
     SCOPED_TRACE("TANDEM_SEED=" + std::to_string(seed));
     World world(Config(3), seed);
-    Trouble(world, RandomPolicy);
+    Trouble(world, RandomPolicy, AnyHabits);
     if (::testing::Test::HasFailure()) return;
     ExpectToComeToRest(world);
     // A minute for whoever has long bursts, and as long again until its turn has come.
     EXPECT_LT(world.longest_wait(), Seconds(120));
+    EXPECT_EQ(world.refused(), 0u);  // there is room for what each needs, beside arrays
     lent = lent || world.lent();
     if (::testing::Test::HasFailure()) return;
   }
@@ -110,12 +126,32 @@ TEST(ArbiterPropertyTest, SoItDoesUnderPriorities) {
   for (const uint64_t seed : Seeds(Rounds(20))) {
     SCOPED_TRACE("TANDEM_SEED=" + std::to_string(seed));
     World world(Config(3), seed);
-    Trouble(world, [](World& any) { return any.Uniform() < 0.8 ? "priority" : RandomPolicy(any); });
+    const auto policy = [](World& any) {
+      return any.Uniform() < 0.8 ? "priority" : RandomPolicy(any);
+    };
+    Trouble(world, policy, AnyHabits);
     if (::testing::Test::HasFailure()) return;
     world.SetPolicy("round-robin");
     ExpectToComeToRest(world);
     if (::testing::Test::HasFailure()) return;
   }
+}
+
+// Suspended programs come back to a card on which others have taken what cannot be swapped.
+TEST(ArbiterPropertyTest, SoItDoesWhereThereIsNoRoomForAllThatCannotBeSwapped) {
+  uint64_t refused = 0;
+  for (const uint64_t seed : Seeds(Rounds(20))) {
+    SCOPED_TRACE("TANDEM_SEED=" + std::to_string(seed));
+    ArbiterConfig config = Config(3);
+    config.fixed_wait = Milliseconds(500);
+    World world(config, seed);
+    Trouble(world, RandomPolicy, LargeHabits);
+    refused += world.refused();
+    if (::testing::Test::HasFailure()) return;
+    ExpectToComeToRest(world);
+    if (::testing::Test::HasFailure()) return;
+  }
+  EXPECT_GT(refused, 0u);
 }
 
 TEST(ArbiterPropertyTest, HonestSessionsMoveNoMoreThanIsLackedAndAllProgress) {
@@ -131,6 +167,7 @@ TEST(ArbiterPropertyTest, HonestSessionsMoveNoMoreThanIsLackedAndAllProgress) {
     }
     ExpectToComeToRest(world);
     EXPECT_LT(world.longest_wait(), Seconds(20));
+    EXPECT_EQ(world.refused(), 0u);
     if (::testing::Test::HasFailure()) return;
   }
 }

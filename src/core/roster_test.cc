@@ -25,7 +25,7 @@ class RosterTest : public ::testing::Test {
     session.charge = session.credit + MiB(Below(3));
     session.excess = MiB(Below(2));
     session.allocated = MiB(Below(10));
-    session.contexts_wanted = static_cast<uint32_t>(Below(2));
+    session.contexts_wanted.resize(Below(2));
     session.expected_at = Instant(static_cast<int64_t>(Below(100)));
     session.last_used = Instant(static_cast<int64_t>(Below(100)));
   }

@@ -40,9 +40,9 @@ Tally Session::Count() const {
     sums.wanting = 1;
   }
   if (asks()) tally.asked = need;
-  tally.must_hold = must_hold();
+  tally.must_hold = suspended ? Bytes() : must_hold();
   tally.holds = holds();
-  tally.wants_contexts = contexts_wanted > 0;
+  tally.wants_contexts = !contexts_wanted.empty();
   tally.wants_fixed = !fixed_wanted.empty();
   tally.oversubscribes = oversubscribes;
   tally.yields = yields_to.has_value();

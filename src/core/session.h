@@ -20,6 +20,10 @@ enum class Phase {
   kRevoking,  // Revoke sent
 };
 
+struct FixedRequest : event::FixedWanted {
+  Instant asked_at;
+};
+
 struct Session {
   SessionId id;
   Tenant tenant;
@@ -51,9 +55,11 @@ struct Session {
   Bytes on_host;  // copied there, and kept until it runs again: at most so much
   Bytes cold;     // there to be reached by its kernels: at most so much
   uint32_t contexts = 0;
-  uint32_t contexts_wanted = 0;  // and not answered
-  Bytes fixed;                   // that it has beside its contexts, and that cannot be swapped
-  std::vector<event::FixedWanted> fixed_wanted;  // and not answered, in their order
+  std::vector<Instant> contexts_wanted;  // when each was asked for; not answered
+  Bytes fixed;  // that it has beside its contexts, and that cannot be swapped
+  std::vector<FixedRequest> fixed_wanted;  // not answered, in their order
+  // Since when the first of these has been held up (Arbiter::IsHeldUp).
+  std::optional<Instant> contexts_held_up, fixed_held_up;
   Duration window;
   Duration deadline;    // for its next Revoke
   Duration backoff;     // after its next Busy

@@ -52,7 +52,8 @@ struct Sums {
 struct Tally {
   Sums sums;
   std::optional<Bytes> asked;  // what it needs for the lease that it waits for
-  Bytes must_hold;             // what the card must have room for, or the session could never run
+  // What the card must have room for, or the session could never run. Nothing of a suspended one.
+  Bytes must_hold;
   // Whether it is one of those, in the roster's sets.
   bool holds = false;
   bool wants_contexts = false;

@@ -228,7 +228,7 @@ struct Evict {
   Bytes target;
 };
 // Answers to ContextWanted, in their order. Not granted: a context would not fit beside what the
-// session itself has allocated and the contexts that there are.
+// session itself has allocated and the contexts that there are, or it has been held up too long.
 struct ContextReserved {
   SessionId id;
   bool granted = false;

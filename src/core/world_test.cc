@@ -50,7 +50,11 @@ void World::Suspend(uint64_t id, bool suspended) {
 }
 
 void World::CalmDown() {
+  calm_ = true;
   for (auto& [id, program] : programs_) {
+    if (program.fixed > Bytes()) {
+      Send(event::FixedGone{SessionId{id}, std::exchange(program.fixed, Bytes())});
+    }
     program.habits = {.need = program.habits.need,
                       .oversubscribes = program.habits.oversubscribes,
                       .pause = Seconds(1 << 20)};
@@ -113,7 +117,7 @@ bool World::quiet() const {
          });
 }
 
-// Each grant leads to work (invariant 6 of the arbiter).
+// Each grant leads to work (invariant 7 of the arbiter).
 void World::CheckProgress(const action::Revoke& revoke) {
   const auto ran = running_since_.find(revoke.epoch);
   const auto program = programs_.find(revoke.id.value);
@@ -125,6 +129,20 @@ void World::CheckProgress(const action::Revoke& revoke) {
   if (revoke.why == action::Why::kPaused) {
     EXPECT_NE(ran, running_since_.end()) << "session " << revoke.id.value << " never ran";
   }
+}
+
+// Although the GPU is free: others work, or what cannot be swapped is in the way.
+bool World::MayWait(const Wish& wish) const {
+  const Session& session = arbiter_.sessions().at(wish.id);
+  if (wish.kind == Wish::Kind::kLease) {
+    return arbiter_.IsBarred(session) || session.need > arbiter_.MostResident();
+  }
+  const Bytes needed = wish.kind == Wish::Kind::kFixed ? kArray : config_.context;
+  Bytes largest;
+  for (const auto& [id, each] : arbiter_.sessions()) {
+    if (!each.suspended) largest = std::max(largest, each.must_hold());
+  }
+  return wish.lasting() && largest + needed > arbiter_.MostResident();
 }
 
 // What the arbiter believes, and what is really on the card.
@@ -163,8 +181,7 @@ void World::Check() {
   }
   if (!settled) return;
   for (const Wish& wish : arbiter_.Waiting()) {
-    ASSERT_TRUE(arbiter_.IsBarred(arbiter_.sessions().at(wish.id)))
-        << "the GPU is free and session " << wish.id.value << " waits";
+    ASSERT_TRUE(MayWait(wish)) << "the GPU is free and session " << wish.id.value << " waits";
   }
 }
 
@@ -223,16 +240,22 @@ void World::Act(const Action& action) {
       }
     });
   } else if (const auto* context = std::get_if<action::ContextReserved>(&action)) {
-    EXPECT_TRUE(context->granted);  // no program here has too much memory of its own for one
+    if (!context->granted) {
+      ++refused_;
+      return For(context->id.value, Seconds(1),
+                 [this, id = context->id.value](Program& program) { WantContext(id, program); });
+    }
     For(context->id.value, kLatency, [this, id = context->id.value](Program& program) {
       program.has_context = true;
       WantToWork(id, program);
     });
   } else if (const auto* fixed = std::get_if<action::FixedReserved>(&action)) {
-    EXPECT_TRUE(fixed->granted);  // nor for what cannot be swapped
-    For(fixed->id.value, kLatency, [this, id = fixed->id.value](Program& program) {
+    if (!fixed->granted) ++refused_;
+    For(fixed->id.value, kLatency, [this, fixed = *fixed](Program& program) {
+      const uint64_t id = fixed.id.value;
       program.wants_fixed = false;
-      program.fixed = kArray;
+      if (fixed.granted && calm_) Send(event::FixedGone{fixed.id, kArray});
+      if (fixed.granted && !calm_) program.fixed = kArray;
       Rest(id, program);
     });
   } else if (const auto* done = std::get_if<action::HandoverDone>(&action)) {

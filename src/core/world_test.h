@@ -46,7 +46,8 @@ class World {
   void Suspend(uint64_t id, bool suspended);
   void SetShare(const ShareKey& of, Share share) { Send(event::ShareSet{of, share}); }
   void SetPolicy(const std::string& name) { Send(event::PolicySet{name}); }
-  void CalmDown();  // all are let go on, and none begins anything once it is done
+  // All are let go on without arrays, and none begins anything once it is done.
+  void CalmDown();
   void RunFor(Duration length);
 
   Instant now() const { return now_; }
@@ -57,6 +58,8 @@ class World {
   // Nobody is on the way in or out, and everybody answers.
   bool quiet() const;
   bool lent() const { return lent_; }  // at any time
+  // How often there was no room for what cannot be swapped.
+  uint64_t refused() const { return refused_; }
   bool alive(uint64_t id) const { return programs_.count(id) != 0; }
   std::vector<uint64_t> ids() const;
   double Uniform() { return std::uniform_real_distribution<>(0, 1)(random_); }
@@ -99,6 +102,7 @@ class World {
   void Send(Event event);
   void Deliver(const Event& event);
   void Act(const Action& action);
+  bool MayWait(const Wish& wish) const;
   void Check();
   void CheckHost();
   void CheckProgress(const action::Revoke& revoke);
@@ -130,6 +134,8 @@ class World {
   std::vector<Handover> handovers_;
   Duration longest_wait_;
   bool lent_ = false;
+  bool calm_ = false;
+  uint64_t refused_ = 0;
   Bytes excess_;  // as the arbiter last had it
 };
 
