@@ -106,6 +106,7 @@ Result<std::unique_ptr<Server>> PrepareThere(const Options& options) {
   config.random_token = &RandomToken;
   config.turns = options.turns;
   config.policy = options.policy;
+  config.fixed_wait = options.fixed_wait;
   config.host_memory =
       options.host_memory.value_or(core::HostLimits::Measured(AvailableHostMemory()));
   config.host_memory_measured = !options.host_memory.has_value();

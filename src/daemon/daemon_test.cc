@@ -436,6 +436,21 @@ TEST(OptionsTest, APolicyIsOneThatThereIs) {
   unsetenv("TANDEM_POLICY");
 }
 
+TEST(OptionsTest, TheWaitForWhatCannotBeSwappedIsSetByTheEnvironmentToo) {
+  const char* arguments[] = {"tandemd", "--fixed-wait", "5m"};
+  EXPECT_EQ(ParseOptions(1, arguments).options.fixed_wait, Seconds(60));
+  EXPECT_EQ(ParseOptions(3, arguments).options.fixed_wait, Seconds(300));
+  setenv("TANDEM_FIXED_WAIT", "500ms", 1);
+  EXPECT_EQ(ParseOptions(1, arguments).options.fixed_wait, Milliseconds(500));
+  EXPECT_EQ(ParseOptions(3, arguments).options.fixed_wait, Seconds(300));
+  setenv("TANDEM_FIXED_WAIT", "soon", 1);
+  testing::internal::CaptureStderr();
+  EXPECT_NE(ParseOptions(1, arguments).exit_status.value_or(0), 0);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("TANDEM_FIXED_WAIT is \"soon\""), std::string::npos) << said;
+  unsetenv("TANDEM_FIXED_WAIT");
+}
+
 TEST(OptionsTest, ChaosHasShortTurnsUnlessToldOtherwise) {
   const char* arguments[] = {"tandemd", "--chaos", "--seed", "7", "--turn", "2s"};
   Options options = ParseOptions(4, arguments).options;

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
 
 #include "src/base/duration.h"
@@ -13,6 +14,8 @@ namespace {
 
 // Of a turn under chaos: long enough for a program that got the card to submit something.
 constexpr Duration kChaosTurn = Milliseconds(1);
+// As good as for ever, and can be added to any instant there will be.
+constexpr Duration kLongestFixedWait = Seconds(int64_t{1} << 32);
 
 // Options for tests and measurements. Each has a variable of the environment as well, for the
 // daemons that `tandem run` starts.
@@ -87,6 +90,21 @@ void AddSpill(CLI::App* app, Options* options) {
       ->envname("TANDEM_SPILL");
 }
 
+void AddFixedWait(CLI::App* app, Options* options) {
+  const auto set = [options](const std::string& text) {
+    const Result<Duration> wait = ParseDuration(text);
+    if (!wait.ok()) throw CLI::ValidationError("--fixed-wait", wait.error().message);
+    options->fixed_wait = std::min(*wait, kLongestFixedWait);
+  };
+  app->add_option_function<std::string>("--fixed-wait", set,
+                                        "a program that needs room for a context or other memory "
+                                        "that cannot be swapped waits this long while others need "
+                                        "it, then its memory is out")
+      ->type_name("DURATION")
+      ->default_str("60s")
+      ->envname("TANDEM_FIXED_WAIT");
+}
+
 // One line, which `tandem run` passes on. Names the variable where the mistake may be in one.
 std::string FailureText(const CLI::App* app, const CLI::Error& error) {
   std::string text = std::string("tandemd: ") + error.what();
@@ -125,6 +143,7 @@ ParsedOptions ParseOptions(int argc, const char* const* argv) {
   AddPolicy(&app, &options);
   AddHostMemory(&app, &options);
   AddSpill(&app, &options);
+  AddFixedWait(&app, &options);
   app.add_option("--log", options.log_file,
                  "write the log to this file, at most 1 MiB and as much of an older one");
   auto* idle = app.add_option("--exit-when-idle", idle_seconds,

@@ -22,6 +22,7 @@ struct Options {
   std::optional<Duration> exit_when_idle;
   std::optional<Bytes> host_memory;  // what is available less a tenth where nothing is said
   service::Spill spill;
+  Duration fixed_wait = core::ArbiterConfig().fixed_wait;
   core::TurnRules turns;
   std::string policy = core::ArbiterConfig().policy;
   bool chaos = false;

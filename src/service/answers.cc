@@ -49,15 +49,19 @@ std::vector<core::Wish>::const_iterator FirstWish(const std::vector<core::Wish>&
                       [&](const core::Wish& wish) { return wish.id == id; });
 }
 
+// What the wish asks for, with all that cannot be swapped already.
+Bytes WithFixed(const core::Arbiter& arbiter, const core::Wish& wish) {
+  const core::Session& waiter = arbiter.sessions().at(wish.id);
+  const Bytes fixed = arbiter.budget().fixed();
+  if (wish.kind == core::Wish::Kind::kContext) return fixed + arbiter.config().context;
+  if (wish.kind == core::Wish::Kind::kFixed) return fixed + waiter.fixed_wanted.front().bytes;
+  return fixed + waiter.need;
+}
+
 // Who keeps what the wish would need, and gives no answer: stopped processes as a rule. Nothing
 // where the wish fits beside them. For people; begins with a semicolon.
 std::string WhoIsStuck(const core::Arbiter& arbiter, const core::Wish& wish) {
-  const core::Session& waiter = arbiter.sessions().at(wish.id);
-  Bytes wanted = arbiter.budget().fixed() + waiter.need;
-  if (wish.kind == core::Wish::Kind::kContext)
-    wanted = arbiter.budget().fixed() + arbiter.config().context;
-  if (wish.kind == core::Wish::Kind::kFixed)
-    wanted = arbiter.budget().fixed() + waiter.fixed_wanted.front().bytes;
+  Bytes wanted = WithFixed(arbiter, wish);
   std::string text;
   for (const auto& [id, session] : arbiter.sessions()) {
     const Bytes kept = arbiter.ChargeOf(id);
@@ -70,24 +74,50 @@ std::string WhoIsStuck(const core::Arbiter& arbiter, const core::Wish& wish) {
   return wanted > arbiter.budget().total() ? text : "";
 }
 
+// Which session needs the room that the wish is for, or it could never run again: the largest.
+// Nothing where there is room beside each. For people; begins with a semicolon.
+std::string WhoNeedsIt(const core::Arbiter& arbiter, const core::Wish& wish) {
+  const core::Session* largest = nullptr;
+  for (const auto& [id, session] : arbiter.sessions()) {
+    if (id == wish.id || session.suspended) continue;
+    if (largest == nullptr || session.must_hold() > largest->must_hold()) largest = &session;
+  }
+  if (largest == nullptr) return "";
+  const Bytes needs = largest->must_hold();
+  if (needs + WithFixed(arbiter, wish) <= arbiter.budget().total()) return "";
+  return "; session " + std::to_string(largest->id.value) + " needs " + FormatBytes(needs) +
+         " of the card to run at all";
+}
+
+// Whether a session would not have room on the card even alone, beside what cannot be swapped.
+bool IsKeptOut(const core::Arbiter& arbiter, const core::Session& session) {
+  return !session.oversubscribes && session.need > arbiter.MostResident();
+}
+
 // What people should know about why a session does not run. Null where it does.
 Json WaitsFor(const core::Arbiter& arbiter, const std::vector<core::Wish>& waiting,
               core::SessionId id) {
   const auto at = FirstWish(waiting, id);
   if (at == waiting.end()) return nullptr;
+  const core::Session& session = arbiter.sessions().at(id);
   const std::string blame = WhoIsStuck(arbiter, *at);
   if (arbiter.claimant() == id) return "memory that others are giving up" + blame;
   switch (at->kind) {
     case core::Wish::Kind::kContext:
-      return "room for one more context" + blame;
+      return "room for one more context" + WhoNeedsIt(arbiter, *at) + blame;
     case core::Wish::Kind::kFixed:
-      return "room for memory that cannot be swapped" + blame;
+      return "room for " + FormatBytes(session.fixed_wanted.front().bytes) +
+             " that cannot be swapped" + WhoNeedsIt(arbiter, *at) + blame;
     case core::Wish::Kind::kGrowth:
       return "more memory" + blame;
     case core::Wish::Kind::kLease:
       break;
   }
-  if (arbiter.IsBarred(arbiter.sessions().at(id))) return "a pause of others" + blame;
+  if (IsKeptOut(arbiter, session)) {
+    return "others to give back some of the " + FormatBytes(arbiter.budget().fixed()) +
+           " that cannot be swapped" + blame;
+  }
+  if (arbiter.IsBarred(session)) return "a pause of others" + blame;
   return "its turn, as number " + std::to_string(at - waiting.begin() + 1) + blame;
 }
 

@@ -13,6 +13,7 @@ core::ArbiterConfig ConfigOf(const GpuInfo& gpu, const ServiceConfig& service,
   core::ArbiterConfig config;
   config.turns = service.turns;
   config.policy = service.policy;
+  config.fixed_wait = service.fixed_wait;
   if (service.chaos_seed.has_value()) config.deadline = kChaosDeadline;
   config.budget = BudgetOf(gpu, gpu.foreign);
   config.chunk = config.spare = gpu.chunk;
@@ -425,6 +426,7 @@ void Service::UpdatePages(Gpu& gpu) {
     show(page.run_others_used_bytes, (limits.run_used(id) - limits.used(id)).count);
     show(page.run_others, limits.run_sessions(id) - 1);
     show(page.host_limit_bytes, host_.limit().count);
+    show(page.fixed_wait_ms, static_cast<uint64_t>(config_.fixed_wait.ns / 1000000));
     show(page.host_file_bytes, host_.PlaceOf(gpu.info.index, id).spilled.count);
     show(page.host_share_bytes, gpu.arbiter.HostShare(id).count);
     const bool asked = at->second->run.has_value() && runs_.at(*at->second->run).oversubscribes;

@@ -79,6 +79,7 @@ struct ServiceConfig {
   std::function<uint64_t()> random_token;
   core::TurnRules turns = {};
   std::string policy = core::ArbiterConfig().policy;  // of all GPUs, until somebody says otherwise
+  Duration fixed_wait = core::ArbiterConfig().fixed_wait;
   std::optional<uint64_t> chaos_seed = std::nullopt;  // for tests: chaos.h
   // Of the host, for what may have to leave the cards.
   Bytes host_memory = Bytes(std::numeric_limits<uint64_t>::max());

@@ -201,7 +201,7 @@ struct Reserved {
 };
 
 // Answers to ContextWanted, in their order. Not granted: a context would not fit beside what the
-// session itself has allocated and the contexts that there are.
+// session itself has allocated and the contexts that there are, or others need the room too long.
 struct ContextReserved {
   static constexpr uint16_t kType = 34;
   uint8_t granted = 0;
@@ -242,7 +242,7 @@ struct Evict {
 };
 
 // Not granted: it is above the limit, or would not fit beside what the session itself has allocated
-// and all else that cannot be swapped.
+// and all else that cannot be swapped, or others need the room too long.
 struct FixedReserved {
   static constexpr uint16_t kType = 39;
   static constexpr uint16_t kSince = 3;

@@ -33,6 +33,8 @@ struct DecisionsPage {
   std::atomic<uint64_t> run_oversubscribes;  // 1: its run does, and it would if it could
   std::atomic<uint64_t> host_file_bytes;     // of host_share_bytes, in its file instead of memory
   std::atomic<uint32_t> watched;  // 1: it is to say when it pauses, though nobody waits for that
+  // For how long it may wait for room that others need, for what cannot be swapped. 0: not said.
+  std::atomic<uint64_t> fixed_wait_ms;
 };
 
 struct ReportsPage {
