@@ -68,6 +68,7 @@ class Requests {
   void OnMessage(const wire::ContextReserved& reserved);
   void OnMessage(const wire::FixedReserved& reserved);
 
+  bool registered() const { return registered_; }
   Bytes total() const { return total_; }
   // What is to be claimed of a new daemon: without a growth that it has yet to grant.
   Bytes claim() const;

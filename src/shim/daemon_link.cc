@@ -8,6 +8,7 @@
 
 #include "src/shim/address_regions.h"
 #include "src/shim/log.h"
+#include "src/shim/room_wait.h"
 #include "src/wire/open_runs.h"
 #include "src/wire/runtime_dir.h"
 
@@ -15,6 +16,8 @@ namespace tandem::shim {
 namespace {
 
 constexpr Duration kRegistrationPatience = Seconds(5);
+constexpr Duration kRoomPause = Milliseconds(250);
+constexpr Duration kNextWord = Seconds(60);  // of the same kind about room
 
 template <typename Page>
 Page* MapPage(int fd, int protection, uint64_t magic) {
@@ -212,28 +215,52 @@ void DaemonLink::StayAway(bool absent) {
   answered_.NotifyAll();
 }
 
+// Several threads, or one that asks again and again, tell the same only now and then. Without the
+// lock: standard error may be slow.
+void DaemonLink::TellOfRoom(const std::optional<std::string>& line, std::optional<Instant>* last) {
+  const Instant now = MonotonicNow();
+  if (!line.has_value() || (last->has_value() && now - **last < kNextWord)) return;
+  *last = now;
+  mutex_.Unlock();
+  Log(LogLevel::kWarn, "%s", line->c_str());
+  mutex_.Lock();
+}
+
+template <typename Poll>
+bool DaemonLink::WaitForRoom(std::string what, bool smaller, Poll poll) {
+  RoomWait wait(std::move(what), smaller, MonotonicNow());
+  client::Answer answer;
+  while ((answer = poll()) == client::Answer::kPending && !retired_) {
+    const bool counts = requests_.registered() && !suspended();
+    const auto line = wait.OnPending(MonotonicNow(), counts, fixed_wait());
+    if (line.has_value()) {
+      TellOfRoom(line, &room_waited_for_);  // meanwhile the answer may come
+    } else if (wait.told()) {
+      answered_.Wait(mutex_);
+    } else {
+      answered_.WaitFor(mutex_, kRoomPause);
+    }
+  }
+  if (answer != client::Answer::kRefused) return true;
+  TellOfRoom(wait.OnRefused(MonotonicNow()), &room_refused_);
+  TellHostFull();
+  return false;
+}
+
 bool DaemonLink::WaitForContext() {
   MutexLock lock(mutex_);
   const uint64_t ticket = requests_.WantContext();
   Flush();
-  client::Answer answer;
-  while ((answer = requests_.PollContext(ticket)) == client::Answer::kPending && !retired_) {
-    answered_.Wait(mutex_);
-  }
-  if (answer == client::Answer::kRefused) TellHostFull();
-  return answer != client::Answer::kRefused;
+  return WaitForRoom("one more context", false,
+                     [&]() REQUIRES_LOCK(mutex_) { return requests_.PollContext(ticket); });
 }
 
 bool DaemonLink::WaitForFixed(Bytes bytes) {
   MutexLock lock(mutex_);
   const uint64_t ticket = requests_.WantFixed(bytes);
   Flush();
-  client::Answer answer;
-  while ((answer = requests_.PollFixed(ticket)) == client::Answer::kPending && !retired_) {
-    answered_.Wait(mutex_);
-  }
-  if (answer == client::Answer::kRefused) TellHostFull();
-  return answer != client::Answer::kRefused;
+  return WaitForRoom(FormatBytes(bytes) + " that cannot be swapped", true,
+                     [&]() REQUIRES_LOCK(mutex_) { return requests_.PollFixed(ticket); });
 }
 
 uint64_t DaemonLink::AskForFixed(Bytes bytes) {
@@ -295,6 +322,12 @@ bool DaemonLink::contended() const {
 bool DaemonLink::suspended() const {
   const auto* page = decisions_.load(std::memory_order_acquire);
   return page != nullptr && page->suspended.load(std::memory_order_relaxed) != 0;
+}
+
+Duration DaemonLink::fixed_wait() const {
+  const auto* page = decisions_.load(std::memory_order_acquire);
+  if (page == nullptr) return {};
+  return Milliseconds(static_cast<int64_t>(page->fixed_wait_ms.load(std::memory_order_relaxed)));
 }
 
 std::optional<Bytes> DaemonLink::most_resident() const {

@@ -6,7 +6,7 @@
 // and then sends what it left to say.
 // Invariants
 // 1. Growth waits no longer than the daemon lives, but beside siblings as long as the run is open.
-//    Contexts and what cannot be swapped wait for the next daemon.
+//    Contexts and what cannot be swapped wait for the next daemon. Such a wait is told on stderr.
 // 2. The lock is never held while waiting, but for room in the socket's buffer (bounded).
 #pragma once
 
@@ -74,11 +74,12 @@ class DaemonLink {
   // Gives back what has not been needed since the last time. Whether something is left for the
   // next.
   bool Settle() EXCLUDES_LOCK(mutex_);
-  // False: there is no room for one beside what the program has allocated.
+  // False: there is no room for one beside what the program has allocated, or others have needed it
+  // for too long.
   bool WaitForContext() EXCLUDES_LOCK(mutex_);
   void ContextGone() EXCLUDES_LOCK(mutex_);
   // Waits for room for bytes that cannot be swapped. False: they are above the limit, or there is
-  // no room for them beside what the program has allocated.
+  // no room for them beside what the program has allocated, or others have needed it for too long.
   bool WaitForFixed(Bytes bytes) EXCLUDES_LOCK(mutex_);
   // The same without waiting: PollFixed with the ticket, from time to time.
   uint64_t AskForFixed(Bytes bytes) EXCLUDES_LOCK(mutex_);
@@ -119,6 +120,14 @@ class DaemonLink {
   void Flush() REQUIRES_LOCK(mutex_);
   void Disconnect() REQUIRES_LOCK(mutex_);
   void TellHostFull();
+  // Waits for the answer that `poll` gives, and tells of it on stderr (room_wait.h). False:
+  // refused.
+  template <typename Poll>
+  bool WaitForRoom(std::string what, bool smaller, Poll poll) REQUIRES_LOCK(mutex_);
+  // `last`: when that was told the last time.
+  void TellOfRoom(const std::optional<std::string>& line, std::optional<Instant>* last)
+      REQUIRES_LOCK(mutex_);
+  Duration fixed_wait() const;
   Bytes others_used() const;
   bool has_siblings() const;  // in the run, on this GPU
   Status MapPages() EXCLUDES_LOCK(mutex_);
@@ -134,6 +143,8 @@ class DaemonLink {
   bool retired_ GUARDED_BY(mutex_) = false;
   bool registering_ GUARDED_BY(mutex_) = false;  // what was claimed must not grow meanwhile
   std::atomic<bool> host_full_told_{false};
+  std::optional<Instant> room_waited_for_ GUARDED_BY(mutex_);  // told then; as is the next
+  std::optional<Instant> room_refused_ GUARDED_BY(mutex_);
   std::atomic<uint64_t> limit_{0};
   std::atomic<uint64_t> own_used_{0};
   std::atomic<bool> holds_{false};
