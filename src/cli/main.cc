@@ -117,6 +117,8 @@ void AddOrders(CLI::App* app, std::function<int()>* action) {
       "it was once it is resumed. A run's name stands for all its sessions and those it will get; "
       "a\n"
       "number for that session alone. It outlives the daemon.\n"
+      "Meanwhile others may take its room for what cannot be swapped: once resumed it waits until\n"
+      "they give that back, and `tandem ps` says so.\n"
       "Status 1: not all has left the card in time, for work under way; it will, all the same.\n\n"
       "Examples:\n  tandem suspend 3\n  tandem suspend mnist --timeout 5s --json");
   CLI::App* const resume =

@@ -8,8 +8,8 @@ from harness import BUILD, SANITIZED, finish, steps, train, wait_until
 from test_sharing import assert_all_returned, solo
 
 DRIVER_TEST = BUILD / "bin" / "tests" / "driver_test"
-# These fill the card with what cannot be swapped, which waits for as long as somebody else has
-# memory that would not fit beside it.
+# These fill the card with what cannot be swapped, which waits for up to a minute while another
+# program has memory that would not fit beside it.
 FILL_THE_CARD = [
     "ErrorsFullTest.Arrays",
     "ErrorsFullTest.Modules",

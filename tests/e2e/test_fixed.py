@@ -67,6 +67,62 @@ def test_an_order_to_suspend_says_what_it_leaves_on_the_card(card):
     program.kill()
 
 
+@pytest.fixture
+def narrow(make_card):
+    """A card of which 86 MiB can be shared: TAKEN does not fit beside a DeviceProgram."""
+
+    def make(wait):
+        card = make_card(vram="96M", context="2M")
+        card.env["TANDEM_FIXED_WAIT"] = wait
+        card.start_daemon()
+        return card
+
+    return make
+
+
+def waits_for(card, program):
+    return (card.session_of(program.process) or {}).get("waits_for") or ""
+
+
+def test_it_gets_the_room_that_only_a_suspended_program_needs(narrow):
+    card = narrow("1h")
+    large = DeviceProgram(card, [TANDEM, "run", "--name", "large", "--"])
+    digest = large.ask("fill 1")
+    program = FixedProgram(card)
+    program.tell(f"take managed {TAKEN}")
+    number = card.session_of(large.process)["id"]
+    wait_until(
+        lambda: f"room for {TAKEN} MiB that cannot be swapped; session {number} needs" in waits_for(card, program),
+        program.process,
+        "the list says who needs the room",
+    )
+    finish(card.spawn([TANDEM, "suspend", "large"]))
+    assert program.line() == "took 0"
+    assert card.session_of(large.process)["resident_bytes"] == 0
+    finish(card.spawn([TANDEM, "resume", "large"]))
+    large.tell("kernel 1000")
+    wait_until(lambda: "cannot be swapped" in waits_for(card, large), large.process, "the list says what keeps it out")
+    assert program.ask("give") == "gave 0"
+    assert large.line() == "queued"
+    assert large.ask("digest") == digest
+
+
+@pytest.mark.parametrize("kind", ["managed", "array"])
+def test_who_waits_for_room_in_vain_is_told_so_and_then_that_memory_is_out(narrow, kind):
+    card = narrow("4s")
+    large = DeviceProgram(card, [TANDEM, "run", "--"])
+    digest = large.ask("fill 1")
+    program = FixedProgram(card)
+    assert program.ask(f"take {kind} {TAKEN}") == "took 2"
+    assert program.ask(f"take {kind} 8") == "took 0"
+    program.kill()
+    told = program.process.stderr.read()
+    assert f"waiting for room on the card for {TAKEN} MiB that cannot be swapped. Other programs need it" in told
+    assert "If they go on needing it for 4 s, this program is told that memory is out" in told
+    assert f"there was no room on the card for {TAKEN} MiB that cannot be swapped within 4" in told
+    assert large.ask("digest") == digest
+
+
 def test_a_card_that_others_use_unshared_still_serves_everybody(make_card):
     """The daemon does not know of them; who finds less than it was promised says so."""
     card = make_card(vram="160M", context="2M")
