@@ -29,6 +29,8 @@ MIB = 1 << 20
 PATIENCE_S = 600  # with anything that answers
 END_PATIENCE_S = 60
 ENDS = (signal.SIGINT, signal.SIGTERM)
+# Of the environment, what also holds in a benchmark: it makes one host as slow as another.
+KEPT = "TANDEM_SOFT_PAGE_FAULT"
 
 # Of the software card, small so that copying is little work for the host. What can be handed out is
 # less: there is room for four contexts, and a chunk of 2 MiB stays free.
@@ -94,6 +96,11 @@ class Worker:
     def seconds(self, *words):
         return int(self.ask(*words)) / 1e9
 
+    def page_faults(self):
+        """So far, those that brought nothing in from a disk."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[7])
+
     def close(self):
         self.process.kill()
         self.process.wait()
@@ -108,7 +115,7 @@ class Card:
 
     def __init__(self, library=SOFT, **options):
         self.cleanup = contextlib.ExitStack()
-        self.env = {k: v for k, v in os.environ.items() if not k.startswith("TANDEM_")}
+        self.env = {k: v for k, v in os.environ.items() if k == KEPT or not k.startswith("TANDEM_")}
         self.env["TANDEM_GPU"] = "soft" if library == SOFT else "cuda"
         if library is not None:
             self.env["LD_LIBRARY_PATH"] = library
@@ -176,6 +183,25 @@ class Card:
         if answer.returncode != 0:
             return {"pid": None}
         return json.loads(answer.stdout)
+
+
+class PageFaults:
+    """Of these workers, from now on, for each time that the card changes hands."""
+
+    def __init__(self, card, workers):
+        self.card, self.workers = card, workers
+        self.handovers, self.faults = self._so_far()
+
+    def _so_far(self):
+        handovers = self.card.ask("status")["gpus"][0]["handovers"]
+        return handovers, sum(worker.page_faults() for worker in self.workers)
+
+    def each(self):
+        """None if it did not."""
+        handovers, faults = self._so_far()
+        if handovers == self.handovers:
+            return None
+        return round((faults - self.faults) / (handovers - self.handovers), 1)
 
 
 def on_real_card():

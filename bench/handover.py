@@ -5,7 +5,8 @@ Two programs whose sets are the same share of the budget, who rewrite all of the
 turn, which is made twice as long at least as that takes one alone; so each hand-over moves what is too much for the card, out for the one and in for the other, at
 the same time. The limits are plain copies by two programs without Tandem, both directions busy, in
 the same run. `efficiency`: the time that the slower direction would need at its limit, over the time
-from the release of the card until the next program runs. Medians over hand-overs.
+from the release of the card until the next program runs. Medians over hand-overs. `page_faults`: of
+both programs, a hand-over; memory that is fresh each time shows here on every machine.
 
 `set_fraction` is what whole chunks make of 60, 80 and 95 %. Scaled like a card of 141 GB on a bus of 55 GB/s: the whole budget would need 2.56 s, times the scale,
 one way.
@@ -15,7 +16,7 @@ import statistics
 import time
 
 from _card import (
-    BUDGET, FULL_SCALE_S, PATIENCE_S, Failed, bus_limits, held_share, pass_seconds, run, say, small_card,
+    BUDGET, FULL_SCALE_S, PATIENCE_S, Failed, PageFaults, bus_limits, held_share, pass_seconds, run, say, small_card,
     software_only, spread,
 )  # fmt: skip
 
@@ -23,22 +24,26 @@ FRACTIONS = (0.6, 0.8, 0.95)
 
 
 def handovers(card, held, wanted):
-    """So many, by which the memory of one left for the other's; without the first two."""
+    """So many, by which the memory of one left for the other's; without the first two. And how many
+    page faults there were for each."""
     workers = [card.shared() for _ in range(2)]
     for worker in workers:
         worker.ask("memory", held)
     for worker in workers:
         worker.tell("work", PATIENCE_S)
-    moves = {}
+    moves, faults = {}, None
     deadline = time.monotonic() + PATIENCE_S
     while len(moves) < wanted + 2 and time.monotonic() < deadline:
         time.sleep(0.1)
         for told in card.ask("handovers")["handovers"]:
             if told["in_bytes"] > 0 and told["out_bytes"] > 0:
                 moves[told["epoch"]] = told
+        if faults is None and len(moves) >= 2:
+            faults = PageFaults(card, workers)
+    each = faults and faults.each()
     for worker in workers:
         worker.close()
-    return [move for _, move in sorted(moves.items())][2 : wanted + 2]
+    return [move for _, move in sorted(moves.items())][2 : wanted + 2], each
 
 
 def row(held, moves, limit_out, limit_in):
@@ -82,9 +87,10 @@ def measure(args):
             say(f"handover: the limits of the bus, {bus}")
             limit_out, limit_in = bus_limits(card, 2 if args.quick else 50)
             say(f"handover: {held / BUDGET:.2f} of the budget each, {wanted} hand-overs")
-            moves = handovers(card, held, wanted)
+            moves, faults = handovers(card, held, wanted)
             yield {
                 **row(held, moves, limit_out, limit_in),
+                "page_faults": faults,
                 "turn_ms": round(turn_ms, 1),
                 "pass_ms": round(pass_ms, 1),
                 "scale": f"1:{args.scale}",

@@ -7,7 +7,8 @@ own timer. `fits`: both would fit, but are made to take turns, so that nothing m
 Else they do not fit by a few MiB. One works while the other pauses, and asks for the card shortly
 before the first is done, which then gives way as soon as it pauses; `bus_ms` is what the missing bytes
 cost at the limit of the bus. Pauses are ten times as long as a switch (`switch_ms`), but no longer
-than a second: `pause_ms`.
+than a second: `pause_ms`. `page_faults`: of both programs, a hand-over; memory that is fresh each time
+shows here on every machine.
 
 Percentiles over all samples; `spread` is that of the medians of the rounds.
 """
@@ -17,7 +18,7 @@ import subprocess
 import time
 
 from _card import (
-    BUDGET, MIB, PATIENCE_S, WORKER, Failed, bus_limits, percentile, run, say, small_card, software_only, spread,
+    BUDGET, MIB, PATIENCE_S, WORKER, Failed, PageFaults, bus_limits, percentile, run, say, small_card, software_only, spread,
 )  # fmt: skip
 
 SAMPLES = 50  # in each round
@@ -122,12 +123,13 @@ def not_fitting(samples, rounds, longest_pause_s):
         switch_s = statistics.median(h["running_at_ns"] - h["released_at_ns"] for h in moves(card)) / 1e9
         pause_s = min(max(FIRST_PAUSE_S, 10 * switch_s), longest_pause_s)
         say(f"release: pauses of {pause_s * 1e3:.0f} ms")
+        faults = PageFaults(card, workers)
         still = [enough(samples, lambda missing: pauses(workers, missing, pause_s)) for _ in range(rounds)]
         moved = moves(card)
         deficit = statistics.median(max(h["out_bytes"], h["in_bytes"]) for h in moved)
         switch_s = statistics.median(h["running_at_ns"] - h["released_at_ns"] for h in moved) / 1e9
         return result(False, still, bus_ms=deficit / limit * 1e3, floor_p99_ms=None,
-                      switch_ms=switch_s * 1e3, pause_ms=pause_s * 1e3)  # fmt: skip
+                      switch_ms=switch_s * 1e3, pause_ms=pause_s * 1e3, page_faults=faults.each())  # fmt: skip
 
 
 def moves(card):

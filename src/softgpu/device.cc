@@ -36,6 +36,7 @@ Device::Device(int ordinal, std::string name, std::unique_ptr<SharedDevice> shar
                 .slot = &shared_->own(),
                 .faults = faults,
                 .watchdog = options.watchdog,
+                .page_fault = options.page_fault,
                 .path = options.path},
       scheduler_(scheduler) {
   shared_->own().priority.store(options.priority);

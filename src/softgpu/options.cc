@@ -94,6 +94,11 @@ Status SetWatchdog(const std::string& text, Options& options) {
   return {};
 }
 
+Status SetPageFault(const std::string& text, Options& options) {
+  ASSIGN_OR_RETURN(options.page_fault, ParseDuration(text));
+  return {};
+}
+
 Status SetPriority(const std::string& text, Options& options) {
   char* end = nullptr;
   const long value = std::strtol(text.c_str(), &end, 10);
@@ -187,6 +192,10 @@ constexpr OptionRow kTable[] = {
     {"TANDEM_SOFT_PRIORITY", "0",
      "of this process, -100 to 100: while it has work, lower ones have none of the compute engine",
      SetPriority},
+    {"TANDEM_SOFT_PAGE_FAULT", "0",
+     "for tests: by how much longer the work of engines takes for each of its page faults, such as "
+     "0.002ms",
+     SetPageFault},
     {"TANDEM_SOFT_FAIL_ALLOC", "0", "for tests: which allocations fail (below)",
      SetRule<kFailAlloc>, true},
     {"TANDEM_SOFT_FAIL_CREATE", "0", "for tests: which calls of cuMemCreate fail",

@@ -67,6 +67,7 @@ struct Options {
   ptx::Path path = ptx::Path::kAuto;  // of the interpreter
   bool model_clock = false;
   Duration watchdog;     // the longest that a kernel may run; zero: for ever
+  Duration page_fault;   // by how much longer each takes
   int32_t priority = 0;  // of this process among those that use the device: higher goes first
 
   LiveOptions live;

@@ -54,7 +54,7 @@ TEST(OptionsTest, RefusalsNameTheVariable) {
       {{"TANDEM_SOFT_SLOW_BUS", "3"}},       {{"TANDEM_SOFT_FAIL_MAP", "every:"}},
       {{"TANDEM_SOFT_FAIL_MAP", "every:0"}}, {{"TANDEM_SOFT_FAIL_CREATE", "1/0"}},
       {{"TANDEM_SOFT_FAIL_COPY", "1/2:"}},   {{"TANDEM_SOFT_FAIL_REGISTER", "2/3"}},
-      {{"TANDEM_SOFT_SHARED", "yes"}},
+      {{"TANDEM_SOFT_SHARED", "yes"}},       {{"TANDEM_SOFT_PAGE_FAULT", "2"}},
   };
   for (const auto& variables : bad) {
     const auto options = Parse(variables);
@@ -89,11 +89,13 @@ TEST(OptionsTest, TheClockAndTheFaults) {
   const auto options = Parse({{"TANDEM_SOFT_CLOCK", "model"},
                               {"TANDEM_SOFT_WATCHDOG", "1.5s"},
                               {"TANDEM_SOFT_PRIORITY", "-3"},
+                              {"TANDEM_SOFT_PAGE_FAULT", "0.002ms"},
                               {"TANDEM_SOFT_SLOW_BUS", "4:10MB/s"}});
   ASSERT_TRUE(options.ok());
   EXPECT_TRUE(options.value().model_clock);
   EXPECT_EQ(options.value().watchdog, Milliseconds(1500));
   EXPECT_EQ(options.value().priority, -3);
+  EXPECT_EQ(options.value().page_fault, Duration(2000));
   EXPECT_EQ(options.value().live.slow_copy, 4u);
   EXPECT_EQ(options.value().live.slow_bytes_per_second, 10'000'000u);
 }

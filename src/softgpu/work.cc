@@ -1,6 +1,7 @@
 #include "src/softgpu/work.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -49,9 +50,35 @@ void BringIn(const AddressSpace& space, uint64_t address, uint64_t bytes) {
   madvise(reinterpret_cast<void*>(address), bytes, MADV_POPULATE_WRITE);
 }
 
+// A page fault costs ten times as much on one host as on another. In its scope each one of this
+// thread takes so much longer, so that one host can show what another would.
+class SlowFaults {
+ public:
+  explicit SlowFaults(Duration each) : each_(each), before_(Count()) {}
+  ~SlowFaults() {
+    const Instant end = MonotonicNow() + Duration((Count() - before_) * each_.ns);
+    while (MonotonicNow() < end) {  // a fault keeps the processor, too
+    }
+  }
+  SlowFaults(const SlowFaults&) = delete;
+  SlowFaults& operator=(const SlowFaults&) = delete;
+
+ private:
+  int64_t Count() const {
+    rusage used = {};
+    if (each_ != Duration()) getrusage(RUSAGE_THREAD, &used);
+    return used.ru_minflt;
+  }
+
+  const Duration each_;
+  const int64_t before_;
+};
+
 // The bytes [begin, begin + length) of a copy, counted as if its rows lay end to end.
-bool CopyPiece(AddressSpace& space, const Copy& copy, uint64_t begin, uint64_t length) {
+bool CopyPiece(const Hardware& hardware, const Copy& copy, uint64_t begin, uint64_t length) {
+  AddressSpace& space = *hardware.space;
   const MapLock::Reader reader(space.map_lock());
+  const SlowFaults slow(hardware.page_fault);
   while (length > 0) {
     const uint64_t slice = begin / copy.width / copy.height;
     const uint64_t row = begin / copy.width % copy.height;
@@ -73,11 +100,11 @@ bool CopyPiece(AddressSpace& space, const Copy& copy, uint64_t begin, uint64_t l
 
 // Copies in pieces of at most `piece` bytes; `around(length, copy_it)` is called for each.
 template <typename Around>
-CUresult CopyInPieces(AddressSpace& space, const Copy& copy, uint64_t piece, Around around) {
+CUresult CopyInPieces(const Hardware& hardware, const Copy& copy, uint64_t piece, Around around) {
   const uint64_t total = copy.width * copy.height * copy.depth;
   for (uint64_t begin = 0; begin < total; begin += piece) {
     const uint64_t length = std::min(piece, total - begin);
-    const auto copy_it = [&] { return CopyPiece(space, copy, begin, length); };
+    const auto copy_it = [&] { return CopyPiece(hardware, copy, begin, length); };
     if (!around(length, copy_it)) return CUDA_ERROR_ILLEGAL_ADDRESS;
   }
   return CUDA_SUCCESS;
@@ -190,7 +217,7 @@ CUresult CopyOverBus(const Hardware& hardware, Direction direction, const Copy& 
       piece.End(bus.Time(Bytes(length)));
       return done;
     };
-    return AtItsTime(hardware, CopyInPieces(*hardware.space, copy, piece_bytes, in_turn));
+    return AtItsTime(hardware, CopyInPieces(hardware, copy, piece_bytes, in_turn));
   }
   Instant end;
   const auto in_time = [&](uint64_t length, auto copy_it) {
@@ -198,7 +225,7 @@ CUresult CopyOverBus(const Hardware& hardware, Direction direction, const Copy& 
     end = bus.Reserve(direction, Bytes(length), MonotonicNow(), end);
     return copy_it();
   };
-  const CUresult result = CopyInPieces(*hardware.space, copy, piece_bytes, in_time);
+  const CUresult result = CopyInPieces(hardware, copy, piece_bytes, in_time);
   if (result == CUDA_SUCCESS) SleepUntil(end);
   return result;
 }
@@ -210,12 +237,11 @@ CUresult CopyOnDevice(const Hardware& hardware, const Copy& copy) {
     piece.End(DeviceTime(length));
     return done;
   };
-  return AtItsTime(hardware, CopyInPieces(*hardware.space, copy, kPiece, in_turn));
+  return AtItsTime(hardware, CopyInPieces(hardware, copy, kPiece, in_turn));
 }
 
 CUresult CopyOnHost(const Hardware& hardware, const Copy& copy) {
-  return CopyInPieces(*hardware.space, copy, kPiece,
-                      [](uint64_t, auto copy_it) { return copy_it(); });
+  return CopyInPieces(hardware, copy, kPiece, [](uint64_t, auto copy_it) { return copy_it(); });
 }
 
 CUresult FillOnDevice(const Hardware& hardware, const Fill& fill) {
@@ -229,6 +255,7 @@ CUresult FillOnDevice(const Hardware& hardware, const Fill& fill) {
         if (!MayTouch(*hardware.space, address, length, Access::kReadWrite)) {
           return CUDA_ERROR_ILLEGAL_ADDRESS;
         }
+        const SlowFaults slow(hardware.page_fault);
         FillRow(reinterpret_cast<uint8_t*>(address), length, fill.value, fill.element_bytes);
       }
       piece.End(DeviceTime(length));
@@ -272,6 +299,7 @@ CUresult RunLaunch(const Hardware& hardware, ptx::Launch launch) {
     ptx::Stop stop;
     {
       const MapLock::Reader reader(space.map_lock());
+      const SlowFaults slow(hardware.page_fault);
       stop = execution.Run(should_yield);
     }
     used = used + piece.End(Duration(progress.instructions * kModelInstructionNs));

@@ -33,7 +33,8 @@ struct Hardware {
   DeviceClock* clock = nullptr;
   Slot* slot = nullptr;  // this process's
   Faults* faults = nullptr;
-  Duration watchdog;  // zero: none
+  Duration watchdog;    // zero: none
+  Duration page_fault;  // what each takes besides what the host needs for it
   ptx::Path path = ptx::Path::kAuto;
 };
 
