@@ -22,6 +22,31 @@ uint64_t AllBitmapsBytes(uint64_t size, int devices) {
   return 2 * BitmapBytes(size) * (1 + static_cast<uint64_t>(devices));
 }
 
+// Makes [from, from + bytes) of a shared mapping appear at `to` as well, and moves its page tables
+// there. The kernel puts whole tables elsewhere, so that this takes no time for each page.
+bool MoveTables(void* from, void* to, uint64_t bytes) {
+  return mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) == to;
+}
+
+// The same with page tables that are empty.
+bool MapAgain(void* from, void* to, uint64_t bytes) {
+  // An old size of zero makes a second mapping of shared memory; no descriptor is needed, so a
+  // program that closes all of its descriptors does no harm.
+  return mremap(from, 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to;
+}
+
+// Kernels before 5.13 move only tables of private memory. They say so after they have unmapped what
+// was at the target, so this asks without one.
+bool CanMoveTables() {
+  const uint64_t page = HostPageBytes();
+  void* const from = mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (from == MAP_FAILED) return false;
+  void* const to = mremap(from, page, page, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, nullptr);
+  munmap(from, page);
+  if (to != MAP_FAILED) munmap(to, page);
+  return to != MAP_FAILED;
+}
+
 }  // namespace
 
 void MapLock::LockShared() {
@@ -69,7 +94,11 @@ Result<std::unique_ptr<AddressSpace>> AddressSpace::Create(uint64_t bytes, int d
 
 AddressSpace::AddressSpace(void* reservation, uint64_t base, uint64_t size,
                            std::atomic<uint64_t>* bitmaps, int devices)
-    : reservation_(reservation), base_(base), size_(size), free_(base, size) {
+    : tables_move_(CanMoveTables()),
+      reservation_(reservation),
+      base_(base),
+      size_(size),
+      free_(base, size) {
   const uint64_t words = BitmapBytes(size) / sizeof(uint64_t);
   for (int i = 0; i < 1 + devices; ++i, bitmaps += 2 * words) {
     maps_.push_back({bitmaps, bitmaps + words});
@@ -94,12 +123,17 @@ void AddressSpace::Free(uint64_t address, uint64_t bytes) {
 }
 
 bool AddressSpace::Map(uint64_t address, void* backing, uint64_t bytes) {
-  // An old size of zero makes a second mapping of shared memory; no descriptor is needed, so a
-  // program that closes all of its descriptors does no harm.
-  void* mapped = mremap(backing, 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, At(address));
-  if (mapped == At(address)) return true;
+  if (tables_move_ && MoveTables(backing, At(address), bytes)) return true;
+  if (MapAgain(backing, At(address), bytes)) return true;
   Unmap(address, bytes);  // the failed call may have left the addresses to anybody's next mmap
   return false;
+}
+
+void AddressSpace::ReturnTables(uint64_t address, void* backing, uint64_t bytes) {
+  if (!tables_move_ || MoveTables(At(address), backing, bytes)) return;
+  // Without them the next mapping is slower, that is all, unless the failed call took the backing.
+  const bool there = msync(backing, bytes, MS_ASYNC) == 0;
+  if (!there && !MapAgain(At(address), backing, bytes)) std::abort();
 }
 
 bool AddressSpace::MapHost(uint64_t address, uint64_t bytes) {

@@ -12,6 +12,8 @@
 // 2. A writer waits for no more than what an engine does between two checks of WriterWaits().
 // 3. Forked children inherit no device memory (its backing says so, see PhysicalStore); the host's
 //    page-locked memory they inherit as any other of the program's.
+// 4. Page tables follow the memory, where the host's kernel knows how (5.13 and later). What was
+//    touched by way of its backing or of an earlier mapping gives no page fault in the next one.
 #pragma once
 
 #include <unistd.h>
@@ -120,7 +122,12 @@ class AddressSpace {
 
   // Makes the memory at `backing` (a shared mapping of this process) appear at `address` too. No
   // device may touch it before SetReach. False, and nothing is there, if the system refuses.
+  // `backing` stays mapped; its page tables move to `address`.
   bool Map(uint64_t address, void* backing, uint64_t bytes);
+  // Whether the host's kernel can; else each mapping starts with none.
+  bool tables_move() const { return tables_move_; }
+  // The page tables move back to `backing`, for the next mapping. Both stay mapped.
+  void ReturnTables(uint64_t address, void* backing, uint64_t bytes);
   // Fresh private memory of the host, for page-locked allocations that devices may use.
   bool MapHost(uint64_t address, uint64_t bytes);
   void Unmap(uint64_t address, uint64_t bytes);
@@ -176,6 +183,7 @@ class AddressSpace {
   // After a device was given leave for what somebody owns, or lost it.
   void ShowAllTo(int device, uint64_t owner);
 
+  const bool tables_move_;
   void* const reservation_;
   const uint64_t base_;
   const uint64_t size_;

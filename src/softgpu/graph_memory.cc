@@ -48,6 +48,7 @@ bool GraphMemory::Back(Block& block) {
 
 void GraphMemory::Unback(Block& block) {
   if (block.pieces.empty()) return;
+  block.device->store().KeepTables(*space_, block.range.begin, block.pieces);
   space_->Unmap(block.range.begin, RoundToPages(block.range.size));
   block.device->store().Free(block.pieces);
   block.pieces.clear();

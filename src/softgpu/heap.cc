@@ -74,6 +74,7 @@ bool Heap::Free(uint64_t address) {
 }
 
 void Heap::DropRun(std::map<uint64_t, Run>::iterator run) {
+  store_->KeepTables(*space_, run->first, run->second.pieces);
   space_->Unmap(run->first, run->second.size);
   store_->Free(run->second.pieces);
   space_->Free(run->first, run->second.size);

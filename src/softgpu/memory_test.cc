@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <cstring>
 #include <random>
@@ -103,15 +104,15 @@ TEST_F(SoftMemoryTest, FragmentsAddUp) {
 // Addresses that were left without any mapping would be the program's next mmap's.
 TEST_F(SoftMemoryTest, AFailedMappingKeepsItsAddresses) {
   const uint64_t address = space_->Reserve(kPageBytes);
-  void* unshared =
+  void* gone =
       mmap(nullptr, kPageBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  ASSERT_NE(unshared, MAP_FAILED);
+  ASSERT_NE(gone, MAP_FAILED);
+  munmap(gone, kPageBytes);
   // Linux refuses it, some versions of it only after they have cleared the target.
-  EXPECT_FALSE(space_->Map(address, unshared, kPageBytes));
+  EXPECT_FALSE(space_->Map(address, gone, kPageBytes));
   EXPECT_EQ(mmap(At(address), kPageBytes, PROT_NONE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0),
             MAP_FAILED);
-  munmap(unshared, kPageBytes);
 }
 
 TEST_F(SoftMemoryTest, AHandleMayBeMappedTwice) {
@@ -230,6 +231,74 @@ TEST(ManagedBlockTest, SaysOfEachPageWhatWasSaidOfIt) {
     for (uint64_t i = 0; i < kPages; ++i) {
       ASSERT_EQ(block.AdviceFor({i * page, page}).prefetched, expected[i]) << step << ", " << i;
     }
+  }
+}
+
+int64_t PageFaults() {
+  rusage used = {};
+  getrusage(RUSAGE_THREAD, &used);
+  return used.ru_minflt;
+}
+
+// A card's memory is there: what was used before is used again without a page fault of the host's.
+TEST_F(SoftMemoryTest, MemoryThatComesBackGivesNoPageFaults) {
+#ifdef TANDEM_SANITIZED
+  GTEST_SKIP() << "sanitizers have pages of their own";
+#endif
+  if (!space_->tables_move()) GTEST_SKIP() << "the host's kernel cannot move page tables";
+  constexpr uint64_t kBytes = 2 * kPageBytes;
+  Vmm vmm(space_.get());
+  Heap heap(space_.get(), store_.get(), 0);
+  uint64_t reserved = 0;
+  ASSERT_EQ(vmm.Reserve(kBytes, 0, 0, &reserved), CUDA_SUCCESS);
+  const auto touch = [&](uint64_t address) {
+    for (uint64_t at = 0; at < kBytes; at += HostPageBytes()) At(address + at)[0] = 1;
+  };
+  const auto map_and_touch = [&] {
+    Vmm::Handle handle = 0;
+    ASSERT_EQ(vmm.Create(store_.get(), {}, kBytes, {}, &handle), CUDA_SUCCESS);
+    ASSERT_EQ(vmm.Map(reserved, kBytes, handle), CUDA_SUCCESS);
+    touch(reserved);
+    ASSERT_EQ(vmm.Unmap(reserved, kBytes), CUDA_SUCCESS);
+    ASSERT_EQ(vmm.Release(handle), CUDA_SUCCESS);
+  };
+  const auto allocate_and_touch = [&] {
+    const uint64_t block = heap.Allocate(1, kBytes);
+    ASSERT_NE(block, 0u);
+    touch(block);
+    ASSERT_TRUE(heap.Free(block));
+  };
+  map_and_touch();
+  const int64_t before = PageFaults();
+  allocate_and_touch();
+  map_and_touch();
+  map_and_touch();
+  EXPECT_LT(PageFaults() - before, static_cast<int64_t>(kPageBytes / HostPageBytes()) / 4);
+}
+
+// Whichever of two mappings goes first, and with the page tables of either.
+TEST_F(SoftMemoryTest, MappingsOfTheSameMemoryGoInAnyOrder) {
+  for (const bool first_goes_first : {true, false}) {
+    Vmm vmm(space_.get());
+    uint64_t address = 0;
+    Vmm::Handle handle = 0;
+    ASSERT_EQ(vmm.Reserve(2 * kPageBytes, 0, 0, &address), CUDA_SUCCESS);
+    ASSERT_EQ(vmm.Create(store_.get(), {}, kPageBytes, {}, &handle), CUDA_SUCCESS);
+    const uint64_t one = address, two = address + kPageBytes;
+    ASSERT_EQ(vmm.Map(one, kPageBytes, handle), CUDA_SUCCESS);
+    std::memset(At(one), 1, kPageBytes);
+    ASSERT_EQ(vmm.Map(two, kPageBytes, handle), CUDA_SUCCESS);
+    At(two)[0] = 2;
+    const uint64_t gone = first_goes_first ? one : two, left = first_goes_first ? two : one;
+    ASSERT_EQ(vmm.Unmap(gone, kPageBytes), CUDA_SUCCESS);
+    EXPECT_EQ(At(left)[0], 2);
+    EXPECT_EQ(At(left)[kPageBytes - 1], 1);
+    ASSERT_EQ(vmm.Map(gone, kPageBytes, handle), CUDA_SUCCESS);
+    EXPECT_EQ(At(gone)[0], 2);
+    EXPECT_EQ(At(gone)[kPageBytes - 1], 1);
+    ASSERT_EQ(vmm.Unmap(address, 2 * kPageBytes), CUDA_SUCCESS);
+    ASSERT_EQ(vmm.Release(handle), CUDA_SUCCESS);
+    ASSERT_EQ(vmm.FreeReservation(address, 2 * kPageBytes), CUDA_SUCCESS);
   }
 }
 

@@ -71,4 +71,12 @@ bool PhysicalStore::MapAt(AddressSpace& space, uint64_t address, const std::vect
   return true;
 }
 
+void PhysicalStore::KeepTables(AddressSpace& space, uint64_t address,
+                               const std::vector<Range>& pieces) {
+  for (const Range& piece : pieces) {
+    space.ReturnTables(address, memory_->window() + piece.begin, piece.size);
+    address += piece.size;
+  }
+}
+
 }  // namespace tandem::soft

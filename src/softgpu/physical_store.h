@@ -7,7 +7,7 @@
 // 1. What is allocated is charged to the device's ledger; a charge that fails allocates nothing.
 // 2. Memory reads as zero when it is given out. Freed memory is the host's again at once, but for a
 //    part that stays for the next allocation: a card's memory is there, and whoever copies to it
-//    does not wait until the host has found some.
+//    does not wait until the host has found some. The part's page tables stay as well.
 // 3. A program that closes all of its descriptors does no harm: the memory is held by its mapping.
 //    The descriptor is kept only for other processes to find, and forked children inherit neither.
 #pragma once
@@ -52,6 +52,8 @@ class PhysicalStore {
 
   // Maps the pieces one after the other from `address` on; undoes it all on failure.
   bool MapAt(AddressSpace& space, uint64_t address, const std::vector<Range>& pieces);
+  // Before they are unmapped there: keeps their page tables for the next mapping.
+  void KeepTables(AddressSpace& space, uint64_t address, const std::vector<Range>& pieces);
 
  private:
   PhysicalStore(SharedDevice* shared, std::shared_ptr<ShareableMemory> memory)

@@ -163,9 +163,19 @@ bool Vmm::Covers(uint64_t address, uint64_t bytes, Mappings::iterator* first,
   return covered == bytes;
 }
 
+void Vmm::KeepTables(uint64_t address, const Mapping& mapping) {
+  const Physical& memory = physical_.at(mapping.handle);
+  if (memory.shared != nullptr) {
+    space_->ReturnTables(address, memory.shared->window(), memory.size);
+  } else {
+    memory.store->KeepTables(*space_, address, memory.pieces);
+  }
+}
+
 CUresult Vmm::Unmap(uint64_t address, uint64_t bytes) {
   Mappings::iterator first, end;
   if (!Covers(address, bytes, &first, &end)) return CUDA_ERROR_INVALID_VALUE;
+  for (auto each = first; each != end; ++each) KeepTables(each->first, each->second);
   space_->Unmap(address, bytes);
   while (first != end) {
     const Handle handle = first->second.handle;

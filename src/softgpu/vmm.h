@@ -89,6 +89,8 @@ class Vmm {
   // The mappings that cover the range exactly and without holes; false if there are none such.
   bool Covers(uint64_t address, uint64_t bytes, Mappings::iterator* first, Mappings::iterator* end);
   bool InOneReservation(uint64_t address, uint64_t bytes) const;
+  // Of what is about to be unmapped, for the next mapping.
+  void KeepTables(uint64_t address, const Mapping& mapping);
   void DropIfUnused(Handle handle);
   int DeviceOf(const Mapping& mapping) const;
 
