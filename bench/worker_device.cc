@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <fstream>
 #include <limits>
@@ -224,6 +225,7 @@ uint64_t Device::Job(uint64_t phases, uint64_t passes, uint64_t pause_ns) {
 uint64_t Device::Copies(bool up, uint64_t bytes, uint64_t count) {
   void* host = nullptr;
   Check("cuMemHostAlloc", driver_.cuMemHostAlloc(&host, bytes, 0));
+  std::memset(host, 0, bytes);  // else the first copy would wait for its pages
   const CUdeviceptr there = held_.at(0).address;
   const tandem::Instant begin = MonotonicNow();
   for (uint64_t i = 0; i < count; ++i) {
