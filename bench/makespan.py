@@ -6,7 +6,8 @@ Each has phases on the card, which rewrite all of its memory, and phases without
 change of holder moves what both have too much, both ways at once. Paired rounds, medians. `bound`: what the same phases, turns and
 switches would give if every decision were made at once and the bus never slower than it is rated;
 `ideal`: if besides each phase ran to its end. `duty` is the share of phases on the card, `phase_s`
-how long one of these takes at full scale.
+how long one of these takes at full scale. `serial_ratio`: the time together over the time one after the
+other. `bus`: of the small card; beside the one to scale there are a slow, a middling and a fast one.
 
 Scaled like a card of 141 GB on a bus of 55 GB/s: all times are divided by the scale. Device times are
 of the model clock, which does not depend on the host.
@@ -28,6 +29,8 @@ FLOOR_S, COST_MULTIPLE = 0.05, 20
 RUNS = ((0.5, 30, None), (0.9, 30, None), (0.5, 30, 5), (0.9, 30, 5))
 LONG_RUNS = ((0.5, 100, None), (0.9, 100, None))
 QUICK_RUNS = ((0.5, 30, None), (0.5, 30, 5))
+# In bytes per second, with half of the time on the card in phases of 30 s.
+OTHER_BUSES = (100e6, 1e9, 8e9)
 
 
 def one_by_one(bus, words, patience_s):
@@ -80,34 +83,42 @@ def row(told):
         "serial_s": round(serial_s, 3),
         "shared_s": round(shared_s, 3),
         "speedup": round(statistics.median(speedups), 4),
+        "serial_ratio": round(1 / statistics.median(speedups), 4),
         "handovers": handovers,
         "rounds": len(told),
         "spread": spread(speedups),
     }
 
 
+def rated(bytes_per_second):
+    return f"{bytes_per_second / 1e6:.0f}MB/s"
+
+
 def measure(args):
     software_only("the jobs, their phases and the bus are made for the software card")
-    one_way = FULL_SCALE_S / args.scale
-    bus = f"{BUDGET / one_way / 1e6:.0f}MB/s"
-    switch = (2 * HELD - BUDGET) / BUDGET * one_way
+    to_scale = BUDGET * args.scale / FULL_SCALE_S
     phases, rounds = (2, 1) if args.quick else (PHASES, max(1, args.rounds))
-    with small_card(bus, TANDEM_SOFT_CLOCK="model") as card:
+    with small_card(rated(to_scale), TANDEM_SOFT_CLOCK="model") as card:
         a_pass = pass_seconds(card, HELD, 1 if args.quick else 5)
     runs = QUICK_RUNS if args.quick else RUNS + (LONG_RUNS if args.long or args.phase else ())
-    for duty, phase_s, turn_s in runs:
+    runs = [(*each, to_scale) for each in runs]
+    runs += [(0.5, 30, None, bus) for bus in OTHER_BUSES[: 1 if args.quick else None]]
+    for duty, phase_s, turn_s, bytes_per_second in runs:
         if args.duty not in (None, duty) or args.phase not in (None, phase_s):
             continue
+        bus = rated(bytes_per_second)
+        switch = (2 * HELD - BUDGET) / bytes_per_second
         passes = 1 if args.quick else max(1, round(phase_s / args.scale / a_pass))
         gpu = passes * a_pass
         pause = gpu * (1 - duty) / duty
         scaled_turn = None if turn_s is None else turn_s / args.scale
         quantum = max(FLOOR_S, COST_MULTIPLE * switch) if turn_s is None else scaled_turn
-        say(f"makespan: duty {duty}, phases of {phase_s} s, turns of {turn_s or 'their own length'}")
+        say(f"makespan: duty {duty}, phases of {phase_s} s, turns of {turn_s or 'their own length'}, bus {bus}")
         yield {
             "duty": duty,
             "phase_s": round(gpu * args.scale, 2),
             "turn_s": turn_s,
+            "bus": bus,
             **row(paired(bus, phases, passes, gpu, pause, scaled_turn, rounds)),
             "bound": round(speedup(phases, gpu, pause, switch, quantum), 4),
             "ideal": round(speedup(phases, gpu, pause, switch), 4),

@@ -71,6 +71,7 @@ void Lease::OnMessage(const wire::Evict& evict) {
 }
 
 Step Lease::Next(const View& view) {
+  if (epoch_ == 0 && !poisoned_ && view.wanted) Ask(view);  // even while it swaps out
   const bool evict = evict_asked_ || (view.resident > credit_ && !rooted_);
   if ((revoked_ || (evict && working_)) && !undrained_) {
     unwanted_ = false;
@@ -78,10 +79,7 @@ Step Lease::Next(const View& view) {
   }
   if (evict && !working_) return Step::kEvict;
   if (poisoned_) return Step::kNone;
-  if (epoch_ == 0) {
-    if (view.wanted) Ask(view);
-    return Step::kNone;
-  }
+  if (epoch_ == 0) return Step::kNone;
   if (view.missing == Bytes()) return open_ ? Step::kNone : Step::kOpen;
   if (view.resident + view.next_chunk <= credit_) return Step::kRestore;
   if (view.chills && view.need <= credit_) return Step::kRestore;

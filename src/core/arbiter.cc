@@ -71,6 +71,16 @@ void Arbiter::ExpectToLeave(Session& session, Bytes from) {
   if (!session.leaves_since.has_value()) session.leaves_since = now_;
 }
 
+// A chunk of some session's has moved: others that leave over the same bus have to wait for that.
+void Arbiter::PutOffTheOthers(SessionId mover) {
+  const Instant by = now_ + config_.silence + cost_.MostForChunk(Way::kOut);
+  for (const auto& [at, id] : Roster::ByTime(roster_.counted().expected)) {
+    if (at >= by) break;
+    const Session& session = roster_.at(id);
+    if (id != mover && !session.holds()) roster_.Touch(id).expected_at = by;
+  }
+}
+
 // It can be served all the same, and is never asked again.
 void Arbiter::Root(Session& session) {
   if (session.holds() || !session.evicting()) return;
@@ -429,7 +439,10 @@ void Arbiter::Handle(const event::Evicted& e) {
   // everybody waiting for ever.
   const bool moves =
       e.resident + config_.chunk <= session->leaving_from || e.resident <= session->credit;
-  if (!session->holds() && moves) ExpectToLeave(*session, e.resident);
+  if (!session->holds() && moves) {
+    ExpectToLeave(*session, e.resident);
+    PutOffTheOthers(e.id);
+  }
   if (!session->yields_to.has_value()) return;
   Session* to = roster_.Find(*session->yields_to);
   if (Handover* record = to != nullptr ? RecordOf(*to) : nullptr; record != nullptr) {

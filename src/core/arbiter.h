@@ -58,7 +58,9 @@ struct ArbiterConfig {
   uint32_t reserved = 4;  // contexts outside the budget
   std::string policy = "interactive";
   TurnRules turns;
-  double bytes_per_second = 8e9;       // of a switch, until measured
+  // Of a bus, until something moves. As fast as there are any: one switch shows what it costs,
+  // while a bus that is taken for slow may never be tried.
+  double bytes_per_second = 100e9;
   Duration window = Milliseconds(10);  // of work in flight
   Duration deadline = Seconds(2);      // to drain after Revoke; doubled while it proves too short
   Duration silence = Seconds(2);       // without a sign of progress: do not count on it
@@ -171,6 +173,7 @@ class Arbiter {
   Session* FindHolder(SessionId id, Epoch epoch);
   void HeardFrom(Session& session);
   void ExpectToLeave(Session& session, Bytes from);
+  void PutOffTheOthers(SessionId mover);
   void Root(Session& session);
   void SetCharge(Session& session, Bytes charge);
   void SetCredit(Session& session, Bytes credit);

@@ -71,12 +71,13 @@ bool Arbiter::Choose() {
   return claim_.has_value();
 }
 
-// It makes way at `cap`. Bytes shall not be copied in for less than a turn.
+// It makes way at `cap`, and what it has on the card by then has to leave for those ahead. Bytes
+// shall not come in and go out again for less time than that takes; until then others work.
 bool Arbiter::MaySlipIn(const Wish& wish, std::optional<Instant> cap) const {
   if (!cap.has_value() || wish.kind != Wish::Kind::kLease) return true;
-  const Moves moves = MovesFor(wish, nullptr, budget_.free());
-  if (moves.Copied(Way::kIn) == Bytes()) return true;
-  return *cap - now_ >= config_.turns.Quantum(cost_.Estimate(moves));
+  const Bytes lacked = Lacked(wish);
+  if (lacked == Bytes()) return true;
+  return *cap - now_ >= cost_.Estimate(Moves::BothWays(lacked)) * 2;
 }
 
 // Beside the holders and those ahead, whoever it is: most often so where many wait. False: perhaps.
@@ -315,6 +316,7 @@ void Arbiter::SendGrant(Session& session) {
   session.epoch = claim_->record.epoch = ++last_epoch_;
   session.granted_at = session.running_since = session.active_since = now_;
   session.cap = claim_->cap;
+  session.had_its_turn = false;
   session.rank = claim_->wish.rank;
   session.waited = session.waited + (now_ - claim_->wish.since);
   ++session.leases;
@@ -347,6 +349,7 @@ void Arbiter::RaiseCredit(Session& session) {
 void Arbiter::SendRevoke(Session& session, action::Why why) {
   roster_.Changed();
   session.phase = Phase::kRevoking;
+  session.had_its_turn = why == action::Why::kTurnEnded;
   session.expected_at = now_ + session.deadline + config_.silence;
   actions_.emplace_back(action::Revoke{session.id, session.epoch, session.deadline, why});
 }

@@ -9,8 +9,11 @@
 // of the instants at which that ends. So nobody who comes later than that goes ahead.
 //
 // Interrupting is paid for from an allowance (SwitchAllowance): what the ends of turns leave of the
-// time that may be spent on switching. Whoever had to wait longer than it was asked to is not
-// interrupted before the end of its turn.
+// time that may be spent on switching. A session that had to wait longer than it was asked to is
+// not interrupted before the end of its turn. A session works at least as long as its own switch
+// took, and one that has just had a whole turn waits for its next one.
+#include <algorithm>
+
 #include "src/core/policies.h"
 
 namespace tandem::core {
@@ -41,14 +44,17 @@ class Interactive : public Policy {
     const bool overdue = contest.holder.rank <= contest.holder.granted_at.ns;
     const bool turns_are_fixed = rules().cost_multiple == 0;
     if (contest.wish.kind != Wish::Kind::kLease || overdue || turns_are_fixed) return kNever;
+    if (contest.waiter.had_its_turn) return kNever;
     if (Expected(contest.waiter) > Scaled(kMostPatience)) return kNever;
     // Once the holder's burst is of a higher level than the waiter's with both switches.
     const Duration price = contest.cost * 2;
     const Duration bound = LevelBound(Expected(contest.waiter) + price);
     const Instant outgrown = contest.now + (bound - contest.holder.BurstSoFar(contest.now));
-    return std::max(outgrown, allowance_.AffordableAt(price, contest.now));
+    const Instant paid_off = contest.holder.running_since + contest.cost;
+    return std::max({outgrown, paid_off, allowance_.AffordableAt(price, contest.now)});
   }
 
+  void Settle(Instant now) override { allowance_.Start(now); }
   void OnSwitch(Duration cost, Instant now) override { allowance_.Spend(cost, now); }
 
  private:

@@ -47,6 +47,7 @@ class PolicyTest : public ArbiterTest {
   void Contend(Duration worked) {
     Add(kA);
     Add(kB);
+    now_ = now_ + Seconds(100);  // there is something to pay for interruptions from
     Run(kA, MiB(100));
     now_ = now_ + worked;
     On(event::Ready{kB, MiB(100)});

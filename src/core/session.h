@@ -76,6 +76,7 @@ struct Session {
   Instant idle_since;
   Instant last_used;
   std::optional<Instant> left_at;  // when its lease was last taken
+  bool had_its_turn = false;       // since its turn had ended, and others waited
   Instant not_before;              // no Revoke before this: it was busy just now
   std::optional<Instant> cap;      // protected no longer than this: it slipped in
   Pauses pauses;

@@ -14,7 +14,7 @@ constexpr double kMostSurprise = 8.0;
 constexpr double kSmoothing = 0.25;  // least weight of the newest switch in base_seconds_
 constexpr int kFewSwitches = 4;      // of which each counts the same
 // A chunk may take so many times longer than expected: the bus may have become slower.
-constexpr int64_t kMostSlowdown = 16;
+constexpr double kMostSlowdown = 16;
 constexpr double kSlowestBytesPerSecond = 10e6;
 constexpr double kFastestBytesPerSecond = 1e12;
 constexpr double kLongestSeconds = 1e6;  // of an estimate, so that sums of some do not overflow
@@ -39,8 +39,7 @@ Moves Moves::BothWays(Bytes bytes) {
 }
 
 SwitchCost::SwitchCost(double bytes_per_second, Bytes chunk)
-    : assumed_seconds_per_byte_(1.0 / bytes_per_second),
-      chunk_(std::max(chunk, Bytes(1))) {
+    : assumed_seconds_per_byte_(1.0 / bytes_per_second), chunk_(std::max(chunk, Bytes(1))) {
   const FadingRatio unknown(Bytes(chunk_.count * kHalfLifeChunks));
   for (auto& of_way : seconds_) of_way.fill(unknown);
 }
@@ -75,15 +74,14 @@ Duration SwitchCost::Estimate(const Moves& moves) const {
 }
 
 Duration SwitchCost::MostForChunk(Way way) const {
-  double slowest = 0;
   bool known = false;
+  double slowest = 0;
   for (const Place place : {Place::kMemory, Place::kFile}) {
     known = known || seconds_[static_cast<size_t>(way)][static_cast<size_t>(place)].known();
     slowest = std::max(slowest, SecondsPerByte(way, place));
   }
-  const double chunk = static_cast<double>(chunk_.count);
-  if (!known) return FromSeconds(std::max(slowest, 1 / kSlowestBytesPerSecond) * chunk);
-  return FromSeconds(slowest * chunk) * kMostSlowdown;
+  const double most = std::max(slowest * kMostSlowdown, known ? 0 : 1 / kSlowestBytesPerSecond);
+  return FromSeconds(most * static_cast<double>(chunk_.count));
 }
 
 void SwitchCost::LearnMove(Way way, Place place, Bytes bytes, Duration took) {

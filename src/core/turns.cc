@@ -14,8 +14,12 @@ constexpr int64_t kAssumed = 128;
 
 }  // namespace
 
+void SwitchAllowance::Start(Instant now) {
+  since_ = since_.value_or(now);
+}
+
 Duration SwitchAllowance::Saved(Duration cost, Instant now) const {
-  return std::min(saved_ + (now - since_) / cost_multiple_, std::max(cost, kMostSaved));
+  return std::min(saved_ + (now - *since_) / cost_multiple_, std::max(cost, kMostSaved));
 }
 
 void SwitchAllowance::Spend(Duration cost, Instant now) {

@@ -21,6 +21,8 @@ class SwitchAllowance {
   // A switch may be made for every `cost_multiple` times its cost. REQUIRES: > 0, or never used.
   explicit SwitchAllowance(int64_t cost_multiple) : cost_multiple_(cost_multiple) {}
 
+  // The first call counts: nothing has been saved up by then. REQUIRES: before all other calls.
+  void Start(Instant now);
   void Spend(Duration cost, Instant now);
   // From when on there is enough for that, if nothing is spent in between.
   Instant AffordableAt(Duration cost, Instant now) const;
@@ -32,8 +34,8 @@ class SwitchAllowance {
   static constexpr Duration kMostSaved = Seconds(3);
 
   int64_t cost_multiple_;
-  Duration saved_ = kMostSaved;  // may be negative: the end of a turn asks nobody
-  Instant since_;                // it has been that much
+  Duration saved_;                // may be negative: the end of a turn asks nobody
+  std::optional<Instant> since_;  // it has been that much
 };
 
 // The typical value of something that repeats: the median of the last few. One long pause among

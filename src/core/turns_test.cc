@@ -98,7 +98,11 @@ TEST(PausesTest, NoOtherPatienceThatItMayHaveWouldHaveCostLess) {
 TEST(SwitchAllowanceTest, WhatIsSpentComesBackAtTheRateOfTheRules) {
   SwitchAllowance allowance(20);
   Instant now;
-  EXPECT_EQ(allowance.AffordableAt(Seconds(3), now), now);  // it begins with what can be saved up
+  allowance.Start(now);
+  EXPECT_EQ(allowance.AffordableAt(Seconds(3), now), now + Seconds(60));  // it begins with nothing
+  now = now + Seconds(60);
+  allowance.Start(now);  // it has already
+  EXPECT_EQ(allowance.AffordableAt(Seconds(3), now), now);
   allowance.Spend(Seconds(2), now);
   EXPECT_EQ(allowance.AffordableAt(Seconds(1), now), now);
   EXPECT_EQ(allowance.AffordableAt(Seconds(2), now), now + Seconds(20));

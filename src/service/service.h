@@ -80,6 +80,8 @@ struct ServiceConfig {
   core::TurnRules turns = {};
   std::string policy = core::ArbiterConfig().policy;  // of all GPUs, until somebody says otherwise
   Duration fixed_wait = core::ArbiterConfig().fixed_wait;
+  // Of the buses, until something is measured.
+  double assumed_bytes_per_second = core::ArbiterConfig().bytes_per_second;
   std::optional<uint64_t> chaos_seed = std::nullopt;  // for tests: chaos.h
   // Of the host, for what may have to leave the cards.
   Bytes host_memory = Bytes(std::numeric_limits<uint64_t>::max());

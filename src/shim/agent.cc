@@ -309,6 +309,10 @@ bool Agent::Evict() {
   const auto moved = [&](Bytes copied) NO_THREAD_SAFETY_ANALYSIS {  // with the lock, as taken here
     tell(copied);
     told = true;
+    if (parts_.gate->wanted()) {
+      const client::View view = GetView();  // asks for the lease, if it has not yet
+      parts_.link->With([&](client::Lease& lease) { (void)lease.Next(view); });
+    }
     if (!lost_) Listen(Duration());
   };
   const CUresult result = parts_.swapper->Evict(target, moved);

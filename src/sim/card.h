@@ -24,6 +24,8 @@ class Card {
   Card(const Card&) = delete;
   Card& operator=(const Card&) = delete;
 
+  // Of copies that begin from now on.
+  void SetBytesPerSecond(double bytes_per_second) { bytes_per_second_ = bytes_per_second; }
   // `done` is called when the copy is; copies of one way follow each other.
   void Copy(Way way, Bytes bytes, Timeline::Call done);
 
@@ -44,7 +46,7 @@ class Card {
   void Schedule();
 
   Timeline* const timeline_;
-  const double bytes_per_second_;
+  double bytes_per_second_;
   Instant free_at_[2];  // each way of the bus
   std::map<uint64_t, Work> works_;
   uint64_t last_ = 0;

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <random>
+#include <vector>
 
 #include "src/base/testing/rounds.h"
 #include "src/base/time.h"
@@ -19,6 +22,20 @@ inline std::function<Duration()> Exponential(Duration mean, uint64_t seed) {
     const double drawn = std::exponential_distribution<>(1.0)(random);
     return Duration(std::llround(drawn * static_cast<double>(mean.ns)));
   };
+}
+
+// Of random worlds: TANDEM_SEED=n is the only one, TANDEM_WORLDS=n so many in the place of `count`.
+inline std::vector<uint64_t> Seeds(uint64_t count) {
+  if (const char* seed = std::getenv("TANDEM_SEED"); seed != nullptr) {
+    return {std::strtoull(seed, nullptr, 10)};
+  }
+  if (const char* worlds = std::getenv("TANDEM_WORLDS"); worlds != nullptr) {
+    count = std::strtoull(worlds, nullptr, 10);
+  }
+  const uint64_t first = std::random_device()();
+  std::vector<uint64_t> seeds;
+  for (uint64_t i = 0; i < count; ++i) seeds.push_back(first + i);
+  return seeds;
 }
 
 }  // namespace tandem::sim

@@ -55,6 +55,7 @@ std::unique_ptr<service::Service> Node::MakeService() {
   made.started = timeline_->now();
   made.turns = config_.turns;
   made.policy = config_.policy;
+  made.assumed_bytes_per_second = config_.assumed_bytes_per_second;
   made.random_token = [last = uint64_t{0}]() mutable { return ++last; };
   for (int gpu = 0; gpu < config_.gpus; ++gpu) {
     // Beside the budget a card has room for one chunk.

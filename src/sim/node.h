@@ -26,6 +26,8 @@ struct NodeConfig {
   core::TurnRules turns;
   std::string policy = core::ArbiterConfig().policy;
   Duration latency = Microseconds(30);  // of a message
+  // What the daemon takes the bus for before it has seen anything move.
+  double assumed_bytes_per_second = core::ArbiterConfig().bytes_per_second;
 };
 
 class Node {

@@ -200,13 +200,15 @@ void Program::Evict() {
 
 void Program::Restore() {
   const Bytes part = View().next_chunk;
+  const Bytes copied = std::min(part, SaturatingSubtract(written_, resident_));
   busy_ = true;
   coming_ = part;
-  card_->Copy(Card::Way::kIn, part, Mine([this, part] {
+  card_->Copy(Card::Way::kIn, copied, Mine([this, part, copied] {
                 coming_ = Bytes();
                 resident_ += part;
-                brought_ += part;
-                lease_.OnRestored(resident_, part);
+                written_ = std::max(written_, resident_);
+                brought_ += copied;
+                lease_.OnRestored(resident_, copied);
                 busy_ = false;
                 Go();
               }));

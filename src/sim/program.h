@@ -69,6 +69,8 @@ class Program {
   // SIGKILL.
   void Die();
 
+  // Off the card, and has to be copied back.
+  Bytes swapped() const { return SaturatingSubtract(written_, resident_); }
   // On the card, or on its way there.
   Bytes resident() const { return resident_ + coming_; }
   // It wants to work and does not, since then.
@@ -116,6 +118,7 @@ class Program {
   bool busy_ = false;   // a step is under way, and Go comes after it
   Decisions page_;
   Bytes need_, resident_, coming_, brought_;
+  Bytes written_;       // it had so much on the card at some time; beyond that nothing is to copy
   bool wants_ = false;  // threads wait at the gate
   std::optional<Burst> burst_;
   Duration left_;         // of it

@@ -8,7 +8,6 @@
 // end nothing is charged for anybody who is gone.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <random>
 
@@ -173,19 +172,6 @@ class World {
   uint64_t bursts_ = 0;
   uint64_t restarts_ = 0;
 };
-
-std::vector<uint64_t> Seeds(uint64_t count) {
-  if (const char* seed = std::getenv("TANDEM_SEED"); seed != nullptr) {
-    return {std::strtoull(seed, nullptr, 10)};
-  }
-  if (const char* worlds = std::getenv("TANDEM_WORLDS"); worlds != nullptr) {
-    count = std::strtoull(worlds, nullptr, 10);
-  }
-  const uint64_t first = std::random_device()();
-  std::vector<uint64_t> seeds;
-  for (uint64_t i = 0; i < count; ++i) seeds.push_back(first + i);
-  return seeds;
-}
 
 TEST(SwarmTest, NobodyIsHurtByWhatOthersDo) {
   uint64_t bursts = 0, restarts = 0;

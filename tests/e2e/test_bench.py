@@ -42,7 +42,7 @@ OTHERS = {
     "interactive": ("model_mean_s", "model_p99_s", "seed", "scale"),
     "makespan": ("turn_s", "spread"),
 }
-ROWS = {"gate": 1, "alloc": 24, "overhead": 4, "release": 2, "handover": 1, "gaps": 1, "makespan": 2,
+ROWS = {"gate": 1, "alloc": 24, "overhead": 4, "release": 2, "handover": 1, "gaps": 1, "makespan": 3,
         "fairness": 1, "harvest": 1, "interactive": 1}  # fmt: skip
 
 
