@@ -71,7 +71,7 @@ void Lease::OnMessage(const wire::Evict& evict) {
 }
 
 Step Lease::Next(const View& view) {
-  if (epoch_ == 0 && !poisoned_ && view.wanted) Ask(view);  // even while it swaps out
+  OnWanted(view);
   const bool evict = evict_asked_ || (view.resident > credit_ && !rooted_);
   if ((revoked_ || (evict && working_)) && !undrained_) {
     unwanted_ = false;
@@ -85,6 +85,10 @@ Step Lease::Next(const View& view) {
   if (view.chills && view.need <= credit_) return Step::kRestore;
   if (view.wanted || !opened_once_) Ask(view);
   return Step::kNone;
+}
+
+void Lease::OnWanted(const View& view) {
+  if (epoch_ == 0 && !poisoned_ && view.wanted) Ask(view);
 }
 
 void Lease::Ask(const View& view) {

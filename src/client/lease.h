@@ -61,6 +61,8 @@ class Lease {
   void OnDrained(bool drained);
   // Some time has passed since work would not drain, with the gate open: it may be tried again.
   void OnRested() { undrained_ = false; }
+  // Threads may wait at the gate: asks for a lease where there is none, also while memory leaves.
+  void OnWanted(const View& view);
   // Some of what is missing has come, with copies of so many bytes; of these from the file.
   void OnRestored(Bytes resident, Bytes copied, Bytes from_file = {});
   void OnOpened(Bytes copied_in);

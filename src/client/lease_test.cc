@@ -51,6 +51,21 @@ TEST(LeaseTest, WithAllThatMayBeOnTheCardTheRestIsMadeCold) {
   EXPECT_EQ(lease.Next(view), Step::kOpen);
 }
 
+TEST(LeaseTest, AsksForTheCardWhileItsMemoryLeaves) {
+  Lease lease = Running(MiB(8));
+  lease.OnMessage(wire::Revoke{7, 1000});
+  EXPECT_EQ(lease.Next(Needs(MiB(8), MiB(8), false)), Step::kDrain);
+  lease.OnDrained(true);
+  Only<wire::Released>(lease);
+  lease.OnMessage(wire::Evict{0});
+  EXPECT_EQ(lease.Next(Needs(MiB(8), MiB(8), false)), Step::kEvict);
+  EXPECT_TRUE(Silent(lease));
+  lease.OnWanted(Needs(MiB(8), MiB(6)));
+  EXPECT_EQ(Only<wire::Ready>(lease).need_bytes, MiB(8).count);
+  EXPECT_EQ(lease.Next(Needs(MiB(8), MiB(6))), Step::kEvict);
+  EXPECT_TRUE(Silent(lease));
+}
+
 TEST(LeaseTest, TellsOfWhatComesUntilItRuns) {
   Lease lease;
   lease.OnRestored(MiB(2), MiB(2));  // without a lease it is nobody's affair

@@ -99,6 +99,7 @@ void Arbiter::SetCharge(Session& session, Bytes charge) {
 void Arbiter::SetCredit(Session& session, Bytes credit) {
   const Bytes claimed = session.charge + session.excess;
   if (session.arrived >= session.credit) session.arrives_since = now_;
+  session.progressed_at = now_;
   session.credit = credit;
   session.credit_in_flight = true;
   session.excess = SaturatingSubtract(claimed, credit);
@@ -302,8 +303,9 @@ void Arbiter::Handle(const event::Running& e) {
   if (session == nullptr) return;
   session->credit_in_flight = false;
   session->on_host = Bytes();
-  if (session->phase == Phase::kGranted) {
-    session->phase = Phase::kRunning;
+  if (session->phase == Phase::kGranted) session->phase = Phase::kRunning;
+  // Once for each lease, also where a Revoke has crossed it, which may be answered by Busy.
+  if (session->running_since == session->granted_at) {
     session->running_since = session->active_since = session->last_used = now_;
   }
   // It has all it needs: what it asked for beyond that it has freed since.
@@ -440,8 +442,8 @@ void Arbiter::Handle(const event::Evicted& e) {
   const bool moves =
       e.resident + config_.chunk <= session->leaving_from || e.resident <= session->credit;
   if (!session->holds() && moves) {
+    if (e.resident + config_.chunk <= session->leaving_from) PutOffTheOthers(e.id);
     ExpectToLeave(*session, e.resident);
-    PutOffTheOthers(e.id);
   }
   if (!session->yields_to.has_value()) return;
   Session* to = roster_.Find(*session->yields_to);

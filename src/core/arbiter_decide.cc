@@ -250,7 +250,7 @@ Instant Arbiter::StallsAt(const Session& holder) const {
                             ? cost_.MostForChunk(Way::kIn)
                             : std::max(cost_.Estimate(Moves::BothWays(holder.need)) * 4,
                                        cost_.MostForChunk(Way::kIn));
-  return std::max(holder.granted_at, holder.arrives_since) + config_.silence + rest;
+  return holder.progressed_at + config_.silence + rest;
 }
 
 // ---- Serving
@@ -269,8 +269,7 @@ void Arbiter::Begin(const Wish& wish, const Plan& plan, std::optional<Instant> c
     const Session& first = roster_.at(plan.revoke.front().id);
     policy_->OnSwitch(cost_.Estimate(MovesFor(wish, &first, budget_.free())), now_);
   }
-  for (const Plan::Leaving& leaving : plan.revoke)
-    SendRevoke(roster_.Touch(leaving.id), leaving.why);
+  for (const auto& [id, why] : plan.revoke) SendRevoke(roster_.Touch(id), why);
 }
 
 // True if the claim ended, one way or the other.
@@ -321,7 +320,7 @@ void Arbiter::SendGrant(Session& session) {
   session.waited = session.waited + (now_ - claim_->wish.since);
   ++session.leases;
   const Bytes charge = session.charge;
-  session.arrived = charge;
+  session.arrived = session.arriving_from = charge;
   session.leaves_since.reset();
   SetCredit(session, charge + std::min(SaturatingSubtract(session.need, charge), budget_.free()));
   session.arrives_since = now_;

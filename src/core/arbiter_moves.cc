@@ -100,6 +100,12 @@ void Arbiter::Handle(const event::Restored& e) {
     cost_.LearnMove(Way::kIn, Place::kCard, fresh, took);
   }
   session->arrived += come;
+  // A byte now and then is no progress.
+  const bool chunk = session->arrived >= session->arriving_from + config_.chunk;
+  if (chunk || session->arrived == session->credit) {
+    if (come > Bytes()) session->progressed_at = now_;
+    session->arriving_from = session->arrived;
+  }
   session->arrives_since = now_;
   Handover* const record = session->record.has_value() ? &*session->record : RecordOf(*session);
   if (record == nullptr) return;

@@ -74,6 +74,20 @@ TEST_F(ArbiterProgressTest, WhatDoesNotComeAnyMoreIsNotWaitedFor) {
   EXPECT_EQ(Said<action::Revoke>(kB).why, action::Why::kHeldUp);
 }
 
+TEST_F(ArbiterProgressTest, OneThatOnlySaysSoHoldsNobodyUp) {
+  Revoke();
+  On(event::Ready{kA, MiB(80)});
+  for (int chunk = 0; chunk < 15; ++chunk) MoveChunk(Milliseconds(2));
+  On(event::Evicted{kA, MiB(20), MiB(30)});
+  Bytes resident = MiB(20) + out_;
+  for (int i = 0; i < 40 && !Revoked(); ++i) {
+    now_ = now_ + Milliseconds(100);
+    On(event::Restored{kB, epoch_[kB], resident += Bytes(i % 2), Bytes(i % 2)});
+  }
+  EXPECT_TRUE(Revoked());
+}
+
+// The other way of the bus is slow, so credit comes slowly.
 TEST_F(ArbiterProgressTest, TimeWithoutCreditIsNoneOfTheBuss) {
   Revoke();
   for (int chunk = 0; chunk < 30; ++chunk) {

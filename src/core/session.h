@@ -69,6 +69,8 @@ struct Session {
   FadingRatio modified{Bytes(1)};       // of what left the card, what had to be copied
   Bytes arrived;                // while it is brought in: what it has there by its own account
   Instant arrives_since;        // its next chunk is on the way in, or it waits for credit
+  Bytes arriving_from;          // what it had there when progressed_at was last put off
+  Instant progressed_at;        // since then neither a chunk has arrived nor more credit was given
   bool tells_arrivals = false;  // it is of a version that does
   Instant granted_at;           // of this lease
   Instant running_since;        // of this lease; until it runs, as granted_at

@@ -310,8 +310,8 @@ bool Agent::Evict() {
     tell(copied);
     told = true;
     if (parts_.gate->wanted()) {
-      const client::View view = GetView();  // asks for the lease, if it has not yet
-      parts_.link->With([&](client::Lease& lease) { (void)lease.Next(view); });
+      const client::View view = GetView();
+      parts_.link->With([&](client::Lease& lease) { lease.OnWanted(view); });
     }
     if (!lost_) Listen(Duration());
   };

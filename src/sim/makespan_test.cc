@@ -1,19 +1,19 @@
 // Several jobs together on one card against the same jobs one after the other, in drawn worlds: how
-// many jobs, how much of the card each needs, how long it works and pauses, how fast the bus is, and
-// whether that changes in mid-run. A failure prints its seed; TANDEM_SEED=n runs that one alone,
-// TANDEM_WORLDS=n so many.
+// many jobs, how much of the card each needs, how long it works and pauses, how fast the bus is,
+// and whether that changes in mid-run. A failure prints its seed; TANDEM_SEED=n runs that one
+// alone, TANDEM_WORLDS=n so many.
 //
 // What must hold, but for two switches, from which is learned what they cost: together they take no
 // longer than 1.05 times as long as one after the other; and where the same rules are faster than
-// that if the bus is known from the start and no message takes time, they reach 0.97 of it. Where the
-// bus becomes slower, what is off the card at that moment has to come back over the slow bus, which
-// no rule could have foreseen; that time is not counted either.
+// that if the bus is known from the start and no message takes time, they reach 0.97 of it. Where
+// the bus becomes slower, what is off the card at that moment has to come back over the slow bus,
+// which no rule could have foreseen; that time is not counted either.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 #include <iostream>
+#include <memory>
 #include <random>
 #include <sstream>
 #include <vector>
@@ -43,8 +43,8 @@ struct Job {
 struct Scenario {
   std::vector<Job> jobs;
   Bytes chunk;
-  double bus = 0;                   // bytes per second
-  double later_bus = 0;             // from `changes_at` on
+  double bus = 0;        // bytes per second
+  double later_bus = 0;  // from `changes_at` on
   Duration changes_at = kTooLong;
   std::string policy = core::ArbiterConfig().policy;
 
@@ -74,8 +74,8 @@ std::ostream& operator<<(std::ostream& out, const Scenario& scenario) {
   return out;
 }
 
-// All of them begin at once. `foreseen`: the bus is known, and messages take no time. *stranded: how
-// long what is off the card takes to come back when the bus has changed.
+// All of them begin at once. `foreseen`: the bus is known, and messages take no time. *stranded:
+// how long what is off the card takes to come back when the bus has changed.
 Duration Together(const Scenario& scenario, bool foreseen, Duration* stranded) {
   Timeline timeline;
   NodeConfig config;
@@ -207,9 +207,9 @@ TEST(MakespanTest, TogetherIsNeverSlowerThanOneAfterTheOther) {
     of_foreseen += makespans.foreseen / std::max(together, makespans.foreseen);
   }
   const double mean = faster > 0 ? of_foreseen / static_cast<double>(faster) : 1;
-  std::cout << worlds << " worlds, the slowest " << worst << " of one after the other; of " << faster
-            << " that are faster together, " << missed << " miss 0.97 of what was foreseen; the mean is "
-            << mean << "\n";
+  std::cout << worlds << " worlds, the slowest " << worst << " of one after the other; of "
+            << faster << " that are faster together, " << missed
+            << " miss 0.97 of what was foreseen; the mean is " << mean << "\n";
   EXPECT_GE(mean, 0.97);
 }
 
