@@ -186,12 +186,65 @@ Makespans Measure(const Scenario& scenario) {
   return outcome;
 }
 
+// Worlds that were slower, or far from what was foreseen, when they were found.
+Job Makes(uint64_t chunks, uint64_t phases, double burst_s, double pause_s) {
+  return Job{chunks, phases, FromSeconds(burst_s), FromSeconds(pause_s)};
+}
+
+// Of drawn worlds; `change`: of the bus, by that factor, after so many seconds.
+Scenario Found(double chunk_mib, double bus, std::vector<Job> jobs, double change = 1,
+               double after_s = 0) {
+  Scenario scenario;
+  scenario.jobs = std::move(jobs);
+  scenario.chunk = Bytes(static_cast<uint64_t>(chunk_mib * 1024 * 1024));
+  scenario.bus = bus;
+  scenario.later_bus = bus * change;
+  if (change != 1) scenario.changes_at = FromSeconds(after_s);
+  return scenario;
+}
+
+void ExpectNotSlower(const Scenario& scenario) {
+  const Makespans makespans = Measure(scenario);
+  EXPECT_LE(makespans.together, 1.05 * makespans.serial + makespans.learning) << scenario;
+}
+
+TEST(MakespanTest, TwoWhoLeaveOverABusThatBecameTenTimesSlowerAreNotTakenForDead) {
+  ExpectNotSlower(Found(100, 29.7577e6,
+                        {Makes(48, 53, 13.7158, 5.03725), Makes(24, 7, 22.9265, 22.1419),
+                         Makes(47, 56, 174.44, 34.4154), Makes(63, 55, 0.00687107, 0.042553)},
+                        0.1, 4826.43));
+}
+
+TEST(MakespanTest, AJobWhoseTurnHasEndedDoesNotInterruptTheNextOne) {
+  const Scenario scenario =
+      Found(2, 152.822e6,
+            {Makes(24, 24, 0.000415079, 0.001705), Makes(41, 45, 0.589717, 0.362461),
+             Makes(48, 20, 0.317217, 0.194301)});
+  ExpectNotSlower(scenario);
+}
+
+TEST(MakespanTest, ABusThatIsFasterThanAssumedIsTried) {
+  const Scenario scenario =
+      Found(424, 82331.3e6, {Makes(61, 32, 0.114501, 0.664542), Makes(48, 19, 0.29835, 0.402534)});
+  const Makespans makespans = Measure(scenario);
+  EXPECT_LT(makespans.foreseen, 0.8 * makespans.serial);
+  EXPECT_FALSE(makespans.misses()) << makespans.together << " s\n" << scenario;
+}
+
+TEST(MakespanTest, NothingSlipsInThatWouldHaveToLeaveAtOnce) {
+  ExpectNotSlower(Found(935, 12.1029e6,
+                        {Makes(48, 22, 36.0306, 68.2308), Makes(20, 55, 3.88928, 7.02237),
+                         Makes(26, 48, 0.0393668, 0.0651555), Makes(6, 55, 2.13165, 2.42922),
+                         Makes(53, 23, 0.0034532, 0.00893621), Makes(40, 29, 139.807, 10.7632),
+                         Makes(21, 26, 0.642886, 0.171782)}));
+}
+
 // Two schedules that differ in one early decision may end far apart, either way; so the speedup is
 // compared over all worlds.
 TEST(MakespanTest, TogetherIsNeverSlowerThanOneAfterTheOther) {
   uint64_t worlds = 0, faster = 0, missed = 0;
   double worst = 0, of_foreseen = 0;
-  for (const uint64_t seed : Seeds(Rounds(400))) {
+  for (const uint64_t seed : Seeds(Rounds(250))) {
     const Scenario scenario = Draw(seed);
     const Makespans makespans = Measure(scenario);
     ++worlds;
