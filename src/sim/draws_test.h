@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -25,16 +26,18 @@ inline std::function<Duration()> Exponential(Duration mean, uint64_t seed) {
 }
 
 // Of random worlds: TANDEM_SEED=n is the only one, TANDEM_WORLDS=n so many in the place of `count`.
-inline std::vector<uint64_t> Seeds(uint64_t count) {
+// `first`: where neither is set, the first seed; the others follow it. None: drawn each time.
+inline std::vector<uint64_t> Seeds(uint64_t count, std::optional<uint64_t> first = std::nullopt) {
   if (const char* seed = std::getenv("TANDEM_SEED"); seed != nullptr) {
     return {std::strtoull(seed, nullptr, 10)};
   }
   if (const char* worlds = std::getenv("TANDEM_WORLDS"); worlds != nullptr) {
     count = std::strtoull(worlds, nullptr, 10);
+    first.reset();
   }
-  const uint64_t first = std::random_device()();
+  if (!first.has_value()) first = std::random_device()();
   std::vector<uint64_t> seeds;
-  for (uint64_t i = 0; i < count; ++i) seeds.push_back(first + i);
+  for (uint64_t i = 0; i < count; ++i) seeds.push_back(*first + i);
   return seeds;
 }
 
