@@ -71,16 +71,6 @@ void Arbiter::ExpectToLeave(Session& session, Bytes from) {
   if (!session.leaves_since.has_value()) session.leaves_since = now_;
 }
 
-// A chunk of some session's has moved: others that leave over the same bus have to wait for that.
-void Arbiter::PutOffTheOthers(SessionId mover) {
-  const Instant by = now_ + config_.silence + cost_.MostForChunk(Way::kOut);
-  for (const auto& [at, id] : Roster::ByTime(roster_.counted().expected)) {
-    if (at >= by) break;
-    const Session& session = roster_.at(id);
-    if (id != mover && !session.holds()) roster_.Touch(id).expected_at = by;
-  }
-}
-
 // It can be served all the same, and is never asked again.
 void Arbiter::Root(Session& session) {
   if (session.holds() || !session.evicting()) return;
@@ -442,7 +432,9 @@ void Arbiter::Handle(const event::Evicted& e) {
   const bool moves =
       e.resident + config_.chunk <= session->leaving_from || e.resident <= session->credit;
   if (!session->holds() && moves) {
-    if (e.resident + config_.chunk <= session->leaving_from) PutOffTheOthers(e.id);
+    if (e.resident + config_.chunk <= session->leaving_from) {
+      chunk_left_by_ = now_ + config_.silence + cost_.MostForChunk(Way::kOut);
+    }
     ExpectToLeave(*session, e.resident);
   }
   if (!session->yields_to.has_value()) return;
@@ -477,6 +469,10 @@ void Arbiter::Handle(const event::Tick& /*e*/) {
   const Roster::ByTime& expected = roster_.counted().expected;
   for (auto late = expected.begin(); late != expected.end() && late->first <= now_; ++late) {
     Session& session = roster_.Touch(late->second);
+    if (!session.holds() && chunk_left_by_ > now_) {
+      session.expected_at = chunk_left_by_;  // they leave over one bus, one chunk after the other
+      continue;
+    }
     session.stuck = true;
     session.yields_to.reset();  // others yield for it; what it gives later is given to nobody
   }

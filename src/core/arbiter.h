@@ -173,7 +173,6 @@ class Arbiter {
   Session* FindHolder(SessionId id, Epoch epoch);
   void HeardFrom(Session& session);
   void ExpectToLeave(Session& session, Bytes from);
-  void PutOffTheOthers(SessionId mover);
   void Root(Session& session);
   void SetCharge(Session& session, Bytes charge);
   void SetCredit(Session& session, Bytes credit);
@@ -274,6 +273,7 @@ class Arbiter {
   uint32_t contexts_ = 0;    // on the card, of all sessions
   Bytes fixed_;              // as Session::fixed, of all sessions
   Bytes excess_;             // of what is allocated, over what the card holds of it
+  Instant chunk_left_by_;    // of any session, and the next one should have by then
   Moves last_moves_;         // of the latest hand-over that moved bytes
   size_t last_waiting_ = 0;  // wishes, when sessions were last told whether others wait
 

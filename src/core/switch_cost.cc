@@ -42,6 +42,7 @@ SwitchCost::SwitchCost(double bytes_per_second, Bytes chunk)
     : assumed_seconds_per_byte_(1.0 / bytes_per_second), chunk_(std::max(chunk, Bytes(1))) {
   const FadingRatio unknown(Bytes(chunk_.count * kHalfLifeChunks));
   for (auto& of_way : seconds_) of_way.fill(unknown);
+  KeepRates();
 }
 
 // What was not measured yet is taken to be as fast as what is most like it: the other way, then the
@@ -59,10 +60,10 @@ double SwitchCost::SecondsPerByte(Way way, Place place) const {
 
 double SwitchCost::SecondsOf(const Moves& moves) const {
   double longest = 0;
-  for (const Way way : {Way::kOut, Way::kIn}) {
+  for (size_t way = 0; way < kWays; ++way) {
     double seconds = 0;
-    for (const Place place : {Place::kCard, Place::kMemory, Place::kFile}) {
-      seconds += SecondsPerByte(way, place) * static_cast<double>(moves.at(way, place).count);
+    for (size_t place = 0; place < kPlaces; ++place) {
+      seconds += rates_[way][place] * static_cast<double>(moves.bytes[way][place].count);
     }
     longest = std::max(longest, seconds);
   }
@@ -73,15 +74,19 @@ Duration SwitchCost::Estimate(const Moves& moves) const {
   return FromSeconds(base_seconds_ + SecondsOf(moves));
 }
 
-Duration SwitchCost::MostForChunk(Way way) const {
-  bool known = false;
-  double slowest = 0;
-  for (const Place place : {Place::kMemory, Place::kFile}) {
-    known = known || seconds_[static_cast<size_t>(way)][static_cast<size_t>(place)].known();
-    slowest = std::max(slowest, SecondsPerByte(way, place));
+void SwitchCost::KeepRates() {
+  for (const Way way : {Way::kOut, Way::kIn}) {
+    const auto of_way = static_cast<size_t>(way);
+    for (const Place place : {Place::kCard, Place::kMemory, Place::kFile}) {
+      rates_[of_way][static_cast<size_t>(place)] = SecondsPerByte(way, place);
+    }
+    const auto memory = static_cast<size_t>(Place::kMemory),
+               file = static_cast<size_t>(Place::kFile);
+    const bool known = seconds_[of_way][memory].known() || seconds_[of_way][file].known();
+    const double slowest = std::max(rates_[of_way][memory], rates_[of_way][file]);
+    const double most = std::max(slowest * kMostSlowdown, known ? 0 : 1 / kSlowestBytesPerSecond);
+    most_for_chunk_[of_way] = FromSeconds(most * static_cast<double>(chunk_.count));
   }
-  const double most = std::max(slowest * kMostSlowdown, known ? 0 : 1 / kSlowestBytesPerSecond);
-  return FromSeconds(most * static_cast<double>(chunk_.count));
 }
 
 void SwitchCost::LearnMove(Way way, Place place, Bytes bytes, Duration took) {
@@ -92,6 +97,7 @@ void SwitchCost::LearnMove(Way way, Place place, Bytes bytes, Duration took) {
                           : 1 / kSlowestBytesPerSecond;
   const double seconds = std::max(took.seconds(), 0.0);
   ratio.Add(std::min(seconds, most * static_cast<double>(bytes.count)), bytes);
+  KeepRates();
 }
 
 void SwitchCost::LearnSwitch(const Moves& moves, Duration took) {
