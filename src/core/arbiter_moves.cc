@@ -60,9 +60,10 @@ Duration Arbiter::Quantum() const {
 }
 
 void Arbiter::CountOut(Bytes gone, const event::Evicted& e, Moves* moves) {
-  const Bytes to_file = std::min(e.to_file, e.copied);
-  moves->at(Way::kOut, Place::kCard) += SaturatingSubtract(gone, e.copied);
-  moves->at(Way::kOut, Place::kMemory) += e.copied - to_file;
+  const Bytes copied = std::min(e.copied, gone);  // it is only a claim
+  const Bytes to_file = std::min(e.to_file, copied);
+  moves->at(Way::kOut, Place::kCard) += gone - copied;
+  moves->at(Way::kOut, Place::kMemory) += copied - to_file;
   moves->at(Way::kOut, Place::kFile) += to_file;
 }
 
