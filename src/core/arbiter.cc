@@ -150,7 +150,7 @@ void Arbiter::Handle(const event::SessionGone& e) {
   SetCharge(*session, Bytes());
   contexts_ -= session->contexts;
   fixed_ -= session->fixed;
-  if (session->record.has_value()) Tell(std::move(*session->record));
+  if (session->record != nullptr) Tell(std::move(*session->record));
   if (claim_.has_value() && claim_->wish.id == e.id) AbandonClaim();
   for (const Wish::Kind kind : Wish::kKinds) wishes_.Remove(e.id, kind);
   policy_->OnGone(e.id, now_);
@@ -291,7 +291,7 @@ void Arbiter::Handle(const event::Ready& e) {
 void Arbiter::Handle(const event::Running& e) {
   Session* session = FindHolder(e.id, e.epoch);
   if (session == nullptr) return;
-  session->credit_in_flight = false;
+  session->credit_in_flight = session->restoring = false;
   session->on_host = Bytes();
   if (session->phase == Phase::kGranted) session->phase = Phase::kRunning;
   // Once for each lease, also where a Revoke has crossed it, which may be answered by Busy.
@@ -301,19 +301,19 @@ void Arbiter::Handle(const event::Running& e) {
   // It has all it needs: what it asked for beyond that it has freed since.
   session->asked = session->need = std::min(session->need, session->credit);
   DropWish(e.id, Wish::Kind::kGrowth);
-  Handover* record = session->record.has_value() ? &*session->record : RecordOf(*session);
+  Handover* record = session->record != nullptr ? session->record.get() : RecordOf(*session);
   if (record != nullptr) NoteArrived(*session, e.in, record);
-  if (session->record.has_value()) Report(*session);
+  if (session->record != nullptr) Report(*session);
 }
 
 // Of the hand-over that is bringing memory to the session; null where there is none.
 Handover* Arbiter::RecordOf(Session& session) {
   if (claim_.has_value() && claim_->wish.id == session.id) return &claim_->record;
-  return session.record.has_value() ? &*session.record : nullptr;
+  return session.record.get();
 }
 
 void Arbiter::Report(Session& session) {
-  Handover record = *session.record;
+  Handover record = std::move(*session.record);
   session.record.reset();
   const bool copied = record.in + record.out > Bytes();
   // A grant of fresh memory takes its time too, and that says nothing about switching.
@@ -379,7 +379,7 @@ void Arbiter::EndLease(Session& session) {
   session.last_used = now_;
   session.left_at = now_;
   session.credit_in_flight = false;
-  if (session.record.has_value()) Tell(std::move(*session.record));
+  if (session.record != nullptr) Tell(std::move(*session.record));
   session.record.reset();
   session.cap.reset();
   DropWish(session.id, Wish::Kind::kGrowth);
@@ -422,6 +422,7 @@ void Arbiter::Handle(const event::Evicted& e) {
   if (session->credit_in_flight) return;
   session->excess = SaturatingSubtract(e.resident, charge);
   session->rooted = false;
+  if (!session->holds()) session->restoring = false;
   if (session->holds()) session->asked = session->need = std::min(session->need, e.resident);
   const Bytes asked = session->credit;  // to keep: what goes beyond that it gives up by itself
   session->credit = std::min(session->credit, e.resident);

@@ -219,11 +219,12 @@ Arbiter::Plan Arbiter::PlanRevocations(const Wish& wish, Bytes room) const {
 // given up each time, and nothing ever run.
 Arbiter::Yield Arbiter::YieldsAt(const Session& holder, const Wish& to) const {
   const Bytes free = budget_.free();
+  const Duration whole = cost_.Estimate(MovesFor(to, &holder, Bytes()));
   const Contest contest{holder,
                         roster_.at(to.id),
                         to,
-                        cost_.Estimate(MovesFor(to, &holder, free)),
-                        QuantumFor(to, &holder),
+                        free == Bytes() ? whole : cost_.Estimate(MovesFor(to, &holder, free)),
+                        config_.turns.Quantum(whole),
                         Lacked(to) > free,
                         now_};
   const bool runs = holder.phase == Phase::kRunning;
@@ -321,6 +322,7 @@ void Arbiter::SendGrant(Session& session) {
   ++session.leases;
   const Bytes charge = session.charge;
   session.arrived = session.arriving_from = charge;
+  session.restoring = true;
   session.leaves_since.reset();
   SetCredit(session, charge + std::min(SaturatingSubtract(session.need, charge), budget_.free()));
   session.arrives_since = now_;
@@ -394,7 +396,7 @@ void Arbiter::Fulfil() {
   DropWish(wish.id, wish.kind);
   Session& session = roster_.Touch(wish.id);
   if (wish.kind == Wish::Kind::kLease) {
-    session.record = std::move(record);  // told once it runs
+    session.record = std::make_unique<Handover>(std::move(record));  // told once it runs
     if (session.phase == Phase::kRunning) Report(session);
     return;
   }
@@ -422,7 +424,8 @@ void Arbiter::GiveUpClaim(action::Why why) {
   const Wish wish = claim_->wish;
   if (wish.kind != Wish::Kind::kLease) return AbandonClaim();
   Session& session = roster_.Touch(wish.id);
-  session.record = std::move(claim_->record);  // told when it gives the lease back
+  session.record =
+      std::make_unique<Handover>(std::move(claim_->record));  // told when it gives the lease back
   claim_.reset();
   DropWish(wish.id, wish.kind);
   SendRevoke(session, why);

@@ -16,7 +16,9 @@ Bytes Arbiter::Excess(Bytes more) const {
 // What it has copied there, and what it is about to, some of which may have its copy still.
 Bytes Arbiter::OnHost(const Session& session) const {
   const Bytes ordered = session.charge - session.credit;
-  const Bytes away = SaturatingSubtract(session.allocated, session.credit);
+  const Bytes there =
+      session.restoring ? std::min(session.credit, session.arrived) : session.credit;
+  const Bytes away = SaturatingSubtract(session.allocated, there);
   return std::min(session.on_host + ordered + Cold(session), std::max(session.on_host, away));
 }
 

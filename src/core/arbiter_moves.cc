@@ -108,7 +108,7 @@ void Arbiter::Handle(const event::Restored& e) {
     session->arriving_from = session->arrived;
   }
   session->arrives_since = now_;
-  Handover* const record = session->record.has_value() ? &*session->record : RecordOf(*session);
+  Handover* const record = session->record != nullptr ? session->record.get() : RecordOf(*session);
   if (record == nullptr) return;
   record->moved.at(Way::kIn, Place::kCard) += fresh;
   record->moved.at(Way::kIn, Place::kMemory) += copied - from_file;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -67,6 +68,9 @@ struct Session {
   Bytes leaving_from;   // while it swaps out: what it had when expected_at was last put off
   std::optional<Instant> leaves_since;  // its next chunk is on the way out
   FadingRatio modified{Bytes(1)};       // of what left the card, what had to be copied
+  // Since its grant it has neither run nor told what it has: some of its credit may still be on the
+  // host.
+  bool restoring = false;
   Bytes arrived;                // while it is brought in: what it has there by its own account
   Instant arrives_since;        // its next chunk is on the way in, or it waits for credit
   Bytes arriving_from;          // what it had there when progressed_at was last put off
@@ -86,7 +90,7 @@ struct Session {
   Duration worked;   // in this burst so far, under this lease and others, until it was last active
   int64_t rank = 0;  // that it had while it waited for this lease
   std::optional<SessionId> yields_to;  // while it swaps out
-  std::optional<Handover> record;      // of the hand-over that is bringing it in
+  std::unique_ptr<Handover> record;    // of the hand-over that is bringing it in
 
   // For listings.
   uint64_t leases = 0;

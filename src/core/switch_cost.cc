@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace tandem::core {
 namespace {
@@ -42,7 +43,6 @@ SwitchCost::SwitchCost(double bytes_per_second, Bytes chunk)
     : assumed_seconds_per_byte_(1.0 / bytes_per_second), chunk_(std::max(chunk, Bytes(1))) {
   const FadingRatio unknown(Bytes(chunk_.count * kHalfLifeChunks));
   for (auto& of_way : seconds_) of_way.fill(unknown);
-  KeepRates();
 }
 
 // What was not measured yet is taken to be as fast as what is most like it: the other way, then the
@@ -59,6 +59,7 @@ double SwitchCost::SecondsPerByte(Way way, Place place) const {
 }
 
 double SwitchCost::SecondsOf(const Moves& moves) const {
+  KeepRates();
   double longest = 0;
   for (size_t way = 0; way < kWays; ++way) {
     double seconds = 0;
@@ -74,7 +75,13 @@ Duration SwitchCost::Estimate(const Moves& moves) const {
   return FromSeconds(base_seconds_ + SecondsOf(moves));
 }
 
-void SwitchCost::KeepRates() {
+Duration SwitchCost::MostForChunk(Way way) const {
+  KeepRates();
+  return most_for_chunk_[static_cast<size_t>(way)];
+}
+
+void SwitchCost::KeepRates() const {
+  if (!std::exchange(outdated_, false)) return;
   for (const Way way : {Way::kOut, Way::kIn}) {
     const auto of_way = static_cast<size_t>(way);
     for (const Place place : {Place::kCard, Place::kMemory, Place::kFile}) {
@@ -97,7 +104,7 @@ void SwitchCost::LearnMove(Way way, Place place, Bytes bytes, Duration took) {
                           : 1 / kSlowestBytesPerSecond;
   const double seconds = std::max(took.seconds(), 0.0);
   ratio.Add(std::min(seconds, most * static_cast<double>(bytes.count)), bytes);
-  KeepRates();
+  outdated_ = true;
 }
 
 void SwitchCost::LearnSwitch(const Moves& moves, Duration took) {

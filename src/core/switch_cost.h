@@ -63,7 +63,7 @@ class SwitchCost {
   Duration Estimate(const Moves& moves) const;
   // How long at most until another chunk has moved, by far. Before anything was measured the
   // slowest bus that Tandem is made for counts.
-  Duration MostForChunk(Way way) const { return most_for_chunk_[static_cast<size_t>(way)]; }
+  Duration MostForChunk(Way way) const;
 
   // The session has moved so many bytes in that time, and did nothing else in it.
   void LearnMove(Way way, Place place, Bytes bytes, Duration took);
@@ -73,16 +73,18 @@ class SwitchCost {
  private:
   double SecondsPerByte(Way way, Place place) const;
   double SecondsOf(const Moves& moves) const;
-  void KeepRates();
+  // Brings what follows from the measurements up to date.
+  void KeepRates() const;
 
   double assumed_seconds_per_byte_;
   Bytes chunk_;
   double base_seconds_ = 1e-3;  // messages, and whatever else does not go by bytes
   int switches_ = 0;            // that base_seconds_ was learned from, up to a few
   std::array<std::array<FadingRatio, kPlaces>, kWays> seconds_;  // per byte
-  // What follows from that, since it is asked for far more often than it changes.
-  std::array<std::array<double, kPlaces>, kWays> rates_;  // seconds per byte
-  std::array<Duration, kWays> most_for_chunk_;
+  // What follows from the measurements, computed when it is asked for after a change.
+  mutable bool outdated_ = true;
+  mutable std::array<std::array<double, kPlaces>, kWays> rates_;  // seconds per byte
+  mutable std::array<Duration, kWays> most_for_chunk_;
 };
 
 }  // namespace tandem::core
