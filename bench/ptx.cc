@@ -14,7 +14,7 @@
 
 #include "bench/ptx_kernels.h"
 #include "bench/ptx_native.h"
-#include "src/softgpu/ptx/execute.h"
+#include "softgpu/ptx/execute.h"
 
 namespace tandem::bench {
 namespace {

@@ -41,7 +41,7 @@ set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
 add_custom_target(unit_tests)
 add_custom_target(driver_tests)
 
-# tandem_library(NAME SOURCES... DEPS...): a static library src/<folder> with its unit tests.
+# tandem_library(NAME SOURCES... DEPS...): a static library, src/<folder> or softgpu, with its unit tests.
 #
 #   tandem_library(core SOURCES arbiter.cc DEPS base TESTS arbiter_test.cc)
 #

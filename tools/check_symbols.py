@@ -15,7 +15,7 @@ import sys
 from driver_rows import read_rows
 
 NVML_ROW = re.compile(r"^NVML(_TEXT|_WITHOUT)?\((?P<symbol>\w+), \(.*\)\)$", re.M)
-NVML_HOOKS = pathlib.Path("src/shim/nvml_hooked.def")
+NVML_HOOKS = pathlib.Path("src/shim/hooks/nvml_hooked.def")
 NVML_HOOK = re.compile(r"^NVML_\w+\((\w+),", re.M)
 NEEDED = re.compile(r"\(NEEDED\).*\[(.+)\]")
 LIBC = re.compile(r"libc\.so\.6|ld-linux.*\.so\.\d")
@@ -64,10 +64,10 @@ def problems(build, rows, nvml_rows):
 
 
 def main():
-    nvml_table = pathlib.Path("src/softgpu/nvml/nvml_api.def").read_text(encoding="utf-8")
+    nvml_table = pathlib.Path("softgpu/nvml/nvml_api.def").read_text(encoding="utf-8")
     nvml_rows = list(NVML_ROW.finditer(nvml_table))
     if len(nvml_rows) != len(re.findall(r"^NVML(?:_TEXT|_WITHOUT)?\(", nvml_table, re.M)):
-        print("src/softgpu/nvml/nvml_api.def: a row does not read as NVML(symbol, (parameters)…)")
+        print("softgpu/nvml/nvml_api.def: a row does not read as NVML(symbol, (parameters)…)")
         return 1
     found = list(problems(pathlib.Path(sys.argv[1]), read_rows(), nvml_rows))
     print("\n".join(found), end="\n" if found else "")

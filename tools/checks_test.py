@@ -38,8 +38,8 @@ class Layers(unittest.TestCase):
     def test_what_it_does_not(self):
         for path, line in [
             ("src/shim/a.cc", '#include "src/core/arbiter.h"'),
-            ("src/shim/a.cc", '#include "src/softgpu/device.h"'),
-            ("src/softgpu/ptx/a.cc", '#include "src/softgpu/device.h"'),
+            ("src/shim/a.cc", '#include "softgpu/driver/device.h"'),
+            ("softgpu/ptx/a.cc", '#include "softgpu/driver/device.h"'),
             ("src/base/a.cc", '#  include "src/wire/codec.h"'),
             ("src/base/a.cc", '#include "bytes.h"'),
             ("somewhere/a.cc", ""),
@@ -94,7 +94,7 @@ class DriverTable(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
             rows, document = root / "src/cuda/driver_api.def", root / "docs/software-gpu.md"
-            nvml = root / "src/softgpu/nvml/nvml_api.def"
+            nvml = root / "softgpu/nvml/nvml_api.def"
             for path, text in ((rows, self.ROW), (nvml, self.NVML)):
                 path.parent.mkdir(parents=True)
                 path.write_text(text)
@@ -102,7 +102,7 @@ class DriverTable(unittest.TestCase):
             document.write_text(
                 "before\n<!-- Made by tools/driver_table.py from src/cuda/driver_api.def. -->\n"
                 "<!-- End of the table. -->\nbetween\n"
-                "<!-- Made by tools/driver_table.py from src/softgpu/nvml/nvml_api.def. -->\n"
+                "<!-- Made by tools/driver_table.py from softgpu/nvml/nvml_api.def. -->\n"
                 "<!-- End of the table. -->\nafter\n"
             )
             self.assertEqual(self.run_in(root, "--check").returncode, 1)

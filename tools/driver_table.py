@@ -11,7 +11,7 @@ import sys
 from driver_rows import TABLE, read_row
 
 DOCUMENT = pathlib.Path("docs/software-gpu.md")
-NVML = pathlib.Path("src/softgpu/nvml/nvml_api.def")
+NVML = pathlib.Path("softgpu/nvml/nvml_api.def")
 BEGIN = "<!-- Made by tools/driver_table.py from {}. -->\n"
 END = "<!-- End of the table. -->\n"
 SECTION = re.compile(r"// ---- (?P<title>.+)")

@@ -56,7 +56,7 @@ def texts_of_the_tree():
     for file in sorted(ROOT.glob("**/*.ptx")):
         if "build" not in file.relative_to(ROOT).parts:
             yield file.read_bytes()
-    tests = ROOT.glob("src/softgpu/ptx/*_test.cc")
+    tests = ROOT.glob("softgpu/ptx/*_test.cc")
     for source in [ROOT / "tests/driver/kernels.cc", *sorted(tests)]:
         yield from filter(None, map(as_module, strings_of(source.read_bytes())))
 
@@ -91,7 +91,7 @@ def main():
         words.update(word for word in WORD.findall(whole) if not NUMBERED.fullmatch(word))
         for text in cut(whole):
             (corpus / hashlib.sha1(text).hexdigest()).write_bytes(text)
-    forms = (ROOT / "src/softgpu/ptx/forms.cc").read_bytes()
+    forms = (ROOT / "softgpu/ptx/forms.cc").read_bytes()
     words.update(word for text in re.findall(rb'"([^"\n]+)"', forms) for word in WORD.findall(text))
     escaped = sorted(word.decode("ascii", "ignore") for word in words if 1 < len(word) < 40)
     (directory / "dictionary").write_text("".join(f'"{word}"\n' for word in escaped))

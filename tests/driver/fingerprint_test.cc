@@ -1,10 +1,10 @@
-// The kernel by which the shim sees what was modified (src/shim/fingerprint.ptx), against the same
-// on the host.
+// The kernel by which the shim sees what was modified (src/shim/swap/fingerprint.ptx), against the
+// same on the host.
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
-#include "src/shim/fingerprint.h"
+#include "src/shim/swap/fingerprint.h"
 #include "tests/driver/fixture.h"
 
 namespace tandem::driver_test {

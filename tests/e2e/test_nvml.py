@@ -11,7 +11,7 @@ from harness import MIB, PATIENCE_S, SHIM, SOFT_GPU, TANDEM, DeviceProgram, fini
 NOT_SUPPORTED, NOT_FOUND, INSUFFICIENT, INVALID, UNINITIALIZED = 3, 6, 7, 2, 1
 TIMEOUT, VERSION_MISMATCH = 10, 25
 
-ROWS = Path(__file__).parents[2] / "src/softgpu/nvml/nvml_api.def"
+ROWS = Path(__file__).parents[2] / "softgpu/nvml/nvml_api.def"
 # Of the functions that a software GPU has nothing for: name, parameters, those that must be there.
 WITHOUT = [
     (name, parameters.split(", "), set(required.split(", ")))

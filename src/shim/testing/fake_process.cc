@@ -1,6 +1,6 @@
 #include "src/shim/testing/fake_process.h"
 
-#include "src/shim/gated_call.h"
+#include "src/shim/hooks/gated_call.h"
 
 namespace tandem::shim {
 namespace {

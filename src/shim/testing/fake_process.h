@@ -3,7 +3,7 @@
 // Threading: any thread. One at a time.
 #pragma once
 
-#include "src/shim/process.h"
+#include "src/shim/program/process.h"
 
 namespace tandem::shim {
 

@@ -7,8 +7,8 @@
 #include <atomic>
 #include <thread>
 
-#include "src/shim/fake_daemon.h"
-#include "src/shim/fixed_memory.h"
+#include "src/shim/memory/fixed_memory.h"
+#include "src/shim/testing/fake_daemon.h"
 
 namespace tandem::shim {
 

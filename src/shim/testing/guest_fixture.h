@@ -9,9 +9,9 @@
 #include <thread>
 #include <utility>
 
-#include "src/shim/fake_daemon.h"
-#include "src/shim/fake_driver.h"
-#include "src/shim/guest.h"
+#include "src/shim/program/guest.h"
+#include "src/shim/testing/fake_daemon.h"
+#include "src/shim/testing/fake_driver.h"
 #include "src/shim/testing/submit.h"
 
 namespace tandem::shim {

@@ -3,8 +3,8 @@
 // Threading: any thread, as a hook.
 #pragma once
 
-#include "src/shim/gate.h"
-#include "src/shim/work_tracker.h"
+#include "src/shim/gate/gate.h"
+#include "src/shim/gate/work_tracker.h"
 
 namespace tandem::shim {
 

@@ -6,8 +6,8 @@
 #include <thread>
 #include <vector>
 
+#include "src/shim/swap/unleased_access.h"
 #include "src/shim/testing/guest_fixture.h"
-#include "src/shim/unleased_access.h"
 
 namespace tandem::shim {
 

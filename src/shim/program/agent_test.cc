@@ -1,0 +1,292 @@
+// The agent on its own: between what threads of the program do in unlucky moments.
+#include "src/shim/program/agent.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "src/shim/testing/fake_daemon.h"
+#include "src/shim/testing/fake_driver.h"
+#include "src/shim/testing/submit.h"
+
+namespace tandem::shim {
+namespace {
+
+class AgentTest : public testing::Test {
+ protected:
+  AgentTest()
+      : daemon_(kCard, kCard, kChunk),
+        driver_(kCard.count),
+        gate_([](void* agent) { static_cast<Agent*>(agent)->Wake(); }, &agent_),
+        tracker_(&driver_.table()),
+        link_(Identity{"test", 0, "GPU-0", "me"}),
+        memory_(&driver_.table(), MiB(256), kChunk),
+        fence_(&driver_.table(), 0, &tracker_, &memory_,
+               [this](Bytes shrunk) { link_.Unreserve(shrunk); }),
+        swapper_(&driver_.table(), 0, &memory_, kChunk),
+        agent_(AgentParts{&driver_.table(), 0, &link_, &vote_, &tracker_, &memory_, &fence_,
+                          &swapper_}) {
+    EXPECT_TRUE(link_.Register(Bytes()).ok());
+    daemon_.Expect<wire::Register>();
+    {
+      MutexLock lock(swapper_.mutex());
+      swapper_.UseContext(driver_.context());
+    }
+    gate_.Open();
+    vote_.Shut();
+    EXPECT_TRUE(agent_.Start());
+  }
+  ~AgentTest() override {
+    gate_.Open();
+    agent_.Stop();
+  }
+
+  // As far as an allocation gets before its thread is put off: in the table, not on the card.
+  CUdeviceptr AllocateUnnoticed(Bytes bytes) {
+    Block block;
+    EXPECT_EQ(memory_.AllocateRun(bytes.count, driver_.context(), &block), CUDA_SUCCESS);
+    return block.address;
+  }
+  template <typename Function>
+  void Submit(Function inside) {
+    SubmitThrough(gate_, tracker_, inside);
+  }
+  // Submits while the daemon grants a lease, of all that may be had unless told.
+  void RunUnderGrant(uint64_t epoch, Bytes credit = kCard) {
+    std::thread work([this] { Submit([] {}); });
+    daemon_.Expect<wire::Ready>();
+    daemon_.Send(wire::Grant{epoch, credit.count, 1000});
+    EXPECT_EQ(daemon_.Expect<wire::Running>().epoch, epoch);
+    work.join();
+  }
+
+  FakeDaemon daemon_;
+  FakeDriver driver_;
+  Gate gate_;
+  GateVote vote_{&gate_, 0};
+  WorkTracker tracker_;
+  DaemonLink link_;
+  DeviceMemory memory_;
+  FreeFence fence_;
+  Swapper swapper_;
+  Agent agent_;
+};
+
+TEST_F(AgentTest, MemoryItBacksUnderAnOpenGateIsNotTakenForUnwritten) {
+  AllocateUnnoticed(MiB(4));
+  RunUnderGrant(1);
+  const CUdeviceptr late = AllocateUnnoticed(MiB(8));
+  agent_.Wake();
+  while (memory_.GetView().missing != Bytes()) std::this_thread::yield();
+  Submit([&] { std::memset(reinterpret_cast<void*>(late), 0x5a, MiB(8).count); });
+
+  daemon_.Send(wire::Revoke{1, 1000000});
+  EXPECT_EQ(daemon_.Expect<wire::Released>().epoch, 1u);
+  daemon_.Send(wire::Evict{0});
+  while (daemon_.Expect<wire::Evicted>().resident_bytes != 0) {
+  }
+  RunUnderGrant(2);
+  const auto* const begin = reinterpret_cast<const unsigned char*>(late);
+  EXPECT_TRUE(std::all_of(begin, begin + MiB(8).count, [](auto byte) { return byte == 0x5a; }));
+}
+
+TEST_F(AgentTest, ChunksComeInWhileEarlierOnesAreOnTheirWay) {
+  const CUdeviceptr block = AllocateUnnoticed(MiB(12));
+  RunUnderGrant(1);
+  Submit([&] { std::memset(reinterpret_cast<void*>(block), 0x5a, MiB(12).count); });
+  daemon_.Send(wire::Revoke{1, 1000000});
+  daemon_.Expect<wire::Released>();
+  daemon_.Send(wire::Evict{0});
+  while (daemon_.Expect<wire::Evicted>().resident_bytes != 0) {
+  }
+  driver_.HoldCopies();
+  daemon_.TakeRestored();
+  int begun = driver_.copies();
+  std::thread work([this] { Submit([] {}); });
+  daemon_.Expect<wire::Ready>();
+  daemon_.Send(wire::Grant{2, kChunk.count, 1000});
+  while (driver_.copies() != begun + 1) std::this_thread::yield();
+  for (const Bytes credit : {MiB(8), MiB(12)}) {
+    ++begun;
+    daemon_.Send(wire::Credit{credit.count});
+    while (driver_.copies() != begun + 1) std::this_thread::yield();
+    EXPECT_EQ(driver_.used(), credit.count);
+  }
+  EXPECT_EQ(memory_.GetView().missing, MiB(12));
+  driver_.LetCopies(3);
+  EXPECT_EQ(daemon_.Expect<wire::Running>().bytes_in, MiB(12).count);
+  uint64_t told = 0;
+  for (const wire::Restored& restored : daemon_.TakeRestored()) {
+    told += restored.copied_bytes;
+    EXPECT_EQ(restored.epoch, 2u);
+    EXPECT_EQ(restored.resident_bytes, told);  // what is on its way is not there yet
+    EXPECT_EQ(restored.from_file_bytes, 0u);
+  }
+  EXPECT_EQ(told, MiB(12).count);
+  work.join();
+  const auto* const begin = reinterpret_cast<const unsigned char*>(block);
+  EXPECT_TRUE(std::all_of(begin, begin + MiB(12).count, [](auto byte) { return byte == 0x5a; }));
+}
+
+TEST_F(AgentTest, HostMemoryIsThereBeforeAnythingHasToLeave) {
+  EXPECT_EQ(driver_.registered(), 0u);
+  daemon_.decisions().host_share_bytes = MiB(10).count;
+  agent_.Wake();
+  while (driver_.registered() == 0) std::this_thread::yield();
+  EXPECT_EQ(Bytes(driver_.registered()), MiB(12));  // chunks of 4 MiB
+  const CUdeviceptr block = AllocateUnnoticed(MiB(12));
+  RunUnderGrant(1);
+  Submit([&] { std::memset(reinterpret_cast<void*>(block), 0x5a, MiB(12).count); });
+  daemon_.Send(wire::Revoke{1, 1000000});
+  daemon_.Expect<wire::Released>();
+  daemon_.Send(wire::Evict{0});
+  while (daemon_.Expect<wire::Evicted>().resident_bytes != 0) {
+  }
+  EXPECT_EQ(Bytes(driver_.registered()), MiB(12));
+}
+
+TEST_F(AgentTest, WhatTheCardLacksOthersLeaveFor) {
+  AllocateUnnoticed(kCard);
+  CUmemAllocationProp anything{};
+  CUmemGenericAllocationHandle others = 0;
+  ASSERT_EQ(driver_.table().cuMemCreate(&others, kChunk.count, &anything, 0), CUDA_SUCCESS);
+  std::thread work([this] { Submit([] {}); });
+  daemon_.Expect<wire::Ready>();
+  daemon_.Send(wire::Grant{1, kCard.count, 1000});
+  const auto wanted = daemon_.Expect<wire::FixedWanted>();
+  ASSERT_EQ(driver_.table().cuMemRelease(others), CUDA_SUCCESS);
+  daemon_.Send(wire::FixedReserved{wanted.sequence, 1});
+  EXPECT_EQ(daemon_.Expect<wire::Running>().epoch, 1u);
+  work.join();
+}
+
+// Nobody is asked to leave for it.
+TEST_F(AgentTest, WhatTheCardRefusesIsReachedOnTheHost) {
+  daemon_.decisions().most_resident_bytes = kCard.count;
+  AllocateUnnoticed(kCard + MiB(8));
+  CUmemAllocationProp anything{};
+  CUmemGenericAllocationHandle others = 0;
+  ASSERT_EQ(driver_.table().cuMemCreate(&others, MiB(12).count, &anything, 0), CUDA_SUCCESS);
+  RunUnderGrant(1);
+  EXPECT_EQ(driver_.used(), kCard.count);
+  EXPECT_EQ(driver_.host_used(), MiB(20).count);
+  daemon_.Send(wire::Revoke{1, 1000000});
+  EXPECT_EQ(daemon_.Expect<wire::Released>().epoch, 1u);
+  RunUnderGrant(2);  // what is cold is tried once, and not again and again
+  EXPECT_EQ(driver_.used(), kCard.count);
+  ASSERT_EQ(driver_.table().cuMemRelease(others), CUDA_SUCCESS);
+}
+
+TEST_F(AgentTest, WhereNothingIsLeftOfTheCardAllIsReachedOnTheHost) {
+  daemon_.decisions().most_resident_bytes = 1;  // the least that can be shown
+  EXPECT_EQ(link_.most_resident(), Bytes());
+  AllocateUnnoticed(MiB(8));
+  std::thread work([this] { Submit([] {}); });
+  EXPECT_EQ(daemon_.Expect<wire::Ready>().need_bytes, 0u);
+  daemon_.Send(wire::Grant{1, 0, 1000});
+  EXPECT_EQ(daemon_.Expect<wire::Running>().epoch, 1u);
+  work.join();
+  EXPECT_EQ(driver_.used(), 0u);
+  EXPECT_EQ(driver_.host_used(), MiB(8).count);
+}
+
+TEST_F(AgentTest, NobodyLeavesTheCardForWhatTheHostHasNoRoomFor) {
+  daemon_.decisions().most_resident_bytes = 1;
+  driver_.LimitHost(Bytes());
+  AllocateUnnoticed(MiB(8));
+  std::thread work([this] { Submit([] {}); });
+  daemon_.Expect<wire::Ready>();
+  daemon_.Send(wire::Grant{1, 0, 1000});
+  constexpr int kRefusals = 5;  // more than would make others leave if it were the card
+  while (driver_.host_refusals() < kRefusals) std::this_thread::yield();
+  driver_.LimitHost(kCard);
+  EXPECT_EQ(daemon_.Expect<wire::Running>().epoch, 1u);  // and no FixedWanted before
+  work.join();
+}
+
+TEST_F(AgentTest, WhatIsColdComesOntoTheCardWhereALeaseBegins) {
+  daemon_.decisions().most_resident_bytes = MiB(8).count;
+  const CUdeviceptr block = AllocateUnnoticed(MiB(16));
+  RunUnderGrant(1, MiB(8));
+  Submit([&] { std::memset(reinterpret_cast<void*>(block), 0x5a, MiB(16).count); });
+  EXPECT_EQ(driver_.host_used(), MiB(8).count);
+  daemon_.Send(wire::Revoke{1, 1000000});
+  daemon_.Expect<wire::Released>();
+
+  daemon_.decisions().most_resident_bytes = MiB(20).count;
+  std::thread work([this] { Submit([] {}); });
+  EXPECT_EQ(daemon_.Expect<wire::Ready>().need_bytes, MiB(16).count);
+  daemon_.Send(wire::Grant{2, MiB(8).count, 1000});
+  daemon_.Send(wire::Credit{MiB(16).count});
+  EXPECT_EQ(daemon_.Expect<wire::Running>().bytes_in, MiB(8).count);
+  work.join();
+  EXPECT_EQ(driver_.used(), MiB(16).count);
+  EXPECT_EQ(driver_.host_used(), 0u);
+  const auto* const begin = reinterpret_cast<const unsigned char*>(block);
+  EXPECT_TRUE(std::all_of(begin, begin + MiB(16).count, [](auto byte) { return byte == 0x5a; }));
+}
+
+TEST_F(AgentTest, WhatIsColdStaysWhereMoreCameFreeThanWasAskedFor) {
+  daemon_.decisions().most_resident_bytes = MiB(8).count;
+  AllocateUnnoticed(MiB(16));
+  RunUnderGrant(1, MiB(8));
+  daemon_.Send(wire::Revoke{1, 1000000});
+  daemon_.Expect<wire::Released>();
+  std::thread work([this] { Submit([] {}); });
+  EXPECT_EQ(daemon_.Expect<wire::Ready>().need_bytes, MiB(8).count);
+  daemon_.decisions().most_resident_bytes = MiB(20).count;
+  daemon_.Send(wire::Grant{2, MiB(8).count, 1000});
+  EXPECT_EQ(daemon_.Expect<wire::Running>().epoch, 2u);
+  work.join();
+  EXPECT_EQ(driver_.host_used(), MiB(8).count);
+}
+
+TEST_F(AgentTest, NothingChangesPlacesOnceTheLeaseIsRevoked) {
+  daemon_.decisions().most_resident_bytes = MiB(8).count;
+  AllocateUnnoticed(MiB(16));
+  RunUnderGrant(1, MiB(8));
+  daemon_.decisions().most_resident_bytes = MiB(16).count;
+  {
+    MutexLock lock(swapper_.mutex());  // the agent comes to both at once, as a rule
+    Submit([] {});
+    daemon_.Send(wire::Revoke{1, 1000000});
+    daemon_.Send(wire::Credit{MiB(16).count});
+  }
+  EXPECT_EQ(daemon_.Expect<wire::Released>().epoch, 1u);
+  EXPECT_EQ(swapper_.exchanged(), Bytes());
+  EXPECT_EQ(driver_.host_used(), MiB(8).count);
+}
+
+TEST_F(AgentTest, UnderALeaseNobodyLeavesForWhatIsCold) {
+  daemon_.decisions().most_resident_bytes = MiB(8).count;
+  AllocateUnnoticed(MiB(16));
+  RunUnderGrant(1, MiB(8));
+  daemon_.decisions().most_resident_bytes = MiB(20).count;
+  AllocateUnnoticed(MiB(4));
+  vote_.Shut();
+  link_.With([](client::Lease& lease) { lease.OnShut(); });
+  std::thread work([this] { Submit([] {}); });
+  EXPECT_EQ(daemon_.Expect<wire::Ready>().need_bytes, MiB(12).count);
+  daemon_.Send(wire::Credit{MiB(12).count});
+  daemon_.Expect<wire::Running>();
+  work.join();
+  EXPECT_EQ(driver_.used(), MiB(12).count);
+  EXPECT_EQ(driver_.host_used(), MiB(8).count);
+}
+
+TEST_F(AgentTest, NothingLeavesTheCardWhileACaptureHidesWhatRuns) {
+  AllocateUnnoticed(MiB(4));
+  RunUnderGrant(1);
+  driver_.Capture(true);
+  daemon_.Send(wire::Revoke{1, 1000000});
+  EXPECT_EQ(daemon_.Expect<wire::Busy>().epoch, 1u);
+  EXPECT_EQ(memory_.GetView().resident, MiB(4));
+  driver_.Capture(false);
+  daemon_.Send(wire::Revoke{1, 1000000});
+  EXPECT_EQ(daemon_.Expect<wire::Released>().epoch, 1u);
+}
+
+}  // namespace
+}  // namespace tandem::shim

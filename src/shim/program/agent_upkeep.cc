@@ -1,0 +1,109 @@
+// What the agent does now and then while nothing is asked of it, and when: it gives back what was
+// freed, and keeps the host memory ready.
+#include <algorithm>
+#include <utility>
+
+#include "src/shim/program/agent.h"
+
+namespace tandem::shim {
+namespace {
+
+constexpr Duration kWatchPeriod = Microseconds(200);   // while pauses are waited for
+constexpr Duration kFreeingPeriod = Milliseconds(2);   // while what was freed waits for work
+constexpr Duration kExchangePeriod = Milliseconds(5);  // of a program that oversubscribes
+constexpr Duration kHolderPeriod = Milliseconds(100);
+constexpr Duration kRestPeriod = Milliseconds(500);
+constexpr Duration kRetryPeriod = Milliseconds(5);
+constexpr Duration kSettlePeriod = Milliseconds(10);
+constexpr Duration kTrimPeriod = Seconds(5);
+constexpr Duration kReapPeriod = Milliseconds(2);  // at first, where something would not go
+
+}  // namespace
+
+Duration Agent::Patience() const {
+  if (undrained_) return kRetryPeriod;
+  if (retry_) return Backoff(kRetryPeriod, failures_);
+  if (tending_) return Duration();
+  Duration patience = OrdinaryPatience();
+  const Instant now = MonotonicNow();
+  if (settling_.load(std::memory_order_relaxed)) {
+    patience = std::min(patience, std::max(settle_at_ - now, Duration()));
+  }
+  if (parts_.memory->HasDead()) {
+    patience = std::min(patience, std::max(reap_at_ - now, Duration()));
+  }
+  return patience;
+}
+
+Duration Agent::OrdinaryPatience() const {
+  if (lost_) return std::max(reconnect_at_ - MonotonicNow(), Duration());
+  const bool open = parts_.gate->open();
+  if (open && (parts_.link->contended() || parts_.link->watched())) return kWatchPeriod;
+  if (open && parts_.link->most_resident().has_value()) return kExchangePeriod;
+  if (freeing_) return kFreeingPeriod;
+  return open ? kHolderPeriod : kRestPeriod;
+}
+
+void Agent::Tidy() {
+  const CUresult released = parts_.fence->Step();
+  freeing_ = parts_.memory->retired() != Bytes();
+  if (IsSticky(released)) {
+    MutexLock lock(parts_.swapper->mutex());
+    DropBroken();
+  }
+  const Instant now = MonotonicNow();
+  shortage_.Step(now);
+  const bool trim = now - trimmed_at_ >= kTrimPeriod;
+  const bool reap = parts_.memory->HasDead() && now >= reap_at_;
+  if (!trim && !reap) return;
+  MutexLock lock(parts_.swapper->mutex());
+  parts_.swapper->Reap();
+  // What is left was mostly arriving; but the driver may also refuse to take it off the card.
+  const bool failed = parts_.memory->HasDead();
+  reap_at_ = failed ? now + Backoff(kReapPeriod, reaps_failed_) : now;
+  reaps_failed_ = failed ? reaps_failed_ + 1 : 0;
+  if (!trim) return;
+  parts_.swapper->Trim(ArenaShare());
+  trimmed_at_ = now;
+  tending_ = true;
+}
+
+void Agent::SettleSoon() {
+  if (!settling_.load(std::memory_order_relaxed) && !settling_.exchange(true)) Wake();
+}
+
+// What was freed a moment ago and is not taken again goes back: kept pages, and what is reserved
+// with the daemon.
+void Agent::Settle() {
+  const Instant now = MonotonicNow();
+  if (!settling_.load(std::memory_order_relaxed) || now < settle_at_) return;
+  settle_at_ = now + kSettlePeriod;
+  settling_.store(false);  // what is freed from here on is said anew
+  bool more = false;
+  parts_.link->Unreserve(parts_.memory->FreeUntakenPages(&more));
+  more = parts_.link->Settle() || more;
+  if (more) settling_.store(true);
+}
+
+// Of the host memory that the session may need, what is not that of cold chunks.
+HostShare Agent::ArenaShare() const {
+  const MemoryView memory = parts_.memory->GetView();
+  const Bytes most = parts_.link->most_resident().value_or(memory.need);
+  const Bytes cold = std::max(memory.cold, SaturatingSubtract(memory.need, most));
+  const HostShare share = parts_.link->host_share();
+  return {SaturatingSubtract(share.memory, cold), share.file};
+}
+
+// Only a little at a time, and the lock is let go in between.
+void Agent::Tend() {
+  const HostShare share = ArenaShare();
+  if (!tending_ && share == host_share_) return;
+  MutexLock lock(parts_.swapper->mutex());
+  if (OwnFd file = parts_.link->TakeSpillFile(); file.intact()) {
+    parts_.swapper->spill_file().Offer(std::move(file));
+  }
+  if (share != std::exchange(host_share_, share)) parts_.swapper->Keep(share.total());
+  tending_ = parts_.swapper->Tend(share);
+}
+
+}  // namespace tandem::shim

@@ -1,0 +1,51 @@
+// Launches of a process that oversubscribes: what kernels are given addresses of is noted, so that
+// it be on the card rather than anything else (docs/decisions/0016). They take the place of the
+// driver's functions in callable_driver, so that nobody else's launch takes longer for it.
+#include "src/shim/driver/launch_arguments.h"
+#include "src/shim/program/process.h"
+
+namespace tandem::shim {
+namespace {
+
+void Note(CUfunction function, void** parameters, void** extra) {
+  EachArgumentWord(Real(), function, parameters, extra, [](uint64_t word) {
+    FindGuest([word](Guest* guest) { return guest->Name(word); });
+  });
+}
+
+void NoteLaunch(CUfunction function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                unsigned, CUstream, void** parameters, void** extra = nullptr) {
+  Note(function, parameters, extra);
+}
+
+void NoteLaunch(const CUlaunchConfig*, CUfunction function, void** parameters, void** extra) {
+  Note(function, parameters, extra);
+}
+
+template <auto kLaunch, typename... Parameters>
+CUresult Launch(Parameters... parameters) {
+  NoteLaunch(parameters...);
+  return (Real().*kLaunch)(parameters...);
+}
+
+template <auto kLaunch, typename... Parameters>
+auto Named(CUresult (*function)(Parameters...)) -> CUresult (*)(Parameters...) {
+  return function == nullptr ? nullptr : &Launch<kLaunch, Parameters...>;
+}
+
+}  // namespace
+
+void NameLaunches(cuda::RealDriver* table) {
+  using Driver = cuda::RealDriver;
+  table->cuLaunchKernel = Named<&Driver::cuLaunchKernel>(table->cuLaunchKernel);
+  table->cuLaunchKernel_ptsz = Named<&Driver::cuLaunchKernel_ptsz>(table->cuLaunchKernel_ptsz);
+  table->cuLaunchKernelEx = Named<&Driver::cuLaunchKernelEx>(table->cuLaunchKernelEx);
+  table->cuLaunchKernelEx_ptsz =
+      Named<&Driver::cuLaunchKernelEx_ptsz>(table->cuLaunchKernelEx_ptsz);
+  table->cuLaunchCooperativeKernel =
+      Named<&Driver::cuLaunchCooperativeKernel>(table->cuLaunchCooperativeKernel);
+  table->cuLaunchCooperativeKernel_ptsz =
+      Named<&Driver::cuLaunchCooperativeKernel_ptsz>(table->cuLaunchCooperativeKernel_ptsz);
+}
+
+}  // namespace tandem::shim

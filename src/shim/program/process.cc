@@ -1,0 +1,412 @@
+#include "src/shim/program/process.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "src/base/mutex.h"
+#include "src/cuda/uuid.h"
+#include "src/shim/driver/unknown_functions.h"
+#include "src/shim/hooks/refused_hooks.h"
+#include "src/shim/link/ipc_handle.h"
+#include "src/shim/os/interruptible_wait.h"
+#include "src/shim/os/log.h"
+#include "src/shim/os/true_symbols.h"
+#include "src/wire/channel.h"
+#include "src/wire/open_runs.h"
+#include "src/wire/runtime_dir.h"
+
+namespace tandem::shim {
+namespace {
+
+#define TANDEM_KIND_PASS PLAIN
+#define TANDEM_KIND_OWN HOOKED
+#define TANDEM_KIND_GATE(stream) HOOKED
+#define TANDEM_KIND_HOLD HOOKED
+#define TANDEM_ADDRESS_PLAIN(symbol) nullptr
+#define TANDEM_ADDRESS_HOOKED(symbol) reinterpret_cast<void*>(&::symbol)
+#define TANDEM_ADDRESS_(kind, symbol) TANDEM_ADDRESS_##kind(symbol)
+#define TANDEM_ADDRESS(kind, symbol) TANDEM_ADDRESS_(kind, symbol)
+
+struct Pair {
+  void* real;
+  void* hook;
+};
+
+// The real driver as found in a library, and which of its functions are hooked.
+struct Driver {
+  void* library;
+  cuda::RealDriver table, callable, naming;
+  std::vector<Pair> pairs;  // sorted by `real`
+};
+
+constexpr Duration kRunPause = Milliseconds(20);
+constexpr Duration kFirstWord = Seconds(1);  // of waiting, and then
+constexpr Duration kNextWord = Seconds(60);
+
+enum class Mode { kUndecided, kPassThrough, kShared };
+
+// The context that a thread last had on a shared device, as long as no context has gone since.
+struct ContextOfThread {
+  CUcontext context = nullptr;
+  uint64_t generation = 0;
+  Guest* guest = nullptr;
+};
+constinit thread_local ContextOfThread context_of_thread __attribute__((tls_model("initial-exec")));
+
+constinit std::atomic<const Driver*> driver{nullptr};
+constinit std::atomic<Guest*> guests[Gate::kMostDevices] = {};  // by device
+constinit std::atomic<bool> refused[Gate::kMostDevices] = {};   // for good
+constinit std::atomic<bool> shut_out[Gate::kMostDevices] = {};  // it has been said that it is
+constinit std::atomic<Mode> mode{Mode::kUndecided};
+// The program was interrupted in its cuInit, and has not called it again with more patience.
+constinit std::atomic<bool> given_up{false};
+constinit std::atomic<bool> names_launches{false};  // some device is oversubscribed
+
+// Never destroyed: threads outlive static destructors.
+Mutex& DecisionMutex() {
+  static Mutex* const mutex = new Mutex;
+  return *mutex;
+}
+
+void* LookUp(void* library, const char* symbol) {
+  return TrueDlsym()(library, symbol);
+}
+
+struct Row {
+  const char* symbol;
+  void* hook;  // null: it is not hooked
+};
+
+const Row kRows[] = {
+#define CU(symbol, base, since, shim, soft, parameters, arguments) \
+  {#symbol, TANDEM_ADDRESS(TANDEM_KIND_##shim, symbol)},
+#define CU_REFUSE(symbol, base, since, why) {#symbol, reinterpret_cast<void*>(&::symbol)},
+#include "src/cuda/driver_api.def"
+#undef CU_REFUSE
+#undef CU
+};
+
+// For any function: who calls it clears the stack.
+CUresult Absent() {
+  return CUDA_ERROR_NOT_INITIALIZED;
+}
+
+template <typename Function>
+Function OrAbsent(Function function) {
+  return function != nullptr ? function
+                             : reinterpret_cast<Function>(reinterpret_cast<void*>(&Absent));
+}
+
+cuda::RealDriver Callable(cuda::RealDriver table) {
+#define CU(symbol, base, since, shim, soft, parameters, arguments) \
+  table.symbol = OrAbsent(table.symbol);
+#include "src/cuda/driver_api.def"
+#undef CU
+  return table;
+}
+
+const Driver* MakeDriver(void* library) {
+  auto* const made = new Driver;
+  made->library = library;
+  made->table = cuda::LoadRealDriver(library, &LookUp);
+  made->callable = Callable(made->table);
+  made->naming = made->table;
+  NameLaunches(&made->naming);
+  made->naming = Callable(made->naming);
+  for (const Row& row : kRows) {
+    void* const real = row.hook == nullptr ? nullptr : LookUp(library, row.symbol);
+    if (real != nullptr) made->pairs.push_back({real, row.hook});
+  }
+  const auto by_address = [](const Pair& a, const Pair& b) { return a.real < b.real; };
+  std::stable_sort(made->pairs.begin(), made->pairs.end(), by_address);
+  return made;
+}
+
+const Driver* TheDriver(bool load) {
+  const Driver* known = driver.load(std::memory_order_acquire);
+  if (known != nullptr) return known;
+  void* const library = dlopen("libcuda.so.1", RTLD_LAZY | (load ? 0 : RTLD_NOLOAD));
+  if (library == nullptr) {
+    dlerror();  // ours, not the program's: its own look-up went well
+    return nullptr;
+  }
+  const Driver* const made = MakeDriver(library);
+  dlerror();  // of what this driver lacks
+  if (driver.compare_exchange_strong(known, made, std::memory_order_acq_rel)) return made;
+  delete made;
+  return known;
+}
+
+void OnBlocked(void*) {
+  if (HasGuests()) {
+    EachGuest([](Guest* guest) { guest->Wake(); });
+  } else if (mode.load(std::memory_order_acquire) != Mode::kShared) {
+    process_gate.Open();  // a call before cuInit: the driver itself says what it thinks of that
+  }
+  // Else a guest is being opened, and will look who waits.
+}
+
+void OnMetered(void*, CUstream stream) {
+  WorkTracker* const tracker = process_tracker.load(std::memory_order_acquire);
+  if (tracker != nullptr && stream != kNoStream) tracker->AwaitWindow(process_gate, stream);
+}
+
+// The child has the parent's memory but none of its threads, nor a right to its session.
+void AfterForkInChild() {
+  Gate::AfterFork();
+  mode.store(Mode::kPassThrough, std::memory_order_release);
+  process_tracker.store(nullptr, std::memory_order_release);
+  for (std::atomic<Guest*>& guest : guests) {
+    Guest* const inherited = guest.exchange(nullptr, std::memory_order_acq_rel);
+    if (inherited != nullptr) inherited->AbandonInChild();
+  }
+  process_gate.OpenInChild();
+}
+
+Identity IdentityOn(CUdevice device) {
+  Identity identity;
+  identity.build = TANDEM_BUILD;
+  identity.program = program_invocation_short_name;
+  identity.run = OwnRun();
+  identity.device = cuda::FormatUuid(UuidOf(Real(), device));
+  return identity;
+}
+
+bool IsAbsence(const Error& error) {
+  return error.code == ErrorCode::kNotFound || error.code == ErrorCode::kUnavailable;
+}
+
+// A program of a run has a daemon, or will have one again: `tandem run` starts another where one
+// went. As long as the run lasts it is waited for: without it no limit would hold, and others would
+// not get the memory that they were promised. Only who wants to end the program ends the wait.
+template <typename Attempt>
+auto AwaitDaemon(Attempt attempt) -> decltype(attempt()) {
+  InterruptibleWait wait;
+  Instant word_at = MonotonicNow() + kFirstWord;
+  for (;;) {
+    auto result = attempt();
+    if (result.ok() || !IsAbsence(result.error()) || OwnRun() == 0) return result;
+    if (const Instant now = MonotonicNow(); now >= word_at) {
+      Log(LogLevel::kWarn, "%s; the program waits for the run's next daemon",
+          result.error().message.c_str());
+      word_at = now + kNextWord;
+    }
+    if (!wait.Pause(kRunPause)) {
+      return Error{ErrorCode::kInterrupted, "a signal came while a daemon was waited for"};
+    }
+  }
+}
+
+}  // namespace
+
+constinit Gate process_gate(&OnBlocked, nullptr, &OnMetered);
+constinit std::atomic<WorkTracker*> process_tracker{nullptr};
+constinit std::atomic<int> guests_end{0};
+constinit std::atomic<const cuda::RealDriver*> callable_driver{nullptr};
+
+const cuda::RealDriver& Real() {
+  static constexpr cuda::RealDriver kNone;
+  const Driver* const found = TheDriver(true);
+  if (found != nullptr) {
+    // Whoever finds the driver, not only who found it first: nobody may go on before this is done.
+    const bool names = names_launches.load(std::memory_order_acquire);
+    const cuda::RealDriver* const callable = names ? &found->naming : &found->callable;
+    const cuda::RealDriver* known = callable_driver.load(std::memory_order_relaxed);
+    // Who has not heard yet that launches are named does not take that away again.
+    while (known != callable && known != &found->naming) {
+      if (callable_driver.compare_exchange_weak(known, callable, std::memory_order_acq_rel)) break;
+    }
+    return found->table;
+  }
+  static const cuda::RealDriver absent = Callable(kNone);
+  const cuda::RealDriver* nothing = nullptr;
+  callable_driver.compare_exchange_strong(nothing, &absent, std::memory_order_acq_rel);
+  return kNone;
+}
+
+bool MayBeCaptured(CUstream stream) {
+  CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+  return Call(Real().cuStreamIsCapturing, stream, &capture) != CUDA_SUCCESS ||
+         capture != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+// What was started in a run may outlive it, and hand TANDEM_RUN down all the same.
+uint64_t OwnRun() {
+  const char* const text = std::getenv("TANDEM_RUN");
+  const uint64_t run = text == nullptr ? 0 : std::strtoull(text, nullptr, 10);
+  return run != 0 && wire::IsOpenRun(run) ? run : 0;
+}
+
+void* Substitute(void* found, const char* name) {
+  if (found == nullptr) return nullptr;
+  if (std::strncmp(name, "nvml", 4) == 0) return SubstituteNvml(found, name);
+  const Driver* known = driver.load(std::memory_order_acquire);
+  if (known == nullptr) {
+    // Only a name of the driver's is worth asking the linker whether the driver is there.
+    if (std::strncmp(name, "cu", 2) != 0) return found;
+    known = TheDriver(false);
+    if (known == nullptr) return found;
+  }
+  const auto at =
+      std::lower_bound(known->pairs.begin(), known->pairs.end(), found,
+                       [](const Pair& pair, void* address) { return pair.real < address; });
+  if (at != known->pairs.end() && at->real == found) return at->hook;
+  void* const refusal = cuda::IsListed(name) ? nullptr : RefusalOf(name);
+  const bool drivers = refusal != nullptr && LookUp(known->library, name) == found;
+  return drivers ? refusal : found;
+}
+
+void* HookOf(const char* symbol) {
+  for (const Row& row : kRows) {
+    if (std::strcmp(symbol, row.symbol) == 0) return row.hook;
+  }
+  return nullptr;
+}
+
+namespace {
+
+// REQUIRES: DecisionMutex() is held.
+void Share() {
+  Gate::RegisterProcess();
+  pthread_atfork(&Gate::BeforeFork, &Gate::AfterFork, &AfterForkInChild);
+  process_tracker.store(new WorkTracker(&Real()), std::memory_order_release);
+  mode.store(Mode::kShared, std::memory_order_release);
+}
+
+}  // namespace
+
+bool JoinDaemon() {
+  if (mode.load(std::memory_order_acquire) != Mode::kUndecided) return true;
+  const auto channel = AwaitDaemon([] { return wire::ConnectDaemon(wire::SocketPath()); });
+  const bool interrupted = !channel.ok() && channel.error().code == ErrorCode::kInterrupted;
+  MutexLock lock(DecisionMutex());
+  if (mode.load(std::memory_order_acquire) != Mode::kUndecided) return true;
+  if (interrupted) {
+    given_up.store(true, std::memory_order_release);
+    return false;
+  }
+  // What keeps a program of a run from its daemon is said when it wants to use a device.
+  if (channel.ok() || OwnRun() != 0) {
+    Share();
+  } else {
+    Log(LogLevel::kWarn, "%s; this program runs unshared", channel.error().message.c_str());
+    mode.store(Mode::kPassThrough, std::memory_order_release);
+  }
+  given_up.store(false, std::memory_order_release);
+  process_gate.Open();  // until there is a guest, that is a context, there is nothing to hold back
+  return true;
+}
+
+bool HasGuests() {
+  return FindGuest([](Guest*) { return true; }) != nullptr;
+}
+
+Guest* OpenGuest(CUdevice device) {
+  const bool known = device >= 0 && device < guests_end.load(std::memory_order_acquire);
+  return known ? guests[device].load(std::memory_order_acquire) : nullptr;
+}
+
+namespace {
+
+// REQUIRES: DecisionMutex() is held, which keeps a device from having two.
+Result<Guest*> MakeGuest(CUdevice device) {
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<Guest> opened,
+      Guest::Open(&Real(), &process_gate, process_tracker.load(), device, IdentityOn(device)));
+  Guest* const made = opened.release();
+  guests[device].store(made, std::memory_order_seq_cst);
+  if (guests_end.load() <= device) guests_end.store(device + 1, std::memory_order_seq_cst);
+  if (made->oversubscribes()) {
+    names_launches.store(true, std::memory_order_release);
+    Real();
+  }
+  made->Wake();  // for threads that the gate held back before
+  return made;
+}
+
+// Whether no device is left that may be shared.
+bool NoneIsLeft() {
+  int count = 0;
+  Call(Real().cuDeviceGetCount, &count);
+  count = std::min(count, static_cast<int>(Gate::kMostDevices));
+  return std::all_of(refused, refused + count, [](const auto& each) { return each.load(); });
+}
+
+// REQUIRES: DecisionMutex() is held.
+void Unshare(CUdevice device, const Error& why) {
+  refused[device].store(true, std::memory_order_release);
+  if (!NoneIsLeft()) {
+    Log(LogLevel::kWarn, "%s; device %d is not shared", why.message.c_str(), device);
+  } else {
+    Log(LogLevel::kWarn, "%s; this program runs unshared", why.message.c_str());
+    mode.store(Mode::kPassThrough, std::memory_order_release);
+    process_tracker.store(nullptr, std::memory_order_release);
+  }
+}
+
+bool MayBeShared(CUdevice device) {
+  return mode.load(std::memory_order_acquire) == Mode::kShared &&
+         !refused[device].load(std::memory_order_acquire);
+}
+
+// A device that has no guest, for `why`.
+Seat Without(CUdevice device, const Error& why) {
+  MutexLock lock(DecisionMutex());
+  if (Guest* const open = OpenGuest(device)) return {open};
+  if (!MayBeShared(device)) return {};
+  if (OwnRun() == 0 || why.code == ErrorCode::kUnsupported) {
+    Unshare(device, why);
+    return {};
+  }
+  // Beside the others of its run it would take what they were promised.
+  if (why.code != ErrorCode::kInterrupted && !shut_out[device].exchange(true)) {
+    Log(LogLevel::kWarn, "%s; device %d is out of memory for this program", why.message.c_str(),
+        device);
+  }
+  return {nullptr, CUDA_ERROR_OUT_OF_MEMORY};
+}
+
+}  // namespace
+
+Seat SeatOn(CUdevice device) {
+  static_assert(Gate::kMostDevices <= 63);
+  if (Guest* const open = OpenGuest(device)) return {open};
+  if (device < 0 || device >= static_cast<CUdevice>(Gate::kMostDevices)) return {};
+  if (mode.load(std::memory_order_acquire) == Mode::kPassThrough) return {};
+  int count = 0;
+  if (Call(Real().cuDeviceGetCount, &count) != CUDA_SUCCESS || device >= count) return {};
+  // The driver may be ready while another thread still waits for a daemon.
+  if (given_up.load(std::memory_order_acquire) || !JoinDaemon()) {
+    return {nullptr, CUDA_ERROR_NOT_INITIALIZED};
+  }
+  if (!MayBeShared(device)) return {};
+  const Result<Guest*> guest = AwaitDaemon([device]() -> Result<Guest*> {
+    MutexLock lock(DecisionMutex());
+    if (Guest* const open = OpenGuest(device)) return open;
+    if (!MayBeShared(device)) return Error{ErrorCode::kUnsupported, "the device is not shared"};
+    return MakeGuest(device);
+  });
+  return guest.ok() ? Seat{*guest} : Without(device, guest.error());
+}
+
+Guest* GuestOfCurrentContext(CUcontext* context) {
+  if (mode.load(std::memory_order_acquire) != Mode::kShared) return nullptr;
+  CUdevice device = 0;
+  const cuda::RealDriver& real = Real();
+  if (real.cuCtxGetCurrent(context) != CUDA_SUCCESS || *context == nullptr) return nullptr;
+  const uint64_t generation = WorkTracker::Generation();
+  ContextOfThread& last = context_of_thread;
+  if (last.context == *context && last.generation == generation) return last.guest;
+  if (real.cuCtxGetDevice(&device) != CUDA_SUCCESS) return nullptr;
+  Guest* const found = SeatOn(device).guest;
+  if (found != nullptr) last = {*context, generation, found};
+  return found;
+}
+
+}  // namespace tandem::shim

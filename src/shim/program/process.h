@@ -1,0 +1,104 @@
+// Process: what libtandem.so keeps once per process: the real driver, the gate, and a guest for
+// each GPU that the program uses, if they are shared.
+//
+// Before cuInit nothing is done: no connection, no thread, no allocation. cuInit looks for a
+// daemon; where there is none every call goes straight to the driver. The first context on a device
+// opens its guest. A program with several is let through the gate when all of them let it.
+//
+// Threading: any thread. Nothing here holds a lock while it calls the dynamic linker: a program may
+// be inside its lock and wait for us.
+#pragma once
+
+#include "src/cuda/real_driver.h"
+#include "src/shim/gate/gate.h"
+#include "src/shim/gate/work_tracker.h"
+#include "src/shim/program/guest.h"
+
+namespace tandem::shim {
+
+// The gate of the process. Shut until cuInit (or the first call without it) has found the driver.
+[[gnu::visibility("hidden")]] extern Gate process_gate;
+// In the place of a stream, for calls that submit to none.
+inline const CUstream kNoStream = reinterpret_cast<CUstream>(~uintptr_t{0});
+// The default streams by their own handles.
+inline const CUstream kLegacyStream = reinterpret_cast<CUstream>(CU_STREAM_LEGACY_VALUE);
+inline const CUstream kPerThreadStream = reinterpret_cast<CUstream>(CU_STREAM_PER_THREAD_VALUE);
+// Null as long as nothing is shared: then calls are not counted.
+extern std::atomic<WorkTracker*> process_tracker;
+
+// The real driver, loaded if the program has not done so itself; all functions are null where there
+// is none.
+const cuda::RealDriver& Real();
+
+// The same for calls inside the gate: nothing in it is null, what the driver lacks answers
+// CUDA_ERROR_NOT_INITIALIZED. REQUIRES: Real() has been called, without which the gate stays shut.
+[[gnu::visibility("hidden")]] extern std::atomic<const cuda::RealDriver*> callable_driver;
+
+// Has the launches of a table, which is to be called inside the gate, note what memory they name
+// (launch_names.cc).
+void NameLaunches(cuda::RealDriver* table);
+
+// Calls a function of the real driver; what cuInit would have been needed for, where it has none.
+template <typename Result, typename... Parameters, typename... Arguments>
+Result Call(Result (*function)(Parameters...), Arguments... arguments) {
+  return function == nullptr ? CUDA_ERROR_NOT_INITIALIZED : function(arguments...);
+}
+
+// Whether work in the stream becomes part of a graph; true also where the driver will not say.
+bool MayBeCaptured(CUstream stream);
+
+// The hook for a function of the real driver or of NVML; `found` itself for everything else.
+void* Substitute(void* found, const char* name);
+// The same for a name that begins as NVML's do (nvml_hooks.cc).
+void* SubstituteNvml(void* found, const char* name);
+// The hook for a symbol, null for those that are not hooked.
+void* HookOf(const char* symbol);
+
+// The token of the run this program belongs to, 0 if none.
+uint64_t OwnRun();
+
+// After a successful cuInit: looks for a daemon, once. False where the program was interrupted
+// while it waited for its run's: nothing may be made on a device before it has called again.
+bool JoinDaemon();
+
+// The first of the open guests, in the order of their devices, for which `is` holds; or null.
+template <typename Predicate>
+Guest* FindGuest(Predicate is);
+// Whether there is any.
+bool HasGuests();
+// The guest for `device` if it is open, else null.
+Guest* OpenGuest(CUdevice device);
+// A program's place on a device.
+struct Seat {
+  Guest* guest = nullptr;
+  // Where there is no guest: what to answer to a call that would make something on the device; or
+  // success, and the call is the driver's.
+  CUresult refusal = CUDA_SUCCESS;
+};
+// The program's place on `device`; its guest is opened if need be.
+Seat SeatOn(CUdevice device);
+// The guest for the device of the calling thread's context, which is *context.
+Guest* GuestOfCurrentContext(CUcontext* context);
+
+// How many devices have ever had a guest, counted from the first ordinal on.
+extern std::atomic<int> guests_end;
+
+template <typename Predicate>
+Guest* FindGuest(Predicate is) {
+  const int end = guests_end.load(std::memory_order_acquire);
+  for (CUdevice device = 0; device < end; ++device) {
+    Guest* const guest = OpenGuest(device);
+    if (guest != nullptr && is(guest)) return guest;
+  }
+  return nullptr;
+}
+
+template <typename Visit>
+void EachGuest(Visit visit) {
+  FindGuest([&](Guest* guest) {
+    visit(guest);
+    return false;
+  });
+}
+
+}  // namespace tandem::shim

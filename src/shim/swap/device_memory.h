@@ -1,0 +1,305 @@
+// DeviceMemory: the table of the program's device memory. It knows every block, what addresses and
+// chunks it has, and which chunks are on the card; it moves nothing (swapper.h does).
+//
+//   run     a range of addresses of its own: one block of 1 MiB or more, or a slab page
+//   page    a run of one granule, cut into slots of one size for blocks below 1 MiB
+//   chunk   the unit of backing: a run is chunks of the session's chunk size and a tail
+//
+// What the program frees while work under way may still use it is retired: no block any more, but
+// needed like one. Once it is released (free_fence.h says when), a slot can be taken again, and a
+// run is unmapped. Of pages whose last block was released a few are kept for a moment, so that a
+// program that allocates and frees by turns does not have one mapped each time; they are needed,
+// and on the card, like others.
+//
+// Threading: any thread, but for members marked "swap lock": those are for the holder of the
+// Swapper's lock. Runs are taken apart only under it, so it may keep pointers to them.
+// Invariants
+// 1. `missing` is the bytes of chunks of live runs that are mapped nowhere or only arriving;
+//    `resident` what all chunks take on the card, arriving ones and those of dead runs included;
+//    `cold` what cold ones take on the host. Lost runs are neither needed nor missing; pinned ones
+//    are in none of these.
+// 2. Addresses of a run are reused only after Bury, when nothing is mapped there any more.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "src/base/bytes.h"
+#include "src/base/mutex.h"
+#include "src/cuda/real_driver.h"
+#include "src/shim/driver/address_regions.h"
+#include "src/shim/swap/fingerprint.h"
+
+namespace tandem::shim {
+
+// Blocks from this size on have a run of their own.
+inline constexpr uint64_t kLargeBlock = uint64_t{1} << 20;
+
+struct Chunk {
+  // Arriving: memory of the card is there, its bytes are not yet. Cold: it is in memory of the host
+  // that is mapped at its address; kernels reach it there (docs/decisions/0016).
+  enum class State : uint8_t { kAway, kArriving, kHere, kCold };
+
+  CUdeviceptr address = 0;
+  uint64_t bytes = 0;
+  State state = State::kAway;               // table lock and swap lock to change
+  CUmemGenericAllocationHandle handle = 0;  // swap lock
+  bool exposed = false;                     // swap lock: work may have written to it
+  // Swap lock. Its copy in host memory; of an exposed one as it was when it was exposed.
+  std::byte* host = nullptr;
+  // ---- swap lock; of clean_check.h
+  std::optional<Fingerprint> print;  // of the host copy
+  uint8_t modified = 0;              // found so, so often in a row
+  uint8_t unexamined = 0;            // departures at which it is not to be looked at
+
+  bool mapped() const { return state != State::kAway; }
+  bool resident() const { return state == State::kArriving || state == State::kHere; }
+  bool missing() const { return state == State::kAway || state == State::kArriving; }
+};
+
+// Another address at which the program has mapped a whole run, and who may use it there.
+struct Alias {
+  CUdeviceptr address = 0;
+  std::vector<CUmemAccessDesc> access;
+};
+
+struct Run {
+  CUdeviceptr address = 0;
+  uint64_t bytes = 0;
+  CUcontext context = nullptr;
+  std::vector<Chunk> chunks;
+  bool dead = false;                 // all of it is released; table lock
+  bool lost = false;                 // its context is broken; table lock and swap lock to change
+  bool named = false;                // by a launch since the last step of time; table lock
+  uint32_t heat = 0;                 // the more the more often it was; table lock
+  uint64_t slot_bytes = 0;           // of a slab page; 0: one block
+  uint32_t live = 1;                 // blocks in it, retired ones included, and who holds it
+  std::vector<uint32_t> free_slots;  // that were taken before
+  uint32_t fresh_slots = 0;          // and those that never were: the last so many
+
+  bool HasSlot() const { return fresh_slots != 0 || !free_slots.empty(); }
+  void Cut(uint64_t bytes_of_slot) {
+    slot_bytes = bytes_of_slot;
+    free_slots.clear();
+    fresh_slots = static_cast<uint32_t>(bytes / slot_bytes);
+  }
+  uint32_t TakeSlot() {  // REQUIRES: HasSlot()
+    if (free_slots.empty()) return static_cast<uint32_t>(bytes / slot_bytes) - fresh_slots--;
+    const uint32_t slot = free_slots.back();
+    free_slots.pop_back();
+    return slot;
+  }
+
+  // ---- Of a handle of the program's (vmm_memory.h), which has no block.
+  std::vector<Alias> aliases;  // swap lock
+  std::optional<CUmemAllocationProp> properties;
+
+  bool pinned = false;  // stays on the card, and is not counted here; table lock and swap lock
+  bool shared = false;  // other processes may have it (memory_offers.h); so it is pinned
+};
+
+struct Block {
+  CUdeviceptr address = 0;
+  uint64_t bytes = 0;  // as the program asked
+  CUcontext context = nullptr;
+  uint64_t id = 0;  // never reused
+};
+
+struct MemoryView {
+  Bytes need;      // all live runs that are not lost
+  Bytes resident;  // invariant 1
+  Bytes missing;
+  Bytes next_chunk;   // of the chunk to be brought in next; none if all that is missing is arriving
+  Bytes swapped;      // is in host memory only
+  Bytes cold;         // of that, what kernels reach there
+  Bytes needed_cold;  // of `need`, the same
+};
+
+class DeviceMemory {
+ public:
+  DeviceMemory(const cuda::RealDriver* real, Bytes region, Bytes chunk)
+      : chunk_bytes_(std::max(chunk.count / kGranule * kGranule, kGranule)),
+        regions_(real, region.count) {}
+
+  // A slot of a page that is there already; nothing if a new run is needed. *backed: nothing is
+  // missing.
+  enum class Slots { kFitting, kAnyLarger };
+  std::optional<Block> AllocateFromPage(uint64_t bytes, CUcontext context, bool* backed = nullptr,
+                                        Slots slots = Slots::kFitting) EXCLUDES_LOCK(mutex_);
+  // What AllocateRun(bytes) adds to `need`; 0 when that cannot be said in 64 bits.
+  static uint64_t RunBytes(uint64_t bytes);
+  // A block in a new run, unbacked.
+  CUresult AllocateRun(uint64_t bytes, CUcontext context, Block* block) EXCLUDES_LOCK(mutex_);
+
+  // A run without a block, unbacked; in one chunk where its memory may be exported.
+  CUresult AllocateRunFor(const CUmemAllocationProp& properties, uint64_t bytes, Run** run)
+      EXCLUDES_LOCK(mutex_);
+  // Releases it. Returns how much less is needed now.
+  Bytes FreeRun(Run* run) EXCLUDES_LOCK(mutex_);
+  // It is on the card for good, and counted by somebody else. Swap lock.
+  void Pin(Run* run) EXCLUDES_LOCK(mutex_);
+  // Its memory is one piece from now on. REQUIRES: all of it is there. Swap lock.
+  void Join(Run* run, CUmemGenericAllocationHandle handle) EXCLUDES_LOCK(mutex_);
+
+  // The block around `pointer`.
+  std::optional<Block> Find(CUdeviceptr pointer) const EXCLUDES_LOCK(mutex_);
+  // The block around `pointer`, and the run that it is in: a page may hold others.
+  struct Home {
+    Block block;
+    CUdeviceptr run = 0;
+    uint64_t run_bytes = 0;
+  };
+  // The run lives on, whatever is freed, until it is let go of; which returns how much less is
+  // needed then.
+  std::optional<Home> HoldHome(CUdeviceptr pointer) EXCLUDES_LOCK(mutex_);
+  Bytes LetGo(const Home& home) EXCLUDES_LOCK(mutex_);
+  // Whether nobody but this has memory there, be it a block or not.
+  bool Owns(CUdeviceptr pointer) const EXCLUDES_LOCK(mutex_) {
+    MutexLock lock(mutex_);
+    return regions_.Contain(pointer);
+  }
+  // Forgets the block. `unused`: no work under way may use it, so it is released; else it retires.
+  // Returns how much less is needed now; nothing if there is no such block.
+  std::optional<Bytes> Free(CUdeviceptr pointer, uint64_t id, bool unused) EXCLUDES_LOCK(mutex_);
+  // The same of the context's block that begins there, whatever its id, unused.
+  std::optional<Bytes> FreeIn(CUcontext context, CUdeviceptr pointer) EXCLUDES_LOCK(mutex_);
+  // Releases kept pages but for so many. Returns the same.
+  Bytes FreePages(size_t keep) EXCLUDES_LOCK(mutex_);
+  // Releases those that nobody took since the last time. Returns the same, and whether there are
+  // more.
+  Bytes FreeUntakenPages(bool* more) EXCLUDES_LOCK(mutex_);
+  // What kept pages take: needed, but for nothing of the program's.
+  Bytes kept() const { return Bytes(kept_bytes_.load(std::memory_order_relaxed)); }
+  // Releases all that the context has, retired or not. Returns the same.
+  Bytes FreeContext(CUcontext context) EXCLUDES_LOCK(mutex_);
+
+  // What blocks that are retired took.
+  Bytes retired() const { return Bytes(retired_bytes_.load(std::memory_order_relaxed)); }
+  // What is retired so far waits for work that a fence is now put behind, and no later one.
+  void Fence() EXCLUDES_LOCK(mutex_);
+  // That fence has come to pass. Returns how much less is needed now.
+  Bytes ReleaseFenced() EXCLUDES_LOCK(mutex_);
+
+  // A launch was given that address: what is there is in use. False where nothing is. Only noted
+  // for programs that oversubscribe (device_memory_heat.cc).
+  bool Name(CUdeviceptr pointer) EXCLUDES_LOCK(mutex_);
+  // A step of time: what was named since the last becomes hotter, and all else colder.
+  void Age() EXCLUDES_LOCK(mutex_);
+
+  MemoryView GetView() const EXCLUDES_LOCK(mutex_);
+  Bytes resident() const { return Bytes(resident_.load(std::memory_order_relaxed)); }
+  bool HasDead() const { return has_dead_.load(std::memory_order_acquire); }
+
+  // Runs `action` if nothing is missing (`backed`), or if something is, with the table held: no
+  // allocation can change the answer meanwhile.
+  template <typename Action>
+  bool IfBacked(bool backed, Action action) EXCLUDES_LOCK(mutex_) {
+    MutexLock lock(mutex_);
+    if ((missing_ == 0) != backed) return false;
+    action();
+    return true;
+  }
+
+  // ---- swap lock
+  struct Place {
+    Run* run = nullptr;
+    Chunk* chunk = nullptr;
+  };
+  // The live run that begins at `address`, or null.
+  Run* FindRun(CUdeviceptr address) const EXCLUDES_LOCK(mutex_);
+  // The chunk around `pointer`, of a live run that is not lost; or nothing.
+  std::optional<Place> FindChunk(CUdeviceptr pointer) const EXCLUDES_LOCK(mutex_);
+  // Missing chunks of live runs that are not arriving, in order of their addresses, together at
+  // most `most` bytes.
+  std::vector<Place> Missing(uint64_t most, size_t count) const EXCLUDES_LOCK(mutex_);
+  // Chunks on the card that are not arriving, those first that need no copying, then those that may
+  // need none, at least `least` bytes if there are.
+  std::vector<Place> Victims(uint64_t least) const EXCLUDES_LOCK(mutex_);
+  std::vector<Place> Resident() const EXCLUDES_LOCK(mutex_);
+  // Those and cold ones.
+  std::vector<Place> Mapped() const EXCLUDES_LOCK(mutex_);
+  // Cold chunks that had better be on the card, where `room` bytes of credit are unused, and those
+  // that may leave it for them; at most `count` each.
+  struct Exchange {
+    std::vector<Place> in, out;
+  };
+  Exchange PlanExchange(uint64_t room, size_t count) const EXCLUDES_LOCK(mutex_);
+  // Cold chunks, the hottest first, together at most `most` bytes.
+  std::vector<Place> Hottest(uint64_t most, size_t count) const EXCLUDES_LOCK(mutex_);
+  void SetState(const Place& place, Chunk::State state) EXCLUDES_LOCK(mutex_);
+  // The host copy came (+) or went (−).
+  void CountSwapped(int64_t bytes) EXCLUDES_LOCK(mutex_);
+  // The context is broken: nobody will ever read or write what it holds. Returns its chunks.
+  std::vector<Place> Lose(CUcontext context) EXCLUDES_LOCK(mutex_);
+  // The same of a run that the driver has torn. No more blocks are cut from it.
+  void LoseRun(Run* run) EXCLUDES_LOCK(mutex_);
+  // Dead runs, to be unmapped by the caller and then given to Bury, or to KeepDead where that
+  // failed.
+  std::vector<std::unique_ptr<Run>> TakeDead() EXCLUDES_LOCK(mutex_);
+  void Bury(std::unique_ptr<Run> run) EXCLUDES_LOCK(mutex_);
+  void KeepDead(std::unique_ptr<Run> run) EXCLUDES_LOCK(mutex_);
+
+ private:
+  struct Entry {
+    Block block;
+    Run* run;
+    uint32_t slot;
+  };
+  using Blocks = std::map<CUdeviceptr, Entry>;
+  // What a block took: a slot of a page, or the whole run.
+  struct Share {
+    Run* run;
+    uint32_t slot;
+
+    uint64_t bytes() const { return run->slot_bytes != 0 ? run->slot_bytes : run->bytes; }
+  };
+
+  CUresult AddRun(std::unique_ptr<Run> run, uint64_t chunk_bytes, Run** added)
+      REQUIRES_LOCK(mutex_);
+  Block AddBlock(CUdeviceptr address, uint64_t bytes, Run* run, uint32_t slot)
+      REQUIRES_LOCK(mutex_);
+  Bytes Release(const Share& share) REQUIRES_LOCK(mutex_);
+  Bytes Drop(Run* run) REQUIRES_LOCK(mutex_);
+  Bytes ReleaseRetired(std::vector<Share>* retired) REQUIRES_LOCK(mutex_);
+  Blocks::const_iterator Around(CUdeviceptr pointer) const REQUIRES_LOCK(mutex_);
+  Run* OpenPage(uint64_t slot_bytes, CUcontext context) REQUIRES_LOCK(mutex_);
+  Run* PageOfLargerSlots(uint64_t slot_bytes, CUcontext context) const REQUIRES_LOCK(mutex_);
+  void ClosePage(Run* page) REQUIRES_LOCK(mutex_);
+  Bytes FreeOldestPages(size_t count) REQUIRES_LOCK(mutex_);
+  void Kill(Run* run) REQUIRES_LOCK(mutex_);
+  void Uncount(const Run& run) REQUIRES_LOCK(mutex_);  // from what is needed
+  void Uncount(const Place& place) REQUIRES_LOCK(mutex_);
+
+  const uint64_t chunk_bytes_;
+  mutable Mutex mutex_;
+  AddressRegions regions_ GUARDED_BY(mutex_);
+  std::map<CUdeviceptr, std::unique_ptr<Run>> runs_ GUARDED_BY(mutex_);
+  std::vector<Share> retired_ GUARDED_BY(mutex_);  // since the last fence
+  std::vector<Share> fenced_ GUARDED_BY(mutex_);   // before it
+  std::atomic<uint64_t> retired_bytes_{0};
+  std::vector<std::unique_ptr<Run>> dead_ GUARDED_BY(mutex_);
+  std::atomic<bool> has_dead_{false};  // changed under the lock, as `dead_` is
+  Blocks blocks_ GUARDED_BY(mutex_);
+  // Pages with a free slot, by slot size and context.
+  std::map<std::pair<uint64_t, CUcontext>, std::vector<Run*>> open_pages_ GUARDED_BY(mutex_);
+  std::vector<Run*> kept_pages_ GUARDED_BY(mutex_);  // without a block, longest kept first
+  size_t untaken_pages_ GUARDED_BY(mutex_) = 0;      // the least of those since the last look
+  std::atomic<uint64_t> kept_bytes_{0};
+  uint64_t need_ GUARDED_BY(mutex_) = 0;
+  std::atomic<uint64_t> resident_{0};  // changed under the lock
+  uint64_t missing_ GUARDED_BY(mutex_) = 0;
+  uint64_t swapped_ GUARDED_BY(mutex_) = 0;  // without cold chunks
+  uint64_t cold_ GUARDED_BY(mutex_) = 0;
+  uint64_t needed_cold_ GUARDED_BY(mutex_) = 0;
+  // The driver counts its own from 1.
+  uint64_t next_id_ GUARDED_BY(mutex_) = uint64_t{1} << 48;
+};
+
+}  // namespace tandem::shim

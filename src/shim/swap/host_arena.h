@@ -1,0 +1,130 @@
+// HostArena: where chunks lie while they are off the card. Ranges of large anonymous mappings,
+// registered with the driver where it lets us, so that copies run at full speed.
+//
+// The memory is this process's own: no child that it forks has it, and no core dump.
+//
+// It grows ahead of need: Tend makes as much as may be needed, page by page, so that an eviction
+// finds it there. What is needed beyond that is mapped when it is taken. What the host's memory has
+// no room for are ranges of a file, which are taken last, and not registered.
+//
+// Threading: the owner serialises all calls. REQUIRES for all: a context is current, if there is
+// any.
+// Invariant: what is taken is all zero. What was returned is zeroed before it is taken again, by
+// Tend as a rule, while nobody waits for it.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "src/base/bytes.h"
+#include "src/base/host_memory.h"
+#include "src/base/ranges.h"
+#include "src/base/time.h"
+#include "src/cuda/real_driver.h"
+#include "src/shim/os/host_share.h"
+#include "src/shim/swap/spill_file.h"
+
+namespace tandem::shim {
+
+class HostArena {
+ public:
+  // A mapping holds several of the largest chunks, and is never smaller than this.
+  static constexpr uint64_t kSmallestMapping = uint64_t{32} << 20;
+  // What Tend zeroes or populates at a time: a fraction of a millisecond's work.
+  static constexpr uint64_t kStep = uint64_t{2} << 20;
+  // Of the host.
+  using Available = Bytes (*)();
+
+  HostArena(
+      const cuda::RealDriver* real, uint64_t largest_chunk,
+      Available available = [] { return AvailableHostMemory(); })
+      : real_(real),
+        largest_chunk_(largest_chunk),
+        mapping_bytes_(std::max(kLargestChunks * largest_chunk, kSmallestMapping)),
+        available_(available) {}
+  ~HostArena();
+  HostArena(const HostArena&) = delete;
+  HostArena& operator=(const HostArena&) = delete;
+
+  // Room for `bytes`, at most a mapping's; null when the host has no memory for it.
+  std::byte* Take(uint64_t bytes);
+  // The same without mapping more, but what was returned may have to be zeroed first.
+  std::byte* TakeOrZero(uint64_t bytes);
+  // The same without any work: null where none is made and zeroed.
+  std::byte* TakeMade(uint64_t bytes);
+  // REQUIRES: what Take gave for as many bytes, and nobody reads or writes it any more.
+  void Return(std::byte* begin, uint64_t bytes, Instant now);
+  // One step of what is to be done while nobody waits: zeroes what was returned, and has as much
+  // made as `ahead` says. Whether there is more of it. Where the host has too little it says so,
+  // once, and tries again after the next Trim.
+  bool Tend(const HostShare& ahead);
+  // Whether anything is yet to be zeroed.
+  bool HasReturned() const;
+  // Gives mappings back that nothing has used for `age`, as far as they are not among what is
+  // `ahead`.
+  void Trim(Instant now, Duration age, const HostShare& ahead);
+  // Registrations end with their context; the memory and what it holds stay.
+  void Unregister();
+  SpillFile& file() { return file_; }
+  // REQUIRES: what Take gave.
+  bool InFile(const std::byte* begin) const;
+
+  size_t mappings() const { return mappings_.size(); }
+  uint64_t bytes() const { return made_.total().count; }  // of them
+  HostShare made() const { return made_; }
+  uint64_t used() const;  // taken and not returned
+  uint64_t held() const;  // of the mappings where anything is used
+  uint64_t mapping_bytes() const { return mapping_bytes_; }
+
+ private:
+  struct Mapping {
+    uint64_t begin;
+    uint64_t bytes;
+    bool registered;
+    std::optional<uint64_t> offset;  // of the file
+    RangeAllocator free;             // all zero
+    std::vector<Range> dirty;        // returned, and not zeroed yet
+    uint64_t used;                   // neither
+    Instant unused_since;
+  };
+
+  // A mapping that is being made.
+  struct Draft {
+    uint64_t begin;
+    uint64_t bytes;
+    uint64_t populated;
+  };
+
+  static constexpr uint64_t kLargestChunks = 16;
+
+  static uint64_t Map(uint64_t bytes);
+  static bool Fill(uint64_t begin, uint64_t bytes);
+  bool MapFor(uint64_t bytes);
+  bool MapMemory(uint64_t size);
+  bool MapFile(uint64_t size);
+  void Add(uint64_t begin, uint64_t bytes);
+  void Remove(const Mapping& mapping);
+  bool GrowSome();
+  uint64_t PieceOf(uint64_t lacking) const;
+  bool Begin(uint64_t lacking);
+  bool Populate();
+  void DropDraft();
+  bool ZeroSome();
+
+  const cuda::RealDriver* const real_;
+  const uint64_t largest_chunk_;
+  const uint64_t mapping_bytes_;  // at most
+  const Available available_;
+  SpillFile file_;
+  HostShare ahead_;
+  HostShare made_;                 // of mappings_
+  std::vector<Mapping> mappings_;  // those of the file last
+  std::optional<Draft> draft_;
+  bool short_ = false;  // the host had too little, since the last Trim
+  bool told_ = false;
+};
+
+}  // namespace tandem::shim
