@@ -71,6 +71,15 @@ TEST_F(OversubscribeTest, WhatIsColdIsPromisedBesideWhatHasLeft) {
   On(event::Evicted{kA, {}, MiB(100)});
   On(event::SessionGone{kB});
   EXPECT_EQ(host.promised(), MiB(150));
+
+  // On its way back it is promised until it has arrived.
+  On(event::Ready{kA, MiB(150)});
+  const Epoch again = Said<action::Grant>(kA).epoch;
+  EXPECT_EQ(host.promised(), MiB(150));
+  On(event::Restored{kA, again, MiB(40), MiB(40)});
+  EXPECT_EQ(host.promised(), MiB(110));
+  On(event::Running{kA, again, MiB(100)});
+  EXPECT_EQ(host.promised(), MiB(50));
 }
 
 TEST_F(OversubscribeTest, ItGetsAllThereIsAgainWhereRoomWasTakenAndGivenBack) {
