@@ -80,6 +80,49 @@ class Texts(unittest.TestCase):
             self.assertEqual(len(findings("check_text.py", files)), found, (ratchet, lines))
 
 
+class Words(unittest.TestCase):
+    def check(self, path, text, allowed=""):
+        return findings("check_words.py", {path: text, "tools/words.txt": allowed})
+
+    def test_old_style_is_found_in_prose(self):
+        for path, text in [
+            ("a.md", "Whoever waits is told.\n"),
+            ("a.md", "Evict what is resident and is not needed.\n"),
+            ("a.md", "# So many people\n"),
+            ("a.md", "| The policy is for root to say | b |\n"),
+            ("a.h", "// Nobody calls this.\nint a;\n"),
+            ("a.h", "int a;  // for a thread that\n        // nobody waits for\n"),
+            ("a.cc", 'Print("while nobody "\n      "listened it grew");\n'),
+            ("a.cc", 'auto x = R"(the rule is for root to decide)";\n'),
+            ("a.py", "# Somebody else's.\n"),
+            ("a.py", "print('waits for somebody else')\n"),
+            ("a.sh", "x=1  # so many of them\n"),
+        ]:
+            self.assertEqual(len(self.check(path, text)), 1, text)
+
+    def test_nothing_else_is(self):
+        for path, text in [
+            ("a.md", "A session waits for the lease. It is told [what it needs](a.md).\n"),
+            ("a.md", "`tandemd --everybody` serves all users.\n```\nwhoever\n```\n"),
+            ("a.cc", 'int nobody = 1; auto x = "nobody";\n'),
+            ("a_test.cc", 'Print("for nobody at all");\n'),
+            ("a.py", "nobody = 'nobody'\n"),
+        ]:
+            self.assertEqual(self.check(path, text), [], text)
+
+    def test_long_sentences_are_found_in_documents(self):
+        words = "word " * 30
+        self.assertEqual(self.check("a.md", f"{words}.\n\nA {words[5:]}.\n"), [])
+        self.assertEqual(self.check("a.md", f"{words}. Word {words[5:]}.\n- {words}\n"), [])
+        self.assertEqual(len(self.check("a.md", f"First {words}.\n")), 1)
+        self.assertEqual(self.check("a.h", f"// First {words}.\n"), [])
+
+    def test_numbers_only_fall(self):
+        for allowed, found in [("1", 0), ("2", 1), ("0", 1)]:
+            row = f"{allowed} old-style words in docs\n"
+            self.assertEqual(len(self.check("a.md", "For nobody.\n", row)), found, allowed)
+
+
 class DriverTable(unittest.TestCase):
     ROW = "// ---- Streams\nCU_PT(cuB, _ptsz, cuB, 11070, GATE(stream), YES, (int a), (a))\n"
     NVML = "// ---- Devices\nNVML(nvmlA, (int a))\nNVML_WITHOUT(nvmlB, (int b), (b))\nNVML(nvmlA_v2, ())\n"
