@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -318,7 +319,9 @@ def run_without_tandem(machine, screen, work):
     failed = out_of_memory()
     for job in failed:
         line = next(line for line in job.errors().splitlines() if "OUT_OF_MEMORY" in line)
-        screen.say(f"  {screen.paint(job.name, 31):10}{line.strip()}")
+        # Without the address of ffmpeg's object that the line begins with.
+        words = re.sub(r"^\[[^]]*\] ", "", line.strip())
+        screen.say(f"  {screen.paint(f'{job.name:10}', 31)}{words}")
     if not failed:
         screen.say("  all of them went through: nothing to see here")
     for job in jobs:
