@@ -11,7 +11,9 @@ import sys
 
 MAX_LINES = 500
 RATCHET = pathlib.Path("tools/ratchet.txt")
-LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
+LINK = re.compile(r"\[([^\]]*)\]\(([^)#\s]+)(?:#[^)]*)?\)")
+# A link whose words are a name of the code leads to a file that has the name: [`Gate::Close`](gate.h).
+NAME = re.compile(r"`(?:\w+::)*(\w+)`")
 # Every machine has these; a path below any other top-level folder is somebody's own.
 SYSTEM_FOLDERS = (
     "bin boot dev etc home lib lib64 media mnt opt proc root run sbin srv sys tmp usr var".split()
@@ -57,10 +59,15 @@ def length_problems(texts):
 
 
 def link_problems(path, text):
-    for target in LINK.findall(text):
-        if "://" not in target and not target.startswith("mailto:"):
-            if not (path.parent / target).exists():
-                yield f"{path}: links to {target}, which does not exist"
+    for words, target in LINK.findall(text):
+        if "://" in target or target.startswith("mailto:"):
+            continue
+        place = path.parent / target
+        if not place.exists():
+            yield f"{path}: links to {target}, which does not exist"
+        elif (name := NAME.fullmatch(words)) and place.is_file():
+            if not re.search(rf"\b{name[1]}\b", place.read_text(encoding="utf-8")):
+                yield f"{path}: links {words} to {target}, which does not name it"
 
 
 def place_problems(path, text, place):

@@ -67,6 +67,10 @@ class Texts(unittest.TestCase):
         self.assertEqual(len(self.check(a_txt="a \n")), 1)
         self.assertEqual(len(self.check(a_txt="see /" + "home/somebody/notes\n")), 1)
 
+    def test_names_that_links_lead_to(self):
+        self.assertEqual(self.check(a_md="[`A::Run`](b.md), [`b.md`](b.md)\n", b_md="Run()\n"), [])
+        self.assertEqual(len(self.check(a_md="[`A::Run`](b.md)\n", b_md="Runs()\n")), 1)
+
     def test_syntax(self):
         self.assertEqual(self.check(a_py="x = 1\n", b_sh="if true; then :; fi\n"), [])
         self.assertEqual(len(self.check(a_py="def f(:\n")), 1)
