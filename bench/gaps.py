@@ -58,9 +58,9 @@ def measured(card, rounds, steps):
     if len(checksums) != 1:
         raise Failed("the trainers did not all end with the same memory")
     switches = [
-        (h["running_at_ns"] - h["revoked_at_ns"]) / 1e6
+        h["took_s"] * 1e3
         for h in card.ask("handovers")["handovers"]
-        if h["in_bytes"] > 0 and 0 < h["revoked_at_ns"] < h["running_at_ns"]
+        if h["in_bytes"] > 0 and h["took_s"] > 0
     ]
     slowdown = statistics.median(slowdowns)
     return {

@@ -50,7 +50,7 @@ def row(held, moves, limit_out, limit_in):
     if not moves:
         raise Failed("there were no hand-overs")
     middle = statistics.median_low(range(len(moves)))
-    seconds = [(h["running_at_ns"] - h["released_at_ns"]) / 1e9 for h in moves]
+    seconds = [h["took_s"] - h["release_s"] for h in moves]
     ideal = [max(h["out_bytes"] / limit_out, h["in_bytes"] / limit_in) for h in moves]
     efficiency = [best / took for best, took in zip(ideal, seconds)]
 

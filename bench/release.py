@@ -120,14 +120,14 @@ def not_fitting(samples, rounds, longest_pause_s):
         for worker in workers:
             worker.ask("memory", (BUDGET + DEFICIT) // 2 - STAMPS)
         pauses(workers, WARM_UP, FIRST_PAUSE_S)
-        switch_s = statistics.median(h["running_at_ns"] - h["released_at_ns"] for h in moves(card)) / 1e9
+        switch_s = statistics.median(h["took_s"] - h["release_s"] for h in moves(card))
         pause_s = min(max(FIRST_PAUSE_S, 10 * switch_s), longest_pause_s)
         say(f"release: pauses of {pause_s * 1e3:.0f} ms")
         faults = PageFaults(card, workers)
         still = [enough(samples, lambda missing: pauses(workers, missing, pause_s)) for _ in range(rounds)]
         moved = moves(card)
         deficit = statistics.median(max(h["out_bytes"], h["in_bytes"]) for h in moved)
-        switch_s = statistics.median(h["running_at_ns"] - h["released_at_ns"] for h in moved) / 1e9
+        switch_s = statistics.median(h["took_s"] - h["release_s"] for h in moved)
         return result(False, still, bus_ms=deficit / limit * 1e3, floor_p99_ms=None,
                       switch_ms=switch_s * 1e3, pause_ms=pause_s * 1e3, page_faults=faults.each())  # fmt: skip
 

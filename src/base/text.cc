@@ -53,4 +53,10 @@ std::string EscapeText(std::string_view text, size_t enough) {
   return escaped;
 }
 
+std::string Ordinal(uint64_t number) {
+  const uint64_t last = number / 10 % 10 == 1 ? 0 : number % 10;
+  const char* const ending = last == 1 ? "st" : last == 2 ? "nd" : last == 3 ? "rd" : "th";
+  return std::to_string(number) + ending;
+}
+
 }  // namespace tandem

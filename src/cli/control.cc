@@ -77,7 +77,7 @@ Result<Outcome> Order(const ControlOptions& options) {
 
 int Show(const Outcome& outcome, const ControlOptions& options) {
   const Result<std::string> text =
-      options.json ? CompactJson(outcome.sessions) : SessionsTable(outcome.sessions);
+      options.json ? CompactJson(outcome.sessions) : SessionsTable(outcome.sessions, OwnScreen());
   if (!text.ok()) return Fail(1, text.error().message);
   if (options.json) return Print(*text + "\n");
   if (NoSessions(outcome.sessions)) return Print("It uses no GPU yet; the order stands.\n");

@@ -9,13 +9,14 @@
 #include <string>
 
 #include "src/base/result.h"
+#include "src/cli/table.h"
 
 namespace tandem::cli {
 
-// The answers to "sessions", "status" and "handovers".
-Result<std::string> SessionsTable(const std::string& json);
-Result<std::string> StatusText(const std::string& json);
-Result<std::string> HandoversTable(const std::string& json);
+// The answers to "sessions" (sessions_table.cc), "status" and "handovers".
+Result<std::string> SessionsTable(const std::string& json, const Screen& screen);
+Result<std::string> StatusText(const std::string& json, const Screen& screen);
+Result<std::string> HandoversTable(const std::string& json, const Screen& screen);
 
 // Of the answer to "status" which rule each GPU goes by, and which there are; and what an order has
 // made of them.

@@ -36,15 +36,15 @@ struct ListOptions {
 struct Listing {
   const char* query;
   const char* json_without_daemon;
-  Result<std::string> (*table)(const std::string& json);
+  Result<std::string> (*table)(const std::string& json, const Screen& screen);
 };
-constexpr Listing kSessions = {"sessions", R"({"sessions":[]})", SessionsTable};
+constexpr Listing kSessions = {"sessions", R"({"runs":[],"sessions":[]})", SessionsTable};
 constexpr Listing kStatus = {"status", R"({"gpus":[],"pid":null})", StatusText};
 constexpr Listing kHandovers = {"handovers", R"({"handovers":[]})", HandoversTable};
 
 Result<std::string> Show(const Listing& listing, bool json) {
   const Result<std::string> answer = Query(listing.query);
-  if (answer.ok()) return json ? CompactJson(*answer) : listing.table(*answer);
+  if (answer.ok()) return json ? CompactJson(*answer) : listing.table(*answer, OwnScreen());
   const ErrorCode code = answer.error().code;
   // No daemon is no error: nothing is shared, and that is the answer.
   if (code != ErrorCode::kNotFound && code != ErrorCode::kUnavailable) return answer;
@@ -351,7 +351,7 @@ int Main(int argc, char** argv) {
   const CLI::App* run = AddRun(&app, &run_options, &action);
   AddListing(&app, kSessions, "ps", "The programs that share a GPU",
              "Without a daemon there are none: that is said, and the status is 0; --json then "
-             "gives\n{\"sessions\":[]}.\n\n"
+             "gives\n{\"runs\":[],\"sessions\":[]}.\n\n"
              "Examples:\n  tandem ps --watch\n"
              "  tandem ps --json | jq '.sessions[] | .name, .resident_bytes'",
              &action);

@@ -106,7 +106,7 @@ void Arbiter::Handle(const event::SessionAdded& e) {
   session.deadline = config_.deadline;
   session.backoff = config_.busy_backoff;
   session.modified = FadingRatio(Bytes(config_.chunk.count * kModifiedHalfLifeChunks));
-  session.last_used = now_;
+  session.last_used = session.phase_since = now_;
   session.contexts = e.contexts;
   session.oversubscribes = e.oversubscribes;
   session.spills = e.spills;
@@ -293,7 +293,10 @@ void Arbiter::Handle(const event::Running& e) {
   if (session == nullptr) return;
   session->credit_in_flight = session->restoring = false;
   session->on_host = Bytes();
-  if (session->phase == Phase::kGranted) session->phase = Phase::kRunning;
+  if (session->phase == Phase::kGranted) {
+    session->waited = session->waited + (now_ - session->granted_at);
+    session->Enter(Phase::kRunning, now_);
+  }
   // Once for each lease, also where a Revoke has crossed it, which may be answered by Busy.
   if (session->running_since == session->granted_at) {
     session->running_since = session->active_since = session->last_used = now_;
@@ -333,6 +336,7 @@ void Arbiter::Tell(Handover record) {
 
 void Arbiter::AbandonClaim() {
   Handover record = std::move(claim_->record);
+  record.given_up = true;
   for (const SessionId id : Listed(roster_.counted().yielding)) {
     if (roster_.at(id).yields_to == claim_->wish.id) roster_.Touch(id).yields_to.reset();
   }
@@ -374,7 +378,7 @@ void Arbiter::Handle(const event::Released& e) {
 
 void Arbiter::EndLease(Session& session) {
   session.worked = session.BurstSoFar(now_);
-  session.phase = Phase::kAway;
+  session.Enter(Phase::kAway, now_);
   session.held = session.held + (now_ - session.granted_at);
   session.last_used = now_;
   session.left_at = now_;
@@ -395,7 +399,7 @@ void Arbiter::Handle(const event::Busy& e) {
   Session* session = FindHolder(e.id, e.epoch);
   if (session == nullptr && e.epoch == 0 && roster_.Has(e.id)) return Root(roster_.Touch(e.id));
   if (session == nullptr || session->phase != Phase::kRevoking) return;
-  session->phase = Phase::kRunning;
+  session->Enter(Phase::kRunning, now_);
   session->window = std::max(session->window / 2, kShortestWindow);
   session->deadline =
       std::min(session->deadline * 2, session->suspended ? kLongestOfOrders : kLongestDeadline);
@@ -453,6 +457,7 @@ void Arbiter::Handle(const event::Suspended& e) {
   Session* session = roster_.Find(e.id);
   if (session == nullptr || session->suspended == e.suspended) return;
   session->suspended = e.suspended;
+  session->suspended_at = now_;
   if (!e.suspended) session->deadline = std::min(session->deadline, kLongestDeadline);
   // Time spent suspended is none spent waiting for others.
   const Wish* const wish = wishes_.FindActive(e.id, Wish::Kind::kLease);

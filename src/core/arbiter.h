@@ -111,6 +111,13 @@ class Arbiter {
   // Whether it gets no lease now, whatever room there is, since others work (Pacing in policy.h).
   bool IsBarred(const Session& session) const;
   const Shares& shares() const { return shares_; }
+  // Until it may work, where it waits for a lease and turns end; nothing where it cannot be said
+  // (arbiter_forecast.cc).
+  std::optional<Duration> ExpectedWait(SessionId id, Instant now) const;
+  // Whether a thread of its program may be held up: it waits for something, also while it is
+  // suspended, or its memory is being brought in.
+  bool IsHeldBack(SessionId id) const;
+  bool AnyHeldBack() const { return wishes_.size() > 0 || claim_.has_value(); }
   Duration SwitchEstimate() const;  // of the next hand-over, or of a typical one
   Duration Quantum() const;         // before that
 

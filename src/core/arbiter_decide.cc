@@ -262,6 +262,7 @@ void Arbiter::Begin(const Wish& wish, const Plan& plan, std::optional<Instant> c
   record.to = wish.id;
   record.epoch = roster_.at(wish.id).epoch;
   for (const Plan::Leaving& leaving : plan.revoke) record.from.push_back(leaving.id);
+  if (!plan.revoke.empty()) record.why = plan.revoke.front().why;
   // What was lent in vain is taken back with it.
   record.lacked = Lacked(wish) + SaturatingSubtract(budget_.charged(), budget_.total());
   record.free = budget_.free();
@@ -312,9 +313,10 @@ bool Arbiter::Gather() {
 
 void Arbiter::SendGrant(Session& session) {
   roster_.Changed();
-  session.phase = Phase::kGranted;
+  session.Enter(Phase::kGranted, now_);
   session.epoch = claim_->record.epoch = ++last_epoch_;
   session.granted_at = session.running_since = session.active_since = now_;
+  session.asked_at = claim_->wish.since;
   session.cap = claim_->cap;
   session.had_its_turn = false;
   session.rank = claim_->wish.rank;
@@ -349,7 +351,7 @@ void Arbiter::RaiseCredit(Session& session) {
 
 void Arbiter::SendRevoke(Session& session, action::Why why) {
   roster_.Changed();
-  session.phase = Phase::kRevoking;
+  session.Enter(Phase::kRevoking, now_);
   session.had_its_turn = why == action::Why::kTurnEnded;
   session.expected_at = now_ + session.deadline + config_.silence;
   actions_.emplace_back(action::Revoke{session.id, session.epoch, session.deadline, why});

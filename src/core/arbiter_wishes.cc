@@ -14,6 +14,11 @@ void Arbiter::AddWish(SessionId id, Wish::Kind kind) {
 }
 
 void Arbiter::DropWish(SessionId id, Wish::Kind kind) {
+  const Wish* const growth = kind == Wish::Kind::kGrowth ? wishes_.FindActive(id, kind) : nullptr;
+  if (growth != nullptr) {
+    Session& session = roster_.Touch(id);
+    session.waited = session.waited + (now_ - growth->since);
+  }
   wishes_.Remove(id, kind);
   if (kind == Wish::Kind::kLease) roster_.Touch(id).wants_lease = false;
   if (kind == Wish::Kind::kGrowth) roster_.Touch(id).wants_growth = false;

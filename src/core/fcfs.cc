@@ -9,7 +9,7 @@ class Fcfs : public Policy {
  public:
   using Policy::Policy;
 
-  Instant TurnEnds(const Contest& /*contest*/) const override { return kNever; }
+  std::optional<Duration> TurnLength(Duration /*quantum*/) const override { return std::nullopt; }
 };
 
 }  // namespace

@@ -13,9 +13,7 @@ class Nvshare : public Policy {
  public:
   using Policy::Policy;
 
-  Instant TurnEnds(const Contest& contest) const override {
-    return contest.holder.running_since + Scaled(kTurn);
-  }
+  std::optional<Duration> TurnLength(Duration /*quantum*/) const override { return Scaled(kTurn); }
   Duration MayPause(const Contest& /*contest*/) const override { return Scaled(kIdle); }
   bool together() const override { return false; }
 };

@@ -47,7 +47,8 @@ const std::vector<PolicyName>& PolicyNames() {
 void Policy::Place(const Session& /*session*/, Wish* /*wish*/) {}
 
 Instant Policy::TurnEnds(const Contest& contest) const {
-  return contest.holder.running_since + contest.quantum;
+  const std::optional<Duration> length = TurnLength(contest.quantum);
+  return length.has_value() ? contest.holder.running_since + *length : kNever;
 }
 
 Instant Policy::InterruptsAt(const Contest& /*contest*/) const {

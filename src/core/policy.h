@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -71,6 +72,8 @@ class Policy {
   // every event: what shall not starve gets a rank that newcomers are behind sooner or later.
   // Groups may be ranked anew at any time.
   virtual void Place(const Session& session, Wish* wish);
+  // How long a turn is that such a switch is worth `quantum`; nothing: until its holder pauses.
+  virtual std::optional<Duration> TurnLength(Duration quantum) const { return quantum; }
   // When the turn of a holder that goes on working is over; kNever: when it pauses.
   virtual Instant TurnEnds(const Contest& contest) const;
   // When it is interrupted before that, in favour of the waiter; kNever: it is not.

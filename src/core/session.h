@@ -76,6 +76,9 @@ struct Session {
   Bytes arriving_from;          // what it had there when progressed_at was last put off
   Instant progressed_at;        // since then neither a chunk has arrived nor more credit was given
   bool tells_arrivals = false;  // it is of a version that does
+  Instant phase_since;          // it is in this phase
+  Instant suspended_at;         // where it is
+  Instant asked_at;             // for this lease
   Instant granted_at;           // of this lease
   Instant running_since;        // of this lease; until it runs, as granted_at
   Instant active_since;         // since then it works without a pause, where it does
@@ -101,6 +104,10 @@ struct Session {
   Tally counted;
   bool touched = false;
 
+  void Enter(Phase next, Instant now) {
+    phase = next;
+    phase_since = now;
+  }
   // What it has worked since its last pause that was worth a switch.
   Duration BurstSoFar(Instant now) const {
     return working() ? worked + (now - active_since) : worked;

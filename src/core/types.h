@@ -56,12 +56,24 @@ struct Share {
 // A lease's number: increasing per GPU, never used twice.
 using Epoch = uint64_t;
 
+// Why a lease is taken.
+enum class Why {
+  kTurnEnded,    // others wait, and it has worked for its quantum
+  kMadeWay,      // it slipped in while another waited for a turn to end, which is now
+  kPaused,       // others wait, and it does nothing
+  kInterrupted,  // by what the policy ranks as more urgent than a turn
+  kHeldUp,       // it cannot go on anyway: its bytes do not come, or it needs more of them
+  kOrdered,      // it is suspended, or the policy wants it off the card
+};
+
 // One change of holders (or growth of one, or room for a context) that moved memory or took a lease
 // from somebody, whether or not the newcomer got all it needs in the end.
 struct Handover {
   Epoch epoch = 0;
   SessionId to;
   std::vector<SessionId> from;  // whose lease was taken
+  std::optional<Why> why;       // the first of them lost it
+  bool given_up = false;        // the newcomer did not get all it needs
   Bytes lacked;                 // need − credit of the newcomer when it was chosen
   Bytes free;                   // of the budget at that moment
   Bytes out;                    // copied to the host by those who yielded
@@ -198,6 +210,8 @@ using Event =
 
 namespace action {
 
+using Why = core::Why;
+
 struct Grant {
   SessionId id;
   Epoch epoch = 0;
@@ -207,15 +221,6 @@ struct Grant {
 struct Credit {
   SessionId id;
   Bytes credit;
-};
-// Why a lease is taken.
-enum class Why {
-  kTurnEnded,    // others wait, and it has worked for its quantum
-  kMadeWay,      // it slipped in while another waited for a turn to end, which is now
-  kPaused,       // others wait, and it does nothing
-  kInterrupted,  // by what the policy ranks as more urgent than a turn
-  kHeldUp,       // it cannot go on anyway: its bytes do not come, or it needs more of them
-  kOrdered,      // it is suspended, or the policy wants it off the card
 };
 struct Revoke {
   SessionId id;

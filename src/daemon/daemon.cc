@@ -37,7 +37,14 @@ constexpr size_t kOlderLogs = 1;  // tandemd.1.log beside tandemd.log
 uint64_t RandomToken() {
   uint64_t token = 0;
   if (getrandom(&token, sizeof(token), 0) != sizeof(token)) return 0;
-  return token >> 1;  // positive wherever it is read
+  return token >> 11;  // below 2^53: exact wherever it is read as a number
+}
+
+// What the clock on the wall shows at instant 0 of MonotonicNow, as both go now.
+int64_t UnixTimeAtZero() {
+  timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return now.tv_sec * int64_t{1000000000} + now.tv_nsec - MonotonicNow().ns;
 }
 
 std::string ReadFile(const std::string& path) {
@@ -104,6 +111,8 @@ Result<std::unique_ptr<Server>> PrepareThere(const Options& options) {
   config.uid = geteuid();
   config.started = MonotonicNow();
   config.random_token = &RandomToken;
+  config.unix_ns_at_zero = &UnixTimeAtZero;
+  config.note = [](const std::string& line) { spdlog::info("{}", line); };
   config.turns = options.turns;
   config.policy = options.policy;
   config.fixed_wait = options.fixed_wait;

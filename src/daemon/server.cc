@@ -335,12 +335,10 @@ void Server::WatchProcess(ConnectionId id) {
     return;
   }
   processes_[pid] = std::move(process);
-  spdlog::info("process {} has registered", pid);
 }
 
 void Server::OnProcessEnd(int pid) {
   if (processes_.erase(pid) == 0) return;
-  spdlog::info("process {} has ended", pid);
   Carry(service_->OnProcessGone(pid, MonotonicNow()));
 }
 

@@ -81,7 +81,7 @@ TEST_F(ClassTest, OthersAreAskedToSayWhenTheyPauseAndOpportunisticOnesWait) {
   EXPECT_FALSE(Silent<wire::Contended>(1));  // so that it looks
   Want(3, MiB(40));
   EXPECT_TRUE(Silent<wire::Grant>(3));
-  EXPECT_EQ(Ask("sessions")["sessions"][1]["waits_for"], "a pause of others");
+  EXPECT_EQ(Ask("sessions")["sessions"][1]["reason_code"], "pause_of_others");
   Say(1, wire::Idle{epoch});
   EXPECT_FALSE(Silent<wire::Grant>(3));
 }

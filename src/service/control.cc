@@ -106,23 +106,33 @@ void Service::Handle(Connection& from, const wire::Control& m) {
   if (limit) {
     if (target->run.has_value()) target->seats = SeatsOf(*target->run);
     Limit(*target, Bytes(m.limit_bytes));
+    Note("limit of \"" + Printable(m.target) + "\" set to " +
+         (m.limit_bytes == 0 ? "all" : FormatBytes(Bytes(m.limit_bytes))) + " by user " +
+         std::to_string(from.client.uid));
   } else {
-    Suspend(*target, m.what == "suspend");
+    Suspend(*target, m.what == "suspend", from.client.uid);
   }
   std::vector<core::SessionId> ids;
   for (const Seat* seat : target->seats) ids.push_back(seat->id);
   out_.push_back(Outgoing{from.id, wire::Answer{OrderJson(ids)}, {}, false});
 }
 
-void Service::Suspend(const Target& target, bool suspended) {
+void Service::Suspend(const Target& target, bool suspended, unsigned by) {
+  const std::string order =
+      std::string(suspended ? " suspended" : " resumed") + " by user " + std::to_string(by);
+
   if (target.whole_run) {
     Run& run = runs_.at(*target.run);
     run.suspended = suspended;
+    run.suspended_by = by;
+    Note("run \"" + run.name + "\"" + order);
     run.suspension_known = true;
     TellOwner(run);
   }
   for (Seat* seat : target.seats) {
     seat->follows_run = false;
+    seat->suspended_by = by;
+    Note(Describe(*seat) + order);
     Feed(*seat->gpu, core::event::Suspended{seat->id, suspended});
   }
 }

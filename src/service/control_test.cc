@@ -44,14 +44,14 @@ TEST_F(ControlTest, ASuspendedSessionLeavesTheCardAndComesBackWhenResumed) {
   EXPECT_EQ(Session(0)["state"], "suspending");
   Say(1, wire::Evicted{0, MiB(60).count});
   EXPECT_EQ(Session(0)["state"], "suspended");
-  EXPECT_EQ(Session(0)["waits_for"], nullptr);
+  EXPECT_EQ(Session(0)["reason"], nullptr);
   EXPECT_EQ(Ask("status")["gpus"][0]["suspended"], Json::array({1}));
   EXPECT_EQ(Ask("status")["gpus"][0]["waiting"], Json::array());
   now_ = now_ + Seconds(5);
   Order("resume", "1");
   EXPECT_EQ(Bytes(Heard<wire::Grant>(1).credit_bytes), MiB(60));
   EXPECT_EQ(pages_[0]->decisions_.suspended.load(), 0u);
-  EXPECT_EQ(Session(0)["wait_seconds"], 0.0);  // it did not wait for others
+  EXPECT_EQ(Session(0)["waited_s"], 0.0);  // it did not wait for others
 }
 
 TEST_F(ControlTest, WhatCannotBeSwappedStaysAndIsShown) {
@@ -258,9 +258,9 @@ TEST_F(ControlTest, WaitersAreToldWhoDoesNotAnswerAndWhatItKeeps) {
   now_ = now_ + Seconds(10);
   service_.OnTick(now_);
   EXPECT_EQ(Session(0)["state"], "stuck");
-  const std::string why = Session(1)["waits_for"];
+  const std::string why = Session(1)["reason"];
   EXPECT_NE(why.find("session 1 does not answer and keeps 60 MiB"), std::string::npos) << why;
-  EXPECT_EQ(Session(2)["waits_for"], nullptr);
+  EXPECT_EQ(Session(2)["reason"], nullptr);
 }
 
 // For programs that ask NVML.

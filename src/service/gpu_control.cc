@@ -53,6 +53,8 @@ void Service::SetPolicy(Connection& from, const wire::Control& m) {
   for (Gpu* gpu : gpus) {
     const std::string before = gpu->arbiter.config().policy;
     Feed(*gpu, core::event::PolicySet{m.value});
+    Note("policy of gpu" + std::to_string(gpu->info.index) + " set to " + m.value + ", before " +
+         before + ", by user " + std::to_string(from.client.uid));
     changed.push_back({{"index", gpu->info.index}, {"policy", m.value}, {"before", before}});
   }
   const nlohmann::json answer = {{"gpus", std::move(changed)}};

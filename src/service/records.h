@@ -12,7 +12,11 @@ struct Service::Run {
   Bytes limit;
   ConnectionId owner = 0;  // `tandem run`; 0: unknown, e.g. from before a restart
   int sessions = 0;
-  bool suspended = false;  // so are the sessions it gets
+  bool suspended = false;                // so are the sessions it gets
+  std::optional<unsigned> suspended_by;  // uid, where it is known
+  std::string program;
+  Instant started;
+  Instant unused_since;  // where it has no sessions
   bool oversubscribes = false;
   core::Class of_class = core::Class::kInteractive;
   std::optional<core::Share> share;  // of each of its sessions
@@ -42,6 +46,8 @@ struct Service::Seat {
   ConnectionId connection = 0;  // 0: lost, and its process lives
   Client client;
   std::string program;
+  Instant started;
+  std::optional<unsigned> suspended_by;  // uid, where it is known
   std::optional<RunKey> run;
   core::RunId core_run;      // of `run`, or its own where it has none
   bool follows_run = false;  // once it is known whether that is suspended, so is this
@@ -63,14 +69,21 @@ struct Service::Offered {
   UniqueFd memory;
 };
 
+// Who is told of waits (waits.cc).
+struct Service::Watch {
+  std::optional<RunKey> run;          // none: the sessions of the asking process
+  std::optional<wire::Waiting> told;  // last; none: that nothing waits
+};
+
 struct Service::Connection {
   enum class Role { kNew, kSession, kPeople };
   ConnectionId id = 0;
   Client client;
   Role role = Role::kNew;
-  Seat* seat = nullptr;       // kSession; null once the session has moved or ended
-  std::optional<RunKey> run;  // kPeople, after RunBegin
-  size_t held = 0;            // messages
+  Seat* seat = nullptr;        // kSession; null once the session has moved or ended
+  std::optional<RunKey> run;   // kPeople, after RunBegin
+  size_t held = 0;             // messages
+  std::optional<Watch> watch;  // kPeople
 };
 
 // Whose its sessions are.

@@ -50,6 +50,8 @@ void Service::Handle(Connection& from, const wire::RunBegin& m) {
     connections_.at(run.owner)->run.reset();  // the same `tandem run`, from before
   run.name = Printable(m.name.empty() ? m.program : m.name);
   run.owner = from.id;
+  run.program = Printable(m.program);
+  if (run.started == Instant()) run.started = run.unused_since = now_;
   run.oversubscribes = run.oversubscribes || oversubscribes;
   run.of_class = *of_class;
   if (!std::exchange(run.limit_known, true)) run.limit = Bytes(m.limit_bytes);
@@ -188,6 +190,7 @@ void Service::JoinRun(const Connection& from, const wire::Register& m, const Sea
     }
     added.limit = LimitOn(*seat.gpu, run, added.oversubscribes);
     seat.run = RunKey{from.client.uid, token};
+    seat.suspended_by = old != nullptr ? old->suspended_by : run.suspended_by;
   } else if (old != nullptr) {
     added.run = old->core_run;
     added.limit = seat.gpu->arbiter.limits().limit(old->id);

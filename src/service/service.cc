@@ -172,6 +172,8 @@ std::vector<Outgoing> Service::OnDisconnected(ConnectionId connection, Instant n
     run.owner = 0;
     if (run.sessions == 0) runs_.erase(*gone.run);
   }
+  watchers_.erase(connection);
+  told_.erase(connection);
   connections_.erase(at);
   return std::move(out_);
 }
@@ -195,12 +197,14 @@ std::vector<Outgoing> Service::OnTick(Instant now) {
     if (!gpu->chaos.has_value() || settles_at_.has_value()) continue;
     for (const core::Event& event : gpu->chaos->OnTime(gpu->arbiter, now)) Feed(*gpu, event);
   }
+  if (waits_at_.has_value() && *waits_at_ <= now) TellWaits();
   return std::move(out_);
 }
 
 std::optional<Instant> Service::wake() const {
   std::optional<Instant> first = settles_at_;
   if (!first.has_value() && !held_.empty()) first = config_.started + kRunPatience;
+  if (waits_at_.has_value()) first = std::min(first.value_or(*waits_at_), *waits_at_);
   for (const auto& gpu : gpus_) {
     if (gpu->wake.has_value()) first = std::min(first.value_or(*gpu->wake), *gpu->wake);
     if (!gpu->chaos.has_value() || settles_at_.has_value()) continue;
@@ -248,6 +252,7 @@ void Service::Handle(Connection& from, const wire::Register& m) {
   seat->connection = from.id;
   seat->client = from.client;
   seat->program = Printable(m.program);
+  seat->started = old != nullptr ? old->started : now_;
   seat->pages = std::move(*pages);
   UniqueFd file = m.spills != 0 ? MakeSpillFile() : UniqueFd();
   core::event::SessionAdded added;
@@ -286,6 +291,7 @@ void Service::Handle(Connection& from, const wire::Register& m) {
   Feed(*gpu, added);
   if (share != core::Share()) Feed(*gpu, core::event::ShareSet{KeyOf(*from.seat), share});
   if (suspended) Feed(*gpu, core::event::Suspended{added.id});
+  Note(Describe(*from.seat) + (old != nullptr ? " has registered again" : " has started"));
 }
 
 void Service::GiveUpSeat(Seat& seat) {
@@ -294,25 +300,6 @@ void Service::GiveUpSeat(Seat& seat) {
     out_.push_back(Outgoing{seat.connection, std::nullopt, {}, true});
   }
   Remove(seat.id, false);
-}
-
-void Service::Handle(Connection& from, const wire::Query& m) {
-  if (from.role == Connection::Role::kSession) {
-    return Refuse(from.id, wire::RefusalCode::kProtocol, "Query is not for sessions", true);
-  }
-  from.role = Connection::Role::kPeople;
-  std::string json;
-  if (m.what == "status") {
-    json = StatusJson();
-  } else if (m.what == "sessions") {
-    json = SessionsJson(from.client.uid);
-  } else if (m.what == "handovers") {
-    json = HandoversJson();
-  } else {
-    return Refuse(from.id, wire::RefusalCode::kProtocol,
-                  "there is nothing called " + Printable(m.what) + " to ask for", false);
-  }
-  out_.push_back(Outgoing{from.id, wire::Answer{std::move(json)}, {}, false});
 }
 
 template <typename M>
@@ -351,6 +338,8 @@ void Service::Feed(Gpu& gpu, const core::Event& event) {
     for (core::Event& answer : gpu.chaos->OnAction(action, now_)) answers.push_back(answer);
   }
   UpdatePages(gpu);
+  EndWaits();
+  ExpectWaits(gpu);
   if (gpu.chaos.has_value()) gpu.chaos->OnChange(gpu.arbiter, now_);
   for (const core::Event& answer : answers) Feed(gpu, answer);
 }
@@ -459,13 +448,15 @@ void Service::SendTo(core::SessionId session, wire::Message message) {
 
 void Service::Remove(core::SessionId session, bool tell_arbiter) {
   const std::unique_ptr<Seat> seat = std::move(sessions_.at(session));
+  if (tell_arbiter) Note(Describe(*seat) + " has ended");
   sessions_.erase(session);
   DropOffers(session);
   const auto connection = connections_.find(seat->connection);
   if (connection != connections_.end()) connection->second->seat = nullptr;
   if (seat->run.has_value()) {
     Run& run = runs_.at(*seat->run);
-    if (--run.sessions == 0 && run.owner == 0) runs_.erase(*seat->run);
+    if (--run.sessions == 0) run.unused_since = now_;
+    if (run.sessions == 0 && run.owner == 0) runs_.erase(*seat->run);
   }
   if (tell_arbiter) Feed(*seat->gpu, core::event::SessionGone{session});
 }

@@ -30,7 +30,9 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -41,6 +43,8 @@
 #include "src/wire/messages.h"
 
 namespace tandem::service {
+
+struct Standing;
 
 inline constexpr size_t kMaxSessionsPerUser = 256;
 inline constexpr size_t kKeptHandovers = 4096;
@@ -77,9 +81,13 @@ struct ServiceConfig {
   Instant started;
   std::vector<GpuInfo> gpus;
   std::function<uint64_t()> random_token;
+  // What the clock on the wall shows at instant 0, as it is set now; in nanoseconds of Unix time.
+  std::function<int64_t()> unix_ns_at_zero = {};
   core::TurnRules turns = {};
   std::string policy = core::ArbiterConfig().policy;  // of all GPUs, until somebody says otherwise
   Duration fixed_wait = core::ArbiterConfig().fixed_wait;
+  // A line for the log: who came and went, and what was ordered.
+  std::function<void(const std::string& line)> note = {};
   // Of the buses, until something is measured.
   double assumed_bytes_per_second = core::ArbiterConfig().bytes_per_second;
   std::optional<uint64_t> chaos_seed = std::nullopt;  // for tests: chaos.h
@@ -140,6 +148,7 @@ class Service {
   // Who is meant by an order: one session, or a run with the sessions it has.
   struct Target;
   struct Offered;
+  struct Watch;
   using RunKey = std::pair<unsigned, uint64_t>;  // uid and token: nobody joins another user's run
   using OfferKey = std::pair<uint64_t, uint64_t>;
 
@@ -155,6 +164,8 @@ class Service {
   void Feed(Gpu& gpu, const core::Event& event);
   void StartChaos(Gpu& gpu);
   void Apply(Gpu& gpu, const core::Action& action);
+  void Note(const std::string& line) const;
+  std::string Describe(const Seat& seat) const;
   void Refuse(ConnectionId to, wire::RefusalCode code, std::string reason, bool close);
   void SendTo(core::SessionId session, wire::Message message);
   void Remove(core::SessionId session, bool tell_arbiter);
@@ -189,7 +200,7 @@ class Service {
   std::optional<Target> ChooseTarget(const Connection& from, const std::string& text);
   void RefuseAmbiguous(const Connection& from, const std::string& shown,
                        const std::vector<Target>& targets);
-  void Suspend(const Target& target, bool suspended);
+  void Suspend(const Target& target, bool suspended, unsigned by);
   void Limit(const Target& target, Bytes limit);
 
   // Shares of the time (shares.cc).
@@ -215,9 +226,24 @@ class Service {
   void LetGo(UniqueFd memory, unsigned uid);
   void DropOffers(core::SessionId session);
 
-  // Answers (answers.cc).
+  // Waits, told to those who watch (waits.cc).
+  void Handle(Connection& from, const wire::WatchWaits& m);
+  void Handle(Connection& from, const wire::EndWait& m);
+  static bool Watches(const Connection& connection, const Seat& seat);
+  void TellWaits();
+  void TellWait(Connection& to, const wire::Waiting& waiting);
+  void EndWaits();
+  void ExpectWaits(const Gpu& gpu);
+  wire::Waiting WaitOf(const Seat& seat, const Standing& standing) const;
+
+  // Answers (answers.cc, sessions_answer.cc).
   std::string StatusJson() const;
   std::string SessionsJson(unsigned viewer) const;
+  nlohmann::json StandingJson(const Seat& seat, const std::vector<core::Wish>& waiting) const;
+  nlohmann::json MemoryJson(const Seat& seat) const;
+  std::string NameOf(const Seat& seat) const;
+  std::vector<core::SessionId> HoldersOf(const Gpu& gpu) const;
+  std::string TimeText(Instant instant) const;  // RFC 3339
   std::string HandoversJson() const;
   std::string OrderJson(const std::vector<core::SessionId>& ids) const;
 
@@ -232,6 +258,9 @@ class Service {
   std::deque<std::pair<int, core::Handover>> handovers_;  // with the GPU's index
   std::optional<Instant> settles_at_;
   std::deque<std::pair<ConnectionId, wire::Message>> held_;
+  std::optional<Instant> waits_at_;  // then those who watch are told of waits
+  std::set<ConnectionId> watchers_;  // who wants to be told
+  std::set<ConnectionId> told_;      // of them, who was told of a wait that is not over
   uint64_t last_session_ = 0;
   uint64_t last_run_ = 0;
 

@@ -28,7 +28,7 @@
 namespace tandem::wire {
 
 inline constexpr uint32_t kMagic = 0x4d444e54;      // "TNDM"
-inline constexpr uint16_t kVersion = 10;            // spoken by this side
+inline constexpr uint16_t kVersion = 11;            // spoken by this side
 inline constexpr uint16_t kOldestVersion = 2;       // understood by it
 inline constexpr uint32_t kMaxPayload = 64 * 1024;  // any message but Answer
 inline constexpr uint32_t kMaxAnswer = 8 * 1024 * 1024;
@@ -258,6 +258,14 @@ struct Contended {
   auto Fields() { return std::tie(); }
 };
 
+// The user has ended the wait (EndWait): the program dies of SIGINT if it still waits, unless it
+// ignores that signal.
+struct EndProgram {
+  static constexpr uint16_t kType = 41;
+  static constexpr uint16_t kSince = 11;
+  auto Fields() { return std::tie(); }
+};
+
 // ---- `tandem`
 
 // Opens a run; it lasts as long as this connection. Answered by RunStarted.
@@ -337,6 +345,48 @@ struct RunShown {
   auto Fields() { return std::tie(limit_bytes, used_bytes, processes); }
 };
 
+// "Tell me while a session of this run waits." run 0: a session of the asking process. The daemon
+// sends Waiting, once the wait has lasted for a second, until the connection ends.
+struct WatchWaits {
+  static constexpr uint16_t kType = 76;
+  static constexpr uint16_t kSince = 11;
+  uint64_t run = 0;  // token
+  auto Fields() { return std::tie(run); }
+};
+
+// What the session that has waited the longest waits for: at first, then where something has
+// changed, at most once a second; and once, with an empty state, when the wait is over.
+struct Waiting {
+  static constexpr uint16_t kType = 77;
+  static constexpr uint16_t kSince = 11;
+  static constexpr uint64_t kUnknown = UINT64_MAX;
+  std::string state;   // code of a state (service/standing.h); empty: nothing waits
+  std::string reason;  // code of why it waits; empty: none
+  std::string name;    // of its run, or of its program
+  std::string gpu;     // "gpu0"
+  uint64_t session = 0;
+  uint64_t pid = 0;
+  uint64_t waited_ms = 0;
+  uint64_t place = 0;                // in line, from 1; 0: in none
+  uint64_t expected_ms = kUnknown;   // until it goes on
+  std::string holder;                // the name of one that holds the GPU; empty: none does
+  uint64_t holders = 0;              // how many do
+  uint64_t suspended_by = kUnknown;  // uid of the user who suspended it
+  auto Fields() {
+    return std::tie(state, reason, name, gpu, session, pid, waited_ms, place, expected_ms, holder,
+                    holders, suspended_by);
+  }
+};
+
+// "The user wants the program to end, and it waits": each of the run's sessions that waits is sent
+// EndProgram.
+struct EndWait {
+  static constexpr uint16_t kType = 78;
+  static constexpr uint16_t kSince = 11;
+  uint64_t run = 0;  // token
+  auto Fields() { return std::tie(run); }
+};
+
 // ---- A program that has a session, beside it
 
 // "This memory of mine is for my user's other processes", with a descriptor of it; the token, which
@@ -400,9 +450,9 @@ enum class RefusalCode : uint16_t {
 using Message =
     std::variant<Register, Reserve, ContextWanted, ContextGone, Ready, Running, Restored, Idle,
                  Active, Released, Busy, Evicted, FixedWanted, FixedGone, FixedReserved, Registered,
-                 Reserved, ContextReserved, Grant, Credit, Revoke, Evict, Contended, RunBegin,
-                 RunStarted, Query, Answer, Control, RunChanged, RunQuery, RunShown, Withdraw,
-                 Offer, Offered, Fetch, Fetched, Refused>;
+                 Reserved, ContextReserved, Grant, Credit, Revoke, Evict, Contended, EndProgram,
+                 RunBegin, WatchWaits, Waiting, EndWait, RunStarted, Query, Answer, Control,
+                 RunChanged, RunQuery, RunShown, Withdraw, Offer, Offered, Fetch, Fetched, Refused>;
 
 // The first version that has the message.
 inline uint16_t SinceVersion(const Message& message) {

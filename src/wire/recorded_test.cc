@@ -110,6 +110,7 @@ TEST(RecordedTest, WhatAVersionDoesNotHaveIsKnown) {
   EXPECT_EQ(SinceVersion(Fetched{}), 4);
   EXPECT_EQ(SinceVersion(Contended{}), 6);
   EXPECT_EQ(SinceVersion(Restored{}), 10);
+  EXPECT_EQ(SinceVersion(Waiting{}), 11);
 }
 
 TEST(RecordedTest, ARefusalIsSignedWithTheVersionOfWhoReadsIt) {

@@ -116,7 +116,7 @@ def test_a_stopped_holder_keeps_its_bytes_and_goes_on_later(card):
     assert finish(card.shared(small)) == solo(card, small)
     large = card.shared(train("120M", 40))
     told = f"session {session['id']} does not answer and keeps "
-    wait_until(lambda: told in ((card.session_of(large) or {}).get("waits_for") or ""), large, "it is told why it waits")
+    wait_until(lambda: told in ((card.session_of(large) or {}).get("reason") or ""), large, "it is told why it waits")
     os.kill(session["pid"], signal.SIGCONT)
     assert [finish(process) for process in (stopped, large)] == [expected, expected]
 

@@ -81,7 +81,7 @@ def narrow(make_card):
 
 
 def waits_for(card, program):
-    return (card.session_of(program.process) or {}).get("waits_for") or ""
+    return (card.session_of(program.process) or {}).get("reason") or ""
 
 
 def test_it_gets_the_room_that_only_a_suspended_program_needs(narrow):

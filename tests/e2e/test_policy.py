@@ -132,4 +132,4 @@ def test_a_class_that_is_none_is_refused_with_those_there_are(middle):
 
 
 def waits(card, name):
-    return any(each["waits_for"] for each in card.sessions() if each["name"] == name)
+    return any(each["reason"] for each in card.sessions() if each["name"] == name)

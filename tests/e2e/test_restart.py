@@ -326,7 +326,7 @@ def test_who_cannot_leave_under_the_new_daemon_gets_the_card_to_finish(card):
     captures = card.shared([sys.executable, "-c", IN_CAPTURE], stdin=subprocess.PIPE)
     assert captures.stdout.readline() == "captures\n"
     other = card.shared(train("120M", 2))
-    wait_until(lambda: any(s["waits_for"] for s in card.sessions()), other, "the other one waits")
+    wait_until(lambda: any(s["reason"] for s in card.sessions()), other, "the other one waits")
     kill_daemon(card)
     wait_until(lambda: len(card.sessions()) == 2, other, "both have come back")
     captures.stdin.write("\n")

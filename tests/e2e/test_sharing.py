@@ -165,7 +165,7 @@ def test_a_capture_goes_on_while_somebody_waits(make_card):
     assert first.ask("kernel 1") == "queued"
     assert first.ask("capture 1000") == "capturing"
     second.tell("kernel 1")
-    wait_until(lambda: card.session_of(second.process)["waits_for"], None, "the second waits")
+    wait_until(lambda: card.session_of(second.process)["reason"], None, "the second waits")
     assert first.ask("launch") == "launched 0"
     assert second.line() == "queued"
     assert [program.ask("sync") for program in (first, second)] == ["sync 0", "sync 0"]
@@ -180,7 +180,7 @@ def test_a_graph_gets_its_nodes_when_their_memory_is_back(make_card):
     assert holder.ask("halves 1") == "queued" and holder.ask("begun") == "begun"
     assert card.session_of(program.process)["swapped_bytes"] > 0
     program.tell("node")
-    wait_until(lambda: card.session_of(program.process)["waits_for"], None, "the node waits")
+    wait_until(lambda: card.session_of(program.process)["reason"], None, "the node waits")
     assert holder.ask("release") == "released"
     assert program.line() == "node 0"
     assert program.ask("digest") == digest

@@ -1,0 +1,30 @@
+// Fields of the daemon's answers, read without trust: what is missing or of another type is shown
+// as "-", and what other users chose is escaped.
+//
+// Pure, but for UserName.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "src/base/result.h"
+
+namespace tandem::cli {
+
+inline constexpr size_t kMostOfName = 32;  // columns of a table
+
+Result<nlohmann::json> Parse(const std::string& text);
+
+// Null, or nothing, where there is no such member.
+const nlohmann::json& Member(const nlohmann::json& json, const char* key);
+const std::vector<nlohmann::json>& List(const nlohmann::json& json, const char* key);
+
+std::string Text(const nlohmann::json& value);
+double Number(const nlohmann::json& value);
+std::string Size(const nlohmann::json& value);     // of bytes
+std::string Seconds(const nlohmann::json& value);  // "1.5 s", "3 min 05 s"
+// The user's name, or the number where it has none.
+std::string UserName(const nlohmann::json& uid);
+
+}  // namespace tandem::cli

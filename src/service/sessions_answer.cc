@@ -1,0 +1,141 @@
+// The answer to Query "sessions", as JSON: the sessions, and the runs that have none.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "src/core/class_names.h"
+#include "src/service/records.h"
+#include "src/service/standing.h"
+
+namespace tandem::service {
+namespace {
+
+using Json = nlohmann::json;
+
+Json OrNull(const std::string& text) {
+  return text.empty() ? Json() : Json(text);
+}
+
+Json OrNull(uint64_t number) {
+  return number == 0 ? Json() : Json(number);
+}
+
+// All that its program was held back for others, to now.
+Duration WaitedOf(const core::Session& session, const Standing& standing, Instant now) {
+  const bool waits = standing.state == State::kWaiting;
+  if (session.phase == core::Phase::kGranted) return session.waited + (now - session.granted_at);
+  return waits ? session.waited + (now - standing.since) : session.waited;
+}
+
+}  // namespace
+
+core::Share Service::UserShare(const core::Arbiter& arbiter, const Seat& seat) {
+  core::ShareKey key = KeyOf(seat);
+  key.session.reset();
+  return arbiter.shares().Of(key);
+}
+
+std::string Service::NameOf(const Seat& seat) const {
+  const auto run = seat.run.has_value() ? runs_.find(*seat.run) : runs_.end();
+  return run != runs_.end() && !run->second.name.empty() ? run->second.name : seat.program;
+}
+
+// Whose it is, and how it stands.
+Json Service::StandingJson(const Seat& seat, const std::vector<core::Wish>& waiting) const {
+  const core::Arbiter& arbiter = seat.gpu->arbiter;
+  const core::Session& session = arbiter.sessions().at(seat.id);
+  const Standing standing = StandingOf(arbiter, waiting, seat.id);
+  const bool waits = standing.state == State::kWaiting || standing.state == State::kRestoring;
+  const auto expected = waits ? arbiter.ExpectedWait(seat.id, now_) : std::nullopt;
+  Json held_by = Json::array();
+  if (standing.state == State::kWaiting) {
+    for (const core::SessionId id : HoldersOf(*seat.gpu)) {
+      if (id != seat.id) held_by.push_back(id.value);
+    }
+  }
+  const Duration held = session.holds() ? session.held + (now_ - session.granted_at) : session.held;
+  return {
+      {"id", seat.id.value},
+      {"name", NameOf(seat)},
+      {"program", seat.program},
+      {"pid", seat.client.pid},
+      {"uid", seat.client.uid},
+      {"gpu", seat.gpu->info.index},
+      {"state", CodeOf(standing.state)},
+      {"state_text", TextOf(standing.state)},
+      {"since", TimeText(standing.since)},
+      {"reason_code", OrNull(std::string(CodeOf(standing.reason)))},
+      {"reason", OrNull(standing.reason_text)},
+      {"place", OrNull(standing.place)},
+      {"expected_wait_s", expected.has_value() ? Json(expected->seconds()) : Json()},
+      {"held_by", std::move(held_by)},
+      {"suspended", session.suspended},
+      {"suspended_by_uid",
+       session.suspended && seat.suspended_by.has_value() ? Json(*seat.suspended_by) : Json()},
+      {"waited_s", WaitedOf(session, standing, now_).seconds()},
+      {"held_s", held.seconds()},
+      {"elapsed_s", (now_ - seat.started).seconds()},
+      {"leases", session.leases},
+  };
+}
+
+// What it has where. Resident and swapped are its own claims, as far as they can be true.
+Json Service::MemoryJson(const Seat& seat) const {
+  const core::Arbiter& arbiter = seat.gpu->arbiter;
+  const core::Session& session = arbiter.sessions().at(seat.id);
+  const Bytes allocated = arbiter.limits().allocated(seat.id);
+  const wire::ReportsPage& reports = seat.pages->reports();
+  return {
+      {"allocated_bytes", allocated.count},
+      {"resident_bytes", std::min(reports.resident_bytes.load(), arbiter.ChargeOf(seat.id).count)},
+      {"swapped_bytes", std::min(reports.swapped_bytes.load(), allocated.count)},
+      {"exchanged_bytes", reports.exchanged_bytes.load()},
+      {"credit_bytes", session.credit.count},
+      {"limit_bytes", arbiter.LimitOf(seat.id).count},
+      {"contexts", session.contexts},
+      {"fixed_bytes", session.fixed.count},
+      {"host_share_bytes", arbiter.HostShare(seat.id).count},
+      {"host_file_bytes", host_.PlaceOf(seat.gpu->info.index, seat.id).spilled.count},
+      {"out_bytes", seat.out.count},
+      {"in_bytes", seat.in.count},
+  };
+}
+
+// The numbers of others' runs are left out: people have no use for them.
+std::string Service::SessionsJson(unsigned viewer) const {
+  const auto visible = [viewer](unsigned uid) { return viewer == 0 || viewer == uid; };
+  std::map<const Gpu*, std::vector<core::Wish>> waiting;
+  for (const auto& gpu : gpus_) waiting[gpu.get()] = gpu->arbiter.Waiting();
+  Json sessions = Json::array(), runs = Json::array();
+  for (const auto& [id, seat] : sessions_) {
+    const core::Arbiter& arbiter = seat->gpu->arbiter;
+    Json session = StandingJson(*seat, waiting.at(seat->gpu));
+    session.update(MemoryJson(*seat));
+    const bool shown = seat->run.has_value() && visible(seat->client.uid);
+    session["run"] = shown ? Json(seat->run->second) : Json();
+    session["class"] = core::NameOf(arbiter.sessions().at(id).of_class);
+    session["share"] = ShareText(arbiter.shares().Of(KeyOf(*seat)));
+    session["user_share"] = ShareText(UserShare(arbiter, *seat));
+    sessions.push_back(std::move(session));
+  }
+  for (const auto& [key, run] : runs_) {
+    if (run.sessions != 0 || run.owner == 0) continue;
+    runs.push_back({
+        {"run", visible(key.first) ? Json(key.second) : Json()},
+        {"name", run.name},
+        {"program", run.program},
+        {"pid", connections_.at(run.owner)->client.pid},
+        {"uid", key.first},
+        {"class", core::NameOf(run.of_class)},
+        {"state", CodeOf(State::kUnused)},
+        {"state_text", TextOf(State::kUnused)},
+        {"suspended", run.suspended},
+        {"limit_bytes", run.limit == Bytes() ? MostShared().count : run.limit.count},
+        {"since", TimeText(run.unused_since)},
+        {"elapsed_s", (now_ - run.started).seconds()},
+    });
+  }
+  return Json{{"sessions", std::move(sessions)}, {"runs", std::move(runs)}}.dump(
+      -1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace tandem::service

@@ -1,0 +1,175 @@
+#include "src/service/standing.h"
+
+#include <algorithm>
+#include <array>
+
+#include "src/base/text.h"
+
+namespace tandem::service {
+namespace {
+
+struct StateName {
+  std::string_view code, text;
+};
+// In the order of State.
+constexpr std::array<StateName, 9> kStates = {{
+    {"unused", "uses no GPU"},
+    {"idle", "has no work for the GPU"},
+    {"waiting", "waits"},
+    {"restoring", "its memory is coming back to the GPU"},
+    {"running", "may submit work to the GPU"},
+    {"releasing", "finishes its work, then others get the GPU"},
+    {"suspending", "is leaving the GPU, on an order"},
+    {"suspended", "is off the GPU, on an order"},
+    {"stuck", "does not answer the daemon"},
+}};
+static_assert(kStates.size() == static_cast<size_t>(State::kStuck) + 1);
+
+// In the order of Reason.
+constexpr std::array<std::string_view, 7> kReasons = {
+    "", "turn", "memory", "context", "fixed_memory", "fixed_memory_of_others", "pause_of_others"};
+static_assert(kReasons.size() == static_cast<size_t>(Reason::kPause) + 1);
+
+// What a session waits for first, of what is `waiting` for its GPU; waiting.end() where it does
+// not.
+std::vector<core::Wish>::const_iterator FirstWish(const std::vector<core::Wish>& waiting,
+                                                  core::SessionId id) {
+  return std::find_if(waiting.begin(), waiting.end(),
+                      [&](const core::Wish& wish) { return wish.id == id; });
+}
+
+// What the wish asks for, with all that cannot be swapped already.
+Bytes WithFixed(const core::Arbiter& arbiter, const core::Wish& wish) {
+  const core::Session& waiter = arbiter.sessions().at(wish.id);
+  const Bytes fixed = arbiter.budget().fixed();
+  if (wish.kind == core::Wish::Kind::kContext) return fixed + arbiter.config().context;
+  if (wish.kind == core::Wish::Kind::kFixed) return fixed + waiter.fixed_wanted.front().bytes;
+  return fixed + waiter.need;
+}
+
+// Who keeps what the wish would need, and gives no answer: stopped processes as a rule. Nothing
+// where the wish fits beside them. For people; begins with a semicolon.
+std::string WhoIsStuck(const core::Arbiter& arbiter, const core::Wish& wish) {
+  Bytes wanted = WithFixed(arbiter, wish);
+  std::string text;
+  for (const auto& [id, session] : arbiter.sessions()) {
+    const Bytes kept = arbiter.ChargeOf(id);
+    if (!session.immovable() || id == wish.id || kept == Bytes()) continue;
+    wanted += kept;
+    text += (text.empty() ? "; " : ", ") + ("session " + std::to_string(id.value)) +
+            (session.stuck ? " does not answer" : " waits in the middle of its work") +
+            " and keeps " + FormatBytes(kept);
+  }
+  return wanted > arbiter.budget().total() ? text : "";
+}
+
+// Which session needs the room that the wish is for, or it could never run again: the largest.
+// Nothing where there is room beside each. For people; begins with a semicolon.
+std::string WhoNeedsIt(const core::Arbiter& arbiter, const core::Wish& wish) {
+  const core::Session* largest = nullptr;
+  for (const auto& [id, session] : arbiter.sessions()) {
+    if (id == wish.id || session.suspended) continue;
+    if (largest == nullptr || session.must_hold() > largest->must_hold()) largest = &session;
+  }
+  if (largest == nullptr) return "";
+  const Bytes needs = largest->must_hold();
+  if (needs + WithFixed(arbiter, wish) <= arbiter.budget().total()) return "";
+  return "; session " + std::to_string(largest->id.value) + " needs " + FormatBytes(needs) +
+         " of the card to run at all";
+}
+
+// Whether a session would not have room on the card even alone, beside what cannot be swapped.
+bool IsKeptOut(const core::Arbiter& arbiter, const core::Session& session) {
+  return !session.oversubscribes && session.need > arbiter.MostResident();
+}
+
+State StateOf(const core::Session& session, bool has_bytes, bool waits) {
+  if (session.stuck) return State::kStuck;
+  if (session.suspended) {
+    return session.holds() || has_bytes ? State::kSuspending : State::kSuspended;
+  }
+  if (waits) return State::kWaiting;
+  switch (session.phase) {
+    case core::Phase::kGranted:
+      return State::kRestoring;
+    case core::Phase::kRunning:
+      return State::kRunning;
+    case core::Phase::kRevoking:
+      return State::kReleasing;
+    case core::Phase::kAway:
+      break;
+  }
+  return State::kIdle;
+}
+
+// Why the wish at `place` in line is not fulfilled.
+void Explain(const core::Arbiter& arbiter, const core::Wish& wish, uint64_t place,
+             Standing* standing) {
+  const core::Session& session = arbiter.sessions().at(wish.id);
+  const std::string blame = WhoIsStuck(arbiter, wish);
+  const auto because = [&](Reason reason, const std::string& text) {
+    standing->reason = reason;
+    standing->reason_text = text + blame;
+  };
+  if (arbiter.claimant() == wish.id || wish.kind == core::Wish::Kind::kGrowth) {
+    return because(Reason::kMemory, "others are still freeing memory");
+  }
+  if (wish.kind == core::Wish::Kind::kContext) {
+    return because(Reason::kContext, "no room for one more context" + WhoNeedsIt(arbiter, wish));
+  }
+  if (wish.kind == core::Wish::Kind::kFixed) {
+    return because(Reason::kFixed, "no room for " +
+                                       FormatBytes(session.fixed_wanted.front().bytes) +
+                                       " that cannot be swapped" + WhoNeedsIt(arbiter, wish));
+  }
+  if (IsKeptOut(arbiter, session)) {
+    return because(Reason::kFixedOfOthers, "others keep " + FormatBytes(arbiter.budget().fixed()) +
+                                               " that cannot be swapped");
+  }
+  if (arbiter.IsBarred(session)) {
+    return because(Reason::kPause, "it is opportunistic, and others work");
+  }
+  standing->place = place;
+  because(Reason::kTurn, Ordinal(place) + " in line");
+}
+
+Instant SinceWhen(const core::Session& session, State state) {
+  if (state == State::kStuck) return session.expected_at;
+  if (state == State::kSuspending || state == State::kSuspended) return session.suspended_at;
+  return session.phase_since;
+}
+
+}  // namespace
+
+std::string_view CodeOf(State state) {
+  return kStates[static_cast<size_t>(state)].code;
+}
+
+std::string_view TextOf(State state) {
+  return kStates[static_cast<size_t>(state)].text;
+}
+
+std::string_view CodeOf(Reason reason) {
+  return kReasons[static_cast<size_t>(reason)];
+}
+
+Standing StandingOf(const core::Arbiter& arbiter, const std::vector<core::Wish>& waiting,
+                    core::SessionId id) {
+  const core::Session& session = arbiter.sessions().at(id);
+  const auto wish = FirstWish(waiting, id);
+  const bool waits = wish != waiting.end();
+  Standing standing;
+  standing.state = StateOf(session, arbiter.ChargeOf(id) > Bytes(), waits);
+  standing.since = SinceWhen(session, standing.state);
+  if (waits && !session.suspended) {
+    Explain(arbiter, *wish, static_cast<uint64_t>(wish - waiting.begin()) + 1, &standing);
+    if (standing.state == State::kWaiting) standing.since = wish->since;
+  }
+  if (arbiter.IsHeldBack(id)) {
+    standing.held_back_since = standing.since;
+    if (session.phase == core::Phase::kGranted) standing.held_back_since = session.asked_at;
+  }
+  return standing;
+}
+
+}  // namespace tandem::service

@@ -1,0 +1,57 @@
+// Standing: how a session stands, for listings, JSON and messages. The states and reasons here are
+// the whole documented set (docs/json.md).
+//
+// Pure. Threading: none.
+// Invariant: a session with a wish of its own is waiting, also while it holds the lease: its
+// program stands still until the wish is fulfilled.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/core/arbiter.h"
+
+namespace tandem::service {
+
+enum class State {
+  kUnused,      // of a run: none of its processes has a session
+  kIdle,        // no lease, and no work that would need one
+  kWaiting,     // for what `Reason` says
+  kRestoring,   // it has the lease, and its memory is on the way to the card
+  kRunning,     // it may submit work
+  kReleasing,   // it finishes its work, then others get the lease
+  kSuspending,  // on the way off the card, on an order
+  kSuspended,   // off the card, on an order
+  kStuck,       // it does not answer the daemon
+};
+
+enum class Reason {
+  kNone,
+  kTurn,           // others are before it in line
+  kMemory,         // others are still freeing memory
+  kContext,        // no room for one more context
+  kFixed,          // no room for memory that cannot be swapped
+  kFixedOfOthers,  // others' memory that cannot be swapped takes the room
+  kPause,          // it is opportunistic, and others work
+};
+
+std::string_view CodeOf(State state);
+std::string_view TextOf(State state);    // in a few words
+std::string_view CodeOf(Reason reason);  // empty for kNone
+
+struct Standing {
+  State state = State::kIdle;
+  Instant since;  // it has been in that state
+  Reason reason = Reason::kNone;
+  std::string reason_text;  // for people, with numbers
+  uint64_t place = 0;       // in line for the GPU, from 1; 0: in none
+  // Its program is held back, or would be: since then.
+  std::optional<Instant> held_back_since;
+};
+
+// `waiting`: what the GPU's sessions wait for, as Arbiter::Waiting has it.
+Standing StandingOf(const core::Arbiter& arbiter, const std::vector<core::Wish>& waiting,
+                    core::SessionId id);
+
+}  // namespace tandem::service

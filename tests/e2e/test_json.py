@@ -1,0 +1,111 @@
+"""What `--json` prints is what docs/json.md says: every key, state and reason, and their units."""
+
+import datetime
+import json
+import re
+
+import pytest
+
+from harness import SOURCE, TANDEM, finish, train, wait_until
+
+PAGE = (SOURCE / "docs" / "json.md").read_text()
+FROM_STANDING = (SOURCE / "src" / "service" / "standing.cc").read_text()
+
+
+def section(title):
+    return re.split(r"^##+ ", PAGE.split(title + "\n", 1)[1], maxsplit=1, flags=re.MULTILINE)[0]
+
+
+VALUES = {"null", "turns", "together"}  # of keys, in the tables
+
+
+def documented(title):
+    """The keys, or codes, in the tables of a section."""
+    rows = [line for line in section(title).splitlines() if line.startswith("| `")]
+    return {word for row in rows for word in re.findall(r"`(\w+)`", row)} - VALUES
+
+
+def keys(value):
+    if isinstance(value, list):
+        return set().union(*map(keys, value))
+    if isinstance(value, dict):
+        return set(value) | keys(list(value.values()))
+    return set()
+
+
+def leaves(value, key=None):
+    if isinstance(value, dict):
+        for name, member in value.items():
+            yield from leaves(member, name)
+    elif isinstance(value, list):
+        for member in value:
+            yield from leaves(member, key)
+    else:
+        yield key, value
+
+
+@pytest.fixture
+def scene(make_card):
+    """Two programs that take turns, and a run without a session."""
+    card = make_card()
+    card.start_daemon()
+    card.shared(train("160M", 100000), "--name", "film")
+    waiter = card.shared(train("160M", 100000), "--name", "mnist")
+    wait_until(lambda: len(card.sessions()) == 2, waiter, "both are there")
+    card.shared(["sleep", "1000"], "--name", "shell")
+    wait_until(lambda: card.ask("sessions")["runs"], None, "the run is listed")
+    return card
+
+
+COMMANDS = [
+    ("tandem ps", ["ps"]),
+    ("tandem ps", ["limit", "mnist", "--memory", "170M"]),
+    ("tandem status", ["status"]),
+    ("tandem handovers", ["handovers"]),
+    ("tandem policy", ["policy"]),
+    ("tandem policy", ["policy", "gpu0", "fair"]),
+    ("tandem share", ["share"]),
+    ("tandem share", ["share", "mnist", "2"]),
+    ("tandem plan", ["plan", "--users", "3", "--idle-timeout", "1h"]),
+]
+
+
+def test_every_key_is_documented(scene):
+    printed = {}
+    for page, words in COMMANDS:
+        answer = json.loads(finish(scene.spawn([TANDEM, *words, "--json"])))
+        printed.setdefault(page, set()).update(keys(answer))
+        for key, value in leaves(answer):
+            if key.endswith(("_s", "_bytes")) and value is not None:
+                assert isinstance(value, (int, float)) and not isinstance(value, bool), key
+            if key in ("since", "at"):
+                assert datetime.datetime.strptime(value, "%Y-%m-%dT%H:%M:%S.%fZ"), key
+            if isinstance(value, int):
+                assert abs(value) < 1 << 53 or key.endswith("_bytes"), key
+    for page, found in printed.items():
+        assert found <= documented(f"## `{page}`"), page
+    assert printed["tandem ps"] == documented("## `tandem ps`")
+    assert printed["tandem status"] == documented("## `tandem status`")
+
+
+def test_states_and_reasons_are_documented():
+    states, reasons = re.findall(r"std::array<.*?= \{(.*?)\};", FROM_STANDING, re.DOTALL)
+    assert set(re.findall(r'\{"(\w+)",', states)) == documented("### States") - {"reason_code"}
+    assert set(re.findall(r'"(\w+)"', reasons)) == documented("### Reasons") - {"place"}
+
+
+def test_a_waiting_session_says_for_what_and_since_when(scene):
+    def turn():
+        by_reason = {s["reason_code"] or s["state"]: s for s in scene.sessions()}
+        return by_reason if {"running", "turn"} <= set(by_reason) else None
+
+    seen = wait_until(turn, None, "one works while the other waits for its turn")
+    running, waiting = seen["running"], seen["turn"]
+    (shell,) = scene.ask("sessions")["runs"]
+    assert (running["state"], running["held_by"]) == ("running", [])
+    assert (waiting["state"], waiting["place"]) == ("waiting", 1)
+    assert waiting["held_by"] == [running["id"]] and waiting["waited_s"] > 0
+    assert shell["state"] == "unused"
+    since = datetime.datetime.strptime(waiting["since"], "%Y-%m-%dT%H:%M:%S.%fZ")
+    now = datetime.datetime.now(datetime.timezone.utc).replace(tzinfo=None)
+    assert datetime.timedelta(0) <= now - since < datetime.timedelta(hours=1)
