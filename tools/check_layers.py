@@ -12,6 +12,7 @@ import sys
 LAYERS = {
     "src/base": [],
     "src/core": ["src/base"],
+    "src/usage": ["src/base"],
     "src/plan": ["src/base"],
     "src/wire": ["src/base"],
     "src/service": ["src/base", "src/core", "src/wire"],
@@ -23,8 +24,9 @@ LAYERS = {
     "softgpu/ptx": ["src/base"],
     "src/shim": ["src/base", "src/client", "src/wire", "src/cuda"],
     # cuda: the probe, a short-lived process, asks the driver what the card is.
-    "src/daemon": ["src/base", "src/core", "src/wire", "src/service", "src/cuda"],
-    "src/cli": ["src/base", "src/plan", "src/wire"],
+    "src/daemon": ["src/base", "src/core", "src/usage", "src/wire", "src/service", "src/cuda"],
+    # core: the names of classes and policies, to check and to complete.
+    "src/cli": ["src/base", "src/core", "src/plan", "src/usage", "src/wire"],
     "examples": ["src/base", "src/cuda"],
     "bench": ["src", "softgpu"],
     "tests": ["src", "softgpu"],

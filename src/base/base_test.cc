@@ -24,6 +24,16 @@ TEST(BytesTest, RefusesWhatIsNoSize) {
   }
 }
 
+TEST(BytesTest, WhatAPersonTypesHasAUnit) {
+  EXPECT_EQ(ParseSize("8G").value(), GiB(8));
+  EXPECT_EQ(ParseSize("4096B").value(), Bytes(4096));
+  EXPECT_EQ(ParseSize("0").value(), Bytes());
+  for (const char* text : {"8", "8 ", "1.5", "4096"}) {
+    EXPECT_NE(ParseSize(text).error().message.find("has no unit"), std::string::npos) << text;
+  }
+  EXPECT_FALSE(ParseSize("lots").ok());
+}
+
 TEST(DurationTest, ParsesWhatPeopleWrite) {
   EXPECT_EQ(ParseDuration("5s").value(), Seconds(5));
   EXPECT_EQ(ParseDuration("1.5ms").value(), Microseconds(1500));

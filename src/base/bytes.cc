@@ -45,6 +45,15 @@ Result<Bytes> ParseBytes(std::string_view text) {
   return Bytes(static_cast<uint64_t>(bytes));
 }
 
+Result<Bytes> ParseSize(std::string_view text) {
+  ASSIGN_OR_RETURN(const Bytes bytes, ParseBytes(text));
+  const bool has_unit = text.find_first_not_of("0123456789. ") != std::string_view::npos;
+  if (has_unit || bytes == Bytes()) return bytes;
+  const std::string number(text);
+  return Error{ErrorCode::kInvalid, "'" + number + "' has no unit; write for example " + number +
+                                        "G or " + number + "M"};
+}
+
 std::string FormatBytes(Bytes bytes) {
   const Unit* unit = kUnits.data();
   for (const Unit& candidate : kUnits) {

@@ -48,6 +48,10 @@ constexpr Bytes GiB(uint64_t n) {
 // "256M", "8G", "1.5GiB", "4096": binary multiples (K, M, G, T, each with or without iB or B).
 Result<Bytes> ParseBytes(std::string_view text);
 
+// A size that a person typed: as above, but a number other than 0 needs its unit. `--memory 8`
+// never means eight bytes.
+Result<Bytes> ParseSize(std::string_view text);
+
 // For people: "180 MiB", "1.5 GiB".
 std::string FormatBytes(Bytes bytes);
 

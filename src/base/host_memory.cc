@@ -106,4 +106,11 @@ Bytes AvailableHostMemory(const std::string& root, const std::string& file) {
   return Bytes(available);
 }
 
+Bytes TotalHostMemory(const std::string& root) {
+  const std::string meminfo = ReadFile(root + "/proc/meminfo");
+  const auto ram_kib = NumberAfter(meminfo, "MemTotal:");
+  if (!ram_kib.has_value()) return Bytes(std::numeric_limits<uint64_t>::max());
+  return Bytes((*ram_kib + NumberAfter(meminfo, "SwapTotal:").value_or(0)) << 10);
+}
+
 }  // namespace tandem

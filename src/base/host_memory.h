@@ -17,4 +17,7 @@ Bytes AvailableHostMemory(const std::string& root = "");
 // The same, with the name of that file.
 Bytes AvailableHostMemory(const std::string& root, const std::string& file);
 
+// RAM and swap space of the host, used or not; where nothing says, all that can be said in 64 bits.
+Bytes TotalHostMemory(const std::string& root = "");
+
 }  // namespace tandem

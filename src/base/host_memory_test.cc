@@ -37,6 +37,12 @@ TEST_F(HostMemoryTest, WithoutControlGroupsItIsWhatTheKernelSays) {
   EXPECT_EQ(Available(), MiB(4));
 }
 
+TEST_F(HostMemoryTest, TheTotalIsRamAndSwap) {
+  EXPECT_EQ(TotalHostMemory(root_), Bytes(std::numeric_limits<uint64_t>::max()));
+  Write("/proc/meminfo", "MemTotal:  8192 kB\nMemAvailable: 1 kB\nSwapTotal:    4096 kB\n");
+  EXPECT_EQ(TotalHostMemory(root_), MiB(12));
+}
+
 TEST_F(HostMemoryTest, AFileSaysItWhileItIsThere) {
   Write("/proc/meminfo", "MemAvailable:    4096 kB\n");
   const std::string file = root_ + "/available";

@@ -20,9 +20,6 @@ Result<wire::Control> MakeOrder(const ControlOptions& options) {
   wire::Control order{options.what, options.target, 0, {}};
   if (options.what != "limit" || options.memory == "all") return order;
   ASSIGN_OR_RETURN(const Bytes limit, ParseBytes(options.memory));
-  if (limit == Bytes()) {
-    return Error{ErrorCode::kInvalid, "--memory 0 would leave the program no GPU memory at all"};
-  }
   order.limit_bytes = limit.count;
   return order;
 }

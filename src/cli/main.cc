@@ -8,22 +8,24 @@
 #include <filesystem>
 #include <functional>
 
+#include "src/cli/arguments.h"
 #include "src/cli/completion.h"
 #include "src/cli/control.h"
 #include "src/cli/daemon.h"
 #include "src/cli/listing.h"
-#include "src/cli/nearest.h"
 #include "src/cli/plan.h"
 #include "src/cli/policy.h"
 #include "src/cli/print.h"
 #include "src/cli/run.h"
 #include "src/cli/share.h"
+#include "src/core/class_names.h"
+#include "src/core/policy.h"
+#include "src/usage/usage.h"
 #include "src/wire/runtime_dir.h"
 
 namespace tandem::cli {
 namespace {
 
-constexpr int kExitUsage = 2;
 constexpr const char* kClearScreen = "\x1b[H\x1b[2J";
 
 struct ListOptions {
@@ -67,7 +69,9 @@ int List(const Listing& listing, const ListOptions& options) {
 }
 
 void AddGpu(CLI::App* command, std::optional<std::string>* gpu) {
-  command->add_option("--gpu", *gpu, "soft: the software GPU; cuda: the card")->type_name("KIND");
+  command->add_option("--gpu", *gpu, "soft: the software GPU; cuda: the card")
+      ->type_name("KIND")
+      ->check(usage::IsOneOf({"soft", "cuda"}));
 }
 
 void AddListing(CLI::App* app, const Listing& listing, const char* name, const char* help,
@@ -100,6 +104,11 @@ std::pair<CLI::App*, std::shared_ptr<ControlOptions>> AddOrder(CLI::App* app, co
   return {command, options};
 }
 
+CLI::Validator LimitOrAll() {
+  const CLI::Validator limit = usage::IsLimit();
+  return {[limit](std::string& text) { return text == "all" ? "" : limit(text); }, ""};
+}
+
 void AddOrders(CLI::App* app, std::function<int()>* action) {
   const auto [suspend, suspend_options] =
       AddOrder(app, "suspend", "Take a program off the card until it is resumed", action);
@@ -107,6 +116,7 @@ void AddOrders(CLI::App* app, std::function<int()>* action) {
       ->add_option("--timeout", suspend_options->timeout,
                    "How long to wait until all has left the card; 0: not at all")
       ->type_name("TIME")
+      ->check(usage::IsTime())
       ->capture_default_str();
   suspend->footer(
       "Its memory goes to the host. Its contexts stay on the card, and what cannot be swapped, "
@@ -128,11 +138,18 @@ void AddOrders(CLI::App* app, std::function<int()>* action) {
       AddOrder(app, "limit", "Change the limit of a run that is under way", action);
   limit->add_option("--memory", limit_options->memory, "The new limit, e.g. 4G; all: no limit")
       ->required()
-      ->type_name("SIZE");
+      ->type_name("SIZE")
+      ->check(LimitOrAll());
   limit->footer(
       "It holds at once, for all the run has and will start, and is what its programs see as the\n"
       "size of the card. A run that has more already keeps that, and gets no more.\n\n"
       "Examples:\n  tandem limit 3 --memory 4G\n  tandem limit mnist --memory all");
+}
+
+CLI::Validator IsPolicy() {
+  std::vector<std::string> names;
+  for (const core::PolicyName& policy : core::PolicyNames()) names.emplace_back(policy.name);
+  return usage::IsOneOf(std::move(names), core::IsPolicyName);
 }
 
 void AddPolicy(CLI::App* app, std::function<int()>* action) {
@@ -143,6 +160,7 @@ void AddPolicy(CLI::App* app, std::function<int()>* action) {
       command->add_option("target", options->target, "gpu0, gpu1, … or all")->type_name("GPU");
   command->add_option("policy", options->policy, "The rule to go by from now on")
       ->type_name("POLICY")
+      ->check(IsPolicy())
       ->needs(gpu);
   command->add_flag("--json", options->json, "One JSON object on one line");
   AddGpu(command, &options->gpu);
@@ -212,18 +230,19 @@ CLI::App* AddRun(CLI::App* app, RunOptions* options, std::function<int()>* actio
   CLI::App* command = app->add_subcommand("run", "Run a program that shares the GPU");
   CLI::Option* memory =
       command->add_option("--memory", options->memory, "Upper limit on its GPU memory, e.g. 8G")
-          ->type_name("SIZE");
+          ->type_name("SIZE")
+          ->check(usage::IsLimit());
   CLI::Option* oversubscribe = command
                                    ->add_flag("--oversubscribe", options->oversubscribe,
                                               "The limit may be more than fits on the card")
                                    ->needs(memory);
   CLI::Option* name = command->add_option("--name", options->name, "What to call it in listings")
-                          ->type_name("NAME");
+                          ->type_name("NAME")
+                          ->check(usage::IsRunName());
   CLI::Option* of_class =
-      command
-          ->add_option("--class", options->of_class,
-                       "production, interactive (the default), batch or opportunistic")
-          ->type_name("CLASS");
+      command->add_option("--class", options->of_class, "How urgent it is; default: interactive")
+          ->type_name("CLASS")
+          ->check(usage::IsOneOf({std::begin(core::kClassNames), std::end(core::kClassNames)}));
   AddGpu(command, &options->gpu);
   command
       ->add_flag("--unshared", options->unshared,
@@ -269,7 +288,10 @@ void AddPlan(CLI::App* app, std::function<int()>* action) {
       ->type_name("N")
       ->capture_default_str();
   const auto add_time = [&](const char* name, std::string* value, const char* help) {
-    command->add_option(name, *value, help)->type_name("TIME")->capture_default_str();
+    command->add_option(name, *value, help)
+        ->type_name("TIME")
+        ->check(usage::IsTime())
+        ->capture_default_str();
   };
   add_time("--burst", &options->burst, "Of work on a GPU, in each job");
   add_time("--edit", &options->edit, "From the end of a job to the next, while somebody is there");
@@ -278,7 +300,10 @@ void AddPlan(CLI::App* app, std::function<int()>* action) {
   add_time("--bound", &options->bound, "No more than 1 of 100 jobs shall wait longer");
   add_time("--idle-timeout", &options->timeout, "After it somebody's own GPU is taken back");
   const auto add_bytes = [&](const char* name, std::string* value, const char* help) {
-    command->add_option(name, *value, help)->type_name("SIZE")->capture_default_str();
+    command->add_option(name, *value, help)
+        ->type_name("SIZE")
+        ->check(usage::IsSize())
+        ->capture_default_str();
   };
   add_bytes("--memory", &options->memory, "Of a card, that each one's program keeps");
   add_bytes("--card", &options->card, "Memory of a card");
@@ -295,40 +320,6 @@ void AddPlan(CLI::App* app, std::function<int()>* action) {
   command->callback([=] { *action = [=] { return ShowPlan(*options); }; });
 }
 
-// Cuts the program and its arguments off the arguments of `run` and leaves one word for them: they
-// are the program's to the last character, also where they look like ours or like lists to CLI11.
-std::vector<std::string> CutProgram(const CLI::App& run, std::vector<std::string>* arguments) {
-  if (arguments->empty() || arguments->front() != "run") return {};
-  auto program = arguments->begin() + 1;
-  for (; program != arguments->end() && *program != "--"; ++program) {
-    if (program->empty() || program->front() != '-') break;
-    const CLI::Option* option = run.get_option_no_throw(*program);
-    const bool value_follows = option != nullptr && option->get_items_expected_min() > 0;
-    if (value_follows && program + 1 != arguments->end()) ++program;
-  }
-  const auto begin = program != arguments->end() && *program == "--" ? program + 1 : program;
-  std::vector<std::string> command(begin, arguments->end());
-  arguments->erase(program, arguments->end());
-  if (!command.empty()) arguments->push_back("program");
-  return command;
-}
-
-// What to say where the first argument is meant as a command and is none. CLI11 would say that one
-// is missing.
-std::optional<std::string> UnknownCommand(const CLI::App& app,
-                                          const std::vector<std::string>& arguments) {
-  if (arguments.empty() || arguments[0].starts_with('-')) return std::nullopt;
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    names.push_back(command->get_name());
-  }
-  if (std::find(names.begin(), names.end(), arguments[0]) != names.end()) return std::nullopt;
-  const std::optional<std::string> nearest = Nearest(arguments[0], names);
-  return fmt::format("there is no command \"{}\"; {}", arguments[0],
-                     nearest ? fmt::format("did you mean \"{}\"?", *nearest)
-                             : "`tandem --help` lists those there are");
-}
-
 // Processes started from here may change their directory.
 void MakeRuntimeDirAbsolute() {
   const char* dir = std::getenv("TANDEM_RUNTIME_DIR");
@@ -338,55 +329,75 @@ void MakeRuntimeDirAbsolute() {
   if (!error) setenv("TANDEM_RUNTIME_DIR", absolute.c_str(), 1);
 }
 
-int Main(int argc, char** argv) {
-  std::function<int()> action;
-  RunOptions run_options;
-  CLI::App app{"Lets programs share a GPU that is too small for all of them.", "tandem"};
-  app.require_subcommand(1);
-  app.footer(
-      "Examples:\n"
-      "  tandem run -- python3 train.py     start a program that shares\n"
-      "  tandem ps --watch                  see who shares, and what they hold\n"
-      "`tandem COMMAND --help` says more.");
-  const CLI::App* run = AddRun(&app, &run_options, &action);
-  AddListing(&app, kSessions, "ps", "The programs that share a GPU",
+std::string VersionText() {
+  return fmt::format("tandem {} (protocol {})", TANDEM_VERSION, wire::kVersion);
+}
+
+// The commands about the program itself.
+void AddOwn(CLI::App* app, std::function<int()>* action) {
+  auto shell = std::make_shared<std::string>();
+  CLI::App* completion = app->add_subcommand("completion", "Print a shell's completion of tandem");
+  completion->add_option("shell", *shell, "The shell")
+      ->required()
+      ->type_name("SHELL")
+      ->check(usage::IsOneOf(CompletionShells()));
+  completion->footer("Example, in ~/.bashrc:\n  eval \"$(tandem completion bash)\"");
+  completion->callback([=] { *action = [=] { return Print(CompletionScript(*shell, *app)); }; });
+  app->add_subcommand("version", "Print the version")->callback([=] {
+    *action = [] { return Print(VersionText() + "\n"); };
+  });
+  auto about = std::make_shared<std::string>();
+  CLI::App* help = app->add_subcommand("help", "Explain a command");
+  help->add_option("command", *about, "One of those that `tandem help` lists")
+      ->type_name("COMMAND");
+  help->footer("Examples:\n  tandem help\n  tandem help run");
+  help->callback([=] { *action = [=] { return Print(HelpOf(*app, *about)); }; });
+}
+
+void AddListings(CLI::App* app, std::function<int()>* action) {
+  AddListing(app, kSessions, "ps", "The programs that share a GPU",
              "Without a daemon there are none: that is said, and the status is 0; --json then "
              "gives\n{\"runs\":[],\"sessions\":[]}.\n\n"
              "Examples:\n  tandem ps --watch\n"
              "  tandem ps --json | jq '.sessions[] | .name, .resident_bytes'",
-             &action);
-  AddListing(&app, kStatus, "status", "The GPUs, who holds them and who waits",
+             action);
+  AddListing(app, kStatus, "status", "The GPUs, who holds them and who waits",
              "Without a daemon that is said, and the status is 0; --json then gives "
              "{\"gpus\":[],\"pid\":null}.\n\n"
              "Example:\n  tandem status --json | jq '.gpus[0].free_bytes'",
-             &action);
-  AddListing(&app, kHandovers, "handovers", "The last times a GPU changed hands, and what it cost",
-             "Example:\n  tandem handovers --json", &action);
+             action);
+  AddListing(app, kHandovers, "handovers", "The last times a GPU changed hands, and what it cost",
+             "Example:\n  tandem handovers --json", action);
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app{"Lets programs share a GPU that is too small for all of them.", "tandem"};
+  std::function<int()> action = [&] { return Print(HelpOf(app, "")); };
+  RunOptions run_options;
+  app.require_subcommand(0, 1);
+  app.set_version_flag("--version", VersionText(), "Print the version");
+  app.footer(
+      "Examples:\n"
+      "  tandem run -- python3 train.py     start a program that shares\n"
+      "  tandem ps --watch                  see who shares, and what they hold\n"
+      "`tandem help COMMAND` says more.");
+  const CLI::App* run = AddRun(&app, &run_options, &action);
+  AddListings(&app, &action);
   AddOrders(&app, &action);
   AddPolicy(&app, &action);
   AddShare(&app, &action);
   AddPlan(&app, &action);
-  auto shell = std::make_shared<std::string>();
-  CLI::App* completion = app.add_subcommand("completion", "Print a shell's completion of tandem");
-  completion->add_option("shell", *shell, "bash, zsh or fish")
-      ->required()
-      ->check(CLI::IsMember(CompletionShells()));
-  completion->footer("Example, in ~/.bashrc:\n  eval \"$(tandem completion bash)\"");
-  completion->callback(
-      [&, shell] { action = [&app, shell] { return Print(CompletionScript(*shell, app)); }; });
-  app.add_subcommand("version", "Print the version")->callback([&] {
-    action = [] {
-      return Print(fmt::format("tandem {} (protocol {})\n", TANDEM_VERSION, wire::kVersion));
-    };
-  });
+  AddOwn(&app, &action);
   std::vector<std::string> arguments(argv + 1, argv + argc);
-  if (const auto unknown = UnknownCommand(app, arguments)) return Fail(kExitUsage, *unknown);
+  run_options.command = CutProgram(*run, &arguments);
+  if (const auto mistake = MistypedWord(app, arguments)) {
+    return Fail(usage::kExitUsage, *mistake);
+  }
   try {
-    run_options.command = CutProgram(*run, &arguments);
     std::reverse(arguments.begin(), arguments.end());  // as this overload wants them
     app.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kExitUsage;
+    return usage::Explain(app, error);
   }
   MakeRuntimeDirAbsolute();
   return action();

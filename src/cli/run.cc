@@ -75,9 +75,6 @@ Result<Plan> MakePlan(const RunOptions& options, std::string file) {
   ASSIGN_OR_RETURN(plan.gpu, SettleGpu(options.gpu));
   if (options.memory) {
     ASSIGN_OR_RETURN(plan.limit, ParseBytes(*options.memory));
-    if (plan.limit == Bytes()) {
-      return Error{ErrorCode::kInvalid, "--memory 0 would leave the program no GPU memory at all"};
-    }
   }
   if (options.unshared) return plan;
   TRY(CheckShareable(plan, Lookup(environment, "PATH").value_or("/usr/bin:/bin")));

@@ -109,7 +109,10 @@ class Policy {
 // Null for a name it does not know.
 std::unique_ptr<Policy> MakePolicy(std::string_view name, const PolicyContext& context);
 
-// Those that MakePolicy knows, each with what it does, in a few words.
+// Whether MakePolicy knows it.
+bool IsPolicyName(std::string_view name);
+
+// The policies for users, each with what it does, in a few words.
 struct PolicyName {
   std::string_view name;
   std::string_view summary;

@@ -4,10 +4,14 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdlib>
+#include <cstdio>
 
 #include "src/base/duration.h"
+#include "src/base/host_memory.h"
+#include "src/base/text.h"
+#include "src/core/policy.h"
 #include "src/daemon/spill_directory.h"
+#include "src/usage/usage.h"
 
 namespace tandem::daemon {
 namespace {
@@ -58,15 +62,24 @@ void AddPolicy(CLI::App* app, Options* options) {
     text += fmt::format("\n{}: {}", policy.name, policy.summary);
   }
   app->add_option("--policy", options->policy, text)
-      ->check(CLI::IsMember(names))
+      ->check(usage::IsOneOf(std::move(names), core::IsPolicyName))
       ->type_name("NAME")
       ->capture_default_str()
       ->envname("TANDEM_POLICY");
 }
 
+Result<Bytes> ParseHostMemory(const std::string& text) {
+  ASSIGN_OR_RETURN(const Bytes bytes, ParseSize(text));
+  const Bytes total = TotalHostMemory();
+  if (bytes <= total) return bytes;
+  return Error{ErrorCode::kInvalid,
+               fmt::format("{} is more than this machine has: {} of RAM and swap space",
+                           FormatBytes(bytes), FormatBytes(total))};
+}
+
 void AddHostMemory(CLI::App* app, Options* options) {
   const auto set = [options](const std::string& text) {
-    const Result<Bytes> bytes = ParseBytes(text);
+    const Result<Bytes> bytes = ParseHostMemory(text);
     if (!bytes.ok()) throw CLI::ValidationError("--host-memory", bytes.error().message);
     options->host_memory = *bytes;
   };
@@ -74,12 +87,14 @@ void AddHostMemory(CLI::App* app, Options* options) {
                                         "memory of this machine for what does not fit on the "
                                         "cards, e.g. 64G; by default what is available now, less "
                                         "a tenth")
+      ->type_name("SIZE")
       ->envname("TANDEM_HOST_MEMORY");
 }
 
 void AddSpill(CLI::App* app, Options* options) {
   const auto set = [options](const std::string& text) {
     Result<service::Spill> spill = ParseSpill(text);
+    if (spill.ok()) spill = FitsOnDisk(*std::move(spill));
     if (!spill.ok()) throw CLI::ValidationError("--spill", spill.error().message);
     options->spill = *std::move(spill);
   };
@@ -105,19 +120,6 @@ void AddFixedWait(CLI::App* app, Options* options) {
       ->envname("TANDEM_FIXED_WAIT");
 }
 
-// One line, which `tandem run` passes on. Names the variable where the mistake may be in one.
-std::string FailureText(const CLI::App* app, const CLI::Error& error) {
-  std::string text = std::string("tandemd: ") + error.what();
-  const std::string mistake = text;
-  for (const CLI::Option* option : app->get_options()) {
-    const std::string variable = option->get_envname();
-    const char* const value = variable.empty() ? nullptr : std::getenv(variable.c_str());
-    if (value == nullptr || mistake.find(option->get_name()) == std::string::npos) continue;
-    text += " (" + variable + " is \"" + value + "\")";
-  }
-  return text + "; `tandemd --help` says more\n";
-}
-
 }  // namespace
 
 ParsedOptions ParseOptions(int argc, const char* const* argv) {
@@ -125,15 +127,12 @@ ParsedOptions ParseOptions(int argc, const char* const* argv) {
   Options& options = parsed.options;
   CLI::App app{
       "tandemd decides which programs may use this machine's GPUs, and when.\n"
-      "`tandem run` starts one where none runs; there is nothing to configure."};
+      "`tandem run` starts one where none runs; there is nothing to configure.",
+      "tandemd"};
   app.set_version_flag("--version", "tandemd " TANDEM_VERSION);
-  app.failure_message(FailureText);
   double idle_seconds = 0;
-  bool foreground = false;
-  auto* stay = app.add_flag("--foreground", foreground, "stay in the foreground (the default)");
   app.add_flag("--daemonize", options.daemonize,
-               "go to the background once programs can connect; log to --log")
-      ->excludes(stay);
+               "go to the background once programs can connect; log to --log");
   app.add_flag("--everybody", options.everybody,
                "as root: serve the programs of all users, from a directory that everybody finds");
   app.add_option("--reserve-contexts", options.reserved_contexts,
@@ -163,11 +162,16 @@ ParsedOptions ParseOptions(int argc, const char* const* argv) {
       "  tandemd --host-memory 64G --spill /scratch:500G\n"
       "                                                on the disk what 64 GiB do not hold\n"
       "  tandem status                                 what it is doing");
+  if (const auto mistake = usage::UnknownOption(app, "tandemd", {argv + 1, argv + argc})) {
+    std::fprintf(stderr, "%s\n", EscapeText(*mistake).c_str());
+    parsed.exit_status = usage::kExitUsage;
+    return parsed;
+  }
   try {
     app.parse(argc, argv);
     if (options.chaos && app.count("--turn") == 0) options.turns.Fix(kChaosTurn);
   } catch (const CLI::ParseError& error) {
-    parsed.exit_status = app.exit(error);
+    parsed.exit_status = usage::Explain(app, error);
   }
   if (idle->count() > 0) {
     options.exit_when_idle = Duration(static_cast<int64_t>(idle_seconds * 1e9));

@@ -50,12 +50,21 @@ Result<service::Spill> ParseSpill(const std::string& text) {
   const Error wanted{ErrorCode::kInvalid,
                      "\"" + text + "\": a directory and a size are wanted, such as /var/tmp:64G"};
   if (colon == std::string::npos || colon == 0) return wanted;
-  const Result<Bytes> limit = ParseBytes(text.substr(colon + 1));
+  const Result<Bytes> limit = ParseSize(text.substr(colon + 1));
   if (!limit.ok()) return wanted;
   // The daemon may leave the directory that it was started in.
   std::error_code ignored;
   const std::string directory = std::filesystem::absolute(text.substr(0, colon), ignored);
   return service::Spill{directory, *limit};
+}
+
+Result<service::Spill> FitsOnDisk(service::Spill spill) {
+  struct statvfs status {};
+  if (statvfs(spill.directory.c_str(), &status) != 0) return spill;
+  const Bytes disk(uint64_t{status.f_blocks} * status.f_frsize);
+  if (spill.limit <= disk) return spill;
+  return Error{ErrorCode::kInvalid, FormatBytes(spill.limit) + " is more than the file system of " +
+                                        spill.directory + " holds: " + FormatBytes(disk)};
 }
 
 Result<service::Spill> OpenSpillDirectory(service::Spill spill) {

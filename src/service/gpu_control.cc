@@ -39,13 +39,11 @@ void Service::SetPolicy(Connection& from, const wire::Control& m) {
         wire::RefusalCode::kNotYours,
         "which rule a GPU goes by is for root to say, and for the user whose daemon this is");
   }
-  std::string names;
-  bool known = false;
-  for (const core::PolicyName& policy : core::PolicyNames()) {
-    names += (names.empty() ? "" : ", ") + std::string(policy.name);
-    known = known || policy.name == m.value;
-  }
-  if (!known) {
+  if (!core::IsPolicyName(m.value)) {
+    std::string names;
+    for (const core::PolicyName& policy : core::PolicyNames()) {
+      names += (names.empty() ? "" : ", ") + std::string(policy.name);
+    }
     return refuse(wire::RefusalCode::kUnknownTarget,
                   "there is no policy called \"" + Printable(m.value) + "\"; there are " + names);
   }

@@ -122,7 +122,7 @@ class Card:
 
     def start_daemon(self):
         env = {**self.env, "LD_LIBRARY_PATH": str(SOFT_GPU)}
-        self.daemon = self.spawn([TANDEMD, "--foreground"], env=env, stderr=subprocess.DEVNULL)
+        self.daemon = self.spawn([TANDEMD], env=env, stderr=subprocess.DEVNULL)
         wait_until(lambda: self.ask("status") is not None, self.daemon, "the daemon answers")
         return self.daemon
 

@@ -151,8 +151,46 @@ def test_oversubscribing_takes_a_limit(card):
     fails(card, run("--memory", "100G", "--oversubscribe", "--", *train()), 125, "100 GiB", "a run may have")
 
 
-def test_bad_size(card):
-    fails(card, run("--memory", "lots", "--", *train()), 125, "lots")
+# A mistake in a command line has status 2 and one line, which says what to write instead.
+MISTAKES = [
+    ([TANDEM, "runn", "--", "ls"], ['"runn"', '"run"']),
+    ([TANDEM, "help", "runn"], ['"runn"', '"run"']),
+    ([TANDEM, "--verison"], ["--verison", "--version"]),
+    ([TANDEM, "ps", "--jsn"], ["--jsn", "--json"]),
+    ([TANDEM, "run", "--memry", "8G", "--", "ls"], ["tandem run", "--memry", "--memory"]),
+    ([TANDEM, "run", "--memory", "lots", "--", "ls"], ["lots", "8G"]),
+    ([TANDEM, "run", "--memory", "8", "--", "ls"], ["'8' has no unit", "8G"]),
+    ([TANDEM, "run", "--memory", "0", "--", "ls"], ["no GPU memory"]),
+    ([TANDEM, "run", "--name", "12", "--", "ls"], ["'12'", "session"]),
+    ([TANDEM, "run", "--class", "urgent", "--", "ls"], ["production, interactive, batch, opportunistic"]),
+    ([TANDEM, "run", "--gpu", "sotf", "--", "ls"], ["did you mean soft?"]),
+    ([TANDEM, "run"], ["program is required"]),
+    ([TANDEM, "limit", "3", "--memory", "8"], ["has no unit"]),
+    ([TANDEM, "limit", "3", "--memory", "0"], ["no GPU memory"]),
+    ([TANDEM, "suspend", "3", "--timeout", "soon"], ["soon", "5m"]),
+    ([TANDEM, "policy", "gpu0", "quickest"], ["'quickest'", "fcfs"]),
+    ([TANDEM, "plan", "--users", "3", "--burst", "soon"], ["soon", "5m"]),
+    ([TANDEMD, "--polcy", "fair"], ["--polcy", "--policy"]),
+    ([TANDEMD, "--policy", "fairr"], ["did you mean fair?"]),
+    ([TANDEMD, "--exit-when-idle", "-3"], ["--exit-when-idle"]),
+    ([TANDEMD, "stray"], ["stray"]),
+    ([TANDEMD, "--host-memory", "64"], ["has no unit"]),
+    ([TANDEMD, "--host-memory", "100000T"], ["more than this machine has"]),
+    ([TANDEMD, "--spill", "/tmp:100000T"], ["more than the file system of /tmp holds"]),
+]
+
+
+@pytest.mark.parametrize("argv, words", MISTAKES)
+def test_a_usage_error_has_status_2_and_one_line(make_card, argv, words):
+    assert fails(make_card(), argv, 2, *words).count("\n") == 1
+
+
+def test_version_and_help_in_all_forms(make_card):
+    card = make_card()
+    say = lambda *words: finish(card.spawn([TANDEM, *words]))  # noqa: E731
+    assert say("--version") == say("version") and say("--version").startswith("tandem ")
+    assert say() == say("help") == say("--help") and "Subcommands:" in say()
+    assert say("help", "run") == say("run", "--help") and "--oversubscribe" in say("help", "run")
 
 
 def test_unknown_device_is_the_drivers_own_error(card):
@@ -256,10 +294,6 @@ def test_a_listing_that_cannot_be_written(card):
         process = card.spawn([TANDEM, "ps"], stdout=full)
         _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1 and "No space left" in err
-
-
-def test_a_mistyped_command(card):
-    fails(card, [TANDEM, "runn", "--", "ls"], 2, '"runn"', '"run"')
 
 
 # ---- the shim as a guest

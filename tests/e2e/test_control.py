@@ -156,7 +156,6 @@ def test_an_order_is_given_again_where_the_daemon_dies_over_it(card):
 def test_orders_that_cannot_be_met_say_why(make_card, card):
     assert "tandem ps" in refused(card, "suspend", "nobody")
     assert "99" in refused(card, "resume", "99")
-    assert "--memory 0" in refused(card, "limit", "1", "--memory", "0")
     assert "no daemon" in refused(make_card(), "suspend", "1")
     busy = DeviceProgram(card, [TANDEM, "run", "--name", "busy", "--"])
     assert busy.ask("endless") == "queued"

@@ -155,7 +155,7 @@ class Scene:
         self.spill = self.root / "spill"
         self.spill.mkdir(mode=0o777)
         self.spill.chmod(0o777)
-        self.card.env["TANDEM_HOST_MEMORY"] = str(MEMORY // 2)
+        self.card.env["TANDEM_HOST_MEMORY"] = f"{MEMORY // 2}B"
         self.card.env["TANDEM_SPILL"] = f"{self.spill}:1G"
         self.start_daemon("--everybody")
         self.program = self._start_victim()

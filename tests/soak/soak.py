@@ -125,7 +125,7 @@ class Soak:
         if args.chaos:
             self.card.env["TANDEM_CHAOS"] = "1"
         # For half of what the cards hold; the rest of what leaves them lies in files.
-        self.card.env["TANDEM_HOST_MEMORY"] = str(self.vram)
+        self.card.env["TANDEM_HOST_MEMORY"] = f"{self.vram}B"
         self.spill = folder / "spill"
         self.spill.mkdir()
         self.card.env["TANDEM_SPILL"] = f"{self.spill}:8G"

@@ -1,14 +1,14 @@
-// What somebody who mistyped a word probably meant.
+// The word that a mistyped one most probably stands for.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <vector>
 
-namespace tandem::cli {
+namespace tandem::usage {
 
 // The one of `words` that takes the fewest letters to turn `typed` into; none where that is more
 // than two.
 std::optional<std::string> Nearest(const std::string& typed, const std::vector<std::string>& words);
 
-}  // namespace tandem::cli
+}  // namespace tandem::usage

@@ -1,8 +1,8 @@
-#include "src/cli/nearest.h"
+#include "src/usage/nearest.h"
 
 #include <gtest/gtest.h>
 
-namespace tandem::cli {
+namespace tandem::usage {
 namespace {
 
 TEST(Nearest, KnowsWhatWasMeant) {
@@ -15,4 +15,4 @@ TEST(Nearest, KnowsWhatWasMeant) {
 }
 
 }  // namespace
-}  // namespace tandem::cli
+}  // namespace tandem::usage

@@ -1,9 +1,9 @@
-#include "src/cli/nearest.h"
+#include "src/usage/nearest.h"
 
 #include <algorithm>
 #include <numeric>
 
-namespace tandem::cli {
+namespace tandem::usage {
 namespace {
 
 constexpr size_t kMostEdits = 2;
@@ -35,4 +35,4 @@ std::optional<std::string> Nearest(const std::string& typed,
   return *nearest;
 }
 
-}  // namespace tandem::cli
+}  // namespace tandem::usage
