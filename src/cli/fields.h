@@ -1,5 +1,5 @@
-// Fields of the daemon's answers, read without trust: what is missing or of another type is shown
-// as "-", and what other users chose is escaped.
+// Fields of the daemon's answers, read without trust. A field that is missing or of another type is
+// shown as "-", and what other users chose is escaped.
 //
 // Pure, but for UserName.
 #pragma once

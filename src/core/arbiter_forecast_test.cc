@@ -52,7 +52,7 @@ TEST_F(ForecastTest, SaysNothingForOneThatIsSuspended) {
   Want(kB, MiB(90));
   On(event::Suspended{kB});
   EXPECT_EQ(Expected(kB), -1);
-  EXPECT_TRUE(arbiter_.IsHeldBack(kB));  // all the same
+  EXPECT_TRUE(arbiter_.IsHeldBack(kB));
   EXPECT_FALSE(arbiter_.IsHeldBack(kA));
 }
 

@@ -86,7 +86,7 @@ struct ServiceConfig {
   core::TurnRules turns = {};
   std::string policy = core::ArbiterConfig().policy;  // of all GPUs, until somebody says otherwise
   Duration fixed_wait = core::ArbiterConfig().fixed_wait;
-  // A line for the log: who came and went, and what was ordered.
+  // A line for the log: sessions that come and go, and orders.
   std::function<void(const std::string& line)> note = {};
   // Of the buses, until something is measured.
   double assumed_bytes_per_second = core::ArbiterConfig().bytes_per_second;
@@ -259,8 +259,8 @@ class Service {
   std::optional<Instant> settles_at_;
   std::deque<std::pair<ConnectionId, wire::Message>> held_;
   std::optional<Instant> waits_at_;  // then those who watch are told of waits
-  std::set<ConnectionId> watchers_;  // who wants to be told
-  std::set<ConnectionId> told_;      // of them, who was told of a wait that is not over
+  std::set<ConnectionId> watchers_;  // those that asked to be told
+  std::set<ConnectionId> told_;      // of them, those told of a wait that is not over
   uint64_t last_session_ = 0;
   uint64_t last_run_ = 0;
 

@@ -98,7 +98,7 @@ void Service::TellWaits() {
   for (const auto& gpu : gpus_) ExpectWaits(*gpu);
 }
 
-// Where it is what was told last, but for the time that has passed, nothing is said.
+// Sends nothing where only the time waited has changed since the last message.
 void Service::TellWait(Connection& to, const wire::Waiting& waiting) {
   std::optional<wire::Waiting>& told = to.watch->told;
   if (waiting.state.empty() && !told.has_value()) return;
