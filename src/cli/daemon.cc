@@ -4,16 +4,18 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
+#include <sstream>
 #include <utility>
 
 #include "src/wire/runtime_dir.h"
@@ -53,11 +55,11 @@ Error VersionMismatch(const wire::Channel& channel, uint16_t daemon_version) {
 constexpr int kCannotExec = 127;
 
 [[noreturn]] void BecomeDaemon(const std::vector<char*>& arguments, char* const* environment,
-                               int null, int log) {
+                               int null, int report) {
   setsid();
   dup2(null, STDIN_FILENO);
-  dup2(log, STDOUT_FILENO);
-  dup2(log, STDERR_FILENO);
+  dup2(report, STDOUT_FILENO);
+  dup2(report, STDERR_FILENO);
   close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
   // As if started by nobody: what this process blocks or ignores is no business of the daemon's.
   for (int signal = 1; signal < NSIG; ++signal) std::signal(signal, SIG_DFL);
@@ -72,14 +74,24 @@ bool FoundAnother(int wait_status) {
   return WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == wire::kExitRunsAlready;
 }
 
-std::string LastLine(const std::string& file, off_t begin) {
-  std::ifstream lines(file);
-  lines.seekg(begin);
-  std::string last;
+std::string ReadAll(int fd) {
+  std::string text;
+  std::array<char, 4096> part;
+  for (ssize_t n; (n = pread(fd, part.data(), part.size(), static_cast<off_t>(text.size()))) > 0;) {
+    text.append(part.data(), static_cast<size_t>(n));
+  }
+  return text;
+}
+
+// The daemon's own last word, before what libraries said.
+std::string LastWord(const std::string& text) {
+  std::string last, own;
+  std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
     if (!line.empty()) last = line;
+    if (line.starts_with("tandemd: ")) own = line;
   }
-  return last;
+  return own.empty() ? last : own;
 }
 
 }  // namespace
@@ -145,18 +157,22 @@ Status DaemonFinder::Start() {
     return Error{ErrorCode::kFailed, "cannot empty " + command_->log};
   }
   answered_ = false;
-  log_begin_ = lseek(log.get(), 0, SEEK_END);
+  report_ = UniqueFd(memfd_create("tandemd", MFD_CLOEXEC));
+  if (!report_) return Error{ErrorCode::kFailed, std::string("memfd: ") + std::strerror(errno)};
   const std::vector<char*> arguments = ExecPointers(command_->arguments);
   const std::vector<char*> environment = ExecPointers(command_->environment);
   const pid_t pid = fork();
   if (pid < 0) return Error{ErrorCode::kFailed, std::string("fork: ") + std::strerror(errno)};
-  if (pid == 0) BecomeDaemon(arguments, environment.data(), null.get(), log.get());
+  if (pid == 0) BecomeDaemon(arguments, environment.data(), null.get(), report_.get());
   pid_ = pid;
   return {};
 }
 
 Error DaemonFinder::DidNotStart(const std::string& how) const {
-  const std::string last = LastLine(command_->log, log_begin_);
+  const std::string said = ReadAll(report_.get());
+  const UniqueFd log(open(command_->log.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+  [[maybe_unused]] const ssize_t kept = write(log.get(), said.data(), said.size());
+  const std::string last = LastWord(said);
   return Error{ErrorCode::kUnavailable, "the daemon " + how + (last.empty() ? "" : ": " + last) +
                                             " (its log: " + command_->log + ")"};
 }

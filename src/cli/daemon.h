@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "src/base/unique_fd.h"
 #include "src/cli/environment.h"
 #include "src/wire/channel.h"
 
@@ -32,7 +33,7 @@ Result<std::string> Query(const std::string& what);
 struct DaemonCommand {
   std::vector<std::string> arguments;  // from the program's path
   Environment environment;
-  std::string log;  // the file for what it says before it has a log, and for its log
+  std::string log;  // its log; where it does not start, what it said is appended
 };
 
 // The daemon of this installation, which leaves when it was idle for some minutes. None where it
@@ -63,7 +64,7 @@ class DaemonFinder {
   const std::optional<DaemonCommand> command_;
   pid_t pid_ = 0;          // of the daemon started here; 0: none runs
   bool answered_ = false;  // a daemon did, since the last one was started
-  off_t log_begin_ = 0;    // where in the log it began
+  UniqueFd report_;        // in memory: what it says before it has its log, also on a full disk
   Instant start_at_;       // not before
 };
 

@@ -124,6 +124,13 @@ TEST_F(DaemonTest, QuotesNoOlderDaemon) {
               HasSubstr("cannot execute the daemon, /nonexistent/tandemd"));
 }
 
+TEST_F(DaemonTest, QuotesTheDaemonAlsoWhereItsLogTakesNothing) {
+  command_.log = "/dev/full";
+  command_.arguments[2] = "echo tandemd: no GPU here >&2; echo cannot log >&2; exit 1";
+  const auto channel = DaemonFinder(socket_path(), command_).Await();
+  EXPECT_THAT(channel.error().message, HasSubstr("ended at once: tandemd: no GPU here"));
+}
+
 TEST_F(DaemonTest, OneTryStartsOneDaemonAndWaitsForNothing) {
   // The daemon says that it was started, and then waits for ever for the pipe's other end.
   const std::string mark = dir_ + "/mark";
@@ -145,7 +152,7 @@ TEST_F(DaemonTest, OneTryStartsOneDaemonAndWaitsForNothing) {
 TEST_F(DaemonTest, ReplacesTheOneThatHadAnsweredWithoutAWord) {
   const std::string mark = dir_ + "/mark";
   ASSERT_EQ(mkfifo(mark.c_str(), 0600), 0);
-  command_.arguments[2] = "echo started; read line <" + mark;
+  command_.arguments[2] = "echo started >>" + command_.log + "; read line <" + mark;
   DaemonFinder finder(socket_path(), command_);
   ASSERT_TRUE(finder.Try().ok());
   {

@@ -191,6 +191,14 @@ void LeaveTerminal(const UniqueFd& ready) {
   if (chdir("/") != 0 || write(ready.get(), "1", 1) != 1) spdlog::warn("nobody waits for us");
 }
 
+// Until here what it said was for the command that started it.
+void SpeakToLog(const std::string& file) {
+  const UniqueFd log(open(file.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+  if (!log || isatty(STDERR_FILENO) == 1) return;
+  dup2(log.get(), STDOUT_FILENO);
+  dup2(log.get(), STDERR_FILENO);
+}
+
 Status OpenLog(const Options& options) {
   std::shared_ptr<spdlog::sinks::sink> sink = std::make_shared<spdlog::sinks::stderr_sink_st>();
   if (!options.log_file.empty()) {
@@ -225,6 +233,7 @@ int Main(int argc, char** argv) {
     return server.error().code == ErrorCode::kUnavailable ? wire::kExitRunsAlready : 1;
   }
   if (ready) LeaveTerminal(ready);
+  if (!ready && !options.log_file.empty()) SpeakToLog(options.log_file);
   (*server)->Run();
   return 0;
 }
