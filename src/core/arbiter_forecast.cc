@@ -11,11 +11,12 @@ std::optional<Duration> Arbiter::ExpectedWait(SessionId id, Instant now) const {
   const Session& session = roster_.at(id);
   if (session.stuck || session.suspended) return std::nullopt;
   const Wish* const own = wishes_.FindActive(id, Wish::Kind::kLease);
-  if (session.phase == Phase::kGranted || (own != nullptr && claimant() == id)) {
-    const Bytes there = session.holds() ? session.arrived : session.charge;
-    return cost_.Estimate(Moves::BothWays(SaturatingSubtract(session.need, there)));
+  if (session.phase == Phase::kGranted) {
+    return cost_.Estimate(Moves::BothWays(SaturatingSubtract(session.need, session.arrived)));
   }
-  if (own == nullptr || IsBarred(session) || Needed(*own) > budget_.total() - budget_.fixed()) {
+  // The holders' work may take any time to end.
+  if (own == nullptr || claimant() == id || IsBarred(session) ||
+      Needed(*own) > budget_.total() - budget_.fixed()) {
     return std::nullopt;
   }
   const Wish* first = nullptr;

@@ -111,7 +111,9 @@ void Explain(const core::Arbiter& arbiter, const core::Wish& wish, uint64_t plac
     standing->reason = reason;
     standing->reason_text = text + blame;
   };
-  if (arbiter.claimant() == wish.id || wish.kind == core::Wish::Kind::kGrowth) {
+  // Before its lease the holders' work has to end, which is no different from being in line.
+  const bool served = arbiter.claimant() == wish.id && (session.holds() || wish.lasting());
+  if (served) {
     return because(Reason::kMemory, "others are still freeing memory");
   }
   if (wish.kind == core::Wish::Kind::kContext) {

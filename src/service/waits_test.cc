@@ -156,12 +156,15 @@ TEST_F(WaitsTest, WaitingUnderALeaseIsWaiting) {
   now_ = now_ + Seconds(3);
   const Json session = Session(0);
   EXPECT_EQ(session["state"], "waiting");
-  EXPECT_EQ(session["reason_code"], "memory");
-  EXPECT_EQ(session["reason"], "others are still freeing memory");
+  EXPECT_EQ(session["reason_code"], "turn");
   EXPECT_EQ(session["waited_s"], 3.0);
   EXPECT_EQ(session["held_by"], Json::array({2}));
   EXPECT_EQ(Ask("status")["gpus"][0]["holders"], Json::array({2}));
   EXPECT_EQ(Ask("status")["gpus"][0]["waiting"], Json::array({1}));
+  said_ = service_.OnTick(now_);
+  Heard<wire::Revoke>(2);
+  EXPECT_EQ(Session(0)["reason_code"], "memory");
+  EXPECT_EQ(Session(0)["reason"], "others are still freeing memory");
 }
 
 TEST_F(WaitsTest, ARunIsListedFromItsStart) {
