@@ -96,6 +96,10 @@ Result<Environment> SharedEnvironment(Environment environment, const Layout& lay
   return environment;
 }
 
+void SetRunName(Environment* environment, const std::string& name) {
+  Set(environment, "TANDEM_NAME", name);
+}
+
 void SetDevicePriority(Environment* environment, std::string_view of_class) {
   constexpr const char* kVariable = "TANDEM_SOFT_PRIORITY";
   if (Lookup(*environment, kVariable)) return;
@@ -107,6 +111,7 @@ Result<Environment> BareEnvironment(Environment environment, const Layout& layou
   TRY(SetGpu(&environment, layout, gpu));
   Remove(&environment, "LD_PRELOAD", layout.shim, kPreloadSeparators);
   Unset(&environment, "TANDEM_RUN");
+  Unset(&environment, "TANDEM_NAME");
   return environment;
 }
 

@@ -25,6 +25,8 @@ std::optional<std::string> Lookup(const Environment& environment, std::string_vi
 // Errors: kInvalid where the dynamic loader cannot take the paths.
 Result<Environment> SharedEnvironment(Environment environment, const Layout& layout, Gpu gpu,
                                       uint64_t run);
+// What the shim calls the run in commands that it names.
+void SetRunName(Environment* environment, const std::string& name);
 
 // The software GPU goes by the class of work, too, unless the user has said otherwise: production's
 // kernels come before all others', and opportunistic ones after.

@@ -80,31 +80,33 @@ bool IsJobControl(int signal) {
 
 // True once the program ended. Where the terminal stopped it this process stops, too: the shell
 // waits for that. Other children, such as a daemon, are left to whoever started them.
-bool Reap(pid_t pid, int* wait_status) {
+bool Reap(pid_t pid, int* wait_status, const Companion& companion) {
   while (waitpid(pid, wait_status, WNOHANG | WUNTRACED) == pid) {
+    if (companion.on_pause != nullptr) companion.on_pause();
     if (!WIFSTOPPED(*wait_status)) return true;
     if (IsJobControl(WSTOPSIG(*wait_status))) raise(SIGSTOP);
   }
   return false;
 }
 
-void PassOnSignals(int signals, pid_t pid) {
+void PassOnSignals(int signals, pid_t pid, const Companion& companion) {
   signalfd_siginfo info;
   while (read(signals, &info, sizeof info) == sizeof info) {
     const bool from_process = info.ssi_code == SI_USER || info.ssi_code == SI_QUEUE;
     if (info.ssi_signo != SIGCHLD && from_process) kill(pid, static_cast<int>(info.ssi_signo));
+    if (info.ssi_signo == SIGINT && companion.on_interrupt != nullptr) companion.on_interrupt();
   }
 }
 
 int Watch(pid_t pid, int signals, Companion companion) {
   int wait_status = 0;
-  while (!Reap(pid, &wait_status)) {
+  while (!Reap(pid, &wait_status, companion)) {
     std::array<pollfd, 2> watched = {{{signals, POLLIN, 0}, {companion.fd, POLLIN, 0}}};
     const bool retry = companion.fd < 0 && companion.on_retry_time != nullptr;
     const int ready = poll(watched.data(), watched.size(), retry ? kRetryMs : -1);
     if (ready == 0 && retry) companion.fd = companion.on_retry_time();
     if (ready <= 0) continue;
-    PassOnSignals(signals, pid);
+    PassOnSignals(signals, pid, companion);
     if (watched[1].revents != 0) companion.fd = companion.on_readable();
   }
   return wait_status;

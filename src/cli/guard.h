@@ -33,6 +33,8 @@ struct Companion {
   int fd = -1;                         // poll it; -1: nothing
   std::function<int()> on_readable;    // the fd to poll from now on
   std::function<int()> on_retry_time;  // while fd is -1: called every few milliseconds, the same
+  std::function<void()> on_interrupt;  // SIGINT came, which the program gets, too
+  std::function<void()> on_pause;      // the program has ended, or is stopped
 };
 
 // Runs `program` and returns its wait status once it has ended.

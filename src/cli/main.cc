@@ -244,6 +244,7 @@ CLI::App* AddRun(CLI::App* app, RunOptions* options, std::function<int()>* actio
           ->type_name("CLASS")
           ->check(usage::IsOneOf({std::begin(core::kClassNames), std::end(core::kClassNames)}));
   AddGpu(command, &options->gpu);
+  command->add_flag("--quiet", options->quiet, "Do not say what the program waits for");
   command
       ->add_flag("--unshared", options->unshared,
                  "Run it beside Tandem: its memory stays on the card")
@@ -265,6 +266,9 @@ CLI::App* AddRun(CLI::App* app, RunOptions* options, std::function<int()>* actio
       "what production has on the card stays there. Production is for root to say, and for the "
       "user\n"
       "whose daemon it is.\n"
+      "While the program waits for a GPU for more than a second, standard error says for what. "
+      "A second\n"
+      "Ctrl-C within one wait ends a program that handles the first one itself.\n"
       "The GPU is $TANDEM_GPU's kind; by default the card where NVIDIA's driver is, else the\n"
       "software GPU. Each kind has a daemon of its own; the listings, too, take --gpu.\n\n"
       "Exit status, signals and terminal are the program's own. Where it could not be started:\n"

@@ -12,6 +12,7 @@
 #include "src/cli/layout.h"
 #include "src/cli/print.h"
 #include "src/cli/program.h"
+#include "src/cli/wait_display.h"
 #include "src/wire/open_runs.h"
 #include "src/wire/runtime_dir.h"
 
@@ -91,21 +92,23 @@ Result<Plan> MakePlan(const RunOptions& options, std::string file) {
 // Opens the run at the daemon and keeps it open: it lasts as long as the connection.
 class OpenRun {
  public:
-  OpenRun(std::optional<DaemonCommand> daemon, wire::RunBegin begin)
-      : daemon_(wire::SocketPath(), std::move(daemon)), begin_(std::move(begin)) {}
+  OpenRun(std::optional<DaemonCommand> daemon, wire::RunBegin begin, bool quiet)
+      : daemon_(wire::SocketPath(), std::move(daemon)), begin_(std::move(begin)), wait_(quiet) {}
 
   Result<uint64_t> Open() {
     ASSIGN_OR_RETURN(const wire::Message message, Begin());
     const auto* started = std::get_if<wire::RunStarted>(&message);
     if (started == nullptr) return Error{ErrorCode::kInvalid, "the daemon answered nonsense"};
     begin_.run = started->run;  // another daemon gets to know it by this
+    TRY(channel_.Send(wire::WatchWaits{begin_.run}));
     return started->run;
   }
 
   // Where the daemon went away a new one is started: programs that still run find it. None of this
   // waits, since signals have to reach the program meanwhile.
   Companion AsCompanion() {
-    return Companion{channel_.fd(), [this] { return OnReadable(); }, [this] { return Reopen(); }};
+    return Companion{channel_.fd(), [this] { return OnReadable(); }, [this] { return Reopen(); },
+                     [this] { OnInterrupt(); }, [this] { wait_.OnPause(); }};
   }
 
  private:
@@ -134,19 +137,30 @@ class OpenRun {
         begin_.limit_bytes = changed->limit_bytes;
         begin_.suspended = changed->suspended;
       }
+      if (const auto* waiting = std::get_if<wire::Waiting>(&*message)) wait_.OnWaiting(*waiting);
       warned_ = false;
       pause_ = kFirstPause;
     }
   }
 
+  void OnInterrupt() {
+    if (wait_.OnInterrupt() && channel_) {
+      [[maybe_unused]] const Status sent =
+          channel_.Send(wire::EndWait{begin_.run}, Duration());  // if not, the next SIGINT does
+    }
+  }
+
   int Reopen() {
+    wait_.OnWaiting(wire::Waiting());
     channel_.Close();
     if (MonotonicNow() < not_before_) return -1;
     Result<wire::Channel> channel = daemon_.Try();
     if (!channel.ok()) return WithoutDaemon(channel.error().message);
     channel_ = std::move(*channel);
     // The answer comes when the daemon has time; where it does not come, the connection ends.
-    if (channel_ && !channel_.Send(begin_, Duration()).ok()) channel_.Close();
+    const bool sent = channel_ && channel_.Send(begin_, Duration()).ok() &&
+                      channel_.Send(wire::WatchWaits{begin_.run}, Duration()).ok();
+    if (!sent) channel_.Close();
     return channel_.fd();
   }
 
@@ -162,6 +176,7 @@ class OpenRun {
   DaemonFinder daemon_;
   wire::RunBegin begin_;
   wire::Channel channel_;
+  WaitDisplay wait_;
   bool warned_ = false;
   // A daemon that refuses the run, or cannot start, is left in peace for longer and longer.
   Duration pause_ = kFirstPause;
@@ -189,18 +204,21 @@ int RunShared(Plan plan, const RunOptions& options) {
       OwnDaemon(plan.layout, plan.gpu, plan.program.environment);
   if (!daemon.ok()) return fail(daemon.error());
   const std::string program = std::filesystem::path(plan.program.arguments[0]).filename();
-  OpenRun open_run(std::move(*daemon), wire::RunBegin{.build = TANDEM_VERSION,
-                                                      .name = options.name,
-                                                      .program = program,
-                                                      .limit_bytes = plan.limit.count,
-                                                      .oversubscribes = options.oversubscribe,
-                                                      .of_class = options.of_class});
+  OpenRun open_run(std::move(*daemon),
+                   wire::RunBegin{.build = TANDEM_VERSION,
+                                  .name = options.name,
+                                  .program = program,
+                                  .limit_bytes = plan.limit.count,
+                                  .oversubscribes = options.oversubscribe,
+                                  .of_class = options.of_class},
+                   options.quiet);
   const Result<uint64_t> run = open_run.Open();
   if (!run.ok()) return fail(run.error());
   const Result<UniqueFd> mark = wire::MarkRunOpen(*run);
   if (!mark.ok()) return fail(mark.error());
   auto environment = SharedEnvironment(plan.program.environment, plan.layout, plan.gpu, *run);
   if (!environment.ok()) return fail(environment.error());
+  SetRunName(&*environment, options.name.empty() ? program : options.name);
   plan.program.environment = std::move(*environment);
   const Result<int> wait_status = RunGuarded(plan.program, open_run.AsCompanion());
   if (!wait_status.ok()) return FailToExecute(wait_status.error());

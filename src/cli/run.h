@@ -21,6 +21,7 @@ struct RunOptions {
   std::optional<std::string> gpu;
   bool unshared = false;
   bool oversubscribe = false;
+  bool quiet = false;  // about waits
   std::vector<std::string> command;
 };
 

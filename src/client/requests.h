@@ -57,6 +57,7 @@ class Requests {
   Answer PollContext(uint64_t ticket);
   void ContextGone();
   bool WaitsForContext() const { return contexts_answered_ < contexts_wanted_; }
+  bool WaitsForRoom() const { return WaitsForContext() || !fixed_wanted_.empty(); }
 
   // Asks for bytes that cannot be swapped; PollFixed with the ticket. FixedGone when they are free
   // again, or could not be taken after all.

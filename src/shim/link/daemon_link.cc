@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 
 #include "src/shim/driver/address_regions.h"
@@ -128,6 +129,7 @@ Status DaemonLink::Receive() {
     if (const auto* refused = std::get_if<wire::Refused>(&*message); refused != nullptr) {
       return Error{ErrorCode::kRefused, refused->reason};
     }
+    if (std::holds_alternative<wire::EndProgram>(*message)) end_asked_.store(true);
     std::visit(
         [this](const auto& body) REQUIRES_LOCK(mutex_) {
           if constexpr (requires { lease_.OnMessage(body); }) {
@@ -172,6 +174,17 @@ void DaemonLink::TellHostFull() {
       FormatBytes(most).c_str());
 }
 
+// What the run has, with what its other processes have, would be above its limit.
+void DaemonLink::TellLimit(Bytes by) {
+  if (used() + by <= limit() || limit_told_.exchange(true)) return;
+  const char* const name = std::getenv("TANDEM_NAME");
+  Log(LogLevel::kWarn,
+      "the limit of this run is %s, of which %s are in use, and the program asked for %s more: it "
+      "is told that memory is out. `tandem limit %s --memory SIZE` changes the limit",
+      FormatBytes(limit()).c_str(), FormatBytes(used()).c_str(), FormatBytes(by).c_str(),
+      name != nullptr ? name : identity_.program.c_str());
+}
+
 bool DaemonLink::Reserve(Bytes by) {
   MutexLock lock(mutex_);
   while ((requests_.growing() || registering_) && !retired_) answered_.Wait(mutex_);
@@ -186,7 +199,10 @@ bool DaemonLink::Reserve(Bytes by) {
   Flush();
   answered_.NotifyAll();  // who waits to ask
   own_used_.store(requests_.used().count, std::memory_order_relaxed);
-  if (answer == client::Answer::kRefused) TellHostFull();
+  if (answer == client::Answer::kRefused) {
+    TellLimit(by);
+    TellHostFull();
+  }
   return answer == client::Answer::kGranted;
 }
 
@@ -259,8 +275,11 @@ bool DaemonLink::WaitForFixed(Bytes bytes) {
   MutexLock lock(mutex_);
   const uint64_t ticket = requests_.WantFixed(bytes);
   Flush();
-  return WaitForRoom(FormatBytes(bytes) + " that cannot be swapped", true,
-                     [&]() REQUIRES_LOCK(mutex_) { return requests_.PollFixed(ticket); });
+  const bool granted =
+      WaitForRoom(FormatBytes(bytes) + " that cannot be swapped", true,
+                  [&]() REQUIRES_LOCK(mutex_) { return requests_.PollFixed(ticket); });
+  if (!granted) TellLimit(bytes);
+  return granted;
 }
 
 uint64_t DaemonLink::AskForFixed(Bytes bytes) {
@@ -296,6 +315,11 @@ void DaemonLink::ContextGone() {
 bool DaemonLink::WaitsForContext() const {
   MutexLock lock(mutex_);
   return requests_.WaitsForContext();
+}
+
+bool DaemonLink::WaitsForRoom() const {
+  MutexLock lock(mutex_);
+  return requests_.WaitsForRoom();
 }
 
 void DaemonLink::Retire() {

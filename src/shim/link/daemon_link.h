@@ -86,6 +86,10 @@ class DaemonLink {
   client::Answer PollFixed(uint64_t ticket) EXCLUDES_LOCK(mutex_);
   void FixedGone(Bytes bytes) EXCLUDES_LOCK(mutex_);
   bool WaitsForContext() const EXCLUDES_LOCK(mutex_);
+  // Whether threads of the program wait for room, or may.
+  bool WaitsForRoom() const EXCLUDES_LOCK(mutex_);
+  // Whether the daemon has said, since it was last asked, that the user ends the program.
+  bool TakeEnd() { return end_asked_.exchange(false, std::memory_order_relaxed); }
   // Nobody can open that memory any more; before what it took is given back.
   void Withdraw(const wire::Withdraw& offer) EXCLUDES_LOCK(mutex_);
 
@@ -120,6 +124,8 @@ class DaemonLink {
   void Flush() REQUIRES_LOCK(mutex_);
   void Disconnect() REQUIRES_LOCK(mutex_);
   void TellHostFull();
+  // `by` more was refused: says once that it is the limit's doing, where it is.
+  void TellLimit(Bytes by);
   // Waits for the answer that `poll` gives, and tells of it on stderr (room_wait.h). False:
   // refused.
   template <typename Poll>
@@ -143,6 +149,8 @@ class DaemonLink {
   bool retired_ GUARDED_BY(mutex_) = false;
   bool registering_ GUARDED_BY(mutex_) = false;  // what was claimed must not grow meanwhile
   std::atomic<bool> host_full_told_{false};
+  std::atomic<bool> limit_told_{false};
+  std::atomic<bool> end_asked_{false};
   std::optional<Instant> room_waited_for_ GUARDED_BY(mutex_);  // told then; as is the next
   std::optional<Instant> room_refused_ GUARDED_BY(mutex_);
   std::atomic<uint64_t> limit_{0};

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "src/shim/driver/capture_mode.h"
+#include "src/shim/os/end_by_signal.h"
 #include "src/shim/os/log.h"
 
 namespace tandem::shim {
@@ -127,11 +128,18 @@ void Agent::Listen(Duration patience) {
   const bool cut_off = !lost_ && parts_.link->fd() < 0;
   if (!cut_off && (ready <= 0 || entries[1].revents == 0)) return;
   const Status received = parts_.link->Receive();
+  if (parts_.link->TakeEnd()) EndIfWaiting();
   if (received.ok()) return;
   Log(LogLevel::kInfo, "the daemon is gone (%s); keeping what we have",
       received.error().message.c_str());
   parts_.link->Lose();
   lost_ = true;
+}
+
+// The user has asked twice. A handler for SIGINT runs only once the call that waits has returned,
+// and that call has no error to return.
+void Agent::EndIfWaiting() {
+  if (parts_.gate->waiting() != 0 || parts_.link->WaitsForRoom()) EndBySignal(SIGINT);
 }
 
 void Agent::Reconnect() {

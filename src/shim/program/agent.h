@@ -70,6 +70,7 @@ class Agent {
   Duration OrdinaryPatience() const;
   bool OpenWake() EXCLUDES_LOCK(wake_mutex_);
   void Listen(Duration patience);
+  void EndIfWaiting();
   void Reconnect();
   void Work();
   client::View GetView() const;
