@@ -6,7 +6,7 @@ namespace tandem::soft {
 namespace {
 
 // One side of it, as the program describes it.
-struct Place {
+struct CopyEnd {
   CUmemorytype type;
   const void* host;
   CUdeviceptr device;
@@ -27,7 +27,7 @@ struct Side {
 };
 
 // base + x + pitch * y + slice * z; false if that is no address.
-bool Displace(uint64_t base, const Place& place, const Rows& rows, uint64_t* address) {
+bool Displace(uint64_t base, const CopyEnd& place, const Rows& rows, uint64_t* address) {
   uint64_t rows_bytes = 0, slices_bytes = 0;
   return base != 0 && !__builtin_mul_overflow(rows.pitch, place.y, &rows_bytes) &&
          !__builtin_mul_overflow(rows.slice, place.z, &slices_bytes) &&
@@ -40,7 +40,7 @@ bool Inside(size_t begin, size_t count, uint64_t size) {
   return begin <= size && count <= size - begin;
 }
 
-CUresult InArray(const Place& place, const Extent& extent, Side* side) {
+CUresult InArray(const CopyEnd& place, const Extent& extent, Side* side) {
   const auto found = TheDriver().arrays.Find(place.array);
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const Array& array = *found;
@@ -57,7 +57,7 @@ CUresult InArray(const Place& place, const Extent& extent, Side* side) {
   return CUDA_SUCCESS;
 }
 
-CUresult SideOf(const Place& place, const Extent& extent, Side* side) {
+CUresult SideOf(const CopyEnd& place, const Extent& extent, Side* side) {
   uint64_t base = place.device;
   side->device = true;
   switch (place.type) {

@@ -108,9 +108,10 @@ std::optional<std::string> UnknownOption(const CLI::App& command, const std::str
       for (const std::string& known : option->get_lnames()) options.push_back("--" + known);
     }
     const std::optional<std::string> nearest = Nearest(typed, options);
-    return name + " has no option " + typed + "; " +
-           (nearest ? "did you mean " + *nearest + "?"
-                    : "`" + name + " --help` lists those it has");
+    std::string text = name;
+    text.append(" has no option ").append(typed).append("; ");
+    if (nearest) return text.append("did you mean ").append(*nearest).append("?");
+    return text.append("`").append(name).append(" --help` lists those it has");
   }
   return std::nullopt;
 }
