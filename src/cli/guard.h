@@ -30,10 +30,11 @@ struct Program {
 // What the guard watches beside the program, for as long as it runs. The functions must not wait:
 // no signal reaches the program meanwhile.
 struct Companion {
-  int fd = -1;                            // poll it; -1: nothing
-  std::function<int()> on_readable = {};  // the fd to poll from now on
-  std::function<int()> on_retry_time =
-      {};  // while fd is -1: called every few milliseconds, the same
+  int fd = -1;  // poll it; -1: nothing
+  // Returns the fd to poll from now on.
+  std::function<int()> on_readable = {};
+  // While fd is -1: called every few milliseconds, and returns the same.
+  std::function<int()> on_retry_time = {};
   std::function<void()> on_interrupt = {};  // SIGINT came, which the program gets, too
   std::function<void()> on_pause = {};      // the program has ended, or is stopped
 };

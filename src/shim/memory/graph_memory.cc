@@ -6,7 +6,7 @@
 namespace tandem::shim {
 namespace {
 
-constexpr uint64_t kPage = 2 << 20;
+constexpr uint64_t kDriverPage = 2 << 20;
 constexpr int kDeepest = 16;  // graphs within graphs
 
 }  // namespace
@@ -56,7 +56,8 @@ void GraphMemory::Collect(CUgraph graph, int depth, Addresses* addresses) const 
       const bool here = location.type == CU_MEM_LOCATION_TYPE_DEVICE && location.id == device_;
       if (result != CUDA_SUCCESS || !here) continue;
       const uint64_t end = params.dptr + params.bytesize;
-      addresses->emplace_back(params.dptr / kPage * kPage, (end + kPage - 1) / kPage * kPage);
+      addresses->emplace_back(params.dptr / kDriverPage * kDriverPage,
+                              (end + kDriverPage - 1) / kDriverPage * kDriverPage);
     }
   }
 }
