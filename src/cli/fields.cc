@@ -46,7 +46,7 @@ std::string Size(const Json& value) {
   return value.is_number_unsigned() ? FormatBytes(Bytes(value.get<uint64_t>())) : "-";
 }
 
-std::string TimeText(const Json& value) {
+std::string SecondsText(const Json& value) {
   if (!value.is_number()) return "-";
   const double seconds = value.get<double>();
   if (seconds < 60) return fmt::format("{:.1f} s", seconds);

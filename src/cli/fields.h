@@ -22,8 +22,8 @@ const std::vector<nlohmann::json>& List(const nlohmann::json& json, const char* 
 
 std::string Text(const nlohmann::json& value);
 double Number(const nlohmann::json& value);
-std::string Size(const nlohmann::json& value);      // of bytes
-std::string TimeText(const nlohmann::json& value);  // "1.5 s", "3 min 05 s"
+std::string Size(const nlohmann::json& value);         // of bytes
+std::string SecondsText(const nlohmann::json& value);  // "1.5 s", "3 min 05 s"
 // The user's name, or the number where it has none.
 std::string UserName(const nlohmann::json& uid);
 

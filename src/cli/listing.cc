@@ -52,7 +52,7 @@ Result<std::string> StatusText(const std::string& json, const Screen& /*screen*/
   ASSIGN_OR_RETURN(const Json answer, Parse(json));
   std::string text =
       fmt::format("tandemd {}  process {}, up {}, at {}\n", Text(Member(answer, "version")),
-                  Text(Member(answer, "pid")), TimeText(Member(answer, "uptime_s")),
+                  Text(Member(answer, "pid")), SecondsText(Member(answer, "uptime_s")),
                   Text(Member(answer, "socket")));
   if (Member(answer, "chaos_seed").is_string()) {
     text += fmt::format("programs lose the card at random, for a test: TANDEM_SEED={}\n",
@@ -160,7 +160,7 @@ Result<std::string> SharesTable(const std::string& json) {
                {Text(Member(session, "user_share"))},
                {Text(Member(session, "id"))},
                {Text(Member(session, "share"))},
-               {TimeText(Member(session, "held_s"))},
+               {SecondsText(Member(session, "held_s"))},
                {CutText(Text(Member(session, "name")), kMostOfName)}});
   }
   return table.Show({});

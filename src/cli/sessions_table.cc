@@ -23,7 +23,7 @@ std::string Why(const Json& session) {
   const Json& reason = Member(session, "reason");
   if (reason.is_string()) {
     const Json& expected = Member(session, "expected_wait_s");
-    return Text(reason) + (expected.is_number() ? ", about " + TimeText(expected) : "");
+    return Text(reason) + (expected.is_number() ? ", about " + SecondsText(expected) : "");
   }
   const std::string state = Text(Member(session, "state"));
   if (state == "suspended" || state == "suspending") {
@@ -51,8 +51,8 @@ std::vector<Cell> RowOf(const Json& session) {
           {Size(Member(session, "swapped_bytes"))},
           {Size(Member(session, "allocated_bytes"))},
           {Size(Member(session, "limit_bytes"))},
-          {TimeText(Member(session, "waited_s"))},
-          {TimeText(Member(session, "elapsed_s"))},
+          {SecondsText(Member(session, "waited_s"))},
+          {SecondsText(Member(session, "elapsed_s"))},
           {Why(session)}};
 }
 
