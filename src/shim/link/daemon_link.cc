@@ -174,13 +174,16 @@ void DaemonLink::TellHostFull() {
       FormatBytes(most).c_str());
 }
 
-// What the run has, with what its other processes have, would be above its limit.
+// What the run has, with what its other processes have, would be above its limit. A run without one
+// has the GPU's budget for a limit, and the shim cannot tell the two apart.
 void DaemonLink::TellLimit(Bytes by) {
   if (used() + by <= limit() || limit_told_.exchange(true)) return;
   const char* const name = std::getenv("TANDEM_NAME");
   Log(LogLevel::kWarn,
-      "the limit of this run is %s, of which %s are in use, and the program asked for %s more: it "
-      "is told that memory is out. `tandem limit %s --memory SIZE` changes the limit",
+      "this run may have %s of GPU memory: its limit, or without one what the GPU can share. %s "
+      "are "
+      "in use, and the program asked for %s more: it gets out-of-memory. `tandem limit %s --memory "
+      "SIZE` changes a limit",
       FormatBytes(limit()).c_str(), FormatBytes(used()).c_str(), FormatBytes(by).c_str(),
       name != nullptr ? name : identity_.program.c_str());
 }

@@ -50,6 +50,7 @@ FakeDriver::FakeDriver(uint64_t card_bytes) : card_bytes_(card_bytes) {
   current = this;
   FillMemory();
   FillMappings();
+  FillAccess();
   FillSharing();
   FillWork();
   FillContexts();
@@ -131,6 +132,9 @@ void FakeDriver::FillMappings() {
     current->mappings_[address] = handle;
     return CUDA_SUCCESS;
   };
+}
+
+void FakeDriver::FillAccess() {
   table_.cuMemSetAccess = [](CUdeviceptr address, size_t bytes, const CUmemAccessDesc* access,
                              size_t count) -> CUresult {
     MutexLock lock(current->mutex_);

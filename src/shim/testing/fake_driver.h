@@ -182,6 +182,7 @@ class FakeDriver {
   static bool Due(int* counter) { return *counter > 0 && --*counter == 0; }
   void FillMemory();
   void FillMappings();
+  void FillAccess();
   void FillSharing();
   void FillWork();
   void FillContexts();
