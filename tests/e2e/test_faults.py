@@ -86,7 +86,10 @@ def test_kill_9_in_the_middle_of_a_restore(make_card):
     def restoring():
         for process in (first, second):
             session = card.session_of(process)
-            if session is not None and session["state"] == "restoring" and session["swapped_bytes"] > 0:
+            if session is None or session["swapped_bytes"] == 0:
+                continue
+            # While others still free memory, what they have freed is coming in.
+            if session["state"] == "restoring" or session["reason_code"] == "memory":
                 return process, session
         return None
 
