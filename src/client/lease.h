@@ -82,6 +82,8 @@ class Lease {
   bool poisoned() const { return poisoned_; }
   bool holds() const { return epoch_ != 0; }
   bool open() const { return open_; }
+  // Whether it has run under this lease. It may be shut since, for memory that it has not used yet.
+  bool has_run() const { return epoch_ != 0 && opened_once_; }
   // Whether work may be under way: the gate was open and nothing was drained since.
   bool working() const { return working_; }
   bool revoked() const { return revoked_; }

@@ -111,17 +111,18 @@ def test_what_is_no_share_is_refused(middle):
 def test_opportunistic_work_waits_while_production_works_and_then_runs(middle):
     policy(middle, "gpu0", "priority")
     production = DeviceProgram(middle, [TANDEM, "run", "--name", "serve", "--class", "production", "--"])
-    assert production.ask("steady kernel 1000 2") == "running"
     command = [TANDEM, "run", "--name", "search", "--class", "opportunistic", "--"]
     opportunistic = DeviceProgram(middle, command)
+    production.ask("halves 1000")  # one kernel until `release`, so that production has no pause
+    production.ask("begun")
     opportunistic.tell("fill 2")
     wait_until(lambda: waits(middle, "search"), opportunistic.process, "it waits")
     sessions = {each["name"]: each for each in middle.sessions()}
     assert sessions["serve"]["class"] == "production"
     assert sessions["search"]["class"] == "opportunistic"
-    assert production.ask("end") == "ended"
+    assert production.ask("release") == "released"
     finish(production.process)  # what it has on the card stays there until then
-    assert len(opportunistic.line()) > 0
+    assert opportunistic.line().startswith("digest")
 
 
 def test_a_class_that_is_none_is_refused_with_those_there_are(middle):

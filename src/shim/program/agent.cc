@@ -410,7 +410,7 @@ bool Agent::DropBroken() {
 }
 
 void Agent::WatchIdleness() {
-  bool holds = false, idle = false;
+  bool open = false, idle = false;
   const bool contended = parts_.link->contended();
   // Threads that allocate back memory within the credit under this lock: none may come in between.
   if (contended && parts_.swapper->mutex().TryLock()) {
@@ -419,14 +419,15 @@ void Agent::WatchIdleness() {
     parts_.swapper->mutex().Unlock();
   }
   parts_.link->With([&](client::Lease& lease) {
-    holds = lease.holds() && lease.open();
+    open = lease.holds() && lease.open();
+    has_run_ = lease.has_run();
     idle = lease.idle();
     parts_.tracker->SetWindow(lease.window());
   });
   // As long as nobody waits the program's queue is its own affair.
-  parts_.gate->Meter(holds && contended);
+  parts_.gate->Meter(open && contended);
   const bool watched = contended || parts_.link->watched();
-  if (!holds || (!watched && !idle)) {
+  if (!has_run_ || (!watched && !idle)) {
     measuring_ = false;
     return;
   }

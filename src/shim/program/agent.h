@@ -126,6 +126,7 @@ class Agent {
   Bytes copied_in_;         // since the last opening
   bool refused_ = false;    // by the card, since then, and so reached on the host
   bool measuring_ = false;  // events are behind all work seen so far
+  bool has_run_ = false;    // under the lease, as of the last look
   uint64_t seen_submits_ = 0;
   Instant quiet_since_;
   Instant trimmed_at_;

@@ -129,6 +129,13 @@ TEST_F(GuestTest, IdlenessIsToldWhileSomebodyWaits) {
   EXPECT_EQ(daemon_.Expect<wire::Idle>().epoch, 1u);
 }
 
+TEST_F(GuestTest, IdlenessIsToldAlsoWithMemoryThatNothingHasUsed) {
+  RunWith(MiB(8), 1);
+  Allocate(MiB(8));  // shuts the gate until there is work again
+  daemon_.Contend();
+  EXPECT_EQ(daemon_.Expect<wire::Idle>().epoch, 1u);
+}
+
 TEST_F(GuestTest, FreedMemoryIsGivenBackWhileSomebodyWaits) {
   RunWith(MiB(8), 1);
   const CUdeviceptr more = Allocate(MiB(8));
