@@ -2,8 +2,8 @@
 benchmark `makespan`.
 
 Each job does `phases` times: `gpu` seconds of work on the card, then `pause` seconds without it. A
-change of holder takes `switch` seconds. The rules are those of src/core/turns.h and of the arbiter's
-YieldsAt, for two sessions that never fit together; times are exact, an event after the other.
+change of holder takes `switch` seconds. The rules are those of src/core/turns.h and
+src/core/planner.h, for two sessions that never fit together; times are exact, an event after the other.
 """
 
 import math

@@ -39,9 +39,11 @@
 #include <string>
 #include <vector>
 
+#include "src/core/arbiter_config.h"
 #include "src/core/budget.h"
 #include "src/core/host_limits.h"
 #include "src/core/limits.h"
+#include "src/core/planner.h"
 #include "src/core/policy.h"
 #include "src/core/roster.h"
 #include "src/core/turns.h"
@@ -49,27 +51,6 @@
 #include "src/core/wish_queue.h"
 
 namespace tandem::core {
-
-struct ArbiterConfig {
-  Bytes budget;
-  Bytes chunk;            // the unit of swapping
-  Bytes spare;            // beside the budget: lent to whoever comes in until another is out
-  Bytes context;          // footprint of one context
-  uint32_t reserved = 4;  // contexts outside the budget
-  std::string policy = "interactive";
-  TurnRules turns;
-  // Of a bus, until something moves. As fast as there are any: one switch shows what it costs,
-  // while a bus that is taken for slow may never be tried.
-  double bytes_per_second = 100e9;
-  Duration window = Milliseconds(10);  // of work in flight
-  Duration deadline = Seconds(2);      // to drain after Revoke; doubled while it proves too short
-  Duration silence = Seconds(2);       // without a sign of progress: do not count on it
-  Duration busy_backoff = Milliseconds(20);
-  // For what cannot be swapped, while no end of a turn would bring room for it.
-  Duration fixed_wait = Seconds(60);
-  HostLimits* host = nullptr;  // outlives the arbiter; null: the host has room for everything
-  int gpu = 0;                 // its name there
-};
 
 class Arbiter {
  public:
@@ -109,7 +90,7 @@ class Arbiter {
   std::optional<SessionId> claimant() const;
   bool taking_turns() const;
   // Whether it gets no lease now, whatever room there is, since others work (Pacing in policy.h).
-  bool IsBarred(const Session& session) const;
+  bool IsBarred(const Session& session) const { return planner_.IsBarred(session); }
   const Shares& shares() const { return shares_; }
   // Until it may work, where it waits for a lease and turns end; nothing where it cannot be said
   // (arbiter_forecast.cc).
@@ -131,29 +112,6 @@ class Arbiter {
     bool gathering = false;      // the holders are out of the way; memory is being collected
     Handover record;
   };
-  // What it would take to fulfil a wish.
-  struct Plan {
-    enum class When { kNow, kLater, kNever };
-    When when = When::kNever;
-    Instant at;  // kLater: when the holders concerned have to yield
-    struct Leaving {
-      SessionId id;
-      action::Why why;
-    };
-    std::vector<Leaving> revoke;
-  };
-  // When a holder gives way, and what makes it.
-  struct Yield {
-    Instant at;
-    action::Why why;
-  };
-
-  // Those who could be served but must wait for a turn to end, and what they keep meanwhile.
-  struct Ahead {
-    std::vector<SessionId> ids;
-    Bytes kept;
-  };
-
   // Events (arbiter.cc). Each says what happened and leaves deciding to Decide.
   void Handle(const event::SessionAdded& e);
   void Handle(const event::SessionGone& e);
@@ -208,10 +166,7 @@ class Arbiter {
   void NoteLeaving(Session* session, const event::Evicted& e);
   void NoteArrived(Session& session, Bytes copied, Handover* record);
   static void CountOut(Bytes gone, const event::Evicted& e, Moves* moves);
-  Bytes FilePart(SessionId id, Bytes bytes) const;
-  Moves MovesFor(const Wish& wish, const Session* from, Bytes free) const;
   Moves NextMoves(Bytes free) const;
-  Duration QuantumFor(const Wish& wish, const Session* from) const;
 
   // The host's memory (arbiter_host.cc).
   Bytes Excess(Bytes more) const;
@@ -230,14 +185,8 @@ class Arbiter {
   // Deciding (arbiter_decide.cc).
   void Decide();
   bool Choose();
-  bool NobodyFits(const Ahead& ahead) const;
-  bool MaySlipIn(const Wish& wish, std::optional<Instant> cap) const;
-  static void Wait(const Session& session, Ahead* ahead);
-  static bool IsAhead(const Session& session, const Ahead& ahead);
   bool Advance();
   bool Gather();
-  Plan MakePlan(const Wish& wish, const Ahead& ahead) const;
-  Plan PlanRevocations(const Wish& wish, Bytes room) const;
   void Begin(const Wish& wish, const Plan& plan, std::optional<Instant> cap);
   void SendGrant(Session& session);
   void SendRevoke(Session& session, action::Why why);
@@ -248,17 +197,7 @@ class Arbiter {
   void AnswerContexts(Session& session);
   void AnswerFixed(Session& session);
   void GiveUpClaim(action::Why why);
-  Bytes Needed(const Wish& wish) const;
-  Bytes Lacked(const Wish& wish) const;
-  bool MustBeAlone(const Wish& wish) const;
-  bool HasRoom(const Wish& wish, Bytes room) const;
-  bool WouldBar(const Wish& lasting) const;
-  Bytes Room(const Wish& wish, const Ahead& ahead) const;
-  Instant MayJoinAt(const Wish& wish, Bytes room) const;
-  bool MayBeServed(const Wish& wish) const;
   Bytes Coming() const;
-  Yield YieldsAt(const Session& holder, const Wish& to) const;
-  Instant StallsAt(const Session& holder) const;
   void UpdateContended();
   void TellContended(SessionId id);
   bool IsContended(const Session& session) const;
@@ -283,6 +222,8 @@ class Arbiter {
   Instant chunk_left_by_;    // of any session, and the next one should have by then
   Moves last_moves_;         // of the latest hand-over that moved bytes
   size_t last_waiting_ = 0;  // wishes, when sessions were last told whether others wait
+
+  Planner planner_{{config_, budget_, cost_, wishes_, roster_, policy_, contexts_}};
 
   // Of the call of On that is being served.
   Instant now_;

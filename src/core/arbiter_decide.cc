@@ -6,15 +6,6 @@
 #include "src/core/check.h"
 
 namespace tandem::core {
-namespace {
-
-// Whoever lost its lease for lack of room comes back beside others only where this share of the
-// budget stays free, or after a quantum: sessions on the edge of fitting would leave and return
-// with every small allocation otherwise.
-constexpr uint64_t kRejoinMargin = 32;
-
-}  // namespace
-
 void Arbiter::Decide() {
   policy_->Settle(now_);
   ClearSuspended();
@@ -28,26 +19,10 @@ void Arbiter::Decide() {
 
 // ---- Choosing
 
-bool Arbiter::MayBeServed(const Wish& wish) const {
-  const Session& session = roster_.at(wish.id);
-  if (session.stuck) return false;
-  switch (wish.kind) {
-    case Wish::Kind::kLease:
-      return session.phase == Phase::kAway && (session.rooted || !session.evicting()) &&
-             !IsBarred(session);
-    case Wish::Kind::kGrowth:
-      return session.holds() && session.phase != Phase::kRevoking;
-    case Wish::Kind::kContext:
-    case Wish::Kind::kFixed:
-      return true;
-  }
-  return false;
-}
-
 bool Arbiter::Choose() {
   // A holder that grows goes on with its turn where no other holder must leave for it.
   for (const Wish& wish : wishes_.growing()) {
-    if (!MayBeServed(wish) || Needed(wish) > Room(wish, {})) continue;
+    if (!planner_.MayBeServed(wish) || planner_.Needed(wish) > planner_.Room(wish, {})) continue;
     Begin(wish, Plan{Plan::When::kNow, now_, {}}, std::nullopt);
     return true;
   }
@@ -56,202 +31,19 @@ bool Arbiter::Choose() {
   Ahead ahead;
   std::optional<Instant> cap;
   wishes_.Visit([&](const Wish& wish) {
-    if (!MayBeServed(wish) || !MaySlipIn(wish, cap)) return false;
-    const Plan plan = MakePlan(wish, ahead);
+    if (!planner_.MayBeServed(wish) || !planner_.MaySlipIn(wish, cap, now_)) return false;
+    const Plan plan = planner_.MakePlan(wish, ahead, now_);
     if (plan.when == Plan::When::kNow) {
       Begin(wish, plan, cap);
       return true;
     }
     if (plan.when == Plan::When::kNever) return false;
     WakeBy(plan.at);
-    Wait(roster_.at(wish.id), &ahead);
+    ahead.Add(roster_.at(wish.id));
     cap = std::min(cap.value_or(plan.at), plan.at);
-    return NobodyFits(ahead);
+    return planner_.NobodyFits(ahead);
   });
   return claim_.has_value();
-}
-
-// It makes way at `cap`, and what it has on the card by then has to leave for those ahead. Bytes
-// shall not come in and go out again for less time than that takes; until then others work.
-bool Arbiter::MaySlipIn(const Wish& wish, std::optional<Instant> cap) const {
-  if (!cap.has_value() || wish.kind != Wish::Kind::kLease) return true;
-  const Bytes lacked = Lacked(wish);
-  if (lacked == Bytes()) return true;
-  return *cap - now_ >= cost_.Estimate(Moves::BothWays(lacked)) * 2;
-}
-
-// Beside the holders and those ahead, whoever it is: most often so where many wait. False: perhaps.
-bool Arbiter::NobodyFits(const Ahead& ahead) const {
-  const Roster::Counted& all = roster_.counted();
-  const bool leases_only = wishes_.lasting() == 0 && wishes_.growing().empty();
-  if (!leases_only || all.sums.immovable > Bytes()) return false;  // some need less than they say
-  const Bytes taken = budget_.fixed() + all.sums.held + ahead.kept;
-  return all.asked.empty() || all.asked.begin()->first > SaturatingSubtract(budget_.total(), taken);
-}
-
-// What it has stays meanwhile.
-void Arbiter::Wait(const Session& session, Ahead* ahead) {
-  if (IsAhead(session, *ahead)) return;
-  ahead->ids.push_back(session.id);
-  if (!session.holds_well() && !session.immovable()) ahead->kept += session.charge;
-}
-
-// With another of its wishes, and so that what it has is among what is kept.
-bool Arbiter::IsAhead(const Session& session, const Ahead& ahead) {
-  const bool wishes_more = !session.contexts_wanted.empty() || !session.fixed_wanted.empty();
-  if (!wishes_more || session.holds_well() || session.immovable()) return false;
-  return std::find(ahead.ids.begin(), ahead.ids.end(), session.id) != ahead.ids.end();
-}
-
-Bytes Arbiter::Needed(const Wish& wish) const {
-  const Session& session = roster_.at(wish.id);
-  if (wish.kind == Wish::Kind::kFixed) return session.fixed_wanted.front().bytes;
-  if (wish.kind == Wish::Kind::kContext) {
-    return contexts_ < config_.reserved ? Bytes() : config_.context;
-  }
-  return session.need;
-}
-
-Bytes Arbiter::Lacked(const Wish& wish) const {
-  return SaturatingSubtract(Needed(wish), wish.lasting() ? Bytes() : roster_.at(wish.id).charge);
-}
-
-// Whether it can only be fulfilled once nobody else holds a lease.
-bool Arbiter::MustBeAlone(const Wish& wish) const {
-  return !policy_->together() && wish.kind == Wish::Kind::kLease;
-}
-
-// Whether the wish can be fulfilled beside the holders there are.
-bool Arbiter::HasRoom(const Wish& wish, Bytes room) const {
-  if (Needed(wish) > room) return false;
-  const uint32_t itself = roster_.at(wish.id).holds_well() ? 1 : 0;
-  return !MustBeAlone(wish) || roster_.sums().holders == itself;
-}
-
-// What could be made free for a wish without revoking anybody, what its session has included.
-Bytes Arbiter::Room(const Wish& wish, const Ahead& ahead) const {
-  const Sums& sums = roster_.sums();
-  Bytes taken = budget_.fixed() + sums.held + sums.immovable + ahead.kept;
-  if (!wish.lasting()) {
-    const Session& session = roster_.at(wish.id);
-    if (session.holds_well()) taken -= std::max(session.charge, session.need);
-    if (session.immovable()) taken -= session.charge;
-    if (ahead.kept > Bytes() && IsAhead(session, ahead)) taken -= session.charge;
-  }
-  return SaturatingSubtract(budget_.total(), taken);
-}
-
-// REQUIRES: the wish fits into `room`.
-Instant Arbiter::MayJoinAt(const Wish& wish, Bytes room) const {
-  const Session& session = roster_.at(wish.id);
-  const bool alone = roster_.sums().holders == 0;
-  const Bytes margin = std::max(config_.chunk, Bytes(budget_.total().count / kRejoinMargin));
-  const bool comes_back = wish.kind == Wish::Kind::kLease && session.left_at.has_value();
-  if (!comes_back || alone || Needed(wish) + margin <= room) return now_;
-  return *session.left_at + QuantumFor(wish, nullptr);
-}
-
-// Whether with that on the card some session could never run again.
-bool Arbiter::WouldBar(const Wish& lasting) const {
-  const Bytes needed = Needed(lasting);
-  return needed > Bytes() && roster_.LargestHeld() + budget_.fixed() + needed > budget_.total();
-}
-
-Arbiter::Plan Arbiter::MakePlan(const Wish& wish, const Ahead& ahead) const {
-  if (wish.lasting() && WouldBar(wish)) return Plan{};
-  const Bytes room = Room(wish, ahead);
-  if (HasRoom(wish, room)) {
-    const Instant at = MayJoinAt(wish, room);
-    return Plan{at <= now_ ? Plan::When::kNow : Plan::When::kLater, at, {}};
-  }
-  return ahead.ids.empty() ? PlanRevocations(wish, room) : Plan{};
-}
-
-// The holders that have to yield the soonest, and no more of them than are needed.
-Arbiter::Plan Arbiter::PlanRevocations(const Wish& wish, Bytes room) const {
-  const Bytes needed = Needed(wish);
-  const bool all = MustBeAlone(wish);
-  struct Candidate {
-    Yield yield;
-    SessionId id;
-    Bytes bytes;
-  };
-  std::vector<Candidate> candidates;
-  candidates.reserve(roster_.counted().holders.size());
-  Bytes leaving;  // with leases that are being revoked already
-  for (const SessionId id : roster_.counted().holders) {
-    const Session& session = roster_.at(id);
-    if (session.stuck || (id == wish.id && !wish.lasting())) continue;
-    const Bytes bytes = std::max(session.charge, session.need);
-    if (session.phase == Phase::kRevoking) {
-      leaving += bytes;
-    } else {
-      candidates.push_back({YieldsAt(session, wish), id, bytes});
-    }
-  }
-  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
-    return std::tie(a.yield.at, a.id) < std::tie(b.yield.at, b.id);
-  });
-  Plan plan{Plan::When::kNow, now_, {}};
-  std::vector<Candidate> chosen;
-  room += leaving;
-  for (const Candidate& candidate : candidates) {
-    if (needed <= room && !all) break;
-    room += candidate.bytes;
-    chosen.push_back(candidate);
-  }
-  if (needed > room) return Plan{};
-  // The last one may have brought so much that earlier ones can stay.
-  for (const Candidate& candidate : chosen) {
-    if (needed <= room - candidate.bytes && !all) {
-      room -= candidate.bytes;
-    } else {
-      plan.revoke.push_back({candidate.id, candidate.yield.why});
-      plan.at = std::max(plan.at, candidate.yield.at);
-    }
-  }
-  if (plan.at > now_) plan.when = Plan::When::kLater;
-  return plan;
-}
-
-// When `holder` has to give way to a wish that does not fit beside it. While it is being brought in
-// it keeps the lease as long as bytes come: else a switch that takes longer than a turn would be
-// given up each time, and nothing ever run.
-Arbiter::Yield Arbiter::YieldsAt(const Session& holder, const Wish& to) const {
-  const Bytes free = budget_.free();
-  const Duration whole = cost_.Estimate(MovesFor(to, &holder, Bytes()));
-  const Contest contest{holder,
-                        roster_.at(to.id),
-                        to,
-                        free == Bytes() ? whole : cost_.Estimate(MovesFor(to, &holder, free)),
-                        config_.turns.Quantum(whole),
-                        Lacked(to) > free,
-                        now_};
-  const bool runs = holder.phase == Phase::kRunning;
-  Yield yield{runs ? policy_->TurnEnds(contest) : StallsAt(holder),
-              runs ? action::Why::kTurnEnded : action::Why::kHeldUp};
-  const auto or_at = [&yield](Instant at, action::Why why) {
-    if (at < yield.at) yield = {at, why};
-  };
-  if (holder.cap.has_value() && runs) or_at(*holder.cap, action::Why::kMadeWay);
-  if (holder.idle && runs) {
-    or_at(holder.idle_since + policy_->MayPause(contest), action::Why::kPaused);
-  }
-  if (runs) or_at(policy_->InterruptsAt(contest), action::Why::kInterrupted);
-  if (policy_->Outranks(contest)) or_at(now_, action::Why::kInterrupted);
-  if (holder.wants_growth) or_at(now_, action::Why::kHeldUp);
-  yield.at = std::max(yield.at, holder.not_before);
-  return yield;
-}
-
-// When nothing can be expected to arrive any more for a session that is being brought in. One that
-// tells of nothing before it runs has time for all of it.
-Instant Arbiter::StallsAt(const Session& holder) const {
-  const Duration rest = holder.tells_arrivals
-                            ? cost_.MostForChunk(Way::kIn)
-                            : std::max(cost_.Estimate(Moves::BothWays(holder.need)) * 4,
-                                       cost_.MostForChunk(Way::kIn));
-  return holder.progressed_at + config_.silence + rest;
 }
 
 // ---- Serving
@@ -264,12 +56,12 @@ void Arbiter::Begin(const Wish& wish, const Plan& plan, std::optional<Instant> c
   for (const Plan::Leaving& leaving : plan.revoke) record.from.push_back(leaving.id);
   if (!plan.revoke.empty()) record.why = plan.revoke.front().why;
   // What was lent in vain is taken back with it.
-  record.lacked = Lacked(wish) + SaturatingSubtract(budget_.charged(), budget_.total());
+  record.lacked = planner_.Lacked(wish) + SaturatingSubtract(budget_.charged(), budget_.total());
   record.free = budget_.free();
   record.revoked_at = record.released_at = now_;
   if (!plan.revoke.empty()) {
     const Session& first = roster_.at(plan.revoke.front().id);
-    policy_->OnSwitch(cost_.Estimate(MovesFor(wish, &first, budget_.free())), now_);
+    policy_->OnSwitch(cost_.Estimate(planner_.MovesFor(wish, &first, budget_.free())), now_);
   }
   for (const auto& [id, why] : plan.revoke) SendRevoke(roster_.Touch(id), why);
 }
@@ -278,7 +70,7 @@ void Arbiter::Begin(const Wish& wish, const Plan& plan, std::optional<Instant> c
 bool Arbiter::Advance() {
   if (!claim_->gathering) {
     const Wish& wish = claim_->wish;
-    if (!HasRoom(wish, Room(wish, {}))) {
+    if (!planner_.HasRoom(wish, planner_.Room(wish, {}))) {
       if (roster_.sums().revoking > 0) return false;
       AbandonClaim();  // busy or stuck: choose anew, without it
       return true;
@@ -291,11 +83,11 @@ bool Arbiter::Advance() {
 
 bool Arbiter::Gather() {
   const Wish wish = claim_->wish;
-  if (wish.lasting() && WouldBar(wish)) {
+  if (wish.lasting() && planner_.WouldBar(wish)) {
     AbandonClaim();  // somebody has allocated more since; the wish waits
     return true;
   }
-  const Bytes lacking = SaturatingSubtract(Lacked(wish), budget_.free());
+  const Bytes lacking = SaturatingSubtract(planner_.Lacked(wish), budget_.free());
   // What is lent has to come back, too, where somebody can give it.
   const Bytes wanted = lacking + SaturatingSubtract(budget_.charged(), budget_.total());
   const Bytes coming = Coming();
@@ -414,8 +206,8 @@ void Arbiter::AnswerContexts(Session& session) {
   do {
     AnswerContext(session, true);
     ChargeFixed();
-  } while (!session.contexts_wanted.empty() && Needed(another) <= budget_.free() &&
-           !WouldBar(another));
+  } while (!session.contexts_wanted.empty() && planner_.Needed(another) <= budget_.free() &&
+           !planner_.WouldBar(another));
   RefuseContexts();  // those for which there never will be
   if (!session.contexts_wanted.empty()) AddWish(session.id, Wish::Kind::kContext);
 }

@@ -75,8 +75,8 @@ void Arbiter::RefuseFixed(Session& session, size_t which) {
 // what does not answer.
 bool Arbiter::IsHeldUp(const Wish& lasting) const {
   const Bytes stays = budget_.fixed() + roster_.sums().immovable;
-  const Bytes needed = Needed(lasting);
-  return WouldBar(lasting) || (needed > Bytes() && stays + needed > budget_.total());
+  const Bytes needed = planner_.Needed(lasting);
+  return planner_.WouldBar(lasting) || (needed > Bytes() && stays + needed > budget_.total());
 }
 
 // Whether the first of what a session asked for has been held up for too long. If not yet, the
@@ -144,8 +144,8 @@ void Arbiter::AnswerFixed(Session& session) {
   const Wish another{session.id, Wish::Kind::kFixed, now_};
   do {
     GrantFixed(session);
-  } while (!session.fixed_wanted.empty() && Needed(another) <= budget_.free() &&
-           !WouldBar(another));
+  } while (!session.fixed_wanted.empty() && planner_.Needed(another) <= budget_.free() &&
+           !planner_.WouldBar(another));
   RefuseFixed();
   if (!session.fixed_wanted.empty()) AddWish(session.id, Wish::Kind::kFixed);
 }

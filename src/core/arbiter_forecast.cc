@@ -16,7 +16,7 @@ std::optional<Duration> Arbiter::ExpectedWait(SessionId id, Instant now) const {
   }
   // The holders' work may take any time to end.
   if (own == nullptr || claimant() == id || IsBarred(session) ||
-      Needed(*own) > budget_.total() - budget_.fixed()) {
+      planner_.Needed(*own) > budget_.total() - budget_.fixed()) {
     return std::nullopt;
   }
   const Wish* first = nullptr;
@@ -30,13 +30,13 @@ std::optional<Duration> Arbiter::ExpectedWait(SessionId id, Instant now) const {
   if (first == nullptr) return std::nullopt;
   Instant at = now;
   if (!claim_.has_value()) {
-    const Plan plan = MakePlan(*first, {});
+    const Plan plan = planner_.MakePlan(*first, {}, now);
     if (plan.when == Plan::When::kNever || plan.at == kNever) return std::nullopt;
     at = std::max(at, plan.at);
   } else {
     ++before;  // the claimant has its turn first
   }
-  const Duration switching = cost_.Estimate(Moves::BothWays(Lacked(*own)));
+  const Duration switching = cost_.Estimate(Moves::BothWays(planner_.Lacked(*own)));
   const std::optional<Duration> turn = policy_->TurnLength(Quantum());
   if (before > 0 && !turn.has_value()) return std::nullopt;
   return (at - now) + switching + (turn.value_or(Duration()) + switching) * before;

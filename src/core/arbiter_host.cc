@@ -9,7 +9,8 @@ namespace tandem::core {
 // Of all that is allocated, what the card does not hold, where `more` of it were taken by what
 // cannot be swapped; or what room is being made for, of that kind.
 Bytes Arbiter::Excess(Bytes more) const {
-  if (claim_.has_value() && claim_->wish.lasting()) more = std::max(more, Needed(claim_->wish));
+  if (claim_.has_value() && claim_->wish.lasting())
+    more = std::max(more, planner_.Needed(claim_->wish));
   return SaturatingSubtract(limits_.allocated() + budget_.fixed() + more, budget_.total());
 }
 

@@ -5,47 +5,14 @@
 
 namespace tandem::core {
 
-// Of so many bytes of the session's on the host, those in its file: the memory is taken first.
-Bytes Arbiter::FilePart(SessionId id, Bytes bytes) const {
-  if (config_.host == nullptr) return Bytes();
-  const HostPlace place = config_.host->PlaceOf(config_.gpu, id);
-  return std::min(SaturatingSubtract(bytes, place.memory), place.spilled);
-}
-
-// To serve the wish with what `from` gives up, beside what is free; null: nothing is known of who
-// does. What was never written to is not copied in.
-Moves Arbiter::MovesFor(const Wish& wish, const Session* from, Bytes free) const {
-  Moves moves;
-  const Bytes lacked = Lacked(wish);
-  const Bytes gone = SaturatingSubtract(lacked, free);
-  const double modified =
-      from != nullptr && from->modified.known() ? std::min(from->modified.value(), 1.0) : 1.0;
-  const Bytes copied(static_cast<uint64_t>(modified * static_cast<double>(gone.count)));
-  const Bytes to_file = from != nullptr ? FilePart(from->id, copied) : Bytes();
-  moves.at(Way::kOut, Place::kCard) = SaturatingSubtract(gone, copied);
-  moves.at(Way::kOut, Place::kMemory) = SaturatingSubtract(copied, to_file);
-  moves.at(Way::kOut, Place::kFile) = to_file;
-  if (wish.lasting()) return moves;
-  const Bytes back = std::min(lacked, roster_.at(wish.id).on_host);
-  const Bytes from_file = FilePart(wish.id, back);
-  moves.at(Way::kIn, Place::kCard) = lacked - back;
-  moves.at(Way::kIn, Place::kMemory) = back - from_file;
-  moves.at(Way::kIn, Place::kFile) = from_file;
-  return moves;
-}
-
-// What is free may be taken by others meanwhile, and does not make a turn shorter.
-Duration Arbiter::QuantumFor(const Wish& wish, const Session* from) const {
-  return config_.turns.Quantum(cost_.Estimate(MovesFor(wish, from, Bytes())));
-}
-
 // Of the first that waits and is not being served.
 Moves Arbiter::NextMoves(Bytes free) const {
   Moves moves = last_moves_;
   wishes_.Visit([&](const Wish& wish) {
     if (claimant() == wish.id) return false;
     const Roster::Ids& holders = roster_.counted().holders;
-    moves = MovesFor(wish, holders.empty() ? nullptr : &roster_.at(*holders.begin()), free);
+    moves =
+        planner_.MovesFor(wish, holders.empty() ? nullptr : &roster_.at(*holders.begin()), free);
     return true;
   });
   return moves;

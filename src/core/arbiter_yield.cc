@@ -63,11 +63,6 @@ void Arbiter::RevokeBarred() {
   }
 }
 
-bool Arbiter::IsBarred(const Session& session) const {
-  const Pacing* const pacing = policy_->pacing();
-  return pacing != nullptr && pacing->Bars(session);
-}
-
 // Whoever is suspended while it is being served: a lease on its way goes back, any other wish
 // waits.
 void Arbiter::EndClaimOf(const Session& session) {
