@@ -3,8 +3,8 @@
 // A pure state machine: what happened and when goes in, what to do comes out, in order. It has no
 // clock, thread, socket or file, so a recorded trace replays exactly.
 //
-// Everything anybody waits for is a Wish (policy.h). One wish at a time is being fulfilled, the
-// Claim: first enough holders are revoked that the rest and the claimant fit together; then the
+// Everything that a session waits for is a Wish (wish.h). One wish at a time is being fulfilled,
+// the Claim: first enough holders are revoked that the rest and the claimant fit together; then the
 // memory of sessions without a lease is evicted, as far as the claimant lacks it, and every byte
 // that comes free goes to the claimant until it has all it needs. As only one session at a time is
 // short of bytes it was promised, two half-restored ones never wait for each other.

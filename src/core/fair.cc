@@ -1,4 +1,4 @@
-// Fair: each project, user and session gets its share of the card's time (shares.h), one at a time.
+// Fair: each user and session gets its share of the card's time (shares.h), one at a time.
 //
 // Start-time fair queueing (Goyal, Vin and Cheng, "Start-time Fair Queuing: A Scheduling Algorithm
 // for Integrated Services Packet Switching Networks", SIGCOMM 1996), in a tree as there (section

@@ -19,7 +19,7 @@ std::unique_ptr<Policy> MakeRoundRobin(const PolicyContext& context) {
 constexpr Entry kPolicies[] = {
     {{"interactive", "short bursts first; long ones wait longer, but not for ever"},
      MakeInteractive},
-    {{"fair", "each project, user and session its share of the time"}, MakeFair},
+    {{"fair", "each user and session its share of the time"}, MakeFair},
     {{"priority", "the more urgent class first; opportunistic work in the pauses of all others"},
      MakePriority},
     {{"round-robin", "in the order of arrival, a turn each"}, MakeRoundRobin},

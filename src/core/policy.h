@@ -1,6 +1,6 @@
 // Policy: who is next, and for how long whoever holds a card is protected against those who wait.
-// Everything else (who fits beside whom, whose bytes leave) is the same for all policies and lives
-// in arbiter.h.
+// What fits beside what, and whose bytes leave, is the same for all policies (planner.h,
+// arbiter.h).
 //
 // To add one: derive from Policy in a file of its own, declare what makes it in policies.h, and
 // name it in the table of policy.cc.

@@ -38,10 +38,6 @@ core::event::SessionAdded ClaimsOf(const wire::Register& m, const GpuInfo& gpu) 
   return claims;
 }
 
-uint64_t InMicroseconds(Duration duration) {
-  return static_cast<uint64_t>(duration.ns / 1000);
-}
-
 }  // namespace
 
 Bytes BudgetOf(const GpuInfo& gpu, Bytes foreign) {
@@ -259,8 +255,9 @@ void Service::Handle(Connection& from, const wire::Register& m) {
   // Anybody else cannot have anything yet, whatever it says.
   if (old != nullptr || from.client.predates_daemon) added = ClaimsOf(m, gpu->info);
   if (old != nullptr && !gpu->arbiter.MayReturn(old->id, &added)) {
-    return Refuse(from.id, wire::RefusalCode::kTooMany,
-                  "while nobody listened it has allocated more than there is room for", true);
+    return Refuse(
+        from.id, wire::RefusalCode::kTooMany,
+        "cannot re-register: it allocated more than is available while the daemon was down", true);
   }
   added.id = seat->id;
   added.tenant = TenantOf(from.client);
@@ -333,7 +330,7 @@ void Service::Feed(Gpu& gpu, const core::Event& event) {
   gpu.wake.reset();
   std::vector<core::Event> answers;  // of the session that no program has
   for (const core::Action& action : gpu.arbiter.On(event, now_)) {
-    Apply(gpu, action);
+    std::visit([&](const auto& what) { Apply(gpu, what); }, action);
     if (!gpu.chaos.has_value()) continue;
     for (core::Event& answer : gpu.chaos->OnAction(action, now_)) answers.push_back(answer);
   }
@@ -352,83 +349,6 @@ void Service::StartChaos(Gpu& gpu) {
   const uint64_t seed = *config_.chaos_seed + static_cast<uint64_t>(gpu.info.index);
   gpu.chaos.emplace(arrival, seed, config_.started);
   Feed(gpu, arrival);
-}
-
-void Service::Apply(Gpu& gpu, const core::Action& action) {
-  namespace act = core::action;
-  if (const auto* grant = std::get_if<act::Grant>(&action)) {
-    SendTo(grant->id,
-           wire::Grant{grant->epoch, grant->credit.count, InMicroseconds(grant->window)});
-  } else if (const auto* credit = std::get_if<act::Credit>(&action)) {
-    SendTo(credit->id, wire::Credit{credit->credit.count});
-  } else if (const auto* revoke = std::get_if<act::Revoke>(&action)) {
-    SendTo(revoke->id, wire::Revoke{revoke->epoch, InMicroseconds(revoke->deadline)});
-  } else if (const auto* evict = std::get_if<act::Evict>(&action)) {
-    SendTo(evict->id, wire::Evict{evict->target.count});
-  } else if (const auto* context = std::get_if<act::ContextReserved>(&action)) {
-    SendTo(context->id, wire::ContextReserved{static_cast<uint8_t>(context->granted ? 1 : 0)});
-  } else if (const auto* fixed = std::get_if<act::FixedReserved>(&action)) {
-    SendTo(fixed->id,
-           wire::FixedReserved{fixed->sequence, static_cast<uint8_t>(fixed->granted ? 1 : 0)});
-  } else if (const auto* reserved = std::get_if<act::Reserved>(&action)) {
-    SendTo(reserved->id,
-           wire::Reserved{reserved->sequence, static_cast<uint8_t>(reserved->granted ? 1 : 0)});
-  } else if (const auto* full = std::get_if<act::HostFull>(&action)) {
-    const auto at = sessions_.find(full->id);
-    if (at != sessions_.end()) at->second->pages->decisions().host_refusals.fetch_add(1);
-  } else if (const auto* contended = std::get_if<act::SetContended>(&action)) {
-    const auto at = sessions_.find(contended->id);
-    if (at != sessions_.end()) {
-      at->second->pages->decisions().contended.store(contended->contended ? 1 : 0);
-      at->second->pages->decisions().watched.store(contended->watched ? 1 : 0);
-    }
-    if (contended->contended || contended->watched) SendTo(contended->id, wire::Contended{});
-  } else if (const auto* done = std::get_if<act::HandoverDone>(&action)) {
-    ++gpu.handovers;
-    gpu.out += done->record.out;
-    gpu.in += done->record.in;
-    handovers_.emplace_back(gpu.info.index, done->record);
-    if (handovers_.size() > kKeptHandovers) handovers_.pop_front();
-  } else if (const auto* wake = std::get_if<act::WakeAt>(&action)) {
-    gpu.wake = wake->instant;
-  } else if (const auto* breach = std::get_if<act::Breach>(&action)) {
-    const ConnectionId connection = sessions_.at(breach->id)->connection;
-    Refuse(connection, wire::RefusalCode::kProtocol, breach->reason, true);
-  }
-}
-
-// Only what has changed is written: these pages are read by the processors of others.
-void Service::UpdatePages(Gpu& gpu) {
-  const auto show = [](std::atomic<uint64_t>& field, uint64_t value) {
-    if (field.load(std::memory_order_relaxed) != value) field.store(value);
-  };
-  const Bytes budget = BudgetShown(gpu);
-  const core::RunLimits& limits = gpu.arbiter.limits();
-  for (const auto& [id, session] : gpu.arbiter.sessions()) {
-    const auto at = sessions_.find(id);
-    if (at == sessions_.end()) continue;
-    wire::DecisionsPage& page = at->second->pages->decisions();
-    const Bytes limit = limits.limit(id);
-    show(page.limit_bytes, (session.oversubscribes ? limit : std::min(limit, budget)).count);
-    const Bytes most = gpu.arbiter.MostResident(session);
-    show(page.most_resident_bytes, session.oversubscribes ? std::max<uint64_t>(most.count, 1) : 0);
-    show(page.run_used_bytes, limits.run_used(id).count);
-    show(page.run_others_used_bytes, (limits.run_used(id) - limits.used(id)).count);
-    show(page.run_others, limits.run_sessions(id) - 1);
-    show(page.host_limit_bytes, host_.limit().count);
-    show(page.fixed_wait_ms, static_cast<uint64_t>(config_.fixed_wait.ns / 1000000));
-    show(page.host_file_bytes, host_.PlaceOf(gpu.info.index, id).spilled.count);
-    show(page.host_share_bytes, gpu.arbiter.HostShare(id).count);
-    const bool asked = at->second->run.has_value() && runs_.at(*at->second->run).oversubscribes;
-    show(page.run_oversubscribes, asked ? 1 : 0);
-    if (page.suspended.load() != session.suspended) page.suspended.store(session.suspended);
-  }
-}
-
-// What bounds the limits that sessions are shown: one that comes back must not see its own shrink
-// because of others that have not come back yet.
-Bytes Service::BudgetShown(const Gpu& gpu) const {
-  return settles_at_.has_value() ? BudgetOf(gpu.info, Bytes()) : gpu.arbiter.budget().total();
 }
 
 void Service::Refuse(ConnectionId to, wire::RefusalCode code, std::string reason, bool close) {

@@ -163,7 +163,19 @@ class Service {
   void HandleSession(Connection& from, const M& m);
   void Feed(Gpu& gpu, const core::Event& event);
   void StartChaos(Gpu& gpu);
-  void Apply(Gpu& gpu, const core::Action& action);
+  // One for each kind of action (actions.cc).
+  void Apply(Gpu& gpu, const core::action::Grant& action);
+  void Apply(Gpu& gpu, const core::action::Credit& action);
+  void Apply(Gpu& gpu, const core::action::Revoke& action);
+  void Apply(Gpu& gpu, const core::action::Evict& action);
+  void Apply(Gpu& gpu, const core::action::ContextReserved& action);
+  void Apply(Gpu& gpu, const core::action::FixedReserved& action);
+  void Apply(Gpu& gpu, const core::action::Reserved& action);
+  void Apply(Gpu& gpu, const core::action::HostFull& action);
+  void Apply(Gpu& gpu, const core::action::SetContended& action);
+  void Apply(Gpu& gpu, const core::action::HandoverDone& action);
+  void Apply(Gpu& gpu, const core::action::WakeAt& action);
+  void Apply(Gpu& gpu, const core::action::Breach& action);
   void Note(const std::string& line) const;
   std::string Describe(const Seat& seat) const;
   void Refuse(ConnectionId to, wire::RefusalCode code, std::string reason, bool close);

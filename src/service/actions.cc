@@ -1,0 +1,113 @@
+// What an arbiter's actions mean for connections, pages and records.
+#include <algorithm>
+
+#include "src/service/records.h"
+#include "src/service/service.h"
+
+namespace tandem::service {
+namespace {
+
+uint64_t InMicroseconds(Duration duration) {
+  return static_cast<uint64_t>(duration.ns / 1000);
+}
+
+uint8_t Flag(bool granted) {
+  return granted ? 1 : 0;
+}
+
+}  // namespace
+
+void Service::Apply(Gpu& /*gpu*/, const core::action::Grant& grant) {
+  SendTo(grant.id, wire::Grant{grant.epoch, grant.credit.count, InMicroseconds(grant.window)});
+}
+
+void Service::Apply(Gpu& /*gpu*/, const core::action::Credit& credit) {
+  SendTo(credit.id, wire::Credit{credit.credit.count});
+}
+
+void Service::Apply(Gpu& /*gpu*/, const core::action::Revoke& revoke) {
+  SendTo(revoke.id, wire::Revoke{revoke.epoch, InMicroseconds(revoke.deadline)});
+}
+
+void Service::Apply(Gpu& /*gpu*/, const core::action::Evict& evict) {
+  SendTo(evict.id, wire::Evict{evict.target.count});
+}
+
+void Service::Apply(Gpu& /*gpu*/, const core::action::ContextReserved& context) {
+  SendTo(context.id, wire::ContextReserved{Flag(context.granted)});
+}
+
+void Service::Apply(Gpu& /*gpu*/, const core::action::FixedReserved& fixed) {
+  SendTo(fixed.id, wire::FixedReserved{fixed.sequence, Flag(fixed.granted)});
+}
+
+void Service::Apply(Gpu& /*gpu*/, const core::action::Reserved& reserved) {
+  SendTo(reserved.id, wire::Reserved{reserved.sequence, Flag(reserved.granted)});
+}
+
+void Service::Apply(Gpu& /*gpu*/, const core::action::HostFull& full) {
+  const auto at = sessions_.find(full.id);
+  if (at != sessions_.end()) at->second->pages->decisions().host_refusals.fetch_add(1);
+}
+
+void Service::Apply(Gpu& /*gpu*/, const core::action::SetContended& contended) {
+  const auto at = sessions_.find(contended.id);
+  if (at != sessions_.end()) {
+    at->second->pages->decisions().contended.store(contended.contended ? 1 : 0);
+    at->second->pages->decisions().watched.store(contended.watched ? 1 : 0);
+  }
+  if (contended.contended || contended.watched) SendTo(contended.id, wire::Contended{});
+}
+
+void Service::Apply(Gpu& gpu, const core::action::HandoverDone& done) {
+  ++gpu.handovers;
+  gpu.out += done.record.out;
+  gpu.in += done.record.in;
+  handovers_.emplace_back(gpu.info.index, done.record);
+  if (handovers_.size() > kKeptHandovers) handovers_.pop_front();
+}
+
+void Service::Apply(Gpu& gpu, const core::action::WakeAt& wake) {
+  gpu.wake = wake.instant;
+}
+
+void Service::Apply(Gpu& /*gpu*/, const core::action::Breach& breach) {
+  const ConnectionId connection = sessions_.at(breach.id)->connection;
+  Refuse(connection, wire::RefusalCode::kProtocol, breach.reason, true);
+}
+
+// Writes only what has changed: other processors read these pages.
+void Service::UpdatePages(Gpu& gpu) {
+  const auto show = [](std::atomic<uint64_t>& field, uint64_t value) {
+    if (field.load(std::memory_order_relaxed) != value) field.store(value);
+  };
+  const Bytes budget = BudgetShown(gpu);
+  const core::RunLimits& limits = gpu.arbiter.limits();
+  for (const auto& [id, session] : gpu.arbiter.sessions()) {
+    const auto at = sessions_.find(id);
+    if (at == sessions_.end()) continue;
+    wire::DecisionsPage& page = at->second->pages->decisions();
+    const Bytes limit = limits.limit(id);
+    show(page.limit_bytes, (session.oversubscribes ? limit : std::min(limit, budget)).count);
+    const Bytes most = gpu.arbiter.MostResident(session);
+    show(page.most_resident_bytes, session.oversubscribes ? std::max<uint64_t>(most.count, 1) : 0);
+    show(page.run_used_bytes, limits.run_used(id).count);
+    show(page.run_others_used_bytes, (limits.run_used(id) - limits.used(id)).count);
+    show(page.run_others, limits.run_sessions(id) - 1);
+    show(page.host_limit_bytes, host_.limit().count);
+    show(page.fixed_wait_ms, static_cast<uint64_t>(config_.fixed_wait.ns / 1000000));
+    show(page.host_file_bytes, host_.PlaceOf(gpu.info.index, id).spilled.count);
+    show(page.host_share_bytes, gpu.arbiter.HostShare(id).count);
+    const bool asked = at->second->run.has_value() && runs_.at(*at->second->run).oversubscribes;
+    show(page.run_oversubscribes, asked ? 1 : 0);
+    if (page.suspended.load() != session.suspended) page.suspended.store(session.suspended);
+  }
+}
+
+// Bounds the limits that sessions are shown. While sessions come back after a restart, no limit
+// shrinks because others are still away.
+Bytes Service::BudgetShown(const Gpu& gpu) const {
+  return settles_at_.has_value() ? BudgetOf(gpu.info, Bytes()) : gpu.arbiter.budget().total();
+}
+
+}  // namespace tandem::service
