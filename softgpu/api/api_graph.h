@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "softgpu/driver/driver.h"
+#include "softgpu/driver/graph_params.h"
 
 namespace tandem::soft {
 
@@ -36,25 +37,6 @@ CUresult AddNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* before, siz
 // REQUIRES: graphs_mutex is not held.
 CUresult SetWork(CUgraphNode node, Work work);
 CUresult SetExecWork(CUgraphExec exec, CUgraphNode original, Work work);
-
-// What the structures that describe nodes ask for, checked and copied.
-CUresult KernelWorkOf(const CUDA_KERNEL_NODE_PARAMS_v1* params, Work* work);
-CUresult KernelWorkOf(const CUDA_KERNEL_NODE_PARAMS_v2* params, Work* work);
-CUresult CopyWorkOf(const CUDA_MEMCPY3D* params, CUcontext context, Work* work);
-CUresult FillWorkOf(const CUDA_MEMSET_NODE_PARAMS* params, CUcontext context, Work* work);
-CUresult HostWorkOf(const CUDA_HOST_NODE_PARAMS* params, Work* work);
-CUresult EventWorkOf(CUevent event, bool record, Work* work);
-// Of a node of any type but those that allocate or are a graph.
-CUresult WorkOf(const CUgraphNodeParams& params, Work* work);
-
-// What a node does that allocates memory, or frees it; the address is settled here.
-// REQUIRES: the parameters were checked.
-CUresult AllocWorkOf(const std::shared_ptr<Context>& context, Device* device,
-                     const CUDA_MEM_ALLOC_NODE_PARAMS& params, Work* work);
-CUresult FreeWorkOf(CUdeviceptr pointer, Work* work);
-// Whether a graph may get a node of such work: one that belongs to a node has no memory, and none
-// frees the same memory twice.
-CUresult CheckMemory(const Graph& graph, const Work& work);
 
 // All of them have to be nodes of the graph, each named once.
 CUresult FindNodes(const Graph& graph, const CUgraphNode* handles, size_t count,

@@ -1,6 +1,5 @@
 // Entry points: nodes that allocate and free memory.
 #include <cstring>
-#include <span>
 
 #include "softgpu/api/api_graph.h"
 #include "src/cuda/driver_api.h"
@@ -43,45 +42,6 @@ uint64_t* ValueOf(CUgraphMem_attribute attribute, GraphMemory::Counts* counts) {
 }
 
 }  // namespace
-
-CUresult AllocWorkOf(const std::shared_ptr<Context>& context, Device* device,
-                     const CUDA_MEM_ALLOC_NODE_PARAMS& params, Work* work) {
-  AllocWork alloc;
-  Reach reach = ReachOf(device->ordinal(), 0);
-  for (const CUmemAccessDesc& each : std::span(params.accessDescs, params.accessDescCount)) {
-    Access access = Access::kNone;
-    CU_TRY(AccessOf(each.flags, &access));
-    reach.Add(each.location.id, access);
-  }
-  {
-    Memory& memory = *TheDriver().memory;
-    MutexLock lock(memory.mutex());
-    if (context->destroyed.load()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    alloc.block = memory.graphs().Add(device, context->id, params.bytesize, reach);
-  }
-  if (alloc.block == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  alloc.shown = params;
-  alloc.shown.dptr = alloc.block->range.begin;
-  alloc.access.assign(params.accessDescs, params.accessDescs + params.accessDescCount);
-  *work = Work{context, std::move(alloc)};
-  return CUDA_SUCCESS;
-}
-
-CUresult FreeWorkOf(CUdeviceptr pointer, Work* work) {
-  Memory& memory = *TheDriver().memory;
-  MutexLock lock(memory.mutex());
-  auto block = memory.graphs().Find(pointer);
-  if (block == nullptr || block->range.begin != pointer) return CUDA_ERROR_INVALID_VALUE;
-  work->what = FreeWork{std::move(block)};
-  return CUDA_SUCCESS;
-}
-
-CUresult CheckMemory(const Graph& graph, const Work& work) {
-  if (graph.embedded && IsOfMemory(work)) return CUDA_ERROR_NOT_SUPPORTED;
-  const auto* free = std::get_if<FreeWork>(&work.what);
-  return free != nullptr && graph.Frees(free->block.get()) ? CUDA_ERROR_INVALID_VALUE
-                                                           : CUDA_SUCCESS;
-}
 
 }  // namespace tandem::soft
 

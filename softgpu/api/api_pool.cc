@@ -15,7 +15,7 @@ CUmemoryPool HandleOf(const Pool* pool) {
 
 // What a pool says of its memory.
 struct Place {
-  Device* device = nullptr;
+  DeviceMemory* device = nullptr;
   std::vector<CUmemAccessDesc> access;  // of other devices
 };
 

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "softgpu/api/api_graph.h"
+#include "softgpu/driver/driver.h"
+#include "softgpu/driver/graph_params.h"
 
 namespace tandem::soft {
 namespace {

@@ -9,50 +9,43 @@ Result<std::unique_ptr<Device>> Device::Open(int ordinal, const DeviceOption& op
   ASSIGN_OR_RETURN(const std::string directory, SharedDirectory(options.directory, users));
   ASSIGN_OR_RETURN(auto shared, SharedDevice::Open(directory, option.name, option.vram,
                                                    options.model_clock, users));
-  ASSIGN_OR_RETURN(auto store, PhysicalStore::Create(shared.get(), DeviceUuid(option.name)));
-  return std::unique_ptr<Device>(new Device(ordinal, option.name, std::move(shared),
-                                            std::move(store), options, space, scheduler, faults));
+  const CUuuid uuid = DeviceUuid(option.name);
+  ASSIGN_OR_RETURN(auto store, PhysicalStore::Create(shared.get(), uuid));
+  return std::unique_ptr<Device>(new Device(ordinal, uuid, std::move(shared), std::move(store),
+                                            options, space, scheduler, faults));
 }
 
-Device::Device(int ordinal, std::string name, std::unique_ptr<SharedDevice> shared,
+Device::Device(int ordinal, const CUuuid& uuid, std::unique_ptr<SharedDevice> shared,
                std::unique_ptr<PhysicalStore> store, const Options& options, AddressSpace* space,
                Scheduler* scheduler, Faults* faults)
-    : ordinal_(ordinal),
-      name_(std::move(name)),
-      shared_(std::move(shared)),
-      store_(std::move(store)),
-      heap_(space, store_.get(), ordinal),
-      clock_(shared_->page()),
-      bus_(shared_->page(), options.live.bus_bytes_per_second),
-      turn_(shared_->page(), shared_->slot()),
-      bus_turns_{{shared_->page(), shared_->slot(), SharedEngine::kToDevice},
-                 {shared_->page(), shared_->slot(), SharedEngine::kToHost}},
+    : DeviceMemory(ordinal, uuid, std::move(shared), std::move(store), space),
+      clock_(this->shared().page()),
+      bus_(this->shared().page(), options.live.bus_bytes_per_second),
+      turn_(this->shared().page(), this->shared().slot()),
+      bus_turns_{{this->shared().page(), this->shared().slot(), SharedEngine::kToDevice},
+                 {this->shared().page(), this->shared().slot(), SharedEngine::kToHost}},
       hardware_{.device = ordinal,
                 .space = space,
                 .bus = &bus_,
                 .turn = &turn_,
                 .bus_turns = bus_turns_,
                 .clock = &clock_,
-                .slot = &shared_->own(),
+                .slot = &this->shared().own(),
                 .faults = faults,
                 .watchdog = options.watchdog,
                 .page_fault = options.page_fault,
                 .path = options.path},
       scheduler_(scheduler) {
-  shared_->own().priority.store(options.priority);
-}
-
-CUuuid Device::uuid() const {
-  return DeviceUuid(name_);
+  this->shared().own().priority.store(options.priority);
 }
 
 std::string Device::pci_bus_id() const {
-  return PciBusId(ordinal_);
+  return PciBusId(ordinal());
 }
 
 bool Device::Attribute(CUdevice_attribute attribute, int* value) const {
   if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID) {
-    *value = PciBus(ordinal_);
+    *value = PciBus(ordinal());
     return true;
   }
   if (attribute == CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT) {

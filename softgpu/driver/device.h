@@ -1,5 +1,6 @@
-// Device: one software GPU as this process sees it: its share of the joint VRAM, bus and compute
-// engine, and what the device says about itself.
+// Device: one software GPU as this process sees it: its share of the joint VRAM, which
+// softgpu/memory knows as DeviceMemory; its share of the bus and the compute engine; what the
+// device says of itself.
 //
 // Threading: see the members. A Device lives until the process ends.
 #pragma once
@@ -12,11 +13,9 @@
 #include "softgpu/card/device_clock.h"
 #include "softgpu/card/identity.h"
 #include "softgpu/card/options.h"
-#include "softgpu/card/physical_store.h"
-#include "softgpu/card/shared_device.h"
 #include "softgpu/engine/scheduler.h"
 #include "softgpu/engine/work.h"
-#include "softgpu/memory/heap.h"
+#include "softgpu/memory/device_memory.h"
 #include "softgpu/ptx/registers.h"
 #include "src/base/mutex.h"
 #include "src/cuda/driver_types.h"
@@ -40,22 +39,17 @@ struct Context;
 // What is the same for every device; false if they do not know the attribute.
 bool FixedAttribute(CUdevice_attribute attribute, int* value);
 
-class Device {
+class Device : public DeviceMemory {
  public:
   // REQUIRES: `space`, `scheduler` and `faults` outlive the device.
   static Result<std::unique_ptr<Device>> Open(int ordinal, const DeviceOption& option,
                                               const Options& options, AddressSpace* space,
                                               Scheduler* scheduler, Faults* faults);
 
-  int ordinal() const { return ordinal_; }
-  CUuuid uuid() const;
   std::string pci_bus_id() const;
   // False if the device does not know the attribute.
   bool Attribute(CUdevice_attribute attribute, int* value) const;
 
-  SharedDevice& shared() { return *shared_; }
-  PhysicalStore& store() { return *store_; }
-  Heap& heap() { return heap_; }
   const Hardware& hardware() const { return hardware_; }
   DeviceClock& clock() { return clock_; }
   // Its threads are started by the first call.
@@ -72,16 +66,11 @@ class Device {
   Primary primary GUARDED_BY(primary_mutex);
 
  private:
-  Device(int ordinal, std::string name, std::unique_ptr<SharedDevice> shared,
+  Device(int ordinal, const CUuuid& uuid, std::unique_ptr<SharedDevice> shared,
          std::unique_ptr<PhysicalStore> store, const Options& options, AddressSpace* space,
          Scheduler* scheduler, Faults* faults);
   void ReleaseTurn(EngineKind engine);
 
-  const int ordinal_;
-  const std::string name_;
-  const std::unique_ptr<SharedDevice> shared_;
-  const std::unique_ptr<PhysicalStore> store_;
-  Heap heap_;
   DeviceClock clock_;
   Bus bus_;
   // Each of its engine's thread.

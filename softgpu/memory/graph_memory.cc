@@ -8,8 +8,8 @@
 
 namespace tandem::soft {
 
-std::shared_ptr<GraphMemory::Block> GraphMemory::Add(Device* device, uint64_t owner, uint64_t bytes,
-                                                     const Reach& reach) {
+std::shared_ptr<GraphMemory::Block> GraphMemory::Add(DeviceMemory* device, uint64_t owner,
+                                                     uint64_t bytes, const Reach& reach) {
   DropUnknown();
   if (bytes > device->shared().total().count) return nullptr;
   const uint64_t address = space_->Reserve(RoundToPages(bytes));
@@ -77,7 +77,7 @@ void GraphMemory::Free(Block& block, std::optional<Dependency> freed) {
   block.freed = std::move(freed);
 }
 
-void GraphMemory::Trim(const Device* device) {
+void GraphMemory::Trim(const DeviceMemory* device) {
   DropUnknown();
   for (const auto& [address, block] : blocks_) {
     if (block->device == device && !InUse(*block)) Unback(*block);
@@ -103,7 +103,7 @@ void GraphMemory::FreeAll(uint64_t owner) {
   DropUnknown();
 }
 
-void GraphMemory::Note(const Device* device) {
+void GraphMemory::Note(const DeviceMemory* device) {
   Counts& peak = peaks_[device];
   peak.used = peak.reserved = 0;
   for (const auto& [address, block] : blocks_) {
@@ -116,7 +116,7 @@ void GraphMemory::Note(const Device* device) {
   peak.reserved_high = std::max(peak.reserved_high, peak.reserved);
 }
 
-GraphMemory::Counts GraphMemory::CountsOf(const Device* device) {
+GraphMemory::Counts GraphMemory::CountsOf(const DeviceMemory* device) {
   Note(device);
   return peaks_[device];
 }

@@ -27,8 +27,8 @@ bool Pool::MakeShareable() {
       PhysicalStore::Create(&device->shared(), device->uuid(), ShareableMemory::Use::kPool);
   if (!store.ok()) return false;
   PhysicalStore* const memory = store.value().get();
-  own_ = std::make_unique<OwnMemory>(OwnMemory{
-      std::move(store).value(), Heap(device->hardware().space, memory, device->ordinal())});
+  own_ = std::make_unique<OwnMemory>(
+      OwnMemory{std::move(store).value(), Heap(device->space(), memory, device->ordinal())});
   return true;
 }
 
@@ -63,7 +63,7 @@ CUresult Pool::ImportPointer(const CUmemPoolPtrExportData& data, uint64_t* addre
       place.size > memory.size() - place.offset) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  AddressSpace& space = *device->hardware().space;
+  AddressSpace& space = *device->space();
   const uint64_t first = place.offset / kPageBytes * kPageBytes;
   const uint64_t bytes = RoundToPages(place.offset + place.size) - first;
   const uint64_t mapped = space.Reserve(bytes);
@@ -84,7 +84,7 @@ void Pool::DropImport(uint64_t address) {
   const auto import = imports_.find(address);
   if (import == imports_.end()) std::abort();
   const Range pages = import->second;
-  AddressSpace& space = *device->hardware().space;
+  AddressSpace& space = *device->space();
   space.Unmap(pages.begin, pages.size);
   space.Free(pages.begin, pages.size);
   reserved_ -= pages.size;
