@@ -7,6 +7,7 @@
 #include "src/base/mutex.h"
 #include "src/shim/driver/unknown_functions.h"
 #include "src/shim/hooks/gated_call.h"
+#include "src/shim/hooks/hook_table.h"
 
 namespace tandem::shim {
 namespace {

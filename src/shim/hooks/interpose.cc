@@ -20,9 +20,9 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "src/shim/hooks/hook_table.h"
 #include "src/shim/os/log.h"
 #include "src/shim/os/true_symbols.h"
-#include "src/shim/program/process.h"
 
 namespace {
 

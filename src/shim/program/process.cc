@@ -7,12 +7,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <vector>
 
 #include "src/base/mutex.h"
 #include "src/cuda/uuid.h"
-#include "src/shim/driver/unknown_functions.h"
-#include "src/shim/hooks/refused_hooks.h"
 #include "src/shim/link/ipc_handle.h"
 #include "src/shim/os/interruptible_wait.h"
 #include "src/shim/os/log.h"
@@ -24,25 +21,10 @@
 namespace tandem::shim {
 namespace {
 
-#define TANDEM_KIND_PASS PLAIN
-#define TANDEM_KIND_OWN HOOKED
-#define TANDEM_KIND_GATE(stream) HOOKED
-#define TANDEM_KIND_HOLD HOOKED
-#define TANDEM_ADDRESS_PLAIN(symbol) nullptr
-#define TANDEM_ADDRESS_HOOKED(symbol) reinterpret_cast<void*>(&::symbol)
-#define TANDEM_ADDRESS_(kind, symbol) TANDEM_ADDRESS_##kind(symbol)
-#define TANDEM_ADDRESS(kind, symbol) TANDEM_ADDRESS_(kind, symbol)
-
-struct Pair {
-  void* real;
-  void* hook;
-};
-
-// The real driver as found in a library, and which of its functions are hooked.
+// The real driver as found in a library.
 struct Driver {
   void* library;
   cuda::RealDriver table, callable, naming;
-  std::vector<Pair> pairs;  // sorted by `real`
 };
 
 constexpr Duration kRunPause = Milliseconds(20);
@@ -78,20 +60,6 @@ void* LookUp(void* library, const char* symbol) {
   return TrueDlsym()(library, symbol);
 }
 
-struct Row {
-  const char* symbol;
-  void* hook;  // null: it is not hooked
-};
-
-const Row kRows[] = {
-#define CU(symbol, base, since, shim, soft, parameters, arguments) \
-  {#symbol, TANDEM_ADDRESS(TANDEM_KIND_##shim, symbol)},
-#define CU_REFUSE(symbol, base, since, why) {#symbol, reinterpret_cast<void*>(&::symbol)},
-#include "src/cuda/driver_api.def"
-#undef CU_REFUSE
-#undef CU
-};
-
 // For any function: who calls it clears the stack.
 CUresult Absent() {
   return CUDA_ERROR_NOT_INITIALIZED;
@@ -119,12 +87,6 @@ const Driver* MakeDriver(void* library) {
   made->naming = made->table;
   NameLaunches(&made->naming);
   made->naming = Callable(made->naming);
-  for (const Row& row : kRows) {
-    void* const real = row.hook == nullptr ? nullptr : LookUp(library, row.symbol);
-    if (real != nullptr) made->pairs.push_back({real, row.hook});
-  }
-  const auto by_address = [](const Pair& a, const Pair& b) { return a.real < b.real; };
-  std::stable_sort(made->pairs.begin(), made->pairs.end(), by_address);
   return made;
 }
 
@@ -230,6 +192,11 @@ const cuda::RealDriver& Real() {
   return kNone;
 }
 
+void* DriverLibrary() {
+  const Driver* const found = TheDriver(false);
+  return found == nullptr ? nullptr : found->library;
+}
+
 bool MayBeCaptured(CUstream stream) {
   CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
   return Call(Real().cuStreamIsCapturing, stream, &capture) != CUDA_SUCCESS ||
@@ -241,32 +208,6 @@ uint64_t OwnRun() {
   const char* const text = std::getenv("TANDEM_RUN");
   const uint64_t run = text == nullptr ? 0 : std::strtoull(text, nullptr, 10);
   return run != 0 && wire::IsOpenRun(run) ? run : 0;
-}
-
-void* Substitute(void* found, const char* name) {
-  if (found == nullptr) return nullptr;
-  if (std::strncmp(name, "nvml", 4) == 0) return SubstituteNvml(found, name);
-  const Driver* known = driver.load(std::memory_order_acquire);
-  if (known == nullptr) {
-    // Only a name of the driver's is worth asking the linker whether the driver is there.
-    if (std::strncmp(name, "cu", 2) != 0) return found;
-    known = TheDriver(false);
-    if (known == nullptr) return found;
-  }
-  const auto at =
-      std::lower_bound(known->pairs.begin(), known->pairs.end(), found,
-                       [](const Pair& pair, void* address) { return pair.real < address; });
-  if (at != known->pairs.end() && at->real == found) return at->hook;
-  void* const refusal = cuda::IsListed(name) ? nullptr : RefusalOf(name);
-  const bool drivers = refusal != nullptr && LookUp(known->library, name) == found;
-  return drivers ? refusal : found;
-}
-
-void* HookOf(const char* symbol) {
-  for (const Row& row : kRows) {
-    if (std::strcmp(symbol, row.symbol) == 0) return row.hook;
-  }
-  return nullptr;
 }
 
 namespace {

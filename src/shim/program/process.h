@@ -38,6 +38,9 @@ const cuda::RealDriver& Real();
 // (launch_names.cc).
 void NameLaunches(cuda::RealDriver* table);
 
+// The driver's library, if the program has loaded it; null otherwise.
+void* DriverLibrary();
+
 // Calls a function of the real driver; what cuInit would have been needed for, where it has none.
 template <typename Result, typename... Parameters, typename... Arguments>
 Result Call(Result (*function)(Parameters...), Arguments... arguments) {
@@ -46,13 +49,6 @@ Result Call(Result (*function)(Parameters...), Arguments... arguments) {
 
 // Whether work in the stream becomes part of a graph; true also where the driver will not say.
 bool MayBeCaptured(CUstream stream);
-
-// The hook for a function of the real driver or of NVML; `found` itself for everything else.
-void* Substitute(void* found, const char* name);
-// The same for a name that begins as NVML's do (nvml_hooks.cc).
-void* SubstituteNvml(void* found, const char* name);
-// The hook for a symbol, null for those that are not hooked.
-void* HookOf(const char* symbol);
 
 // The token of the run this program belongs to, 0 if none.
 uint64_t OwnRun();
