@@ -4,6 +4,8 @@
 The table says for every folder which other folders its files may include; everything it does not
 name is forbidden. A folder may always include itself. A file belongs to the longest row that its
 path starts with.
+
+Large folders have an order of sub-folders, too: a file may include its own and those before it.
 """
 import re
 import subprocess
@@ -32,6 +34,16 @@ LAYERS = {
     "tests": ["src", "softgpu"],
 }
 
+# The sub-folders of a folder, from the lowest up. Each C++ file lies in one of them.
+ORDER = {
+    "softgpu": ["ptx", "card", "engine", "memory", "driver", "api", "nvml"],
+    "src/shim": [
+        "os", "driver", "gate", "link", "swap", "memory", "program", "hooks", "testing",
+    ],
+}  # fmt: skip
+# What tests share: it may include all of its folder, and each test may include it.
+SHARED_BY_TESTS = "testing"
+
 # src/core takes events and the time, and returns actions: no clock, thread, socket, file or
 # randomness of its own.
 IMPURE_HEADERS = re.compile(
@@ -59,6 +71,27 @@ def may_include(layer, target):
     return owner == layer or any((owner + "/").startswith(row + "/") for row in LAYERS[layer])
 
 
+def place_of(path):
+    """The folder with an order that the path is in, and the name of its sub-folder; or None."""
+    for folder in ORDER:
+        if path.startswith(folder + "/"):
+            name, slash, _ = path.removeprefix(folder + "/").partition("/")
+            return folder, name if slash else ""
+    return None
+
+
+def is_before_or_same(path, target):
+    """Whether the order of sub-folders, if both are in one, lets `path` include `target`."""
+    own, other = place_of(path), place_of(target)
+    if own is None or other is None or own[0] != other[0]:
+        return True
+    order = ORDER[own[0]]
+    if TEST_FILE.search(path) and other[1] == SHARED_BY_TESTS:
+        return True
+    known = own[1] in order and other[1] in order
+    return not known or order.index(other[1]) <= order.index(own[1])
+
+
 def impure(pattern, path, text):
     fine = TEST_FILE.search(path) and FINE_IN_TESTS.search(text)
     return pattern.search(text) and not fine
@@ -78,6 +111,10 @@ def include_violations(path, line):
         elif layer_of(target) is not None and not may_include(layer, target):
             allowed = ", ".join(LAYERS[layer]) or "nothing"
             yield f'includes "{target}", but {layer} may include only {allowed} and itself'
+        elif not is_before_or_same(path, target):
+            folder, name = place_of(path)
+            lower = ", ".join(ORDER[folder][: ORDER[folder].index(name)]) or "nothing"
+            yield f'includes "{target}", but {name} may include of {folder} only {lower} and itself'
     if layer == "src/core" and impure(IMPURE_HEADERS, path, match["target"]):
         yield f"includes {match['target']}, but src/core is pure"
 
@@ -87,6 +124,9 @@ def violations(path):
     if layer is None:
         yield 0, "is in no folder of the layering table in tools/check_layers.py"
         return
+    place = place_of(path)
+    if place is not None and place[1] not in ORDER[place[0]]:
+        yield 0, f"is in no sub-folder of {place[0]} that tools/check_layers.py knows"
     with open(path, encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             for what in include_violations(path, line):

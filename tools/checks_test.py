@@ -37,12 +37,41 @@ class Layers(unittest.TestCase):
 
     def test_what_it_does_not(self):
         for path, line in [
-            ("src/shim/a.cc", '#include "src/core/arbiter.h"'),
-            ("src/shim/a.cc", '#include "softgpu/driver/device.h"'),
+            ("src/shim/os/a.cc", '#include "src/core/arbiter.h"'),
+            ("src/shim/os/a.cc", '#include "softgpu/driver/device.h"'),
             ("softgpu/ptx/a.cc", '#include "softgpu/driver/device.h"'),
             ("src/base/a.cc", '#  include "src/wire/codec.h"'),
             ("src/base/a.cc", '#include "bytes.h"'),
             ("somewhere/a.cc", ""),
+        ]:
+            self.assertEqual(len(self.check(path, line)), 1, (path, line))
+
+    def test_sub_folders_include_those_before_them(self):
+        for path, line in [
+            ("src/shim/swap/a.cc", '#include "src/shim/swap/b.h"'),
+            ("src/shim/hooks/a.cc", '#include "src/shim/os/b.h"'),
+            ("src/shim/testing/a.cc", '#include "src/shim/hooks/b.h"'),
+            ("src/shim/gate/a_test.cc", '#include "src/shim/testing/b.h"'),
+            ("src/shim/gate/a_test.h", '#include "src/shim/testing/b.h"'),
+            ("softgpu/api/a.cc", '#include "softgpu/ptx/b.h"'),
+            ("src/shim/driver/a.cc", '#include "src/cuda/driver_api.h"'),
+            ("tests/driver/a.cc", '#include "softgpu/api/b.h"'),
+        ]:
+            self.assertEqual(self.check(path, line), [], (path, line))
+
+    def test_and_none_after_them(self):
+        for path, line in [
+            ("src/shim/program/a.cc", '#include "src/shim/hooks/b.h"'),
+            ("src/shim/os/a.cc", '#include "src/shim/driver/b.h"'),
+            ("src/shim/gate/a.cc", '#include "src/shim/testing/b.h"'),
+            ("src/shim/gate/a_test.cc", '#include "src/shim/swap/b.h"'),
+            ("softgpu/driver/a.cc", '#include "softgpu/api/b.h"'),
+            ("softgpu/memory/a.h", '#include "softgpu/driver/b.h"'),
+            ("softgpu/ptx/a.cc", '#include "softgpu/card/b.h"'),
+            ("src/shim/a.cc", ""),
+            ("src/shim/other/a.cc", ""),
+            ("src/shim/other/a.cc", '#include "src/shim/os/b.h"'),
+            ("softgpu/a.h", ""),
         ]:
             self.assertEqual(len(self.check(path, line)), 1, (path, line))
 
