@@ -197,6 +197,54 @@ class DriverTable(unittest.TestCase):
             self.assertEqual(self.run_in(root).returncode, 1)
 
 
+class HookIndex(unittest.TestCase):
+    FILES = {
+        "src/cuda/driver_api.def": (
+            "CU_PT(cuC, _ptsz, cuC, 2000, GATE(stream), YES, (int a), (a))\n"
+            "CU(cuB, cuB, 2000, OWN, YES, (int a), (a))\n"
+            "CU(cuA, cuA, 2000, PASS, YES, (int a), (a))\n"
+            'CU_REFUSE(cuD, cuD, 2000, "is old")\n'
+        ),
+        "src/shim/hooks/b_hooks.cc": "CUresult cuB(int a) noexcept {\n",
+        "src/shim/hooks/nvml_hooked.def": "NVML_MEMORY(nvmlA, nvmlMemory_t)\n",
+    }
+
+    def run_in(self, root, *arguments):
+        return subprocess.run(
+            [sys.executable, TOOLS / "hook_index.py", *arguments],
+            cwd=root, capture_output=True, text=True,
+        )  # fmt: skip
+
+    def test_it_knows_when_it_is_old_and_renews_itself(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            for path, text in self.FILES.items():
+                (root / path).parent.mkdir(parents=True, exist_ok=True)
+                (root / path).write_text(text)
+            (root / "docs").mkdir()
+            self.assertEqual(self.run_in(root, "--check").returncode, 1)
+            self.assertEqual(self.run_in(root).returncode, 0)
+            self.assertEqual(self.run_in(root, "--check").returncode, 0)
+            lines = (root / "docs/hooks.md").read_text().splitlines()
+            rows = [line.split("](")[0] for line in lines if line.startswith("| `")]
+            self.assertEqual(
+                rows,
+                [
+                    "| `cuB` | OWN | [`b_hooks.cc`",
+                    "| `cuC` | GATE(stream) | [`gated_hooks.cc`",
+                    "| `cuC_ptsz` | GATE(stream) | [`gated_hooks.cc`",
+                    "| `cuD` | REFUSE | [`refused_hooks.cc`",
+                    "| `nvmlA` | NVML | [`nvml_hooks.cc`",
+                ],
+            )
+            (root / "src/shim/hooks/b_hooks.cc").rename(root / "src/shim/hooks/c_hooks.cc")
+            self.assertEqual(self.run_in(root, "--check").returncode, 1)
+            (root / "src/shim/hooks/c_hooks.cc").unlink()
+            gone = self.run_in(root)
+            self.assertEqual(gone.returncode, 1)
+            self.assertIn("cuB", gone.stdout)
+
+
 class DriverClasses(unittest.TestCase):
     ROWS = (
         "CU(cuA, cuA, 2000, OWN, YES, (int a), (a))\n"
