@@ -50,55 +50,43 @@ bool StartsWith(const void* image, std::string_view magic) {
   return std::strncmp(static_cast<const char*>(image), magic.data(), magic.size()) == 0;
 }
 
-// A length in LZ4's way: 15 in the token means that bytes follow, the last of which is not 255.
-bool ReadLength(std::string_view packed, size_t* at, size_t* length) {
-  if (*length != 15) return true;
-  uint8_t byte = 255;
-  while (byte == 255) {
-    if (*at >= packed.size()) return false;
-    byte = static_cast<uint8_t>(packed[(*at)++]);
-    *length += byte;
-  }
-  return true;
+// A function of a system library that most programs never need; null where the library is missing.
+void* FindIn(const char* library, const char* function) {
+  void* const handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+  return handle == nullptr ? nullptr : dlsym(handle, function);
 }
 
-// One LZ4 block: runs of literals, each followed by a match in what is there already.
-bool UnpackLz4(std::string_view packed, size_t bytes, std::string* text) {
-  text->clear();
-  for (size_t at = 0; at < packed.size();) {
-    const uint8_t token = static_cast<uint8_t>(packed[at++]);
-    size_t literals = token >> 4, match = token & 15;
-    if (!ReadLength(packed, &at, &literals) || literals > packed.size() - at) return false;
-    text->append(packed.substr(at, literals));
-    at += literals;
-    if (at == packed.size()) break;  // the last run has no match
-    if (packed.size() - at < 2) return false;
-    const size_t back = static_cast<uint8_t>(packed[at]) |
-                        static_cast<size_t>(static_cast<uint8_t>(packed[at + 1])) << 8;
-    at += 2;
-    if (!ReadLength(packed, &at, &match)) return false;
-    match += 4;
-    if (back == 0 || back > text->size() || text->size() + match > bytes) return false;
-    for (size_t i = 0; i < match; ++i) text->push_back((*text)[text->size() - back]);
-  }
-  return text->size() == bytes;
-}
-
-// Zstandard, in which compilers pack from CUDA 12.8 on: by the system's library, which is there
-// almost everywhere and which most programs never need.
-bool UnpackZstd(std::string_view packed, size_t bytes, std::string* text) {
-  using Decompress = size_t(void*, size_t, const void*, size_t);
-  static Decompress* const decompress = [] {
-    void* const library = dlopen("libzstd.so.1", RTLD_NOW | RTLD_LOCAL);
-    void* const found = library == nullptr ? nullptr : dlsym(library, "ZSTD_decompress");
-    return reinterpret_cast<Decompress*>(found);
-  }();
-  if (decompress == nullptr) return false;
-  // Not cleared: what a malformed entry only claims to hold costs no memory.
+// `bytes` unpacked by `unpack(to)`, which returns their number. Not cleared before: what a
+// malformed entry only claims to hold costs no memory.
+template <typename Unpack>
+bool UnpackInto(std::string* text, size_t bytes, const Unpack& unpack) {
   const auto unpacked = std::make_unique_for_overwrite<char[]>(bytes);
-  if (decompress(unpacked.get(), bytes, packed.data(), packed.size()) != bytes) return false;
+  if (unpack(unpacked.get()) != bytes) return false;
   text->assign(unpacked.get(), bytes);
   return true;
+}
+
+// One LZ4 block.
+bool UnpackLz4(std::string_view packed, size_t bytes, std::string* text) {
+  using Decompress = int(const char*, char*, int, int);
+  static Decompress* const decompress =
+      reinterpret_cast<Decompress*>(FindIn("liblz4.so.1", "LZ4_decompress_safe"));
+  if (decompress == nullptr || packed.size() > kMaxText) return false;
+  return UnpackInto(text, bytes, [&](char* to) {
+    const int done =
+        decompress(packed.data(), to, static_cast<int>(packed.size()), static_cast<int>(bytes));
+    return done < 0 ? ~size_t{0} : static_cast<size_t>(done);
+  });
+}
+
+// Zstandard, in which compilers pack from CUDA 12.8 on.
+bool UnpackZstd(std::string_view packed, size_t bytes, std::string* text) {
+  using Decompress = size_t(void*, size_t, const void*, size_t);
+  static Decompress* const decompress =
+      reinterpret_cast<Decompress*>(FindIn("libzstd.so.1", "ZSTD_decompress"));
+  if (decompress == nullptr) return false;
+  return UnpackInto(text, bytes,
+                    [&](char* to) { return decompress(to, bytes, packed.data(), packed.size()); });
 }
 
 // The text of an entry whose bytes are `data`; nothing if it cannot be read.

@@ -53,11 +53,6 @@ void Warp::EndTurn(uint32_t pc) {
   if (!alone()) floor_ = pc + 1;
 }
 
-bool Warp::AtBarrier() const {
-  return std::any_of(groups_.begin(), groups_.end(),
-                     [](const Group& group) { return group.wait == Group::Wait::kBarrier; });
-}
-
 // Drops empty groups, and joins those at one place unless a barrier holds them.
 void Warp::Merge() {
   std::erase_if(groups_, [](const Group& group) { return group.mask == 0; });

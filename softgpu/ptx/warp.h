@@ -53,8 +53,6 @@ class Warp {
   }
 
   uint32_t live() const { return live_; }
-  // Whether a group of it waits at a barrier.
-  bool AtBarrier() const;
   bool alone() const { return groups_.size() == 1; }
   // Whether the group that Pick() gave may go on at a lower place: it is the lowest that can run
   // anyway, and all that it can meet is at the limit or above.

@@ -33,10 +33,6 @@ double MachineRepair::Utilisation() const {
   return busy / load_.gpus;
 }
 
-double MachineRepair::JobsPerSecond() const {
-  return Utilisation() * load_.gpus / load_.burst_s;
-}
-
 // A job that finds c + k others waits until k + 1 of them are done, c at a time.
 double MachineRepair::MeanWait() const {
   double wait = 0;

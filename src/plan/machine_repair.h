@@ -23,7 +23,6 @@ class MachineRepair {
   explicit MachineRepair(const Load& load);
 
   double Utilisation() const;               // share of the time in which a GPU works
-  double JobsPerSecond() const;             // of all users together
   double MeanWait() const;                  // seconds from handing a job in to its start
   double WaitBeyond(double seconds) const;  // probability that a job waits longer than that
   double WaitPercentile(

@@ -86,7 +86,7 @@ TEST(MachineRepairTest, SeveralGpus) {
   EXPECT_LT(Users(36, 2).MeanWait(), Users(18).MeanWait());  // one queue is better than two
   for (const int gpus : {2, 5}) {
     const MachineRepair many = Users(60, gpus);
-    const double cycle = 60 / many.JobsPerSecond();  // of a user
+    const double cycle = 60 * kBurst / (many.Utilisation() * gpus);  // seconds, of a user
     EXPECT_NEAR(cycle, kThink + kBurst + many.MeanWait(), 1e-9 * cycle);
   }
 }

@@ -115,33 +115,6 @@ bool Queues(const State& state, uint8_t user) {
 
 }  // namespace
 
-std::vector<State> ValidStates(int users) {
-  const auto count = static_cast<size_t>(users);
-  std::vector<State> states;
-  size_t combinations = 1;
-  for (size_t user = 0; user < count; ++user) combinations *= 3;
-  for (size_t number = 0; number < combinations; ++number) {
-    State state;
-    for (size_t user = 0, left = number; user < count; ++user, left /= 3) {
-      state.users.push_back(static_cast<User>(left % 3));
-    }
-    for (size_t holder = 0; holder <= count; ++holder) {
-      state.holder = static_cast<uint8_t>(holder);
-      state.queue.clear();
-      for (size_t user = 0; user < count; ++user) {
-        if (state.users[user] == User::kReady && user + 1 != holder) {
-          state.queue.push_back(static_cast<uint8_t>(user));
-        }
-      }
-      if (holder == 0 && !state.queue.empty()) continue;
-      do {
-        states.push_back(state);
-      } while (std::next_permutation(state.queue.begin(), state.queue.end()));
-    }
-  }
-  return states;
-}
-
 Chain::Chain(int users, Release release, const Rates& rates) : release_(release), rates_(rates) {
   State asleep;
   asleep.users.assign(static_cast<size_t>(users), User::kAsleep);

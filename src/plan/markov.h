@@ -43,10 +43,6 @@ struct State {
   auto operator<=>(const State&) const = default;
 };
 
-// A state is valid if all that are ready hold the GPU or queue, once, and none does while nobody
-// holds it. There are 2^N + 3N Σ_k C(N−1, k) k! 2^(N−1−k) of them.
-std::vector<State> ValidStates(int users);
-
 class Chain {
  public:
   // All states that can be reached when everybody is asleep at first. REQUIRES: 1 <= users <= 6;

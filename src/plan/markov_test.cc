@@ -12,6 +12,35 @@ namespace {
 
 constexpr Rates kRates = {1.0 / 3600, 1.0 / 7200, 1.0 / 300, 1.0 / 30, 1.0 / 600};
 
+// A state is valid if each user that is ready holds the GPU or queues once, and no user queues
+// while the GPU is free. There are 2^N + 3N Σ_k C(N−1, k) k! 2^(N−1−k) such states.
+std::vector<State> ValidStates(int users) {
+  const auto count = static_cast<size_t>(users);
+  std::vector<State> states;
+  size_t combinations = 1;
+  for (size_t user = 0; user < count; ++user) combinations *= 3;
+  for (size_t number = 0; number < combinations; ++number) {
+    State state;
+    for (size_t user = 0, left = number; user < count; ++user, left /= 3) {
+      state.users.push_back(static_cast<User>(left % 3));
+    }
+    for (size_t holder = 0; holder <= count; ++holder) {
+      state.holder = static_cast<uint8_t>(holder);
+      state.queue.clear();
+      for (size_t user = 0; user < count; ++user) {
+        if (state.users[user] == User::kReady && user + 1 != holder) {
+          state.queue.push_back(static_cast<uint8_t>(user));
+        }
+      }
+      if (holder == 0 && !state.queue.empty()) continue;
+      do {
+        states.push_back(state);
+      } while (std::next_permutation(state.queue.begin(), state.queue.end()));
+    }
+  }
+  return states;
+}
+
 TEST(ValidStatesTest, AsManyAsTheFormulaSays) {
   const size_t counts[] = {5, 22, 98, 472, 2552};
   for (int users = 1; users <= 5; ++users) {

@@ -167,11 +167,6 @@ std::string Node::Ask(const std::string& what) {
   return json;
 }
 
-void Node::SayFor(uint64_t program, const wire::Message& message) {
-  const service::ConnectionId from = seats_.at(program).connection;
-  if (from != 0) Say(from, message);
-}
-
 Bytes Node::Resident(int gpu) const {
   Bytes sum;
   for (const auto& [number, seat] : seats_) {

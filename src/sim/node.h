@@ -47,8 +47,6 @@ class Node {
   void RestartDaemon(Duration away);
   // An order of root's, as `tandem` gives it. Nothing while there is no daemon.
   void Order(const wire::Control& order);
-  // Says something in the name of a program, as one that is made to do harm might.
-  void SayFor(uint64_t program, const wire::Message& message);
 
   Card& card(int gpu) { return *cards_.at(static_cast<size_t>(gpu)); }
   // Of what programs have on a card now.
