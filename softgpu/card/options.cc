@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
+#include <map>
 
 #include "src/base/duration.h"
 
@@ -30,29 +31,32 @@ Result<Bytes> ParseVram(const std::string& text) {
 }
 
 Status SetVram(const std::string& text, Options& options) {
+  if (text.empty()) return {};
   ASSIGN_OR_RETURN(options.vram, ParseVram(text));
   return {};
 }
 
 Status SetDevices(const std::string& text, Options& options) {
-  Bytes sum;
   for (size_t start = 0; start <= text.size();) {
     const size_t end = std::min(text.find(',', start), text.size());
     const std::string item = text.substr(start, end - start);
     const size_t colon = item.find(':');
-    DeviceOption device{item.substr(0, colon), options.vram};
+    DeviceOption device{item.substr(0, colon), options.vram, VramSource::kSet};
+    if (device.vram == Bytes()) device.source = VramSource::kHost;
     if (!IsDeviceName(device.name)) return Invalid("'" + device.name + "' cannot name a device");
     for (const DeviceOption& other : options.devices) {
       if (other.name == device.name) return Invalid("device '" + device.name + "' is named twice");
     }
     if (colon != std::string::npos) {
       ASSIGN_OR_RETURN(device.vram, ParseVram(item.substr(colon + 1)));
+      device.source = VramSource::kSet;
     }
-    sum += device.vram;
     options.devices.push_back(std::move(device));
     start = end + 1;
   }
-  if (options.devices.size() > 16) return Invalid("more than 16 devices");
+  if (options.devices.size() > kMaxSoftGpus) return Invalid("more than 16 devices");
+  Bytes sum;
+  for (const DeviceOption& device : options.devices) sum += device.vram;
   if (sum > kMaxVram) {
     return Invalid("the devices have more than " + FormatBytes(kMaxVram) + " of VRAM in all");
   }
@@ -171,7 +175,9 @@ Status SetPath(const std::string& text, Options& options) {
 // VRAM comes before DEVICES, which takes its default from it, and DIR before SHARED, which needs
 // it.
 constexpr OptionRow kTable[] = {
-    {"TANDEM_SOFT_VRAM", "1G", "VRAM of a device, shared by all processes that use it", SetVram},
+    {"TANDEM_SOFT_VRAM", "",
+     "VRAM of a device, shared by all processes that use it (else that of `tandem gpu soft`)",
+     SetVram},
     {"TANDEM_SOFT_DEVICES", "gpu0", "comma-separated devices, each NAME or NAME:VRAM", SetDevices},
     {"TANDEM_SOFT_DIR", "",
      "where the devices' shared files lie (else XDG_RUNTIME_DIR, else /tmp/tandem-UID)",
@@ -221,21 +227,60 @@ constexpr OptionRow kTable[] = {
      SetLiveFile},
 };
 
+// The user's setting, as the variables that it stands for.
+using Fallback = std::map<std::string, std::string>;
+
+// It is one whole: where the environment sets a part of it, none of it counts.
+Result<Fallback> ReadFallback(const Environment& environment) {
+  for (const char* name : {"TANDEM_SOFT_VRAM", "TANDEM_SOFT_DEVICES"}) {
+    const char* set = environment(name);
+    if (set != nullptr && *set != '\0') return Fallback();
+  }
+  ASSIGN_OR_RETURN(const SoftGpuSetting setting, ReadSoftGpuSetting(SoftGpuFile(environment)));
+  std::string devices = "gpu0";
+  for (int i = 1; i < setting.count; ++i) devices += ",gpu" + std::to_string(i);
+  Fallback fallback = {{"TANDEM_SOFT_DEVICES", devices}};
+  if (setting.memory) fallback["TANDEM_SOFT_VRAM"] = std::to_string(setting.memory->count);
+  return fallback;
+}
+
+// Gives a size to the devices that have none.
+void TakeFromHost(const std::function<Bytes()>& available, Options& options) {
+  int count = 0;
+  Bytes left = kMaxVram;
+  for (const DeviceOption& device : options.devices) {
+    if (device.source == VramSource::kHost) ++count;
+    left -= device.vram;
+  }
+  if (count == 0) return;
+  const uint64_t most = left.count / static_cast<uint64_t>(count) / MiB(2).count * MiB(2).count;
+  const Bytes share = std::min(SoftGpuMemory(available(), count), Bytes(most));
+  for (DeviceOption& device : options.devices) {
+    if (device.source == VramSource::kHost) device.vram = share;
+  }
+}
+
 }  // namespace
 
 std::span<const OptionRow> OptionTable() {
   return kTable;
 }
 
-Result<Options> ParseOptions(const Environment& environment) {
+Result<Options> ParseOptions(const Environment& environment,
+                             const std::function<Bytes()>& available) {
+  ASSIGN_OR_RETURN(const Fallback fallback, ReadFallback(environment));
   Options options;
   for (const OptionRow& row : kTable) {
     const char* text = environment(row.name);
-    if (text == nullptr || *text == '\0') text = row.default_text;
+    if (text == nullptr || *text == '\0') {
+      const auto set = fallback.find(row.name);
+      text = set != fallback.end() ? set->second.c_str() : row.default_text;
+    }
     if (Status status = row.parse(text, options); !status.ok()) {
       return Invalid(std::string(row.name) + ": " + status.error().message);
     }
   }
+  TakeFromHost(available, options);
   return options;
 }
 

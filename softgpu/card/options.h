@@ -13,19 +13,23 @@
 #include <string_view>
 #include <vector>
 
+#include "softgpu/card/shared_page.h"
 #include "softgpu/ptx/execute.h"
 #include "src/base/bytes.h"
+#include "src/base/host_memory.h"
 #include "src/base/result.h"
+#include "src/base/soft_gpu.h"
 #include "src/base/time.h"
 
 namespace tandem::soft {
 
 // Of all of a process's devices together.
-inline constexpr Bytes kMaxVram = GiB(256);
+inline constexpr Bytes kMaxVram = kMaxSoftVram;
 
 struct DeviceOption {
   std::string name;  // letters, digits, '-', '_' and '.': it becomes a file name
   Bytes vram;
+  VramSource source = VramSource::kSet;
 };
 
 // What may be made to fail.
@@ -59,7 +63,7 @@ struct LiveOptions {
 };
 
 struct Options {
-  Bytes vram;                         // of a device that gives no size of its own
+  Bytes vram;  // of a device that gives no size of its own; zero: none is set
   std::vector<DeviceOption> devices;  // in the order of their ordinals
   std::string directory;              // of the devices' shared files; empty: the default one
   bool shared = false;                // the devices are for all users
@@ -84,7 +88,12 @@ struct OptionRow {
 std::span<const OptionRow> OptionTable();
 
 using Environment = std::function<const char*(const char* name)>;
-Result<Options> ParseOptions(const Environment& environment);
+// Where the environment sets neither the devices nor their size, the user's setting does
+// (SoftGpuSetting). `available`: the host's free memory, of which devices without a size have a
+// part.
+Result<Options> ParseOptions(
+    const Environment& environment,
+    const std::function<Bytes()>& available = [] { return AvailableHostMemory(); });
 
 // Lines NAME=VALUE of live options; the others are as in `base`. Empty lines and those that begin
 // with # say nothing.

@@ -1,7 +1,9 @@
 #include "softgpu/card/options.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -10,10 +12,12 @@ namespace tandem::soft {
 namespace {
 
 Result<Options> Parse(const std::map<std::string, std::string>& variables) {
-  return ParseOptions([&](const char* name) -> const char* {
-    const auto found = variables.find(name);
-    return found == variables.end() ? nullptr : found->second.c_str();
-  });
+  return ParseOptions(
+      [&](const char* name) -> const char* {
+        const auto found = variables.find(name);
+        return found == variables.end() ? nullptr : found->second.c_str();
+      },
+      [] { return GiB(30); });
 }
 
 TEST(OptionsTest, Defaults) {
@@ -21,7 +25,8 @@ TEST(OptionsTest, Defaults) {
   ASSERT_TRUE(options.ok());
   ASSERT_EQ(options.value().devices.size(), 1u);
   EXPECT_EQ(options.value().devices[0].name, "gpu0");
-  EXPECT_EQ(options.value().devices[0].vram, GiB(1));
+  EXPECT_EQ(options.value().devices[0].vram, GiB(15)) << "half of what the host has";
+  EXPECT_EQ(options.value().devices[0].source, VramSource::kHost);
   EXPECT_EQ(options.value().context, MiB(64));
   EXPECT_EQ(options.value().live.bus_bytes_per_second, 8'000'000'000u);
 }
@@ -33,6 +38,36 @@ TEST(OptionsTest, DevicesWithSizesOfTheirOwn) {
   EXPECT_EQ(options.value().devices[0].vram, MiB(256));
   EXPECT_EQ(options.value().devices[1].name, "b");
   EXPECT_EQ(options.value().devices[1].vram, MiB(64));
+}
+
+TEST(OptionsTest, DevicesWithoutASizeDivideAPartOfTheHostsMemory) {
+  const auto options = Parse({{"TANDEM_SOFT_DEVICES", "a,b:64M,c"}}).value();
+  EXPECT_EQ(options.devices[0].vram, GiB(7));
+  EXPECT_EQ(options.devices[1].vram, MiB(64));
+  EXPECT_EQ(options.devices[2].vram, GiB(7));
+  EXPECT_EQ(options.devices[1].source, VramSource::kSet);
+  const auto full = Parse({{"TANDEM_SOFT_DEVICES", "a,b:255G"}}).value();
+  EXPECT_EQ(full.devices[0].vram, GiB(1));
+}
+
+TEST(OptionsTest, TheUsersSettingCountsWhereTheEnvironmentSetsNoPartOfIt) {
+  const std::string home = testing::TempDir() + "options-" + std::to_string(getpid());
+  std::filesystem::create_directories(home);
+  const std::map<std::string, std::string> at_home = {{"XDG_CONFIG_HOME", home}};
+  ASSERT_TRUE(WriteSoftGpuSetting(home + "/tandem/soft-gpu", {GiB(5), 2}).ok());
+  const auto options = Parse(at_home).value();
+  ASSERT_EQ(options.devices.size(), 2u);
+  EXPECT_EQ(options.devices[1].name, "gpu1");
+  EXPECT_EQ(options.devices[1].vram, GiB(5));
+  EXPECT_EQ(options.devices[1].source, VramSource::kSet);
+  auto with = at_home;
+  with["TANDEM_SOFT_VRAM"] = "64M";
+  EXPECT_EQ(Parse(with).value().devices.size(), 1u);
+  EXPECT_EQ(Parse(with).value().devices[0].vram, MiB(64));
+  std::ofstream(home + "/tandem/soft-gpu") << "nonsense\n";
+  EXPECT_FALSE(Parse(at_home).ok());
+  EXPECT_TRUE(Parse(with).ok()) << "the file is not read";
+  std::filesystem::remove_all(home);
 }
 
 TEST(OptionsTest, DevicesForAllUsersHaveADirectory) {

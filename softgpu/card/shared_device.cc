@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "softgpu/card/busy_time.h"
+#include "src/base/soft_gpu.h"
 
 namespace tandem::soft {
 namespace {
@@ -81,23 +82,6 @@ Status LockForSetup(int fd, const std::string& path) {
   return Error{ErrorCode::kUnavailable, path + " is locked by a process that does not go on"};
 }
 
-Status Initialise(int fd, const std::string& path, Bytes vram, bool model_clock) {
-  if (ftruncate(fd, 0) != 0 || ftruncate(fd, sizeof(SharedPage)) != 0) return Failed(path);
-  SharedPage header = {};
-  header.magic = kSharedMagic;
-  header.version = kSharedVersion;
-  header.page_bytes = sizeof(SharedPage);
-  header.vram_bytes = vram.count;
-  header.model_clock = model_clock ? 1 : 0;
-  constexpr size_t kHeaderBytes = offsetof(SharedPage, ledger);
-  // posix_fallocate too: a full disk must fail here, not by SIGBUS later.
-  if (posix_fallocate(fd, 0, sizeof(SharedPage)) != 0 ||
-      pwrite(fd, &header, kHeaderBytes, 0) != static_cast<ssize_t>(kHeaderBytes)) {
-    return Failed("cannot write " + path);
-  }
-  return {};
-}
-
 Status CheckHeader(int fd, const std::string& path) {
   struct stat info;
   if (fstat(fd, &info) != 0) return Failed(path);
@@ -113,6 +97,38 @@ Status CheckHeader(int fd, const std::string& path) {
       info.st_size != static_cast<off_t>(sizeof(SharedPage))) {
     return Error{ErrorCode::kVersion,
                  path + " is damaged or of another version, and in use; end its users first"};
+  }
+  return {};
+}
+
+// What the file says of a device whose size nothing set; the file need not be a device's.
+std::optional<Bytes> KeptVram(int fd, const std::string& path) {
+  constexpr size_t kHeaderBytes = offsetof(SharedPage, ledger);
+  SharedPage header = {};
+  if (!CheckHeader(fd, path).ok()) return std::nullopt;
+  const ssize_t got = pread(fd, &header, kHeaderBytes, 0);
+  if (got != static_cast<ssize_t>(kHeaderBytes) || header.vram_from_host == 0) return std::nullopt;
+  const Bytes vram(header.vram_bytes);
+  const bool sensible = vram >= MiB(2) && vram <= kMaxSoftVram;
+  return sensible ? std::optional(vram) : std::nullopt;
+}
+
+Status Initialise(int fd, const std::string& path, Bytes vram, bool model_clock,
+                  VramSource source) {
+  if (source == VramSource::kHost) vram = KeptVram(fd, path).value_or(vram);
+  if (ftruncate(fd, 0) != 0 || ftruncate(fd, sizeof(SharedPage)) != 0) return Failed(path);
+  SharedPage header = {};
+  header.magic = kSharedMagic;
+  header.version = kSharedVersion;
+  header.page_bytes = sizeof(SharedPage);
+  header.vram_bytes = vram.count;
+  header.model_clock = model_clock ? 1 : 0;
+  header.vram_from_host = source == VramSource::kHost ? 1 : 0;
+  constexpr size_t kHeaderBytes = offsetof(SharedPage, ledger);
+  // posix_fallocate too: a full disk must fail here, not by SIGBUS later.
+  if (posix_fallocate(fd, 0, sizeof(SharedPage)) != 0 ||
+      pwrite(fd, &header, kHeaderBytes, 0) != static_cast<ssize_t>(kHeaderBytes)) {
+    return Failed("cannot write " + path);
   }
   return {};
 }
@@ -154,11 +170,13 @@ Result<std::string> SharedDirectory(const std::string& configured, Users users) 
   return CheckDirectory(path, users);
 }
 
-Result<DeviceUse> LookAt(const std::string& directory, const std::string& name, Bytes vram) {
+Result<DeviceUse> LookAt(const std::string& directory, const std::string& name, Bytes vram,
+                         VramSource source) {
   const std::string path = directory + "/tandem-soft-" + name;
   DeviceUse use;
   use.total = vram;
   const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (fd && source == VramSource::kHost) use.total = KeptVram(fd.get(), path).value_or(vram);
   if (!fd || !AnybodyThere(fd.get())) return use;
   TRY(CheckHeader(fd.get(), path));
   void* mapped = mmap(nullptr, sizeof(SharedPage), PROT_READ, MAP_SHARED, fd.get(), 0);
@@ -179,14 +197,15 @@ Result<DeviceUse> LookAt(const std::string& directory, const std::string& name, 
 
 Result<std::unique_ptr<SharedDevice>> SharedDevice::Open(const std::string& directory,
                                                          const std::string& name, Bytes vram,
-                                                         bool model_clock, Users users) {
+                                                         bool model_clock, Users users,
+                                                         VramSource source) {
   const std::string path = directory + "/tandem-soft-" + name;
   ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(path, users));
   TRY(LockForSetup(fd.get(), path));
   if (AnybodyThere(fd.get())) {
     TRY(CheckHeader(fd.get(), path));
   } else {
-    TRY(Initialise(fd.get(), path, vram, model_clock));
+    TRY(Initialise(fd.get(), path, vram, model_clock, source));
   }
   const std::optional<int> slot = TakeSlot(fd.get());
   if (!slot) return Error{ErrorCode::kUnavailable, "too many processes use device " + name};

@@ -9,7 +9,8 @@
 // and close would give the child a share in the lock until it execs or exits.)
 //
 // The first process decides the device's VRAM size and clock; when nobody is left, the next one may
-// choose another. A file that is damaged or of another version is replaced when nobody holds it.
+// choose another. A size that nothing sets is chosen once: the file keeps it. A file that is
+// damaged or of another version is replaced when nobody holds it.
 //
 // Threading: any thread.
 #pragma once
@@ -46,7 +47,8 @@ struct DeviceUse {
   std::vector<Process> processes;
 };
 // Looks at the device without using it. One that nobody uses is as big as `vram`.
-Result<DeviceUse> LookAt(const std::string& directory, const std::string& name, Bytes vram);
+Result<DeviceUse> LookAt(const std::string& directory, const std::string& name, Bytes vram,
+                         VramSource source = VramSource::kSet);
 
 class SharedDevice {
  public:
@@ -55,7 +57,8 @@ class SharedDevice {
   static Result<std::unique_ptr<SharedDevice>> Open(const std::string& directory,
                                                     const std::string& name, Bytes vram,
                                                     bool model_clock = false,
-                                                    Users users = Users::kThis);
+                                                    Users users = Users::kThis,
+                                                    VramSource source = VramSource::kSet);
   ~SharedDevice();  // gives the slot and what it holds back
   SharedDevice(const SharedDevice&) = delete;
   SharedDevice& operator=(const SharedDevice&) = delete;

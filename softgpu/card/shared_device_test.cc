@@ -173,6 +173,26 @@ TEST_F(SharedDeviceTest, WhenNobodyIsLeftTheNextOneDecides) {
   EXPECT_EQ(device->Free(), MiB(128));
 }
 
+TEST_F(SharedDeviceTest, ASizeThatNothingSetsStaysForLaterProcesses) {
+  const auto open = [&](Bytes bytes, VramSource source) {
+    return SharedDevice::Open(directory_, "gpu", bytes, false, Users::kThis, source)
+        .value()
+        ->total();
+  };
+  const auto look = [&](VramSource source) {
+    return LookAt(directory_, "gpu", MiB(10), source).value().total;
+  };
+  EXPECT_EQ(open(MiB(64), VramSource::kHost), MiB(64));
+  EXPECT_EQ(open(MiB(128), VramSource::kHost), MiB(64));
+  EXPECT_EQ(look(VramSource::kHost), MiB(64));
+  EXPECT_EQ(look(VramSource::kSet), MiB(10));
+  EXPECT_EQ(open(MiB(32), VramSource::kSet), MiB(32));
+  EXPECT_EQ(look(VramSource::kHost), MiB(10)) << "that one was set";
+  EXPECT_EQ(open(MiB(128), VramSource::kHost), MiB(128));
+  std::ofstream(file()) << "not a page";
+  EXPECT_EQ(open(MiB(64), VramSource::kHost), MiB(64));
+}
+
 TEST_F(SharedDeviceTest, ADamagedFileIsReplacedOnceItIsNotInUse) {
   std::ofstream(file()) << "not a page";
   ASSERT_EQ(chmod(file().c_str(), 0600), 0);

@@ -14,9 +14,13 @@
 namespace tandem::soft {
 
 inline constexpr uint64_t kSharedMagic = 0x5550'4753'4d44'4e54;  // "TNDMSGPU"
-inline constexpr uint32_t kSharedVersion = 2;
+inline constexpr uint32_t kSharedVersion = 3;
 inline constexpr int kSlotCount = 128;  // processes that can use one device at a time
 inline constexpr int kBusyBuckets = 8;
+
+// Where a device's size comes from: something sets it, or it is a part of the host's free memory,
+// which changes all the time. Of the latter kind the first in the device's file holds.
+enum class VramSource { kSet, kHost };
 
 // What processes use in turns.
 enum class SharedEngine { kCompute, kToDevice, kToHost };
@@ -44,7 +48,8 @@ struct SharedPage {
   uint32_t version;
   uint32_t page_bytes;  // sizeof(SharedPage)
   uint64_t vram_bytes;
-  uint64_t model_clock;  // 1: the device keeps time by the model clock; 0: by the real one
+  uint64_t model_clock;     // 1: the device keeps time by the model clock; 0: by the real one
+  uint64_t vram_from_host;  // 1: nothing set vram_bytes, and so it stays
 
   alignas(64) std::atomic<uint64_t> ledger;
   std::atomic<int64_t> clock_lag_ns;  // DeviceClock

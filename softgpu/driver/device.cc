@@ -8,7 +8,7 @@ Result<std::unique_ptr<Device>> Device::Open(int ordinal, const DeviceOption& op
   const Users users = options.shared ? Users::kAll : Users::kThis;
   ASSIGN_OR_RETURN(const std::string directory, SharedDirectory(options.directory, users));
   ASSIGN_OR_RETURN(auto shared, SharedDevice::Open(directory, option.name, option.vram,
-                                                   options.model_clock, users));
+                                                   options.model_clock, users, option.source));
   const CUuuid uuid = DeviceUuid(option.name);
   ASSIGN_OR_RETURN(auto store, PhysicalStore::Create(shared.get(), uuid));
   return std::unique_ptr<Device>(new Device(ordinal, uuid, std::move(shared), std::move(store),

@@ -21,7 +21,7 @@ nvmlReturn_t LookAtDevice(nvmlDevice_t device, DeviceUse* use) {
   std::shared_ptr<const Library> library;
   const DeviceOption* option = nullptr;
   NVML_TRY(FindDevice(device, &library, &option));
-  auto seen = LookAt(library->directory, option->name, option->vram);
+  auto seen = LookAt(library->directory, option->name, option->vram, option->source);
   if (!seen.ok()) return NVML_ERROR_UNKNOWN;
   *use = std::move(seen).value();
   return NVML_SUCCESS;

@@ -18,6 +18,7 @@
 #include "src/cli/print.h"
 #include "src/cli/run.h"
 #include "src/cli/share.h"
+#include "src/cli/soft_gpu.h"
 #include "src/core/class_names.h"
 #include "src/core/policy.h"
 #include "src/usage/usage.h"
@@ -144,6 +145,11 @@ void AddOrders(CLI::App* app, std::function<int()>* action) {
       "It holds at once, for all the run has and will start, and is what its programs see as the\n"
       "size of the card. A run that has more already keeps that, and gets no more.\n\n"
       "Examples:\n  tandem limit 3 --memory 4G\n  tandem limit mnist --memory all");
+}
+
+CLI::Validator SizeOrAuto() {
+  const CLI::Validator size = usage::IsSize();
+  return {[size](std::string& text) { return text == "auto" ? "" : size(text); }, ""};
 }
 
 CLI::Validator IsPolicy() {
@@ -283,6 +289,35 @@ CLI::App* AddRun(CLI::App* app, RunOptions* options, std::function<int()>* actio
   return command;
 }
 
+void AddSoftGpu(CLI::App* app, std::function<int()>* action) {
+  auto options = std::make_shared<SoftGpuOptions>();
+  CLI::App* command = app->add_subcommand("gpu", "Show or set the size of the software GPU");
+  command
+      ->add_option("kind", options->kind,
+                   "The kind of GPU; only the software GPU has a size to set")
+      ->required()
+      ->type_name("KIND")
+      ->check(usage::IsOneOf({"soft"}));
+  command
+      ->add_option("--memory", options->memory,
+                   "Memory of each card, e.g. 16G; auto: half of the host's free memory")
+      ->type_name("SIZE")
+      ->check(SizeOrAuto());
+  command->add_option("--count", options->count, "Number of cards")
+      ->type_name("N")
+      ->check(CLI::Range(1, kMaxSoftGpus).description(""));
+  command->add_flag("--json", options->json, "One JSON object on one line");
+  command->footer(
+      "Without options it shows the size. The setting is this user's, and a file keeps it. It "
+      "does\n"
+      "not count where TANDEM_SOFT_VRAM or TANDEM_SOFT_DEVICES is set. Memory of the host is "
+      "taken\n"
+      "when a program writes to it. A daemon that runs keeps its cards until it ends.\n\n"
+      "Examples:\n  tandem gpu soft\n  tandem gpu soft --memory 16G --count 2\n"
+      "  tandem gpu soft --memory auto --count 1");
+  command->callback([=] { *action = [=] { return ShowOrSetSoftGpu(*options); }; });
+}
+
 void AddPlan(CLI::App* app, std::function<int()>* action) {
   auto options = std::make_shared<PlanOptions>();
   CLI::App* command =
@@ -390,6 +425,7 @@ int Main(int argc, char** argv) {
   AddOrders(&app, &action);
   AddPolicy(&app, &action);
   AddShare(&app, &action);
+  AddSoftGpu(&app, &action);
   AddPlan(&app, &action);
   AddOwn(&app, &action);
   std::vector<std::string> arguments(argv + 1, argv + argc);

@@ -16,7 +16,7 @@ def section(title):
     return re.split(r"^##+ ", PAGE.split(title + "\n", 1)[1], maxsplit=1, flags=re.MULTILINE)[0]
 
 
-VALUES = {"null", "turns", "together"}  # of keys, in the tables
+VALUES = {"null", "turns", "together", "setting", "host"}  # of keys, in the tables
 
 
 def documented(title):
@@ -66,6 +66,7 @@ COMMANDS = [
     ("tandem policy", ["policy", "gpu0", "fair"]),
     ("tandem share", ["share"]),
     ("tandem share", ["share", "mnist", "2"]),
+    ("tandem gpu soft", ["gpu", "soft"]),
     ("tandem plan", ["plan", "--users", "3", "--idle-timeout", "1h"]),
 ]
 
