@@ -27,8 +27,9 @@ LAYERS = {
     "src/shim": ["src/base", "src/client", "src/wire", "src/cuda"],
     # cuda: the probe, a short-lived process, asks the driver what the card is.
     "src/daemon": ["src/base", "src/core", "src/usage", "src/wire", "src/service", "src/cuda"],
-    # core: the names of classes and policies, to check and to complete.
-    "src/cli": ["src/base", "src/core", "src/plan", "src/usage", "src/wire"],
+    # core: the names of classes and policies, to check and to complete. cuda: a child process asks
+    # whether the driver works.
+    "src/cli": ["src/base", "src/core", "src/cuda", "src/plan", "src/usage", "src/wire"],
     "examples": ["src/base", "src/cuda"],
     "bench": ["src", "softgpu"],
     "tests": ["src", "softgpu"],

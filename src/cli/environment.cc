@@ -122,23 +122,31 @@ std::vector<char*> ExecPointers(const std::vector<std::string>& strings) {
   return pointers;
 }
 
-Result<Gpu> ChooseGpu(const std::optional<std::string>& asked, bool driver_present) {
-  if (!asked || asked->empty()) return driver_present ? Gpu::kCuda : Gpu::kSoft;
-  if (*asked == "soft") return Gpu::kSoft;
-  if (*asked == "cuda") return Gpu::kCuda;
+Result<GpuChoice> ChooseGpu(const std::optional<std::string>& asked,
+                            const std::function<cuda::DriverState()>& driver) {
+  if (!asked || asked->empty()) {
+    const cuda::DriverState state = driver();
+    const bool none = state.kind == cuda::DriverState::Kind::kNone;
+    return GpuChoice{none ? Gpu::kSoft : Gpu::kCuda, true, state.why};
+  }
+  if (*asked == "soft") return GpuChoice{Gpu::kSoft, false, ""};
+  if (*asked == "cuda") return GpuChoice{Gpu::kCuda, false, ""};
   return Error{ErrorCode::kInvalid, "no kind of GPU is called '" + *asked + "'; use soft or cuda"};
 }
 
-Result<Gpu> SettleGpu(const std::optional<std::string>& asked) {
-  const char* set = std::getenv("TANDEM_GPU");
-  const auto inherited = set != nullptr ? std::optional<std::string>(set) : std::nullopt;
-  ASSIGN_OR_RETURN(const Gpu gpu, ChooseGpu(asked ? asked : inherited, NvidiaDriverPresent()));
-  setenv("TANDEM_GPU", NameOf(gpu), 1);
-  return gpu;
+cuda::DriverState NvidiaDriver() {
+  const bool module_loaded =
+      access("/dev/nvidiactl", F_OK) == 0 || access("/proc/driver/nvidia/version", F_OK) == 0;
+  if (module_loaded) return {cuda::DriverState::Kind::kWorks, ""};
+  return cuda::AskDriver();
 }
 
-bool NvidiaDriverPresent() {
-  return access("/dev/nvidiactl", F_OK) == 0 || access("/proc/driver/nvidia/version", F_OK) == 0;
+Result<GpuChoice> SettleGpu(const std::optional<std::string>& asked) {
+  const char* set = std::getenv("TANDEM_GPU");
+  const auto inherited = set != nullptr ? std::optional<std::string>(set) : std::nullopt;
+  ASSIGN_OR_RETURN(GpuChoice choice, ChooseGpu(asked ? asked : inherited, NvidiaDriver));
+  setenv("TANDEM_GPU", NameOf(choice.gpu), 1);
+  return choice;
 }
 
 }  // namespace tandem::cli

@@ -4,12 +4,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "src/cli/layout.h"
+#include "src/cuda/driver_state.h"
 
 namespace tandem::cli {
 
@@ -38,14 +40,23 @@ Result<Environment> BareEnvironment(Environment environment, const Layout& layou
 // As the exec functions want a list: null-terminated, valid as long as `strings` lives unchanged.
 std::vector<char*> ExecPointers(const std::vector<std::string>& strings);
 
-// `asked` ("cuda" or "soft"), else by `driver_present`.
-Result<Gpu> ChooseGpu(const std::optional<std::string>& asked, bool driver_present);
+struct GpuChoice {
+  Gpu gpu = Gpu::kSoft;
+  bool by_machine = false;  // nothing asked for a kind: the machine's driver decided
+  std::string broken;       // why that driver does not work; empty where it does, or was not asked
+};
 
-// Whether this machine has NVIDIA's kernel driver.
-bool NvidiaDriverPresent();
+// `asked` ("cuda" or "soft"), else by what `driver` says of this machine. A broken driver is
+// chosen, too: the software GPU in its place would be a surprise.
+Result<GpuChoice> ChooseGpu(const std::optional<std::string>& asked,
+                            const std::function<cuda::DriverState()>& driver);
+
+// NVIDIA's driver on this machine. Where its kernel module is loaded it counts as working: then the
+// daemon asks it, and says what is wrong.
+cuda::DriverState NvidiaDriver();
 
 // The kind of GPU that this process is about: `asked`, else TANDEM_GPU's, else what the machine
 // has. Puts it into TANDEM_GPU, which says from there on which daemon is meant.
-Result<Gpu> SettleGpu(const std::optional<std::string>& asked);
+Result<GpuChoice> SettleGpu(const std::optional<std::string>& asked);
 
 }  // namespace tandem::cli

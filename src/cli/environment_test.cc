@@ -82,11 +82,30 @@ TEST(DevicePriority, GoesByTheClassUnlessTheUserHasSaidOtherwise) {
 }
 
 TEST(ChooseGpu, AskedForComesFirst) {
-  EXPECT_EQ(*ChooseGpu("soft", true), Gpu::kSoft);
-  EXPECT_EQ(*ChooseGpu("cuda", false), Gpu::kCuda);
-  EXPECT_EQ(*ChooseGpu(std::nullopt, true), Gpu::kCuda);
-  EXPECT_EQ(*ChooseGpu("", false), Gpu::kSoft);
-  EXPECT_FALSE(ChooseGpu("metal", true).ok());
+  int asked = 0;
+  const auto driver = [&] {
+    ++asked;
+    return cuda::DriverState();
+  };
+  EXPECT_EQ(ChooseGpu("soft", driver)->gpu, Gpu::kSoft);
+  EXPECT_EQ(ChooseGpu("cuda", driver)->gpu, Gpu::kCuda);
+  EXPECT_FALSE(ChooseGpu("cuda", driver)->by_machine);
+  EXPECT_FALSE(ChooseGpu("metal", driver).ok());
+  EXPECT_EQ(asked, 0) << "the driver has no say";
+}
+
+TEST(ChooseGpu, ElseTheMachinesDriverDecidesEvenABrokenOne) {
+  using Kind = cuda::DriverState::Kind;
+  const auto choose = [](Kind kind, const char* why) {
+    return *ChooseGpu("", [&] { return cuda::DriverState{kind, why}; });
+  };
+  EXPECT_EQ(choose(Kind::kNone, "").gpu, Gpu::kSoft);
+  EXPECT_TRUE(choose(Kind::kNone, "").by_machine);
+  EXPECT_EQ(choose(Kind::kWorks, "").gpu, Gpu::kCuda);
+  EXPECT_EQ(choose(Kind::kBroken, "it fails").gpu, Gpu::kCuda);
+  EXPECT_EQ(choose(Kind::kBroken, "it fails").broken, "it fails");
+  const auto unasked = ChooseGpu(std::nullopt, [] { return cuda::DriverState(); });
+  EXPECT_TRUE(unasked->by_machine);
 }
 
 }  // namespace

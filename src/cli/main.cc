@@ -250,7 +250,8 @@ CLI::App* AddRun(CLI::App* app, RunOptions* options, std::function<int()>* actio
           ->type_name("CLASS")
           ->check(usage::IsOneOf({std::begin(core::kClassNames), std::end(core::kClassNames)}));
   AddGpu(command, &options->gpu);
-  command->add_flag("--quiet", options->quiet, "Do not say what the program waits for");
+  command->add_flag("--quiet", options->quiet,
+                    "Do not say what the program waits for, nor which GPU it uses");
   command
       ->add_flag("--unshared", options->unshared,
                  "Run it beside Tandem: its memory stays on the card")
@@ -276,7 +277,9 @@ CLI::App* AddRun(CLI::App* app, RunOptions* options, std::function<int()>* actio
       "A second\n"
       "Ctrl-C within one wait ends a program that handles the first one itself.\n"
       "The GPU is $TANDEM_GPU's kind; by default the card where NVIDIA's driver is, else the\n"
-      "software GPU. Each kind has a daemon of its own; the listings, too, take --gpu.\n\n"
+      "software GPU, and standard error says so once. A driver that does not work ends the run "
+      "with\n"
+      "status 125. Each kind has a daemon of its own; the listings, too, take --gpu.\n\n"
       "Exit status, signals and terminal are the program's own. Where it could not be started:\n"
       "127 it does not exist, 126 it cannot be executed, 125 anything else.\n\n"
       "Examples:\n"

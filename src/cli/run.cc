@@ -68,12 +68,30 @@ Status CheckShareable(const Plan& plan, const std::string& path) {
                            *why)};
 }
 
+// Says where the software GPU was chosen without being asked for. It computes slowly: a driver that
+// is broken must not end there.
+Result<Gpu> GpuOf(const RunOptions& options) {
+  ASSIGN_OR_RETURN(const GpuChoice choice, SettleGpu(options.gpu));
+  if (!choice.broken.empty()) {
+    return Error{ErrorCode::kFailed,
+                 fmt::format("NVIDIA's driver is installed and does not work ({}); repair it, or "
+                             "use the slow software GPU: `tandem run --gpu soft`",
+                             choice.broken)};
+  }
+  if (choice.gpu == Gpu::kSoft && choice.by_machine && !options.quiet) {
+    Fail(0,
+         "no NVIDIA driver was found: this run uses the software GPU, which is slow; `--gpu soft` "
+         "hides this line");
+  }
+  return choice.gpu;
+}
+
 Result<Plan> MakePlan(const RunOptions& options, std::string file) {
   Plan plan;
   plan.program = {std::move(file), options.command, OwnEnvironment()};
   const Environment& environment = plan.program.environment;
   ASSIGN_OR_RETURN(plan.layout, OwnLayout());
-  ASSIGN_OR_RETURN(plan.gpu, SettleGpu(options.gpu));
+  ASSIGN_OR_RETURN(plan.gpu, GpuOf(options));
   if (options.memory) {
     ASSIGN_OR_RETURN(plan.limit, ParseBytes(*options.memory));
   }

@@ -21,7 +21,7 @@ struct RunOptions {
   std::optional<std::string> gpu;
   bool unshared = false;
   bool oversubscribe = false;
-  bool quiet = false;  // about waits
+  bool quiet = false;  // about waits and the kind of GPU
   std::vector<std::string> command;
 };
 

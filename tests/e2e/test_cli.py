@@ -5,10 +5,11 @@ import os
 import signal
 import stat
 import subprocess
+from pathlib import Path
 
 import pytest
 
-from harness import (MIB, PATIENCE_S, REFUSED, SHIM, SOCKET, TANDEM, TANDEMD, TRAIN, VERSION, finish, frame, receive,
+from harness import (BUILD, MIB, PATIENCE_S, REFUSED, SHIM, SOCKET, TANDEM, TANDEMD, TRAIN, VERSION, finish, frame, receive,
                      text, train, wait_until)
 
 
@@ -108,6 +109,42 @@ def test_each_kind_of_gpu_has_a_daemon_of_its_own(make_card):
     _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 125 and "no GPU to share" in err
     assert "No daemon" in finish(card.spawn([TANDEM, "ps", "--gpu", "cuda"]))
+
+
+NO_CARD = pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="this machine has NVIDIA's driver")
+SAYS_SOFTWARE = "tandem: no NVIDIA driver was found: this run uses the software GPU"
+
+
+def answering(card, init):
+    """An environment that asks for no kind of GPU, and a driver whose cuInit returns `init`."""
+    env = {k: v for k, v in card.env.items() if k != "TANDEM_GPU"}
+    return {**env, "LD_LIBRARY_PATH": str(BUILD / "bin/tests/answering"), "TANDEM_TEST_CUINIT": str(init)}
+
+
+@NO_CARD
+def test_the_software_gpu_is_announced_where_nothing_asked_for_it(card):
+    def said(*flags, env):
+        process = card.shared(["true"], *flags, env=env)
+        _, err = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 0, err
+        return err
+
+    unasked = answering(card, 100)  # no device
+    err = said(env=unasked)
+    assert err.startswith(SAYS_SOFTWARE) and err.count("\n") == 1
+    assert said("--gpu", "soft", env=unasked) == said("--quiet", env=unasked) == said(env=card.env) == ""
+    inner = ["--", TANDEM, "run"]
+    assert said(*inner, env=unasked).count(SAYS_SOFTWARE) == 1, "a run within it says nothing"
+
+
+@NO_CARD
+def test_a_broken_driver_ends_the_run(card):
+    broken = answering(card, 803)
+    process = card.shared(["echo", "ran"], env=broken)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, out) == (125, "")
+    assert "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH" in err and "--gpu soft" in err
+    assert finish(card.shared(["echo", "ran"], "--gpu", "soft", env=broken)) == "ran\n"
 
 
 def test_the_daemons_log_is_bounded(make_card):
