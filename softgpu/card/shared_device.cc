@@ -12,6 +12,7 @@
 
 #include "softgpu/card/busy_time.h"
 #include "src/base/soft_gpu.h"
+#include "src/base/user_directory.h"
 
 namespace tandem::soft {
 namespace {
@@ -163,9 +164,7 @@ Result<std::string> SharedDirectory(const std::string& configured, Users users) 
     }
     return CheckDirectory(configured, users);
   }
-  const char* runtime = secure_getenv("XDG_RUNTIME_DIR");
-  if (runtime != nullptr && *runtime == '/') return CheckDirectory(runtime, users);
-  const std::string path = "/tmp/tandem-" + std::to_string(geteuid());
+  const std::string path = UserDirectory(geteuid());
   if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return Failed("cannot make " + path);
   return CheckDirectory(path, users);
 }

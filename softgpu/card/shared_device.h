@@ -31,8 +31,8 @@ namespace tandem::soft {
 // has how much VRAM and whose turn it is, is any user's to write. What is in the VRAM is not in it.
 enum class Users { kThis, kAll };
 
-// The directory of the shared files: `configured`, else XDG_RUNTIME_DIR, else one in /tmp that is
-// made. Refused unless only this user may write to it, or for all users only root.
+// The directory of the shared files: `configured`, else UserDirectory(). It is made. Refused unless
+// only this user may write to it, or for all users only root.
 Result<std::string> SharedDirectory(const std::string& configured, Users users);
 
 // What there is to see of a device from outside.

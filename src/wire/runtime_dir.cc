@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "src/base/user_directory.h"
+
 namespace tandem::wire {
 namespace {
 
@@ -20,9 +22,7 @@ std::string Variable(const char* name) {
 }
 
 std::string PersonalDir() {
-  if (const std::string dir = Variable("XDG_RUNTIME_DIR"); !dir.empty()) return dir + "/tandem";
-  if (getuid() == 0) return kMachineDir;
-  return "/tmp/tandem-" + std::to_string(getuid());
+  return getuid() == 0 ? kMachineDir : UserDirectory(getuid());
 }
 
 std::string NameFor(const std::string& dir, const char* ending) {

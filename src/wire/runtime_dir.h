@@ -15,8 +15,8 @@
 namespace tandem::wire {
 
 // Directory of the daemon's socket: $TANDEM_RUNTIME_DIR, else /run/tandem where that is
-// everybody's, else this user's own: $XDG_RUNTIME_DIR/tandem, else /run/tandem for root, else
-// /tmp/tandem-<uid>.
+// everybody's, else this user's own: /run/tandem for root, else UserDirectory(). $XDG_RUNTIME_DIR
+// has no part in it: cron, su and some logins do not set it, and a logout removes that directory.
 std::string RuntimeDir();
 
 // Whether `dir` is root's and open to everybody.

@@ -105,13 +105,19 @@ TEST_F(RuntimeDirTest, RootsMayBeEverybodysAndFilesThenLieElsewhere) {
   EXPECT_EQ(OwnDir(), all);
   EXPECT_TRUE(AsSomebody(&RootStartsTheDaemon));
   EXPECT_EQ(AsSomebody(&SocketPath), all + "/tandemd.sock");
-  EXPECT_EQ(AsSomebody(&OwnDir), dir_ + "/tandem");
   EXPECT_EQ(AsSomebody(&MakeRuntimeDir).error().code, ErrorCode::kRefused);
   EXPECT_EQ(AsSomebody(&MakeEverybodysDir).error().code, ErrorCode::kRefused);
-  unsetenv("XDG_RUNTIME_DIR");
   EXPECT_EQ(AsSomebody(&OwnDir), "/tmp/tandem-" + std::to_string(kSomebody));
   CloseEverybodysDir();
   EXPECT_EQ(ModeOf(all), 0700u);
+}
+
+TEST_F(RuntimeDirTest, IsTheSameWithAndWithoutALogin) {
+  const std::string without = RuntimeDir();
+  setenv("XDG_RUNTIME_DIR", dir_.c_str(), 1);
+  EXPECT_EQ(RuntimeDir(), without);
+  setenv("TANDEM_RUNTIME_DIR", "/elsewhere", 1);
+  EXPECT_EQ(RuntimeDir(), "/elsewhere");
 }
 
 // By the mode that `mkdir` gives, say: root did not mean to serve everybody there.

@@ -150,7 +150,6 @@ class Scene:
         self.card = Card(self.root)
         self.card.soft.chmod(0o755)
         self.card.env["TANDEM_SOFT_SHARED"] = "1"
-        self.card.env["XDG_RUNTIME_DIR"] = str(self._home())
         # Of what leaves the card a part lies in files, in a directory where everybody may look.
         self.spill = self.root / "spill"
         self.spill.mkdir(mode=0o777)
@@ -177,12 +176,6 @@ class Scene:
             if not path.is_symlink():
                 path.chmod(0o755)
         return self.root / "bin"
-
-    def _home(self):
-        home = self.root / "victims"
-        home.mkdir(mode=0o700)
-        os.chown(home, VICTIM, VICTIM)
-        return home
 
     def _start_victim(self):
         class Program(DeviceProgram):

@@ -1,0 +1,109 @@
+"""One user, one daemon: all sessions of a user find it, and a logout leaves it running."""
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+import users
+from harness import PATIENCE_S, wait_until
+
+# A user of this test process alone: the directory in /tmp is the user's.
+USER = 64200 + os.getpid() % 1000
+
+
+def stop(pid):
+    def gone():
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        return "Z (zombie)" in Path(f"/proc/{pid}/status").read_text()
+
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, 15)
+        wait_until(gone, None, "the daemon ended")
+
+
+class Home:
+    """A user's commands, in environments that `login` and cron make."""
+
+    def __init__(self, root):
+        self.root = root
+        root.chmod(0o711)
+        self.bin = users.Scene._install(self)
+        self.directory = Path(f"/tmp/tandem-{USER}")
+        self.pids = set()
+
+    def login(self):
+        runtime = Path(tempfile.mkdtemp(dir=self.root))
+        os.chown(runtime, USER, USER)
+        return runtime
+
+    def tandem(self, *words, **more):
+        env = {
+            "PATH": os.environ["PATH"],
+            "TANDEM_GPU": "soft",
+            "TANDEM_SOFT_VRAM": "256M",
+            "TANDEM_SOFT_CONTEXT": "8M",
+            **{name: str(value) for name, value in more.items()},
+        }
+        argv = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", self.bin / "tandem", *words]
+        done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def daemon(self, **more):
+        status = json.loads(self.tandem("status", "--json", **more))
+        if status["pid"] is not None:
+            self.pids.add(status["pid"])
+        return status["pid"]
+
+    def close(self):
+        for pid in self.pids:
+            stop(pid)
+        shutil.rmtree(self.directory, ignore_errors=True)
+        shutil.rmtree(self.root, ignore_errors=True)
+
+
+@pytest.fixture
+def home():
+    if not users.can_be_others():
+        pytest.skip("needs root, to be another user")
+    if Path("/run/tandem").is_dir() and Path("/run/tandem").stat().st_mode & 0o777 == 0o711:
+        pytest.skip("this machine has a daemon for everybody")
+    made = Home(Path(tempfile.mkdtemp(prefix="tandem-home-")))
+    yield made
+    made.close()
+
+
+def test_a_daemon_is_found_with_and_without_a_login(home):
+    first = home.login()
+    home.tandem("run", "--", "true", XDG_RUNTIME_DIR=first)
+    pid = home.daemon(XDG_RUNTIME_DIR=first)
+    assert pid is not None
+    assert home.daemon() == pid, "as from cron"
+    shutil.rmtree(first)  # as a logout does
+    home.tandem("run", "--", home.bin / "train", "--memory", "20M", "--steps", "2")
+    home.tandem("run", "--", "true", XDG_RUNTIME_DIR=home.login())
+    assert home.daemon(XDG_RUNTIME_DIR=home.login()) == home.daemon() == pid
+
+
+def test_a_directory_of_another_user_is_not_used(home):
+    home.directory.mkdir(mode=0o777)
+    with pytest.raises(AssertionError, match="must be a directory of your own"):
+        home.tandem("run", "--", "true")
+    assert home.daemon() is None
+
+
+def test_another_directory_has_another_daemon(home):
+    home.tandem("run", "--", "true")
+    other = home.login()
+    assert home.daemon(TANDEM_RUNTIME_DIR=other) is None
+    home.tandem("run", "--", "true", TANDEM_RUNTIME_DIR=other)
+    assert home.daemon(TANDEM_RUNTIME_DIR=other) not in (None, home.daemon())
