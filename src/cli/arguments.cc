@@ -17,7 +17,9 @@ const CLI::App* Find(const CLI::App& app, const std::string& name) {
 
 std::string UnknownCommand(const CLI::App& app, const std::string& typed) {
   std::vector<std::string> names;
-  for (const CLI::App* command : CommandsOf(app)) names.push_back(command->get_name());
+  for (const CLI::App* command : CommandsOf(app)) {
+    if (!command->get_group().empty()) names.push_back(command->get_name());
+  }
   const std::optional<std::string> nearest = usage::Nearest(typed, names);
   return fmt::format(
       "tandem has no command \"{}\"; {}", typed,

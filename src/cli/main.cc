@@ -13,6 +13,7 @@
 #include "src/cli/control.h"
 #include "src/cli/daemon.h"
 #include "src/cli/listing.h"
+#include "src/cli/names.h"
 #include "src/cli/plan.h"
 #include "src/cli/policy.h"
 #include "src/cli/print.h"
@@ -21,6 +22,7 @@
 #include "src/cli/soft_gpu.h"
 #include "src/core/class_names.h"
 #include "src/core/policy.h"
+#include "src/usage/manual.h"
 #include "src/usage/usage.h"
 #include "src/wire/runtime_dir.h"
 
@@ -387,6 +389,16 @@ void AddOwn(CLI::App* app, std::function<int()>* action) {
   completion->callback([=] { *action = [=] { return Print(CompletionScript(*shell, *app)); }; });
   app->add_subcommand("version", "Print the version")->callback([=] {
     *action = [] { return Print(VersionText() + "\n"); };
+  });
+  // For completion and for `./dev install`.
+  auto what = std::make_shared<std::string>();
+  CLI::App* names = app->add_subcommand("names", "Print the names of what runs")->group("");
+  names->add_option("what", *what, "Of what")
+      ->required()
+      ->check(usage::IsOneOf({"sessions", "gpus"}));
+  names->callback([=] { *action = [=] { return PrintNames(*what); }; });
+  app->add_subcommand("manual", "Print the manual page")->group("")->callback([=] {
+    *action = [=] { return Print(usage::ManualPage(*app, 1, TANDEM_VERSION)); };
   });
   auto about = std::make_shared<std::string>();
   CLI::App* help = app->add_subcommand("help", "Explain a command");

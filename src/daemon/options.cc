@@ -11,6 +11,7 @@
 #include "src/base/text.h"
 #include "src/core/policy.h"
 #include "src/daemon/spill_directory.h"
+#include "src/usage/manual.h"
 #include "src/usage/usage.h"
 
 namespace tandem::daemon {
@@ -151,6 +152,8 @@ ParsedOptions ParseOptions(int argc, const char* const* argv) {
   app.add_option("--devices-json", options.devices_json,
                  "take the GPUs from this file, as --probe prints them (for tests)");
   app.add_flag("--probe", options.probe, "print what the GPUs are, as JSON, and end");
+  bool manual = false;
+  app.add_flag("--manual", manual, "print the manual page, and end")->group("");
   AddTestOptions(&app, &options);
   app.footer(
       "Examples:\n"
@@ -170,6 +173,10 @@ ParsedOptions ParseOptions(int argc, const char* const* argv) {
   try {
     app.parse(argc, argv);
     if (options.chaos && app.count("--turn") == 0) options.turns.Fix(kChaosTurn);
+    if (manual) {
+      std::printf("%s", usage::ManualPage(app, 8, TANDEM_VERSION).c_str());
+      parsed.exit_status = 0;
+    }
   } catch (const CLI::ParseError& error) {
     parsed.exit_status = usage::Explain(app, error);
   }

@@ -1,0 +1,73 @@
+"""`./dev install` and `./dev uninstall`, with manual pages and completion."""
+
+import subprocess
+
+import pytest
+
+from harness import BUILD, SOURCE
+
+pytestmark = pytest.mark.skipif(BUILD != SOURCE / "build" / "release", reason="installs the release build")
+
+PATIENCE_S = 600  # it may build
+
+
+def dev(*words, expect=0):
+    done = subprocess.run(
+        [SOURCE / "dev", *words], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    assert done.returncode == expect, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def tree(prefix):
+    return {str(path.relative_to(prefix)) for path in prefix.rglob("*")}
+
+
+def test_uninstall_removes_what_was_installed_and_nothing_else(tmp_path):
+    prefix = tmp_path / "usr local"
+    (prefix / "share/man/man1").mkdir(parents=True)
+    (prefix / "share/man/man1/other.1").write_text("another program's")
+    before = tree(prefix)
+    dev("install", "--prefix", prefix)
+    installed = tree(prefix)
+    assert {"bin/tandem", "bin/tandemd", "lib/tandem/libtandem.so", "lib/tandem/soft/libcuda.so.1"} <= installed
+    version = subprocess.run([prefix / "bin/tandem", "version"], capture_output=True, text=True, check=True)
+    assert version.stdout.startswith("tandem ")
+    dev("install", "--prefix", prefix)  # once more changes nothing
+    assert tree(prefix) == installed
+    (prefix / "lib/tandem/mine").write_text("the user's")
+    dev("uninstall", "--prefix", prefix)
+    assert tree(prefix) == before | {"lib", "lib/tandem", "lib/tandem/mine"}
+    assert "nothing to remove" in dev("uninstall", "--prefix", prefix, expect=1)
+
+
+def test_a_prefix_that_did_not_exist_is_gone_again(tmp_path):
+    dev("install", "--prefix", tmp_path / "new")
+    dev("uninstall", "--prefix", tmp_path / "new")
+    assert tree(tmp_path) == set()
+
+
+def test_what_an_earlier_installation_had_is_removed(tmp_path):
+    dev("install", "--prefix", tmp_path)
+    record = tmp_path / "share/tandem/installed"
+    (tmp_path / "bin/older").write_text("of an older version")
+    record.write_text(record.read_text() + "file bin/older\n")
+    dev("install", "--prefix", tmp_path)
+    assert "bin/older" not in tree(tmp_path)
+    record.write_text("file ../outside\n")
+    assert "leaves" in dev("uninstall", "--prefix", tmp_path, expect=1)
+
+
+def test_documents_come_from_the_declared_options(tmp_path):
+    dev("install", "--prefix", tmp_path)
+    share = tmp_path / "share"
+    tandem, tandemd = ((share / "man" / page).read_text() for page in ("man1/tandem.1", "man8/tandemd.8"))
+    for word in (".TH TANDEM 1 ", ".SS run\n", "\\fB\\-\\-oversubscribe\\fR", "Values: soft, cuda."):
+        assert word in tandem
+    for word in (".TH TANDEMD 8 ", "\\fB\\-\\-spill\\fR \\fIDIR:SIZE\\fR", "Variable: \\fBTANDEM_SPILL\\fR."):
+        assert word in tandemd
+    bash = (share / "bash-completion/completions/tandem").read_text()
+    assert "'run --class') values=" in bash
+    asked = f'{bash}\nCOMP_WORDS=(tandem run --class b)\nCOMP_CWORD=3\n_tandem\necho "${{COMPREPLY[@]}}"\n'
+    assert subprocess.run(["bash", "-c", asked], capture_output=True, text=True, check=True).stdout == "batch\n"
+    assert "complete -c tandem" in (share / "fish/vendor_completions.d/tandem.fish").read_text()
