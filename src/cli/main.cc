@@ -122,18 +122,17 @@ void AddOrders(CLI::App* app, std::function<int()>* action) {
       ->check(usage::IsTime())
       ->capture_default_str();
   suspend->footer(
-      "Its memory goes to the host. Its contexts stay on the card, and what cannot be swapped, "
-      "such\n"
-      "as arrays, managed memory and what it shares: the answer says how much that is, and with\n"
-      "--json each session's fixed_bytes. Calls that need the GPU wait, and the program goes on "
-      "where\n"
-      "it was once it is resumed. A run's name stands for all its sessions and those it will get; "
-      "a\n"
-      "number for that session alone. It outlives the daemon.\n"
-      "Meanwhile others may take its room for what cannot be swapped: once resumed it waits until\n"
-      "they give that back, and `tandem ps` says so.\n"
-      "Status 1: not all has left the card in time, for work under way; it will, all the same.\n\n"
-      "Examples:\n  tandem suspend 3\n  tandem suspend mnist --timeout 5s --json");
+      "Tandem moves the session's memory to the host. Contexts and memory that cannot be\n"
+      "swapped (arrays, managed and shared memory) stay on the card; the answer says how much\n"
+      "that is, with --json as fixed_bytes. Calls that need the GPU wait. After `tandem resume`\n"
+      "the program continues where it was. A run's name means all its sessions, also later\n"
+      "ones; a number means one session. The suspension outlives the daemon.\n"
+      "Other sessions may use the room for memory that cannot be swapped. The resumed session\n"
+      "then waits until they return it, and `tandem ps` says so.\n"
+      "\n"
+      "Examples:\n"
+      "  tandem suspend 3\n"
+      "  tandem suspend mnist --timeout 5s --json");
   CLI::App* const resume =
       AddOrder(app, "resume", "Let a suspended program have the card again", action).first;
   resume->footer("Examples:\n  tandem resume 3\n  tandem resume mnist");
@@ -173,13 +172,14 @@ void AddPolicy(CLI::App* app, std::function<int()>* action) {
   command->add_flag("--json", options->json, "One JSON object on one line");
   AddGpu(command, &options->gpu);
   command->footer(
-      "Without POLICY it shows the rule of each GPU, and which there are. Another one holds at "
-      "once,\n"
-      "also for those who wait already, and until the daemon ends; `tandemd --policy` says with "
-      "which\n"
-      "one it begins. Only root, and whoever the daemon belongs to, may change it.\n\n"
-      "Examples:\n  tandem policy\n  tandem policy gpu0 fcfs\n  tandem policy all interactive "
-      "--json");
+      "Without POLICY, the command lists the policy of each GPU and all policies. A new policy\n"
+      "takes effect at once, also for sessions that wait, until the daemon ends. The daemon\n"
+      "starts with `tandemd --policy`. Only root or the daemon's owner can change the policy.\n"
+      "\n"
+      "Examples:\n"
+      "  tandem policy\n"
+      "  tandem policy gpu0 fcfs\n"
+      "  tandem policy all interactive --json");
   command->callback([=] {
     if (!options->target.empty() && options->policy.empty()) {
       throw CLI::ValidationError("policy",
@@ -204,21 +204,20 @@ void AddShare(CLI::App* app, std::function<int()>* action) {
   command->add_flag("--json", options->json, "One JSON object on one line");
   AddGpu(command, &options->gpu);
   command->footer(
-      "A SHARE is a weight, such as 2: those who want the card get it in proportion to theirs, "
-      "which\n"
-      "are 1 where nothing was said. Or it is a part of the time, such as 30%: that much it gets "
-      "while\n"
-      "others want the card, and they divide the rest. What somebody does not use is the others'. "
-      "So\n"
-      "the time is divided among users, and each user's among that user's sessions: 30% of a "
-      "session is\n"
-      "of its user's time. A run's is that of each of its sessions. It counts where the policy is "
-      "`fair`\n"
-      "(`tandem policy`), until the daemon ends.\n"
-      "Without a SHARE it shows them. Only root, and whoever the daemon belongs to, may say what "
-      "a\n"
-      "user gets; of your own sessions, you.\n\n"
-      "Examples:\n  tandem share\n  tandem share mnist 2\n  tandem share 3 30%\n"
+      "A SHARE is a weight, such as 2, or a part of the time, such as 30%. Sessions that want\n"
+      "the card divide it in proportion to their weights; the default weight is 1. A session\n"
+      "with 30% gets that part while others want the card, and they divide the rest. Time that\n"
+      "a session does not use goes to the others.\n"
+      "The time is divided among users first, then among the sessions of each user: 30% of a\n"
+      "session is a part of its user's time. A run's share is that of each of its sessions.\n"
+      "Shares count under the policy `fair` (`tandem policy`), until the daemon ends.\n"
+      "Without SHARE, the command lists all shares. Only root or the daemon's owner can set a\n"
+      "user's share; each user sets those of own sessions.\n"
+      "\n"
+      "Examples:\n"
+      "  tandem share\n"
+      "  tandem share mnist 2\n"
+      "  tandem share 3 30%\n"
       "  tandem share --user anna 50%");
   command->callback([=] {
     const size_t wanted = options->user.empty() ? 2 : 1;
@@ -265,25 +264,24 @@ CLI::App* AddRun(CLI::App* app, RunOptions* options, std::function<int()>* actio
       ->required()
       ->type_name("[ARG...]");
   command->footer(
-      "The limit holds for the program and all it starts together; they see it as the size of the\n"
-      "card. Contexts do not count. It guarantees nothing. Default: all that can be shared.\n"
-      "With --oversubscribe what does not fit on the card stays in host memory, where kernels "
-      "reach\n"
-      "it over the bus: it works, and is many times slower the more of it they use.\n"
-      "The class says how urgent the work is; it counts where the policy is `priority` (`tandem\n"
-      "policy`). Opportunistic work then has what all others leave, and is gone when they go on;\n"
-      "what production has on the card stays there. Production is for root to say, and for the "
-      "user\n"
-      "whose daemon it is.\n"
-      "While the program waits for a GPU for more than a second, standard error says for what. "
-      "A second\n"
-      "Ctrl-C within one wait ends a program that handles the first one itself.\n"
-      "The GPU is $TANDEM_GPU's kind; by default the card where NVIDIA's driver is, else the\n"
-      "software GPU, and standard error says so once. A driver that does not work ends the run "
-      "with\n"
-      "status 125. Each kind has a daemon of its own; the listings, too, take --gpu.\n\n"
-      "Exit status, signals and terminal are the program's own. Where it could not be started:\n"
-      "127 it does not exist, 126 it cannot be executed, 125 anything else.\n\n"
+      "The limit holds for the program and all processes that it starts; they see it as the\n"
+      "size of the card. Contexts do not count. It reserves nothing. Default: all that can be\n"
+      "shared.\n"
+      "With --oversubscribe, memory beyond the card stays in host memory. Kernels reach it over\n"
+      "the bus, which is many times slower.\n"
+      "The class counts under the policy `priority` (`tandem policy`). Opportunistic work runs\n"
+      "in the pauses of all others. Production's memory stays on the card. Only root or the\n"
+      "daemon's owner can start production.\n"
+      "If the program waits for a GPU for more than a second, stderr says why. A second Ctrl-C\n"
+      "within one wait ends a program that handles the first one itself.\n"
+      "TANDEM_GPU selects the kind of GPU. By default it is the card if NVIDIA's driver is\n"
+      "installed, and else the software GPU; stderr then says so once. A driver that does not\n"
+      "work ends the run with status 125. Each kind has a daemon of its own; listings, too,\n"
+      "take --gpu.\n"
+      "\n"
+      "The exit status, the signals and the terminal are the program's own. If it could not be\n"
+      "started: 127 it does not exist, 126 it cannot be executed, 125 anything else.\n"
+      "\n"
       "Examples:\n"
       "  tandem run python3 train.py\n"
       "  tandem run --memory 8G --name mnist -- python3 train.py --epochs 3\n"
@@ -326,9 +324,9 @@ void AddSoftGpu(CLI::App* app, std::function<int()>* action) {
 void AddPlan(CLI::App* app, std::function<int()>* action) {
   auto options = std::make_shared<PlanOptions>();
   CLI::App* command =
-      app->add_subcommand("plan", "How long people would wait who share, and how many could");
-  command->add_option("--users", options->users, "So many people")->required()->type_name("N");
-  command->add_option("--gpus", options->gpus, "So many GPUs")
+      app->add_subcommand("plan", "Predict waits, and how many users one GPU can serve");
+  command->add_option("--users", options->users, "Number of users")->required()->type_name("N");
+  command->add_option("--gpus", options->gpus, "Number of GPUs")
       ->type_name("N")
       ->capture_default_str();
   const auto add_time = [&](const char* name, std::string* value, const char* help) {
@@ -337,27 +335,31 @@ void AddPlan(CLI::App* app, std::function<int()>* action) {
         ->check(usage::IsTime())
         ->capture_default_str();
   };
-  add_time("--burst", &options->burst, "Of work on a GPU, in each job");
-  add_time("--edit", &options->edit, "From the end of a job to the next, while somebody is there");
-  add_time("--away", &options->away, "And now and then nobody is, for so long");
-  add_time("--stay", &options->stay, "After being there for so long");
-  add_time("--bound", &options->bound, "No more than 1 of 100 jobs shall wait longer");
-  add_time("--idle-timeout", &options->timeout, "After it somebody's own GPU is taken back");
+  add_time("--burst", &options->burst, "Mean GPU time of a job");
+  add_time("--edit", &options->edit,
+           "Mean time from the end of a job to the next, while the user is present");
+  add_time("--away", &options->away, "Mean length of an absence");
+  add_time("--stay", &options->stay, "Mean time between absences");
+  add_time("--bound", &options->bound, "Wait that at most 1 of 100 jobs may exceed");
+  add_time("--idle-timeout", &options->timeout,
+           "Idle time after which an exclusive GPU is taken back");
   const auto add_bytes = [&](const char* name, std::string* value, const char* help) {
     command->add_option(name, *value, help)
         ->type_name("SIZE")
         ->check(usage::IsSize())
         ->capture_default_str();
   };
-  add_bytes("--memory", &options->memory, "Of a card, that each one's program keeps");
+  add_bytes("--memory", &options->memory, "Memory that each user's program keeps on a card");
   add_bytes("--card", &options->card, "Memory of a card");
-  add_bytes("--bus", &options->bus, "To and from it, a second");
+  add_bytes("--bus", &options->bus, "Bytes per second between the card and the host");
   command->add_option("--svg", options->svg, "Draw the wait against the number of users")
       ->type_name("FILE");
   command->add_flag("--json", options->json, "One JSON object on one line");
   command->footer(
-      "All times are means. Jobs come first, first served; a job's wait is from handing it in to\n"
-      "its start. It is computed, not simulated (docs/plan.md).\n\n"
+      "All times are means. Jobs are served in the order of arrival; the wait of a job is the\n"
+      "time from its submission to its start. The result is computed, not simulated\n"
+      "(docs/plan.md).\n"
+      "\n"
       "Examples:\n"
       "  tandem plan --users 10 --burst 30s --edit 5m --away 1h\n"
       "  tandem plan --users 30 --gpus 2 --memory 20G --card 80G --svg wait.svg");

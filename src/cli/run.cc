@@ -63,7 +63,7 @@ Status CheckShareable(const Plan& plan, const std::string& path) {
   if (!why) return {};
   return Error{ErrorCode::kInvalid,
                fmt::format("{}, so it cannot be shared this way: the dynamic loader takes no "
-                           "library into it. `tandem run --unshared` runs it all the same; its "
+                           "library into it. `tandem run --unshared` runs it beside Tandem; its "
                            "GPU memory then stays on the card",
                            *why)};
 }

@@ -188,7 +188,8 @@ UniqueFd GoToBackground() {
 void LeaveTerminal(const UniqueFd& ready) {
   UniqueFd null(open("/dev/null", O_RDWR | O_CLOEXEC));
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) dup2(null.get(), fd);
-  if (chdir("/") != 0 || write(ready.get(), "1", 1) != 1) spdlog::warn("nobody waits for us");
+  if (chdir("/") != 0 || write(ready.get(), "1", 1) != 1)
+    spdlog::warn("the command that started the daemon has ended");
 }
 
 // Until here what it said was for the command that started it.

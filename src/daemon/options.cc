@@ -42,7 +42,7 @@ void AddTestOptions(CLI::App* app, Options* options) {
       ->envname("TANDEM_ALONE")
       ->group(kGroup);
   app->add_option("--time-scale", options->turns.time_scale,
-                  "what policies count in seconds is so many times shorter")
+                  "divide the seconds that policies count by this number")
       ->check(CLI::Range(int64_t{1}, int64_t{1000}))
       ->envname("TANDEM_TIME_SCALE")
       ->group(kGroup);
@@ -57,7 +57,7 @@ void AddTestOptions(CLI::App* app, Options* options) {
 
 void AddPolicy(CLI::App* app, Options* options) {
   std::vector<std::string> names;
-  std::string text = "who is next where not all can have the card:";
+  std::string text = "scheduling policy, where sessions do not fit together:";
   for (const core::PolicyName& policy : core::PolicyNames()) {
     names.emplace_back(policy.name);
     text += fmt::format("\n{}: {}", policy.name, policy.summary);
@@ -134,8 +134,7 @@ ParsedOptions ParseOptions(int argc, const char* const* argv) {
   double idle_seconds = 0;
   app.add_flag("--daemonize", options.daemonize,
                "go to the background once programs can connect; log to --log");
-  app.add_flag("--everybody", options.everybody,
-               "as root: serve the programs of all users, from a directory that everybody finds");
+  app.add_flag("--everybody", options.everybody, "as root: serve the programs of all users");
   app.add_option("--reserve-contexts", options.reserved_contexts,
                  "keep room on each card for this many contexts")
       ->check(CLI::Range(1u, 64u))
@@ -160,7 +159,7 @@ ParsedOptions ParseOptions(int argc, const char* const* argv) {
       "  tandemd                                       in this terminal; end it with Ctrl-C\n"
       "  tandemd --daemonize --log /tmp/tandemd.log    in the background\n"
       "  TANDEM_GPU=soft tandemd                       on the software GPU\n"
-      "  tandemd --policy fcfs                         nobody who works is interrupted\n"
+      "  tandemd --policy fcfs                         busy holders are not interrupted\n"
       "  tandemd --everybody                           as root: for all users of this machine\n"
       "  tandemd --host-memory 64G --spill /scratch:500G\n"
       "                                                on the disk what 64 GiB do not hold\n"

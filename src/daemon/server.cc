@@ -353,7 +353,7 @@ void Server::OnTime() {
   } else if (!idle_since_.has_value()) {
     idle_since_ = now;
   } else if (limits_.exit_when_idle && now - *idle_since_ >= *limits_.exit_when_idle) {
-    spdlog::info("ending: nobody is here");
+    spdlog::info("ending: no sessions, runs or connections");
     finished_ = true;
   }
 }

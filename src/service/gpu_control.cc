@@ -35,9 +35,8 @@ void Service::SetPolicy(Connection& from, const wire::Control& m) {
             ", and \"all\"");
   }
   if (!MayRule(from)) {
-    return refuse(
-        wire::RefusalCode::kNotYours,
-        "which rule a GPU goes by is for root to say, and for the user whose daemon this is");
+    return refuse(wire::RefusalCode::kNotYours,
+                  "only root or the daemon's owner can change the policy");
   }
   if (!core::IsPolicyName(m.value)) {
     std::string names;

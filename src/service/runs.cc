@@ -87,7 +87,7 @@ std::optional<core::Class> Service::ClassOf(const Connection& from, const wire::
            false);
   } else {
     Refuse(from.id, wire::RefusalCode::kNotYours,
-           "what is production is for root to say, and for the user whose daemon this is", false);
+           "only root or the daemon's owner can start production", false);
   }
   return std::nullopt;
 }

@@ -56,9 +56,7 @@ void Service::SetShare(Connection& from, const wire::Control& m) {
   if (m.target.starts_with(kUser)) {
     if (!MayRule(from)) {
       return Refuse(from.id, wire::RefusalCode::kNotYours,
-                    "what part of the time a user gets is for root to say, and for the user whose "
-                    "daemon this is",
-                    false);
+                    "only root or the daemon's owner can set a user's share", false);
     }
     const std::string_view text = std::string_view(m.target).substr(kUser.size());
     unsigned uid = 0;

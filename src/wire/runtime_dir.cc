@@ -75,12 +75,12 @@ Status MakeRuntimeDir() {
 
 Status MakeEverybodysDir() {
   if (getuid() != 0) {
-    return Error{ErrorCode::kRefused, "only root can serve everybody: run this as root"};
+    return Error{ErrorCode::kRefused, "only root can serve all users: run this as root"};
   }
   const std::string dir = MachineDir();
   TRY(Make(dir));
   if (chmod(dir.c_str(), kEverybodys) == 0) return {};
-  return Error{ErrorCode::kFailed, "cannot open " + dir + " to everybody: " + std::strerror(errno)};
+  return Error{ErrorCode::kFailed, "cannot open " + dir + " to all users: " + std::strerror(errno)};
 }
 
 void CloseEverybodysDir() {
