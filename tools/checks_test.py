@@ -156,6 +156,55 @@ class Words(unittest.TestCase):
             self.assertEqual(len(self.check("a.md", "For nobody.\n", row)), found, allowed)
 
 
+class Tally(unittest.TestCase):
+    def tally(self, **files):
+        """The line for these files; `1__core_test_xml` is core_test.xml in the folder of step 1."""
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in files.items():
+                step, _, path = name.partition("__")
+                path = pathlib.Path(folder, step.strip("_"), path.replace("_xml", ".xml"))
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(text)
+            return subprocess.run(
+                [sys.executable, TOOLS / "tally.py", folder],
+                check=True, capture_output=True, text=True,
+            ).stdout  # fmt: skip
+
+    @staticmethod
+    def report(**cases):
+        """Of GoogleTest; a case is an element below it, or an attribute."""
+        rows = (
+            f"<testcase name='{name}' classname='C' {inner if '=' in inner else ''}>"
+            f"{inner if '<' in inner else ''}</testcase>"
+            for name, inner in cases.items()
+        )
+        return f"<testsuites><testsuite>{''.join(rows)}</testsuite></testsuites>"
+
+    def test_the_cases_of_all_steps_are_added(self):
+        found = self.tally(
+            _1__core_test_xml=self.report(A="", B="<failure/>", C="<skipped/>", D="status='notrun'"),
+            _1__wire_test_xml=self.report(A=""),
+            _2__pytest_xml=self.report(A="", E="<error/>"),
+        )
+        self.assertEqual(found, "3 passed, 2 failed, 1 skipped\n")
+
+    def test_a_case_that_runs_again_counts_once(self):
+        found = self.tally(
+            _1__driver_test_xml=self.report(A="<skipped/>", B="", C="<skipped/>"),
+            _1__driver_test_1_xml=self.report(A="", B="<failure/>"),
+        )
+        self.assertEqual(found, "1 passed, 1 failed, 1 skipped\n")
+
+    def test_a_program_that_dies_and_a_step_without_tests_are_failures(self):
+        found = self.tally(
+            _1__core_test_xml="<testsuites><tests",
+            _1__ctest_xml=self.report(core_test="<failure/>", wire_test="<failure/>", base_test=""),
+            _1__failed="",
+            _2__failed="",
+        )
+        self.assertEqual(found, "0 passed, 3 failed, 0 skipped\n")
+
+
 class DriverTable(unittest.TestCase):
     ROW = "// ---- Streams\nCU_PT(cuB, _ptsz, cuB, 11070, GATE(stream), YES, (int a), (a))\n"
     NVML = "// ---- Devices\nNVML(nvmlA, (int a))\nNVML_WITHOUT(nvmlB, (int b), (b))\nNVML(nvmlA_v2, ())\n"

@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""Counts the tests of a run: `N passed, N failed, N skipped`.
+
+  tools/tally.py FOLDER     a subfolder of FOLDER for each step of the run
+
+A step's folder has the XML reports that GoogleTest, CTest and pytest wrote there. If the step failed,
+the folder has an empty file named `failed`. A case that ran several times in a step, such as a fault of
+the driver tests, counts once: as failed if it failed once, as skipped if it never ran. A failed step
+without a failed test, such as a build, counts as one failed test.
+"""
+import pathlib
+import re
+import sys
+import xml.etree.ElementTree
+
+RESULTS = ("skipped", "passed", "failed")  # of several results of a case, the last counts
+
+
+def result(case):
+    if case.find("failure") is not None or case.find("error") is not None:
+        return "failed"
+    return "passed" if case.find("skipped") is None else "skipped"
+
+
+def cases(report):
+    """The cases of a report and their results."""
+    try:
+        root = xml.etree.ElementTree.parse(report).getroot()
+    except xml.etree.ElementTree.ParseError:
+        return  # the program died while it wrote; CTest reports that
+    # A program that runs again writes NAME_1.xml.
+    program = re.sub(r"_\d+$", "", report.stem)
+    for case in root.iter("testcase"):
+        # Disabled cases are the other processes of a driver test.
+        if case.get("status") != "notrun":
+            yield (program, case.get("classname"), case.get("name")), result(case)
+
+
+def tally_step(folder):
+    found, failed_programs = {}, 0
+    for report in sorted(folder.glob("*.xml")):
+        for name, outcome in cases(report):
+            # CTest's cases are whole programs. Those that crashed have no report of their own.
+            if report.name == "ctest.xml":
+                failed_programs += outcome == "failed"
+            else:
+                found[name] = max(outcome, found.get(name, outcome), key=RESULTS.index)
+    counts = {outcome: list(found.values()).count(outcome) for outcome in RESULTS}
+    counts["failed"] = max(counts["failed"], failed_programs, (folder / "failed").exists())
+    return counts
+
+
+def main():
+    steps = [tally_step(path) for path in pathlib.Path(sys.argv[1]).iterdir() if path.is_dir()]
+    passed, failed, skipped = (
+        sum(step[outcome] for step in steps) for outcome in ("passed", "failed", "skipped")
+    )
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+
+
+if __name__ == "__main__":
+    main()
