@@ -12,8 +12,8 @@
 namespace soak {
 namespace {
 
-constexpr int kFewestBits = 6, kMostBits = 19;
-constexpr uint64_t kMostWords = uint64_t{1} << kMostBits;
+constexpr int kFewestLentBits = 6, kMostLentBits = 19;
+constexpr uint64_t kMostLentWords = uint64_t{1} << kMostLentBits;
 
 struct Offer {
   CUipcMemHandle memory = {};
@@ -59,7 +59,7 @@ class Sharer : public Partner {
   Counts* const counts_;
 
  private:
-  std::vector<uint32_t> found_ = std::vector<uint32_t>(kMostWords);
+  std::vector<uint32_t> found_ = std::vector<uint32_t>(kMostLentWords);
 };
 
 uint64_t Sharer::Wrong(CUdeviceptr address, uint64_t words, uint32_t seed, uint32_t other,
@@ -131,7 +131,7 @@ void Lender::Step() {
 // False: there was no memory for it.
 bool Lender::Make() {
   Block block;
-  const uint64_t low = uint64_t{1} << (kFewestBits + Random(kMostBits - kFewestBits));
+  const uint64_t low = uint64_t{1} << (kFewestLentBits + Random(kMostLentBits - kFewestLentBits));
   block.offer.words = low + Random(low);
   block.stream = static_cast<int>(Random(Device::kStreams));
   const CUresult result =
