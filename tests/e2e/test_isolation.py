@@ -131,7 +131,7 @@ def test_the_daemons_directory_has_a_way_through_and_nothing_else(scene):
 
     (directory / "tandemd-soft.log").touch(mode=0o600)
     assert as_stranger(look) == ([], [], ([], []))
-    private = scene.root / "victims" / "tandem"
+    private = scene.own_directory
     assert private.is_dir() and as_stranger(opened, [private / "tandemd-soft.runs"]) == ([], [])
 
 

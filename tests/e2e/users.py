@@ -22,7 +22,9 @@ from pathlib import Path
 import harness
 from harness import MIB, PATIENCE_S, SOCKET, Card, DeviceProgram, finish, frame, receive, text, wait_until
 
-VICTIM, STRANGER = 64101, 64102
+# Of this test process alone, since a user's own directory is in /tmp.
+VICTIM = 62000 + os.getpid() % 1000 * 2
+STRANGER = VICTIM + 1
 NAME = "victims"  # of the victim's run
 MEMORY = 64 * MIB  # of a DeviceProgram
 
@@ -145,6 +147,7 @@ class Scene:
 
     def __init__(self):
         self.root = Path(tempfile.mkdtemp(prefix="tandem-users-"))
+        self.own_directory = Path(f"/tmp/tandem-{VICTIM}")
         self.root.chmod(0o711)
         self.bin = self._install()
         self.card = Card(self.root)
@@ -231,6 +234,7 @@ class Scene:
 
     def close(self):
         self.card.close()
+        shutil.rmtree(self.own_directory, ignore_errors=True)
         shutil.rmtree(self.root, ignore_errors=True)
 
 
