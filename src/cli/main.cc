@@ -82,7 +82,7 @@ void AddListing(CLI::App* app, const Listing& listing, const char* name, const c
   auto options = std::make_shared<ListOptions>();
   CLI::App* command = app->add_subcommand(name, help);
   command->add_flag("--json", options->json, "One JSON object on one line");
-  command->add_flag("--watch", options->watch, "Again every second, until interrupted");
+  command->add_flag("--watch", options->watch, "Repeat every second until interrupted");
   AddGpu(command, &options->gpu);
   command->footer(footer);
   command->callback([=] { *action = [=] { return List(listing, *options); }; });
@@ -101,7 +101,7 @@ std::pair<CLI::App*, std::shared_ptr<ControlOptions>> AddOrder(CLI::App* app, co
       ->required()
       ->type_name("SESSION|RUN");
   command->add_flag("--json", options->json,
-                    "The sessions concerned as `tandem ps --json` has them");
+                    "Print the sessions concerned as `tandem ps --json` does");
   AddGpu(command, &options->gpu);
   command->callback([=] { *action = [=] { return Control(*options); }; });
   return {command, options};
@@ -114,10 +114,10 @@ CLI::Validator LimitOrAll() {
 
 void AddOrders(CLI::App* app, std::function<int()>* action) {
   const auto [suspend, suspend_options] =
-      AddOrder(app, "suspend", "Take a program off the card until it is resumed", action);
+      AddOrder(app, "suspend", "Suspend a program and move its memory to the host", action);
   suspend
       ->add_option("--timeout", suspend_options->timeout,
-                   "How long to wait until all has left the card; 0: not at all")
+                   "Wait this long for the memory to leave the card; 0: do not wait")
       ->type_name("TIME")
       ->check(usage::IsTime())
       ->capture_default_str();
@@ -133,11 +133,10 @@ void AddOrders(CLI::App* app, std::function<int()>* action) {
       "Examples:\n"
       "  tandem suspend 3\n"
       "  tandem suspend mnist --timeout 5s --json");
-  CLI::App* const resume =
-      AddOrder(app, "resume", "Let a suspended program have the card again", action).first;
+  CLI::App* const resume = AddOrder(app, "resume", "Resume a suspended program", action).first;
   resume->footer("Examples:\n  tandem resume 3\n  tandem resume mnist");
   const auto [limit, limit_options] =
-      AddOrder(app, "limit", "Change the limit of a run that is under way", action);
+      AddOrder(app, "limit", "Change the memory limit of a run", action);
   limit->add_option("--memory", limit_options->memory, "The new limit, e.g. 4G; all: no limit")
       ->required()
       ->type_name("SIZE")
@@ -161,11 +160,10 @@ CLI::Validator IsPolicy() {
 
 void AddPolicy(CLI::App* app, std::function<int()>* action) {
   auto options = std::make_shared<PolicyOptions>();
-  CLI::App* command =
-      app->add_subcommand("policy", "Which rule says who is next on a GPU, or another one");
+  CLI::App* command = app->add_subcommand("policy", "Show or set the scheduling policy of a GPU");
   CLI::Option* gpu =
       command->add_option("target", options->target, "gpu0, gpu1, … or all")->type_name("GPU");
-  command->add_option("policy", options->policy, "The rule to go by from now on")
+  command->add_option("policy", options->policy, "The new policy")
       ->type_name("POLICY")
       ->check(IsPolicy())
       ->needs(gpu);
@@ -193,13 +191,11 @@ void AddPolicy(CLI::App* app, std::function<int()>* action) {
 void AddShare(CLI::App* app, std::function<int()>* action) {
   auto options = std::make_shared<ShareOptions>();
   auto words = std::make_shared<std::vector<std::string>>();
-  CLI::App* command =
-      app->add_subcommand("share", "What part of the time is whose, where not all can have it");
-  command->add_option("words", *words, "Whose: a session's number or a run's name; and its share")
+  CLI::App* command = app->add_subcommand("share", "Show or set shares of GPU time");
+  command->add_option("words", *words, "A session's number or a run's name, then its share")
       ->type_name("[SESSION|RUN] SHARE")
       ->expected(0, 2);
-  command
-      ->add_option("--user", options->user, "The share of all that a user's programs get together")
+  command->add_option("--user", options->user, "Set the share of all programs of a user")
       ->type_name("USER");
   command->add_flag("--json", options->json, "One JSON object on one line");
   AddGpu(command, &options->gpu);
@@ -241,18 +237,17 @@ CLI::App* AddRun(CLI::App* app, RunOptions* options, std::function<int()>* actio
           ->check(usage::IsLimit());
   CLI::Option* oversubscribe = command
                                    ->add_flag("--oversubscribe", options->oversubscribe,
-                                              "The limit may be more than fits on the card")
+                                              "Allow a limit above the memory of the card")
                                    ->needs(memory);
-  CLI::Option* name = command->add_option("--name", options->name, "What to call it in listings")
+  CLI::Option* name = command->add_option("--name", options->name, "Name of the run in listings")
                           ->type_name("NAME")
                           ->check(usage::IsRunName());
   CLI::Option* of_class =
-      command->add_option("--class", options->of_class, "How urgent it is; default: interactive")
+      command->add_option("--class", options->of_class, "Class of the work; default: interactive")
           ->type_name("CLASS")
           ->check(usage::IsOneOf({std::begin(core::kClassNames), std::end(core::kClassNames)}));
   AddGpu(command, &options->gpu);
-  command->add_flag("--quiet", options->quiet,
-                    "Do not say what the program waits for, nor which GPU it uses");
+  command->add_flag("--quiet", options->quiet, "Print no lines about waits and the kind of GPU");
   command
       ->add_flag("--unshared", options->unshared,
                  "Run it beside Tandem: its memory stays on the card")
@@ -411,23 +406,23 @@ void AddOwn(CLI::App* app, std::function<int()>* action) {
 }
 
 void AddListings(CLI::App* app, std::function<int()>* action) {
-  AddListing(app, kSessions, "ps", "The programs that share a GPU",
+  AddListing(app, kSessions, "ps", "List the sessions that share a GPU",
              "Without a daemon there are none: that is said, and the status is 0; --json then "
              "gives\n{\"runs\":[],\"sessions\":[]}.\n\n"
              "Examples:\n  tandem ps --watch\n"
              "  tandem ps --json | jq '.sessions[] | .name, .resident_bytes'",
              action);
-  AddListing(app, kStatus, "status", "The GPUs, who holds them and who waits",
+  AddListing(app, kStatus, "status", "Show each GPU with its holders and waiting sessions",
              "Without a daemon that is said, and the status is 0; --json then gives "
              "{\"gpus\":[],\"pid\":null}.\n\n"
              "Example:\n  tandem status --json | jq '.gpus[0].free_bytes'",
              action);
-  AddListing(app, kHandovers, "handovers", "The last times a GPU changed hands, and what it cost",
+  AddListing(app, kHandovers, "handovers", "List the last hand-overs and what they cost",
              "Example:\n  tandem handovers --json", action);
 }
 
 int Main(int argc, char** argv) {
-  CLI::App app{"Lets programs share a GPU that is too small for all of them.", "tandem"};
+  CLI::App app{"Share a GPU among programs that do not fit on it together.", "tandem"};
   std::function<int()> action = [&] { return Print(HelpOf(app, "")); };
   RunOptions run_options;
   app.require_subcommand(0, 1);
