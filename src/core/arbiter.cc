@@ -71,7 +71,7 @@ void Arbiter::ExpectToLeave(Session& session, Bytes from) {
   if (!session.leaves_since.has_value()) session.leaves_since = now_;
 }
 
-// It can be served all the same, and is never asked again.
+// It can still be served, and is never asked again.
 void Arbiter::Root(Session& session) {
   if (session.holds() || !session.evicting()) return;
   session.rooted = true;
@@ -129,8 +129,8 @@ void Arbiter::Handle(const event::SessionAdded& e) {
   }
 }
 
-// Memory is on the card by credit alone, and contexts and what cannot be swapped wait for us; but
-// what can be swapped a program goes on allocating by itself while nobody answers.
+// Memory is on the card by credit alone, and contexts and fixed memory wait for the daemon. But a
+// program goes on allocating memory that can be swapped while no daemon answers.
 bool Arbiter::MayReturn(SessionId id, event::SessionAdded* claims) const {
   const Session& session = roster_.at(id);
   claims->resident = std::min(claims->resident, session.charge + session.excess);
@@ -270,7 +270,7 @@ void Arbiter::Handle(const event::Ready& e) {
   if (served) claim_->record.lacked += grown;  // Gather goes by the new need
   if (!session->holds()) {
     if (session->idle) EndIdle(*session);
-    // Nobody waited when it began to pause, so it did not say so.
+    // No session waited when the pause began, so the holder did not report it.
     const Duration worth = cost_.Estimate(last_moves_);
     const bool paused = session->left_at.has_value() && now_ - *session->left_at > worth;
     if (paused && !session->wants_lease) session->EndBurst();
@@ -432,8 +432,8 @@ void Arbiter::Handle(const event::Evicted& e) {
   session->credit = std::min(session->credit, e.resident);
   const Bytes left = std::min(charge, std::max(session->credit, e.resident));
   SetCharge(*session, left);
-  // A chunk in that time, or all that it was asked for: with a byte now and then it could keep
-  // everybody waiting for ever.
+  // It must free a chunk in that time, or all that was asked for. Otherwise a session that frees
+  // single bytes could keep all others waiting for ever.
   const bool moves =
       e.resident + config_.chunk <= session->leaving_from || e.resident <= session->credit;
   if (!session->holds() && moves) {
@@ -480,7 +480,7 @@ void Arbiter::Handle(const event::Tick& /*e*/) {
       continue;
     }
     session.stuck = true;
-    session.yields_to.reset();  // others yield for it; what it gives later is given to nobody
+    session.yields_to.reset();  // others yield for it; memory that it gives later has no claimant
   }
 }
 

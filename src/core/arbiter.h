@@ -9,8 +9,8 @@
 // that comes free goes to the claimant until it has all it needs. As only one session at a time is
 // short of bytes it was promised, two half-restored ones never wait for each other.
 //
-// A suspended session wishes for nothing: it is revoked without anybody waiting, then evicted, and
-// what it asks for meanwhile waits until it is resumed.
+// A suspended session wishes for nothing. The arbiter revokes and evicts it even if no session
+// waits; its requests wait until it is resumed.
 //
 // Threading: none; the caller serialises.
 // Invariants
@@ -78,7 +78,7 @@ class Arbiter {
   Bytes MostResident(const Session& session) const;
   // Of what is allocated, what the card does not hold.
   Bytes excess() const { return excess_; }
-  // At most so much of a session is on the host, or will be once it has obeyed.
+  // The most bytes of a session that are on the host, or will be once it has obeyed.
   Bytes OnHost(const Session& session) const;
   // The most of a session's memory that the host may have to hold at once.
   Bytes HostShare(SessionId id) const { return HostShare(roster_.at(id), excess_); }
@@ -108,7 +108,7 @@ class Arbiter {
 
   struct Claim {
     Wish wish;
-    std::optional<Instant> cap;  // of the lease's protection: somebody ahead waits
+    std::optional<Instant> cap;  // of the lease's protection: a session ahead waits
     bool gathering = false;      // the holders are out of the way; memory is being collected
     Handover record;
   };

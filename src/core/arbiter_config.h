@@ -12,9 +12,9 @@ namespace tandem::core {
 
 struct ArbiterConfig {
   Bytes budget;
-  Bytes chunk;            // the unit of swapping
-  Bytes spare;            // beside the budget: lent to whoever comes in until another is out
-  Bytes context;          // footprint of one context
+  Bytes chunk;    // the unit of swapping
+  Bytes spare;    // beside the budget: lent to the arriving session until another one has left
+  Bytes context;  // footprint of one context
   uint32_t reserved = 4;  // contexts outside the budget
   std::string policy = "interactive";
   TurnRules turns;

@@ -1,5 +1,5 @@
-// What follows from the arbiter's state: who is served next, whose lease is revoked for it, whose
-// bytes leave the card.
+// Decides from the arbiter's state which wish is served next, which leases are revoked for it, and
+// which bytes leave the card.
 #include <algorithm>
 
 #include "src/core/arbiter.h"
@@ -26,8 +26,8 @@ bool Arbiter::Choose() {
     Begin(wish, Plan{Plan::When::kNow, now_, {}}, std::nullopt);
     return true;
   }
-  // Whoever is behind those who wait for a turn to end may slip in beside the holders, but neither
-  // push their memory out nor make them wait longer.
+  // A session behind those that wait for a turn to end may slip in beside the holders. It neither
+  // evicts their memory nor makes them wait longer.
   Ahead ahead;
   std::optional<Instant> cap;
   wishes_.Visit([&](const Wish& wish) {
@@ -55,7 +55,7 @@ void Arbiter::Begin(const Wish& wish, const Plan& plan, std::optional<Instant> c
   record.epoch = roster_.at(wish.id).epoch;
   for (const Plan::Leaving& leaving : plan.revoke) record.from.push_back(leaving.id);
   if (!plan.revoke.empty()) record.why = plan.revoke.front().why;
-  // What was lent in vain is taken back with it.
+  // Bytes that were lent in vain are taken back with it.
   record.lacked = planner_.Lacked(wish) + SaturatingSubtract(budget_.charged(), budget_.total());
   record.free = budget_.free();
   record.revoked_at = record.released_at = now_;
@@ -84,11 +84,11 @@ bool Arbiter::Advance() {
 bool Arbiter::Gather() {
   const Wish wish = claim_->wish;
   if (wish.lasting() && planner_.WouldBar(wish)) {
-    AbandonClaim();  // somebody has allocated more since; the wish waits
+    AbandonClaim();  // a session has allocated more since; the wish waits
     return true;
   }
   const Bytes lacking = SaturatingSubtract(planner_.Lacked(wish), budget_.free());
-  // What is lent has to come back, too, where somebody can give it.
+  // Lent bytes have to come back, too, if a session can give them.
   const Bytes wanted = lacking + SaturatingSubtract(budget_.charged(), budget_.total());
   const Bytes coming = Coming();
   const bool ordered = coming >= wanted || OrderEvictions(wanted - coming);
@@ -126,12 +126,12 @@ void Arbiter::SendGrant(Session& session) {
   actions_.emplace_back(action::Grant{session.id, session.epoch, session.credit, window});
 }
 
-// Hands the claimant what is free, up to what it needs; and a little of what others are giving up,
-// so that the first chunk comes in while the first one goes out.
+// Gives the claimant the free bytes, up to its need, and one chunk of the bytes that others are
+// evicting. The first chunk then comes in while the first one goes out.
 void Arbiter::RaiseCredit(Session& session) {
   Bytes room = budget_.free();
   if (claim_->wish.kind == Wish::Kind::kLease) {
-    // What is on the card uncharged is not there to be lent.
+    // Uncharged bytes on the card cannot be lent.
     room += SaturatingSubtract(budget_.Lendable(Coming()), roster_.sums().excess);
   }
   const Bytes charge = session.charge;
@@ -171,7 +171,7 @@ bool Arbiter::OrderEvictions(Bytes bytes) {
   return true;
 }
 
-// Of one, at most so much. Returns how much.
+// Orders one session to evict at most `bytes`. Returns the bytes ordered.
 Bytes Arbiter::OrderEviction(SessionId id, Bytes bytes) {
   Session& victim = roster_.Touch(id);
   const Bytes part = std::min(bytes, victim.credit);
@@ -212,8 +212,8 @@ void Arbiter::AnswerContexts(Session& session) {
   if (!session.contexts_wanted.empty()) AddWish(session.id, Wish::Kind::kContext);
 }
 
-// Somebody it counted on has died or fallen silent, or its own need has grown too large: what it
-// has goes back, so that others can be served meanwhile.
+// A session it counted on has died or fallen silent, or its own need has grown too large. It gives
+// its bytes back, so that others can be served meanwhile.
 void Arbiter::GiveUpClaim(action::Why why) {
   const Wish wish = claim_->wish;
   if (wish.kind != Wish::Kind::kLease) return AbandonClaim();
@@ -227,8 +227,8 @@ void Arbiter::GiveUpClaim(action::Why why) {
 
 // ---- What holders and the caller must know
 
-// Only where something may have changed: for the sessions of this event; for all holders where now
-// somebody waits, or nobody any more; and where few wait, for those who may be all of them.
+// Looks only at sessions that may have changed: those of this event; all holders, if the first
+// session began to wait or the last one stopped; and if few wait, those that may be all of them.
 void Arbiter::UpdateContended() {
   constexpr size_t kOwn = std::size(Wish::kKinds);  // at most, of one session
   const size_t waiting = wishes_.active();
@@ -260,8 +260,8 @@ bool Arbiter::IsWatched(const Session& session) const {
   return session.holds() && pacing != nullptr && pacing->Watches(session);
 }
 
-// Whether others wait for what a holder has, or whoever gave the order to suspend it: it must not
-// fill its queue anew meanwhile.
+// Whether other sessions wait for what a holder has, or an order suspends it: it must not fill its
+// queue anew meanwhile.
 bool Arbiter::IsContended(const Session& session) const {
   if (!session.holds()) return false;
   if (session.suspended) return true;

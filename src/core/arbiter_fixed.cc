@@ -1,6 +1,6 @@
-// Memory that cannot be swapped and is no context: arrays. As for contexts, room is made for it by
-// evicting others, and it is never granted where a session that nobody has suspended could not run
-// any more beside it. Both wait for a bounded time (docs/decisions/0022).
+// Fixed memory that is no context, such as arrays. As for contexts, the arbiter evicts others to
+// make room. It grants none where a session that is not suspended could not run beside it any more.
+// Both wait for a bounded time (docs/decisions/0022).
 #include <algorithm>
 
 #include "src/core/arbiter.h"

@@ -23,7 +23,7 @@ Bytes Arbiter::OnHost(const Session& session) const {
   return std::min(session.on_host + ordered + Cold(session), std::max(session.on_host, away));
 }
 
-// Any session may be the one whose turn is over, but nobody has to give up more than that.
+// Any session may be the one whose turn is over, but no session has to give up more than that.
 Bytes Arbiter::HostShare(const Session& session, Bytes excess) const {
   const Bytes allocated = session.allocated;
   const Bytes most = session.suspended ? allocated : std::min(allocated, excess);
@@ -45,8 +45,8 @@ HostNeeds Arbiter::NeedsOfHost(Bytes more) const {
   return needs;
 }
 
-// Whether the host has room for what is allocated now. If not, the session is told; who asks takes
-// back what it has just allowed, or refuses.
+// Whether the host has room for what is allocated now. If not, the session is told, and the caller
+// takes back what it has just allowed, or refuses.
 bool Arbiter::HostHasRoom(const Session& session, Bytes more) {
   if (config_.host == nullptr || config_.host->Fits(config_.gpu, NeedsOfHost(more))) return true;
   actions_.emplace_back(action::HostFull{session.id});

@@ -68,7 +68,7 @@ void Arbiter::Handle(const event::Restored& e) {
     cost_.LearnMove(Way::kIn, Place::kCard, fresh, took);
   }
   session->arrived += come;
-  // A byte now and then is no progress.
+  // Single bytes are no progress.
   const bool chunk = session->arrived >= session->arriving_from + config_.chunk;
   if (chunk || session->arrived == session->credit) {
     if (come > Bytes()) session->progressed_at = now_;

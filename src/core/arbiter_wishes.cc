@@ -39,7 +39,7 @@ void Arbiter::Handle(const event::PolicySet& e) {
   auto policy = MakePolicy(e.policy, PolicyContext{config_.turns, &shares_, &wishes_});
   if (policy == nullptr || e.policy == config_.policy) return;
   config_.policy = e.policy;
-  // Their ranks are of another policy: nobody has waited too long by this one.
+  // Their ranks are of another policy: no session has waited too long by this one.
   for (const SessionId id : Listed(roster_.counted().holders)) {
     Session& holder = roster_.Touch(id);
     holder.rank = holder.granted_at.ns + 1;

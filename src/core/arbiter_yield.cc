@@ -1,10 +1,10 @@
-// Who has to give a lease or bytes back although nobody is being served with them.
+// Revocations and evictions for which no session is being served.
 #include "src/core/arbiter.h"
 
 namespace tandem::core {
 
-// Takes lease and bytes from whoever is suspended. What is under way (a drain, a swap) is not asked
-// for twice; what did not answer is asked again when it shows itself.
+// Takes lease and bytes from suspended sessions. A drain or a swap under way is not ordered twice;
+// a session that did not answer is asked again when it shows itself.
 void Arbiter::ClearSuspended() {
   if (claim_.has_value()) {
     const Session& served = roster_.at(claim_->wish.id);
@@ -44,7 +44,7 @@ void Arbiter::PartHolders() {
   }
 }
 
-// Takes the lease from whoever the policy wants off the card for now. What it has there stays.
+// Takes the lease from sessions that the policy bars for now. Their memory stays on the card.
 void Arbiter::RevokeBarred() {
   const Pacing* const pacing = policy_->pacing();
   if (pacing == nullptr) return;
@@ -63,7 +63,7 @@ void Arbiter::RevokeBarred() {
   }
 }
 
-// Whoever is suspended while it is being served: a lease on its way goes back, any other wish
+// A session is suspended while it is being served: a lease on its way goes back, any other wish
 // waits.
 void Arbiter::EndClaimOf(const Session& session) {
   if (claim_->wish.kind == Wish::Kind::kLease && session.holds()) {

@@ -1,11 +1,10 @@
-// Budget: the bytes of one GPU that may be handed out, and how many of them sessions are charged
-// with.
+// Budget: the bytes of one GPU that sessions may get, and the bytes that each is charged with.
 //
 // Threading: none. Pure.
 // Invariants
 // 1. Σ charges ≤ total + spare, after every call; a call that would break this aborts the process.
-//    They are above the total only while, or because somebody died or fell silent while, memory
-//    that is on its way out was lent from the spare.
+//    They exceed the total only while memory that is being evicted is lent from the spare, or after
+//    a session died or fell silent meanwhile.
 // 2. A charge covers what its session may put on the card and, while it is swapping out, what it
 //    still has there.
 #pragma once
@@ -29,8 +28,8 @@ class Budget {
   }
   Bytes fixed() const { return fixed_; }
 
-  // Of one session, from so much to so much. REQUIRES: the increase, if it is one, is no more than
-  // free() and what is lendable.
+  // Changes one session's charge. REQUIRES: the increase, if it is one, is no more than free() and
+  // what is lendable.
   void Recharge(Bytes from, Bytes to);
   // What cannot be swapped, of all sessions together: contexts above the reserve, arrays. REQUIRES:
   // as Recharge.

@@ -3,15 +3,15 @@
 // Start-time fair queueing (Goyal, Vin and Cheng, "Start-time Fair Queuing: A Scheduling Algorithm
 // for Integrated Services Packet Switching Networks", SIGCOMM 1996), in a tree as there (section
 // 3). Each node of it has a tag: the time that was used below it, over its part of its level. Of
-// those who wait the branch with the least tag is served first, level by level. A node that wants
-// nothing for longer than a quantum starts again at the virtual time of its level, the least tag of
-// those that go on wanting: what was not used is not owed. An instant between two kernels, in which
-// the card goes to somebody else, costs nobody its share.
+// the branches that wait, the one with the least tag is served first, level by level. A node that
+// wants nothing for longer than a quantum starts again at the virtual time of its level, the least
+// tag of those that go on wanting: what was not used is not owed. An instant between two kernels,
+// in which the card goes to another session, costs no session its share.
 //
 // Time counts from when the lease is given, so that bringing a session's memory in is paid for by
-// that session, to when it is given back, pauses included: meanwhile nobody else has the card. A
-// holder keeps it for its quantum, and longer as long as its branch is the one with the least tag:
-// so of those who go on wanting it none lags by more than a quantum of each of the others.
+// that session, to when it is given back, pauses included: meanwhile no other session has the card.
+// A holder keeps it for its quantum, and longer as long as its branch is the one with the least
+// tag: so no session that keeps waiting lags by more than a quantum of each of the others.
 //
 // All is charged in time, since one at a time has the card and all of its memory is there for it.
 #include <algorithm>
@@ -25,10 +25,12 @@
 namespace tandem::core {
 namespace {
 
-// Where fractions take all, whoever has none gets this part all the same: it would starve else.
+// If fractions take all of the time, a session without one still gets this part, or it would
+// starve.
 constexpr double kLeastRest = 0.01;
 constexpr double kMostNs = 4e18;  // 127 years
-// Whoever is back within a quantum is owed what it had not had of its share, up to so many of them.
+// A session that returns within a quantum is owed what it missed of its share, up to this number of
+// quanta.
 constexpr double kMostOwed = 8;
 
 // A project, a user or a session; all of them are in the root. Each is a group of the queue.
@@ -54,8 +56,8 @@ struct Node {
   double fractions = 0;     // of the others
   double virtual_time = 0;  // never less than it was
 
-  // By how much its tag grows for a nanosecond of its time. For a weight that does not depend on
-  // who else wants something: what was charged before they came and went still counts the same.
+  // By how much its tag grows for a nanosecond of its time. The weight does not depend on the other
+  // sessions that wait: earlier charges still count the same after they come and go.
   double Rate() const {
     if (!share.fraction.has_value()) return 1 / share.weight;
     if (parent->weights <= 0) return 1 / *share.fraction;
@@ -80,7 +82,7 @@ class Fair : public Policy {
   void OnSession(const Session& session, Instant now) override {
     Advance(now);
     Node& leaf = LeafOf(session);
-    const bool holds = session.holds_well();  // whoever is stopped uses nothing, and wants nothing
+    const bool holds = session.holds_well();  // a suspended session uses nothing and wants nothing
     if (holds) {
       working_.insert(&leaf);
     } else {

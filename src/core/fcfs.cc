@@ -1,5 +1,5 @@
-// First come, first served: in the order of arrival, and nobody who works is interrupted. Whoever
-// never pauses keeps the card. It is what the closed forms of `tandem plan` describe.
+// First come, first served: in the order of arrival. A busy holder is not interrupted: a program
+// that never pauses keeps the card. It is what the closed forms of `tandem plan` describe.
 #include "src/core/policies.h"
 
 namespace tandem::core {

@@ -7,24 +7,24 @@
 namespace tandem::core {
 namespace {
 
-// Of the time of a cycle, so much may be lost.
+// The part of a cycle's time that others may lose.
 constexpr double kTolerated = 0.01;
-// After so many cycles beside each other it is judged, and sooner where it is evident that too much
-// is lost; at least one in so many is alone.
+// Cycles beside each other before the loss is judged, and the least number if the loss is evident.
+// At least one cycle in `kAloneEvery` is alone.
 constexpr uint64_t kJudged = 16, kLeastJudged = 4;
 constexpr uint64_t kAloneEvery = 16;
-// Of those alone, so many count: others may change what they do.
+// Only this number of cycles alone counts: the others may change their habits.
 constexpr uint64_t kAloneKept = 64;
 constexpr double kNewest = 0.125;  // its weight in what is typical
 constexpr double kMore = 0.05;
 constexpr double kLess = 0.5;
-constexpr double kLeast = 0.05;  // or nobody would ever know that there is room again
+constexpr double kLeast = 0.05;  // or it would never be seen that there is room again
 constexpr double kMost = 2;
-// By so many standard errors must a loss be larger than what is tolerated, to be believed; and by
-// so many at once.
+// Standard errors by which a loss must exceed the tolerated one to be believed, and to be believed
+// at once.
 constexpr double kCertain = 1, kEvident = 3;
 
-// In a pause the card is left alone no longer than so many cycles, and never longer than that.
+// In a pause the card is left alone at most this number of cycles, and at most this time.
 constexpr int64_t kLongPause = 2;
 constexpr Duration kLongestRest = Seconds(1);
 // To be gone before a pause ends: what is in flight, and the messages.

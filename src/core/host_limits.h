@@ -36,22 +36,22 @@ struct HostPlace {
 
 class HostLimits {
  public:
-  // Of the memory. `available`: what the host could give now, whoever has taken the rest; only
-  // asked where a promise is to grow. Without it the limit alone counts. `measured`: nobody has set
-  // the limit; it was measured, and grows where there is more later on.
+  // Of the memory. `available`: what the host could give now; only asked where a promise is to
+  // grow. Without it the limit alone counts. `measured`: the administrator has not set the limit;
+  // it was measured, and grows where there is more later on.
   explicit HostLimits(Bytes limit, std::function<Bytes()> available = {}, bool measured = false)
       : memory_{limit, std::move(available)}, measured_(measured) {}
   // Of the file; none before.
   void AllowSpilling(Bytes limit, std::function<Bytes()> available = {}) {
     file_ = {limit, std::move(available)};
   }
-  // The limit where so much is available: some of it is for everybody else.
+  // The limit if `available` bytes are available: other programs keep a part.
   static Bytes Measured(Bytes available) { return available - Bytes(available.count / 10); }
 
   // Whether these sessions of the GPU may have as much promised, or have already, beside what all
   // others have.
   bool Fits(int gpu, const HostNeeds& needs);
-  // From now on so much is theirs.
+  // From now on these are their promises.
   void Promise(int gpu, const HostNeeds& needs);
   void Forget(int gpu, SessionId id);  // it is gone
   void Raise(Bytes by) { memory_.limit += by; }

@@ -1,12 +1,12 @@
-// Interactive: whoever has short bursts goes first, and may interrupt whoever has been at it for
-// long; long ones wait longer, but not for ever.
+// Interactive: sessions with short bursts go first, and may interrupt long bursts. Long bursts wait
+// longer, but not for ever.
 //
 // Multi-level feedback (Corbató, Merwin-Daggett and Daley, "An Experimental Time-Sharing System",
 // AFIPS 1962), with two differences. A session begins on the level where its last bursts have
 // ended, not on the highest one again, since moving its memory costs more than a wrong guess. And
-// among those who wait there are no queues, one for each level, but patience: the longer a
-// session's bursts, the longer it is asked to wait for others, and wishes are served in the order
-// of the instants at which that ends. So nobody who comes later than that goes ahead.
+// instead of a queue for each level, waiting sessions have patience: the longer a session's bursts,
+// the longer it is asked to wait for others, and wishes are served in the order of the instants at
+// which that ends. So no session that arrives after that instant goes ahead.
 //
 // Interrupting is paid for from an allowance (SwitchAllowance): what the ends of turns leave of the
 // time that may be spent on switching. A session that had to wait longer than it was asked to is
@@ -19,8 +19,8 @@
 namespace tandem::core {
 namespace {
 
-// Bursts up to the first bound are of the first level, and each level's bound is so many times the
-// one before.
+// Bursts up to the first bound are of the first level. Each level's bound is the one before times
+// this factor.
 constexpr Duration kFirstBound = Milliseconds(100);
 constexpr int64_t kGrowth = 4;
 // A session waits for others up to this many of its bursts, and none longer than the most. (In the

@@ -21,7 +21,7 @@ class RunLimits {
 
   // Whether `total` is allowed for the session; if so, it is now its allocation.
   bool Reserve(SessionId session, Bytes total);
-  // Whether the session may have so many bytes more that cannot be swapped; if so, it has.
+  // Adds these bytes of fixed memory to the session if its limit allows; whether it did.
   bool TakeFixed(SessionId session, Bytes bytes);
   void AddFixed(SessionId session, Bytes bytes);  // that it has in any case
   // REQUIRES: it has as many.

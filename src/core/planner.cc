@@ -152,7 +152,7 @@ Plan Planner::PlanRevocations(const Wish& wish, Bytes room, Instant now) const {
     chosen.push_back(candidate);
   }
   if (needed > room) return Plan{};
-  // The last candidate may free so much that earlier ones can stay.
+  // The last candidate may free enough for earlier ones to stay.
   for (const Candidate& candidate : chosen) {
     if (needed <= room - candidate.bytes && !all) {
       room -= candidate.bytes;

@@ -1,6 +1,5 @@
-// Policy: who is next, and for how long whoever holds a card is protected against those who wait.
-// What fits beside what, and whose bytes leave, is the same for all policies (planner.h,
-// arbiter.h).
+// Policy: ranks the sessions that wait, and says how long a holder is protected against them. What
+// fits beside what, and whose bytes leave, is the same for all policies (planner.h, arbiter.h).
 //
 // To add one: derive from Policy in a file of its own, declare what makes it in policies.h, and
 // name it in the table of policy.cc.
@@ -23,7 +22,7 @@ namespace tandem::core {
 
 inline constexpr Instant kNever{std::numeric_limits<int64_t>::max()};
 
-// Somebody waits for what somebody else holds.
+// One session waits for what another one holds.
 struct Contest {
   const Session& holder;
   const Session& waiter;
@@ -34,19 +33,19 @@ struct Contest {
   Instant now;
 };
 
-// Of a policy under which some have the card only as far as that does not disturb others, though
-// there may be room for all.
+// Of a policy under which some sessions get the card only as far as that does not disturb others,
+// even if all fit.
 class Pacing {
  public:
   virtual ~Pacing() = default;
 
-  // Whether it is to be without the card now, whoever else has it. Its memory may stay there.
+  // Whether the session gets no lease now, also if it fits. Its memory may stay on the card.
   virtual bool Bars(const Session& session) const = 0;
-  // When that may change without anybody's doing; kNever: it will not.
+  // When that may change without an event; kNever: it will not.
   virtual Instant ChangesAt() const = 0;
-  // Whether it matters when a holder pauses, though nobody waits for what it has.
+  // Whether the policy needs to know when a holder pauses, even if no session waits for it.
   virtual bool Watches(const Session& holder) const = 0;
-  // Whether a holder has to go easy, since others wait for what it has, or may need the card soon.
+  // Whether a holder bounds its work in flight, since others wait, or may need the card soon.
   virtual bool IsContended(const Session& holder) const = 0;
   // How much work it may have in flight, where `usual` is what others may.
   virtual Duration Window(const Session& session, Duration usual) const = 0;
@@ -84,18 +83,18 @@ class Policy {
   virtual Duration MayPause(const Contest& contest) const;
   // Whether those who fit on the card together hold it at once.
   virtual bool together() const { return !rules_.alone; }
-  // The card is being taken from somebody, which costs that.
+  // A holder is being revoked; the switch costs that.
   virtual void OnSwitch(Duration cost, Instant now);
 
-  // Null where whoever has room may work.
+  // Null if every session that fits may work.
   virtual const Pacing* pacing() const { return nullptr; }
 
   // Of policies that keep accounts of who has had what, which are told more.
   virtual bool keeps_accounts() const { return false; }
   virtual void OnSession(const Session& session, Instant now);  // it is new, or has changed
   virtual void OnGone(SessionId id, Instant now);               // after its wishes
-  virtual void OnShares(Instant now);                           // somebody's has changed
-  virtual void Settle(Instant now);                             // somebody is about to be chosen
+  virtual void OnShares(Instant now);                           // a share has changed
+  virtual void Settle(Instant now);                             // a session is about to be chosen
 
  protected:
   const TurnRules& rules() const { return rules_; }

@@ -1,10 +1,10 @@
-// Priority: the more urgent class first, and whoever is of it takes the card from the others at
-// once; within a class in the order of arrival, a turn each. What production has on the card stays
-// there, whoever waits.
+// Priority: the more urgent class first. Its sessions take the card from the other classes at once;
+// within a class each session gets a turn, in the order of arrival. Production's memory stays on
+// the card.
 //
 // Opportunistic work has what others leave. Where there is room for its memory beside theirs, it
-// has the card while they pause, up to shortly before they go on, or longer, as long as nobody is
-// slower for it (harvest.h). It keeps little in flight, so that it is gone soon.
+// has the card while they pause, up to shortly before they go on, or longer, as long as that slows
+// no other session (harvest.h). It keeps little in flight, so that it is gone soon.
 #include <array>
 #include <map>
 

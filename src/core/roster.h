@@ -1,9 +1,9 @@
-// Roster: the sessions of one GPU, and what the arbiter asks about all of them together: sums,
-// and who is of a kind. Both are kept as sessions change, so that no event costs more the more
-// sessions there are, but for O(log sessions) of each that it changes.
+// Roster: the sessions of one GPU, with the sums and sets that the arbiter needs over all of them.
+// Both are kept as sessions change, so that no event costs more the more sessions there are, but
+// for O(log sessions) of each that it changes.
 //
-// Whoever changes a session takes it by Touch, in the event that changes it; what it adds is
-// counted anew when somebody asks.
+// Code that changes a session gets it by Touch, within the event. The roster counts the session's
+// part anew at the next question.
 //
 // Threading: none. Pure.
 // Invariant: what is asked for is as if all sessions were gone through (Recounted, which is for

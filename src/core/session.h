@@ -34,7 +34,7 @@ struct Session {
   // Its work does not end before it has the card again, so none of its bytes can leave. So it is
   // with what it began under a daemon that is gone.
   bool rooted = false;
-  // On somebody's order: no wish of its own counts until that is taken back.
+  // By an order: no wish of its own counts until it is resumed.
   bool suspended = false;
   bool oversubscribes = false;
   bool spills = false;
@@ -53,8 +53,8 @@ struct Session {
   // to be relied on until Running or Released has shown that the session knows.
   bool credit_in_flight = false;
   Bytes excess;   // claimed from before a restart, and more than there was room for
-  Bytes on_host;  // copied there, and kept until it runs again: at most so much
-  Bytes cold;     // there to be reached by its kernels: at most so much
+  Bytes on_host;  // copied there, and kept until it runs again: an upper bound
+  Bytes cold;     // there to be reached by its kernels: an upper bound
   uint32_t contexts = 0;
   std::vector<Instant> contexts_wanted;  // when each was asked for; not answered
   Bytes fixed;  // that it has beside its contexts, and that cannot be swapped
@@ -116,12 +116,12 @@ struct Session {
   void BeginPause(Instant now);
   void EndPause(Instant now, Duration worth);
   void EndBurst();
-  // Has something to do, or may have for all anybody knows.
+  // Has work to do, or may have.
   bool busy() const { return !stuck && (asks() || wants_growth || (holds() && !idle)); }
   bool working() const {
     return phase != Phase::kAway && phase != Phase::kGranted && !idle && !stuck;
   }
-  // Waits for a lease, and nobody has suspended it.
+  // Waits for a lease, and is not suspended.
   bool asks() const { return wants_lease && !suspended; }
   bool holds() const { return phase != Phase::kAway; }
   // And answers.

@@ -1,8 +1,9 @@
-// Shares: what part of a GPU's time is whose, where not all can have it at once.
+// Shares: the parts of a GPU's time that projects, users and sessions get if they do not fit
+// together.
 //
 // Time is divided among projects, a project's among its users, a user's among its sessions. On each
-// level those who want it get it in proportion to their weights; whoever has a fraction gets that
-// part of what its level has, and the others divide the rest by their weights.
+// level, members that want time get it in proportion to their weights. A member with a fraction
+// gets that part of its level's time, and the others divide the rest by their weights.
 //
 // Threading: none. Pure.
 #pragma once

@@ -14,7 +14,7 @@ constexpr uint64_t kHalfLifeChunks = 4;
 constexpr double kMostSurprise = 8.0;
 constexpr double kSmoothing = 0.25;  // least weight of the newest switch in base_seconds_
 constexpr int kFewSwitches = 4;      // of which each counts the same
-// A chunk may take so many times longer than expected: the bus may have become slower.
+// Factor by which a chunk may take longer than expected: the bus may have become slower.
 constexpr double kMostSlowdown = 16;
 constexpr double kSlowestBytesPerSecond = 10e6;
 constexpr double kFastestBytesPerSecond = 1e12;
@@ -45,8 +45,8 @@ SwitchCost::SwitchCost(double bytes_per_second, Bytes chunk)
   for (auto& of_way : seconds_) of_way.fill(unknown);
 }
 
-// What was not measured yet is taken to be as fast as what is most like it: the other way, then the
-// host's memory. What is not copied is taken to be free.
+// A rate that was not measured yet is that of the most similar move: the other way, then the host's
+// memory. Bytes that are not copied cost nothing.
 double SwitchCost::SecondsPerByte(Way way, Place place) const {
   const auto of = [this](Way of_way, Place of_place) -> const FadingRatio& {
     return seconds_[static_cast<size_t>(of_way)][static_cast<size_t>(of_place)];

@@ -65,7 +65,7 @@ class SwitchCost {
   // slowest bus that Tandem is made for counts.
   Duration MostForChunk(Way way) const;
 
-  // The session has moved so many bytes in that time, and did nothing else in it.
+  // The session moved these bytes in that time, and did nothing else.
   void LearnMove(Way way, Place place, Bytes bytes, Duration took);
   // A hand-over of `moves` took so long from the instant at which the last holder's work was done.
   void LearnSwitch(const Moves& moves, Duration took);

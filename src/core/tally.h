@@ -59,7 +59,7 @@ struct Tally {
   bool wants_contexts = false;
   bool wants_fixed = false;
   bool oversubscribes = false;
-  bool yields = false;                 // to somebody
+  bool yields = false;                 // to a session
   bool uncleared = false;              // is suspended, and something must be asked of it
   std::optional<Instant> expected_at;  // something is to come from it by then
   // It could be asked to leave and waits for no lease: since when it has not been used.

@@ -6,10 +6,10 @@
 namespace tandem::core {
 namespace {
 
-// Whoever waits for pauses like those that were seen waits somewhat longer than they were.
+// Waiting for pauses like those seen takes somewhat longer than they were.
 constexpr int64_t kSlack = 2;
 // Beside what was seen, one pause of this part of the price: the program's thread was held up for a
-// moment by something else, which may happen to anybody, and is not done.
+// moment by something else, and is not done.
 constexpr int64_t kAssumed = 128;
 
 }  // namespace

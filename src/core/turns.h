@@ -34,7 +34,7 @@ class SwitchAllowance {
   static constexpr Duration kMostSaved = Seconds(3);
 
   int64_t cost_multiple_;
-  Duration saved_;                // may be negative: the end of a turn asks nobody
+  Duration saved_;                // may be negative: the end of a turn needs no allowance
   std::optional<Instant> since_;  // it has been that much
 };
 

@@ -46,7 +46,7 @@ struct ShareKey {
   auto operator<=>(const ShareKey&) const = default;
 };
 
-// What part of the time of all who want it is somebody's (shares.h).
+// The part of the contended time that a session or a user gets (shares.h).
 struct Share {
   double weight = 1;               // > 0
   std::optional<double> fraction;  // in (0, 1]; then the weight says nothing
@@ -66,8 +66,8 @@ enum class Why {
   kOrdered,      // it is suspended, or the policy wants it off the card
 };
 
-// One change of holders (or growth of one, or room for a context) that moved memory or took a lease
-// from somebody, whether or not the newcomer got all it needs in the end.
+// One change of holders (or growth of one, or room for a context) that moved memory or revoked a
+// lease, whether or not the newcomer got all it needs in the end.
 struct Handover {
   Epoch epoch = 0;
   SessionId to;
@@ -95,7 +95,7 @@ struct SessionAdded {
   Bytes allocated;
   Bytes resident;
   uint32_t contexts = 0;
-  // The same process registered before; what it had is what this one claims, nobody else's yet.
+  // The same process registered before; its bytes are those that this session claims.
   std::optional<SessionId> replaces;
   // The budget with what this session explains of the card's use; counts where it is more.
   std::optional<Bytes> budget = std::nullopt;
@@ -139,8 +139,8 @@ struct Running {
   Epoch epoch = 0;
   Bytes in;
 };
-// More of what a holder needs has come onto the card: so much is there now. `copied`: of what came
-// since the last one; `from_file`: of that.
+// More of what a holder needs has come onto the card: `resident` is there now. `copied`: of what
+// came since the last one; `from_file`: of that.
 struct Restored {
   SessionId id;
   Epoch epoch = 0;
@@ -172,8 +172,8 @@ struct Evicted {
   Bytes swapped = {};  // what of it is on the host alone, as far as it says
   Bytes to_file = {};  // of `copied`
 };
-// Somebody wants the session off the card, or back: until then it gets no lease and all its bytes
-// go to the host.
+// An order takes the session off the card, or lets it return: until then it gets no lease and all
+// its bytes go to the host.
 struct Suspended {
   SessionId id;
   bool suspended = true;
@@ -183,7 +183,7 @@ struct LimitSet {
   RunId run;
   Bytes limit;
 };
-// Somebody's share is another one from now on.
+// A share changes from now on.
 struct ShareSet {
   ShareKey of;
   Share share;
@@ -256,7 +256,7 @@ struct HostFull {
 struct SetContended {
   SessionId id;
   bool contended = false;
-  bool watched = false;  // it is to say when it pauses, even though nobody waits for that
+  bool watched = false;  // it reports its pauses, even if no session waits
 };
 struct HandoverDone {
   Handover record;

@@ -56,8 +56,8 @@ class WishQueue {
   const Wish* FindActive(SessionId id, Wish::Kind kind) const;
   size_t size() const { return by_session_.size(); }
 
-  // Of those that are not parked: how many; who shall be served first, null where there is none;
-  // and all of them, first first, or last first, until `visit` gives true. Whether it did.
+  // Of those that are not parked: how many; the first to be served, null where there is none; and
+  // all of them, in order or in reverse, until `visit` returns true. Whether it did.
   size_t active() const { return active_; }
   const Wish* First() const;
   template <typename F>
