@@ -28,7 +28,7 @@ class RangeAllocator {
   bool TakeAt(uint64_t begin, uint64_t size);
   // As few pieces as first fit gives; nothing if less than `size` is free in all.
   std::vector<Range> TakePieces(uint64_t size);
-  // False, and nothing given, if part of it is free already: somebody has lost count.
+  // False, and nothing given, if part of it is free already: a caller has lost count.
   [[nodiscard]] bool Give(uint64_t begin, uint64_t size);
 
  private:

@@ -1,8 +1,7 @@
 // Result<T>: a value or an Error, for every fallible call inside Tandem.
 //
-// Nothing here throws. Whoever creates an Error words it for the person who will read it; callers
-// pass it on with TRY / ASSIGN_OR_RETURN and stay silent. A code exists only where a caller
-// branches on it.
+// Nothing here throws. Code that creates an Error words it for its reader; callers pass it on with
+// TRY / ASSIGN_OR_RETURN and stay silent. A code exists only where a caller branches on it.
 #pragma once
 
 #include <optional>
@@ -16,7 +15,7 @@ enum class ErrorCode {
   kFailed,       // nothing to branch on: report and give up
   kInvalid,      // malformed input from outside
   kNotFound,     // the thing named does not exist
-  kUnavailable,  // nobody answers; trying again later may help
+  kUnavailable,  // no answer; trying again later may help
   kRefused,      // the other side said no, and why
   kVersion,      // the two sides speak different protocol versions
   kUnsupported,  // it can never be done here

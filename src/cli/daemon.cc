@@ -61,7 +61,7 @@ constexpr int kCannotExec = 127;
   dup2(report, STDOUT_FILENO);
   dup2(report, STDERR_FILENO);
   close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
-  // As if started by nobody: what this process blocks or ignores is no business of the daemon's.
+  // The daemon must not inherit the signals that this process blocks or ignores.
   for (int signal = 1; signal < NSIG; ++signal) std::signal(signal, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);

@@ -26,8 +26,8 @@ constexpr int kRetryMs = 10;  // a program may be waiting for the daemon to know
 // What `tandem run` was started with, and the program shall be.
 struct Inherited {
   sigset_t mask;
-  struct sigaction on_child;  // ignored: nobody would learn of the program's end
-  struct sigaction on_pipe;   // not ignored: whoever read our warnings could end us by going away
+  struct sigaction on_child;  // ignored: the program's end would not be seen
+  struct sigaction on_pipe;   // not ignored: a reader that goes away could end us
 };
 
 Error CannotExecute(const Program& program, int error) {
@@ -79,7 +79,7 @@ bool IsJobControl(int signal) {
 }
 
 // True once the program ended. Where the terminal stopped it this process stops, too: the shell
-// waits for that. Other children, such as a daemon, are left to whoever started them.
+// waits for that. Other children, such as a daemon, are left to the process that started them.
 bool Reap(pid_t pid, int* wait_status, const Companion& companion) {
   while (waitpid(pid, wait_status, WNOHANG | WUNTRACED) == pid) {
     if (companion.on_pause != nullptr) companion.on_pause();

@@ -1,5 +1,5 @@
-// Guard: the parent of the program of a run. For whoever started `tandem run` it *is* the program:
-// signals go through, and it ends as the program ends.
+// Guard: the parent of the program of a run. To the process that started `tandem run` it is the
+// program: signals go through, and it ends as the program ends.
 //
 // Threading: one thread. Forks.
 // Invariants

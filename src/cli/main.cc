@@ -65,7 +65,7 @@ int List(const Listing& listing, const ListOptions& options) {
     const Result<std::string> text = Show(listing, options.json);
     if (!text.ok()) return Fail(1, text.error().message);
     const int status = Print((redraw ? kClearScreen : "") + *text + (options.json ? "\n" : ""));
-    // Whoever read this may be gone: then there is nobody to watch for.
+    // The reader may be gone: then the watch ends.
     if (!options.watch || status != 0) return status;
     sleep(1);
   }

@@ -1,5 +1,5 @@
-// What `tandem` says to people. A write that fails is no reason to end: a guard has a program to
-// look after, whoever read its messages may be gone.
+// What `tandem` prints. A failed write does not end it: a guard has a program to look after, and
+// the reader of its messages may be gone.
 #pragma once
 
 #include <string>

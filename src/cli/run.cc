@@ -45,8 +45,8 @@ struct Plan {
   std::optional<uint64_t> within;  // the run this one is started in
 };
 
-// The run that this process was started in, while that lasts: what was started in it may outlive
-// it, a terminal multiplexer for example, and goes on to hand TANDEM_RUN down.
+// The run that this process was started in, while it lasts. A process of it, such as a terminal
+// multiplexer, may outlive the run and still hand TANDEM_RUN down.
 Result<std::optional<uint64_t>> SurroundingRun(const Environment& environment) {
   const std::optional<std::string> run = Lookup(environment, "TANDEM_RUN");
   if (!run || run->empty()) return std::optional<uint64_t>();

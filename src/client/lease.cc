@@ -5,7 +5,7 @@
 namespace tandem::client {
 namespace {
 
-// For a lease that nobody revoked but that a new daemon does not know.
+// For a lease that was not revoked but that a new daemon does not know.
 constexpr Duration kStaleDeadline = Seconds(1);
 
 }  // namespace
@@ -34,7 +34,7 @@ void Lease::OnLost() {
   registered_ = false;
   asked_ = evict_asked_ = false;
   unwanted_ = revoked_;
-  revoked_ = stale_ = undrained_ = false;  // nobody is left who wants the lease
+  revoked_ = stale_ = undrained_ = false;  // no thread is left that wants the lease
   outbox_.clear();
   if (epoch_ != 0 && !opened_once_) DropLease();
 }
@@ -114,7 +114,7 @@ void Lease::OnDrained(bool drained) {
     if (!stale && epoch != 0) Send(wire::Released{epoch});
     return;
   }
-  // Next opens it again: what is under way may wait for what threads are about to submit.
+  // Next opens it again: work in flight may wait for work that threads are about to submit.
   open_ = false;
   undrained_ = true;
   revoked_ = stale;  // a lease that the daemon does not know must go: OnRested tries again
@@ -136,7 +136,7 @@ void Lease::OnOpened(Bytes copied_in) {
 }
 
 void Lease::OnEvicted(Bytes resident, Bytes copied, Bytes to_file) {
-  // What is too much may still go by itself, as memory that was freed does: that must be told, too.
+  // Excess memory may still leave by itself, as freed memory does. That must be reported, too.
   evict_asked_ = resident > credit_;
   Send(wire::Evicted{resident.count, copied.count, to_file.count});
 }

@@ -63,7 +63,8 @@ class Lease {
   void OnRested() { undrained_ = false; }
   // Threads may wait at the gate: asks for a lease where there is none, also while memory leaves.
   void OnWanted(const View& view);
-  // Some of what is missing has come, with copies of so many bytes; of these from the file.
+  // Some of the missing memory has been restored: the bytes copied, and those of them from the
+  // file.
   void OnRestored(Bytes resident, Bytes copied, Bytes from_file = {});
   void OnOpened(Bytes copied_in);
   // Allocations came that are not on the card: the gate was shut for new work.
@@ -71,7 +72,7 @@ class Lease {
   void OnEvicted(Bytes resident, Bytes copied, Bytes to_file = {});
   void OnIdle();
   void OnActive();
-  // Somebody else waits for this GPU: credit that nothing uses goes back.
+  // Another session waits for this GPU: unused credit goes back.
   void OnContended(const View& view);
   // The context is broken for good. Nothing will be swapped; the lease goes back.
   void OnPoisoned();
@@ -113,7 +114,7 @@ class Lease {
   bool stale_ = false;        // the lease is of a daemon that is gone
   bool working_ = false;      // work may be under way: the gate was open and nothing drained since
   bool undrained_ = false;    // the last attempt to drain failed
-  bool unwanted_ = false;     // while it drains: who wanted the lease is gone
+  bool unwanted_ = false;     // while it drains: the session that wanted the lease is gone
   bool open_ = false;         // the gate, as far as this machine has said
   bool opened_once_ = false;  // under this lease
   bool announce_ = false;     // the next opening is told with Running

@@ -1,5 +1,5 @@
-// Requests: what a program asks the daemon for before it takes it: room for its allocations, and
-// room on the card for a context.
+// Requests: what a program asks of the daemon in advance: room for its allocations, and room on the
+// card for a context.
 //
 // Pure, like Lease: the caller sends what TakeMessages gives and polls for answers.
 //
@@ -27,14 +27,14 @@ enum class Answer { kPending, kGranted, kRefused };
 
 class Requests {
  public:
-  // The daemon took us, and believes what we claimed; what has changed since is told.
+  // The daemon has registered us and believes our claims; later changes are reported.
   void OnRegistered(Bytes limit, Bytes claimed_total, uint32_t claimed_contexts,
                     Bytes claimed_fixed = {});
   // The connection is gone; growth waits for the next one, or to hear that there is no daemon.
   void OnLost(Bytes limit, bool siblings);
-  // There is none. A session that is alone in its run goes by its limit as it was last, so that
-  // nobody hangs and the limit still holds. Where there are siblings nobody says what they take
-  // meanwhile: growth goes on waiting, as contexts do, as long as the run is open.
+  // There is none. A session that is alone in its run keeps to its last limit, so that it does not
+  // hang and the limit still holds. If it has siblings, their growth is unknown: growth goes on
+  // waiting, as contexts do, as long as the run is open.
   void OnAbsent(bool run_open);
   // There is one that will not have us.
   void OnTurnedAway();

@@ -47,7 +47,7 @@ void CloseAll(unsigned uid) {
   }
 }
 
-// Whether descriptors wait in a socket to which nobody can send any more. Reads what comes before
+// Whether descriptors wait in a socket that can receive no more messages. Reads what comes before
 // them. To look at a message without room for them only says that they are there.
 bool HasUnreadDescriptors(int socket) {
   std::array<char, 16384> bytes;

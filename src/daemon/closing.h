@@ -1,7 +1,7 @@
-// Closing what clients have sent or may have sent. To close a descriptor of somebody else's may
-// take as long as its sender likes: it may be of a file system, or of a connection, that is the
-// sender's own. So each user has a thread that closes what came from that user, one after the
-// other; it ends when nothing is left.
+// Closing what clients have sent or may have sent. Closing a descriptor that a client sent may take
+// as long as its sender likes: it may be of a file system, or of a connection, that is the sender's
+// own. So each user has a thread that closes what came from that user, one after the other; it ends
+// when nothing is left.
 //
 // Threading: any thread.
 // Invariants
@@ -23,7 +23,7 @@ inline constexpr size_t kMostClosing = 2048;
 size_t Closing(unsigned uid);
 void CloseElsewhere(UniqueFd fd, unsigned uid);
 // For a socket of which nothing was received yet. Otherwise what comes with an urgent byte
-// (MSG_OOB) is closed by whoever receives the byte behind it.
+// (MSG_OOB) is closed by the receiver of the byte behind it.
 void KeepUrgentInLine(int socket);
 // Closes the connection of a client at once, but for its descriptor where others wait in it unread:
 // they go with it.

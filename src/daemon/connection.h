@@ -1,5 +1,5 @@
-// Connection: one client's socket with what was received of its next message and what waits to be
-// sent. Never blocks.
+// Connection: one client's socket, the received part of its next message, and the messages to send.
+// Never blocks.
 //
 // Invariants
 // 1. What waits to be sent is bounded; a client that does not read is given up.

@@ -222,7 +222,7 @@ int Main(int argc, char** argv) {
   if (parsed.exit_status.has_value()) return *parsed.exit_status;
   const Options& options = parsed.options;
   if (options.probe) return PrintProbe();
-  umask(077);  // what it writes is for nobody else to read
+  umask(077);  // no other user may read what it writes
   UniqueFd ready;
   if (options.daemonize) ready = GoToBackground();
   RaiseDescriptorLimit();

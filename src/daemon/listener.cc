@@ -54,7 +54,7 @@ Status Listener::Listen(bool to_everybody) {
   std::memcpy(address.sun_path, path_.c_str(), path_.size() + 1);
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return System("socket");
-  unlink(path_.c_str());  // we hold the lock, so nobody listens behind it
+  unlink(path_.c_str());  // we hold the lock, so no daemon listens behind it
   if (bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 ||
       chmod(path_.c_str(), to_everybody ? 0666 : 0600) != 0 ||
       listen(socket.get(), kBacklog) != 0) {

@@ -70,7 +70,7 @@ class MemfdPages : public service::SessionPages {
 
 Result<std::unique_ptr<service::SessionPages>> MemfdPageMaker::Make() {
   constexpr int kSize = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-  // After our own writable mapping exists: it stays writable, nobody else can make one.
+  // After our own writable mapping exists: it stays writable, and no other process can make one.
   ASSIGN_OR_RETURN(Page decisions, MakePage("tandem-decisions", PROT_READ | PROT_WRITE,
                                             kSize | F_SEAL_FUTURE_WRITE));
   ASSIGN_OR_RETURN(Page reports, MakePage("tandem-reports", PROT_READ | PROT_WRITE, kSize));

@@ -1,5 +1,5 @@
-// The two pages of a session as sealed memfds. Neither can be resized by anybody, so touching a
-// mapping never faults; the decisions can be written through the daemon's mapping only.
+// The two pages of a session as sealed memfds. No process can resize them, so touching a mapping
+// never faults; the decisions can be written through the daemon's mapping only.
 #pragma once
 
 #include "src/service/pages.h"

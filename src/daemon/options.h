@@ -20,7 +20,7 @@ struct Options {
   std::string log_file;      // empty: standard error
   std::string devices_json;  // empty: ask the driver
   std::optional<Duration> exit_when_idle;
-  std::optional<Bytes> host_memory;  // what is available less a tenth where nothing is said
+  std::optional<Bytes> host_memory;  // default: the available memory less a tenth
   service::Spill spill;
   Duration fixed_wait = core::ArbiterConfig().fixed_wait;
   core::TurnRules turns;

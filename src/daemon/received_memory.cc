@@ -11,7 +11,7 @@ constexpr unsigned kNvidiaMajor = 195;  // of /dev/nvidiactl and its kind, every
 }  // namespace
 
 bool IsMemory(int fd, bool software_gpu) {
-  // Nobody is asked: a file system of the sender's own may take as long as it likes to answer.
+  // Asks no file system: the sender's own may take as long as it likes to answer.
   struct statx status {};
   constexpr int kAskNobody = AT_EMPTY_PATH | AT_STATX_DONT_SYNC;
   if (statx(fd, "", kAskNobody, STATX_TYPE, &status) != 0) return false;

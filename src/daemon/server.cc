@@ -102,7 +102,7 @@ Result<std::unique_ptr<Server>> Server::Make(Listener listener, UniqueFd signals
   TRY(server->Watch(server->listener_.fd(), MakeTag(kListener), EPOLLIN));
   TRY(server->Watch(server->timer_.get(), MakeTag(kTimer), EPOLLIN));
   if (server->signals_) TRY(server->Watch(server->signals_.get(), MakeTag(kSignals), EPOLLIN));
-  server->OnTime();  // nobody is here from the beginning
+  server->OnTime();  // idle from the beginning
   server->SetTimer();
   return server;
 }
@@ -164,7 +164,7 @@ void Server::RunOnce(Duration patience) {
 
 // ---- Clients
 
-// Out of descriptors: whoever knocks is let in and out again. Left waiting, it would wake the loop
+// Out of descriptors: a new connection is accepted and closed. Left waiting, it would wake the loop
 // again and again.
 bool Server::TurnAway() {
   spare_.Reset();

@@ -44,7 +44,7 @@ class Server {
                                               std::unique_ptr<service::Service> service,
                                               const ServerLimits& limits);
 
-  // Until a signal comes, or nobody has been there for exit_when_idle.
+  // Until a signal comes, or the daemon has been idle for exit_when_idle.
   void Run();
   // One round: waits at most `patience` for something to happen, and handles it.
   void RunOnce(Duration patience);
@@ -75,7 +75,7 @@ class Server {
   Status Watch(int fd, uint64_t tag, uint32_t events);
   void Accept();
   void LetIn(UniqueFd socket);
-  bool TurnAway();  // false where nobody knocks
+  bool TurnAway();  // false: no connection waits
   bool HasRoomFor(unsigned uid) const;
   void MakeRoomForNewcomer();
   bool ReadsAnswers(unsigned uid) const;
@@ -93,7 +93,7 @@ class Server {
   UniqueFd signals_;
   UniqueFd epoll_;
   UniqueFd timer_;
-  UniqueFd spare_;  // to let somebody in and out when there are no others
+  UniqueFd spare_;  // to accept and close a connection when no other is left
   std::unique_ptr<service::Service> service_;
   ServerLimits limits_;
   std::map<ConnectionId, Client> clients_;

@@ -19,13 +19,13 @@ Error System(const std::string& what) {
   return Error{ErrorCode::kFailed, what + ": " + std::strerror(errno)};
 }
 
-// Nobody can open it by a name, and its blocks are free again once nobody has it open. It has none
-// at first, however long it is.
+// It has no name to open it by, and its blocks are free again once no process has it open. It has
+// none at first, however long it is.
 Result<UniqueFd> MakeNamelessFile(const std::string& directory, Bytes length) {
-  // O_EXCL: nor can anybody give it one.
+  // O_EXCL: nor can a process give it one.
   UniqueFd fd(open(directory.c_str(), O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC, 0600));
   if (!fd && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)) {
-    // A file system that has none without a name. Who is killed in between leaves it there.
+    // A file system without unnamed files. A process killed in between leaves the file there.
     std::string path = directory + "/tandem-spill-XXXXXX";
     fd = UniqueFd(mkostemp(path.data(), O_CLOEXEC));
     if (fd && unlink(path.c_str()) != 0) return System("cannot remove " + path);

@@ -17,9 +17,9 @@ struct Team {
   int gpus = 1;
   double burst_s = 30;          // of work on a GPU, by itself
   double edit_s = 300;          // from the end of a job to the next
-  double away_s = 0;            // and now and then so long without
-  double stay_s = 7200;         // after so long of the other
-  double idle_timeout_s = 600;  // after which a GPU that is somebody's own is taken back
+  double away_s = 0;            // mean length of an absence
+  double stay_s = 7200;         // mean time between absences
+  double idle_timeout_s = 600;  // idle time after which an exclusive GPU is taken back
   Bytes memory;                 // of the card, that each user's program has for good
   Bytes card;
   double bus_bytes_per_s = 55e9;  // each way, both at once
@@ -34,7 +34,7 @@ struct Forecast {
   Wait wait;               // from handing a job in to its start
   double utilisation = 0;  // of a GPU
   double switch_s = 0;     // of each job, on average: bringing its program's memory back
-  double saturation = 0;   // so many users could keep the GPUs busy if no two ever met
+  double saturation = 0;   // number of users that keep the GPUs busy if no two ever meet
 };
 
 // Sharing, as Tandem does it: first come, first served, and at a job's end the GPU is free.

@@ -8,8 +8,8 @@ namespace tandem::plan {
 
 MachineRepair::MachineRepair(const Load& load) : load_(load), seen_(AtWork(load.users - 1)) {}
 
-// Of so many users, the probability that 0, 1, … have a job that is not done. By logarithms, since
-// the terms may be far outside of what a double holds.
+// For this number of users, the probability that 0, 1, … have an unfinished job. By logarithms,
+// since the terms may be far outside of what a double holds.
 std::vector<double> MachineRepair::AtWork(int users) const {
   std::vector<double> terms = {0};
   for (int jobs = 1; jobs <= users; ++jobs) {

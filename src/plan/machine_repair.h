@@ -27,14 +27,14 @@ class MachineRepair {
   double WaitBeyond(double seconds) const;  // probability that a job waits longer than that
   double WaitPercentile(
       double share) const;  // seconds that `share` (0 to 1) of all jobs do not exceed
-  // With so many users the GPUs would be busy all the time if no two ever met.
+  // Number of users that would keep the GPUs busy if no two ever met.
   double Saturation() const { return load_.gpus * (1 + load_.think_s / load_.burst_s); }
 
  private:
   std::vector<double> AtWork(int users) const;
 
   const Load load_;
-  std::vector<double> seen_;  // probability that a job finds so many others handed in
+  std::vector<double> seen_;  // probability that a job finds this number of others submitted
 };
 
 // The mean time from a job's end to the next: a user thinks for `edit_s` before each, and now and

@@ -220,8 +220,8 @@ double Chain::MeanWait() const {
   return queued / (jobs * static_cast<double>(states_.front().users.size()));
 }
 
-// Of the first user's jobs, which are as any other's, the share that still waits after so many
-// steps of the chain that makes `rate` of them a second.
+// Of the first user's jobs, which are as any other's, the share that still waits after this number
+// of steps of the chain, which makes `rate` steps a second.
 std::vector<double> Chain::Survival(double rate) const {
   const std::vector<double> share = Stationary();
   std::vector<double> waiting(states_.size());

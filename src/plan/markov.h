@@ -1,7 +1,7 @@
 // Chain: one GPU and a few users as a continuous-time Markov chain, for every rule of when a GPU is
-// given back. Each user is editing, ready (has a job, which waits or is executed) or asleep; one
-// holds the GPU or nobody, the others that are ready queue in their order. (Where the chain has a
-// closed form, use machine_repair.h: states grow as the factorial of users.)
+// given back. Each user is editing, ready (has a job, which waits or is executed) or asleep; one or
+// none holds the GPU, the others that are ready queue in their order. (Where the chain has a closed
+// form, use machine_repair.h: states grow as the factorial of users.)
 //
 // Threading: none. Pure.
 #pragma once
@@ -22,7 +22,7 @@ enum class Release {
   kNever,
   kWhenIdle,    // at `release`, while it edits or sleeps
   kWhenAsleep,  // at `release`, while it sleeps
-  kOnDemand,    // at `release`, while it edits or sleeps and somebody queues
+  kOnDemand,    // at `release`, while it edits or sleeps and another user queues
   kDetached,    // at the job's end, also of a user who has left meanwhile
 };
 
@@ -38,14 +38,14 @@ struct Rates {
 struct State {
   std::vector<User> users;
   std::vector<uint8_t> queue;  // users, the next one first
-  uint8_t holder = 0;          // a user's index + 1; 0: nobody
+  uint8_t holder = 0;          // a user's index + 1; 0: none
 
   auto operator<=>(const State&) const = default;
 };
 
 class Chain {
  public:
-  // All states that can be reached when everybody is asleep at first. REQUIRES: 1 <= users <= 6;
+  // All states that can be reached when all users are asleep at first. REQUIRES: 1 <= users <= 6;
   // rates > 0, `release` where the rule has one.
   Chain(int users, Release release, const Rates& rates);
 

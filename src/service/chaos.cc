@@ -62,9 +62,9 @@ std::vector<core::Event> Chaos::OnTime(const core::Arbiter& arbiter, Instant now
   return {};
 }
 
-// More than is free, so that somebody has to give something up. It lets others get back what the
-// last visit took, or they would get to nothing but coming back; not for ever, since where programs
-// do not fit together somebody always is coming back.
+// More than is free, so that some session has to give memory up. It lets others get back what the
+// last visit took, or they would get to nothing but coming back; not for ever: where programs do
+// not fit together, one is always coming back.
 std::vector<core::Event> Chaos::Ask(const core::Arbiter& arbiter, Instant now) {
   const core::Budget& budget = arbiter.budget();
   const Bytes taken = Taken(budget);

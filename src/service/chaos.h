@@ -1,7 +1,7 @@
 // Chaos: for tests, a session that no program has. At moments and with needs drawn at random it
-// asks for the card, so that others have to give way; stays for a moment or, now and then, is gone
-// before it has got what it asked for, as a program that is killed. Whoever is at work loses the
-// card every few milliseconds, and bytes of its own with it, by the messages and rules of any other
+// asks for the card, so that others have to give way; stays for a moment, or sometimes leaves
+// before it has got what it asked for, as a killed program does. A session at work loses the card
+// every few milliseconds, and bytes of its own with it, by the messages and rules of any other
 // hand-over.
 //
 // Threading: none; the caller serialises.

@@ -1,4 +1,4 @@
-// Orders about sessions and runs: who is meant, who may give them, and what becomes of them.
+// Orders about sessions and runs: their targets, the users who may give them, and their effects.
 #include <algorithm>
 #include <charconv>
 

@@ -17,7 +17,7 @@ std::vector<Service::Gpu*> Service::FindGpus(const std::string& text) const {
   return found;
 }
 
-// Root, and whoever the daemon belongs to.
+// Root, and the daemon's owner.
 bool Service::MayRule(const Connection& from) const {
   return from.client.uid == 0 || from.client.uid == config_.uid;
 }

@@ -11,7 +11,8 @@ UniqueFd Service::MakeSpillFile() const {
   return file.ok() ? *std::move(file) : UniqueFd();
 }
 
-// All that it has would go to the host. Whether that has no room, and whoever ordered it was told.
+// All of the session's memory would go to the host. Whether the host has no room, which the caller
+// was told.
 bool Service::RefuseForHost(const Connection& from, const std::vector<Seat*>& seats) {
   Bytes more, more_memory;
   for (const Seat* seat : seats) {

@@ -55,7 +55,7 @@ void Service::Handle(Connection& from, const wire::Fetch& m) {
   }
   from.role = Connection::Role::kPeople;
   const auto known = offers_.find({m.token_high, m.token_low});
-  // The same answer to both: whether there is another user's is nobody's business.
+  // The same answer to both: it must not show whether another user has such an offer.
   if (known == offers_.end() || known->second.uid != from.client.uid) {
     return Refuse(from.id, wire::RefusalCode::kUnknownTarget, "there is no such offer", false);
   }
@@ -63,7 +63,8 @@ void Service::Handle(Connection& from, const wire::Fetch& m) {
   if (!copy) {
     return Refuse(from.id, wire::RefusalCode::kTooMany, "the daemon has no descriptor left", false);
   }
-  // One for each connection: otherwise copies wait for whoever asks often and does not read.
+  // One for each connection: otherwise copies pile up for a client that asks often and does not
+  // read.
   out_.push_back(Outgoing{from.id, wire::Fetched{}, {}, true, std::move(copy)});
 }
 

@@ -22,7 +22,7 @@ std::string TooLarge(Bytes limit, Bytes most, bool oversubscribes) {
 
 }  // namespace
 
-// A token nobody knows is one of a daemon that is gone: its sessions still belong together.
+// An unknown token is from an earlier daemon: its sessions still belong together.
 Service::Run& Service::FindRun(const Connection& from, uint64_t token) {
   Run& run = runs_[RunKey{from.client.uid, token}];
   if (run.id.value == 0) run.id = core::RunId{++last_run_};
@@ -219,7 +219,7 @@ bool Service::StartsSuspended(const wire::Register& m, const Seat* old, Seat& se
   return run.suspended;
 }
 
-// Sessions that came before anybody knew whether their run is suspended.
+// Sessions that came before it was known whether their run is suspended.
 void Service::SuspendFollowers(const RunKey& key) {
   const bool suspended = runs_.at(key).suspended;
   for (Seat* seat : SeatsOf(key)) {

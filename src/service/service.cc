@@ -252,7 +252,7 @@ void Service::Handle(Connection& from, const wire::Register& m) {
   seat->pages = std::move(*pages);
   UniqueFd file = m.spills != 0 ? MakeSpillFile() : UniqueFd();
   core::event::SessionAdded added;
-  // Anybody else cannot have anything yet, whatever it says.
+  // No other session can have anything yet, whatever it claims.
   if (old != nullptr || from.client.predates_daemon) added = ClaimsOf(m, gpu->info);
   if (old != nullptr && !gpu->arbiter.MayReturn(old->id, &added)) {
     return Refuse(

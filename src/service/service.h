@@ -1,5 +1,5 @@
 // Service: connections, sessions and runs around one arbiter per GPU. Decoded messages, the peer's
-// identity and the time go in; messages for whom come out. No sockets here.
+// identity and the time go in; messages with their receivers come out. No sockets here.
 //
 // A connection becomes a session's with Register and people's (`tandem`) with RunBegin, Query or
 // Control; a message out of place is answered by Refused, and that one connection is closed. A
@@ -84,7 +84,7 @@ struct ServiceConfig {
   // What the clock on the wall shows at instant 0, as it is set now; in nanoseconds of Unix time.
   std::function<int64_t()> unix_ns_at_zero = {};
   core::TurnRules turns = {};
-  std::string policy = core::ArbiterConfig().policy;  // of all GPUs, until somebody says otherwise
+  std::string policy = core::ArbiterConfig().policy;  // of all GPUs, until an order changes it
   Duration fixed_wait = core::ArbiterConfig().fixed_wait;
   // A line for the log: sessions that come and go, and orders.
   std::function<void(const std::string& line)> note = {};
@@ -149,7 +149,7 @@ class Service {
   struct Target;
   struct Offered;
   struct Watch;
-  using RunKey = std::pair<unsigned, uint64_t>;  // uid and token: nobody joins another user's run
+  using RunKey = std::pair<unsigned, uint64_t>;  // uid and token: no user joins another user's run
   using OfferKey = std::pair<uint64_t, uint64_t>;
 
   void Take(Connection& from, const wire::Message& message, UniqueFd& memory);

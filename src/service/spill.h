@@ -14,7 +14,7 @@ struct Spill {
   std::string directory;                        // for people
   Bytes limit = {};                             // of all files together; 0: there are none
   std::function<Bytes()> available = {};        // on the disk, now
-  std::function<Result<UniqueFd>()> make = {};  // an empty file that nobody else can open
+  std::function<Result<UniqueFd>()> make = {};  // an empty file that no other process can open
 };
 
 }  // namespace tandem::service

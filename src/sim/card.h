@@ -29,7 +29,7 @@ class Card {
   // `done` is called when the copy is; copies of one way follow each other.
   void Copy(Way way, Bytes bytes, Timeline::Call done);
 
-  // Work of so much time, were it alone. A number for Interrupt.
+  // Work that takes `work` if it runs alone. Returns a number for Interrupt.
   uint64_t Run(Duration work, Timeline::Call done);
   // `done` is not called any more. Returns what is left of it.
   Duration Interrupt(uint64_t number);

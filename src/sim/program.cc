@@ -171,7 +171,7 @@ void Program::Do(client::Step step) {
   if (step == client::Step::kOpen) Open();
 }
 
-// What is in flight is done first: at most a window of it.
+// Work in flight is done first: at most a window of it.
 void Program::Drain() {
   busy_ = true;
   After(running_ == 0 ? Duration() : std::min(left_, lease_.window()), [this] {

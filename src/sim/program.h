@@ -118,7 +118,7 @@ class Program {
   bool busy_ = false;   // a step is under way, and Go comes after it
   Decisions page_;
   Bytes need_, resident_, coming_, brought_;
-  Bytes written_;       // it had so much on the card at some time; beyond that nothing is to copy
+  Bytes written_;       // the most it had on the card at some time; beyond that nothing is copied
   bool wants_ = false;  // threads wait at the gate
   std::optional<Burst> burst_;
   Duration left_;         // of it

@@ -1,5 +1,5 @@
-// Timeline: what happens when, in virtual time. Nothing here takes real time: a day of a node runs
-// in seconds, and the same way each time.
+// Timeline: events in virtual time. Nothing here takes real time: a day of a node runs in seconds,
+// and the same way each time.
 //
 // Threading: none.
 // Invariant: what is put at the same instant happens in the order in which it was put there.

@@ -44,7 +44,7 @@ class Channel {
   int fd() const { return socket_.get(); }
   explicit operator bool() const { return static_cast<bool>(socket_); }
   void Close() { socket_.Reset(); }
-  // Leaves the descriptor open: it turned out to be somebody else's.
+  // Leaves the descriptor open: it turned out to be another one's.
   void Abandon() { socket_.Release(); }
 
   // Who is at the other end, from the kernel.
@@ -67,9 +67,9 @@ class Channel {
   std::vector<UniqueFd> fds_;
 };
 
-// Connects to the daemon at `path` and checks that it runs as root or as this user.
-// Errors: kNotFound where there is no socket, kUnavailable where nobody listens behind it (stale),
-// kRefused where it belongs to somebody else.
+// Connects to the daemon at `path` and checks that it runs as root or as this user. Errors:
+// kNotFound where there is no socket, kUnavailable where no daemon listens behind it (stale),
+// kRefused where another user owns it.
 Result<Channel> ConnectDaemon(const std::string& path);
 
 }  // namespace tandem::wire

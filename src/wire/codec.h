@@ -23,7 +23,8 @@ std::vector<std::byte> Encode(const Message& message, uint16_t version = kVersio
 
 class FrameReader {
  public:
-  // `bound`: of a message's payload. kMaxAnswer for those who ask; nobody else is sent as much.
+  // `bound`: of a message's payload. kMaxAnswer for clients that query; no other message is as
+  // large.
   explicit FrameReader(uint32_t bound = kMaxPayload) : bound_(bound) {}
 
   // Takes bytes as they come from the stream.

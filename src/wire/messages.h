@@ -154,7 +154,7 @@ struct FixedWanted {
   auto Fields() { return std::tie(sequence, bytes); }
 };
 
-// So much of what cannot be swapped is free again, or could not be taken after all.
+// These bytes of fixed memory are free again, or could not be taken after all.
 struct FixedGone {
   static constexpr uint16_t kType = 13;
   static constexpr uint16_t kSince = 3;
@@ -162,7 +162,7 @@ struct FixedGone {
   auto Fields() { return std::tie(bytes); }
 };
 
-// An offer's memory is gone from here: nobody can open it any more.
+// An offer's memory is gone: no process can open it any more.
 struct Withdraw {
   static constexpr uint16_t kType = 14;
   static constexpr uint16_t kSince = 4;
@@ -251,10 +251,10 @@ struct FixedReserved {
   auto Fields() { return std::tie(sequence, granted); }
 };
 
-// Somebody else waits for this GPU: look at the decisions page, which says so until it is over.
+// Another session waits for this GPU: the decisions page says so until it is over.
 struct Contended {
   static constexpr uint16_t kType = 40;
-  static constexpr uint16_t kSince = 6;  // older ones look every now and then
+  static constexpr uint16_t kSince = 6;  // older ones look from time to time
   auto Fields() { return std::tie(); }
 };
 
@@ -278,7 +278,7 @@ struct RunBegin {
   uint64_t limit_bytes = 0;  // 0: the budget
   uint64_t run = 0;          // the token it had with a daemon that is gone; 0: none
   uint8_t suspended = 0;     // with that daemon: what it starts begins suspended
-  // The limit may be above the budget: what does not fit on the card stays on the host.
+  // The limit may be above the budget: memory beyond the card stays on the host.
   uint8_t oversubscribes = 0;
   std::string of_class = {};  // of its work, by name; empty: the usual one
   auto Fields() {
@@ -390,8 +390,8 @@ struct EndWait {
 // ---- A program that has a session, beside it
 
 // "This memory of mine is for my user's other processes", with a descriptor of it; the token, which
-// nobody can guess, is the offerer's choice. Answered by Offered. It ends with the session that the
-// process has on that GPU.
+// cannot be guessed, is the offerer's choice. Answered by Offered. It ends with the session that
+// the process has on that GPU.
 struct Offer {
   static constexpr uint16_t kType = 72;
   static constexpr uint16_t kSince = 4;

@@ -14,8 +14,7 @@ namespace tandem::wire {
 // The run is open until the descriptor is closed.
 Result<UniqueFd> MarkRunOpen(uint64_t run);
 
-// True also where it cannot be told, for want of descriptors: who belongs to a run must not forget
-// it then.
+// True also where no descriptor is left to find out: a member of a run must not forget it then.
 bool IsOpenRun(uint64_t run);
 
 }  // namespace tandem::wire

@@ -18,21 +18,21 @@ inline constexpr uint64_t kReportsMagic = 0x31706552646e6154;    // "TandRep1"
 
 struct DecisionsPage {
   uint64_t magic;
-  std::atomic<uint32_t> contended;       // 1 while somebody else waits for this GPU
+  std::atomic<uint32_t> contended;       // 1 while another session waits for this GPU
   std::atomic<uint64_t> limit_bytes;     // of its run; may change while it runs
   std::atomic<uint64_t> run_used_bytes;  // allocated by all sessions of its run; for protocol 2
   std::atomic<uint32_t> suspended;       // 1: it gets no lease until it is resumed
   std::atomic<uint64_t> run_others_used_bytes;  // allocated by the other sessions of its run
   std::atomic<uint64_t> host_limit_bytes;       // of the host, for all sessions together
-  std::atomic<uint64_t> host_share_bytes;       // of it this one may need so much
+  std::atomic<uint64_t> host_share_bytes;       // the part of it that this one may need
   std::atomic<uint64_t> host_refusals;  // of what it asked for, since the host's memory is full
-  std::atomic<uint64_t> run_others;     // how many other sessions its run has
+  std::atomic<uint64_t> run_others;     // number of other sessions of its run
   // Of a session that oversubscribes: no more will be on the card at once. 0: it does not; where
   // nothing is left for it this is 1.
   std::atomic<uint64_t> most_resident_bytes;
   std::atomic<uint64_t> run_oversubscribes;  // 1: its run does, and it would if it could
   std::atomic<uint64_t> host_file_bytes;     // of host_share_bytes, in its file instead of memory
-  std::atomic<uint32_t> watched;  // 1: it is to say when it pauses, though nobody waits for that
+  std::atomic<uint32_t> watched;             // 1: it reports its pauses, even if no session waits
   // For how long it may wait for room that others need, for what cannot be swapped. 0: not said.
   std::atomic<uint64_t> fixed_wait_ms;
 };

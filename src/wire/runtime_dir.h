@@ -1,9 +1,9 @@
 // Where the daemon's socket is, and a user's own files.
 //
-// A directory is one user's alone (mode 0700) or, root's, everybody's (mode 0711): whoever passes
-// through that one reaches the socket of the daemon that root runs for all users, and can neither
-// list the directory nor write to it. Where a machine has such a directory, users start no daemons
-// of their own: each would take the programs of the others for strangers to Tandem.
+// A directory is one user's alone (mode 0700) or, root's, for all users (mode 0711). All users can
+// pass through the latter to the socket of root's daemon, and can neither list nor write it. On a
+// machine with such a directory, users start no daemons of their own: each would count the programs
+// of the others as outside Tandem.
 //
 // Threading: any thread, as long as none changes the environment.
 #pragma once
@@ -14,23 +14,22 @@
 
 namespace tandem::wire {
 
-// Directory of the daemon's socket: $TANDEM_RUNTIME_DIR, else /run/tandem where that is
-// everybody's, else this user's own: /run/tandem for root, else UserDirectory(). $XDG_RUNTIME_DIR
-// has no part in it: cron, su and some logins do not set it, and a logout removes that directory.
+// Directory of the daemon's socket: $TANDEM_RUNTIME_DIR, else /run/tandem where that is for all
+// users, else this user's own: /run/tandem for root, else UserDirectory(). $XDG_RUNTIME_DIR has no
+// part in it: cron, su and some logins do not set it, and a logout removes that directory.
 std::string RuntimeDir();
 
-// Whether `dir` is root's and open to everybody.
+// Whether `dir` is root's and open to all users.
 bool IsEverybodys(const std::string& dir);
 
-// Whether the daemon there is root's, for everybody, and not for this user to start.
+// Whether the daemon there is root's, for all users, so that this user does not start it.
 bool RootStartsTheDaemon();
 
-// Makes RuntimeDir() with mode 0700. kRefused where somebody else owns it or others may write to
-// it.
+// Makes RuntimeDir() with mode 0700. kRefused where another user owns it or others may write to it.
 Status MakeRuntimeDir();
 
-// Makes $TANDEM_RUNTIME_DIR, else /run/tandem, and opens it to everybody; from then on it is
-// RuntimeDir(). kRefused for anybody but root: nobody believes another user's daemon.
+// Makes $TANDEM_RUNTIME_DIR, else /run/tandem, and opens it to all users; from then on it is
+// RuntimeDir(). kRefused unless root: no user believes another user's daemon.
 Status MakeEverybodysDir();
 // Takes that back, where it was not so before and no daemon has come of it.
 void CloseEverybodysDir();
