@@ -6,7 +6,7 @@
 namespace tandem::shim {
 namespace {
 
-// No card makes arrays of more elements in one direction. What is beyond is the driver's to refuse.
+// No card makes arrays of more elements in one direction. The driver refuses larger ones.
 constexpr uint64_t kMostElements = 1 << 18;
 constexpr uint64_t kRowAlignment = 512;
 constexpr uint64_t kGranularity = 64 << 10;
@@ -22,7 +22,7 @@ struct Formats {
   unsigned int first, last;
   unsigned int edge;  // of the square blocks that elements come in
   unsigned int bits;  // of a block
-  bool each_channel;  // has so many
+  bool each_channel;  // it has this number
 };
 
 constexpr Formats kFormats[] = {

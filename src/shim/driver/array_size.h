@@ -1,5 +1,5 @@
-// About what a driver takes for an array. How it lays one out nobody tells; that is at least the
-// bytes of its elements, in rows and whole pages.
+// An estimate of the memory a driver takes for an array. The layout is not documented; it is at
+// least the bytes of the elements, in rows and whole pages.
 #pragma once
 
 #include "src/base/bytes.h"
@@ -7,8 +7,8 @@
 
 namespace tandem::shim {
 
-// With so many levels, each half as large as the one before. Zero where the format is not known,
-// where memory is given to it later, and where the driver will refuse.
+// With this number of levels, each half as large as the one before. Zero where the format is not
+// known, where memory is given to it later, and where the driver will refuse.
 Bytes ArrayBytes(const CUDA_ARRAY3D_DESCRIPTOR& array, unsigned int levels = 1);
 
 }  // namespace tandem::shim

@@ -1,4 +1,4 @@
-// Gate: what every call that submits work passes on its way to the driver. Open, it costs a few
+// Gate: every call that submits work passes it on its way to the driver. An open gate costs a few
 // instructions and no shared write; closing pays instead.
 //
 // Enter raises the thread's own depth, then looks at the gate; Close shuts the gate, makes all
@@ -91,8 +91,8 @@ class Gate {
   // From here on every thread asks the hook first while it is open, or no more. Nothing while the
   // vote is for shut.
   void Meter(bool metered, Vote vote = kProcess) EXCLUDES_LOCK(votes_mutex_);
-  // Shut, and nobody is inside any more. False if somebody still was at the deadline: the gate is
-  // shut all the same, and the caller decides.
+  // Shut, and no thread is inside any more. False if one still was at the deadline: the gate is
+  // shut nevertheless, and the caller decides.
   bool Close(Instant deadline, Vote vote = kProcess) EXCLUDES_LOCK(votes_mutex_);
   // In a forked child, whose other threads are gone: open for good.
   void OpenInChild() { state_.store(Freely(), std::memory_order_seq_cst); }
@@ -119,7 +119,7 @@ class Gate {
 
   static ThreadSlot* RegisterThread();
   static void ReleaseThread(void* slot);
-  // How the gate is open to everybody.
+  // The state in which the gate is open to all threads.
   static uint32_t Freely() { return registered() ? kOpen : kOrdered; }
   static constexpr uint64_t Bit(Vote vote) { return uint64_t{1} << vote; }
   void Apply() REQUIRES_LOCK(votes_mutex_);
@@ -129,7 +129,7 @@ class Gate {
   // The library is loaded with the program, so its thread-locals may be at a fixed offset.
   static constinit thread_local ThreadSlot* current_thread
       __attribute__((tls_model("initial-exec")));
-  static ThreadSlot unknown_thread;  // of threads that have no slot; nobody enters by it
+  static ThreadSlot unknown_thread;  // of threads that have no slot; no thread enters by it
   static std::atomic<bool> asymmetric;
 
   const BlockedHook blocked_;

@@ -155,7 +155,8 @@ CUresult WorkTracker::DestroyStream(CUstream stream, CUresult (*destroy)(CUstrea
     Record(found->second, stream, &orphaned_);
     streams_.erase(found);
   }
-  // Where nobody waits for the GPU nobody polls: a program may go on like this for ever.
+  // While no session waits for the GPU the agent does not poll: a program may go on like this for
+  // ever.
   std::erase_if(orphaned_, [this](const Marker& marker) REQUIRES_LOCK(mutex_) {
     if (events_.Query(marker) != CUDA_SUCCESS) return false;
     events_.Return(marker);
@@ -169,7 +170,7 @@ CUresult WorkTracker::DestroyStream(CUstream stream, CUresult (*destroy)(CUstrea
     }
     queue = next;
   }
-  // The handle may be given out again: nobody may believe to have marked it.
+  // The handle may be given out again: no mark of it may remain.
   Invalidate();
   return destroy(stream);
 }

@@ -84,10 +84,10 @@ class WorkTracker {
   // Destroys the stream with `destroy`; what it still has to do stays covered.
   CUresult DestroyStream(CUstream stream, CUresult (*destroy)(CUstream)) EXCLUDES_LOCK(mutex_);
 
-  // How much work may be in flight while somebody else waits for the GPU.
+  // How much work may be in flight while another session waits for the GPU.
   void SetWindow(Duration window) { window_ns_.store(window.ns, std::memory_order_relaxed); }
   // By a thread about to submit to `stream`, outside the gate: waits while more than the window is
-  // under way there and `gate` is metered. Bounded: what is under way may itself wait for what this
+  // under way there and `gate` is metered. Bounded: work in flight may itself wait for what this
   // thread is about to submit.
   void AwaitWindow(const Gate& gate, CUstream stream) EXCLUDES_LOCK(mutex_);
 

@@ -1,6 +1,6 @@
 // Hooks of driver_api.def's OWN rows by which streams come to be captured, or are no longer.
-// Captures are counted: as long as there is none, nobody has to ask the driver whether one forbids
-// an allocation. And none begins just where the tracker is about to put an event.
+// Captures are counted: as long as there is none, an allocation need not ask the driver whether one
+// forbids it. And none begins just where the tracker is about to put an event.
 #include "src/shim/hooks/gated_call.h"
 
 namespace tandem::shim {

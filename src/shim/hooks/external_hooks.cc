@@ -1,5 +1,5 @@
 // Hooks of driver_api.def's OWN rows for memory of other interfaces: imported, it is on the card
-// and counts for whoever imports it.
+// and counts for the importing program.
 #include "src/shim/hooks/fixed_call.h"
 
 using namespace tandem;

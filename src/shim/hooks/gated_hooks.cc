@@ -22,7 +22,7 @@ ThreadSlot* GatedCall::EnterAtLength() {
 
 namespace {
 
-// A copy that blocks would block inside the gate, and nobody could close it meanwhile. Most of that
+// A copy that blocks would block inside the gate, which could not close meanwhile. Most of that
 // time is spent on work submitted before it, which can as well be waited for outside. An error
 // comes back from the copy itself.
 inline void WaitForEarlierWork(CUstream stream) {

@@ -56,8 +56,8 @@ CUresult OpenOurs(const IpcHandle& handle, CUcontext context, CUdevice user, CUd
   return guest->opened().Open(handle, context, user, pointer);
 }
 
-// Held while the driver opens or closes a handle of its own and that is looked at, but by nobody
-// who waits for room.
+// Held while the driver opens or closes a handle of its own and that is looked at, but never while
+// waiting for room.
 Mutex& DriversHandles() {
   static Mutex* const mutex = new Mutex;
   return *mutex;

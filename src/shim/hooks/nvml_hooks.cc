@@ -76,7 +76,7 @@ std::optional<RunView> LastView(uint64_t run, const std::string& device_uuid) {
   return known == last->end() ? std::nullopt : std::optional(known->second);
 }
 
-// Nothing where the program belongs to no run, or nobody knows what the run is shown there.
+// Nothing where the program belongs to no run, or no daemon says what the run is shown there.
 std::optional<RunView> ViewOf(nvmlDevice_t device) {
   const uint64_t run = OwnRun();
   if (run == 0) return std::nullopt;

@@ -73,8 +73,8 @@ VmmMemory* VmmOf(CUdeviceptr address, uint64_t bytes) {
   return guest == nullptr ? nullptr : &guest->vmm();
 }
 
-// Of a handle of ours a driver knows nothing, and may follow it all the same. Memory for sparse
-// arrays is made for them and so the driver's own; it would refuse any other.
+// A driver does not know our handles, and may still follow one. Memory for sparse arrays is made
+// for them and so the driver's own; it would refuse any other.
 bool MapsSwapped(const CUarrayMapInfo& map) {
   const auto is_swapped = [&](Guest* guest) {
     CUmemAllocationProp properties = {};

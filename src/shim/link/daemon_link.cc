@@ -77,7 +77,7 @@ Result<Terms> DaemonLink::TryToRegister(Bytes resident) {
                                   most_resident().has_value() ? wire::Register::kDoes : can, 1}));
   ASSIGN_OR_RETURN(const wire::Message answer, channel.Receive(kRegistrationPatience));
   if (const auto* refused = std::get_if<wire::Refused>(&answer); refused != nullptr) {
-    // A device that is not shared is everybody's to use.
+    // Any program may use a device that is not shared.
     const bool foreign = refused->code == static_cast<uint16_t>(wire::RefusalCode::kUnknownDevice);
     return Error{foreign ? ErrorCode::kUnsupported : ErrorCode::kRefused, refused->reason};
   }
@@ -234,8 +234,8 @@ void DaemonLink::StayAway(bool absent) {
   answered_.NotifyAll();
 }
 
-// Several threads, or one that asks again and again, tell the same only now and then. Without the
-// lock: standard error may be slow.
+// Several threads, or one that asks again and again, print the same line only from time to time.
+// Without the lock: standard error may be slow.
 void DaemonLink::TellOfRoom(const std::optional<std::string>& line, std::optional<Instant>* last) {
   const Instant now = MonotonicNow();
   if (!line.has_value() || (last->has_value() && now - **last < kNextWord)) return;

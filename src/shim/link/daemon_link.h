@@ -52,8 +52,8 @@ class DaemonLink {
   // Connects and registers, with what is allocated already and `resident` of it on the card.
   Result<Terms> Register(Bytes resident) EXCLUDES_LOCK(mutex_);
   void Lose() EXCLUDES_LOCK(mutex_);
-  // An attempt to register again has failed: nobody is there, or whoever is there will not have us.
-  // Growth does not wait for ever.
+  // An attempt to register again has failed: no daemon answers, or it refuses. Growth does not wait
+  // for ever.
   void StayAway(bool absent) EXCLUDES_LOCK(mutex_);
   // The messages that are there, already applied to the machines. An error: the daemon is gone.
   Status Receive() EXCLUDES_LOCK(mutex_);
@@ -90,17 +90,17 @@ class DaemonLink {
   bool WaitsForRoom() const EXCLUDES_LOCK(mutex_);
   // Whether the daemon has said, since it was last asked, that the user ends the program.
   bool TakeEnd() { return end_asked_.exchange(false, std::memory_order_relaxed); }
-  // Nobody can open that memory any more; before what it took is given back.
+  // No process can open that memory any more; called before its bytes are returned.
   void Withdraw(const wire::Withdraw& offer) EXCLUDES_LOCK(mutex_);
 
-  // Nobody will receive any more: whoever waits is let go.
+  // No message will be received any more: waiting threads are released.
   void Retire() EXCLUDES_LOCK(mutex_);
   // In a forked child: gives up the copies of the descriptors, takes no lock.
   void AbandonInChild();
 
   const std::string& device() const { return identity_.device; }
   bool contended() const;
-  // Whether the daemon wants to know of pauses, though nobody waits for them.
+  // Whether the daemon wants to know of pauses, even if no session waits.
   bool watched() const;
   // As the daemon, also one that is gone, last said.
   bool suspended() const;

@@ -33,7 +33,7 @@ CUipcMemHandle Pack(const IpcHandle& handle);
 std::optional<IpcHandle> Unpack(const CUipcMemHandle& handle);
 // Whether what it says of places and sizes can be.
 bool IsSound(const IpcHandle& handle);
-// Nobody can guess it; nothing where the system gives no random bytes.
+// It cannot be guessed; nothing where the system gives no random bytes.
 std::optional<OfferToken> NewToken();
 
 CUuuid UuidOf(const cuda::RealDriver& real, CUdevice device);

@@ -18,9 +18,9 @@ class RoomWait {
   RoomWait(std::string what, bool smaller, Instant now)
       : what_(std::move(what)), smaller_(smaller), since_(now) {}
 
-  // While there is no answer, now and then. `counts`: the daemon is there, and the program is not
-  // suspended. `bound`: how long it may wait; nothing where the daemon did not say. Returns the
-  // line that is due, once.
+  // Called from time to time while there is no answer. `counts`: the daemon is there, and the
+  // program is not suspended. `bound`: how long it may wait; nothing where the daemon did not say.
+  // Returns the line that is due, once.
   std::optional<std::string> OnPending(Instant now, bool counts, Duration bound);
   // The room was refused: the line that is due, where there was one before.
   std::optional<std::string> OnRefused(Instant now) const;

@@ -1,4 +1,4 @@
-// Shortage: what the card turned out to lack of what the daemon takes for free.
+// Shortage: the bytes that the card lacks of those the daemon counts as free.
 //
 // A session brings back no more than it has credit for, and yet the driver may refuse: programs
 // that are not shared may use the card, and what the program itself has there beside its memory

@@ -36,7 +36,7 @@ class AloneJob {
     }
     if (job != nullptr) Reply(attempt(*job));
   }
-  // Nobody serves any more.
+  // No agent serves any more.
   void End() EXCLUDES_LOCK(mutex_) {
     {
       MutexLock lock(mutex_);

@@ -1,6 +1,6 @@
-// FixedMemory: what the program has on the card that cannot be swapped, beside its contexts:
-// arrays, managed memory, what it has exported. The daemon makes room before the driver takes it,
-// counts it for the run's limit, and is told when it is free again.
+// FixedMemory: the program's memory on the card that cannot be swapped, beside its contexts:
+// arrays, managed and exported memory. The daemon makes room before the driver takes it, counts it
+// for the run's limit, and is told when it is free again.
 //
 // The driver gives whole pages of the card to large pieces; small ones of a kind share pages. So
 // what small ones take grows and falls by whole pages.
@@ -34,8 +34,8 @@ class FixedMemory {
 
   // Waits for room. False: the driver would say that memory is out.
   bool Reserve(Bytes bytes) { return link_->WaitForFixed(bytes); }
-  // For what the driver has taken already: nobody waits for that. Poll with the ticket; granted, it
-  // counts.
+  // For memory that the driver has taken already: no thread waits for that. Poll with the ticket;
+  // once granted, it counts.
   uint64_t Ask(Bytes bytes) { return link_->AskForFixed(bytes); }
   client::Answer Poll(uint64_t ticket) { return link_->PollFixed(ticket); }
   void GiveBack(Bytes bytes) {

@@ -1,6 +1,6 @@
 // FreeFence: finds out when retired memory (device_memory.h) may be used again: once all work is
-// done that was submitted before it was freed. Nobody waits for that: events are put behind the
-// work, and looked at now and then.
+// done that was submitted before it was freed. No thread waits for that: events are put behind the
+// work, and polled from time to time.
 //
 // Threading: any thread. A step that another thread is about is left to that thread.
 // Invariants

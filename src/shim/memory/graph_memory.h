@@ -38,9 +38,10 @@ class GraphMemory {
   };
   // What a launch may take that there is no room for yet; mostly nothing.
   Room Lacking(CUgraphExec exec) const EXCLUDES_LOCK(mutex_);
-  // For a graph that takes so much.
+  // For a graph that takes these bytes.
   Room RoomFor(Bytes bytes) const EXCLUDES_LOCK(mutex_);
-  // Waits for room, which Launched takes. False: there is none beside what else graphs keep.
+  // Waits for room, which Launched takes. False: there is none beside the other memory that graphs
+  // keep.
   bool MakeRoom(const Room& lacking) { return kept_.MakeRoom(lacking.bytes); }
   // The launch is submitted, or has failed.
   void Launched(CUgraphExec exec, const Room& room, bool submitted) EXCLUDES_LOCK(mutex_);

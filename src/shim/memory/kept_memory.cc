@@ -29,7 +29,7 @@ void KeptMemory::HearAnswer() {
   asked_.reset();
 }
 
-// Whoever is at it will settle in its turn: nobody waits for another's room.
+// The thread at it will settle in its turn: no thread waits for another's room.
 void KeptMemory::Settle(Bytes room) {
   promised_.fetch_sub(room.count, std::memory_order_relaxed);
   if (!mutex_.TryLock()) return;

@@ -1,5 +1,6 @@
 // KeptMemory: a store of the driver's that takes memory from the card by itself and keeps some of
-// what was freed: that of graphs. It cannot be swapped, and only the driver knows how large it is.
+// the freed memory, as that of graphs. It cannot be swapped, and only the driver knows how large it
+// is.
 //
 // Before a call that may make the store grow, MakeRoom; after the call Settle counts what the store
 // really has by then.
@@ -29,10 +30,10 @@ class KeptMemory {
 
   KeptMemory(FixedMemory* fixed, Store store) : fixed_(fixed), store_(std::move(store)) {}
 
-  // Waits until the program may use so many bytes more. False: there is no room for them.
+  // Waits until the program may use these bytes more. False: there is no room for them.
   bool MakeRoom(Bytes more) EXCLUDES_LOCK(mutex_);
-  // `room`: of MakeRoom, which is not needed any more. Waits for nobody: by what the store has
-  // grown without there being room, it counts once the daemon has made some.
+  // `room`: of MakeRoom, which is not needed any more. Does not wait: growth of the store without
+  // room counts once the daemon has made room.
   void Settle(Bytes room = {}) EXCLUDES_LOCK(mutex_);
 
   // Nothing counts, or is asked for: there is nothing to settle unless a call had room made for it.

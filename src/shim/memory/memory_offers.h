@@ -1,7 +1,7 @@
-// MemoryOffers: blocks of the program's that other processes may have by cuIpcGetMemHandle.
+// MemoryOffers: blocks of the program that other processes may open by cuIpcGetMemHandle.
 //
-// What is in chunks and comes and goes cannot be given to others. So the run of such a block (all
-// of its page, where it is small) is moved into one piece of memory at the same address, which
+// Memory in chunks, which comes and goes, cannot be given to others. So the run of such a block
+// (all of its page, where it is small) is moved into one piece of memory at the same address, which
 // stays on the card from then on and counts as fixed. The daemon has a descriptor of it for those
 // who open the handle, until the run is freed.
 //

@@ -99,7 +99,7 @@ CUresult OpenedMemory::Fetch(const IpcHandle& handle, UniqueFd* memory) {
   return CUDA_ERROR_MAP_FAILED;
 }
 
-// A descriptor keeps the memory on the card, where nobody may count it any more: so it is only had
+// A descriptor keeps the memory on the card, where it may be counted no more: so it is taken only
 // once there is room for it. A daemon that has given the room may be gone before it is asked again.
 CUresult OpenedMemory::FetchCounted(const IpcHandle& handle, UniqueFd* memory) {
   const Bytes bytes(handle.piece_bytes);

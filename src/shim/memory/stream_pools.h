@@ -1,6 +1,6 @@
 // StreamPools: stream-ordered allocation (cuMemAllocAsync and its kind) out of memory that may be
-// swapped. The program's pools stay the driver's own, and keep its settings; what they hand out are
-// blocks of the guest's.
+// swapped. The program's pools stay the driver's own, and keep its settings; they hand out blocks
+// of the guest.
 //
 // A block that is freed in a stream is the pool's again at once for that stream, and for every
 // other once what was submitted before is done. At the next synchronisation a pool gives back what
@@ -73,8 +73,8 @@ class StreamPools {
   void Synchronized() EXCLUDES_LOCK(mutex_) {
     if (idle_.load(std::memory_order_relaxed) != 0) Shrink();
   }
-  // Memory is short: gives back all that nobody uses. Whether there was any. `wait`: also for the
-  // work behind which blocks were freed.
+  // Memory is short: returns all unused blocks. Whether there was any. `wait`: also for the work
+  // behind which blocks were freed.
   bool GiveWay(bool wait) EXCLUDES_LOCK(mutex_);
   // Before the stream's handle ends, which may then name another.
   void StreamEnds(CUstream stream) EXCLUDES_LOCK(mutex_);
@@ -97,7 +97,7 @@ class StreamPools {
   void TrimTo(CUmemoryPool handle, uint64_t bytes) EXCLUDES_LOCK(mutex_);
 
  private:
-  // A block that nobody uses.
+  // An unused block.
   struct Idle {
     BlockName block;
     CUcontext context = nullptr;  // that it was allocated in
@@ -130,7 +130,7 @@ class StreamPools {
 
   std::shared_ptr<Pool> PoolOf(CUmemoryPool handle) REQUIRES_LOCK(mutex_);
   bool IsDone(Idle* idle) REQUIRES_LOCK(mutex_);
-  // Hands out an idle block of at most so many bytes again. `wait`: the stream may have to wait for
+  // Hands out again an idle block of at most these bytes. `wait`: the stream may have to wait for
   // the work before.
   bool Reuse(const std::shared_ptr<Pool>& pool, uint64_t bytes, uint64_t most, Place place,
              bool wait, CUdeviceptr* pointer) REQUIRES_LOCK(mutex_);

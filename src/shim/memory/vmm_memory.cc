@@ -168,7 +168,7 @@ VmmMemory::Physical* VmmMemory::FindImported(Handle handle) {
   return found != physical_.end() && found->second.imported ? &found->second : nullptr;
 }
 
-// What is imported counts from here on. False: there is no room for it.
+// Imported memory counts from here on. False: there is no room for it.
 bool VmmMemory::BeginMapping(Handle handle, uint64_t bytes) {
   const auto begin = [&](Bytes reserved) {
     MutexLock lock(mutex_);

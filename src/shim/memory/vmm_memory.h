@@ -102,7 +102,7 @@ class VmmMemory {
     MutexLock lock(mutex_);
     return Overlaps(address, bytes);
   }
-  // Where what is mapped there has its own address; 0 where nothing of ours is.
+  // The home address of the memory mapped there; 0 where nothing of ours is.
   CUdeviceptr HomeOf(CUdeviceptr pointer) const EXCLUDES_LOCK(mutex_);
   // Whether anything of ours is mapped there.
   bool AnyIn(CUdeviceptr address, uint64_t bytes) const EXCLUDES_LOCK(mutex_);
@@ -117,7 +117,7 @@ class VmmMemory {
     int mappings = 0;
     Bytes fixed = {};  // counted so; of ours once it is exported, or about to be
     bool imported = false;
-    int being_mapped = 0;  // by so many threads; of what is imported
+    int being_mapped = 0;  // by this number of threads; of imported memory
   };
   struct Mapped {
     uint64_t bytes = 0;

@@ -1,4 +1,4 @@
-// InterruptibleWait: a wait that ends when somebody wants to end the program.
+// InterruptibleWait: a wait that ends when the program is asked to end.
 //
 // A program with a handler for Ctrl-C, as Python has, runs it in the middle of our wait and learns
 // of it when we return. Other signals (timers, profilers, children that ended) must not end the

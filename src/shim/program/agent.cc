@@ -167,8 +167,8 @@ void Agent::Reconnect() {
   }
 }
 
-// What is cold comes onto the card only where a lease begins: then it is needed there, too, but
-// nobody shall leave for it earlier.
+// Cold memory comes onto the card only where a lease begins: then it is needed there, too, but no
+// session has to leave for it earlier.
 client::View Agent::GetView() const {
   const bool wanted = parts_.gate->wanted();  // first: what who waits has allocated is seen then
   const MemoryView memory = parts_.memory->GetView();
@@ -248,7 +248,7 @@ CUresult Agent::AwaitWork(Instant deadline) {
   return result;
 }
 
-// What comes next opens the gate again, or drains for whoever wants the card meanwhile.
+// The next step opens the gate again, or drains for the session that wants the card meanwhile.
 AloneJob::Answer Agent::TryAlone(const AloneJob::Job& job, Duration patience) {
   bool may = false;
   parts_.link->With([&](client::Lease& lease) {
@@ -344,9 +344,9 @@ bool Agent::Succeeded(CUresult result, const char* what) {
   return false;
 }
 
-// Before the first work of a lease: what is cold, as far as there will be credit for it, is missing
-// again. Whether anything is. Without a daemon nobody gives more credit, and what the card has just
-// refused it would refuse again.
+// Before the first work of a lease: cold memory, as far as there will be credit for it, is missing
+// again. Whether any is. Without a daemon there is no more credit, and the card would refuse again
+// what it has just refused.
 bool Agent::Thaw() {
   bool working = false;
   Bytes credit;
@@ -424,7 +424,7 @@ void Agent::WatchIdleness() {
     idle = lease.idle();
     parts_.tracker->SetWindow(lease.window());
   });
-  // As long as nobody waits the program's queue is its own affair.
+  // While no session waits the program's queue is not bounded.
   parts_.gate->Meter(open && contended);
   const bool watched = contended || parts_.link->watched();
   if (!has_run_ || (!watched && !idle)) {

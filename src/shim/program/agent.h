@@ -1,6 +1,6 @@
 // Agent: the one background thread inside a program. It listens to the daemon, does what the lease
-// says (drain, swap out, bring in, open the gate), watches for idleness while somebody waits, and
-// finds a new daemon when the old one is gone.
+// says (drain, swap out, restore, open the gate), watches for idleness while another session waits,
+// and finds a new daemon when the old one is gone.
 //
 // Threading: Start once; Wake from any thread; Stop once. It takes no lock that a thread of the
 // program holds while it waits in the driver, and looks up no symbols.
@@ -54,7 +54,7 @@ class Agent {
   AloneJob::Answer RunAlone(const AloneJob::Job& job) {
     return alone_.Run(job, [this] { Wake(); });
   }
-  // In a moment it gives back what was freed and is not taken again.
+  // Soon it returns memory that was freed and not taken again.
   void SettleSoon();
   // Waits at most a moment for it to finish what it is doing.
   void Stop();
@@ -63,7 +63,7 @@ class Agent {
 
  private:
   static void* Main(void* self);
-  // After so many failures in a row.
+  // After this number of failures in a row.
   static Duration Backoff(Duration first, int failures);
   void Loop();
   Duration Patience() const;

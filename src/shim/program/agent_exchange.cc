@@ -33,7 +33,7 @@ void Agent::Exchange() {
     revoked = lease.revoked();
   };
   parts_.link->With(look);
-  if (revoked) return;  // somebody waits
+  if (revoked) return;  // another session waits
   {
     MutexLock lock(parts_.swapper->mutex());
     if (!parts_.swapper->CanExchange(credit)) return;

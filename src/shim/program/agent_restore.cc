@@ -8,8 +8,8 @@ constexpr Duration kArrivalPause = Microseconds(50);
 
 }  // namespace
 
-// Where no more credit will come: what there is none for, and what the card has no room for all the
-// same. How it stands then; `restored` is how it stood.
+// Where no more credit will come: memory without credit, and memory that the card has no room for.
+// How it stands then; `restored` is how it stood.
 CUresult Agent::ChillTheRest(CUresult restored, Bytes credit) {
   const client::View view = GetView();
   if (!view.chills || view.need > credit) return restored;
@@ -19,7 +19,7 @@ CUresult Agent::ChillTheRest(CUresult restored, Bytes credit) {
     return CUDA_SUCCESS;
   }
   if (restored != CUDA_SUCCESS && restored != CUDA_ERROR_NOT_READY) return restored;
-  // What the host has no room for nobody leaves the card for.
+  // No session leaves the card for memory that the host has no room for.
   const CUresult chilled = parts_.swapper->ChillSome(credit);
   return chilled == CUDA_ERROR_NOT_READY ? restored : chilled;
 }

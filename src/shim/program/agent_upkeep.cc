@@ -1,5 +1,5 @@
-// What the agent does now and then while nothing is asked of it, and when: it gives back what was
-// freed, and keeps the host memory ready.
+// What the agent does from time to time without a request: it returns freed memory and keeps the
+// host memory ready.
 #include <algorithm>
 #include <utility>
 
@@ -59,7 +59,7 @@ void Agent::Tidy() {
   if (!trim && !reap) return;
   MutexLock lock(parts_.swapper->mutex());
   parts_.swapper->Reap();
-  // What is left was mostly arriving; but the driver may also refuse to take it off the card.
+  // The rest was mostly arriving; but the driver may also refuse to take it off the card.
   const bool failed = parts_.memory->HasDead();
   reap_at_ = failed ? now + Backoff(kReapPeriod, reaps_failed_) : now;
   reaps_failed_ = failed ? reaps_failed_ + 1 : 0;
@@ -73,13 +73,13 @@ void Agent::SettleSoon() {
   if (!settling_.load(std::memory_order_relaxed) && !settling_.exchange(true)) Wake();
 }
 
-// What was freed a moment ago and is not taken again goes back: kept pages, and what is reserved
-// with the daemon.
+// Memory freed a moment ago and not taken again goes back: kept pages, and the reservation with the
+// daemon.
 void Agent::Settle() {
   const Instant now = MonotonicNow();
   if (!settling_.load(std::memory_order_relaxed) || now < settle_at_) return;
   settle_at_ = now + kSettlePeriod;
-  settling_.store(false);  // what is freed from here on is said anew
+  settling_.store(false);  // frees from here on are reported anew
   bool more = false;
   parts_.link->Unreserve(parts_.memory->FreeUntakenPages(&more));
   more = parts_.link->Settle() || more;

@@ -106,8 +106,8 @@ class Guest {
   // was done, or nothing ever began.
   bool Drained();
   UnleasedAccess& access() { return *access_; }
-  // What is only kept is not in the way of the program's other memory: gives it back. Whether there
-  // was any. May wait for work.
+  // Kept memory must not be in the way of the program's other memory: returns it. Whether there was
+  // any. May wait for work.
   bool GiveWay();
   Bytes limit() const { return link_.limit(); }
   Bytes used() const { return SaturatingSubtract(link_.used(), memory_->kept()); }

@@ -83,7 +83,7 @@ void Guest::ShutIfMissing() {
   if (poisoned || !memory_->IfBacked(false, [this] { vote_.Shut(); })) return;
   link_.With([this](client::Lease& lease) {
     lease.OnShut();
-    if (lease.poisoned()) vote_.Open();  // since we looked; nobody else would open it again
+    if (lease.poisoned()) vote_.Open();  // since we looked; nothing else would open it again
   });
   WakeIfConcerned();
 }
@@ -93,8 +93,8 @@ void Guest::Unreserve(Bytes shrunk) {
   if (shrunk != Bytes() || memory_->kept() != Bytes()) agent_->SettleSoon();
 }
 
-// What is needed has changed. The agent does something about that at once while it brings memory in
-// or asks for a lease, and where somebody else waits for what is not needed any more.
+// The need has changed. The agent acts on that at once while it restores memory or asks for a
+// lease, and where another session waits for bytes that are not needed any more.
 void Guest::WakeIfConcerned() {
   const bool opens = !vote_.open() && (link_.holds() || vote_.waiting() != 0);
   if (opens || link_.contended()) agent_->Wake();

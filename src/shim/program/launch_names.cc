@@ -1,6 +1,6 @@
-// Launches of a process that oversubscribes: what kernels are given addresses of is noted, so that
-// it be on the card rather than anything else (docs/decisions/0016). They take the place of the
-// driver's functions in callable_driver, so that nobody else's launch takes longer for it.
+// Launches of a process that oversubscribes: notes the memory whose addresses kernels get, so that
+// it is on the card rather than other memory (docs/decisions/0016). They take the place of the
+// driver's functions in callable_driver, so that no other program's launch takes longer for it.
 #include "src/shim/driver/launch_arguments.h"
 #include "src/shim/program/process.h"
 

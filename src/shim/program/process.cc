@@ -60,7 +60,7 @@ void* LookUp(void* library, const char* symbol) {
   return TrueDlsym()(library, symbol);
 }
 
-// For any function: who calls it clears the stack.
+// For any function: its caller clears the stack.
 CUresult Absent() {
   return CUDA_ERROR_NOT_INITIALIZED;
 }
@@ -176,7 +176,8 @@ const cuda::RealDriver& Real() {
   static constexpr cuda::RealDriver kNone;
   const Driver* const found = TheDriver(true);
   if (found != nullptr) {
-    // Whoever finds the driver, not only who found it first: nobody may go on before this is done.
+    // Every thread that finds the driver waits here, not only the first: none may go on before this
+    // is done.
     const bool names = names_launches.load(std::memory_order_acquire);
     const cuda::RealDriver* const callable = names ? &found->naming : &found->callable;
     const cuda::RealDriver* known = callable_driver.load(std::memory_order_relaxed);
@@ -203,7 +204,7 @@ bool MayBeCaptured(CUstream stream) {
          capture != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-// What was started in a run may outlive it, and hand TANDEM_RUN down all the same.
+// A process started in a run may outlive it, and still hand TANDEM_RUN down.
 uint64_t OwnRun() {
   const char* const text = std::getenv("TANDEM_RUN");
   const uint64_t run = text == nullptr ? 0 : std::strtoull(text, nullptr, 10);

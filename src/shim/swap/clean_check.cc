@@ -106,7 +106,7 @@ void CleanCheck::Start(const Place* places, size_t count) {
     }
     batch.launched = Launch(batch);
     if (!batch.launched) {
-      real_->cuStreamSynchronize(stream_);  // it may have been launched all the same
+      real_->cuStreamSynchronize(stream_);  // it may have been launched nevertheless
       state_ = State::kOff;
     }
   }

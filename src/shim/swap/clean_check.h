@@ -45,8 +45,8 @@ class CleanCheck {
   // Begins a batch of those of these that are worth it. REQUIRES: count <= kBatch, and fewer than
   // kBatches are under way.
   void Start(const Place* places, size_t count);
-  // Waits for the batch begun first. What is not modified is not exposed any more; of the others
-  // Seen has the fingerprint then.
+  // Waits for the batch begun first. Unmodified chunks are not exposed any more; of the others Seen
+  // has the fingerprint then.
   void Finish();
   std::optional<Fingerprint> Seen(const Chunk* chunk) const;
   // Forgets what it has seen. REQUIRES: no batch is under way.

@@ -20,8 +20,8 @@ uint64_t SlotBytes(uint64_t bytes) {
   return size;
 }
 
-// How soon a chunk shall leave: first what needs no copying, then what turned out to need none,
-// then what nobody knows, so that it becomes known, and last what was modified.
+// The order in which chunks leave: first those that need no copying, then those that turned out to
+// need none, then unknown ones, so that they become known, and last modified ones.
 int Reluctance(const Chunk& chunk) {
   if (!chunk.exposed) return 0;
   if (chunk.modified != 0) return 3;
@@ -192,7 +192,7 @@ Bytes DeviceMemory::LetGo(const Home& home) {
   return Drop(runs_.at(home.run).get());
 }
 
-// The run is nobody's any more, but still on the card.
+// The run has no owner any more, but is still on the card.
 void DeviceMemory::Kill(Run* run) {
   if (!run->lost && !run->pinned) Uncount(*run);
   run->dead = true;

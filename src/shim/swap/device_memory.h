@@ -82,7 +82,7 @@ struct Run {
   uint64_t slot_bytes = 0;           // of a slab page; 0: one block
   uint32_t live = 1;                 // blocks in it, retired ones included, and who holds it
   std::vector<uint32_t> free_slots;  // that were taken before
-  uint32_t fresh_slots = 0;          // and those that never were: the last so many
+  uint32_t fresh_slots = 0;          // and those that never were: the last ones, this number
 
   bool HasSlot() const { return fresh_slots != 0 || !free_slots.empty(); }
   void Cut(uint64_t bytes_of_slot) {
@@ -143,7 +143,7 @@ class DeviceMemory {
       EXCLUDES_LOCK(mutex_);
   // Releases it. Returns how much less is needed now.
   Bytes FreeRun(Run* run) EXCLUDES_LOCK(mutex_);
-  // It is on the card for good, and counted by somebody else. Swap lock.
+  // It is on the card for good, and counted elsewhere. Swap lock.
   void Pin(Run* run) EXCLUDES_LOCK(mutex_);
   // Its memory is one piece from now on. REQUIRES: all of it is there. Swap lock.
   void Join(Run* run, CUmemGenericAllocationHandle handle) EXCLUDES_LOCK(mutex_);
@@ -160,7 +160,7 @@ class DeviceMemory {
   // needed then.
   std::optional<Home> HoldHome(CUdeviceptr pointer) EXCLUDES_LOCK(mutex_);
   Bytes LetGo(const Home& home) EXCLUDES_LOCK(mutex_);
-  // Whether nobody but this has memory there, be it a block or not.
+  // Whether no other block has memory there.
   bool Owns(CUdeviceptr pointer) const EXCLUDES_LOCK(mutex_) {
     MutexLock lock(mutex_);
     return regions_.Contain(pointer);
@@ -170,9 +170,9 @@ class DeviceMemory {
   std::optional<Bytes> Free(CUdeviceptr pointer, uint64_t id, bool unused) EXCLUDES_LOCK(mutex_);
   // The same of the context's block that begins there, whatever its id, unused.
   std::optional<Bytes> FreeIn(CUcontext context, CUdeviceptr pointer) EXCLUDES_LOCK(mutex_);
-  // Releases kept pages but for so many. Returns the same.
+  // Releases kept pages except this number. Returns the same.
   Bytes FreePages(size_t keep) EXCLUDES_LOCK(mutex_);
-  // Releases those that nobody took since the last time. Returns the same, and whether there are
+  // Releases those that were not taken since the last time. Returns the same, and whether there are
   // more.
   Bytes FreeUntakenPages(bool* more) EXCLUDES_LOCK(mutex_);
   // What kept pages take: needed, but for nothing of the program's.
@@ -182,12 +182,12 @@ class DeviceMemory {
 
   // What blocks that are retired took.
   Bytes retired() const { return Bytes(retired_bytes_.load(std::memory_order_relaxed)); }
-  // What is retired so far waits for work that a fence is now put behind, and no later one.
+  // Memory retired so far waits for work that a fence is now put behind, and no later one.
   void Fence() EXCLUDES_LOCK(mutex_);
   // That fence has come to pass. Returns how much less is needed now.
   Bytes ReleaseFenced() EXCLUDES_LOCK(mutex_);
 
-  // A launch was given that address: what is there is in use. False where nothing is. Only noted
+  // A launch was given that address: the memory there is in use. False where nothing is. Only noted
   // for programs that oversubscribe (device_memory_heat.cc).
   bool Name(CUdeviceptr pointer) EXCLUDES_LOCK(mutex_);
   // A step of time: what was named since the last becomes hotter, and all else colder.
@@ -236,7 +236,7 @@ class DeviceMemory {
   void SetState(const Place& place, Chunk::State state) EXCLUDES_LOCK(mutex_);
   // The host copy came (+) or went (−).
   void CountSwapped(int64_t bytes) EXCLUDES_LOCK(mutex_);
-  // The context is broken: nobody will ever read or write what it holds. Returns its chunks.
+  // The context is broken: its memory will never be read or written. Returns its chunks.
   std::vector<Place> Lose(CUcontext context) EXCLUDES_LOCK(mutex_);
   // The same of a run that the driver has torn. No more blocks are cut from it.
   void LoseRun(Run* run) EXCLUDES_LOCK(mutex_);

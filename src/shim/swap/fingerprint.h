@@ -35,7 +35,7 @@ struct FingerprintKey {
 };
 static_assert(sizeof(FingerprintKey) == 96);
 
-// A key that nobody knows. False: the system gives none.
+// A secret key. False: the system gives none.
 bool MakeFingerprintKey(FingerprintKey* key);
 
 inline constexpr uint64_t kFingerprintUnit = 32;
@@ -46,7 +46,7 @@ inline constexpr uint64_t kFingerprintBlocks = 128;   // at most, of a chunk
 struct FingerprintSums {
   uint64_t halves[2][2];
 };
-// A chunk of so many bytes is given as many blocks.
+// The number of blocks for a chunk of these bytes.
 uint64_t FingerprintBlocks(uint64_t bytes);
 Fingerprint Combine(const FingerprintKey& key, std::span<const FingerprintSums> blocks);
 

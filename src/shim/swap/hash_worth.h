@@ -22,7 +22,7 @@ namespace tandem::shim {
 
 class HashWorth {
  public:
-  // For so many times the time of a hash in vain none is tried.
+  // After a hash in vain, none is tried for this multiple of its time.
   static constexpr int kFirstRest = 16, kLongestRest = 1024;
 
   // How many chunks may be hashed next, in one batch. One: to see what it costs.
@@ -31,8 +31,7 @@ class HashWorth {
     return known() && !trial_ ? batch : 1;
   }
 
-  // A batch. So much of it could be compared with what it was before, and so much of that had not
-  // been modified.
+  // A batch: the bytes that could be compared with before, and those of them that were unmodified.
   void OnHashed(Bytes bytes, Duration took, Bytes compared, Bytes clean) {
     hash_ns_per_mib_ = Measured(hash_ns_per_mib_, bytes, took);
     last_hash_ns_ = took.ns;

@@ -33,7 +33,7 @@ uint64_t HostArena::Map(uint64_t bytes) {
   void* const begin =
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (begin == MAP_FAILED) return 0;
-  // A forked child has no use for it, and must not see it; nor must whoever finds a core dump.
+  // A forked child has no use for it, and must not see it; nor must the reader of a core dump.
   madvise(begin, bytes, MADV_DONTFORK);
   madvise(begin, bytes, MADV_DONTDUMP);
   madvise(begin, bytes, MADV_HUGEPAGE);
@@ -96,7 +96,7 @@ std::byte* HostArena::Take(uint64_t bytes) {
   return MapFor(bytes) ? TakeMade(bytes) : nullptr;
 }
 
-// What was returned only just now is zeroed while the caller waits: sooner than more is mapped.
+// Memory returned only just now is zeroed while the caller waits: that is sooner than mapping more.
 std::byte* HostArena::TakeOrZero(uint64_t bytes) {
   std::byte* slot = TakeMade(bytes);
   while (slot == nullptr && ZeroSome()) slot = TakeMade(bytes);

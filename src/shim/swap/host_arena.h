@@ -55,11 +55,11 @@ class HostArena {
   std::byte* TakeOrZero(uint64_t bytes);
   // The same without any work: null where none is made and zeroed.
   std::byte* TakeMade(uint64_t bytes);
-  // REQUIRES: what Take gave for as many bytes, and nobody reads or writes it any more.
+  // REQUIRES: what Take gave for as many bytes, and no thread reads or writes it any more.
   void Return(std::byte* begin, uint64_t bytes, Instant now);
-  // One step of what is to be done while nobody waits: zeroes what was returned, and has as much
-  // made as `ahead` says. Whether there is more of it. Where the host has too little it says so,
-  // once, and tries again after the next Trim.
+  // One step of the work that no caller waits for: zeroes returned memory, and prepares as much as
+  // `ahead` says. Whether there is more of it. Where the host has too little it says so, once, and
+  // tries again after the next Trim.
   bool Tend(const HostShare& ahead);
   // Whether anything is yet to be zeroed.
   bool HasReturned() const;

@@ -253,7 +253,7 @@ void Mover::FinishExamining() {
   examined_ = examined_ + (MonotonicNow() - before);
 }
 
-// What is still being looked at stays mapped until nobody reads it.
+// Memory that is still being hashed stays mapped until that ends.
 void Mover::EndEviction() {
   while (check_.batches() != 0) FinishExamining();
   check_.EndEviction();
@@ -280,7 +280,7 @@ CUresult Mover::StartLeaving(const Place& place) {
     return result;
   }
   if (host != nullptr) {
-    // A copy that was started before the failure must not write to a slot somebody else gets.
+    // A copy that was started before the failure must not write to a slot that is handed out again.
     real_->cuStreamSynchronize(out_stream_);
     arena_.Return(host, chunk.bytes, MonotonicNow());
   }
@@ -322,7 +322,7 @@ CUresult Mover::StartArriving(const Place& place) {
   }
   if (result == CUDA_SUCCESS) result = real_->cuEventRecord(arriving.event, in_stream_);
   if (result != CUDA_SUCCESS) {
-    // A copy that was started before the failure must not write to memory somebody else gets.
+    // A copy that was started before the failure must not write to memory that is handed out again.
     real_->cuStreamSynchronize(in_stream_);
     if (arriving.event != nullptr) events_.push_back(std::exchange(arriving.event, nullptr));
     if (Unback(place) == CUDA_SUCCESS) return result;

@@ -80,10 +80,10 @@ class Mover {
   // Of what was copied since the last time, what went to the file, and what came from it.
   Bytes TakeToFile() { return std::exchange(to_file_, Bytes()); }
   Bytes TakeFromFile() { return std::exchange(from_file_, Bytes()); }
-  // Nobody waits for this chunk any more: its context is broken, and its bytes with it.
+  // This chunk is not waited for any more: its context is broken, and its bytes with it.
   void GiveUp(const Place& place);
 
-  // Copies what is on the card, and waits for it.
+  // Copies the part on the card, and waits for it.
   CUresult CopyOut(void* to, CUdeviceptr from, uint64_t bytes);
   CUresult CopyIn(CUdeviceptr to, const void* from, uint64_t bytes);
   // Gives a chunk that is away, and never had any bytes, a host copy, all zero, of memory that is
@@ -96,8 +96,8 @@ class Mover {
   void ForgetSpare() { spare_.reset(); }
   // Lets another device use what is on the card, and what will come, or no longer.
   CUresult SetPeer(CUdevice peer, bool reaches);
-  // One small step of what the host memory needs while nobody waits for it, so that there be room
-  // for `ahead`. Whether there is more.
+  // One small step of the host memory's upkeep, so that there is room for `ahead`. Whether there is
+  // more.
   bool Tend(const HostShare& ahead);
   bool HasReturned() const { return arena_.HasReturned(); }
   // Gives host memory back that nothing has used for a while, beyond `ahead`.

@@ -32,7 +32,7 @@ std::byte* Mover::TakeKept(uint64_t bytes) {
   return nullptr;
 }
 
-// What is kept makes room before more of the host's memory is taken.
+// Kept copies make room before more of the host's memory is taken.
 std::byte* Mover::TakeSlot(Chunk* chunk) {
   if (chunk->host != nullptr) return TakeFrom(chunk);
   if (std::byte* const slot = arena_.TakeOrZero(chunk->bytes)) return slot;

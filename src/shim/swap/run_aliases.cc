@@ -17,8 +17,8 @@ CUresult MapAt(const cuda::RealDriver& real, const Run& run, const Alias& alias,
   if (result != CUDA_SUCCESS || alias.access.empty()) return result;
   result = real.cuMemSetAccess(address, chunk.bytes, alias.access.data(), alias.access.size());
   if (result == CUDA_SUCCESS) return result;
-  // What was granted while nothing was on the card may be what the driver refuses, which must not
-  // keep the rest away for ever.
+  // The driver may refuse access that was granted while nothing was on the card; that must not keep
+  // the rest away for ever.
   for (const CUmemAccessDesc& each : alias.access) {
     result = real.cuMemSetAccess(address, chunk.bytes, &each, 1);
     if (result == CUDA_ERROR_OUT_OF_MEMORY) break;

@@ -1,5 +1,5 @@
 // How the memory of a run's chunks is mapped where the program wants it, beside the run's own
-// addresses. What is away is mapped nowhere, and is mapped again when it comes.
+// addresses. Swapped chunks are mapped nowhere, and are mapped again when they return.
 //
 // Threading: the Swapper's lock is held around every call.
 #pragma once
@@ -21,7 +21,7 @@ CUresult MapAliases(const cuda::RealDriver& real, const Run& run, const Chunk* c
 // A chunk's memory goes.
 void UnmapAliases(const cuda::RealDriver& real, const Run& run, const Chunk& chunk);
 
-// One more alias, which nobody may use yet. An error is the driver's, and nothing has changed.
+// One more alias, which may not be used yet. An error is the driver's, and nothing has changed.
 CUresult AddAlias(const cuda::RealDriver& real, Run* run, CUdeviceptr address);
 void RemoveAlias(const cuda::RealDriver& real, Run* run, CUdeviceptr address);
 // Who may use the run at one of its aliases, beside those not named. On an error of the driver's

@@ -1,6 +1,6 @@
-// SpillFile: a nameless file of this process's own, from the daemon, for what the host's memory has
-// no room for: as long as it may ever be, and empty. The kernel writes to it what it needs the
-// memory for.
+// SpillFile: a nameless file of this process's own, from the daemon, for memory that the host has
+// no room for: as long as it may ever be, and empty. The kernel writes pages to it when it needs
+// their memory.
 //
 // Threading: none of its own; AbandonInChild is for a forked child.
 // Invariant: what is mapped has room on the disk, so that writing to it never fails for lack of it.

@@ -241,7 +241,7 @@ CUresult Swapper::Gather(Run* run, CUmemGenericAllocationHandle piece) {
   if (result != CUDA_SUCCESS) return result;
   for (Chunk& chunk : run->chunks) {
     mover_.DropHostCopy(&chunk);
-    memory_->SetState({run, &chunk}, Chunk::State::kHere);  // what was cold is in the piece, too
+    memory_->SetState({run, &chunk}, Chunk::State::kHere);  // cold memory is in the piece, too
   }
   memory_->Join(run, piece);
   memory_->Pin(run);

@@ -53,9 +53,9 @@ class Swapper {
   // how many bytes of it were copied.
   CUresult Evict(Bytes target, const std::function<void(Bytes copied)>& moved)
       REQUIRES_LOCK(mutex_);
-  // Begins to bring in some of what is missing, up to `credit` in all, and takes note of what has
-  // arrived: *copied grows by that. CUDA_ERROR_NOT_READY: there is nothing to do but to wait for
-  // what is under way, or for more credit.
+  // Begins to restore some of the missing memory, up to `credit` in all, and notes what has
+  // arrived: *copied grows by that. CUDA_ERROR_NOT_READY: it can only wait for the copies under
+  // way, or for more credit.
   CUresult RestoreSome(Bytes credit, Bytes* copied) REQUIRES_LOCK(mutex_);
   // What is on the card and whole.
   Bytes arrived() const REQUIRES_LOCK(mutex_) {
@@ -83,11 +83,10 @@ class Swapper {
   void Expose(Bytes keep) REQUIRES_LOCK(mutex_);
   // No longer so many.
   void Keep(Bytes keep) REQUIRES_LOCK(mutex_) { mover_.DropKeptBeyond(keep); }
-  // The context is broken: what it holds is not copied any more. Work runs in `other` if it ran
-  // there.
+  // The context is broken: its memory is not copied any more. Work runs in `other` if it ran there.
   void Lose(CUcontext context, CUcontext other) REQUIRES_LOCK(mutex_);
-  // The last context is gone, and was broken: what the program has mapped outlives it, but where
-  // only the card holds it nobody could copy it any more. It is lost, and so can leave the card.
+  // The last context is gone, and was broken: the program's mapped memory outlives it, but where
+  // only the card holds it, it cannot be copied any more. It is lost, and so can leave the card.
   // REQUIRES: context() is null.
   void LoseUncopied() REQUIRES_LOCK(mutex_);
   // Puts a run into one piece of memory of the card, and pins it. CUDA_ERROR_NOT_READY: something
@@ -124,8 +123,8 @@ class Swapper {
   }
   // Gives back what dead runs still hold, but for those with chunks that are arriving.
   void Reap() REQUIRES_LOCK(mutex_);
-  // One small step of what the host memory needs while nobody waits for it, so that there be room
-  // for `ahead`. Whether there is more.
+  // One small step of the host memory's upkeep, so that there is room for `ahead`. Whether there is
+  // more.
   bool Tend(const HostShare& ahead) REQUIRES_LOCK(mutex_) { return mover_.Tend(ahead); }
   // Whether Tend has host memory to zero.
   bool HasReturned() const REQUIRES_LOCK(mutex_) { return mover_.HasReturned(); }

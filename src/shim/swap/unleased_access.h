@@ -1,6 +1,6 @@
 // UnleasedAccess: copies and fills of the program's memory, done at once while it has no lease,
-// instead of when its turn comes: in the host copies of what is off the card, and by our own copies
-// over the bus where something is still there.
+// instead of when its turn comes: in the host copies of swapped chunks, and by our own copies over
+// the bus for resident ones.
 //
 // Only where nobody can tell it from what the driver would have done. Nothing of the program's is
 // under way that such a call would have to wait for, nor can anything come, as long as the
