@@ -31,7 +31,7 @@ using core::Arbiter;
 using core::SessionId;
 
 constexpr size_t kMostGpus = 64;
-constexpr size_t kFewSessions = 1'000;  // fewer are on one card: alone nobody has anything to say
+constexpr size_t kFewSessions = 1'000;  // fewer are on one card: one alone reports nothing
 constexpr int kRounds = 3;
 constexpr uint64_t kUsers = 100;
 constexpr Bytes kCard = GiB(80);

@@ -51,7 +51,7 @@ int main(int argc, char** argv) {
   for (size_t user = 0; user < files.size(); ++user) {
     const auto draws = std::make_shared<const std::vector<Draw>>(Read(files[user]));
     const auto next = std::make_shared<size_t>(0);
-    // Whoever has no more draws thinks for longer than all of this takes.
+    // A user without further draws thinks for longer than all of this takes.
     const auto think = [=] {
       return *next < draws->size() ? (*draws)[*next].think : Duration(int64_t{1} << 60);
     };

@@ -20,7 +20,7 @@ CUresult Find(CUevent handle, std::shared_ptr<Event>* event) {
   return (*event)->context->error();
 }
 
-// When it was reached nobody asks: such an event has no time.
+// Such an event has no time: when it was reached is never asked.
 void RecordShared(Event& event, const std::shared_ptr<Stream>& stream) {
   event.set_latest(nullptr);
   event.shared->Record([&](const IpcEvent::Mark& mark, std::vector<Dependency> after) {

@@ -12,7 +12,7 @@
 namespace tandem::soft {
 namespace {
 
-// What is reserved has to be zero.
+// Reserved fields must be zero.
 CUresult CheckReserved(const CUgraphNodeParams* params) {
   if (params == nullptr || params->reserved2 != 0) return CUDA_ERROR_INVALID_VALUE;
   const bool zero = std::ranges::all_of(params->reserved0, [](int value) { return value == 0; });

@@ -64,7 +64,7 @@ bool Holds(T now, T wanted, unsigned int flags) {
   }
 }
 
-// Memory that went away meanwhile is not waited for: whoever freed it broke the program.
+// Memory that went away meanwhile is not waited for: freeing it broke the program.
 bool IsThere(AddressSpace& space, const Operation& operation) {
   const MapLock::Reader reader(space.map_lock());
   const uint64_t address = operation.waitValue.address;

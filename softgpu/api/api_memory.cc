@@ -191,7 +191,7 @@ CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
                                                                 : CUDA_ERROR_INVALID_VALUE;
 }
 
-// An address that is nobody's is no error here: its attributes read as zero.
+// An unknown address is no error here: its attributes read as zero.
 CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute* attributes, void** data,
                                 CUdeviceptr pointer) noexcept {
   CU_TRY(Ready());

@@ -38,7 +38,7 @@ CUresult CaptureAllocation(const std::shared_ptr<Context>& context,
   return CUDA_SUCCESS;
 }
 
-// In a captured stream what is freed has to come from a node, too.
+// In a captured stream the freed memory has to come from a node, too.
 CUresult CaptureFree(const std::shared_ptr<Context>& context, const std::shared_ptr<Stream>& stream,
                      CUdeviceptr pointer, bool* captured) {
   *captured = false;
@@ -66,7 +66,7 @@ CUresult FreeOfGraph(const std::shared_ptr<Stream>& stream, CUdeviceptr pointer)
 }
 
 // The pool to allocate from: that of a handle, or if any will do, the current one of the device.
-// Null for what is no pool, and for one that is another process's. REQUIRES: the lock of `pools`.
+// Null for an unknown handle, and for a pool of another process. REQUIRES: the lock of `pools`.
 Pool* PoolFor(Pools& pools, CUmemoryPool handle, bool any_pool, const Context& context) {
   Pool* pool = any_pool ? pools.CurrentOf(context.device) : pools.Find(handle);
   return pool != nullptr && !pool->imported() ? pool : nullptr;

@@ -125,7 +125,7 @@ void AddressSpace::Free(uint64_t address, uint64_t bytes) {
 bool AddressSpace::Map(uint64_t address, void* backing, uint64_t bytes) {
   if (tables_move_ && MoveTables(backing, At(address), bytes)) return true;
   if (MapAgain(backing, At(address), bytes)) return true;
-  Unmap(address, bytes);  // the failed call may have left the addresses to anybody's next mmap
+  Unmap(address, bytes);  // the failed call may have left the addresses to any next mmap
   return false;
 }
 

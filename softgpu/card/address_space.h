@@ -93,7 +93,7 @@ enum class Access { kNone, kRead, kReadWrite };
 struct Reach {
   uint32_t readers = 0;
   uint32_t writers = 0;
-  uint64_t owner = 0;  // who has leave for what this one owns uses it, too; zero: nobody has
+  uint64_t owner = 0;  // who has leave for what this one owns uses it, too; zero: none has
 
   void Add(int device, Access access) {
     const uint32_t bit = uint32_t{1} << device;
@@ -131,10 +131,10 @@ class AddressSpace {
   // Fresh private memory of the host, for page-locked allocations that devices may use.
   bool MapHost(uint64_t address, uint64_t bytes);
   void Unmap(uint64_t address, uint64_t bytes);
-  // REQUIRES: what has been set for any part of the range was set for all of it.
+  // REQUIRES: access set for any part of the range was set for all of it.
   void SetReach(uint64_t address, uint64_t bytes, const Reach& reach);
 
-  // A device's leave to use all that somebody owns, now and from now on, on somebody's behalf.
+  // A device's access to all memory of an owner, now and later, on the owner's behalf.
   struct Leave {
     int device = 0;
     uint64_t owner = 0;
@@ -180,7 +180,7 @@ class AddressSpace {
   bool HasLeave(int device, uint64_t owner) const;
   void Show(uint64_t address, const Region& region);
   void ShowTo(int device, uint64_t address, const Region& region);
-  // After a device was given leave for what somebody owns, or lost it.
+  // After a device got access to an owner's memory, or lost it.
   void ShowAllTo(int device, uint64_t owner);
 
   const bool tables_move_;

@@ -1,6 +1,6 @@
-// BusyTime: how much of the last second a process has used the compute engine, for monitoring. Time
-// goes into buckets of an eighth of a second, in the process's slot; a bucket is used again when
-// its time has passed.
+// BusyTime: the part of the last second in which a process used the compute engine, for monitoring.
+// Time goes into buckets of an eighth of a second, in the process's slot; a bucket is used again
+// when its time has passed.
 //
 // Threading: the slot's process writes from any thread, everybody reads.
 #pragma once

@@ -156,7 +156,7 @@ void ComputeTurn::Release() {
   }
   const uint64_t free = NextOwner(owner, -1);
   if (!engine().owner.compare_exchange_strong(owner, free)) return;
-  // Somebody may have begun to wait after we looked and before the engine was free.
+  // A process may have begun to wait after we looked and before the engine was free.
   if (const int late = NextWaiting(); late >= 0) Wake(late);
 }
 

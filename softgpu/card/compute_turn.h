@@ -40,15 +40,15 @@ class ComputeTurn {
 
   // Waits until this process owns the engine. At once if it does already.
   void Acquire();
-  // Cheap. Whether the owner must stop computing: its quantum is over and somebody waits, or it is
-  // the owner no more.
+  // Cheap. Whether the owner must stop computing: its quantum is over and another process waits, or
+  // it is the owner no more.
   bool ShouldYield() const;
   // Stops being the owner where ShouldYield(), and waits to be it again.
   void Take();
   // Gives the engine to the next who waits, or leaves it free.
   void Release();
   bool Owns() const;
-  // By the model clock: the owner's work took so much of its quantum.
+  // By the model clock: the owner's work took this part of its quantum.
   void Spend(Duration length) { spent_ = spent_ + length; }
 
  private:

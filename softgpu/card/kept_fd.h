@@ -1,5 +1,5 @@
 // KeptFd: a descriptor that stays open for other processes to find by its number. The program may
-// close it all the same, and then the number may be somebody else's.
+// still close it, and then the number may name another file.
 //
 // Threading: as an object's owner says; CloseAll is for a forked child, which has one thread.
 //

@@ -53,7 +53,7 @@ void Ledger::Help(uint64_t joint) {
   uint64_t share = slot.used.load();
   if (Next(SequenceOf(share)) != SequenceOf(joint)) return;  // applied already
   const uint64_t pending = slot.pending.load();
-  // Another number: the owner went on, so somebody else has applied this change since.
+  // Another number: the owner went on, so another process has applied this change since.
   if (SequenceOf(pending) != SequenceOf(joint)) return;
   slot.used.compare_exchange_strong(share,
                                     Pack(UnitsOf(share) + UnitsOf(pending), SequenceOf(pending)));

@@ -1,4 +1,4 @@
-// Ledger: who holds how much of a device's VRAM. Joint for all processes, without a lock.
+// Ledger: each process's share of a device's VRAM. Joint for all processes, without a lock.
 //
 // The difficulty: a charge changes two words, the joint sum and the process's own share, and the
 // process may die or be stopped in between. So a change is first announced in the slot (`pending`),

@@ -41,7 +41,7 @@ class PhysicalStore {
   // Pieces that add up to `bytes`, a multiple of the page size; empty if VRAM is full.
   std::vector<Range> Allocate(uint64_t bytes);
   void Free(const std::vector<Range>& pieces);
-  // Of what is free, what the host has not got back.
+  // The part of the free memory that the host has not got back.
   uint64_t kept() const { return kept_bytes_; }
 
   const ShareableMemory& memory() const { return *memory_; }

@@ -73,7 +73,7 @@ Result<UniqueFd> OpenFile(const std::string& path, Users users) {
   return fd;
 }
 
-// Bounded: whoever sets the file up needs microseconds, unless it was stopped there.
+// Bounded: setting the file up takes microseconds, unless that process was stopped there.
 Status LockForSetup(int fd, const std::string& path) {
   for (int attempt = 0; attempt < 500; ++attempt) {
     if (TryLock(fd, kInitByte)) return {};
@@ -158,7 +158,7 @@ Result<std::string> SharedDirectory(const std::string& configured, Users users) 
   if (!configured.empty()) {
     const bool made = mkdir(configured.c_str(), 0700) == 0;
     if (!made && errno != EEXIST) return Failed("cannot make " + configured);
-    // Whatever the umask: the daemon's lets nobody in.
+    // Whatever the umask: the daemon's lets no other user in.
     if (made && users == Users::kAll && chmod(configured.c_str(), 0755) != 0) {
       return Failed("cannot open " + configured + " to all users");
     }
@@ -252,7 +252,7 @@ Bytes SharedDevice::Free() {
   return SaturatingSubtract(ledger_.total(), ledger_.used());
 }
 
-// Empty if somebody removed or replaced the file: nobody's death can be seen any more.
+// Empty if the file was removed or replaced: the end of a process can be seen no more.
 UniqueFd SharedDevice::OpenAgain() const {
   UniqueFd fd(open(path_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
   struct stat info;
@@ -267,7 +267,7 @@ bool SharedDevice::IsHeld(int slot) const {
 
 void SharedDevice::ReapDead() {
   ledger_.Settle();
-  UniqueFd fd;  // opened only when there is somebody to ask about
+  UniqueFd fd;  // opened only when there is a process to ask about
   for (int slot = 0; slot < kSlotCount; ++slot) {
     if (slot == slot_ || ledger_.held_by(slot) == Bytes()) continue;
     if (!fd) fd = OpenAgain();

@@ -27,8 +27,9 @@
 
 namespace tandem::soft {
 
-// Whose processes may use a device. All users' trust each other with it: its file, which says who
-// has how much VRAM and whose turn it is, is any user's to write. What is in the VRAM is not in it.
+// The users whose processes may use a device. With kAll they trust each other with it: any user can
+// write its file, which has the shares of VRAM and the turns. The contents of the VRAM are not in
+// it.
 enum class Users { kThis, kAll };
 
 // The directory of the shared files: `configured`, else UserDirectory(). It is made. Refused unless
@@ -46,14 +47,14 @@ struct DeviceUse {
   Bytes used;
   std::vector<Process> processes;
 };
-// Looks at the device without using it. One that nobody uses is as big as `vram`.
+// Looks at the device without using it. An unused one is as big as `vram`.
 Result<DeviceUse> LookAt(const std::string& directory, const std::string& name, Bytes vram,
                          VramSource source = VramSource::kSet);
 
 class SharedDevice {
  public:
-  // Joins the device, or makes it with `vram` and that clock where nobody uses it. One for all
-  // users is made by root: nobody else may write to its directory.
+  // Joins the device, or makes it with `vram` and that clock if it is unused. Root makes one for
+  // all users: no other user may write to its directory.
   static Result<std::unique_ptr<SharedDevice>> Open(const std::string& directory,
                                                     const std::string& name, Bytes vram,
                                                     bool model_clock = false,

@@ -1,5 +1,4 @@
-// What all processes that use one software GPU share: the layout of the device's file, which each
-// of them maps.
+// The layout of a device's file, which all processes that use one software GPU map.
 //
 // Invariants:
 // 1. All bytes zero is a valid state of everything below the header: an idle device.

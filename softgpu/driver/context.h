@@ -1,7 +1,7 @@
 // Context, Event, Module and Function: what the handles of this driver stand for.
 //
-// Threading: any thread; members say what guards them. Whoever looked an object up may use it to
-// the end of the call, also if another thread destroys it meanwhile.
+// Threading: any thread; members say what guards them. A caller that looked an object up may use it
+// to the end of the call, also if another thread destroys it meanwhile.
 #pragma once
 
 #include <atomic>

@@ -69,7 +69,7 @@ class Driver {
   // context, zero for any other.
   CUresult CreateContext(Device* device, unsigned int flags, uint64_t primary_id,
                          std::shared_ptr<Context>* context);
-  // Null for what is no context, and for a primary one that has ended.
+  // Null for an unknown handle, and for a primary context that has ended.
   std::shared_ptr<Context> FindLiving(CUcontext handle);
   // Waits for the context's work and frees all that belongs to it.
   void DestroyContext(const std::shared_ptr<Context>& context);

@@ -16,7 +16,7 @@ namespace tandem::soft {
 CUresult FindFunction(CUfunction handle, std::shared_ptr<Function>* function,
                       std::shared_ptr<Context> context = nullptr);
 
-// What a kernel says of itself, with so much dynamic shared memory allowed to it.
+// A kernel's attributes, with this dynamic shared memory allowed to it.
 CUresult AttributeOf(const ptx::Kernel& kernel, uint32_t max_dynamic_shared,
                      CUfunction_attribute attribute, int* value);
 
@@ -24,7 +24,7 @@ CUresult AttributeOf(const ptx::Kernel& kernel, uint32_t max_dynamic_shared,
 CUresult PrepareLaunch(const Function& function, const LaunchShape& shape,
                        const std::vector<uint8_t>& parameters, ptx::Launch* launch);
 
-// Makes a prepared launch a cooperative one, if so many blocks fit together.
+// Makes a prepared launch a cooperative one, if its blocks fit together.
 CUresult MakeCooperative(const Function& function, ptx::Launch* launch);
 
 // Where a launch goes: the stream, its context, and the function, which is of that context.

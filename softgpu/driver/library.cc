@@ -109,7 +109,7 @@ CUresult ModuleOf(Library& library, const std::shared_ptr<Context>& context, CUm
       return CUDA_SUCCESS;
     }
   }
-  // Another thread was faster, and nobody knows of this one.
+  // Another thread was faster, and this one is unused.
   if (const auto unused = TheDriver().modules.Take(made)) FreeImage(*unused);
   return CUDA_SUCCESS;
 }

@@ -56,7 +56,7 @@ size_t Next(std::string_view text, size_t at) {
   return std::min(text.find('"', at + 1), text.size() - 1) + 1;
 }
 
-// With a blank for every comment, so that what is looked for is never found in one.
+// With a blank for every comment, so that no search finds a match inside one.
 std::string WithoutComments(std::string_view text) {
   std::string plain;
   for (size_t at = 0, end = 0; at < text.size(); at = end) {

@@ -27,7 +27,7 @@ class Linker {
 
   // A text that does not parse is refused, and the log says why.
   CUresult Add(CUjitInputType type, const void* data, size_t size, const std::string& name);
-  // The whole; it stays until the linker goes. What does not compile is refused here.
+  // The whole; it stays until the linker goes. Text that does not compile is refused here.
   CUresult Complete(void** image, size_t* size);
 
  private:

@@ -33,7 +33,7 @@ void AnswerJitOptions(unsigned int count, const CUjit_option* options, void** va
 CUresult CompileWithOptions(const Image& image, unsigned int count, const CUjit_option* options,
                             void** values, std::shared_ptr<const ptx::Program>* program);
 
-// One line for each kernel, for whoever asks for a verbose log.
+// One line for each kernel, for a verbose log.
 std::string DescribeKernels(const ptx::Program& program);
 bool WantsVerboseLog(unsigned int count, const CUjit_option* options, void** values);
 // CU_JIT_MAX_REGISTERS; zero if it is not among them.

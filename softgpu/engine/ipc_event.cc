@@ -87,7 +87,7 @@ CUresult IpcEvent::Open(const CUipcEventHandle& handle, SharedDevice* device, co
   if (named.pid == getpid()) return CUDA_ERROR_INVALID_CONTEXT;
   UniqueFd fd = OpenKept(named.pid, named.fd, named.inode, O_RDWR);
   struct stat info;
-  // Sealed: nobody can make the page go away.
+  // Sealed: no process can make the page go away.
   if (!fd || fstat(fd.get(), &info) != 0 || info.st_size != sizeof(Page) ||
       (fcntl(fd.get(), F_GET_SEALS) & kPageSeals) != kPageSeals) {
     return CUDA_ERROR_MAP_FAILED;

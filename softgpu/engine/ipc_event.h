@@ -1,4 +1,4 @@
-// IpcEvent: what the processes that know one event share: for each process, by its slot at the
+// IpcEvent: the state of an event that several processes know: for each process, by its slot at the
 // device, how often it has recorded the event and which of these records are reached.
 //
 // A handle names the file by the process that made it and its number there; whoever opens it
@@ -41,7 +41,8 @@ class IpcEvent {
 
   // Null if the system refuses. REQUIRES: the device outlives the event.
   static std::shared_ptr<IpcEvent> Create(SharedDevice* device, const CUuuid& uuid);
-  // What another process's handle names; the same object each time, as long as somebody has it.
+  // The event that another process's handle names; the same object each time, as long as it is in
+  // use.
   static CUresult Open(const CUipcEventHandle& handle, SharedDevice* device, const CUuuid& uuid,
                        std::shared_ptr<IpcEvent>* event);
   ~IpcEvent();

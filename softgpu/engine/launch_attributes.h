@@ -1,5 +1,5 @@
 // Attributes of launches, kernel nodes and streams. Those that say where or how soon a card may do
-// something are hints: they are checked and remembered for whoever asks, and change nothing here.
+// something are hints: they are checked and kept for queries, and change nothing here.
 //
 // Threading: plain values and functions.
 #pragma once

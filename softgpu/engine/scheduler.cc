@@ -283,7 +283,7 @@ void Scheduler::RunTask(const std::shared_ptr<Stream>& stream) {
   TaskTime::cursor() = stream->queue_.front().ready;
   mutex_.Unlock();
   const CUresult result = skip ? CUDA_SUCCESS : run();
-  run = nullptr;  // what the task holds may be large, and is let go before anybody hears of it
+  run = nullptr;  // the task may hold much memory, which is released before its end is told
   t_running = interrupted;
   if (kind == EngineKind::kHost) TaskTime::cursor() = std::max(TaskTime::cursor(), engines->Now());
   mutex_.Lock();

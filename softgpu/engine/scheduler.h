@@ -151,7 +151,7 @@ class Scheduler {
   Dependency Submit(const std::shared_ptr<Stream>& stream, Task task) EXCLUDES_LOCK(mutex_);
 
   // All of a graph as if it were one task of the stream, after `after` too: nothing of it begins
-  // before what is in the stream is done, and what comes to the stream later waits for all of it.
+  // before the stream's present work is done, and later work of the stream waits for all of it.
   // Tells the number of each task and, last, of the whole.
   std::vector<Dependency> SubmitGraph(const std::shared_ptr<Stream>& stream,
                                       std::vector<GraphTask> tasks, std::vector<Dependency> after)

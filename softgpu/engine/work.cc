@@ -15,7 +15,7 @@
 namespace tandem::soft {
 namespace {
 
-// Bytes between two looks at whether somebody else wants the device or its memory.
+// Bytes between two looks at whether another process wants the device or its memory.
 constexpr uint64_t kPiece = uint64_t{1} << 20;
 
 // By the model clock: what is done between two looks at the timeline, and how far work may run
@@ -50,8 +50,8 @@ void BringIn(const AddressSpace& space, uint64_t address, uint64_t bytes) {
   madvise(reinterpret_cast<void*>(address), bytes, MADV_POPULATE_WRITE);
 }
 
-// A page fault costs ten times as much on one host as on another. In its scope each one of this
-// thread takes so much longer, so that one host can show what another would.
+// A page fault costs ten times as much on one host as on another. In its scope each page fault of
+// this thread takes longer by this time, so that one host can show what another would.
 class SlowFaults {
  public:
   explicit SlowFaults(Duration each) : each_(each), before_(Count()) {}
@@ -110,9 +110,9 @@ CUresult CopyInPieces(const Hardware& hardware, const Copy& copy, uint64_t piece
   return CUDA_SUCCESS;
 }
 
-// A piece of work on an engine that processes use in turns. Keeps the engine while nobody else is
-// due, and takes it again when it was handed on. By the model clock it also waits until the work's
-// time has almost come.
+// A piece of work on an engine that processes use in turns. Keeps the engine while no other process
+// is due, and takes it again when it was handed on. By the model clock it also waits until the
+// work's time has almost come.
 class Piece {
  public:
   Piece(const Hardware& hardware, SharedEngine engine, ComputeTurn& turn)

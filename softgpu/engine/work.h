@@ -68,7 +68,7 @@ struct Fill {
 };
 CUresult FillOnDevice(const Hardware& hardware, const Fill& fill);
 
-// A cooperative launch's workspace has a place of so many bytes for each priority of streams.
+// Bytes of a cooperative launch's workspace for each priority of streams.
 inline constexpr uint64_t kGridWorkspaceBytes = 64;
 
 // REQUIRES: the launch's program lives until this returns.

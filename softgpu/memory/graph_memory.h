@@ -35,8 +35,8 @@ class GraphMemory {
     std::optional<Dependency> freed;  // by what it was last freed
     std::vector<Range> pieces;        // its VRAM
   };
-  // The attributes of a device: what nodes know or somebody uses of what has VRAM, and all that
-  // has. The peaks begin anew when they are set to zero.
+  // The attributes of a device: the bytes in use by nodes or programs, and all bytes with VRAM. The
+  // peaks begin anew when they are set to zero.
   struct Counts {
     uint64_t used = 0, used_high = 0;
     uint64_t reserved = 0, reserved_high = 0;

@@ -1,6 +1,6 @@
 // HostMemory: the host's page-locked memory, made here (cuMemHostAlloc) or registered by the
-// program. Kernels use both by their own addresses: what is made here lies among the device
-// addresses, and what is registered is a range beside them.
+// program. Kernels use both by their own addresses: memory made here lies among the device
+// addresses, and registered memory is a range beside them.
 //
 // Threading: the owner serialises all calls.
 #pragma once

@@ -63,7 +63,7 @@ class Memory {
   uint64_t AllocateOn(DeviceMemory* device, uint64_t owner, uint64_t bytes,
                       Heap::Use use = Heap::Use::kProgram,
                       Heap::Users users = Heap::Users::kItsDevice) REQUIRES_LOCK(mutex_);
-  // For others that need VRAM: tries once more after pools and graphs gave back what nobody uses.
+  // For others that need VRAM: tries once more after pools and graphs returned their unused memory.
   template <typename Attempt>
   bool Manage(const DeviceMemory* device, Attempt attempt) REQUIRES_LOCK(mutex_) {
     if (attempt()) return true;
@@ -100,7 +100,7 @@ class Memory {
   bool IsPinned(uint64_t address, uint64_t bytes) EXCLUDES_LOCK(mutex_);
   // Whether copies and fills of the memory there are always waited for, as the program wants it.
   bool IsSynchronous(uint64_t address) EXCLUDES_LOCK(mutex_);
-  // False if the address is nobody's.
+  // False if the address is unknown.
   bool SetSynchronous(uint64_t address, bool synchronous) EXCLUDES_LOCK(mutex_);
 
  private:
@@ -118,7 +118,7 @@ class Memory {
   Pools pools_ GUARDED_BY(mutex_);
   GraphMemory graphs_ GUARDED_BY(mutex_);
   std::vector<HeapOf> heaps_ GUARDED_BY(mutex_);
-  // By where the memory begins, its number. What is gone stays until other memory begins there.
+  // The number of the memory, by its start. Freed memory stays until other memory begins there.
   std::map<uint64_t, uint64_t> synchronous_ GUARDED_BY(mutex_);
 };
 

@@ -80,9 +80,9 @@ class Pool {
   void Retire(Range range, Dependency freed);
   void Release(Range range);
 
-  // Makes what streams are done with free for everybody.
+  // Makes memory that streams are done with free for all streams.
   void Harvest();
-  // Gives slabs that nobody uses back to the device while more than `keep` is reserved.
+  // Returns unused slabs to the device while more than `keep` is reserved.
   void Trim(uint64_t keep);
   // Gives all slabs back. REQUIRES: empty().
   void Close() { heap().FreeAll(id); }
@@ -146,7 +146,7 @@ class Pools {
   Pool* Create(DeviceMemory* device, uint64_t max_bytes);
   // CUDA_ERROR_INVALID_VALUE for a device's default pool.
   CUresult Destroy(Pool* pool);
-  // Null for what is no pool, and for one that was destroyed.
+  // Null for an unknown handle, and for a destroyed pool.
   Pool* Find(CUmemoryPool handle);
   // The pool that owns the heap's block of this owner, if one does.
   Pool* OfOwner(uint64_t owner);

@@ -71,7 +71,7 @@ class Vmm {
 
  private:
   struct Physical {
-    PhysicalStore* store = nullptr;  // null for memory that nobody is charged for
+    PhysicalStore* store = nullptr;  // null for memory that is not charged
     uint64_t size = 0;
     std::vector<Range> pieces;                // in the store, or
     std::shared_ptr<ShareableMemory> shared;  // memory of its own

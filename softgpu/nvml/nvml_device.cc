@@ -67,7 +67,7 @@ template <class Info>
 nvmlReturn_t GetProcesses(nvmlDevice_t device, unsigned int* count, Info* infos) {
   DeviceUse use;
   NVML_TRY(LookAtDevice(device, &use));
-  // Whoever only looked at the device, as cuInit does, has no context there.
+  // A process that only looked at the device, as cuInit does, has no context there.
   std::erase_if(use.processes, [](const auto& process) { return process.used == Bytes(); });
   NVML_TRY(CheckRoom(use.processes.size(), count, infos));
   for (const auto& process : use.processes) Describe(process, infos++);
@@ -142,7 +142,7 @@ nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t other,
 }
 
 nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t device, unsigned int* mode) noexcept {
-  return Constant(device, 0, mode);  // off: where nobody is left, the next one's device is new
+  return Constant(device, 0, mode);  // off: if no process is left, the next one's device is new
 }
 nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, unsigned int* mode) noexcept {
   return Constant(device, 0, mode);  // several contexts at a time
@@ -206,7 +206,7 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device,
   if (utilization == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
   unsigned int percent = 0;
   for (const auto& process : use.processes) percent += process.busy_percent;
-  // How busy its memory is, nobody counts.
+  // The memory's utilisation is not counted.
   *utilization = {std::min(percent, 100u), 0};
   return NVML_SUCCESS;
 }

@@ -1,5 +1,5 @@
 // libnvidia-ml.so.1 of the software GPU: events. There are sets of them, and nothing to put in: no
-// device reports any, so all sets are the same and whoever waits for one waits in vain.
+// device reports any, so all sets are the same and a wait for one ends by its timeout.
 #include <ctime>
 
 #include "softgpu/nvml/library.h"

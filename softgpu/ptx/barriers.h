@@ -1,8 +1,8 @@
 // The barriers of one thread block: bar.sync, bar.red and bar.arrive.
 //
-// A barrier for a number of threads lets go the moment that many have come, so that whoever comes
-// later belongs to its next generation. One for the whole block waits for every thread that has
-// not left, which is looked at when no warp can go on.
+// A barrier for a number of threads releases them the moment that many have come, so that a thread
+// that comes later belongs to its next generation. One for the whole block waits for every thread
+// that has not left, which is looked at when no warp can go on.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ class Barriers {
  public:
   static constexpr uint32_t kCount = 16;
 
-  // A block starts: nobody has come.
+  // A block starts: no thread has come.
   void Start(size_t warps);
   // bar.arrive by lanes of a warp, at a barrier for `expected` threads. True: it let threads go.
   bool Arrive(std::vector<Warp>& warps, const Code& code, uint32_t warp, uint32_t lanes,

@@ -1,4 +1,4 @@
-// What the compiler hands to the interpreter: instructions that each name a handler over 32 lanes.
+// The compiled code that the interpreter runs: instructions that each name a handler over 32 lanes.
 //
 // A register is a row of 32 slots in its warp's frame: 4 bytes a slot up to 32 bits (narrower
 // values zero-extended), 8 bytes for 64 bits. A predicate is a lane mask in an array of its own.

@@ -123,7 +123,7 @@ Execution::State::Flow Execution::State::Split(Warp& warp, Group* group, const I
   return flow == Flow::kOn ? Flow::kPick : flow;
 }
 
-// A jump back by so many instructions.
+// A jump back by this number of instructions.
 inline Execution::State::Flow Execution::State::Loop(Warp& warp, const Instruction& in,
                                                      uint32_t instructions) {
   Count(instructions);

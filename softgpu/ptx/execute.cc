@@ -32,7 +32,7 @@ Execution::State::State(Launch launch, const MemoryMap& memory, Path path, const
   for (uint32_t i = 0; i < count; ++i) FillContext(memory, i);
 }
 
-// What is reserved lies behind what the block has of its own, where a kernel asks for it.
+// Reserved shared memory lies behind the block's own, where a kernel asks for it.
 uint64_t Execution::State::SharedBytes() const {
   const uint64_t own = uint64_t{launch_.kernel->static_shared_bytes} + launch_.dynamic_shared_bytes;
   const uint64_t reserved = code_.reserved_shared_bytes;

@@ -54,7 +54,7 @@ struct FloatFormat {
   uint64_t Flush(uint64_t raw) const {
     return (raw & (sign() - 1)) >> mantissa == 0 ? raw & sign() : raw;
   }
-  // To [0, 1]; what is no number gives 0.
+  // To [0, 1]; NaN gives 0.
   uint64_t Saturated(uint64_t raw) const {
     const Quad value = Value(raw);
     return value > 0 ? std::min(raw, Nearest(1)) : 0;

@@ -214,7 +214,7 @@ inline double Narrow(double x) {
 }
 
 // a + b so that one more rounding, to a type of at most 24 bits, gives what rounding the exact sum
-// would have given: what does not fit is kept in an odd last bit.
+// would have given: the rest is kept in an odd last bit.
 inline double SumToOdd(double a, double b) {
   const double sum = a + b;
   const double part = sum - a;

@@ -100,7 +100,8 @@ bool RunMmaDouble(WarpContext& w, const Instruction& in, uint32_t active) {
   return true;
 }
 
-// Element `index` of a lane's registers of whole numbers with so many bits, counted through them.
+// Element `index` of a lane's integer registers, elements of this number of bits counted through
+// them.
 int64_t IntegerOf(uint32_t word, int bits, int index, bool is_signed) {
   const uint32_t part = word >> (bits * index) & ((1u << bits) - 1);
   const bool negative = is_signed && (part >> (bits - 1)) != 0;

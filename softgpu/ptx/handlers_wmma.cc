@@ -158,7 +158,8 @@ void WriteMatrix(const WarpContext& w, const Instruction& in, const Fragment& f,
   }
 }
 
-// Products of what is smaller than a double are exact in it, and so, but for many, are their sums.
+// Products of types smaller than a double are exact in it, and so are their sums, unless they have
+// many terms.
 bool RunWmma(WarpContext& w, const Instruction& in, uint32_t active) {
   double left[kMost][kMost], right[kMost][kMost], sums[kMost][kMost];
   Fragment f[4];  // D, A, B, C

@@ -85,7 +85,7 @@ class Modifiers {
   bool Has(std::string_view word) const;
   // The index of the one that is there.
   std::optional<int> OneOf(std::initializer_list<std::string_view> words) const;
-  Type type(size_t index) const;  // kNone when there are not so many
+  Type type(size_t index) const;  // kNone when there are fewer
 
  private:
   const std::vector<std::string_view>& words_;

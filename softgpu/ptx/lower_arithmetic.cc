@@ -33,7 +33,7 @@ Logic LogicOf(const Modifiers& m) {
   return logic.has_value() ? static_cast<Logic>(*logic + 1) : Logic::kNone;
 }
 
-// The facts that a few of the forms have and nobody else asks for.
+// Facts about a few of the forms, used only here.
 void FillInstruction(const Statement& s, const Modifiers& m, Instruction* in) {
   in->carry_in = s.name.ends_with('c');
   in->carry_out = m.Has("cc");

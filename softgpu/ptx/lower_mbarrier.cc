@@ -42,7 +42,7 @@ Status KernelLowering::BarrierOperand(const Operand& operand, char kind, const M
     }
     default: {
       ASSIGN_OR_RETURN(const uint32_t number, Source(operand, Type::kU32));
-      if (kind != 't') in->b = number;  // nobody waits inside an instruction
+      if (kind != 't') in->b = number;  // no thread waits inside an instruction
       return {};
     }
   }

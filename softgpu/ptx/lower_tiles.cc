@@ -163,7 +163,7 @@ Status KernelLowering::AsyncNothing(const Statement& s, const Modifiers& m) {
   return {};
 }
 
-// There is no cache whose policy would matter; the operand must be right all the same.
+// There is no cache whose policy would matter; the operand must still be right.
 Status KernelLowering::CheckPolicy(const Operand& operand) {
   ASSIGN_OR_RETURN(const uint32_t policy, Source(operand, Type::kU64));
   static_cast<void>(policy);

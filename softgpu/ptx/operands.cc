@@ -123,7 +123,7 @@ uint32_t KernelLowering::NewTrail() {
   return trail;
 }
 
-// Whoever places many looks at the frame's size now and then (CheckFrame).
+// Code that places many operands checks the frame's size from time to time (CheckFrame).
 uint32_t KernelLowering::PlaceConstant(const std::vector<Line>& lines) {
   const uint32_t row = code_.frame_bytes;
   for (const Line& line : lines) {

@@ -119,7 +119,7 @@ Status Parser::Header(std::string_view directive) {
   return SyntaxError(start.line, "unknown directive " + Quoted(directive));
 }
 
-// sm_86, debug: the capability, which whoever loads the module judges, and how it is to be read.
+// sm_86, debug: the capability, which the loader of the module judges, and how it is to be read.
 Status Parser::Target() {
   do {
     ASSIGN_OR_RETURN(const std::string_view name, Name());

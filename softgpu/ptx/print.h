@@ -26,7 +26,7 @@ class PrintBuffer {
  private:
   bool Print(const WarpContext& w, int lane, uint64_t format, uint64_t arguments, int* count);
 
-  // Like the driver's, of a fixed size: what is oldest goes when there is too much.
+  // Like the driver's, of a fixed size: the oldest output is dropped when it is full.
   std::deque<std::string> lines_;
   size_t bytes_ = 0;
 };

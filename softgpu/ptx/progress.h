@@ -5,8 +5,8 @@
 
 namespace tandem::ptx {
 
-// How far a launch has come, and what its clocks show: the host's, or began_ns and so much more for
-// each instruction.
+// How far a launch has come, and what its clocks show: the host's time, or began_ns plus a fixed
+// time for each instruction.
 struct Progress {
   int64_t instructions = 0;  // of warps, counted at back-edges and at the ends of blocks
   int64_t began_ns = 0;

@@ -15,13 +15,13 @@ inline constexpr uint32_t kRegisterStep = 256;  // of a warp
 // Of shared memory, what a block has beside its own: cooperative groups keep barriers there.
 inline constexpr uint32_t kReservedSharedBytes = 1 << 10;
 
-// How many warps of a kernel with so many registers a thread have them at a time.
+// Number of warps of a kernel, with this number of registers a thread, that have them at a time.
 inline constexpr uint32_t WarpsThatFit(uint32_t registers) {
   const uint32_t steps = (std::max(registers, 1u) * 32 + kRegisterStep - 1) / kRegisterStep;
   return kRegisters / kRegisterPartitions / (steps * kRegisterStep) * kRegisterPartitions;
 }
 
-// The most that a thread may have so that so many warps fit. REQUIRES: at least one fits.
+// The most registers of a thread with which this number of warps fits. REQUIRES: at least one fits.
 inline constexpr uint32_t MostRegisters(uint32_t warps) {
   const uint32_t of_partition = (warps + kRegisterPartitions - 1) / kRegisterPartitions;
   const uint32_t of_warp = kRegisters / kRegisterPartitions / of_partition;

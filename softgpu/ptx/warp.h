@@ -57,7 +57,8 @@ class Warp {
   // Whether the group that Pick() gave may go on at a lower place: it is the lowest that can run
   // anyway, and all that it can meet is at the limit or above.
   bool RunsLowest() const { return alone() || lowest_; }
-  // Whether the group that Pick() gave must not wait at bar.warp.sync, since nobody else can come.
+  // Whether the group that Pick() gave must not wait at bar.warp.sync, since no other lane can
+  // come.
   bool forced() const { return forced_; }
   std::vector<Group>& groups() { return groups_; }
   const std::vector<Group>& groups() const { return groups_; }

@@ -1,7 +1,7 @@
 // Declarations of every function in driver_api.def, and the type of each:
 //
-//   CUresult cuMemAlloc_v2(CUdeviceptr*, size_t);       whoever defines one of these exports it
-//   cuda::Fn_cuMemAlloc_v2                              its pointer type
+// CUresult cuMemAlloc_v2(CUdeviceptr*, size_t); the file that defines one of these exports it
+// cuda::Fn_cuMemAlloc_v2 its pointer type
 #pragma once
 
 #include "src/cuda/driver_types.h"

@@ -1,7 +1,7 @@
 // ProbeDevices: what the GPUs of this node are, from the driver.
 //
-// It makes contexts, which cost memory for as long as the process lives: whoever must not hold any
-// calls it in a child process.
+// It makes contexts, which cost memory for as long as the process lives: a process that must not
+// hold any calls it in a child process.
 #pragma once
 
 #include <string>
