@@ -173,7 +173,7 @@ std::string FishOffer(const Offer& offer) {
 }
 
 std::string FishCommand(const CLI::App& app, const CLI::App& command) {
-  const std::string name = command.get_name();
+  const std::string& name = command.get_name();
   const std::string seen =
       fmt::format("complete -c tandem -n '__fish_seen_subcommand_from {}'", name);
   std::string text = fmt::format("complete -c tandem -n __fish_use_subcommand -f -a {} -d {}\n",

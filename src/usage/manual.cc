@@ -113,7 +113,7 @@ std::string Upper(std::string text) {
 }  // namespace
 
 std::string ManualPage(const CLI::App& app, int section, const std::string& version) {
-  const std::string name = app.get_name();
+  const std::string& name = app.get_name();
   const std::string about = app.get_description();
   const std::string first = about.substr(0, about.find('\n'));
   std::string text = ".TH " + Upper(name) + " " + std::to_string(section) + " \"\" \"tandem " +
