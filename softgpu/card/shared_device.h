@@ -8,9 +8,9 @@
 // keep it, and no pid is involved. (A fork by another thread within the microseconds between open
 // and close would give the child a share in the lock until it execs or exits.)
 //
-// The first process decides the device's VRAM size and clock; when nobody is left, the next one may
-// choose another. A size that nothing sets is chosen once: the file keeps it. A file that is
-// damaged or of another version is replaced when nobody holds it.
+// The first process decides the device's VRAM size and clock; when no process is left, the next one
+// may choose another. A size that nothing sets is chosen once: the file keeps it. The next process
+// replaces a file that is damaged or of another version, unless a process holds it.
 //
 // Threading: any thread.
 #pragma once

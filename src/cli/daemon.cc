@@ -83,14 +83,17 @@ std::string ReadAll(int fd) {
   return text;
 }
 
-// The daemon's own last word, before what libraries said.
-std::string LastWord(const std::string& text) {
-  std::string last, own;
+// Why the daemon ended: what the software GPU lacks, else the daemon's own last line, else the
+// last.
+std::string ReasonIn(const std::string& text) {
+  std::string last, own, cards;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
     if (!line.empty()) last = line;
     if (line.starts_with("tandemd: ")) own = line;
+    if (line.starts_with("tandem software GPU: ")) cards = line;
   }
+  if (!cards.empty()) return cards;
   return own.empty() ? last : own;
 }
 
@@ -172,8 +175,8 @@ Error DaemonFinder::DidNotStart(const std::string& how) const {
   const std::string said = ReadAll(report_.get());
   const UniqueFd log(open(command_->log.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
   [[maybe_unused]] const ssize_t kept = write(log.get(), said.data(), said.size());
-  const std::string last = LastWord(said);
-  return Error{ErrorCode::kUnavailable, "the daemon " + how + (last.empty() ? "" : ": " + last) +
+  const std::string why = ReasonIn(said);
+  return Error{ErrorCode::kUnavailable, "the daemon " + how + (why.empty() ? "" : ": " + why) +
                                             " (its log: " + command_->log + ")"};
 }
 

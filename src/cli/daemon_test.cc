@@ -131,6 +131,12 @@ TEST_F(DaemonTest, QuotesTheDaemonAlsoWhereItsLogTakesNothing) {
   EXPECT_THAT(channel.error().message, HasSubstr("ended at once: tandemd: no GPU here"));
 }
 
+TEST_F(DaemonTest, QuotesWhatTheSoftwareGpuLacksBeforeWhatFollowsFromIt) {
+  command_.arguments[2] = "echo tandem software GPU: bad size; echo tandemd: no GPU; exit 1";
+  const auto channel = DaemonFinder(socket_path(), command_).Await();
+  EXPECT_THAT(channel.error().message, HasSubstr("ended at once: tandem software GPU: bad size"));
+}
+
 TEST_F(DaemonTest, OneTryStartsOneDaemonAndWaitsForNothing) {
   // The daemon says that it was started, and then waits for ever for the pipe's other end.
   const std::string mark = dir_ + "/mark";

@@ -39,11 +39,15 @@ Bytes ChunkOf(Bytes card, Bytes granularity) {
   return Bytes(std::max(wish / granularity.count, uint64_t{1}) * granularity.count);
 }
 
+bool IsSoftGpuAskedFor() {
+  const char* gpu = std::getenv("TANDEM_GPU");
+  return gpu != nullptr && std::strcmp(gpu, "soft") == 0;
+}
+
 // The child's environment: with the software GPU's library in front where it was asked for.
 std::vector<std::string> ProbeEnvironment() {
   std::vector<std::string> environment;
-  const char* gpu = std::getenv("TANDEM_GPU");
-  const bool soft = gpu != nullptr && std::strcmp(gpu, "soft") == 0;
+  const bool soft = IsSoftGpuAskedFor();
   std::string path;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
@@ -167,9 +171,12 @@ Result<std::vector<service::GpuInfo>> ParseDevices(const std::string& json,
   const Json before = Json::parse(earlier, nullptr, /*allow_exceptions=*/false);
   const Json answer = Json::parse(json, nullptr, /*allow_exceptions=*/false);
   if (answer.is_object() && answer.contains("error")) {
-    return Error{ErrorCode::kNotFound,
-                 "there is no GPU to share (" + answer["error"].dump() +
-                     "). Install the NVIDIA driver, or use the software GPU: TANDEM_GPU=soft"};
+    return Error{
+        ErrorCode::kNotFound,
+        "there is no GPU to share (" + answer["error"].dump() + ")" +
+            (IsSoftGpuAskedFor()
+                 ? ": the software GPU does not start; the line before says why"
+                 : ". Install the NVIDIA driver, or use the software GPU: TANDEM_GPU=soft")};
   }
   const Error malformed{ErrorCode::kInvalid, "the list of GPUs is malformed: " + json};
   if (!answer.is_object() || !answer.contains("devices")) return malformed;

@@ -74,3 +74,16 @@ def test_sizes_without_sense_are_refused(home, words):
     _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode != 0 and err.startswith("tandem: "), err
     assert gpu_soft(home)["memory_from"] == "host", "nothing was set"
+
+
+def test_a_setting_without_sense_is_named_and_can_be_replaced(home):
+    gpu_soft(home, "--count", "1")
+    file = gpu_soft(home)["file"]
+    with open(file, "w", encoding="utf-8") as text:
+        text.write("garbage\n")
+    process = home.shared(["true"])
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 125
+    assert f"{file}: 'garbage' sets nothing" in err and "Install" not in err
+    gpu_soft(home, "--memory", "300M")
+    finish(home.shared(["true"]))
