@@ -15,7 +15,7 @@ CUmemoryPool HandleOf(const Pool* pool) {
 
 // What a pool says of its memory.
 struct Place {
-  DeviceMemory* device = nullptr;
+  DeviceVram* device = nullptr;
   std::vector<CUmemAccessDesc> access;  // of other devices
 };
 

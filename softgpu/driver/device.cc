@@ -18,7 +18,7 @@ Result<std::unique_ptr<Device>> Device::Open(int ordinal, const DeviceOption& op
 Device::Device(int ordinal, const CUuuid& uuid, std::unique_ptr<SharedDevice> shared,
                std::unique_ptr<PhysicalStore> store, const Options& options, AddressSpace* space,
                Scheduler* scheduler, Faults* faults)
-    : DeviceMemory(ordinal, uuid, std::move(shared), std::move(store), space),
+    : DeviceVram(ordinal, uuid, std::move(shared), std::move(store), space),
       clock_(this->shared().page()),
       bus_(this->shared().page(), options.live.bus_bytes_per_second),
       turn_(this->shared().page(), this->shared().slot()),

@@ -1,5 +1,5 @@
 // Device: one software GPU as this process sees it: its share of the joint VRAM, which
-// softgpu/memory knows as DeviceMemory; its share of the bus and the compute engine; what the
+// softgpu/memory knows as DeviceVram; its share of the bus and the compute engine; what the
 // device says of itself.
 //
 // Threading: see the members. A Device lives until the process ends.
@@ -15,7 +15,7 @@
 #include "softgpu/card/options.h"
 #include "softgpu/engine/scheduler.h"
 #include "softgpu/engine/work.h"
-#include "softgpu/memory/device_memory.h"
+#include "softgpu/memory/device_vram.h"
 #include "softgpu/ptx/registers.h"
 #include "src/base/mutex.h"
 #include "src/cuda/driver_types.h"
@@ -39,7 +39,7 @@ struct Context;
 // What is the same for every device; false if they do not know the attribute.
 bool FixedAttribute(CUdevice_attribute attribute, int* value);
 
-class Device : public DeviceMemory {
+class Device : public DeviceVram {
  public:
   // REQUIRES: `space`, `scheduler` and `faults` outlive the device.
   static Result<std::unique_ptr<Device>> Open(int ordinal, const DeviceOption& option,

@@ -150,7 +150,7 @@ CUresult WorkOf(const CUgraphNodeParams& params, Work* work) {
   }
 }
 
-CUresult AllocWorkOf(const std::shared_ptr<Context>& context, DeviceMemory* device,
+CUresult AllocWorkOf(const std::shared_ptr<Context>& context, DeviceVram* device,
                      const CUDA_MEM_ALLOC_NODE_PARAMS& params, Work* work) {
   AllocWork alloc;
   Reach reach = ReachOf(device->ordinal(), 0);

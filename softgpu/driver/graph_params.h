@@ -21,7 +21,7 @@ CUresult WorkOf(const CUgraphNodeParams& params, Work* work);
 
 // What a node does that allocates memory, or frees it; the address is settled here.
 // REQUIRES: the parameters were checked.
-CUresult AllocWorkOf(const std::shared_ptr<Context>& context, DeviceMemory* device,
+CUresult AllocWorkOf(const std::shared_ptr<Context>& context, DeviceVram* device,
                      const CUDA_MEM_ALLOC_NODE_PARAMS& params, Work* work);
 CUresult FreeWorkOf(CUdeviceptr pointer, Work* work);
 // Whether a graph may get a node of such work: one that belongs to a node has no memory, and none

@@ -8,7 +8,7 @@
 
 namespace tandem::soft {
 
-std::shared_ptr<GraphMemory::Block> GraphMemory::Add(DeviceMemory* device, uint64_t owner,
+std::shared_ptr<GraphMemory::Block> GraphMemory::Add(DeviceVram* device, uint64_t owner,
                                                      uint64_t bytes, const Reach& reach) {
   DropUnknown();
   if (bytes > device->shared().total().count) return nullptr;
@@ -77,7 +77,7 @@ void GraphMemory::Free(Block& block, std::optional<Dependency> freed) {
   block.freed = std::move(freed);
 }
 
-void GraphMemory::Trim(const DeviceMemory* device) {
+void GraphMemory::Trim(const DeviceVram* device) {
   DropUnknown();
   for (const auto& [address, block] : blocks_) {
     if (block->device == device && !InUse(*block)) Unback(*block);
@@ -103,7 +103,7 @@ void GraphMemory::FreeAll(uint64_t owner) {
   DropUnknown();
 }
 
-void GraphMemory::Note(const DeviceMemory* device) {
+void GraphMemory::Note(const DeviceVram* device) {
   Counts& peak = peaks_[device];
   peak.used = peak.reserved = 0;
   for (const auto& [address, block] : blocks_) {
@@ -116,7 +116,7 @@ void GraphMemory::Note(const DeviceMemory* device) {
   peak.reserved_high = std::max(peak.reserved_high, peak.reserved);
 }
 
-GraphMemory::Counts GraphMemory::CountsOf(const DeviceMemory* device) {
+GraphMemory::Counts GraphMemory::CountsOf(const DeviceVram* device) {
   Note(device);
   return peaks_[device];
 }

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "softgpu/engine/scheduler.h"
-#include "softgpu/memory/device_memory.h"
+#include "softgpu/memory/device_vram.h"
 #include "src/base/ranges.h"
 
 namespace tandem::soft {
@@ -24,7 +24,7 @@ namespace tandem::soft {
 class GraphMemory {
  public:
   struct Block {
-    DeviceMemory* device = nullptr;
+    DeviceVram* device = nullptr;
     uint64_t owner = 0;  // context
     Range range;         // as asked for
     Reach reach;
@@ -46,7 +46,7 @@ class GraphMemory {
   GraphMemory(AddressSpace* space, Scheduler* scheduler) : space_(space), scheduler_(scheduler) {}
 
   // An address; null if there is none left.
-  std::shared_ptr<Block> Add(DeviceMemory* device, uint64_t owner, uint64_t bytes,
+  std::shared_ptr<Block> Add(DeviceVram* device, uint64_t owner, uint64_t bytes,
                              const Reach& reach);
   // Null if the address is in none.
   std::shared_ptr<Block> Find(uint64_t address) const;
@@ -57,13 +57,13 @@ class GraphMemory {
   bool BeginFree(Block& block);
   void Free(Block& block, std::optional<Dependency> freed);
   // Gives back the VRAM of blocks that nothing uses.
-  void Trim(const DeviceMemory* device);
+  void Trim(const DeviceVram* device);
   // A context's end.
   void FreeAll(uint64_t owner);
 
-  Counts CountsOf(const DeviceMemory* device);
-  void ResetUsedHigh(const DeviceMemory* device) { peaks_[device].used_high = 0; }
-  void ResetReservedHigh(const DeviceMemory* device) { peaks_[device].reserved_high = 0; }
+  Counts CountsOf(const DeviceVram* device);
+  void ResetUsedHigh(const DeviceVram* device) { peaks_[device].used_high = 0; }
+  void ResetReservedHigh(const DeviceVram* device) { peaks_[device].reserved_high = 0; }
 
  private:
   static bool KnownToNode(const std::shared_ptr<Block>& block);
@@ -71,12 +71,12 @@ class GraphMemory {
   void Unback(Block& block);
   void DropUnknown();
   // What there is now; *peaks_ is brought up to it.
-  void Note(const DeviceMemory* device);
+  void Note(const DeviceVram* device);
 
   AddressSpace* const space_;
   Scheduler* const scheduler_;
   std::map<uint64_t, std::shared_ptr<Block>> blocks_;  // by address
-  std::map<const DeviceMemory*, Counts> peaks_;
+  std::map<const DeviceVram*, Counts> peaks_;
 };
 
 }  // namespace tandem::soft

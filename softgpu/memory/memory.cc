@@ -16,7 +16,7 @@ std::optional<Memory::Found> Memory::FindInPool(const Pool& pool, uint64_t addre
                                             : CU_MEM_HANDLE_TYPE_NONE};
 }
 
-uint64_t Memory::AllocateOn(DeviceMemory* device, uint64_t owner, uint64_t bytes, Heap::Use use,
+uint64_t Memory::AllocateOn(DeviceVram* device, uint64_t owner, uint64_t bytes, Heap::Use use,
                             Heap::Users users) {
   uint64_t address = 0;
   Manage(device,

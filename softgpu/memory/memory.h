@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "softgpu/memory/device_memory.h"
+#include "softgpu/memory/device_vram.h"
 #include "softgpu/memory/graph_memory.h"
 #include "softgpu/memory/host_memory.h"
 #include "softgpu/memory/ipc_memory.h"
@@ -60,12 +60,12 @@ class Memory {
   void AddHeap(int device, Heap* heap) REQUIRES_LOCK(mutex_) { heaps_.push_back({device, heap}); }
 
   // A block in a device's heap; zero if VRAM is full even without what pools keep for later.
-  uint64_t AllocateOn(DeviceMemory* device, uint64_t owner, uint64_t bytes,
+  uint64_t AllocateOn(DeviceVram* device, uint64_t owner, uint64_t bytes,
                       Heap::Use use = Heap::Use::kProgram,
                       Heap::Users users = Heap::Users::kItsDevice) REQUIRES_LOCK(mutex_);
   // For others that need VRAM: tries once more after pools and graphs returned their unused memory.
   template <typename Attempt>
-  bool Manage(const DeviceMemory* device, Attempt attempt) REQUIRES_LOCK(mutex_) {
+  bool Manage(const DeviceVram* device, Attempt attempt) REQUIRES_LOCK(mutex_) {
     if (attempt()) return true;
     pools_.ReleaseUnused(device);
     graphs_.Trim(device);

@@ -134,7 +134,7 @@ void Pool::Trim(uint64_t keep) {
   }
 }
 
-Pool* Pools::Create(DeviceMemory* device, uint64_t max_bytes) {
+Pool* Pools::Create(DeviceVram* device, uint64_t max_bytes) {
   const uint64_t id = NewHandle();
   return (pools_[id] = std::make_unique<Pool>(id, device, max_bytes, scheduler_)).get();
 }
@@ -164,13 +164,13 @@ const Pool* Pools::Around(uint64_t address) const {
   return nullptr;
 }
 
-Pool* Pools::DefaultOf(DeviceMemory* device) {
+Pool* Pools::DefaultOf(DeviceVram* device) {
   uint64_t& id = default_[device];
   if (id == 0) id = Create(device, 0)->id;
   return pools_.at(id).get();
 }
 
-Pool* Pools::CurrentOf(DeviceMemory* device) {
+Pool* Pools::CurrentOf(DeviceVram* device) {
   const auto current = current_.find(device);
   return current == current_.end() ? DefaultOf(device) : pools_.at(current->second).get();
 }
@@ -184,7 +184,7 @@ void Pools::OnSynchronised() {
   DropDoomed();
 }
 
-void Pools::ReleaseUnused(const DeviceMemory* device) {
+void Pools::ReleaseUnused(const DeviceVram* device) {
   for (const auto& [id, pool] : pools_) {
     if (pool->device != device) continue;
     pool->Harvest();

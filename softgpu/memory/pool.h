@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "softgpu/engine/scheduler.h"
-#include "softgpu/memory/device_memory.h"
+#include "softgpu/memory/device_vram.h"
 #include "src/base/ranges.h"
 #include "src/cuda/driver_types.h"
 
@@ -45,11 +45,11 @@ class Pool {
 
   // `id` is its handle's value and what the heap knows as the slabs' owner. `max_bytes` zero: no
   // bound but the device's memory.
-  Pool(uint64_t id, DeviceMemory* device, uint64_t max_bytes, Scheduler* scheduler)
+  Pool(uint64_t id, DeviceVram* device, uint64_t max_bytes, Scheduler* scheduler)
       : id(id), device(device), max_bytes_(max_bytes), scheduler_(scheduler) {}
 
   const uint64_t id;
-  DeviceMemory* const device;
+  DeviceVram* const device;
   Settings settings;
   std::map<int, CUmemAccess_flags> peers;  // what other devices may do, if anything
   bool doomed = false;                     // destroyed: goes with its last block
@@ -143,7 +143,7 @@ class Pools {
   // REQUIRES: outlives this.
   explicit Pools(Scheduler* scheduler) : scheduler_(scheduler) {}
 
-  Pool* Create(DeviceMemory* device, uint64_t max_bytes);
+  Pool* Create(DeviceVram* device, uint64_t max_bytes);
   // CUDA_ERROR_INVALID_VALUE for a device's default pool.
   CUresult Destroy(Pool* pool);
   // Null for an unknown handle, and for a destroyed pool.
@@ -152,22 +152,22 @@ class Pools {
   Pool* OfOwner(uint64_t owner);
   // The pool with the block around an address that is in no device's heap.
   const Pool* Around(uint64_t address) const;
-  Pool* DefaultOf(DeviceMemory* device);
-  Pool* CurrentOf(DeviceMemory* device);
+  Pool* DefaultOf(DeviceVram* device);
+  Pool* CurrentOf(DeviceVram* device);
   void SetCurrent(Pool* pool) { current_[pool->device] = pool->id; }
 
   // The host has synchronised with something: pools fall to what they are to keep.
   void OnSynchronised();
   // Memory is short: all that no pool uses goes back to the device.
-  void ReleaseUnused(const DeviceMemory* device);
+  void ReleaseUnused(const DeviceVram* device);
 
  private:
   void DropDoomed();
 
   Scheduler* const scheduler_;
   std::map<uint64_t, std::unique_ptr<Pool>> pools_;  // by id
-  std::map<const DeviceMemory*, uint64_t> default_;
-  std::map<const DeviceMemory*, uint64_t> current_;
+  std::map<const DeviceVram*, uint64_t> default_;
+  std::map<const DeviceVram*, uint64_t> current_;
 };
 
 }  // namespace tandem::soft

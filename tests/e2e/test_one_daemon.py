@@ -36,7 +36,7 @@ class Home:
     def __init__(self, root):
         self.root = root
         root.chmod(0o711)
-        self.bin = users.Scene._install(self)
+        self.bin = users.install(root)
         self.directory = Path(f"/tmp/tandem-{USER}")
         self.pids = set()
 

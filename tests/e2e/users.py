@@ -142,6 +142,22 @@ def refusal_code(payload):
     return struct.unpack_from("<HH", payload)[1]
 
 
+def install(root):
+    """Copies the build below `root`: other users may not be able to reach the build's folder. Returns
+    the folder of the programs."""
+    (root / "lib" / "tandem").mkdir(parents=True)
+    (root / "bin").mkdir()
+    for tool in ("tandem", "tandemd", "train"):
+        shutil.copy(harness.BUILD / "bin" / tool, root / "bin")
+    shutil.copy(harness.SHIM, root / "lib")
+    shutil.copytree(harness.SOFT_GPU, root / "lib" / "tandem" / "soft", symlinks=True)
+    shutil.copy(DeviceProgram.SCRIPT, root)
+    for path in root.rglob("*"):
+        if not path.is_symlink():
+            path.chmod(0o755)
+    return root / "bin"
+
+
 class Scene:
     """Root's daemon for everybody, on a software GPU for everybody, and the victim's program."""
 
@@ -149,7 +165,7 @@ class Scene:
         self.root = Path(tempfile.mkdtemp(prefix="tandem-users-"))
         self.own_directory = Path(f"/tmp/tandem-{VICTIM}")
         self.root.chmod(0o711)
-        self.bin = self._install()
+        self.bin = install(self.root)
         self.card = Card(self.root)
         self.card.soft.chmod(0o755)
         self.card.env["TANDEM_SOFT_SHARED"] = "1"
@@ -165,20 +181,6 @@ class Scene:
         self.pattern = memory[64:128]  # bytes that are in the victim's memory and nowhere else
         self.digest = f"digest {zlib.crc32(memory[8:])}"
         assert self.program.ask("fill 1") == self.digest
-
-    def _install(self):
-        """A copy of the build: others may not be able to reach where that lies."""
-        (self.root / "lib" / "tandem").mkdir(parents=True)
-        (self.root / "bin").mkdir()
-        for tool in ("tandem", "tandemd", "train"):
-            shutil.copy(harness.BUILD / "bin" / tool, self.root / "bin")
-        shutil.copy(harness.SHIM, self.root / "lib")
-        shutil.copytree(harness.SOFT_GPU, self.root / "lib" / "tandem" / "soft", symlinks=True)
-        shutil.copy(DeviceProgram.SCRIPT, self.root)
-        for path in self.root.rglob("*"):
-            if not path.is_symlink():
-                path.chmod(0o755)
-        return self.root / "bin"
 
     def _start_victim(self):
         class Program(DeviceProgram):

@@ -1,8 +1,8 @@
-// DeviceMemory: the VRAM of one device as this process sees it: its share of the joint VRAM, the
+// DeviceVram: the VRAM of one device as this process sees it: its share of the joint VRAM, the
 // store that has its pages, and the heap.
 //
 // Threading: the owner serialises the calls of the heap; each other part says its own. A
-// DeviceMemory lives until the process ends.
+// DeviceVram lives until the process ends.
 #pragma once
 
 #include <memory>
@@ -15,19 +15,19 @@
 
 namespace tandem::soft {
 
-class DeviceMemory {
+class DeviceVram {
  public:
   // REQUIRES: `space` outlives this.
-  DeviceMemory(int ordinal, const CUuuid& uuid, std::unique_ptr<SharedDevice> shared,
-               std::unique_ptr<PhysicalStore> store, AddressSpace* space)
+  DeviceVram(int ordinal, const CUuuid& uuid, std::unique_ptr<SharedDevice> shared,
+             std::unique_ptr<PhysicalStore> store, AddressSpace* space)
       : ordinal_(ordinal),
         uuid_(uuid),
         shared_(std::move(shared)),
         store_(std::move(store)),
         space_(space),
         heap_(space, store_.get(), ordinal) {}
-  DeviceMemory(const DeviceMemory&) = delete;
-  DeviceMemory& operator=(const DeviceMemory&) = delete;
+  DeviceVram(const DeviceVram&) = delete;
+  DeviceVram& operator=(const DeviceVram&) = delete;
 
   int ordinal() const { return ordinal_; }
   const CUuuid& uuid() const { return uuid_; }
