@@ -12,6 +12,8 @@ import subprocess
 import sys
 
 LAYERS = {
+    # Headers for programs: they need nothing of ours.
+    "include": [],
     "src/base": [],
     "src/core": ["src/base"],
     "src/usage": ["src/base"],
@@ -24,13 +26,14 @@ LAYERS = {
     "src/cuda": ["src/base"],
     "softgpu": ["src/base", "src/cuda", "softgpu/ptx"],
     "softgpu/ptx": ["src/base"],
-    "src/shim": ["src/base", "src/client", "src/wire", "src/cuda"],
+    # include: the interface that it offers to programs.
+    "src/shim": ["src/base", "src/client", "src/wire", "src/cuda", "include"],
     # cuda: the probe, a short-lived process, asks the driver what the card is.
     "src/daemon": ["src/base", "src/core", "src/usage", "src/wire", "src/service", "src/cuda"],
     # core: the names of classes and policies, to check and to complete. cuda: a child process asks
     # whether the driver works.
     "src/cli": ["src/base", "src/core", "src/cuda", "src/plan", "src/usage", "src/wire"],
-    "examples": ["src/base", "src/cuda"],
+    "examples": ["src/base", "src/cuda", "include"],
     "bench": ["src", "softgpu"],
     "tests": ["src", "softgpu"],
 }
@@ -39,7 +42,7 @@ LAYERS = {
 ORDER = {
     "softgpu": ["ptx", "card", "engine", "memory", "driver", "api", "nvml"],
     "src/shim": [
-        "os", "driver", "gate", "link", "swap", "memory", "program", "hooks", "testing",
+        "os", "driver", "gate", "link", "swap", "memory", "program", "api", "hooks", "testing",
     ],
 }  # fmt: skip
 # What tests share: it may include all of its folder, and each test may include it.

@@ -20,6 +20,7 @@ NVML_HOOK = re.compile(r"^NVML_\w+\((\w+),", re.M)
 NEEDED = re.compile(r"\(NEEDED\).*\[(.+)\]")
 LIBC = re.compile(r"libc\.so\.6|ld-linux.*\.so\.\d")
 LINKER = {"dlmopen", "dlopen", "dlsym", "dlvsym"}
+INTERFACE = {"tandem_find_api"}  # include/tandem/tandem.h
 
 
 def exports(library):
@@ -53,7 +54,7 @@ def symbols(rows):
 def problems(build, rows, nvml_rows):
     shim = build / "lib/libtandem.so"
     hooked = symbols(row for row in rows if row.hooked) | set(NVML_HOOK.findall(NVML_HOOKS.read_text()))
-    yield from differences(shim, hooked | LINKER)
+    yield from differences(shim, hooked | LINKER | INTERFACE)
     for name in sorted(needed(shim)):
         if not LIBC.fullmatch(name):
             yield f"{shim}: needs {name}; it may link nothing but libc"

@@ -1,8 +1,8 @@
 /* tandem.h: what a program may ask of Tandem, version 1.
  *
  * A program needs none of this to share a GPU: Tandem takes and gives the card back behind ordinary
- * CUDA calls. This interface is for programs that know where their GPU work begins and ends, such as
- * notebooks: they can wait visibly, stop waiting, and say when they are done.
+ * CUDA calls. This interface is for programs that know where their GPU work begins and ends, such
+ * as notebooks: they can wait visibly, stop waiting, and say when they are done.
  *
  * Header only. The functions are found in the libtandem.so that `tandem run` preloads; a program
  * links nothing. Without Tandem each answers TANDEM_UNAVAILABLE, and the program runs as it is.
@@ -17,9 +17,9 @@
  *   }
  *   tandem_lease_destroy(lease);
  *
- * A lease is the right to submit work to a GPU. It does not exclude others: programs that fit on the
- * card together run together, and a long lease is interrupted at the end of its turn and comes back
- * by itself. Within a lease a pause of less than a second does not give the card away.
+ * A lease is the right to submit work to a GPU. It does not exclude others: programs that fit on
+ * the card together run together, and a long lease is interrupted at the end of its turn and comes
+ * back by itself. Within a lease a pause of less than a second does not give the card away.
  *
  * All functions may be called from any thread. A lease belongs to no thread in particular.
  * Times are in milliseconds, sizes in bytes. Strings are UTF-8 and end with a zero byte.
@@ -40,7 +40,7 @@ extern "C" {
 typedef struct tandem_api tandem_api;
 
 typedef struct tandem_lease {
-  const tandem_api *api; /* of the library that made it; what follows is the library's own */
+  const tandem_api* api; /* of the library that made it; what follows is the library's own */
 } tandem_lease;
 
 typedef enum tandem_result {
@@ -54,41 +54,66 @@ typedef enum tandem_result {
   TANDEM_NO_ANSWER = 7    /* the daemon does not answer */
 } tandem_result;
 
+/* A result in words. */
+static inline const char* tandem_result_text(tandem_result result) {
+  switch (result) {
+    case TANDEM_OK:
+      return "ok";
+    case TANDEM_UNAVAILABLE:
+      return "not under Tandem: start the program with `tandem run`";
+    case TANDEM_NO_DEVICE:
+      return "there is no such GPU";
+    case TANDEM_TIMEOUT:
+      return "the GPU did not come free within the time to wait";
+    case TANDEM_CANCELLED:
+      return "the wait was cancelled";
+    case TANDEM_INVALID:
+      return "an argument is out of range, or the call is out of place";
+    case TANDEM_TOO_LARGE:
+      return "more memory than the run may have: raise it with `tandem limit`";
+    case TANDEM_NO_ANSWER:
+      return "tandemd does not answer";
+  }
+  return "unknown";
+}
+
 /* What a lease waits for. Strings are never null and hold during the call only. */
 typedef struct tandem_wait {
-  uint32_t size;          /* of this structure, as the library knows it */
-  uint32_t interrupted;   /* 1: a signal handler has run, and nothing else is new */
+  uint32_t size;        /* of this structure, as the library knows it */
+  uint32_t interrupted; /* 1: a signal handler has run, and nothing else is new */
   uint64_t waited_ms;
-  uint64_t place;         /* in line, from 1; 0: in none, or not known yet */
-  int64_t expected_ms;    /* until it is our turn; negative: not known */
-  uint64_t holders;       /* programs that hold the GPU */
-  const char *holder;     /* the name of one of them; "": none, or not known yet */
-  const char *state;      /* a code of docs/json.md, such as "waiting"; "": not known yet */
-  const char *reason;     /* a code of why it waits; "": none */
-  const char *gpu;        /* "gpu0"; "": not known yet */
+  uint64_t place;      /* in line, from 1; 0: in none, or not known yet */
+  int64_t expected_ms; /* until it is our turn; negative: not known */
+  uint64_t holders;    /* programs that hold the GPU */
+  const char* holder;  /* the name of one of them; "": none, or not known yet */
+  const char* state;   /* a code of docs/json.md, such as "waiting"; "": not known yet */
+  const char* reason;  /* a code of why it waits; "": none */
+  const char* gpu;     /* "gpu0"; "": not known yet */
 } tandem_wait;
 
-/* Called while a lease waits, on the thread that waits: when something changes, about once a second,
- * and after a signal handler has run. Not 0: the wait ends with TANDEM_CANCELLED. */
-typedef int (*tandem_wait_callback)(void *context, const tandem_wait *wait);
+/* Called while a lease waits, on the thread that waits: when something changes, about once a
+ * second, and after a signal handler has run. Not 0: the wait ends with TANDEM_CANCELLED. */
+typedef int (*tandem_wait_callback)(void* context, const tandem_wait* wait);
 
 /* Start from TANDEM_LEASE_OPTIONS: later versions may add fields at the end. */
 typedef struct tandem_lease_options {
-  uint32_t size;             /* of this structure */
-  int32_t device;            /* CUDA ordinal, as the program sees it */
-  int64_t wait_ms;           /* how long to wait; negative: for as long as it takes */
-  uint64_t memory_bytes;     /* how much the program will have on the GPU; 0: what it has by now */
-  uint64_t expected_ms;      /* about how long the lease will be needed; 0: not known. Under the policy
-                                `interactive` short ones go first, as long as they keep to it */
-  const char *work_class;    /* "production", "interactive", "batch" or "opportunistic" until the lease
-                                ends; null: as the run has it */
+  uint32_t size;          /* of this structure */
+  int32_t device;         /* CUDA ordinal, as the program sees it */
+  int64_t wait_ms;        /* how long to wait; negative: for as long as it takes */
+  uint64_t memory_bytes;  /* how much the program will have on the GPU; 0: what it has by now */
+  uint64_t expected_ms;   /* about how long the lease will be needed; 0: not known. Under the policy
+                             `interactive` short ones go first, as long as they keep to it */
+  const char* work_class; /* "production", "interactive", "batch" or "opportunistic" until the lease
+                             ends; null: as the run has it */
   tandem_wait_callback on_wait; /* may be null */
-  void *context;             /* passed to on_wait */
+  void* context;                /* passed to on_wait */
 } tandem_lease_options;
 
 #ifdef __cplusplus
-#define TANDEM_LEASE_OPTIONS \
-  tandem_lease_options { sizeof(tandem_lease_options), 0, -1, 0, 0, nullptr, nullptr, nullptr }
+#define TANDEM_LEASE_OPTIONS                                             \
+  tandem_lease_options {                                                 \
+    sizeof(tandem_lease_options), 0, -1, 0, 0, nullptr, nullptr, nullptr \
+  }
 #else
 #define TANDEM_LEASE_OPTIONS \
   ((tandem_lease_options){sizeof(tandem_lease_options), 0, -1, 0, 0, NULL, NULL, NULL})
@@ -113,74 +138,77 @@ typedef struct tandem_state {
 struct tandem_api {
   uint32_t version;
   uint32_t size; /* of this structure */
-  tandem_result (*lease_create)(const tandem_lease_options *options, tandem_lease **lease);
-  tandem_result (*lease_begin)(tandem_lease *lease);
-  void (*lease_cancel)(tandem_lease *lease);
-  tandem_result (*lease_end)(tandem_lease *lease);
-  void (*lease_destroy)(tandem_lease *lease);
+  tandem_result (*lease_create)(const tandem_lease_options* options, tandem_lease** lease);
+  tandem_result (*lease_begin)(tandem_lease* lease);
+  void (*lease_cancel)(tandem_lease* lease);
+  tandem_result (*lease_end)(tandem_lease* lease);
+  void (*lease_destroy)(tandem_lease* lease);
   tandem_result (*release)(int32_t device);
-  tandem_result (*get_state)(int32_t device, tandem_state *state);
-  tandem_result (*query)(const char *what, char *json, size_t *bytes);
+  tandem_result (*get_state)(int32_t device, tandem_state* state);
+  tandem_result (*query)(const char* what, char* json, size_t* bytes);
 };
 
 /* The functions, or null where the program does not run under Tandem. */
-static inline const tandem_api *tandem_get_api(void) {
-  typedef const tandem_api *(*find)(uint32_t);
+static inline const tandem_api* tandem_get_api(void) {
+  typedef const tandem_api* (*find)(uint32_t);
   union {
-    void *symbol;
+    void* symbol;
     find function;
   } found;
-  found.symbol = dlsym(NULL, "tandem_find_api"); /* NULL: RTLD_DEFAULT, which C lacks without _GNU_SOURCE */
+  found.symbol =
+      dlsym(NULL, "tandem_find_api"); /* NULL: RTLD_DEFAULT, which C lacks without _GNU_SOURCE */
   return found.symbol == NULL ? NULL : found.function(TANDEM_API_VERSION);
 }
 
 /* Makes a lease that has not begun. TANDEM_UNAVAILABLE, TANDEM_INVALID. */
-static inline tandem_result tandem_lease_create(const tandem_lease_options *options,
-                                                tandem_lease **lease) {
-  const tandem_api *const api = tandem_get_api();
+static inline tandem_result tandem_lease_create(const tandem_lease_options* options,
+                                                tandem_lease** lease) {
+  const tandem_api* const api = tandem_get_api();
   if (lease != NULL) *lease = NULL;
   return api == NULL ? TANDEM_UNAVAILABLE : api->lease_create(options, lease);
 }
 
-/* Waits for the GPU. A lease that has ended may begin again; one that has begun is TANDEM_INVALID. */
-static inline tandem_result tandem_lease_begin(tandem_lease *lease) {
+/* Waits for the GPU. A lease that has ended may begin again; one that has begun is TANDEM_INVALID.
+ */
+static inline tandem_result tandem_lease_begin(tandem_lease* lease) {
   return lease == NULL ? TANDEM_UNAVAILABLE : lease->api->lease_begin(lease);
 }
 
-/* Ends the wait of tandem_lease_begin, or of the next one where none waits. Safe in a signal handler. */
-static inline void tandem_lease_cancel(tandem_lease *lease) {
+/* Ends the wait of tandem_lease_begin, or of the next one where none waits. Safe in a signal
+ * handler. */
+static inline void tandem_lease_cancel(tandem_lease* lease) {
   if (lease != NULL) lease->api->lease_cancel(lease);
 }
 
-/* The program needs the GPU no longer; it goes to others once the work in flight is done. Memory stays
- * on the card until another program needs the room. Does not wait. */
-static inline tandem_result tandem_lease_end(tandem_lease *lease) {
+/* The program needs the GPU no longer; it goes to others once the work in flight is done. Memory
+ * stays on the card until another program needs the room. Does not wait. */
+static inline tandem_result tandem_lease_end(tandem_lease* lease) {
   return lease == NULL ? TANDEM_UNAVAILABLE : lease->api->lease_end(lease);
 }
 
 /* Ends the lease where it has begun. Null is ignored. */
-static inline void tandem_lease_destroy(tandem_lease *lease) {
+static inline void tandem_lease_destroy(tandem_lease* lease) {
   if (lease != NULL) lease->api->lease_destroy(lease);
 }
 
-/* The program's memory may leave the card now: it goes to host memory once the work in flight is done,
- * and comes back with the next work. Does not wait. */
+/* The program's memory may leave the card now: it goes to host memory once the work in flight is
+ * done, and comes back with the next work. Does not wait. */
 static inline tandem_result tandem_release(int32_t device) {
-  const tandem_api *const api = tandem_get_api();
+  const tandem_api* const api = tandem_get_api();
   return api == NULL ? TANDEM_UNAVAILABLE : api->release(device);
 }
 
 /* Fills *state as far as state->size goes. */
-static inline tandem_result tandem_get_state(int32_t device, tandem_state *state) {
-  const tandem_api *const api = tandem_get_api();
+static inline tandem_result tandem_get_state(int32_t device, tandem_state* state) {
+  const tandem_api* const api = tandem_get_api();
   return api == NULL ? TANDEM_UNAVAILABLE : api->get_state(device, state);
 }
 
-/* What `tandem status --json` ("status"), `tandem ps --json` ("sessions") or "handovers" print. *bytes is
- * the size of the buffer; then that of the text with its zero byte. TANDEM_TOO_LARGE: it did not fit,
- * and *bytes says how much is needed. */
-static inline tandem_result tandem_query(const char *what, char *json, size_t *bytes) {
-  const tandem_api *const api = tandem_get_api();
+/* What `tandem status --json` ("status"), `tandem ps --json` ("sessions") or "handovers" print.
+ * *bytes is the size of the buffer; then that of the text with its zero byte. TANDEM_TOO_LARGE: it
+ * did not fit, and *bytes says how much is needed. */
+static inline tandem_result tandem_query(const char* what, char* json, size_t* bytes) {
+  const tandem_api* const api = tandem_get_api();
   return api == NULL ? TANDEM_UNAVAILABLE : api->query(what, json, bytes);
 }
 

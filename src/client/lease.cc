@@ -25,6 +25,7 @@ void Lease::OnRegistered(Bytes resident) {
   credit_ = resident;
   asked_ = evict_asked_ = rooted_ = false;
   outbox_.clear();
+  if (wire::Declare none; declared_.Fields() != none.Fields()) Send(declared_);
   if (epoch_ == 0) return;
   stale_ = revoked_ = true;
   deadline_ = kStaleDeadline;
@@ -80,7 +81,11 @@ Step Lease::Next(const View& view) {
   if (evict && !working_) return Step::kEvict;
   if (poisoned_) return Step::kNone;
   if (epoch_ == 0) return Step::kNone;
-  if (view.missing == Bytes()) return open_ ? Step::kNone : Step::kOpen;
+  if (view.missing == Bytes()) {
+    if (view.reserved <= credit_) return open_ && !asked_ ? Step::kNone : Step::kOpen;
+    if (view.wanted) Ask(view);
+    return Step::kNone;
+  }
   if (view.resident + view.next_chunk <= credit_) return Step::kRestore;
   if (view.chills && view.need <= credit_) return Step::kRestore;
   if (view.wanted || !opened_once_) Ask(view);
@@ -153,11 +158,29 @@ void Lease::OnActive() {
   Send(wire::Active{epoch_});
 }
 
+void Lease::Declare(const wire::Declare& declared) {
+  wire::Declare now = declared;
+  if (now.Fields() == declared_.Fields()) return;
+  declared_ = declared;
+  Send(declared);
+}
+
+void Lease::Withdraw() {
+  if (!asked_ || epoch_ != 0) return;
+  asked_ = false;
+  Send(wire::NotReady{});
+}
+
+void Lease::Leave() {
+  if (!asked_ && !poisoned_) Send(wire::Leave{});
+}
+
 void Lease::OnContended(const View& view) {
   const bool settled = epoch_ == 0 || (open_ && view.missing == Bytes());
-  if (!registered_ || asked_ || revoked_ || !settled || view.resident >= credit_) return;
-  credit_ = view.resident;
-  Send(wire::Evicted{view.resident.count, 0});
+  const Bytes kept = epoch_ == 0 ? view.resident : std::max(view.resident, view.reserved);
+  if (!registered_ || asked_ || revoked_ || !settled || kept >= credit_) return;
+  credit_ = kept;
+  Send(wire::Evicted{kept.count, 0});
 }
 
 void Lease::OnPoisoned() {

@@ -28,12 +28,13 @@ namespace tandem::client {
 
 // How the program's memory stands.
 struct View {
-  Bytes need;           // what all live allocations take
+  Bytes need;           // what all live allocations take, or `reserved` where that is more
   Bytes resident;       // on the card, including what is freed but not yet given back
   Bytes missing;        // of `need`, not on the card
   Bytes next_chunk;     // size of the missing chunk that would be restored next
-  bool wanted = false;  // threads wait at the gate
+  bool wanted = false;  // threads wait at the gate, or for a lease of the program's own (tandem.h)
   bool chills = false;  // with `need` on the card the rest can be reached on the host
+  Bytes reserved = {};  // that the program will have, by its own word, as far as it can be had
 };
 
 enum class Step {
@@ -72,12 +73,23 @@ class Lease {
   void OnEvicted(Bytes resident, Bytes copied, Bytes to_file = {});
   void OnIdle();
   void OnActive();
+  // What the program says of its next work; kept for the next daemon.
+  void Declare(const wire::Declare& declared);
+  // No thread waits for the lease any more.
+  void Withdraw();
+  // Its memory may leave, though no session asked for that. Nothing while it waits for the lease.
+  void Leave();
   // Another session waits for this GPU: unused credit goes back.
   void OnContended(const View& view);
   // The context is broken for good. Nothing will be swapped; the lease goes back.
   void OnPoisoned();
   // There is a context that is not broken.
   void OnHealed() { poisoned_ = false; }
+
+  // Whether the program has what it asked for: the gate is open, with credit for all it will have.
+  bool Satisfies(const View& view) const {
+    return open_ && !revoked_ && view.missing == Bytes() && view.reserved <= credit_;
+  }
 
   bool registered() const { return registered_; }
   bool poisoned() const { return poisoned_; }
@@ -123,6 +135,7 @@ class Lease {
   Bytes credit_;
   bool asked_ = false;  // Ready was sent and not yet satisfied
   Bytes asked_need_;
+  wire::Declare declared_;
   Duration deadline_ = Seconds(1);
   Duration window_ = Milliseconds(10);  // of work in flight, as last granted
   std::vector<wire::Message> outbox_;

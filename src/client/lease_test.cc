@@ -318,5 +318,82 @@ TEST(LeaseTest, PoisonedGivesBackAndNeverRestores) {
   EXPECT_EQ(lease.Next(Needs(MiB(8), Bytes())), Step::kNone);
 }
 
+// ---- What the program says itself (tandem.h)
+
+TEST(LeaseTest, OpensWithCreditForAllThatTheProgramWillHave) {
+  Lease lease;
+  lease.OnRegistered(MiB(8));
+  View view = Needs(MiB(8), MiB(8));
+  view.need = view.reserved = MiB(20);
+  EXPECT_EQ(lease.Next(view), Step::kNone);
+  EXPECT_EQ(Only<wire::Ready>(lease).need_bytes, MiB(20).count);
+  lease.OnMessage(wire::Grant{3, MiB(10).count, 1000});
+  EXPECT_EQ(lease.Next(view), Step::kNone);
+  EXPECT_FALSE(lease.Satisfies(view));
+  lease.OnMessage(wire::Credit{MiB(20).count});
+  EXPECT_EQ(lease.Next(view), Step::kOpen);
+  lease.OnOpened(Bytes());
+  EXPECT_TRUE(lease.Satisfies(view));
+  lease.TakeMessages();
+  lease.OnContended(view);  // what it will have is not given back
+  EXPECT_TRUE(Silent(lease));
+  view.need = view.resident;
+  view.reserved = Bytes();
+  lease.OnContended(view);
+  EXPECT_EQ(Only<wire::Evicted>(lease).resident_bytes, MiB(8).count);
+}
+
+TEST(LeaseTest, AsksForMoreUnderAnOpenGateAndSaysWhenItIsThere) {
+  Lease lease = Running(MiB(8));
+  View view = Needs(MiB(8), MiB(8));
+  view.need = view.reserved = MiB(20);
+  EXPECT_EQ(lease.Next(view), Step::kNone);
+  EXPECT_EQ(Only<wire::Ready>(lease).need_bytes, MiB(20).count);
+  EXPECT_EQ(lease.Next(view), Step::kNone);
+  EXPECT_TRUE(Silent(lease));
+  EXPECT_TRUE(lease.open());  // other threads go on
+  lease.OnMessage(wire::Credit{MiB(20).count});
+  EXPECT_EQ(lease.Next(view), Step::kOpen);
+  lease.OnOpened(Bytes());
+  EXPECT_EQ(Only<wire::Running>(lease).epoch, 7u);
+  EXPECT_EQ(lease.Next(view), Step::kNone);
+}
+
+TEST(LeaseTest, WaitsNoLongerWhereTheProgramGivesUp) {
+  Lease lease;
+  lease.OnRegistered(Bytes());
+  lease.Withdraw();
+  EXPECT_TRUE(Silent(lease));
+  lease.OnWanted(Needs(MiB(8), MiB(8)));
+  Only<wire::Ready>(lease);
+  lease.Leave();  // it waits
+  EXPECT_TRUE(Silent(lease));
+  lease.Withdraw();
+  Only<wire::NotReady>(lease);
+  lease.Leave();
+  Only<wire::Leave>(lease);
+  lease.OnWanted(Needs(MiB(8), MiB(8)));  // and may ask again
+  Only<wire::Ready>(lease);
+  lease.OnMessage(wire::Grant{3, MiB(8).count, 1000});
+  lease.Withdraw();
+  EXPECT_TRUE(Silent(lease));
+}
+
+TEST(LeaseTest, TellsTheNextDaemonWhatTheProgramHasDeclared) {
+  Lease lease = Running(MiB(8));
+  lease.Declare(wire::Declare{1000, 2, MiB(9).count});
+  EXPECT_EQ(Only<wire::Declare>(lease).burst_us, 1000u);
+  lease.Declare(wire::Declare{1000, 2, MiB(9).count});
+  EXPECT_TRUE(Silent(lease));
+  lease.OnLost();
+  lease.OnRegistered(MiB(8));
+  EXPECT_EQ(Only<wire::Declare>(lease).memory_bytes, MiB(9).count);
+  lease.Declare(wire::Declare{});
+  EXPECT_EQ(Only<wire::Declare>(lease).of_class, wire::Declare::kOfRun);
+  lease.OnLost();
+  lease.OnRegistered(MiB(8));
+  EXPECT_TRUE(Silent(lease));
+}
+
 }  // namespace
 }  // namespace tandem::client

@@ -262,10 +262,11 @@ void Arbiter::Handle(const event::Ready& e) {
     actions_.emplace_back(action::Breach{e.id, "it needs more than there is"});
     return;
   }
-  const Bytes need = session->oversubscribes ? std::min(e.need, MostResident(*session)) : e.need;
+  const Bytes need = std::min(e.need, MostNeeded(*session));
   const Bytes grown = SaturatingSubtract(need, std::max(session->need, session->credit));
   session->need = need;
   session->asked = e.need;
+  session->leaving = false;
   const bool served = claim_.has_value() && claim_->wish.id == e.id && !claim_->wish.lasting();
   if (served) claim_->record.lacked += grown;  // Gather goes by the new need
   if (!session->holds()) {
@@ -405,6 +406,7 @@ void Arbiter::Handle(const event::Busy& e) {
       std::min(session->deadline * 2, session->suspended ? kLongestOfOrders : kLongestDeadline);
   session->not_before = now_ + session->backoff;
   session->backoff = std::min(session->backoff * 2, kLongestBackoff);
+  session->leaving = false;  // it has work that does not end
   // Revoked before it had all it needs: it goes on waiting for that.
   if (session->need > session->credit) AddWish(e.id, Wish::Kind::kGrowth);
 }

@@ -76,6 +76,9 @@ class Arbiter {
   Bytes MostResident() const { return budget_.total() - budget_.fixed(); }
   // The most that this one, which oversubscribes, will get there beside what others cannot give up.
   Bytes MostResident(const Session& session) const;
+  // What a session needs is cut to this: nothing that it has allocated, but where it
+  // oversubscribes.
+  Bytes MostNeeded(const Session& session) const;
   // Of what is allocated, what the card does not hold.
   Bytes excess() const { return excess_; }
   // The most bytes of a session that are on the host, or will be once it has obeyed.
@@ -121,6 +124,7 @@ class Arbiter {
   void Handle(const event::FixedWanted& e);
   void Handle(const event::FixedGone& e);
   void Handle(const event::Ready& e);
+  void Handle(const event::NotReady& e);
   void Handle(const event::Running& e);
   void Handle(const event::Restored& e);
   void Handle(const event::Idle& e);
@@ -132,6 +136,8 @@ class Arbiter {
   void Handle(const event::LimitSet& e);
   void Handle(const event::ShareSet& e);
   void Handle(const event::ClassSet& e);
+  void Handle(const event::Declared& e);
+  void Handle(const event::Leaving& e);
   void Handle(const event::PolicySet& e);
   void KeepAccounts();
   void Handle(const event::Tick& e);

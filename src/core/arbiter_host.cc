@@ -26,7 +26,7 @@ Bytes Arbiter::OnHost(const Session& session) const {
 // Any session may be the one whose turn is over, but no session has to give up more than that.
 Bytes Arbiter::HostShare(const Session& session, Bytes excess) const {
   const Bytes allocated = session.allocated;
-  const Bytes most = session.suspended ? allocated : std::min(allocated, excess);
+  const Bytes most = session.goes() ? allocated : std::min(allocated, excess);
   return std::max(most, std::min(allocated, OnHost(session)));
 }
 

@@ -191,6 +191,18 @@ TEST_F(HostTest, ASuspendedSessionNeedsRoomForAllOfItUntilItRunsAgain) {
   EXPECT_EQ(host_.promised(), Bytes());
 }
 
+TEST_F(HostTest, ASessionThatMayLeaveStaysWhereTheHostHasNoRoomForIt) {
+  Start(MiB(50));
+  Run(kA, MiB(60));
+  On(event::Leaving{kA});
+  EXPECT_TRUE(Silent<action::Revoke>(kA));
+  EXPECT_EQ(host_.promised(), Bytes());
+  Run(kB, MiB(40));
+  On(event::Leaving{kB});
+  Said<action::Revoke>(kB);
+  EXPECT_EQ(host_.promised(), MiB(40));
+}
+
 TEST_F(HostTest, WhatIsOnTheHostStaysPromisedWhenOthersGo) {
   Start(MiB(100));
   Run(kA, MiB(60));

@@ -1,4 +1,5 @@
-// Sessions that may allocate more than fits on the card (docs/decisions/0016).
+// Sessions that need more than fits on the card: those that may allocate more
+// (docs/decisions/0016), and those that ask for room for what they will allocate.
 #include <algorithm>
 
 #include "src/core/arbiter.h"
@@ -10,13 +11,19 @@ Bytes Arbiter::MostResident(const Session& session) const {
   return SaturatingSubtract(MostResident(), roster_.sums().immovable - own);
 }
 
-// What one that oversubscribes wishes for falls where more is taken that cannot leave, and rises
-// again with what it can get.
+Bytes Arbiter::MostNeeded(const Session& session) const {
+  return session.oversubscribes ? MostResident(session)
+                                : std::max(session.allocated, MostResident());
+}
+
+// Needs beyond the card's room are cut to that room. It shrinks and grows with the memory that
+// cannot leave.
 void Arbiter::CutNeeds() {
-  for (const SessionId id : Listed(roster_.counted().oversubscribing)) {
-    const Bytes most = MostResident(roster_.at(id));
+  for (const SessionId id : Listed(roster_.counted().cut_needs)) {
+    const Bytes most = MostNeeded(roster_.at(id));
     Session& session = roster_.Touch(id);
     session.need = std::min(session.asked, most);
+    if (!session.oversubscribes) continue;
     if (session.phase == Phase::kRunning) {
       session.cold = std::max(Cold(session), SaturatingSubtract(session.allocated, most));
     }

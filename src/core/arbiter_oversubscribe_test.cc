@@ -36,6 +36,23 @@ TEST_F(OversubscribeTest, OnlyTheRunsLimitBoundsWhatItAllocates) {
   EXPECT_EQ(arbiter_.LimitOf(kB), MiB(100));
 }
 
+// So is the need of one that asks for room for what it will allocate.
+TEST_F(OversubscribeTest, WhatIsAskedForBeforeItIsAllocatedIsCutToWhatTheCardCanHold) {
+  constexpr SessionId kD{4};
+  Add(kD);
+  EXPECT_TRUE(Reserve(kD, MiB(50)));
+  Run(kB, MiB(60));
+  On(event::Ready{kD, MiB(90)});
+  EXPECT_TRUE(Silent<action::Grant>(kD));
+  On(event::FixedWanted{kB, 1, MiB(20)});
+  EXPECT_TRUE(Said<action::FixedReserved>(kB).granted);
+  On(event::Idle{kB, epoch_[kB]});
+  Later(Seconds(1));
+  Release(kB);
+  On(event::Evicted{kB, Bytes(), MiB(60)});
+  EXPECT_EQ(arbiter_.ChargeOf(kD), MiB(80));
+}
+
 TEST_F(OversubscribeTest, WhatTheCardDoesNotHoldMustFitOnTheHost) {
   HostLimits host{MiB(70)};
   ArbiterConfig config = Config();

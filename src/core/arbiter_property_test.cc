@@ -83,6 +83,13 @@ void ExpectToComeToRest(World& world) {
   EXPECT_EQ(arbiter.budget().charged(), Bytes());
 }
 
+// Of programs that say what they are about to do.
+Habits TalkativeHabits(World& world) {
+  Habits habits = RandomHabits(world, false);
+  habits.say = world.Uniform() * 0.5;
+  return habits;
+}
+
 // Programs come, die and are suspended, and the rule changes now and then.
 void Trouble(World& world, const std::function<std::string(World&)>& policy,
              const std::function<Habits(World&)>& habits) {
@@ -119,6 +126,19 @@ TEST(ArbiterPropertyTest, HoldsItsInvariantsWhateverSessionsDo) {
     if (::testing::Test::HasFailure()) return;
   }
   EXPECT_TRUE(lent);
+}
+
+TEST(ArbiterPropertyTest, SoItDoesWhereProgramsDeclareBurstsGiveUpWaitingAndLeave) {
+  for (const uint64_t seed : Seeds(Rounds(20))) {
+    SCOPED_TRACE("TANDEM_SEED=" + std::to_string(seed));
+    World world(Config(3), seed);
+    Trouble(world, RandomPolicy, TalkativeHabits);
+    if (::testing::Test::HasFailure()) return;
+    ExpectToComeToRest(world);
+    EXPECT_LT(world.longest_wait(), Seconds(120));
+    EXPECT_EQ(world.refused(), 0u);
+    if (::testing::Test::HasFailure()) return;
+  }
 }
 
 // There some may wait for ever, and none of them once the rule is another one.

@@ -95,6 +95,47 @@ TEST_F(SuspendTest, AnIdleOneIsOnlyEvicted) {
   EXPECT_EQ(Said<action::Evict>(kA).target, Bytes());
 }
 
+// The same by its own word, until it asks for a lease.
+TEST_F(SuspendTest, OneThatMayLeaveGoesAndComesBackWhenItAsks) {
+  Add(kA);
+  Run(kA, MiB(60));
+  On(event::Leaving{kA});
+  Said<action::Revoke>(kA);
+  Release(kA);
+  EXPECT_EQ(Said<action::Evict>(kA).target, Bytes());
+  On(event::Evicted{kA, Bytes(), MiB(60)});
+  On(event::Ready{kA, MiB(60)});
+  EXPECT_EQ(Said<action::Grant>(kA).credit, MiB(60));
+  EXPECT_TRUE(Silent<action::Revoke>(kA));
+}
+
+TEST_F(SuspendTest, OneThatWaitsOrWorksDoesNotLeave) {
+  Add(kA);
+  Add(kB);
+  Run(kB, MiB(60));
+  On(event::Ready{kA, MiB(60)});
+  On(event::Leaving{kA});
+  On(event::Leaving{kB});
+  Said<action::Revoke>(kB);
+  On(event::Busy{kB, epoch_[kB]});
+  Later(Seconds(1));
+  EXPECT_EQ(arbiter_.Waiting().front().id, kA);
+  EXPECT_FALSE(arbiter_.sessions().at(kB).leaving);
+}
+
+TEST_F(SuspendTest, OneThatWaitsNoLongerHasNoWish) {
+  Add(kA);
+  Add(kB);
+  Run(kB, MiB(60));
+  On(event::Ready{kA, MiB(60)});
+  EXPECT_TRUE(Said<action::SetContended>(kB).contended);
+  On(event::NotReady{kA});
+  EXPECT_FALSE(Said<action::SetContended>(kB).contended);
+  EXPECT_TRUE(arbiter_.Waiting().empty());
+  On(event::NotReady{kB});  // crossed with its grant
+  EXPECT_TRUE(arbiter_.sessions().at(kB).holds());
+}
+
 TEST_F(SuspendTest, ABusyOneIsAskedAgain) {
   Add(kA);
   Run(kA, MiB(60));

@@ -1,4 +1,7 @@
 // Who wants what, and by which rule it is decided who is next.
+#include <algorithm>
+#include <iterator>
+
 #include "src/core/arbiter.h"
 
 namespace tandem::core {
@@ -24,6 +27,26 @@ void Arbiter::DropWish(SessionId id, Wish::Kind kind) {
   if (kind == Wish::Kind::kGrowth) roster_.Touch(id).wants_growth = false;
   const bool claimed = claim_.has_value() && claim_->wish.id == id && claim_->wish.kind == kind;
   if (claimed) AbandonClaim();
+}
+
+// Where the lease has been granted meanwhile it has it, and pauses.
+void Arbiter::Handle(const event::NotReady& e) {
+  Session* session = roster_.Find(e.id);
+  if (session == nullptr) return;
+  HeardFrom(*session);
+  if (!session->holds()) DropWish(e.id, Wish::Kind::kLease);
+}
+
+// Not where its threads may wait for something, or the host has no room for it.
+void Arbiter::Handle(const event::Leaving& e) {
+  if (!roster_.Has(e.id)) return;
+  const auto waits = [&](Wish::Kind kind) { return wishes_.Has(e.id, kind); };
+  if (std::any_of(std::begin(Wish::kKinds), std::end(Wish::kKinds), waits)) return;
+  Session& session = roster_.Touch(e.id);
+  session.leaving = true;
+  const bool fits =
+      config_.host == nullptr || config_.host->Fits(config_.gpu, NeedsOfHost(Bytes()));
+  session.leaving = fits;
 }
 
 std::vector<Wish> Arbiter::Waiting() const {
@@ -57,6 +80,13 @@ void Arbiter::Handle(const event::ClassSet& e) {
   if (session == nullptr || session->of_class == e.of_class) return;
   session->of_class = e.of_class;
   policy_->OnSession(*session, now_);
+  wishes_.RerankOf(e.id, [&](Wish* wish) { policy_->Place(*session, wish); });
+}
+
+void Arbiter::Handle(const event::Declared& e) {
+  Session* const session = roster_.Find(e.id);
+  if (session == nullptr) return;
+  roster_.Touch(e.id).Declare(e.burst, now_);
   wishes_.RerankOf(e.id, [&](Wish* wish) { policy_->Place(*session, wish); });
 }
 

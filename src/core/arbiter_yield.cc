@@ -3,8 +3,8 @@
 
 namespace tandem::core {
 
-// Takes lease and bytes from suspended sessions. A drain or a swap under way is not ordered twice;
-// a session that did not answer is asked again when it shows itself.
+// Takes lease and bytes from sessions that are suspended or wish to leave. A drain or a swap under
+// way is not ordered twice; a session that did not answer is asked again when it shows itself.
 void Arbiter::ClearSuspended() {
   if (claim_.has_value()) {
     const Session& served = roster_.at(claim_->wish.id);

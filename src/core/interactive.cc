@@ -8,6 +8,8 @@
 // the longer it is asked to wait for others, and wishes are served in the order of the instants at
 // which that ends. So no session that arrives after that instant goes ahead.
 //
+// A session that says how long its burst will be is taken at its word until it exceeds it.
+//
 // Interrupting is paid for from an allowance (SwitchAllowance): what the ends of turns leave of the
 // time that may be spent on switching. A session that had to wait longer than it was asked to is
 // not interrupted before the end of its turn. A session works at least as long as its own switch
@@ -36,7 +38,7 @@ class Interactive : public Policy {
   void Place(const Session& session, Wish* wish) override {
     wish->rank = wish->since.ns;
     if (wish->kind != Wish::Kind::kLease) return;
-    const Duration patience = std::max(Expected(session), Scaled(kFirstBound)) * kPatience;
+    const Duration patience = std::max(session.ExpectedBurst(), Scaled(kFirstBound)) * kPatience;
     wish->rank += std::min(patience, Scaled(kMostPatience)).ns;
   }
 
@@ -45,10 +47,10 @@ class Interactive : public Policy {
     const bool turns_are_fixed = rules().cost_multiple == 0;
     if (contest.wish.kind != Wish::Kind::kLease || overdue || turns_are_fixed) return kNever;
     if (contest.waiter.had_its_turn) return kNever;
-    if (Expected(contest.waiter) > Scaled(kMostPatience)) return kNever;
+    if (contest.waiter.ExpectedBurst() > Scaled(kMostPatience)) return kNever;
     // Once the holder's burst is of a higher level than the waiter's with both switches.
     const Duration price = contest.cost * 2;
-    const Duration bound = LevelBound(Expected(contest.waiter) + price);
+    const Duration bound = LevelBound(contest.waiter.ExpectedBurst() + price);
     const Instant outgrown = contest.now + (bound - contest.holder.BurstSoFar(contest.now));
     const Instant paid_off = contest.holder.running_since + contest.cost;
     return std::max({outgrown, paid_off, allowance_.AffordableAt(price, contest.now)});
@@ -63,11 +65,6 @@ class Interactive : public Policy {
     Duration bound = Scaled(kFirstBound);
     while (bound < burst && bound < Scaled(kMostPatience)) bound = bound * kGrowth;
     return bound;
-  }
-
-  // How long its burst will be, as far as can be told: as long as usual, and no less than it is.
-  static Duration Expected(const Session& session) {
-    return std::max(session.bursts.Typical().value_or(Duration()), session.worked);
   }
 
   SwitchAllowance allowance_;

@@ -140,6 +140,39 @@ TEST_F(PolicyTest, ALongBurstInterruptsNobodyBeforeTheTurnHasEnded) {
   EXPECT_FALSE(Silent<action::Revoke>(kA));
 }
 
+TEST_F(PolicyTest, ADeclaredBurstCountsUntilItIsExceeded) {
+  SetPolicy("interactive");
+  for (const SessionId id : {kA, kB, kC}) Add(id);
+  GetToKnow(kB, Seconds(20));
+  GetToKnow(kC, Seconds(10));
+  Run(kA, MiB(100));
+  On(event::Ready{kC, MiB(100)});
+  On(event::Declared{kB, Milliseconds(200)});
+  On(event::Ready{kB, MiB(100)});
+  EXPECT_EQ(Order(), (std::vector{kB, kC}));
+  HandOver(kA, kB);
+  Later(Seconds(5));  // it has not kept to that
+  On(event::Idle{kB, epoch_[kB]});
+  On(event::Declared{kB, Milliseconds(200)});
+  HandOver(kB, kC);
+  On(event::Ready{kA, MiB(100)});
+  On(event::Ready{kB, MiB(100)});
+  EXPECT_EQ(Order(), (std::vector{kA, kB}));  // its word counts no more
+}
+
+TEST_F(PolicyTest, ADeclarationMovesASessionThatWaitsAlready) {
+  SetPolicy("interactive");
+  for (const SessionId id : {kA, kB, kC}) Add(id);
+  GetToKnow(kB, Seconds(20));
+  GetToKnow(kC, Seconds(10));
+  Run(kA, MiB(100));
+  On(event::Ready{kB, MiB(100)});
+  On(event::Ready{kC, MiB(100)});
+  EXPECT_EQ(Order(), (std::vector{kC, kB}));
+  On(event::Declared{kB, Milliseconds(200)});
+  EXPECT_EQ(Order(), (std::vector{kB, kC}));
+}
+
 TEST_F(PolicyTest, ShortBurstsGoAheadOfLongOnesButNotForEver) {
   SetPolicy("interactive");
   constexpr SessionId kD{4};

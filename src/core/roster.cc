@@ -43,7 +43,7 @@ void Change(Roster::Counted* all, SessionId id, const Tally& was, const Tally& i
   Move(&all->holders, id, was.holds, is.holds);
   Move(&all->wanting_contexts, id, was.wants_contexts, is.wants_contexts);
   Move(&all->wanting_fixed, id, was.wants_fixed, is.wants_fixed);
-  Move(&all->oversubscribing, id, was.oversubscribes, is.oversubscribes);
+  Move(&all->cut_needs, id, was.need_is_cut, is.need_is_cut);
   Move(&all->yielding, id, was.yields, is.yields);
   Move(&all->uncleared, id, was.uncleared, is.uncleared);
   Move(&all->expected, id, was.expected_at, is.expected_at);

@@ -29,7 +29,7 @@ class Roster {
     Sums sums;
     std::map<Bytes, uint32_t> asked, must_hold;  // → how many
     Ids holders;                                 // stuck ones included
-    Ids wanting_contexts, wanting_fixed, oversubscribing, yielding, uncleared;
+    Ids wanting_contexts, wanting_fixed, cut_needs, yielding, uncleared;
     ByTime expected;
     ByTime cold;  // the longest unused first
     bool operator==(const Counted&) const = default;

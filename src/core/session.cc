@@ -17,7 +17,23 @@ void Session::EndPause(Instant now, Duration worth) {
 
 void Session::EndBurst() {
   if (worked > Duration()) bursts.Add(worked);
+  if (declared > Duration() && worked > Duration()) overran = worked > declared;
   worked = Duration();
+}
+
+void Session::Declare(Duration burst, Instant now) {
+  if (!working()) {
+    EndBurst();
+  } else if (declared > Duration()) {
+    overran = BurstSoFar(now) > declared;
+  }
+  declared = burst;
+}
+
+Duration Session::ExpectedBurst() const {
+  const Duration usual = bursts.Typical().value_or(Duration());
+  const bool keeps = declared > Duration() && !overran && worked <= declared;
+  return std::max(keeps ? declared : usual, worked);
 }
 
 Tally Session::Count() const {
@@ -44,10 +60,10 @@ Tally Session::Count() const {
   tally.holds = holds();
   tally.wants_contexts = !contexts_wanted.empty();
   tally.wants_fixed = !fixed_wanted.empty();
-  tally.oversubscribes = oversubscribes;
+  tally.need_is_cut = need_is_cut();
   tally.yields = yields_to.has_value();
   const bool has_to_give = holds() ? phase != Phase::kRevoking : !rooted && credit > Bytes();
-  tally.uncleared = suspended && !stuck && has_to_give;
+  tally.uncleared = goes() && !stuck && has_to_give;
   if (expected() && !stuck) tally.expected_at = expected_at;
   return tally;
 }

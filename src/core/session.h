@@ -36,6 +36,7 @@ struct Session {
   bool rooted = false;
   // By an order: no wish of its own counts until it is resumed.
   bool suspended = false;
+  bool leaving = false;  // by its own word: its lease and bytes may go, until it asks for a lease
   bool oversubscribes = false;
   bool spills = false;
   // Cold memory is reached by the card where it lies, which a file does not allow.
@@ -89,7 +90,9 @@ struct Session {
   Instant not_before;              // no Revoke before this: it was busy just now
   std::optional<Instant> cap;      // protected no longer than this: it slipped in
   Pauses pauses;
-  Recent bursts;     // of work between those that are worth a switch
+  Recent bursts;         // of work between those that are worth a switch
+  Duration declared;     // its current or next burst, by its own word; zero: it does not say
+  bool overran = false;  // its last declared burst was longer than it said
   Duration worked;   // in this burst so far, under this lease and others, until it was last active
   int64_t rank = 0;  // that it had while it waited for this lease
   std::optional<SessionId> yields_to;  // while it swaps out
@@ -116,11 +119,20 @@ struct Session {
   void BeginPause(Instant now);
   void EndPause(Instant now, Duration worth);
   void EndBurst();
+  void Declare(Duration burst, Instant now);
+  // How long its burst will be, as far as can be told: as long as it says, if it keeps to that,
+  // else as long as usual; and no less than it is.
+  Duration ExpectedBurst() const;
   // Has work to do, or may have.
   bool busy() const { return !stuck && (asks() || wants_growth || (holds() && !idle)); }
   bool working() const {
     return phase != Phase::kAway && phase != Phase::kGranted && !idle && !stuck;
   }
+  // All of it goes to the host, though no session needs the room.
+  bool goes() const { return suspended || leaving; }
+  // What it needs is cut to what the card can hold: it oversubscribes, or asks for room that it has
+  // not allocated yet.
+  bool need_is_cut() const { return oversubscribes || asked > allocated; }
   // Waits for a lease, and is not suspended.
   bool asks() const { return wants_lease && !suspended; }
   bool holds() const { return phase != Phase::kAway; }

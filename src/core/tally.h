@@ -58,7 +58,7 @@ struct Tally {
   bool holds = false;
   bool wants_contexts = false;
   bool wants_fixed = false;
-  bool oversubscribes = false;
+  bool need_is_cut = false;
   bool yields = false;                 // to a session
   bool uncleared = false;              // is suspended, and something must be asked of it
   std::optional<Instant> expected_at;  // something is to come from it by then

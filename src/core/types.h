@@ -134,6 +134,10 @@ struct Ready {
   SessionId id;
   Bytes need;
 };
+// It waits for the lease no longer.
+struct NotReady {
+  SessionId id;
+};
 struct Running {
   SessionId id;
   Epoch epoch = 0;
@@ -193,6 +197,16 @@ struct ClassSet {
   SessionId id;
   Class of_class = Class::kInteractive;
 };
+// A burst begins that the session says will be about this long; zero: it does not say. It was idle
+// until now, or its work so far belongs to this burst.
+struct Declared {
+  SessionId id;
+  Duration burst;
+};
+// Its memory may leave the card though no session needs the room, until it asks for a lease.
+struct Leaving {
+  SessionId id;
+};
 // Another rule for who is next, by its name (policy.h). One that is not known changes nothing.
 struct PolicySet {
   std::string policy;
@@ -204,9 +218,10 @@ struct Tick {};
 using Event =
     std::variant<event::SessionAdded, event::SessionGone, event::Reserve, event::ContextWanted,
                  event::ContextGone, event::FixedWanted, event::FixedGone, event::Ready,
-                 event::Running, event::Restored, event::Idle, event::Active, event::Released,
-                 event::Busy, event::Evicted, event::Suspended, event::LimitSet, event::ShareSet,
-                 event::ClassSet, event::PolicySet, event::Tick>;
+                 event::NotReady, event::Running, event::Restored, event::Idle, event::Active,
+                 event::Released, event::Busy, event::Evicted, event::Suspended, event::LimitSet,
+                 event::ShareSet, event::ClassSet, event::Declared, event::Leaving,
+                 event::PolicySet, event::Tick>;
 
 namespace action {
 

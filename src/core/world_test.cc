@@ -194,7 +194,7 @@ void World::CheckHost() {
     if (program == programs_.end()) continue;
     const Bytes now = arbiter_.OnHost(session);
     const Bytes before = std::exchange(program->second.on_host, now);
-    if (session.suspended) continue;
+    if (session.goes()) continue;
     ASSERT_LE(now, std::max(before, most) + config_.chunk) << "session " << id.value;
   }
 }
@@ -301,7 +301,18 @@ void World::Ask(uint64_t id, Program& program) {
   if (program.habits.oversubscribes) {
     program.need = std::min(program.habits.need, arbiter_.MostResident());
   }
+  const auto chance = [&] { return program.habits.say > 0 && Uniform() < program.habits.say; };
+  if (chance()) Send(event::Declared{SessionId{id}, Draw(program.habits.burst, true)});
   Send(event::Ready{SessionId{id}, program.need});
+  if (chance()) For(id, Milliseconds(50), [this, id](Program& p) { GiveUp(id, p); });
+}
+
+// It waits no longer, where it still waits for a lease.
+void World::GiveUp(uint64_t id, Program& program) {
+  if (!program.wants || program.epoch != 0 || program.working) return;
+  program.wants = false;
+  Send(event::NotReady{SessionId{id}});
+  Rest(id, program);
 }
 
 void World::BeginBurst(uint64_t id, Program& program) {
@@ -367,6 +378,7 @@ void World::ChangeFixed(uint64_t id, Program& program) {
 }
 
 void World::Rest(uint64_t id, Program& program) {
+  if (program.habits.say > 0 && Uniform() < program.habits.say) Send(event::Leaving{SessionId{id}});
   For(id, Draw(program.habits.pause, program.habits.random),
       [this, id](Program& p) { WantToWork(id, p); });
 }
@@ -398,7 +410,12 @@ void World::Restore(uint64_t id, Program& program) {
   program.open = true;
   program.kept = Bytes();
   Send(event::Running{SessionId{id}, program.epoch, program.bytes_in});
-  if (program.wants && program.has_context) BeginBurst(id, program);
+  if (program.wants && program.has_context) {
+    BeginBurst(id, program);
+  } else if (!program.wants && program.contended) {  // it waited no longer when the lease came
+    program.told_idle = true;
+    Send(event::Idle{SessionId{id}, program.epoch});
+  }
 }
 
 void World::EvictChunk(uint64_t id, Program& program) {

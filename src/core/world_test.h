@@ -29,6 +29,7 @@ struct Habits {
   double stop = 0;   // chance that a burst ends with the process stopped for a while
   double reset = 0;  // chance that a burst ends with its context destroyed and made anew
   double array = 0;  // chance that a burst ends with memory taken that cannot be swapped, or freed
+  double say = 0;    // chance that it declares a burst before it asks, ends a wait, or may leave
   Duration longest_stop = Seconds(5);
   Tenant tenant = {};
   Class of_class = Class::kInteractive;
@@ -114,6 +115,7 @@ class World {
   void ChangeFixed(uint64_t id, Program& program);
   void Rest(uint64_t id, Program& program);
   void Ask(uint64_t id, Program& program);
+  void GiveUp(uint64_t id, Program& program);
   void Restore(uint64_t id, Program& program);
   void EvictChunk(uint64_t id, Program& program);
   void Release(uint64_t id, Program& program);

@@ -91,6 +91,7 @@ void Service::UpdatePages(Gpu& gpu) {
     show(page.limit_bytes, (session.oversubscribes ? limit : std::min(limit, budget)).count);
     const Bytes most = gpu.arbiter.MostResident(session);
     show(page.most_resident_bytes, session.oversubscribes ? std::max<uint64_t>(most.count, 1) : 0);
+    show(page.most_needed_bytes, MostNeeded(*at->second).count);
     show(page.run_used_bytes, limits.run_used(id).count);
     show(page.run_others_used_bytes, (limits.run_used(id) - limits.used(id)).count);
     show(page.run_others, limits.run_sessions(id) - 1);

@@ -57,6 +57,44 @@ TEST_F(ClassTest, ARunThatComesBackAfterItsSessionsMakesThemWhatTheyWere) {
   EXPECT_EQ(ClassOfFirst(), "batch");
 }
 
+// A program may say otherwise of its next work (tandem.h).
+TEST_F(ClassTest, ASessionsOwnWordHoldsUntilItSaysOtherwise) {
+  Begin(1, "interactive", 1234);
+  const uint64_t run = Heard<wire::RunStarted>(1).run;
+  Join(2, 12, run, 1234);
+  Say(2, wire::Declare{0, 2, 0});
+  EXPECT_EQ(ClassOfFirst(), "batch");
+  Begin(3, "opportunistic", 1234, run);  // its `tandem run` comes back
+  EXPECT_EQ(ClassOfFirst(), "batch");
+  Say(2, wire::Declare{0, 0, 0});
+  EXPECT_EQ(ClassOfFirst(), "opportunistic");  // production is not for every user
+  Say(2, wire::Declare{0, 3, 0});
+  Say(2, wire::Declare{0, 77, 0});
+  EXPECT_EQ(ClassOfFirst(), "opportunistic");
+}
+
+TEST_F(ClassTest, WhatASessionDeclaresItMayAskForAsFarAsItsLimitGoes) {
+  Join(1, 11);
+  Want(1, MiB(10));
+  EXPECT_EQ(Heard<wire::Grant>(1).credit_bytes, MiB(10).count);
+  Say(1, wire::Ready{MiB(60).count});  // undeclared
+  EXPECT_EQ(Heard<wire::Credit>(1).credit_bytes, MiB(10).count);
+  Say(1, wire::Declare{0, wire::Declare::kOfRun, MiB(60).count});
+  Say(1, wire::Ready{MiB(60).count});
+  EXPECT_EQ(Heard<wire::Credit>(1).credit_bytes, MiB(60).count);
+  EXPECT_EQ(pages_.at(0)->decisions_.most_needed_bytes.load(), MiB(100).count);
+  Say(1, wire::Declare{UINT64_MAX, wire::Declare::kOfRun, UINT64_MAX});
+  Say(1, wire::Ready{MiB(100).count});
+  EXPECT_EQ(Heard<wire::Credit>(1).credit_bytes, MiB(100).count);
+}
+
+TEST_F(ClassTest, OnlySessionsDeclare) {
+  Connect(1, 11);
+  Say(1, wire::Declare{});
+  EXPECT_EQ(Refusal(1), wire::RefusalCode::kProtocol);
+  EXPECT_TRUE(Closed(1));
+}
+
 TEST_F(ClassTest, ARunThatComesBackIsNeverRefused) {
   Begin(1, "production", 1234, 7);
   EXPECT_TRUE(Silent<wire::Refused>(1));

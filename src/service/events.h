@@ -46,5 +46,11 @@ inline core::Event ToEvent(core::SessionId id, const wire::Busy& m) {
 inline core::Event ToEvent(core::SessionId id, const wire::Evicted& m) {
   return core::event::Evicted{id, Bytes(m.resident_bytes), Bytes(m.copied_bytes)};
 }
+inline core::Event ToEvent(core::SessionId id, const wire::NotReady&) {
+  return core::event::NotReady{id};
+}
+inline core::Event ToEvent(core::SessionId id, const wire::Leave&) {
+  return core::event::Leaving{id};
+}
 
 }  // namespace tandem::service

@@ -49,7 +49,11 @@ struct Service::Seat {
   Instant started;
   std::optional<unsigned> suspended_by;  // uid, where it is known
   std::optional<RunKey> run;
-  core::RunId core_run;      // of `run`, or its own where it has none
+  core::RunId core_run;  // of `run`, or its own where it has none
+  // By its own word (wire::Declare): the class of its work, where it may have that, and the memory
+  // that it will have.
+  std::optional<core::Class> declared_class;
+  Bytes declared_memory;
   bool follows_run = false;  // once it is known whether that is suspended, so is this
   std::unique_ptr<SessionPages> pages;
   Bytes out;

@@ -63,7 +63,7 @@ void Service::Handle(Connection& from, const wire::RunBegin& m) {
   if (told_otherwise) TellOwner(run);
   ApplyLimit(run);  // its sessions may have come back before it
   for (Seat* seat : SeatsOf(*from.run)) {
-    Feed(*seat->gpu, core::event::ClassSet{seat->id, run.of_class});
+    Feed(*seat->gpu, core::event::ClassSet{seat->id, ClassOf(*seat)});
   }
   SuspendFollowers(*from.run);
 }

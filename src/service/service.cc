@@ -25,6 +25,9 @@ core::ArbiterConfig ConfigOf(const GpuInfo& gpu, const ServiceConfig& service,
   return config;
 }
 
+constexpr uint64_t kLongestBurst =
+    uint64_t{1000000} * 86400 * 365;  // µs that a session may declare
+
 // What a session brings from before a restart, as far as it can be true.
 core::event::SessionAdded ClaimsOf(const wire::Register& m, const GpuInfo& gpu) {
   core::event::SessionAdded claims;
@@ -307,11 +310,13 @@ void Service::HandleSession(Connection& from, const M& m) {
   }
   Gpu& gpu = *from.seat->gpu;
   if constexpr (std::is_same_v<M, wire::Ready>) {
-    // What it has not been granted it does not need; but it may have freed some since.
-    const Bytes granted = gpu.arbiter.limits().allocated(from.seat->id);
+    // What it has neither been granted nor declared it does not need; it may have freed some since.
+    const Seat& seat = *from.seat;
+    const Bytes granted = gpu.arbiter.limits().allocated(seat.id);
+    const Bytes most = std::max(granted, std::min(seat.declared_memory, MostNeeded(seat)));
     const bool possible = Bytes(m.need_bytes) <= gpu.arbiter.budget().total();
-    if (possible && Bytes(m.need_bytes) > granted) {
-      return Feed(gpu, core::event::Ready{from.seat->id, granted});
+    if (possible && Bytes(m.need_bytes) > most) {
+      return Feed(gpu, core::event::Ready{seat.id, most});
     }
   }
   if constexpr (std::is_same_v<M, wire::Evicted>) {
@@ -322,6 +327,37 @@ void Service::HandleSession(Connection& from, const M& m) {
   }
   if constexpr (std::is_same_v<M, wire::Running>) from.seat->in += Bytes(m.bytes_in);
   Feed(gpu, ToEvent(from.seat->id, m));
+}
+
+// With what it has allocated, the most that its run's limit and the card let it have.
+Bytes Service::MostNeeded(const Seat& seat) const {
+  const core::Arbiter& arbiter = seat.gpu->arbiter;
+  const core::RunLimits& limits = arbiter.limits();
+  const Bytes room = SaturatingSubtract(limits.limit(seat.id), limits.run_used(seat.id));
+  const Bytes allocated = limits.allocated(seat.id);
+  const Bytes most = arbiter.MostNeeded(arbiter.sessions().at(seat.id));
+  return std::max(allocated, std::min(allocated + room, most));
+}
+
+core::Class Service::ClassOf(const Seat& seat) const {
+  if (seat.declared_class.has_value()) return *seat.declared_class;
+  return seat.run.has_value() ? runs_.at(*seat.run).of_class : core::Class::kInteractive;
+}
+
+void Service::Handle(Connection& from, const wire::Declare& m) {
+  if (from.seat == nullptr) {
+    return Refuse(from.id, wire::RefusalCode::kProtocol, "Declare needs a session", true);
+  }
+  static_assert(std::size(wire::kClassNames) == core::kClasses);
+  Seat& seat = *from.seat;
+  const auto of_class = static_cast<core::Class>(m.of_class);
+  const bool allowed = of_class != core::Class::kProduction || MayRule(from);
+  seat.declared_class.reset();
+  if (m.of_class < core::kClasses && allowed) seat.declared_class = of_class;
+  seat.declared_memory = Bytes(m.memory_bytes);
+  const auto burst = static_cast<int64_t>(std::min(m.burst_us, kLongestBurst));
+  Feed(*seat.gpu, core::event::ClassSet{seat.id, ClassOf(seat)});
+  Feed(*seat.gpu, core::event::Declared{seat.id, Microseconds(burst)});
 }
 
 // ---- Around the arbiters

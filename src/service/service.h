@@ -241,6 +241,9 @@ class Service {
   // Waits, told to those who watch (waits.cc).
   void Handle(Connection& from, const wire::WatchWaits& m);
   void Handle(Connection& from, const wire::EndWait& m);
+  void Handle(Connection& from, const wire::Declare& m);
+  core::Class ClassOf(const Seat& seat) const;
+  Bytes MostNeeded(const Seat& seat) const;
   static bool Watches(const Connection& connection, const Seat& seat);
   void TellWaits();
   void TellWait(Connection& to, const wire::Waiting& waiting);

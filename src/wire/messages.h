@@ -28,7 +28,7 @@
 namespace tandem::wire {
 
 inline constexpr uint32_t kMagic = 0x4d444e54;      // "TNDM"
-inline constexpr uint16_t kVersion = 11;            // spoken by this side
+inline constexpr uint16_t kVersion = 12;            // spoken by this side
 inline constexpr uint16_t kOldestVersion = 2;       // understood by it
 inline constexpr uint32_t kMaxPayload = 64 * 1024;  // any message but Answer
 inline constexpr uint32_t kMaxAnswer = 8 * 1024 * 1024;
@@ -181,6 +181,37 @@ struct Restored {
   uint64_t from_file_bytes = 0;  // of them, from the session's file
   auto Fields() { return std::tie(epoch, resident_bytes, copied_bytes, from_file_bytes); }
 };
+
+// What the program says of the work it is about to do (tandem.h): how long it takes, of what class
+// it is, and how much memory it will have, which the next Ready may name. Holds until it says
+// otherwise.
+struct Declare {
+  static constexpr uint16_t kType = 16;
+  static constexpr uint16_t kSince = 12;
+  static constexpr uint8_t kOfRun = 255;
+  uint64_t burst_us = 0;      // 0: not said
+  uint8_t of_class = kOfRun;  // by its number, kClassNames; kOfRun: as the run's
+  uint64_t memory_bytes = 0;  // 0: what it has allocated
+  auto Fields() { return std::tie(burst_us, of_class, memory_bytes); }
+};
+
+// "I wait for the lease no longer." Nothing where it has been granted meanwhile.
+struct NotReady {
+  static constexpr uint16_t kType = 18;
+  static constexpr uint16_t kSince = 12;
+  auto Fields() { return std::tie(); }
+};
+
+// "My memory may leave the card, though no session needs the room."
+struct Leave {
+  static constexpr uint16_t kType = 17;
+  static constexpr uint16_t kSince = 12;
+  auto Fields() { return std::tie(); }
+};
+
+// The classes of work, in the order of their numbers.
+inline constexpr const char* kClassNames[] = {"production", "interactive", "batch",
+                                              "opportunistic"};
 
 // ---- The daemon, to a session
 
@@ -449,10 +480,11 @@ enum class RefusalCode : uint16_t {
 
 using Message =
     std::variant<Register, Reserve, ContextWanted, ContextGone, Ready, Running, Restored, Idle,
-                 Active, Released, Busy, Evicted, FixedWanted, FixedGone, FixedReserved, Registered,
-                 Reserved, ContextReserved, Grant, Credit, Revoke, Evict, Contended, EndProgram,
-                 RunBegin, WatchWaits, Waiting, EndWait, RunStarted, Query, Answer, Control,
-                 RunChanged, RunQuery, RunShown, Withdraw, Offer, Offered, Fetch, Fetched, Refused>;
+                 Active, Released, Busy, Evicted, FixedWanted, FixedGone, Declare, NotReady, Leave,
+                 FixedReserved, Registered, Reserved, ContextReserved, Grant, Credit, Revoke, Evict,
+                 Contended, EndProgram, RunBegin, WatchWaits, Waiting, EndWait, RunStarted, Query,
+                 Answer, Control, RunChanged, RunQuery, RunShown, Withdraw, Offer, Offered, Fetch,
+                 Fetched, Refused>;
 
 // The first version that has the message.
 inline uint16_t SinceVersion(const Message& message) {

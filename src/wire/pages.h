@@ -35,6 +35,8 @@ struct DecisionsPage {
   std::atomic<uint32_t> watched;             // 1: it reports its pauses, even if no session waits
   // For how long it may wait for room that others need, for what cannot be swapped. 0: not said.
   std::atomic<uint64_t> fixed_wait_ms;
+  // What a Ready asks for beyond this is not waited for.
+  std::atomic<uint64_t> most_needed_bytes;
 };
 
 struct ReportsPage {

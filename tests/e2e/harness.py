@@ -34,7 +34,7 @@ SOCKET = "tandemd-soft.sock"  # in the runtime directory
 PATIENCE_S = 300  # for anything that must happen; these machines are slow and noisy
 
 # Of src/wire/messages.h.
-MAGIC, VERSION = 0x4D444E54, 11
+MAGIC, VERSION = 0x4D444E54, 12
 REGISTER, QUERY, ANSWER, REFUSED = 1, 66, 67, 127
 
 

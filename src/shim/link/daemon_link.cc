@@ -357,6 +357,12 @@ Duration DaemonLink::fixed_wait() const {
   return Milliseconds(static_cast<int64_t>(page->fixed_wait_ms.load(std::memory_order_relaxed)));
 }
 
+Bytes DaemonLink::most_needed() const {
+  const auto* page = decisions_.load(std::memory_order_acquire);
+  if (page == nullptr) return {};
+  return Bytes(page->most_needed_bytes.load(std::memory_order_relaxed));
+}
+
 std::optional<Bytes> DaemonLink::most_resident() const {
   const auto* page = decisions_.load(std::memory_order_acquire);
   if (page == nullptr) return std::nullopt;

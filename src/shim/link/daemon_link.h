@@ -108,6 +108,8 @@ class DaemonLink {
   // Of a session that oversubscribes, the most that will be on the card at once, in whole granules:
   // perhaps nothing. None of others.
   std::optional<Bytes> most_resident() const;
+  // The most that it may ask for, its allocations included: the rest is not waited for.
+  Bytes most_needed() const;
   // Whether its run may, which is said to one that cannot.
   bool run_oversubscribes() const;
   // Of the host, the most that this session may need.

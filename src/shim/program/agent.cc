@@ -21,6 +21,7 @@ namespace {
 using client::Step;
 
 constexpr Duration kQuiet = Microseconds(200);  // without a submit, before asking events
+constexpr Duration kKeptPause = Seconds(1);     // the same, while a lease of the program's lasts
 constexpr Duration kLongestRetry = Milliseconds(250);
 constexpr Duration kListenPeriod = Milliseconds(1);
 constexpr Duration kReconnectPeriod = Milliseconds(100);
@@ -104,6 +105,7 @@ void Agent::Loop() {
     alone_.Serve([this](const AloneJob::Job& job) { return TryAlone(job, kAlonePatience); });
     Exchange();
     Work();
+    ServeLeases();
     WatchIdleness();
     Publish();
   }
@@ -170,10 +172,12 @@ void Agent::Reconnect() {
 // Cold memory comes onto the card only where a lease begins: then it is needed there, too, but no
 // session has to leave for it earlier.
 client::View Agent::GetView() const {
-  const bool wanted = parts_.gate->wanted();  // first: what who waits has allocated is seen then
+  // First: what a thread that waits has allocated is seen then.
+  const bool wanted = parts_.gate->wanted() || parts_.leases->waiting();
   const MemoryView memory = parts_.memory->GetView();
   const std::optional<Bytes> most = parts_.link->most_resident();
-  Bytes need = memory.need;
+  const Bytes reserved = std::min(parts_.leases->reserved(), parts_.link->most_needed());
+  Bytes need = std::max(memory.need, reserved);
   if (most.has_value()) {
     bool working = false;
     parts_.link->With([&](client::Lease& lease) { working = lease.working(); });
@@ -185,7 +189,8 @@ client::View Agent::GetView() const {
           .missing = memory.missing,
           .next_chunk = memory.next_chunk,
           .wanted = wanted,
-          .chills = most.has_value()};
+          .chills = most.has_value(),
+          .reserved = most.has_value() ? Bytes() : reserved};
 }
 
 void Agent::Work() {
@@ -409,6 +414,26 @@ bool Agent::DropBroken() {
   return true;
 }
 
+// Leases that the program itself begins and ends. One that it gave up while it waited is asked for
+// no longer, unless threads wait at the gate.
+void Agent::ServeLeases() {
+  if (parts_.leases->TakeGivenUp() && !parts_.leases->waiting() && parts_.gate->waiting() == 0) {
+    parts_.link->With([](client::Lease& lease) { lease.Withdraw(); });
+  }
+  if (!parts_.leases->waiting()) return;
+  const client::View view = GetView();
+  bool granted = false;
+  parts_.link->With(
+      [&](client::Lease& lease) { granted = lease.poisoned() || lease.Satisfies(view); });
+  if (granted) parts_.leases->Grant();
+}
+
+// Whether the program has submitted nothing for so long that it may be idle.
+bool Agent::MayPause(Instant now) const {
+  return now - quiet_since_ >= (parts_.leases->begun() != 0 ? kKeptPause : kQuiet) &&
+         !Gate::AnyInside();
+}
+
 void Agent::WatchIdleness() {
   bool open = false, idle = false;
   const bool contended = parts_.link->contended();
@@ -426,7 +451,8 @@ void Agent::WatchIdleness() {
   });
   // While no session waits the program's queue is not bounded.
   parts_.gate->Meter(open && contended);
-  const bool watched = contended || parts_.link->watched();
+  const bool watched = contended || parts_.link->watched() || parts_.leases->over();
+  if (!has_run_ || idle) parts_.leases->SetOver(false);
   if (!has_run_ || (!watched && !idle)) {
     measuring_ = false;
     return;
@@ -441,7 +467,7 @@ void Agent::WatchIdleness() {
     if (idle) parts_.link->With([](client::Lease& lease) { lease.OnActive(); });
     return;
   }
-  if (idle || now - quiet_since_ < kQuiet || Gate::AnyInside()) return;
+  if (idle || !MayPause(now)) return;
   if (!measuring_) {
     if (parts_.tracker->Begin(parts_.device) != CUDA_SUCCESS) return;
     measuring_ = true;

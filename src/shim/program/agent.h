@@ -23,6 +23,7 @@
 #include "src/shim/memory/free_fence.h"
 #include "src/shim/memory/memory_offers.h"
 #include "src/shim/os/own_fd.h"
+#include "src/shim/program/program_leases.h"
 #include "src/shim/swap/device_memory.h"
 #include "src/shim/swap/swapper.h"
 
@@ -38,6 +39,7 @@ struct AgentParts {
   DeviceMemory* memory;
   FreeFence* fence;
   Swapper* swapper;
+  ProgramLeases* leases;
   MemoryOffers* offers = nullptr;  // each new daemon has to hear of them
 };
 
@@ -88,7 +90,9 @@ class Agent {
   AloneJob::Answer TryAlone(const AloneJob::Job& job, Duration patience);
   bool DropBroken() REQUIRES_LOCK(parts_.swapper->mutex());
   void Wait(Duration pause);
+  void ServeLeases();
   void WatchIdleness();
+  bool MayPause(Instant now) const;
   void Publish();
   // In agent_upkeep.cc.
   void Tidy();

@@ -27,7 +27,7 @@ class AgentTest : public testing::Test {
                [this](Bytes shrunk) { link_.Unreserve(shrunk); }),
         swapper_(&driver_.table(), 0, &memory_, kChunk),
         agent_(AgentParts{&driver_.table(), 0, &link_, &vote_, &tracker_, &memory_, &fence_,
-                          &swapper_}) {
+                          &swapper_, &leases_}) {
     EXPECT_TRUE(link_.Register(Bytes()).ok());
     daemon_.Expect<wire::Register>();
     {
@@ -71,6 +71,7 @@ class AgentTest : public testing::Test {
   DeviceMemory memory_;
   FreeFence fence_;
   Swapper swapper_;
+  ProgramLeases leases_;
   Agent agent_;
 };
 
@@ -286,6 +287,110 @@ TEST_F(AgentTest, NothingLeavesTheCardWhileACaptureHidesWhatRuns) {
   driver_.Capture(false);
   daemon_.Send(wire::Revoke{1, 1000000});
   EXPECT_EQ(daemon_.Expect<wire::Released>().epoch, 1u);
+}
+
+// ---- Leases that the program itself begins and ends
+
+class ProgramLeaseTest : public AgentTest {
+ protected:
+  using State = ProgramLease::State;
+
+  void Begin(ProgramLease* lease) {
+    leases_.Begin(lease);
+    agent_.Wake();
+  }
+  void End(ProgramLease* lease) {
+    leases_.End(lease);
+    agent_.Wake();
+  }
+  static void AwaitState(const ProgramLease& lease, State state) {
+    while (lease.state() != state) lease.Await(Milliseconds(1));
+  }
+};
+
+TEST_F(ProgramLeaseTest, IsGrantedOnceAllItDeclaredIsThere) {
+  daemon_.decisions().most_needed_bytes = kCard.count;
+  wire::Declare declared;
+  declared.memory_bytes = MiB(12).count;
+  ProgramLease lease{declared};
+  Begin(&lease);
+  EXPECT_EQ(daemon_.Expect<wire::Ready>().need_bytes, MiB(12).count);
+  daemon_.Send(wire::Grant{1, MiB(4).count, 1000});
+  daemon_.Send(wire::Credit{MiB(12).count});
+  EXPECT_EQ(daemon_.Expect<wire::Running>().epoch, 1u);
+  AwaitState(lease, State::kGranted);
+  ProgramLease second{wire::Declare{}};  // the program has the card already
+  Begin(&second);
+  AwaitState(second, State::kGranted);
+}
+
+TEST_F(ProgramLeaseTest, AsksForNoMoreThanCanBeHad) {
+  daemon_.decisions().most_needed_bytes = MiB(8).count;
+  wire::Declare declared;
+  declared.memory_bytes = kCard.count;
+  ProgramLease lease{declared};
+  Begin(&lease);
+  EXPECT_EQ(daemon_.Expect<wire::Ready>().need_bytes, MiB(8).count);
+  daemon_.Send(wire::Grant{1, MiB(8).count, 1000});
+  AwaitState(lease, State::kGranted);
+}
+
+TEST_F(ProgramLeaseTest, ItsEndIsToldAtOnceThoughNoSessionWaits) {
+  ProgramLease lease{wire::Declare{}};
+  Begin(&lease);
+  daemon_.Expect<wire::Ready>();
+  daemon_.Send(wire::Grant{1, 0, 1000});
+  EXPECT_EQ(daemon_.Expect<wire::Running>().epoch, 1u);
+  AwaitState(lease, State::kGranted);
+  End(&lease);
+  EXPECT_EQ(daemon_.Expect<wire::Idle>().epoch, 1u);
+  EXPECT_EQ(lease.state(), State::kEnded);
+}
+
+TEST_F(ProgramLeaseTest, OneThatIsCancelledWaitsNoLonger) {
+  ProgramLease lease{wire::Declare{}};
+  Begin(&lease);
+  daemon_.Expect<wire::Ready>();
+  lease.Cancel();
+  AwaitState(lease, State::kCancelled);
+  End(&lease);
+  daemon_.Expect<wire::NotReady>();
+  lease.Cancel();  // before it begins
+  Begin(&lease);
+  EXPECT_EQ(lease.state(), State::kCancelled);
+  End(&lease);
+  Begin(&lease);
+  daemon_.Expect<wire::Ready>();
+  EXPECT_EQ(lease.state(), State::kWaiting);
+  End(&lease);
+}
+
+TEST_F(ProgramLeaseTest, OneThatGivesUpDoesNotTakeThePlaceOfAThreadAtTheGate) {
+  ProgramLease lease{wire::Declare{}};
+  Begin(&lease);
+  daemon_.Expect<wire::Ready>();
+  std::thread work([this] { Submit([] {}); });
+  while (gate_.waiting() == 0) std::this_thread::yield();
+  End(&lease);
+  daemon_.Send(wire::Grant{1, 0, 1000});
+  EXPECT_EQ(daemon_.Expect<wire::Running>().epoch, 1u);  // and no NotReady before
+  work.join();
+}
+
+TEST_F(ProgramLeaseTest, WhileOneLastsAShortPauseIsNotTold) {
+  ProgramLease lease{wire::Declare{}};
+  Begin(&lease);
+  daemon_.Expect<wire::Ready>();
+  daemon_.Send(wire::Grant{1, 0, 1000});
+  daemon_.Expect<wire::Running>();
+  AwaitState(lease, State::kGranted);
+  const Instant began = MonotonicNow();
+  Submit([] {});
+  daemon_.Contend();
+  agent_.Wake();
+  daemon_.Expect<wire::Idle>();
+  EXPECT_GE(MonotonicNow() - began, Seconds(1));
+  End(&lease);
 }
 
 }  // namespace

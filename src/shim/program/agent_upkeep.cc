@@ -38,7 +38,7 @@ Duration Agent::Patience() const {
 Duration Agent::OrdinaryPatience() const {
   if (lost_) return std::max(reconnect_at_ - MonotonicNow(), Duration());
   const bool open = parts_.gate->open();
-  const bool watched = parts_.link->contended() || parts_.link->watched();
+  const bool watched = parts_.link->contended() || parts_.link->watched() || parts_.leases->over();
   if ((open || has_run_) && watched) return kWatchPeriod;
   if (open && parts_.link->most_resident().has_value()) return kExchangePeriod;
   if (freeing_) return kFreeingPeriod;

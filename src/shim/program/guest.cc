@@ -102,6 +102,7 @@ Result<std::unique_ptr<Guest>> Guest::Open(const cuda::RealDriver* real, Gate* g
                          guest->memory_.get(),
                          guest->fence_.get(),
                          guest->swapper_.get(),
+                         &guest->leases_,
                          guest->offers_.get()};
   guest->agent_ = std::make_unique<Agent>(parts);
   guest->vote_.Shut();
@@ -209,6 +210,7 @@ bool Guest::Drained() {
 }
 
 void Guest::AbandonInChild() {
+  leases_.AbandonInChild();
   link_.AbandonInChild();
   agent_->AbandonInChild();
   swapper_->AbandonInChild();
@@ -338,6 +340,35 @@ CUresult Guest::Health(CUcontext context) {
   CUcontext popped = nullptr;
   real_->cuCtxPopCurrent_v2(&popped);
   return result;
+}
+
+void Guest::BeginLease(ProgramLease* lease) {
+  leases_.Begin(lease);
+  link_.With([&](client::Lease& asked) { asked.Declare(leases_.Declared()); });
+  agent_->Wake();
+}
+
+void Guest::EndLease(ProgramLease* lease) {
+  leases_.End(lease);
+  link_.With([&](client::Lease& asked) { asked.Declare(leases_.Declared()); });
+  agent_->Wake();
+}
+
+bool Guest::LeaveCard() {
+  if (leases_.begun() != 0) return false;
+  link_.With([](client::Lease& lease) { lease.Leave(); });
+  return true;
+}
+
+Guest::Standing Guest::GetStanding() const {
+  const MemoryView memory = memory_->GetView();
+  return {.holds = link_.holds(),
+          .contended = link_.contended(),
+          .suspended = link_.suspended(),
+          .leases = leases_.begun(),
+          .allocated = memory.need,
+          .resident = memory.resident,
+          .swapped = memory.swapped};
 }
 
 }  // namespace tandem::shim

@@ -29,6 +29,7 @@
 #include "src/shim/memory/stream_pools.h"
 #include "src/shim/memory/vmm_memory.h"
 #include "src/shim/program/agent.h"
+#include "src/shim/program/program_leases.h"
 #include "src/shim/swap/device_memory.h"
 #include "src/shim/swap/swapper.h"
 #include "src/shim/swap/unleased_access.h"
@@ -109,6 +110,19 @@ class Guest {
   // Kept memory must not be in the way of the program's other memory: returns it. Whether there was
   // any. May wait for work.
   bool GiveWay();
+  // ---- Leases that the program itself begins and ends (include/tandem/tandem.h).
+  void BeginLease(ProgramLease* lease);
+  void EndLease(ProgramLease* lease);
+  // Its memory may leave the card now. False while a lease lasts.
+  bool LeaveCard();
+  // How it stands.
+  struct Standing {
+    bool holds = false, contended = false, suspended = false;
+    uint32_t leases = 0;  // begun
+    Bytes allocated, resident, swapped;
+  };
+  Standing GetStanding() const;
+
   Bytes limit() const { return link_.limit(); }
   Bytes used() const { return SaturatingSubtract(link_.used(), memory_->kept()); }
 
@@ -165,6 +179,7 @@ class Guest {
   std::unique_ptr<VmmMemory> vmm_;
   std::unique_ptr<MemoryOffers> offers_;
   std::unique_ptr<UnleasedAccess> access_;
+  ProgramLeases leases_;
   std::unique_ptr<Agent> agent_;
 
   Mutex page_mutex_;  // held, before every other lock, while a page is added for small blocks
