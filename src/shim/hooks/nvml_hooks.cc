@@ -12,6 +12,7 @@
 #include "src/base/mutex.h"
 #include "src/cuda/nvml_types.h"
 #include "src/shim/hooks/hook_table.h"
+#include "src/shim/link/run_daemon.h"
 #include "src/shim/link/run_view.h"
 #include "src/shim/os/true_symbols.h"
 #include "src/shim/program/process.h"

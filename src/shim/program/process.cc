@@ -11,11 +11,10 @@
 #include "src/base/mutex.h"
 #include "src/cuda/uuid.h"
 #include "src/shim/link/ipc_handle.h"
-#include "src/shim/os/interruptible_wait.h"
+#include "src/shim/link/run_daemon.h"
 #include "src/shim/os/log.h"
 #include "src/shim/os/true_symbols.h"
 #include "src/wire/channel.h"
-#include "src/wire/open_runs.h"
 #include "src/wire/runtime_dir.h"
 
 namespace tandem::shim {
@@ -26,10 +25,6 @@ struct Driver {
   void* library;
   cuda::RealDriver table, callable, naming;
 };
-
-constexpr Duration kRunPause = Milliseconds(20);
-constexpr Duration kFirstWord = Seconds(1);  // of waiting, and then
-constexpr Duration kNextWord = Seconds(60);
 
 enum class Mode { kUndecided, kPassThrough, kShared };
 
@@ -140,31 +135,6 @@ Identity IdentityOn(CUdevice device) {
   return identity;
 }
 
-bool IsAbsence(const Error& error) {
-  return error.code == ErrorCode::kNotFound || error.code == ErrorCode::kUnavailable;
-}
-
-// A program of a run has a daemon, or will have one again: `tandem run` starts another where one
-// went. As long as the run lasts it is waited for: without it no limit would hold, and others would
-// not get the memory that they were promised. Only who wants to end the program ends the wait.
-template <typename Attempt>
-auto AwaitDaemon(Attempt attempt) -> decltype(attempt()) {
-  InterruptibleWait wait;
-  Instant word_at = MonotonicNow() + kFirstWord;
-  for (;;) {
-    auto result = attempt();
-    if (result.ok() || !IsAbsence(result.error()) || OwnRun() == 0) return result;
-    if (const Instant now = MonotonicNow(); now >= word_at) {
-      Log(LogLevel::kWarn, "%s; the program waits for the run's next daemon",
-          result.error().message.c_str());
-      word_at = now + kNextWord;
-    }
-    if (!wait.Pause(kRunPause)) {
-      return Error{ErrorCode::kInterrupted, "a signal came while a daemon was waited for"};
-    }
-  }
-}
-
 }  // namespace
 
 constinit Gate process_gate(&OnBlocked, nullptr, &OnMetered);
@@ -202,13 +172,6 @@ bool MayBeCaptured(CUstream stream) {
   CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
   return Call(Real().cuStreamIsCapturing, stream, &capture) != CUDA_SUCCESS ||
          capture != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
-// A process started in a run may outlive it, and still hand TANDEM_RUN down.
-uint64_t OwnRun() {
-  const char* const text = std::getenv("TANDEM_RUN");
-  const uint64_t run = text == nullptr ? 0 : std::strtoull(text, nullptr, 10);
-  return run != 0 && wire::IsOpenRun(run) ? run : 0;
 }
 
 namespace {

@@ -50,9 +50,6 @@ Result Call(Result (*function)(Parameters...), Arguments... arguments) {
 // Whether work in the stream becomes part of a graph; true also where the driver will not say.
 bool MayBeCaptured(CUstream stream);
 
-// The token of the run this program belongs to, 0 if none.
-uint64_t OwnRun();
-
 // After a successful cuInit: looks for a daemon, once. False where the program was interrupted
 // while it waited for its run's: nothing may be made on a device before it has called again.
 bool JoinDaemon();
