@@ -81,6 +81,12 @@ Status SetGpu(Environment* environment, const Layout& layout, Gpu gpu) {
 
 }  // namespace
 
+Environment OwnEnvironment() {
+  Environment environment;
+  for (char** entry = environ; *entry != nullptr; ++entry) environment.emplace_back(*entry);
+  return environment;
+}
+
 std::optional<std::string> Lookup(const Environment& environment, std::string_view name) {
   for (const std::string& entry : environment) {
     if (IsNamed(entry, name)) return entry.substr(name.size() + 1);

@@ -19,6 +19,9 @@ using Environment = std::vector<std::string>;
 
 enum class Gpu { kCuda, kSoft };
 
+// Of this process.
+Environment OwnEnvironment();
+
 // The value of `name`; nothing where it is not set.
 std::optional<std::string> Lookup(const Environment& environment, std::string_view name);
 

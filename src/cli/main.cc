@@ -17,6 +17,7 @@
 #include "src/cli/plan.h"
 #include "src/cli/policy.h"
 #include "src/cli/print.h"
+#include "src/cli/python.h"
 #include "src/cli/run.h"
 #include "src/cli/share.h"
 #include "src/cli/soft_gpu.h"
@@ -439,8 +440,10 @@ int Main(int argc, char** argv) {
   AddShare(&app, &action);
   AddSoftGpu(&app, &action);
   AddPlan(&app, &action);
+  AddPythonCommands(&app);
   AddOwn(&app, &action);
   std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (IsPythonCommand(arguments)) return RunPythonCommand(arguments);
   run_options.command = CutProgram(*run, &arguments);
   if (const auto mistake = MistypedWord(app, arguments)) {
     return Fail(usage::kExitUsage, *mistake);

@@ -1,7 +1,6 @@
 #include "src/cli/run.h"
 
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <filesystem>
 
@@ -28,12 +27,6 @@ int FailToExecute(const Error& error) {
                      : error.code == ErrorCode::kRefused ? kExitNotExecutable
                                                          : kExitOwnError;
   return Fail(status, error.message);
-}
-
-Environment OwnEnvironment() {
-  Environment environment;
-  for (char** entry = environ; *entry != nullptr; ++entry) environment.emplace_back(*entry);
-  return environment;
 }
 
 // What `tandem run` was asked to do, once checked.

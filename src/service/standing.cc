@@ -93,7 +93,7 @@ State StateOf(const core::Session& session, bool has_bytes, bool waits) {
     case core::Phase::kGranted:
       return State::kRestoring;
     case core::Phase::kRunning:
-      return State::kRunning;
+      return session.idle ? State::kIdle : State::kRunning;
     case core::Phase::kRevoking:
       return State::kReleasing;
     case core::Phase::kAway:

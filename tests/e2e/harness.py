@@ -118,6 +118,10 @@ class Card:
         """Starts a program under `tandem run`."""
         return self.spawn([TANDEM, "run", *flags, "--", *argv], **options)
 
+    def tandem(self, *words):
+        """What a command of `tandem` prints."""
+        return finish(self.spawn([TANDEM, *words]))
+
     # ---- the daemon
 
     def start_daemon(self):

@@ -16,7 +16,8 @@ namespace tandem::shim {
 namespace {
 
 constexpr Duration kFirstLook = Milliseconds(100);  // of a wait, and then
-constexpr Duration kWordPeriod = Seconds(1);
+// The daemon tells of waits from the first second on: then there is something to tell.
+constexpr Duration kFirstWord = Seconds(2), kWordPeriod = Seconds(1);
 constexpr Duration kAnswerPatience = Seconds(5);
 // Of the options, up to and with `context`: what version 1 has.
 constexpr size_t kOptionsBytes = sizeof(tandem_lease_options);
@@ -53,6 +54,7 @@ std::optional<uint8_t> ClassOf(const char* name) {
 // The program's guest on a device, opened if need be.
 tandem_result FindGuestOn(CUdevice device, Guest** guest) {
   int count = 0;
+  if (IsUnshared()) return TANDEM_UNAVAILABLE;
   if (Call(Real().cuInit, 0U) != CUDA_SUCCESS) return TANDEM_NO_DEVICE;
   if (!JoinDaemon()) return TANDEM_CANCELLED;
   if (Call(Real().cuDeviceGetCount, &count) != CUDA_SUCCESS) return TANDEM_NO_DEVICE;
@@ -67,7 +69,7 @@ tandem_result FindGuestOn(CUdevice device, Guest** guest) {
 class WaitTeller {
  public:
   WaitTeller(const tandem_lease_options& options, Instant began)
-      : options_(options), began_(began), word_at_(began + kWordPeriod) {}
+      : options_(options), began_(began), word_at_(began + kFirstWord) {}
 
   // Whether the program wants to wait no longer.
   bool Tell(Instant now, bool interrupted) {

@@ -208,6 +208,10 @@ bool JoinDaemon() {
   return true;
 }
 
+bool IsUnshared() {
+  return mode.load(std::memory_order_acquire) == Mode::kPassThrough;
+}
+
 bool HasGuests() {
   return FindGuest([](Guest*) { return true; }) != nullptr;
 }

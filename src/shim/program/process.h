@@ -50,6 +50,10 @@ Result Call(Result (*function)(Parameters...), Arguments... arguments) {
 // Whether work in the stream becomes part of a graph; true also where the driver will not say.
 bool MayBeCaptured(CUstream stream);
 
+// Whether it is settled that the program shares nothing: no daemon was there, or it is a forked
+// child of a program that used the GPU.
+bool IsUnshared();
+
 // After a successful cuInit: looks for a daemon, once. False where the program was interrupted
 // while it waited for its run's: nothing may be made on a device before it has called again.
 bool JoinDaemon();

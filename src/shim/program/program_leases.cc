@@ -14,8 +14,8 @@ namespace {
 
 long Futex(const std::atomic<uint32_t>* word, int operation, uint32_t value,
            const timespec* timeout = nullptr) {
-  return syscall(SYS_futex, reinterpret_cast<const uint32_t*>(word),
-                 operation | FUTEX_PRIVATE_FLAG, value, timeout, nullptr, 0);
+  return syscall(SYS_futex, reinterpret_cast<const uint32_t*>(word), operation | FUTEX_PRIVATE_FLAG,
+                 value, timeout, nullptr, 0);
 }
 
 }  // namespace

@@ -1,10 +1,9 @@
-// ProgramLeases: the leases that the program itself begins and ends (include/tandem/tandem.h) on one
-// GPU. While one is begun, short pauses do not give the card away; the last end is told to the
+// ProgramLeases: the leases that the program itself begins and ends (include/tandem/tandem.h) on
+// one GPU. While one is begun, short pauses do not give the card away; the last end is told to the
 // daemon at once.
 //
-// Threading: Begin, Await, Cancel and End by any thread, Cancel also by a signal handler; the rest by
-// the agent.
-// Invariants
+// Threading: Begin, Await, Cancel and End by any thread, Cancel also by a signal handler; the rest
+// by the agent. Invariants
 // 1. A lease is granted once at most for each Begin, and not after Cancel or End.
 #pragma once
 

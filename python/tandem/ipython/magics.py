@@ -1,0 +1,163 @@
+"""`%%gpu` and `%gpu`.
+
+A cell under `%%gpu` runs as any other: IPython compiles and runs it, shows its last value and its
+tracebacks, and awaits what it awaits. Its first line becomes a string, which marks the cell. Before
+the cell runs, the string is taken out of the syntax tree, and the lease is taken. It ends when IPython
+says that the cell has ended.
+"""
+
+import ast
+import time
+import warnings
+from dataclasses import dataclass
+from typing import List, Optional
+
+from IPython.core.error import InputRejected, UsageError
+from IPython.core.magic import Magics, line_cell_magic, magics_class
+
+from .. import _abi
+from ..lease import Block
+from ..status import release, status
+from ..units import format_time
+from .display import CellDisplay, shared_kernel_hint
+from .options import block_of, cell_parser, line_parser, parse
+
+_MAGIC = "%%gpu"
+
+
+def mark_cell(lines: List[str]) -> List[str]:
+    """An input transformer: turns a first line `%%gpu …` into a string, which marks the cell."""
+    first = lines[0].strip() if lines else ""
+    return [f"{first!r}\n", *lines[1:]] if _is_magic(first) else lines
+
+
+def _is_magic(line: str) -> bool:
+    return line == _MAGIC or line.startswith(_MAGIC + " ")
+
+
+def _rejected(error: BaseException) -> InputRejected:
+    """The error as IPython wants one that keeps a cell from running. It goes by its own name."""
+    name, text = type(error).__name__, str(error) or "the cell did not run"
+    bases = (type(error), InputRejected) if isinstance(error, Exception) else (InputRejected,)
+    # No line of the cell is to blame: there is no traceback to show.
+    shown = {"_render_traceback_": lambda _: [f"{name}: {text}"], "__module__": "tandem"}
+    return type(name, bases, shown)(text)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One cell, for `%gpu log`."""
+
+    at: float
+    waited_s: float
+    ran_s: float
+
+
+class CellLease(ast.NodeTransformer):
+    """Takes the lease of a marked cell before it runs, and ends it afterwards."""
+
+    def __init__(self, shell):
+        self._shell = shell
+        self._block: Optional[Block] = None
+        self._display: Optional[CellDisplay] = None
+        self.log: List[Ran] = []
+
+    def visit(self, node):
+        """For IPython: `node` is the module of a cell. Raises InputRejected."""
+        options = self._cut(node)
+        if options is None:
+            return node
+        try:
+            if not self._begin(options):
+                node.body.clear()
+        except (Exception, KeyboardInterrupt) as error:
+            raise _rejected(error) from None
+        return node
+
+    @staticmethod
+    def _cut(node) -> Optional[str]:
+        first = node.body[0] if isinstance(node, ast.Module) and node.body else None
+        mark = first.value if isinstance(first, ast.Expr) else None
+        text = mark.value if isinstance(mark, ast.Constant) else None
+        if not isinstance(text, str) or not _is_magic(text):
+            return None
+        del node.body[0]
+        return text[len(_MAGIC) :]
+
+    def _begin(self, line: str) -> bool:
+        parser = cell_parser()
+        options = parse(parser, line)
+        if options.help:
+            parser.print_help()
+            return False
+        if options.where != "local":
+            raise UsageError(f"%%gpu: there is no '{options.where}' to run cells on; leave out --where")
+        self._display = CellDisplay(self._shell, options.quiet)
+        block = block_of(options, self._display.on_wait)
+        try:
+            with warnings.catch_warnings():
+                if _abi.api() is None:  # as `%load_ext tandem` has said
+                    warnings.simplefilter("ignore")
+                block.__enter__()
+        except BaseException:
+            self._display.on_refused()
+            raise
+        self._display.on_granted()
+        self._block = block
+        return True
+
+    def end(self, *_):
+        """For IPython: a cell has ended."""
+        block, self._block = self._block, None
+        if block is None:
+            return
+        block.__exit__(None, None, None)
+        self.log.append(Ran(time.time(), block.waited_s, block.ran_s))
+        self._display.on_end(block.waited_s, block.ran_s)
+
+
+@magics_class
+class GpuMagics(Magics):
+    """The magic `%gpu`, and the help of `%%gpu`."""
+
+    def __init__(self, shell, cells: CellLease):
+        super().__init__(shell)
+        self._cells = cells
+
+    @line_cell_magic
+    def gpu(self, line, cell=None):
+        if cell is not None:
+            raise UsageError("%%gpu has to be the first line of its cell")
+        parser = line_parser()
+        options = parse(parser, line)
+        if options.help:
+            parser.print_help()
+        elif options.command == "log":
+            self._log()
+        elif options.command == "release":
+            print("The memory leaves the card." if release() else "There is nothing to release.")
+        else:
+            print(status())
+
+    gpu.__doc__ = cell_parser().format_help() + "\n" + line_parser().format_help()
+
+    def _log(self):
+        if not self._cells.log:
+            print("No cell has run under %%gpu yet.")
+        for ran in self._cells.log:
+            at = time.strftime("%H:%M:%S", time.localtime(ran.at))
+            print(f"{at}  waited {format_time(ran.waited_s)}, ran {format_time(ran.ran_s)}")
+
+
+def load(shell) -> None:
+    """Registers the magics with an IPython shell, once."""
+    if any(isinstance(known, CellLease) for known in shell.ast_transformers):
+        return
+    cells = CellLease(shell)
+    shell.input_transformers_cleanup.append(mark_cell)
+    shell.ast_transformers.append(cells)
+    shell.events.register("post_execute", cells.end)
+    shell.register_magics(GpuMagics(shell, cells))
+    hint = shared_kernel_hint(shell)
+    if hint is not None:
+        print(hint)

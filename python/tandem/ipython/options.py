@@ -1,0 +1,111 @@
+"""The words after `%%gpu` and `%gpu`."""
+
+import argparse
+import shlex
+
+from IPython.core.error import UsageError
+
+from ..errors import InvalidUse
+from ..lease import CLASSES, Block
+from ..units import parse_size, parse_time
+
+CELL_EXAMPLES = """
+examples:
+  %%gpu                    hold the GPU for this cell
+  %%gpu -w 10m             wait for at most ten minutes
+  %%gpu -t 30s --mem 8G    run for at most 30 s, and begin when 8 GiB can be there
+"""
+LINE_EXAMPLES = """
+examples:
+  %gpu status    how this notebook stands, and who else is there
+  %gpu log       what the cells of this notebook waited and ran
+  %gpu release   let this notebook's memory leave the card until the next cell
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Raises UsageError, where argparse would end the program."""
+
+    def error(self, message):
+        raise UsageError(f"{self.prog}: {message}; `{self.prog} --help` lists the options")
+
+    def exit(self, status=0, message=None):
+        raise UsageError(message or "")
+
+
+def _checked(parse):
+    def check(text):
+        try:
+            parse(text)
+        except InvalidUse as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+        return text
+
+    return check
+
+
+def cell_parser() -> argparse.ArgumentParser:
+    """Returns the parser of `%%gpu`."""
+    parser = _Parser(
+        prog="%%gpu",
+        description="Hold the GPU for this cell.",
+        epilog=CELL_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        add_help=False,
+    )
+    size, length = _checked(parse_size), _checked(parse_time)
+    parser.add_argument("-w", "--wait", type=length, metavar="TIME", help="wait at most so long")
+    parser.add_argument("-t", "--limit", type=length, metavar="TIME", help="run at most so long")
+    parser.add_argument(
+        "-e", "--duration", type=length, metavar="TIME",
+        help="about how long the cell needs the GPU; short cells go first",
+    )  # fmt: skip
+    parser.add_argument(
+        "--mem", type=size, metavar="SIZE", help="begin when the cell can have so much memory"
+    )
+    parser.add_argument(
+        "--class", dest="work_class", choices=CLASSES, metavar="CLASS", help=", ".join(CLASSES)
+    )
+    parser.add_argument("--device", type=int, default=0, metavar="N", help="number of the GPU")
+    parser.add_argument(
+        "--where", default="local", metavar="HOST", help="run the cell there; default: local"
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="show no line about the wait")
+    parser.add_argument("-h", "--help", action="store_true", help="show this text")
+    return parser
+
+
+def line_parser() -> argparse.ArgumentParser:
+    """Returns the parser of `%gpu`."""
+    parser = _Parser(
+        prog="%gpu",
+        description="Show or release this notebook's GPU.",
+        epilog=LINE_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        add_help=False,
+    )
+    parser.add_argument("command", nargs="?", default="status", choices=("status", "log", "release"))
+    parser.add_argument("-h", "--help", action="store_true", help="show this text")
+    return parser
+
+
+def parse(parser: argparse.ArgumentParser, line: str) -> argparse.Namespace:
+    """Returns the options in `line`. Raises UsageError."""
+    try:
+        words = shlex.split(line)
+    except ValueError as error:
+        raise UsageError(f"{parser.prog}: {error}") from None
+    return parser.parse_args(words)
+
+
+def block_of(options: argparse.Namespace, on_wait) -> Block:
+    """Returns the block that the options of `%%gpu` ask for. Raises InvalidUse."""
+    return Block(
+        device=options.device,
+        wait=options.wait,
+        memory=options.mem,
+        duration=options.duration,
+        limit=options.limit,
+        work_class=options.work_class,
+        on_wait=on_wait,
+    )

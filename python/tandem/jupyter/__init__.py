@@ -1,0 +1,1 @@
+"""Notebook kernels that share a GPU."""

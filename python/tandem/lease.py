@@ -1,0 +1,318 @@
+"""Leases: the GPU held for a block or a function, and not a moment longer."""
+
+import ctypes
+import functools
+import inspect
+import queue
+import threading
+import time
+import warnings
+from dataclasses import dataclass
+from typing import Any, Callable, Optional, Union
+
+from . import _abi
+from .errors import (
+    Cancelled,
+    Error,
+    InvalidUse,
+    NoAnswer,
+    NoDevice,
+    TooLarge,
+    WaitTimeout,
+)
+from .limit import TimeLimit
+from .units import Size, Time, format_size, format_time, parse_size, parse_time
+
+CLASSES = ("production", "interactive", "batch", "opportunistic")
+
+
+@dataclass(frozen=True)
+class Wait:
+    """What a block waits for. Times in seconds; `expected_s` is None where it is not known.
+
+    `state` and `reason` are codes of docs/json.md; texts are empty as long as they are not known.
+    """
+
+    waited_s: float
+    place: int
+    expected_s: Optional[float]
+    holder: str
+    holders: int
+    state: str
+    reason: str
+    gpu: str
+
+
+OnWait = Callable[[Wait], Any]
+Duration = Union[Time, Callable[..., Time]]
+
+
+def _wait_of(wait: _abi.Wait) -> Wait:
+    return Wait(
+        waited_s=wait.waited_ms / 1000,
+        place=wait.place,
+        expected_s=wait.expected_ms / 1000 if wait.expected_ms >= 0 else None,
+        holder=wait.holder.decode(errors="replace"),
+        holders=wait.holders,
+        state=wait.state.decode(),
+        reason=wait.reason.decode(),
+        gpu=wait.gpu.decode(),
+    )
+
+
+class _Lease:
+    """One lease of the C interface, from `begin` to `end`."""
+
+    def __init__(self, api, block: "Block"):
+        self._api = api
+        self._news: "queue.SimpleQueue" = queue.SimpleQueue()
+        self._callback = _abi.ON_WAIT(self._tell)
+        wait_s = block.wait_s
+        options = _abi.LeaseOptions(
+            size=ctypes.sizeof(_abi.LeaseOptions),
+            device=block.device,
+            wait_ms=-1 if wait_s is None else round(wait_s * 1000),
+            memory_bytes=block.memory_bytes,
+            expected_ms=round((block.duration_s or 0) * 1000),
+            work_class=block.work_class.encode() if block.work_class else None,
+            on_wait=self._callback,
+        )
+        self._handle = ctypes.c_void_p()
+        result = api.lease_create(options, ctypes.byref(self._handle))
+        if result != _abi.OK:
+            raise InvalidUse("tandem.gpu: the device or another argument is out of range")
+
+    def _tell(self, _context, wait) -> int:
+        self._news.put(_wait_of(wait.contents))
+        return 0
+
+    # The wait is a thread's own, so that an interrupt reaches the caller as in any Python code.
+    def begin(self, on_wait: Optional[OnWait]) -> int:
+        """Waits; returns a result of the C interface. What `on_wait` raises ends the wait."""
+        waiter = threading.Thread(
+            target=lambda: self._news.put(self._api.lease_begin(self._handle)),
+            name="tandem.gpu",
+            daemon=True,
+        )
+        waiter.start()
+        try:
+            while True:
+                news = self._news.get()
+                if isinstance(news, int):
+                    waiter.join()
+                    return news
+                if on_wait is not None:
+                    on_wait(news)
+        except BaseException:
+            self._api.lease_cancel(self._handle)
+            waiter.join()
+            self.end()
+            raise
+
+    def end(self) -> None:
+        self._api.lease_destroy(self._handle)
+
+
+_held = threading.local()
+_told_unshared = False
+
+
+def _depths() -> dict:
+    """For each device, how many blocks of this thread hold it."""
+    if not hasattr(_held, "depths"):
+        _held.depths = {}
+    return _held.depths
+
+
+def _tell_unshared() -> None:
+    global _told_unshared
+    if _told_unshared:
+        return
+    _told_unshared = True
+    warnings.warn(
+        "tandem.gpu has no effect: this process does not run under Tandem, or was forked from one that "
+        "had used the GPU. Start the program with `tandem run -- python3 …`.",
+        stacklevel=4,
+    )
+
+
+def _error(result: int, block: "Block") -> Error:
+    if result == _abi.TIMEOUT:
+        return WaitTimeout(
+            f"GPU {block.device} did not come free within {format_time(block.wait_s or 0)}; "
+            "wait longer (wait=…), or see who holds it with `tandem status`"
+        )
+    if result == _abi.TOO_LARGE:
+        return TooLarge(
+            f"memory={format_size(block.memory_bytes)} is more than this run may have; "
+            "ask for less, or raise it with `tandem limit RUN --memory SIZE`"
+        )
+    if result == _abi.NO_DEVICE:
+        return NoDevice(f"there is no GPU {block.device}; `tandem status` lists the GPUs")
+    if result == _abi.NO_ANSWER:
+        return NoAnswer("tandemd does not answer; start it again, or restart the program")
+    if result == _abi.CANCELLED:
+        return Cancelled("the wait for the GPU was cancelled")
+    return InvalidUse("tandem.gpu: the call is out of place")
+
+
+class Block:
+    """The GPU for a block or a function; made by `tandem.gpu`.
+
+    After the block, `waited_s` and `ran_s` say how long it waited and ran, in seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        device: int = 0,
+        wait: Time = None,
+        memory: Size = None,
+        duration: Duration = None,
+        limit: Time = None,
+        work_class: Optional[str] = None,
+        on_wait: Optional[OnWait] = None,
+    ):
+        if not isinstance(device, int) or device < 0:
+            raise InvalidUse(f"device={device!r} is no GPU; write its number, for example 0")
+        if work_class is not None and work_class not in CLASSES:
+            raise InvalidUse(f"work_class={work_class!r} is none of {', '.join(CLASSES)}")
+        self.device = device
+        self.wait_s = parse_time(wait)
+        self.memory_bytes = parse_size(memory)
+        self.duration = duration
+        self.duration_s = None if callable(duration) else parse_time(duration)
+        self.limit_s = parse_time(limit)
+        self.work_class = work_class
+        self.on_wait = on_wait
+        self.waited_s = self.ran_s = 0.0
+        self.shared = False
+        self._lease: Optional[_Lease] = None
+        self._limit: Optional[TimeLimit] = None
+        self._entered = False
+
+    def __enter__(self) -> "Block":
+        if self._entered:
+            raise InvalidUse("this block is entered already; write `with tandem.gpu():` again")
+        depths = _depths()
+        began = time.monotonic()
+        if depths.get(self.device, 0) == 0:
+            self._take()
+        self._entered = True
+        depths[self.device] = depths.get(self.device, 0) + 1
+        self._began = time.monotonic()
+        self.waited_s = self._began - began
+        if self.limit_s is not None:
+            self._limit = TimeLimit(self.limit_s)
+            self._limit.start()
+        return self
+
+    def _take(self) -> None:
+        api = _abi.api()
+        if api is None:
+            return _tell_unshared()
+        lease = _Lease(api, self)
+        result = lease.begin(self.on_wait)
+        if result == _abi.OK:
+            self._lease = lease
+            self.shared = True
+            return None
+        lease.end()
+        if result == _abi.UNAVAILABLE:
+            return _tell_unshared()
+        raise _error(result, self)
+
+    def __exit__(self, kind, error, trace) -> bool:
+        limit, self._limit = self._limit, None
+        self._entered = False
+        depths = _depths()
+        depths[self.device] = max(0, depths.get(self.device, 0) - 1)
+        self.ran_s = time.monotonic() - self._began
+        if self._lease is not None:
+            self._lease.end()
+            self._lease = None
+        if limit is not None:
+            limit.stop(error)
+        return False
+
+    def _again(self, arguments, keywords) -> "Block":
+        """A block with the same options, for one call of a function."""
+        duration = self.duration
+        return Block(
+            device=self.device,
+            wait=self.wait_s,
+            memory=self.memory_bytes,
+            duration=duration(*arguments, **keywords) if callable(duration) else duration,
+            limit=self.limit_s,
+            work_class=self.work_class,
+            on_wait=self.on_wait,
+        )
+
+    def __call__(self, function: Callable) -> Callable:
+        if not callable(function):
+            raise InvalidUse("tandem.gpu decorates functions: `@tandem.gpu(duration=60)`")
+        return _wrapped(self, function)
+
+
+def _wrapped(block: Block, function: Callable) -> Callable:
+    """`function` with a lease for each call; for a generator as long as it runs."""
+    if inspect.isasyncgenfunction(function):
+
+        @functools.wraps(function)
+        async def generate_async(*arguments, **keywords):
+            with block._again(arguments, keywords):
+                async for value in function(*arguments, **keywords):
+                    yield value
+
+        return generate_async
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def call_async(*arguments, **keywords):
+            with block._again(arguments, keywords):
+                return await function(*arguments, **keywords)
+
+        return call_async
+    if inspect.isgeneratorfunction(function):
+
+        @functools.wraps(function)
+        def generate(*arguments, **keywords):
+            with block._again(arguments, keywords):
+                return (yield from function(*arguments, **keywords))
+
+        return generate
+
+    @functools.wraps(function)
+    def call(*arguments, **keywords):
+        with block._again(arguments, keywords):
+            return function(*arguments, **keywords)
+
+    return call
+
+
+def gpu(function: Optional[Callable] = None, **options) -> Any:
+    """Holds a GPU for a block (`with tandem.gpu():`) or for each call of a function (`@tandem.gpu`).
+
+    device: number of the GPU, as the program sees it.
+    wait: how long to wait at most, as seconds or "5m"; without it for as long as it takes. 0: not
+        at all.
+    memory: how much device memory the block will need, as bytes or "8G"; the block begins when that
+        much can be there.
+    duration: about how long the block needs the GPU, as seconds or "30s"; for a decorator also a
+        function of the arguments. Short blocks go first, as long as they keep to it.
+    limit: how long the block may run; then TimeLimitExceeded is raised in it. A call into the driver
+        ends first.
+    work_class: "production", "interactive", "batch" or "opportunistic"; without it as the run has it.
+    on_wait: called with a `Wait` about once a second while the block waits.
+
+    The block gives the GPU up at its end, also after an exception; its memory stays on the card until
+    others need the room. A long block is interrupted at the end of its turn and goes on later, which
+    it does not notice. Blocks inside a block take no second lease. Without Tandem the block runs as it
+    is, and a warning says so once.
+
+    Raises WaitTimeout, TimeLimitExceeded, TooLarge, NoDevice, NoAnswer, InvalidUse; all are Error. An
+    interrupt while it waits leaves the line.
+    """
+    if function is None:
+        return Block(**options)
+    return Block(**options)(function)

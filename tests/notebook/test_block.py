@@ -1,0 +1,177 @@
+"""`with tandem.gpu():` and `@tandem.gpu` in scripts."""
+
+import subprocess
+
+import pytest
+from harness import SOURCE, finish
+
+PYTHON = "/usr/bin/python3"
+
+
+@pytest.fixture
+def script(card):
+    """Runs Python text, under `tandem run` or not; returns what it prints."""
+
+    def run(text, shared=True, flags=()):
+        env = {**card.env, "PYTHONPATH": str(SOURCE / "python")}
+        start = card.shared if shared else card.bare
+        process = start([PYTHON, "-c", text], *flags, env=env) if shared else card.spawn(
+            [PYTHON, "-c", text], env=env, stderr=subprocess.STDOUT
+        )  # fmt: skip
+        return finish(process)
+
+    return run
+
+
+def test_a_block_holds_the_gpu_and_gives_it_up(script):
+    printed = script("""
+import tandem
+with tandem.gpu(wait="1m", memory="64M") as block:
+    inside = tandem.status()
+print(inside.holds, inside.leases, block.shared, block.waited_s < 60, tandem.status().leases)
+""")
+    assert printed == "True 1 True True 0\n"
+
+
+def test_blocks_inside_a_block_take_no_second_lease(script):
+    printed = script("""
+import tandem
+with tandem.gpu():
+    with tandem.gpu():
+        print(tandem.status().leases)
+    print(tandem.status().leases)
+print(tandem.status().leases)
+""")
+    assert printed == "1\n1\n0\n"
+
+
+def test_functions_generators_and_coroutines_hold_it_while_they_run(script):
+    printed = script("""
+import asyncio, tandem
+leases = lambda: tandem.status().leases
+
+@tandem.gpu
+def plain(): return leases()
+
+@tandem.gpu(duration=lambda count: count)
+def generate(count):
+    for _ in range(count): yield leases()
+
+@tandem.gpu(duration="30s")
+async def call(): return leases()
+
+@tandem.gpu()
+async def stream():
+    yield leases()
+
+async def read(): return [value async for value in stream()]
+
+running = generate(2)
+print(plain(), leases(), next(running), leases(), list(running), leases())
+print(asyncio.run(call()), asyncio.run(read()), leases(), generate.__name__)
+""")
+    assert printed == "1 0 1 1 [1] 0\n1 [1] 0 generate\n"
+
+
+def test_an_exception_in_a_block_ends_the_lease(script):
+    printed = script("""
+import tandem
+try:
+    with tandem.gpu():
+        raise KeyError("x")
+except KeyError as error:
+    print(error, tandem.status().leases)
+""")
+    assert printed == "'x' 0\n"
+
+
+def test_a_block_that_runs_for_too_long_is_ended_in_any_thread(script):
+    printed = script("""
+import tandem, threading, time
+def work():
+    try:
+        with tandem.gpu(limit="100ms"):
+            while True: time.sleep(0.01)
+    except tandem.TimeLimitExceeded as error:
+        print(error, tandem.status().leases)
+work()
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+with tandem.gpu(limit="1h"): pass
+""")
+    line = "the block ran for more than its limit of 100 ms; raise the limit, or do less in one block 0\n"
+    assert printed == line * 2
+
+
+def test_errors_say_what_to_do(script):
+    printed = script("""
+import tandem
+def attempt(**options):
+    try:
+        with tandem.gpu(**options): pass
+    except tandem.Error as error:
+        print(f"{type(error).__name__}: {error}")
+attempt(memory="100G")
+attempt(device=7)
+attempt(wait="5x")
+attempt(memory="8")
+attempt(work_class="urgent")
+attempt(device=-1)
+""")
+    assert printed.splitlines() == [
+        "TooLarge: memory=100 GiB is more than this run may have; ask for less, or raise it with "
+        "`tandem limit RUN --memory SIZE`",
+        "NoDevice: there is no GPU 7; `tandem status` lists the GPUs",
+        "InvalidUse: '5x' is no time; write for example '30s', '5m' or '1h30m'",
+        "InvalidUse: '8' is no size; write for example '8G' or '512M'",
+        "InvalidUse: work_class='urgent' is none of production, interactive, batch, opportunistic",
+        "InvalidUse: device=-1 is no GPU; write its number, for example 0",
+    ]
+
+
+def test_worker_processes_of_a_data_loader_go_on(script):
+    printed = script("""
+import multiprocessing, tandem
+def work(number):
+    with tandem.gpu(): return number, tandem.status().shared
+if __name__ == "__main__":
+    with tandem.gpu(): print(work(0))
+    with multiprocessing.get_context("fork").Pool(1) as pool: print(pool.map(work, [1]))
+""")
+    assert printed.startswith("(0, True)\n[(1, ")
+
+
+def test_without_tandem_blocks_have_no_effect_and_say_so_once(script):
+    printed = script(
+        """
+import tandem
+for _ in range(2):
+    with tandem.gpu(): print("runs")
+print(tandem.status(), tandem.release())
+""",
+        shared=False,
+    )
+    assert printed.count("has no effect") == 1
+    assert printed.endswith("runs\nruns\nnot under Tandem False\n")
+
+
+def test_memory_may_leave_before_another_program_needs_the_room(script):
+    printed = script(f"""
+import tandem
+exec(open({str(SOURCE / "bench" / "_cells.py")!r}).read())
+with tandem.gpu():
+    memory = Memory(32 << 20)
+    try: tandem.release()
+    except tandem.InvalidUse as error: print(error)
+print(tandem.release())
+while tandem.status().resident_bytes: time.sleep(0.01)
+print(tandem.status().swapped_bytes >> 20)
+with tandem.gpu(): print(memory.wrong_words())
+""")
+    assert printed.splitlines() == [
+        "tandem.release() inside `with tandem.gpu():`; call it after the block",
+        "True",
+        "32",
+        "0",
+    ]
