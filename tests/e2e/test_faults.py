@@ -8,13 +8,33 @@ import struct
 
 import pytest
 
-from harness import (MIB, PATIENCE_S, QUERY, REFUSED, REGISTER, VERSION, finish, frame, receive,
-                     steps, text, train, wait_until)
+from harness import (MIB, PATIENCE_S, QUERY, REFUSED, REGISTER, TANDEM, VERSION, DeviceProgram, finish,
+                     frame, receive, steps, text, train, wait_until)
 from test_sharing import assert_all_returned, solo
 
-LONG = train("160M", 100000)  # as good as endless: the test ends it
-SHORT = train("160M", 12)
-NEIGHBOUR = train("20M", steps(10))  # somebody at work while the socket is under attack
+# On the tight card, whose budget is 54 MiB: a trainer has 50 MiB, of which 46 move out and in at a switch.
+LONG = train("40M", 100000)  # as good as endless: the test ends it
+SHORT = train("40M", 12)
+NEIGHBOUR = train("20M", steps(10))  # a program at work while the socket is under attack
+
+
+@pytest.fixture
+def make_tight_card(make_card):
+    """Makes cards that two trainers overflow, with their daemon running: make_tight_card(bus, variables)."""
+
+    def make(bus="8GB/s", **environment):
+        card = make_card(vram="64M", context="2M", bus=bus)
+        card.env.update(environment)
+        card.start_daemon()
+        return card
+
+    return make
+
+
+@pytest.fixture
+def expected(make_card):
+    """What SHORT prints. The bus of this card is fast."""
+    return solo(make_card(), SHORT)
 
 
 def start_pair(card):
@@ -39,8 +59,8 @@ def kill(session):
 
 
 @pytest.mark.parametrize("victim", ["holder", "waiter"])
-def test_kill_9(card, victim):
-    expected = solo(card, SHORT)
+def test_kill_9(make_tight_card, expected, victim):
+    card = make_tight_card()
     (holder, holder_session), (waiter, waiter_session) = start_pair(card)
     third = card.shared(SHORT)
     wait_until(lambda: card.session_of(third), third, "the third program has a session")
@@ -58,17 +78,15 @@ def test_kill_9(card, victim):
     assert_all_returned(card)
 
 
-def test_kill_9_in_the_middle_of_a_swap(make_card):
-    card = make_card(bus="100MB/s")  # 160 MiB take more than a second: the middle is easy to meet
-    card.start_daemon()
-    expected = solo(card, SHORT)
+def test_kill_9_in_the_middle_of_a_swap(make_tight_card, expected):
+    card = make_tight_card(bus="40MB/s")  # 46 MiB take more than a second: the middle is easy to meet
     first = card.shared(LONG)
     wait_until(lambda: (s := card.session_of(first)) and s["state"] == "running", first, "it runs")
     second = card.shared(SHORT)
 
     def swapping():
         session = card.session_of(first)
-        return session["credit_bytes"] + 20 * MIB < session["resident_bytes"] and session
+        return session["credit_bytes"] + 8 * MIB < session["resident_bytes"] and session
 
     session = wait_until(swapping, first, "the first program is partly swapped out")
     kill(session)
@@ -77,10 +95,9 @@ def test_kill_9_in_the_middle_of_a_swap(make_card):
     assert_all_returned(card)
 
 
-def test_kill_9_in_the_middle_of_a_restore(make_card):
-    card = make_card(bus="100MB/s")
-    card.start_daemon()
-    expected = solo(card, SHORT)
+def test_kill_9_in_the_middle_of_a_restore(make_tight_card, expected):
+    # A turn is by default as long as twenty switches, and such a switch takes seconds.
+    card = make_tight_card(bus="40MB/s", TANDEM_TURN="500ms")
     first, second, third = card.shared(LONG), card.shared(LONG), card.shared(SHORT)
 
     def restoring():
@@ -105,23 +122,40 @@ def test_kill_9_in_the_middle_of_a_restore(make_card):
     assert_all_returned(card)
 
 
-def test_a_stopped_holder_keeps_its_bytes_and_goes_on_later(card):
+def test_a_stopped_holder_keeps_its_bytes_and_goes_on_later(make_card):
     """What fits beside a stopped program runs, what does not is told why it waits, and all finish
     right once it is continued."""
-    expected = solo(card, train("120M", 40))
-    stopped = card.shared(train("120M", 40))
-    session = wait_until(
-        lambda: (s := card.session_of(stopped)) and s["state"] == "running" and s["resident_bytes"] >= 119 * MIB and s,
-        stopped, "it runs and has all its memory",
-    )
+    card = make_card(vram="128M", context="2M")  # a budget of 118 MiB, of which the holder has 64
+    card.start_daemon()
+    small, large = train("20M", 3), train("60M", 3)
+    alone = begin_work(card)
+    expected = [to_the_end(alone)]
+    finish(alone.process)
+    expected += [solo(card, small), solo(card, large)]
+    holder = begin_work(card, [TANDEM, "run", "--"])
+    session = card.session_of(holder.process)
+    assert session["state"] == "running" and session["resident_bytes"] >= 64 * MIB
     os.kill(session["pid"], signal.SIGSTOP)
-    small = train("60M", 5)
-    assert finish(card.shared(small)) == solo(card, small)
-    large = card.shared(train("120M", 40))
+    small_finished = finish(card.shared(small))
+    waiter = card.shared(large)
     told = f"session {session['id']} does not answer and keeps "
-    wait_until(lambda: told in ((card.session_of(large) or {}).get("reason") or ""), large, "it is told why it waits")
+    wait_until(lambda: told in ((card.session_of(waiter) or {}).get("reason") or ""), waiter, "it is told why it waits")
     os.kill(session["pid"], signal.SIGCONT)
-    assert [finish(process) for process in (stopped, large)] == [expected, expected]
+    assert [to_the_end(holder), small_finished, finish(waiter)] == expected
+
+
+def begin_work(card, prefix=()):
+    """A DeviceProgram with a kernel under way."""
+    program = DeviceProgram(card, prefix)
+    program.ask("fill 1")
+    assert program.ask("halves 1000") == "queued" and program.ask("begun") == "begun"
+    return program
+
+
+def to_the_end(program):
+    """Lets the kernel end. The digest of the program's memory, of which the kernel has written some."""
+    assert program.ask("release") == "released" and program.ask("sync") == "sync 0"
+    return program.ask("digest")
 
 
 def refusal(connection):
