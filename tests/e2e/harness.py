@@ -185,13 +185,13 @@ class Card:
 
 
 class DeviceProgram:
-    """A device_program, which does as it is told. `prefix`: what it is started by."""
+    """A device_program, which does as it is told. `prefix`: what it is started by; `room`: bytes of its memory."""
 
     SCRIPT = Path(__file__).with_name("device_program.py")
 
-    def __init__(self, card, prefix=(), **environment):
+    def __init__(self, card, prefix=(), room=64 * MIB, **environment):
         self.process = subprocess.Popen(
-            [*prefix, "/usr/bin/python3", str(self.SCRIPT)],
+            [*prefix, "/usr/bin/python3", str(self.SCRIPT), str(room)],
             env={**card.env, **FOR_PYTHON, "LD_LIBRARY_PATH": str(SOFT_GPU), **environment},
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip

@@ -8,13 +8,15 @@ import pytest
 
 from harness import MIB, SANITIZED, TANDEM, DeviceProgram, finish, wait_until
 
-MEMORY = 64 * MIB  # of a DeviceProgram
+MEMORY = 16 * MIB  # of a DeviceProgram
 CHUNK = 2 * MIB
+SMALL = {"vram": "32M", "context": "2M"}  # a card that has room for one such program, and a bit: 22 MiB
 
 
 def two_programs(card):
     """That do not fit together, with the digests of what they have."""
-    programs = [DeviceProgram(card, [TANDEM, "run", "--name", name, "--"]) for name in ("first", "second")]
+    prefixes = [[TANDEM, "run", "--name", name, "--"] for name in ("first", "second")]
+    programs = [DeviceProgram(card, prefix, room=MEMORY) for prefix in prefixes]
     return programs, [program.ask(f"fill {seed}") for seed, program in enumerate(programs)]
 
 
@@ -63,7 +65,7 @@ def end(programs):
 def slow_card(make_card):
     """Where a copy over the bus costs more than a hash does here, which sanitizers make many times slower:
     with them it never pays at 400 MB/s, and on some machines not at 100 MB/s."""
-    card = make_card(vram="128M", bus="30MB/s" if SANITIZED else "100MB/s")
+    card = make_card(**SMALL, bus="30MB/s" if SANITIZED else "100MB/s")
     card.start_daemon()
     return card
 
@@ -90,7 +92,7 @@ def test_what_was_written_by_a_way_nobody_sees_is_copied(slow_card):
 
 
 def test_in_chaos_too(make_card):
-    card = make_card(vram="128M", bus="400MB/s")
+    card = make_card(**SMALL, bus="400MB/s")
     seed = os.environ.get("TANDEM_SEED", str(int.from_bytes(os.urandom(4), "little")))
     print(f"TANDEM_SEED={seed}")
     card.env.update(TANDEM_CHAOS="1", TANDEM_SEED=seed)
