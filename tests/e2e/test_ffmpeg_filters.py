@@ -95,7 +95,7 @@ def scaled(form, algorithm, size):
 @pytest.mark.parametrize("algorithm", SCALERS)
 @pytest.mark.parametrize("form", FORMATS)
 def test_scale_agrees_with_the_cpu(card, form, algorithm):
-    assert psnr(card, f"[0]format=yuv444p,{scaled(form, algorithm, '240:160')}", SOURCE) >= 40
+    assert psnr(card, f"[0]format=yuv444p,{scaled(form, algorithm, '240:160')}", SOURCE) >= 50  # another algorithm's have 47 at most
 
 
 @pytest.mark.parametrize("form", ["yuv420p", "yuva420p"])

@@ -13,7 +13,7 @@ import pytest
 from harness import MIB, PATIENCE_S, REFUSED, REGISTER, SOCKET, TANDEMD, TRAIN, finish, frame, text, train, wait_until
 from test_sharing import assert_all_returned, solo
 
-LONG = train("160M", 30)
+LONG = train("40M", 20)
 
 
 def kill_daemon(card):
@@ -29,7 +29,9 @@ def kill_daemon(card):
     return wait_until(successor, None, "another daemon answers")
 
 
-def test_holder_and_waiter_finish_right(card):
+def test_holder_and_waiter_finish_right(make_card):
+    card = make_card(vram="64M", context="2M")  # a budget of 54 MiB; each trainer has 50
+    card.start_daemon()
     expected = solo(card, LONG)
     both = [card.shared(LONG), card.shared(LONG)]
 
@@ -46,9 +48,11 @@ def test_holder_and_waiter_finish_right(card):
     assert_all_returned(card)
 
 
-def test_a_full_card_is_no_obstacle(card):
+def test_a_full_card_is_no_obstacle(make_card):
     """The new daemon finds no room for a context of its own to measure with."""
-    job = train("60M", 40)
+    card = make_card(vram="96M")  # a budget of 62 MiB; each job has 22
+    card.start_daemon()
+    job = train("12M", 20)
     expected = solo(card, job)
     jobs = [card.shared(job) for _ in range(4)]  # their contexts fill what the daemon keeps free
 
@@ -57,7 +61,7 @@ def test_a_full_card_is_no_obstacle(card):
         resident = sum(s["resident_bytes"] for s in sessions)
         if sum(s["contexts"] for s in sessions) != 4 or resident < budget - 6 * MIB:
             return False
-        return card.vram_used() > 248 * MIB  # of 256: no room for the two that measure
+        return card.vram_used() > 88 * MIB  # of 96: no room for the two that measure
 
     budget = card.gpu()["budget_bytes"]
     wait_until(full, jobs[0], "the card is full")
