@@ -1,5 +1,7 @@
 """Programs that use several GPUs, each of which is shared."""
 
+import subprocess
+
 import pytest
 
 from harness import finish, wait_until
@@ -7,13 +9,13 @@ from test_bad_input import DRIVER_TEST, verdicts
 
 pytestmark = pytest.mark.sanitized
 
-# Holds BLOCKS blocks of 8 MiB on each of the devices that it is told, in that order, each with
-# contents of its own. In each round it writes some anew, copies some from one device to the next,
-# and looks at all.
+# Holds BLOCKS blocks of 4 MiB on each of the devices that it is told, in that order, each with
+# contents of its own. It says so, and goes on at the end of its standard input. In each round it
+# writes some anew, copies some from one device to the next, and looks at all.
 PROGRAM = """
 import ctypes, sys
 cuda = ctypes.CDLL("libcuda.so.1")
-BYTES, DEVICES = 8 << 20, [int(each) for each in sys.argv[1].split(",")]
+BYTES, DEVICES = 4 << 20, [int(each) for each in sys.argv[1].split(",")]
 BLOCKS, ROUNDS, SEED = (int(each) for each in sys.argv[2:5])
 SIZE = ctypes.c_size_t(BYTES)
 
@@ -37,6 +39,8 @@ for place, device in enumerate(DEVICES):
     for index, block in enumerate(blocks[-1]):
         check(cuda.cuMemAlloc_v2(ctypes.byref(block), SIZE))
         fill(place, index, SEED + 1000 * place + index)
+print("filled", flush=True)
+sys.stdin.read()
 for round in range(1, ROUNDS + 1):
     for place in range(len(DEVICES)):
         for index in range(round % 3, BLOCKS, 3):
@@ -64,7 +68,7 @@ def program(devices, blocks, rounds, seed):
 
 @pytest.fixture
 def cards(make_card):
-    card = make_card(devices="one,two")
+    card = make_card(devices="one,two", vram="64M", context="2M")  # budgets of 54 MiB
     card.start_daemon()
     return card
 
@@ -80,8 +84,12 @@ def test_a_driver_with_two_devices_is_still_one(cards):
 
 def test_programs_on_one_card_or_both_in_any_order(cards):
     """Each needs more than half of a card, so that they take turns on either."""
-    argvs = [program(devices, 18, 3, 10000 * number) for number, devices in enumerate(("0,1", "1,0", "0", "1"), 1)]
-    running = [cards.shared(argv) for argv in argvs]
+    argvs = [program(devices, 9, 3, 10000 * number) for number, devices in enumerate(("0,1", "1,0", "0", "1"), 1)]
+    running = [cards.shared(argv, stdin=subprocess.PIPE) for argv in argvs]
+    assert [each.stdout.readline() for each in running] == ["filled\n"] * 4  # on either card three at a time
+    for each in running:
+        each.stdin.close()
+        each.stdin = None  # or communicate() would write to it
     assert [finish(each) for each in running] == ["done\n"] * 4
     both = cards.ask("status")["gpus"]
     assert [gpu["charged_bytes"] for gpu in both] == [0, 0]
@@ -91,7 +99,7 @@ def test_programs_on_one_card_or_both_in_any_order(cards):
 
 
 def test_who_needs_both_cards_gets_them_from_busy_neighbours(cards):
-    busy = [cards.shared(program(device, 18, 100000, 7)) for device in ("0", "1")]
+    busy = [cards.shared(program(device, 9, 100000, 7)) for device in ("0", "1")]
     wait_until(lambda: len(cards.sessions()) == 2, busy[0], "both neighbours are there")
-    assert finish(cards.shared(program("0,1", 18, 2, 1000))) == "done\n"
+    assert finish(cards.shared(program("0,1", 9, 2, 1000))) == "filled\ndone\n"
     assert all(each.poll() is None for each in busy)
