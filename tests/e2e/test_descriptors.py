@@ -3,13 +3,13 @@
 from harness import PATIENCE_S, finish, train
 from test_sharing import assert_all_returned, solo
 
-# Holds 150 MiB, closes what it does not know, and looks after its own files and bytes once it is
+# Holds 40 MiB, closes what it does not know, and looks after its own files and bytes once it is
 # told to go on.
 PROGRAM = """
 import ctypes, os, sys
 
 cuda = ctypes.CDLL("libcuda.so.1")
-size = 150 << 20
+size = 40 << 20
 context, memory = ctypes.c_void_p(), ctypes.c_uint64()
 copy = ctypes.create_string_buffer(size)
 
@@ -36,8 +36,10 @@ print("intact", flush=True)
 """
 
 
-def test_neither_the_program_nor_its_neighbour_is_hurt(card, tmp_path):
-    job = train("160M", 2)
+def test_neither_the_program_nor_its_neighbour_is_hurt(make_card, tmp_path):
+    card = make_card(vram="64M", context="2M")  # a budget of 54 MiB, of which the job needs 50
+    card.start_daemon()
+    job = train("40M", 2)
     expected = solo(card, job)
     holder = card.shared(["/usr/bin/python3", "-c", PROGRAM, str(tmp_path)])
     assert holder.stdout.readline() == "closed\n", holder.communicate(timeout=PATIENCE_S)
