@@ -38,8 +38,8 @@ MAGIC, VERSION = 0x4D444E54, 12
 REGISTER, QUERY, ANSWER, REFUSED = 1, 66, 67, 127
 
 
-def ffmpeg_overlay(seconds=1.8, size="1920x1360", source="testsrc2"):
-    """ffmpeg holding seconds x 25 frames on the card (3.98 MiB each at 1920x1360); prints an md5."""
+def ffmpeg_overlay(seconds=1.4, size="1920x680", source="testsrc2"):
+    """ffmpeg holding seconds x 25 frames on the card (1.99 MiB each at 1920x680); prints an md5."""
     return [
         "ffmpeg", "-v", "error", "-nostdin",
         "-init_hw_device", "cuda=cu:0", "-filter_hw_device", "cu",
