@@ -18,17 +18,18 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class
 from .. import _abi
 from ..lease import Block
 from ..status import release, status
-from ..units import format_time
+from ..units import format_time, parse_time
 from .display import CellDisplay, shared_kernel_hint
 from .options import block_of, cell_parser, line_parser, parse
 
 _MAGIC = "%%gpu"
 
 
-def mark_cell(lines: List[str]) -> List[str]:
-    """An input transformer: turns a first line `%%gpu …` into a string, which marks the cell."""
-    first = lines[0].strip() if lines else ""
-    return [f"{first!r}\n", *lines[1:]] if _is_magic(first) else lines
+def place_of(where: str) -> str:
+    """Returns the worker that a word after `--where` or `%gpu use` means; "local" for this kernel."""
+    if where in ("local", "worker"):
+        return {"local": "local", "worker": "local-worker"}[where]
+    return where if "://" in where else f"ssh://{where}"
 
 
 def _is_magic(line: str) -> bool:
@@ -58,9 +59,27 @@ class CellLease(ast.NodeTransformer):
 
     def __init__(self, shell):
         self._shell = shell
+        self.where = "local"  # where cells run that do not say
         self._block: Optional[Block] = None
         self._display: Optional[CellDisplay] = None
         self.log: List[Ran] = []
+
+    def mark(self, lines: List[str]) -> List[str]:
+        """An input transformer: turns a first line `%%gpu …` into a string, which marks the cell.
+
+        A cell that runs elsewhere stays a cell magic, which has the cell's text.
+        """
+        first = lines[0].strip() if lines else ""
+        if not _is_magic(first) or not self._runs_here(first[len(_MAGIC) :]):
+            return lines
+        return [f"{first!r}\n", *lines[1:]]
+
+    def _runs_here(self, line: str) -> bool:
+        try:
+            where = parse(cell_parser(), line).where
+        except UsageError:
+            return True  # where the mistake is told
+        return (self.where if where is None else place_of(where)) == "local"
 
     def visit(self, node):
         """For IPython: `node` is the module of a cell. Raises InputRejected."""
@@ -90,8 +109,6 @@ class CellLease(ast.NodeTransformer):
         if options.help:
             parser.print_help()
             return False
-        if options.where != "local":
-            raise UsageError(f"%%gpu: there is no '{options.where}' to run cells on; leave out --where")
         self._display = CellDisplay(self._shell, options.quiet)
         block = block_of(options, self._display.on_wait)
         try:
@@ -116,6 +133,14 @@ class CellLease(ast.NodeTransformer):
         self._display.on_end(block.waited_s, block.ran_s)
 
 
+def _remote():
+    try:
+        from .. import remote
+    except ImportError as error:
+        raise UsageError(f"cells that run elsewhere need {error.name}: install it") from None
+    return remote
+
+
 @magics_class
 class GpuMagics(Magics):
     """The magic `%gpu`, and the help of `%%gpu`."""
@@ -127,19 +152,42 @@ class GpuMagics(Magics):
     @line_cell_magic
     def gpu(self, line, cell=None):
         if cell is not None:
-            raise UsageError("%%gpu has to be the first line of its cell")
+            return self._run_elsewhere(line, cell)
         parser = line_parser()
         options = parse(parser, line)
         if options.help:
             parser.print_help()
         elif options.command == "log":
             self._log()
+        elif options.command in ("use", "fetch"):
+            self._with_name(options.command, options.name)
         elif options.command == "release":
             print("The memory leaves the card." if release() else "There is nothing to release.")
         else:
             print(status())
 
     gpu.__doc__ = cell_parser().format_help() + "\n" + line_parser().format_help()
+
+    def _with_name(self, command, name):
+        if name is None:
+            raise UsageError(f"%gpu {command} needs a name; `%gpu --help` has examples")
+        if command == "fetch":
+            return _remote().fetch(self.shell, name)
+        self._cells.where = place_of(name)
+        here = self._cells.where == "local"
+        print("Cells run in this kernel." if here else f"Cells under %%gpu run on {name}.")
+
+    def _run_elsewhere(self, line, cell):
+        parser = cell_parser()
+        options = parse(parser, line)
+        if options.help:
+            return parser.print_help()
+        where = place_of(options.where) if options.where else self._cells.where
+        if where == "local":
+            raise UsageError("%%gpu has to be the first line of its cell")
+        options.timeout = parse_time(options.limit)
+        options.limit = None  # there: of the bytes that travel
+        return _remote().run_cell(self.shell, cell, where, options).raise_error()
 
     def _log(self):
         if not self._cells.log:
@@ -154,7 +202,7 @@ def load(shell) -> None:
     if any(isinstance(known, CellLease) for known in shell.ast_transformers):
         return
     cells = CellLease(shell)
-    shell.input_transformers_cleanup.append(mark_cell)
+    shell.input_transformers_cleanup.append(cells.mark)
     shell.ast_transformers.append(cells)
     shell.events.register("post_execute", cells.end)
     shell.register_magics(GpuMagics(shell, cells))

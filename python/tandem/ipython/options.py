@@ -1,6 +1,7 @@
 """The words after `%%gpu` and `%gpu`."""
 
 import argparse
+import functools
 import shlex
 
 from IPython.core.error import UsageError
@@ -14,12 +15,16 @@ examples:
   %%gpu                    hold the GPU for this cell
   %%gpu -w 10m             wait for at most ten minutes
   %%gpu -t 30s --mem 8G    run for at most 30 s, and begin when 8 GiB can be there
+  %%gpu --where gpuhost    run the cell on that machine (ssh), with this notebook's variables
+  %%gpu --where gpuhost --dry-run -i data    what would travel there, beside `data`
 """
 LINE_EXAMPLES = """
 examples:
   %gpu status    how this notebook stands, and who else is there
   %gpu log       what the cells of this notebook waited and ran
   %gpu release   let this notebook's memory leave the card until the next cell
+  %gpu use HOST  run cells there from now on; `%gpu use local` runs them here again
+  %gpu fetch X   bring the value of a variable that has stayed on the other machine
 """
 
 
@@ -33,6 +38,10 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(message or "")
 
 
+def _names(text):
+    return [name for name in text.replace(",", " ").split() if name]
+
+
 def _checked(parse):
     def check(text):
         try:
@@ -44,6 +53,7 @@ def _checked(parse):
     return check
 
 
+@functools.lru_cache(maxsize=None)
 def cell_parser() -> argparse.ArgumentParser:
     """Returns the parser of `%%gpu`."""
     parser = _Parser(
@@ -67,14 +77,25 @@ def cell_parser() -> argparse.ArgumentParser:
         "--class", dest="work_class", choices=CLASSES, metavar="CLASS", help=", ".join(CLASSES)
     )
     parser.add_argument("--device", type=int, default=0, metavar="N", help="number of the GPU")
-    parser.add_argument(
-        "--where", default="local", metavar="HOST", help="run the cell there; default: local"
-    )
+    remote = parser.add_argument_group("cells that run elsewhere")
+    remote.add_argument(
+        "--where", metavar="HOST",
+        help="run the cell there: local (default), worker (another process here), a host, ssh://host",
+    )  # fmt: skip
+    remote.add_argument("-i", "--inputs", type=_names, default=(), metavar="NAMES",
+                        help="variables that travel beside those that the cell reads")  # fmt: skip
+    remote.add_argument("-o", "--outputs", type=_names, metavar="NAMES",
+                        help="the only variables that come back")  # fmt: skip
+    remote.add_argument("--keep", type=_names, default=(), metavar="NAMES",
+                        help="variables that stay there")  # fmt: skip
+    remote.add_argument("--large", action="store_true", help="let more than 1 GiB travel")
+    remote.add_argument("--dry-run", action="store_true", help="show what would travel, run nothing")
     parser.add_argument("-q", "--quiet", action="store_true", help="show no line about the wait")
     parser.add_argument("-h", "--help", action="store_true", help="show this text")
     return parser
 
 
+@functools.lru_cache(maxsize=None)
 def line_parser() -> argparse.ArgumentParser:
     """Returns the parser of `%gpu`."""
     parser = _Parser(
@@ -84,7 +105,9 @@ def line_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         add_help=False,
     )
-    parser.add_argument("command", nargs="?", default="status", choices=("status", "log", "release"))
+    commands = ("status", "log", "release", "use", "fetch")
+    parser.add_argument("command", nargs="?", default="status", choices=commands)
+    parser.add_argument("name", nargs="?", metavar="HOST|NAME")
     parser.add_argument("-h", "--help", action="store_true", help="show this text")
     return parser
 
