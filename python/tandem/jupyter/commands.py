@@ -2,14 +2,16 @@
 
 import argparse
 import sys
+from pathlib import Path
 
-from . import launch, spec
+from . import hub, launch, spec
 
 _EXAMPLES = """
 examples:
-  tandem jupyter install --user         for this user
-  tandem jupyter install --sys-prefix   for the virtual environment that is active
+  tandem jupyter install                       for yourself, or for this virtual environment
+  tandem jupyter install --prefix /usr/local   for all users, as root
   tandem jupyter uninstall
+  tandem jupyter hub --memory 4G --idle 30m --output tandem_hub.py
 """
 
 
@@ -34,6 +36,15 @@ def add_commands(commands) -> None:
     uninstall = actions.add_parser("uninstall", help="remove the kernel")
     _add_name(uninstall)
     uninstall.set_defaults(run=_uninstall)
+    of_hub = actions.add_parser("hub", help="print what JupyterHub's configuration needs")
+    of_hub.add_argument(
+        "--memory", metavar="SIZE", default="8G", help="GPU memory of a kernel (default: %(default)s)"
+    )
+    of_hub.add_argument(
+        "--idle", metavar="TIME", default="1h", help="until idle kernels end (default: %(default)s)"
+    )
+    of_hub.add_argument("--output", metavar="FILE", help="write it to a new file")
+    of_hub.set_defaults(run=_hub)
     kernel = actions.add_parser("kernel", help="start the kernel; for notebook servers")
     kernel.add_argument("-f", required=True, metavar="FILE", help="connection file")
     kernel.set_defaults(run=lambda options: launch.become_kernel(["-f", options.f]))
@@ -44,16 +55,38 @@ def _add_name(parser) -> None:
 
 
 def _install(options) -> int:
-    prefix = sys.prefix if options.sys_prefix else options.prefix
+    in_environment = sys.prefix != sys.base_prefix
+    prefix = options.prefix
+    if options.sys_prefix or (in_environment and prefix is None and not options.user):
+        prefix = sys.prefix
     try:
-        folder = spec.install(options.name, options.display_name, options.user, prefix)
+        folder = spec.install(options.name, options.display_name, prefix)
     except PermissionError as error:
         print(
-            f"tandem: cannot write {error.filename}; add --user to install the kernel for yourself",
+            f"tandem: cannot write {error.filename}; leave out --prefix to install the kernel for yourself",
             file=sys.stderr,
         )
         return 1
     print(f'Installed the kernel "{options.display_name}" in {folder}')
+    print("Choose it in Jupyter: Kernel, Change kernel.")
+    return 0
+
+
+def _hub(options) -> int:
+    text = hub.configuration(options.memory, options.idle)
+    if options.output is None:
+        print(text, end="")
+        return 0
+    try:
+        with Path(options.output).open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        print(f"tandem: {options.output} exists; choose another file", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"tandem: cannot write {options.output}: {error.strerror}", file=sys.stderr)
+        return 1
+    print(f"Wrote {options.output}; load it in jupyterhub_config.py: load_subconfig('{options.output}')")
     return 0
 
 

@@ -5,7 +5,7 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Dict, List
+from typing import Dict, List, Mapping
 
 from ..command import tandem_command
 
@@ -13,14 +13,37 @@ _LONGEST = 40
 _PACKAGES = str(Path(__file__).absolute().parents[2])  # holds the package
 
 
-def run_name() -> str:
-    """Returns what to call the run in `tandem ps`: user and notebook, where that is known."""
+def run_name(environment: Mapping[str, str], user: str) -> str:
+    """Returns what to call the run in `tandem ps`: "anna-lesson" for anna's lesson.ipynb.
+
+    The user alone where the server does not say which notebook it is (JPY_SESSION_NAME).
+    """
+    path = Path(environment.get("JPY_SESSION_NAME", ""))
+    words = [user, path.stem if path.suffix == ".ipynb" else ""]
+    words = [re.sub(r"[^\w.@+-]+", "-", word).strip("-") for word in words]
+    return "-".join(filter(None, words))[:_LONGEST]
+
+
+def run_options(environment: Mapping[str, str], user: str) -> List[str]:
+    """Returns the options of `tandem run` for a user's kernel.
+
+    TANDEM_KERNEL_MEMORY and TANDEM_KERNEL_CLASS set its limit and class, as a hub wants them. Within
+    another run that one's options hold.
+    """
+    if environment.get("TANDEM_RUN"):
+        return []
+    options = ["--name", run_name(environment, user)]
+    for option in ("memory", "class"):
+        value = environment.get(f"TANDEM_KERNEL_{option.upper()}")
+        options += [f"--{option}", value] if value else []
+    return options
+
+
+def _user() -> str:
     try:
-        user = getpass.getuser()
+        return getpass.getuser()
     except (KeyError, OSError):
-        user = f"user{os.getuid()}"
-    notebook = Path(os.environ.get("JPY_SESSION_NAME", "")).stem or "notebook"
-    return re.sub(r"[^\w.@+-]+", "-", f"{user}-{notebook}")[:_LONGEST]
+        return f"user{os.getuid()}"
 
 
 def kernel_argv(arguments: List[str], *options: str) -> List[str]:
@@ -40,5 +63,5 @@ def kernel_environment() -> Dict[str, str]:
 
 def become_kernel(arguments: List[str]) -> None:
     """Replaces this process by `tandem run` with a kernel. Raises CommandMissing, OSError."""
-    argv = kernel_argv(arguments, "--name", run_name())
+    argv = kernel_argv(arguments, *run_options(os.environ, _user()))
     os.execve(argv[0], argv, kernel_environment())

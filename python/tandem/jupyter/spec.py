@@ -44,17 +44,10 @@ def _manager():
     return KernelSpecManager()
 
 
-def _where(user: bool, prefix: Optional[str]) -> dict:
-    return {"user": user} if prefix is None else {"prefix": prefix}
-
-
 def install(
-    name: str = NAME,
-    display_name: str = DISPLAY_NAME,
-    user: bool = False,
-    prefix: Optional[str] = None,
+    name: str = NAME, display_name: str = DISPLAY_NAME, prefix: Optional[str] = None
 ) -> str:
-    """Installs the kernel specification; returns its folder. `prefix`: below which, as Jupyter has it.
+    """Installs the kernel specification, below `prefix` or for this user; returns its folder.
 
     Raises NotInstalled where Jupyter is missing, OSError where the folder cannot be written.
     """
@@ -70,7 +63,7 @@ def install(
         text = json.dumps(kernel_json(display_name), indent=1) + "\n"
         (Path(made) / "kernel.json").write_text(text)
         os.chmod(made, 0o755)
-        return manager.install_kernel_spec(made, name, **_where(user, prefix))
+        return manager.install_kernel_spec(made, name, user=prefix is None, prefix=prefix)
 
 
 def uninstall(name: str = NAME) -> str:
