@@ -57,7 +57,7 @@ class Kernel:
         return time.perf_counter() - begin
 
     def prepare(self, held):
-        """Loads the magics and the device program, which holds so many bytes on the card."""
+        """Loads the magics and the device program, which holds `held` bytes on the card."""
         self.run("%load_ext tandem")
         self.run(f"%%gpu\nexec(open({str(CELLS)!r}).read())\nmemory = Memory({held})")
 

@@ -192,7 +192,7 @@ def measure(args):
 
 if __name__ == "__main__":
     run("classroom", __doc__, measure, options=(
-        (("--users",), {"type": int, "help": f"only so many; without it {', '.join(map(str, COUNTS))}"}),
+        (("--users",), {"type": int, "help": f"number of users; without it {', '.join(map(str, COUNTS))}"}),
         (("--cells",), {"type": int, "default": 200, "help": "of all users together (default %(default)s)"}),
         (("--policy",), {"default": "interactive", "help": "of the daemon (default %(default)s)"}),
         (("--seed",), {"type": int, "default": 1, "help": "of the draws"}),

@@ -98,5 +98,5 @@ def measure(args):
 
 
 if __name__ == "__main__":
-    scale = {"type": int, "default": 20, "help": "so many times faster than that card"}
+    scale = {"type": int, "default": 20, "help": "times faster than that card"}
     run("handover", __doc__, measure, rounds=40, options=((("--scale",), scale),))

@@ -127,9 +127,9 @@ def measure(args):
 
 
 if __name__ == "__main__":
-    scale = {"type": int, "default": 50, "help": "so many times faster than that card"}
+    scale = {"type": int, "default": 50, "help": "times faster than that card"}
     duty = {"type": float, "help": "only with this share of phases on the card"}
-    phase = {"type": int, "help": "only with phases of so many seconds"}
+    phase = {"type": int, "help": "only with phases of this many seconds"}
     longer = {"action": "store_true", "help": "phases of 100 s as well"}
     options = ((("--scale",), scale), (("--long",), longer), (("--duty",), duty), (("--phase",), phase))
     run("makespan", __doc__, measure, rounds=3, options=options)

@@ -136,7 +136,7 @@ context, module = ctypes.c_void_p(), ctypes.c_void_p()
 spin, halves, written_through = (ctypes.c_void_p() for _ in range(3))
 signs = ctypes.c_void_p()
 stream, back, device, host = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_void_p()
-ROOM = int(sys.argv[1])
+ROOM = int(sys.argv[1]) if len(sys.argv) > 1 else 64 << 20
 check(cuda.cuInit(0))
 check(cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0))
 check(cuda.cuModuleLoadData(ctypes.byref(module), PTX))

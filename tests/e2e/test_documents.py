@@ -38,6 +38,8 @@ def shell(make_card, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     card = make_card(vram="16G")
     card.env["PATH"] = f"{BUILD / 'bin'}:{card.env['PATH']}"
+    card.env["TANDEM_PYTHON"] = "/usr/bin/python3"
+    card.env["JUPYTER_DATA_DIR"] = str(tmp_path / "jupyter")
     return card
 
 
@@ -60,7 +62,7 @@ def test_before_and_after(make_card):
 
 def test_the_commands_of_use(shell):
     lines = commands(block_with("tandem suspend"))
-    assert len(lines) == 14 and lines[0][:2] == ["./dev", "install"]
+    assert len(lines) == 15 and lines[0][:2] == ["./dev", "install"]
     big = None
     for words in lines[1:]:
         assert words[0] == "tandem"

@@ -75,7 +75,7 @@ def test_the_installed_kernel_shares_the_gpu_under_the_notebooks_name(card, run)
     manager = KernelManager()
     manager.kernel_spec.argv = argv
     env = {**card.env, "TANDEM_PYTHON": PYTHON, "TANDEM_KERNEL_MEMORY": "64M"}
-    env.update(JPY_SESSION_NAME="/home/anna/lesson 1.ipynb", LOGNAME="anna")
+    env.update(JPY_SESSION_NAME="/class/anna/lesson 1.ipynb", LOGNAME="anna")
     manager.start_kernel(env=env)
     client = manager.blocking_client()
     client.start_channels()

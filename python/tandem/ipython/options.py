@@ -64,14 +64,14 @@ def cell_parser() -> argparse.ArgumentParser:
         add_help=False,
     )
     size, length = _checked(parse_size), _checked(parse_time)
-    parser.add_argument("-w", "--wait", type=length, metavar="TIME", help="wait at most so long")
-    parser.add_argument("-t", "--limit", type=length, metavar="TIME", help="run at most so long")
+    parser.add_argument("-w", "--wait", type=length, metavar="TIME", help="the longest wait")
+    parser.add_argument("-t", "--limit", type=length, metavar="TIME", help="the longest run")
     parser.add_argument(
         "-e", "--duration", type=length, metavar="TIME",
         help="about how long the cell needs the GPU; short cells go first",
     )  # fmt: skip
     parser.add_argument(
-        "--mem", type=size, metavar="SIZE", help="begin when the cell can have so much memory"
+        "--mem", type=size, metavar="SIZE", help="begin when the cell can have this memory"
     )
     parser.add_argument(
         "--class", dest="work_class", choices=CLASSES, metavar="CLASS", help=", ".join(CLASSES)
