@@ -28,7 +28,7 @@ class FreeFenceTest : public testing::Test {
   CUdeviceptr Allocate(uint64_t bytes) {
     if (auto block = memory_.AllocateFromPage(bytes, driver_.context())) return block->address;
     Block block;
-    EXPECT_EQ(memory_.AllocateRun(bytes, driver_.context(), &block), CUDA_SUCCESS);
+    EXPECT_EQ(memory_.AllocateExtent(bytes, driver_.context(), &block), CUDA_SUCCESS);
     return block.address;
   }
   // A page of which every slot is taken.
@@ -178,7 +178,7 @@ TEST_F(FreeFenceTest, AContextTakesItsRetiredBlocksAlong) {
   const auto other = reinterpret_cast<CUcontext>(&object);
   const std::vector<CUdeviceptr> page = FillPage();
   Block its;
-  ASSERT_EQ(memory_.AllocateRun(MiB(8).count, other, &its), CUDA_SUCCESS);
+  ASSERT_EQ(memory_.AllocateExtent(MiB(8).count, other, &its), CUDA_SUCCESS);
   Submit();
   driver_.HoldEvents(true);
   Free(page[0]);

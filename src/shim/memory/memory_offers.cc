@@ -50,7 +50,7 @@ CUresult MemoryOffers::OfferHeld(const Home& home, const AwaitLease& await_lease
   std::optional<OfferToken> named;
   {
     MutexLock lock(mutex_);
-    const auto known = offers_.find(home.run);
+    const auto known = offers_.find(home.extent);
     if (known != offers_.end()) {
       *token = known->second.token;
       if (known->second.state == Offered::State::kTold) return CUDA_SUCCESS;
@@ -69,8 +69,8 @@ CUipcMemHandle MemoryOffers::HandleOf(const Home& home, const OfferToken& token)
   IpcHandle made;
   made.token_high = token.first;
   made.token_low = token.second;
-  made.piece_bytes = home.run_bytes;
-  made.offset = home.block.address - home.run;
+  made.piece_bytes = home.extent_bytes;
+  made.offset = home.block.address - home.extent;
   made.bytes = home.block.bytes;
   made.device = UuidOf(*parts_.real, parts_.device);
   return Pack(made);
@@ -80,14 +80,14 @@ CUipcMemHandle MemoryOffers::HandleOf(const Home& home, const OfferToken& token)
 CUresult MemoryOffers::Tell(const Home& home, const OfferToken& token, const UniqueFd& memory) {
   {
     MutexLock lock(mutex_);
-    Offered& offered = offers_[home.run];
+    Offered& offered = offers_[home.extent];
     offered.token = token;
     offered.state = Offered::State::kAsking;
   }
   const Status told = OfferMemory(token, parts_.link->device(), memory);
   if (told.ok() || IsAbsence(told.error())) {
     MutexLock lock(mutex_);
-    Offered::State& state = offers_[home.run].state;
+    Offered::State& state = offers_[home.extent].state;
     // Else there is another daemon by now, and what this one said is worth nothing.
     if (state == Offered::State::kAsking) {
       state = told.ok() ? Offered::State::kTold : Offered::State::kUntold;
@@ -99,7 +99,7 @@ CUresult MemoryOffers::Tell(const Home& home, const OfferToken& token, const Uni
   // The agent may have told it since: it does not just now, and what it told is withdrawn.
   MutexLock nobody_tells(parts_.swapper->mutex());
   MutexLock lock(mutex_);
-  offers_.erase(home.run);
+  offers_.erase(home.extent);
   CountUntold();
   parts_.link->Withdraw({token.first, token.second});
   return told.error().code == ErrorCode::kRefused ? CUDA_ERROR_OUT_OF_MEMORY
@@ -107,12 +107,12 @@ CUresult MemoryOffers::Tell(const Home& home, const OfferToken& token, const Uni
 }
 
 CUresult MemoryOffers::Share(const Home& home, const AwaitLease& await_lease, UniqueFd* memory) {
-  const Bytes bytes(home.run_bytes);
+  const Bytes bytes(home.extent_bytes);
   {
     // It was shared before, but the daemon would not have it.
     MutexLock lock(parts_.swapper->mutex());
-    const Run* const run = parts_.memory->FindRun(home.run);
-    if (run != nullptr && run->shared) return Export(run->chunks[0].handle, memory);
+    const Extent* const extent = parts_.memory->FindExtent(home.extent);
+    if (extent != nullptr && extent->shared) return Export(extent->chunks[0].handle, memory);
   }
   if (!parts_.make_room(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = MoveAlone(home, await_lease, memory);
@@ -141,9 +141,9 @@ CUresult MemoryOffers::MoveAlone(const Home& home, const AwaitLease& await_lease
 }
 
 CUresult MemoryOffers::Move(const Home& home, UniqueFd* memory) {
-  Run* const run = parts_.memory->FindRun(home.run);
+  Extent* const extent = parts_.memory->FindExtent(home.extent);
   const std::optional<Block> block = parts_.memory->Find(home.block.address);
-  if (run == nullptr || run->lost || !block.has_value() || block->id != home.block.id) {
+  if (extent == nullptr || extent->lost || !block.has_value() || block->id != home.block.id) {
     return CUDA_ERROR_INVALID_VALUE;  // freed since
   }
   CUmemAllocationProp properties = {};
@@ -151,10 +151,10 @@ CUresult MemoryOffers::Move(const Home& home, UniqueFd* memory) {
   properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, parts_.device};
   properties.requestedHandleTypes = kDescriptor;
   CUmemGenericAllocationHandle piece = 0;
-  CUresult result = parts_.real->cuMemCreate(&piece, run->bytes, &properties, 0);
+  CUresult result = parts_.real->cuMemCreate(&piece, extent->bytes, &properties, 0);
   if (result != CUDA_SUCCESS) return result;
   result = Export(piece, memory);
-  if (result == CUDA_SUCCESS) result = parts_.swapper->Gather(run, piece);
+  if (result == CUDA_SUCCESS) result = parts_.swapper->Gather(extent, piece);
   if (result == CUDA_SUCCESS) return result;
   memory->Reset();
   parts_.real->cuMemRelease(piece);
@@ -174,10 +174,10 @@ bool MemoryOffers::Has(const OfferToken& token) const {
                      [&](const auto& offer) { return offer.second.token == token; });
 }
 
-void MemoryOffers::OnGone(const Run& run) {
+void MemoryOffers::OnGone(const Extent& extent) {
   {
     MutexLock lock(mutex_);
-    const auto known = offers_.find(run.address);
+    const auto known = offers_.find(extent.address);
     if (known != offers_.end()) {
       const OfferToken token = known->second.token;
       parts_.link->Withdraw({token.first, token.second});
@@ -185,12 +185,12 @@ void MemoryOffers::OnGone(const Run& run) {
       CountUntold();
     }
   }
-  parts_.fixed->GiveBack(Bytes(run.bytes));
+  parts_.fixed->GiveBack(Bytes(extent.bytes));
 }
 
 void MemoryOffers::OfferAgain() {
   MutexLock lock(mutex_);
-  for (auto& [run, offered] : offers_) offered.state = Offered::State::kUntold;
+  for (auto& [extent, offered] : offers_) offered.state = Offered::State::kUntold;
   CountUntold();
   tell_at_ = Instant();
 }
@@ -202,14 +202,14 @@ void MemoryOffers::TellUntold() {
   std::vector<std::pair<CUdeviceptr, OfferToken>> untold;
   {
     MutexLock lock(mutex_);
-    for (const auto& [run, offered] : offers_) {
-      if (offered.state == Offered::State::kUntold) untold.emplace_back(run, offered.token);
+    for (const auto& [extent, offered] : offers_) {
+      if (offered.state == Offered::State::kUntold) untold.emplace_back(extent, offered.token);
     }
   }
-  for (const auto& [run, token] : untold) {
-    const Status told = TellAgain(run, token);
+  for (const auto& [extent, token] : untold) {
+    const Status told = TellAgain(extent, token);
     MutexLock lock(mutex_);
-    Offered& offered = offers_[run];  // none goes without the swap lock
+    Offered& offered = offers_[extent];  // none goes without the swap lock
     if (told.ok()) offered.state = Offered::State::kTold;
     CountUntold();
     if (told.ok()) continue;
@@ -220,8 +220,8 @@ void MemoryOffers::TellUntold() {
   }
 }
 
-Status MemoryOffers::TellAgain(CUdeviceptr run, const OfferToken& token) {
-  const Run* const known = parts_.memory->FindRun(run);
+Status MemoryOffers::TellAgain(CUdeviceptr extent, const OfferToken& token) {
+  const Extent* const known = parts_.memory->FindExtent(extent);
   UniqueFd memory;
   if (known == nullptr || Export(known->chunks[0].handle, &memory) != CUDA_SUCCESS) {
     return Error{ErrorCode::kFailed, "the driver does not export it"};

@@ -1,17 +1,17 @@
 // MemoryOffers: blocks of the program that other processes may open by cuIpcGetMemHandle.
 //
-// Memory in chunks, which comes and goes, cannot be given to others. So the run of such a block
+// Memory in chunks, which comes and goes, cannot be given to others. So the extent of such a block
 // (all of its page, where it is small) is moved into one piece of memory at the same address, which
 // stays on the card from then on and counts as fixed. The daemon has a descriptor of it for those
-// who open the handle, until the run is freed.
+// who open the handle, until the extent is freed.
 //
 // Threading: any thread; Offer may wait for room on the card, for the lease, and for work under
 // way. Invariants
-// 1. A run is offered at most once; its handles differ in where the block lies.
+// 1. An extent is offered at most once; its handles differ in where the block lies.
 // 2. What is offered is withdrawn before the memory that it counts for is given back.
 // 3. What the daemon did not hear of it is told as soon as it listens; what it will not have is
 //    forgotten, and the program told so.
-// 4. A run that is being offered is held: whatever the program frees meanwhile, it is gone only
+// 4. An extent that is being offered is held: whatever the program frees meanwhile, it is gone only
 //    afterwards, and its offer with it.
 #pragma once
 
@@ -59,8 +59,8 @@ class MemoryOffers {
       EXCLUDES_LOCK(mutex_);
   bool Has(const OfferToken& token) const EXCLUDES_LOCK(mutex_);
 
-  // A run that was shared is unmapped.
-  void OnGone(const Run& run) REQUIRES_LOCK(parts_.swapper->mutex()) EXCLUDES_LOCK(mutex_);
+  // An extent that was shared is unmapped.
+  void OnGone(const Extent& extent) REQUIRES_LOCK(parts_.swapper->mutex()) EXCLUDES_LOCK(mutex_);
   // There is another daemon, which knows of no offers. The agent's.
   void OfferAgain() EXCLUDES_LOCK(mutex_);
   // Tells the daemon of offers that it has not heard of, unless that was tried only just now. The
@@ -83,7 +83,8 @@ class MemoryOffers {
 
   CUresult Tell(const Home& home, const OfferToken& token, const UniqueFd& memory)
       EXCLUDES_LOCK(mutex_);
-  Status TellAgain(CUdeviceptr run, const OfferToken& token) REQUIRES_LOCK(parts_.swapper->mutex());
+  Status TellAgain(CUdeviceptr extent, const OfferToken& token)
+      REQUIRES_LOCK(parts_.swapper->mutex());
   void CountUntold() REQUIRES_LOCK(mutex_);
   CUresult Share(const Home& home, const AwaitLease& await_lease, UniqueFd* memory);
   CUresult MoveAlone(const Home& home, const AwaitLease& await_lease, UniqueFd* memory);
@@ -93,7 +94,7 @@ class MemoryOffers {
   const Parts parts_;
   Mutex offering_;  // one at a time
   mutable Mutex mutex_;
-  // By the run's address.
+  // By the extent's address.
   std::map<CUdeviceptr, Offered> offers_ GUARDED_BY(mutex_);
   std::atomic<bool> has_untold_{false};
   Instant tell_at_;  // the agent's

@@ -5,8 +5,8 @@
 #include <limits>
 #include <span>
 
+#include "src/shim/swap/extent_aliases.h"
 #include "src/shim/swap/host_arena.h"
-#include "src/shim/swap/run_aliases.h"
 
 namespace tandem::shim {
 namespace {
@@ -37,10 +37,10 @@ std::optional<CUresult> VmmMemory::Create(uint64_t bytes, const CUmemAllocationP
     return CreateFixed(bytes, properties, handle);
   }
   if (bytes > std::numeric_limits<uint64_t>::max() / 2) return CUDA_ERROR_OUT_OF_MEMORY;
-  Run* run = nullptr;
-  const auto add = [&](Run** added) {
-    const CUresult result = memory_->AllocateRunFor(properties, bytes, added);
-    run = *added;
+  Extent* extent = nullptr;
+  const auto add = [&](Extent** added) {
+    const CUresult result = memory_->AllocateExtentFor(properties, bytes, added);
+    extent = *added;
     return result;
   };
   CUresult result = source_.grow(bytes, add);
@@ -48,7 +48,7 @@ std::optional<CUresult> VmmMemory::Create(uint64_t bytes, const CUmemAllocationP
   if (result != CUDA_SUCCESS) return result;
   MutexLock lock(mutex_);
   *handle = next_handle_++;
-  physical_[*handle] = {.run = run, .bytes = bytes, .properties = properties};
+  physical_[*handle] = {.extent = extent, .bytes = bytes, .properties = properties};
   return CUDA_SUCCESS;
 }
 
@@ -81,10 +81,10 @@ std::optional<CUresult> VmmMemory::Release(Handle handle) {
     --found->second.references;
     known = found->second;
     // Before the driver may give the number to another.
-    const bool last = known.run == nullptr && known.references == 0 && known.mappings == 0;
+    const bool last = known.extent == nullptr && known.references == 0 && known.mappings == 0;
     if (last) physical_.erase(found);
   }
-  if (known.run != nullptr) {
+  if (known.extent != nullptr) {
     DropIfUnused(handle);
     return CUDA_SUCCESS;
   }
@@ -109,8 +109,8 @@ void VmmMemory::DropIfUnused(Handle handle) {
     gone = found->second;
     physical_.erase(found);
   }
-  if (gone.run != nullptr) {
-    const Bytes shrunk = memory_->FreeRun(gone.run);
+  if (gone.extent != nullptr) {
+    const Bytes shrunk = memory_->FreeExtent(gone.extent);
     swapper_->Reap();
     source_.shrink(shrunk);
   }
@@ -123,7 +123,7 @@ std::optional<CUresult> VmmMemory::Retain(CUdeviceptr address, Handle* handle) {
   if (mapping == mappings_.end() || mapping->second.handle == 0) return std::nullopt;
   Physical& physical = physical_.at(mapping->second.handle);
   Handle given = mapping->second.handle;
-  if (physical.run == nullptr) {
+  if (physical.extent == nullptr) {
     const CUresult result =
         real_->cuMemRetainAllocationHandle(&given, reinterpret_cast<void*>(address));
     if (result != CUDA_SUCCESS) return result;
@@ -137,7 +137,7 @@ std::optional<CUresult> VmmMemory::GetProperties(Handle handle,
                                                  CUmemAllocationProp* properties) const {
   MutexLock lock(mutex_);
   const auto found = physical_.find(handle);
-  if (found == physical_.end() || found->second.run == nullptr) return std::nullopt;
+  if (found == physical_.end() || found->second.extent == nullptr) return std::nullopt;
   if (found->second.references == 0) return CUDA_ERROR_INVALID_VALUE;
   *properties = found->second.properties;
   return CUDA_SUCCESS;
@@ -204,22 +204,22 @@ CUresult VmmMemory::Map(CUdeviceptr address, uint64_t bytes, Handle handle, bool
 
 CUresult VmmMemory::MapCounted(CUdeviceptr address, uint64_t bytes, Handle handle, bool reserved) {
   MutexLock swap_lock(swapper_->mutex());
-  Run* run = nullptr;
+  Extent* extent = nullptr;
   bool known = false;
   {
     MutexLock lock(mutex_);
     if (const auto found = physical_.find(handle); found != physical_.end()) {
       known = true;
-      run = found->second.run;
+      extent = found->second.extent;
       const bool valid = found->second.references != 0 && reserved && address % kGranule == 0 &&
                          bytes == found->second.bytes;
-      if (run != nullptr && !valid) return CUDA_ERROR_INVALID_VALUE;
+      if (extent != nullptr && !valid) return CUDA_ERROR_INVALID_VALUE;
     }
     // Where ours is swapped out the driver knows of no mapping.
     if (Overlaps(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
   }
-  const CUresult result = run != nullptr ? AddAlias(*real_, run, address)
-                                         : real_->cuMemMap(address, bytes, 0, handle, 0);
+  const CUresult result = extent != nullptr ? AddAlias(*real_, extent, address)
+                                            : real_->cuMemMap(address, bytes, 0, handle, 0);
   if (result != CUDA_SUCCESS) return result;
   MutexLock lock(mutex_);
   if (known) ++physical_.at(handle).mappings;
@@ -239,9 +239,9 @@ VmmMemory::Whose VmmMemory::Cover(CUdeviceptr address, uint64_t bytes,
        mapping != mappings_.end() && (mapping->first < address || mapping->first - address < bytes);
        ++mapping) {
     const Mapped& mapped = mapping->second;
-    Run* const run = mapped.handle == 0 ? nullptr : physical_.at(mapped.handle).run;
-    parts->push_back({mapping->first, mapped.bytes, mapped.handle, run});
-    ours |= run != nullptr;
+    Extent* const extent = mapped.handle == 0 ? nullptr : physical_.at(mapped.handle).extent;
+    parts->push_back({mapping->first, mapped.bytes, mapped.handle, extent});
+    ours |= extent != nullptr;
     exact &= mapping->first == next;
     next = mapping->first + mapped.bytes;
   }
@@ -270,16 +270,16 @@ CUresult VmmMemory::Unmap(CUdeviceptr address, uint64_t bytes) {
   } else {
     // The driver's first: they may be refused.
     for (const Part& part : parts) {
-      if (part.run != nullptr) continue;
+      if (part.extent != nullptr) continue;
       const CUresult result = real_->cuMemUnmap(part.address, part.bytes);
       if (result != CUDA_SUCCESS) return result;
       Forget(part);
     }
   }
   for (const Part& part : parts) {
-    const bool done = whose == Whose::kOurs && part.run == nullptr;
+    const bool done = whose == Whose::kOurs && part.extent == nullptr;
     if (done) continue;
-    if (part.run != nullptr) RemoveAlias(*real_, part.run, part.address);
+    if (part.extent != nullptr) RemoveAlias(*real_, part.extent, part.address);
     Forget(part);
   }
   return CUDA_SUCCESS;
@@ -318,13 +318,13 @@ std::optional<CUresult> VmmMemory::SetAccess(CUdeviceptr address, uint64_t bytes
     if (const CUresult result = CheckUser(each); result != CUDA_SUCCESS) return result;
   }
   for (const Part& part : parts) {
-    const CUresult result = part.run != nullptr
-                                ? SetAliasAccess(*real_, part.run, part.address, access, count)
+    const CUresult result = part.extent != nullptr
+                                ? SetAliasAccess(*real_, part.extent, part.address, access, count)
                                 : real_->cuMemSetAccess(part.address, part.bytes, access, count);
     if (result != CUDA_SUCCESS) return result;
-    if (part.run == nullptr) continue;
+    if (part.extent == nullptr) continue;
     const auto alias =
-        std::find_if(part.run->aliases.begin(), part.run->aliases.end(),
+        std::find_if(part.extent->aliases.begin(), part.extent->aliases.end(),
                      [&](const Alias& each) { return each.address == part.address; });
     MutexLock lock(mutex_);
     mappings_.at(part.address).access = alias->access;
@@ -337,7 +337,7 @@ std::optional<CUresult> VmmMemory::GetAccess(CUdeviceptr address, const CUmemLoc
   MutexLock lock(mutex_);
   const auto mapping = Around(address);
   if (mapping == mappings_.end() || mapping->second.handle == 0 ||
-      physical_.at(mapping->second.handle).run == nullptr) {
+      physical_.at(mapping->second.handle).extent == nullptr) {
     return std::nullopt;
   }
   if (const CUresult result = CheckUser({location, CU_MEM_ACCESS_FLAGS_PROT_NONE});
@@ -356,7 +356,7 @@ std::optional<CUresult> VmmMemory::PrepareExport(Handle handle, CUmemAllocationH
   {
     MutexLock lock(mutex_);
     const auto found = physical_.find(handle);
-    if (found == physical_.end() || found->second.run == nullptr) return std::nullopt;
+    if (found == physical_.end() || found->second.extent == nullptr) return std::nullopt;
     const Physical& physical = found->second;
     if (physical.references == 0 || (physical.properties.requestedHandleTypes & type) == 0) {
       return CUDA_ERROR_INVALID_VALUE;
@@ -378,26 +378,27 @@ std::optional<CUresult> VmmMemory::PrepareExport(Handle handle, CUmemAllocationH
 
 CUresult VmmMemory::Export(Handle handle, const std::function<CUresult(Handle)>& give) {
   MutexLock swap_lock(swapper_->mutex());
-  Run* run = nullptr;
+  Extent* extent = nullptr;
   uint64_t bytes = 0;
   {
     MutexLock lock(mutex_);
     const auto found = physical_.find(handle);
     if (found == physical_.end()) return CUDA_ERROR_INVALID_VALUE;  // released since
-    run = found->second.run;
+    extent = found->second.extent;
     bytes = found->second.bytes;
   }
   // Under an open gate it is on the card or cold, but for a program of which nothing is swapped any
   // more. What is cold cannot be exported.
-  const CUresult result = run->chunks[0].state == Chunk::State::kHere ? give(run->chunks[0].handle)
-                                                                      : CUDA_ERROR_OUT_OF_MEMORY;
-  if (run->pinned) return result;
+  const CUresult result = extent->chunks[0].state == Chunk::State::kHere
+                              ? give(extent->chunks[0].handle)
+                              : CUDA_ERROR_OUT_OF_MEMORY;
+  if (extent->pinned) return result;
   if (result != CUDA_SUCCESS) {
     MutexLock lock(mutex_);
     fixed_->GiveBack(std::exchange(physical_.at(handle).fixed, Bytes()));
     return result;
   }
-  memory_->Pin(run);
+  memory_->Pin(extent);
   source_.shrink(Bytes(bytes));
   return CUDA_SUCCESS;
 }
@@ -410,8 +411,8 @@ std::optional<VmmMemory::Mapping> VmmMemory::Find(CUdeviceptr pointer) const {
   Mapping found{.address = mapping->first, .bytes = mapped.bytes, .id = mapped.id};
   if (mapped.handle == 0) return found;
   const Physical& physical = physical_.at(mapped.handle);
-  found.ours = physical.run != nullptr;
-  if (found.ours) found.home = physical.run->address;
+  found.ours = physical.extent != nullptr;
+  if (found.ours) found.home = physical.extent->address;
   found.handle_types = static_cast<uint64_t>(physical.properties.requestedHandleTypes);
   for (const CUmemAccessDesc& each : mapped.access) {
     if (SamePlace(each.location, physical.properties.location)) found.flags = each.flags;
@@ -423,8 +424,8 @@ CUdeviceptr VmmMemory::HomeOf(CUdeviceptr pointer) const {
   MutexLock lock(mutex_);
   const auto mapping = Around(pointer);
   if (mapping == mappings_.end() || mapping->second.handle == 0) return 0;
-  const Run* const run = physical_.at(mapping->second.handle).run;
-  return run == nullptr ? 0 : run->address + (pointer - mapping->first);
+  const Extent* const extent = physical_.at(mapping->second.handle).extent;
+  return extent == nullptr ? 0 : extent->address + (pointer - mapping->first);
 }
 
 bool VmmMemory::AnyIn(CUdeviceptr address, uint64_t bytes) const {

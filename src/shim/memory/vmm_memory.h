@@ -1,11 +1,11 @@
 // VmmMemory: memory that the program makes and maps by itself (cuMemCreate, cuMemMap and their
 // kind), as allocators do that grow in place.
 //
-// What the program holds as a handle is a number of ours for a run that may be swapped: it has
+// What the program holds as a handle is a number of ours for an extent that may be swapped: it has
 // addresses of its own, and every mapping of the program's is one more place for it
-// (run_aliases.h). Memory that the program may export lies in one piece, and once exported stays on
-// the card, counted as fixed. What swapping is not made for is the driver's own: counted where it
-// is on our device, and known by its mappings, since one call may span both.
+// (extent_aliases.h). Memory that the program may export lies in one piece, and once exported stays
+// on the card, counted as fixed. What swapping is not made for is the driver's own: counted where
+// it is on our device, and known by its mappings, since one call may span both.
 //
 // Threading: any thread. Calls that map or let go of anything hold the Swapper's lock and so may
 // wait for a hand-over; those that make memory may wait for the daemon's answer; questions do
@@ -33,10 +33,10 @@ namespace tandem::shim {
 class VmmMemory {
  public:
   using Handle = CUmemGenericAllocationHandle;
-  // Where runs come from, and how much less is needed when some are gone.
+  // Where extents come from, and how much less is needed when some are gone.
   struct Source {
-    // A run that was added may be taken back; then memory is out.
-    std::function<CUresult(uint64_t bytes, const std::function<CUresult(Run**)>& add)> grow;
+    // An extent that was added may be taken back; then memory is out.
+    std::function<CUresult(uint64_t bytes, const std::function<CUresult(Extent**)>& add)> grow;
     std::function<void(Bytes)> shrink;
     std::function<bool()> make_room;  // of what the program keeps without using it
   };
@@ -110,7 +110,7 @@ class VmmMemory {
  private:
   // Memory of one handle.
   struct Physical {
-    Run* run = nullptr;  // null: the driver's own
+    Extent* extent = nullptr;  // null: the driver's own
     uint64_t bytes = 0;
     CUmemAllocationProp properties = {};
     int references = 1;
@@ -130,7 +130,7 @@ class VmmMemory {
     CUdeviceptr address = 0;
     uint64_t bytes = 0;
     Handle handle = 0;
-    Run* run = nullptr;  // null: the driver's own
+    Extent* extent = nullptr;  // null: the driver's own
   };
   enum class Whose { kDrivers, kOurs, kInvalid };
 

@@ -46,7 +46,7 @@ class AgentTest : public testing::Test {
   // As far as an allocation gets before its thread is put off: in the table, not on the card.
   CUdeviceptr AllocateUnnoticed(Bytes bytes) {
     Block block;
-    EXPECT_EQ(memory_.AllocateRun(bytes.count, driver_.context(), &block), CUDA_SUCCESS);
+    EXPECT_EQ(memory_.AllocateExtent(bytes.count, driver_.context(), &block), CUDA_SUCCESS);
     return block.address;
   }
   template <typename Function>

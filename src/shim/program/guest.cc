@@ -132,15 +132,15 @@ StreamPools::Source Guest::PoolSource() {
 }
 
 VmmMemory::Source Guest::VmmSource() {
-  return {[this](uint64_t bytes, const std::function<CUresult(Run**)>& add) {
-            Run* run = nullptr;
-            const auto add_run = [&](CUdeviceptr* address) {
-              const CUresult result = add(&run);
-              if (result == CUDA_SUCCESS) *address = run->address;
+  return {[this](uint64_t bytes, const std::function<CUresult(Extent**)>& add) {
+            Extent* extent = nullptr;
+            const auto add_extent = [&](CUdeviceptr* address) {
+              const CUresult result = add(&extent);
+              if (result == CUDA_SUCCESS) *address = extent->address;
               return result;
             };
-            return Grow(Bytes(bytes), add_run, [&] {
-              Unreserve(memory_->FreeRun(run));
+            return Grow(Bytes(bytes), add_extent, [&] {
+              Unreserve(memory_->FreeExtent(extent));
               ReapSoon();
             });
           },
@@ -153,8 +153,8 @@ VmmMemory::Source Guest::VmmSource() {
 
 MemoryOffers::Parts Guest::OfferParts() {
   MutexLock lock(swapper_->mutex());
-  swapper_->OnSharedGone([this](const Run& run)
-                             NO_THREAD_SAFETY_ANALYSIS { offers_->OnGone(run); });
+  swapper_->OnSharedGone([this](const Extent& extent)
+                             NO_THREAD_SAFETY_ANALYSIS { offers_->OnGone(extent); });
   return {real_,
           device_,
           &link_,

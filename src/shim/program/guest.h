@@ -140,10 +140,10 @@ class Guest {
   std::optional<UnleasedAccess::Parts> FindParts(CUdeviceptr pointer, uint64_t bytes) const;
   bool AllocateFromPage(uint64_t bytes, CUcontext context, DeviceMemory::Slots slots,
                         CUdeviceptr* pointer);
-  CUresult AllocateRun(uint64_t bytes, CUcontext context, CUdeviceptr* pointer);
-  // Reserves the bytes and has the run added and backed: at once if it can be, or before the gate
-  // is passed again. `add` gives its address; `remove` gives all of it back where there turns out
-  // to be no room.
+  CUresult AllocateExtent(uint64_t bytes, CUcontext context, CUdeviceptr* pointer);
+  // Reserves the bytes and has the extent added and backed: at once if it can be, or before the
+  // gate is passed again. `add` gives its address; `remove` gives all of it back where there turns
+  // out to be no room.
   CUresult Grow(Bytes bytes, const std::function<CUresult(CUdeviceptr*)>& add,
                 const std::function<void()>& remove);
   void Unreserve(Bytes shrunk);
@@ -183,9 +183,9 @@ class Guest {
   std::unique_ptr<Agent> agent_;
 
   Mutex page_mutex_;  // held, before every other lock, while a page is added for small blocks
-  // Held, before all but that one, while a run comes or goes: threads that need the same few locks
-  // for it take turns here, rather than at each of them.
-  Mutex run_mutex_;
+  // Held, before all but that one, while an extent comes or goes: threads that need the same few
+  // locks for it take turns here, rather than at each of them.
+  Mutex extent_mutex_;
   mutable Mutex contexts_mutex_;
   std::map<CUcontext, bool> contexts_ GUARDED_BY(contexts_mutex_);  // → credited
   // One of them, mostly the only one, for those who need no lock to find it known.

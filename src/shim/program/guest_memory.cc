@@ -7,13 +7,13 @@ namespace tandem::shim {
 CUresult Guest::Allocate(uint64_t bytes, CUcontext context, CUdeviceptr* pointer) {
   Know(context, false);  // unless it is known
   using Slots = DeviceMemory::Slots;
-  if (bytes >= kLargeBlock) return AllocateRun(bytes, context, pointer);
+  if (bytes >= kLargeBlock) return AllocateExtent(bytes, context, pointer);
   if (AllocateFromPage(bytes, context, Slots::kFitting, pointer)) return CUDA_SUCCESS;
   // One thread at a time has a page added: there is room in it for those who wait.
   MutexLock lock(page_mutex_);
   fence_->Step();  // there may be room in what was freed
   if (AllocateFromPage(bytes, context, Slots::kFitting, pointer)) return CUDA_SUCCESS;
-  const CUresult result = AllocateRun(bytes, context, pointer);
+  const CUresult result = AllocateExtent(bytes, context, pointer);
   const bool out = result == CUDA_ERROR_OUT_OF_MEMORY;
   if (out && AllocateFromPage(bytes, context, Slots::kAnyLarger, pointer)) return CUDA_SUCCESS;
   return result;
@@ -31,12 +31,12 @@ bool Guest::AllocateFromPage(uint64_t bytes, CUcontext context, DeviceMemory::Sl
   return true;
 }
 
-CUresult Guest::AllocateRun(uint64_t bytes, CUcontext context, CUdeviceptr* pointer) {
-  const Bytes growth(DeviceMemory::RunBytes(bytes));
+CUresult Guest::AllocateExtent(uint64_t bytes, CUcontext context, CUdeviceptr* pointer) {
+  const Bytes growth(DeviceMemory::ExtentBytes(bytes));
   if (growth == Bytes()) return CUDA_ERROR_OUT_OF_MEMORY;
   Block block;
   const auto add = [&](CUdeviceptr* address) {
-    const CUresult result = memory_->AllocateRun(bytes, context, &block);
+    const CUresult result = memory_->AllocateExtent(bytes, context, &block);
     *address = block.address;
     return result;
   };
@@ -60,7 +60,7 @@ CUresult Guest::Grow(Bytes bytes, const std::function<CUresult(CUdeviceptr*)>& a
   CUdeviceptr address = 0;
   CUresult backed;
   {
-    MutexLock lock(run_mutex_);
+    MutexLock lock(extent_mutex_);
     if (add(&address) != CUDA_SUCCESS) {
       Unreserve(bytes);
       return CUDA_ERROR_OUT_OF_MEMORY;
@@ -100,17 +100,17 @@ void Guest::WakeIfConcerned() {
   if (opens || link_.contended()) agent_->Wake();
 }
 
-// Under an open gate and with credit to spare a new run is backed at once, unless the agent is busy
-// with chunks just now.
+// Under an open gate and with credit to spare a new extent is backed at once, unless the agent is
+// busy with chunks just now.
 CUresult Guest::BackNow(CUdeviceptr address) {
   if (!swapper_->mutex().TryLockBriefly()) return CUDA_ERROR_NOT_READY;
   swapper_->Reap();
-  Run* const run = memory_->FindRun(address);  // gone with its context, perhaps
+  Extent* const extent = memory_->FindExtent(address);  // gone with its context, perhaps
   const auto allowed = [&] {
     const Bytes resident = memory_->resident();
     bool fits = false;
     link_.With([&](client::Lease& lease) {
-      fits = run != nullptr && lease.open() && resident + Bytes(run->bytes) <= lease.credit();
+      fits = extent != nullptr && lease.open() && resident + Bytes(extent->bytes) <= lease.credit();
     });
     return fits;
   };
@@ -120,9 +120,9 @@ CUresult Guest::BackNow(CUdeviceptr address) {
     swapper_->Reap();
     may = allowed();
   }
-  const bool backed = may && swapper_->BackNew(run) == CUDA_SUCCESS;
+  const bool backed = may && swapper_->BackNew(extent) == CUDA_SUCCESS;
   CUresult result = backed ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
-  if (!backed && run != nullptr && IsFull()) result = swapper_->ChillNew(run);
+  if (!backed && extent != nullptr && IsFull()) result = swapper_->ChillNew(extent);
   swapper_->mutex().Unlock();
   return result;
 }
@@ -198,7 +198,7 @@ void Guest::Freed(Bytes shrunk, bool unused) {
 void Guest::ReapSoon() {
   fence_->Step();
   {
-    MutexLock lock(run_mutex_);
+    MutexLock lock(extent_mutex_);
     if (memory_->HasDead() && swapper_->mutex().TryLockBriefly()) {
       swapper_->Reap();
       swapper_->mutex().Unlock();

@@ -91,7 +91,7 @@ void CleanCheck::Start(const Place* places, size_t count) {
   const size_t most = worth_.Most(kBatch);
   for (size_t i = 0; i < count; ++i) {
     Chunk& chunk = *places[i].chunk;
-    if (!chunk.exposed || batch.places.size() == most || places[i].run->lost) continue;
+    if (!chunk.exposed || batch.places.size() == most || places[i].extent->lost) continue;
     if (chunk.unexamined != 0) {
       --chunk.unexamined;
       continue;

@@ -33,7 +33,7 @@ class CleanCheckTest : public testing::Test {
 
   CUdeviceptr Allocate(Bytes bytes) {
     Block block;
-    EXPECT_EQ(memory_.AllocateRun(bytes.count, driver_.context(), &block), CUDA_SUCCESS);
+    EXPECT_EQ(memory_.AllocateExtent(bytes.count, driver_.context(), &block), CUDA_SUCCESS);
     return block.address;
   }
   // Returns how much was copied.
@@ -244,14 +244,14 @@ TEST_F(CleanCheckTest, WhereAHashCostsMoreThanACopyThereIsNone) {
 }
 
 TEST_F(CleanCheckTest, WhatALastBrokenContextMayHaveWrittenDoesNotComeBackOlder) {
-  tandem::shim::Run* run = nullptr;
-  ASSERT_EQ(memory_.AllocateRunFor({}, kSome.count, &run), CUDA_SUCCESS);
+  tandem::shim::Extent* extent = nullptr;
+  ASSERT_EQ(memory_.AllocateExtentFor({}, kSome.count, &extent), CUDA_SUCCESS);
   Settle();
-  WordAt(run->address) = 9;
+  WordAt(extent->address) = 9;
   MutexLock lock(swapper_.mutex());
   swapper_.Lose(driver_.context(), nullptr);
   swapper_.LoseUncopied();
-  for (const Chunk& chunk : run->chunks) EXPECT_EQ(chunk.host, nullptr);
+  for (const Chunk& chunk : extent->chunks) EXPECT_EQ(chunk.host, nullptr);
 }
 
 TEST_F(CleanCheckTest, AKernelThatDoesNotLoadIsDoneWithout) {

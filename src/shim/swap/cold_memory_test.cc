@@ -87,22 +87,22 @@ TEST_F(ColdMemoryTest, OnlyWhatIsLargerThanTheRoomIsReachedOnTheHost) {
   const CUdeviceptr small = Allocate(MiB(2).count);
   ASSERT_EQ(RestoreAndChill(MiB(6)), CUDA_SUCCESS);
   EXPECT_EQ(memory_.GetView().resident, MiB(6));
-  EXPECT_EQ(memory_.FindRun(large)->chunks[0].state, Chunk::State::kCold);
-  EXPECT_EQ(memory_.FindRun(small)->chunks[0].state, Chunk::State::kHere);
+  EXPECT_EQ(memory_.FindExtent(large)->chunks[0].state, Chunk::State::kCold);
+  EXPECT_EQ(memory_.FindExtent(small)->chunks[0].state, Chunk::State::kHere);
 }
 
 TEST_F(ColdMemoryTest, ANewRunMayBeginOnTheHost) {
   const CUdeviceptr block = Allocate(MiB(6).count);
   {
     MutexLock lock(swapper_.mutex());
-    EXPECT_EQ(swapper_.ChillNew(memory_.FindRun(block)), CUDA_SUCCESS);
+    EXPECT_EQ(swapper_.ChillNew(memory_.FindExtent(block)), CUDA_SUCCESS);
   }
   EXPECT_EQ(driver_.host_used(), MiB(6).count);
   EXPECT_EQ(memory_.GetView().missing, Bytes());
   const CUdeviceptr large = Allocate(MiB(48).count);
   {
     MutexLock lock(swapper_.mutex());
-    EXPECT_EQ(swapper_.ChillNew(memory_.FindRun(large)), CUDA_ERROR_NOT_READY);
+    EXPECT_EQ(swapper_.ChillNew(memory_.FindExtent(large)), CUDA_ERROR_NOT_READY);
   }
   EXPECT_EQ(driver_.host_used(), MiB(6).count);
 }
@@ -139,7 +139,7 @@ TEST_F(ColdMemoryTest, WhatLaunchesNameComesOntoTheCardForWhatTheyDoNot) {
   EXPECT_EQ(ExchangeAll(MiB(32)), MiB(16));
   EXPECT_EQ(driver_.used(), MiB(32).count);
   EXPECT_EQ(driver_.host_used(), MiB(16).count);
-  for (const Chunk& chunk : memory_.FindRun(used)->chunks) EXPECT_TRUE(chunk.resident());
+  for (const Chunk& chunk : memory_.FindExtent(used)->chunks) EXPECT_TRUE(chunk.resident());
   EXPECT_TRUE(Holds(idle, MiB(24).count, 1));
   EXPECT_TRUE(Holds(used, MiB(24).count, 2));
   EXPECT_TRUE(Free(idle).has_value());
@@ -200,7 +200,7 @@ TEST_F(ColdMemoryTest, WhatIsSmallComesWhereThereIsNoRoomForWhatIsLarge) {
   }
   Use(large, 2);  // hotter than the small one, but not than what it would have to push out
   EXPECT_EQ(ExchangeAll(MiB(10)), MiB(2));
-  EXPECT_EQ(memory_.FindRun(large)->chunks[0].state, Chunk::State::kCold);
+  EXPECT_EQ(memory_.FindExtent(large)->chunks[0].state, Chunk::State::kCold);
   EXPECT_TRUE(Holds(small, MiB(2).count, 4));
 }
 
@@ -223,7 +223,7 @@ TEST_F(ColdMemoryTest, TheHottestOfWhatIsColdComesFirst) {
     EXPECT_FALSE(swapper_.Thaw(MiB(2)));
   }
   ASSERT_EQ(RestoreAndChill(MiB(8)), CUDA_SUCCESS);
-  for (const Chunk& chunk : memory_.FindRun(used)->chunks) EXPECT_TRUE(chunk.resident());
+  for (const Chunk& chunk : memory_.FindExtent(used)->chunks) EXPECT_TRUE(chunk.resident());
   EXPECT_EQ(driver_.host_used(), MiB(8).count);
   EXPECT_TRUE(Holds(idle, MiB(8).count, 1));
   EXPECT_TRUE(Holds(used, MiB(8).count, 2));

@@ -30,27 +30,29 @@ int Reluctance(const Chunk& chunk) {
 
 }  // namespace
 
-uint64_t DeviceMemory::RunBytes(uint64_t bytes) {
+uint64_t DeviceMemory::ExtentBytes(uint64_t bytes) {
   if (bytes < kLargeBlock) return kGranule;
   if (bytes > std::numeric_limits<uint64_t>::max() / 2) return 0;
   return RoundToGranules(bytes);
 }
 
-Block DeviceMemory::AddBlock(CUdeviceptr address, uint64_t bytes, Run* run, uint32_t slot) {
-  const Block block{address, bytes, run->context, next_id_++};
-  blocks_.emplace(address, Entry{block, run, slot});
+Block DeviceMemory::AddBlock(CUdeviceptr address, uint64_t bytes, Extent* extent, uint32_t slot) {
+  const Block block{address, bytes, extent->context, next_id_++};
+  blocks_.emplace(address, Entry{block, extent, slot});
   return block;
 }
 
 // A page with a free slot, if there is one: perhaps one that was kept, whatever it was cut into.
-Run* DeviceMemory::OpenPage(uint64_t slot_bytes, CUcontext context) {
+Extent* DeviceMemory::OpenPage(uint64_t slot_bytes, CUcontext context) {
   if (const auto pages = open_pages_.find({slot_bytes, context}); pages != open_pages_.end()) {
     return pages->second.back();
   }
-  const auto fits = [context](const Run* page) { return page->context == context && !page->lost; };
+  const auto fits = [context](const Extent* page) {
+    return page->context == context && !page->lost;
+  };
   const auto kept = std::find_if(kept_pages_.rbegin(), kept_pages_.rend(), fits);
   if (kept == kept_pages_.rend()) return nullptr;
-  Run* const page = *kept;
+  Extent* const page = *kept;
   kept_pages_.erase(std::next(kept).base());
   kept_bytes_.fetch_sub(page->bytes, std::memory_order_relaxed);
   untaken_pages_ = std::min(untaken_pages_, kept_pages_.size());
@@ -59,14 +61,14 @@ Run* DeviceMemory::OpenPage(uint64_t slot_bytes, CUcontext context) {
   return page;
 }
 
-Run* DeviceMemory::PageOfLargerSlots(uint64_t slot_bytes, CUcontext context) const {
+Extent* DeviceMemory::PageOfLargerSlots(uint64_t slot_bytes, CUcontext context) const {
   const auto larger =
       std::find_if(open_pages_.upper_bound({slot_bytes, context}), open_pages_.end(),
                    [context](const auto& pages) { return pages.first.second == context; });
   return larger == open_pages_.end() ? nullptr : larger->second.back();
 }
 
-void DeviceMemory::ClosePage(Run* page) {
+void DeviceMemory::ClosePage(Extent* page) {
   const auto pages = open_pages_.find({page->slot_bytes, page->context});
   if (pages->second.back() == page) {
     pages->second.pop_back();
@@ -81,7 +83,7 @@ std::optional<Block> DeviceMemory::AllocateFromPage(uint64_t bytes, CUcontext co
   if (bytes >= kLargeBlock) return std::nullopt;
   const uint64_t slot_bytes = SlotBytes(bytes);
   MutexLock lock(mutex_);
-  Run* page = OpenPage(slot_bytes, context);
+  Extent* page = OpenPage(slot_bytes, context);
   if (page == nullptr && slots == Slots::kAnyLarger) page = PageOfLargerSlots(slot_bytes, context);
   if (page == nullptr) return std::nullopt;
   if (backed != nullptr) *backed = missing_ == 0;
@@ -91,31 +93,33 @@ std::optional<Block> DeviceMemory::AllocateFromPage(uint64_t bytes, CUcontext co
   return AddBlock(page->address + slot * page->slot_bytes, bytes, page, slot);
 }
 
-CUresult DeviceMemory::AddRun(std::unique_ptr<Run> run, uint64_t chunk_bytes, Run** added) {
-  if (const CUresult result = regions_.Take(run->bytes, &run->address); result != CUDA_SUCCESS) {
+CUresult DeviceMemory::AddExtent(std::unique_ptr<Extent> extent, uint64_t chunk_bytes,
+                                 Extent** added) {
+  if (const CUresult result = regions_.Take(extent->bytes, &extent->address);
+      result != CUDA_SUCCESS) {
     return result;
   }
-  for (uint64_t offset = 0; offset < run->bytes; offset += chunk_bytes) {
+  for (uint64_t offset = 0; offset < extent->bytes; offset += chunk_bytes) {
     Chunk chunk;
-    chunk.address = run->address + offset;
-    chunk.bytes = std::min(chunk_bytes, run->bytes - offset);
-    run->chunks.push_back(chunk);
+    chunk.address = extent->address + offset;
+    chunk.bytes = std::min(chunk_bytes, extent->bytes - offset);
+    extent->chunks.push_back(chunk);
   }
-  need_ += run->bytes;
-  missing_ += run->bytes;
-  *added = run.get();
-  runs_.emplace(run->address, std::move(run));
+  need_ += extent->bytes;
+  missing_ += extent->bytes;
+  *added = extent.get();
+  extents_.emplace(extent->address, std::move(extent));
   return CUDA_SUCCESS;
 }
 
-CUresult DeviceMemory::AllocateRun(uint64_t bytes, CUcontext context, Block* block) {
-  auto run = std::make_unique<Run>();
-  run->bytes = RunBytes(bytes);
-  run->context = context;
-  if (bytes < kLargeBlock) run->Cut(SlotBytes(bytes));
+CUresult DeviceMemory::AllocateExtent(uint64_t bytes, CUcontext context, Block* block) {
+  auto extent = std::make_unique<Extent>();
+  extent->bytes = ExtentBytes(bytes);
+  extent->context = context;
+  if (bytes < kLargeBlock) extent->Cut(SlotBytes(bytes));
   MutexLock lock(mutex_);
-  Run* added = nullptr;
-  if (const CUresult result = AddRun(std::move(run), chunk_bytes_, &added);
+  Extent* added = nullptr;
+  if (const CUresult result = AddExtent(std::move(extent), chunk_bytes_, &added);
       result != CUDA_SUCCESS) {
     return result;
   }
@@ -127,40 +131,40 @@ CUresult DeviceMemory::AllocateRun(uint64_t bytes, CUcontext context, Block* blo
   return CUDA_SUCCESS;
 }
 
-CUresult DeviceMemory::AllocateRunFor(const CUmemAllocationProp& properties, uint64_t bytes,
-                                      Run** run) {
-  auto made = std::make_unique<Run>();
+CUresult DeviceMemory::AllocateExtentFor(const CUmemAllocationProp& properties, uint64_t bytes,
+                                         Extent** extent) {
+  auto made = std::make_unique<Extent>();
   made->bytes = bytes;
   made->properties = properties;
   const bool whole = properties.requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE;
   MutexLock lock(mutex_);
-  return AddRun(std::move(made), whole ? bytes : chunk_bytes_, run);
+  return AddExtent(std::move(made), whole ? bytes : chunk_bytes_, extent);
 }
 
-Bytes DeviceMemory::FreeRun(Run* run) {
+Bytes DeviceMemory::FreeExtent(Extent* extent) {
   MutexLock lock(mutex_);
-  return Release({run, 0});
+  return Release({extent, 0});
 }
 
-void DeviceMemory::Pin(Run* run) {
+void DeviceMemory::Pin(Extent* extent) {
   MutexLock lock(mutex_);
-  Uncount(*run);
-  for (const Chunk& chunk : run->chunks) {
+  Uncount(*extent);
+  for (const Chunk& chunk : extent->chunks) {
     if (chunk.resident()) resident_ -= chunk.bytes;
     if (chunk.state == Chunk::State::kCold) cold_ -= chunk.bytes;
   }
-  run->pinned = true;
+  extent->pinned = true;
 }
 
-void DeviceMemory::Join(Run* run, CUmemGenericAllocationHandle handle) {
+void DeviceMemory::Join(Extent* extent, CUmemGenericAllocationHandle handle) {
   Chunk whole;
-  whole.address = run->address;
-  whole.bytes = run->bytes;
+  whole.address = extent->address;
+  whole.bytes = extent->bytes;
   whole.state = Chunk::State::kHere;
   whole.handle = handle;
   whole.exposed = true;
   MutexLock lock(mutex_);
-  run->chunks.assign(1, whole);
+  extent->chunks.assign(1, whole);
 }
 
 DeviceMemory::Blocks::const_iterator DeviceMemory::Around(CUdeviceptr pointer) const {
@@ -182,45 +186,45 @@ std::optional<DeviceMemory::Home> DeviceMemory::HoldHome(CUdeviceptr pointer) {
   MutexLock lock(mutex_);
   const auto entry = Around(pointer);
   if (entry == blocks_.end()) return std::nullopt;
-  Run& run = *entry->second.run;
-  ++run.live;
-  return Home{entry->second.block, run.address, run.bytes};
+  Extent& extent = *entry->second.extent;
+  ++extent.live;
+  return Home{entry->second.block, extent.address, extent.bytes};
 }
 
 Bytes DeviceMemory::LetGo(const Home& home) {
   MutexLock lock(mutex_);
-  return Drop(runs_.at(home.run).get());
+  return Drop(extents_.at(home.extent).get());
 }
 
-// The run has no owner any more, but is still on the card.
-void DeviceMemory::Kill(Run* run) {
-  if (!run->lost && !run->pinned) Uncount(*run);
-  run->dead = true;
-  const auto owner = runs_.find(run->address);
+// The extent has no owner any more, but is still on the card.
+void DeviceMemory::Kill(Extent* extent) {
+  if (!extent->lost && !extent->pinned) Uncount(*extent);
+  extent->dead = true;
+  const auto owner = extents_.find(extent->address);
   dead_.push_back(std::move(owner->second));
   has_dead_.store(true, std::memory_order_release);
-  runs_.erase(owner);
+  extents_.erase(owner);
 }
 
 Bytes DeviceMemory::Release(const Share& share) {
-  Run* const run = share.run;
-  if (run->slot_bytes != 0 && !run->lost) {
-    if (!run->HasSlot()) open_pages_[{run->slot_bytes, run->context}].push_back(run);
-    run->free_slots.push_back(share.slot);
+  Extent* const extent = share.extent;
+  if (extent->slot_bytes != 0 && !extent->lost) {
+    if (!extent->HasSlot()) open_pages_[{extent->slot_bytes, extent->context}].push_back(extent);
+    extent->free_slots.push_back(share.slot);
   }
-  return Drop(run);
+  return Drop(extent);
 }
 
-Bytes DeviceMemory::Drop(Run* run) {
-  if (--run->live != 0) return Bytes();
-  const Bytes bytes(run->pinned ? 0 : run->bytes);
-  if (run->HasSlot()) ClosePage(run);
-  if (run->slot_bytes == 0 || run->lost || run->pinned) {
-    Kill(run);
+Bytes DeviceMemory::Drop(Extent* extent) {
+  if (--extent->live != 0) return Bytes();
+  const Bytes bytes(extent->pinned ? 0 : extent->bytes);
+  if (extent->HasSlot()) ClosePage(extent);
+  if (extent->slot_bytes == 0 || extent->lost || extent->pinned) {
+    Kill(extent);
     return bytes;
   }
-  kept_pages_.push_back(run);
-  kept_bytes_.fetch_add(run->bytes, std::memory_order_relaxed);
+  kept_pages_.push_back(extent);
+  kept_bytes_.fetch_add(extent->bytes, std::memory_order_relaxed);
   return FreeOldestPages(kept_pages_.size() > kMostKeptPages ? 1 : 0);
 }
 
@@ -258,9 +262,9 @@ Bytes DeviceMemory::ReleaseRetired(std::vector<Share>* retired) {
   return shrunk;
 }
 
-void DeviceMemory::Uncount(const Run& run) {
-  need_ -= run.bytes;
-  for (const Chunk& chunk : run.chunks) {
+void DeviceMemory::Uncount(const Extent& extent) {
+  need_ -= extent.bytes;
+  for (const Chunk& chunk : extent.chunks) {
     if (chunk.missing()) missing_ -= chunk.bytes;
     if (chunk.state == Chunk::State::kCold) needed_cold_ -= chunk.bytes;
   }
@@ -270,7 +274,7 @@ std::optional<Bytes> DeviceMemory::Free(CUdeviceptr pointer, uint64_t id, bool u
   MutexLock lock(mutex_);
   const auto entry = blocks_.find(pointer);
   if (entry == blocks_.end() || entry->second.block.id != id) return std::nullopt;
-  const Share share{entry->second.run, entry->second.slot};
+  const Share share{entry->second.extent, entry->second.slot};
   blocks_.erase(entry);
   if (unused) return Release(share);
   retired_.push_back(share);
@@ -282,7 +286,7 @@ std::optional<Bytes> DeviceMemory::FreeIn(CUcontext context, CUdeviceptr pointer
   MutexLock lock(mutex_);
   const auto entry = blocks_.find(pointer);
   if (entry == blocks_.end() || entry->second.block.context != context) return std::nullopt;
-  const Share share{entry->second.run, entry->second.slot};
+  const Share share{entry->second.extent, entry->second.slot};
   blocks_.erase(entry);
   return Release(share);
 }
@@ -293,7 +297,7 @@ Bytes DeviceMemory::FreeContext(CUcontext context) {
   std::erase_if(blocks_, [&](const auto& named) {
     const Entry& entry = named.second;
     if (entry.block.context != context) return false;
-    its.push_back({entry.run, entry.slot});
+    its.push_back({entry.extent, entry.slot});
     return true;
   });
   Bytes shrunk;
@@ -301,14 +305,14 @@ Bytes DeviceMemory::FreeContext(CUcontext context) {
   for (std::vector<Share>* retired : {&fenced_, &retired_}) {
     const auto of_others =
         std::partition(retired->begin(), retired->end(),
-                       [context](const Share& share) { return share.run->context != context; });
+                       [context](const Share& share) { return share.extent->context != context; });
     its.assign(of_others, retired->end());
     retired->erase(of_others, retired->end());
     shrunk += ReleaseRetired(&its);
   }
   const auto others =
       std::stable_partition(kept_pages_.begin(), kept_pages_.end(),
-                            [context](const Run* page) { return page->context == context; });
+                            [context](const Extent* page) { return page->context == context; });
   return shrunk + FreeOldestPages(static_cast<size_t>(others - kept_pages_.begin()));
 }
 
@@ -333,9 +337,9 @@ MemoryView DeviceMemory::GetView() const {
                   .cold = Bytes(cold_),
                   .needed_cold = Bytes(needed_cold_)};
   if (missing_ == 0) return view;
-  for (const auto& [address, run] : runs_) {
-    if (run->lost) continue;
-    for (const Chunk& chunk : run->chunks) {
+  for (const auto& [address, extent] : extents_) {
+    if (extent->lost) continue;
+    for (const Chunk& chunk : extent->chunks) {
       if (chunk.mapped()) continue;
       view.next_chunk = Bytes(chunk.bytes);
       return view;
@@ -344,34 +348,34 @@ MemoryView DeviceMemory::GetView() const {
   return view;
 }
 
-Run* DeviceMemory::FindRun(CUdeviceptr address) const {
+Extent* DeviceMemory::FindExtent(CUdeviceptr address) const {
   MutexLock lock(mutex_);
-  const auto found = runs_.find(address);
-  return found == runs_.end() ? nullptr : found->second.get();
+  const auto found = extents_.find(address);
+  return found == extents_.end() ? nullptr : found->second.get();
 }
 
 std::optional<DeviceMemory::Place> DeviceMemory::FindChunk(CUdeviceptr pointer) const {
   MutexLock lock(mutex_);
-  auto next = runs_.upper_bound(pointer);
-  if (next == runs_.begin()) return std::nullopt;
-  Run* const run = std::prev(next)->second.get();
-  if (pointer - run->address >= run->bytes || run->lost) return std::nullopt;
+  auto next = extents_.upper_bound(pointer);
+  if (next == extents_.begin()) return std::nullopt;
+  Extent* const extent = std::prev(next)->second.get();
+  if (pointer - extent->address >= extent->bytes || extent->lost) return std::nullopt;
   const auto after =
-      std::upper_bound(run->chunks.begin(), run->chunks.end(), pointer,
+      std::upper_bound(extent->chunks.begin(), extent->chunks.end(), pointer,
                        [](CUdeviceptr at, const Chunk& chunk) { return at < chunk.address; });
-  return Place{run, &*std::prev(after)};
+  return Place{extent, &*std::prev(after)};
 }
 
 std::vector<DeviceMemory::Place> DeviceMemory::Missing(uint64_t most, size_t count) const {
   MutexLock lock(mutex_);
   std::vector<Place> places;
-  for (const auto& [address, run] : runs_) {
-    if (run->lost) continue;
-    for (Chunk& chunk : run->chunks) {
+  for (const auto& [address, extent] : extents_) {
+    if (extent->lost) continue;
+    for (Chunk& chunk : extent->chunks) {
       if (chunk.mapped()) continue;
       if (places.size() == count || chunk.bytes > most) return places;
       most -= chunk.bytes;
-      places.push_back({run.get(), &chunk});
+      places.push_back({extent.get(), &chunk});
     }
   }
   return places;
@@ -380,9 +384,9 @@ std::vector<DeviceMemory::Place> DeviceMemory::Missing(uint64_t most, size_t cou
 std::vector<DeviceMemory::Place> DeviceMemory::Mapped() const {
   MutexLock lock(mutex_);
   std::vector<Place> places;
-  for (const auto& [address, run] : runs_) {
-    for (Chunk& chunk : run->chunks) {
-      if (chunk.mapped()) places.push_back({run.get(), &chunk});
+  for (const auto& [address, extent] : extents_) {
+    for (Chunk& chunk : extent->chunks) {
+      if (chunk.mapped()) places.push_back({extent.get(), &chunk});
     }
   }
   return places;
@@ -397,7 +401,7 @@ std::vector<DeviceMemory::Place> DeviceMemory::Resident() const {
 std::vector<DeviceMemory::Place> DeviceMemory::Victims(uint64_t least) const {
   std::vector<Place> places = Resident();
   std::erase_if(places, [](const Place& place) {
-    return place.chunk->state != Chunk::State::kHere || place.run->pinned;
+    return place.chunk->state != Chunk::State::kHere || place.extent->pinned;
   });
   // Else from the far end: what was allocated first tends to be in use all the time.
   std::reverse(places.begin(), places.end());
@@ -414,13 +418,13 @@ std::vector<DeviceMemory::Place> DeviceMemory::Victims(uint64_t least) const {
 void DeviceMemory::SetState(const Place& place, Chunk::State state) {
   MutexLock lock(mutex_);
   Chunk& chunk = *place.chunk;
-  if (place.run->pinned) {
+  if (place.extent->pinned) {
     chunk.state = state;
     return;
   }
   Uncount(place);
   chunk.state = state;
-  const bool needed = !place.run->dead && !place.run->lost;
+  const bool needed = !place.extent->dead && !place.extent->lost;
   if (chunk.resident()) resident_ += chunk.bytes;
   if (chunk.state == Chunk::State::kCold) cold_ += chunk.bytes;
   if (needed && chunk.missing()) missing_ += chunk.bytes;
@@ -429,7 +433,7 @@ void DeviceMemory::SetState(const Place& place, Chunk::State state) {
 
 void DeviceMemory::Uncount(const Place& place) {
   const Chunk& chunk = *place.chunk;
-  const bool needed = !place.run->dead && !place.run->lost;
+  const bool needed = !place.extent->dead && !place.extent->lost;
   if (chunk.resident()) resident_ -= chunk.bytes;
   if (chunk.state == Chunk::State::kCold) cold_ -= chunk.bytes;
   if (needed && chunk.missing()) missing_ -= chunk.bytes;
@@ -444,38 +448,38 @@ void DeviceMemory::CountSwapped(int64_t bytes) {
 std::vector<DeviceMemory::Place> DeviceMemory::Lose(CUcontext context) {
   MutexLock lock(mutex_);
   std::vector<Place> places;
-  for (const auto& [address, run] : runs_) {
-    if (run->context != context || run->lost) continue;
-    if (!run->pinned) Uncount(*run);
-    run->lost = true;
-    for (Chunk& chunk : run->chunks) places.push_back({run.get(), &chunk});
+  for (const auto& [address, extent] : extents_) {
+    if (extent->context != context || extent->lost) continue;
+    if (!extent->pinned) Uncount(*extent);
+    extent->lost = true;
+    for (Chunk& chunk : extent->chunks) places.push_back({extent.get(), &chunk});
   }
   return places;
 }
 
-void DeviceMemory::LoseRun(Run* run) {
+void DeviceMemory::LoseExtent(Extent* extent) {
   MutexLock lock(mutex_);
-  if (run->HasSlot()) ClosePage(run);
-  run->free_slots.clear();
-  run->fresh_slots = 0;
-  Uncount(*run);
-  run->lost = true;
+  if (extent->HasSlot()) ClosePage(extent);
+  extent->free_slots.clear();
+  extent->fresh_slots = 0;
+  Uncount(*extent);
+  extent->lost = true;
 }
 
-std::vector<std::unique_ptr<Run>> DeviceMemory::TakeDead() {
+std::vector<std::unique_ptr<Extent>> DeviceMemory::TakeDead() {
   MutexLock lock(mutex_);
   has_dead_.store(false, std::memory_order_release);
   return std::exchange(dead_, {});
 }
 
-void DeviceMemory::Bury(std::unique_ptr<Run> run) {
+void DeviceMemory::Bury(std::unique_ptr<Extent> extent) {
   MutexLock lock(mutex_);
-  regions_.Return(run->address, run->bytes);
+  regions_.Return(extent->address, extent->bytes);
 }
 
-void DeviceMemory::KeepDead(std::unique_ptr<Run> run) {
+void DeviceMemory::KeepDead(std::unique_ptr<Extent> extent) {
   MutexLock lock(mutex_);
-  dead_.push_back(std::move(run));
+  dead_.push_back(std::move(extent));
   has_dead_.store(true, std::memory_order_release);
 }
 

@@ -1,24 +1,24 @@
 // DeviceMemory: the table of the program's device memory. It knows every block, what addresses and
 // chunks it has, and which chunks are on the card; it moves nothing (swapper.h does).
 //
-//   run     a range of addresses of its own: one block of 1 MiB or more, or a slab page
-//   page    a run of one granule, cut into slots of one size for blocks below 1 MiB
-//   chunk   the unit of backing: a run is chunks of the session's chunk size and a tail
+//   extent  a range of addresses of its own: one block of 1 MiB or more, or a slab page
+//   page    an extent of one granule, cut into slots of one size for blocks below 1 MiB
+//   chunk   the unit of backing: an extent is chunks of the session's chunk size and a tail
 //
 // What the program frees while work under way may still use it is retired: no block any more, but
 // needed like one. Once it is released (free_fence.h says when), a slot can be taken again, and a
-// run is unmapped. Of pages whose last block was released a few are kept for a moment, so that a
+// extent is unmapped. Of pages whose last block was released a few are kept for a moment, so that a
 // program that allocates and frees by turns does not have one mapped each time; they are needed,
 // and on the card, like others.
 //
 // Threading: any thread, but for members marked "swap lock": those are for the holder of the
-// Swapper's lock. Runs are taken apart only under it, so it may keep pointers to them.
+// Swapper's lock. Extents are taken apart only under it, so it may keep pointers to them.
 // Invariants
-// 1. `missing` is the bytes of chunks of live runs that are mapped nowhere or only arriving;
-//    `resident` what all chunks take on the card, arriving ones and those of dead runs included;
-//    `cold` what cold ones take on the host. Lost runs are neither needed nor missing; pinned ones
-//    are in none of these.
-// 2. Addresses of a run are reused only after Bury, when nothing is mapped there any more.
+// 1. `missing` is the bytes of chunks of live extents that are mapped nowhere or only arriving;
+//    `resident` what all chunks take on the card, arriving ones and those of dead extents included;
+//    `cold` what cold ones take on the host. Lost extents are neither needed nor missing; pinned
+//    ones are in none of these.
+// 2. Addresses of an extent are reused only after Bury, when nothing is mapped there any more.
 #pragma once
 
 #include <algorithm>
@@ -39,7 +39,7 @@
 
 namespace tandem::shim {
 
-// Blocks from this size on have a run of their own.
+// Blocks from this size on have an extent of their own.
 inline constexpr uint64_t kLargeBlock = uint64_t{1} << 20;
 
 struct Chunk {
@@ -64,13 +64,13 @@ struct Chunk {
   bool missing() const { return state == State::kAway || state == State::kArriving; }
 };
 
-// Another address at which the program has mapped a whole run, and who may use it there.
+// Another address at which the program has mapped a whole extent, and who may use it there.
 struct Alias {
   CUdeviceptr address = 0;
   std::vector<CUmemAccessDesc> access;
 };
 
-struct Run {
+struct Extent {
   CUdeviceptr address = 0;
   uint64_t bytes = 0;
   CUcontext context = nullptr;
@@ -113,7 +113,7 @@ struct Block {
 };
 
 struct MemoryView {
-  Bytes need;      // all live runs that are not lost
+  Bytes need;      // all live extents that are not lost
   Bytes resident;  // invariant 1
   Bytes missing;
   Bytes next_chunk;   // of the chunk to be brought in next; none if all that is missing is arriving
@@ -128,35 +128,35 @@ class DeviceMemory {
       : chunk_bytes_(std::max(chunk.count / kGranule * kGranule, kGranule)),
         regions_(real, region.count) {}
 
-  // A slot of a page that is there already; nothing if a new run is needed. *backed: nothing is
+  // A slot of a page that is there already; nothing if a new extent is needed. *backed: nothing is
   // missing.
   enum class Slots { kFitting, kAnyLarger };
   std::optional<Block> AllocateFromPage(uint64_t bytes, CUcontext context, bool* backed = nullptr,
                                         Slots slots = Slots::kFitting) EXCLUDES_LOCK(mutex_);
-  // What AllocateRun(bytes) adds to `need`; 0 when that cannot be said in 64 bits.
-  static uint64_t RunBytes(uint64_t bytes);
-  // A block in a new run, unbacked.
-  CUresult AllocateRun(uint64_t bytes, CUcontext context, Block* block) EXCLUDES_LOCK(mutex_);
+  // What AllocateExtent(bytes) adds to `need`; 0 when that cannot be said in 64 bits.
+  static uint64_t ExtentBytes(uint64_t bytes);
+  // A block in a new extent, unbacked.
+  CUresult AllocateExtent(uint64_t bytes, CUcontext context, Block* block) EXCLUDES_LOCK(mutex_);
 
-  // A run without a block, unbacked; in one chunk where its memory may be exported.
-  CUresult AllocateRunFor(const CUmemAllocationProp& properties, uint64_t bytes, Run** run)
+  // An extent without a block, unbacked; in one chunk where its memory may be exported.
+  CUresult AllocateExtentFor(const CUmemAllocationProp& properties, uint64_t bytes, Extent** extent)
       EXCLUDES_LOCK(mutex_);
   // Releases it. Returns how much less is needed now.
-  Bytes FreeRun(Run* run) EXCLUDES_LOCK(mutex_);
+  Bytes FreeExtent(Extent* extent) EXCLUDES_LOCK(mutex_);
   // It is on the card for good, and counted elsewhere. Swap lock.
-  void Pin(Run* run) EXCLUDES_LOCK(mutex_);
+  void Pin(Extent* extent) EXCLUDES_LOCK(mutex_);
   // Its memory is one piece from now on. REQUIRES: all of it is there. Swap lock.
-  void Join(Run* run, CUmemGenericAllocationHandle handle) EXCLUDES_LOCK(mutex_);
+  void Join(Extent* extent, CUmemGenericAllocationHandle handle) EXCLUDES_LOCK(mutex_);
 
   // The block around `pointer`.
   std::optional<Block> Find(CUdeviceptr pointer) const EXCLUDES_LOCK(mutex_);
-  // The block around `pointer`, and the run that it is in: a page may hold others.
+  // The block around `pointer`, and the extent that it is in: a page may hold others.
   struct Home {
     Block block;
-    CUdeviceptr run = 0;
-    uint64_t run_bytes = 0;
+    CUdeviceptr extent = 0;
+    uint64_t extent_bytes = 0;
   };
-  // The run lives on, whatever is freed, until it is let go of; which returns how much less is
+  // The extent lives on, whatever is freed, until it is let go of; which returns how much less is
   // needed then.
   std::optional<Home> HoldHome(CUdeviceptr pointer) EXCLUDES_LOCK(mutex_);
   Bytes LetGo(const Home& home) EXCLUDES_LOCK(mutex_);
@@ -209,14 +209,14 @@ class DeviceMemory {
 
   // ---- swap lock
   struct Place {
-    Run* run = nullptr;
+    Extent* extent = nullptr;
     Chunk* chunk = nullptr;
   };
-  // The live run that begins at `address`, or null.
-  Run* FindRun(CUdeviceptr address) const EXCLUDES_LOCK(mutex_);
-  // The chunk around `pointer`, of a live run that is not lost; or nothing.
+  // The live extent that begins at `address`, or null.
+  Extent* FindExtent(CUdeviceptr address) const EXCLUDES_LOCK(mutex_);
+  // The chunk around `pointer`, of a live extent that is not lost; or nothing.
   std::optional<Place> FindChunk(CUdeviceptr pointer) const EXCLUDES_LOCK(mutex_);
-  // Missing chunks of live runs that are not arriving, in order of their addresses, together at
+  // Missing chunks of live extents that are not arriving, in order of their addresses, together at
   // most `most` bytes.
   std::vector<Place> Missing(uint64_t most, size_t count) const EXCLUDES_LOCK(mutex_);
   // Chunks on the card that are not arriving, those first that need no copying, then those that may
@@ -238,59 +238,59 @@ class DeviceMemory {
   void CountSwapped(int64_t bytes) EXCLUDES_LOCK(mutex_);
   // The context is broken: its memory will never be read or written. Returns its chunks.
   std::vector<Place> Lose(CUcontext context) EXCLUDES_LOCK(mutex_);
-  // The same of a run that the driver has torn. No more blocks are cut from it.
-  void LoseRun(Run* run) EXCLUDES_LOCK(mutex_);
-  // Dead runs, to be unmapped by the caller and then given to Bury, or to KeepDead where that
+  // The same of an extent that the driver has torn. No more blocks are cut from it.
+  void LoseExtent(Extent* extent) EXCLUDES_LOCK(mutex_);
+  // Dead extents, to be unmapped by the caller and then given to Bury, or to KeepDead where that
   // failed.
-  std::vector<std::unique_ptr<Run>> TakeDead() EXCLUDES_LOCK(mutex_);
-  void Bury(std::unique_ptr<Run> run) EXCLUDES_LOCK(mutex_);
-  void KeepDead(std::unique_ptr<Run> run) EXCLUDES_LOCK(mutex_);
+  std::vector<std::unique_ptr<Extent>> TakeDead() EXCLUDES_LOCK(mutex_);
+  void Bury(std::unique_ptr<Extent> extent) EXCLUDES_LOCK(mutex_);
+  void KeepDead(std::unique_ptr<Extent> extent) EXCLUDES_LOCK(mutex_);
 
  private:
   struct Entry {
     Block block;
-    Run* run;
+    Extent* extent;
     uint32_t slot;
   };
   using Blocks = std::map<CUdeviceptr, Entry>;
-  // What a block took: a slot of a page, or the whole run.
+  // What a block took: a slot of a page, or the whole extent.
   struct Share {
-    Run* run;
+    Extent* extent;
     uint32_t slot;
 
-    uint64_t bytes() const { return run->slot_bytes != 0 ? run->slot_bytes : run->bytes; }
+    uint64_t bytes() const { return extent->slot_bytes != 0 ? extent->slot_bytes : extent->bytes; }
   };
 
-  CUresult AddRun(std::unique_ptr<Run> run, uint64_t chunk_bytes, Run** added)
+  CUresult AddExtent(std::unique_ptr<Extent> extent, uint64_t chunk_bytes, Extent** added)
       REQUIRES_LOCK(mutex_);
-  Block AddBlock(CUdeviceptr address, uint64_t bytes, Run* run, uint32_t slot)
+  Block AddBlock(CUdeviceptr address, uint64_t bytes, Extent* extent, uint32_t slot)
       REQUIRES_LOCK(mutex_);
   Bytes Release(const Share& share) REQUIRES_LOCK(mutex_);
-  Bytes Drop(Run* run) REQUIRES_LOCK(mutex_);
+  Bytes Drop(Extent* extent) REQUIRES_LOCK(mutex_);
   Bytes ReleaseRetired(std::vector<Share>* retired) REQUIRES_LOCK(mutex_);
   Blocks::const_iterator Around(CUdeviceptr pointer) const REQUIRES_LOCK(mutex_);
-  Run* OpenPage(uint64_t slot_bytes, CUcontext context) REQUIRES_LOCK(mutex_);
-  Run* PageOfLargerSlots(uint64_t slot_bytes, CUcontext context) const REQUIRES_LOCK(mutex_);
-  void ClosePage(Run* page) REQUIRES_LOCK(mutex_);
+  Extent* OpenPage(uint64_t slot_bytes, CUcontext context) REQUIRES_LOCK(mutex_);
+  Extent* PageOfLargerSlots(uint64_t slot_bytes, CUcontext context) const REQUIRES_LOCK(mutex_);
+  void ClosePage(Extent* page) REQUIRES_LOCK(mutex_);
   Bytes FreeOldestPages(size_t count) REQUIRES_LOCK(mutex_);
-  void Kill(Run* run) REQUIRES_LOCK(mutex_);
-  void Uncount(const Run& run) REQUIRES_LOCK(mutex_);  // from what is needed
+  void Kill(Extent* extent) REQUIRES_LOCK(mutex_);
+  void Uncount(const Extent& extent) REQUIRES_LOCK(mutex_);  // from what is needed
   void Uncount(const Place& place) REQUIRES_LOCK(mutex_);
 
   const uint64_t chunk_bytes_;
   mutable Mutex mutex_;
   AddressRegions regions_ GUARDED_BY(mutex_);
-  std::map<CUdeviceptr, std::unique_ptr<Run>> runs_ GUARDED_BY(mutex_);
+  std::map<CUdeviceptr, std::unique_ptr<Extent>> extents_ GUARDED_BY(mutex_);
   std::vector<Share> retired_ GUARDED_BY(mutex_);  // since the last fence
   std::vector<Share> fenced_ GUARDED_BY(mutex_);   // before it
   std::atomic<uint64_t> retired_bytes_{0};
-  std::vector<std::unique_ptr<Run>> dead_ GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<Extent>> dead_ GUARDED_BY(mutex_);
   std::atomic<bool> has_dead_{false};  // changed under the lock, as `dead_` is
   Blocks blocks_ GUARDED_BY(mutex_);
   // Pages with a free slot, by slot size and context.
-  std::map<std::pair<uint64_t, CUcontext>, std::vector<Run*>> open_pages_ GUARDED_BY(mutex_);
-  std::vector<Run*> kept_pages_ GUARDED_BY(mutex_);  // without a block, longest kept first
-  size_t untaken_pages_ GUARDED_BY(mutex_) = 0;      // the least of those since the last look
+  std::map<std::pair<uint64_t, CUcontext>, std::vector<Extent*>> open_pages_ GUARDED_BY(mutex_);
+  std::vector<Extent*> kept_pages_ GUARDED_BY(mutex_);  // without a block, longest kept first
+  size_t untaken_pages_ GUARDED_BY(mutex_) = 0;         // the least of those since the last look
   std::atomic<uint64_t> kept_bytes_{0};
   uint64_t need_ GUARDED_BY(mutex_) = 0;
   std::atomic<uint64_t> resident_{0};  // changed under the lock

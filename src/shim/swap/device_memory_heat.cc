@@ -1,5 +1,5 @@
-// How much the program uses each run, as far as its launches name it, and which chunks had better
-// change places.
+// How much the program uses each extent, as far as its launches name it, and which chunks had
+// better change places.
 #include <algorithm>
 #include <iterator>
 
@@ -8,38 +8,39 @@
 namespace tandem::shim {
 namespace {
 
-// Named at each step a run comes close to 256 within two dozen of them; unnamed it loses half of
-// its heat in six. One that is named at every fourth step or less often stays below what it takes
-// to push out another like it: programs that walk through all they have would move it all the time.
+// Named at each step an extent comes close to 256 within two dozen of them; unnamed it loses half
+// of its heat in six. One that is named at every fourth step or less often stays below what it
+// takes to push out another like it: programs that walk through all they have would move it all the
+// time.
 constexpr uint32_t kNamed = 32;
 constexpr uint32_t kDecay = 8;
 constexpr uint32_t kWarm = 64;  // to be worth moving at all
 
-bool MayPushOut(const Run& cold, const Run& warm) {
+bool MayPushOut(const Extent& cold, const Extent& warm) {
   return cold.heat >= 2 * warm.heat + kWarm;
 }
 
 bool ByHeat(const DeviceMemory::Place& a, const DeviceMemory::Place& b) {
-  return a.run->heat > b.run->heat;
+  return a.extent->heat > b.extent->heat;
 }
 
 }  // namespace
 
 bool DeviceMemory::Name(CUdeviceptr pointer) {
   MutexLock lock(mutex_);
-  auto run = runs_.upper_bound(pointer);
-  if (run == runs_.begin()) return false;
-  --run;
-  if (pointer - run->first >= run->second->bytes) return false;
-  run->second->named = true;
+  auto extent = extents_.upper_bound(pointer);
+  if (extent == extents_.begin()) return false;
+  --extent;
+  if (pointer - extent->first >= extent->second->bytes) return false;
+  extent->second->named = true;
   return true;
 }
 
 void DeviceMemory::Age() {
   MutexLock lock(mutex_);
-  for (const auto& [address, run] : runs_) {
-    run->heat += (run->named ? kNamed : 0) - run->heat / kDecay;
-    run->named = false;
+  for (const auto& [address, extent] : extents_) {
+    extent->heat += (extent->named ? kNamed : 0) - extent->heat / kDecay;
+    extent->named = false;
   }
 }
 
@@ -47,7 +48,8 @@ DeviceMemory::Exchange DeviceMemory::PlanExchange(uint64_t room, size_t count) c
   std::vector<Place> places = Mapped();
   MutexLock lock(mutex_);
   std::erase_if(places, [](const Place& place) {
-    return place.run->pinned || place.run->lost || place.chunk->state == Chunk::State::kArriving;
+    return place.extent->pinned || place.extent->lost ||
+           place.chunk->state == Chunk::State::kArriving;
   });
   std::stable_sort(places.begin(), places.end(), ByHeat);
   std::vector<Place> cold, here;
@@ -58,14 +60,14 @@ DeviceMemory::Exchange DeviceMemory::PlanExchange(uint64_t room, size_t count) c
   for (const Place& place : cold) {
     if (plan.in.size() == count) break;
     // What nothing has to leave for comes however cold it is.
-    const bool worth = place.run->heat >= kWarm || place.chunk->bytes <= room;
+    const bool worth = place.extent->heat >= kWarm || place.chunk->bytes <= room;
     if (!worth) continue;  // there may be room for a smaller one
     uint64_t left = room;
     std::vector<Place> out;
     while (left < place.chunk->bytes && here.size() > out.size() &&
            plan.out.size() + out.size() < count) {
       const Place& coldest = here[here.size() - 1 - out.size()];
-      if (!MayPushOut(*place.run, *coldest.run)) break;
+      if (!MayPushOut(*place.extent, *coldest.extent)) break;
       left += coldest.chunk->bytes;
       out.push_back(coldest);
     }
@@ -82,7 +84,7 @@ std::vector<DeviceMemory::Place> DeviceMemory::Hottest(uint64_t most, size_t cou
   std::vector<Place> places = Mapped();
   MutexLock lock(mutex_);
   std::erase_if(places, [](const Place& place) {
-    return place.chunk->state != Chunk::State::kCold || place.run->pinned || place.run->lost;
+    return place.chunk->state != Chunk::State::kCold || place.extent->pinned || place.extent->lost;
   });
   std::stable_sort(places.begin(), places.end(), ByHeat);
   std::vector<Place> hottest;

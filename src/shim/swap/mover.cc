@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "src/shim/driver/capture_mode.h"
-#include "src/shim/swap/run_aliases.h"
+#include "src/shim/swap/extent_aliases.h"
 
 namespace tandem::shim {
 namespace {
@@ -79,7 +79,7 @@ CUevent Mover::TakeEvent() {
 
 // Gives all of them memory or none. Access is given in one call.
 CUresult Mover::Map(const Place* places, size_t count, const CUmemAllocationProp& properties) {
-  const Run& run = *places[0].run;
+  const Extent& extent = *places[0].extent;
   uint64_t mapped = 0;
   size_t done = 0;
   CUresult result = CUDA_SUCCESS;
@@ -98,7 +98,7 @@ CUresult Mover::Map(const Place* places, size_t count, const CUmemAllocationProp
     result =
         real_->cuMemSetAccess(places[0].chunk->address, mapped, access_.data(), access_.size());
   }
-  if (result == CUDA_SUCCESS) result = MapAliases(*real_, run, places[0].chunk, count);
+  if (result == CUDA_SUCCESS) result = MapAliases(*real_, extent, places[0].chunk, count);
   for (size_t i = 0; i < done; ++i) {
     Chunk& chunk = *places[i].chunk;
     chunk.exposed = false;
@@ -113,7 +113,7 @@ CUresult Mover::Back(const Place* places, size_t count) {
   CUmemAllocationProp plain{};
   plain.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   plain.location = {CU_MEM_LOCATION_TYPE_DEVICE, device_};
-  const CUresult result = Map(places, count, places[0].run->properties.value_or(plain));
+  const CUresult result = Map(places, count, places[0].extent->properties.value_or(plain));
   if (result != CUDA_SUCCESS) return result;
   for (size_t i = 0; i < count; ++i) {
     const Chunk& chunk = *places[i].chunk;
@@ -153,7 +153,7 @@ CUresult Mover::Chill(const Place& place) {
     memory_->SetState(place, Chunk::State::kCold);
   } else {
     real_->cuMemUnmap(chunk.address, chunk.bytes);
-    UnmapAliases(*real_, *place.run, chunk);
+    UnmapAliases(*real_, *place.extent, chunk);
     real_->cuMemRelease(chunk.handle);
     chunk.handle = 0;
   }
@@ -164,7 +164,7 @@ CUresult Mover::Unback(const Place& place) {
   Chunk& chunk = *place.chunk;
   const CUresult result = real_->cuMemUnmap(chunk.address, chunk.bytes);
   if (result != CUDA_SUCCESS) return result;
-  UnmapAliases(*real_, *place.run, chunk);
+  UnmapAliases(*real_, *place.extent, chunk);
   real_->cuMemRelease(chunk.handle);
   chunk.handle = 0;
   memory_->SetState(place, Chunk::State::kAway);
@@ -180,41 +180,41 @@ CUresult Mover::MapPiece(CUdeviceptr address, uint64_t bytes, CUmemGenericAlloca
   return result;
 }
 
-CUresult Mover::CopyTo(CUmemGenericAllocationHandle piece, const Run& run) {
+CUresult Mover::CopyTo(CUmemGenericAllocationHandle piece, const Extent& extent) {
   const InContext scope(real_, context_);
   CUresult result = scope.result();
   if (result == CUDA_SUCCESS) result = PrepareStreams();
   CUdeviceptr staging = 0;
   if (result == CUDA_SUCCESS) {
-    result = real_->cuMemAddressReserve(&staging, run.bytes, kGranule, 0, 0);
+    result = real_->cuMemAddressReserve(&staging, extent.bytes, kGranule, 0, 0);
   }
   if (result != CUDA_SUCCESS) return result;
-  result = MapPiece(staging, run.bytes, piece);
+  result = MapPiece(staging, extent.bytes, piece);
   if (result == CUDA_SUCCESS) {
-    result = real_->cuMemcpyDtoDAsync_v2(staging, run.address, run.bytes, out_stream_);
+    result = real_->cuMemcpyDtoDAsync_v2(staging, extent.address, extent.bytes, out_stream_);
     const CUresult done = real_->cuStreamSynchronize(out_stream_);
     if (result == CUDA_SUCCESS) result = done;
-    real_->cuMemUnmap(staging, run.bytes);
+    real_->cuMemUnmap(staging, extent.bytes);
   }
-  real_->cuMemAddressFree(staging, run.bytes);
+  real_->cuMemAddressFree(staging, extent.bytes);
   return result;
 }
 
-CUresult Mover::Gather(Run* run, CUmemGenericAllocationHandle piece, bool* torn) {
-  CUresult result = CopyTo(piece, *run);
+CUresult Mover::Gather(Extent* extent, CUmemGenericAllocationHandle piece, bool* torn) {
+  CUresult result = CopyTo(piece, *extent);
   if (result != CUDA_SUCCESS) return result;
   size_t unmapped = 0;
-  for (; unmapped < run->chunks.size(); ++unmapped) {
-    const Chunk& chunk = run->chunks[unmapped];
+  for (; unmapped < extent->chunks.size(); ++unmapped) {
+    const Chunk& chunk = extent->chunks[unmapped];
     result = real_->cuMemUnmap(chunk.address, chunk.bytes);
     if (result != CUDA_SUCCESS) break;
   }
-  if (result == CUDA_SUCCESS) result = MapPiece(run->address, run->bytes, piece);
+  if (result == CUDA_SUCCESS) result = MapPiece(extent->address, extent->bytes, piece);
   for (size_t i = 0; i < unmapped; ++i) {
-    Chunk& chunk = run->chunks[i];
+    Chunk& chunk = extent->chunks[i];
     if (result == CUDA_SUCCESS) {
       real_->cuMemRelease(chunk.handle);
-    } else if (!PutBack({run, &chunk})) {
+    } else if (!PutBack({extent, &chunk})) {
       *torn = true;
     }
   }

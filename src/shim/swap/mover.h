@@ -41,17 +41,17 @@ class Mover {
   void UseContext(CUcontext context);
   CUcontext context() const { return context_; }
 
-  // Neighbouring chunks of one run get memory of the card; those with a host copy count as
+  // Neighbouring chunks of one extent get memory of the card; those with a host copy count as
   // arriving. All of them or none.
   CUresult Back(const Place* places, size_t count);
   CUresult Unback(const Place& place);
   // A chunk that is away gets memory of the host at its address, for good: it is cold then. It
   // leaves that as it leaves the card.
   CUresult Chill(const Place& place);
-  // Copies the run to `piece` and maps that in its place; its chunks' own memory is given up. On
+  // Copies the extent to `piece` and maps that in its place; its chunks' own memory is given up. On
   // failure all is as before, unless the driver will not put chunks back: *torn. REQUIRES: all of
   // it is on the card or cold; nothing uses it meanwhile.
-  CUresult Gather(Run* run, CUmemGenericAllocationHandle piece, bool* torn);
+  CUresult Gather(Extent* extent, CUmemGenericAllocationHandle piece, bool* torn);
 
   // Around the departures of one eviction: what leaves next, in that order, is looked at first, a
   // batch ahead.
@@ -125,7 +125,7 @@ class Mover {
   std::byte* TakeFrom(Chunk* chunk);
   CUresult MapPiece(CUdeviceptr address, uint64_t bytes, CUmemGenericAllocationHandle piece);
   bool PutBack(const Place& place);
-  CUresult CopyTo(CUmemGenericAllocationHandle piece, const Run& run);
+  CUresult CopyTo(CUmemGenericAllocationHandle piece, const Extent& extent);
   CUevent TakeEvent();
   bool Settle(Arriving* arriving, bool wait, CUresult* result);
 

@@ -9,24 +9,24 @@
 
 namespace tandem::shim {
 
-CUresult Swapper::BackNew(Run* run) {
+CUresult Swapper::BackNew(Extent* extent) {
   std::vector<Place> places;
-  for (Chunk& chunk : run->chunks) {
+  for (Chunk& chunk : extent->chunks) {
     if (chunk.resident() || chunk.host != nullptr) return CUDA_ERROR_NOT_READY;
-    places.push_back({run, &chunk});
+    places.push_back({extent, &chunk});
   }
   const CUresult result = mover_.Back(places.data(), places.size());
   if (result != CUDA_SUCCESS) return result;
-  for (Chunk& chunk : run->chunks) chunk.exposed = true;
+  for (Chunk& chunk : extent->chunks) chunk.exposed = true;
   return CUDA_SUCCESS;
 }
 
-CUresult Swapper::ChillNew(Run* run) {
-  if (run->chunks.size() > Mover::kInFlight) return CUDA_ERROR_NOT_READY;
-  for (Chunk& chunk : run->chunks) {
+CUresult Swapper::ChillNew(Extent* extent) {
+  if (extent->chunks.size() > Mover::kInFlight) return CUDA_ERROR_NOT_READY;
+  for (Chunk& chunk : extent->chunks) {
     if (chunk.mapped()) continue;
     if (chunk.host != nullptr) return CUDA_ERROR_NOT_READY;
-    const CUresult result = mover_.Chill({run, &chunk});
+    const CUresult result = mover_.Chill({extent, &chunk});
     if (result != CUDA_SUCCESS) return result;
   }
   return CUDA_SUCCESS;
@@ -97,7 +97,7 @@ CUresult Swapper::RestoreSome(Bytes credit, Bytes* copied) {
     if (places[i].chunk->host != nullptr) {
       result = mover_.StartArriving(places[i]);
     } else {
-      while (i + count < places.size() && places[i + count].run == places[i].run &&
+      while (i + count < places.size() && places[i + count].extent == places[i].extent &&
              places[i + count].chunk->host == nullptr &&
              places[i + count].chunk == places[i].chunk + count) {
         ++count;
@@ -204,8 +204,8 @@ bool Swapper::Thaw(Bytes room) {
 void Swapper::Expose(Bytes keep) {
   for (const Place& place : memory_->Resident()) {
     if (place.chunk->state == Chunk::State::kArriving) continue;
-    place.chunk->exposed = !place.run->lost;
-    if (place.run->lost || place.run->pinned) mover_.DropHostCopy(place.chunk);
+    place.chunk->exposed = !place.extent->lost;
+    if (place.extent->lost || place.extent->pinned) mover_.DropHostCopy(place.chunk);
   }
   mover_.DropKeptBeyond(keep);
 }
@@ -224,28 +224,28 @@ void Swapper::LoseUncopied() {
   }
 }
 
-CUresult Swapper::Gather(Run* run, CUmemGenericAllocationHandle piece) {
+CUresult Swapper::Gather(Extent* extent, CUmemGenericAllocationHandle piece) {
   mover_.AwaitArriving();
-  for (const Chunk& chunk : run->chunks) {
+  for (const Chunk& chunk : extent->chunks) {
     if (chunk.missing()) return CUDA_ERROR_NOT_READY;
   }
   bool torn = false;
-  const CUresult result = mover_.Gather(run, piece, &torn);
+  const CUresult result = mover_.Gather(extent, piece, &torn);
   if (torn) {
     Log(LogLevel::kWarn,
         "%llu bytes of the program's memory are lost: the driver maps them no more",
-        static_cast<unsigned long long>(run->bytes));
-    memory_->LoseRun(run);
-    for (Chunk& chunk : run->chunks) mover_.GiveUp({run, &chunk});
+        static_cast<unsigned long long>(extent->bytes));
+    memory_->LoseExtent(extent);
+    for (Chunk& chunk : extent->chunks) mover_.GiveUp({extent, &chunk});
   }
   if (result != CUDA_SUCCESS) return result;
-  for (Chunk& chunk : run->chunks) {
+  for (Chunk& chunk : extent->chunks) {
     mover_.DropHostCopy(&chunk);
-    memory_->SetState({run, &chunk}, Chunk::State::kHere);  // cold memory is in the piece, too
+    memory_->SetState({extent, &chunk}, Chunk::State::kHere);  // cold memory is in the piece, too
   }
-  memory_->Join(run, piece);
-  memory_->Pin(run);
-  run->shared = true;
+  memory_->Join(extent, piece);
+  memory_->Pin(extent);
+  extent->shared = true;
   return CUDA_SUCCESS;
 }
 
@@ -275,14 +275,14 @@ std::optional<Swapper::Piece> Swapper::FindToWrite(CUdeviceptr pointer, Bytes mo
 }
 
 // CUDA_ERROR_NOT_READY: something of it is still arriving.
-CUresult Swapper::Clear(Run* run) {
+CUresult Swapper::Clear(Extent* extent) {
   CUresult result = CUDA_SUCCESS;
-  for (Chunk& chunk : run->chunks) {
+  for (Chunk& chunk : extent->chunks) {
     if (chunk.state == Chunk::State::kArriving) return CUDA_ERROR_NOT_READY;
   }
-  for (Chunk& chunk : run->chunks) {
+  for (Chunk& chunk : extent->chunks) {
     mover_.DropHostCopy(&chunk);
-    const CUresult cleared = chunk.mapped() ? mover_.Unback({run, &chunk}) : CUDA_SUCCESS;
+    const CUresult cleared = chunk.mapped() ? mover_.Unback({extent, &chunk}) : CUDA_SUCCESS;
     if (cleared != CUDA_SUCCESS) result = cleared;
   }
   return result;
@@ -291,18 +291,18 @@ CUresult Swapper::Clear(Run* run) {
 void Swapper::Reap() {
   if (!memory_->HasDead()) return;
   mover_.PollArriving();
-  for (std::unique_ptr<Run>& run : memory_->TakeDead()) {
-    const CUresult result = Clear(run.get());
+  for (std::unique_ptr<Extent>& extent : memory_->TakeDead()) {
+    const CUresult result = Clear(extent.get());
     if (result == CUDA_SUCCESS) {
-      if (run->shared && shared_gone_) shared_gone_(*run);
-      memory_->Bury(std::move(run));
+      if (extent->shared && shared_gone_) shared_gone_(*extent);
+      memory_->Bury(std::move(extent));
       continue;
     }
     if (result != CUDA_ERROR_NOT_READY && !std::exchange(reap_failed_, true)) {
       Log(LogLevel::kWarn, "cannot give back %llu bytes of freed memory (error %d)",
-          static_cast<unsigned long long>(run->bytes), static_cast<int>(result));
+          static_cast<unsigned long long>(extent->bytes), static_cast<int>(result));
     }
-    memory_->KeepDead(std::move(run));  // for another try
+    memory_->KeepDead(std::move(extent));  // for another try
   }
 }
 

@@ -41,13 +41,13 @@ class Swapper {
   void UseContext(CUcontext context) REQUIRES_LOCK(mutex_) { mover_.UseContext(context); }
   CUcontext context() const REQUIRES_LOCK(mutex_) { return mover_.context(); }
 
-  // Backs a new run at once. The gate is open: its bytes may change from now on.
+  // Backs a new extent at once. The gate is open: its bytes may change from now on.
   // CUDA_ERROR_NOT_READY: RestoreSome has begun with it, and goes on.
-  CUresult BackNew(Run* run) REQUIRES_LOCK(mutex_);
+  CUresult BackNew(Extent* extent) REQUIRES_LOCK(mutex_);
 
   // The same without the card. CUDA_ERROR_NOT_READY, too: it is too large to have the lock held for
   // all of it. CUDA_ERROR_OUT_OF_MEMORY: the host has no room.
-  CUresult ChillNew(Run* run) REQUIRES_LOCK(mutex_);
+  CUresult ChillNew(Extent* extent) REQUIRES_LOCK(mutex_);
 
   // Takes chunks off the card until at most `target` is there. `moved` is told after every chunk
   // how many bytes of it were copied.
@@ -89,14 +89,15 @@ class Swapper {
   // only the card holds it, it cannot be copied any more. It is lost, and so can leave the card.
   // REQUIRES: context() is null.
   void LoseUncopied() REQUIRES_LOCK(mutex_);
-  // Puts a run into one piece of memory of the card, and pins it. CUDA_ERROR_NOT_READY: something
-  // of it is missing; what is cold is not. REQUIRES: no work is under way, nor can any come.
-  CUresult Gather(Run* run, CUmemGenericAllocationHandle piece) REQUIRES_LOCK(mutex_);
-  // Hears of each run that was shared, once it is unmapped.
-  void OnSharedGone(std::function<void(const Run&)> gone) REQUIRES_LOCK(mutex_) {
+  // Puts an extent into one piece of memory of the card, and pins it. CUDA_ERROR_NOT_READY:
+  // something of it is missing; what is cold is not. REQUIRES: no work is under way, nor can any
+  // come.
+  CUresult Gather(Extent* extent, CUmemGenericAllocationHandle piece) REQUIRES_LOCK(mutex_);
+  // Hears of each extent that was shared, once it is unmapped.
+  void OnSharedGone(std::function<void(const Extent&)> gone) REQUIRES_LOCK(mutex_) {
     shared_gone_ = std::move(gone);
   }
-  // Lets another device of the program's use all runs, those to come too, or no longer.
+  // Lets another device of the program's use all extents, those to come too, or no longer.
   CUresult SetPeer(CUdevice peer, bool reaches) REQUIRES_LOCK(mutex_) {
     return mover_.SetPeer(peer, reaches);
   }
@@ -121,7 +122,7 @@ class Swapper {
   CUresult CopyIn(CUdeviceptr to, const void* from, uint64_t bytes) REQUIRES_LOCK(mutex_) {
     return mover_.CopyIn(to, from, bytes);
   }
-  // Gives back what dead runs still hold, but for those with chunks that are arriving.
+  // Gives back what dead extents still hold, but for those with chunks that are arriving.
   void Reap() REQUIRES_LOCK(mutex_);
   // One small step of the host memory's upkeep, so that there is room for `ahead`. Whether there is
   // more.
@@ -143,14 +144,14 @@ class Swapper {
   CUresult Leave(const std::vector<Place>& places) REQUIRES_LOCK(mutex_);
   CUresult Arrive(const std::vector<Place>& places, Bytes credit) REQUIRES_LOCK(mutex_);
   CUresult Chill(const std::vector<Place>& places) REQUIRES_LOCK(mutex_);
-  CUresult Clear(Run* run) REQUIRES_LOCK(mutex_);
+  CUresult Clear(Extent* extent) REQUIRES_LOCK(mutex_);
   CUresult Remove(const std::vector<Place>& victims, const std::function<void(Bytes copied)>& moved)
       REQUIRES_LOCK(mutex_);
 
   DeviceMemory* const memory_;
   Mutex mutex_;
   Mover mover_ GUARDED_BY(mutex_);
-  std::function<void(const Run&)> shared_gone_ GUARDED_BY(mutex_);
+  std::function<void(const Extent&)> shared_gone_ GUARDED_BY(mutex_);
   std::atomic<uint64_t> exchanged_{0};
   bool reap_failed_ GUARDED_BY(mutex_) = false;  // and was told
 };

@@ -92,7 +92,7 @@ TEST_F(SwapperTest, WhatABrokenContextHoldsIsNeitherCopiedNorNeeded) {
   int object = 0;
   const auto broken = reinterpret_cast<CUcontext>(&object);
   Block lost;
-  ASSERT_EQ(memory_.AllocateRun(MiB(8).count, broken, &lost), CUDA_SUCCESS);
+  ASSERT_EQ(memory_.AllocateExtent(MiB(8).count, broken, &lost), CUDA_SUCCESS);
   const CUdeviceptr kept = Allocate(MiB(16).count);
   ASSERT_EQ(RestoreAll(kCard), CUDA_SUCCESS);
   Fill(kept, MiB(16).count, 1);
@@ -116,8 +116,8 @@ TEST_F(SwapperTest, WhatABrokenContextHoldsIsNeitherCopiedNorNeeded) {
 }
 
 TEST_F(SwapperTest, WhatIsMappedIsNoLongerCopiedWhenTheLastContextBroke) {
-  tandem::shim::Run* run = nullptr;
-  ASSERT_EQ(memory_.AllocateRunFor({}, MiB(16).count, &run), CUDA_SUCCESS);
+  tandem::shim::Extent* extent = nullptr;
+  ASSERT_EQ(memory_.AllocateExtentFor({}, MiB(16).count, &extent), CUDA_SUCCESS);
   ASSERT_EQ(RestoreAll(kCard), CUDA_SUCCESS);
   Open();
   {

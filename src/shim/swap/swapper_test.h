@@ -27,7 +27,7 @@ class SwapperTest : public testing::Test {
   CUdeviceptr Allocate(uint64_t bytes) {
     if (auto block = memory_.AllocateFromPage(bytes, driver_.context())) return block->address;
     Block block;
-    EXPECT_EQ(memory_.AllocateRun(bytes, driver_.context(), &block), CUDA_SUCCESS);
+    EXPECT_EQ(memory_.AllocateExtent(bytes, driver_.context(), &block), CUDA_SUCCESS);
     return block.address;
   }
   CUresult Evict(Bytes target) {

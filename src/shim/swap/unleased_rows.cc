@@ -22,7 +22,7 @@ bool IsWithin(uint64_t x, uint64_t width, uint64_t pitch) {
 }
 
 // From the first byte to behind the last.
-uint64_t Extent(const Rows& rows, const RowCopy& copy) {
+uint64_t Span(const Rows& rows, const RowCopy& copy) {
   return (copy.depth - 1) * rows.plane + (copy.height - 1) * rows.pitch + copy.width;
 }
 
@@ -50,9 +50,9 @@ bool CopyRow(UnleasedAccess* access, const RowCopy& copy, uint64_t to, uint64_t 
 }
 
 // Whether all of it is the program's own in one piece, and not only each row.
-bool IsWhole(UnleasedAccess* access, const Rows& rows, uint64_t extent) {
+bool IsWhole(UnleasedAccess* access, const Rows& rows, uint64_t span) {
   return rows.type == CU_MEMORYTYPE_HOST || !access->Has(rows.begin, 1) ||
-         access->Has(rows.begin, extent);
+         access->Has(rows.begin, span);
 }
 
 }  // namespace
@@ -100,7 +100,7 @@ std::optional<RowCopy> RowsOf(const CUDA_MEMCPY3D& copy) {
 }
 
 bool CopyRows(UnleasedAccess* access, RowCopy copy) {
-  const uint64_t source = Extent(copy.from, copy), target = Extent(copy.to, copy);
+  const uint64_t source = Span(copy.from, copy), target = Span(copy.to, copy);
   // What overlaps would not be the same when it is done again.
   const bool apart =
       copy.from.begin + source <= copy.to.begin || copy.to.begin + target <= copy.from.begin;
@@ -125,7 +125,7 @@ bool FillRows(UnleasedAccess* access, const Rows& rows, UnleasedAccess::Pattern 
   }
   const RowCopy all = {rows, rows, width * pattern.width, height, 1};
   if (!IsWithin(0, all.width, rows.pitch)) return false;
-  if (!access->Has(rows.begin, Extent(rows, all))) return false;
+  if (!access->Has(rows.begin, Span(rows, all))) return false;
   for (uint64_t y = 0; y < height; ++y) {
     if (!access->Fill(rows.begin + y * rows.pitch, pattern, width)) return false;
   }
