@@ -59,10 +59,10 @@ tandem_result FindGuestOn(CUdevice device, Guest** guest) {
   if (!JoinDaemon()) return TANDEM_CANCELLED;
   if (Call(Real().cuDeviceGetCount, &count) != CUDA_SUCCESS) return TANDEM_NO_DEVICE;
   if (device < 0 || device >= count) return TANDEM_NO_DEVICE;
-  const Seat seat = SeatOn(device);
-  *guest = seat.guest;
-  if (seat.guest != nullptr) return TANDEM_OK;
-  return seat.refusal == CUDA_SUCCESS ? TANDEM_UNAVAILABLE : TANDEM_NO_ANSWER;
+  const GuestResult found = GuestOn(device);
+  *guest = found.guest;
+  if (found.guest != nullptr) return TANDEM_OK;
+  return found.refusal == CUDA_SUCCESS ? TANDEM_UNAVAILABLE : TANDEM_NO_ANSWER;
 }
 
 // Tells the program's callback what a lease waits for.

@@ -111,7 +111,7 @@ bool IsCurrent(CUcontext context) {
 // A new context takes memory that cannot be swapped: there must be room for it first.
 template <typename Create>
 CUresult CreateContext(CUcontext* context, CUdevice device, Create create) {
-  const auto [guest, refusal] = context == nullptr ? Seat() : SeatOn(device);
+  const auto [guest, refusal] = context == nullptr ? GuestResult() : GuestOn(device);
   if (guest == nullptr) return refusal != CUDA_SUCCESS ? refusal : create();
   const bool room = guest->WaitForContext() || (guest->GiveWay() && guest->WaitForContext());
   if (!room) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -192,7 +192,7 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, c
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) noexcept {
   const auto retain = [&] { return Call(Real().cuDevicePrimaryCtxRetain, context, device); };
-  const auto [guest, refusal] = context == nullptr ? Seat() : SeatOn(device);
+  const auto [guest, refusal] = context == nullptr ? GuestResult() : GuestOn(device);
   if (guest == nullptr) return refusal != CUDA_SUCCESS ? refusal : retain();
   Primary& primary = PrimaryOf(device);
   MutexLock lock(primary.mutex);

@@ -51,7 +51,7 @@ CUresult OpenOurs(const IpcHandle& handle, CUcontext context, CUdevice user, CUd
   if (!device.has_value() || Real().cuMemImportFromShareableHandle == nullptr) {
     return CUDA_ERROR_INVALID_DEVICE;
   }
-  const auto [guest, refusal] = SeatOn(*device);
+  const auto [guest, refusal] = GuestOn(*device);
   if (guest == nullptr) return refusal != CUDA_SUCCESS ? refusal : CUDA_ERROR_MAP_FAILED;
   return guest->opened().Open(handle, context, user, pointer);
 }

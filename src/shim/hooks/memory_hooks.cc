@@ -29,7 +29,7 @@ CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice device) noexcept {
   // Where there are several cards, a question for the size of one is not yet its use.
   int count = 0;
   const bool only = Call(Real().cuDeviceGetCount, &count) == CUDA_SUCCESS && count == 1;
-  Guest* const guest = only ? SeatOn(device).guest : OpenGuest(device);
+  Guest* const guest = only ? GuestOn(device).guest : OpenGuest(device);
   if (guest != nullptr) *bytes = guest->limit().count;
   return result;
 }

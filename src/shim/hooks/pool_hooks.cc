@@ -206,7 +206,7 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream) noexcept {
 CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* properties) noexcept {
   const bool on_device =
       properties != nullptr && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
-  const auto [guest, refusal] = on_device ? SeatOn(properties->location.id) : Seat();
+  const auto [guest, refusal] = on_device ? GuestOn(properties->location.id) : GuestResult();
   if (refusal != CUDA_SUCCESS) return refusal;
   const CUresult result = Call(Real().cuMemPoolCreate, pool, properties);
   if (result != CUDA_SUCCESS) return result;

@@ -128,7 +128,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
       properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
     return create();
   }
-  const auto [guest, refusal] = SeatOn(properties->location.id);
+  const auto [guest, refusal] = GuestOn(properties->location.id);
   if (guest == nullptr) return refusal != CUDA_SUCCESS ? refusal : create();
   const std::optional<CUresult> result = guest->vmm().Create(size, *properties, handle);
   return result.has_value() ? *result : create();
@@ -221,7 +221,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, vo
       properties.location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
     return result;
   }
-  const auto [guest, refusal] = SeatOn(properties.location.id);
+  const auto [guest, refusal] = GuestOn(properties.location.id);
   if (guest != nullptr) guest->vmm().Imported(*handle, properties);
   if (refusal != CUDA_SUCCESS) Call(Real().cuMemRelease, *handle);
   return refusal;

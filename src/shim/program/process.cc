@@ -265,7 +265,7 @@ bool MayBeShared(CUdevice device) {
 }
 
 // A device that has no guest, for `why`.
-Seat Without(CUdevice device, const Error& why) {
+GuestResult Without(CUdevice device, const Error& why) {
   MutexLock lock(DecisionMutex());
   if (Guest* const open = OpenGuest(device)) return {open};
   if (!MayBeShared(device)) return {};
@@ -283,7 +283,7 @@ Seat Without(CUdevice device, const Error& why) {
 
 }  // namespace
 
-Seat SeatOn(CUdevice device) {
+GuestResult GuestOn(CUdevice device) {
   static_assert(Gate::kMostDevices <= 63);
   if (Guest* const open = OpenGuest(device)) return {open};
   if (device < 0 || device >= static_cast<CUdevice>(Gate::kMostDevices)) return {};
@@ -301,7 +301,7 @@ Seat SeatOn(CUdevice device) {
     if (!MayBeShared(device)) return Error{ErrorCode::kUnsupported, "the device is not shared"};
     return MakeGuest(device);
   });
-  return guest.ok() ? Seat{*guest} : Without(device, guest.error());
+  return guest.ok() ? GuestResult{*guest} : Without(device, guest.error());
 }
 
 Guest* GuestOfCurrentContext(CUcontext* context) {
@@ -313,7 +313,7 @@ Guest* GuestOfCurrentContext(CUcontext* context) {
   ContextOfThread& last = context_of_thread;
   if (last.context == *context && last.generation == generation) return last.guest;
   if (real.cuCtxGetDevice(&device) != CUDA_SUCCESS) return nullptr;
-  Guest* const found = SeatOn(device).guest;
+  Guest* const found = GuestOn(device).guest;
   if (found != nullptr) last = {*context, generation, found};
   return found;
 }

@@ -65,15 +65,15 @@ Guest* FindGuest(Predicate is);
 bool HasGuests();
 // The guest for `device` if it is open, else null.
 Guest* OpenGuest(CUdevice device);
-// A program's place on a device.
-struct Seat {
+// The program's guest on a device, or why it has none.
+struct GuestResult {
   Guest* guest = nullptr;
   // Where there is no guest: what to answer to a call that would make something on the device; or
   // success, and the call is the driver's.
   CUresult refusal = CUDA_SUCCESS;
 };
-// The program's place on `device`; its guest is opened if need be.
-Seat SeatOn(CUdevice device);
+// The program's guest on `device`, which is opened if need be.
+GuestResult GuestOn(CUdevice device);
 // The guest for the device of the calling thread's context, which is *context.
 Guest* GuestOfCurrentContext(CUcontext* context);
 

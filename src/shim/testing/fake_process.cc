@@ -42,7 +42,7 @@ Guest* OpenGuest(CUdevice device) {
   return device == 0 ? fake_guest.load() : nullptr;
 }
 
-Seat SeatOn(CUdevice device) {
+GuestResult GuestOn(CUdevice device) {
   return {OpenGuest(device)};
 }
 
