@@ -177,7 +177,7 @@ bool MayBeCaptured(CUstream stream) {
 namespace {
 
 // REQUIRES: DecisionMutex() is held.
-void Share() {
+void StartSharing() {
   Gate::RegisterProcess();
   pthread_atfork(&Gate::BeforeFork, &Gate::AfterFork, &AfterForkInChild);
   process_tracker.store(new WorkTracker(&Real()), std::memory_order_release);
@@ -198,7 +198,7 @@ bool JoinDaemon() {
   }
   // What keeps a program of a run from its daemon is said when it wants to use a device.
   if (channel.ok() || OwnRun() != 0) {
-    Share();
+    StartSharing();
   } else {
     Log(LogLevel::kWarn, "%s; this program runs unshared", channel.error().message.c_str());
     mode.store(Mode::kPassThrough, std::memory_order_release);

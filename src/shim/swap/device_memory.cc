@@ -206,11 +206,11 @@ void DeviceMemory::Kill(Extent* extent) {
   extents_.erase(owner);
 }
 
-Bytes DeviceMemory::Release(const Share& share) {
-  Extent* const extent = share.extent;
+Bytes DeviceMemory::Release(const BlockMemory& memory) {
+  Extent* const extent = memory.extent;
   if (extent->slot_bytes != 0 && !extent->lost) {
     if (!extent->HasSlot()) open_pages_[{extent->slot_bytes, extent->context}].push_back(extent);
-    extent->free_slots.push_back(share.slot);
+    extent->free_slots.push_back(memory.slot);
   }
   return Drop(extent);
 }
@@ -253,11 +253,11 @@ Bytes DeviceMemory::FreeUntakenPages(bool* more) {
   return shrunk;
 }
 
-Bytes DeviceMemory::ReleaseRetired(std::vector<Share>* retired) {
+Bytes DeviceMemory::ReleaseRetired(std::vector<BlockMemory>* retired) {
   Bytes shrunk;
-  for (const Share& share : std::exchange(*retired, {})) {
-    retired_bytes_.fetch_sub(share.bytes(), std::memory_order_relaxed);
-    shrunk += Release(share);
+  for (const BlockMemory& memory : std::exchange(*retired, {})) {
+    retired_bytes_.fetch_sub(memory.bytes(), std::memory_order_relaxed);
+    shrunk += Release(memory);
   }
   return shrunk;
 }
@@ -274,11 +274,11 @@ std::optional<Bytes> DeviceMemory::Free(CUdeviceptr pointer, uint64_t id, bool u
   MutexLock lock(mutex_);
   const auto entry = blocks_.find(pointer);
   if (entry == blocks_.end() || entry->second.block.id != id) return std::nullopt;
-  const Share share{entry->second.extent, entry->second.slot};
+  const BlockMemory memory{entry->second.extent, entry->second.slot};
   blocks_.erase(entry);
-  if (unused) return Release(share);
-  retired_.push_back(share);
-  retired_bytes_.fetch_add(share.bytes(), std::memory_order_relaxed);
+  if (unused) return Release(memory);
+  retired_.push_back(memory);
+  retired_bytes_.fetch_add(memory.bytes(), std::memory_order_relaxed);
   return Bytes();
 }
 
@@ -286,14 +286,14 @@ std::optional<Bytes> DeviceMemory::FreeIn(CUcontext context, CUdeviceptr pointer
   MutexLock lock(mutex_);
   const auto entry = blocks_.find(pointer);
   if (entry == blocks_.end() || entry->second.block.context != context) return std::nullopt;
-  const Share share{entry->second.extent, entry->second.slot};
+  const BlockMemory memory{entry->second.extent, entry->second.slot};
   blocks_.erase(entry);
-  return Release(share);
+  return Release(memory);
 }
 
 Bytes DeviceMemory::FreeContext(CUcontext context) {
   MutexLock lock(mutex_);
-  std::vector<Share> its;
+  std::vector<BlockMemory> its;
   std::erase_if(blocks_, [&](const auto& named) {
     const Entry& entry = named.second;
     if (entry.block.context != context) return false;
@@ -301,11 +301,11 @@ Bytes DeviceMemory::FreeContext(CUcontext context) {
     return true;
   });
   Bytes shrunk;
-  for (const Share& share : its) shrunk += Release(share);
-  for (std::vector<Share>* retired : {&fenced_, &retired_}) {
-    const auto of_others =
-        std::partition(retired->begin(), retired->end(),
-                       [context](const Share& share) { return share.extent->context != context; });
+  for (const BlockMemory& memory : its) shrunk += Release(memory);
+  for (std::vector<BlockMemory>* retired : {&fenced_, &retired_}) {
+    const auto of_others = std::partition(
+        retired->begin(), retired->end(),
+        [context](const BlockMemory& memory) { return memory.extent->context != context; });
     its.assign(of_others, retired->end());
     retired->erase(of_others, retired->end());
     shrunk += ReleaseRetired(&its);

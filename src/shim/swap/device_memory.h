@@ -253,8 +253,8 @@ class DeviceMemory {
     uint32_t slot;
   };
   using Blocks = std::map<CUdeviceptr, Entry>;
-  // What a block took: a slot of a page, or the whole extent.
-  struct Share {
+  // The memory of a block: a slot of a page, or a whole extent.
+  struct BlockMemory {
     Extent* extent;
     uint32_t slot;
 
@@ -265,9 +265,9 @@ class DeviceMemory {
       REQUIRES_LOCK(mutex_);
   Block AddBlock(CUdeviceptr address, uint64_t bytes, Extent* extent, uint32_t slot)
       REQUIRES_LOCK(mutex_);
-  Bytes Release(const Share& share) REQUIRES_LOCK(mutex_);
+  Bytes Release(const BlockMemory& memory) REQUIRES_LOCK(mutex_);
   Bytes Drop(Extent* extent) REQUIRES_LOCK(mutex_);
-  Bytes ReleaseRetired(std::vector<Share>* retired) REQUIRES_LOCK(mutex_);
+  Bytes ReleaseRetired(std::vector<BlockMemory>* retired) REQUIRES_LOCK(mutex_);
   Blocks::const_iterator Around(CUdeviceptr pointer) const REQUIRES_LOCK(mutex_);
   Extent* OpenPage(uint64_t slot_bytes, CUcontext context) REQUIRES_LOCK(mutex_);
   Extent* PageOfLargerSlots(uint64_t slot_bytes, CUcontext context) const REQUIRES_LOCK(mutex_);
@@ -281,8 +281,8 @@ class DeviceMemory {
   mutable Mutex mutex_;
   AddressRegions regions_ GUARDED_BY(mutex_);
   std::map<CUdeviceptr, std::unique_ptr<Extent>> extents_ GUARDED_BY(mutex_);
-  std::vector<Share> retired_ GUARDED_BY(mutex_);  // since the last fence
-  std::vector<Share> fenced_ GUARDED_BY(mutex_);   // before it
+  std::vector<BlockMemory> retired_ GUARDED_BY(mutex_);  // since the last fence
+  std::vector<BlockMemory> fenced_ GUARDED_BY(mutex_);   // before it
   std::atomic<uint64_t> retired_bytes_{0};
   std::vector<std::unique_ptr<Extent>> dead_ GUARDED_BY(mutex_);
   std::atomic<bool> has_dead_{false};  // changed under the lock, as `dead_` is
