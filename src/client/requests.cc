@@ -88,8 +88,8 @@ void Requests::Shrink(Bytes by) {
   total_ -= by;
 }
 
-void Requests::Settle() {
-  if (!unsettled()) return;
+void Requests::ReturnUnused() {
+  if (!has_unused()) return;
   if (unneeded_ > Bytes()) {
     reserved_ -= unneeded_;
     Tell(reserved_);
@@ -97,13 +97,13 @@ void Requests::Settle() {
   unneeded_ = reserved_ - total_;
 }
 
-void Requests::SettleAll() {
-  if (unsettled()) unneeded_ = reserved_ - total_;
-  Settle();
+void Requests::ReturnAllUnused() {
+  if (has_unused()) unneeded_ = reserved_ - total_;
+  ReturnUnused();
 }
 
 uint64_t Requests::WantContext() {
-  SettleAll();  // it may be in its way
+  ReturnAllUnused();  // it may be in its way
   Send(wire::ContextWanted{});
   return ++contexts_wanted_;
 }
@@ -122,7 +122,7 @@ void Requests::ContextGone() {
 }
 
 uint64_t Requests::WantFixed(Bytes bytes) {
-  SettleAll();
+  ReturnAllUnused();
   Send(wire::FixedWanted{++sequence_, bytes.count});
   fixed_wanted_.emplace(sequence_, Growth{bytes, Answer::kPending});
   return sequence_;

@@ -4,7 +4,8 @@
 // Pure, like Lease: the caller sends what TakeMessages gives and polls for answers.
 //
 // What was freed stays reserved for a moment, so that a program that allocates and frees by turns
-// does not ask each time: Settle, called now and then, gives back what was not needed in between.
+// does not ask each time: ReturnUnused, called now and then, gives back what was not needed in
+// between.
 //
 // Threading: none of its own; the caller holds a lock.
 // Invariants
@@ -46,10 +47,10 @@ class Requests {
   bool growing() const { return growth_.has_value(); }
   void Shrink(Bytes by);
   // Gives back what has been reserved for nothing since the last time; or all that is.
-  void Settle();
-  void SettleAll();
-  // Whether there is anything to settle.
-  bool unsettled() const { return registered_ && !growing() && reserved_ > total_; }
+  void ReturnUnused();
+  void ReturnAllUnused();
+  // Whether anything is reserved for nothing, and can be given back.
+  bool has_unused() const { return registered_ && !growing() && reserved_ > total_; }
 
   // Asks for a context; PollContext with the ticket. ContextGone when it is destroyed, or when it
   // could not be created after all.
@@ -97,7 +98,7 @@ class Requests {
   bool absent_ = false;  // there is no daemon
   Bytes total_;
   Bytes reserved_;  // with the daemon
-  Bytes unneeded_;  // the least that was reserved for nothing since the last Settle
+  Bytes unneeded_;  // the least that was reserved for nothing since the last ReturnUnused
   uint64_t sequence_ = 0;
   std::optional<Growth> growth_;  // not polled yet
   uint64_t growth_sequence_ = 0;

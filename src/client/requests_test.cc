@@ -34,7 +34,7 @@ TEST(RequestsTest, GrowthIsGrantedOrTakenBack) {
   EXPECT_EQ(Grow(requests, MiB(8), false), Answer::kRefused);
   EXPECT_EQ(requests.total(), MiB(4));
   requests.Shrink(MiB(4));
-  requests.SettleAll();
+  requests.ReturnAllUnused();
   EXPECT_EQ(LastTotal(requests), 0u);
 }
 
@@ -44,11 +44,11 @@ TEST(RequestsTest, AsksForNothingThatIsStillReserved) {
   Grow(requests, MiB(4), true);
   for (int i = 0; i < 3; ++i) {
     requests.Shrink(MiB(3));
-    EXPECT_TRUE(requests.unsettled());
+    EXPECT_TRUE(requests.has_unused());
     EXPECT_EQ(Grow(requests, MiB(2)), Answer::kGranted);
     requests.Shrink(MiB(2));
     EXPECT_EQ(Grow(requests, MiB(3)), Answer::kGranted);
-    requests.Settle();
+    requests.ReturnUnused();
     EXPECT_FALSE(requests.HasMessages());
   }
   requests.Shrink(MiB(2));
@@ -61,17 +61,17 @@ TEST(RequestsTest, GivesBackWhatWasNotNeededSinceTheLastTime) {
   requests.OnRegistered(MiB(10), Bytes(), 0);
   Grow(requests, MiB(8), true);
   requests.Shrink(MiB(6));
-  requests.Settle();  // it may just have been freed
+  requests.ReturnUnused();  // it may just have been freed
   EXPECT_FALSE(requests.HasMessages());
   EXPECT_EQ(Grow(requests, MiB(1)), Answer::kGranted);
   requests.Shrink(MiB(1));
-  requests.Settle();
+  requests.ReturnUnused();
   EXPECT_EQ(LastTotal(requests), MiB(3).count);  // and the one that was needed stays
-  EXPECT_TRUE(requests.unsettled());
-  requests.Settle();
+  EXPECT_TRUE(requests.has_unused());
+  requests.ReturnUnused();
   EXPECT_EQ(LastTotal(requests), MiB(2).count);
-  EXPECT_FALSE(requests.unsettled());
-  requests.Settle();
+  EXPECT_FALSE(requests.has_unused());
+  requests.ReturnUnused();
   EXPECT_FALSE(requests.HasMessages());
 }
 
@@ -123,7 +123,7 @@ TEST(RequestsTest, BesideSiblingsGrowthWaitsForTheNextDaemon) {
   EXPECT_EQ(Bytes(asked.total_bytes), MiB(4));
   requests.OnMessage(wire::Reserved{asked.sequence, 1});
   EXPECT_EQ(requests.Poll(), Answer::kGranted);
-  EXPECT_FALSE(requests.unsettled());
+  EXPECT_FALSE(requests.has_unused());
 }
 
 TEST(RequestsTest, WhatWasFreedMeanwhileIsEnoughForTheGrowthThatWaited) {
@@ -221,12 +221,12 @@ TEST(RequestsTest, RefusedGrowthLeavesTheDaemonsBooks) {
   Grow(requests, MiB(4), true);
   requests.Grow(MiB(8));
   requests.Shrink(MiB(3));
-  requests.Settle();  // not before the answer
+  requests.ReturnUnused();  // not before the answer
   auto messages = requests.TakeMessages();
   ASSERT_EQ(messages.size(), 1u);
   requests.OnMessage(wire::Reserved{std::get<wire::Reserve>(messages[0]).sequence, 0});
   EXPECT_EQ(requests.Poll(), Answer::kRefused);
-  requests.SettleAll();
+  requests.ReturnAllUnused();
   EXPECT_EQ(LastTotal(requests), MiB(1).count);
 }
 
@@ -245,7 +245,7 @@ TEST(RequestsTest, TellsWhatChangedWhileItRegistered) {
   const auto messages = requests.TakeMessages();
   ASSERT_EQ(messages.size(), 1u);
   EXPECT_TRUE(std::holds_alternative<wire::ContextGone>(messages[0]));
-  EXPECT_TRUE(requests.unsettled());
+  EXPECT_TRUE(requests.has_unused());
 }
 
 }  // namespace

@@ -134,7 +134,7 @@ CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec* exec, CUgraph graph,
 CUresult cuGraphExecDestroy(CUgraphExec exec) noexcept {
   EachGuest([exec](Guest* guest) { guest->graphs().Ends(exec); });
   const CUresult result = Call(Real().cuGraphExecDestroy, exec);
-  EachGuest([](Guest* guest) { guest->graphs().Settle(); });
+  EachGuest([](Guest* guest) { guest->graphs().Recount(); });
   return result;
 }
 
@@ -156,7 +156,7 @@ CUresult cuGraphUpload_ptsz(CUgraphExec exec, CUstream stream) noexcept {
 
 CUresult cuDeviceGraphMemTrim(CUdevice device) noexcept {
   const CUresult result = Call(Real().cuDeviceGraphMemTrim, device);
-  if (Guest* const guest = OpenGuest(device)) guest->graphs().Settle();
+  if (Guest* const guest = OpenGuest(device)) guest->graphs().Recount();
   return result;
 }
 

@@ -39,8 +39,8 @@ CUresult cuMemGetInfo_v2(size_t* free, size_t* total) noexcept {
   CUcontext context = nullptr;
   if (result != CUDA_SUCCESS) return result;
   if (Guest* const guest = GuestOfCurrentContext(&context)) {
-    guest->graphs().Settle();
-    guest->driver_pools().Settle();
+    guest->graphs().Recount();
+    guest->driver_pools().Recount();
     *total = guest->limit().count;
     *free = SaturatingSubtract(guest->limit(), guest->used()).count;
   }

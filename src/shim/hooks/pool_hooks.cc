@@ -152,7 +152,7 @@ CUresult Free(CUdeviceptr pointer, CUstream stream, CallDriver call_driver) {
 CUresult Waited(CUresult result) {
   EachGuest([](Guest* guest) {
     guest->pools().Synchronized();
-    guest->driver_pools().Settle();
+    guest->driver_pools().Recount();
   });
   return result;
 }
@@ -262,7 +262,7 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t bytes) noexcept {
   if (result != CUDA_SUCCESS) return result;
   EachGuest([=](Guest* guest) {
     guest->pools().TrimTo(pool, bytes);
-    guest->driver_pools().Settle();
+    guest->driver_pools().Recount();
   });
   return result;
 }

@@ -198,7 +198,7 @@ bool DaemonLink::Reserve(Bytes by) {
   while ((answer = requests_.Poll()) == client::Answer::kPending && !retired_) {
     answered_.Wait(mutex_);
   }
-  if (has_siblings()) requests_.SettleAll();  // what was freed meanwhile
+  if (has_siblings()) requests_.ReturnAllUnused();  // what was freed meanwhile
   Flush();
   answered_.NotifyAll();  // who waits to ask
   own_used_.store(requests_.used().count, std::memory_order_relaxed);
@@ -213,15 +213,15 @@ void DaemonLink::Unreserve(Bytes by) {
   if (by == Bytes()) return;
   MutexLock lock(mutex_);
   requests_.Shrink(by);
-  if (has_siblings()) requests_.SettleAll();
+  if (has_siblings()) requests_.ReturnAllUnused();
   Flush();
 }
 
-bool DaemonLink::Settle() {
+bool DaemonLink::ReturnUnusedReservation() {
   MutexLock lock(mutex_);
-  requests_.Settle();
+  requests_.ReturnUnused();
   Flush();
-  return requests_.growing() || requests_.unsettled();
+  return requests_.growing() || requests_.has_unused();
 }
 
 void DaemonLink::StayAway(bool absent) {

@@ -69,11 +69,12 @@ class DaemonLink {
 
   // Whether the program may have `by` more bytes. One thread after the other waits for its answer.
   bool Reserve(Bytes by) EXCLUDES_LOCK(mutex_);
-  // The daemon hears of it by Settle, or at once where others of the run may want them.
+  // The daemon hears of it by ReturnUnusedReservation, or at once where others of the run may want
+  // them.
   void Unreserve(Bytes by) EXCLUDES_LOCK(mutex_);
   // Gives back what has not been needed since the last time. Whether something is left for the
   // next.
-  bool Settle() EXCLUDES_LOCK(mutex_);
+  bool ReturnUnusedReservation() EXCLUDES_LOCK(mutex_);
   // False: there is no room for one beside what the program has allocated, or others have needed it
   // for too long.
   bool WaitForContext() EXCLUDES_LOCK(mutex_);

@@ -46,7 +46,7 @@ void DriverPools::Allocated(CUmemoryPool handle, Bytes bytes, CUdeviceptr pointe
     live_[pointer] = {pool, bytes.count};
     pool->live += bytes.count;
   }
-  pool->memory->Settle(bytes);
+  pool->memory->Recount(bytes);
 }
 
 void DriverPools::Freed(CUdeviceptr pointer) {
@@ -68,9 +68,9 @@ std::vector<DriverPools::PoolPointer> DriverPools::All() {
   return pools;
 }
 
-void DriverPools::Settle() {
+void DriverPools::Recount() {
   for (const PoolPointer& pool : All()) {
-    if (!pool->memory->empty()) pool->memory->Settle();
+    if (!pool->memory->empty()) pool->memory->Recount();
   }
 }
 
@@ -79,7 +79,7 @@ bool DriverPools::Trim() {
   for (const PoolPointer& pool : All()) {
     before += pool->memory->counted();
     if (!pool->destroyed) real_->cuMemPoolTrimTo(pool->handle, 0);
-    pool->memory->Settle();
+    pool->memory->Recount();
     after += pool->memory->counted();
   }
   return after < before;

@@ -31,7 +31,7 @@ class DriverPools {
   // The program has freed what may be such a block; it goes, if at all, when work is done.
   void Freed(CUdeviceptr pointer) EXCLUDES_LOCK(mutex_);
   // Something may have gone from the card.
-  void Settle() EXCLUDES_LOCK(mutex_);
+  void Recount() EXCLUDES_LOCK(mutex_);
   // The driver gives back what pools only keep. Whether there was any.
   bool Trim() EXCLUDES_LOCK(mutex_);
 

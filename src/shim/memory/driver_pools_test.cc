@@ -58,7 +58,7 @@ TEST_F(DriverPoolsTest, CountsWhatEachKeepsUntilItIsTrimmed) {
   EXPECT_TRUE(Allocate(second_, MiB(10), 2));
   daemon_.AwaitFixed(MiB(30));
   Free(first_, MiB(20), 1);
-  pools_.Settle();
+  pools_.Recount();
   EXPECT_TRUE(Allocate(first_, MiB(15), 3));  // of what it keeps
   daemon_.AwaitFixed(MiB(30));
   EXPECT_FALSE(Allocate(second_, MiB(40), 4));
@@ -75,18 +75,18 @@ TEST_F(DriverPoolsTest, ADestroyedPoolCountsForTheBlocksThatAreLeft) {
   pools_.NotDestroyed(first_);
   EXPECT_TRUE(pools_.Has(first_));
   amounts[first_].reserved = MiB(40);
-  pools_.Settle();
+  pools_.Recount();
   daemon_.AwaitFixed(MiB(40));
   pools_.Destroying(first_);
   EXPECT_FALSE(pools_.Has(first_));
-  SettleUntil(MiB(30), [this] { pools_.Settle(); });
+  RecountUntil(MiB(30), [this] { pools_.Recount(); });
   pools_.Add(first_);  // another by the same handle
   amounts[first_] = {};
   pools_.Freed(1);
-  pools_.Settle();
+  pools_.Recount();
   daemon_.AwaitFixed(MiB(10));
   pools_.Freed(2);
-  pools_.Settle();
+  pools_.Recount();
   daemon_.AwaitFixed(Bytes());
 }
 
@@ -97,7 +97,7 @@ TEST_F(DriverPoolsTest, OtherPoolsAreNotItsAffair) {
   pools_.Allocated(other, MiB(100), 7);
   pools_.Freed(7);
   pools_.Freed(8);
-  pools_.Settle();
+  pools_.Recount();
   daemon_.AwaitFixed(Bytes());
 }
 

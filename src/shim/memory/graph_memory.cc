@@ -90,7 +90,7 @@ GraphMemory::Room GraphMemory::RoomFor(Bytes bytes) const {
 }
 
 void GraphMemory::Launched(CUgraphExec exec, const Room& room, bool submitted) {
-  kept_.Settle(room.bytes);
+  kept_.Recount(room.bytes);
   MutexLock lock(mutex_);
   const auto known = execs_.find(exec);
   if (submitted && known != execs_.end()) known->second.launched_in = room.age;
@@ -100,14 +100,14 @@ bool GraphMemory::Trim() {
   if (kept_.empty() || real_->cuDeviceGraphMemTrim == nullptr) return false;
   const Bytes before = kept_.counted();
   real_->cuDeviceGraphMemTrim(device_);
-  Settle();
+  Recount();
   return kept_.counted() < before;
 }
 
-void GraphMemory::Settle() {
+void GraphMemory::Recount() {
   if (kept_.empty()) return;
   const Bytes before = kept_.counted();
-  kept_.Settle();
+  kept_.Recount();
   if (kept_.counted() >= before) return;
   MutexLock lock(mutex_);
   ++age_;

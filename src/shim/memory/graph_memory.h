@@ -49,7 +49,7 @@ class GraphMemory {
   // The driver gives back what no graph uses. Whether there was any.
   bool Trim() EXCLUDES_LOCK(mutex_);
   // Something may have gone: it is counted anew.
-  void Settle() EXCLUDES_LOCK(mutex_);
+  void Recount() EXCLUDES_LOCK(mutex_);
 
  private:
   using Addresses = std::vector<std::pair<uint64_t, uint64_t>>;  // from, to

@@ -29,8 +29,8 @@ void KeptMemory::HearAnswer() {
   asked_.reset();
 }
 
-// The thread at it will settle in its turn: no thread waits for another's room.
-void KeptMemory::Settle(Bytes room) {
+// The thread at it will recount in its turn: no thread waits for another's room.
+void KeptMemory::Recount(Bytes room) {
   promised_.fetch_sub(room.count, std::memory_order_relaxed);
   if (!mutex_.TryLock()) return;
   HearAnswer();

@@ -2,8 +2,8 @@
 // the freed memory, as that of graphs. It cannot be swapped, and only the driver knows how large it
 // is.
 //
-// Before a call that may make the store grow, MakeRoom; after the call Settle counts what the store
-// really has by then.
+// Before a call that may make the store grow, MakeRoom; after the call Recount counts what the
+// store really has by then.
 //
 // Threading: any. While one thread waits for room, others that want some wait with it.
 // Invariant: what is counted here has room at the daemon, and goes back once.
@@ -34,9 +34,10 @@ class KeptMemory {
   bool MakeRoom(Bytes more) EXCLUDES_LOCK(mutex_);
   // `room`: of MakeRoom, which is not needed any more. Does not wait: growth of the store without
   // room counts once the daemon has made room.
-  void Settle(Bytes room = {}) EXCLUDES_LOCK(mutex_);
+  void Recount(Bytes room = {}) EXCLUDES_LOCK(mutex_);
 
-  // Nothing counts, or is asked for: there is nothing to settle unless a call had room made for it.
+  // Nothing counts, or is asked for: there is nothing to recount unless a call had room made for
+  // it.
   bool empty() const { return counted() == Bytes() && !asking_.load(std::memory_order_relaxed); }
   Bytes counted() const { return Bytes(counted_.load(std::memory_order_relaxed)); }
 

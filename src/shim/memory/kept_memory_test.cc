@@ -20,14 +20,14 @@ TEST_F(KeptMemoryTest, CountsWhatTheStoreHasAfterACall) {
   EXPECT_TRUE(kept_.MakeRoom(MiB(10)));
   daemon_.AwaitFixed(MiB(10));
   Has(MiB(6), MiB(5));  // less than might have been
-  kept_.Settle(MiB(10));
+  kept_.Recount(MiB(10));
   daemon_.AwaitFixed(MiB(6));
   EXPECT_TRUE(kept_.MakeRoom(MiB(1)));  // of what it keeps
   Has(MiB(8), MiB(6));                  // and yet it has grown
-  kept_.Settle(MiB(1));
+  kept_.Recount(MiB(1));
   daemon_.AwaitFixed(MiB(8));
   Has(Bytes(), Bytes());
-  SettleUntil(Bytes(), [this] { kept_.Settle(); });
+  RecountUntil(Bytes(), [this] { kept_.Recount(); });
   EXPECT_EQ(kept_.counted(), Bytes());
 }
 
@@ -35,10 +35,10 @@ TEST_F(KeptMemoryTest, WhatIsPromisedStaysWhileOthersSettle) {
   EXPECT_TRUE(kept_.MakeRoom(MiB(10)));
   EXPECT_TRUE(kept_.MakeRoom(MiB(20)));
   daemon_.AwaitFixed(MiB(30));
-  kept_.Settle(MiB(10));  // that call failed
+  kept_.Recount(MiB(10));  // that call failed
   daemon_.AwaitFixed(MiB(20));
   Has(MiB(20), MiB(20));
-  kept_.Settle(MiB(20));
+  kept_.Recount(MiB(20));
   EXPECT_EQ(kept_.counted(), MiB(20));
   daemon_.AwaitFixed(MiB(20));
 }
@@ -46,12 +46,12 @@ TEST_F(KeptMemoryTest, WhatIsPromisedStaysWhileOthersSettle) {
 TEST_F(KeptMemoryTest, IsRefusedWhatThereIsNoRoomFor) {
   EXPECT_TRUE(kept_.MakeRoom(MiB(60)));
   Has(MiB(60), MiB(60));
-  kept_.Settle(MiB(60));
+  kept_.Recount(MiB(60));
   EXPECT_FALSE(kept_.MakeRoom(MiB(5)));
   EXPECT_EQ(kept_.counted(), MiB(60));
   EXPECT_TRUE(kept_.MakeRoom(MiB(4)));
   daemon_.AwaitFixed(MiB(64));
-  kept_.Settle(MiB(4));
+  kept_.Recount(MiB(4));
   daemon_.AwaitFixed(MiB(60));
 }
 
@@ -59,11 +59,11 @@ TEST_F(KeptMemoryTest, IsRefusedWhatThereIsNoRoomFor) {
 TEST_F(KeptMemoryTest, WhatItTookWithoutLeaveCountsWhenThereIsRoom) {
   daemon_.GrantFixed(MiB(10));
   Has(MiB(20), MiB(20));
-  kept_.Settle();
-  kept_.Settle();
+  kept_.Recount();
+  kept_.Recount();
   EXPECT_EQ(kept_.counted(), Bytes());
   daemon_.GrantFixed(MiB(64));
-  SettleUntil(MiB(20), [this] { kept_.Settle(); });
+  RecountUntil(MiB(20), [this] { kept_.Recount(); });
 }
 
 }  // namespace

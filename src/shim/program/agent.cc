@@ -99,9 +99,9 @@ void Agent::Loop() {
     undrained_ = false;
     if (lost_ && MonotonicNow() >= reconnect_at_) Reconnect();
     if (!lost_ && parts_.offers != nullptr) parts_.offers->TellUntold();
-    Tidy();
-    Settle();
-    Tend();
+    ReleaseFreedMemory();
+    ReturnUnusedReservation();
+    KeepHostMemoryReady();
     alone_.Serve([this](const AloneJob::Job& job) { return TryAlone(job, kAlonePatience); });
     Exchange();
     Work();
@@ -308,7 +308,7 @@ bool Agent::Drain() {
 
 bool Agent::Evict() {
   parts_.link->Unreserve(parts_.memory->FreePages(0));
-  settling_.store(true);
+  unreturned_.store(true);
   MutexLock lock(parts_.swapper->mutex());
   Bytes target;
   parts_.link->With([&](client::Lease& lease) { target = lease.credit(); });
@@ -370,7 +370,7 @@ bool Agent::Open() {
   MutexLock lock(parts_.swapper->mutex());
   if (Thaw()) return true;  // to be brought in first
   parts_.swapper->Expose(ArenaShare().total());
-  tending_ = tending_ || parts_.swapper->HasReturned();
+  host_memory_due_ = host_memory_due_ || parts_.swapper->HasReturned();
   Publish();  // or what was on the host would seem to be there still, with the next message
   bool opened = false;
   const bool contended = parts_.link->contended();

@@ -57,7 +57,7 @@ class Agent {
     return alone_.Run(job, [this] { Wake(); });
   }
   // Soon it returns memory that was freed and not taken again.
-  void SettleSoon();
+  void ReturnUnusedReservationSoon();
   // Waits at most a moment for it to finish what it is doing.
   void Stop();
   // In a forked child there is no such thread any more, and who held the lock may be gone too.
@@ -95,9 +95,9 @@ class Agent {
   bool MayPause(Instant now) const;
   void Publish();
   // In agent_upkeep.cc.
-  void Tidy();
-  void Settle();
-  void Tend();
+  void ReleaseFreedMemory();
+  void ReturnUnusedReservation();
+  void KeepHostMemoryReady();
   HostShare ArenaShare() const;
   // In agent_exchange.cc.
   void Exchange();
@@ -112,8 +112,8 @@ class Agent {
   OwnFd wake_out_ GUARDED_BY(wake_mutex_);
   std::atomic<bool> stop_{false};
   std::atomic<bool> stopped_{false};
-  std::atomic<bool> woken_{false};     // since it last waited
-  std::atomic<bool> settling_{false};  // something was freed that has not gone back yet
+  std::atomic<bool> woken_{false};       // since it last waited
+  std::atomic<bool> unreturned_{false};  // something was freed that has not gone back yet
 
   AloneJob alone_;
 
@@ -134,12 +134,12 @@ class Agent {
   uint64_t seen_submits_ = 0;
   Instant quiet_since_;
   Instant trimmed_at_;
-  bool tending_ = false;  // the host memory needs something, or may
-  HostShare host_share_;  // for which it was last looked at
+  bool host_memory_due_ = false;  // the host memory needs something, or may
+  HostShare host_share_;          // for which it was last looked at
   // Dead memory could not be given back, so often in a row, and is tried again then.
   int reaps_failed_ = 0;
   Instant reap_at_;
-  Instant settle_at_;
+  Instant return_at_;
   // Of memory that oversubscribes.
   Instant exchange_at_;
   uint64_t exchange_submits_ = 0;  // at the last step

@@ -14,7 +14,7 @@ constexpr Duration kExchangePeriod = Milliseconds(5);  // of a program that over
 constexpr Duration kHolderPeriod = Milliseconds(100);
 constexpr Duration kRestPeriod = Milliseconds(500);
 constexpr Duration kRetryPeriod = Milliseconds(5);
-constexpr Duration kSettlePeriod = Milliseconds(10);
+constexpr Duration kReturnPeriod = Milliseconds(10);
 constexpr Duration kTrimPeriod = Seconds(5);
 constexpr Duration kReapPeriod = Milliseconds(2);  // at first, where something would not go
 
@@ -23,11 +23,11 @@ constexpr Duration kReapPeriod = Milliseconds(2);  // at first, where something 
 Duration Agent::Patience() const {
   if (undrained_) return kRetryPeriod;
   if (retry_) return Backoff(kRetryPeriod, failures_);
-  if (tending_) return Duration();
+  if (host_memory_due_) return Duration();
   Duration patience = OrdinaryPatience();
   const Instant now = MonotonicNow();
-  if (settling_.load(std::memory_order_relaxed)) {
-    patience = std::min(patience, std::max(settle_at_ - now, Duration()));
+  if (unreturned_.load(std::memory_order_relaxed)) {
+    patience = std::min(patience, std::max(return_at_ - now, Duration()));
   }
   if (parts_.memory->HasDead()) {
     patience = std::min(patience, std::max(reap_at_ - now, Duration()));
@@ -45,7 +45,7 @@ Duration Agent::OrdinaryPatience() const {
   return open ? kHolderPeriod : kRestPeriod;
 }
 
-void Agent::Tidy() {
+void Agent::ReleaseFreedMemory() {
   const CUresult released = parts_.fence->Step();
   freeing_ = parts_.memory->retired() != Bytes();
   if (IsSticky(released)) {
@@ -66,24 +66,24 @@ void Agent::Tidy() {
   if (!trim) return;
   parts_.swapper->Trim(ArenaShare());
   trimmed_at_ = now;
-  tending_ = true;
+  host_memory_due_ = true;
 }
 
-void Agent::SettleSoon() {
-  if (!settling_.load(std::memory_order_relaxed) && !settling_.exchange(true)) Wake();
+void Agent::ReturnUnusedReservationSoon() {
+  if (!unreturned_.load(std::memory_order_relaxed) && !unreturned_.exchange(true)) Wake();
 }
 
 // Memory freed a moment ago and not taken again goes back: kept pages, and the reservation with the
 // daemon.
-void Agent::Settle() {
+void Agent::ReturnUnusedReservation() {
   const Instant now = MonotonicNow();
-  if (!settling_.load(std::memory_order_relaxed) || now < settle_at_) return;
-  settle_at_ = now + kSettlePeriod;
-  settling_.store(false);  // frees from here on are reported anew
+  if (!unreturned_.load(std::memory_order_relaxed) || now < return_at_) return;
+  return_at_ = now + kReturnPeriod;
+  unreturned_.store(false);  // frees from here on are reported anew
   bool more = false;
   parts_.link->Unreserve(parts_.memory->FreeUntakenPages(&more));
-  more = parts_.link->Settle() || more;
-  if (more) settling_.store(true);
+  more = parts_.link->ReturnUnusedReservation() || more;
+  if (more) unreturned_.store(true);
 }
 
 // Of the host memory that the session may need, what is not that of cold chunks.
@@ -96,15 +96,15 @@ HostShare Agent::ArenaShare() const {
 }
 
 // Only a little at a time, and the lock is let go in between.
-void Agent::Tend() {
+void Agent::KeepHostMemoryReady() {
   const HostShare share = ArenaShare();
-  if (!tending_ && share == host_share_) return;
+  if (!host_memory_due_ && share == host_share_) return;
   MutexLock lock(parts_.swapper->mutex());
   if (OwnFd file = parts_.link->TakeSpillFile(); file.intact()) {
     parts_.swapper->spill_file().Offer(std::move(file));
   }
   if (share != std::exchange(host_share_, share)) parts_.swapper->Keep(share.total());
-  tending_ = parts_.swapper->Tend(share);
+  host_memory_due_ = parts_.swapper->PrepareHostMemory(share);
 }
 
 }  // namespace tandem::shim

@@ -60,7 +60,7 @@ class Guest {
   bool ContextEnds(CUcontext context) EXCLUDES_LOCK(contexts_mutex_);
   void ContextEnded(bool credited) {
     if (credited) link_.ContextGone();
-    graphs_.Settle();
+    graphs_.Recount();
   }
 
   // The current context, of another device, may use what `context` has, or no longer. As long as

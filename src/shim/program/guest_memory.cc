@@ -90,7 +90,7 @@ void Guest::ShutIfMissing() {
 
 void Guest::Unreserve(Bytes shrunk) {
   link_.Unreserve(shrunk);
-  if (shrunk != Bytes() || memory_->kept() != Bytes()) agent_->SettleSoon();
+  if (shrunk != Bytes() || memory_->kept() != Bytes()) agent_->ReturnUnusedReservationSoon();
 }
 
 // The need has changed. The agent acts on that at once while it restores memory or asks for a

@@ -55,7 +55,7 @@ class CleanCheckTest : public testing::Test {
   }
   // Lets it leave and come back until the cost of a copy and of a hash is known, and its
   // fingerprint.
-  void Settle(Bytes keep = kLargeCard) {
+  void LearnCosts(Bytes keep = kLargeCard) {
     for (int i = 0; i < 3; ++i) {
       ComeBack(keep);
       Leave();
@@ -83,7 +83,7 @@ TEST_F(CleanCheckTest, WhatWasOnlyReadIsNotCopiedAgain) {
   const CUdeviceptr block = Allocate(kSome);
   ComeBack();
   WordAt(block + 8) = 7;
-  Settle();
+  LearnCosts();
   for (int turn = 0; turn < 3; ++turn) {
     EXPECT_EQ(Leave(), Bytes());
     EXPECT_EQ(memory_.GetView().swapped, kSome);
@@ -95,7 +95,7 @@ TEST_F(CleanCheckTest, WhatWasOnlyReadIsNotCopiedAgain) {
 
 TEST_F(CleanCheckTest, WhatWasWrittenToIsCopiedWhoeverWrote) {
   const CUdeviceptr block = Allocate(kSome);
-  Settle();
+  LearnCosts();
   for (uint64_t turn = 1; turn < 8; ++turn) {
     WordAt(block + kChunk.count + 8 * turn) += turn;
     EXPECT_EQ(Leave(), kChunk);
@@ -106,7 +106,7 @@ TEST_F(CleanCheckTest, WhatWasWrittenToIsCopiedWhoeverWrote) {
 
 TEST_F(CleanCheckTest, WhatIsWrittenInATurnWithoutADepartureIsSeenLater) {
   const CUdeviceptr block = Allocate(kSome);
-  Settle();
+  LearnCosts();
   WordAt(block) = 8;  // and it stays on the card
   ComeBack();
   EXPECT_EQ(Leave(), kChunk);
@@ -116,7 +116,7 @@ TEST_F(CleanCheckTest, WhatIsWrittenInATurnWithoutADepartureIsSeenLater) {
 
 TEST_F(CleanCheckTest, WhatIsWrittenOnTheHostIsNotTakenForWhatItWasBefore) {
   const CUdeviceptr block = Allocate(kSome);
-  Settle();
+  LearnCosts();
   EXPECT_EQ(Leave(), Bytes());
   {
     MutexLock lock(swapper_.mutex());
@@ -135,7 +135,7 @@ TEST_F(CleanCheckTest, WhatIsWrittenOnTheHostIsNotTakenForWhatItWasBefore) {
 
 TEST_F(CleanCheckTest, AFingerprintOfAnEarlierDepartureIsForgotten) {
   const CUdeviceptr block = Allocate(kSome);
-  Settle();
+  LearnCosts();
   EXPECT_EQ(Leave(), Bytes());  // looked at
   ComeBack(Bytes());            // and its copy is given up
   driver_.RunKernels(1e6);
@@ -149,7 +149,7 @@ TEST_F(CleanCheckTest, AFingerprintOfAnEarlierDepartureIsForgotten) {
 
 TEST_F(CleanCheckTest, WhatIsModifiedEveryTimeIsNotLookedAtEveryTime) {
   const CUdeviceptr block = Allocate(kSome);
-  Settle();
+  LearnCosts();
   const int before = driver_.launches();
   for (uint64_t turn = 1; turn <= 32; ++turn) {
     for (uint64_t at = 0; at < kSome.count; at += kChunk.count) WordAt(block + at) = turn;
@@ -162,7 +162,7 @@ TEST_F(CleanCheckTest, WhatIsModifiedEveryTimeIsNotLookedAtEveryTime) {
 
 TEST_F(CleanCheckTest, WhatWasNotModifiedLeavesFirst) {
   const CUdeviceptr block = Allocate(kSome);
-  Settle();
+  LearnCosts();
   const uint64_t last = kSome.count - kChunk.count;
   WordAt(block + last) = 1;  // the end would be the first to leave
   EXPECT_EQ(Leave(), kChunk);
@@ -173,7 +173,7 @@ TEST_F(CleanCheckTest, WhatWasNotModifiedLeavesFirst) {
 
 TEST_F(CleanCheckTest, NothingIsKeptBeyondWhatIsAllowed) {
   Allocate(kSome);
-  Settle(MiB(8));
+  LearnCosts(MiB(8));
   EXPECT_EQ(Leave(), MiB(8));
   ComeBack(Bytes());
   EXPECT_EQ(Leave(), kSome);
@@ -181,7 +181,7 @@ TEST_F(CleanCheckTest, NothingIsKeptBeyondWhatIsAllowed) {
 
 TEST_F(CleanCheckTest, KeptCopiesGoWhenLessMayBeKept) {
   Allocate(kSome);
-  Settle();
+  LearnCosts();
   {
     MutexLock lock(swapper_.mutex());
     EXPECT_FALSE(swapper_.HasReturned());
@@ -194,7 +194,7 @@ TEST_F(CleanCheckTest, KeptCopiesGoWhenLessMayBeKept) {
 TEST_F(CleanCheckTest, KeptCopiesHereAndThereDoNotHoldAllOfTheHostMemoryThatWasTaken) {
   const Bytes all = MiB(128);
   const CUdeviceptr block = Allocate(all);
-  Settle();
+  LearnCosts();
   for (int turn = 0; turn < 2; ++turn) {
     Leave();
     ComeBack();
@@ -234,7 +234,7 @@ TEST_F(CleanCheckTest, KeptCopiesAreThePlacesOfOthers) {
 TEST_F(CleanCheckTest, WhereAHashCostsMoreThanACopyThereIsNone) {
   driver_.RunKernels(1e6);
   Allocate(kSome);
-  Settle();
+  LearnCosts();
   const int before = driver_.launches();
   for (int turn = 0; turn < 2; ++turn) {
     EXPECT_EQ(Leave(), kSome);
@@ -246,7 +246,7 @@ TEST_F(CleanCheckTest, WhereAHashCostsMoreThanACopyThereIsNone) {
 TEST_F(CleanCheckTest, WhatALastBrokenContextMayHaveWrittenDoesNotComeBackOlder) {
   tandem::shim::Extent* extent = nullptr;
   ASSERT_EQ(memory_.AllocateExtentFor({}, kSome.count, &extent), CUDA_SUCCESS);
-  Settle();
+  LearnCosts();
   WordAt(extent->address) = 9;
   MutexLock lock(swapper_.mutex());
   swapper_.Lose(driver_.context(), nullptr);
@@ -261,7 +261,7 @@ TEST_F(CleanCheckTest, AKernelThatDoesNotLoadIsDoneWithout) {
   const CUdeviceptr block = Allocate(kSome);
   ComeBack();
   WordAt(block) = 7;
-  Settle();
+  LearnCosts();
   EXPECT_EQ(Leave(), kSome);
   ComeBack();
   EXPECT_EQ(WordAt(block), 7u);

@@ -168,7 +168,7 @@ bool HostArena::HasReturned() const {
                      [](const Mapping& mapping) { return !mapping.dirty.empty(); });
 }
 
-bool HostArena::Tend(const HostShare& ahead) {
+bool HostArena::PrepareSome(const HostShare& ahead) {
   ahead_ = ahead;
   return ZeroSome() || GrowSome();
 }

@@ -3,14 +3,14 @@
 //
 // The memory is this process's own: no child that it forks has it, and no core dump.
 //
-// It grows ahead of need: Tend makes as much as may be needed, page by page, so that an eviction
-// finds it there. What is needed beyond that is mapped when it is taken. What the host's memory has
-// no room for are ranges of a file, which are taken last, and not registered.
+// It grows ahead of need: PrepareSome makes as much as may be needed, page by page, so that an
+// eviction finds it there. What is needed beyond that is mapped when it is taken. What the host's
+// memory has no room for are ranges of a file, which are taken last, and not registered.
 //
 // Threading: the owner serialises all calls. REQUIRES for all: a context is current, if there is
 // any.
 // Invariant: what is taken is all zero. What was returned is zeroed before it is taken again, by
-// Tend as a rule, while nobody waits for it.
+// PrepareSome as a rule, while nobody waits for it.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +33,7 @@ class HostArena {
  public:
   // A mapping holds several of the largest chunks, and is never smaller than this.
   static constexpr uint64_t kSmallestMapping = uint64_t{32} << 20;
-  // What Tend zeroes or populates at a time: a fraction of a millisecond's work.
+  // What PrepareSome zeroes or populates at a time: a fraction of a millisecond's work.
   static constexpr uint64_t kStep = uint64_t{2} << 20;
   // Of the host.
   using Available = Bytes (*)();
@@ -60,7 +60,7 @@ class HostArena {
   // One step of the work that no caller waits for: zeroes returned memory, and prepares as much as
   // `ahead` says. Whether there is more of it. Where the host has too little it says so, once, and
   // tries again after the next Trim.
-  bool Tend(const HostShare& ahead);
+  bool PrepareSome(const HostShare& ahead);
   // Whether anything is yet to be zeroed.
   bool HasReturned() const;
   // Gives mappings back that nothing has used for `age`, as far as they are not among what is

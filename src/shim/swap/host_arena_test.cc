@@ -25,8 +25,8 @@ class HostArenaTest : public testing::Test {
  protected:
   HostArenaTest() { available = GiB(64); }
 
-  void TendAll(const HostShare& ahead) {
-    while (arena_.Tend(ahead)) {
+  void PrepareAll(const HostShare& ahead) {
+    while (arena_.PrepareSome(ahead)) {
     }
   }
   std::byte* TakeWritten() {
@@ -92,16 +92,16 @@ TEST_F(HostArenaTest, WhatWasReturnedIsZeroWhenItIsTakenAtOnce) {
   EXPECT_EQ(arena_.mappings(), 1u);
 }
 
-TEST_F(HostArenaTest, TendingZeroesAllThatWasReturnedALittleAtATime) {
+TEST_F(HostArenaTest, PreparingZeroesAllThatWasReturnedALittleAtATime) {
   std::byte* const first = TakeWritten();
   std::byte* const second = TakeWritten();
   std::byte* const kept = TakeWritten();
   arena_.Return(first, kArenaSlot, now_);
   arena_.Return(second, kArenaSlot, now_);
-  EXPECT_TRUE(arena_.Tend({}));
+  EXPECT_TRUE(arena_.PrepareSome({}));
   EXPECT_FALSE(AllZero(first) && AllZero(second));
   size_t steps = 1;
-  while (arena_.Tend({})) ++steps;
+  while (arena_.PrepareSome({})) ++steps;
   EXPECT_EQ(steps, 2 * kArenaSlot / HostArena::kStep);
   EXPECT_TRUE(AllZero(first) && AllZero(second));
   EXPECT_EQ(kept[kArenaSlot - 1], std::byte{0x5a});
@@ -116,10 +116,10 @@ bool AllPopulated(const std::byte* slot) {
 
 TEST_F(HostArenaTest, GrowsAheadOfNeedALittleAtATime) {
   const Bytes need = MiB(10);
-  EXPECT_TRUE(arena_.Tend({need}));
+  EXPECT_TRUE(arena_.PrepareSome({need}));
   EXPECT_EQ(arena_.bytes(), 0u);  // none of it is ready yet
   size_t steps = 1;
-  while (arena_.Tend({need})) ++steps;
+  while (arena_.PrepareSome({need})) ++steps;
   EXPECT_GE(steps, need.count / HostArena::kStep);
   EXPECT_EQ(Bytes(arena_.bytes()), MiB(12));  // whole chunks
   for (int i = 0; i < 3; ++i) {
@@ -133,8 +133,8 @@ TEST_F(HostArenaTest, GrowsAheadOfNeedALittleAtATime) {
 }
 
 TEST_F(HostArenaTest, WhatMayBeNeededIsNotTrimmed) {
-  TendAll({MiB(8)});
-  TendAll({MiB(16)});
+  PrepareAll({MiB(8)});
+  PrepareAll({MiB(16)});
   EXPECT_EQ(Bytes(arena_.bytes()), MiB(16));
   arena_.Trim(now_ + Seconds(60), Seconds(10), {MiB(9)});
   EXPECT_EQ(Bytes(arena_.bytes()), MiB(16));
@@ -145,26 +145,26 @@ TEST_F(HostArenaTest, WhatMayBeNeededIsNotTrimmed) {
 }
 
 TEST_F(HostArenaTest, WhatIsNeededNoMoreIsNotMade) {
-  for (int i = 0; i < 3; ++i) EXPECT_TRUE(arena_.Tend({MiB(16)}));
-  EXPECT_FALSE(arena_.Tend({}));
-  TendAll({MiB(4)});
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(arena_.PrepareSome({MiB(16)}));
+  EXPECT_FALSE(arena_.PrepareSome({}));
+  PrepareAll({MiB(4)});
   EXPECT_EQ(Bytes(arena_.bytes()), MiB(4));
 }
 
 TEST_F(HostArenaTest, AHostThatHasTooLittleIsToldOnceAndAskedAgain) {
   available = MiB(7);
   testing::internal::CaptureStderr();
-  EXPECT_FALSE(arena_.Tend({MiB(8)}));
-  EXPECT_FALSE(arena_.Tend({MiB(8)}));
+  EXPECT_FALSE(arena_.PrepareSome({MiB(8)}));
+  EXPECT_FALSE(arena_.PrepareSome({MiB(8)}));
   arena_.Trim(now_, Seconds(10), {MiB(8)});
-  EXPECT_FALSE(arena_.Tend({MiB(8)}));
+  EXPECT_FALSE(arena_.PrepareSome({MiB(8)}));
   const std::string told = testing::internal::GetCapturedStderr();
   EXPECT_NE(told.find("8 MiB"), std::string::npos) << told;
   EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 1) << told;
   EXPECT_NE(arena_.Take(kArenaSlot), nullptr);  // there is enough for one
   available = MiB(80);
   arena_.Trim(now_, Seconds(10), {MiB(80)});
-  TendAll({MiB(80)});
+  PrepareAll({MiB(80)});
   EXPECT_GE(Bytes(arena_.bytes()), MiB(80));
 }
 
@@ -196,7 +196,7 @@ class SpillingArenaTest : public HostArenaTest {
 };
 
 TEST_F(SpillingArenaTest, TheFileIsMadeAheadAndTakenLast) {
-  TendAll({MiB(8), MiB(8)});
+  PrepareAll({MiB(8), MiB(8)});
   EXPECT_EQ(arena_.made(), (HostShare{MiB(8), MiB(8)}));
   std::vector<std::byte*> slots;
   for (int i = 0; i < 4; ++i) slots.push_back(TakeWritten());
@@ -207,12 +207,12 @@ TEST_F(SpillingArenaTest, TheFileIsMadeAheadAndTakenLast) {
   EXPECT_EQ(arena_.made(), (HostShare{MiB(8), MiB(8)}));
   // More memory goes before what there is of the file.
   arena_.Return(slots[3], kArenaSlot, now_);
-  TendAll({MiB(16), MiB(8)});
+  PrepareAll({MiB(16), MiB(8)});
   EXPECT_FALSE(InFile(TakeWritten()));
 }
 
 TEST_F(SpillingArenaTest, WhatIsNotMadeYetIsMappedWhereItBelongs) {
-  EXPECT_TRUE(arena_.Tend({MiB(4), MiB(64)}));
+  EXPECT_TRUE(arena_.PrepareSome({MiB(4), MiB(64)}));
   EXPECT_FALSE(InFile(TakeWritten()));
   while (arena_.made().file == Bytes()) EXPECT_NE(TakeWritten(), nullptr);
   available = Bytes();
@@ -220,16 +220,16 @@ TEST_F(SpillingArenaTest, WhatIsNotMadeYetIsMappedWhereItBelongs) {
 }
 
 TEST_F(SpillingArenaTest, NoMemoryIsRegisteredThatTheKernelMayWriteToTheFile) {
-  TendAll({MiB(8), MiB(8)});
+  PrepareAll({MiB(8), MiB(8)});
   EXPECT_EQ(Bytes(driver_.registered()), MiB(8));
 }
 
 TEST_F(SpillingArenaTest, WhatIsTakenAgainIsZeroAndWhatIsNotNeededIsGivenBack) {
-  TendAll({Bytes(), MiB(4)});
+  PrepareAll({Bytes(), MiB(4)});
   std::byte* const slot = TakeWritten();
   ASSERT_TRUE(InFile(slot));
   arena_.Return(slot, kArenaSlot, now_);
-  TendAll({Bytes(), MiB(4)});
+  PrepareAll({Bytes(), MiB(4)});
   EXPECT_EQ(arena_.TakeMade(kArenaSlot), slot);
   EXPECT_TRUE(AllZero(slot));
   arena_.Return(slot, kArenaSlot, now_);
@@ -240,7 +240,7 @@ TEST_F(SpillingArenaTest, WhatIsTakenAgainIsZeroAndWhatIsNotNeededIsGivenBack) {
 }
 
 TEST_F(SpillingArenaTest, ItsMappingsAreOfNoChildAndInNoCoreDump) {
-  TendAll({Bytes(), MiB(4)});
+  PrepareAll({Bytes(), MiB(4)});
   const std::string flags = FlagsOf(TakeWritten());
   EXPECT_NE(flags.find(" dc "), std::string::npos) << flags;
   EXPECT_NE(flags.find(" dd "), std::string::npos) << flags;

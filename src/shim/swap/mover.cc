@@ -333,7 +333,7 @@ CUresult Mover::StartArriving(const Place& place) {
 
 // Whether it is under way no more. If not, *result is CUDA_ERROR_NOT_READY, or says why the driver
 // will not take it off the card.
-bool Mover::Settle(Arriving* arriving, bool wait, CUresult* result) {
+bool Mover::FinishArrival(Arriving* arriving, bool wait, CUresult* result) {
   *result = CUDA_ERROR_UNKNOWN;
   if (arriving->event != nullptr) {
     const RelaxedCapture relaxed(real_);
@@ -358,10 +358,10 @@ CUresult Mover::PollArriving() {
   CUresult result = CUDA_ERROR_NOT_READY;
   while (!arriving_.empty()) {
     CUresult its_result = CUDA_SUCCESS;
-    const bool settled = Settle(&arriving_.front(), false, &its_result);
+    const bool finished = FinishArrival(&arriving_.front(), false, &its_result);
     if (its_result == CUDA_ERROR_NOT_READY) break;
     if (its_result != CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY) result = its_result;
-    if (!settled) break;
+    if (!finished) break;
     arriving_.pop_front();
   }
   return result;
@@ -378,7 +378,7 @@ void Mover::AwaitArriving() {
   const InContext scope(real_, context_);
   std::erase_if(arriving_, [this](Arriving& arriving) {
     CUresult result = CUDA_SUCCESS;
-    return Settle(&arriving, true, &result);
+    return FinishArrival(&arriving, true, &result);
   });
 }
 
@@ -424,9 +424,9 @@ CUresult Mover::SetPeer(CUdevice peer, bool reaches) {
 }
 
 // Without a context nothing can be registered, nor be copied there.
-bool Mover::Tend(const HostShare& ahead) {
+bool Mover::PrepareHostMemory(const HostShare& ahead) {
   const InContext scope(real_, context_);
-  return arena_.Tend(scope.result() == CUDA_SUCCESS ? ahead : HostShare{});
+  return arena_.PrepareSome(scope.result() == CUDA_SUCCESS ? ahead : HostShare{});
 }
 
 void Mover::Trim(const HostShare& ahead) {

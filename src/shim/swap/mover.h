@@ -98,7 +98,7 @@ class Mover {
   CUresult SetPeer(CUdevice peer, bool reaches);
   // One small step of the host memory's upkeep, so that there is room for `ahead`. Whether there is
   // more.
-  bool Tend(const HostShare& ahead);
+  bool PrepareHostMemory(const HostShare& ahead);
   bool HasReturned() const { return arena_.HasReturned(); }
   // Gives host memory back that nothing has used for a while, beyond `ahead`.
   void Trim(const HostShare& ahead);
@@ -127,7 +127,7 @@ class Mover {
   bool PutBack(const Place& place);
   CUresult CopyTo(CUmemGenericAllocationHandle piece, const Extent& extent);
   CUevent TakeEvent();
-  bool Settle(Arriving* arriving, bool wait, CUresult* result);
+  bool FinishArrival(Arriving* arriving, bool wait, CUresult* result);
 
   const cuda::RealDriver* const real_;
   const CUdevice device_;

@@ -55,7 +55,7 @@ void Mover::DropKeptBeyond(Bytes most) {
 bool Mover::MakeHostCopy(Chunk* chunk) {
   chunk->host = arena_.TakeMade(chunk->bytes);
   if (chunk->host == nullptr) {
-    // What is only kept shall not be in the way: Tend zeroes it, for another try.
+    // What is only kept shall not be in the way: PrepareHostMemory zeroes it, for another try.
     std::byte* const kept = TakeKept(chunk->bytes);
     spare_.reset();
     if (kept != nullptr) arena_.Return(kept, chunk->bytes, MonotonicNow());

@@ -113,7 +113,7 @@ class Swapper {
   // under way, nor can any come.
   std::optional<Piece> Find(CUdeviceptr pointer) REQUIRES_LOCK(mutex_);
   // The same to be written to. None, too, if it has yet to have a place on the host and there is no
-  // memory made for it, or if more than `most` would lie there: Tend may make some.
+  // memory made for it, or if more than `most` would lie there: PrepareHostMemory may make some.
   std::optional<Piece> FindToWrite(CUdeviceptr pointer, Bytes most) REQUIRES_LOCK(mutex_);
   // Copies what is on the card; done on return.
   CUresult CopyOut(void* to, CUdeviceptr from, uint64_t bytes) REQUIRES_LOCK(mutex_) {
@@ -126,8 +126,10 @@ class Swapper {
   void Reap() REQUIRES_LOCK(mutex_);
   // One small step of the host memory's upkeep, so that there is room for `ahead`. Whether there is
   // more.
-  bool Tend(const HostShare& ahead) REQUIRES_LOCK(mutex_) { return mover_.Tend(ahead); }
-  // Whether Tend has host memory to zero.
+  bool PrepareHostMemory(const HostShare& ahead) REQUIRES_LOCK(mutex_) {
+    return mover_.PrepareHostMemory(ahead);
+  }
+  // Whether PrepareHostMemory has host memory to zero.
   bool HasReturned() const REQUIRES_LOCK(mutex_) { return mover_.HasReturned(); }
   // Gives host memory back that nothing has used for a while, beyond `ahead`.
   void Trim(const HostShare& ahead) REQUIRES_LOCK(mutex_) { mover_.Trim(ahead); }

@@ -161,7 +161,7 @@ std::optional<Swapper::Piece> UnleasedAccess::PieceToWrite(const Place& place, b
   const std::optional<Piece> piece = source_.swapper->FindToWrite(place.address(), share.total());
   // What the agent makes ahead need not be there yet: its next step is taken here.
   if (!piece.has_value() && source_.swapper->Find(place.address())) {
-    *more = source_.swapper->Tend(share);
+    *more = source_.swapper->PrepareHostMemory(share);
   }
   return piece;
 }

@@ -31,11 +31,11 @@ class FixedScene : public testing::Test {
   }
 
   // What the driver has taken without leave counts when the daemon has answered.
-  template <typename Settle>
-  void SettleUntil(Bytes counted, Settle settle) {
+  template <typename Recount>
+  void RecountUntil(Bytes counted, Recount recount) {
     const Instant deadline = MonotonicNow() + Seconds(20);
     while (daemon_.fixed() != counted && MonotonicNow() < deadline) {
-      settle();
+      recount();
       std::this_thread::yield();
     }
     EXPECT_EQ(daemon_.fixed(), counted);
