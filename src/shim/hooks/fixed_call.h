@@ -2,6 +2,8 @@
 // cannot be swapped. Room is made for it before the driver takes it.
 #pragma once
 
+#include <optional>
+
 #include "src/shim/driver/capture_mode.h"
 #include "src/shim/program/process.h"
 
@@ -42,17 +44,21 @@ CUresult MakeFixed(FixedMemory::Kind kind, Bytes bytes, const Object* object, Cr
 // `end` gives back what MakeFixed made; or something else, of which nothing is known.
 template <typename Object, typename End>
 CUresult EndFixed(Object object, End end) {
-  FixedMemory::Piece piece;
-  Guest* const guest = FindGuest([&](Guest* each) {
-    piece = each->fixed().Take(FixedKey(object));
-    return piece.bytes > Bytes();
+  struct Taken {
+    Guest* guest;
+    FixedMemory::Piece piece;
+  };
+  const std::optional<Taken> taken = AskGuests([&](Guest* guest) -> std::optional<Taken> {
+    const FixedMemory::Piece piece = guest->fixed().Take(FixedKey(object));
+    if (piece.bytes == Bytes()) return std::nullopt;
+    return Taken{guest, piece};
   });
   const CUresult result = end();
-  if (guest == nullptr) return result;
+  if (!taken.has_value()) return result;
   if (result == CUDA_SUCCESS) {
-    guest->fixed().GiveBack(piece);
+    taken->guest->fixed().GiveBack(taken->piece);
   } else {
-    guest->fixed().Put(FixedKey(object), piece);
+    taken->guest->fixed().Put(FixedKey(object), taken->piece);
   }
   return result;
 }

@@ -145,8 +145,8 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pointer, CUipcMemHandle handle,
 }
 
 CUresult cuIpcCloseMemHandle(CUdeviceptr pointer) noexcept {
-  std::optional<CUresult> result;
-  FindGuest([&](Guest* guest) { return (result = guest->opened().Close(pointer)).has_value(); });
+  const std::optional<CUresult> result =
+      AskGuests([=](Guest* guest) { return guest->opened().Close(pointer); });
   return result.has_value() ? *result : CloseDrivers(pointer);
 }
 

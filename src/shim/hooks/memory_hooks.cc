@@ -1,5 +1,7 @@
 // Hooks of driver_api.def's OWN rows that allocate and free device memory. Blocks that are not the
 // guest's, and arguments that only the driver can judge, go to the driver.
+#include <optional>
+
 #include "src/shim/hooks/fixed_call.h"
 
 namespace tandem::shim {
@@ -74,11 +76,10 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* pointer, size_t* pitch, size_t width, s
 }
 
 CUresult cuMemFree_v2(CUdeviceptr pointer) noexcept {
-  CUresult result = CUDA_SUCCESS;
-  const bool ours =
-      FindGuest([&](Guest* guest) { return guest->Free(pointer, &result); }) != nullptr;
-  if (ours) return result;
-  result =
+  const std::optional<CUresult> ours =
+      AskGuests([=](Guest* guest) { return guest->Free(pointer); });
+  if (ours.has_value()) return *ours;
+  const CUresult result =
       EndFixed(pointer, [=] { return Call(Real().cuMemFree_v2, pointer); });  // managed, perhaps
   if (result != CUDA_SUCCESS) return result;
   EachGuest([=](Guest* guest) { guest->driver_pools().Freed(pointer); });

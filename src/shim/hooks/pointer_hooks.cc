@@ -50,9 +50,7 @@ std::optional<Known> FindIn(Guest* guest, CUdeviceptr pointer) {
 }
 
 std::optional<Known> FindOurs(CUdeviceptr pointer) {
-  std::optional<Known> known;
-  FindGuest([&](Guest* guest) { return (known = FindIn(guest, pointer)).has_value(); });
-  return known;
+  return AskGuests([=](Guest* guest) { return FindIn(guest, pointer); });
 }
 
 // What the driver is to be asked about a pointer that is to nothing of ours. Where a block was, it

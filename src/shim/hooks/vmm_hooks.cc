@@ -61,8 +61,8 @@ bool IsBlocks(CUdeviceptr pointer) {
 // has an answer.
 template <typename Ask, typename CallDriver>
 CUresult AskFirst(Ask ask, CallDriver call_driver) {
-  std::optional<CUresult> result;
-  FindGuest([&](Guest* guest) { return (result = ask(&guest->vmm())).has_value(); });
+  const std::optional<CUresult> result =
+      AskGuests([&](Guest* guest) { return ask(&guest->vmm()); });
   return result.has_value() ? *result : call_driver();
 }
 

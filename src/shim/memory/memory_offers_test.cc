@@ -62,8 +62,7 @@ TEST_F(MemoryOffersTest, ABlockMovesIntoOnePieceWhereItIs) {
   EXPECT_EQ(guest_->opened().Close(opened), CUDA_SUCCESS);
   EXPECT_EQ(guest_->opened().Close(opened), std::nullopt);
   daemon_.AwaitFixed(MiB(10));
-  CUresult result = CUDA_SUCCESS;
-  EXPECT_TRUE(guest_->Free(pointer, &result));
+  EXPECT_EQ(guest_->Free(pointer), CUDA_SUCCESS);
   daemon_.Expect<wire::Withdraw>();
   daemon_.AwaitFixed(Bytes());
   EXPECT_EQ(driver_.used(), 0u);
@@ -101,9 +100,8 @@ TEST_F(MemoryOffersTest, APageIsSharedAsAWholeUntilItsLastBlockGoes) {
   EXPECT_EQ(daemon_.fixed(), MiB(4));
   guest_->opened().ContextEnds(driver_.context());
   daemon_.AwaitFixed(MiB(2));
-  CUresult result = CUDA_SUCCESS;
   for (const CUdeviceptr pointer : {small, neighbour}) {
-    EXPECT_TRUE(guest_->Free(pointer, &result));
+    EXPECT_EQ(guest_->Free(pointer), CUDA_SUCCESS);
   }
   daemon_.Expect<wire::Withdraw>();
   daemon_.AwaitFixed(Bytes());
@@ -142,8 +140,7 @@ TEST_F(MemoryOffersTest, WhatTheDriverWillNotPutBackIsLostAndCountsForNothing) {
   daemon_.AwaitFixed(Bytes());
   Submit([] {});  // nothing is waited for
   EXPECT_EQ(Offer(pointer), CUDA_ERROR_INVALID_VALUE);
-  CUresult result = CUDA_SUCCESS;
-  EXPECT_TRUE(guest_->Free(pointer, &result));
+  EXPECT_EQ(guest_->Free(pointer), CUDA_SUCCESS);
   EXPECT_EQ(driver_.used(), 0u);
   EXPECT_EQ(guest_->used(), Bytes());
 }
@@ -152,11 +149,7 @@ TEST_F(MemoryOffersTest, WhatTheDriverWillNotPutBackIsLostAndCountsForNothing) {
 TEST_F(MemoryOffersTest, WhatIsFreedWhileItMovesIsGoneAfterwards) {
   const CUdeviceptr pointer = Filled(MiB(8), 7);
   driver_.DuringMove([&] {
-    std::thread frees([&] {
-      CUresult result = CUDA_SUCCESS;
-      EXPECT_TRUE(guest_->Free(pointer, &result));
-      EXPECT_EQ(result, CUDA_SUCCESS);
-    });
+    std::thread frees([&] { EXPECT_EQ(guest_->Free(pointer), CUDA_SUCCESS); });
     frees.join();
   });
   IpcHandle handle;
@@ -177,10 +170,7 @@ TEST_F(MemoryOffersTest, APageThatIsFreedWhileItMovesIsGoneAfterwards) {
   daemon_.Expect<wire::Running>();
   work.join();
   driver_.DuringMove([&] {
-    std::thread frees([&] {
-      CUresult result = CUDA_SUCCESS;
-      EXPECT_TRUE(guest_->Free(pointer, &result));
-    });
+    std::thread frees([&] { EXPECT_EQ(guest_->Free(pointer), CUDA_SUCCESS); });
     frees.join();
   });
   ASSERT_EQ(Offer(pointer), CUDA_SUCCESS);
@@ -195,10 +185,7 @@ TEST_F(MemoryOffersTest, APageThatIsFreedWhileItMovesIsGoneAfterwards) {
 TEST_F(MemoryOffersTest, WhatIsFreedBeforeItMovesIsNotShared) {
   const CUdeviceptr pointer = Filled(MiB(8), 7);
   CUipcMemHandle packed = {};
-  const auto frees = [&] {
-    CUresult result = CUDA_SUCCESS;
-    guest_->Free(pointer, &result);
-  };
+  const auto frees = [&] { guest_->Free(pointer); };
   EXPECT_EQ(guest_->offers().Offer(pointer, frees, &packed), CUDA_ERROR_INVALID_VALUE);
   daemon_.AwaitFixed(Bytes());
   EXPECT_EQ(guest_->used(), Bytes());
@@ -213,8 +200,7 @@ TEST_F(MemoryOffersTest, WhatTheDaemonRefusesStaysWhereItIs) {
     daemon_.Expect<wire::Withdraw>();  // should the agent have told it meanwhile
   }
   EXPECT_EQ(daemon_.fixed(), MiB(8));
-  CUresult result = CUDA_SUCCESS;
-  EXPECT_TRUE(guest_->Free(pointer, &result));
+  EXPECT_EQ(guest_->Free(pointer), CUDA_SUCCESS);
   daemon_.AwaitFixed(Bytes());
 }
 

@@ -11,6 +11,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -76,8 +77,8 @@ class Guest {
   CUresult Allocate(uint64_t bytes, CUcontext context, CUdeviceptr* pointer)
       EXCLUDES_LOCK(page_mutex_);
   // Waits for the work of the block's context, but not during a capture: what work under way may
-  // still use is needed until that is done. False if the block is not one of ours.
-  bool Free(CUdeviceptr pointer, CUresult* result);
+  // still use is needed until that is done. Nothing if the block is not one of ours.
+  std::optional<CUresult> Free(CUdeviceptr pointer);
   StreamPools& pools() { return *pools_; }
   VmmMemory& vmm() { return *vmm_; }
   GraphMemory& graphs() { return graphs_; }

@@ -140,32 +140,32 @@ bool Guest::IsFull() {
   return full;
 }
 
-bool Guest::Free(CUdeviceptr pointer, CUresult* result) {
+std::optional<CUresult> Guest::Free(CUdeviceptr pointer) {
   const CUcontext known = known_context_.load(std::memory_order_acquire);
   if (!pools_->HaveBlocks() && IsQuiet(known)) {  // nothing to wait for: one look at the table
     if (const std::optional<Bytes> shrunk = memory_->FreeIn(known, pointer)) {
       Freed(*shrunk, true);
-      *result = CUDA_SUCCESS;
-      return true;
+      return CUDA_SUCCESS;
     }
   }
   const std::optional<Block> block = memory_->Find(pointer);
-  if (!block.has_value() || block->address != pointer) return false;
+  if (!block.has_value() || block->address != pointer) return std::nullopt;
   const auto of_pool = pools_->Find({pointer, block->id});
-  if (of_pool.has_value() && of_pool->idle) return false;
-  *result = Health(block->context);
+  if (of_pool.has_value() && of_pool->idle) return std::nullopt;
+  CUresult result = Health(block->context);
   // As drivers are seen to, it waits for the work of the context; a capture would be broken by
   // that.
-  if (*result != CUDA_SUCCESS) return true;
+  if (result != CUDA_SUCCESS) return result;
   const bool done = fence_->AllDone();
   const bool waits = !done && !tracker_->MayRefuse();
-  if (waits) *result = Synchronize(block->context);
-  if (*result != CUDA_SUCCESS) return true;
+  if (waits) result = Synchronize(block->context);
+  if (result != CUDA_SUCCESS) return result;
   if (waits) fence_->Look();  // so that the next free finds all work done
   pools_->Forget({pointer, block->id});
   // Another context's work may use it, too.
   const bool unused = done || (waits && (tracker_->HasOneContext() || fence_->AllDone()));
-  return Release(pointer, block->id, unused);  // false: freed by another thread meanwhile
+  if (!Release(pointer, block->id, unused)) return std::nullopt;  // by another thread meanwhile
+  return CUDA_SUCCESS;
 }
 
 bool Guest::GiveWay() {

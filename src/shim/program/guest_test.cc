@@ -75,10 +75,8 @@ TEST_F(GuestTest, GrowsUnderItsLease) {
   EXPECT_EQ(daemon_.Expect<wire::Running>().epoch, 1u);
   work.join();
   // What is freed can be had again without asking.
-  CUresult result = CUDA_ERROR_UNKNOWN;
-  ASSERT_TRUE(guest_->Free(more, &result));
-  EXPECT_EQ(result, CUDA_SUCCESS);
-  EXPECT_FALSE(guest_->Free(more, &result));
+  EXPECT_EQ(guest_->Free(more), CUDA_SUCCESS);
+  EXPECT_EQ(guest_->Free(more), std::nullopt);
   const CUdeviceptr again = Allocate(MiB(8));
   Submit([=] { std::memset(reinterpret_cast<void*>(again), 2, 100); });
 }
@@ -146,8 +144,7 @@ TEST_F(GuestTest, FreedMemoryIsGivenBackWhileSomebodyWaits) {
   work.join();
   Submit([&] {  // so that it is not idle
     daemon_.Contend();
-    CUresult result = CUDA_ERROR_UNKNOWN;
-    ASSERT_TRUE(guest_->Free(more, &result));
+    EXPECT_EQ(guest_->Free(more), CUDA_SUCCESS);
     EXPECT_EQ(daemon_.Expect<wire::Evicted>().resident_bytes, MiB(8).count);
   });
 }
@@ -213,10 +210,8 @@ TEST_F(GuestTest, WhereTheDriverMakesNoMemoryOfTheHostNothingOversubscribes) {
 TEST_F(GuestTest, AFreeWaitsForTheWorkOfItsContext) {
   const CUdeviceptr pointer = RunWith(MiB(8), 1);
   const CUdeviceptr more = Allocate(MiB(8));
-  CUresult result = CUDA_ERROR_UNKNOWN;
   for (const CUdeviceptr each : {pointer, more}) {
-    ASSERT_TRUE(guest_->Free(each, &result));
-    EXPECT_EQ(result, CUDA_SUCCESS);
+    EXPECT_EQ(guest_->Free(each), CUDA_SUCCESS);
     EXPECT_EQ(driver_.context_waits(), 1);
   }
 }
@@ -226,9 +221,7 @@ TEST_F(GuestTest, WhatAnotherContextMayUseIsThereUntilItsWorkIsDone) {
   int object = 0;
   tracker_.AddContext(reinterpret_cast<CUcontext>(&object));
   driver_.HoldEvents(true);
-  CUresult result = CUDA_ERROR_UNKNOWN;
-  ASSERT_TRUE(guest_->Free(pointer, &result));
-  EXPECT_EQ(result, CUDA_SUCCESS);
+  EXPECT_EQ(guest_->Free(pointer), CUDA_SUCCESS);
   EXPECT_EQ(driver_.used(), MiB(8).count);
   driver_.HoldEvents(false);
   while (driver_.used() != 0) std::this_thread::yield();
@@ -238,9 +231,7 @@ TEST_F(GuestTest, AFreeDuringACaptureWaitsForNoWork) {
   const CUdeviceptr pointer = RunWith(MiB(8), 1);
   tracker_.OnCaptureBegun();  // of another stream
   driver_.HoldEvents(true);
-  CUresult result = CUDA_ERROR_UNKNOWN;
-  ASSERT_TRUE(guest_->Free(pointer, &result));
-  EXPECT_EQ(result, CUDA_SUCCESS);
+  EXPECT_EQ(guest_->Free(pointer), CUDA_SUCCESS);
   EXPECT_EQ(driver_.context_waits(), 0);
   EXPECT_EQ(driver_.used(), MiB(8).count);  // work under way may use it
   EXPECT_EQ(guest_->used(), MiB(8));
@@ -255,8 +246,7 @@ TEST_F(GuestTest, WhatIsFreedAndAllocatedDuringACaptureIsThereForItsLaunches) {
   const CUdeviceptr pointer = RunWith(MiB(8), 1);
   tracker_.OnCaptureBegun();
   driver_.Capture(true);
-  CUresult result = CUDA_ERROR_UNKNOWN;
-  ASSERT_TRUE(guest_->Free(pointer, &result));
+  EXPECT_EQ(guest_->Free(pointer), CUDA_SUCCESS);
   const CUdeviceptr next = Allocate(MiB(8));
   EXPECT_NE(next, pointer);
   std::thread work = SubmitLater([] {});

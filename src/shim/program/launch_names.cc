@@ -9,7 +9,7 @@ namespace {
 
 void Note(CUfunction function, void** parameters, void** extra) {
   EachArgumentWord(Real(), function, parameters, extra, [](uint64_t word) {
-    FindGuest([word](Guest* guest) { return guest->Name(word); });
+    AskGuests([word](Guest* guest) { return guest->Name(word); });
   });
 }
 

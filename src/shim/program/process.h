@@ -9,6 +9,8 @@
 // be inside its lock and wait for us.
 #pragma once
 
+#include <type_traits>
+
 #include "src/cuda/real_driver.h"
 #include "src/shim/gate/gate.h"
 #include "src/shim/gate/work_tracker.h"
@@ -58,9 +60,15 @@ bool IsUnshared();
 // while it waited for its run's: nothing may be made on a device before it has called again.
 bool JoinDaemon();
 
+// The first answer of one of the open guests, asked in the order of their devices. What `ask`
+// returns converts to false where a guest has no answer, and is default-constructed where none has.
+template <typename Ask>
+std::invoke_result_t<Ask, Guest*> AskGuests(Ask ask);
 // The first of the open guests, in the order of their devices, for which `is` holds; or null.
 template <typename Predicate>
 Guest* FindGuest(Predicate is);
+template <typename Visit>
+void EachGuest(Visit visit);
 // Whether there is any.
 bool HasGuests();
 // The guest for `device` if it is open, else null.
@@ -80,21 +88,27 @@ Guest* GuestOfCurrentContext(CUcontext* context);
 // How many devices have ever had a guest, counted from the first ordinal on.
 extern std::atomic<int> guests_end;
 
-template <typename Predicate>
-Guest* FindGuest(Predicate is) {
+template <typename Ask>
+std::invoke_result_t<Ask, Guest*> AskGuests(Ask ask) {
   const int end = guests_end.load(std::memory_order_acquire);
   for (CUdevice device = 0; device < end; ++device) {
     Guest* const guest = OpenGuest(device);
-    if (guest != nullptr && is(guest)) return guest;
+    if (guest == nullptr) continue;
+    if (auto answer = ask(guest)) return answer;
   }
-  return nullptr;
+  return {};
+}
+
+template <typename Predicate>
+Guest* FindGuest(Predicate is) {
+  return AskGuests([&](Guest* guest) { return is(guest) ? guest : nullptr; });
 }
 
 template <typename Visit>
 void EachGuest(Visit visit) {
-  FindGuest([&](Guest* guest) {
+  AskGuests([&](Guest* guest) {
     visit(guest);
-    return false;
+    return false;  // so that all are asked
   });
 }
 
