@@ -93,8 +93,8 @@ class Guest {
            opened_.Find(pointer).has_value();
   }
   // A launch was given a word that may be an address. Whether it is one here.
-  bool Name(CUdeviceptr pointer) {
-    return memory_->Name(pointer) || memory_->Name(vmm_->HomeOf(pointer));
+  bool NoteNamedByLaunch(CUdeviceptr pointer) {
+    return memory_->NoteNamedByLaunch(pointer) || memory_->NoteNamedByLaunch(vmm_->HomeOf(pointer));
   }
   bool oversubscribes() const { return link_.most_resident().has_value(); }
   FixedMemory& fixed() { return fixed_; }

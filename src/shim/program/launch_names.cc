@@ -9,7 +9,7 @@ namespace {
 
 void Note(CUfunction function, void** parameters, void** extra) {
   EachArgumentWord(Real(), function, parameters, extra, [](uint64_t word) {
-    AskGuests([word](Guest* guest) { return guest->Name(word); });
+    AskGuests([word](Guest* guest) { return guest->NoteNamedByLaunch(word); });
   });
 }
 
@@ -29,23 +29,23 @@ CUresult Launch(Parameters... parameters) {
 }
 
 template <auto kLaunch, typename... Parameters>
-auto Named(CUresult (*function)(Parameters...)) -> CUresult (*)(Parameters...) {
+auto Noting(CUresult (*function)(Parameters...)) -> CUresult (*)(Parameters...) {
   return function == nullptr ? nullptr : &Launch<kLaunch, Parameters...>;
 }
 
 }  // namespace
 
-void NameLaunches(cuda::RealDriver* table) {
+void NoteNamesInLaunches(cuda::RealDriver* table) {
   using Driver = cuda::RealDriver;
-  table->cuLaunchKernel = Named<&Driver::cuLaunchKernel>(table->cuLaunchKernel);
-  table->cuLaunchKernel_ptsz = Named<&Driver::cuLaunchKernel_ptsz>(table->cuLaunchKernel_ptsz);
-  table->cuLaunchKernelEx = Named<&Driver::cuLaunchKernelEx>(table->cuLaunchKernelEx);
+  table->cuLaunchKernel = Noting<&Driver::cuLaunchKernel>(table->cuLaunchKernel);
+  table->cuLaunchKernel_ptsz = Noting<&Driver::cuLaunchKernel_ptsz>(table->cuLaunchKernel_ptsz);
+  table->cuLaunchKernelEx = Noting<&Driver::cuLaunchKernelEx>(table->cuLaunchKernelEx);
   table->cuLaunchKernelEx_ptsz =
-      Named<&Driver::cuLaunchKernelEx_ptsz>(table->cuLaunchKernelEx_ptsz);
+      Noting<&Driver::cuLaunchKernelEx_ptsz>(table->cuLaunchKernelEx_ptsz);
   table->cuLaunchCooperativeKernel =
-      Named<&Driver::cuLaunchCooperativeKernel>(table->cuLaunchCooperativeKernel);
+      Noting<&Driver::cuLaunchCooperativeKernel>(table->cuLaunchCooperativeKernel);
   table->cuLaunchCooperativeKernel_ptsz =
-      Named<&Driver::cuLaunchCooperativeKernel_ptsz>(table->cuLaunchCooperativeKernel_ptsz);
+      Noting<&Driver::cuLaunchCooperativeKernel_ptsz>(table->cuLaunchCooperativeKernel_ptsz);
 }
 
 }  // namespace tandem::shim

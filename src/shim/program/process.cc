@@ -23,7 +23,7 @@ namespace {
 // The real driver as found in a library.
 struct Driver {
   void* library;
-  cuda::RealDriver table, callable, naming;
+  cuda::RealDriver table, callable, noting;
 };
 
 enum class Mode { kUndecided, kPassThrough, kShared };
@@ -43,7 +43,7 @@ constinit std::atomic<bool> shut_out[Gate::kMostDevices] = {};  // it has been s
 constinit std::atomic<Mode> mode{Mode::kUndecided};
 // The program was interrupted in its cuInit, and has not called it again with more patience.
 constinit std::atomic<bool> given_up{false};
-constinit std::atomic<bool> names_launches{false};  // some device is oversubscribed
+constinit std::atomic<bool> notes_names{false};  // some device is oversubscribed
 
 // Never destroyed: threads outlive static destructors.
 Mutex& DecisionMutex() {
@@ -79,9 +79,9 @@ const Driver* MakeDriver(void* library) {
   made->library = library;
   made->table = cuda::LoadRealDriver(library, &LookUp);
   made->callable = Callable(made->table);
-  made->naming = made->table;
-  NameLaunches(&made->naming);
-  made->naming = Callable(made->naming);
+  made->noting = made->table;
+  NoteNamesInLaunches(&made->noting);
+  made->noting = Callable(made->noting);
   return made;
 }
 
@@ -148,11 +148,11 @@ const cuda::RealDriver& Real() {
   if (found != nullptr) {
     // Every thread that finds the driver waits here, not only the first: none may go on before this
     // is done.
-    const bool names = names_launches.load(std::memory_order_acquire);
-    const cuda::RealDriver* const callable = names ? &found->naming : &found->callable;
+    const bool notes = notes_names.load(std::memory_order_acquire);
+    const cuda::RealDriver* const callable = notes ? &found->noting : &found->callable;
     const cuda::RealDriver* known = callable_driver.load(std::memory_order_relaxed);
-    // Who has not heard yet that launches are named does not take that away again.
-    while (known != callable && known != &found->naming) {
+    // Who has not heard yet that launches note names does not take that away again.
+    while (known != callable && known != &found->noting) {
       if (callable_driver.compare_exchange_weak(known, callable, std::memory_order_acq_rel)) break;
     }
     return found->table;
@@ -232,7 +232,7 @@ Result<Guest*> MakeGuest(CUdevice device) {
   guests[device].store(made, std::memory_order_seq_cst);
   if (guests_end.load() <= device) guests_end.store(device + 1, std::memory_order_seq_cst);
   if (made->oversubscribes()) {
-    names_launches.store(true, std::memory_order_release);
+    notes_names.store(true, std::memory_order_release);
     Real();
   }
   made->Wake();  // for threads that the gate held back before

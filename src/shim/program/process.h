@@ -38,7 +38,7 @@ const cuda::RealDriver& Real();
 
 // Has the launches of a table, which is to be called inside the gate, note what memory they name
 // (launch_names.cc).
-void NameLaunches(cuda::RealDriver* table);
+void NoteNamesInLaunches(cuda::RealDriver* table);
 
 // The driver's library, if the program has loaded it; null otherwise.
 void* DriverLibrary();

@@ -110,7 +110,7 @@ TEST_F(ColdMemoryTest, ANewRunMayBeginOnTheHost) {
 // Several steps of time in which launches name that block.
 void ColdMemoryTest::Use(CUdeviceptr block, int steps) {
   for (int i = 0; i < steps; ++i) {
-    EXPECT_TRUE(memory_.Name(block + 4096));
+    EXPECT_TRUE(memory_.NoteNamedByLaunch(block + 4096));
     memory_.Age();
   }
 }
@@ -155,7 +155,7 @@ TEST_F(ColdMemoryTest, WhatIsUsedByTurnsStaysWhereItIs) {
     EXPECT_EQ(ExchangeAll(MiB(32)), Bytes()) << i;
   }
   for (int i = 0; i < 100; ++i) {  // and all of it
-    for (const CUdeviceptr block : blocks) EXPECT_TRUE(memory_.Name(block));
+    for (const CUdeviceptr block : blocks) EXPECT_TRUE(memory_.NoteNamedByLaunch(block));
     memory_.Age();
     EXPECT_EQ(ExchangeAll(MiB(32)), Bytes()) << i;
   }
@@ -195,7 +195,7 @@ TEST_F(ColdMemoryTest, WhatIsSmallComesWhereThereIsNoRoomForWhatIsLarge) {
   ASSERT_EQ(RestoreAndChill(MiB(8)), CUDA_SUCCESS);
   Fill(small, MiB(2).count, 4);
   for (int i = 0; i < 8; ++i) {
-    for (const CUdeviceptr block : {here, large}) EXPECT_TRUE(memory_.Name(block));
+    for (const CUdeviceptr block : {here, large}) EXPECT_TRUE(memory_.NoteNamedByLaunch(block));
     Use(small, 1);
   }
   Use(large, 2);  // hotter than the small one, but not than what it would have to push out

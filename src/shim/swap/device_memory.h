@@ -189,7 +189,7 @@ class DeviceMemory {
 
   // A launch was given that address: the memory there is in use. False where nothing is. Only noted
   // for programs that oversubscribe (device_memory_heat.cc).
-  bool Name(CUdeviceptr pointer) EXCLUDES_LOCK(mutex_);
+  bool NoteNamedByLaunch(CUdeviceptr pointer) EXCLUDES_LOCK(mutex_);
   // A step of time: what was named since the last becomes hotter, and all else colder.
   void Age() EXCLUDES_LOCK(mutex_);
 

@@ -26,7 +26,7 @@ bool ByHeat(const DeviceMemory::Place& a, const DeviceMemory::Place& b) {
 
 }  // namespace
 
-bool DeviceMemory::Name(CUdeviceptr pointer) {
+bool DeviceMemory::NoteNamedByLaunch(CUdeviceptr pointer) {
   MutexLock lock(mutex_);
   auto extent = extents_.upper_bound(pointer);
   if (extent == extents_.begin()) return false;
