@@ -1,5 +1,6 @@
 """A program on the CUDA driver API, for tests of how processes share a device: it does as the lines
-on its standard input say, and answers each with a line. Its argument: the bytes of its memory.
+on its standard input say, and answers each with a line. Its argument: the bytes of its
+memory, by default 64 MiB.
 
   kernel N      queues a kernel of N rounds on each of 32 lanes       "queued"
   endless       queues a kernel that does not end                     "queued"
@@ -136,7 +137,7 @@ context, module = ctypes.c_void_p(), ctypes.c_void_p()
 spin, halves, written_through = (ctypes.c_void_p() for _ in range(3))
 signs = ctypes.c_void_p()
 stream, back, device, host = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_void_p()
-ROOM = int(sys.argv[1]) if len(sys.argv) > 1 else 64 << 20
+ROOM = int(sys.argv[1]) if sys.argv[1:] else 64 << 20
 check(cuda.cuInit(0))
 check(cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0))
 check(cuda.cuModuleLoadData(ctypes.byref(module), PTX))

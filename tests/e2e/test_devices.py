@@ -86,7 +86,8 @@ def test_programs_on_one_card_or_both_in_any_order(cards):
     """Each needs more than half of a card, so that they take turns on either."""
     argvs = [program(devices, 9, 3, 10000 * number) for number, devices in enumerate(("0,1", "1,0", "0", "1"), 1)]
     running = [cards.shared(argv, stdin=subprocess.PIPE) for argv in argvs]
-    assert [each.stdout.readline() for each in running] == ["filled\n"] * 4  # on either card three at a time
+    # Three at a time on either card.
+    assert [each.stdout.readline() for each in running] == ["filled\n"] * 4
     for each in running:
         each.stdin.close()
         each.stdin = None  # or communicate() would write to it

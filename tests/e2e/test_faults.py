@@ -8,11 +8,11 @@ import struct
 
 import pytest
 
-from harness import (MIB, PATIENCE_S, QUERY, REFUSED, REGISTER, TANDEM, VERSION, DeviceProgram, finish,
-                     frame, receive, steps, text, train, wait_until)
+from harness import (MIB, PATIENCE_S, QUERY, REFUSED, REGISTER, TANDEM, VERSION, DeviceProgram,
+                     finish, frame, receive, steps, text, train, wait_until)
 from test_sharing import assert_all_returned, solo
 
-# On the tight card, whose budget is 54 MiB: a trainer has 50 MiB, of which 46 move out and in at a switch.
+# On the tight card, whose budget is 54 MiB: a trainer has 50 MiB, and 46 move at each switch.
 LONG = train("40M", 100000)  # as good as endless: the test ends it
 SHORT = train("40M", 12)
 NEIGHBOUR = train("20M", steps(10))  # a program at work while the socket is under attack
@@ -20,7 +20,8 @@ NEIGHBOUR = train("20M", steps(10))  # a program at work while the socket is und
 
 @pytest.fixture
 def make_tight_card(make_card):
-    """Makes cards that two trainers overflow, with their daemon running: make_tight_card(bus, variables)."""
+    """Makes cards that two trainers overflow, with their daemon running: make_tight_card(bus="8GB/s",
+    VARIABLE="of the daemon's environment")."""
 
     def make(bus="8GB/s", **environment):
         card = make_card(vram="64M", context="2M", bus=bus)
@@ -133,13 +134,19 @@ def test_a_stopped_holder_keeps_its_bytes_and_goes_on_later(make_card):
     finish(alone.process)
     expected += [solo(card, small), solo(card, large)]
     holder = begin_work(card, [TANDEM, "run", "--"])
-    session = card.session_of(holder.process)
-    assert session["state"] == "running" and session["resident_bytes"] >= 64 * MIB
+    session = wait_until(
+        lambda: (s := card.session_of(holder.process)) and s["state"] == "running" and s,
+        holder.process, "it runs",
+    )
+    assert session["resident_bytes"] >= 64 * MIB
     os.kill(session["pid"], signal.SIGSTOP)
     small_finished = finish(card.shared(small))
     waiter = card.shared(large)
     told = f"session {session['id']} does not answer and keeps "
-    wait_until(lambda: told in ((card.session_of(waiter) or {}).get("reason") or ""), waiter, "it is told why it waits")
+    wait_until(
+        lambda: told in ((card.session_of(waiter) or {}).get("reason") or ""),
+        waiter, "it is told why it waits",
+    )
     os.kill(session["pid"], signal.SIGCONT)
     assert [to_the_end(holder), small_finished, finish(waiter)] == expected
 

@@ -10,7 +10,7 @@ from harness import MIB, SANITIZED, TANDEM, DeviceProgram, finish, wait_until
 
 MEMORY = 16 * MIB  # of a DeviceProgram
 CHUNK = 2 * MIB
-SMALL = {"vram": "32M", "context": "2M"}  # a card that has room for one such program, and a bit: 22 MiB
+SMALL = {"vram": "32M", "context": "2M"}  # a card whose budget, 22 MiB, is enough for one of them
 
 
 def two_programs(card):
