@@ -434,15 +434,11 @@ void Arbiter::Handle(const event::Evicted& e) {
   session->credit = std::min(session->credit, e.resident);
   const Bytes left = std::min(charge, std::max(session->credit, e.resident));
   SetCharge(*session, left);
-  // It must free a chunk in that time, or all that was asked for. Otherwise a session that frees
-  // single bytes could keep all others waiting for ever.
-  const bool moves =
-      e.resident + config_.chunk <= session->leaving_from || e.resident <= session->credit;
-  if (!session->holds() && moves) {
-    if (e.resident + config_.chunk <= session->leaving_from) {
-      chunk_left_by_ = now_ + config_.silence + cost_.MostForChunk(Way::kOut);
-    }
-    ExpectToLeave(*session, e.resident);
+  // It must free a chunk in that time. Otherwise a session that frees single bytes could keep all
+  // others waiting for ever.
+  if (!session->holds() && e.resident + config_.chunk <= session->leaving_from) {
+    chunk_left_by_ = now_ + config_.silence + cost_.MostForChunk(Way::kOut);
+    if (session->evicting()) ExpectToLeave(*session, e.resident);
   }
   if (!session->yields_to.has_value()) return;
   Session* to = roster_.Find(*session->yields_to);

@@ -109,6 +109,17 @@ TEST_F(ArbiterProgressTest, TimeWithoutCreditIsNoneOfTheBuss) {
   EXPECT_EQ(Record().moved.Copied(Way::kIn), MiB(60));
 }
 
+// B has done what it was asked, and waits for nothing before the next order.
+TEST_F(ArbiterProgressTest, TimeBetweenTwoOrdersToLeaveIsNoneOfTheBuss) {
+  const Duration before = arbiter_.SwitchEstimate();
+  Later(Seconds(10));
+  On(event::FixedWanted{kA, 1, MiB(4)});
+  EXPECT_EQ(Said<action::Evict>(kB).target, MiB(16));
+  now_ = now_ + Milliseconds(4);  // as fast as its first 60 MiB
+  On(event::Evicted{kB, MiB(16), MiB(4)});
+  EXPECT_NEAR(arbiter_.SwitchEstimate().seconds(), before.seconds(), 1e-6);
+}
+
 TEST_F(ArbiterProgressTest, WhatIsMoreUrgentThanATurnDoesNotWaitForARestore) {
   On(event::PolicySet{"priority"});
   Revoke();
