@@ -1,0 +1,125 @@
+"""The background process of one job: waits for its turn, runs the notebook, keeps the record.
+
+`python3 -m tandem.notebook.worker NUMBER LOCK READY`, by `tandem notebook submit`. LOCK and READY
+are descriptors: the job's lock, and a pipe that is written to once the record has the process id.
+
+Jobs of one user run one after the other, in the order of their numbers. They would take turns on
+the GPU anyway, and each one that runs keeps its memory on the host. A job waits for the locks of
+those before it, so that the end of a process, however it ends, lets the next one go on.
+"""
+
+import os
+import signal
+import sys
+
+from . import records
+from .errors import BadInput
+from .settings import Settings, prepare
+
+JOB = "TANDEM_JOB"  # the number of the job around a process
+
+
+class _Stopped(Exception):
+    def __init__(self, number):
+        super().__init__(number)
+        self.signal = signal.Signals(number)
+
+
+class _Worker:
+    def __init__(self, number, ready):
+        self._job = records.Job(number)
+        self._record = self._job.read()
+        for name in ("job", "log"):
+            del self._record[name]
+        self._ready = ready
+
+    def run(self):
+        """Returns the exit status, which the record has too."""
+        try:
+            self._note(pid=os.getpid())
+            os.write(self._ready, b".")
+            os.close(self._ready)
+            self._wait_for_turn()
+            status, state, error = self._run_notebook()
+        except _Stopped as stopped:
+            status, state = 128 + stopped.signal, "stopped"
+            error = f"stopped by {stopped.signal.name} while it was queued"
+        except BadInput as problem:
+            status, state, error = 2, "failed", str(problem)
+            print(f"tandem: {error}", file=sys.stderr)
+        except Exception as problem:  # the record must not say that the job runs
+            self._end(1, "failed", f"{type(problem).__name__}: {problem}")
+            raise
+        return self._end(status, state, error)
+
+    def _end(self, status, state, error):
+        if state == "stopped":
+            state = "cancelled" if self._job.cancel_asked() else "failed"
+        self._note(state=state, exit_status=status, error=error, ended=records.now())
+        return status
+
+    def _wait_for_turn(self):
+        def stop(number, _):
+            raise _Stopped(number)
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, stop)
+        if not self._record["now"]:
+            for before in predecessors(self._job.number):
+                before.wait()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.default_int_handler)
+
+    def _run_notebook(self):
+        self._note(state="running", started=records.now())
+        settings = Settings.from_record(self._record["settings"])
+        source = self._job.path / records.NOTEBOOK
+        if settings.in_place and _content(settings.notebook) != _content(source):
+            raise BadInput(f"{settings.notebook} has changed since it was submitted: submit again")
+        prepared = prepare(settings, source)
+        from . import runner
+        from .display import Display
+
+        display = Display(sys.stdout, sys.stdout)
+        for note in prepared.notes:
+            display.note(note)
+        outcome = runner.run(prepared, display, self._note, (signal.SIGTERM, signal.SIGINT))
+        return outcome.status, outcome.state, outcome.error
+
+    def _note(self, **changes):
+        self._record.update(changes)
+        try:
+            self._job.write(self._record)
+        except OSError as error:  # a full disk does not stop the notebook
+            print(f"tandem: cannot write the job's record: {error.strerror}", file=sys.stderr)
+
+
+def predecessors(number):
+    """Returns the jobs that the job of this number waits for, if it was not submitted by --now."""
+    before = [record for record in records.all_jobs() if record["job"] < number]
+    return [
+        records.Job(record["job"])
+        for record in before
+        if record["state"] in records.ACTIVE and not record["now"] and records.here(record)
+    ]
+
+
+def _content(path):
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {error.strerror}") from None
+
+
+def main(number, lock, ready):
+    """Runs the job. The descriptor `lock` stays open until the process ends."""
+    os.set_inheritable(int(lock), False)
+    os.set_inheritable(int(ready), False)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    os.environ[JOB] = number
+    return _Worker(int(number), int(ready)).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
