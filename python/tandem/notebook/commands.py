@@ -43,7 +43,7 @@ def _command(subparsers, name, handler, summary, examples, details=""):
     parser = subparsers.add_parser(
         name,
         help=summary,
-        description=f"{summary}. {details}".strip(),
+        description=f"{summary}.{details}",
         epilog="examples:\n" + "".join(f"  {line}\n" for line in examples),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -83,7 +83,7 @@ def _add_run(subparsers):
             "tandem notebook run train.ipynb -- --epochs 3     # as tandem.argv",
             "tandem notebook run --resume train.ipynb",
         ],
-        "\nExit status: 0 every cell succeeded, 1 a cell failed, 2 nothing ran, 130 Ctrl-C,\n"
+        "\n\nExit status: 0 every cell succeeded, 1 a cell failed, 2 nothing ran, 130 Ctrl-C,\n"
         "143 SIGTERM, 129 the terminal went away.",
     )
     parser.usage = "tandem notebook run [OPTION...] FILE.ipynb [ARG...] [-- ARG...]"

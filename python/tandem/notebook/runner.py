@@ -130,6 +130,8 @@ class _Runner:
             await self._kernel.start(
                 self._client, kernel.environment(variables), self._settings.folder
             )
+            reply = await self._client.async_wait_for_reply(self._client.kc.kernel_info())
+            self._notebook.metadata["language_info"] = reply["content"]["language_info"]
         except asyncio.CancelledError:
             raise
         except Exception as error:  # of nbclient, jupyter_client, the system
@@ -224,6 +226,7 @@ class _Runner:
         resume.note_progress(
             self._notebook, state, self._finished, self._settings.parameters, self._settings.args
         )
+        self._client.set_widgets_metadata()
         try:
             document.save(self._notebook, self._settings.output)
             self._unsaved = None
