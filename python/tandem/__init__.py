@@ -26,6 +26,7 @@ from .errors import (
     WaitTimeout,
 )
 from .lease import Block, Wait, gpu
+from .notebook.argv import argv
 from .status import Status, query, release, status
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "TooLarge",
     "Wait",
     "WaitTimeout",
+    "argv",
     "gpu",
     "query",
     "release",

@@ -28,7 +28,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def add_commands(subparsers):
-    """Adds the commands. Each sets `handler`, which takes the options and returns a status."""
+    """Adds the commands. Each sets `run`, which takes the options and returns a status."""
     notebook = subparsers.add_parser("notebook", help="Run whole notebooks, now or as jobs")
     inner = notebook.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
     _add_run(inner)
@@ -47,7 +47,7 @@ def _command(subparsers, name, handler, summary, examples, details=""):
         epilog="examples:\n" + "".join(f"  {line}\n" for line in examples),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.set_defaults(handler=lambda options: _guarded(handler, options))
+    parser.set_defaults(run=lambda options: _guarded(handler, options))
     return parser
 
 
