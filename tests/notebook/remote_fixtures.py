@@ -1,0 +1,100 @@
+"""Fixtures of the tests of remote cells: a peer process, shells and workers."""
+
+import builtins
+import multiprocessing
+import sys
+from pathlib import Path
+
+import pytest
+
+PYTHON = Path(__file__).resolve().parents[2] / "python"
+if str(PYTHON) not in sys.path:
+    sys.path.insert(0, str(PYTHON))
+
+
+def _fresh_worker():
+    """Returns a worker whose namespace, the one of `__main__`, is empty."""
+    from tandem.remote.exchange import Worker
+
+    namespace = vars(sys.modules["__main__"])
+    namespace.clear()
+    namespace.update({"__name__": "__main__", "__builtins__": builtins})
+    return Worker(namespace)
+
+
+def _serve(pipe):
+    """The peer: installs, runs and collects cells until the pipe closes."""
+    from tandem.remote.errors import CannotTravel
+
+    while True:
+        try:
+            message = pipe.recv()
+        except EOFError:
+            return
+        if message is None:
+            worker = _fresh_worker()
+            continue
+        header, frames, source, options = message
+        try:
+            worker.install(header, frames)
+            exec(compile(source, "<cell>", "exec"), worker.table.namespace)
+            reply, package = worker.collect(**options)
+            pipe.send((reply, [bytes(frame) for frame in package.frames]))
+            package.release()
+        except CannotTravel as error:
+            pipe.send((worker.dirty(), error))
+        except Exception as error:
+            pipe.send((worker.dirty(), RuntimeError(f"{type(error).__name__}: {error}")))
+
+
+@pytest.fixture(scope="session")
+def peer_pipe():
+    """The connection to a process that serves all peers, one after the other."""
+    context = multiprocessing.get_context("spawn")
+    pipe, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(theirs,), daemon=True)
+    process.start()
+    theirs.close()
+    yield pipe
+    pipe.close()
+    process.join(10)
+    process.kill()
+
+
+class Peer:
+    """Runs cells in another process on state that travels; `namespace` is the notebook's."""
+
+    def __init__(self, pipe):
+        from tandem.remote.exchange import Notebook
+
+        self.namespace = {"__name__": "__main__"}
+        self.notebook = Notebook(self.namespace)
+        self._pipe = pipe
+        self._pipe.send(None)
+        self.sent = None
+        self.returned = None
+
+    def run(self, source, names=None, **options):
+        """Runs a cell remotely. Raises what it raised; then nothing changed here."""
+        from tandem.remote.names import cell_names, wanted
+
+        names = cell_names(source).reads if names is None else names
+        package = self.notebook.prepare(wanted(names, self.namespace))
+        self.sent = package
+        frames = [bytes(frame) for frame in package.frames]
+        self._pipe.send((self.notebook.header(package), frames, source, options))
+        package.release()
+        if not self._pipe.poll(60):
+            raise TimeoutError("the peer does not answer")
+        reply, frames = self._pipe.recv()
+        if isinstance(frames, Exception):
+            self.notebook.failed(reply)
+            raise frames
+        self.returned = reply
+        self.notebook.accept(reply, frames)
+
+
+@pytest.fixture
+def peer(peer_pipe):
+    """A peer whose notebook has an empty namespace."""
+    return Peer(peer_pipe)
