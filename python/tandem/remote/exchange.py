@@ -1,0 +1,238 @@
+"""What the notebook and the worker exchange for one cell, without kernels and sockets.
+
+The life of a cell:
+1. `Notebook.prepare` takes the state apart; nothing has left the process yet.
+2. `Worker.install` builds it there, and makes the namespace hold exactly the names that were sent.
+3. The cell runs.
+4. `Worker.collect` takes apart what the cell bound or changed.
+5. `Notebook.accept` writes it into the notebook's objects and binds the names.
+After a failure `Worker.collect` reports only which objects it had changed, and `Notebook.failed`
+marks them, so that they travel again and the worker's copies get the notebook's content back.
+"""
+
+import os
+import re
+
+from . import context
+from .errors import CannotTravel
+from .proxy import RemoteValue
+from .rebuild import Rebuild
+from .snapshot import Snapshot
+from .table import Table
+
+_SHELL_NAMES = re.compile(r"_+|_+i+|_\d+|_i\d+|_[dio]h|In|Out|get_ipython|exit|quit|__\w+__|open")
+
+
+class Notebook:
+    """The notebook's half. `namespace` is the dict of the user's names."""
+
+    def __init__(self, namespace):
+        self.table = Table(2, True, namespace)
+        self._namespace = namespace
+        self._environment = dict(os.environ)
+        self._dropped = []
+        self._snapshot = None
+
+    def prepare(self, names):
+        """Returns the `Package` with the values of `names` and of what their functions use.
+
+        Raises CannotTravel; the notebook and the worker are then unchanged.
+        """
+        self._dropped += self.table.sweep(list(self._namespace.values()))
+        self._snapshot = Snapshot(self.table)
+        for name in sorted(names):
+            self._snapshot.add_root(name, self._namespace[name])
+        return self._snapshot.run()
+
+    def header(self, package):
+        """Returns the message that goes with the frames of a prepared package.
+
+        The package counts as sent from here on; `failed` has to be called if it was not.
+        """
+        dropped, self._dropped = self._dropped, []
+        self._snapshot.commit()
+        self._snapshot = None
+        return {
+            "records": package.records,
+            "roots": package.roots,
+            "drop": dropped,
+            "context": context.capture(self._environment),
+        }
+
+    def accept(self, reply, frames):
+        """Writes a reply of `Worker.collect` into the namespace. Returns the names it bound.
+
+        If anything raises, the namespace and all objects have their content from before.
+        """
+        rebuild = Rebuild(self.table, reply["records"], frames)
+        values = rebuild.run(reply["roots"])
+        for name in reply["deleted"]:
+            self._namespace.pop(name, None)
+        self._namespace.update(values)
+        self.failed(reply["dirty"])
+        if reply.get("context"):
+            context.restore(reply["context"])
+        return sorted(values)
+
+    def failed(self, dirty=None):
+        """Marks the content of objects, by default of all, as unknown to the worker.
+
+        An object that cannot be written into gets a new number instead.
+        """
+        from .registry import kind_named
+
+        numbers = list(self.table) if dirty is None else dirty
+        self.table.forget(numbers)
+        for number in numbers:
+            obj = self.table.object(number)
+            kind = self.table.entry(number).kind if obj is not None else None
+            if kind not in (None, "kept") and not kind_named(kind).remakable(obj):
+                if kind in _REPLACED:
+                    self.table.drop([number])
+                    self._dropped.append(number)
+
+    def forget_worker(self):
+        """Starts again with an empty table, for a new worker."""
+        self.table = Table(2, True, self._namespace)
+        self._dropped = []
+
+    def proxies(self):
+        """Returns {name: proxy} of the names whose values are on a worker."""
+        items = list(self._namespace.items())
+        return {name: value for name, value in items if isinstance(value, RemoteValue)}
+
+    def fetched(self, proxy, reply, frames):
+        """Puts the value of a fetched proxy in the place of it; returns the value."""
+        number = self.table.number(proxy)
+        self.table.drop([number])
+        value = Rebuild(self.table, reply["records"], frames).run(reply["roots"])["value"]
+        for name, bound in self.proxies().items():
+            if bound is proxy:
+                self._namespace[name] = value
+        return value
+
+
+_REPLACED = ("object", "view", "tuple", "frozenset", "weakref", "bytes")
+
+
+class Worker:
+    """The worker's half. Names that exist in `namespace` at the start belong to the shell."""
+
+    def __init__(self, namespace):
+        self.table = Table(1, False, namespace)
+        self._namespace = namespace
+        self._shell_names = set(namespace)
+        self._roots = {}
+        self._objects = []
+
+    def install(self, header, frames):
+        """Makes the namespace hold the names of a header, and nothing else of the user's."""
+        self.table.drop(header["drop"])
+        values = Rebuild(self.table, header["records"], frames).run(header["roots"])
+        for name in self._user_names():
+            del self._namespace[name]
+        self._namespace.update(values)
+        self._roots = header["roots"]
+        self._objects = list(values.values())
+        context.restore(header["context"])
+
+    def _user_names(self):
+        return [
+            name
+            for name in self._namespace
+            if name not in self._shell_names and not _SHELL_NAMES.fullmatch(name)
+        ]
+
+    def collect(self, outputs=None, keep=(), limit=None):
+        """Returns (reply, package) of a cell that succeeded.
+
+        `outputs` limits the names that come back; `keep` are names whose values stay here, as do
+        new values of more than `limit` bytes and those on a device.
+        """
+        names = self._user_names()
+        wanted = names if outputs is None else [n for n in outputs if n in self._namespace]
+        stays = _Stays([self._namespace[n] for n in keep if n in self._namespace], limit)
+        snapshot = Snapshot(self.table, stays)
+        for name in wanted:
+            snapshot.add_root(name, self._namespace[name])
+        if outputs is None:
+            snapshot.add_objects(self._in_play())
+        try:
+            package = snapshot.run()
+        except CannotTravel:
+            self.table.drop(snapshot.new())
+            raise
+        snapshot.commit()
+        roots = {n: package.roots[n] for n in wanted if package.roots[n] != self._roots.get(n)}
+        deleted = [n for n in self._roots if n not in self._namespace]
+        reply = {
+            "records": package.records,
+            "roots": roots,
+            "deleted": deleted if outputs is None else [],
+            "dirty": self.dirty() if outputs is not None else [],
+            "kept": package.kept,
+            "context": context.capture(),
+        }
+        return reply, package
+
+    def _in_play(self):
+        """Returns the objects that the cell may have changed."""
+        values = self._objects
+        kept = any(self.table.entry_kind(value) == "kept" for value in values)
+        return self.table.objects() if kept else values
+
+    def dirty(self):
+        """Returns the numbers of the objects that a cell changed, and forgets new ones."""
+        snapshot = Snapshot(self.table, _Stays([], None))
+        snapshot.add_objects(self._in_play())
+        try:
+            snapshot.run()
+            dirty = snapshot.changed()
+        except CannotTravel:
+            dirty = list(self.table)
+        new = set(snapshot.new())
+        self.table.drop(new)
+        dirty = [number for number in dirty if number not in new]
+        self.table.forget(dirty)
+        return dirty
+
+    def fetch(self, number):
+        """Returns (reply, package) with the value of a proxy.
+
+        A tensor with an autograd graph is detached. Raises CannotTravel.
+        """
+        value = self.table.object(number)
+        entry = self.table.entry(number)
+        if getattr(value, "grad_fn", None) is not None:
+            value = value.detach()
+        else:
+            entry.kind = None
+            entry.forget()
+        snapshot = Snapshot(self.table)
+        snapshot.add_root("value", value)
+        try:
+            package = snapshot.run()
+        except CannotTravel:
+            entry.kind = "kept"
+            self.table.drop(snapshot.new())
+            raise
+        snapshot.commit()
+        return {"records": package.records, "roots": package.roots}, package
+
+
+class _Stays:
+    """Says why a new value stays on the worker."""
+
+    def __init__(self, values, limit):
+        self._values = values
+        self._limit = limit
+
+    def __call__(self, obj):
+        if any(obj is value for value in self._values):
+            return "the option --keep names it"
+        if getattr(obj, "is_cuda", False) is True or hasattr(type(obj), "__cuda_array_interface__"):
+            return "it is in the memory of a GPU"
+        nbytes = getattr(obj, "nbytes", None)
+        if self._limit is not None and isinstance(nbytes, int) and nbytes > self._limit:
+            return f"it has {nbytes} bytes, more than the limit of {self._limit}"
+        return None

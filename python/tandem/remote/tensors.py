@@ -1,0 +1,225 @@
+"""torch tensors and their storages. Without torch in this process, nothing here is a tensor.
+
+A storage has no Python object that lives as long as it does, so a `StorageHandle` stands for it.
+Tensors that share a storage keep sharing it, and `.grad` is written after the data.
+"""
+
+import sys
+import weakref
+
+from .errors import CannotTravel
+from .kinds import Kind, Parts
+
+
+def is_tensor(obj):
+    """Returns whether `obj` is a torch tensor."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(obj, getattr(torch, "Tensor", ()))
+
+
+def kind_of(obj):
+    """Returns the kind of a tensor, or None where torch's own reducer has to be used."""
+    import torch
+
+    plain = type(obj).__reduce_ex__ in (
+        torch.Tensor.__reduce_ex__,
+        torch.nn.Parameter.__reduce_ex__,
+    )
+    strided = obj.layout == torch.strided and not obj.is_quantized and obj.device.type != "meta"
+    return "tensor" if plain and strided else None
+
+
+class StorageHandle:
+    """Stands for a storage while a tensor that uses it lives.
+
+    `anchor` keeps a new storage alive until its first tensor has been built.
+    `borrowed` is true where a numpy array owns the memory.
+    """
+
+    def __init__(self, storage, borrowed=False):
+        self.address = storage.data_ptr()
+        self.nbytes = storage.nbytes()
+        self.borrowed = borrowed
+        self.anchor = None
+        self._tensors = []
+
+    def add(self, tensor):
+        """Records a tensor that uses the storage."""
+        if not any(ref() is tensor for ref in self._tensors):
+            self._tensors = [ref for ref in self._tensors if ref() is not None]
+            self._tensors.append(weakref.ref(tensor))
+
+    def alive(self):
+        """Returns whether a tensor still uses the storage."""
+        return self._tensor() is not None
+
+    def _tensor(self):
+        if self.anchor is not None:
+            return self.anchor
+        for ref in self._tensors:
+            tensor = ref()
+            if tensor is not None and _storage(tensor).data_ptr() == self.address:
+                return tensor
+        return None
+
+    def storage(self):
+        """Returns the untyped storage."""
+        return _storage(self._tensor())
+
+    def numpy(self):
+        """Returns the bytes of a storage in host memory as a numpy array, without a copy."""
+        import torch
+
+        with torch.no_grad():
+            flat = torch.empty(0, dtype=torch.uint8).set_(self.storage())
+        self.add(flat)  # the array keeps this tensor, and so the storage, alive
+        return flat.numpy()
+
+
+def handle_of(tensor, table):
+    """Returns the handle of a tensor's storage, one for each storage; None for an empty one."""
+    storage = _storage(tensor)
+    if not storage.nbytes():
+        return None
+    handle = table.storages.get(storage.data_ptr())
+    if handle is None or not handle.alive():
+        owner = table.memory.get(storage.data_ptr(), lambda: None)()
+        handle = StorageHandle(storage, borrowed=owner is not None)
+        table.storages[handle.address] = handle
+    handle.add(tensor)
+    handle.nbytes = storage.nbytes()
+    return handle
+
+
+class StorageKind(Kind):
+    """The memory of tensors; on a device its bytes are copied to the host to travel."""
+
+    @staticmethod
+    def describe(obj, take):
+        storage = obj.storage()
+        device = str(storage.device)
+        if obj.borrowed:
+            owner = take.table.memory[obj.address]()
+            return Parts(make=take.inline((obj.nbytes, device, owner)))
+        memory = obj.numpy() if storage.device.type == "cpu" else _to_host(obj)
+        return Parts(make=take.inline((obj.nbytes, device, None)), buffer=memoryview(memory))
+
+    @staticmethod
+    def build(make):
+        import torch
+
+        nbytes, device, owner = make
+        if owner is not None:
+            from .arrays import _bytes
+
+            anchor = torch.from_numpy(_bytes(owner))
+        else:
+            anchor = torch.empty(nbytes, dtype=torch.uint8, device=device)
+        handle = StorageHandle(_storage(anchor), borrowed=owner is not None)
+        handle.anchor = anchor
+        return handle
+
+    @staticmethod
+    def remakable(obj):
+        return True
+
+    @staticmethod
+    def remake(obj, make):
+        storage = obj.storage()
+        if str(storage.device) != make[1]:
+            return False
+        if storage.nbytes() != make[0]:
+            storage.resize_(make[0])
+            obj.address, obj.nbytes = storage.data_ptr(), make[0]
+        return True
+
+    @staticmethod
+    def memory(obj):
+        return memoryview(obj.numpy())
+
+
+class TensorKind(Kind):
+    """A strided tensor or parameter: a leaf, or one that needs no gradient."""
+
+    @staticmethod
+    def describe(obj, take):
+        if obj.grad_fn is not None:
+            reason = "a tensor with its autograd graph cannot travel to another process"
+            raise CannotTravel("", reason, "Call .detach() on it, or compute it inside the cell.")
+        if getattr(obj, "_backward_hooks", None):
+            reason = "the backward hooks of a tensor cannot travel"
+            raise CannotTravel("", reason, "Register them inside the cell.")
+        where = (obj.storage_offset(), tuple(obj.size()), tuple(obj.stride()))
+        make = (type(obj), handle_of(obj, take.table), obj.dtype, where, obj.requires_grad)
+        take.inline(where)
+        fill = take.inline((obj.grad, take.inline(obj.__dict__)))
+        return Parts(make=take.inline(make), fill=fill)
+
+    @staticmethod
+    def build(make):
+        import torch
+
+        cls, handle, dtype, where, requires_grad = make
+        with torch.no_grad():
+            tensor = _plain(handle, dtype, where)
+            if issubclass(cls, torch.nn.Parameter):
+                tensor = torch.nn.Parameter(tensor, requires_grad=requires_grad)
+            elif cls is not torch.Tensor:
+                tensor = tensor.as_subclass(cls)
+        tensor.requires_grad_(requires_grad)
+        if handle is not None:
+            handle.add(tensor)
+        return tensor
+
+    @staticmethod
+    def fill(obj, fill):
+        grad, attributes = fill
+        obj.__dict__.clear()
+        obj.__dict__.update(attributes)
+        if obj.grad is not grad:
+            obj.grad = grad
+
+    @staticmethod
+    def remakable(obj):
+        return True
+
+    @staticmethod
+    def remake(obj, make):
+        import torch
+
+        cls, handle, dtype, where, requires_grad = make
+        if type(obj) is not cls:
+            return False
+        with torch.no_grad():
+            obj.grad = None
+            obj.requires_grad_(False)
+            obj.data = _plain(handle, dtype, where)
+        obj.requires_grad_(requires_grad)
+        if handle is not None:
+            handle.add(obj)
+        return True
+
+
+def _plain(handle, dtype, where):
+    import torch
+
+    offset, size, stride = where
+    if handle is None:
+        return torch.empty(0, dtype=dtype).as_strided(size, stride, offset)
+    storage = handle.storage()
+    return torch.empty(0, dtype=dtype, device=storage.device).set_(storage, offset, size, stride)
+
+
+def _storage(tensor):
+    """Returns the untyped storage of a tensor, in torch 1.13 and 2."""
+    if hasattr(tensor, "untyped_storage"):
+        return tensor.untyped_storage()
+    return tensor.storage().untyped()
+
+
+def _to_host(handle):
+    import torch
+
+    storage = handle.storage()
+    flat = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+    return flat.cpu().numpy()
