@@ -98,3 +98,66 @@ class Peer:
 def peer(peer_pipe):
     """A peer whose notebook has an empty namespace."""
     return Peer(peer_pipe)
+
+
+class RemoteShell:
+    """An IPython shell whose cells run on a worker."""
+
+    def __init__(self, where="local-worker", **options):
+        from IPython.core.interactiveshell import InteractiveShell
+
+        self.shell = InteractiveShell()
+        self.space = self.shell.user_ns
+        self.where = where
+        self.options = {"plain": True, **options}
+
+    def local(self, source):
+        """Runs a cell in the notebook."""
+        self.shell.run_cell(source).raise_error()
+
+    def run(self, source, **options):
+        """Runs a cell on the worker; returns its result."""
+        from tandem.remote import run_cell
+
+        return run_cell(self.shell, source, self.where, {**self.options, **options})
+
+    def ok(self, source, **options):
+        """Runs a cell on the worker that has to succeed; returns its result."""
+        result = self.run(source, **options)
+        result.raise_error()
+        return result
+
+    def worker_pid(self):
+        """Returns the process id of the worker."""
+        from tandem.remote.session import session
+
+        return session(self.shell, self.where).link.hello["pid"]
+
+    def close(self):
+        from tandem.remote import stop
+
+        stop(self.shell)
+        self.shell.reset(new_session=False)
+
+
+@pytest.fixture(scope="module")
+def worker_shell():
+    """A shell with a worker that the tests of a module share."""
+    shell = RemoteShell()
+    yield shell
+    shell.close()
+
+
+@pytest.fixture
+def remote(worker_shell):
+    """The shared shell, with an empty namespace."""
+    worker_shell.shell.reset(new_session=False)
+    return worker_shell
+
+
+@pytest.fixture
+def fresh():
+    """A shell with a worker of its own, for tests that end it."""
+    shell = RemoteShell()
+    yield shell
+    shell.close()

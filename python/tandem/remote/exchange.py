@@ -91,6 +91,17 @@ class Notebook:
                     self.table.drop([number])
                     self._dropped.append(number)
 
+    def rebuilt(self, reply, frames):
+        """Returns the exception in the reply of a failed cell; None where it cannot be built."""
+        table = self.table
+        try:
+            rebuild = Rebuild(table, reply["records"], frames)
+            error = rebuild.run(reply["roots"])["exception"]
+        except Exception:  # a class of the worker may be missing here
+            return None
+        table.drop(record.number for record in reply["records"])
+        return error
+
     def forget_worker(self):
         """Starts again with an empty table, for a new worker."""
         self.table = Table(2, True, self._namespace)

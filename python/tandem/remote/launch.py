@@ -1,0 +1,92 @@
+"""Starts a worker's kernel by a kernel provisioner, and says how to reach it.
+
+`local-worker` uses Jupyter's own local provisioner, over sockets in a private directory.
+`ssh://HOST` uses `SshProvisioner`. Any other name is a provisioner that others installed.
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
+from jupyter_client.manager import KernelManager
+
+from .errors import WorkerStartFailed
+
+LOCAL = "local-worker"
+_MODULE = "tandem.remote.worker"
+
+
+class _Specs(KernelSpecManager):
+    """Knows one kernel: the worker."""
+
+    worker = None
+
+    def get_kernel_spec(self, kernel_name):
+        """Returns the specification of the worker's kernel."""
+        return self.worker
+
+
+def manager(where, plain=False):
+    """Returns a `KernelManager` that starts a worker at `where`.
+
+    `plain` starts the kernel without `tandem run`: for cells that use no GPU. Raises
+    WorkerStartFailed where Tandem's command is missing.
+    """
+    specs = _Specs()
+    specs.worker = KernelSpec(display_name="Tandem worker", language="python")
+    if where.startswith("ssh://"):
+        from .ssh import SshProvisioner
+
+        specs.worker.argv = _argv([] if plain else ["tandem", "run", "--quiet", "--"], "python3")
+        made = KernelManager(kernel_name="tandem-worker", kernel_spec_manager=specs)
+        made.provisioner = SshProvisioner(
+            kernel_id="tandem-worker",
+            kernel_spec=specs.worker,
+            parent=made,
+            host=where[len("ssh://") :],
+        )
+        return made
+    specs.worker.argv = _argv(_prefix(plain), sys.executable)
+    if where == LOCAL:
+        directory = tempfile.mkdtemp(prefix="tandem-")
+        made = KernelManager(kernel_name="tandem-worker", kernel_spec_manager=specs)
+        made.transport, made.ip = "ipc", f"{directory}/kernel"
+        made.connection_file = f"{directory}/connection.json"
+        return made
+    specs.worker.metadata = {"kernel_provisioner": {"provisioner_name": where}}
+    return KernelManager(kernel_name="tandem-worker", kernel_spec_manager=specs)
+
+
+def environment():
+    """Returns the environment of a local worker, in which this package can be imported."""
+    package = str(Path(__file__).resolve().parents[2])
+    paths = [package, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        "PYDEVD_DISABLE_FILE_VALIDATION": "1",  # silences a warning of ipykernel's debugger
+    }
+
+
+def clean(made):
+    """Removes the directory of the sockets of a local worker that has ended."""
+    if made.transport == "ipc":
+        shutil.rmtree(os.path.dirname(made.ip), ignore_errors=True)
+
+
+def _argv(prefix, python):
+    return [*prefix, python, "-m", _MODULE, "-f", "{connection_file}"]
+
+
+def _prefix(plain):
+    if plain:
+        return []
+    command = os.environ.get("TANDEM_COMMAND") or shutil.which("tandem")
+    if command is None:
+        raise WorkerStartFailed(
+            "The command `tandem` is not in PATH. Install Tandem, or set TANDEM_COMMAND to it."
+        )
+    return [command, "run", "--quiet", "--"]
