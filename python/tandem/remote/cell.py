@@ -1,5 +1,6 @@
 """Runs one cell on a worker: what goes, what comes back, what is shown."""
 
+import re
 import time
 from dataclasses import dataclass, field, fields
 from typing import Any, Optional, Sequence
@@ -193,8 +194,9 @@ class _Run:
         self._result.error_in_exec = error
 
     def _hint(self, error):
-        name = getattr(error, "name", None)
-        if isinstance(error, NameError) and name in self._shell.user_ns:
+        found = re.match(r"name '(\w+)' is not defined", str(error))
+        name = found.group(1) if found and isinstance(error, NameError) else None
+        if name in self._shell.user_ns:
             say(f"`{name}` is in the notebook, but the cell's text does not name it: add -i {name}")
 
 
@@ -211,7 +213,7 @@ def fetch(shell, name):
     if not isinstance(value, RemoteValue):
         return value
     for place in sessions(shell):
-        if place.notebook.table.number(value) is not None:
+        if place.notebook.table.entry_kind(value) == "kept":
             return place.fetch(value)
     raise WorkerLost(f"{name}: {'. '.join(RemoteValue.lost)}")
 

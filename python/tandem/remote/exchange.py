@@ -13,7 +13,7 @@ marks them, so that they travel again and the worker's copies get the notebook's
 import os
 import re
 
-from . import context
+from . import context, tensors
 from .errors import CannotTravel
 from .proxy import RemoteValue
 from .rebuild import Rebuild
@@ -241,7 +241,11 @@ class _Stays:
     def __call__(self, obj):
         if any(obj is value for value in self._values):
             return "the option --keep names it"
-        if getattr(obj, "is_cuda", False) is True or hasattr(type(obj), "__cuda_array_interface__"):
+        if tensors.is_tensor(obj):
+            on_card = obj.is_cuda
+        else:
+            on_card = hasattr(type(obj), "__cuda_array_interface__")
+        if on_card:
             return "it is in the memory of a GPU"
         nbytes = getattr(obj, "nbytes", None)
         if self._limit is not None and isinstance(nbytes, int) and nbytes > self._limit:

@@ -19,6 +19,8 @@ import weakref
 from dataclasses import dataclass
 from typing import Any
 
+from .errors import CannotTravel
+
 SCALARS = frozenset({int, float, bool, complex, type(None)})
 LARGE = 4096  # strings and byte strings of this length are objects with a number of their own
 
@@ -52,7 +54,10 @@ class Kind:
     @classmethod
     def saved(cls, obj, take):
         """Returns a function that gives `obj` its present content again, the buffer aside."""
-        parts = cls.describe(obj, take)
+        try:
+            parts = cls.describe(obj, take)
+        except CannotTravel:  # the cell made it so; there is nothing to go back to
+            return lambda: None
         parts.buffer = None
 
         def restore():

@@ -301,10 +301,16 @@ class _Walker(ast.NodeVisitor):
                 continue
 
 
+_SHELL_ONLY = frozenset("In Out get_ipython exit quit open _ih _oh _dh".split())
+
+
 def wanted(names, namespace):
-    """Returns the names in `names` that `namespace` defines; builtins need no transport."""
-    return {n for n in names if n in namespace and not _is_builtin(n, namespace[n])}
+    """Returns the names in `names` that have to travel: those that `namespace` defines.
+
+    Builtins, and what IPython itself puts into the namespace, are on both sides.
+    """
+    return {n for n in names if n in namespace and not _is_everywhere(n, namespace[n])}
 
 
-def _is_builtin(name, value):
-    return getattr(builtins, name, None) is value and hasattr(builtins, name)
+def _is_everywhere(name, value):
+    return name in _SHELL_ONLY or (hasattr(builtins, name) and getattr(builtins, name) is value)

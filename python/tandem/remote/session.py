@@ -44,7 +44,8 @@ class Session:
     def fetch(self, proxy):
         """Returns the value of a proxy; all names that had the proxy get the value."""
         number = self.notebook.table.number(proxy)
-        if self.link is None or self.link.lost or number is None:
+        kept = self.notebook.table.entry_kind(proxy) == "kept"
+        if self.link is None or self.link.lost or not kept:
             raise WorkerLost(f"The value cannot be fetched: {'. '.join(RemoteValue.lost)}")
         reply, header, frames = self.link.request("", {"fetch": number})
         if header is None:

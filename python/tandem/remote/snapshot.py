@@ -68,7 +68,7 @@ class Package:
 class Snapshot:
     """One pass over the state.
 
-    `stays(obj)` returns why a value that the other side does not know has to stay here, or None.
+    `stays(obj)` returns why the value of a name, new to the other side, has to stay here, or None.
     Where it is given, new values that cannot travel stay too, and the other side gets proxies.
     """
 
@@ -221,7 +221,8 @@ class _Visit:
         if entry.kind == "kept":
             self.seen[number] = (entry.make, entry.digest, None, ())
             return
-        if self._stays is not None and number in self._fresh:
+        named = isinstance(self._parents.get(number), str)
+        if self._stays is not None and named and number in self._fresh:
             reason = self._stays(obj)
             if reason is not None:
                 raise CannotTravel("", reason, "")

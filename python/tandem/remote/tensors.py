@@ -33,10 +33,12 @@ class StorageHandle:
     """Stands for a storage while a tensor that uses it lives.
 
     `anchor` keeps a new storage alive until its first tensor has been built.
-    `borrowed` is true where a numpy array owns the memory.
+    `borrowed` is true where a numpy array owns the memory. `device` is where the storage belongs:
+    on a machine without a card, the bytes of a storage of a card lie in host memory.
     """
 
-    def __init__(self, storage, borrowed=False):
+    def __init__(self, storage, borrowed=False, device=None):
+        self.device = device or str(storage.device)
         self.address = storage.data_ptr()
         self.nbytes = storage.nbytes()
         self.borrowed = borrowed
@@ -68,10 +70,7 @@ class StorageHandle:
 
     def numpy(self):
         """Returns the bytes of a storage in host memory as a numpy array, without a copy."""
-        import torch
-
-        with torch.no_grad():
-            flat = torch.empty(0, dtype=torch.uint8).set_(self.storage())
+        flat = _flat(self)
         self.add(flat)  # the array keeps this tensor, and so the storage, alive
         return flat.numpy()
 
@@ -97,7 +96,7 @@ class StorageKind(Kind):
     @staticmethod
     def describe(obj, take):
         storage = obj.storage()
-        device = str(storage.device)
+        device = obj.device
         if obj.borrowed:
             owner = take.table.memory[obj.address]()
             return Parts(make=take.inline((obj.nbytes, device, owner)))
@@ -114,8 +113,8 @@ class StorageKind(Kind):
 
             anchor = torch.from_numpy(_bytes(owner))
         else:
-            anchor = torch.empty(nbytes, dtype=torch.uint8, device=device)
-        handle = StorageHandle(_storage(anchor), borrowed=owner is not None)
+            anchor = torch.empty(nbytes, dtype=torch.uint8, device=_present(device))
+        handle = StorageHandle(_storage(anchor), owner is not None, device)
         handle.anchor = anchor
         return handle
 
@@ -126,7 +125,7 @@ class StorageKind(Kind):
     @staticmethod
     def remake(obj, make):
         storage = obj.storage()
-        if str(storage.device) != make[1]:
+        if obj.device != make[1]:
             return False
         if storage.nbytes() != make[0]:
             storage.resize_(make[0])
@@ -135,7 +134,9 @@ class StorageKind(Kind):
 
     @staticmethod
     def memory(obj):
-        return memoryview(obj.numpy())
+        if obj.storage().device.type == "cpu":
+            return memoryview(obj.numpy())
+        return _HostCopy(obj)
 
 
 class TensorKind(Kind):
@@ -192,6 +193,8 @@ class TensorKind(Kind):
             return False
         with torch.no_grad():
             obj.grad = None
+            if obj.grad_fn is not None:
+                obj.detach_()
             obj.requires_grad_(False)
             obj.data = _plain(handle, dtype, where)
         obj.requires_grad_(requires_grad)
@@ -217,9 +220,35 @@ def _storage(tensor):
     return tensor.storage().untyped()
 
 
-def _to_host(handle):
+def _present(device):
+    """Returns the device, or the host where this machine lacks it."""
+    import torch
+
+    missing = device.startswith("cuda") and not torch.cuda.is_available()
+    return "cpu" if missing else device
+
+
+def _flat(handle):
+    """Returns the bytes of a storage as a tensor on its device."""
     import torch
 
     storage = handle.storage()
-    flat = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
-    return flat.cpu().numpy()
+    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+
+
+def _to_host(handle):
+    return _flat(handle).cpu().numpy()
+
+
+class _HostCopy:
+    """Writes ranges of bytes into a storage on a device."""
+
+    def __init__(self, handle):
+        self._flat = _flat(handle)
+
+    def __setitem__(self, where, data):
+        import torch
+
+        self._flat[where] = torch.frombuffer(bytearray(data), dtype=torch.uint8).to(
+            self._flat.device
+        )
