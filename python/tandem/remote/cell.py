@@ -122,7 +122,10 @@ class _Run:
 
     def _prepare(self):
         namespace = self._shell.user_ns
-        found = cell_text.cell_names(self._shell.transform_cell(self._source))
+        source = self._shell.transform_cell(self._source)
+        count = self._shell.execution_count
+        filename = self._shell.compile.get_code_name(self._source, source, count)
+        found = cell_text.cell_names(source, filename)
         missing = [name for name in self._options.inputs if name not in namespace]
         if missing:
             raise RemoteCellError(f"-i {missing[0]}: the notebook has no such variable. Define it.")

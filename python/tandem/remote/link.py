@@ -21,6 +21,7 @@ START_TIMEOUT_S = 60
 GRACE_S = 5  # from an interrupt to the end of a worker that does not react
 _ALIVE_EVERY_S = 0.5
 _TRANSFER_TIMEOUT_S = 600
+_MANAGER_TIMEOUT_S = 120
 
 
 class Link:
@@ -35,7 +36,7 @@ class Link:
         self._manager = launch.manager(where, plain)
         self._sockets = {}
         self._bulk = None
-        self._context = zmq.Context()
+        self._context = self._manager.context = zmq.Context()
         try:
             self._start()
         except BaseException:
@@ -55,10 +56,11 @@ class Link:
             )
         except Exception as error:  # provisioners are foreign code
             raise WorkerStartFailed(f"No worker at {self.where}: {error}") from error
-        for channel in ("shell", "iopub", "stdin"):
-            socket = getattr(self._manager, f"connect_{channel}")()
-            socket.linger = 0
-            self._sockets[channel] = socket
+        manager = self._manager
+        identity = manager.session.bsession  # the worker asks for input where requests come from
+        self._sockets["shell"] = manager.connect_shell(identity=identity)
+        self._sockets["stdin"] = manager.connect_stdin(identity=identity)
+        self._sockets["iopub"] = manager.connect_iopub()
         self.hello = self._greet()
         bulk = self.hello["bulk"]
         provisioner = self._manager.provisioner
@@ -108,7 +110,7 @@ class Link:
             self._bulk.close()
         try:
             if manager.has_kernel:
-                self._thread.submit(manager.shutdown_kernel, now=True).result(30)
+                self._call(manager.shutdown_kernel, now=True)
         finally:
             launch.clean(manager)
             self._thread.shutdown(wait=False)
@@ -116,8 +118,12 @@ class Link:
             self._log.close()
 
     def _call(self, function, *arguments, **options):
-        """Runs a method of the kernel manager on its thread."""
-        return self._thread.submit(function, *arguments, **options).result()
+        """Runs a method of the kernel manager on its thread, or here while Python ends."""
+        try:
+            future = self._thread.submit(function, *arguments, **options)
+        except RuntimeError:
+            return function(*arguments, **options)
+        return future.result(_MANAGER_TIMEOUT_S)
 
     def _last_words(self):
         self._log.seek(0)
@@ -142,7 +148,7 @@ class Link:
             "store_history": False,
             "user_expressions": {},
             "allow_stdin": show is not None,
-            "stop_on_error": True,
+            "stop_on_error": False,  # it would drop the next cell if that came soon
         }
         sent = self._send("execute_request", content, {"tandem": {"cell": cell, **request}})
         reply = self._wait(sent, show, timeout)["content"]

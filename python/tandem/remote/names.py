@@ -25,12 +25,12 @@ class CellNames:
     deletes: set = field(default_factory=set)
 
 
-def cell_names(source):
+def cell_names(source, filename="<cell>"):
     """Returns the `CellNames` of Python source; IPython syntax has to be transformed before.
 
     Raises SyntaxError as `compile` does.
     """
-    tree = ast.parse(source)
+    tree = ast.parse(source, filename)
     scopes = _Scopes(symtable.symtable(source, "<cell>", "exec"))
     walker = _Walker(scopes)
     walker.block(tree.body)
