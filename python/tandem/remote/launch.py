@@ -1,10 +1,12 @@
 """Starts a worker's kernel by a kernel provisioner, and says how to reach it.
 
 `local-worker` uses Jupyter's own local provisioner, over sockets in a private directory.
-`ssh://HOST` uses `SshProvisioner`. Any other name is a provisioner that others installed.
+`ssh://HOST` and `ssh://HOST/PATH/OF/python3` use `SshProvisioner`. Any other name is
+a provisioner that others installed.
 """
 
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -16,6 +18,7 @@ from jupyter_client.manager import KernelManager
 from .errors import WorkerStartFailed
 
 LOCAL = "local-worker"
+_RUN = ("run", "--quiet", "--")
 _MODULE = "tandem.remote.worker"
 
 
@@ -37,27 +40,38 @@ def manager(where, plain=False):
     """
     specs = _Specs()
     specs.worker = KernelSpec(display_name="Tandem worker", language="python")
+    made = KernelManager(kernel_name="tandem-worker", kernel_spec_manager=specs)
     if where.startswith("ssh://"):
-        from .ssh import SshProvisioner
-
-        specs.worker.argv = _argv([] if plain else ["tandem", "run", "--quiet", "--"], "python3")
-        made = KernelManager(kernel_name="tandem-worker", kernel_spec_manager=specs)
-        made.provisioner = SshProvisioner(
-            kernel_id="tandem-worker",
-            kernel_spec=specs.worker,
-            parent=made,
-            host=where[len("ssh://") :],
-        )
+        host, slash, python = where[len("ssh://") :].partition("/")
+        specs.worker.argv = _argv([] if plain else ["tandem", *_RUN], slash + python or "python3")
+        specs.worker.interrupt_mode = "message"
+        _use_private_sockets(made)
+        made.provisioner = _ssh(made, host)
         return made
     specs.worker.argv = _argv(_prefix(plain), sys.executable)
     if where == LOCAL:
-        directory = tempfile.mkdtemp(prefix="tandem-")
-        made = KernelManager(kernel_name="tandem-worker", kernel_spec_manager=specs)
-        made.transport, made.ip = "ipc", f"{directory}/kernel"
-        made.connection_file = f"{directory}/connection.json"
-        return made
-    specs.worker.metadata = {"kernel_provisioner": {"provisioner_name": where}}
-    return KernelManager(kernel_name="tandem-worker", kernel_spec_manager=specs)
+        _use_private_sockets(made)
+    else:
+        specs.worker.metadata = {"kernel_provisioner": {"provisioner_name": where}}
+    return made
+
+
+def _use_private_sockets(made):
+    """Lets the kernel's sockets lie in a directory that only the user can enter."""
+    directory = tempfile.mkdtemp(prefix="tandem-")
+    made.transport, made.ip = "ipc", f"{directory}/kernel"
+    made.connection_file = f"{directory}/connection.json"
+
+
+def _ssh(made, host):
+    from .ssh import SshProvisioner
+
+    if not re.fullmatch(r"[\w.@:\[\]-]+", host) or host.startswith("-"):
+        raise WorkerStartFailed(f"ssh://{host}: this is no name of a host. Use ssh://HOST.")
+    provisioner = SshProvisioner(
+        kernel_id="tandem-worker", kernel_spec=made.kernel_spec, parent=made, host=host
+    )
+    return provisioner
 
 
 def environment():
@@ -89,4 +103,4 @@ def _prefix(plain):
         raise WorkerStartFailed(
             "The command `tandem` is not in PATH. Install Tandem, or set TANDEM_COMMAND to it."
         )
-    return [command, "run", "--quiet", "--"]
+    return [command, *_RUN]

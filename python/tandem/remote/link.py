@@ -62,12 +62,11 @@ class Link:
         self._sockets["stdin"] = manager.connect_stdin(identity=identity)
         self._sockets["iopub"] = manager.connect_iopub()
         self.hello = self._greet()
-        bulk = self.hello["bulk"]
-        provisioner = self._manager.provisioner
+        bulk, provisioner = self.hello["bulk"], manager.provisioner
         if hasattr(provisioner, "tunnel"):
-            bulk = self._call(provisioner.tunnel, bulk)
-        key = self._manager.session.key
-        self._bulk = Channel(self._context, bulk, key, shared=self._manager.transport == "ipc")
+            bulk = provisioner.tunnel(bulk)
+        shared = getattr(provisioner, "same_host", manager.transport == "ipc")
+        self._bulk = Channel(self._context, bulk, manager.session.key, shared=shared)
 
     def _greet(self):
         """Waits for the kernel; returns what it says, after a comparison of the versions."""

@@ -6,6 +6,7 @@ through the bulk channel. All other requests are those of an ordinary kernel.
 """
 
 import os
+import threading
 import traceback
 
 import zmq
@@ -19,6 +20,7 @@ from .snapshot import Snapshot
 from .versions import versions
 
 _STATE_TIMEOUT_S = 600
+_REMOTE = "TANDEM_WORKER_REMOTE" in os.environ  # ssh started it; its input is the connection
 
 
 class WorkerKernel(IPythonKernel):
@@ -33,7 +35,8 @@ class WorkerKernel(IPythonKernel):
         else:
             endpoint = f"tcp://{app.ip}:{os.environ.get('TANDEM_BULK_PORT', '*')}"
         key = self.session.key
-        self._bulk = Channel(zmq.Context.instance(), endpoint, key, server=True, shared=local)
+        shared = local and not _REMOTE
+        self._bulk = Channel(zmq.Context.instance(), endpoint, key, server=True, shared=shared)
         self._state = Worker(self.shell.user_ns)
 
     @property
@@ -140,8 +143,17 @@ def _remember_error(shell):
     shell.events.register("post_run_cell", after)
 
 
+def _end_with_input():
+    """Ends this process when its standard input does."""
+    while os.read(0, 4096):
+        pass
+    os._exit(1)
+
+
 def main():
     """Starts the worker's kernel and serves until it is told to stop."""
+    if _REMOTE:
+        threading.Thread(target=_end_with_input, daemon=True).start()
     app = IPKernelApp.instance(kernel_class=WorkerKernel)
     app.initialize()
     app.shell.history_manager.enabled = False
