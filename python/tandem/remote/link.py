@@ -141,6 +141,17 @@ class Link:
         cell = next(self._cells)
         if state is not None:
             self._bulk.send(cell, *state)
+        reply = self._execute(source, {"tandem": {"cell": cell, **request}}, show, timeout)
+        facts = reply.get("tandem", {})
+        if facts.get("bulk") or facts.get("exception"):
+            return (reply, *self._bulk.receive(cell, _TRANSFER_TIMEOUT_S))
+        return reply, None, ()
+
+    def plain_request(self, source):
+        """Runs code as an ordinary kernel would, without state. Returns the reply."""
+        return self._execute(source, None, None, None)
+
+    def _execute(self, source, metadata, show, timeout):
         content = {
             "code": source,
             "silent": False,
@@ -149,12 +160,8 @@ class Link:
             "allow_stdin": show is not None,
             "stop_on_error": False,  # it would drop the next cell if that came soon
         }
-        sent = self._send("execute_request", content, {"tandem": {"cell": cell, **request}})
-        reply = self._wait(sent, show, timeout)["content"]
-        facts = reply.get("tandem", {})
-        if facts.get("bulk") or facts.get("exception"):
-            return (reply, *self._bulk.receive(cell, _TRANSFER_TIMEOUT_S))
-        return reply, None, ()
+        sent = self._send("execute_request", content, metadata)
+        return self._wait(sent, show, timeout)["content"]
 
     def received(self):
         """Says that the frames of the last request are no longer needed."""

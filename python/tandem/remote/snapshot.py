@@ -42,7 +42,7 @@ class Record:
     fill: bytes
     size: int = -1  # bytes of the buffer; -1 without one
     ranges: list = field(default_factory=list)  # (offset, length) of the bytes sent
-    chunks: tuple = ()
+    chunks: bytes = b""  # the digests of its chunks
 
 
 @dataclass
@@ -247,7 +247,7 @@ class _Visit:
             new_chunks = chunks.digests(buffer)
             record.size, record.chunks = len(buffer), new_chunks
             record.ranges = chunks.changed_ranges(entry.chunks, new_chunks, len(buffer))
-        if entry.digest != digest or record.ranges or (entry.chunks or ()) != (new_chunks or ()):
+        if entry.digest != digest or record.ranges or (entry.chunks or b"") != (new_chunks or b""):
             self.records.append(record)
             for offset, length in record.ranges:
                 self.frames.append(buffer[offset : offset + length])

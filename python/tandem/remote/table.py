@@ -24,7 +24,7 @@ class Entry:
         self.kind = None
         self.make = None  # digest of what builds the object
         self.digest = None  # digest of what builds and fills it
-        self.chunks = None  # digests of the chunks of its buffer
+        self.chunks = None  # the digests of the chunks of its buffer, see chunks.py
         self.children = ()
 
     def forget(self):
