@@ -69,16 +69,23 @@ class Link:
         self._bulk = Channel(self._context, bulk, manager.session.key, shared=shared)
 
     def _greet(self):
-        """Waits for the kernel; returns what it says, after a comparison of the versions."""
-        deadline = time.monotonic() + START_TIMEOUT_S
-        request = self._send("kernel_info_request", {})
+        """Waits for the kernel; returns what it says, after a comparison of the versions.
+
+        Asks until an answer has come on iopub as well: what a kernel publishes before the
+        subscription has reached it is lost.
+        """
+        deadline, hello, subscribed = time.monotonic() + START_TIMEOUT_S, None, False
         while time.monotonic() < deadline:
-            if self._sockets["shell"].poll(200):
+            self._send("kernel_info_request", {})
+            if self._sockets["shell"].poll(1000):
                 reply = self._receive("shell")
-                if reply is not None and reply["parent_header"].get("msg_id") == request:
-                    return self._same_versions(reply["content"].get("tandem"))
+                if reply["header"]["msg_type"] == "kernel_info_reply":
+                    hello = self._same_versions(reply["content"].get("tandem"))
+                    subscribed = subscribed or bool(self._sockets["iopub"].poll(100))
             elif not self._call(self._manager.is_alive):
                 break
+            if hello is not None and subscribed:
+                return hello
         raise WorkerStartFailed(
             f"The worker at {self.where} did not start. It said: {self._last_words()}"
         )
