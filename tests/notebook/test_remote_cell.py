@@ -234,9 +234,12 @@ def test_a_training_loop_gives_the_weights_of_a_local_one(remote):
     assert remote.space["opt"].param_groups[0]["params"][0] is model[0].weight
 
 
+_DIFFERENCES = ("added", "rate_here", "rate_there")  # noise may make them negative
+
+
 def test_the_measurement_runs(remote):
     from tandem.remote.measure import measure
 
     found = measure(remote.shell, remote.where, 3_000_000, 2, plain=True)
     print({name: round(value, 2) for name, value in found.items()})
-    assert all(value > 0 for name, value in found.items() if name != "added")
+    assert all(value > 0 for name, value in found.items() if name not in _DIFFERENCES)
