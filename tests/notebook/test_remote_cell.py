@@ -234,6 +234,39 @@ def test_a_training_loop_gives_the_weights_of_a_local_one(remote):
     assert remote.space["opt"].param_groups[0]["params"][0] is model[0].weight
 
 
+def module_file(folder, name):
+    folder.mkdir()
+    (folder / f"{name}.py").write_text("class Thing:\n    pass\nvalue = 7\n")
+
+
+def test_a_module_that_only_the_worker_has(remote, tmp_path):
+    module_file(tmp_path / "there", "tandem_only_there")
+    place = str(tmp_path / "there")
+    remote.ok(f"import sys; sys.path.insert(0, {place!r}); import tandem_only_there as m; v = m.value")
+    assert remote.space["v"] == 7
+    with pytest.raises(StaysOnWorker, match="not installed here"):
+        remote.space["m"].value
+    remote.ok("w = m.value + 1")
+    assert remote.space["w"] == 8
+    error = remote.run("l = [m.Thing()]").error_before_exec
+    assert isinstance(error, RemoteCellError) and "--keep" in str(error)
+    assert "l" not in remote.space
+    remote.ok("thing = m.Thing(); m.value = 9", keep=["thing"])
+    remote.ok("kind = type(thing).__name__")
+    assert remote.space["kind"] == "Thing"
+
+
+def test_a_module_that_only_the_notebook_has(remote, tmp_path, monkeypatch):
+    module_file(tmp_path / "here", "tandem_only_here")
+    monkeypatch.syspath_prepend(str(tmp_path / "here"))
+    remote.local("import tandem_only_here as m; l = [1]")
+    error = remote.run("l.append(m.value)").error_in_exec
+    assert isinstance(error, RemoteCellError) and "tandem_only_here" in str(error)
+    assert remote.space["l"] == [1]
+    remote.ok("l.append(2)")
+    assert remote.space["l"] == [1, 2]
+
+
 _DIFFERENCES = ("added", "rate_here", "rate_there")  # noise may make them negative
 
 

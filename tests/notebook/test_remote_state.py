@@ -193,6 +193,7 @@ def test_outputs_limit_what_comes_back(peer):
         ("import sqlite3\nx = sqlite3.connect(':memory:')", "x", "Connect inside the cell"),
         ("import threading\nx = threading.Thread()", "x", "a thread"),
         ("f = open('/dev/null')\ndef x(): return f", "f", "open file"),
+        ("import ctypes\nx = {'c': ctypes.CDLL(None)}", "x['c']", "Load it inside the cell"),
         ("import mmap\nx = mmap.mmap(-1, 8)", "x", "memory map"),
     ],
 )

@@ -188,7 +188,7 @@ class _Run:
         if isinstance(error, KeyboardInterrupt) and limit is not None and seconds >= limit:
             error = TimeoutError(f"the cell was interrupted after its limit of {limit:g} s")
         lines = reply.get("traceback") or []
-        if lines and not isinstance(error, (CannotTravel, TimeoutError)):
+        if lines and type(error) not in (CannotTravel, TimeoutError, RemoteCellError):
             try:
                 error._render_traceback_ = lambda: lines
             except AttributeError:

@@ -10,12 +10,14 @@ After a failure `Worker.collect` reports only which objects it had changed, and 
 marks them, so that they travel again and the worker's copies get the notebook's content back.
 """
 
+import importlib
 import os
 import re
+import types
 
 from . import context, tensors
-from .errors import CannotTravel
-from .proxy import RemoteValue
+from .errors import CannotTravel, RemoteCellError
+from .proxy import RemoteModule, RemoteValue
 from .rebuild import Rebuild
 from .snapshot import Snapshot
 from .table import Table
@@ -64,8 +66,14 @@ class Notebook:
 
         If anything raises, the namespace and all objects have their content from before.
         """
-        rebuild = Rebuild(self.table, reply["records"], frames)
-        values = rebuild.run(reply["roots"])
+        try:
+            values = Rebuild(self.table, reply["records"], frames).run(reply["roots"])
+        except Exception as error:  # building runs foreign code
+            raise RemoteCellError(
+                f"The cell ran, but its results cannot be built here ({_text(error)}). Nothing "
+                "here has changed. Keep them on the worker with --keep, or install what is missing."
+            ) from error
+        values.update({name: _imported(home) for name, home in reply["modules"].items()})
         for name in reply["deleted"]:
             self._namespace.pop(name, None)
         self._namespace.update(values)
@@ -123,6 +131,17 @@ class Notebook:
         return value
 
 
+def _text(error):
+    return f"{type(error).__name__}: {error}"
+
+
+def _imported(name):
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return RemoteModule(name)
+
+
 _REPLACED = ("object", "view", "tuple", "frozenset", "weakref", "bytes")
 
 
@@ -135,16 +154,24 @@ class Worker:
         self._shell_names = set(namespace)
         self._roots = {}
         self._objects = []
+        self._modules = {}
 
     def install(self, header, frames):
         """Makes the namespace hold the names of a header, and nothing else of the user's."""
         self.table.drop(header["drop"])
-        values = Rebuild(self.table, header["records"], frames).run(header["roots"])
+        try:
+            values = Rebuild(self.table, header["records"], frames).run(header["roots"])
+        except Exception as error:  # building runs foreign code
+            raise RemoteCellError(
+                f"The cell did not run: its variables cannot be built on the worker "
+                f"({_text(error)}). Install what is missing there."
+            ) from error
         for name in self._user_names():
             del self._namespace[name]
         self._namespace.update(values)
         self._roots = header["roots"]
         self._objects = list(values.values())
+        self._modules = {n: v for n, v in values.items() if isinstance(v, types.ModuleType)}
         context.restore(header["context"])
 
     def _user_names(self):
@@ -162,6 +189,8 @@ class Worker:
         """
         names = self._user_names()
         wanted = names if outputs is None else [n for n in outputs if n in self._namespace]
+        modules = [n for n in wanted if isinstance(self._namespace[n], types.ModuleType)]
+        wanted = [n for n in wanted if n not in modules]
         stays = _Stays([self._namespace[n] for n in keep if n in self._namespace], limit)
         snapshot = Snapshot(self.table, stays)
         for name in wanted:
@@ -179,6 +208,11 @@ class Worker:
         reply = {
             "records": package.records,
             "roots": roots,
+            "modules": {
+                n: self._namespace[n].__name__
+                for n in modules
+                if self._namespace[n] is not self._modules.get(n)
+            },
             "deleted": deleted if outputs is None else [],
             "dirty": self.dirty() if outputs is not None else [],
             "kept": package.kept,

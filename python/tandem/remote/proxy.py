@@ -1,5 +1,7 @@
 """What stands in the notebook for a value that stays on the worker."""
 
+import importlib
+
 from .errors import StaysOnWorker
 
 
@@ -32,6 +34,23 @@ class RemoteValue:
     def _message(self):
         advice = "Use it in a remote cell, or fetch it with %gpu fetch NAME."
         return f"this {self.description['type']} is on the worker: {self.description['why']}. {advice}"
+
+
+class RemoteModule(RemoteValue):
+    """A module that a remote cell imported and that is not installed here.
+
+    Remote cells get the module itself.
+    """
+
+    def __init__(self, name):
+        super().__init__({"type": f"module {name}", "why": "it is not installed here"})
+        self.__dict__["name"] = name
+
+    def __reduce__(self):
+        return importlib.import_module, (self.__dict__["name"],)
+
+    def _message(self):
+        return f"the module {self.__dict__['name']} is not installed here. Use it in a remote cell."
 
 
 _SHOWN = ("shape", "dtype", "device", "nbytes")

@@ -30,6 +30,8 @@ _ROWS = (
     ("sqlite3", "Cursor", "a database cursor", _INSIDE),
     ("subprocess", "Popen", "a running process", "Start it inside the cell"),
     ("mmap", "mmap", "a memory map", "Map the file inside the cell"),
+    ("ctypes", "CDLL", "a loaded library", "Load it inside the cell"),
+    ("_ctypes", "CFuncPtr", "a function of a loaded library", "Load it inside the cell"),
     ("select", "epoll", "an epoll object", _INSIDE),
     ("queue", "Queue", "a queue between threads", _INSIDE),
     ("queue", "SimpleQueue", "a queue between threads", _INSIDE),

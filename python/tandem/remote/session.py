@@ -94,6 +94,8 @@ def error_of(reply):
     if "path" in facts:
         return errors.CannotTravel(*facts["path"])
     ename, evalue = reply.get("ename", "Error"), reply.get("evalue", "")
+    if ename == "RemoteCellError":
+        return errors.RemoteCellError(evalue)
     if ename == "KeyboardInterrupt":
         return KeyboardInterrupt(evalue)
     kind = type(ename, (errors.RemoteException,), {"__module__": "tandem.remote.errors"})

@@ -22,7 +22,7 @@ import cloudpickle
 from . import chunks, names, refuse
 from .errors import CannotTravel
 from .kinds import BY_TYPE, LARGE, SCALARS
-from .proxy import RemoteValue, describe
+from .proxy import RemoteModule, RemoteValue, describe
 from .registry import kind_named, kind_of
 from .table import BUILTINS, NAMESPACE
 
@@ -413,7 +413,7 @@ def by_reference(obj):
         return _importable(obj)
     if kind is types.BuiltinFunctionType:
         return obj.__self__ is None or isinstance(obj.__self__, types.ModuleType)
-    if isinstance(obj, (types.ModuleType, types.CodeType)):
+    if isinstance(obj, (types.ModuleType, types.CodeType, RemoteModule)):
         return True
     if kind.__name__ in _VALUES.get(kind.__module__, ()):
         return True
