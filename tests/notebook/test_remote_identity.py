@@ -7,6 +7,7 @@ A failure prints the seed; `SEED=n pytest -k random_cells` runs that one alone.
 
 import os
 import random
+import sys
 import types
 
 import pytest
@@ -71,6 +72,15 @@ def cell(rng, names):
     return "\n".join(lines)
 
 
+def random_state(action):
+    """Runs an action that must not advance torch's random numbers for the other namespace."""
+    torch = sys.modules.get("torch")
+    state = torch.get_rng_state() if torch else None
+    action()
+    if torch:
+        torch.set_rng_state(state)
+
+
 class Shape:
     """Gives a graph a canonical form: the same for graphs of equal content and identities."""
 
@@ -91,6 +101,8 @@ class Shape:
         return (type(value).__name__, self._content(value))
 
     def _content(self, value):
+        if "torch" in sys.modules and isinstance(value, sys.modules["torch"].Tensor):
+            return self._tensor(value)
         if isinstance(value, np.ndarray):
             root = value
             while isinstance(root.base, np.ndarray):
@@ -112,19 +124,75 @@ class Shape:
             return value.__code__.co_code, [self.of(c.cell_contents) for c in value.__closure__ or ()]
         return self._attributes(value)
 
+    def _tensor(self, value):
+        start = value.storage().data_ptr()
+        owner = self._memory.setdefault(start, len(self._memory)) if value.numel() else None
+        where = owner, value.storage_offset(), tuple(value.shape), value.stride(), str(value.dtype)
+        content = value.detach().double().tolist(), value.requires_grad, self.of(value.grad)
+        return where, content, self._attributes(value)
+
     def _attributes(self, value):
         found = dict(getattr(value, "__dict__", {}))
         found.update({s: getattr(value, s) for s in ("a", "b") if hasattr(value, s)})
         return [(name, self.of(found[name])) for name in sorted(found)]
 
 
+def tensor_cell(rng, names):
+    """Returns the text of a random cell on tensors, arrays that share with them, and modules."""
+    lines = []
+    for _ in range(rng.randint(1, 6)):
+        x, y = rng.choice(names), rng.choice(names)
+        k, n = rng.randint(1, 4), rng.randint(-9, 9)
+        tensor = f"isinstance({x}, torch.Tensor)"
+        array = f"type({x}) is np.ndarray"
+        plain = f"{tensor} and not {x}.requires_grad"
+        lines.append(
+            rng.choice(
+                [
+                    f"{x} = torch.arange({k * 3}.0)",
+                    f"{x} = torch.ones(4, 3, dtype=torch.bfloat16)",
+                    f"{x} = torch.nn.Linear({k}, 2)",
+                    f"{x} = np.arange({k + 3}.0)",
+                    f"{x} = {y}",
+                    f"{x} = torch.empty(0)",
+                    f"if {array} and {x}.flags.c_contiguous: {y} = torch.from_numpy({x})",
+                    f"if {plain} and {x}.dtype != torch.bfloat16: {y} = {x}.numpy()",
+                    f"if {plain} and {x}.ndim: {y} = {x}[::{k}]",
+                    f"if {plain}: {y} = {x}.t() if {x}.ndim == 2 else {x}.reshape(-1)",
+                    f"if {plain}: {x}.add_({n})",
+                    f"if {plain} and {x}.numel() and {x}.is_contiguous(): {x}.view(-1)[0] = {n}",
+                    f"if {plain}: {x}.data = torch.full(({k},), float({n}))",
+                    f"if {plain} and {x}.is_floating_point(): {y} = torch.nn.Parameter({x})",
+                    f"if {tensor} and {x}.is_leaf and {x}.requires_grad: {x}.grad = torch.ones_like({x})",
+                    f"if {tensor}: {x}.note = [{n}]",
+                    f"if {array} and {x}.size: {x}.flat[0] = {n}",
+                    f"if isinstance({x}, torch.nn.Linear): {y} = {x}.weight",
+                    f"if isinstance({x}, torch.nn.Linear): {x}.float()(torch.ones(1, {x}.in_features)).sum().backward()",
+                    f"if isinstance({x}, torch.nn.Linear): {x}.double()",
+                ]
+            )
+        )
+    return "\n".join(lines)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_cells(peer, seed):
+    compare(peer, seed, PRELUDE, cell)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_cells_on_tensors(peer, seed):
+    pytest.importorskip("torch")
+    compare(peer, seed, "import torch, numpy as np\ntorch.manual_seed(1)\n", tensor_cell)
+
+
+def compare(peer, seed, prelude, cell):
+    """Runs random cells locally and remotely; the namespaces have to stay equal."""
     rng = random.Random(seed)
     print(f"SEED={seed}")
     names = [f"v{i}" for i in range(6)]
     local = {"__name__": "__main__"}
-    start = PRELUDE + "\n".join(f"{name} = [{index}]" for index, name in enumerate(names))
+    start = prelude + "\n".join(f"{name} = [{index}]" for index, name in enumerate(names))
     exec(start, local)
     exec(start, peer.namespace)
     for step in range(12):
@@ -134,7 +202,7 @@ def test_random_cells(peer, seed):
             with pytest.raises(RuntimeError, match="ZeroDivisionError"):
                 peer.run(text + "\n1 / 0")
             continue
-        exec(text, local)
+        random_state(lambda: exec(text, local))
         peer.run(text) if remote else exec(text, peer.namespace)
         expected, got = Shape(), Shape()
         for name in names:

@@ -231,7 +231,7 @@ class Worker:
         snapshot = Snapshot(self.table, _Stays([], None))
         snapshot.add_objects(self._in_play())
         try:
-            snapshot.run()
+            snapshot.run().release()
             dirty = snapshot.changed()
         except CannotTravel:
             dirty = list(self.table)

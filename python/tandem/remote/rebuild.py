@@ -213,5 +213,5 @@ class Rebuild:
                     memory[offset : offset + length] = frame
             kind.finish(obj, self._makes[number])
         for number, record in self._records.items():
-            if record.kind == "storage":
+            if record.kind == "storage" and self._table.weak:
                 self._table.object(number).anchor = None

@@ -93,11 +93,15 @@ class Snapshot:
             visit = _Visit(self)
             try:
                 package = visit.run(dict(self._roots), self._objects)
+            except BaseException:
+                visit.frames.clear()  # a view of a bytearray would keep its size fixed
+                raise
             finally:
                 self._new += visit.new
             if not visit.replaced:
                 self._visit = visit
                 return package
+            package.release()
             self.table.drop(visit.replaced)
         raise CannotTravel("the cell's state", "it changes while it is read", "Stop its threads.")
 

@@ -51,7 +51,7 @@ class Table:
     def __init__(self, first, weak, namespace):
         self.namespace = namespace
         self._next = first
-        self._weak = weak
+        self.weak = weak
         self._entries = {}
         self._numbers = {}  # id() of an object -> its number
         self.storages = {}  # address -> handle of a torch storage, see tensors.py
@@ -83,7 +83,7 @@ class Table:
         stale = self._numbers.get(id(obj))
         if stale is not None:
             self.drop([stale])
-        self._entries[number] = Entry(obj, self._weak)
+        self._entries[number] = Entry(obj, self.weak)
         self._numbers[id(obj)] = number
         return number
 

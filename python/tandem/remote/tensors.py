@@ -32,7 +32,8 @@ def kind_of(obj):
 class StorageHandle:
     """Stands for a storage while a tensor that uses it lives.
 
-    `anchor` keeps a new storage alive until its first tensor has been built.
+    `anchor` keeps a new storage alive until its first tensor has been built, and on the worker for
+    as long as the notebook knows the storage: a cell that fails may have left it without a tensor.
     `borrowed` is true where a numpy array owns the memory. `device` is where the storage belongs:
     on a machine without a card, the bytes of a storage of a card lie in host memory.
     """
@@ -70,9 +71,10 @@ class StorageHandle:
 
     def numpy(self):
         """Returns the bytes of a storage in host memory as a numpy array, without a copy."""
-        flat = _flat(self)
-        self.add(flat)  # the array keeps this tensor, and so the storage, alive
-        return flat.numpy()
+        array = _flat(self).numpy()
+        if is_tensor(array.base):
+            self.add(array.base)  # the array keeps this tensor, and so the storage, alive
+        return array
 
 
 def handle_of(tensor, table):
@@ -85,6 +87,8 @@ def handle_of(tensor, table):
         owner = table.memory.get(storage.data_ptr(), lambda: None)()
         handle = StorageHandle(storage, borrowed=owner is not None)
         table.storages[handle.address] = handle
+        if not table.weak:
+            handle.anchor = tensor.detach()
     handle.add(tensor)
     handle.nbytes = storage.nbytes()
     return handle

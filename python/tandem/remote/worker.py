@@ -76,6 +76,7 @@ class WorkerKernel(IPythonKernel):
         except CannotTravel as error:
             return self._error(error, {"dirty": self._state.dirty()})
         self._bulk.send(request["cell"], result, package.frames)
+        package.release()
         reply["tandem"] = {"bulk": True}
         return reply
 
@@ -97,6 +98,7 @@ class WorkerKernel(IPythonKernel):
             result = {"records": package.records, "roots": package.roots}
             self._bulk.send(request["cell"], result, package.frames)
             reply["tandem"]["exception"] = True
+        package.release()
         return reply
 
     def _fetch(self, request):
@@ -105,6 +107,7 @@ class WorkerKernel(IPythonKernel):
         except Exception as error:
             return self._error(error, {"dirty": []})
         self._bulk.send(request["cell"], result, package.frames)
+        package.release()
         return self._reply("ok", {"bulk": True})
 
     def _not_run(self, error):
