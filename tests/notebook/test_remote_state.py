@@ -164,6 +164,17 @@ def test_names_deleted_and_rebound(peer):
     assert peer.namespace["x"] == [2] and peer.namespace["y"] == [1, 5]
 
 
+def test_a_change_of_an_object_that_the_cell_then_lets_go(peer):
+    local(peer, "a = [1]; box = [a]; d = {}; inner = [d]")
+    peer.run("box[0].append(2); box.clear(); inner[0]['k'] = box; del inner")
+    assert peer.namespace["a"] == [1, 2] and peer.namespace["box"] == []
+    assert peer.namespace["d"]["k"] is peer.namespace["box"]
+    with pytest.raises(RuntimeError):
+        peer.run("d['k'].append(9); d.clear(); 1 / 0")
+    peer.run("n = len(box)")
+    assert peer.namespace["n"] == 0
+
+
 def test_a_failed_cell_changes_nothing_and_the_next_one_starts_from_the_notebooks_state(peer):
     local(peer, "import numpy as np\na = np.zeros(4); l = [1]; d = {}")
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):

@@ -153,14 +153,15 @@ class Worker:
         self._namespace = namespace
         self._shell_names = set(namespace)
         self._roots = {}
-        self._objects = []
+        self._in_play = set()  # the numbers of the objects that the cell could reach at its start
         self._modules = {}
 
     def install(self, header, frames):
         """Makes the namespace hold the names of a header, and nothing else of the user's."""
         self.table.drop(header["drop"])
+        rebuild = Rebuild(self.table, header["records"], frames)
         try:
-            values = Rebuild(self.table, header["records"], frames).run(header["roots"])
+            values = rebuild.run(header["roots"])
         except Exception as error:  # building runs foreign code
             raise RemoteCellError(
                 f"The cell did not run: its variables cannot be built on the worker "
@@ -170,7 +171,7 @@ class Worker:
             del self._namespace[name]
         self._namespace.update(values)
         self._roots = header["roots"]
-        self._objects = list(values.values())
+        self._in_play = self.table.reachable(rebuild.root_numbers())
         self._modules = {n: v for n, v in values.items() if isinstance(v, types.ModuleType)}
         context.restore(header["context"])
 
@@ -196,7 +197,7 @@ class Worker:
         for name in wanted:
             snapshot.add_root(name, self._namespace[name])
         if outputs is None:
-            snapshot.add_objects(self._in_play())
+            snapshot.add_objects(self._changeable())
         try:
             package = snapshot.run()
         except CannotTravel:
@@ -220,16 +221,20 @@ class Worker:
         }
         return reply, package
 
-    def _in_play(self):
-        """Returns the objects that the cell may have changed."""
-        values = self._objects
-        kept = any(self.table.entry_kind(value) == "kept" for value in values)
-        return self.table.objects() if kept else values
+    def _changeable(self):
+        """Returns the objects that the cell may have changed, whether or not it still has them.
+
+        A kept value may reach objects that the notebook knows, so all are visited then.
+        """
+        entries = [self.table.entry(n) for n in self._in_play]
+        if any(entry.kind == "kept" for entry in entries):
+            return self.table.objects()
+        return [obj for obj in map(self.table.object, self._in_play) if obj is not None]
 
     def dirty(self):
         """Returns the numbers of the objects that a cell changed, and forgets new ones."""
         snapshot = Snapshot(self.table, _Stays([], None))
-        snapshot.add_objects(self._in_play())
+        snapshot.add_objects(self._changeable())
         try:
             snapshot.run().release()
             dirty = snapshot.changed()

@@ -75,6 +75,10 @@ class Rebuild:
         self._write_bytes()
         return values
 
+    def root_numbers(self):
+        """Returns the numbers that the roots name, after `run`."""
+        return self._children.get(None, [])
+
     def undo(self):
         """Gives existing objects the content that they had before."""
         while self._undo:
@@ -207,8 +211,8 @@ class Rebuild:
             if record.size < 0 or record.kind == "bytes":
                 continue
             kind = kind_named(record.kind)
-            if record.ranges:
-                memory = kind.memory(obj)
+            memory = kind.memory(obj) if record.ranges else None
+            if memory is not None:
                 for (offset, length), frame in zip(record.ranges, self._frames[number]):
                     memory[offset : offset + length] = frame
             kind.finish(obj, self._makes[number])

@@ -116,6 +116,17 @@ class Table:
             if number in self._entries:
                 self._entries[number].forget()
 
+    def reachable(self, numbers):
+        """Returns the set of known numbers that `numbers` reach, as of the last snapshots."""
+        found, pending = set(), list(numbers)
+        while pending:
+            number = pending.pop()
+            if number in found or number not in self._entries:
+                continue
+            found.add(number)
+            pending.extend(self._entries[number].children)
+        return found
+
     def sweep(self, roots):
         """Drops what no root reaches and what is gone; returns the dropped numbers.
 
@@ -123,15 +134,9 @@ class Table:
         that moved since then may be dropped though it lives, and travels again when it is used.
         A proxy keeps its value on the worker for as long as the proxy lives.
         """
-        alive = set()
         pending = [n for n in map(self.number, roots) if n is not None]
         pending += [n for n, entry in self._entries.items() if entry.kind == "kept"]
-        while pending:
-            number = pending.pop()
-            if number in alive or number not in self._entries:
-                continue
-            alive.add(number)
-            pending.extend(self._entries[number].children)
+        alive = self.reachable(pending)
         dropped = [
             number
             for number, entry in self._entries.items()

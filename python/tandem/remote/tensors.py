@@ -97,6 +97,10 @@ def handle_of(tensor, table):
 class StorageKind(Kind):
     """The memory of tensors; on a device its bytes are copied to the host to travel."""
 
+    @classmethod
+    def saved(cls, obj, take):
+        return lambda: None
+
     @staticmethod
     def describe(obj, take):
         storage = obj.storage()
@@ -128,6 +132,8 @@ class StorageKind(Kind):
 
     @staticmethod
     def remake(obj, make):
+        if not obj.alive():
+            return True  # its last tensor has moved to another storage
         storage = obj.storage()
         if obj.device != make[1]:
             return False
@@ -138,6 +144,8 @@ class StorageKind(Kind):
 
     @staticmethod
     def memory(obj):
+        if not obj.alive():
+            return None
         if obj.storage().device.type == "cpu":
             return memoryview(obj.numpy())
         return _HostCopy(obj)
