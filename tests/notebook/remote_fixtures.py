@@ -2,7 +2,10 @@
 
 import builtins
 import multiprocessing
+import os
+import subprocess
 import sys
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -22,9 +25,11 @@ def _fresh_worker():
     return Worker(namespace)
 
 
-def _serve(pipe):
+def serve(descriptor):
     """The peer: installs, runs and collects cells until the pipe closes."""
     from tandem.remote.errors import CannotTravel
+
+    pipe = Connection(descriptor)
 
     while True:
         try:
@@ -50,15 +55,17 @@ def _serve(pipe):
 @pytest.fixture(scope="session")
 def peer_pipe():
     """The connection to a process that serves all peers, one after the other."""
-    context = multiprocessing.get_context("spawn")
-    pipe, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(theirs,), daemon=True)
-    process.start()
+    pipe, theirs = multiprocessing.Pipe()
+    here = str(Path(__file__).parent)
+    process = subprocess.Popen(
+        [sys.executable, "-c", f"import remote_fixtures as r; r.serve({theirs.fileno()})"],
+        env={**os.environ, "PYTHONPATH": here},
+        pass_fds=[theirs.fileno()],
+    )
     theirs.close()
     yield pipe
     pipe.close()
-    process.join(10)
-    process.kill()
+    process.wait(30)
 
 
 class Peer:
