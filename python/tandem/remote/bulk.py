@@ -142,10 +142,12 @@ class _Arena:
         return os.getpid(), self._descriptor, self._size
 
     def trim(self):
+        """Gives a large memory back."""
         if self._size > _KEPT_BYTES:
             self.close()
 
     def close(self):
+        """Gives the memory back; the peer's map of it stays valid."""
         if self._descriptor is not None:
             os.close(self._descriptor)
         self._descriptor, self._view, self._size = None, None, 0

@@ -104,6 +104,7 @@ class _Run:
         self._result = result
 
     def run(self):
+        """Runs the cell; the result gets its outcome. Raises what stopped it before it ran."""
         self._place.refresh()
         package = self._prepare()
         if self._options.dry_run:

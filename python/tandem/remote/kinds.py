@@ -73,6 +73,8 @@ class Kind:
 
 
 class ListKind(Kind):
+    """An exact list."""
+
     @staticmethod
     def describe(obj, take):
         return Parts(fill=tuple(obj))
@@ -87,6 +89,8 @@ class ListKind(Kind):
 
 
 class DictKind(Kind):
+    """An exact dict; the order of its keys is kept."""
+
     @staticmethod
     def describe(obj, take):
         return Parts(fill=(take.inline(tuple(obj)), take.inline(tuple(obj.values()))))
@@ -102,6 +106,8 @@ class DictKind(Kind):
 
 
 class SetKind(Kind):
+    """An exact set."""
+
     @staticmethod
     def describe(obj, take):
         return Parts(fill=take.ordered(obj))
@@ -117,6 +123,8 @@ class SetKind(Kind):
 
 
 class TupleKind(Kind):
+    """A tuple that holds objects with an identity."""
+
     @staticmethod
     def describe(obj, take):
         return Parts(make=take.inline(tuple(obj)))
@@ -127,6 +135,8 @@ class TupleKind(Kind):
 
 
 class FrozensetKind(Kind):
+    """A frozenset."""
+
     @staticmethod
     def describe(obj, take):
         return Parts(make=take.ordered(obj))
@@ -151,6 +161,8 @@ class BytesKind(Kind):
 
 
 class BytearrayKind(Kind):
+    """A bytearray; its bytes travel as a buffer."""
+
     @staticmethod
     def describe(obj, take):
         return Parts(make=len(obj), buffer=memoryview(obj))
@@ -256,6 +268,8 @@ def _module_of(namespace, table):
 
 
 class WeakrefKind(Kind):
+    """A weak reference; its target travels too."""
+
     @staticmethod
     def describe(obj, take):
         return Parts(make=take.inline((obj(),)))

@@ -106,6 +106,7 @@ class _Walker(ast.NodeVisitor):
         self._scopes = scopes
 
     def block(self, statements):
+        """Walks statements one after the other."""
         for statement in statements:
             self.visit(statement)
 

@@ -37,8 +37,8 @@ def _step(parent, child):
         slot = getattr(type(parent), name, None)
         if type(slot).__name__ == "member_descriptor" and getattr(parent, name, None) is child:
             return f".{name}"
-    code = getattr(parent, "__code__", None)
-    for name, cell in zip(getattr(code, "co_freevars", ()), getattr(parent, "__closure__", ()) or ()):
+    names = getattr(getattr(parent, "__code__", None), "co_freevars", ())
+    for name, cell in zip(names, getattr(parent, "__closure__", None) or ()):
         if cell is child:
             return f".<{name}>"
     return ""

@@ -32,8 +32,9 @@ class RemoteValue:
         raise StaysOnWorker(self._message())
 
     def _message(self):
+        what, why = self.description["type"], self.description["why"]
         advice = "Use it in a remote cell, or fetch it with %gpu fetch NAME."
-        return f"this {self.description['type']} is on the worker: {self.description['why']}. {advice}"
+        return f"this {what} is on the worker: {why}. {advice}"
 
 
 class RemoteModule(RemoteValue):

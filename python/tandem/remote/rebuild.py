@@ -13,7 +13,7 @@ import pickle
 from .kinds import Kind
 from .proxy import RemoteValue
 from .registry import kind_named
-from .snapshot import _Visit
+from .snapshot import observer, paused_gc
 from .table import BUILTINS, NAMESPACE
 
 _EAGER = ("class", "object", "tuple", "frozenset")  # their construction needs complete arguments
@@ -65,9 +65,10 @@ class Rebuild:
         Raises what building raises, after `undo`.
         """
         try:
-            for number in self._records:
-                self._complete(number)
-            values = {name: self._load(pickled)[0] for name, pickled in roots.items()}
+            with paused_gc():
+                for number in self._records:
+                    self._complete(number)
+                values = {name: self._load(pickled)[0] for name, pickled in roots.items()}
         except BaseException:
             self.undo()
             raise
@@ -178,7 +179,7 @@ class Rebuild:
         if entry.kind == "kept":
             return
         if entry.kind is not None:
-            self._undo.append(kind.saved(obj, _Visit.observer(self._table)))
+            self._undo.append(kind.saved(obj, observer(self._table)))
         rebuilds = record.make and entry.make != hash(record.make)
         if rebuilds and not kind.remake(obj, make):
             raise TypeError(f"a {type(obj).__qualname__} cannot be changed in place")

@@ -6,7 +6,7 @@ the value is, and the advice. A loaded module is looked up, never imported.
 
 import io
 import sys
-import types  # noqa: F401  the rows look it up
+import types  # noqa: F401 the rows look it up
 
 from .errors import CannotTravel
 

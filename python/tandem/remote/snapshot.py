@@ -11,10 +11,12 @@ first.
 """
 
 import builtins
+import gc
 import io
 import pickle
 import sys
 import types
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import cloudpickle
@@ -30,6 +32,18 @@ PROTOCOL = 5
 _BUILTINS = vars(builtins)
 _CONTAINERS = (list, dict, tuple, set, frozenset)
 _MAX_ROUNDS = 100
+
+
+@contextmanager
+def paused_gc():
+    """Keeps the cyclic garbage collector from visiting many new objects again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 @dataclass
@@ -92,7 +106,8 @@ class Snapshot:
         for _ in range(_MAX_ROUNDS):
             visit = _Visit(self)
             try:
-                package = visit.run(dict(self._roots), self._objects)
+                with paused_gc():
+                    package = visit.run(dict(self._roots), self._objects)
             except BaseException:
                 visit.frames.clear()  # a view of a bytearray would keep its size fixed
                 raise
@@ -165,14 +180,10 @@ class _Visit:
         self._file = io.BytesIO()
         self._pickler = _Pickler(self._file, self)
 
-    @classmethod
-    def observer(cls, table):
-        """Returns a visit that only lets kinds describe objects."""
-        return cls(Snapshot(table))
-
     # The walk.
 
     def run(self, roots, objects):
+        """Visits everything that the roots and objects reach; returns the Package."""
         pickled, sizes, done = {}, {}, set()
         while set(roots) - done:
             for name in sorted(set(roots) - done):
@@ -385,6 +396,11 @@ class _Visit:
         start = self._current if number is None else number
         path = path_of(self.table, self._parents, start) if error.path == "" else error.path
         return CannotTravel(path, error.reason, error.advice)
+
+
+def observer(table):
+    """Returns what kinds need to describe objects that do not travel."""
+    return _Visit(Snapshot(table))
 
 
 _ADVICE = "Create it inside the cell, or leave it out of the names that the cell reads."
