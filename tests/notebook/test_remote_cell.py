@@ -121,7 +121,8 @@ def test_dry_run_and_the_limit(remote, capsys):
 
 def test_a_result_beyond_the_limit_stays(remote):
     remote.ok("import numpy as np\nr = np.zeros(5000)", limit=4000)
-    assert isinstance(remote.space["r"], RemoteValue) and "limit" in repr(remote.space["r"].description)
+    proxy = remote.space["r"]
+    assert isinstance(proxy, RemoteValue) and "limit" in proxy.description["why"]
 
 
 def test_a_dead_worker_changes_nothing_and_is_replaced(fresh, capsys):
@@ -242,7 +243,8 @@ def module_file(folder, name):
 def test_a_module_that_only_the_worker_has(remote, tmp_path):
     module_file(tmp_path / "there", "tandem_only_there")
     place = str(tmp_path / "there")
-    remote.ok(f"import sys; sys.path.insert(0, {place!r}); import tandem_only_there as m; v = m.value")
+    remote.ok(f"import sys; sys.path.insert(0, {place!r})")
+    remote.ok("import tandem_only_there as m; v = m.value")
     assert remote.space["v"] == 7
     with pytest.raises(StaysOnWorker, match="not installed here"):
         remote.space["m"].value

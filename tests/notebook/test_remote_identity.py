@@ -37,7 +37,7 @@ def cell(rng, names):
     lines = []
     for _ in range(rng.randint(1, 7)):
         x, y, z = (rng.choice(names) for _ in range(3))
-        k, n = rng.randint(0, 5), rng.randint(-9, 9)
+        k, n, step = rng.randint(0, 5), rng.randint(-9, 9), rng.choice([1, 2, -1])
         lines.append(
             rng.choice(
                 [
@@ -64,7 +64,7 @@ def cell(rng, names):
                     f"if callable({x}): {x}().append({y})",
                     f"if type({x}) is bytearray: {x} += b'z'",
                     f"if type({x}) is np.ndarray and {x}.size: {x}.flat[{k} % {x}.size] = {n}",
-                    f"if type({x}) is np.ndarray and {x}.ndim: {y} = {x}[::{rng.choice([1, 2, -1])}]",
+                    f"if type({x}) is np.ndarray and {x}.ndim: {y} = {x}[::{step}]",
                     f"if type({x}) is np.ndarray: {y} = {x}.T",
                 ]
             )
@@ -121,7 +121,8 @@ class Shape:
         if isinstance(value, bytearray):
             return bytes(value)
         if isinstance(value, types.FunctionType):
-            return value.__code__.co_code, [self.of(c.cell_contents) for c in value.__closure__ or ()]
+            cells = [self.of(c.cell_contents) for c in value.__closure__ or ()]
+            return value.__code__.co_code, cells
         return self._attributes(value)
 
     def _tensor(self, value):
@@ -146,6 +147,8 @@ def tensor_cell(rng, names):
         tensor = f"isinstance({x}, torch.Tensor)"
         array = f"type({x}) is np.ndarray"
         plain = f"{tensor} and not {x}.requires_grad"
+        trained = f"{tensor} and {x}.is_leaf and {x}.requires_grad"
+        linear = f"isinstance({x}, torch.nn.Linear)"
         lines.append(
             rng.choice(
                 [
@@ -163,12 +166,12 @@ def tensor_cell(rng, names):
                     f"if {plain} and {x}.numel() and {x}.is_contiguous(): {x}.view(-1)[0] = {n}",
                     f"if {plain}: {x}.data = torch.full(({k},), float({n}))",
                     f"if {plain} and {x}.is_floating_point(): {y} = torch.nn.Parameter({x})",
-                    f"if {tensor} and {x}.is_leaf and {x}.requires_grad: {x}.grad = torch.ones_like({x})",
+                    f"if {trained}: {x}.grad = torch.ones_like({x})",
                     f"if {tensor}: {x}.note = [{n}]",
                     f"if {array} and {x}.size: {x}.flat[0] = {n}",
-                    f"if isinstance({x}, torch.nn.Linear): {y} = {x}.weight",
-                    f"if isinstance({x}, torch.nn.Linear): {x}.float()(torch.ones(1, {x}.in_features)).sum().backward()",
-                    f"if isinstance({x}, torch.nn.Linear): {x}.double()",
+                    f"if {linear}: {y} = {x}.weight",
+                    f"if {linear}: {x}.float()(torch.ones(1, {x}.in_features)).sum().backward()",
+                    f"if {linear}: {x}.double()",
                 ]
             )
         )

@@ -84,7 +84,8 @@ def outputs(messages):
         else:
             data = {k: v for k, v in content.get("data", {}).items() if k != "image/png"}
             pictures = sorted(set(content.get("data", {})) - set(data))
-            shown.append([kind, data, pictures, content.get("wait"), bool(content.get("transient"))])
+            named = bool(content.get("transient"))
+            shown.append([kind, data, pictures, content.get("wait"), named])
     return shown
 
 
@@ -92,9 +93,12 @@ CELLS = {
     "text on both streams": "import sys\nprint('out', flush=True)\nprint('err', file=sys.stderr)",
     "bytes are not text": "print(b'raw', 'ünïcode')",
     "a result": "[1, 2, {'a': 3}]",
-    "html": "from IPython.display import HTML, display\ndisplay(HTML('<b>x</b>'))\nHTML('<i>y</i>')",
+    "html": (
+        "from IPython.display import HTML, display\ndisplay(HTML('<b>x</b>'))\nHTML('<i>y</i>')"
+    ),
     "an updated display": (
-        "from IPython.display import display\nh = display('one', display_id='same')\nh.update('two')"
+        "from IPython.display import display\n"
+        "h = display('one', display_id='same')\nh.update('two')"
     ),
     "a progress bar": (
         "from IPython.display import clear_output, ProgressBar, display\n"

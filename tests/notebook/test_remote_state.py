@@ -107,7 +107,11 @@ def test_arrays_of_many_kinds(peer, expression):
     [
         ("import collections\nx = collections.Counter('aab')", "x['c'] += 2", "x['c'] == 2"),
         ("import collections\nx = collections.deque([1], 3)", "x.append(x)", "x[1] is x"),
-        ("import collections\nx = collections.OrderedDict(a=1)", "del x['a']; x['b'] = 2", "list(x) == ['b']"),
+        (
+            "import collections\nx = collections.OrderedDict(a=1)",
+            "del x['a']; x['b'] = 2",
+            "list(x) == ['b']",
+        ),
         ("import collections\nx = collections.defaultdict(list)", "x[1].append(2)", "x[1] == [2]"),
         ("import array\nx = array.array('i', [1])", "x.append(5)", "x.tolist() == [1, 5]"),
         ("x = bytearray(b'ab')", "x += b'c'", "x == b'abc'"),
@@ -117,19 +121,56 @@ def test_arrays_of_many_kinds(peer, expression):
         ("class A: pass\nx = A(); x.b = 1", "del x.b; x.c = x", "vars(x) == {'c': x}"),
         ("def x(a, *, b=[]): return b", "x.__defaults__ = (1,)", "x() == []"),
         ("import numpy as np\nx = np.arange(4)", "x.shape = (2, 2)", "x.shape == (2, 2)"),
-        ("import numpy as np\nx = np.arange(4)", "x.flags.writeable = False", "not x.flags.writeable"),
-        ("import numpy as np\nx = np.random.default_rng(1)", "r = x.random()", "r == np.random.default_rng(1).random()"),
-        ("import dataclasses\n@dataclasses.dataclass\nclass A:\n v: list\nx = A([1])", "x.v.append(2)", "x == A([1, 2])"),
-        ("import enum\nclass E(enum.Enum):\n A = 1\nx = [E.A]", "x.append(E(1))", "x[0] is x[1] is E.A"),
-        ("import collections\nT = collections.namedtuple('T', 'a b')\nx = [T(1, [2])]", "x[0].b.append(T)", "x[0].b[1] is T"),
-        ("import weakref\nclass A: pass\nx = A(); w = weakref.ref(x)", "x.found = w() is x", "x.found and w() is x"),
-        ("import typing\nclass A: pass\nx = [typing.Any, type(None), A, len, [].append]", "x.pop()", "x[0] is typing.Any and x[2] is A"),
+        (
+            "import numpy as np\nx = np.arange(4)",
+            "x.flags.writeable = False",
+            "not x.flags.writeable",
+        ),
+        (
+            "import numpy as np\nx = np.random.default_rng(1)",
+            "r = x.random()",
+            "r == np.random.default_rng(1).random()",
+        ),
+        (
+            "import dataclasses\n@dataclasses.dataclass\nclass A:\n v: list\nx = A([1])",
+            "x.v.append(2)",
+            "x == A([1, 2])",
+        ),
+        (
+            "import enum\nclass E(enum.Enum):\n A = 1\nx = [E.A]",
+            "x.append(E(1))",
+            "x[0] is x[1] is E.A",
+        ),
+        (
+            "import collections\nT = collections.namedtuple('T', 'a b')\nx = [T(1, [2])]",
+            "x[0].b.append(T)",
+            "x[0].b[1] is T",
+        ),
+        (
+            "import weakref\nclass A: pass\nx = A(); w = weakref.ref(x)",
+            "x.found = w() is x",
+            "x.found and w() is x",
+        ),
+        (
+            "import typing\nclass A: pass\nx = [typing.Any, type(None), A, len, [].append]",
+            "x.pop()",
+            "x[0] is typing.Any and x[2] is A",
+        ),
         ("import functools\nx = functools.partial(max, [1])", "y = [x]", "y[0] is x and x() == 1"),
         ("x = 'long ' * 5000; y = [x, x]", "y.append(x[:4])", "y[0] is x and y[2] == 'long'"),
-        ("class A(dict): pass\nx = A(a=1); x.t = 2", "x['b'] = x.t", "x == {'a': 1, 'b': 2} and x.t == 2"),
-        ("class K:\n def __init__(s, v): s.v = v\n def __hash__(s): return hash(s.v)\n def __eq__(s, o): return s.v == o.v\nk = K('q'); x = {k: 1}", "x[K('q')] += 1", "x[k] == 2 and len(x) == 1"),
+        (
+            "class A(dict): pass\nx = A(a=1); x.t = 2",
+            "x['b'] = x.t",
+            "x == {'a': 1, 'b': 2} and x.t == 2",
+        ),
+        (
+            "class K:\n def __init__(s, v): s.v = v\n def __hash__(s): return hash(s.v)\n"
+            " def __eq__(s, o): return s.v == o.v\nk = K('q'); x = {k: 1}",
+            "x[K('q')] += 1",
+            "x[k] == 2 and len(x) == 1",
+        ),
     ],
-)  # fmt: skip
+)
 def test_containers_and_objects_change_in_place(peer, setup, change, check):
     local(peer, setup)
     x = peer.namespace["x"]
@@ -139,7 +180,10 @@ def test_containers_and_objects_change_in_place(peer, setup, change, check):
 
 
 def test_deep_structures_need_no_recursion(peer):
-    local(peer, "class N: pass\nhead = N(); n = head\nfor i in range(5000):\n n.next = N(); n = n.next")
+    local(
+        peer,
+        "class N: pass\nhead = N(); n = head\nfor i in range(5000):\n n.next = N(); n = n.next",
+    )
     peer.run("m = head\nwhile hasattr(m, 'next'): m = m.next\nm.end = True")
     assert peer.namespace["n"].end is True
 
