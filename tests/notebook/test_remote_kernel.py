@@ -155,3 +155,21 @@ def test_an_interrupt_stops_the_cell_and_keeps_the_worker(notebook):
     check = "assert l == [1] and pid == os.getpid(); l.append(5)"
     assert outputs(notebook.run(REMOTE.format(source="import os\n" + check))) == []
     assert outputs(notebook.run("print(l)")) == [["stream", "stdout", "[1, 5]\n"]]
+
+
+def test_a_second_interrupt_ends_a_worker_that_does_not_react(notebook):
+    notebook.run("l = [1]")
+    source = (
+        "l.append(2); word = 'started'\nwhile True:\n    try:\n        print(word, flush=True)\n"
+        "        while True: pass\n    except KeyboardInterrupt: word = 'ignored'"
+    )
+    request = notebook.start(REMOTE.format(source=source))
+    for word in ("started", "ignored"):
+        seen = notebook.messages(request, until=lambda _, content: word in content.get("text", ""))
+        assert word in seen[-1][1].get("text", ""), seen
+        notebook.manager.interrupt_kernel()
+    (kind, content) = notebook.messages(request)[-1]
+    assert kind == "error" and content["ename"] == "KeyboardInterrupt"
+    shown = outputs(notebook.run(REMOTE.format(source="l.append(5)")))
+    assert [piece[1] for piece in shown] == ["stderr"] and "a new one starts" in shown[0][2]
+    assert outputs(notebook.run("print(l)")) == [["stream", "stdout", "[1, 5]\n"]]
