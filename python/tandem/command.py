@@ -20,7 +20,7 @@ def tandem_command() -> str:
     if named and os.access(named, os.X_OK):
         return named
     # Installed as <prefix>/lib/tandem/python/tandem, beside <prefix>/bin/tandem.
-    beside = Path(__file__).absolute().parents[4] / "bin" / "tandem"
+    beside = Path(__file__).parents[4] / "bin" / "tandem"
     found = str(beside) if os.access(beside, os.X_OK) else shutil.which("tandem")
     if found is None:
         raise CommandMissing(

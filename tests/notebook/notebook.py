@@ -47,8 +47,9 @@ class Notebook:
             argv = [str(TANDEM), "run", "--quiet", "--name", name, *options, "--", *argv]
         self.manager = KernelManager()
         self.manager.kernel_spec.argv = argv
-        quiet = {"PYDEVD_DISABLE_FILE_VALIDATION": "1"}
-        self.manager.start_kernel(env={**card.env, **quiet, "PYTHONPATH": str(PACKAGE)})
+        env = {**card.env, "PYTHONPATH": str(PACKAGE), "TANDEM_COMMAND": str(TANDEM)}
+        env["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"  # its warning is about debuggers
+        self.manager.start_kernel(env=env)
         self.client = self.manager.blocking_client()
         self.client.start_channels()
         self.client.wait_for_ready(timeout=PATIENCE_S)

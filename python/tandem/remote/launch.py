@@ -15,6 +15,7 @@ from pathlib import Path
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 from jupyter_client.manager import KernelManager
 
+from ..command import CommandMissing, tandem_command
 from .errors import WorkerStartFailed
 
 LOCAL = "local-worker"
@@ -98,9 +99,7 @@ def _argv(prefix, python):
 def _prefix(plain):
     if plain:
         return []
-    command = os.environ.get("TANDEM_COMMAND") or shutil.which("tandem")
-    if command is None:
-        raise WorkerStartFailed(
-            "The command `tandem` is not in PATH. Install Tandem, or set TANDEM_COMMAND to it."
-        )
-    return [command, *_RUN]
+    try:
+        return [tandem_command(), *_RUN]
+    except CommandMissing as error:
+        raise WorkerStartFailed(str(error)) from None
