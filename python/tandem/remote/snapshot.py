@@ -450,5 +450,3 @@ def _importable(obj):
     for part in obj.__qualname__.split("."):
         found = getattr(found, part, None)
     return found is obj
-
-

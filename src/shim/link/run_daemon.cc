@@ -10,9 +10,9 @@
 namespace tandem::shim {
 namespace {
 
-constexpr Duration kPause = Milliseconds(20);
-constexpr Duration kFirstWord = Seconds(1);  // of waiting, and then
-constexpr Duration kNextWord = Seconds(60);
+constexpr Duration kRunPause = Milliseconds(20);
+constexpr Duration kFirstWordOfRun = Seconds(1);  // of waiting, and then
+constexpr Duration kNextWordOfRun = Seconds(60);
 
 bool IsAbsence(const Error& error) {
   return error.code == ErrorCode::kNotFound || error.code == ErrorCode::kUnavailable;
@@ -28,16 +28,16 @@ uint64_t OwnRun() {
 
 bool AwaitRunDaemon(const std::function<Status()>& reached) {
   InterruptibleWait wait;
-  Instant word_at = MonotonicNow() + kFirstWord;
+  Instant word_at = MonotonicNow() + kFirstWordOfRun;
   for (;;) {
     const Status status = reached();
     if (status.ok() || !IsAbsence(status.error()) || OwnRun() == 0) return true;
     if (const Instant now = MonotonicNow(); now >= word_at) {
       Log(LogLevel::kWarn, "%s; the program waits for the run's next daemon",
           status.error().message.c_str());
-      word_at = now + kNextWord;
+      word_at = now + kNextWordOfRun;
     }
-    if (!wait.Pause(kPause)) return false;
+    if (!wait.Pause(kRunPause)) return false;
   }
 }
 
