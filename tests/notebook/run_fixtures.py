@@ -4,6 +4,7 @@ Everything is real: the commands are processes, the kernels are ipykernel's. A n
 far it came by files in its folder, so that tests wait for events.
 """
 
+import argparse
 import importlib.util
 import json
 import os
@@ -19,6 +20,8 @@ SOURCE = Path(__file__).resolve().parents[2]
 PACKAGES = SOURCE / "python"
 if str(PACKAGES) not in sys.path:
     sys.path.insert(0, str(PACKAGES))
+
+from tandem.notebook import commands  # noqa: E402
 
 # tests/notebook has a harness.py, too.
 _spec = importlib.util.spec_from_file_location("e2e_harness", SOURCE / "tests/e2e/harness.py")
@@ -102,6 +105,20 @@ class Desk:
         assert process.returncode == expect, f"{words}: {process.returncode}\n{out}\n{err}"
         return out, err
 
+    def call(self, monkeypatch, capsys, *words):
+        """Runs `tandem WORDS` in this process: for what needs no kernel. Status, stdout, stderr."""
+        root = argparse.ArgumentParser(prog="tandem")
+        commands.add_commands(root.add_subparsers())
+        monkeypatch.chdir(self.folder)
+        for name in ("XDG_STATE_HOME", "IPYTHONDIR", "JUPYTER_RUNTIME_DIR"):
+            monkeypatch.setenv(name, self.env[name])
+        try:
+            parsed = root.parse_args([str(word) for word in words])
+            status = parsed.handler(parsed)
+        except SystemExit as end:
+            status = end.code
+        return (status, *capsys.readouterr())
+
     def run(self, *words, expect=0):
         """Runs `tandem notebook run` without a GPU; its stdout and stderr."""
         return self.tandem("notebook", "run", "--unshared", *words, expect=expect)
@@ -155,4 +172,5 @@ def gpu_desk(desk, tmp_path):
     card.close()
 
 
-__all__ = ["BLOCK", "DEAF", "desk", "ended", "gpu_desk", "new_markdown_cell", "tagged", "wait_until"]
+__all__ = ["BLOCK", "DEAF", "PYTHON", "SOURCE", "desk", "ended", "gpu_desk", "tagged"]
+__all__ += ["new_markdown_cell", "wait_until"]

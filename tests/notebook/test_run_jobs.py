@@ -12,6 +12,7 @@ import pytest
 from run_fixtures import BLOCK, DEAF, PATIENCE_S, SOURCE, desk, ended, gpu_desk, wait_until
 
 __all__ = ["desk", "gpu_desk"]
+COMMANDS = ["notebook run", "notebook submit", "jobs", "logs", "cancel", "wait"]
 
 
 def test_a_job_outlives_its_terminal_and_the_next_one_waits(desk):
@@ -31,7 +32,8 @@ def test_a_job_outlives_its_terminal_and_the_next_one_waits(desk):
     assert table[0].split() == ["JOB", "NAME", "STATE", "CELL", "SINCE", "WAITED"]
     assert table[1].split()[:4] == ["1", "a", "running", "2/2"]
     assert table[2].split()[:4] == ["2", "b", "queued", "0/1"]
-    assert "job 1 saves into" in desk.tandem("notebook", "submit", "--unshared", "a.ipynb", expect=2)[1]
+    again = ["notebook", "submit", "--unshared", "a.ipynb"]
+    assert "job 1 saves into" in desk.tandem(*again, expect=2)[1]
     assert "job 1 saves into" in desk.run("a.ipynb", expect=2)[1]
 
     assert "job 1: cancelled" in desk.tandem("cancel", first)[1]
@@ -124,6 +126,8 @@ def test_cancel_ends_a_cell_that_ignores_it(desk):
     desk.notebook("a.ipynb", "print('one')", f"print('partly', flush=True)\n{DEAF}")
     number = desk.submit("a.ipynb")
     desk.until("begun")
+    log = desk.records / str(number) / "log"
+    wait_until(lambda: "partly" in log.read_text(), None, "the output has come")
     desk.tandem("cancel", "--grace", "0.5", number)
     assert desk.jobs()[number]["state"] == "cancelled"
     assert desk.outputs("a.out.ipynb") == ["one\n", "partly\n"]
@@ -168,37 +172,60 @@ def test_a_job_that_waits_for_one_behind_it(desk):
     assert desk.tandem("wait", 2) == ("", "")
 
 
-@pytest.mark.parametrize(
-    "words", [["wait", "7"], ["cancel", "7"], ["logs", "7"], ["notebook", "submit", "--resume", "7"]]
-)
-def test_a_job_that_is_not_there(desk, words):
-    assert "there is no job 7" in desk.tandem(*words, expect=2)[1]
+@pytest.mark.parametrize("words", ["wait 7", "cancel 7", "logs 7", "notebook submit --resume 7"])
+def test_a_job_that_is_not_there(desk, monkeypatch, capsys, words):
+    status, _, err = desk.call(monkeypatch, capsys, *words.split())
+    assert status == 2 and "there is no job 7" in err
 
 
-def test_bad_input_makes_no_job(desk):
-    assert "cannot read" in desk.tandem("notebook", "submit", "none.ipynb", expect=2)[1]
-    assert desk.jobs() == {} and "No jobs." in desk.tandem("jobs")[0]
+def test_bad_input_makes_no_job(desk, monkeypatch, capsys):
+    status, _, err = desk.call(monkeypatch, capsys, "notebook", "submit", "none.ipynb")
+    assert status == 2 and "cannot read" in err
+    assert "No jobs." in desk.call(monkeypatch, capsys, "jobs")[1]
+    assert not desk.records.exists()
 
 
-@pytest.mark.parametrize(
-    "words", [["notebook", "run"], ["notebook", "submit"], ["jobs"], ["logs"], ["cancel"], ["wait"]]
-)
-def test_help_has_examples(desk, words):
-    assert "examples:\n  tandem" in desk.tandem(*words, "--help")[0]
+@pytest.mark.parametrize("words", COMMANDS)
+def test_help_has_examples(desk, monkeypatch, capsys, words):
+    status, out, _ = desk.call(monkeypatch, capsys, *words.split(), "--help")
+    assert status == 0 and "examples:\n  tandem" in out
+
+
+def test_a_job_leaves_the_run_that_it_is_submitted_in(desk):
+    desk.env.update(TANDEM_RUN="5", TANDEM_NAME="outer", LD_PRELOAD="/none/libtandem.so")
+    names = ["TANDEM_RUN", "TANDEM_NAME", "LD_PRELOAD", "TANDEM_JOB"]
+    desk.notebook("a.ipynb", f"import os\nprint([os.environ.get(name) for name in {names}])")
+    desk.tandem("wait", desk.submit("a.ipynb"))
+    assert desk.outputs("a.out.ipynb") == ["[None, None, None, '1']\n"]
 
 
 def page():
     return (SOURCE / "docs/notebook-jobs.md").read_text(encoding="utf-8")
 
 
-def test_the_page_names_every_key_of_a_record_and_every_option(desk):
+def test_the_page_names_every_key_of_a_record_and_every_option(desk, monkeypatch, capsys):
     desk.notebook("a.ipynb", "1")
     number = desk.submit("a.ipynb")
     record = desk.jobs()[number]
     assert set(record) <= set(re.findall(r"`(\w+)`", page()))
-    for command in (["notebook", "run"], ["notebook", "submit"], ["jobs"], ["cancel"], ["wait"]):
-        options = re.findall(r"(?<![\w-])--?[a-z][\w-]*", desk.tandem(*command, "--help")[0])
-        assert set(options) - {"-h", "--help", "--epochs"} <= set(re.findall(r"--?[a-z][\w-]*", page()))
+    option = re.compile(r"(?<![\w-])--?[a-z][\w-]*")
+    for command in COMMANDS:
+        _, out, _ = desk.call(monkeypatch, capsys, *command.split(), "--help")
+        named = set(option.findall(out)) - {"-h", "--help", "--epochs"}
+        assert named <= set(option.findall(page()))
+
+
+def test_a_listing_shows_how_long_a_job_waited_for_the_gpu(gpu_desk):
+    cuda = "import ctypes\ncuda = ctypes.CDLL('libcuda.so.1')\nc = ctypes.c_void_p()\n"
+    calls = "cuda.cuInit(0), cuda.cuDevicePrimaryCtxRetain(ctypes.byref(c), 0)"
+    gpu_desk.notebook("a.ipynb", f"{cuda}print({calls})\n{BLOCK}")
+    number = int(gpu_desk.tandem("notebook", "submit", "a.ipynb")[0])
+    gpu_desk.until("begun")
+    record = gpu_desk.jobs()[number]
+    assert record["state"] == "running" and record["waited_s"] >= 0
+    assert re.search(r" \d+ s$", gpu_desk.tandem("jobs")[0].splitlines()[1])
+    (run,) = gpu_desk.card.sessions()
+    assert (run["class"], run["name"]) == ("batch", "a")
 
 
 def test_the_example_runs_as_the_page_shows(gpu_desk):

@@ -4,10 +4,9 @@ import argparse
 import os
 import sys
 
-from . import control, listing, parameters, settings
+from . import control, kernel, listing, parameters, settings
 from .display import Display
 from .errors import BadInput
-from .kernel import Launch
 
 USAGE = 2  # nothing ran
 
@@ -180,9 +179,9 @@ def make_settings(options):
         timeout_s=options.timeout,
         kernel=options.kernel,
         cwd=os.path.abspath(options.cwd) if options.cwd else None,
-        launch=Launch(
+        launch=kernel.Launch(
             unshared=options.unshared,
-            tandem=os.path.abspath(options.tandem) if options.tandem else None,
+            tandem=kernel.find_tandem(options.tandem) if options.tandem else None,
             of_class=options.of_class,
             name=options.name,
             memory=options.memory,
@@ -198,6 +197,8 @@ def _run(options):
     chosen = make_settings(options)
     prepared = settings.prepare(chosen)
     control.refuse_second_writer(chosen.output)
+    sys.stdout.reconfigure(errors="replace")
+    sys.stderr.reconfigure(errors="replace")
     display = Display(sys.stdout, sys.stderr, progress=not options.quiet)
     for note in prepared.notes:
         display.note(note)

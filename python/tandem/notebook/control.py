@@ -56,19 +56,26 @@ def submit(options):
         print(json.dumps(job.read()))
         return 0
     print(job.number, flush=True)
-    hint = f"job {job.number} saves into {settings.output}; `tandem logs -f {job.number}` follows it"
-    print(f"tandem: {hint}", file=sys.stderr)
+    print(
+        f"tandem: job {job.number} saves into {settings.output}; "
+        f"`tandem logs -f {job.number}` follows it",
+        file=sys.stderr,
+    )
     return 0
 
 
 def refuse_second_writer(output):
     """Raises BadInput where a job that has not ended saves into `output`."""
     for record in records.all_jobs():
-        if record["state"] in records.ACTIVE and record["output"] == output:
+        if record["state"] in records.ACTIVE and _same(record["output"], output):
             raise BadInput(
                 f"job {record['job']} saves into {output}, too: choose another file by --output, "
                 f"or end it by `tandem cancel {record['job']}`"
             )
+
+
+def _same(one, other):
+    return os.path.realpath(one) == os.path.realpath(other)
 
 
 def _names_job(options):
@@ -87,9 +94,6 @@ def _settings_of_job(options):
 def _start(job, lock):
     """Starts the job's process: in a session of its own, without a terminal."""
     ready, ready_writer = os.pipe()
-    environment = kernel.environment({})
-    for name in ("TANDEM_RUN", "TANDEM_NAME"):
-        environment.pop(name, None)  # the job outlives the run that it is submitted in
     with open(job.log, "ab") as log:
         words = ["-u", "-m", "tandem.notebook.worker", job.number, lock, ready_writer]
         process = subprocess.Popen(
@@ -99,7 +103,7 @@ def _start(job, lock):
             stderr=log,
             pass_fds=(lock, ready_writer),
             start_new_session=True,
-            env=environment,
+            env=kernel.environment(leave_run=True),  # the job outlives that run
         )
     os.close(lock)
     os.close(ready_writer)
@@ -210,7 +214,8 @@ def _refuse_deadlock(job):
     own = os.environ.get(worker.JOB, "")
     if not own.isdigit():
         return
-    behind = not job.read()["now"] and int(own) in [one.number for one in worker.predecessors(job.number)]
+    waited_for = [] if job.read()["now"] else worker.predecessors(job.number)
+    behind = int(own) in [one.number for one in waited_for]
     if job.number == int(own) or behind:
         raise BadInput(
             f"job {job.number} waits for job {own}, which runs this command: "

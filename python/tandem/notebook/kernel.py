@@ -19,6 +19,7 @@ from .errors import BadInput
 
 COMMAND = "TANDEM_COMMAND"  # names the program `tandem`
 _PACKAGE = Path(__file__).resolve().parents[1]
+_SHIM = "libtandem.so"
 _PR_SET_PDEATHSIG = 1
 _DEBUGGER = re.compile(r"^\d+\.\d+s - .*\n?", re.MULTILINE)
 _libc = ctypes.CDLL(None)
@@ -47,7 +48,7 @@ def find_tandem(asked=None):
             found = shutil.which(name)
             if found is None:
                 raise BadInput(f"{name} is not a program that can be executed")
-            return found
+            return os.path.abspath(found)
     for folder in _PACKAGE.parents:
         if os.access(folder / "bin" / "tandem", os.X_OK):
             return str(folder / "bin" / "tandem")
@@ -57,7 +58,7 @@ def find_tandem(asked=None):
             "the program `tandem` was not found: name it by --tandem, or run without a shared "
             "GPU by --unshared"
         )
-    return found
+    return os.path.abspath(found)
 
 
 def tandem_run(launch, name):
@@ -98,9 +99,19 @@ def find_spec(notebook, name=None):
     return spec
 
 
-def environment(variables):
-    """Returns the environment of a kernel, in which `import tandem` finds this package."""
+def environment(leave_run=False, **variables):
+    """Returns the environment of a kernel, in which `import tandem` finds this package.
+
+    `leave_run`: what it starts does not belong to the `tandem run` around this process.
+    """
     made = {**os.environ, **variables}
+    if leave_run:
+        made.pop("TANDEM_RUN", None)
+        made.pop("TANDEM_NAME", None)
+        preloaded = re.split("[ :]+", made.pop("LD_PRELOAD", ""))
+        others = [path for path in preloaded if path and os.path.basename(path) != _SHIM]
+        if others:
+            made["LD_PRELOAD"] = " ".join(others)
     if _PACKAGE.parent.name not in ("site-packages", "dist-packages"):
         paths = [path for path in made.get("PYTHONPATH", "").split(os.pathsep) if path]
         if str(_PACKAGE.parent) not in paths:

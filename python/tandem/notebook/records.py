@@ -22,18 +22,11 @@ _RECORD, _LOCK, LOG, NOTEBOOK, CANCEL = "job.json", "lock", "log", "notebook.ipy
 
 
 def folder():
-    """Returns the folder of all jobs of this user. Makes it. Raises BadInput."""
+    """Returns the folder of all jobs of this user, which may not exist."""
     base = os.environ.get("XDG_STATE_HOME", "")
     if not os.path.isabs(base):
         base = os.path.expanduser("~/.local/state")
-    made = Path(base) / "tandem" / "jobs"
-    try:
-        made.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as error:
-        raise BadInput(
-            f"cannot make the folder of jobs {made}: {error.strerror}; XDG_STATE_HOME names another"
-        ) from None
-    return made
+    return Path(base) / "tandem" / "jobs"
 
 
 def now():
@@ -112,6 +105,7 @@ def create(record, notebook):
     """
     parent = folder()
     try:
+        parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         made = Path(tempfile.mkdtemp(prefix=".new-", dir=parent))
         _write_record(made, {**record, "host": socket.gethostname()})
         shutil.copyfile(notebook, made / NOTEBOOK)
@@ -122,13 +116,18 @@ def create(record, notebook):
         while not _renamed(made, parent / str(number)):
             number += 1
     except OSError as error:
-        raise BadInput(f"cannot make a job in {parent}: {error.strerror}") from None
+        raise BadInput(
+            f"cannot make a job in {parent}: {error.strerror}; XDG_STATE_HOME names another place"
+        ) from None
     return Job(number), lock
 
 
 def numbers():
     """Returns the numbers of all jobs, in ascending order."""
-    return sorted(int(path.name) for path in folder().iterdir() if path.name.isdigit())
+    try:
+        return sorted(int(name) for name in os.listdir(folder()) if name.isdigit())
+    except FileNotFoundError:
+        return []
 
 
 def all_jobs():

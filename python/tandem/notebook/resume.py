@@ -73,7 +73,8 @@ def resume(notebook, old):
             )
     for cell, saved in zip(new_steps, old_steps[: len(finished)]):
         cell.outputs, cell.execution_count = saved.outputs, saved.execution_count
-    skipped = [n for n in range(1, len(finished) + 1) if SKIP_TAG in document.tags(new_steps[n - 1])]
+    numbered = enumerate(new_steps[: len(finished)], 1)
+    skipped = [number for number, cell in numbered if SKIP_TAG in document.tags(cell)]
     return Plan(len(finished), skipped)
 
 

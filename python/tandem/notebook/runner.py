@@ -8,10 +8,11 @@ import asyncio
 import json
 import signal
 from dataclasses import dataclass
+from queue import Empty
 from typing import Optional
 
 from nbclient import NotebookClient
-from nbclient.exceptions import DeadKernelError
+from nbclient.exceptions import CellExecutionComplete, DeadKernelError
 from nbformat.v4 import new_output
 
 from . import document, kernel, resume, settings
@@ -19,6 +20,7 @@ from .argv import VARIABLE as ARGV
 from .errors import SaveFailed
 
 GRACE_S = 10.0  # between an interrupt and the end of the kernel
+DRAIN_S, PAUSE_S = 2.0, 0.2  # for the last outputs of a kernel that ended
 START_S = 600  # for a kernel to answer, on a busy machine
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -78,6 +80,7 @@ class _Runner:
         self._finished = prepared.plan.finished
         self._cell = 0  # the number of the running cell
         self._reply = {}
+        self._request = None  # the id that its messages name
         self._began = False  # the kernel has begun the running cell
         self._interrupt_wanted = False
         self._timed_out = False
@@ -91,6 +94,8 @@ class _Runner:
         """Runs all cells. Returns the Outcome."""
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
         for number in stops:
+            if signal.getsignal(number) is signal.SIG_IGN:
+                continue  # as nohup wants it
             self._loop.add_signal_handler(number, self._on_stop, number)
         ticker = self._loop.create_task(self._tick()) if self._display.live else None
         self._loop.add_reader(self._kernel.said.reader, self._on_said)
@@ -122,14 +127,16 @@ class _Runner:
 
     async def _start(self):
         self._on_progress(cell=0, finished=self._finished)
-        variables = {
-            ARGV: json.dumps([self._settings.notebook, *self._settings.args]),
-            settings.RUNNING: settings.running_variable(self._settings.notebook),
-        }
+        chosen = self._settings
+        environment = kernel.environment(
+            leave_run=chosen.launch.unshared,
+            **{
+                ARGV: json.dumps([chosen.notebook, *chosen.args]),
+                settings.RUNNING: settings.running_variable(chosen.notebook),
+            },
+        )
         try:
-            await self._kernel.start(
-                self._client, kernel.environment(variables), self._settings.folder
-            )
+            await self._kernel.start(self._client, environment, chosen.folder)
             reply = await self._client.async_wait_for_reply(self._client.kc.kernel_info())
             self._notebook.metadata["language_info"] = reply["content"]["language_info"]
         except asyncio.CancelledError:
@@ -151,6 +158,7 @@ class _Runner:
         try:
             await self._client.async_execute_cell(cell, self._places[id(cell)], number)
         except DeadKernelError:
+            await self._drain(cell)
             self._on_death(cell)
         finally:
             if timer:
@@ -180,6 +188,17 @@ class _Runner:
         self._failures.append(error)
         self._display.note(error)
 
+    async def _drain(self, cell):
+        """Takes the outputs that a kernel sent before its end."""
+        end = self._loop.time() + DRAIN_S
+        while (left := end - self._loop.time()) > 0:
+            try:
+                message = await self._client.kc.iopub_channel.get_msg(timeout=min(left, PAUSE_S))
+                if message["parent_header"].get("msg_id") == self._request:
+                    self._client.process_message(message, cell, self._places[id(cell)])
+            except (Empty, CellExecutionComplete):
+                return
+
     def _on_death(self, cell):
         if self._stop is not None:
             return
@@ -192,7 +211,7 @@ class _Runner:
         else:
             end = self._kernel.describe_end()
             error = f"the kernel ended in cell {self._cell} of {len(self._steps)}: {end}"
-        cell.outputs.append(new_output("error", ename="DeadKernel", evalue=error, traceback=[error]))
+        cell.outputs.append(new_output("error", ename="Ended", evalue=error, traceback=[error]))
         self._fail(error)
 
     def _fail(self, error):
@@ -215,9 +234,9 @@ class _Runner:
         self._display.end()
         if self._unsaved:
             self._display.note(f"{self._unsaved}; the last outputs are lost")
-            return Outcome("failed" if outcome.state == "done" else outcome.state,
-                           outcome.status or 1, outcome.error or self._unsaved)  # fmt: skip
-        what = outcome.error if outcome.state == "stopped" else f"{outcome.state}"
+            state = "failed" if outcome.state == "done" else outcome.state
+            return Outcome(state, outcome.status or 1, outcome.error or self._unsaved)
+        what = outcome.error if outcome.state == "stopped" else outcome.state
         self._display.summary(f"{what}; saved in {output}")
         return outcome
 
@@ -246,6 +265,7 @@ class _Runner:
     # ---- events
 
     def _on_message(self, message):
+        self._request = message["parent_header"].get("msg_id")
         if message["msg_type"] == "execute_input":
             self._began = True
             if self._interrupt_wanted:

@@ -16,6 +16,7 @@ from . import records
 from .errors import BadInput
 from .settings import Settings, prepare
 
+STOPS = (signal.SIGTERM, signal.SIGINT)
 JOB = "TANDEM_JOB"  # the number of the job around a process
 
 
@@ -23,6 +24,15 @@ class _Stopped(Exception):
     def __init__(self, number):
         super().__init__(number)
         self.signal = signal.Signals(number)
+
+
+def _raise(number, _):
+    raise _Stopped(number)
+
+
+def _on_stop(handler):
+    for number in STOPS:
+        signal.signal(number, handler)
 
 
 class _Worker:
@@ -39,11 +49,12 @@ class _Worker:
             self._note(pid=os.getpid())
             os.write(self._ready, b".")
             os.close(self._ready)
+            _on_stop(_raise)
             self._wait_for_turn()
             status, state, error = self._run_notebook()
         except _Stopped as stopped:
             status, state = 128 + stopped.signal, "stopped"
-            error = f"stopped by {stopped.signal.name} while it was queued"
+            error = f"stopped by {stopped.signal.name} before its first cell"
         except BadInput as problem:
             status, state, error = 2, "failed", str(problem)
             print(f"tandem: {error}", file=sys.stderr)
@@ -53,22 +64,16 @@ class _Worker:
         return self._end(status, state, error)
 
     def _end(self, status, state, error):
+        _on_stop(signal.SIG_IGN)
         if state == "stopped":
             state = "cancelled" if self._job.cancel_asked() else "failed"
         self._note(state=state, exit_status=status, error=error, ended=records.now())
         return status
 
     def _wait_for_turn(self):
-        def stop(number, _):
-            raise _Stopped(number)
-
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, stop)
         if not self._record["now"]:
             for before in predecessors(self._job.number):
                 before.wait()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, signal.default_int_handler)
 
     def _run_notebook(self):
         self._note(state="running", started=records.now())
@@ -83,7 +88,7 @@ class _Worker:
         display = Display(sys.stdout, sys.stdout)
         for note in prepared.notes:
             display.note(note)
-        outcome = runner.run(prepared, display, self._note, (signal.SIGTERM, signal.SIGINT))
+        outcome = runner.run(prepared, display, self._note, STOPS)
         return outcome.status, outcome.state, outcome.error
 
     def _note(self, **changes):
@@ -118,6 +123,7 @@ def main(number, lock, ready):
     os.set_inheritable(int(ready), False)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     os.environ[JOB] = number
+    sys.stdout.reconfigure(encoding="utf-8", errors="replace")
     return _Worker(int(number), int(ready)).run()
 
 
