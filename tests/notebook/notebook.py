@@ -120,7 +120,7 @@ class Notebook:
         self.manager.interrupt_kernel()
 
     def take_memory(self, held):
-        """Device memory of so many bytes, in a cell; its name is `memory`."""
+        """Takes `held` bytes of device memory in a cell; its name is `memory`."""
         ran = self.run(f"%%gpu\nexec(open({str(CELLS)!r}).read())\nmemory = Memory({held})")
         assert ran.status == "ok", ran
 
