@@ -1,5 +1,7 @@
 """Leases: the GPU held for a block or a function, and not a moment longer."""
 
+import asyncio
+import contextvars
 import ctypes
 import functools
 import inspect
@@ -8,7 +10,7 @@ import threading
 import time
 import warnings
 from dataclasses import dataclass
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, Mapping, Optional, Union
 
 from . import _abi
 from .errors import (
@@ -65,7 +67,7 @@ class _Lease:
 
     def __init__(self, api, block: "Block"):
         self._api = api
-        self._news: "queue.SimpleQueue" = queue.SimpleQueue()
+        self._post: Callable[[Any], Any] = lambda news: None
         self._callback = _abi.ON_WAIT(self._tell)
         wait_s = block.wait_s
         options = _abi.LeaseOptions(
@@ -83,45 +85,65 @@ class _Lease:
             raise InvalidUse("tandem.gpu: the device or another argument is out of range")
 
     def _tell(self, _context, wait) -> int:
-        self._news.put(_wait_of(wait.contents))
+        self._post(_wait_of(wait.contents))
         return 0
 
     # The wait is a thread's own, so that an interrupt reaches the caller as in any Python code.
-    def begin(self, on_wait: Optional[OnWait]) -> int:
-        """Waits; returns a result of the C interface. What `on_wait` raises ends the wait."""
+    def _start(self, post: Callable[[Any], Any]) -> threading.Thread:
+        """Waits on a thread, which posts a `Wait` about once a second, and a result at the end."""
+        self._post = post
         waiter = threading.Thread(
-            target=lambda: self._news.put(self._api.lease_begin(self._handle)),
+            target=lambda: post(self._api.lease_begin(self._handle)),
             name="tandem.gpu",
             daemon=True,
         )
         waiter.start()
+        return waiter
+
+    def _abandon(self, waiter: threading.Thread) -> None:
+        self._api.lease_cancel(self._handle)
+        waiter.join()
+        self.end()
+
+    def begin(self, on_wait: Optional[OnWait]) -> int:
+        """Waits; returns a result of the C interface. What `on_wait` raises ends the wait."""
+        news: "queue.SimpleQueue" = queue.SimpleQueue()
+        waiter = self._start(news.put)
         try:
-            while True:
-                news = self._news.get()
-                if isinstance(news, int):
-                    waiter.join()
-                    return news
+            while not isinstance(now := news.get(), int):
                 if on_wait is not None:
-                    on_wait(news)
+                    on_wait(now)
+            return now
         except BaseException:
-            self._api.lease_cancel(self._handle)
-            waiter.join()
-            self.end()
+            self._abandon(waiter)
+            raise
+
+    async def begin_async(self, on_wait: Optional[OnWait]) -> int:
+        """As `begin`; other tasks run meanwhile. A cancellation ends the wait."""
+        loop = asyncio.get_running_loop()
+        news: "asyncio.Queue" = asyncio.Queue()
+        waiter = self._start(lambda now: loop.call_soon_threadsafe(news.put_nowait, now))
+        try:
+            while not isinstance(now := await news.get(), int):
+                if on_wait is not None:
+                    on_wait(now)
+            return now
+        except BaseException:
+            self._abandon(waiter)
             raise
 
     def end(self) -> None:
         self._api.lease_destroy(self._handle)
 
 
-_held = threading.local()
+# For each device, how many blocks of this thread, or of this task, hold it.
+_depths: "contextvars.ContextVar[Mapping[int, int]]" = contextvars.ContextVar("depths", default={})
 _told_unshared = False
 
 
-def _depths() -> dict:
-    """For each device, how many blocks of this thread hold it."""
-    if not hasattr(_held, "depths"):
-        _held.depths = {}
-    return _held.depths
+def _deepen(device: int, by: int) -> None:
+    depths = _depths.get()
+    _depths.set({**depths, device: max(0, depths.get(device, 0) + by)})
 
 
 def _tell_unshared() -> None:
@@ -132,7 +154,7 @@ def _tell_unshared() -> None:
     warnings.warn(
         "tandem.gpu has no effect: this process does not run under Tandem, or was forked from one that "
         "had used the GPU. Start the program with `tandem run -- python3 …`.",
-        stacklevel=4,
+        stacklevel=5,
     )
 
 
@@ -192,14 +214,34 @@ class Block:
         self._entered = False
 
     def __enter__(self) -> "Block":
+        began = time.monotonic()
+        lease = self._new_lease()
+        if lease is not None:
+            self._keep(lease, lease.begin(self.on_wait))
+        return self._begin(began)
+
+    async def __aenter__(self) -> "Block":
+        began = time.monotonic()
+        lease = self._new_lease()
+        if lease is not None:
+            self._keep(lease, await lease.begin_async(self.on_wait))
+        return self._begin(began)
+
+    def _new_lease(self) -> Optional[_Lease]:
+        """A lease to wait for; None where none is needed, or Tandem is not there."""
         if self._entered:
             raise InvalidUse("this block is entered already; write `with tandem.gpu():` again")
-        depths = _depths()
-        began = time.monotonic()
-        if depths.get(self.device, 0) == 0:
-            self._take()
+        if _depths.get().get(self.device, 0) != 0:
+            return None
+        api = _abi.api()
+        if api is None:
+            _tell_unshared()
+            return None
+        return _Lease(api, self)
+
+    def _begin(self, began: float) -> "Block":
         self._entered = True
-        depths[self.device] = depths.get(self.device, 0) + 1
+        _deepen(self.device, 1)
         self._began = time.monotonic()
         self.waited_s = self._began - began
         if self.limit_s is not None:
@@ -207,12 +249,7 @@ class Block:
             self._limit.start()
         return self
 
-    def _take(self) -> None:
-        api = _abi.api()
-        if api is None:
-            return _tell_unshared()
-        lease = _Lease(api, self)
-        result = lease.begin(self.on_wait)
+    def _keep(self, lease: _Lease, result: int) -> None:
         if result == _abi.OK:
             self._lease = lease
             self.shared = True
@@ -225,8 +262,7 @@ class Block:
     def __exit__(self, kind, error, trace) -> bool:
         limit, self._limit = self._limit, None
         self._entered = False
-        depths = _depths()
-        depths[self.device] = max(0, depths.get(self.device, 0) - 1)
+        _deepen(self.device, -1)
         self.ran_s = time.monotonic() - self._began
         if self._lease is not None:
             self._lease.end()
@@ -234,6 +270,9 @@ class Block:
         if limit is not None:
             limit.stop(error)
         return False
+
+    async def __aexit__(self, kind, error, trace) -> bool:
+        return self.__exit__(kind, error, trace)
 
     def _again(self, arguments, keywords) -> "Block":
         """A block with the same options, for one call of a function."""
@@ -260,7 +299,7 @@ def _wrapped(block: Block, function: Callable) -> Callable:
 
         @functools.wraps(function)
         async def generate_async(*arguments, **keywords):
-            with block._again(arguments, keywords):
+            async with block._again(arguments, keywords):
                 async for value in function(*arguments, **keywords):
                     yield value
 
@@ -269,7 +308,7 @@ def _wrapped(block: Block, function: Callable) -> Callable:
 
         @functools.wraps(function)
         async def call_async(*arguments, **keywords):
-            with block._again(arguments, keywords):
+            async with block._again(arguments, keywords):
                 return await function(*arguments, **keywords)
 
         return call_async
@@ -309,6 +348,8 @@ def gpu(function: Optional[Callable] = None, **options) -> Any:
     others need the room. A long block is interrupted at the end of its turn and goes on later, which
     it does not notice. Blocks inside a block take no second lease. Without Tandem the block runs as it
     is, and a warning says so once.
+
+    In a coroutine write `async with tandem.gpu():`, or decorate it: other tasks run while it waits.
 
     Raises WaitTimeout, TimeLimitExceeded, TooLarge, NoDevice, NoAnswer, InvalidUse; all are Error. An
     interrupt while it waits leaves the line.

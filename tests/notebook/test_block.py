@@ -3,7 +3,7 @@
 import subprocess
 
 import pytest
-from harness import SOURCE, finish
+from harness import MIB, SOURCE, TANDEM, DeviceProgram, finish
 
 PYTHON = "/usr/bin/python3"
 
@@ -175,3 +175,26 @@ with tandem.gpu(): print(memory.wrong_words())
         "32",
         "0",
     ]
+
+
+def test_other_tasks_run_while_a_coroutine_waits_and_a_cancelled_one_leaves_the_line(card, script):
+    busy = DeviceProgram(card, [TANDEM, "run", "--name", "busy", "--"])
+    busy.ask("endless")
+    busy.ask("begun")
+    card.tandem("policy", "all", "fcfs")
+    mib = card.gpu()["budget_bytes"] // MIB - 32  # not beside the other
+    printed = script(f"""
+import asyncio, tandem
+async def hold():
+    async with tandem.gpu(memory="{mib}M"): return "held"
+async def main():
+    task = asyncio.create_task(hold())
+    while not any(session["state"] == "waiting" for session in tandem.status().sessions):
+        await asyncio.sleep(0.01)  # other tasks run
+    task.cancel()
+    try: await task
+    except asyncio.CancelledError: print("cancelled", tandem.status().leases)
+asyncio.run(main())
+""")
+    assert printed == "cancelled 0\n"
+    busy.kill()
