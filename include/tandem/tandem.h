@@ -99,7 +99,8 @@ typedef int (*tandem_wait_callback)(void* context, const tandem_wait* wait);
 typedef struct tandem_lease_options {
   uint32_t size;          /* of this structure */
   int32_t device;         /* CUDA ordinal, as the program sees it */
-  int64_t wait_ms;        /* how long to wait; negative: for as long as it takes */
+  int64_t wait_ms;        /* how long to wait; negative: for as long as it takes. Less than
+                             250 counts as 250: an answer takes its time */
   uint64_t memory_bytes;  /* how much the program will have on the GPU; 0: what it has by now */
   uint64_t expected_ms;   /* about how long the lease will be needed; 0: not known. Under the policy
                              `interactive` short ones go first, as long as they keep to it */

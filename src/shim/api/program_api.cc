@@ -19,6 +19,8 @@ constexpr Duration kFirstLook = Milliseconds(100);  // of a wait, and then
 // The daemon tells of waits from the first second on: then there is something to tell.
 constexpr Duration kFirstWord = Seconds(2), kWordPeriod = Seconds(1);
 constexpr Duration kAnswerPatience = Seconds(5);
+constexpr int64_t kLongestWaitMs = int64_t{1000} * 86400 * 365;
+constexpr Duration kLeastWait = Milliseconds(250);  // for an answer, where no session is in the way
 // Of the options, up to and with `context`: what version 1 has.
 constexpr size_t kOptionsBytes = sizeof(tandem_lease_options);
 
@@ -112,7 +114,8 @@ tandem_result Await(ApiLease& lease) {
   using State = ProgramLease::State;
   const Instant began = MonotonicNow();
   const bool bounded = lease.options.wait_ms >= 0;
-  const Instant end = began + Milliseconds(bounded ? lease.options.wait_ms : 0);
+  const int64_t wait_ms = std::clamp<int64_t>(lease.options.wait_ms, 0, kLongestWaitMs);
+  const Instant end = began + std::max(Milliseconds(wait_ms), kLeastWait);
   WaitTeller teller(lease.options, began);
   for (;;) {
     Duration most = kFirstLook;

@@ -71,7 +71,9 @@ class AgentTest : public testing::Test {
   DeviceMemory memory_;
   FreeFence fence_;
   Swapper swapper_;
-  ProgramLeases leases_;
+  ProgramLeases leases_{[this](const wire::Declare& declared) {
+    link_.With([&](client::Lease& lease) { lease.Declare(declared); });
+  }};
   Agent agent_;
 };
 
@@ -314,6 +316,8 @@ TEST_F(ProgramLeaseTest, IsGrantedOnceAllItDeclaredIsThere) {
   declared.memory_bytes = MiB(12).count;
   ProgramLease lease{declared};
   Begin(&lease);
+  // In this order, or the daemon would not know that it may be asked for that much.
+  EXPECT_EQ(daemon_.Expect<wire::Declare>().memory_bytes, MiB(12).count);
   EXPECT_EQ(daemon_.Expect<wire::Ready>().need_bytes, MiB(12).count);
   daemon_.Send(wire::Grant{1, MiB(4).count, 1000});
   daemon_.Send(wire::Credit{MiB(12).count});
@@ -330,6 +334,7 @@ TEST_F(ProgramLeaseTest, AsksForNoMoreThanCanBeHad) {
   declared.memory_bytes = kCard.count;
   ProgramLease lease{declared};
   Begin(&lease);
+  daemon_.Expect<wire::Declare>();
   EXPECT_EQ(daemon_.Expect<wire::Ready>().need_bytes, MiB(8).count);
   daemon_.Send(wire::Grant{1, MiB(8).count, 1000});
   AwaitState(lease, State::kGranted);

@@ -344,13 +344,11 @@ CUresult Guest::Health(CUcontext context) {
 
 void Guest::BeginLease(ProgramLease* lease) {
   leases_.Begin(lease);
-  link_.With([&](client::Lease& asked) { asked.Declare(leases_.Declared()); });
   agent_->Wake();
 }
 
 void Guest::EndLease(ProgramLease* lease) {
   leases_.End(lease);
-  link_.With([&](client::Lease& asked) { asked.Declare(leases_.Declared()); });
   agent_->Wake();
 }
 

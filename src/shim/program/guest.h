@@ -180,7 +180,9 @@ class Guest {
   std::unique_ptr<VmmMemory> vmm_;
   std::unique_ptr<MemoryOffers> offers_;
   std::unique_ptr<UnleasedAccess> access_;
-  ProgramLeases leases_;
+  ProgramLeases leases_{[this](const wire::Declare& declared) {
+    link_.With([&](client::Lease& lease) { lease.Declare(declared); });
+  }};
   std::unique_ptr<Agent> agent_;
 
   Mutex page_mutex_;  // held, before every other lock, while a page is added for small blocks

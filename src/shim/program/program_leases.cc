@@ -39,14 +39,17 @@ void ProgramLease::Cancel() {
   errno = kept;
 }
 
+// The daemon hears of the memory before the agent can ask for it.
 void ProgramLeases::Count() {
-  uint64_t reserved = 0;
+  wire::Declare declared;
+  if (!leases_.empty()) declared = leases_.back()->declared_;  // the latest one's word
   uint32_t waiting = 0;
   for (const ProgramLease* lease : leases_) {
-    reserved = std::max(reserved, lease->declared_.memory_bytes);
+    declared.memory_bytes = std::max(declared.memory_bytes, lease->declared_.memory_bytes);
     if (lease->state() == ProgramLease::State::kWaiting) ++waiting;
   }
-  reserved_.store(reserved, std::memory_order_release);
+  declare_(declared);
+  reserved_.store(declared.memory_bytes, std::memory_order_release);
   begun_.store(static_cast<uint32_t>(leases_.size()), std::memory_order_release);
   waiting_.store(waiting, std::memory_order_release);
 }
@@ -84,14 +87,6 @@ void ProgramLeases::Grant() {
   MutexLock lock(mutex_);
   for (ProgramLease* lease : leases_) lease->Change(State::kWaiting, State::kGranted);
   Count();
-}
-
-wire::Declare ProgramLeases::Declared() const {
-  MutexLock lock(mutex_);
-  wire::Declare declared;
-  if (!leases_.empty()) declared = leases_.back()->declared_;
-  declared.memory_bytes = reserved().count;
-  return declared;
 }
 
 }  // namespace tandem::shim

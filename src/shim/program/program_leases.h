@@ -3,12 +3,16 @@
 // daemon at once.
 //
 // Threading: Begin, Await, Cancel and End by any thread, Cancel also by a signal handler; the rest
-// by the agent. Invariants
+// by the agent.
+//
+// Invariants
 // 1. A lease is granted once at most for each Begin, and not after Cancel or End.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "src/base/bytes.h"
@@ -48,6 +52,10 @@ class ProgramLease {
 
 class ProgramLeases {
  public:
+  // `declare` is called with what the program says of its work, before it is acted on.
+  using DeclareHook = std::function<void(const wire::Declare&)>;
+  explicit ProgramLeases(DeclareHook declare) : declare_(std::move(declare)) {}
+
   // It waits from here on; or it has been cancelled before.
   void Begin(ProgramLease* lease) EXCLUDES_LOCK(mutex_);
   // Also where it still waits, or was cancelled.
@@ -60,8 +68,7 @@ class ProgramLeases {
   bool waiting() const { return waiting_.load(std::memory_order_acquire) != 0; }
   // Begun, granted or not.
   uint32_t begun() const { return begun_.load(std::memory_order_acquire); }
-  // What the program says of its work now: the latest lease's word, and the most memory of any.
-  wire::Declare Declared() const EXCLUDES_LOCK(mutex_);
+  // The most memory that any of them declares.
   Bytes reserved() const { return Bytes(reserved_.load(std::memory_order_acquire)); }
   // Whether one has ended before it was granted, since the last call.
   bool TakeGivenUp() { return given_up_.exchange(false); }
@@ -72,7 +79,8 @@ class ProgramLeases {
  private:
   void Count() REQUIRES_LOCK(mutex_);
 
-  mutable Mutex mutex_;
+  const DeclareHook declare_;
+  Mutex mutex_;
   std::vector<ProgramLease*> leases_ GUARDED_BY(mutex_);  // begun, in that order
   std::atomic<uint32_t> begun_{0}, waiting_{0};
   std::atomic<uint64_t> reserved_{0};
