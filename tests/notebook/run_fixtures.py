@@ -56,6 +56,7 @@ class Desk:
     def __init__(self, root):
         self.folder, home = root / "desk", root / "home"
         self.folder.mkdir()
+        home.mkdir()
         self.records = home / "state" / "tandem" / "jobs"
         self.processes = []
         kept = {k: v for k, v in os.environ.items() if not k.startswith("TANDEM_")}

@@ -289,7 +289,9 @@ def test_a_kernel_that_cannot_start(desk):
     (kernel / "kernel.json").write_text(json.dumps(spec))
     desk.env["JUPYTER_PATH"] = str(desk.path("data"))
     desk.notebook("a.ipynb", "1")
+    before = desk.notebook("a.out.ipynb", "of an earlier run").read_text()
     _, err = desk.run("--kernel", "broken", "a.ipynb", expect=1)
+    assert desk.path("a.out.ipynb").read_text() == before
     assert "no such library" in err and "the kernel did not start: exit status 1" in err
 
 
@@ -310,4 +312,4 @@ def test_the_kernel_runs_under_tandem_and_ctrl_c_reaches_it_once(gpu_desk):
     desk.until("begun", process)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=PATIENCE_S)
-    assert out == "count 1\n" and process.returncode == 130, err
+    assert out == "count 1\n" and process.returncode == 0, err  # its last cell has finished

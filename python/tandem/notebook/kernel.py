@@ -179,7 +179,9 @@ class Kernel:
 
     async def close(self, client):
         """Ends the kernel after its exit handlers, and its connection."""
-        if client.kc is not None:
+        if client.kc is None:
+            self.kill()
+        else:
             if self.running:
                 await self.manager.shutdown_kernel()
             client.kc.stop_channels()

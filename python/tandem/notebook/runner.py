@@ -38,13 +38,14 @@ class _CellFailed(Exception):
     pass
 
 
-def run(prepared, display, on_progress=lambda **changes: None, stops=STOPS):
+def run(prepared, display, on_progress=lambda **changes: None, stops=STOPS, patient=lambda: False):
     """Runs a prepared notebook. Returns its Outcome.
 
     `on_progress` is called with what changed: `cell` (the number of the running one), `finished`
-    (the number of finished cells) and `kernel_pid`. `stops`: the signals that stop it.
+    (the number of finished cells) and `kernel_pid`. `stops`: the signals that stop it. `patient`
+    is asked at a stop: whether the cell may take longer than GRACE_S to end, until a second signal.
     """
-    return asyncio.run(_Runner(prepared, display, on_progress).main(stops))
+    return asyncio.run(_Runner(prepared, display, on_progress, patient).main(stops))
 
 
 class _Client(NotebookClient):
@@ -59,12 +60,13 @@ class _Client(NotebookClient):
 
 
 class _Runner:
-    def __init__(self, prepared, display, on_progress):
+    def __init__(self, prepared, display, on_progress, patient):
         self._settings = prepared.settings
         self._notebook = prepared.notebook
         self._plan = prepared.plan
         self._display = display
         self._on_progress = on_progress
+        self._patient = patient
         self._steps = document.steps(prepared.notebook)
         self._places = {id(cell): place for place, cell in enumerate(prepared.notebook.cells)}
         self._kernel = kernel.Kernel(prepared)
@@ -78,6 +80,7 @@ class _Runner:
         self._client.on_message = self._on_message
         self._client.on_cell_executed = self._on_reply
         self._finished = prepared.plan.finished
+        self._started = False  # before that, the output file stays as it was
         self._cell = 0  # the number of the running cell
         self._reply = {}
         self._request = None  # the id that its messages name
@@ -145,6 +148,7 @@ class _Runner:
             self._show_last_words()
             reason = self._kernel.describe_end() if self._kernel.pid else str(error)
             self._fail(f"the kernel did not start: {reason}")
+        self._started = True
         self._on_progress(kernel_pid=self._kernel.pid)
 
     async def _step(self, number, cell):
@@ -223,21 +227,22 @@ class _Runner:
     def _finish(self):
         """Saves the end. Returns the Outcome."""
         total, output = len(self._steps), self._settings.output
-        if self._stop is not None:
+        if self._stop is not None and self._finished < total:
             at = f"stopped by {self._stop.name} with {self._finished} of {total} cells finished"
             outcome = Outcome("stopped", 128 + self._stop, at)
         elif self._failures:
             outcome = Outcome("failed", 1, self._failures[0])
         else:
             outcome = Outcome("done", 0)
-        self._save(outcome.state)
+        if self._started:
+            self._save(outcome.state)
         self._display.end()
         if self._unsaved:
             self._display.note(f"{self._unsaved}; the last outputs are lost")
             state = "failed" if outcome.state == "done" else outcome.state
             return Outcome(state, outcome.status or 1, outcome.error or self._unsaved)
         what = outcome.error if outcome.state == "stopped" else outcome.state
-        self._display.summary(f"{what}; saved in {output}")
+        self._display.summary(f"{what}; saved in {output}" if self._started else what)
         return outcome
 
     def _save(self, state):
@@ -303,7 +308,7 @@ class _Runner:
         again = "; a second Ctrl-C ends it at once" if number == signal.SIGINT else ""
         self._display.note(f"{self._stop.name}: interrupting cell {self._cell}{again}")
         self._interrupt()
-        if number != signal.SIGINT:
+        if number != signal.SIGINT and not self._patient():
             self._loop.call_later(GRACE_S, self._end_at_once)
 
     def _on_timeout(self):
@@ -335,8 +340,6 @@ class _Runner:
 
     async def _close(self):
         """Ends the kernel, in bounded time."""
-        if self._stop is not None:
-            self._kernel.kill()
         try:
             await asyncio.wait_for(self._kernel.close(self._client), GRACE_S)
         except (Exception, asyncio.CancelledError):

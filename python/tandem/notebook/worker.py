@@ -46,10 +46,10 @@ class _Worker:
     def run(self):
         """Returns the exit status, which the record has too."""
         try:
+            _on_stop(_raise)
             self._note(pid=os.getpid())
             os.write(self._ready, b".")
             os.close(self._ready)
-            _on_stop(_raise)
             self._wait_for_turn()
             status, state, error = self._run_notebook()
         except _Stopped as stopped:
@@ -88,7 +88,7 @@ class _Worker:
         display = Display(sys.stdout, sys.stdout)
         for note in prepared.notes:
             display.note(note)
-        outcome = runner.run(prepared, display, self._note, STOPS)
+        outcome = runner.run(prepared, display, self._note, STOPS, self._job.cancel_asked)
         return outcome.status, outcome.state, outcome.error
 
     def _note(self, **changes):
