@@ -195,7 +195,10 @@ def test_a_job_leaves_the_run_that_it_is_submitted_in(desk):
     desk.env.update(TANDEM_RUN="5", TANDEM_NAME="outer", LD_PRELOAD="/none/libtandem.so")
     names = ["TANDEM_RUN", "TANDEM_NAME", "LD_PRELOAD", "TANDEM_JOB"]
     desk.notebook("a.ipynb", f"import os\nprint([os.environ.get(name) for name in {names}])")
-    desk.tandem("wait", desk.submit("a.ipynb"))
+    submitted = desk.tandem("notebook", "submit", "--unshared", "--json", "a.ipynb")[0]
+    assert json.loads(submitted)["job"] == 1
+    ended = json.loads(desk.tandem("wait", "--json", 1)[0])
+    assert (ended["state"], ended["exit_status"], ended["finished"]) == ("done", 0, 1)
     assert desk.outputs("a.out.ipynb") == ["[None, None, None, '1']\n"]
 
 

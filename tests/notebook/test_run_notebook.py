@@ -264,6 +264,7 @@ def test_a_notebook_that_runs_itself(desk):
         (["-f", "none.json", "a.ipynb"], "cannot read none.json"),
         (["--timeout", "0", "a.ipynb"], "not a positive number"),
         (["a.ipynb", "--epochs"], "unknown option --epochs; .* follow after --"),
+        (["--class", "urgent", "a.ipynb"], "choose from .*batch"),
         (["-p", "class=1", "a.ipynb"], "'class' is not a name of Python"),
     ],
 )

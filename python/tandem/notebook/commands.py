@@ -9,6 +9,7 @@ from .display import Display
 from .errors import BadInput
 
 USAGE = 2  # nothing ran
+_CLASSES = ("production", "interactive", "batch", "opportunistic")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -130,11 +131,11 @@ def _add_notebook_options(parser):
     parser.add_argument("--cwd", metavar="DIR", help="default: the notebook's folder")
     gpu = parser.add_argument_group("GPU", "the kernel starts under `tandem run`")
     gpu.add_argument("--unshared", action="store_true", help="start it without `tandem run`")
-    gpu.add_argument("--class", dest="of_class", metavar="CLASS", default="batch",
-                     help="default: batch")  # fmt: skip
+    gpu.add_argument("--class", dest="of_class", metavar="CLASS", default="batch", choices=_CLASSES,
+                     help=f"one of {', '.join(_CLASSES)}; default: batch")  # fmt: skip
     gpu.add_argument("--name", help="default: the notebook's")
     gpu.add_argument("--memory", metavar="SIZE", help="upper limit on its GPU memory")
-    gpu.add_argument("--gpu", metavar="KIND", help="soft or cuda")
+    gpu.add_argument("--gpu", metavar="KIND", choices=("soft", "cuda"), help="soft or cuda")
     gpu.add_argument("--tandem", metavar="PATH", help="the program `tandem`")
 
 

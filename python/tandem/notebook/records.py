@@ -103,7 +103,7 @@ def create(record, notebook):
 
     The lock is held as long as a process has the descriptor. Raises BadInput.
     """
-    parent = folder()
+    parent, made = folder(), None
     try:
         parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         made = Path(tempfile.mkdtemp(prefix=".new-", dir=parent))
@@ -116,6 +116,8 @@ def create(record, notebook):
         while not _renamed(made, parent / str(number)):
             number += 1
     except OSError as error:
+        if made is not None:
+            shutil.rmtree(made, ignore_errors=True)
         raise BadInput(
             f"cannot make a job in {parent}: {error.strerror}; XDG_STATE_HOME names another place"
         ) from None

@@ -242,7 +242,8 @@ class _Runner:
             state = "failed" if outcome.state == "done" else outcome.state
             return Outcome(state, outcome.status or 1, outcome.error or self._unsaved)
         what = outcome.error if outcome.state == "stopped" else outcome.state
-        self._display.summary(f"{what}; saved in {output}" if self._started else what)
+        if self._started:
+            self._display.summary(f"{what}; saved in {output}")
         return outcome
 
     def _save(self, state):
