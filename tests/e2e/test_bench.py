@@ -28,6 +28,9 @@ FIELDS = {
     "harvest": ("rules", "production_p99_ratio", "production_work_p99_ratio", "gap_share", "rounds"),
     "interactive": ("users", "policy", "bursts", "mean_wait_s", "p99_wait_s", "closed_form_mean_s", "work_s",
                     "switch_ms", "switches_per_burst"),
+    "cell": ("bare_ms", "gpu_ms", "remote_100mb_ms", "channel_100mb_ms", "unchanged_100mb_ms", "rounds"),
+    "classroom": ("users", "cells", "policy", "mean_wait_s", "p99_wait_s", "plan_mean_s", "plan_p99_s",
+                  "sim_mean_s", "sim_p99_s", "exclusive_mean_s", "alone_bare_ms", "alone_gpu_ms"),
     "makespan": ("duty", "phase_s", "jobs", "set_fraction", "serial_s", "shared_s", "speedup", "bound",
                  "ideal", "rounds"),
 }  # fmt: skip
@@ -40,10 +43,12 @@ OTHERS = {
     "gaps": ("switch_ms", "handovers_per_minute", "spread"),
     "harvest": ("device_priority", "production_loss", "spread"),
     "interactive": ("model_mean_s", "model_p99_s", "seed", "scale"),
+    "cell": ("added_ms", "remote_small_ms"),
+    "classroom": ("wrong_results", "seed", "scale"),
     "makespan": ("turn_s", "spread"),
 }
 ROWS = {"gate": 1, "alloc": 24, "overhead": 4, "release": 2, "handover": 1, "gaps": 1, "makespan": 3,
-        "fairness": 1, "harvest": 1, "interactive": 1}  # fmt: skip
+        "fairness": 1, "harvest": 1, "interactive": 1, "cell": 1, "classroom": 1}  # fmt: skip
 
 
 def positive(value):

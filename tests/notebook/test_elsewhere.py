@@ -1,8 +1,12 @@
 """`%%gpu --where`: cells of a notebook that run in another process, by the magic."""
 
+import os
 import re
+import select
+import signal
 
 import pytest
+from harness import PATIENCE_S
 
 
 @pytest.fixture
@@ -39,6 +43,13 @@ def test_all_cells_run_there_from_now_on_and_here_again(notebook):
     notebook.run("%gpu use local")
     notebook.run("%%gpu\nimport os\nagain = os.getpid()")
     assert notebook.value("again") == here
+
+
+def test_the_worker_ends_with_the_notebook(notebook):
+    notebook.run("%%gpu --where worker\nimport os\nthere = os.getpid()")
+    worker = os.pidfd_open(int(notebook.value("there")))
+    os.kill(int(notebook.value("os.getpid()")), signal.SIGKILL)
+    assert select.select([worker], [], [], PATIENCE_S)[0], "the worker ends"
 
 
 def test_what_cannot_travel_is_named(notebook):

@@ -5,7 +5,7 @@ import os
 import subprocess
 
 import pytest
-from harness import PATIENCE_S, SOURCE, TANDEM
+from harness import PATIENCE_S, SOURCE, TANDEM, wait_until
 from jupyter_client import KernelManager
 
 PYTHON = "/usr/bin/python3"
@@ -89,6 +89,25 @@ def test_the_installed_kernel_shares_the_gpu_under_the_notebooks_name(card, run)
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)
+
+
+def test_a_kernel_ends_with_the_server_that_started_it(card, run, tmp_path):
+    assert run("jupyter", "install")[0] == 0
+    file = tmp_path / "connection.json"
+    server = f"""
+import json, subprocess, sys
+from jupyter_client.connect import write_connection_file
+write_connection_file({str(file)!r})
+argv = json.load(open({str(run.kernels / KERNEL / "kernel.json")!r}))["argv"]
+import os
+env = dict(os.environ, JPY_PARENT_PID=str(os.getpid()))
+subprocess.run([word.replace("{{connection_file}}", {str(file)!r}) for word in argv], env=env)
+"""
+    process = card.spawn([PYTHON, "-c", server], env={**card.env, "TANDEM_PYTHON": PYTHON})
+    names = lambda: [each["name"] for each in card.ask("sessions")["runs"]]  # noqa: E731
+    wait_until(names, process, "the kernel runs")
+    process.kill()
+    wait_until(lambda: not names(), None, "the kernel ends")
 
 
 @pytest.mark.parametrize(

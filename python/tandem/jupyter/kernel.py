@@ -7,9 +7,12 @@ is `tandem run`; that passes the signal on, and the kernel must not get it twice
 import os
 import sys
 
+from ..parent import end_with
+
 
 def main() -> None:
     os.setpgid(0, 0)
+    end_with(os.environ.get("JPY_PARENT_PID"))
     from ipykernel import kernelapp
 
     # As `python -m ipykernel_launcher`: the folder that it was started in does not hide modules.

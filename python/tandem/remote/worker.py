@@ -13,6 +13,7 @@ import zmq
 from ipykernel.ipkernel import IPythonKernel
 from ipykernel.kernelapp import IPKernelApp
 
+from ..parent import end_with
 from .bulk import Channel
 from .errors import CannotTravel
 from .exchange import Worker
@@ -157,6 +158,8 @@ def main():
     """Starts the worker's kernel and serves until it is told to stop."""
     if _REMOTE:
         threading.Thread(target=_end_with_input, daemon=True).start()
+    else:
+        end_with(os.environ.get("JPY_PARENT_PID"))
     app = IPKernelApp.instance(kernel_class=WorkerKernel)
     app.initialize()
     app.shell.history_manager.enabled = False
