@@ -6,10 +6,12 @@ import ctypes
 import functools
 import inspect
 import queue
+import sys
 import threading
 import time
 import warnings
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any, Callable, Mapping, Optional, Union
 
 from . import _abi
@@ -214,18 +216,28 @@ class Block:
         self._entered = False
 
     def __enter__(self) -> "Block":
-        began = time.monotonic()
-        lease = self._new_lease()
-        if lease is not None:
-            self._keep(lease, lease.begin(self.on_wait))
-        return self._begin(began)
+        entered = sys._getframe(1)
+        self.begin()
+        self.start_limit(lambda frame: frame is entered)
+        return self
 
     async def __aenter__(self) -> "Block":
+        entered = sys._getframe(1)
         began = time.monotonic()
         lease = self._new_lease()
         if lease is not None:
             self._keep(lease, await lease.begin_async(self.on_wait))
-        return self._begin(began)
+        self._begin(began)
+        self.start_limit(lambda frame: frame is entered)
+        return self
+
+    def begin(self) -> None:
+        """Waits for the GPU, without the limit; `__exit__` ends it. Raises as `gpu` does."""
+        began = time.monotonic()
+        lease = self._new_lease()
+        if lease is not None:
+            self._keep(lease, lease.begin(self.on_wait))
+        self._begin(began)
 
     def _new_lease(self) -> Optional[_Lease]:
         """A lease to wait for; None where none is needed, or Tandem is not there."""
@@ -239,15 +251,21 @@ class Block:
             return None
         return _Lease(api, self)
 
-    def _begin(self, began: float) -> "Block":
+    def _begin(self, began: float) -> None:
         self._entered = True
         _deepen(self.device, 1)
         self._began = time.monotonic()
         self.waited_s = self._began - began
+
+    def start_limit(self, runs: Callable[[FrameType], bool]) -> None:
+        """Starts the limit, if there is one. `runs`: see TimeLimit."""
         if self.limit_s is not None:
-            self._limit = TimeLimit(self.limit_s)
+            self._limit = TimeLimit(self.limit_s, runs)
             self._limit.start()
-        return self
+
+    def limit_error(self, error: BaseException) -> Optional[BaseException]:
+        """Returns what to raise in place of `error`, where the limit has caused it; else None."""
+        return None if self._limit is None else self._limit.error_for(error)
 
     def _keep(self, lease: _Lease, result: int) -> None:
         if result == _abi.OK:

@@ -40,6 +40,26 @@ def test_a_limit_and_an_interrupt_end_the_cell_and_nothing_else(notebook):
     assert notebook.run("%%gpu\nmemory.work(1000)\nx, memory.wrong_words()").value == "(2, 0)"
 
 
+def test_the_limit_of_a_cell_that_awaits_ends_the_cell_and_not_the_kernel(notebook):
+    ran = notebook.run("%%gpu -t 200ms\nimport asyncio, time\nx = 1\nawait asyncio.sleep(300)")
+    assert ran.name == "TimeLimitExceeded" and "TimeLimitExceeded" in ran.texts("error")[0]
+    ran = notebook.run("%%gpu -t 200ms\nawait asyncio.sleep(0)\ntime.sleep(300)")
+    assert ran.name == "TimeLimitExceeded"
+    assert notebook.run("raise asyncio.CancelledError").name == "CancelledError"
+    assert notebook.value("x") == "1"
+
+
+def test_another_cell_magic_may_follow(notebook):
+    assert notebook.run("%%gpu\n%%capture caught\nprint(1 + 1)").status == "ok"
+    assert notebook.value("caught.stdout") == "'2\\n'"
+
+
+def test_a_terminal_reads_on_after_the_magic(notebook):
+    check = "get_ipython().check_complete({!r})[0]"
+    assert notebook.value(check.format("%%gpu")) == "'incomplete'"
+    assert notebook.value(check.format("%%gpu\n1\n\n")) == "'complete'"
+
+
 def test_mistakes_are_told_in_one_line_and_the_cell_does_not_run(notebook):
     for words, told in (
         ("-w 5x", "'5x' is no time"),

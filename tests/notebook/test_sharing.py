@@ -54,6 +54,11 @@ def test_a_cell_that_waits_says_so_and_leaves_the_line_at_an_interrupt(card, ope
     assert ran.name == "KeyboardInterrupt"
     assert ran.lines[-1] == "Left the line."
     wait_until(lambda: waiting.session["state"] != "waiting", None, "it has left the line")
+    # A kernel handles the interrupts of cells that await in another way.
+    waiting.begin("%%gpu\nimport asyncio\nawait asyncio.sleep(0)\nran = True")
+    waiting.until_waiting()
+    waiting.interrupt()
+    assert waiting.end().name == "KeyboardInterrupt"
     ran = waiting.run("%%gpu -w 200ms\nran = True")
     assert ran.name == "WaitTimeout" and "tandem status" in ran.text
     assert waiting.value("'ran' in globals()") == "False"

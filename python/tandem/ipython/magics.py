@@ -7,6 +7,10 @@ says that the cell has ended.
 """
 
 import ast
+import asyncio
+import contextlib
+import signal
+import threading
 import time
 import warnings
 from dataclasses import dataclass
@@ -16,6 +20,7 @@ from IPython.core.error import InputRejected, UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class
 
 from .. import _abi
+from ..errors import TimeLimitExceeded
 from ..lease import Block
 from ..status import release, status
 from ..units import format_time, parse_time
@@ -62,6 +67,8 @@ class CellLease(ast.NodeTransformer):
         self.where = "local"  # where cells run that do not say
         self._block: Optional[Block] = None
         self._display: Optional[CellDisplay] = None
+        self._before = None  # the shell's handler of exceptions
+        self._limit_error: Optional[BaseException] = None
         self.log: List[Ran] = []
 
     def mark(self, lines: List[str]) -> List[str]:
@@ -72,7 +79,14 @@ class CellLease(ast.NodeTransformer):
         first = lines[0].strip() if lines else ""
         if not _is_magic(first) or not self._runs_here(first[len(_MAGIC) :]):
             return lines
-        return [f"{first!r}\n", *lines[1:]]
+        rest = lines[1:]
+        if rest and rest[0].startswith("%%"):  # one more cell magic, which wants to be first
+            text = self._shell.input_transformer_manager.transform_cell("".join(rest))
+            rest = text.splitlines(keepends=True)
+        return [f"{first!r}\n", *rest]
+
+    # A terminal asks with the untouched text whether the cell is complete: a blank line ends it.
+    mark.has_side_effects = True  # type: ignore[attr-defined]
 
     def _runs_here(self, line: str) -> bool:
         try:
@@ -115,22 +129,61 @@ class CellLease(ast.NodeTransformer):
             with warnings.catch_warnings():
                 if _abi.api() is None:  # as `%load_ext tandem` has said
                     warnings.simplefilter("ignore")
-                block.__enter__()
+                with _interruptible():
+                    block.begin()
         except BaseException:
             self._display.on_refused()
             raise
         self._display.on_granted()
         self._block = block
+        if block.limit_s is not None:
+            self._before = self._shell.custom_exceptions, self._shell.CustomTB
+            self._shell.set_custom_exc((asyncio.CancelledError,), self._on_cancelled)
+            names = self._shell.user_ns
+            block.start_limit(lambda frame: frame.f_globals is names)
         return True
+
+    def _on_cancelled(self, shell, _kind, error, trace, tb_offset=None):
+        """Shows TimeLimitExceeded where the limit has cancelled a cell that awaits."""
+        limit = self._block and self._block.limit_error(error)
+        if limit:
+            self._limit_error = error = limit.with_traceback(trace)
+        shell.showtraceback((type(error), error, trace), tb_offset=tb_offset)
 
     def end(self, *_):
         """For IPython: a cell has ended."""
         block, self._block = self._block, None
         if block is None:
             return
-        block.__exit__(None, None, None)
+        if self._before is not None:
+            self._shell.custom_exceptions, self._shell.CustomTB = self._before
+            self._before = None
+        error = self._limit_error
+        if error is None and self._shell.last_execution_result is not None:
+            error = self._shell.last_execution_result.error_in_exec
+        ended_it = isinstance(error, TimeLimitExceeded)
+        block.__exit__(None, error if ended_it else None, None)
         self.log.append(Ran(time.time(), block.waited_s, block.ran_s))
         self._display.on_end(block.waited_s, block.ran_s)
+
+    def on_result(self, result=None):
+        """For IPython: the result of a cell, which the kernel's answer is made of."""
+        error, self._limit_error = self._limit_error, None
+        if error is not None and result is not None:
+            result.error_in_exec = error
+
+
+@contextlib.contextmanager
+def _interruptible():
+    """An interrupt raises KeyboardInterrupt, also where a kernel would cancel a cell that awaits."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _remote():
@@ -205,6 +258,7 @@ def load(shell) -> None:
     shell.input_transformers_cleanup.append(cells.mark)
     shell.ast_transformers.append(cells)
     shell.events.register("post_execute", cells.end)
+    shell.events.register("post_run_cell", cells.on_result)
     shell.register_magics(GpuMagics(shell, cells))
     hint = shared_kernel_hint(shell)
     if hint is not None:
