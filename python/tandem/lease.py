@@ -5,6 +5,7 @@ import contextvars
 import ctypes
 import functools
 import inspect
+import os
 import queue
 import sys
 import threading
@@ -65,12 +66,25 @@ def _wait_of(wait: _abi.Wait) -> Wait:
 
 
 class _Lease:
-    """One lease of the C interface, from `begin` to `end`."""
+    """One lease of the C interface, from `begin` to `end`, or to the end of this object.
+
+    So an interrupt before a block has taken it over leaves no lease behind.
+    """
 
     def __init__(self, api, block: "Block"):
         self._api = api
-        self._post: Callable[[Any], Any] = lambda news: None
-        self._callback = _abi.ON_WAIT(self._tell)
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._result: Optional[int] = None  # of the wait, once it has ended
+        self._abandoned = False
+        # The callback knows nothing else of the lease, which so goes with its last owner.
+        posts = self._posts = [lambda news: None]
+
+        def tell(_context, wait) -> int:
+            posts[0](_wait_of(wait.contents))
+            return 0
+
+        self._callback = _abi.ON_WAIT(tell)
         wait_s = block.wait_s
         options = _abi.LeaseOptions(
             size=ctypes.sizeof(_abi.LeaseOptions),
@@ -81,37 +95,42 @@ class _Lease:
             work_class=block.work_class.encode() if block.work_class else None,
             on_wait=self._callback,
         )
-        self._handle = ctypes.c_void_p()
+        self._handle: Optional[ctypes.c_void_p] = ctypes.c_void_p()
         result = api.lease_create(options, ctypes.byref(self._handle))
         if result != _abi.OK:
             raise InvalidUse("tandem.gpu: the device or another argument is out of range")
 
-    def _tell(self, _context, wait) -> int:
-        self._post(_wait_of(wait.contents))
-        return 0
-
     # The wait is a thread's own, so that an interrupt reaches the caller as in any Python code.
-    def _start(self, post: Callable[[Any], Any]) -> threading.Thread:
-        """Waits on a thread, which posts a `Wait` about once a second, and a result at the end."""
-        self._post = post
-        waiter = threading.Thread(
-            target=lambda: post(self._api.lease_begin(self._handle)),
-            name="tandem.gpu",
-            daemon=True,
-        )
-        waiter.start()
-        return waiter
+    def _waiter(self, post: Callable[[Any], Any]) -> threading.Thread:
+        """A thread that waits: it posts a `Wait` about once a second, and a result at the end."""
+        self._posts[0] = post
+        return threading.Thread(target=self._wait, args=(post,), name="tandem.gpu", daemon=True)
+
+    def _wait(self, post: Callable[[Any], Any]) -> None:
+        result = self._api.lease_begin(self._handle)
+        with self._lock:
+            self._result = result
+            if self._abandoned:
+                self.end()
+        post(result)
 
     def _abandon(self, waiter: threading.Thread) -> None:
-        self._api.lease_cancel(self._handle)
-        waiter.join()
-        self.end()
+        """Leaves the line. The thread that waits ends the lease; only it knows when it may."""
+        with self._lock:
+            self._abandoned = True
+            if self._result is None:
+                self._api.lease_cancel(self._handle)
+            else:
+                self.end()
+        if waiter.ident is not None:
+            waiter.join()
 
     def begin(self, on_wait: Optional[OnWait]) -> int:
         """Waits; returns a result of the C interface. What `on_wait` raises ends the wait."""
         news: "queue.SimpleQueue" = queue.SimpleQueue()
-        waiter = self._start(news.put)
+        waiter = self._waiter(news.put)
         try:
+            waiter.start()
             while not isinstance(now := news.get(), int):
                 if on_wait is not None:
                     on_wait(now)
@@ -124,8 +143,9 @@ class _Lease:
         """As `begin`; other tasks run meanwhile. A cancellation ends the wait."""
         loop = asyncio.get_running_loop()
         news: "asyncio.Queue" = asyncio.Queue()
-        waiter = self._start(lambda now: loop.call_soon_threadsafe(news.put_nowait, now))
+        waiter = self._waiter(lambda now: loop.call_soon_threadsafe(news.put_nowait, now))
         try:
+            waiter.start()
             while not isinstance(now := await news.get(), int):
                 if on_wait is not None:
                     on_wait(now)
@@ -135,7 +155,12 @@ class _Lease:
             raise
 
     def end(self) -> None:
-        self._api.lease_destroy(self._handle)
+        """Ends the lease. Safe to call again. Nothing in a child that was forked since."""
+        handle, self._handle = self._handle, None
+        if handle and self._pid == os.getpid():
+            self._api.lease_destroy(handle)
+
+    __del__ = end
 
 
 # For each device, how many blocks of this thread, or of this task, hold it.
