@@ -118,7 +118,7 @@ class Desk:
             monkeypatch.setenv(name, self.env[name])
         try:
             parsed = root.parse_args([str(word) for word in words])
-            status = parsed.handler(parsed)
+            status = parsed.run(parsed)
         except SystemExit as end:
             status = end.code
         return (status, *capsys.readouterr())
