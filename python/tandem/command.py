@@ -20,8 +20,9 @@ def tandem_command() -> str:
     if named and os.access(named, os.X_OK):
         return named
     # Installed as <prefix>/lib/tandem/python/tandem, beside <prefix>/bin/tandem.
-    beside = Path(__file__).parents[4] / "bin" / "tandem"
-    found = str(beside) if os.access(beside, os.X_OK) else shutil.which("tandem")
+    folders = Path(__file__).parents
+    beside = folders[4] / "bin" / "tandem" if len(folders) > 4 else None
+    found = str(beside) if beside and os.access(beside, os.X_OK) else shutil.which("tandem")
     if found is None:
         raise CommandMissing(
             "the `tandem` command is not in PATH; install Tandem, or set TANDEM_COMMAND to its path"
