@@ -22,6 +22,7 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class
 from .. import _abi
 from ..errors import TimeLimitExceeded
 from ..lease import Block
+from ..remote import absent_gpu
 from ..status import release, status
 from ..units import format_time, parse_time
 from .display import CellDisplay, shared_kernel_hint
@@ -228,6 +229,10 @@ class GpuMagics(Magics):
             return _remote().fetch(self.shell, name)
         self._cells.where = place_of(name)
         here = self._cells.where == "local"
+        if here:
+            absent_gpu.uninstall()
+        else:
+            absent_gpu.expect(f"the GPU of {name}, for cells under %%gpu")
         print("Cells run in this kernel." if here else f"Cells under %%gpu run on {name}.")
 
     def _run_elsewhere(self, line, cell):

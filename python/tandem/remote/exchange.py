@@ -13,9 +13,10 @@ marks them, so that they travel again and the worker's copies get the notebook's
 import importlib
 import os
 import re
+import sys
 import types
 
-from . import context, tensors
+from . import absent_gpu, context, tensors
 from .errors import CannotTravel, RemoteCellError
 from .proxy import RemoteModule, RemoteValue
 from .rebuild import Rebuild
@@ -58,6 +59,7 @@ class Notebook:
             "records": package.records,
             "roots": package.roots,
             "drop": dropped,
+            "absent_gpu": absent_gpu.expected(),
             "context": context.capture(self._environment),
         }
 
@@ -155,9 +157,13 @@ class Worker:
         self._roots = {}
         self._in_play = set()  # the numbers of the objects that the cell could reach at its start
         self._modules = {}
+        self._expects_gpu = False
 
     def install(self, header, frames):
         """Makes the namespace hold the names of a header, and nothing else of the user's."""
+        if header["absent_gpu"] and not self._expects_gpu:
+            self._expects_gpu = True
+            absent_gpu.expect("the worker's CPU: its torch has no CUDA", _tell_no_cuda)
         self.table.drop(header["drop"])
         rebuild = Rebuild(self.table, header["records"], frames)
         try:
@@ -268,6 +274,11 @@ class Worker:
             raise
         snapshot.commit()
         return {"records": package.records, "roots": package.roots}, package
+
+
+def _tell_no_cuda():
+    text = "torch on the worker has no CUDA: tensors of the GPU compute on the worker's CPU."
+    print(f"tandem: {text}", file=sys.stderr, flush=True)
 
 
 class _Stays:

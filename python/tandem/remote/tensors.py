@@ -7,6 +7,7 @@ Tensors that share a storage keep sharing it, and `.grad` is written after the d
 import sys
 import weakref
 
+from . import absent_gpu, tags
 from .errors import CannotTravel
 from .kinds import Kind, Parts
 
@@ -89,6 +90,8 @@ def handle_of(tensor, table):
         table.storages[handle.address] = handle
         if not table.weak:
             handle.anchor = tensor.detach()
+    if tags.index_of(tensor) is not None:
+        handle.device = tags.device_of(tensor, storage.device)
     handle.add(tensor)
     handle.nbytes = storage.nbytes()
     return handle
@@ -163,32 +166,36 @@ class TensorKind(Kind):
             reason = "the backward hooks of a tensor cannot travel"
             raise CannotTravel("", reason, "Register them inside the cell.")
         where = (obj.storage_offset(), tuple(obj.size()), tuple(obj.stride()))
-        make = (type(obj), handle_of(obj, take.table), obj.dtype, where, obj.requires_grad)
+        memory = handle_of(obj, take.table) or tags.device_of(obj, obj.device)
+        make = (type(obj), memory, obj.dtype, where, obj.requires_grad)
         take.inline(where)
-        fill = take.inline((obj.grad, take.inline(obj.__dict__)))
+        if obj.grad is not None and tags.index_of(obj) is not None:
+            tags.mark(obj.grad, tags.index_of(obj))  # C++ has made it, without a mark
+        fill = take.inline((obj.grad, take.inline(tags.attributes(obj))))
         return Parts(make=take.inline(make), fill=fill)
 
     @staticmethod
     def build(make):
         import torch
 
-        cls, handle, dtype, where, requires_grad = make
+        cls, memory, dtype, where, requires_grad = make
         with torch.no_grad():
-            tensor = _plain(handle, dtype, where)
+            tensor = _plain(memory, dtype, where)
             if issubclass(cls, torch.nn.Parameter):
                 tensor = torch.nn.Parameter(tensor, requires_grad=requires_grad)
             elif cls is not torch.Tensor:
                 tensor = tensor.as_subclass(cls)
         tensor.requires_grad_(requires_grad)
-        if handle is not None:
-            handle.add(tensor)
+        _belongs(tensor, memory)
         return tensor
 
     @staticmethod
     def fill(obj, fill):
         grad, attributes = fill
+        index = tags.index_of(obj)
         obj.__dict__.clear()
         obj.__dict__.update(attributes)
+        tags.mark(obj, index)
         if obj.grad is not grad:
             obj.grad = grad
 
@@ -200,7 +207,7 @@ class TensorKind(Kind):
     def remake(obj, make):
         import torch
 
-        cls, handle, dtype, where, requires_grad = make
+        cls, memory, dtype, where, requires_grad = make
         if type(obj) is not cls:
             return False
         with torch.no_grad():
@@ -208,20 +215,30 @@ class TensorKind(Kind):
             if obj.grad_fn is not None:
                 obj.detach_()
             obj.requires_grad_(False)
-            obj.data = _plain(handle, dtype, where)
+            obj.data = _plain(memory, dtype, where)
         obj.requires_grad_(requires_grad)
-        if handle is not None:
-            handle.add(obj)
+        _belongs(obj, memory)
         return True
 
 
-def _plain(handle, dtype, where):
+def _belongs(tensor, memory):
+    """Records where a tensor belongs: `memory` is its storage's handle, or a device."""
+    handle = memory if isinstance(memory, StorageHandle) else None
+    if handle is not None:
+        handle.add(tensor)
+    tags.mark(tensor, None)
+    tags.mark_for(tensor, memory if handle is None else handle.device)
+
+
+def _plain(memory, dtype, where):
+    """Returns a tensor without attributes; `memory` is a handle, or the device of an empty one."""
     import torch
 
     offset, size, stride = where
-    if handle is None:
-        return torch.empty(0, dtype=dtype).as_strided(size, stride, offset)
-    storage = handle.storage()
+    if not isinstance(memory, StorageHandle):
+        empty = torch.empty(0, dtype=dtype, device=_present(memory))
+        return empty.as_strided(size, stride, offset)
+    storage = memory.storage()
     return torch.empty(0, dtype=dtype, device=storage.device).set_(storage, offset, size, stride)
 
 
@@ -236,8 +253,8 @@ def _present(device):
     """Returns the device, or the host where this machine lacks it."""
     import torch
 
-    missing = device.startswith("cuda") and not torch.cuda.is_available()
-    return "cpu" if missing else device
+    present = torch.cuda.is_available() and absent_gpu.installed() is None
+    return "cpu" if device.startswith("cuda") and not present else device
 
 
 def _flat(handle):

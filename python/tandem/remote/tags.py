@@ -1,0 +1,40 @@
+"""The mark of a tensor that belongs in the memory of a GPU while its bytes lie in host memory.
+
+The mark is an entry of the tensor's `__dict__`, which lives as long as the tensor does, also where
+only C++ holds it. Tensors that share a storage have the same mark.
+"""
+
+_MARK = "_tandem_gpu"
+
+
+def index_of(tensor):
+    """Returns the number of the GPU that a tensor is marked for, or None."""
+    return tensor.__dict__.get(_MARK)
+
+
+def mark(tensor, index):
+    """Marks a tensor for a GPU; None removes the mark."""
+    if index is None:
+        tensor.__dict__.pop(_MARK, None)
+    else:
+        tensor.__dict__[_MARK] = index
+
+
+def device_of(tensor, device):
+    """Returns the name of the device where a tensor belongs; `device` is where its bytes lie."""
+    index = index_of(tensor)
+    return str(device) if index is None else f"cuda:{index}"
+
+
+def mark_for(tensor, device):
+    """Marks a tensor whose bytes lie in host memory for the device of this name."""
+    if device.startswith("cuda") and not tensor.is_cuda:
+        mark(tensor, int(device.partition(":")[2] or 0))
+
+
+def attributes(tensor):
+    """Returns the attributes of a tensor without the mark."""
+    found = tensor.__dict__
+    if _MARK not in found:
+        return found
+    return {name: value for name, value in found.items() if name != _MARK}
