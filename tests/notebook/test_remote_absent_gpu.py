@@ -119,7 +119,7 @@ net.cuda(); nn.utils.clip_grad_norm_(net.parameters(), 1.0) == 0
 net.cuda(); nn.DataParallel is not None and torch.save(net.state_dict(), io.BytesIO()) is None
 pickled(g).is_cuda and pickled(nn.Parameter(g)).is_cuda and not pickled(h).is_cuda
 copy.copy(g).is_cuda and copy.deepcopy(g).is_cuda and on_gpu(*pickled({"a": [g]})["a"])
-saved(g).is_cuda and not saved(g, map_location="cpu").is_cuda and saved(h, map_location="cuda").is_cuda
+saved(g, map_location="cuda").is_cuda and not saved(g).is_cuda and saved(h, map_location="cuda").is_cuda
 not saved({"w": g}, map_location=torch.device("cpu"))["w"].is_cuda
 on_gpu(*saved(net.state_dict(), map_location=cuda0).values())
 on_gpu(torch.utils.checkpoint.checkpoint(net.cuda(), g, use_reentrant=True)) if hasattr(torch.utils, "checkpoint") else True

@@ -145,7 +145,9 @@ class _Installed:
         self._replace(torch.backends.cudnn, "is_acceptable", lambda tensor: False)
         self._replace(threading.Thread, "start", _starting(threading.Thread.start))
         self._indexing = indexing.hidden() and indexing.replace(_getting, _setting)
-        self._replace(torch.Tensor, "__reduce_ex__", _reducing(torch.Tensor.__reduce_ex__))
+        for kind in (torch.Tensor, torch.nn.Parameter):
+            self._replace(kind, "__reduce_ex__", _reducing(kind.__reduce_ex__))
+        self._replace(torch, "save", _noting_saves(torch.save))
         self._replace(torch, "load", _loading(torch.load))
         if hasattr(torch, "asarray"):
             self._replace(torch, "asarray", _converting(torch.asarray))
@@ -214,22 +216,40 @@ def _setting(setitem):
     return put
 
 
+_saving = threading.local()
+
+
 def _reducing(reduce):
-    import torch
-
-    from .tags import index_of
-
-    rebuild = getattr(torch._tensor, "_rebuild_from_type_v2", None)
+    """Pickles carry the mark, the files of torch.save do not: torch reads them anywhere."""
+    from . import tags
 
     @functools.wraps(reduce)
     def reduced(tensor, protocol):
-        parts = reduce(tensor, protocol)
-        plain = type(tensor) is torch.Tensor and index_of(tensor) is not None
-        if plain and rebuild is not None and parts[0] is not rebuild:
-            return rebuild, (parts[0], type(tensor), parts[1], dict(tensor.__dict__))
-        return parts
+        index = tags.index_of(tensor)
+        if index is None:
+            return reduce(tensor, protocol)
+        tags.mark(tensor, None)
+        try:
+            function, arguments, *rest = reduce(tensor, protocol)
+        finally:
+            tags.mark(tensor, index)
+        if getattr(_saving, "here", False):
+            return (function, arguments, *rest)
+        return (tags.rebuild, (index, function, arguments), *rest)
 
     return reduced
+
+
+def _noting_saves(save):
+    @functools.wraps(save)
+    def saved(*args, **kwargs):
+        before, _saving.here = getattr(_saving, "here", False), True
+        try:
+            return save(*args, **kwargs)
+        finally:
+            _saving.here = before
+
+    return saved
 
 
 def _converting(convert):

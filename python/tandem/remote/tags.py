@@ -38,3 +38,10 @@ def attributes(tensor):
     if _MARK not in found:
         return found
     return {name: value for name, value in found.items() if name != _MARK}
+
+
+def rebuild(index, function, arguments):
+    """Returns the tensor of a pickle, marked for a GPU."""
+    tensor = function(*arguments)
+    mark(tensor, index)
+    return tensor
