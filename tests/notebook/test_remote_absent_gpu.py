@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from remote_fixtures import PYTHON
+from remote_fixtures import PYTHON, peer, peer_pipe  # noqa: F401
 
 torch = pytest.importorskip("torch")
 np = pytest.importorskip("numpy")
@@ -297,3 +297,75 @@ def test_it_is_not_installed_where_torch_has_a_card_or_after_uninstall():
         """
     )
     assert shown == ["False", "None"]
+
+
+@pytest.fixture
+def absent_peer(peer):
+    """A peer that expects the GPU, and the notebook's names."""
+    from tandem.remote import absent_gpu
+
+    absent_gpu.install(NAME)
+    try:
+        exec("import torch", peer.namespace)
+        yield peer
+    finally:
+        absent_gpu.uninstall()
+
+
+def test_tensors_of_the_gpu_travel_and_come_back_into_the_originals(absent_peer):
+    space = absent_peer.namespace
+    exec(
+        "net = torch.nn.Linear(2, 1).cuda(); row = net.weight.detach()[0]; none = torch.empty(0, device='cuda')\n"
+        "net.weight.sum().backward(); host = torch.zeros(2)",
+        space,
+    )
+    net, weight, row = space["net"], space["net"].weight, space["row"]
+    absent_peer.run(
+        "where = [t.device for t in (net.weight, net.weight.grad, row, none, host)]\n"
+        "with torch.no_grad(): net.weight.fill_(7)\n"
+        "net.weight.grad.fill_(3); new = torch.ones(4, device='cuda'); inner = [new * 2]\n"
+        "name = torch.cuda.get_device_name()"
+    )
+    assert [str(device) for device in space["where"]] == ["cuda:0"] * 4 + ["cpu"]
+    assert space["net"] is net and net.weight is weight and row.tolist() == [7, 7]
+    assert weight.is_cuda and weight.grad.is_cuda and weight.grad.tolist() == [[3, 3]]
+    assert "CPU" in space["name"]
+    assert repr(space["new"]).startswith("<on the worker: torch.Tensor")
+    assert space["new"].device == "cuda:0" and space["inner"][0].is_cuda
+    absent_peer.run("total = (new + inner[0]).sum().item(); del inner[0]")
+    assert (space["total"], space["inner"]) == (12, [])
+
+
+def test_a_model_trains_across_cells_of_a_notebook(open_notebook):
+    notebook = open_notebook("student", shared=False)
+    assert notebook.value("'torch' in __import__('sys').modules") == "False"
+    notebook.run("%gpu use worker")
+    ran = notebook.run(
+        "import torch\ntorch.manual_seed(0)\nprint(torch.cuda.get_device_name())\n"
+        "device = 'cuda' if torch.cuda.is_available() else 'cpu'\n"
+        "net = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))\n"
+        "net.to(device)\nadam = torch.optim.Adam(net.parameters(), lr=0.05)\n"
+        "x = torch.randn(32, 2, device=device)\ny = x.sum(1, keepdim=True)\nlosses = []"
+    )
+    assert ran.texts("stdout") == ["the GPU of worker, for cells under %%gpu\n"], ran
+    refused = notebook.run("net(torch.ones(1, 2))")
+    assert "same device" in refused.text
+    train = (
+        "%%gpu\nfor _ in range(20):\n    adam.zero_grad()\n"
+        "    loss = (net(x.to(device)) - y).pow(2).mean()\n    loss.backward()\n    adam.step()\n"
+        "    losses.append(loss.item())"
+    )
+    first, second = notebook.run(train), notebook.run(train)
+    assert (first.status, second.status) == ("ok", "ok"), (first, second)
+    assert "no CUDA" in "".join(first.texts("stderr"))
+    assert "no CUDA" not in "".join(second.texts("stderr"))
+    assert notebook.value("len(losses), losses[20] < losses[0], losses[39] < 0.5 * losses[20]") == (
+        "(40, True, True)"
+    )
+    state = "[s['exp_avg'].is_cuda for s in adam.state.values()], int(adam.state[net[0].weight]['step'])"
+    assert notebook.value(state) == "([True, True, True, True], 40)"
+    assert notebook.value("net(x).device, net[0].weight.grad.is_cuda") == (
+        "(device(type='cuda', index=0), True)"
+    )
+    notebook.run("%gpu use local")
+    assert notebook.value("torch.cuda.is_available(), net[0].weight.is_cuda") == "(False, False)"
