@@ -1,9 +1,11 @@
 """What `torch.cuda` says about a GPU that is not there.
 
-Sizes are zero, since no memory of a card is in use; streams and events do nothing.
+The sizes of the GPU are those of the host, whose memory its tensors use; nothing is allocated on a
+card. Streams and events do nothing.
 """
 
 import contextlib
+import os
 import time
 import types
 
@@ -78,7 +80,11 @@ def replacements(name):
 
     def properties(device=None):
         return types.SimpleNamespace(
-            name=described(device), total_memory=0, major=0, minor=0, multi_processor_count=0
+            name=described(device),
+            total_memory=_host_memory()[1],
+            major=0,
+            minor=0,
+            multi_processor_count=os.cpu_count(),
         )
 
     def needs_gpu():
@@ -101,7 +107,7 @@ def replacements(name):
         "memory_stats": lambda device=None: {},
         "memory_snapshot": lambda *_: [],
         "memory_summary": lambda *_, **__: f"No memory is in use here. {name}",
-        "mem_get_info": lambda device=None: (0, 0),
+        "mem_get_info": lambda device=None: _host_memory(),
         "Stream": Stream,
         "Event": Event,
         "current_stream": lambda device=None: stream,
@@ -117,6 +123,12 @@ def replacements(name):
     values.update(dict.fromkeys(_ACTIONS.split(), lambda *_, **__: None))
     values.update(dict.fromkeys(_CONTEXTS.split(), lambda *_: contextlib.nullcontext()))
     return values
+
+
+def _host_memory():
+    """Returns the free and all bytes of the host's memory."""
+    page = os.sysconf("SC_PAGE_SIZE")
+    return os.sysconf("SC_AVPHYS_PAGES") * page, os.sysconf("SC_PHYS_PAGES") * page
 
 
 def _check(device):

@@ -9,6 +9,7 @@ Threading: the thread that installs, and the threads that it starts from then on
 
 import functools
 import importlib.util
+import inspect
 import sys
 import threading
 
@@ -149,6 +150,8 @@ class _Installed:
             self._replace(kind, "__reduce_ex__", _reducing(kind.__reduce_ex__))
         self._replace(torch, "save", _noting_saves(torch.save))
         self._replace(torch, "load", _loading(torch.load))
+        self._replace(torch, "Generator", _generators(torch.Generator))
+        self._replace(torch.autograd.Function, "apply", _applying(torch.autograd.Function))
         if hasattr(torch, "asarray"):
             self._replace(torch, "asarray", _converting(torch.asarray))
         if hasattr(torch.Tensor, "_make_subclass"):
@@ -187,6 +190,7 @@ def _starting(start):
         run = thread.run
 
         def run_with_mode():
+            vars(thread).pop("run", None)
             _enter_mode()
             run()
 
@@ -260,6 +264,35 @@ def _converting(convert):
         return as_tensor(convert, args, kwargs)
 
     return converted
+
+
+def _generators(base):
+    """Random numbers of the GPU are the host's here."""
+    from .absent_mode import index_of_device
+
+    class OfAnyDevice(type):
+        def __instancecheck__(cls, value):
+            return isinstance(value, base)
+
+    class Generator(metaclass=OfAnyDevice):
+        __doc__ = base.__doc__
+
+        def __new__(cls, device="cpu"):
+            return base(device="cpu" if index_of_device(device) == 0 else device)
+
+    return Generator
+
+
+def _applying(function):
+    """C++ gives an input that a function returns as it is a new object, without a mark."""
+    from .absent_mode import mark_results
+
+    apply = inspect.getattr_static(function, "apply")
+
+    def applied(cls, *args, **kwargs):
+        return mark_results(apply.__get__(None, cls)(*args, **kwargs), args)
+
+    return classmethod(applied)
 
 
 def _subclassing(make):

@@ -14,6 +14,7 @@ import threading
 from contextlib import contextmanager
 
 import torch
+from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode
 
 from .tags import index_of, mark
@@ -76,6 +77,14 @@ def mark_all(value, index):
         mark_all([*value.parameters(), *value.buffers()], index)
 
 
+def mark_results(results, args):
+    """Marks what a function of tensors returned for the GPU of its arguments; returns it."""
+    index, _ = _scan(args)
+    if index is not None:
+        mark_all(results, index)
+    return results
+
+
 # The general rules.
 
 
@@ -84,17 +93,19 @@ def _pass_on(func, args, kwargs):
 
 
 def _scan(values, found=None, host=None):
-    """Returns the number of the GPU of the tensors in `values`, and a tensor of the host.
+    """Returns the number of the GPU of the tensors in `values`, and a list of those of the host.
 
-    Tensors of the host without a dimension do not count: torch takes them as numbers.
+    Either is None where there is no such tensor.
     """
     for value in values:
         if isinstance(value, Tensor):
             index = index_of(value)
             if index is not None:
                 found = index
-            elif host is None and value.dim():
-                host = value
+            elif host is None:
+                host = [value]
+            else:
+                host.append(value)
         elif isinstance(value, (list, tuple)):
             found, host = _scan(value, found, host)
     return found, host
@@ -107,7 +118,7 @@ def _computed(func, args, kwargs):
         index, host = _scan(kwargs.values(), index, host)
     if index is None:
         return func(*args, **kwargs)
-    if host is not None:
+    if host is not None and any(map(_has_place, host)):
         _refuse_mixed(func, args)
     result = func(*args, **kwargs)
     if isinstance(result, Tensor):
@@ -115,6 +126,11 @@ def _computed(func, args, kwargs):
     elif isinstance(result, (list, tuple)):
         mark_all(result, index)
     return result
+
+
+def _has_place(tensor):
+    """Returns whether a tensor has to be on the device of the others; single numbers need not."""
+    return not is_lazy(tensor) and tensor.dim() > 0
 
 
 def _refuse_mixed(func, args):
@@ -183,7 +199,7 @@ def as_tensor(func, args, kwargs):
 def _moved(tensor, result, index):
     """Returns `result`, or a copy where it is `tensor` itself, as a tensor of a GPU or the host."""
     if result is tensor:
-        result = tensor.clone()
+        result = tensor.to("cpu", copy=True)
     mark(result, index)
     return result
 

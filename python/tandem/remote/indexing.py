@@ -1,6 +1,7 @@
 """Indexing of tensors as a function mode should see it, in releases of torch whose modes do not.
 
-torch 1.13 hides `tensor[0]` and `tensor[mask]` from modes, so methods of Python replace those of C. CPython then takes every tensor for a sequence, and torch cannot read a list of numbers that are
+torch 1.13 hides `tensor[0]` and `tensor[mask]` from modes, so methods of Python replace those of C.
+CPython then takes every tensor for a sequence, and torch cannot read a list of numbers that are
 tensors. `_hide_sequence` empties that slot of the type again; where it cannot, nothing is replaced.
 """
 
