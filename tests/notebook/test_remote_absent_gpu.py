@@ -373,3 +373,20 @@ def test_a_model_trains_across_cells_of_a_notebook(open_notebook):
     )
     notebook.run("%gpu use local")
     assert notebook.value("torch.cuda.is_available(), net[0].weight.is_cuda") == "(False, False)"
+
+
+def test_torch_imports_where_the_gpu_cannot_be_installed():
+    shown = python(
+        """
+        import sys, warnings
+        from tandem.remote import absent_gpu
+        sys.modules["tandem.remote.absent_mode"] = None
+        absent_gpu.expect("theirs")
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            import torch
+        told = [str(w.message) for w in caught if "under %%gpu" in str(w.message)]
+        print(len(told), torch.cuda.is_available(), absent_gpu.installed())
+        """
+    )
+    assert shown == ["1", "False", "None"]

@@ -15,7 +15,7 @@ from .absent_mode import index_of_device
 
 
 class Stream:
-    """A stream of the GPU: what is submitted to it has run already."""
+    """A stream of the GPU. All of its work has run already."""
 
     cuda_stream = 0
 

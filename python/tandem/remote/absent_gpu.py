@@ -2,16 +2,17 @@
 
 Tensors of the GPU lie in host memory and compute on the CPU, so that shapes and devices are checked
 before a cell waits for a GPU. Remote cells take them to the real one. `expect` installs it when
-torch is imported. absent_mode.py has the rules, absent_cuda.py the functions of `torch.cuda`.
+torch is imported. absent_mode.py has the rules, absent_methods.py what these rules cannot reach,
+and absent_cuda.py the functions of `torch.cuda`.
 
 Threading: the thread that installs, and the threads that it starts from then on.
 """
 
 import functools
 import importlib.util
-import inspect
 import sys
 import threading
+import warnings
 
 _installed = None  # what is in force, or None
 _expected = None  # the import hook that waits for torch, or None
@@ -45,7 +46,12 @@ def _install_where_missing(name, on_install):
     before = installed()
     if before == name or (before is None and torch.cuda.is_available()):
         return
-    install(name)
+    try:
+        install(name)
+    except Exception as error:  # the import of torch, or of a cell, goes on without
+        text = f"torch {torch.__version__} accepts no GPU that is elsewhere: {error!r}"
+        warnings.warn(f"{text}. Move tensors to the GPU in cells under %%gpu.", stacklevel=2)
+        return
     if on_install is not None:
         on_install()
 
@@ -133,33 +139,28 @@ class _Installed:
     """The replaced attributes of torch, of `threading.Thread` and of `torch.cuda`."""
 
     def __init__(self, name):
+        self.name = name
+        self._replaced, self._indexing = [], False
+        try:
+            self._replace_all()
+        except BaseException:
+            self.restore()
+            raise
+
+    def _replace_all(self):
         import torch
 
-        from . import absent_cuda, indexing
+        from . import absent_cuda, absent_methods
         from .absent_mode import Mode
 
-        self.name = name
-        self._replaced = []
-        for attribute, value in absent_cuda.replacements(name).items():
+        for attribute, value in absent_cuda.replacements(self.name).items():
             if hasattr(torch.cuda, attribute):
                 self._replace(torch.cuda, attribute, value)
         self._replace(torch.backends.cudnn, "is_acceptable", lambda tensor: False)
         self._replace(threading.Thread, "start", _starting(threading.Thread.start))
-        self._indexing = indexing.hidden() and indexing.replace(_getting, _setting)
-        for kind in (torch.Tensor, torch.nn.Parameter):
-            self._replace(kind, "__reduce_ex__", _reducing(kind.__reduce_ex__))
-        self._replace(torch, "save", _noting_saves(torch.save))
-        self._replace(torch, "load", _loading(torch.load))
-        self._replace(torch, "Generator", _generators(torch.Generator))
-        self._replace(torch.autograd.Function, "apply", _applying(torch.autograd.Function))
-        if hasattr(torch, "asarray"):
-            self._replace(torch, "asarray", _converting(torch.asarray))
-        if hasattr(torch.Tensor, "_make_subclass"):
-            make = staticmethod(_subclassing(torch.Tensor._make_subclass))
-            self._replace(torch.Tensor, "_make_subclass", make)
-        else:
-            new = _subclassing(torch.nn.Parameter.__new__)
-            self._replace(torch.nn.Parameter, "__new__", staticmethod(new))
+        for owner, attribute, value in absent_methods.replacements():
+            self._replace(owner, attribute, value)
+        self._indexing = absent_methods.replace_indexing()
         _enter_mode()
         Mode.active = True
 
@@ -181,9 +182,6 @@ class _Installed:
             indexing.restore()
 
 
-# The functions that a mode does not see, at least in torch 1.13.
-
-
 def _starting(start):
     @functools.wraps(start)
     def started(thread):
@@ -198,140 +196,3 @@ def _starting(start):
         start(thread)
 
     return started
-
-
-def _getting(getitem):
-    from .absent_mode import index_tensor
-
-    @functools.wraps(getitem)
-    def got(tensor, key):
-        return index_tensor(getitem, (tensor, key), {})
-
-    return got
-
-
-def _setting(setitem):
-    from .absent_mode import set_items
-
-    @functools.wraps(setitem)
-    def put(tensor, key, value):
-        set_items(setitem, (tensor, key, value), {})
-
-    return put
-
-
-_saving = threading.local()
-
-
-def _reducing(reduce):
-    """Pickles carry the mark, the files of torch.save do not: torch reads them anywhere."""
-    from . import tags
-
-    @functools.wraps(reduce)
-    def reduced(tensor, protocol):
-        index = tags.index_of(tensor)
-        if index is None:
-            return reduce(tensor, protocol)
-        tags.mark(tensor, None)
-        try:
-            function, arguments, *rest = reduce(tensor, protocol)
-        finally:
-            tags.mark(tensor, index)
-        if getattr(_saving, "here", False):
-            return (function, arguments, *rest)
-        return (tags.rebuild, (index, function, arguments), *rest)
-
-    return reduced
-
-
-def _noting_saves(save):
-    @functools.wraps(save)
-    def saved(*args, **kwargs):
-        before, _saving.here = getattr(_saving, "here", False), True
-        try:
-            return save(*args, **kwargs)
-        finally:
-            _saving.here = before
-
-    return saved
-
-
-def _converting(convert):
-    from .absent_mode import as_tensor
-
-    @functools.wraps(convert)
-    def converted(*args, **kwargs):
-        return as_tensor(convert, args, kwargs)
-
-    return converted
-
-
-def _generators(base):
-    """Random numbers of the GPU are the host's here."""
-    from .absent_mode import index_of_device
-
-    class OfAnyDevice(type):
-        def __instancecheck__(cls, value):
-            return isinstance(value, base)
-
-    class Generator(metaclass=OfAnyDevice):
-        __doc__ = base.__doc__
-
-        def __new__(cls, device="cpu"):
-            return base(device="cpu" if index_of_device(device) == 0 else device)
-
-    return Generator
-
-
-def _applying(function):
-    """C++ gives an input that a function returns as it is a new object, without a mark."""
-    from .absent_mode import mark_results
-
-    apply = inspect.getattr_static(function, "apply")
-
-    def applied(cls, *args, **kwargs):
-        return mark_results(apply.__get__(None, cls)(*args, **kwargs), args)
-
-    return classmethod(applied)
-
-
-def _subclassing(make):
-    from .absent_mode import index_of
-    from .tags import mark
-
-    @functools.wraps(make)
-    def made(cls, data=None, *args, **kwargs):
-        result = make(cls, data, *args, **kwargs)
-        index = None if data is None else index_of(data)
-        if index is not None:
-            mark(result, index)
-        return result
-
-    return made
-
-
-def _loading(load):
-    from .absent_mode import mark_all
-
-    @functools.wraps(load)
-    def loaded(file, map_location=None, *args, **kwargs):
-        if callable(map_location):
-            return load(file, map_location, *args, **kwargs)
-        found = set()
-
-        def place(storage, location):
-            if isinstance(map_location, dict):
-                location = map_location.get(location, location)
-            elif map_location is not None:
-                location = str(map_location)
-            found.add(location.startswith("cuda"))
-            return storage
-
-        value = load(file, place, *args, **kwargs)
-        if True in found:
-            mark_all(value, 0)
-        elif map_location is not None:
-            mark_all(value, None)
-        return value
-
-    return loaded
