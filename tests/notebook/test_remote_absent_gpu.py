@@ -390,3 +390,36 @@ def test_torch_imports_where_the_gpu_cannot_be_installed():
         """
     )
     assert shown == ["1", "False", "None"]
+
+
+def test_a_module_that_moves_between_cells_has_its_device_there_too(absent_peer):
+    space = absent_peer.namespace
+    look = "seen = (str(net.weight.device), net.weight.sum().item(), state[net.weight].is_cuda)"
+    exec("net = torch.nn.Linear(2, 1); state = {net.weight: torch.ones(2)}", space)
+    for move, expected in (("cuda", "cuda:0"), ("cpu", "cpu"), ("cuda", "cuda:0")):
+        exec(f"net.to('{move}'); state[net.weight] = state[net.weight].to('{move}')", space)
+        absent_peer.run(look)
+        assert space["seen"] == (expected, space["net"].weight.sum().item(), move == "cuda")
+    absent_peer.run("net.cpu()")
+    assert not space["net"].weight.is_cuda and space["state"][space["net"].weight].is_cuda
+
+
+def test_a_module_made_in_a_cell_is_on_the_gpu_here(absent_peer):
+    space = absent_peer.namespace
+    absent_peer.run("net = torch.nn.Linear(2, 1).cuda()")
+    out = space["net"](torch.ones(3, 2, device="cuda"))
+    assert out.is_cuda and out.shape == (3, 1)
+    with pytest.raises(RuntimeError, match="same device"):
+        space["net"](torch.ones(3, 2))
+    absent_peer.run("net.weight.data.zero_()")
+    assert absent_peer.sent.nbytes < 5000 and space["net"].weight.sum() == 0
+
+
+def test_a_cell_that_fails_leaves_the_tensors_of_the_gpu(absent_peer):
+    space = absent_peer.namespace
+    exec("w = torch.ones(2, device='cuda')", space)
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        absent_peer.run("w.zero_(); 1 / 0")
+    assert space["w"].is_cuda and space["w"].tolist() == [1, 1]
+    absent_peer.run("w.add_(1)")
+    assert space["w"].is_cuda and space["w"].tolist() == [2, 2]

@@ -18,18 +18,19 @@ _installed = None  # what is in force, or None
 _expected = None  # the import hook that waits for torch, or None
 
 
-def expect(name, on_install=None):
+def expect(name, on_install=None, ask=True):
     """Installs the GPU as soon as torch is there, if torch has none of its own.
 
     `name` is what `torch.cuda.get_device_name()` says. `on_install()` is called after the
-    installation. Nothing here imports torch.
+    installation. Where `ask` is false, a torch that is built for CUDA counts as one with a card:
+    the question would start the driver. Nothing here imports torch.
     """
     global _expected
     _forget()
     torch = sys.modules.get("torch")
     if torch is not None and hasattr(torch, "cuda"):
-        return _install_where_missing(name, on_install)
-    _expected = _Hook(lambda: _install_where_missing(name, on_install))
+        return _install_where_missing(name, on_install, ask)
+    _expected = _Hook(lambda: _install_where_missing(name, on_install, ask))
     sys.meta_path.insert(0, _expected)
 
 
@@ -40,11 +41,11 @@ def _forget():
     _expected = None
 
 
-def _install_where_missing(name, on_install):
+def _install_where_missing(name, on_install, ask):
     import torch
 
     before = installed()
-    if before == name or (before is None and torch.cuda.is_available()):
+    if before == name or (before is None and _has_card(ask)):
         return
     try:
         install(name)
@@ -54,6 +55,12 @@ def _install_where_missing(name, on_install):
         return
     if on_install is not None:
         on_install()
+
+
+def _has_card(ask):
+    import torch
+
+    return torch.cuda.is_available() if ask else torch.backends.cuda.is_built()
 
 
 def installed():

@@ -163,7 +163,8 @@ class Worker:
         """Makes the namespace hold the names of a header, and nothing else of the user's."""
         if header["absent_gpu"] and not self._expects_gpu:
             self._expects_gpu = True
-            absent_gpu.expect("the worker's CPU: its torch has no CUDA", _tell_no_cuda)
+            name = "the worker's CPU: its torch has no CUDA"
+            absent_gpu.expect(name, _tell_no_cuda, ask=False)
         self.table.drop(header["drop"])
         rebuild = Rebuild(self.table, header["records"], frames)
         try:
