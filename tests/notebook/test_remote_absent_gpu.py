@@ -45,7 +45,7 @@ torch.cuda.device_count() == 1
 torch.cuda.current_device() == 0
 torch.cuda.get_device_name() == torch.cuda.get_device_name(0) == NAME
 torch.cuda.get_device_properties(0).name == NAME
-torch.cuda.get_device_capability() < (3, 0)
+torch.cuda.get_device_capability() == (8, 0) and torch.cuda.is_bf16_supported()
 torch.cuda.memory_allocated() == torch.cuda.max_memory_reserved("cuda") == 0
 torch.cuda.empty_cache() is None and torch.cuda.reset_peak_memory_stats() is None
 isinstance(torch.cuda.memory_summary(), str) and 0 < torch.cuda.mem_get_info()[0] <= torch.cuda.get_device_properties(0).total_memory
@@ -115,6 +115,7 @@ m = nn.MultiheadAttention(4, 2).cuda(); x = torch.ones(3, 1, 4, device="cuda"); 
 F.cross_entropy(g, torch.tensor([0, 1], device="cuda")).is_cuda
 nn.Conv2d(1, 2, 3).cuda()(torch.ones(1, 1, 4, 4, device="cuda")).is_cuda
 on_gpu(nn.LazyLinear(2).cuda()(g), nn.LazyLinear(2, device="cuda")(g))
+c = torch.autocast("cuda", dtype=torch.bfloat16); c.__enter__(); y = g @ g.T; c.__exit__(None, None, None); y.is_cuda
 nn.Embedding(4, 2).cuda()(torch.tensor([1], device="cuda")).is_cuda
 net.cuda(); nn.utils.clip_grad_norm_(net.parameters(), 1.0) == 0
 r = torch.Generator(device="cuda"); isinstance(r, torch.Generator) and torch.rand(2, generator=r.manual_seed(1), device="cuda").is_cuda

@@ -14,6 +14,9 @@ import torch
 from .absent_mode import index_of_device
 
 
+_CAPABILITY = (8, 0)  # the oldest cards with every dtype that autocast takes
+
+
 class Stream:
     """A stream of the GPU. All of its work has run already."""
 
@@ -82,8 +85,8 @@ def replacements(name):
         return types.SimpleNamespace(
             name=described(device),
             total_memory=_host_memory()[1],
-            major=0,
-            minor=0,
+            major=_CAPABILITY[0],
+            minor=_CAPABILITY[1],
             multi_processor_count=os.cpu_count(),
         )
 
@@ -95,13 +98,13 @@ def replacements(name):
     values = {
         "is_available": lambda: True,
         "is_initialized": lambda: True,
-        "is_bf16_supported": lambda *_, **__: False,
+        "is_bf16_supported": lambda *_, **__: True,
         "is_current_stream_capturing": lambda: False,
         "device_count": lambda: 1,
         "current_device": lambda: 0,
         "get_device_name": described,
         "get_device_properties": properties,
-        "get_device_capability": lambda device=None: (0, 0),
+        "get_device_capability": lambda device=None: _CAPABILITY,
         "get_arch_list": lambda: [],
         "set_device": _check,
         "memory_stats": lambda device=None: {},

@@ -11,6 +11,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 _AS_SEQUENCE, _ITEM = 13, 3  # places in PyTypeObject and PySequenceMethods, in words
+_WORD = ctypes.sizeof(ctypes.c_void_p)
 _SQ_ITEM = 44  # its number for PyType_GetSlot
 
 
@@ -48,11 +49,14 @@ def restore():
     _hide_sequence(torch.Tensor)
 
 
+def _methods(kind):
+    """Returns the address of the methods of a sequence, which lie within a type made by Python."""
+    return ctypes.c_void_p.from_address(id(kind) + _AS_SEQUENCE * _WORD).value or 0
+
+
 def _slot(kind):
-    """Returns the address field of a type's `sq_item`."""
-    word = ctypes.sizeof(ctypes.c_void_p)
-    methods = ctypes.c_void_p.from_address(id(kind) + _AS_SEQUENCE * word).value
-    return ctypes.c_void_p.from_address(methods + _ITEM * word)
+    """Returns the field `sq_item` of a type."""
+    return ctypes.c_void_p.from_address(_methods(kind) + _ITEM * _WORD)
 
 
 def _get_slot(kind):
@@ -62,7 +66,7 @@ def _get_slot(kind):
 
 
 def _is_sequence_slot_known():
-    """Compares what the slot's address holds with what CPython says, with and without a value."""
+    """Compares the slot with what CPython says, for types with and without a value in it."""
 
     class Sequence:
         def __getitem__(self, key):
@@ -71,7 +75,9 @@ def _is_sequence_slot_known():
     class Other:
         pass
 
-    return all(_slot(kind).value == _get_slot(kind) for kind in (Sequence, Other, torch.Tensor))
+    kinds = (Sequence, Other, torch.Tensor)
+    within = all(0 < _methods(kind) - id(kind) < type.__sizeof__(kind) for kind in kinds)
+    return within and all(_slot(kind).value == _get_slot(kind) for kind in kinds)
 
 
 def _hide_sequence(kind):
