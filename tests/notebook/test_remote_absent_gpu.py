@@ -48,7 +48,8 @@ torch.cuda.get_device_properties(0).name == NAME
 torch.cuda.get_device_capability() == (8, 0) and torch.cuda.is_bf16_supported()
 torch.cuda.memory_allocated() == torch.cuda.max_memory_reserved("cuda") == 0
 torch.cuda.empty_cache() is None and torch.cuda.reset_peak_memory_stats() is None
-isinstance(torch.cuda.memory_summary(), str) and 0 < torch.cuda.mem_get_info()[0] <= torch.cuda.get_device_properties(0).total_memory
+isinstance(torch.cuda.memory_summary(), str)
+    and 0 < torch.cuda.mem_get_info()[0] <= torch.cuda.get_device_properties(0).total_memory
 torch.cuda.synchronize() is None and torch.cuda.set_device(0) is None
 torch.cuda.manual_seed_all(3) is None and len(torch.cuda.get_rng_state_all()) == 1
 e = torch.cuda.Event(enable_timing=True); e.record(); e.elapsed_time(e) == 0
@@ -93,7 +94,8 @@ out = torch.empty_like(g); torch.add(g, g, out=out) is out and out.is_cuda
 h.data = g; h.is_cuda
 repr(torch.ones(2, device="cuda")) == "tensor([1., 1.], device='cuda:0')"
 repr(w) == "tensor([1., 1., 1.], device='cuda:0', requires_grad=True)"
-repr(torch.ones(1, dtype=torch.half, device="cuda")).endswith("device='cuda:0', dtype=torch.float16)")
+repr(torch.ones(1, dtype=torch.half, device="cuda")).endswith("device='cuda:0',
+    dtype=torch.float16)")
 "device='cuda:0'" in f"{g}" and f"{g.sum():.1f}" == "15.0" and "device" not in repr(h)
 "cuda:0" in repr(nn.Parameter(g)) and "cuda:0" in str(w * 2)
 g.tolist() == h.tolist() and float(g[0, 1]) == 1 and bool(g[0, 1]) and len(g) == 2
@@ -104,56 +106,73 @@ net.to(device=cuda0); y = net(g); y.is_cuda and y.shape == (2, 1)
 p = net[0].weight; net.cuda(); net[0].weight is p and p.is_leaf and p.requires_grad
 on_gpu(nn.Linear(2, 2, device="cuda").weight, nn.Parameter(g))
 net.cuda(); on_gpu(*net.state_dict().values()) and on_gpu(copy.deepcopy(net)[0].weight)
-net.cuda(); net.load_state_dict({k: v.cpu() for k, v in net.state_dict().items()}); on_gpu(*net.parameters())
+net.cuda(); net.load_state_dict({k: v.cpu() for k, v in net.state_dict().items()});
+    on_gpu(*net.parameters())
 net.cuda(); net(g).sum().backward(); on_gpu(*(p.grad for p in net.parameters()))
 w.grad is None and ((w * 2).sum().backward() or on_gpu(w.grad))
 on_gpu(*torch.autograd.grad((w * 2).sum(), w))
-seen = []; w.register_hook(lambda d: seen.append(torch.ones(3, device="cuda") * d) or d * w.detach()); (w * 2).sum().backward(); on_gpu(*seen) and w.grad.sum().item() == 6
+seen = []; w.register_hook(lambda d: seen.append(torch.ones(3,
+    device="cuda") * d) or d * w.detach()); (w * 2).sum().backward();
+    on_gpu(*seen) and w.grad.sum().item() == 6
 l = nn.LSTM(3, 4).cuda(); o, (a, b) = l(torch.ones(5, 2, 3, device="cuda")); on_gpu(o, a, b)
-q = nn.utils.rnn.pack_padded_sequence(g[:, :, None], torch.tensor([3, 2]), batch_first=True); q.data.is_cuda and not q.batch_sizes.is_cuda and nn.GRU(1, 2).cuda()(q)[0].data.is_cuda
+q = nn.utils.rnn.pack_padded_sequence(g[:, :, None], torch.tensor([3, 2]), batch_first=True);
+    q.data.is_cuda and not q.batch_sizes.is_cuda and nn.GRU(1, 2).cuda()(q)[0].data.is_cuda
 m = nn.MultiheadAttention(4, 2).cuda(); x = torch.ones(3, 1, 4, device="cuda"); on_gpu(*m(x, x, x))
 F.cross_entropy(g, torch.tensor([0, 1], device="cuda")).is_cuda
 nn.Conv2d(1, 2, 3).cuda()(torch.ones(1, 1, 4, 4, device="cuda")).is_cuda
 on_gpu(nn.LazyLinear(2).cuda()(g), nn.LazyLinear(2, device="cuda")(g))
-c = torch.autocast("cuda", dtype=torch.bfloat16); c.__enter__(); y = g @ g.T; c.__exit__(None, None, None); y.is_cuda
+c = torch.autocast("cuda", dtype=torch.bfloat16); c.__enter__(); y = g @ g.T;
+    c.__exit__(None, None, None); y.is_cuda
 nn.Embedding(4, 2).cuda()(torch.tensor([1], device="cuda")).is_cuda
 net.cuda(); nn.utils.clip_grad_norm_(net.parameters(), 1.0) == 0
-r = torch.Generator(device="cuda"); isinstance(r, torch.Generator) and torch.rand(2, generator=r.manual_seed(1), device="cuda").is_cuda
-l = nn.Linear(3, 1).cuda(); l.register_full_backward_hook(lambda m, i, o: (i[0] * m.weight.sum(),)); x = g.clone().requires_grad_(); l(x).sum().backward(); on_gpu(x.grad, l.weight.grad)
+r = torch.Generator(device="cuda"); isinstance(r, torch.Generator)
+    and torch.rand(2, generator=r.manual_seed(1), device="cuda").is_cuda
+l = nn.Linear(3, 1).cuda(); l.register_full_backward_hook(lambda m, i,
+    o: (i[0] * m.weight.sum(),)); x = g.clone().requires_grad_(); l(x).sum().backward();
+    on_gpu(x.grad, l.weight.grad)
 pickled(g).is_cuda and pickled(nn.Parameter(g)).is_cuda and not pickled(h).is_cuda
 copy.copy(g).is_cuda and copy.deepcopy(g).is_cuda and on_gpu(*pickled({"a": [g]})["a"])
-saved(g, map_location="cuda").is_cuda and not saved(g).is_cuda and saved(h, map_location="cuda").is_cuda
+saved(g, map_location="cuda").is_cuda and not saved(g).is_cuda
+    and saved(h, map_location="cuda").is_cuda
 not saved({"w": g}, map_location=torch.device("cpu"))["w"].is_cuda
 on_gpu(*saved(net.state_dict(), map_location=cuda0).values())
-x = g.clone().requires_grad_(); net.cuda(); checkpoint(net, x, use_reentrant=True).sum().backward(); on_gpu(x.grad)
+x = g.clone().requires_grad_(); net.cuda();
+    checkpoint(net, x, use_reentrant=True).sum().backward(); on_gpu(x.grad)
 h.pin_memory() is not h and torch.equal(h.pin_memory(), h)
-all(x.is_cuda for (b,) in torch.utils.data.DataLoader(torch.utils.data.TensorDataset(h), pin_memory=True) for x in [b.cuda(non_blocking=True)])
+all(x.is_cuda for (b,) in torch.utils.data.DataLoader(torch.utils.data.TensorDataset(h),
+    pin_memory=True) for x in [b.cuda(non_blocking=True)])
 with_threads(lambda: torch.ones(2, device="cuda").is_cuda)
 ThreadPoolExecutor(1).submit(lambda: net.cuda()(g).is_cuda).result()
 torch.isfinite(g).all().is_cuda and torch.equal(g, g) and torch.allclose(g, g + 0)
 torch.fft.fft(g).is_cuda and on_gpu(*torch.linalg.svd(g)) and torch.einsum("ij,kj", g, g).is_cuda
 torch.distributions.Normal(g, torch.ones_like(g)).sample().is_cuda
-torch.tensor([g.sum(), h.sum()]).tolist() == [15, 15] and torch.Tensor([g.sum(), g[0, 1]]).tolist() == [15, 1]
+torch.tensor([g.sum(), h.sum()]).tolist() == [15, 15]
+    and torch.Tensor([g.sum(), g[0, 1]]).tolist() == [15, 1]
 """
 
 # Each line is what torch refuses: statement, exception and a part of torch's words.
 REFUSED = """
-g + h | RuntimeError | Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!
+g + h | RuntimeError | Expected all tensors to be on the same device,
+    but found at least two devices, cuda:0 and cpu!
 h.add_(g) | RuntimeError | Expected all tensors to be on the same device
 torch.cat([h, g]) | RuntimeError | Expected all tensors to be on the same device
 torch.add(h, other=g) | RuntimeError | Expected all tensors to be on the same device
 net(g) | RuntimeError | Expected all tensors to be on the same device
 net.cuda()(h) | RuntimeError | Expected all tensors to be on the same device
-F.cross_entropy(g, torch.tensor([0, 1])) | RuntimeError | Expected all tensors to be on the same device
-nn.Conv2d(1, 2, 3)(torch.ones(1, 1, 4, 4, device="cuda")) | RuntimeError | Input type (torch.cuda.FloatTensor) and weight type (torch.FloatTensor) should be the same
-h[torch.tensor([0], device="cuda")] | RuntimeError | indices should be either on cpu or on the same device as the indexed tensor (cpu)
+F.cross_entropy(g, torch.tensor([0, 1])) | RuntimeError
+    | Expected all tensors to be on the same device
+nn.Conv2d(1, 2, 3)(torch.ones(1, 1, 4, 4, device="cuda")) | RuntimeError
+    | Input type (torch.cuda.FloatTensor) and weight type (torch.FloatTensor) should be the same
+h[torch.tensor([0], device="cuda")] | RuntimeError
+    | indices should be either on cpu or on the same device as the indexed tensor (cpu)
 h[g > 1] = 0 | RuntimeError | indices should be either on cpu
 g[g > 1] = torch.ones(4) | RuntimeError | Expected all tensors to be on the same device
 w.grad = torch.ones(3) | RuntimeError | assigned grad has data located on a different device
 (w * 2).backward(torch.ones(3)) | RuntimeError | Expected all tensors to be on the same device
 g.numpy() | TypeError | can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu()
 np.asarray(g) | TypeError | can't convert cuda:0 device type tensor to numpy
-g.pin_memory() | RuntimeError | cannot pin 'torch.cuda.FloatTensor' only dense CPU tensors can be pinned
+g.pin_memory() | RuntimeError | cannot pin 'torch.cuda.FloatTensor' only dense CPU tensors can be
+    pinned
 h.to("cuda:1") | RuntimeError | invalid device ordinal
 torch.zeros(2, device="cuda:3") | RuntimeError | invalid device ordinal
 torch.cuda.set_device(2) | RuntimeError | invalid device ordinal
@@ -161,7 +180,8 @@ torch.cuda.set_device(2) | RuntimeError | invalid device ordinal
 
 
 def lines(table):
-    return table.strip().splitlines()
+    """Returns the lines of a table; an indented line continues the one before it."""
+    return table.strip().replace("\n    ", " ").splitlines()
 
 
 @pytest.fixture
@@ -210,7 +230,9 @@ def test_torch_refuses_with_its_own_words(gpu, line):
     assert words in str(raised.value)
 
 
-@pytest.mark.parametrize("optimiser", ["SGD(P, 0.1, momentum=0.9)", "Adam(P)", "AdamW(P)", "RMSprop(P)"])
+@pytest.mark.parametrize(
+    "optimiser", ["SGD(P, 0.1, momentum=0.9)", "Adam(P)", "AdamW(P)", "RMSprop(P)"]
+)
 def test_an_optimiser_keeps_its_state_on_the_gpu(gpu, optimiser):
     net = gpu["net"].cuda()
     step = eval(f"torch.optim.{optimiser}", {"torch": torch, "P": net.parameters()})
@@ -320,8 +342,8 @@ def absent_peer(peer):
 def test_tensors_of_the_gpu_travel_and_come_back_into_the_originals(absent_peer):
     space = absent_peer.namespace
     exec(
-        "net = torch.nn.Linear(2, 1).cuda(); row = net.weight.detach()[0]; none = torch.empty(0, device='cuda')\n"
-        "net.weight.sum().backward(); host = torch.zeros(2)",
+        "net = torch.nn.Linear(2, 1).cuda(); row = net.weight.detach()[0]\n"
+        "none = torch.empty(0, device='cuda')\nnet.weight.sum().backward(); host = torch.zeros(2)",
         space,
     )
     net, weight, row = space["net"], space["net"].weight, space["row"]
@@ -367,7 +389,8 @@ def test_a_model_trains_across_cells_of_a_notebook(open_notebook):
     assert notebook.value("len(losses), losses[20] < losses[0], losses[39] < 0.5 * losses[20]") == (
         "(40, True, True)"
     )
-    state = "[s['exp_avg'].is_cuda for s in adam.state.values()], int(adam.state[net[0].weight]['step'])"
+    state = "[s['exp_avg'].is_cuda for s in adam.state.values()], "
+    state += "int(adam.state[net[0].weight]['step'])"
     assert notebook.value(state) == "([True, True, True, True], 40)"
     assert notebook.value("net(x).device, net[0].weight.grad.is_cuda") == (
         "(device(type='cuda', index=0), True)"
