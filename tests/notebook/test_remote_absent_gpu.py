@@ -447,3 +447,34 @@ def test_a_cell_that_fails_leaves_the_tensors_of_the_gpu(absent_peer):
     assert space["w"].is_cuda and space["w"].tolist() == [1, 1]
     absent_peer.run("w.add_(1)")
     assert space["w"].is_cuda and space["w"].tolist() == [2, 2]
+
+
+def module_cell(rng, names):
+    """Returns the text of a random cell that makes, moves, trains and changes modules."""
+    lines = []
+    for _ in range(rng.randint(1, 6)):
+        x, y, k = rng.choice(names), rng.choice(names), rng.randint(1, 4)
+        inputs = f"torch.ones(1, {x}.in_features, device={x}.weight.device)"
+        action = rng.choice(
+            [
+                f"{x}.cuda()",
+                f"{x}.cuda()",
+                f"{x}.cpu()",
+                f"{x}({inputs}).sum().backward()",
+                f"{x}.weight.data = {x}.weight.data[::1] * {k}",
+                f"{x}.views = [{x}.weight, {x}.weight.data, {x}.weight.data.view(-1)[1:]]",
+                f"{x}.weight.data[0] = {k}; {x}.where = str({x}.weight.device)",
+                f"{x}.weight.grad = torch.zeros_like({x}.weight)",
+                f"{y} = {x}",
+            ]
+        )
+        lines.append(f"if isinstance({x}, torch.nn.Linear): {action}\nelse: ")
+        lines[-1] += f"{x} = torch.nn.Linear({k}, 2)"
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_moves_of_modules(absent_peer, seed):
+    from test_remote_identity import compare
+
+    compare(absent_peer, seed, "import torch\ntorch.manual_seed(1)\n", module_cell)

@@ -129,11 +129,13 @@ class Shape:
         start = value.storage().data_ptr()
         owner = self._memory.setdefault(start, len(self._memory)) if value.numel() else None
         where = owner, value.storage_offset(), tuple(value.shape), value.stride(), str(value.dtype)
+        where += (str(value.device),)
         content = value.detach().double().tolist(), value.requires_grad, self.of(value.grad)
         return where, content, self._attributes(value)
 
     def _attributes(self, value):
         found = dict(getattr(value, "__dict__", {}))
+        found.pop("_tandem_gpu", None)  # a tensor's device says what it means
         found.update({s: getattr(value, s) for s in ("a", "b") if hasattr(value, s)})
         return [(name, self.of(found[name])) for name in sorted(found)]
 

@@ -17,7 +17,7 @@ import torch
 from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode
 
-from .tags import index_of, mark
+from .tags import index_of, mark, mark_grad
 
 Tensor = torch.Tensor
 _thread = threading.local()
@@ -306,6 +306,13 @@ def _is_cpu(func, args, kwargs):
     return index_of(args[0]) is None and func(*args)
 
 
+def _grad(func, args, kwargs):
+    grad = func(*args)
+    if isinstance(grad, Tensor):
+        mark_grad(grad, args[0])
+    return grad
+
+
 def _get_device(func, args, kwargs):
     index = index_of(args[0])
     return func(*args) if index is None else index
@@ -440,7 +447,7 @@ def _update_scale(func, args, kwargs):
     return scale
 
 
-_GETTERS = {"device": _device, "is_cuda": _is_cuda, "is_cpu": _is_cpu}
+_GETTERS = {"device": _device, "is_cuda": _is_cuda, "is_cpu": _is_cpu, "grad": _grad}
 _SETTERS = {"data": _set_data, "grad": _set_grad}
 _RULES = {
     "_parse_to": _pass_on,

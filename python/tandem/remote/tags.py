@@ -5,19 +5,28 @@ only C++ holds it. Tensors that share a storage have the same mark.
 """
 
 _MARK = "_tandem_gpu"
+_HOST = -1  # of a tensor that was marked and has come back
 
 
 def index_of(tensor):
     """Returns the number of the GPU that a tensor is marked for, or None."""
-    return tensor.__dict__.get(_MARK)
+    index = tensor.__dict__.get(_MARK)
+    return None if index == _HOST else index
 
 
 def mark(tensor, index):
-    """Marks a tensor for a GPU; None removes the mark."""
-    if index is None:
-        tensor.__dict__.pop(_MARK, None)
-    else:
+    """Marks a tensor for a GPU; None says that it is the host's."""
+    if index is not None:
         tensor.__dict__[_MARK] = index
+    elif _MARK in tensor.__dict__:
+        tensor.__dict__[_MARK] = _HOST
+
+
+def mark_grad(grad, tensor):
+    """Marks the gradient of a tensor like the tensor, if C++ has made it and nothing moved it."""
+    index = index_of(tensor)
+    if index is not None:
+        grad.__dict__.setdefault(_MARK, index)
 
 
 def device_of(tensor, device):
@@ -38,6 +47,13 @@ def attributes(tensor):
     if _MARK not in found:
         return found
     return {name: value for name, value in found.items() if name != _MARK}
+
+
+def set_attributes(tensor, values):
+    """Gives a tensor these attributes and no others, the mark aside."""
+    kept = {_MARK: tensor.__dict__[_MARK]} if _MARK in tensor.__dict__ else {}
+    tensor.__dict__.clear()
+    tensor.__dict__.update(values, **kept)
 
 
 def rebuild(index, function, arguments):

@@ -84,17 +84,26 @@ def handle_of(tensor, table):
     if not storage.nbytes():
         return None
     handle = table.storages.get(storage.data_ptr())
-    if handle is None or not handle.alive():
+    if handle is None or not handle.alive() or _has_moved(tensor, handle):
         owner = table.memory.get(storage.data_ptr(), lambda: None)()
-        handle = StorageHandle(storage, borrowed=owner is not None)
+        device = tags.device_of(tensor, storage.device)
+        handle = StorageHandle(storage, borrowed=owner is not None, device=device)
         table.storages[handle.address] = handle
         if not table.weak:
             handle.anchor = tensor.detach()
-    if tags.index_of(tensor) is not None:
-        handle.device = tags.device_of(tensor, storage.device)
     handle.add(tensor)
     handle.nbytes = storage.nbytes()
     return handle
+
+
+def _has_moved(tensor, handle):
+    """Returns whether a tensor came from another device to the address of its former storage.
+
+    A view made where torch does not know the GPU has no mark, and says nothing.
+    """
+    if tags.index_of(tensor) is None and absent_gpu.installed() is None:
+        return False
+    return handle.device != tags.device_of(tensor, _storage(tensor).device)
 
 
 class StorageKind(Kind):
@@ -169,10 +178,22 @@ class TensorKind(Kind):
         memory = handle_of(obj, take.table) or tags.device_of(obj, obj.device)
         make = (type(obj), memory, obj.dtype, where, obj.requires_grad)
         take.inline(where)
-        if obj.grad is not None and tags.index_of(obj) is not None:
-            tags.mark(obj.grad, tags.index_of(obj))  # C++ has made it, without a mark
+        if obj.grad is not None:
+            tags.mark_grad(obj.grad, obj)
         fill = take.inline((obj.grad, take.inline(tags.attributes(obj))))
         return Parts(make=take.inline(make), fill=fill)
+
+    @classmethod
+    def saved(cls, obj, take):
+        """Returns what restores a tensor; until then its present storage stays alive."""
+        before = obj.detach()
+        handle_of(before, take.table)
+        restore = super().saved(obj, take)
+
+        def restore_from(_=before):
+            restore()
+
+        return restore_from
 
     @staticmethod
     def build(make):
@@ -192,10 +213,7 @@ class TensorKind(Kind):
     @staticmethod
     def fill(obj, fill):
         grad, attributes = fill
-        index = tags.index_of(obj)
-        obj.__dict__.clear()
-        obj.__dict__.update(attributes)
-        tags.mark(obj, index)
+        tags.set_attributes(obj, attributes)
         if obj.grad is not grad:
             obj.grad = grad
 
