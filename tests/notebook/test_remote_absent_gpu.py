@@ -449,6 +449,16 @@ def test_a_cell_that_fails_leaves_the_tensors_of_the_gpu(absent_peer):
     assert space["w"].is_cuda and space["w"].tolist() == [2, 2]
 
 
+def test_results_that_cannot_be_built_leave_a_tensor_with_its_storage(absent_peer):
+    space = absent_peer.namespace
+    exec("w = torch.ones(2, device='cuda')", space)
+    with pytest.raises(Exception, match="cannot be built here"):
+        absent_peer.run(
+            "w.data = torch.zeros(9)\nclass Bad:\n def __reduce__(self): return int, ('x',)\nz = Bad()"
+        )
+    assert space["w"].tolist() == [1, 1] and space["w"].is_cuda
+
+
 def module_cell(rng, names):
     """Returns the text of a random cell that makes, moves, trains and changes modules."""
     lines = []

@@ -4,6 +4,7 @@ A storage has no Python object that lives as long as it does, so a `StorageHandl
 Tensors that share a storage keep sharing it, and `.grad` is written after the data.
 """
 
+import functools
 import sys
 import weakref
 
@@ -185,15 +186,15 @@ class TensorKind(Kind):
 
     @classmethod
     def saved(cls, obj, take):
-        """Returns what restores a tensor; until then its present storage stays alive."""
+        """Returns what restores a tensor; it keeps the present storage alive."""
+        restore = super().saved(obj, take)
         before = obj.detach()
         handle_of(before, take.table)
-        restore = super().saved(obj, take)
 
-        def restore_from(_=before):
+        def restore_from(_storage_owner):
             restore()
 
-        return restore_from
+        return functools.partial(restore_from, before)
 
     @staticmethod
     def build(make):
