@@ -5,30 +5,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e"))
 
-import harness  # noqa: E402
+from card_fixtures import card, make_card  # noqa: E402, F401
 from notebook import Notebook  # noqa: E402
-
-
-@pytest.fixture
-def make_card(tmp_path_factory):
-    """Makes cards: make_card(vram="256M", context="8M", bus="8GB/s", devices="gpu0")."""
-    cards = []
-
-    def make(**options):
-        cards.append(harness.Card(tmp_path_factory.mktemp("card"), **options))
-        return cards[-1]
-
-    yield make
-    for card in cards:
-        card.close()
-
-
-@pytest.fixture
-def card(make_card):
-    """A card of 256 MiB with its daemon running."""
-    card = make_card()
-    card.start_daemon()
-    return card
 
 
 @pytest.fixture

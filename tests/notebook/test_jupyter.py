@@ -64,6 +64,23 @@ def test_what_is_missing_or_wrong_is_said(run, tmp_path):
     assert status == 1 and "is not Tandem's" in err and folder.exists()
 
 
+def test_a_full_disk_is_said_and_leaves_no_half_kernel(run, tmp_path):
+    if os.getuid() != 0:
+        pytest.skip("needs root, to mount a small disk")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", disk], check=True)
+    try:
+        with pytest.raises(OSError), open(disk / "rest", "wb", buffering=0) as rest:
+            while True:
+                rest.write(bytes(4096))
+        status, _, err = run("jupyter", "install", JUPYTER_DATA_DIR=str(disk / "jupyter"))
+        assert status == 1 and "No space left on device" in err and "Traceback" not in err
+        assert list(disk.glob("jupyter/kernels/*/*")) == []
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
 def test_help_has_examples(run):
     status, out, _ = run("jupyter", "--help")
     assert status == 0 and "examples:" in out and "tandem jupyter install" in out

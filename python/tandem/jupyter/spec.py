@@ -63,7 +63,12 @@ def install(
         text = json.dumps(kernel_json(display_name), indent=1) + "\n"
         (Path(made) / "kernel.json").write_text(text)
         os.chmod(made, 0o755)
-        return manager.install_kernel_spec(made, name, user=prefix is None, prefix=prefix)
+        try:
+            return manager.install_kernel_spec(made, name, user=prefix is None, prefix=prefix)
+        except shutil.Error as error:  # of the copies; its text is a list of tuples
+            source, folder, why = error.args[0][0]
+            shutil.rmtree(Path(folder).parent, ignore_errors=True)
+            raise NotInstalled(f"cannot write {folder}: {str(why).split(': ')[0]}") from None
 
 
 def uninstall(name: str = NAME) -> str:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
+from ..command import CommandMissing, tandem_command
 from .errors import BadInput
 
 COMMAND = "TANDEM_COMMAND"  # names the program `tandem`
@@ -41,7 +42,7 @@ class Launch:
 def find_tandem(asked=None):
     """Returns the path of the program `tandem`. Raises BadInput.
 
-    Looks at `asked`, TANDEM_COMMAND, the bin/ beside the package's folder, and PATH.
+    Looks at `asked`, then where `tandem_command` does.
     """
     for name in (asked, os.environ.get(COMMAND)):
         if name:
@@ -49,16 +50,10 @@ def find_tandem(asked=None):
             if found is None:
                 raise BadInput(f"{name} is not a program that can be executed")
             return os.path.abspath(found)
-    for folder in _PACKAGE.parents:
-        if os.access(folder / "bin" / "tandem", os.X_OK):
-            return str(folder / "bin" / "tandem")
-    found = shutil.which("tandem")
-    if found is None:
-        raise BadInput(
-            "the program `tandem` was not found: name it by --tandem, or run without a shared "
-            "GPU by --unshared"
-        )
-    return os.path.abspath(found)
+    try:
+        return tandem_command()
+    except CommandMissing as error:
+        raise BadInput(f"{error}; or name it by --tandem, or run with --unshared") from None
 
 
 def tandem_run(launch, name):

@@ -9,8 +9,8 @@
 //
 // Threading: the owner serialises all calls. REQUIRES for all: a context is current, if there is
 // any.
-// Invariant: what is taken is all zero. What was returned is zeroed before it is taken again, by
-// PrepareSome as a rule, while nobody waits for it.
+// Invariant: what is taken is all zero. What was returned is zeroed before it is taken again.
+// PrepareSome mostly does that, before a thread needs the memory.
 #pragma once
 
 #include <algorithm>
