@@ -8,7 +8,7 @@ import ctypes
 import time
 
 CHUNK = 2 << 20
-SLICE_NS = 20_000_000  # of a cell's work, as one kernel
+STEP_NS = 20_000_000  # of a cell's work: one kernel
 PTX = b"""
 .version 6.3
 .target sm_50
@@ -75,11 +75,14 @@ class Memory:
         parameters = (ctypes.c_void_p * len(words))(*(ctypes.addressof(word) for word in words))
         call("cuLaunchKernel", kernel, blocks, 1, 1, 1, 1, 1, 0, None, parameters, None)
 
-    def work(self, length_ns):
-        """A cell's work: `length_ns` of kernels, and one step of the memory."""
+    def work(self, length_ns, queued=False):
+        """A cell's work: `length_ns` of kernels, and one step of the memory. It waits for each kernel, as a
+        loop that prints its loss, or queues all of them at once."""
         self.begun_ns = time.monotonic_ns()
-        for done in range(0, length_ns, SLICE_NS):
-            self.launch(self.spin, 1, min(SLICE_NS, length_ns - done))
+        for done in range(0, length_ns, STEP_NS):
+            self.launch(self.spin, 1, min(STEP_NS, length_ns - done))
+            if not queued:
+                call("cuCtxSynchronize")
         self.launch(self.advance, self.chunks, self.address.value, CHUNK)
         self.advances += 1
         call("cuCtxSynchronize")

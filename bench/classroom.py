@@ -4,12 +4,18 @@
 Each user has a real ipykernel under `tandem run`, whose device memory (60 % of the software card) lives
 across its cells, so that no two users' memory fits at once. A user thinks, runs a cell under `%%gpu`, and
 thinks again. Think times and bursts are drawn from a seed, both exponential, at 1:20: a cell of 1.5 s on
-average, 22.5 s between cells. A wait runs from the request of the cell to its first line of work.
+average, 22.5 s between cells. A wait runs from the request of the cell to its first line of work. A cell
+works in steps of 20 ms and waits for each, as a loop does that prints its loss. With --queued it queues all
+of its work at once: such a cell cannot be interrupted, which the simulator does not know.
 
 Beside it, for the same users: what `tandem plan` predicts (`plan_…`), the daemon's own scheduler in
 virtual time with the same draws (`sim_…`), and a GPU for one user at a time, which is taken back after
 30 s without a cell, with the same draws (`exclusive_mean_s`). `alone_…` is what sharing adds to a cell
 when the user is alone: the same cell with and without `%%gpu`.
+
+A last line says how many users the GPU serves before the wait of one cell in a hundred exceeds
+`p99_bound_s`: by `tandem plan`, simulated with `capacity_cells` cells for each user, and with a GPU for one
+user at a time.
 """
 
 import heapq
@@ -36,6 +42,8 @@ BUS = BUDGET / MOVE_S  # bytes a second
 LATENCY_US = 100  # of a message, with a thread to wake
 HELD = held_share(0.6)
 COUNTS = (2, 5, 10)
+P99_BOUND_S = 120 / SCALE
+CAPACITY_CELLS, MOST_USERS = 200, 40  # of each user; of a class
 
 
 def draw(seed, users, cells):
@@ -51,9 +59,9 @@ def draw(seed, users, cells):
 class User(threading.Thread):
     """One user: thinks and runs cells as drawn; `waits` in seconds."""
 
-    def __init__(self, kernel, cells):
+    def __init__(self, kernel, cells, queued):
         super().__init__(daemon=True)
-        self.kernel, self.cells = kernel, cells
+        self.kernel, self.cells, self.queued = kernel, cells, queued
         self.waits, self.failure = [], None
 
     def run(self):
@@ -61,18 +69,18 @@ class User(threading.Thread):
             for think_ns, work_ns in self.cells:
                 time.sleep(think_ns / 1e9)
                 ready_ns = time.monotonic_ns()
-                begun_ns = self.kernel.run(f"%%gpu\nmemory.work({work_ns})", "memory.begun_ns")
+                begun_ns = self.kernel.run(f"%%gpu\nmemory.work({work_ns}, {self.queued})", "memory.begun_ns")
                 self.waits.append((begun_ns - ready_ns) / 1e9)
         except Exception as failure:
             self.failure = failure
 
 
-def taught(card, draws):
+def taught(card, draws, queued):
     """The waits of all cells, and the number of wrong words."""
     kernels = [Kernel(card, f"user{number}") for number in range(len(draws))]
     for kernel in kernels:
         kernel.prepare(HELD)
-    users = [User(kernel, cells) for kernel, cells in zip(kernels, draws)]
+    users = [User(kernel, cells, queued) for kernel, cells in zip(kernels, draws)]
     for user in users:
         user.start()
     for user in users:
@@ -108,15 +116,14 @@ def simulated(policy, draws):
 
 
 def planned(users):
-    """(mean, p99) of the wait in seconds, as `tandem plan` predicts it."""
+    """What `tandem plan` predicts: mean and p99 of the wait in seconds, and how many users the bound lets be."""
     argv = [TANDEM, "plan", "--users", users, "--burst", f"{BURST_S}s", "--edit", f"{THINK_S}s",
             "--memory", f"{HELD // MIB}M", "--card", f"{BUDGET // MIB}M", "--bus", f"{BUS / MIB:.0f}M",
-            "--json"]  # fmt: skip
+            "--bound", f"{P99_BOUND_S}s", "--json"]  # fmt: skip
     argv = [str(word) for word in argv]
     output = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
-    curve = json.loads(output.stdout)["curve"]
-    point = next(point for point in curve if point["users"] == users)
-    return point["mean_wait_s"], point["p99_wait_s"]
+    plan = json.loads(output.stdout)
+    return plan["mean_wait_s"], plan["p99_wait_s"], plan["most_users"]
 
 
 def exclusive(draws):
@@ -158,15 +165,16 @@ def measured(users, args):
     options = {"TANDEM_POLICY": args.policy, "TANDEM_TIME_SCALE": str(SCALE)}
     with small_card(f"{BUS:.0f}B/s", **options) as card:
         bare_ms, gpu_ms = alone(card, 10 if args.quick else 100)
-        waits, wrong = taught(card, draws)
+        waits, wrong = taught(card, draws, args.queued)
     sim = simulated(args.policy, draws)
     if len(waits) != len(sim):
         raise Failed(f"{len(waits)} cells were done, not {len(sim)}")
-    plan_mean, plan_p99 = planned(users)
+    plan_mean, plan_p99, _ = planned(users)
     return {
         "users": users,
         "cells": len(waits),
         "policy": args.policy,
+        "queued": args.queued,
         "mean_wait_s": round(statistics.mean(waits), 4),
         "p99_wait_s": round(percentile(waits, 0.99), 4),
         "plan_mean_s": round(plan_mean, 4),
@@ -182,12 +190,39 @@ def measured(users, args):
     }
 
 
+def most_users(p99_of):
+    """The largest class, from 1, whose `p99_of(users)` is within the bound; none above MOST_USERS is tried."""
+    users = 0
+    while users < MOST_USERS and p99_of(users + 1) <= P99_BOUND_S:
+        users += 1
+    return users
+
+
+def capacity(args):
+    cells = 5 if args.quick else CAPACITY_CELLS
+
+    def drawn(users):
+        return draw(args.seed, users, cells)
+
+    return {
+        "policy": args.policy,
+        "p99_bound_s": P99_BOUND_S,
+        "capacity_cells": cells,
+        "plan_users": planned(COUNTS[-1])[2],
+        "sim_users": most_users(lambda users: percentile(simulated(args.policy, drawn(users)), 0.99)),
+        "exclusive_users": most_users(lambda users: percentile(exclusive(drawn(users)), 0.99)),
+        "seed": args.seed,
+        "scale": f"1:{SCALE}",
+    }
+
+
 def measure(args):
     software_only("the card and the bus have to be of a size and speed")
     counts = COUNTS if args.users is None else (args.users,)
     for users in counts[:1] if args.quick else counts:
         say(f"classroom: {users} users")
         yield measured(users, args)
+    yield capacity(args)
 
 
 if __name__ == "__main__":
@@ -195,5 +230,6 @@ if __name__ == "__main__":
         (("--users",), {"type": int, "help": f"number of users; without it {', '.join(map(str, COUNTS))}"}),
         (("--cells",), {"type": int, "default": 200, "help": "of all users together (default %(default)s)"}),
         (("--policy",), {"default": "interactive", "help": "of the daemon (default %(default)s)"}),
+        (("--queued",), {"action": "store_true", "help": "cells queue all of their work at once"}),
         (("--seed",), {"type": int, "default": 1, "help": "of the draws"}),
     ))  # fmt: skip

@@ -21,6 +21,7 @@ Arbiter::Arbiter(const ArbiterConfig& config)
       budget_(config.budget, config.spare),
       cost_(config.bytes_per_second, config.chunk),
       policy_(MakePolicy(config.policy, PolicyContext{config.turns, &shares_, &wishes_})),
+      wanted_total_(config.budget),
       last_moves_(Moves::BothWays(Bytes(config.budget.count / 2))) {
   TANDEM_CHECK(policy_ != nullptr);
 }
@@ -30,6 +31,7 @@ std::vector<Action> Arbiter::On(const Event& event, Instant now) {
   actions_.clear();
   wake_.reset();
   std::visit([this](const auto& e) { Handle(e); }, event);
+  FollowBudget();
   roster_.Changed();
   ChargeFixed();
   RefuseContexts();
@@ -98,9 +100,10 @@ void Arbiter::SetCredit(Session& session, Bytes credit) {
 }
 
 void Arbiter::Handle(const event::SessionAdded& e) {
-  TANDEM_CHECK(!roster_.Has(e.id));
   if (e.replaces.has_value()) Handle(event::SessionGone{*e.replaces});
-  if (e.budget.has_value() && *e.budget > budget_.total()) budget_.SetTotal(*e.budget);
+  TANDEM_CHECK(!roster_.Has(e.id));
+  if (e.budget.has_value()) wanted_total_ = std::max(wanted_total_, *e.budget);
+  FollowBudget();
   Session& session = roster_.Add(e.id);
   session.window = config_.window;
   session.deadline = config_.deadline;

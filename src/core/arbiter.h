@@ -139,6 +139,7 @@ class Arbiter {
   void Handle(const event::Declared& e);
   void Handle(const event::Leaving& e);
   void Handle(const event::PolicySet& e);
+  void Handle(const event::BudgetSet& e);
   void KeepAccounts();
   void Handle(const event::Tick& e);
   Session* FindHolder(SessionId id, Epoch epoch);
@@ -153,6 +154,7 @@ class Arbiter {
   void EndIdle(Session& session);
   void ChargeFixed();
   void CutNeeds();
+  void FollowBudget();
   void RefuseContexts();
   void RefuseFixed();
   void RefuseFixed(Session& session, size_t which);
@@ -220,6 +222,7 @@ class Arbiter {
   std::unique_ptr<Policy> policy_;
   Roster roster_;
   std::optional<Claim> claim_;
+  Bytes wanted_total_;  // of the budget
   Epoch last_epoch_ = 0;
   uint64_t last_ticket_ = 0;
   uint32_t contexts_ = 0;    // on the card, of all sessions

@@ -6,6 +6,21 @@
 #include "src/core/arbiter.h"
 
 namespace tandem::core {
+
+void Arbiter::Handle(const event::BudgetSet& e) {
+  wanted_total_ = e.total;
+}
+
+// The budget rises at once. It falls between claims, whose plans go by it, and as far as promises
+// allow: what sessions are charged with, and the room that each needs to run.
+void Arbiter::FollowBudget() {
+  if (wanted_total_ == budget_.total()) return;
+  const Bytes kept = std::max(budget_.charged(), roster_.LargestHeld() + budget_.fixed());
+  const bool falls = wanted_total_ < budget_.total();
+  if (falls && (claim_.has_value() || kept >= budget_.total())) return;
+  budget_.SetTotal(falls ? std::max(wanted_total_, kept) : wanted_total_);
+  roster_.Changed();
+}
 void Arbiter::Handle(const event::FixedWanted& e) {
   Session* session = roster_.Find(e.id);
   if (session == nullptr) return;

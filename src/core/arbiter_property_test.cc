@@ -92,10 +92,10 @@ Habits TalkativeHabits(World& world) {
 
 // Programs come, die and are suspended, and the rule changes now and then.
 void Trouble(World& world, const std::function<std::string(World&)>& policy,
-             const std::function<Habits(World&)>& habits) {
+             const std::function<Habits(World&)>& habits, int events = 200) {
   world.SetPolicy(policy(world));
-  for (int i = 0; i < 4; ++i) world.Start(habits(world));
-  for (int i = 0; i < 200 && !::testing::Test::HasFailure(); ++i) {
+  while (world.ids().size() < 4) world.Start(habits(world));
+  for (int i = 0; i < events && !::testing::Test::HasFailure(); ++i) {
     world.RunFor(Duration(static_cast<int64_t>(world.Uniform() * 6e8)));
     const std::vector<uint64_t> ids = world.ids();
     if (world.Uniform() < 0.1 && ids.size() < 8) world.Start(habits(world));
@@ -126,6 +126,33 @@ TEST(ArbiterPropertyTest, HoldsItsInvariantsWhateverSessionsDo) {
     if (::testing::Test::HasFailure()) return;
   }
   EXPECT_TRUE(lent);
+}
+
+// The world takes it that there is room to grow.
+Habits ConstantHabits(World& world) {
+  Habits habits = RandomHabits(world, false);
+  habits.grow = 0;
+  return habits;
+}
+
+// Other programs take memory of the card and give it back.
+TEST(ArbiterPropertyTest, SoItDoesWhereTheBudgetFallsAndRises) {
+  for (const uint64_t seed : Seeds(Rounds(20))) {
+    SCOPED_TRACE("TANDEM_SEED=" + std::to_string(seed));
+    const ArbiterConfig config = Config(3);
+    World world(config, seed);
+    for (int i = 0; i < 10 && !::testing::Test::HasFailure(); ++i) {
+      const double part = 0.2 + world.Uniform();
+      const double bytes = static_cast<double>(config.budget.count) * std::min(part, 1.0);
+      world.SetBudget(Bytes(static_cast<uint64_t>(bytes)));
+      Trouble(world, RandomPolicy, ConstantHabits, 20);
+    }
+    world.SetBudget(config.budget);
+    world.RunFor(Seconds(1));
+    EXPECT_EQ(world.arbiter().budget().total(), config.budget);
+    ExpectToComeToRest(world);
+    if (::testing::Test::HasFailure()) return;
+  }
 }
 
 TEST(ArbiterPropertyTest, SoItDoesWhereProgramsDeclareBurstsGiveUpWaitingAndLeave) {

@@ -95,7 +95,8 @@ struct SessionAdded {
   Bytes allocated;
   Bytes resident;
   uint32_t contexts = 0;
-  // The same process registered before; its bytes are those that this session claims.
+  // The same process registered before, perhaps with the same number; its bytes are those that this
+  // session claims.
   std::optional<SessionId> replaces;
   // The budget with what this session explains of the card's use; counts where it is more.
   std::optional<Bytes> budget = std::nullopt;
@@ -211,6 +212,10 @@ struct Leaving {
 struct PolicySet {
   std::string policy;
 };
+// The bytes that sessions may get. What they have been promised already is kept.
+struct BudgetSet {
+  Bytes total;
+};
 struct Tick {};
 
 }  // namespace event
@@ -221,7 +226,7 @@ using Event =
                  event::NotReady, event::Running, event::Restored, event::Idle, event::Active,
                  event::Released, event::Busy, event::Evicted, event::Suspended, event::LimitSet,
                  event::ShareSet, event::ClassSet, event::Declared, event::Leaving,
-                 event::PolicySet, event::Tick>;
+                 event::BudgetSet, event::PolicySet, event::Tick>;
 
 namespace action {
 

@@ -16,11 +16,12 @@ uint64_t World::Start(const Habits& habits) {
   const uint64_t id = ++last_id_;
   Program& program = programs_[id];
   program.habits = habits;
-  program.need = habits.need;
-  program.on_host = habits.need;  // for all the arbiter knows of one that has it already
+  Bytes& need = program.habits.need;
+  if (!habits.oversubscribes) need = std::min(need, arbiter_.MostResident());
+  program.need = need;
+  program.on_host = need;  // for all the arbiter knows of one that has it already
   program.tells_arrivals = Uniform() < 0.8;
-  event::SessionAdded added{
-      SessionId{id}, RunId{id}, arbiter_.budget().total(), habits.need, {}, 0, {}};
+  event::SessionAdded added{SessionId{id}, RunId{id}, arbiter_.budget().total(), need, {}, 0, {}};
   added.oversubscribes = habits.oversubscribes;
   if (habits.oversubscribes) added.limit = habits.need + kArray;
   added.tenant = habits.tenant;

@@ -47,6 +47,7 @@ class World {
   void Suspend(uint64_t id, bool suspended);
   void SetShare(const ShareKey& of, Share share) { Send(event::ShareSet{of, share}); }
   void SetPolicy(const std::string& name) { Send(event::PolicySet{name}); }
+  void SetBudget(Bytes total) { Send(event::BudgetSet{total}); }
   // All are let go on without arrays, and none begins anything once it is done.
   void CalmDown();
   void RunFor(Duration length);

@@ -24,6 +24,7 @@
 #include "src/daemon/memfd_pages.h"
 #include "src/daemon/options.h"
 #include "src/daemon/server.h"
+#include "src/daemon/session_table.h"
 #include "src/daemon/spill_directory.h"
 #include "src/wire/channel.h"
 #include "src/wire/runtime_dir.h"
@@ -99,6 +100,16 @@ void RaiseDescriptorLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// Null where it cannot be had: the daemon works without.
+std::unique_ptr<SessionTable> OpenSessionTable(const std::string& socket) {
+  const std::string path = std::filesystem::path(socket).replace_extension(".sessions");
+  Result<std::unique_ptr<SessionTable>> table = SessionTable::Open(path);
+  if (table.ok()) return *std::move(table);
+  spdlog::warn("a daemon after this one will not know the sessions of this one: {}",
+               table.error().message);
+  return nullptr;
+}
+
 // REQUIRES: the directory is there.
 Result<std::unique_ptr<Server>> PrepareThere(const Options& options) {
   // Before the probe: two at once would each take the other's contexts for foreign memory.
@@ -124,6 +135,12 @@ Result<std::unique_ptr<Server>> PrepareThere(const Options& options) {
     ASSIGN_OR_RETURN(config.spill, OpenSpillDirectory(options.spill));
   }
   config.let_go = &CloseElsewhere;
+  config.measures = options.devices_json.empty();  // else the cards are not there
+  std::map<int, UniqueFd> processes;
+  if (std::unique_ptr<SessionTable> table = OpenSessionTable(listener.path()); table != nullptr) {
+    processes = table->TakeProcesses();
+    config.saved = std::move(table);
+  }
   if (options.chaos) {
     config.chaos_seed = options.seed.value_or(RandomToken());
     spdlog::warn("chaos: the card changes hands at random; for the same again: TANDEM_SEED={}",
@@ -146,11 +163,14 @@ Result<std::unique_ptr<Server>> PrepareThere(const Options& options) {
   ASSIGN_OR_RETURN(UniqueFd signals, BlockSignals());
   // Also without the option: those who were served here before go on looking for it here.
   TRY(listener.Listen(wire::IsEverybodys(wire::RuntimeDir())));
+  std::unique_ptr<Meter> meter;
+  if (config.measures) meter = std::make_unique<Meter>();
   auto service =
       std::make_unique<service::Service>(std::move(config), std::make_unique<MemfdPageMaker>());
   ServerLimits limits;
   limits.exit_when_idle = options.exit_when_idle;
-  return Server::Make(std::move(listener), std::move(signals), std::move(service), limits);
+  return Server::Make(std::move(listener), std::move(signals), std::move(service), limits,
+                      std::move(processes), std::move(meter));
 }
 
 Result<std::unique_ptr<Server>> Prepare(const Options& options) {
@@ -222,6 +242,7 @@ int Main(int argc, char** argv) {
   if (parsed.exit_status.has_value()) return *parsed.exit_status;
   const Options& options = parsed.options;
   if (options.probe) return PrintProbe();
+  if (options.meter) return RunMeter();
   umask(077);  // no other user may read what it writes
   UniqueFd ready;
   if (options.daemonize) ready = GoToBackground();

@@ -257,7 +257,7 @@ TEST_F(DaemonTest, WithoutDescriptorsItTurnsAwayInsteadOfSpinning) {
 
 TEST_F(DaemonTest, ARestartedDaemonTakesSessionsBackWithWhatTheyHave) {
   wire::Channel session = Join();
-  Start({});  // as after a crash: the socket is gone for the session
+  Start({}, MiB(38));  // as after a crash: the socket is gone for the session
   ExpectClosed(session);
   session = Connect();
   ASSERT_TRUE(

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
 #include <spdlog/spdlog.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,13 +10,12 @@
 #include <array>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "src/base/unique_fd.h"
 #include "src/cuda/probe.h"
+#include "src/daemon/driver_child.h"
 
 namespace tandem::daemon {
 namespace {
@@ -37,35 +35,6 @@ constexpr uint64_t kUsualContextShare = 16;  // of the card
 Bytes ChunkOf(Bytes card, Bytes granularity) {
   const uint64_t wish = std::min(kLargestChunk.count, card.count / kChunkShare);
   return Bytes(std::max(wish / granularity.count, uint64_t{1}) * granularity.count);
-}
-
-bool IsSoftGpuAskedFor() {
-  const char* gpu = std::getenv("TANDEM_GPU");
-  return gpu != nullptr && std::strcmp(gpu, "soft") == 0;
-}
-
-// The child's environment: with the software GPU's library in front where it was asked for.
-std::vector<std::string> ProbeEnvironment() {
-  std::vector<std::string> environment;
-  const bool soft = IsSoftGpuAskedFor();
-  std::string path;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    if (text.rfind("LD_PRELOAD=", 0) == 0) continue;  // the probe talks to the real driver
-    if (text.rfind("CUDA_VISIBLE_DEVICES=", 0) == 0) continue;  // and about all GPUs
-    if (soft && text.rfind("LD_LIBRARY_PATH=", 0) == 0) {
-      path = ":" + text.substr(text.find('=') + 1);
-    } else {
-      environment.push_back(text);
-    }
-  }
-  if (soft) {
-    std::error_code ignored;
-    const auto bin = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
-    environment.push_back("LD_LIBRARY_PATH=" + (bin.parent_path() / "lib/tandem/soft").string() +
-                          path);
-  }
-  return environment;
 }
 
 Result<std::string> ReadAll(int fd, Instant deadline) {
@@ -133,20 +102,7 @@ Result<std::string> RunProbe(const std::string& program, Duration patience) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return Error{ErrorCode::kFailed, std::strerror(errno)};
   UniqueFd reader(ends[0]), writer(ends[1]);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, writer.get(), STDOUT_FILENO);
-  std::vector<std::string> environment = ProbeEnvironment();
-  std::vector<char*> entries;
-  for (std::string& entry : environment) entries.push_back(entry.data());
-  entries.push_back(nullptr);
-  std::string name = program, flag = "--probe";
-  char* const arguments[] = {name.data(), flag.data(), nullptr};
-  pid_t child = 0;
-  const int failed =
-      posix_spawn(&child, program.c_str(), &actions, nullptr, arguments, entries.data());
-  posix_spawn_file_actions_destroy(&actions);
-  if (failed != 0) return Error{ErrorCode::kFailed, std::strerror(failed)};
+  ASSIGN_OR_RETURN(const pid_t child, StartDriverChild(program, "--probe", -1, writer.get()));
   writer.Reset();
   const Instant deadline = MonotonicNow() + patience;
   Result<std::string> text = ReadAll(reader.get(), deadline);

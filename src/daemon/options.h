@@ -15,6 +15,7 @@ namespace tandem::daemon {
 struct Options {
   bool daemonize = false;
   bool probe = false;
+  bool meter = false;
   bool everybody = false;  // serve all users
   unsigned reserved_contexts = 4;
   std::string log_file;      // empty: standard error

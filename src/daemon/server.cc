@@ -1,28 +1,25 @@
 #include "src/daemon/server.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <spdlog/spdlog.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/timerfd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 
 #include "src/daemon/closing.h"
+#include "src/daemon/process.h"
 
 namespace tandem::daemon {
 namespace {
 
 // What epoll says became ready: a kind in the top byte, a number in the rest.
-enum Tag : uint64_t { kListener, kSignals, kTimer, kClient, kProcess };
+enum Tag : uint64_t { kListener, kSignals, kTimer, kClient, kProcess, kMeter };
 constexpr int kTagShift = 56;
 constexpr int kMaxAcceptedAtOnce = 64;  // then others have their turn
 // Of one round: more than one user may have connections, so that others are among them.
@@ -32,28 +29,6 @@ uint64_t MakeTag(Tag tag, uint64_t number = 0) {
   return (static_cast<uint64_t>(tag) << kTagShift) | number;
 }
 
-// When a process started, in the kernel's ticks since boot; 0 if it is gone. Field 22 of its stat,
-// counted after the name, which may contain anything.
-uint64_t StartTicks(int pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string line;
-  std::getline(file, line);
-  const size_t name_end = line.rfind(')');
-  if (name_end == std::string::npos) return 0;
-  std::istringstream rest(line.substr(name_end + 1));
-  std::string field;
-  for (int i = 3; i <= 22; ++i) rest >> field;
-  return std::strtoull(field.c_str(), nullptr, 10);
-}
-
-uint64_t TicksNow() {
-  timespec now;
-  clock_gettime(CLOCK_BOOTTIME, &now);
-  const auto ticks = static_cast<uint64_t>(sysconf(_SC_CLK_TCK));
-  return static_cast<uint64_t>(now.tv_sec) * ticks +
-         static_cast<uint64_t>(now.tv_nsec) * ticks / 1000000000;
-}
-
 // The process at the other end. From the socket itself where the kernel can (6.5): the number alone
 // may belong to another process by now.
 UniqueFd PeerProcess(int socket, int pid) {
@@ -61,7 +36,7 @@ UniqueFd PeerProcess(int socket, int pid) {
   int fd = -1;
   socklen_t length = sizeof(fd);
   if (getsockopt(socket, SOL_SOCKET, kPeerPidFd, &fd, &length) == 0) return UniqueFd(fd);
-  return UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  return OpenProcess(pid);
 }
 
 // A descriptor to give up when there are no others.
@@ -74,11 +49,6 @@ ucred PeerOf(int socket) {
   socklen_t length = sizeof(credentials);
   if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) return {};
   return credentials;
-}
-
-bool HasEnded(const UniqueFd& process) {
-  pollfd entry{process.get(), POLLIN, 0};
-  return poll(&entry, 1, 0) > 0;
 }
 
 }  // namespace
@@ -96,12 +66,19 @@ Server::Server(Listener listener, UniqueFd signals, std::unique_ptr<service::Ser
 
 Result<std::unique_ptr<Server>> Server::Make(Listener listener, UniqueFd signals,
                                              std::unique_ptr<service::Service> service,
-                                             const ServerLimits& limits) {
+                                             const ServerLimits& limits,
+                                             std::map<int, UniqueFd> processes,
+                                             std::unique_ptr<Meter> meter) {
   std::unique_ptr<Server> server(
       new Server(std::move(listener), std::move(signals), std::move(service), limits));
   TRY(server->Watch(server->listener_.fd(), MakeTag(kListener), EPOLLIN));
   TRY(server->Watch(server->timer_.get(), MakeTag(kTimer), EPOLLIN));
   if (server->signals_) TRY(server->Watch(server->signals_.get(), MakeTag(kSignals), EPOLLIN));
+  server->meter_ = std::move(meter);
+  for (auto& [pid, process] : processes) {
+    TRY(server->Watch(process.get(), MakeTag(kProcess, static_cast<uint64_t>(pid)), EPOLLIN));
+    server->processes_[pid] = std::move(process);
+  }
   server->OnTime();  // idle from the beginning
   server->SetTimer();
   return server;
@@ -156,6 +133,9 @@ void Server::RunOnce(Duration patience) {
       case kProcess:
         OnProcessEnd(static_cast<int>(number));
         break;
+      case kMeter:
+        OnMeasured();
+        break;
     }
   }
   OnTime();
@@ -206,7 +186,7 @@ void Server::LetIn(UniqueFd socket) {
   clients_.try_emplace(id, std::move(socket), std::move(process), peer.pid, peer.uid,
                        service_->serves_software_gpu(), MonotonicNow() + limits_.newcomer_patience);
   service_->OnConnected(
-      id, service::Client{peer.pid, peer.uid, started != 0 && started <= started_ticks_});
+      id, service::Client{peer.pid, peer.uid, started != 0 && started <= started_ticks_, started});
 }
 
 bool Server::HasRoomFor(unsigned uid) const {
@@ -347,6 +327,7 @@ void Server::OnTime() {
   if (service_->wake().has_value() && *service_->wake() <= now) {
     Carry(service_->OnTick(now));
   }
+  Measure(now);
   DropLateNewcomers();
   if (!service_->idle()) {
     idle_since_.reset();
@@ -356,6 +337,24 @@ void Server::OnTime() {
     spdlog::info("ending: no sessions, runs or connections");
     finished_ = true;
   }
+}
+
+void Server::Measure(Instant now) {
+  if (meter_ == nullptr) return;
+  meter_->OnTime(now);
+  if (!service_->WantsMeasurement(now)) return;
+  service_->OnMeasuring(now);
+  const int before = meter_->fd();
+  meter_->Ask(now);
+  if (meter_->fd() == before || meter_->fd() < 0) return;
+  const Status watched = Watch(meter_->fd(), MakeTag(kMeter), EPOLLIN);
+  if (!watched.ok()) spdlog::debug("measuring: {}", watched.error().message);
+}
+
+void Server::OnMeasured() {
+  const Instant now = MonotonicNow();
+  const std::optional<service::CardUses> uses = meter_->Take(now);
+  if (uses.has_value()) Carry(service_->OnMeasured(*uses, now));
 }
 
 void Server::DropLateNewcomers() {
@@ -373,6 +372,7 @@ void Server::SetTimer() {
   for (const auto& [id, client] : clients_) {
     if (!service_->registered(id)) by(client.deadline);
   }
+  if (meter_ != nullptr && meter_->wake().has_value()) by(*meter_->wake());
   if (idle_since_ && limits_.exit_when_idle) by(*idle_since_ + *limits_.exit_when_idle);
   itimerspec spec{};
   if (next.has_value()) {

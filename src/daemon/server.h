@@ -22,6 +22,7 @@
 #include "src/base/unique_fd.h"
 #include "src/daemon/connection.h"
 #include "src/daemon/listener.h"
+#include "src/daemon/meter.h"
 #include "src/service/service.h"
 
 namespace tandem::daemon {
@@ -39,10 +40,13 @@ struct ServerLimits {
 
 class Server {
  public:
-  // `signals`: a signalfd; may be empty.
+  // `signals`: a signalfd; may be empty. `processes`: of the sessions that the service has already,
+  // a pidfd each.
   static Result<std::unique_ptr<Server>> Make(Listener listener, UniqueFd signals,
                                               std::unique_ptr<service::Service> service,
-                                              const ServerLimits& limits);
+                                              const ServerLimits& limits,
+                                              std::map<int, UniqueFd> processes = {},
+                                              std::unique_ptr<Meter> meter = nullptr);
 
   // Until a signal comes, or the daemon has been idle for exit_when_idle.
   void Run();
@@ -86,6 +90,8 @@ class Server {
   void WatchProcess(ConnectionId id);
   void OnProcessEnd(int pid);
   void OnTime();
+  void Measure(Instant now);
+  void OnMeasured();
   void DropLateNewcomers();
   void SetTimer();
 
@@ -98,6 +104,7 @@ class Server {
   ServerLimits limits_;
   std::map<ConnectionId, Client> clients_;
   std::map<int, UniqueFd> processes_;   // of sessions, by pid
+  std::unique_ptr<Meter> meter_;        // null: the cards are not measured
   std::map<unsigned, Duration> spent_;  // in this round on the messages of each user
   size_t rounds_ = 0;
   ConnectionId last_connection_ = 0;

@@ -102,6 +102,7 @@ void Service::UpdatePages(Gpu& gpu) {
     const bool asked = at->second->run.has_value() && runs_.at(*at->second->run).oversubscribes;
     show(page.run_oversubscribes, asked ? 1 : 0);
     if (page.suspended.load() != session.suspended) page.suspended.store(session.suspended);
+    Save(*at->second);
   }
 }
 

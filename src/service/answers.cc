@@ -111,6 +111,7 @@ std::string Service::StatusJson() const {
         {"context_bytes", gpu->info.context.count},
         {"charged_bytes", arbiter.budget().charged().count},
         {"free_bytes", arbiter.budget().free().count},
+        {"foreign_bytes", gpu->foreign.count},
         {"holders", Numbers(HoldersOf(*gpu))},
         {"waiting", Numbers(waiting)},
         {"suspended", Numbers(suspended)},

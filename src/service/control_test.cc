@@ -6,6 +6,8 @@ namespace {
 
 class ControlTest : public ServiceTest {
  protected:
+  explicit ControlTest(Bytes foreign = {}) : ServiceTest(foreign) {}
+
   static constexpr ConnectionId kPerson = 900;
   static constexpr ConnectionId kGuard = 800;
 
@@ -223,7 +225,12 @@ TEST_F(ControlTest, AProgramThatCannotSayItIsSuspendedIsAsItsRun) {
   EXPECT_EQ(Session(2)["suspended"], true);
 }
 
-TEST_F(ControlTest, WhatASessionAndARunBringFromBeforeARestartHolds) {
+class RestartedControlTest : public ControlTest {
+ protected:
+  RestartedControlTest() : ControlTest(MiB(76)) {}
+};
+
+TEST_F(RestartedControlTest, WhatASessionAndARunBringFromBeforeARestartHolds) {
   Connect(1, 11, 1000, true);
   Say(1, wire::Register{"0.1", 77, kGpu, "train", MiB(60).count, MiB(60).count, 1, 1});
   EXPECT_EQ(Heard<wire::Evict>(1).target_bytes, 0u);

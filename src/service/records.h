@@ -6,6 +6,9 @@
 
 namespace tandem::service {
 
+// More than a process can have; also keeps the sums far from overflowing.
+inline constexpr uint32_t kMostContexts = 64;
+
 struct Service::Run {
   core::RunId id;
   std::string name;
@@ -28,10 +31,11 @@ struct Service::Run {
 
 struct Service::Gpu {
   Gpu(const GpuInfo& info, const core::ArbiterConfig& config)
-      : info(info), foreign(info.foreign), arbiter(config) {}
+      : info(info), foreign(info.foreign), claimable(info.foreign), arbiter(config) {}
 
   GpuInfo info;
   Bytes foreign;
+  Bytes claimable;  // of what was in use at the start, what no session has claimed yet
   core::Arbiter arbiter;
   std::optional<Instant> wake;
   std::optional<Chaos> chaos;  // for tests
@@ -56,6 +60,7 @@ struct Service::Seat {
   Bytes declared_memory;
   bool follows_run = false;  // once it is known whether that is suspended, so is this
   std::unique_ptr<SessionPages> pages;
+  SavedSession* saved = nullptr;  // where the next daemon finds it; null: nowhere
   Bytes out;
   Bytes in;
 };

@@ -23,8 +23,8 @@ std::string TooLarge(Bytes limit, Bytes most, bool oversubscribes) {
 }  // namespace
 
 // An unknown token is from an earlier daemon: its sessions still belong together.
-Service::Run& Service::FindRun(const Connection& from, uint64_t token) {
-  Run& run = runs_[RunKey{from.client.uid, token}];
+Service::Run& Service::FindRun(unsigned uid, uint64_t token) {
+  Run& run = runs_[RunKey{uid, token}];
   if (run.id.value == 0) run.id = core::RunId{++last_run_};
   return run;
 }
@@ -45,7 +45,7 @@ void Service::Handle(Connection& from, const wire::RunBegin& m) {
     if (runs_.count(RunKey{from.client.uid, token}) != 0) token = 0;
   }
   from.run = RunKey{from.client.uid, token};
-  Run& run = FindRun(from, token);
+  Run& run = FindRun(from.client.uid, token);
   if (run.owner != 0)
     connections_.at(run.owner)->run.reset();  // the same `tandem run`, from before
   run.name = Printable(m.name.empty() ? m.program : m.name);
@@ -175,7 +175,7 @@ void Service::JoinRun(const Connection& from, const wire::Register& m, const Sea
   uint64_t token = m.run;
   if (token == 0 && old != nullptr && old->run.has_value()) token = old->run->second;
   if (token != 0) {
-    Run& run = FindRun(from, token);
+    Run& run = FindRun(from.client.uid, token);
     ++run.sessions;
     added.run = run.id;
     added.of_class = run.of_class;

@@ -36,8 +36,7 @@ core::event::SessionAdded ClaimsOf(const wire::Register& m, const GpuInfo& gpu) 
   claims.allocated = std::min(Bytes(m.allocated_bytes), Bytes(gpu.card.count * cards));
   claims.resident = std::min(Bytes(m.resident_bytes), gpu.card);
   claims.fixed = std::min(Bytes(m.fixed_bytes), gpu.card);
-  // More than a process can have; also keeps the sums far from overflowing.
-  claims.contexts = std::min(m.contexts, 64u);
+  claims.contexts = std::min(m.contexts, kMostContexts);
   return claims;
 }
 
@@ -53,11 +52,14 @@ Service::Service(ServiceConfig config, std::unique_ptr<PageMaker> pages)
       pages_(std::move(pages)),
       host_(config_.host_memory, config_.available_host_memory, config_.host_memory_measured) {
   host_.AllowSpilling(config_.spill.limit, config_.spill.available);
+  if (config_.saved != nullptr) last_session_ = config_.saved->last_session().load();
   for (const GpuInfo& gpu : config_.gpus) {
     gpus_.push_back(std::make_unique<Gpu>(gpu, ConfigOf(gpu, config_, &host_)));
     if (gpu.foreign > Bytes()) settles_at_ = config_.started + kSettling;
     if (config_.chaos_seed.has_value()) StartChaos(*gpus_.back());
   }
+  RestoreSessions();
+  MeasureWithin(Duration());
 }
 
 Service::~Service() = default;
@@ -78,6 +80,7 @@ std::vector<Outgoing> Service::OnMessage(ConnectionId connection, const wire::Me
   Connection& from = *at->second;
   Take(from, message, memory);
   LetGo(std::move(memory), from.client.uid);
+  if (MayEndSettling()) EndSettling();
   return std::move(out_);
 }
 
@@ -184,6 +187,7 @@ std::vector<Outgoing> Service::OnProcessGone(int pid, Instant now) {
     if (seat->client.pid == pid) gone.push_back(id);
   }
   for (const core::SessionId id : gone) Remove(id, true);
+  if (MayEndSettling()) EndSettling();
   return std::move(out_);
 }
 
@@ -204,6 +208,7 @@ std::optional<Instant> Service::wake() const {
   std::optional<Instant> first = settles_at_;
   if (!first.has_value() && !held_.empty()) first = config_.started + kRunPatience;
   if (waits_at_.has_value()) first = std::min(first.value_or(*waits_at_), *waits_at_);
+  if (measure_at_.has_value()) first = std::min(first.value_or(*measure_at_), *measure_at_);
   for (const auto& gpu : gpus_) {
     if (gpu->wake.has_value()) first = std::min(first.value_or(*gpu->wake), *gpu->wake);
     if (!gpu->chaos.has_value() || settles_at_.has_value()) continue;
@@ -246,17 +251,25 @@ void Service::Handle(Connection& from, const wire::Register& m) {
     return Refuse(from.id, wire::RefusalCode::kTooMany, pages.error().message, true);
   }
   auto seat = std::make_unique<Seat>();
-  seat->id = core::SessionId{++last_session_};
+  seat->id = old != nullptr ? old->id : NextSession();
   seat->gpu = gpu;
   seat->connection = from.id;
   seat->client = from.client;
   seat->program = Printable(m.program);
   seat->started = old != nullptr ? old->started : now_;
   seat->pages = std::move(*pages);
+  seat->saved = old != nullptr ? old->saved : nullptr;
+  if (old == nullptr && !AddSaved(*seat)) {
+    return Refuse(from.id, wire::RefusalCode::kTooMany, "the daemon has no room for more sessions",
+                  true);
+  }
   UniqueFd file = m.spills != 0 ? MakeSpillFile() : UniqueFd();
   core::event::SessionAdded added;
   // No other session can have anything yet, whatever it claims.
-  if (old != nullptr || from.client.predates_daemon) added = ClaimsOf(m, gpu->info);
+  const bool unknown_from_before =
+      old == nullptr && from.client.predates_daemon && !KnowsAllFromBefore();
+  if (old != nullptr || unknown_from_before) added = ClaimsOf(m, gpu->info);
+  if (unknown_from_before) Believe(*gpu, &added);
   if (old != nullptr && !gpu->arbiter.MayReturn(old->id, &added)) {
     return Refuse(
         from.id, wire::RefusalCode::kTooMany,
@@ -270,8 +283,10 @@ void Service::Handle(Connection& from, const wire::Register& m) {
   const core::Share share = FirstShare(old, *seat);
   if (old != nullptr) {
     added.replaces = old->id;
+    seat->suspended_by = old->suspended_by;
+    old->saved = nullptr;  // it is the new one's
     GiveUpSeat(*old);
-  } else if (from.client.predates_daemon) {
+  } else if (unknown_from_before) {
     // What looked like other programs' memory at the start was partly this session's: up to all it
     // has allocated, since it may have gone on swapping out between then and now.
     const Bytes had = std::max(std::min(added.allocated, gpu->info.card), added.resident) +
@@ -373,13 +388,14 @@ void Service::Feed(Gpu& gpu, const core::Event& event) {
   UpdatePages(gpu);
   EndWaits();
   ExpectWaits(gpu);
+  MeasureWhileWaiting(gpu);
   if (gpu.chaos.has_value()) gpu.chaos->OnChange(gpu.arbiter, now_);
   for (const core::Event& answer : answers) Feed(gpu, answer);
 }
 
 void Service::StartChaos(Gpu& gpu) {
   core::event::SessionAdded arrival;
-  arrival.id = core::SessionId{++last_session_};
+  arrival.id = NextSession();
   arrival.run = core::RunId{++last_run_};
   arrival.limit = gpu.info.card;
   const uint64_t seed = *config_.chaos_seed + static_cast<uint64_t>(gpu.info.index);
@@ -406,6 +422,7 @@ void Service::Remove(core::SessionId session, bool tell_arbiter) {
   const std::unique_ptr<Seat> seat = std::move(sessions_.at(session));
   if (tell_arbiter) Note(Describe(*seat) + " has ended");
   sessions_.erase(session);
+  if (seat->saved != nullptr) seat->saved->id = 0;
   DropOffers(session);
   const auto connection = connections_.find(seat->connection);
   if (connection != connections_.end()) connection->second->seat = nullptr;
@@ -414,7 +431,15 @@ void Service::Remove(core::SessionId session, bool tell_arbiter) {
     if (--run.sessions == 0) run.unused_since = now_;
     if (run.sessions == 0 && run.owner == 0) runs_.erase(*seat->run);
   }
-  if (tell_arbiter) Feed(*seat->gpu, core::event::SessionGone{session});
+  if (!tell_arbiter) return;
+  Feed(*seat->gpu, core::event::SessionGone{session});
+  MeasureAfterAnEnd();
+}
+
+core::SessionId Service::NextSession() {
+  ++last_session_;
+  if (config_.saved != nullptr) config_.saved->last_session() = last_session_;
+  return core::SessionId{last_session_};
 }
 
 Service::Gpu* Service::FindGpu(const std::string& uuid) {

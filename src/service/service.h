@@ -6,12 +6,13 @@
 // session outlives its connection: only the end of its process ends it, since only that frees its
 // memory.
 //
-// A daemon that finds a card in use may have been restarted, and what looks like other programs'
-// memory may be its own sessions'. It gives them kSettling to come back before it decides anything:
-// until then only what is from before is taken (Register and RunBegin of those who were there) and
-// Query answered; everything else is held and comes to its turn afterwards. Programs of a run whose
-// `tandem run` is not back yet are held in any case, up to kRunPatience, since nobody knows the
-// run's limit.
+// A daemon that was killed leaves what it granted to each session (saved_sessions.h). The next one
+// begins with these sessions, without connections, and gives them kSettling to come back before it
+// decides anything: until then only what is from before is taken (Register and RunBegin of programs
+// that were there) and Query answered; everything else is held and comes to its turn afterwards.
+// Where nothing was left and a card is in use, what looks like other programs' memory may be
+// sessions': they have the same time, and are believed up to that. Programs of a run whose `tandem
+// run` is not back yet are held in any case, up to kRunPatience: the run's limit is not known.
 //
 // Threading: none; the caller serialises.
 // Invariants
@@ -38,7 +39,9 @@
 
 #include "src/base/unique_fd.h"
 #include "src/core/arbiter.h"
+#include "src/service/card_use.h"
 #include "src/service/pages.h"
+#include "src/service/saved_sessions.h"
 #include "src/service/spill.h"
 #include "src/wire/messages.h"
 
@@ -64,7 +67,7 @@ struct GpuInfo {
   std::string name;
   bool software = false;
   Bytes card;
-  Bytes foreign;  // held by programs outside Tandem when the daemon started
+  Bytes foreign;  // in use when the daemon started
   Bytes context;  // measured footprint of one context
   Bytes chunk;
   uint32_t reserved_contexts = 4;
@@ -99,6 +102,8 @@ struct ServiceConfig {
   Spill spill = {};                                   // for what that has no room for
   // Closes what this user had sent. It may take long, and so had better not be done here.
   std::function<void(UniqueFd memory, unsigned uid)> let_go = {};
+  bool measures = false;                      // OnMeasured is called where WantsMeasurement says so
+  std::unique_ptr<SavedSessions> saved = {};  // null: the next daemon finds nothing
 };
 
 using ConnectionId = uint64_t;
@@ -107,6 +112,7 @@ struct Client {
   int pid = 0;
   unsigned uid = 0;
   bool predates_daemon = false;  // so it may have memory from before a restart
+  uint64_t started_ticks = 0;    // as the kernel counts; with the pid it names the process
 };
 
 struct Outgoing {
@@ -132,7 +138,12 @@ class Service {
   std::vector<Outgoing> OnProcessGone(int pid, Instant now);
   std::vector<Outgoing> OnTick(Instant now);
 
-  // When to call OnTick next.
+  // Whether to ask the cards now what is in use there. OnMeasuring: that is under way.
+  bool WantsMeasurement(Instant now) const;
+  void OnMeasuring(Instant now);
+  std::vector<Outgoing> OnMeasured(const CardUses& uses, Instant now);
+
+  // When to call OnTick next, or to measure.
   std::optional<Instant> wake() const;
   // Processes whose end matters.
   bool HasSessions(int pid) const;
@@ -184,12 +195,29 @@ class Service {
   void GiveUpSeat(Seat& seat);
   void UpdatePages(Gpu& gpu);
   Bytes BudgetShown(const Gpu& gpu) const;
+  core::SessionId NextSession();
+
+  // Memory of programs outside Tandem (measure.cc).
+  void MeasureWithin(Duration pause);
+  void MeasureAfterAnEnd();
+  void MeasureWhileWaiting(const Gpu& gpu);
+  void CountForeign(Gpu& gpu, const CardUse& use);
+
+  // Sessions of the daemon before (restore.cc).
+  void RestoreSessions();
+  void Restore(SavedSession* saved);
+  bool KnowsAllFromBefore() const;
+  bool MayEndSettling() const;
+  bool AddSaved(Seat& seat) const;
+  void Save(const Seat& seat) const;
+  static void Believe(Gpu& gpu, core::event::SessionAdded* claims);
+
   Gpu* FindGpu(const std::string& uuid);
   Seat* FindSeat(const Client& client, const Gpu& gpu);
   size_t SessionsOf(unsigned uid) const;
 
   // Runs (runs.cc).
-  Run& FindRun(const Connection& from, uint64_t token);
+  Run& FindRun(unsigned uid, uint64_t token);
   void Handle(Connection& from, const wire::RunBegin& m);
   void Handle(Connection& from, const wire::RunQuery& m);
   Bytes MostShared() const;
@@ -273,9 +301,13 @@ class Service {
   std::deque<std::pair<int, core::Handover>> handovers_;  // with the GPU's index
   std::optional<Instant> settles_at_;
   std::deque<std::pair<ConnectionId, wire::Message>> held_;
-  std::optional<Instant> waits_at_;  // then those who watch are told of waits
-  std::set<ConnectionId> watchers_;  // those that asked to be told
-  std::set<ConnectionId> told_;      // of them, those told of a wait that is not over
+  std::optional<Instant> waits_at_;    // then those who watch are told of waits
+  std::set<ConnectionId> watchers_;    // those that asked to be told
+  std::set<ConnectionId> told_;        // of them, those told of a wait that is not over
+  std::optional<Instant> measure_at_;  // the next time
+  bool measured_ = false;
+  Instant last_measured_;
+  std::optional<Instant> last_end_;  // of a session
   uint64_t last_session_ = 0;
   uint64_t last_run_ = 0;
 

@@ -159,9 +159,6 @@ TEST_F(ServiceTest, WhatCannotBeSwappedIsShownAndGoesWithItsProcess) {
   service_.OnDisconnected(1, now_);
   service_.OnProcessGone(11, now_);
   EXPECT_EQ(Ask("status")["gpus"][0]["charged_bytes"], 0);
-  Connect(3, 13, 1000, true);
-  Say(3, wire::Register{"0.1", 0, kGpu, "train", 0, 0, 0, 0, MiB(20).count});
-  EXPECT_EQ(Ask("status")["gpus"][0]["charged_bytes"], MiB(20).count);
 }
 
 TEST_F(ServiceTest, RefusesAnUnknownDevice) {
@@ -289,6 +286,12 @@ TEST_F(RestartedServiceTest, WhatKnownSessionsHaveIsNotCountedAsOthers) {
   EXPECT_EQ(Ask("status")["gpus"][0]["charged_bytes"], MiB(50).count);
   EXPECT_EQ(Ask("sessions")["sessions"][1]["contexts"], 0);
   EXPECT_EQ(Ask("sessions")["sessions"][1]["allocated_bytes"], 0);
+}
+
+TEST_F(RestartedServiceTest, WhatCannotBeSwappedIsCharged) {
+  Connect(3, 13, 1000, true);
+  Say(3, wire::Register{"0.1", 0, kGpu, "train", 0, 0, 0, 0, MiB(20).count});
+  EXPECT_EQ(Ask("status")["gpus"][0]["charged_bytes"], MiB(20).count);
 }
 
 TEST_F(RestartedServiceTest, NothingIsDecidedBeforeTheOthersHadTimeToComeBack) {

@@ -55,6 +55,9 @@ class ServiceTest : public ::testing::Test {
       : service_(Config(foreign, chaos_seed, host, host_measured, std::move(spill), &token_),
                  std::make_unique<FakePageMaker>(pages_)) {}
 
+  explicit ServiceTest(ServiceConfig config)
+      : service_(std::move(config), std::make_unique<FakePageMaker>(pages_)) {}
+
   static ServiceConfig Config(Bytes foreign, std::optional<uint64_t> chaos_seed, Bytes host,
                               bool host_measured, Spill spill, uint64_t* token) {
     ServiceConfig config;

@@ -41,6 +41,26 @@ std::string NameOf(int gpu) {
 
 }  // namespace
 
+class Node::Saved : public service::SavedSessions {
+ public:
+  explicit Saved(Node* node) : left_(node->left_), complete_(left_.complete) {
+    std::erase_if(left_.entries, [&](const service::SavedSession& entry) {
+      return entry.id == 0 || node->seats_.count(entry.pid) == 0;
+    });
+    for (service::SavedSession& entry : left_.entries) found_.push_back(&entry);
+    left_.complete = true;
+  }
+  std::vector<service::SavedSession*> found() override { return found_; }
+  bool complete() const override { return complete_; }
+  service::SavedSession* Add() override { return &left_.entries.emplace_back(); }
+  std::atomic<uint64_t>& last_session() override { return left_.last_session; }
+
+ private:
+  Left& left_;
+  const bool complete_;
+  std::vector<service::SavedSession*> found_;
+};
+
 Node::Node(Timeline* timeline, const NodeConfig& config) : timeline_(timeline), config_(config) {
   for (int gpu = 0; gpu < config.gpus; ++gpu) {
     cards_.push_back(std::make_unique<Card>(timeline, config.bus_bytes_per_second));
@@ -62,6 +82,7 @@ std::unique_ptr<service::Service> Node::MakeService() {
     made.gpus.push_back({gpu, NameOf(gpu), "Virtual", true, config_.card + config_.chunk,
                          Resident(gpu), Bytes(), config_.chunk, kReservedContexts});
   }
+  made.saved = std::make_unique<Saved>(this);
   return std::make_unique<service::Service>(std::move(made),
                                             std::make_unique<PlainPageMaker>(&last_page_));
 }

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <string>
@@ -67,6 +68,14 @@ class Node {
     Decisions page;
   };
 
+  // What daemons leave for each other; as the file does, it outlives them.
+  struct Left {
+    std::list<service::SavedSession> entries;
+    std::atomic<uint64_t> last_session = 0;
+    bool complete = false;
+  };
+  class Saved;
+
   std::unique_ptr<service::Service> MakeService();
   void Connect(uint64_t program, bool predates);
   uint64_t OpenRun(uint64_t program);
@@ -83,7 +92,8 @@ class Node {
   service::ConnectionId last_connection_ = 0;              // never the same again
   uint64_t last_program_ = 0;
   std::vector<std::unique_ptr<Program>> dead_;
-  Decisions last_page_;                        // that was made
+  Decisions last_page_;  // that was made
+  Left left_;
   std::unique_ptr<service::Service> service_;  // null: the daemon is away
   uint64_t wakes_ = 0;                         // which of those that were planned counts
 };

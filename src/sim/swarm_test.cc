@@ -107,22 +107,13 @@ class World {
     policy_ = policy;
   }
 
-  // Not through a restart: a new daemon takes what those have who are not back within its first
-  // second for other programs', and may give a part of it to those who are (docs/testing.md).
-  void Stop(uint64_t program) {
-    if (timeline_.now() < settled_at_) return;
-    const Duration length = UpTo(5);
-    all_go_on_at_ = std::max(all_go_on_at_, timeline_.now() + length);
-    node_->Stop(program, length);
-  }
+  // Also through a restart.
+  void Stop(uint64_t program) { node_->Stop(program, UpTo(5)); }
 
   void RestartDaemon() {
-    if (timeline_.now() < all_go_on_at_) return;
     ++restarts_;
-    const Duration away = UpTo(2);
-    settled_at_ = timeline_.now() + away + service::kSettling + Seconds(1);
     OnPolicy(config_.policy);
-    node_->RestartDaemon(away);
+    node_->RestartDaemon(UpTo(2));
   }
 
   // By the session's number, which changes with the daemon.
@@ -166,7 +157,6 @@ class World {
   Timeline timeline_;
   NodeConfig config_;
   std::unique_ptr<Node> node_;
-  Instant all_go_on_at_, settled_at_;
   std::string policy_;
   Instant bounded_since_;  // waits are: the policy promises that
   uint64_t bursts_ = 0;

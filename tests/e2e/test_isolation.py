@@ -126,7 +126,7 @@ def test_the_daemons_directory_has_a_way_through_and_nothing_else(scene):
             with contextlib.suppress(PermissionError):
                 act()
                 made.append("changed")
-        names = (f"{SOCKET}.lock", "tandemd-soft.log", "tandemd-soft.json", "tandemd-soft.runs")
+        names = (f"{SOCKET}.lock", "tandemd-soft.log", "tandemd-soft.json", "tandemd-soft.runs", "tandemd-soft.sessions")
         return listed, made, opened([directory / name for name in names])
 
     (directory / "tandemd-soft.log").touch(mode=0o600)

@@ -67,7 +67,7 @@ def test_a_full_card_is_no_obstacle(make_card):
     wait_until(full, jobs[0], "the card is full")
     kill_daemon(card)
     wait_until(lambda: len(card.sessions()) == 4, jobs[0], "all have come back")
-    assert card.gpu()["budget_bytes"] == budget
+    wait_until(lambda: card.gpu()["budget_bytes"] == budget, jobs[0], "the budget is whole")
     assert [finish(process) for process in jobs] == [expected] * 4
     assert_all_returned(card)
 

@@ -1,0 +1,178 @@
+"""No user or program loses the card to another one's death, lie or restart.
+
+One test for each point of docs/security.md's promises; what needs a second user is skipped by name where
+the tests do not run as root.
+"""
+
+import os
+import signal
+import struct
+import subprocess
+import sys
+
+import pytest
+
+from harness import MIB, PATIENCE_S, REGISTER, SOCKET, TANDEM, DeviceProgram, finish, frame, text, train, wait_until
+from test_sharing import assert_all_returned, solo
+
+@pytest.fixture
+def small_card(make_card):
+    """A budget of 54 MiB."""
+    card = make_card(vram="64M", context="2M")
+    card.start_daemon()
+    return card
+
+
+def busy(card, name):
+    """A program of a run that has 40 MiB of the card."""
+    program = DeviceProgram(card, run_as(name), room=40 * MIB)
+    program.ask("fill 1")
+    return program
+
+
+def run_as(name):
+    return [TANDEM, "run", "--name", name, "--"]
+
+
+def budget(card):
+    status = card.ask("status")
+    return status and status["gpus"][0]["budget_bytes"]
+
+
+# ---- The budget heals
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_a_program_that_dies_after_a_restart_takes_nothing_with_it(small_card, back):
+    """With its death before it has come back, and after."""
+    card = small_card
+    whole = budget(card)
+    for _ in range(3):
+        program = busy(card, "dies")
+        (session,) = card.sessions()
+        if not back:
+            os.kill(session["pid"], signal.SIGSTOP)  # so that it does not come back
+        kill_current(card)
+        if back:
+            wait_until(lambda: card.sessions() and card.sessions()[0]["state"] == "idle", None, "it is back")
+        os.kill(session["pid"], signal.SIGKILL)
+        wait_until(lambda: card.sessions() == [], None, "its end is seen")
+        wait_until(lambda: budget(card) == whole, None, "the budget is whole")
+        program.process.wait()
+    assert card.gpu()["charged_bytes"] == 0 and card.gpu()["foreign_bytes"] == 0
+
+
+def kill_current(card):
+    """As kill_daemon, of the daemon that is there now."""
+    old = card.ask("status")["pid"]
+    os.kill(old, signal.SIGKILL)
+
+    def successor():
+        status = card.ask("status")
+        return status and status["pid"] != old and status["pid"]
+
+    return wait_until(successor, None, "another daemon answers")
+
+
+def test_programs_outside_tandem_are_measured_again(small_card):
+    """They take memory after the start and give it back."""
+    card = small_card
+    whole = budget(card)
+    outside = DeviceProgram(card, room=20 * MIB)
+    outside.ask("fill 1")
+    short = DeviceProgram(card, run_as("short"), room=8 * MIB)
+    short.process.stdin.close()  # its end is when the card is asked
+    short.process.wait(timeout=PATIENCE_S)
+    wait_until(lambda: budget(card) <= whole - 20 * MIB, None, "the budget follows")
+    assert card.gpu()["foreign_bytes"] >= 20 * MIB
+    outside.process.kill()
+    outside.process.wait()
+    short = DeviceProgram(card, run_as("short"), room=8 * MIB)
+    short.process.stdin.close()
+    short.process.wait(timeout=PATIENCE_S)
+    wait_until(lambda: budget(card) == whole, None, "and back")
+
+
+def test_a_stopped_program_keeps_its_bytes_through_a_restart(small_card):
+    card = small_card
+    job = train("40M", 3)
+    expected = solo(card, job)
+    stopped = busy(card, "stopped")
+    digest = stopped.ask("digest")
+    (session,) = card.sessions()
+    os.kill(session["pid"], signal.SIGSTOP)
+    kill_current(card)
+    assert [s["id"] for s in card.sessions()] == [session["id"]]
+    late = card.shared(job)  # 50 of the 54 MiB, of which 14 are free
+    wait_until(lambda: any(s["state"] == "waiting" for s in card.sessions()), late, "it waits")
+    assert card.gpu()["charged_bytes"] <= budget(card) + 2 * MIB
+    os.kill(session["pid"], signal.SIGCONT)
+    assert finish(late) == expected
+    assert stopped.ask("digest") == digest
+    stopped.process.stdin.close()
+    stopped.process.wait(timeout=PATIENCE_S)
+    assert_all_returned(card)
+
+
+LIAR = """
+import os, socket, struct, sys
+path, kind, hello = sys.argv[1], int(sys.argv[2]), bytes.fromhex(sys.argv[3])
+print("ready", flush=True)
+sys.stdin.readline()
+connection = socket.socket(socket.AF_UNIX)
+connection.connect(path)
+connection.sendall(hello)
+print(struct.unpack("<IHHI", connection.recv(12, socket.MSG_WAITALL))[2], flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_claims_of_a_program_that_had_nothing_count_for_nothing(small_card):
+    """It is older than the daemon, and claims all of the card and of the host."""
+    card = small_card
+    whole, device = budget(card), card.gpu()["uuid"]
+    resident, fixed, allocated = 180 * MIB, 1 << 40, 1 << 50
+    claims = struct.pack("<QQIBQBB", allocated, resident, 64, 0, fixed, 2, 0)
+    hello = frame(REGISTER, text("0.1") + struct.pack("<Q", 0) + text(device) + text("liar") + claims)
+    liar = subprocess.Popen(
+        [sys.executable, "-c", LIAR, card.runtime / SOCKET, str(REGISTER), hello.hex()],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    card.processes.append(liar)
+    assert liar.stdout.readline() == "ready\n"
+    holder = busy(card, "holder")  # its guard starts the next daemon
+    kill_current(card)
+    liar.stdin.write("\n")
+    liar.stdin.flush()
+    registered = 32
+    assert int(liar.stdout.readline()) == registered
+    lies = [s for s in card.sessions() if s["program"] == "liar"]
+    assert [(s["allocated_bytes"], s["fixed_bytes"], s["contexts"]) for s in lies] == [(0, 0, 0)]
+    assert budget(card) == whole and card.gpu()["charged_bytes"] <= 42 * MIB
+    assert card.ask("status")["host_promised_bytes"] <= 42 * MIB
+    liar.kill()
+    liar.wait()
+    wait_until(lambda: len(card.sessions()) == 1, None, "its end is seen")
+    assert budget(card) == whole
+    assert holder.ask("digest")
+
+
+# ---- The daemon as a service
+
+
+def test_numbers_of_sessions_go_on_after_a_restart(small_card):
+    card = small_card
+    first = busy(card, "first")
+    (before,) = card.sessions()
+    kill_current(card)
+    wait_until(lambda: [s["id"] for s in card.sessions()] == [before["id"]], None, "it has its number")
+    second = busy(card, "second")
+    assert [s["id"] for s in card.sessions()] == [before["id"], before["id"] + 1]
+    for program in (first, second):
+        program.process.stdin.close()
+        program.process.wait(timeout=PATIENCE_S)
+    kill = card.ask("status")["pid"]
+    os.kill(kill, signal.SIGKILL)
+    third = busy(card, "third")
+    assert [s["id"] for s in card.sessions()] == [before["id"] + 2]
+    third.process.stdin.close()
