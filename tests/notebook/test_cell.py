@@ -64,8 +64,9 @@ def test_mistakes_are_told_in_one_line_and_the_cell_does_not_run(notebook):
     for words, told in (
         ("-w 5x", "'5x' is no time"),
         ("--mem 8", "'8' is no size"),
-        ("--nonsense", "unrecognized arguments: --nonsense"),
-
+        ("--nonsense", "%%gpu has no option --nonsense; `%%gpu --help` lists"),
+        ("--limt 3s", "%%gpu has no option --limt; did you mean --limit?"),
+        ("-t 0.2", "'0.2' has no unit; write for example '0.2s'"),
         ("'", "No closing quotation"),
     ):
         ran = notebook.run(f"%%gpu {words}\nran = True")
