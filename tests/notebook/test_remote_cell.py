@@ -269,7 +269,7 @@ def test_a_module_that_only_the_notebook_has(remote, tmp_path, monkeypatch):
     assert remote.space["l"] == [1, 2]
 
 
-_DIFFERENCES = ("added", "rate_here", "rate_there")  # noise may make them negative
+_DIFFERENCES = ("added", "rate_changed_here", "rate_changed_there", "rate_new_here")  # noise may make them negative
 
 
 def test_the_measurement_runs(remote):

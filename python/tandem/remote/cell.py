@@ -160,12 +160,12 @@ class _Run:
         show = Outputs(self._shell)
         began = time.monotonic()
         reply, back, frames = link.request(
-            self._source, request, (header, package.frames), show, options.timeout
+            self._source, request, (header, package.post()), show, options.timeout
         )
         if reply["status"] != "ok" or back is None:
             self._fail(reply, back, frames, time.monotonic() - began)
             return
-        self._result.received_bytes = sum(memoryview(frame).nbytes for frame in frames)
+        self._result.received_bytes = sum(n for r in back["records"] for _, n in r.ranges)
         with uninterrupted():
             self._result.bound = notebook.accept(back, frames)
         del frames

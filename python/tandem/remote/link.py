@@ -65,8 +65,9 @@ class Link:
         bulk, provisioner = self.hello["bulk"], manager.provisioner
         if hasattr(provisioner, "tunnel"):
             bulk = provisioner.tunnel(bulk)
-        shared = getattr(provisioner, "same_host", manager.transport == "ipc")
-        self._bulk = Channel(self._context, bulk, manager.session.key, shared=shared)
+        self.same_host = getattr(provisioner, "same_host", manager.transport == "ipc")
+        key = manager.session.key
+        self._bulk = Channel(self._context, bulk, key, shared=self.same_host)
 
     def _greet(self):
         """Waits for the kernel; returns what it says, after a comparison of the versions.
