@@ -162,8 +162,11 @@ class CellLease(ast.NodeTransformer):
         error = self._limit_error
         if error is None and self._shell.last_execution_result is not None:
             error = self._shell.last_execution_result.error_in_exec
-        ended_it = isinstance(error, TimeLimitExceeded)
-        block.__exit__(None, error if ended_it else None, None)
+        try:
+            block.__exit__(None, error, None)
+        except TimeLimitExceeded as late:  # the cell has caught it
+            self._limit_error = late
+            self._shell.showtraceback((type(late), late, late.__traceback__))
         self.log.append(Ran(time.time(), block.waited_s, block.ran_s))
         self._display.on_end(block.waited_s, block.ran_s)
 

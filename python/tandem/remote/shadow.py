@@ -27,7 +27,7 @@ from . import chunks
 
 _LEAST_BYTES = 1 << 20
 _MOST_BYTES = 1 << 30
-_PART = 4  # a shadow takes at most one part of so many of the memory that is left
+_PART = 4  # a shadow takes at most 1/_PART of the memory that is left
 _MEMINFO = "/proc/meminfo"
 _GROUP = "/sys/fs/cgroup/memory."  # the limit of a container
 _libc = ctypes.CDLL(None, use_errno=True)
