@@ -161,3 +161,55 @@ def test_a_value_that_stayed_reaches_objects_as_the_notebook_has_them(peer):
     space["a"][:] = 6
     peer.run("pair = next(g); seen = int(pair[0][0])")
     assert space["seen"] == 6 and (space["a"] == 6).all()
+
+
+SEEDS = [int(os.environ["SEED"])] if "SEED" in os.environ else range(12)
+
+
+def change(rng, names):
+    """Returns the text that changes one of the arrays, a little or all of it."""
+    name, value = rng.choice(names), rng.randrange(1, 256)
+    start = rng.randrange(SIZE - CHUNK)
+    return rng.choice([
+        f"{name}[:] += {value}",
+        f"{name}[{start}] += {value}",
+        f"{name}[{start}:] += {value}",
+        f"{name}[:{start}] += {value}",
+        f"{name}[::{rng.randrange(1, 3 * CHUNK)}] += {value}",
+        f"{name} = {name}.copy()",
+        f"{name} = np.full({rng.choice([SIZE, SIZE - CHUNK])}, {value}, 'u1')",
+        f"{name} = {rng.choice(names)}",
+    ])  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_changes_on_both_sides(peer, seed):
+    """Cells and the notebook change large arrays; cells fail, are dropped or lost on the way."""
+    print(f"SEED={seed}")
+    rng, names = random.Random(seed), ["a", "b", "c"]
+    space, model = peer.namespace, {"np": np}
+    setup = f"import numpy as np\na, b, c = (np.zeros({SIZE}, 'u1') for _ in 'abc')"
+    exec(setup, space), exec(setup, model)
+    for _ in range(25):
+        action = rng.choice(["here", "cell", "cell", "cell", "fails", "not sent", "lost", "outputs"])
+        source = "; ".join(change(rng, names) for _ in range(rng.randrange(1, 4)))
+        used = {name for name in names if name in source}
+        if action == "here":
+            exec(source, space), exec(source, model)
+        elif action == "cell":
+            peer.run(source, names=used | {"np"}), exec(source, model)
+        elif action == "fails":
+            with pytest.raises(RuntimeError):
+                peer.run(f"{source}; 1 / 0", names=used | {"np"})
+        elif action == "outputs":
+            peer.run(f"{source}; r = 5", names=used | {"np"}, outputs=["r"])
+        else:
+            package = peer.notebook.prepare(used)
+            if action == "lost":
+                peer.notebook.header(package), package.post()
+                peer.notebook.failed()
+            package.release()
+        for name in names:
+            assert np.array_equal(space[name], model[name]), (action, source, name)
+        for one in names:
+            assert [space[one] is space[n] for n in names] == [model[one] is model[n] for n in names]
