@@ -31,6 +31,11 @@ def tandem_command() -> str:
     return found
 
 
+def run_name(text: str) -> str:
+    """Returns the name of a run for a text: digits alone would be the number of a session."""
+    return f"run{text}" if text.isdigit() else text
+
+
 def package_environment(**variables: str) -> Dict[str, str]:
     """Returns the environment of a process that imports this package: this process's own, changed.
 

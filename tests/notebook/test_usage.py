@@ -6,8 +6,10 @@ import pytest
 import run_fixtures  # noqa: F401  puts the package on the path
 
 from tandem.__main__ import main
-from tandem.command import package_environment
+from tandem.command import package_environment, run_name
 from tandem.errors import InvalidUse
+from tandem.jupyter.launch import run_options
+from tandem.notebook import kernel
 from tandem.units import parse_time
 
 
@@ -43,6 +45,14 @@ def test_times_need_a_unit_as_elsewhere_in_tandem():
     for text in ("0.2", "30", ".5"):
         with pytest.raises(InvalidUse, match=f"has no unit; write for example '{text}s'"):
             parse_time(text)
+
+
+def test_a_notebook_whose_name_is_a_number_gets_a_name_that_is_none(monkeypatch):
+    monkeypatch.delenv("TANDEM_RUN", raising=False)
+    for name, called in (("7", "run7"), ("7b", "7b"), ("lesson 1", "lesson 1")):
+        assert run_name(name) == called
+        assert called in kernel.tandem_run(kernel.Launch(tandem="true"), name)
+    assert run_options({}, "1234") == ["--name", "run1234"]
 
 
 def test_a_process_of_ours_imports_this_package_once(monkeypatch):

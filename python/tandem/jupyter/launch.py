@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import List, Mapping
 
+from .. import command
 from ..command import package_environment, tandem_command
 
 _LONGEST = 40
@@ -20,7 +21,7 @@ def run_name(environment: Mapping[str, str], user: str) -> str:
     path = Path(environment.get("JPY_SESSION_NAME", ""))
     words = [user, path.stem if path.suffix == ".ipynb" else ""]
     words = [re.sub(r"[^\w.@+-]+", "-", word).strip("-") for word in words]
-    return "-".join(filter(None, words))[:_LONGEST]
+    return command.run_name("-".join(filter(None, words))[:_LONGEST])
 
 
 def run_options(environment: Mapping[str, str], user: str) -> List[str]:

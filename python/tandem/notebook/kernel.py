@@ -14,7 +14,7 @@ import subprocess
 from dataclasses import dataclass
 from typing import Optional
 
-from ..command import CommandMissing, package_environment, tandem_command
+from ..command import CommandMissing, package_environment, run_name, tandem_command
 from .errors import BadInput
 
 COMMAND = "TANDEM_COMMAND"  # names the program `tandem`
@@ -67,7 +67,7 @@ def tandem_run(launch, name):
     if launch.gpu:
         words += ["--gpu", launch.gpu]
     if not os.environ.get("TANDEM_RUN"):
-        words += ["--class", launch.of_class, "--name", launch.name or name]
+        words += ["--class", launch.of_class, "--name", launch.name or run_name(name)]
         if launch.memory:
             words += ["--memory", launch.memory]
     return [*words, "--"]

@@ -77,6 +77,7 @@ class Notebook:
 
         If anything raises, the namespace and all objects have their content from before.
         """
+        modules = {name: _imported(home) for name, home in reply["modules"].items()}
         try:
             values = Rebuild(self.table, reply["records"], frames).run(reply["roots"])
         except Exception as error:  # building runs foreign code
@@ -84,7 +85,7 @@ class Notebook:
                 f"The cell ran, but its results cannot be built here ({_text(error)}). Nothing "
                 "here has changed. Keep them on the worker with --keep, or install what is missing."
             ) from error
-        values.update({name: _imported(home) for name, home in reply["modules"].items()})
+        values.update(modules)
         for name in reply["deleted"]:
             self._namespace.pop(name, None)
         self._namespace.update(values)
@@ -158,7 +159,7 @@ def _text(error):
 def _imported(name):
     try:
         return importlib.import_module(name)
-    except ImportError:
+    except Exception:  # it is missing, or fails as it is imported
         return RemoteModule(name)
 
 

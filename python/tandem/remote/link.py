@@ -14,7 +14,7 @@ import zmq
 
 from . import launch
 from .bulk import Channel
-from .errors import WorkerLost, WorkerMismatch, WorkerStartFailed
+from .errors import WorkerLost, WorkerMismatch, WorkerStartFailed, over_limit
 from .versions import versions
 
 START_TIMEOUT_S = 60
@@ -237,16 +237,18 @@ class _Waiting:
         self._next_check = time.monotonic() + _ALIVE_EVERY_S
         self._limit = None if timeout is None else time.monotonic() + timeout
         self._timeout = timeout
+        self._over_limit = False
         self._end = None  # when an interrupted worker is ended
 
     def check(self, heard):
-        """Raises WorkerLost or KeyboardInterrupt where waiting has no point any more."""
+        """Raises WorkerLost, TimeLimitExceeded or KeyboardInterrupt where waiting has no point."""
         now = time.monotonic()
         if self._limit is not None and now > self._limit and self._end is None:
+            self._over_limit = True
             self.interrupt()
         if self._end is not None and now > self._end:
             self._link.end("it did not react to an interrupt")
-            raise KeyboardInterrupt
+            raise over_limit(self._timeout) if self._over_limit else KeyboardInterrupt
         if not heard and now > self._next_check:
             self._next_check = now + _ALIVE_EVERY_S
             if not self._link.alive():

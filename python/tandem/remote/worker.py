@@ -54,6 +54,7 @@ class WorkerKernel(IPythonKernel):
         request = self.get_parent().get("metadata", {}).get("tandem")
         if request is None:
             return await super().do_execute(code, silent, *arguments, **options)
+        self._bulk.trim()
         try:
             header, frames = self._bulk.receive(request["cell"], _STATE_TIMEOUT_S)
             self._state.install(header, frames)
