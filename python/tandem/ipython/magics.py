@@ -30,6 +30,10 @@ from .options import block_of, cell_parser, line_parser, parse
 from .waits import MiddleWaits
 
 _MAGIC = "%%gpu"
+_HERE_ONLY = (
+    ("--wait", "wait"), ("--duration", "duration"), ("--mem", "mem"), ("--class", "work_class"),
+    ("--device", "device"),
+)  # fmt: skip
 
 
 def place_of(where: str) -> str:
@@ -264,6 +268,9 @@ class GpuMagics(Magics):
         where = place_of(options.where) if options.where else self._cells.where
         if where == "local":
             raise UsageError("%%gpu has to be the first line of its cell")
+        for option, given in _HERE_ONLY:
+            if getattr(options, given) not in (None, 0):
+                raise UsageError(f"%%gpu {option} has no effect on a cell that runs elsewhere: omit it")
         options.timeout = parse_time(options.limit)
         options.limit = None  # there: of the bytes that travel
         return _remote().run_cell(self.shell, cell, where, options).raise_error()

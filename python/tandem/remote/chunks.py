@@ -71,11 +71,11 @@ def differing_ranges(buffer, other):
     Reads a chunk up to its first difference.
     """
     size = len(buffer)
-    # The arrays keep the memory in its place, and let go of it at the end.
     arrays = [numpy.frombuffer(view, numpy.uint8) for view in (buffer, other)]
     one, two = [array.__array_interface__["data"][0] for array in arrays]
 
-    def changed(first, end):
+    # An interrupt may leave the second thread behind: the arrays keep the memory for it.
+    def changed(first, end, _arrays=arrays):
         return [
             start
             for start in range(first, end, CHUNK)
