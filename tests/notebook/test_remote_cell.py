@@ -1,5 +1,6 @@
 """A cell on a worker's kernel: state, options, failures, proxies."""
 
+import asyncio
 import os
 import signal
 import threading
@@ -9,7 +10,7 @@ import pytest
 import remote_fixtures  # noqa: F401  puts the package on the path
 from remote_fixtures import fresh, remote, worker_shell  # noqa: F401
 from tandem.errors import Error, TimeLimitExceeded
-from tandem.remote import fetch, link
+from tandem.remote import fetch, link, stop
 from tandem.remote.errors import (
     CannotTravel,
     RemoteCellError,
@@ -188,6 +189,21 @@ def test_the_worker_gives_the_memory_of_large_results_back(fresh):
     fresh.ok("y = bytes(1 << 19)")
     fresh.ok(count, inputs=["os"])
     assert fresh.space["n"] > 0
+
+
+def test_a_worker_that_has_ended_leaves_no_event_loop(fresh, monkeypatch):
+    policy = asyncio.get_event_loop_policy()
+    loops, new = [], policy.new_event_loop
+    monkeypatch.setattr(policy, "new_event_loop", lambda: loops.append(new()) or loops[-1])
+    fresh.ok("x = 1")
+    stop(fresh.shell)
+    assert len(loops) == 1
+    pause = threading.Event()
+    for _ in range(100):  # the loop's thread closes it
+        if loops[0].is_closed():
+            break
+        pause.wait(0.05)
+    assert loops[0].is_closed()
 
 
 def test_all_errors_derive_from_one():

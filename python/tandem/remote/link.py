@@ -4,6 +4,8 @@ Jupyter's sockets are used directly by the thread that runs the cells. The kerne
 methods run event loops, so they run on a thread of their own, beside the notebook's loop.
 """
 
+import asyncio
+import contextlib
 import itertools
 import subprocess
 import tempfile
@@ -120,6 +122,8 @@ class Link:
                 self._call(manager.shutdown_kernel, now=True)
         finally:
             launch.clean(manager)
+            with contextlib.suppress(RuntimeError):  # Python ends
+                self._thread.submit(_close_loop)
             self._thread.shutdown(wait=False)
             self._context.destroy(0)
             self._log.close()
@@ -227,6 +231,12 @@ class Link:
     def alive(self):
         """Returns whether the worker's process runs."""
         return self.lost is None and self._call(self._manager.is_alive)
+
+
+def _close_loop():
+    """Closes the event loop that the kernel manager's methods have made on this thread."""
+    with contextlib.suppress(RuntimeError):  # there is none
+        asyncio.get_event_loop_policy().get_event_loop().close()
 
 
 class _Waiting:
