@@ -1,19 +1,17 @@
 """The commands of `tandem` that are written in Python: `python3 -m tandem COMMAND …`."""
 
-import argparse
 import importlib
 import sys
 from typing import List, Optional
 
 from .errors import Error
+from .usage import Parser
 
 _FOLDERS = ("jupyter", "notebook", "remote")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="tandem", description="Notebooks and jobs that share a GPU.", allow_abbrev=False
-    )
+def _parser() -> Parser:
+    parser = Parser(prog="tandem", description="Notebooks and jobs that share a GPU.")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for folder in _FOLDERS:
         name = f"{__package__}.{folder}.commands"

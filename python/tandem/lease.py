@@ -1,6 +1,7 @@
 """Leases: the GPU held for a block or a function, and not a moment longer."""
 
 import asyncio
+import contextlib
 import contextvars
 import ctypes
 import functools
@@ -25,7 +26,7 @@ from .errors import (
     TooLarge,
     WaitTimeout,
 )
-from .limit import TimeLimit
+from .limit import Stretches, TimeLimit, uninterrupted
 from .units import Size, Time, format_size, format_time, parse_size, parse_time
 
 CLASSES = ("production", "interactive", "batch", "opportunistic")
@@ -154,6 +155,7 @@ class _Lease:
             self._abandon(waiter)
             raise
 
+    @uninterrupted
     def end(self) -> None:
         """Ends the lease. Safe to call again. Nothing in a child that was forked since."""
         handle, self._handle = self._handle, None
@@ -168,6 +170,7 @@ _depths: "contextvars.ContextVar[Mapping[int, int]]" = contextvars.ContextVar("d
 _told_unshared = False
 
 
+@uninterrupted
 def _deepen(device: int, by: int) -> None:
     depths = _depths.get()
     _depths.set({**depths, device: max(0, depths.get(device, 0) + by)})
@@ -240,12 +243,14 @@ class Block:
         self._limit: Optional[TimeLimit] = None
         self._entered = False
 
+    @uninterrupted
     def __enter__(self) -> "Block":
         entered = sys._getframe(1)
         self.begin()
         self.start_limit(lambda frame: frame is entered)
         return self
 
+    @uninterrupted
     async def __aenter__(self) -> "Block":
         entered = sys._getframe(1)
         began = time.monotonic()
@@ -282,6 +287,7 @@ class Block:
         self._began = time.monotonic()
         self.waited_s = self._began - began
 
+    @uninterrupted
     def start_limit(self, runs: Callable[[FrameType], bool]) -> None:
         """Starts the limit, if there is one. `runs`: see TimeLimit."""
         if self.limit_s is not None:
@@ -291,6 +297,14 @@ class Block:
     def limit_error(self, error: BaseException) -> Optional[BaseException]:
         """Returns what to raise in place of `error`, where the limit has caused it; else None."""
         return None if self._limit is None else self._limit.error_for(error)
+
+    def suspended(self):
+        """Returns a context in which the limit raises nothing: an asynchronous generator waits."""
+        return contextlib.nullcontext() if self._limit is None else self._limit.paused()
+
+    def stretches(self, generator):
+        """Returns a generator in which the limit raises nothing while it is suspended."""
+        return generator if self._limit is None else Stretches(generator, self._limit)
 
     def _keep(self, lease: _Lease, result: int) -> None:
         if result == _abi.OK:
@@ -302,6 +316,7 @@ class Block:
             return _tell_unshared()
         raise _error(result, self)
 
+    @uninterrupted
     def __exit__(self, kind, error, trace) -> bool:
         limit, self._limit = self._limit, None
         self._entered = False
@@ -314,6 +329,7 @@ class Block:
             limit.stop(error)
         return False
 
+    @uninterrupted
     async def __aexit__(self, kind, error, trace) -> bool:
         return self.__exit__(kind, error, trace)
 
@@ -342,9 +358,10 @@ def _wrapped(block: Block, function: Callable) -> Callable:
 
         @functools.wraps(function)
         async def generate_async(*arguments, **keywords):
-            async with block._again(arguments, keywords):
+            async with block._again(arguments, keywords) as held:
                 async for value in function(*arguments, **keywords):
-                    yield value
+                    with held.suspended():
+                        yield value
 
         return generate_async
     if inspect.iscoroutinefunction(function):
@@ -359,8 +376,8 @@ def _wrapped(block: Block, function: Callable) -> Callable:
 
         @functools.wraps(function)
         def generate(*arguments, **keywords):
-            with block._again(arguments, keywords):
-                return (yield from function(*arguments, **keywords))
+            with block._again(arguments, keywords) as held:
+                return (yield from held.stretches(function(*arguments, **keywords)))
 
         return generate
 
@@ -382,8 +399,9 @@ def gpu(function: Optional[Callable] = None, **options) -> Any:
         much can be there.
     duration: about how long the block needs the GPU, as seconds or "30s"; for a decorator also a
         function of the arguments. Short blocks go first, as long as they keep to it.
-    limit: how long the block may run; then TimeLimitExceeded is raised in it. A call into the driver
-        ends first.
+    limit: how long the block may run; then TimeLimitExceeded is raised in it, and again where the
+        block's code has caught it. A call into the driver ends first. The time of a generator goes on
+        while it is suspended; the exception is raised when it runs.
     work_class: "production", "interactive", "batch" or "opportunistic"; without it as the run has it.
     on_wait: called with a `Wait` about once a second while the block waits.
 

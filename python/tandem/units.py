@@ -10,6 +10,7 @@ Time = Union[int, float, str, None]
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT])(?:i?B)?", re.IGNORECASE)
 _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)", re.IGNORECASE)
+_NUMBER = re.compile(r"\d*\.?\d+")
 _BYTES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600}
 
@@ -39,7 +40,11 @@ def parse_time(time: Time) -> Optional[float]:
     if isinstance(time, (int, float)) and not isinstance(time, bool) and time >= 0:
         return float(time)
     text = time.replace(" ", "") if isinstance(time, str) else ""
+    if text == "0":
+        return 0.0
     parts = list(_TIME.finditer(text))
+    if _NUMBER.fullmatch(text):
+        raise InvalidUse(f"{time!r} has no unit; write for example '{text}s' or '{text}m'")
     if not parts or "".join(part[0] for part in parts) != text:
         raise InvalidUse(f"{time!r} is no time; write for example '30s', '5m' or '1h30m'")
     return sum(float(part[1]) * _SECONDS[part[2].lower()] for part in parts)

@@ -15,14 +15,24 @@ if str(PYTHON) not in sys.path:
     sys.path.insert(0, str(PYTHON))
 
 
-def _fresh_worker():
+def use_shadows(table, wanted):
+    """Lets a side share copies of buffers, also of small ones, or lets it use digests."""
+    from tandem.remote import shadow
+
+    shadow._LEAST_BYTES = 1
+    table.shadows = shadow.Shadows() if wanted else None
+
+
+def _fresh_worker(shadows):
     """Returns a worker whose namespace, the one of `__main__`, is empty."""
     from tandem.remote.exchange import Worker
 
     namespace = vars(sys.modules["__main__"])
     namespace.clear()
     namespace.update({"__name__": "__main__", "__builtins__": builtins})
-    return Worker(namespace)
+    worker = Worker(namespace)
+    use_shadows(worker.table, shadows)
+    return worker
 
 
 def serve(descriptor):
@@ -36,15 +46,15 @@ def serve(descriptor):
             message = pipe.recv()
         except EOFError:
             return
-        if message is None:
-            worker = _fresh_worker()
+        if isinstance(message, bool):
+            worker = _fresh_worker(message)
             continue
         header, frames, source, options = message
         try:
             worker.install(header, frames)
             exec(compile(source, "<cell>", "exec"), worker.table.namespace)
             reply, package = worker.collect(**options)
-            pipe.send((reply, [bytes(frame) for frame in package.frames]))
+            pipe.send((reply, [bytes(frame) for frame in package.post()]))
             package.release()
         except CannotTravel as error:
             pipe.send((worker.dirty(), error))
@@ -71,13 +81,14 @@ def peer_pipe():
 class Peer:
     """Runs cells in another process on state that travels; `namespace` is the notebook's."""
 
-    def __init__(self, pipe):
+    def __init__(self, pipe, shadows=False):
         from tandem.remote.exchange import Notebook
 
         self.namespace = {"__name__": "__main__"}
         self.notebook = Notebook(self.namespace)
         self._pipe = pipe
-        self._pipe.send(None)
+        use_shadows(self.notebook.table, shadows)
+        self._pipe.send(shadows)
         self.sent = None
         self.returned = None
 
@@ -88,8 +99,8 @@ class Peer:
         names = cell_names(source).reads if names is None else names
         package = self.notebook.prepare(wanted(names, self.namespace))
         self.sent = package
-        frames = [bytes(frame) for frame in package.frames]
-        self._pipe.send((self.notebook.header(package), frames, source, options))
+        header, frames = self.notebook.header(package), package.post()
+        self._pipe.send((header, [bytes(frame) for frame in frames], source, options))
         package.release()
         if not self._pipe.poll(60):
             raise TimeoutError("the peer does not answer")
@@ -101,10 +112,10 @@ class Peer:
         self.notebook.accept(reply, frames)
 
 
-@pytest.fixture
-def peer(peer_pipe):
+@pytest.fixture(params=[False, True], ids=["digests", "shadows"])
+def peer(peer_pipe, request):
     """A peer whose notebook has an empty namespace."""
-    return Peer(peer_pipe)
+    return Peer(peer_pipe, request.param)
 
 
 class RemoteShell:

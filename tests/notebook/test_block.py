@@ -104,6 +104,93 @@ with tandem.gpu(limit="1h"): pass
     assert printed == line * 2
 
 
+CATCHES = """
+import tandem, threading, time
+def work():
+    said = []
+    def attempt():
+        try:
+            while True: time.sleep(0.01)
+        except Exception as error:
+            time.sleep(0.5)  # the handler is left in peace
+            said.append(type(error).__name__)
+    try:
+        with tandem.gpu(limit="100ms"):
+            attempt()
+            LAST
+    except tandem.TimeLimitExceeded:
+        print(said, tandem.status().leases)
+work()
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+"""
+
+
+@pytest.mark.parametrize("last", ["while True: time.sleep(0.01)", "pass"])
+def test_a_limit_that_the_block_catches_is_raised_again(script, last):
+    assert script(CATCHES.replace("LAST", last)) == "['TimeLimitExceeded'] 0\n" * 2
+
+
+def test_an_error_that_answers_a_limit_is_not_replaced(script):
+    printed = script("""
+import tandem, time
+try:
+    with tandem.gpu(limit="100ms"):
+        try: time.sleep(60)
+        except tandem.TimeLimitExceeded as error: raise KeyError("mine") from error
+except KeyError as error: print(error, type(error.__cause__).__name__)
+""")
+    assert printed == "'mine' TimeLimitExceeded\n"
+
+
+GENERATORS = """
+import asyncio, signal, tandem, threading, time
+over = lambda began: time.monotonic() - began > 0.5
+
+@tandem.gpu(limit="200ms")
+def numbers(log):
+    try:
+        for number in range(100): yield number
+    except tandem.TimeLimitExceeded: log.append("in the generator"); raise
+
+@tandem.gpu(limit="200ms")
+async def numbers_async():
+    for number in range(100): yield number
+
+def read():
+    log, began = [], time.monotonic()
+    running = numbers(log)
+    log.append(next(running))
+    while not over(began): pass  # the caller is not interrupted
+    log.append("still here")
+    try: next(running)
+    except tandem.TimeLimitExceeded: log.append("raised")
+    print(log, tandem.status().leases)
+
+async def read_async():
+    began, running = time.monotonic(), numbers_async()
+    first = await running.__anext__()
+    while not over(began): await asyncio.sleep(0.01)
+    try: await running.__anext__()
+    except tandem.TimeLimitExceeded: print(first, "raised", tandem.status().leases)
+
+read()
+thread = threading.Thread(target=read)
+thread.start()
+thread.join()
+asyncio.run(read_async())
+one, two = numbers([]), numbers([])
+print(next(one), next(two), list(one)[-1], sum(two), tandem.status().leases)
+print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+"""
+
+
+def test_the_limit_of_a_generator_is_raised_only_while_it_runs(script):
+    read = "[0, 'still here', 'in the generator', 'raised'] 0\n"
+    assert script(GENERATORS) == f"{read}{read}0 raised 0\n0 0 99 4950 0\nTrue\n"
+
+
 def test_errors_say_what_to_do(script):
     printed = script("""
 import tandem

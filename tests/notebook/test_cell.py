@@ -49,6 +49,15 @@ def test_the_limit_of_a_cell_that_awaits_ends_the_cell_and_not_the_kernel(notebo
     assert notebook.value("x") == "1"
 
 
+def test_a_cell_that_catches_its_limit_ends_all_the_same(notebook):
+    caught = "import time\ntry: time.sleep(300)\nexcept Exception: x = 7"
+    for last in ("pass", "time.sleep(300)"):
+        ran = notebook.run(f"%%gpu -t 200ms\n{caught}\n{last}")
+        assert ran.name == "TimeLimitExceeded"
+        assert len(ran.texts("error")) == 1 and "TimeLimitExceeded" in ran.texts("error")[0]
+    assert notebook.value("x") == "7"
+
+
 def test_another_cell_magic_may_follow(notebook):
     assert notebook.run("%%gpu\n%%capture caught\nprint(1 + 1)").status == "ok"
     assert notebook.value("caught.stdout") == "'2\\n'"
@@ -64,8 +73,9 @@ def test_mistakes_are_told_in_one_line_and_the_cell_does_not_run(notebook):
     for words, told in (
         ("-w 5x", "'5x' is no time"),
         ("--mem 8", "'8' is no size"),
-        ("--nonsense", "unrecognized arguments: --nonsense"),
-
+        ("--nonsense", "%%gpu has no option --nonsense; `%%gpu --help` lists"),
+        ("--limt 3s", "%%gpu has no option --limt; did you mean --limit?"),
+        ("-t 0.2", "'0.2' has no unit; write for example '0.2s'"),
         ("'", "No closing quotation"),
     ):
         ran = notebook.run(f"%%gpu {words}\nran = True")

@@ -57,3 +57,9 @@ def test_what_cannot_travel_is_named(notebook):
     ran = notebook.run("%%gpu --where worker\nlog.write('x')")
     assert ran.status == "error" and "log" in ran.text
     assert notebook.run("%gpu fetch").name == "UsageError"
+
+
+def test_options_that_a_cell_elsewhere_cannot_keep_are_refused(notebook):
+    ran = notebook.run("%%gpu --where worker -w 10m\nnumbers.append(3)")
+    assert ran.name == "UsageError" and "--wait has no effect on a cell that runs elsewhere" in ran.text
+    assert notebook.value("numbers") == "[1, 2]"

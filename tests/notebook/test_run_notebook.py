@@ -264,8 +264,8 @@ def test_a_notebook_that_runs_itself(desk):
         (["--resume", "--timestamp", "a.ipynb"], "name it by --output"),
         (["-f", "none.json", "a.ipynb"], "cannot read none.json"),
         (["--timeout", "0", "a.ipynb"], "not a positive number"),
-        (["a.ipynb", "--epochs"], "unknown option --epochs; .* follow after --"),
-        (["--class", "urgent", "a.ipynb"], "choose from .*batch"),
+        (["a.ipynb", "--epochs"], "has no option --epochs; .* follow after --"),
+        (["--class", "urgent", "a.ipynb"], "is none of .*batch"),
         (["-p", "class=1", "a.ipynb"], "'class' is not a name of Python"),
     ],
 )

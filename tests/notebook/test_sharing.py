@@ -82,6 +82,37 @@ def test_a_cell_that_has_waited_says_for_how_long(card, open_notebook, held):
     busy.end()
 
 
+def test_a_wait_in_the_middle_of_a_cell_is_shown(card, open_notebook, held):
+    busy, waiting = open_notebook("busy"), open_notebook("anna")
+    busy.take_memory(held)
+    waiting.take_memory(held)
+    card.tandem("policy", "all", "fcfs")
+    hold(busy)
+    # The waiting call holds no lock of Python's.
+    waiting.begin("memory.work(1000)\nmemory.wrong_words()")
+    line = waiting.until_waiting()
+    assert line == "Waiting for gpu0: 1st in line; busy holds it. The cell goes on by itself."
+    busy.interrupt()
+    ran = waiting.end()
+    assert ran.value == "0" and ran.lines[-1].startswith("Waited ")
+    busy.end()
+
+
+def test_a_cell_that_is_suspended_says_so(card, open_notebook):
+    notebook = open_notebook("anna")
+    notebook.take_memory(32 * MIB)
+    notebook.begin(HOLD)
+    notebook.until(lambda: notebook.ran.texts("stdout"), "the cell holds the card")
+    card.tandem("suspend", "anna")
+    notebook.until(lambda: any("is suspended" in line for line in notebook.ran.lines), "it says so")
+    assert "Interrupt" not in notebook.ran.lines[-1]
+    card.tandem("resume", "anna")
+    notebook.until(lambda: notebook.ran.lines[-1] == "Running on gpu0.", "it runs again")
+    notebook.interrupt()
+    assert notebook.end().name == "KeyboardInterrupt"
+    assert right(notebook)
+
+
 @pytest.mark.parametrize("end", ["kill", "close"])
 def test_a_notebook_that_ends_does_not_hurt_the_others(open_notebook, held, end):
     victim, other = open_notebook("victim"), open_notebook("anna")

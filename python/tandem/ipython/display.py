@@ -2,6 +2,7 @@
 
 import html
 import sys
+from dataclasses import replace
 from typing import Optional
 
 from ..lease import Wait
@@ -17,7 +18,11 @@ def _ordinal(number: int) -> str:
 
 
 def wait_text(wait: Wait) -> str:
-    """Returns one line about a wait, for people."""
+    """Returns one line about a wait that an interrupt ends, for people."""
+    return f"{_about(wait)}. Interrupt the kernel to leave the line."
+
+
+def _about(wait: Wait) -> str:
     gpu = wait.gpu or "the GPU"
     parts = []
     if wait.state == "suspended":
@@ -31,7 +36,7 @@ def wait_text(wait: Wait) -> str:
         others = f" and {wait.holders - 1} more" if wait.holders > 1 else ""
         verb = "hold it" if others else "holds it"
         parts.append(f"{wait.holder}{others} {verb}")
-    return f"Waiting for {gpu}: {'; '.join(parts)}. Interrupt the kernel to leave the line."
+    return f"Waiting for {gpu}: {'; '.join(parts)}"
 
 
 class CellDisplay:
@@ -45,6 +50,7 @@ class CellDisplay:
         self._in_kernel = hasattr(shell, "kernel")
         self._handle = None
         self._drawn = False
+        self._in_middle = False
         self._gpu = ""
 
     def on_wait(self, wait: Wait) -> None:
@@ -52,6 +58,17 @@ class CellDisplay:
         self._gpu = wait.gpu or self._gpu
         if not self._quiet:
             self._show(wait_text(wait))
+
+    def on_middle(self, wait: Optional[Wait], waited_s: float) -> None:
+        """Shows what the cell waits for in the middle of its work; None: for nothing now."""
+        waiting, self._in_middle = self._in_middle, wait is not None
+        if wait is not None:
+            waited = replace(wait, waited_s=waited_s)
+            self._gpu = wait.gpu or self._gpu
+            if not self._quiet:
+                self._show(f"{_about(waited)}. The cell goes on by itself.")
+        elif waiting:
+            self.on_granted()
 
     def on_granted(self) -> None:
         """The wait is over, and the cell runs."""

@@ -27,8 +27,13 @@ from ..status import release, status
 from ..units import format_time, parse_time
 from .display import CellDisplay, shared_kernel_hint
 from .options import block_of, cell_parser, line_parser, parse
+from .waits import MiddleWaits
 
 _MAGIC = "%%gpu"
+_HERE_ONLY = (
+    ("--wait", "wait"), ("--duration", "duration"), ("--mem", "mem"), ("--class", "work_class"),
+    ("--device", "device"),
+)  # fmt: skip
 
 
 def place_of(where: str) -> str:
@@ -71,6 +76,19 @@ class CellLease(ast.NodeTransformer):
         self._before = None  # the shell's handler of exceptions
         self._limit_error: Optional[BaseException] = None
         self.log: List[Ran] = []
+        self._waits = MiddleWaits()
+        self._plain: Optional[CellDisplay] = None  # of a cell that has no lease
+        self._plain_began = 0.0
+
+    def begin_plain(self, *_):
+        """For IPython: a cell begins. It may use the card without a lease of its own."""
+        self._plain, self._plain_began = CellDisplay(self._shell), time.monotonic()
+        self._waits.begin(self._plain)
+
+    def _end_plain(self):
+        waited_s, display, self._plain = self._waits.end(), self._plain, None
+        if display is not None and waited_s:
+            display.on_end(waited_s, time.monotonic() - self._plain_began - waited_s)
 
     def mark(self, lines: List[str]) -> List[str]:
         """An input transformer: turns a first line `%%gpu …` into a string, which marks the cell.
@@ -124,6 +142,7 @@ class CellLease(ast.NodeTransformer):
         if options.help:
             parser.print_help()
             return False
+        self._end_plain()
         self._display = CellDisplay(self._shell, options.quiet)
         block = block_of(options, self._display.on_wait)
         try:
@@ -137,6 +156,7 @@ class CellLease(ast.NodeTransformer):
             raise
         self._display.on_granted()
         self._block = block
+        self._waits.begin(self._display, lease=True)
         if block.limit_s is not None:
             self._before = self._shell.custom_exceptions, self._shell.CustomTB
             self._shell.set_custom_exc((asyncio.CancelledError,), self._on_cancelled)
@@ -155,17 +175,22 @@ class CellLease(ast.NodeTransformer):
         """For IPython: a cell has ended."""
         block, self._block = self._block, None
         if block is None:
-            return
+            return self._end_plain()
+        waited_s = self._waits.end()  # in the middle of the cell
         if self._before is not None:
             self._shell.custom_exceptions, self._shell.CustomTB = self._before
             self._before = None
         error = self._limit_error
         if error is None and self._shell.last_execution_result is not None:
             error = self._shell.last_execution_result.error_in_exec
-        ended_it = isinstance(error, TimeLimitExceeded)
-        block.__exit__(None, error if ended_it else None, None)
-        self.log.append(Ran(time.time(), block.waited_s, block.ran_s))
-        self._display.on_end(block.waited_s, block.ran_s)
+        try:
+            block.__exit__(None, error, None)
+        except TimeLimitExceeded as late:  # the cell has caught it
+            self._limit_error = late
+            self._shell.showtraceback((type(late), late, late.__traceback__))
+        ran = Ran(time.time(), block.waited_s + waited_s, max(0.0, block.ran_s - waited_s))
+        self.log.append(ran)
+        self._display.on_end(ran.waited_s, ran.ran_s)
 
     def on_result(self, result=None):
         """For IPython: the result of a cell, which the kernel's answer is made of."""
@@ -243,6 +268,9 @@ class GpuMagics(Magics):
         where = place_of(options.where) if options.where else self._cells.where
         if where == "local":
             raise UsageError("%%gpu has to be the first line of its cell")
+        for option, given in _HERE_ONLY:
+            if getattr(options, given) not in (None, 0):
+                raise UsageError(f"%%gpu {option} has no effect on a cell that runs elsewhere: omit it")
         options.timeout = parse_time(options.limit)
         options.limit = None  # there: of the bytes that travel
         return _remote().run_cell(self.shell, cell, where, options).raise_error()
@@ -262,6 +290,7 @@ def load(shell) -> None:
     cells = CellLease(shell)
     shell.input_transformers_cleanup.append(cells.mark)
     shell.ast_transformers.append(cells)
+    shell.events.register("pre_run_cell", cells.begin_plain)
     shell.events.register("post_execute", cells.end)
     shell.events.register("post_run_cell", cells.on_result)
     shell.register_magics(GpuMagics(shell, cells))

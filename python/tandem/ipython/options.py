@@ -9,6 +9,7 @@ from IPython.core.error import UsageError
 from ..errors import InvalidUse
 from ..lease import CLASSES, Block
 from ..units import parse_size, parse_time
+from ..usage import Parser
 
 CELL_EXAMPLES = """
 examples:
@@ -28,14 +29,11 @@ examples:
 """
 
 
-class _Parser(argparse.ArgumentParser):
-    """Raises UsageError, where argparse would end the program."""
+class _Parser(Parser):
+    """Raises UsageError, where a command would end the program."""
 
-    def error(self, message):
-        raise UsageError(f"{self.prog}: {message}; `{self.prog} --help` lists the options")
-
-    def exit(self, status=0, message=None):
-        raise UsageError(message or "")
+    def fail(self, message):
+        raise UsageError(message)
 
 
 def _names(text):

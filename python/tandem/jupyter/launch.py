@@ -5,12 +5,12 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Dict, List, Mapping
+from typing import List, Mapping
 
-from ..command import tandem_command
+from .. import command
+from ..command import package_environment, tandem_command
 
 _LONGEST = 40
-_PACKAGES = str(Path(__file__).absolute().parents[2])  # holds the package
 
 
 def run_name(environment: Mapping[str, str], user: str) -> str:
@@ -21,7 +21,7 @@ def run_name(environment: Mapping[str, str], user: str) -> str:
     path = Path(environment.get("JPY_SESSION_NAME", ""))
     words = [user, path.stem if path.suffix == ".ipynb" else ""]
     words = [re.sub(r"[^\w.@+-]+", "-", word).strip("-") for word in words]
-    return "-".join(filter(None, words))[:_LONGEST]
+    return command.run_name("-".join(filter(None, words))[:_LONGEST])
 
 
 def run_options(environment: Mapping[str, str], user: str) -> List[str]:
@@ -55,13 +55,7 @@ def kernel_argv(arguments: List[str], *options: str) -> List[str]:
     return [tandem_command(), "run", "--quiet", *options, "--", *kernel]
 
 
-def kernel_environment() -> Dict[str, str]:
-    """Returns the environment of a kernel, which finds this package."""
-    paths = [_PACKAGES, *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-
-
 def become_kernel(arguments: List[str]) -> None:
     """Replaces this process by `tandem run` with a kernel. Raises CommandMissing, OSError."""
     argv = kernel_argv(arguments, *run_options(os.environ, _user()))
-    os.execve(argv[0], argv, kernel_environment())
+    os.execve(argv[0], argv, package_environment())

@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 
+from ..usage import Parser
 from . import control, kernel, listing, parameters, settings
 from .display import Display
 from .errors import BadInput
@@ -12,17 +13,16 @@ USAGE = 2  # nothing ran
 _CLASSES = ("production", "interactive", "batch", "opportunistic")
 
 
-class _Parser(argparse.ArgumentParser):
+class _Parser(Parser):
     """A parser whose words that are no options, and all words after `--`, are the notebook's."""
+
+    unknown_hint = "; the notebook's own options follow after --"
 
     def parse_known_args(self, args=None, namespace=None):
         """Parses the words of the command; `notebook_args` gets those of the notebook."""
         words = list(sys.argv[1:] if args is None else args)
         own = words[: words.index("--")] if "--" in words else words
         namespace, rest = super().parse_known_args(own, namespace)
-        for word in rest:
-            if word.startswith("-") and word != "-":
-                self.error(f"unknown option {word}; the notebook's own options follow after --")
         namespace.notebook_args = rest + words[len(own) + 1 :]
         return namespace, []
 

@@ -12,14 +12,12 @@ import shutil
 import signal
 import subprocess
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Optional
 
-from ..command import CommandMissing, tandem_command
+from ..command import CommandMissing, package_environment, run_name, tandem_command
 from .errors import BadInput
 
 COMMAND = "TANDEM_COMMAND"  # names the program `tandem`
-_PACKAGE = Path(__file__).resolve().parents[1]
 _SHIM = "libtandem.so"
 _PR_SET_PDEATHSIG = 1
 _DEBUGGER = re.compile(r"^\d+\.\d+s - .*\n?", re.MULTILINE)
@@ -69,7 +67,7 @@ def tandem_run(launch, name):
     if launch.gpu:
         words += ["--gpu", launch.gpu]
     if not os.environ.get("TANDEM_RUN"):
-        words += ["--class", launch.of_class, "--name", launch.name or name]
+        words += ["--class", launch.of_class, "--name", launch.name or run_name(name)]
         if launch.memory:
             words += ["--memory", launch.memory]
     return [*words, "--"]
@@ -99,7 +97,7 @@ def environment(leave_run=False, **variables):
 
     `leave_run`: what it starts does not belong to the `tandem run` around this process.
     """
-    made = {**os.environ, **variables}
+    made = package_environment(**variables)
     if leave_run:
         made.pop("TANDEM_RUN", None)
         made.pop("TANDEM_NAME", None)
@@ -107,10 +105,6 @@ def environment(leave_run=False, **variables):
         others = [path for path in preloaded if path and os.path.basename(path) != _SHIM]
         if others:
             made["LD_PRELOAD"] = " ".join(others)
-    if _PACKAGE.parent.name not in ("site-packages", "dist-packages"):
-        paths = [path for path in made.get("PYTHONPATH", "").split(os.pathsep) if path]
-        if str(_PACKAGE.parent) not in paths:
-            made["PYTHONPATH"] = os.pathsep.join([str(_PACKAGE.parent), *paths])
     return made
 
 

@@ -5,13 +5,14 @@ import time
 from dataclasses import dataclass, field, fields
 from typing import Any, Optional, Sequence
 
+from ..errors import Error, TimeLimitExceeded
 from . import names as cell_text
-from .errors import CannotTravel, RemoteCellError, TooLarge, WorkerLost
+from .errors import CannotTravel, RemoteCellError, TooLarge, WorkerLost, over_limit
 from .outputs import Outputs
 from .session import error_of, say, session, uninterrupted
 
 DEFAULT_LIMIT = 1 << 30
-_ASSUMED_RATE = 1e9  # bytes/s, until a transfer has been measured
+_ASSUMED_RATE = 1e9  # bytes/s, for the estimate of a dry run
 
 
 @dataclass
@@ -86,7 +87,7 @@ def run_cell(shell, source, where, options=None):
     try:
         options = CellOptions.of(options)
         _Run(shell, source, session(shell, where), options, result).run()
-    except (RemoteCellError, SyntaxError, KeyboardInterrupt, TimeoutError) as error:
+    except (Error, SyntaxError, KeyboardInterrupt, TimeoutError) as error:
         if result.success:
             result.error_before_exec = error
     result.seconds = time.monotonic() - started
@@ -144,10 +145,9 @@ class _Run:
         )
 
     def _print(self, package):
-        rate = getattr(self._place, "rate", _ASSUMED_RATE)
         for name, size in sorted(package.sizes.items()):
             print(f"{name:20} {human(size):>10}")
-        print(f"{'total':20} {human(package.nbytes):>10}  about {package.nbytes / rate:.2f} s")
+        print(f"{'total':20} {human(package.nbytes):>10}  about {package.nbytes / _ASSUMED_RATE:.2f} s")
 
     def _exchange(self, link, package):
         options, notebook = self._options, self._place.notebook
@@ -160,12 +160,12 @@ class _Run:
         show = Outputs(self._shell)
         began = time.monotonic()
         reply, back, frames = link.request(
-            self._source, request, (header, package.frames), show, options.timeout
+            self._source, request, (header, package.post()), show, options.timeout
         )
         if reply["status"] != "ok" or back is None:
             self._fail(reply, back, frames, time.monotonic() - began)
             return
-        self._result.received_bytes = sum(memoryview(frame).nbytes for frame in frames)
+        self._result.received_bytes = sum(n for r in back["records"] for _, n in r.ranges)
         with uninterrupted():
             self._result.bound = notebook.accept(back, frames)
         del frames
@@ -187,9 +187,9 @@ class _Run:
             error = error_of(reply)
         limit = self._options.timeout
         if isinstance(error, KeyboardInterrupt) and limit is not None and seconds >= limit:
-            error = TimeoutError(f"the cell was interrupted after its limit of {limit:g} s")
+            error = over_limit(limit)
         lines = reply.get("traceback") or []
-        if lines and type(error) not in (CannotTravel, TimeoutError, RemoteCellError):
+        if lines and type(error) not in (CannotTravel, TimeLimitExceeded, RemoteCellError):
             try:
                 error._render_traceback_ = lambda: lines
             except AttributeError:

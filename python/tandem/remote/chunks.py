@@ -9,6 +9,7 @@ is shorter has 16 bytes of SHA-1, and so has everything where numpy is missing.
 Digests protect against forgetting a change, not against an adversary: both sides trust each other.
 """
 
+import ctypes
 import hashlib
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,9 @@ CHUNK = 1 << 17  # with the weights, it fits the cache of a core
 DIGEST = 16  # bytes
 _PARALLEL_BYTES = 32 * CHUNK
 _WORDS = CHUNK // 8
+_memcmp = ctypes.CDLL(None).memcmp
+_memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+_memcmp.restype = ctypes.c_int
 _pool = None
 _weights = None
 
@@ -51,12 +55,44 @@ def changed_ranges(old, new, size):
         return [(0, size)]
     if old == new:
         return []
+    pieces = [slice(at, at + DIGEST) for at in range(0, len(new), DIGEST)]
+    changed = [index * CHUNK for index, where in enumerate(pieces) if old[where] != new[where]]
+    return _joined(changed, size)
+
+
+def can_compare():
+    """Returns whether `differing_ranges` can be used: it needs numpy for addresses."""
+    return numpy is not None
+
+
+def differing_ranges(buffer, other):
+    """Returns the list of (offset, length) of the chunks in which two buffers of a size differ.
+
+    Reads a chunk up to its first difference.
+    """
+    size = len(buffer)
+    arrays = [numpy.frombuffer(view, numpy.uint8) for view in (buffer, other)]
+    one, two = [array.__array_interface__["data"][0] for array in arrays]
+
+    # An interrupt may leave the second thread behind: the arrays keep the memory for it.
+    def changed(first, end, _arrays=arrays):
+        return [
+            start
+            for start in range(first, end, CHUNK)
+            if _memcmp(one + start, two + start, min(CHUNK, size - start))
+        ]
+
+    if size < _PARALLEL_BYTES:
+        return _joined(changed(0, size), size)
+    half = size // 2 // CHUNK * CHUNK
+    second = _threads().submit(changed, half, size)
+    return _joined(changed(0, half) + second.result(), size)
+
+
+def _joined(starts, size):
+    """Returns ranges of the chunks that begin at `starts`; adjacent ones become one range."""
     ranges = []
-    for index in range(len(new) // DIGEST):
-        where = slice(index * DIGEST, (index + 1) * DIGEST)
-        if old[where] == new[where]:
-            continue
-        start = index * CHUNK
+    for start in starts:
         length = min(CHUNK, size - start)
         if ranges and sum(ranges[-1]) == start:
             ranges[-1] = (ranges[-1][0], ranges[-1][1] + length)

@@ -1,16 +1,17 @@
 """State of the process that a cell expects to find: random numbers, directory, environment."""
 
+import contextlib
 import os
 import random
 import sys
 
 
 def capture(environment_before=None):
-    """Returns the context of this process as a dict of plain values.
+    """Returns the context of this process as a dict of plain values. The directory may be gone.
 
     `environment_before` limits the environment to the variables that changed since.
     """
-    context = {"random": random.getstate(), "cwd": os.getcwd()}
+    context = {"random": random.getstate(), "cwd": _directory()}
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
     if numpy is not None:
         context["numpy"] = numpy.random.get_state()
@@ -27,10 +28,11 @@ def capture(environment_before=None):
 
 
 def restore(context):
-    """Puts a captured context in force; a directory that does not exist here is skipped."""
+    """Puts a captured context in force; a directory that cannot be entered here is skipped."""
     random.setstate(context["random"])
-    if os.path.isdir(context["cwd"]) and context["cwd"] != os.getcwd():
-        os.chdir(context["cwd"])
+    if context["cwd"] not in (None, _directory()):
+        with contextlib.suppress(OSError):
+            os.chdir(context["cwd"])
     if "numpy" in context:
         import numpy
 
@@ -42,3 +44,10 @@ def restore(context):
         torch.set_default_dtype(getattr(torch, context["dtype"]))
     for name, value in context.get("environment", {}).items():
         os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)
+
+
+def _directory():
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return None

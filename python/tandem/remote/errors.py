@@ -1,7 +1,10 @@
 """Errors of remote cells. Each message names the variable and says what to do next."""
 
+from ..errors import Error, TimeLimitExceeded
+from ..units import format_time
 
-class RemoteCellError(Exception):
+
+class RemoteCellError(Error):
     """The base of all errors of remote cells."""
 
 
@@ -49,3 +52,11 @@ class RemoteException(RemoteCellError):
         self.ename = ename
         self.evalue = evalue
         self.traceback = list(traceback)
+
+
+def over_limit(seconds):
+    """Returns the error of a cell that was interrupted after its limit."""
+    return TimeLimitExceeded(
+        f"the cell ran for more than its limit of {format_time(seconds)}; raise the limit, or do "
+        "less in one cell"
+    )

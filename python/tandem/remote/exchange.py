@@ -34,6 +34,7 @@ class Notebook:
         self._namespace = namespace
         self._environment = dict(os.environ)
         self._dropped = []
+        self._owed = set()  # numbers whose content the worker lost by a failure
         self._snapshot = None
 
     def prepare(self, names):
@@ -45,20 +46,28 @@ class Notebook:
         self._snapshot = Snapshot(self.table)
         for name in sorted(names):
             self._snapshot.add_root(name, self._namespace[name])
+        self._snapshot.add_objects(self._owed_objects())
         return self._snapshot.run()
+
+    def _owed_objects(self):
+        """Returns the objects that a kept value may reach, and that the worker has no content of."""
+        table = self.table
+        self._owed = {n for n in self._owed if n in table and table.entry(n).digest is None}
+        if not any(table.entry(n).kind == "kept" for n in table):
+            return []
+        return [obj for obj in map(table.object, self._owed) if obj is not None]
 
     def header(self, package):
         """Returns the message that goes with the frames of a prepared package.
 
         The package counts as sent from here on; `failed` has to be called if it was not.
         """
-        dropped, self._dropped = self._dropped, []
         self._snapshot.commit()
         self._snapshot = None
         return {
             "records": package.records,
             "roots": package.roots,
-            "drop": dropped,
+            "drop": list(self._dropped),
             "absent_gpu": absent_gpu.expected(),
             "context": context.capture(self._environment),
         }
@@ -68,6 +77,7 @@ class Notebook:
 
         If anything raises, the namespace and all objects have their content from before.
         """
+        modules = {name: _imported(home) for name, home in reply["modules"].items()}
         try:
             values = Rebuild(self.table, reply["records"], frames).run(reply["roots"])
         except Exception as error:  # building runs foreign code
@@ -75,10 +85,11 @@ class Notebook:
                 f"The cell ran, but its results cannot be built here ({_text(error)}). Nothing "
                 "here has changed. Keep them on the worker with --keep, or install what is missing."
             ) from error
-        values.update({name: _imported(home) for name, home in reply["modules"].items()})
+        values.update(modules)
         for name in reply["deleted"]:
             self._namespace.pop(name, None)
         self._namespace.update(values)
+        self._dropped = []
         self.failed(reply["dirty"])
         if reply.get("context"):
             context.restore(reply["context"])
@@ -91,7 +102,9 @@ class Notebook:
         """
         from .registry import kind_named
 
+        self._read()
         numbers = list(self.table) if dirty is None else dirty
+        self._owed.update(n for n in numbers if n in self.table and self.table.entry(n).digest)
         self.table.forget(numbers)
         for number in numbers:
             obj = self.table.object(number)
@@ -100,6 +113,11 @@ class Notebook:
                 if kind in _REPLACED:
                     self.table.drop([number])
                     self._dropped.append(number)
+
+    def _read(self):
+        """Says that the worker has mapped what it got."""
+        if self.table.shadows is not None:
+            self.table.shadows.received()
 
     def rebuilt(self, reply, frames):
         """Returns the exception in the reply of a failed cell; None where it cannot be built."""
@@ -115,7 +133,7 @@ class Notebook:
     def forget_worker(self):
         """Starts again with an empty table, for a new worker."""
         self.table = Table(2, True, self._namespace)
-        self._dropped = []
+        self._dropped, self._owed = [], set()
 
     def proxies(self):
         """Returns {name: proxy} of the names whose values are on a worker."""
@@ -124,6 +142,7 @@ class Notebook:
 
     def fetched(self, proxy, reply, frames):
         """Puts the value of a fetched proxy in the place of it; returns the value."""
+        self._read()
         number = self.table.number(proxy)
         self.table.drop([number])
         value = Rebuild(self.table, reply["records"], frames).run(reply["roots"])["value"]
@@ -140,7 +159,7 @@ def _text(error):
 def _imported(name):
     try:
         return importlib.import_module(name)
-    except ImportError:
+    except Exception:  # it is missing, or fails as it is imported
         return RemoteModule(name)
 
 
@@ -165,6 +184,8 @@ class Worker:
             self._expects_gpu = True
             name = "the worker's CPU: its torch has no CUDA"
             absent_gpu.expect(name, _tell_no_cuda, ask=False)
+        if self.table.shadows is not None:
+            self.table.shadows.received()
         self.table.drop(header["drop"])
         rebuild = Rebuild(self.table, header["records"], frames)
         try:

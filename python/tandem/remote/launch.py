@@ -10,12 +10,11 @@ import re
 import shutil
 import sys
 import tempfile
-from pathlib import Path
 
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 from jupyter_client.manager import KernelManager
 
-from ..command import CommandMissing, tandem_command
+from ..command import CommandMissing, package_environment, tandem_command
 from .errors import WorkerStartFailed
 
 LOCAL = "local-worker"
@@ -76,14 +75,9 @@ def _ssh(made, host):
 
 
 def environment():
-    """Returns the environment of a local worker, in which this package can be imported."""
-    package = str(Path(__file__).resolve().parents[2])
-    paths = [package, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-    return {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-        "PYDEVD_DISABLE_FILE_VALIDATION": "1",  # silences a warning of ipykernel's debugger
-    }
+    """Returns the environment of a local worker."""
+    # The variable silences a warning of ipykernel's debugger.
+    return package_environment(PYDEVD_DISABLE_FILE_VALIDATION="1")
 
 
 def clean(made):

@@ -4,6 +4,8 @@ Jupyter's sockets are used directly by the thread that runs the cells. The kerne
 methods run event loops, so they run on a thread of their own, beside the notebook's loop.
 """
 
+import asyncio
+import contextlib
 import itertools
 import subprocess
 import tempfile
@@ -14,7 +16,7 @@ import zmq
 
 from . import launch
 from .bulk import Channel
-from .errors import WorkerLost, WorkerMismatch, WorkerStartFailed
+from .errors import WorkerLost, WorkerMismatch, WorkerStartFailed, over_limit
 from .versions import versions
 
 START_TIMEOUT_S = 60
@@ -65,8 +67,9 @@ class Link:
         bulk, provisioner = self.hello["bulk"], manager.provisioner
         if hasattr(provisioner, "tunnel"):
             bulk = provisioner.tunnel(bulk)
-        shared = getattr(provisioner, "same_host", manager.transport == "ipc")
-        self._bulk = Channel(self._context, bulk, manager.session.key, shared=shared)
+        self.same_host = getattr(provisioner, "same_host", manager.transport == "ipc")
+        key = manager.session.key
+        self._bulk = Channel(self._context, bulk, key, shared=self.same_host)
 
     def _greet(self):
         """Waits for the kernel; returns what it says, after a comparison of the versions.
@@ -119,6 +122,8 @@ class Link:
                 self._call(manager.shutdown_kernel, now=True)
         finally:
             launch.clean(manager)
+            with contextlib.suppress(RuntimeError):  # Python ends
+                self._thread.submit(_close_loop)
             self._thread.shutdown(wait=False)
             self._context.destroy(0)
             self._log.close()
@@ -228,6 +233,12 @@ class Link:
         return self.lost is None and self._call(self._manager.is_alive)
 
 
+def _close_loop():
+    """Closes the event loop that the kernel manager's methods have made on this thread."""
+    with contextlib.suppress(RuntimeError):  # there is none
+        asyncio.get_event_loop_policy().get_event_loop().close()
+
+
 class _Waiting:
     """The deadlines of one wait: liveness, time limit, grace after an interrupt."""
 
@@ -236,16 +247,18 @@ class _Waiting:
         self._next_check = time.monotonic() + _ALIVE_EVERY_S
         self._limit = None if timeout is None else time.monotonic() + timeout
         self._timeout = timeout
+        self._over_limit = False
         self._end = None  # when an interrupted worker is ended
 
     def check(self, heard):
-        """Raises WorkerLost or KeyboardInterrupt where waiting has no point any more."""
+        """Raises WorkerLost, TimeLimitExceeded or KeyboardInterrupt where waiting has no point."""
         now = time.monotonic()
         if self._limit is not None and now > self._limit and self._end is None:
+            self._over_limit = True
             self.interrupt()
         if self._end is not None and now > self._end:
             self._link.end("it did not react to an interrupt")
-            raise KeyboardInterrupt
+            raise over_limit(self._timeout) if self._over_limit else KeyboardInterrupt
         if not heard and now > self._next_check:
             self._next_check = now + _ALIVE_EVERY_S
             if not self._link.alive():

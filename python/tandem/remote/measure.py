@@ -17,14 +17,17 @@ def measure(shell, where="local-worker", nbytes=100_000_000, repeat=7, **options
 
     plain_cell: a cell without state, as an ordinary request to the same kernel; small_cell: a
     remote cell that changes a list; added: their difference. copy: `nbytes` through the channel
-    and into an array; changed_here, changed_there, unchanged: a remote cell that reads an array of
-    `nbytes` after such a change. rate_here, rate_there: copy / (that cell - small_cell).
+    and into an array; new_here: a remote cell that reads an array of `nbytes` for the first time;
+    changed_here, changed_there, unchanged: one that reads an array after such a change. rate_…:
+    copy / (that cell - small_cell). The actions take turns, so that a busy machine slows all, and
+    the copy has an array that has just changed, as the cell has.
     """
     import numpy
 
     space = shell.user_ns
     space["tandem_list"] = [0]
     space["tandem_array"] = array = numpy.zeros(nbytes, numpy.uint8)
+    spare = array.copy()
     options.setdefault("large", True)
     counter = iter(range(1, 1 << 30))
 
@@ -34,30 +37,39 @@ def measure(shell, where="local-worker", nbytes=100_000_000, repeat=7, **options
     def change():
         array[:] = next(counter) % 256
 
+    def renew():
+        space["tandem_new"] = spare.copy()
+
     cell("tandem_list[0] += 1")
-    found = {
-        "plain_cell": _median(lambda: _plain_cell(session(shell, where).link), repeat),
-        "small_cell": _median(lambda: cell("tandem_list[0] += 1"), repeat),
-        "copy": _median(_copier(array), repeat),
-        "changed_here": _median(lambda: cell("tandem_array[0]"), repeat, change),
-        "unchanged": _median(lambda: cell("tandem_array[0]"), repeat),
-        "changed_there": _median(lambda: cell("tandem_array += 1"), repeat),
-    }
-    del space["tandem_list"], space["tandem_array"]
+    found = _medians(
+        repeat,
+        plain_cell=lambda: _plain_cell(session(shell, where).link),
+        small_cell=lambda: cell("tandem_list[0] += 1"),
+        copy=(change, _copier(array)),
+        changed_here=(change, lambda: cell("tandem_array[0]")),
+        unchanged=lambda: cell("tandem_array[0]"),
+        changed_there=lambda: cell("tandem_array += 1"),
+        new_here=(renew, lambda: cell("tandem_new[0]")),
+    )
+    del space["tandem_list"], space["tandem_array"], space["tandem_new"]
     found["added"] = found["small_cell"] - found["plain_cell"]
-    for side in ("here", "there"):
-        found[f"rate_{side}"] = found["copy"] / (found[f"changed_{side}"] - found["small_cell"])
+    for name in ("changed_here", "changed_there", "new_here"):
+        found[f"rate_{name}"] = found["copy"] / (found[name] - found["small_cell"])
     return found
 
 
-def _median(action, repeat, before=lambda: None):
-    times = []
+def _medians(repeat, **actions):
+    """Returns the medians of the times of actions, some of which need a preparation."""
+    times = {name: [] for name in actions}
     for _ in range(repeat + 1):  # the first one warms up
-        before()
-        start = time.perf_counter()
-        action()
-        times.append((time.perf_counter() - start) * 1e3)
-    return statistics.median(times[1:])
+        for name, action in actions.items():
+            before, action = action if isinstance(action, tuple) else (None, action)
+            if before is not None:
+                before()
+            start = time.perf_counter()
+            action()
+            times[name].append((time.perf_counter() - start) * 1e3)
+    return {name: statistics.median(found[1:]) for name, found in times.items()}
 
 
 def _plain_cell(link):
@@ -94,7 +106,7 @@ def main():
     shell = InteractiveShell()
     for name, value in measure(shell, given.where, given.bytes, given.repeat, plain=True).items():
         unit = "of a copy" if name.startswith("rate") else "ms"
-        print(f"{name:14} {value:8.2f} {unit}")
+        print(f"{name:18} {value:8.2f} {unit}")
 
 
 if __name__ == "__main__":

@@ -233,6 +233,31 @@ class _Walker(ast.NodeVisitor):
 
     visit_While = visit_For = visit_AsyncFor = _visit_loop
 
+    def _visit_with(self, node):
+        for item in node.items:
+            self.visit(item)
+        before = set(self.bound)
+        self.block(node.body)
+        if any(_swallows(item.context_expr) for item in node.items):
+            self.bound = before
+
+    visit_With = visit_AsyncWith = _visit_with
+
+    def visit_BoolOp(self, node):
+        self.visit(node.values[0])
+        before = set(self.bound)
+        for value in node.values[1:]:
+            self.visit(value)
+        self.bound = before
+
+    def visit_IfExp(self, node):
+        self.visit(node.test)
+        before = set(self.bound)
+        for branch in (node.body, node.orelse):
+            self.bound = set(before)
+            self.visit(branch)
+        self.bound = before
+
     def visit_Try(self, node):
         before = set(self.bound)
         self.block(node.body)
@@ -300,6 +325,13 @@ class _Walker(ast.NodeVisitor):
                 self.names.reads |= cell_names(dollar or braces).reads - self.bound
             except SyntaxError:
                 continue
+
+
+def _swallows(manager):
+    """Returns whether a context manager is one that ends its block at an exception, by its name."""
+    function = manager.func if isinstance(manager, ast.Call) else manager
+    name = getattr(function, "attr", getattr(function, "id", ""))
+    return name in ("suppress", "raises", "assertRaises")
 
 
 _SHELL_ONLY = frozenset("In Out get_ipython exit quit open _ih _oh _dh".split())

@@ -13,6 +13,7 @@ import pickle
 from .kinds import Kind
 from .proxy import RemoteValue
 from .registry import kind_named
+from .shadow import Shadow
 from .snapshot import observer, paused_gc
 from .table import BUILTINS, NAMESPACE
 
@@ -45,6 +46,7 @@ class Rebuild:
     def __init__(self, table, records, frames):
         self._table = table
         self._records = {record.number: record for record in records}
+        self._shadows = {r.number: self._shadow(r) for r in records if isinstance(r.content, tuple)}
         self._frames = self._assign(records, frames)
         self._fresh = {}  # objects built here, until all has succeeded
         self._makes = {}
@@ -54,10 +56,21 @@ class Rebuild:
         self._undo = []
         self._current = None
 
-    @staticmethod
-    def _assign(records, frames):
-        taken = iter(frames)
-        return {record.number: [next(taken) for _ in record.ranges] for record in records}
+    def _shadow(self, record):
+        known = self._table.content(record.number)
+        if isinstance(known, Shadow) and known.token == record.content:
+            return known
+        return Shadow.of(record.content)
+
+    def _assign(self, records, frames):
+        taken, found = iter(frames), {}
+        for record in records:
+            shadow = self._shadows.get(record.number)
+            found[record.number] = [
+                next(taken) if shadow is None else shadow.view[offset : offset + length]
+                for offset, length in record.ranges
+            ]
+        return found
 
     def run(self, roots):
         """Builds and fills everything; returns {name: value} of the pickled `roots`.
@@ -193,7 +206,7 @@ class Rebuild:
             entry = self._table.entry(number)
             entry.kind = record.kind
             entry.make, entry.digest = hash(record.make), hash((record.make, record.fill))
-            entry.chunks = record.chunks if record.size >= 0 else None
+            entry.content = self._shadows.get(number, record.content)
             entry.children = tuple(self._children.get(number, ()))
             self._note_memory(record.kind, self._table.object(number))
 

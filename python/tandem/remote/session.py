@@ -11,6 +11,7 @@ from .errors import WorkerLost
 from .exchange import Notebook
 from .link import Link
 from .proxy import RemoteValue
+from .shadow import Shadows
 
 _sessions = weakref.WeakKeyDictionary()  # shell -> {place: Session}
 
@@ -38,6 +39,7 @@ class Session:
             if self._had_worker:
                 say(f"the worker at {self.where} has ended; a new one starts.")
             self.link = Link(self.where, plain)
+            self.notebook.table.shadows = Shadows() if self.link.same_host else None
             self._had_worker = True
         return self.link
 
@@ -47,8 +49,18 @@ class Session:
         kept = self.notebook.table.entry_kind(proxy) == "kept"
         if self.link is None or self.link.lost or not kept:
             raise WorkerLost(f"The value cannot be fetched: {'. '.join(RemoteValue.lost)}")
-        reply, header, frames = self.link.request("", {"fetch": number})
+        package = self.notebook.prepare(())
+        state = self.notebook.header(package)
+        try:
+            request = "", {"fetch": number}, (state, package.post())
+            reply, header, frames = self.link.request(*request)
+        except BaseException:
+            self.notebook.failed()
+            raise
+        finally:
+            package.release()
         if header is None:
+            self.notebook.failed(reply["tandem"]["dirty"])
             raise error_of(reply)
         with uninterrupted():
             return self.notebook.fetched(proxy, header, frames)

@@ -21,11 +21,12 @@ from dataclasses import dataclass, field
 
 import cloudpickle
 
-from . import chunks, names, refuse
+from . import names, refuse
 from .errors import CannotTravel
 from .kinds import BY_TYPE, LARGE, SCALARS
 from .proxy import RemoteModule, RemoteValue, describe
 from .registry import kind_named, kind_of
+from .shadow import Shadow, compare
 from .table import BUILTINS, NAMESPACE
 
 PROTOCOL = 5
@@ -55,28 +56,44 @@ class Record:
     make: bytes
     fill: bytes
     size: int = -1  # bytes of the buffer; -1 without one
-    ranges: list = field(default_factory=list)  # (offset, length) of the bytes sent
-    chunks: bytes = b""  # the digests of its chunks
+    ranges: list = field(default_factory=list)  # (offset, length) of the bytes that changed
+    content: object = None  # the digests of its chunks, or the token of the Shadow with the ranges
+
+    @property
+    def nbytes(self):
+        """Returns how many bytes travel."""
+        return len(self.make) + len(self.fill) + sum(length for _, length in self.ranges)
 
 
 @dataclass
 class Package:
-    """The result of a snapshot. `frames` are the memoryviews of the ranges, in their order."""
+    """The result of a snapshot.
+
+    `frames` are the memoryviews of the ranges, in their order; `shared` are (record, shadow, buffer)
+    where a shadow takes the ranges, by `post`.
+    """
 
     records: list
     roots: dict  # name -> pickled value, with numbers for objects
     frames: list
     sizes: dict  # name of a root -> bytes that travel because of it
     kept: list  # (path, number) of the values that stay here
-    nbytes: int = 0  # of all records and frames
+    shared: list
+    nbytes: int = 0  # of all records and their ranges
 
     def __post_init__(self):
-        texts = sum(len(r.make) + len(r.fill) for r in self.records)
-        self.nbytes = texts + sum(frame.nbytes for frame in self.frames)
+        self.nbytes = sum(record.nbytes for record in self.records)
+
+    def post(self):
+        """Writes the ranges that shadows take. Returns the frames, which have to be sent."""
+        for record, shadow, buffer in self.shared:
+            shadow.write(buffer, record.ranges)
+        return self.frames
 
     def release(self):
-        """Lets go of the memory that the frames refer to."""
+        """Lets go of the memory that the package refers to."""
         self.frames.clear()
+        self.shared.clear()
 
 
 class Snapshot:
@@ -109,7 +126,7 @@ class Snapshot:
                 with paused_gc():
                     package = visit.run(dict(self._roots), self._objects)
             except BaseException:
-                visit.frames.clear()  # a view of a bytearray would keep its size fixed
+                visit.release()  # a view of a bytearray would keep its size fixed
                 raise
             finally:
                 self._new += visit.new
@@ -122,9 +139,10 @@ class Snapshot:
 
     def commit(self):
         """Marks everything that was visited as known to the other side."""
-        for number, (make, digest, parts, children) in self._visit.seen.items():
+        for number, (make, digest, content, children) in self._visit.seen.items():
             entry = self.table.entry(number)
-            entry.make, entry.digest, entry.chunks, entry.children = make, digest, parts, children
+            entry.make, entry.digest, entry.content, entry.children = make, digest, content, children
+        self._visit.seen.clear()  # the visit is part of a cycle and would keep shadows
 
     def changed(self):
         """Returns the numbers of the objects whose content the other side lacks."""
@@ -167,7 +185,7 @@ class _Visit:
         self.table = snapshot.table
         self.namespace = snapshot.table.namespace
         self._stays = snapshot._stays
-        self.records, self.frames, self.kept = [], [], []
+        self.records, self.frames, self.shared, self.kept = [], [], [], []
         self.seen, self.new, self.replaced = {}, [], []
         self._fresh = set()
         self._pending, self._queued = [], set()
@@ -188,18 +206,23 @@ class _Visit:
         while set(roots) - done:
             for name in sorted(set(roots) - done):
                 done.add(name)
-                before = len(self.frames), len(self.records)
+                before = len(self.records)
                 self._current = name
                 pickled[name] = self._root(roots[name])
                 self._drain()
-                sizes[name] = self._size_since(before) + len(pickled[name])
+                sizes[name] = sum(r.nbytes for r in self.records[before:]) + len(pickled[name])
             for name in names.wanted(self._wanted, self.namespace):
                 roots.setdefault(name, self.namespace[name])
         self._current = "an object of an earlier cell"
         for obj in objects:
             self.persistent_id(obj)
         self._drain()
-        return Package(self.records, pickled, self.frames, sizes, self.kept)
+        return Package(self.records, pickled, self.frames, sizes, self.kept, self.shared)
+
+    def release(self):
+        """Lets go of the memory that the visit refers to."""
+        self.frames.clear()
+        self.shared.clear()
 
     def _root(self, value):
         self._begin()
@@ -207,10 +230,6 @@ class _Visit:
             return self._dump((value,))
         except CannotTravel as error:
             raise self._located(error, None) from None
-
-    def _size_since(self, before):
-        frames, records = self.frames[before[0] :], self.records[before[1] :]
-        return sum(f.nbytes for f in frames) + sum(len(r.make) + len(r.fill) for r in records)
 
     def _drain(self):
         while self._pending:
@@ -257,16 +276,24 @@ class _Visit:
         replaces = entry.make not in (None, make)
         if replaces and not kind_named(record.kind).remakable(obj):
             self.replaced.append(number)
-        new_chunks = None
+        content = None
         if buffer is not None:
-            new_chunks = chunks.digests(buffer)
-            record.size, record.chunks = len(buffer), new_chunks
-            record.ranges = chunks.changed_ranges(entry.chunks, new_chunks, len(buffer))
-        if entry.digest != digest or record.ranges or (entry.chunks or b"") != (new_chunks or b""):
+            shadows = self.table.shadows if record.kind != "bytes" else None
+            content, record.ranges = compare(entry.content, buffer, shadows)
+            record.size = len(buffer)
+        if entry.digest != digest or record.ranges or (entry.content or b"") != (content or b""):
             self.records.append(record)
-            for offset, length in record.ranges:
-                self.frames.append(buffer[offset : offset + length])
-        self.seen[number] = (make, digest, new_chunks, tuple(self._children))
+            self._take_bytes(record, content, buffer)
+        self.seen[number] = (make, digest, content, tuple(self._children))
+
+    def _take_bytes(self, record, content, buffer):
+        if isinstance(content, Shadow):
+            record.content = content.token
+            self.shared.append((record, content, buffer))
+            return
+        record.content = content
+        for offset, length in record.ranges:
+            self.frames.append(buffer[offset : offset + length])
 
     def _keep(self, number, obj, error):
         """Keeps a new value on this side, if it may; the other side gets its description."""

@@ -17,19 +17,19 @@ NAMESPACE = 0  # the number of the user's namespace, the globals of functions of
 class Entry:
     """One object: its number, its kind, its content as the other side has it, its children."""
 
-    __slots__ = ("ref", "kind", "make", "digest", "chunks", "children", "__weakref__")
+    __slots__ = ("ref", "kind", "make", "digest", "content", "children", "__weakref__")
 
     def __init__(self, obj, weak):
         self.ref = _reference(obj, weak)
         self.kind = None
         self.make = None  # digest of what builds the object
         self.digest = None  # digest of what builds and fills it
-        self.chunks = None  # the digests of the chunks of its buffer, see chunks.py
+        self.content = None  # of its buffer: digests (chunks.py) or a Shadow (shadow.py)
         self.children = ()
 
     def forget(self):
         """Marks the content as unknown to the other side."""
-        self.make = self.digest = self.chunks = None
+        self.make = self.digest = self.content = None
 
 
 def _reference(obj, weak):
@@ -55,10 +55,14 @@ class Table:
         self._entries = {}
         self._numbers = {}  # id() of an object -> its number
         self.storages = {}  # address -> handle of a torch storage, see tensors.py
+        self.shadows = None  # makes shared copies, where the other side can map them
         self.memory = {}  # address -> weak reference to the numpy array that owns the memory
 
     def __len__(self):
         return len(self._entries)
+
+    def __contains__(self, number):
+        return number in self._entries
 
     def __iter__(self):
         return iter(list(self._entries))
@@ -86,6 +90,11 @@ class Table:
         self._entries[number] = Entry(obj, self.weak)
         self._numbers[id(obj)] = number
         return number
+
+    def content(self, number):
+        """Returns the content that the other side has of an object's buffer, or None."""
+        entry = self._entries.get(number)
+        return None if entry is None else entry.content
 
     def entry(self, number):
         """Returns the entry of a known number. Raises KeyError."""

@@ -17,6 +17,7 @@ from ..parent import end_with
 from .bulk import Channel
 from .errors import CannotTravel
 from .exchange import Worker
+from .shadow import Shadows
 from .snapshot import Snapshot
 from .versions import versions
 
@@ -39,6 +40,7 @@ class WorkerKernel(IPythonKernel):
         shared = local and not _REMOTE
         self._bulk = Channel(zmq.Context.instance(), endpoint, key, server=True, shared=shared)
         self._state = Worker(self.shell.user_ns)
+        self._state.table.shadows = Shadows() if shared else None
 
     @property
     def kernel_info(self):
@@ -52,14 +54,15 @@ class WorkerKernel(IPythonKernel):
         request = self.get_parent().get("metadata", {}).get("tandem")
         if request is None:
             return await super().do_execute(code, silent, *arguments, **options)
-        if "fetch" in request:
-            return self._fetch(request)
+        self._bulk.trim()
         try:
             header, frames = self._bulk.receive(request["cell"], _STATE_TIMEOUT_S)
             self._state.install(header, frames)
             del header, frames
         except BaseException as error:  # KeyboardInterrupt as well
             return self._not_run(error)
+        if "fetch" in request:
+            return self._fetch(request)
         reply = await super().do_execute(code, silent, *arguments, **options)
         try:
             if reply["status"] == "ok":
@@ -76,7 +79,7 @@ class WorkerKernel(IPythonKernel):
             )
         except CannotTravel as error:
             return self._error(error, {"dirty": self._state.dirty()})
-        self._bulk.send(request["cell"], result, package.frames)
+        self._bulk.send(request["cell"], result, package.post())
         package.release()
         reply["tandem"] = {"bulk": True}
         return reply
@@ -97,7 +100,7 @@ class WorkerKernel(IPythonKernel):
         self._state.table.drop(new)
         if error is not None and all(record.number in new for record in package.records):
             result = {"records": package.records, "roots": package.roots}
-            self._bulk.send(request["cell"], result, package.frames)
+            self._bulk.send(request["cell"], result, package.post())
             reply["tandem"]["exception"] = True
         package.release()
         return reply
@@ -107,7 +110,7 @@ class WorkerKernel(IPythonKernel):
             result, package = self._state.fetch(request["fetch"])
         except Exception as error:
             return self._error(error, {"dirty": []})
-        self._bulk.send(request["cell"], result, package.frames)
+        self._bulk.send(request["cell"], result, package.post())
         package.release()
         return self._reply("ok", {"bulk": True})
 
