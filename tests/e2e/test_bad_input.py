@@ -36,6 +36,7 @@ NEED_TWO_DEVICES = {
     "DevicesTest.EachIsAsLargeAsItIs",
     "ErrorsDeviceTest.Peers",
     "ErrorsSharingTest.Pools",
+    "IpcEventTest.AContextOfAnotherDeviceMayWaitForIt",
     "PeerKernelTest.AGraphsMemoryIsWhoseItsNodeSays",
     "PeerKernelTest.AMappingIsWhoseItWasSetToBe",
     "PeerKernelTest.APoolIsWhoseItWasSetToBe",
