@@ -50,6 +50,7 @@ NEED_TWO_DEVICES = {
     "PeerTest.CopiesBoxesBetweenDevices",
     "PeerTest.KernelsRunOnWhileLeaveIsGiven",
     "VmmTest.CopiesReachWhatOnlyAnotherDeviceMayUse",
+    "VmmTest.OneCallSpansMappingsOfTwoDevices",
 }
 NEED_A_FAULT = "FaultsTest."
 # A machine may forbid programs to lock all their memory.
