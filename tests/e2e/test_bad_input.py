@@ -40,6 +40,7 @@ NEED_TWO_DEVICES = {
     "PeerKernelTest.AGraphsMemoryIsWhoseItsNodeSays",
     "PeerKernelTest.AMappingIsWhoseItWasSetToBe",
     "PeerKernelTest.APoolIsWhoseItWasSetToBe",
+    "PeerKernelTest.APoolsMemoryIsReachedOnceItMay",
     "PeerKernelTest.AccessIsOneWayAndEndsWithItsContext",
     "PeerKernelTest.KernelsReachAPeersMemoryIfTheyMay",
     "PeerKernelTest.ManagedAndHostMemoryIsEverybodys",

@@ -58,7 +58,7 @@ for context in contexts:
     check(cuda.cuCtxDestroy_v2(context))
 print("done")
 """
-# Of a pool, what it has handed out is let at by cuCtxEnablePeerAccess, not by cuMemPoolSetAccess.
+# Under Tandem cuCtxEnablePeerAccess grants access to the blocks of a pool, too.
 NOT_YET = {"PeerKernelTest.APoolIsWhoseItWasSetToBe"}
 
 
