@@ -391,10 +391,11 @@ struct Selector {
   bool to_integral = false;  // cvt between floats: .rni and friends
   bool ftz = false;
   bool sat = false;
-  uint8_t count = 1;   // elements of a vector load or store
-  bool clamp = false;  // shf.clamp rather than .wrap; bfind.shiftamt
-  bool nan = false;    // min.NaN, max.NaN
-  bool more = false;   // modifiers of halves and floats that few instructions have
+  uint8_t count = 1;    // elements of a vector load or store
+  bool clamp = false;   // shf.clamp rather than .wrap; bfind.shiftamt
+  bool nan = false;     // min.NaN, max.NaN
+  bool system = false;  // of atomics: .sys
+  bool more = false;    // modifiers of halves and floats that few instructions have
 };
 
 struct Fault;

@@ -34,6 +34,7 @@ Handler SelectHalf(const Selector& s);
 Handler SelectCompare(const Selector& s);
 Handler SelectConvert(const Selector& s);
 Handler SelectMemory(const Selector& s);
+Handler SelectAtomic(const Selector& s);
 Handler SelectTexture(const Selector& s);
 Handler SelectWarp(const Selector& s);
 Handler SelectMatrix(const Selector& s);
