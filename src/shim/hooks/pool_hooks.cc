@@ -293,6 +293,10 @@ CUresult cuCtxSynchronize() noexcept {
   return Waited(Call(Real().cuCtxSynchronize));
 }
 
+CUresult cuCtxSynchronize_v2(CUcontext context) noexcept {
+  return Waited(Call(Real().cuCtxSynchronize_v2, context));
+}
+
 CUresult cuStreamSynchronize(CUstream stream) noexcept {
   return Waited(Call(Real().cuStreamSynchronize, stream));
 }
