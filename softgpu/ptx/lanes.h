@@ -36,6 +36,7 @@ Handler SelectConvert(const Selector& s);
 Handler SelectMemory(const Selector& s);
 Handler SelectAtomic(const Selector& s);
 Handler SelectTexture(const Selector& s);
+Handler SelectSurface(const Selector& s);
 Handler SelectWarp(const Selector& s);
 Handler SelectMatrix(const Selector& s);
 Handler SelectWmma(const Selector& s);
