@@ -49,28 +49,31 @@ struct WordOf<8> {
   using type = AliasU64;
 };
 
-// Replaces what is at `at` by next(old) and returns the old value. kSystem: in one atomic operation
-// of the processor, since the host and other devices may change the same word.
-template <bool kSystem, class T, class Next>
-inline T Replace(uint8_t* at, Next next) {
-  T old = Read<T>(at);
-  for (;;) {
-    const T value = next(old);
-    if constexpr (!kSystem) {
-      __builtin_memcpy(at, &value, sizeof value);
-      return old;
-    } else {
-      using Word = typename WordOf<sizeof(T)>::type;
-      Word expected, wanted;
-      __builtin_memcpy(&expected, &old, sizeof expected);
-      __builtin_memcpy(&wanted, &value, sizeof wanted);
-      if (__atomic_compare_exchange_n(reinterpret_cast<Word*>(at), &expected, wanted, false,
-                                      __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
-        return old;
-      }
-      __builtin_memcpy(&old, &expected, sizeof old);
+// Replaces *old by `next`, in one operation of the processor: the host and other devices may change
+// the same word. False: it is not *old, and *old is what it is.
+template <class T>
+inline bool Exchange(uint8_t* at, T* old, T next) {
+  using Word = typename WordOf<sizeof(T)>::type;
+  Word expected, wanted;
+  __builtin_memcpy(&expected, old, sizeof expected);
+  __builtin_memcpy(&wanted, &next, sizeof wanted);
+  const bool done = __atomic_compare_exchange_n(reinterpret_cast<Word*>(at), &expected, wanted,
+                                                false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+  __builtin_memcpy(old, &expected, sizeof expected);
+  return done;
+}
+
+template <class T>
+inline T Next(const WarpContext& w, const Instruction& in, const uint8_t* at, T old, T b, T c) {
+  const T next = Combined<T>(in.atomic, old, b, c);
+  if constexpr (kSame<T, float>) {
+    // The adder of global memory flushes subnormals, that of shared memory does not.
+    const bool global = reinterpret_cast<uint64_t>(at) - w.device_base < w.device_size;
+    if (global && in.atomic == Atomic::kAdd) {
+      return Flush<true>(Canonical(Flush<true>(old) + Flush<true>(b)));
     }
   }
+  return next;
 }
 
 // Lanes go one after the other, in order.
@@ -84,16 +87,14 @@ bool RunAtom(WarpContext& w, const Instruction& in, uint32_t active) {
   for (uint32_t rest = active; rest != 0; rest &= rest - 1) {
     const int i = __builtin_ctz(rest);
     uint8_t* at = plan.base + plan.offset[i];
-    d[i] = Replace<kSystem, T>(at, [&](T old) {
-      if constexpr (kSame<T, float>) {
-        // The adder of global memory flushes subnormals, that of shared memory does not.
-        const bool global = reinterpret_cast<uint64_t>(at) - w.device_base < w.device_size;
-        if (global && in.atomic == Atomic::kAdd) {
-          return Flush<true>(Canonical(Flush<true>(old) + Flush<true>(b[i])));
-        }
-      }
-      return Combined<T>(in.atomic, old, b[i], c[i]);
-    });
+    T old = Read<T>(at);
+    T next = Next<T>(w, in, at, old, b[i], c[i]);
+    if constexpr (kSystem) {
+      while (!Exchange(at, &old, next)) next = Next<T>(w, in, at, old, b[i], c[i]);
+    } else {
+      __builtin_memcpy(at, &next, sizeof next);
+    }
+    d[i] = old;
   }
   auto* home = reinterpret_cast<typename Cell<T>::Raw*>(w.frame + in.dst);
   for (uint32_t rest = active; rest != 0; rest &= rest - 1) {
@@ -101,6 +102,17 @@ bool RunAtom(WarpContext& w, const Instruction& in, uint32_t active) {
     home[i] = d[i];
   }
   return true;
+}
+
+template <class V, class Word>
+inline Word SumOfHalves(Word old, uint32_t b) {
+  Word next = 0;
+  for (int shift = 0; shift < kBits<Word>; shift += 16) {
+    const V x{static_cast<uint16_t>(old >> shift)}, y{static_cast<uint16_t>(b >> shift)};
+    const V sum = RoundDouble<V>(SumToOdd(Widen(x), Widen(y)), Round::kNearest);
+    next = static_cast<Word>(next | static_cast<Word>(sum.bits) << shift);
+  }
+  return next;
 }
 
 // atom.add of halves and bfloats, one or a pair. Lanes go one after the other, in order.
@@ -113,15 +125,14 @@ bool RunAtomHalf(WarpContext& w, const Instruction& in, uint32_t active) {
   for (uint32_t rest = active; rest != 0; rest &= rest - 1) {
     const int i = __builtin_ctz(rest);
     uint8_t* at = plan.base + plan.offset[i];
-    before[i] = Replace<kSystem, Word>(at, [&](Word old) {
-      Word next = 0;
-      for (int shift = 0; shift < kBits<Word>; shift += 16) {
-        const V x{static_cast<uint16_t>(old >> shift)}, y{static_cast<uint16_t>(b[i] >> shift)};
-        const V sum = RoundDouble<V>(SumToOdd(Widen(x), Widen(y)), Round::kNearest);
-        next = static_cast<Word>(next | static_cast<Word>(sum.bits) << shift);
-      }
-      return next;
-    });
+    Word old = Read<Word>(at);
+    Word next = SumOfHalves<V>(old, b[i]);
+    if constexpr (kSystem) {
+      while (!Exchange(at, &old, next)) next = SumOfHalves<V>(old, b[i]);
+    } else {
+      __builtin_memcpy(at, &next, sizeof next);
+    }
+    before[i] = old;
   }
   auto* home = Target<uint32_t>(w, in.dst, ~0u);
   for (uint32_t rest = active; rest != 0; rest &= rest - 1) {
