@@ -1,6 +1,5 @@
 // Entry points: stream capture.
 #include <algorithm>
-#include <unordered_set>
 
 #include "softgpu/api/api_graph.h"
 #include "softgpu/driver/driver.h"
@@ -40,22 +39,6 @@ CUresult Begin(CUstream handle, CUstreamCaptureMode mode, CUgraph into,
   }
   driver.captures.Begin(stream, mode, graph, std::move(next))->own_graph = into == nullptr;
   return CUDA_SUCCESS;
-}
-
-// Whether all that other streams have captured comes before what the first one would do next.
-bool Joined(const Capture& capture) {
-  std::unordered_set<const GraphNode*> seen;
-  std::vector<const GraphNode*> open(capture.streams.front().next.begin(),
-                                     capture.streams.front().next.end());
-  while (!open.empty()) {
-    const GraphNode* node = open.back();
-    open.pop_back();
-    if (seen.insert(node).second) open.insert(open.end(), node->before.begin(), node->before.end());
-  }
-  return std::ranges::all_of(capture.streams, [&](const Capture::Captured& one) {
-    return std::ranges::all_of(one.next,
-                               [&](const GraphNode* node) { return seen.contains(node); });
-  });
 }
 
 // The state of a stream's capture; none is a state too.
@@ -128,9 +111,9 @@ CUresult cuStreamEndCapture(CUstream handle, CUgraph* graph) noexcept {
       capture->thread != std::this_thread::get_id()) {
     return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
   }
-  const CUresult result = !capture->valid     ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
-                          : !Joined(*capture) ? CUDA_ERROR_STREAM_CAPTURE_UNJOINED
-                                              : CUDA_SUCCESS;
+  const CUresult result = !capture->valid      ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+                          : !capture->Joined() ? CUDA_ERROR_STREAM_CAPTURE_UNJOINED
+                                               : CUDA_SUCCESS;
   *graph = result == CUDA_SUCCESS ? capture->graph->handle() : nullptr;
   if (result != CUDA_SUCCESS && capture->own_graph) Graph::Forget(capture->graph);
   driver.captures.End(capture);

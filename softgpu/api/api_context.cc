@@ -106,6 +106,14 @@ bool IsLimit(CUlimit limit) {
   return limit >= CU_LIMIT_STACK_SIZE && limit <= CU_LIMIT_PERSISTING_L2_CACHE_SIZE;
 }
 
+// The current context where no handle names one.
+CUresult FindOrCurrent(CUcontext handle, std::shared_ptr<Context>* context) {
+  if (handle == nullptr) return CurrentContext(context);
+  CU_TRY(Ready());
+  *context = TheDriver().FindLiving(handle);
+  return *context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+}
+
 }  // namespace
 }  // namespace tandem::soft
 
@@ -253,6 +261,14 @@ CUresult cuCtxGetDevice(CUdevice* device) noexcept {
   return CUDA_SUCCESS;
 }
 
+CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext handle) noexcept {
+  std::shared_ptr<Context> context;
+  CU_TRY(FindOrCurrent(handle, &context));
+  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *device = context->device->ordinal();
+  return CUDA_SUCCESS;
+}
+
 CUresult cuCtxGetFlags(unsigned int* flags) noexcept {
   std::shared_ptr<Context> context;
   CU_TRY(CurrentContext(&context));
@@ -263,12 +279,7 @@ CUresult cuCtxGetFlags(unsigned int* flags) noexcept {
 
 CUresult cuCtxGetApiVersion(CUcontext handle, unsigned int* version) noexcept {
   std::shared_ptr<Context> context;
-  if (handle == nullptr) {
-    CU_TRY(CurrentContext(&context));
-  } else {
-    CU_TRY(Ready());
-    if (!TheDriver().contexts.Find(handle)) return CUDA_ERROR_INVALID_CONTEXT;
-  }
+  CU_TRY(FindOrCurrent(handle, &context));
   if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *version = kApiVersion;
   return CUDA_SUCCESS;
@@ -277,6 +288,14 @@ CUresult cuCtxGetApiVersion(CUcontext handle, unsigned int* version) noexcept {
 CUresult cuCtxSynchronize() noexcept {
   std::shared_ptr<Context> context;
   CU_TRY(HealthyContext(&context));
+  CU_TRY(RefuseIfCaptured(context->group.get()));
+  return TheDriver().Synchronise(*context);
+}
+
+CUresult cuCtxSynchronize_v2(CUcontext handle) noexcept {
+  std::shared_ptr<Context> context;
+  CU_TRY(FindOrCurrent(handle, &context));
+  CU_TRY(context->error());
   CU_TRY(RefuseIfCaptured(context->group.get()));
   return TheDriver().Synchronise(*context);
 }

@@ -74,8 +74,9 @@ CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice ordinal) noexcept {
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice ordinal) noexcept {
   Device* device = nullptr;
   CU_TRY(FindDevice(ordinal, &device));
+  constexpr auto kLast = CU_DEVICE_ATTRIBUTE_ONLY_PARTIAL_HOST_NATIVE_ATOMIC_SUPPORTED;
   if (value == nullptr || attribute < CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK ||
-      attribute > CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID) {  // the last one that this driver knows
+      attribute > kLast) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   // What a device of this age has not heard of, it has not got.

@@ -119,7 +119,7 @@ CUresult cuGraphClone(CUgraph* clone, CUgraph handle) noexcept {
   MutexLock lock(TheDriver().graphs_mutex);
   std::shared_ptr<Graph> graph;
   CU_TRY(FindGraph(handle, &graph));
-  if (graph->has_memory()) return CUDA_ERROR_NOT_SUPPORTED;
+  if (graph->is_single()) return CUDA_ERROR_NOT_SUPPORTED;
   const auto made = graph->Clone(true);
   if (made == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *clone = made->handle();

@@ -33,6 +33,9 @@ CUresult GetWork(CUgraphNode handle, std::shared_ptr<GraphNode>* node, const Kin
 CUresult AddNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* before, size_t count,
                  Work work);
 
+CUresult AddConditional(CUgraphNode* out, CUgraph graph, const CUgraphNode* before, size_t count,
+                        CUDA_CONDITIONAL_NODE_PARAMS* params);
+
 // Gives a node other parameters, of the same kind; a context that is not named stays.
 // REQUIRES: graphs_mutex is not held.
 CUresult SetWork(CUgraphNode node, Work work);

@@ -78,6 +78,8 @@ const char* NameOf(CUgraphNodeType type) {
       return "allocate";
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
       return "free";
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+      return "conditional";
     default:
       return "";
   }
@@ -134,8 +136,10 @@ void Draw(const Graph& graph, const std::string& name, bool verbose, std::ostrea
     for (const GraphNode* next : node->after) {
       out << own << " -> " << name << "_" << numbers.at(next) << ";\n";
     }
-    if (const auto* child = std::get_if<ChildWork>(&node->work.what)) {
-      Draw(*child->graph, own + "_graph", verbose, out);
+    size_t number = 0;
+    for (const auto& inside : GraphsIn(node->work)) {
+      Draw(*inside, own + "_graph" + (number == 0 ? "" : std::to_string(number)), verbose, out);
+      ++number;
     }
   }
   out << "}\n";
@@ -156,6 +160,9 @@ CUresult cuGraphAddNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* bef
   }
   if (params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
     return cuGraphAddMemAllocNode(node, graph, before, count, &params->alloc);
+  }
+  if (params->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
+    return AddConditional(node, graph, before, count, &params->conditional);
   }
   Work work;
   CU_TRY(WorkOf(*params, &work));

@@ -22,7 +22,7 @@ CUresult Instantiate(CUgraphExec* out, CUgraph handle, cuuint64_t flags) {
   exec->graph = graph->Clone(false);
   if (exec->graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   exec->flags = flags;
-  if (graph->has_memory()) graph->instance = exec;
+  if (graph->is_single()) graph->instance = exec;
   *out = TheDriver().graph_execs.Insert(std::move(exec));
   return CUDA_SUCCESS;
 }
@@ -72,7 +72,7 @@ CUresult CaptureLaunch(const GraphExec& exec, const std::shared_ptr<Stream>& str
   std::shared_ptr<Graph> child;
   {
     MutexLock lock(driver.graphs_mutex);
-    if (exec.graph->has_memory() && driver.captures.Of(stream.get()) != nullptr) {
+    if (exec.graph->is_single() && driver.captures.Of(stream.get()) != nullptr) {
       return CUDA_ERROR_NOT_SUPPORTED;
     }
     child = exec.graph->Clone(true);

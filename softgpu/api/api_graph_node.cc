@@ -341,7 +341,7 @@ CUresult cuGraphAddChildGraphNode(CUgraphNode* out, CUgraph handle, const CUgrap
   CU_TRY(FindNodes(*graph, before, count, &nodes));
   CU_TRY(FindGraph(child_handle, &child));
   if (child == graph) return CUDA_ERROR_INVALID_VALUE;
-  if (child->has_memory()) return CUDA_ERROR_NOT_SUPPORTED;
+  if (child->is_single()) return CUDA_ERROR_NOT_SUPPORTED;
   const auto clone = child->Clone(true);
   if (clone == nullptr) return CUDA_ERROR_INVALID_VALUE;
   clone->embedded = true;

@@ -1,4 +1,5 @@
 // Entry points: initialisation, look-up, errors; and the names that are there for loaders only.
+#include <cstdlib>
 #include <cstring>
 #include <string_view>
 
@@ -39,7 +40,7 @@ CUresult LookUp(const char* symbol, void** function, int version, cuuint64_t fla
   }
   // Who asks for a newer version than there is gets the newest there is.
   const cuda::ProcAddress found =
-      cuda::ResolveProcAddress(symbol, std::min(version, kDriverVersion),
+      cuda::ResolveProcAddress(symbol, std::min(version, DriverVersion(secure_getenv)),
                                flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM,
                                [](const char* row) { return AddressOf(row) != nullptr; });
   *function = found.symbol == nullptr ? nullptr : AddressOf(found.symbol);
@@ -61,7 +62,7 @@ CUresult cuInit(unsigned int flags) noexcept {
 
 CUresult cuDriverGetVersion(int* version) noexcept {
   if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *version = soft::kDriverVersion;
+  *version = soft::DriverVersion(secure_getenv);
   return CUDA_SUCCESS;
 }
 
@@ -88,6 +89,14 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, c
                              CUdriverProcAddressQueryResult* status) noexcept {
   CUdriverProcAddressQueryResult unasked = {};
   return soft::LookUp(symbol, function, version, flags, status == nullptr ? &unasked : status);
+}
+
+// The tables are of NVIDIA's driver alone, which does not document them. NVRTC does without;
+// NVIDIA's runtime does not.
+CUresult cuGetExportTable(const void** table, const CUuuid* id) noexcept {
+  if (table == nullptr || id == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *table = nullptr;
+  return CUDA_ERROR_NOT_FOUND;
 }
 
 // Names without which loaders give up; what they stand for is not here yet.

@@ -78,8 +78,11 @@ CUresult cuIpcOpenEventHandle(CUevent* event, CUipcEventHandle handle) noexcept 
   CU_TRY(HealthyContext(&context));
   if (event == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<IpcEvent> shared;
-  Device& device = *context->device;
-  CU_TRY(IpcEvent::Open(handle, &device.shared(), device.uuid(), &shared));
+  const auto find = [](const CUuuid& uuid) {
+    Device* device = TheDriver().FindDevice(TheDriver().OrdinalOf(uuid));
+    return device == nullptr ? nullptr : &device->shared();
+  };
+  CU_TRY(IpcEvent::Open(handle, find, &shared));
   constexpr unsigned int kFlags = CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
   *event = TheDriver().events.Insert(std::make_shared<Event>(context, kFlags, std::move(shared)));
   return CUDA_SUCCESS;

@@ -179,6 +179,14 @@ CUresult cuKernelGetName(const char** name, CUkernel handle) noexcept {
   return CUDA_SUCCESS;
 }
 
+CUresult cuKernelGetLibrary(CUlibrary* library, CUkernel handle) noexcept {
+  std::shared_ptr<LibraryKernel> kernel;
+  CU_TRY(FindKernel(handle, &kernel));
+  if (library == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *library = kernel->library_handle;
+  return CUDA_SUCCESS;
+}
+
 CUresult cuKernelGetParamInfo(CUkernel handle, size_t index, size_t* offset,
                               size_t* size) noexcept {
   std::shared_ptr<LibraryKernel> kernel;

@@ -114,6 +114,50 @@ CUresult Prefetch(CUdeviceptr pointer, size_t bytes, CUdevice device, CUstream h
   return CUDA_SUCCESS;
 }
 
+struct Batch {
+  std::shared_ptr<Context> context;
+  std::shared_ptr<Stream> stream;
+  std::vector<Managed> ranges;
+};
+
+CUresult FindBatch(const CUdeviceptr* pointers, const size_t* bytes, size_t count,
+                   unsigned long long flags, CUstream handle, Batch* batch) {
+  std::shared_ptr<Context> current;
+  CU_TRY(HealthyContext(&current));
+  CU_TRY(FindStream(current, handle, &batch->context, &batch->stream));
+  if (pointers == nullptr || bytes == nullptr || count == 0 || flags != 0 ||
+      batch->stream->kind == StreamKind::kLegacy) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    auto managed = FindManaged(pointers[i], bytes[i]);
+    if (!managed) return CUDA_ERROR_INVALID_VALUE;
+    batch->ranges.push_back(std::move(*managed));
+  }
+  return RefuseIfCaptured(*batch->stream);
+}
+
+// Each place holds from the range whose index is beside it to the next one's.
+CUresult PrefetchBatch(const Batch& batch, const CUmemLocation* places, const size_t* first,
+                       size_t kinds) {
+  const size_t count = batch.ranges.size();
+  if (places == nullptr || first == nullptr || kinds == 0 || kinds > count || first[0] != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  std::vector<CUdevice> devices(kinds);
+  for (size_t i = 0; i < kinds; ++i) {
+    if (first[i] >= count || (i > 0 && first[i] <= first[i - 1])) return CUDA_ERROR_INVALID_VALUE;
+    CU_TRY(DeviceOf(places[i], &devices[i]));
+    CU_TRY(CheckPlace(devices[i]));
+  }
+  for (size_t i = 0, kind = 0; i < count; ++i) {
+    if (kind + 1 < kinds && first[kind + 1] == i) ++kind;
+    batch.ranges[i].block->NotePrefetch(batch.ranges[i].range, devices[kind]);
+  }
+  TheDriver().scheduler.Submit(batch.stream, Task{});
+  return CUDA_SUCCESS;
+}
+
 CUresult Advise(CUdeviceptr pointer, size_t bytes, CUmem_advise advice, CUdevice device) {
   CU_TRY(Ready());
   const auto managed = FindManaged(pointer, bytes);
@@ -158,6 +202,29 @@ CUresult cuMemPrefetchAsync_v2(CUdeviceptr pointer, size_t bytes, CUmemLocation 
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   CU_TRY(DeviceOf(location, &device));
   return Prefetch(pointer, bytes, device, stream);
+}
+
+CUresult cuMemPrefetchBatchAsync(CUdeviceptr* pointers, size_t* bytes, size_t count,
+                                 CUmemLocation* places, size_t* first, size_t kinds,
+                                 unsigned long long flags, CUstream stream) noexcept {
+  Batch batch;
+  CU_TRY(FindBatch(pointers, bytes, count, flags, stream, &batch));
+  return PrefetchBatch(batch, places, first, kinds);
+}
+
+// Discarded memory keeps its bytes, which are as good as any.
+CUresult cuMemDiscardBatchAsync(CUdeviceptr* pointers, size_t* bytes, size_t count,
+                                unsigned long long flags, CUstream stream) noexcept {
+  Batch batch;
+  CU_TRY(FindBatch(pointers, bytes, count, flags, stream, &batch));
+  TheDriver().scheduler.Submit(batch.stream, Task{});
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr* pointers, size_t* bytes, size_t count,
+                                           CUmemLocation* places, size_t* first, size_t kinds,
+                                           unsigned long long flags, CUstream stream) noexcept {
+  return cuMemPrefetchBatchAsync(pointers, bytes, count, places, first, kinds, flags, stream);
 }
 
 CUresult cuMemAdvise(CUdeviceptr pointer, size_t bytes, CUmem_advise advice,

@@ -174,6 +174,28 @@ CUresult CheckAccess(const Pool& pool, const CUmemAccessDesc& access) {
   return own || reachable != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
+// Pools are of pinned memory of devices; the host and managed memory have none.
+CUresult CheckPools(const CUmemLocation* location, CUmemAllocationType type) {
+  CU_TRY(Ready());
+  if (location == nullptr ||
+      (type != CU_MEM_ALLOCATION_TYPE_PINNED && type != CU_MEM_ALLOCATION_TYPE_MANAGED)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const bool managed = type == CU_MEM_ALLOCATION_TYPE_MANAGED;
+  switch (location->type) {
+    case CU_MEM_LOCATION_TYPE_DEVICE:
+      if (TheDriver().FindDevice(location->id) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+      return managed ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+    case CU_MEM_LOCATION_TYPE_HOST:
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA:
+      return CUDA_ERROR_NOT_SUPPORTED;
+    case CU_MEM_LOCATION_TYPE_INVALID:  // for managed memory: none
+      return managed ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
 }  // namespace
 }  // namespace tandem::soft
 
@@ -211,6 +233,24 @@ CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool handle) noexcept {
   }
   memory.pools().SetCurrent(pool);
   return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetDefaultMemPool(CUmemoryPool* pool, CUmemLocation* location,
+                                CUmemAllocationType type) noexcept {
+  CU_TRY(CheckPools(location, type));
+  return cuDeviceGetDefaultMemPool(pool, location->id);
+}
+
+CUresult cuMemGetMemPool(CUmemoryPool* pool, CUmemLocation* location,
+                         CUmemAllocationType type) noexcept {
+  CU_TRY(CheckPools(location, type));
+  return cuDeviceGetMemPool(pool, location->id);
+}
+
+CUresult cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType type,
+                         CUmemoryPool pool) noexcept {
+  CU_TRY(CheckPools(location, type));
+  return cuDeviceSetMemPool(location->id, pool);
 }
 
 CUresult cuMemPoolCreate(CUmemoryPool* handle, const CUmemPoolProps* properties) noexcept {

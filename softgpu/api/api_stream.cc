@@ -139,6 +139,26 @@ CUresult cuStreamGetCtx(CUstream handle, CUcontext* context_handle) noexcept {
   return CUDA_SUCCESS;
 }
 
+// There are no green contexts.
+CUresult cuStreamGetCtx_v2(CUstream handle, CUcontext* context, CUgreenCtx* green) noexcept {
+  std::shared_ptr<Context> owner;
+  std::shared_ptr<Stream> stream;
+  CU_TRY(Find(handle, &owner, &stream));
+  if (context == nullptr || green == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *context = HandleOf(owner);
+  *green = nullptr;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetDevice(CUstream handle, CUdevice* device) noexcept {
+  std::shared_ptr<Context> context;
+  std::shared_ptr<Stream> stream;
+  CU_TRY(Find(handle, &context, &stream));
+  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *device = context->device->ordinal();
+  return CUDA_SUCCESS;
+}
+
 CUresult cuStreamGetAttribute(CUstream handle, CUlaunchAttributeID attribute,
                               CUlaunchAttributeValue* value) noexcept {
   std::shared_ptr<Context> context;

@@ -1,4 +1,4 @@
-// Entry points: texture objects.
+// Entry points: texture and surface objects.
 #include "softgpu/driver/driver.h"
 #include "src/cuda/driver_api.h"
 
@@ -152,11 +152,30 @@ CUresult CheckView(const CUDA_RESOURCE_DESC& resource, const CUDA_RESOURCE_VIEW_
   return same ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-CUresult Find(const void* out, CUtexObject handle, std::shared_ptr<const TextureObject>* object) {
+// A texture or a surface, which have no handle in common.
+CUresult Find(const void* out, uint64_t handle, bool surface,
+              std::shared_ptr<const TextureObject>* object) {
   std::shared_ptr<Context> context;
   CU_TRY(CurrentContext(&context));
   *object = TheDriver().textures.Find(handle);
-  return out == nullptr || *object == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  const bool found = *object != nullptr && (*object)->surface == surface;
+  return out == nullptr || !found ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+// Kernels that were launched keep theirs.
+CUresult Destroy(uint64_t handle, bool surface) {
+  std::shared_ptr<Context> context;
+  std::shared_ptr<const TextureObject> object;
+  CU_TRY(HealthyContext(&context));
+  CU_TRY(Find(&handle, handle, surface, &object));
+  return TheDriver().textures.Erase(handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult GetResource(CUDA_RESOURCE_DESC* resource, uint64_t handle, bool surface) {
+  std::shared_ptr<const TextureObject> object;
+  CU_TRY(Find(resource, handle, surface, &object));
+  *resource = object->resource;
+  return CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -188,23 +207,17 @@ CUresult cuTexObjectCreate(CUtexObject* handle, const CUDA_RESOURCE_DESC* resour
   return CUDA_SUCCESS;
 }
 
-// Kernels that were launched keep their textures.
 CUresult cuTexObjectDestroy(CUtexObject handle) noexcept {
-  std::shared_ptr<Context> context;
-  CU_TRY(HealthyContext(&context));
-  return TheDriver().textures.Erase(handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return Destroy(handle, false);
 }
 
 CUresult cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC* resource, CUtexObject handle) noexcept {
-  std::shared_ptr<const TextureObject> object;
-  CU_TRY(Find(resource, handle, &object));
-  *resource = object->resource;
-  return CUDA_SUCCESS;
+  return GetResource(resource, handle, false);
 }
 
 CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC* description, CUtexObject handle) noexcept {
   std::shared_ptr<const TextureObject> object;
-  CU_TRY(Find(description, handle, &object));
+  CU_TRY(Find(description, handle, false, &object));
   *description = object->description;
   return CUDA_SUCCESS;
 }
@@ -212,8 +225,37 @@ CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC* description, CUtexObject h
 CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC* view,
                                         CUtexObject handle) noexcept {
   std::shared_ptr<const TextureObject> object;
-  CU_TRY(Find(view, handle, &object));
+  CU_TRY(Find(view, handle, false, &object));
   if (!object->view) return CUDA_ERROR_INVALID_VALUE;
   *view = *object->view;
   return CUDA_SUCCESS;
+}
+
+CUresult cuSurfObjectCreate(CUsurfObject* handle, const CUDA_RESOURCE_DESC* resource) noexcept {
+  auto object = std::make_shared<TextureObject>();
+  CU_TRY(HealthyContext(&object->context));
+  if (handle == nullptr || resource == nullptr || resource->flags != 0 ||
+      resource->resType != CU_RESOURCE_TYPE_ARRAY) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  ptx::Texture surface;
+  CU_TRY(OverArray(*resource, &surface));
+  const auto array = TheDriver().arrays.Find(resource->res.array.hArray);
+  if (!array || (array->descriptor.Flags & CUDA_ARRAY3D_SURFACE_LDST) == 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  surface.surface = object->surface = true;
+  object->resource = *resource;
+  const CUsurfObject made = TheDriver().textures.Insert(std::move(object), surface);
+  if (made == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  *handle = made;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuSurfObjectDestroy(CUsurfObject handle) noexcept {
+  return Destroy(handle, true);
+}
+
+CUresult cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC* resource, CUsurfObject handle) noexcept {
+  return GetResource(resource, handle, true);
 }

@@ -10,7 +10,7 @@
 namespace tandem::soft {
 
 inline constexpr const char* kDeviceName = "Tandem Software GPU";
-inline constexpr int kDriverVersion = 12040;  // of CUDA
+inline constexpr int kDriverVersion = 13000;  // of CUDA, the newest
 inline constexpr int kComputeMajor = 8;
 inline constexpr int kComputeMinor = 6;
 

@@ -1,10 +1,12 @@
 #include "softgpu/card/options.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <iterator>
 #include <map>
 
+#include "softgpu/card/identity.h"
 #include "src/base/duration.h"
 
 namespace tandem::soft {
@@ -13,6 +15,8 @@ namespace {
 Error Invalid(std::string message) {
   return Error{ErrorCode::kInvalid, std::move(message)};
 }
+
+constexpr int kOldestDriverVersion = 12000;
 
 bool IsDeviceName(std::string_view name) {
   if (name.empty() || name.size() > 64 || name[0] == '.') return false;
@@ -90,6 +94,19 @@ Status SetBus(const std::string& text, Options& options) {
 Status SetClock(const std::string& text, Options& options) {
   if (text != "real" && text != "model") return Invalid("'" + text + "' is neither real nor model");
   options.model_clock = text == "model";
+  return {};
+}
+
+// "12.4": 12040, as the driver counts.
+Status SetDriverVersion(const std::string& text, Options& options) {
+  int major = 0, minor = 0, end = 0;
+  const int read = std::sscanf(text.c_str(), "%2d.%1d%n", &major, &minor, &end);
+  const int version = 1000 * major + 10 * minor;
+  const bool whole = read == 2 && static_cast<size_t>(end) == text.size();
+  if (!whole || version < kOldestDriverVersion || version > kDriverVersion) {
+    return Invalid("'" + text + "' is no version from 12.0 to 13.0");
+  }
+  options.driver_version = version;
   return {};
 }
 
@@ -190,6 +207,8 @@ constexpr OptionRow kTable[] = {
      "how kernels run: auto (the fastest that the processor has), or at most baseline, avx2, "
      "avx512",
      SetPath},
+    {"TANDEM_SOFT_DRIVER_VERSION", "13.0",
+     "the version of CUDA that the driver reports, from 12.0 on", SetDriverVersion},
     {"TANDEM_SOFT_CLOCK", "real", "`real`, or `model`: device times that do not depend on the host",
      SetClock},
     {"TANDEM_SOFT_WATCHDOG", "0", "the longest that a kernel may run, such as 2s (0: for ever)",
@@ -281,6 +300,13 @@ Result<Options> ParseOptions(const Environment& environment,
   }
   TakeFromHost(available, options);
   return options;
+}
+
+int DriverVersion(const Environment& environment) {
+  Options options;
+  const char* text = environment("TANDEM_SOFT_DRIVER_VERSION");
+  const bool set = text != nullptr && SetDriverVersion(text, options).ok();
+  return set ? options.driver_version : kDriverVersion;
 }
 
 Result<LiveOptions> ParseLiveOptions(const std::string& text, const LiveOptions& base) {

@@ -70,9 +70,10 @@ struct Options {
   Bytes context;                      // VRAM that every context costs
   ptx::Path path = ptx::Path::kAuto;  // of the interpreter
   bool model_clock = false;
-  Duration watchdog;     // the longest that a kernel may run; zero: for ever
-  Duration page_fault;   // by how much longer each takes
-  int32_t priority = 0;  // of this process among those that use the device: higher goes first
+  Duration watchdog;       // the longest that a kernel may run; zero: for ever
+  Duration page_fault;     // by how much longer each takes
+  int driver_version = 0;  // that the driver reports, of CUDA
+  int32_t priority = 0;    // of this process among those that use the device: higher goes first
 
   LiveOptions live;
   std::string live_file;  // where they may change; empty: nowhere
@@ -94,6 +95,10 @@ using Environment = std::function<const char*(const char* name)>;
 Result<Options> ParseOptions(
     const Environment& environment,
     const std::function<Bytes()>& available = [] { return AvailableHostMemory(); });
+
+// What the driver reports, also before cuInit: TANDEM_SOFT_DRIVER_VERSION, or its default where
+// that makes no sense.
+int DriverVersion(const Environment& environment);
 
 // Lines NAME=VALUE of live options; the others are as in `base`. Empty lines and those that begin
 // with # say nothing.

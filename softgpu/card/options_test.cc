@@ -31,6 +31,20 @@ TEST(OptionsTest, Defaults) {
   EXPECT_EQ(options.value().live.bus_bytes_per_second, 8'000'000'000u);
 }
 
+TEST(OptionsTest, TheDriverReportsTheVersionThatIsSet) {
+  const auto version = [](const char* text) {
+    return DriverVersion([=](const char*) { return text; });
+  };
+  EXPECT_EQ(Parse({}).value().driver_version, 13000);
+  EXPECT_EQ(Parse({{"TANDEM_SOFT_DRIVER_VERSION", "12.4"}}).value().driver_version, 12040);
+  EXPECT_EQ(version("12.9"), 12090);
+  EXPECT_EQ(version(nullptr), 13000);
+  for (const char* text : {"13", "12.10", "11.8", "13.1", "12.4x", "new"}) {
+    EXPECT_FALSE(Parse({{"TANDEM_SOFT_DRIVER_VERSION", text}}).ok()) << text;
+    EXPECT_EQ(version(text), 13000) << text;
+  }
+}
+
 TEST(OptionsTest, DevicesWithSizesOfTheirOwn) {
   const auto options = Parse({{"TANDEM_SOFT_DEVICES", "a,b:64M"}, {"TANDEM_SOFT_VRAM", "256M"}});
   ASSERT_TRUE(options.ok());

@@ -1,6 +1,7 @@
 #include "softgpu/driver/capture.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "softgpu/driver/driver.h"
 #include "softgpu/driver/graph_params.h"
@@ -50,6 +51,21 @@ CUresult FindCapture(Captures& captures, const Stream& stream, Capture** capture
 CUstreamCaptureMode& ThreadCaptureMode() {
   thread_local CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
   return mode;
+}
+
+bool Capture::Joined(const Stream* of) const {
+  std::unordered_set<const GraphNode*> seen;
+  std::vector<const GraphNode*> open(streams.front().next.begin(), streams.front().next.end());
+  while (!open.empty()) {
+    const GraphNode* node = open.back();
+    open.pop_back();
+    if (seen.insert(node).second) open.insert(open.end(), node->before.begin(), node->before.end());
+  }
+  return std::ranges::all_of(streams, [&](const Captured& one) {
+    if (of != nullptr && one.stream.get() != of) return true;
+    return std::ranges::all_of(one.next,
+                               [&](const GraphNode* node) { return seen.contains(node); });
+  });
 }
 
 Capture* Captures::Of(const Stream* stream, Capture::Captured** captured) {
@@ -232,11 +248,12 @@ void DropCapturesOf(const Stream* stream) {
   MutexLock lock(driver.graphs_mutex);
   Capture* capture = driver.captures.Of(stream);
   if (capture == nullptr) return;
-  capture->valid = false;
   if (capture->streams.front().stream.get() != stream) {
+    if (!capture->Joined(stream)) capture->valid = false;
     std::erase_if(capture->streams, [&](const auto& one) { return one.stream.get() == stream; });
     return;
   }
+  capture->valid = false;
   if (capture->own_graph) Graph::Forget(capture->graph);
   driver.captures.End(capture);
 }

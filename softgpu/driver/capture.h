@@ -34,6 +34,9 @@ struct Capture {
   bool own_graph = true;          // made by the capture, and goes if that fails
   bool valid = true;
   bool ended = false;
+
+  // Whether all that `of`, or every stream, has captured comes before the first stream's next node.
+  bool Joined(const Stream* of = nullptr) const;
 };
 
 // The captures under way. Part of the driver, under its graphs_mutex.
@@ -69,7 +72,8 @@ CUresult RefuseIfCaptured(const StreamGroup* group);
 CUresult FindRecord(const Event& event, std::shared_ptr<Event::Record>* record);
 // For calls that may wait for or change more than they name: what the thread's mode makes of them.
 CUresult RefuseUnsafe();
-// What is destroyed takes its captures along.
+// A destroyed stream or context ends the captures that began in it. A capture that a destroyed
+// stream was forked into stays valid iff the stream was joined.
 void DropCapturesOf(const Stream* stream);
 void DropCapturesOf(const StreamGroup* group);
 

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -58,6 +59,7 @@ class Driver {
 
   Mutex graphs_mutex;  // of all graphs, instantiated ones and captures
   Captures captures GUARDED_BY(graphs_mutex);
+  std::map<CUgraphConditionalHandle, std::weak_ptr<Condition>> conditions GUARDED_BY(graphs_mutex);
   std::atomic<int> capturing = 0;  // captures under way
 
   // Null for an ordinal that is none.

@@ -49,7 +49,14 @@ CUgraphNodeType TypeOf(const Work& work) {
   if (std::holds_alternative<ChildWork>(work.what)) return CU_GRAPH_NODE_TYPE_GRAPH;
   if (std::holds_alternative<AllocWork>(work.what)) return CU_GRAPH_NODE_TYPE_MEM_ALLOC;
   if (std::holds_alternative<FreeWork>(work.what)) return CU_GRAPH_NODE_TYPE_MEM_FREE;
+  if (std::holds_alternative<ConditionalWork>(work.what)) return CU_GRAPH_NODE_TYPE_CONDITIONAL;
   return CU_GRAPH_NODE_TYPE_EMPTY;
+}
+
+std::vector<std::shared_ptr<Graph>> GraphsIn(const Work& work) {
+  if (const auto* child = std::get_if<ChildWork>(&work.what)) return {child->graph};
+  const auto* conditional = std::get_if<ConditionalWork>(&work.what);
+  return conditional == nullptr ? std::vector<std::shared_ptr<Graph>>() : conditional->bodies;
 }
 
 bool IsOfMemory(const Work& work) {
@@ -96,7 +103,7 @@ void Graph::Forget(const std::shared_ptr<Graph>& graph) {
 }
 
 void Graph::ForgetChild(const Work& work) {
-  if (const auto* child = std::get_if<ChildWork>(&work.what)) Forget(child->graph);
+  for (const auto& graph : GraphsIn(work)) Forget(graph);
 }
 
 GraphNode* Graph::Add(Work work, const std::vector<GraphNode*>& before) {
@@ -154,20 +161,33 @@ std::vector<GraphNode*> Graph::Sorted() const {
   return sorted;
 }
 
+// False if one of them has a cycle.
+bool Graph::CloneGraphsIn(Work* work, bool visible) {
+  const auto clone = [visible](std::shared_ptr<Graph>* graph) {
+    const bool body = (*graph)->body;
+    *graph = (*graph)->Clone(visible);
+    if (*graph == nullptr) return false;
+    (*graph)->embedded = true;
+    (*graph)->body = body;
+    return true;
+  };
+  if (auto* child = std::get_if<ChildWork>(&work->what)) return clone(&child->graph);
+  auto* conditional = std::get_if<ConditionalWork>(&work->what);
+  return conditional == nullptr ||
+         std::ranges::all_of(conditional->bodies, [&](auto& body) { return clone(&body); });
+}
+
 std::shared_ptr<Graph> Graph::Clone(bool visible) const {
   const std::vector<GraphNode*> sorted = Sorted();
   if (sorted.size() != nodes_.size()) return nullptr;
   auto clone = New(visible);
+  clone->conditions = conditions;
   std::unordered_map<const GraphNode*, GraphNode*> made;
   for (const GraphNode* node : sorted) {
     Work work = node->work;
-    if (auto* child = std::get_if<ChildWork>(&work.what)) {
-      child->graph = child->graph->Clone(visible);
-      if (child->graph == nullptr) {
-        if (visible) Forget(clone);
-        return nullptr;
-      }
-      child->graph->embedded = true;
+    if (!CloneGraphsIn(&work, visible)) {
+      if (visible) Forget(clone);
+      return nullptr;
     }
     std::vector<GraphNode*> before;
     for (const GraphNode* from : node->before) before.push_back(made.at(from));
@@ -183,6 +203,12 @@ std::shared_ptr<Graph> Graph::Clone(bool visible) const {
 
 bool Graph::has_memory() const {
   return std::ranges::any_of(nodes_, [](const auto& node) { return IsOfMemory(node->work); });
+}
+
+bool Graph::is_single() const {
+  return has_memory() || std::ranges::any_of(nodes_, [](const auto& node) {
+           return std::holds_alternative<ConditionalWork>(node->work.what);
+         });
 }
 
 bool Graph::Frees(const GraphMemory::Block* block) const {

@@ -67,18 +67,37 @@ struct FreeWork {
   std::shared_ptr<GraphMemory::Block> block;
 };
 
+// A variable that kernels set and conditional nodes read. Its handle is the device address of its
+// value, which lives as long as the context.
+struct Condition {
+  std::shared_ptr<Context> context;
+  CUgraphConditionalHandle handle = 0;
+  uint32_t launch_value = 0;
+  bool assigned = false;  // the value is launch_value when the graph of the condition begins
+  bool used = false;      // by a node
+
+  uint32_t* value() const { return reinterpret_cast<uint32_t*>(handle); }
+};
+struct ConditionalWork {
+  std::shared_ptr<Condition> condition;
+  CUgraphConditionalNodeType type = CU_GRAPH_COND_TYPE_IF;
+  std::vector<std::shared_ptr<Graph>> bodies;
+};
+
 struct Work {
   std::shared_ptr<Context> context;  // whose engines do it; null: its stream's
   std::variant<EmptyWork, KernelWork, CopyWork, FillWork, HostWork, ChildWork, EventWork, AllocWork,
-               FreeWork>
+               FreeWork, ConditionalWork>
       what;
 };
 
 CUgraphNodeType TypeOf(const Work& work);
 // Whether it allocates or frees memory.
 bool IsOfMemory(const Work& work);
-// The task that does it. A child, a record and a wait are not one task, and memory is allocated and
-// freed by the launch: they give an empty one.
+// The graphs inside: a child, or the bodies of a conditional node.
+std::vector<std::shared_ptr<Graph>> GraphsIn(const Work& work);
+// The task that does it. A child, a conditional node, a record and a wait are not one task, and
+// memory is allocated and freed by the launch: they give an empty one.
 Task TaskFor(const Context& context, Work work);
 
 struct GraphNode {
@@ -89,7 +108,8 @@ struct GraphNode {
   bool enabled = true;
   std::vector<GraphNode*> before;
   std::vector<GraphNode*> after;
-  std::vector<void*> shown_params;  // what the program was told of a kernel's parameters
+  std::vector<CUgraph> shown_bodies;  // of a conditional node, as the program was told
+  std::vector<void*> shown_params;    // what the program was told of a kernel's parameters
 };
 
 class Graph {
@@ -101,9 +121,11 @@ class Graph {
   Graph& operator=(const Graph&) = delete;
 
   CUgraph handle() const { return handle_; }
-  bool embedded = false;              // belongs to a node of another graph
-  std::weak_ptr<GraphExec> instance;  // of one that has memory
-  bool capturing = false;             // grows by a capture, and loses nothing meanwhile
+  bool embedded = false;                               // belongs to a node of another graph
+  bool body = false;                                   // of a conditional node
+  std::vector<std::shared_ptr<Condition>> conditions;  // that were made for this graph
+  std::weak_ptr<GraphExec> instance;                   // of one that has memory
+  bool capturing = false;  // grows by a capture, and loses nothing meanwhile
 
   // REQUIRES: `before` are nodes of this graph, each once.
   GraphNode* Add(Work work, const std::vector<GraphNode*>& before);
@@ -122,6 +144,8 @@ class Graph {
   // Whether it allocates or frees memory, which its children do not. Then it has one copy at a
   // time, and only grows.
   bool has_memory() const;
+  // Whether it has one copy at a time for that reason, or since it has conditional nodes.
+  bool is_single() const;
   bool Frees(const GraphMemory::Block* block) const;
 
   // The node made from `original`; null if there is none.
@@ -133,6 +157,7 @@ class Graph {
  private:
   Graph() = default;
   static void ForgetChild(const Work& work);
+  static bool CloneGraphsIn(Work* work, bool visible);
 
   CUgraph handle_ = nullptr;
   std::vector<std::shared_ptr<GraphNode>> nodes_;

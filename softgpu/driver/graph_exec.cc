@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "softgpu/driver/conditional.h"
 #include "softgpu/driver/driver.h"
 
 namespace tandem::soft {
@@ -21,8 +22,8 @@ class Layout {
     std::shared_ptr<Event::Record> record;
   };
 
-  // Tells the tasks that end it: all that nothing in it comes after. Without nodes: `before`.
-  std::vector<size_t> Add(const Graph& graph, const std::vector<size_t>& before);
+  // Tells the tasks that end it: all that nothing in it comes after. Without nodes: `roots`.
+  std::vector<size_t> Add(const Graph& graph, const std::vector<size_t>& roots);
 
   std::vector<GraphTask> tasks;
   std::vector<Recording> recordings;
@@ -36,7 +37,9 @@ class Layout {
   const bool by_node_priority_;
 };
 
-std::vector<size_t> Layout::Add(const Graph& graph, const std::vector<size_t>& before) {
+std::vector<size_t> Layout::Add(const Graph& graph, const std::vector<size_t>& roots) {
+  std::vector<size_t> before = roots;
+  if (auto assign = AssignTask(graph)) before = {Append(context_, std::move(*assign), roots)};
   std::unordered_map<const GraphNode*, size_t> placed;
   std::vector<size_t> ends;
   for (const auto& node : graph.nodes()) {  // a clone's nodes are sorted
@@ -53,6 +56,10 @@ size_t Layout::AddNode(const GraphNode& node, std::vector<size_t> before) {
   if (!node.enabled) return Append(context, Task(), std::move(before));
   if (const auto* child = std::get_if<ChildWork>(&node.work.what)) {
     return Append(context, Task(), Add(*child->graph, before));
+  }
+  if (const auto* conditional = std::get_if<ConditionalWork>(&node.work.what)) {
+    const auto& owner = conditional->condition->context;
+    return Append(owner, ConditionalTask(*conditional), std::move(before));
   }
   if (const auto* event = std::get_if<EventWork>(&node.work.what)) {
     return Append(context, EventTask(*event), std::move(before));
@@ -210,6 +217,11 @@ CUgraphExecUpdateResult MayBecome(const Work& now, const Work& then) {
   if (transfers && now.context != then.context) {
     return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
   }
+  if (const auto* conditional = std::get_if<ConditionalWork>(&now.what)) {
+    return conditional->type == std::get<ConditionalWork>(then.what).type
+               ? CU_GRAPH_EXEC_UPDATE_SUCCESS
+               : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+  }
   if (const auto* fill = std::get_if<FillWork>(&now.what)) {
     return HaveOneShape(fill->fill, std::get<FillWork>(then.what).fill)
                ? CU_GRAPH_EXEC_UPDATE_SUCCESS
@@ -270,8 +282,12 @@ CUgraphExecUpdateResultInfo Compare(const Graph& exec, const Graph& graph, cuuin
     if (Before(*now[i], now_places) != Before(*then[i], then_places)) {
       return {CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, then[i]->handle, nullptr};
     }
-    if (const auto* child = std::get_if<ChildWork>(&now[i]->work.what)) {
-      info = Compare(*child->graph, *std::get<ChildWork>(then[i]->work.what).graph, flags);
+    const auto inside = GraphsIn(now[i]->work), others = GraphsIn(then[i]->work);
+    if (inside.size() != others.size()) {
+      return {CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED, then[i]->handle, nullptr};
+    }
+    for (size_t k = 0; k < inside.size(); ++k) {
+      info = Compare(*inside[k], *others[k], flags);
       if (info.result != CU_GRAPH_EXEC_UPDATE_SUCCESS) return info;
     }
   }
@@ -280,10 +296,13 @@ CUgraphExecUpdateResultInfo Compare(const Graph& exec, const Graph& graph, cuuin
 
 void Replace(Graph& exec, const Graph& graph) {
   const std::vector<GraphNode*> now = exec.Sorted(), then = graph.Sorted();
+  exec.conditions = graph.conditions;
   for (size_t i = 0; i < now.size(); ++i) {
-    if (auto* child = std::get_if<ChildWork>(&now[i]->work.what)) {
-      Replace(*child->graph, *std::get<ChildWork>(then[i]->work.what).graph);
-    } else {
+    const auto inside = GraphsIn(now[i]->work), others = GraphsIn(then[i]->work);
+    for (size_t k = 0; k < inside.size(); ++k) Replace(*inside[k], *others[k]);
+    if (auto* conditional = std::get_if<ConditionalWork>(&now[i]->work.what)) {
+      conditional->condition = std::get<ConditionalWork>(then[i]->work.what).condition;
+    } else if (inside.empty()) {
       now[i]->work = then[i]->work;
     }
   }

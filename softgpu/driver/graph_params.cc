@@ -183,7 +183,11 @@ CUresult FreeWorkOf(CUdeviceptr pointer, Work* work) {
 }
 
 CUresult CheckMemory(const Graph& graph, const Work& work) {
-  if (graph.embedded && IsOfMemory(work)) return CUDA_ERROR_NOT_SUPPORTED;
+  const bool outside =
+      std::holds_alternative<HostWork>(work.what) || std::holds_alternative<EventWork>(work.what);
+  if ((graph.embedded && IsOfMemory(work)) || (graph.body && outside)) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
   const auto* free = std::get_if<FreeWork>(&work.what);
   return free != nullptr && graph.Frees(free->block.get()) ? CUDA_ERROR_INVALID_VALUE
                                                            : CUDA_SUCCESS;

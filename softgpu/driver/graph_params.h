@@ -24,8 +24,8 @@ CUresult WorkOf(const CUgraphNodeParams& params, Work* work);
 CUresult AllocWorkOf(const std::shared_ptr<Context>& context, DeviceVram* device,
                      const CUDA_MEM_ALLOC_NODE_PARAMS& params, Work* work);
 CUresult FreeWorkOf(CUdeviceptr pointer, Work* work);
-// Whether a graph may get a node of such work: one that belongs to a node has no memory, and none
-// frees the same memory twice.
+// Whether a graph may get a node of such work: one that belongs to a node has no memory, the body
+// of a conditional node has no host functions and events, and none frees the same memory twice.
 CUresult CheckMemory(const Graph& graph, const Work& work);
 
 }  // namespace tandem::soft

@@ -15,7 +15,7 @@
 namespace tandem::soft {
 namespace {
 
-constexpr int kLastJitOption = 33;  // CU_JIT_OVERRIDE_DIRECTIVE_VALUES: the last one of CUDA 12.4
+constexpr int kLastJitOption = 34;  // CU_JIT_SPLIT_COMPILE: the last one of CUDA 13.0
 
 constexpr std::string_view kElf = "\177ELF";
 

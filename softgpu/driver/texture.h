@@ -1,4 +1,5 @@
-// Textures: the texture objects of a process, and the table in which kernels look them up.
+// Textures: the texture and surface objects of a process, and the table in which kernels look them
+// up.
 //
 // Threading: any thread.
 //
@@ -21,6 +22,7 @@ namespace tandem::soft {
 
 struct TextureObject {
   std::shared_ptr<Context> context;
+  bool surface = false;  // has no description and no view
   CUDA_RESOURCE_DESC resource = {};
   CUDA_TEXTURE_DESC description = {};
   std::optional<CUDA_RESOURCE_VIEW_DESC> view;

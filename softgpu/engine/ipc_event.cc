@@ -23,11 +23,10 @@ struct EventHandle {
 };
 static_assert(sizeof(EventHandle) <= sizeof(CUipcEventHandle));
 
-// This process's events. A device that a file turns out not to be of has its own.
-using Key = std::pair<uint64_t, const SharedDevice*>;  // the file's inode, the device
+// This process's events, by the inodes of their files.
 struct Known {
   Mutex mutex;
-  std::map<Key, std::weak_ptr<IpcEvent>> events GUARDED_BY(mutex);
+  std::map<uint64_t, std::weak_ptr<IpcEvent>> events GUARDED_BY(mutex);
 };
 
 // Never destroyed: threads may open events while the process exits.
@@ -57,7 +56,7 @@ std::shared_ptr<IpcEvent> IpcEvent::Of(UniqueFd fd, SharedDevice* device) {
   Known& known = TheKnown();
   MutexLock lock(known.mutex);
   std::erase_if(known.events, [](const auto& entry) { return entry.second.expired(); });
-  std::weak_ptr<IpcEvent>& place = known.events[{InodeOf(fd.get()), device}];
+  std::weak_ptr<IpcEvent>& place = known.events[InodeOf(fd.get())];
   if (auto event = place.lock()) return event;
   Page* page = Map(fd.get());
   if (page == nullptr) return nullptr;
@@ -74,12 +73,11 @@ std::shared_ptr<IpcEvent> IpcEvent::Create(SharedDevice* device, const CUuuid& u
   }
   auto event = Of(std::move(fd), device);
   if (event == nullptr) return nullptr;
-  event->page_->magic = kEventMagic;
-  event->page_->device = uuid;
+  event->page_->head = {kEventMagic, uuid};
   return event;
 }
 
-CUresult IpcEvent::Open(const CUipcEventHandle& handle, SharedDevice* device, const CUuuid& uuid,
+CUresult IpcEvent::Open(const CUipcEventHandle& handle, const FindDevice& find,
                         std::shared_ptr<IpcEvent>* event) {
   EventHandle named;
   std::memcpy(static_cast<void*>(&named), &handle, sizeof(named));
@@ -92,11 +90,14 @@ CUresult IpcEvent::Open(const CUipcEventHandle& handle, SharedDevice* device, co
       (fcntl(fd.get(), F_GET_SEALS) & kPageSeals) != kPageSeals) {
     return CUDA_ERROR_MAP_FAILED;
   }
+  Head head;
+  if (pread(fd.get(), &head, sizeof(head), 0) != sizeof(head) || head.magic != kEventMagic) {
+    return CUDA_ERROR_MAP_FAILED;
+  }
+  SharedDevice* const device = find(head.device);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   *event = Of(std::move(fd), device);
-  if (*event == nullptr || (*event)->page_->magic != kEventMagic) return CUDA_ERROR_MAP_FAILED;
-  // Slots are those of one device.
-  const bool same = std::memcmp(&(*event)->page_->device, &uuid, sizeof(uuid)) == 0;
-  return same ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+  return *event == nullptr ? CUDA_ERROR_MAP_FAILED : CUDA_SUCCESS;
 }
 
 CUresult IpcEvent::Export(CUipcEventHandle* handle) const {

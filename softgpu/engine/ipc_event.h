@@ -42,8 +42,9 @@ class IpcEvent {
   // Null if the system refuses. REQUIRES: the device outlives the event.
   static std::shared_ptr<IpcEvent> Create(SharedDevice* device, const CUuuid& uuid);
   // The event that another process's handle names; the same object each time, as long as it is in
-  // use.
-  static CUresult Open(const CUipcEventHandle& handle, SharedDevice* device, const CUuuid& uuid,
+  // use. `find` returns the process's device of a UUID, or null.
+  using FindDevice = std::function<SharedDevice*(const CUuuid& uuid)>;
+  static CUresult Open(const CUipcEventHandle& handle, const FindDevice& find,
                        std::shared_ptr<IpcEvent>* event);
   ~IpcEvent();
   IpcEvent(const IpcEvent&) = delete;
@@ -71,9 +72,12 @@ class IpcEvent {
     std::atomic<uint64_t> announced;  // records so far
     std::atomic<uint64_t> reached[kRing];
   };
+  struct Head {
+    uint64_t magic = 0;
+    CUuuid device = {};  // the slots are those of this device
+  };
   struct Page {
-    uint64_t magic;
-    CUuuid device;
+    Head head;
     std::atomic<uint64_t> latest;  // slot << kNumberBits | number; zero: none
     Place places[kSlotCount];
   };

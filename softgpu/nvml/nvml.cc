@@ -213,16 +213,16 @@ const char* nvmlErrorString(nvmlReturn_t result) noexcept {
 
 nvmlReturn_t nvmlSystemGetDriverVersion(char* version, unsigned int length) noexcept {
   if (TheLibrary() == nullptr) return NVML_ERROR_UNINITIALIZED;
-  return CopyText("550.0", version, length);
+  return CopyText("580.0", version, length);
 }
 nvmlReturn_t nvmlSystemGetNVMLVersion(char* version, unsigned int length) noexcept {
-  return CopyText("12.550.0", version, length);
+  return CopyText("13.580.0", version, length);
 }
 
 // Also before nvmlInit.
 nvmlReturn_t nvmlSystemGetCudaDriverVersion(int* version) noexcept {
   if (version == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
-  *version = soft::kDriverVersion;
+  *version = soft::DriverVersion(secure_getenv);
   return NVML_SUCCESS;
 }
 nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int* version) noexcept {

@@ -1,6 +1,8 @@
 // atom, red and redux, every operation in every type: what is left in memory, and what was there.
+#include <atomic>
 #include <functional>
 #include <string>
+#include <thread>
 
 #include "softgpu/ptx/float_format.h"
 
@@ -196,7 +198,7 @@ class AtomicTest : public KernelTest {
   static constexpr uint32_t kThreads = 64, kCellCount = 4;
 
   // Every fourth thread works on the same cell. Stores the old values.
-  std::string Contended(const AtomicForm& form) const {
+  std::string Contended(const AtomicForm& form, const std::string& scope) const {
     return R"(
     .reg .b64 %a, %b, %c, %d, %cell; .reg .b32 %wb, %wc, %wd, %hi; .reg .b16 %hb, %hc, %hd;
     mul.wide.u32 %a, %t, 8; add.u64 %a, %a, %out;
@@ -205,8 +207,8 @@ class AtomicTest : public KernelTest {
     cvt.u16.u32 %hb, %wb; cvt.u16.u32 %hc, %wc;
     and.b32 %r1, %t, 3; mul.wide.u32 %cell, %r1, 8; add.u64 %cell, %cell, %out;
     add.u64 %cell, %cell, 4096;
-    atom.global.)" +
-           form.name() + " " + form.View('d') + ", " + form.Operands("%cell") +
+    atom)" +
+           scope + ".global." + form.name() + " " + form.View('d') + ", " + form.Operands("%cell") +
            (form.bits == 16   ? "cvt.u64.u16 %d, %hd;"
             : form.bits == 32 ? "cvt.u64.u32 %d, %wd;"
                               : "") +
@@ -251,9 +253,41 @@ TEST_P(AtomicTest, ThreadsOnOneWordTakeTurns) {
       device_.Array<uint64_t>(kOperandsB)[i] = matches ? first[i % kCellCount] : random();
       device_.Array<uint64_t>(kOperandsC)[i] = random();
     }
-    Go(Contended(form), kThreads);
+    Go(Contended(form, random() % 2 == 0 ? ".relaxed.sys" : ""), kThreads);
     for (uint32_t cell = 0; cell < kCellCount; ++cell) ExpectSomeOrder(form, cell, first[cell]);
   }
+}
+
+// Adds 1 until the kernel is done; returns how often.
+template <class T>
+uint64_t AddUntil(const std::atomic<bool>& done, T* word) {
+  constexpr uint64_t kMost = 1 << 22;  // so that all sums are exact in f32
+  uint64_t added = 0;
+  for (; !done && added < kMost; ++added) std::atomic_ref<T>(*word).fetch_add(1);
+  return added;
+}
+
+// The host adds to the same word as the kernel.
+TEST_P(AtomicTest, OfSystemScopeLoseNoUpdate) {
+  constexpr uint32_t kAdders = 128, kRounds = 3000;
+  const auto total_of = [&]<class T>(T, const std::string& type, const std::string& one) {
+    T* const word = device_.Array<T>(kCells);
+    *word = 0;
+    std::atomic<bool> done{false};
+    uint64_t added = 0;
+    std::thread host([&] { added = AddUntil(done, word); });
+    Go("mov." + type + " " + one + "; add.u64 %rd1, %out, 4096; mov.u32 %r9, 0;\n" +
+           "LOOP: red.relaxed.sys.global.add." + type + " [%rd1], " + one.substr(0, one.find(',')) +
+           "; add.u32 %r9, %r9, 1; setp.lt.u32 %p1, %r9, " + std::to_string(kRounds) +
+           "; @%p1 bra LOOP; ret;",
+       kAdders);
+    done = true;
+    host.join();
+    EXPECT_EQ(static_cast<uint64_t>(*word), added + uint64_t{kAdders} * kRounds) << type;
+  };
+  total_of(uint32_t{}, "u32", "%r2, 1");
+  total_of(uint64_t{}, "u64", "%rd2, 1");
+  total_of(float{}, "f32", "%f2, 0f3F800000");
 }
 
 struct ReduxForm {

@@ -177,6 +177,8 @@ enum class Op : uint8_t {
   kStoreMatrix,
   kTexture,
   kTextureQuery,
+  kSurfaceLoad,
+  kSurfaceStore,
   kMalloc,
   kFree,
   kAlloca,
@@ -267,9 +269,11 @@ enum class Permute : uint8_t { kIndex, kF4e, kB4e, kRc8, kEcl, kEcr, kRc16 };
 enum class Reduction : uint8_t { kPopc, kAnd, kOr };
 
 // The shape that a texture is read as; a layer is the first coordinate.
+enum class Edge : uint8_t { kTrap, kClamp, kZero };  // an access of a surface beyond it
 struct TextureShape {
   uint8_t dimensions;
   bool layered;
+  Edge edge;
 };
 // What txq asks for.
 enum class Query : uint8_t { kWidth, kHeight, kDepth, kLayers, kLevels, kNormalized };
@@ -391,10 +395,11 @@ struct Selector {
   bool to_integral = false;  // cvt between floats: .rni and friends
   bool ftz = false;
   bool sat = false;
-  uint8_t count = 1;   // elements of a vector load or store
-  bool clamp = false;  // shf.clamp rather than .wrap; bfind.shiftamt
-  bool nan = false;    // min.NaN, max.NaN
-  bool more = false;   // modifiers of halves and floats that few instructions have
+  uint8_t count = 1;    // elements of a vector load or store
+  bool clamp = false;   // shf.clamp rather than .wrap; bfind.shiftamt
+  bool nan = false;     // min.NaN, max.NaN
+  bool system = false;  // of atomics: .sys
+  bool more = false;    // modifiers of halves and floats that few instructions have
 };
 
 struct Fault;

@@ -1,4 +1,4 @@
-// Loads, stores, atomics and asynchronous copies.
+// Loads, stores and asynchronous copies.
 #include "softgpu/ptx/float_lanes.h"
 #include "softgpu/ptx/memory_lanes.h"
 
@@ -159,96 +159,6 @@ bool RunStore(WarpContext& w, const Instruction& in, uint32_t active) {
     }
   }
   return StoreAnywhere<T, S, kCount>(w, in, active);
-}
-
-template <class T>
-T Combined(Atomic op, T old, T b, T c) {
-  if constexpr (kSame<T, float> || kSame<T, double>) {
-    return op == Atomic::kAdd ? Canonical(old + b) : b;
-  } else {
-    switch (op) {
-      case Atomic::kAdd:
-        return static_cast<T>(static_cast<Unsigned<T>>(old) + static_cast<Unsigned<T>>(b));
-      case Atomic::kMin:
-        return b < old ? b : old;
-      case Atomic::kMax:
-        return b > old ? b : old;
-      case Atomic::kInc:
-        return old >= b ? 0 : old + 1;
-      case Atomic::kDec:
-        return old == 0 || old > b ? b : old - 1;
-      case Atomic::kAnd:
-        return old & b;
-      case Atomic::kOr:
-        return old | b;
-      case Atomic::kXor:
-        return old ^ b;
-      case Atomic::kExch:
-        return b;
-      case Atomic::kCas:
-        return old == b ? c : old;
-    }
-    return old;
-  }
-}
-
-// Lanes go one after the other, in order.
-template <class T>
-bool RunAtom(WarpContext& w, const Instruction& in, uint32_t active) {
-  Plan plan;
-  if (!Locate(w, in, active, sizeof(T), true, plan)) return false;
-  const auto* b = Source<T>(w, in.b);
-  const auto* c = Source<T>(w, in.c);
-  auto* d = reinterpret_cast<typename Cell<T>::Raw*>(w.scratch);
-  for (uint32_t rest = active; rest != 0; rest &= rest - 1) {
-    const int i = __builtin_ctz(rest);
-    uint8_t* at = plan.base + plan.offset[i];
-    const T old = Read<T>(at);
-    T next = Combined<T>(in.atomic, old, b[i], c[i]);
-    if constexpr (kSame<T, float>) {
-      // The adder of global memory flushes subnormals, that of shared memory does not.
-      const bool global = reinterpret_cast<uint64_t>(at) - w.device_base < w.device_size;
-      if (global && in.atomic == Atomic::kAdd) {
-        next = Flush<true>(Canonical(Flush<true>(old) + Flush<true>(b[i])));
-      }
-    }
-    __builtin_memcpy(at, &next, sizeof next);
-    d[i] = old;
-  }
-  auto* home = reinterpret_cast<typename Cell<T>::Raw*>(w.frame + in.dst);
-  for (uint32_t rest = active; rest != 0; rest &= rest - 1) {
-    const int i = __builtin_ctz(rest);
-    home[i] = d[i];
-  }
-  return true;
-}
-
-// atom.add of halves and bfloats, one or a pair. Lanes go one after the other, in order.
-template <class V, class Word>
-bool RunAtomHalf(WarpContext& w, const Instruction& in, uint32_t active) {
-  Plan plan;
-  if (!Locate(w, in, active, sizeof(Word), true, plan)) return false;
-  const auto* b = Source<uint32_t>(w, in.b);
-  uint32_t before[kLanes];
-  for (uint32_t rest = active; rest != 0; rest &= rest - 1) {
-    const int i = __builtin_ctz(rest);
-    uint8_t* at = plan.base + plan.offset[i];
-    const Word old = Read<Word>(at);
-    Word next = 0;
-    for (int shift = 0; shift < kBits<Word>; shift += 16) {
-      const V x{static_cast<uint16_t>(old >> shift)}, y{static_cast<uint16_t>(b[i] >> shift)};
-      const V sum = RoundDouble<V>(SumToOdd(Widen(x), Widen(y)), Round::kNearest);
-      next = static_cast<Word>(next | static_cast<Word>(sum.bits) << shift);
-    }
-    __builtin_memcpy(at, &next, sizeof next);
-    before[i] = old;
-  }
-  auto* home = Target<uint32_t>(w, in.dst, ~0u);
-  for (uint32_t rest = active; rest != 0; rest &= rest - 1) {
-    const int i = __builtin_ctz(rest);
-    home[i] = before[i];
-  }
-  return true;
 }
 
 // cp.async: `count` bytes from global memory (a) to shared memory (b); past the first c they are
@@ -423,35 +333,6 @@ Handler SelectStore(const Selector& s) {
   }
 }
 
-Handler SelectAtom(const Selector& s) {
-  switch (s.type) {
-    case Type::kU16:
-      return RunAtom<uint16_t>;
-    case Type::kF16:
-      return RunAtomHalf<Half, uint16_t>;
-    case Type::kBf16:
-      return RunAtomHalf<Brain, uint16_t>;
-    case Type::kF16x2:
-      return RunAtomHalf<Half, uint32_t>;
-    case Type::kBf16x2:
-      return RunAtomHalf<Brain, uint32_t>;
-    case Type::kU32:
-      return RunAtom<uint32_t>;
-    case Type::kS32:
-      return RunAtom<int32_t>;
-    case Type::kU64:
-      return RunAtom<uint64_t>;
-    case Type::kS64:
-      return RunAtom<int64_t>;
-    case Type::kF32:
-      return RunAtom<float>;
-    case Type::kF64:
-      return RunAtom<double>;
-    default:
-      return nullptr;
-  }
-}
-
 }  // namespace
 
 Handler SelectMemory(const Selector& s) {
@@ -462,7 +343,7 @@ Handler SelectMemory(const Selector& s) {
     case Op::kStore:
       return SelectStore(s);
     case Op::kAtom:
-      return SelectAtom(s);
+      return SelectAtomic(s);
     case Op::kCopyLocal:
       return RunCopyLocal;
     case Op::kCopyAsync:

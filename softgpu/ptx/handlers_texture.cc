@@ -2,12 +2,11 @@
 // of linear filtering are 9-bit fixed-point numbers with 8 fractional bits. All else is computed
 // in double precision and rounded once.
 #include "softgpu/ptx/float_lanes.h"
-#include "softgpu/ptx/texture.h"
+#include "softgpu/ptx/texture_lanes.h"
 
 namespace tandem::ptx::TANDEM_PTX_PATH {
 namespace {
 
-using FaultKind = WarpContext::FaultKind;
 using Words = uint32_t[4][kLanes];
 using Numbers = double[4][kLanes];
 
@@ -38,17 +37,6 @@ bool GivesIntegers(const Texture& t) {
     default:
       return t.as_integer;
   }
-}
-
-const Texture* FindTexture(const WarpContext& w, uint64_t handle) {
-  const uint64_t slot = (handle & 0xfffff) - 1;
-  if (slot >= w.texture_count || w.textures[slot].handle != handle) return nullptr;
-  return &w.textures[slot];
-}
-
-// The reverse of PackRows in lower_texture.cc.
-uint32_t RowOfTexture(const Instruction& in, int index) {
-  return (static_cast<uint32_t>(in.imm >> (21 * index)) & 0x1fffff) << 7;
 }
 
 // Where along the axis, counted in texels; `at` is finite.
@@ -124,12 +112,7 @@ bool Gather(WarpContext& w, const Texture& t, const uint64_t* offset, uint32_t l
 // One corner of the cell that each lane reads; bit d of `corner`: the second along dimension d.
 bool ReadCorner(WarpContext& w, const Fetch& f, int corner, Words& raw, uint32_t* outside) {
   const Texture& t = *f.texture;
-  const uint64_t bytes =
-      uint64_t{t.channels} * (t.format == TexelFormat::kU8 || t.format == TexelFormat::kS8 ? 1u
-                              : t.format == TexelFormat::kU16 || t.format == TexelFormat::kS16 ||
-                                      t.format == TexelFormat::kF16
-                                  ? 2u
-                                  : 4u);
+  const uint64_t bytes = uint64_t{t.channels} * ChannelBytes(t.format);
   const int x = corner & 1, y = corner >> 1 & 1, z = corner >> 2;
   *outside = f.axis[0].outside[x] | f.axis[1].outside[y] | f.axis[2].outside[z];
   uint64_t offset[kLanes];
@@ -302,7 +285,7 @@ bool RunTexture(WarpContext& w, const Instruction& in, uint32_t active) {
     same &= rest;
     rest &= ~same;
     const Texture* texture = FindTexture(w, handle);
-    if (texture == nullptr) return Fail(w, FaultKind::kIllegal, handle);
+    if (texture == nullptr || texture->surface) return Fail(w, FaultKind::kIllegal, handle);
     // Channels that a texture has not: zero, and one for the last.
     Words fetched = {};
     const uint32_t one = GivesIntegers(*texture) ? 1 : BitsOf(1.0f);

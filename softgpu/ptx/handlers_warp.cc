@@ -321,6 +321,7 @@ Handler Select(const Selector& s) {
   const bool half = s.type == Type::kBf16 || s.type == Type::kF16x2 || s.type == Type::kBf16x2;
   if (Handler h = SelectMemory(s)) return h;
   if (Handler h = SelectTexture(s)) return h;
+  if (Handler h = SelectSurface(s)) return h;
   if (Handler h = SelectWarp(s)) return h;
   if (Handler h = SelectCompare(s)) return h;
   if (Handler h = SelectVideo(s)) return h;

@@ -230,7 +230,9 @@ class KernelLowering {
   Result<uint32_t> MemoryRegister(const Operand& operand, Type type, bool store, Type* width);
   Status Atom(const Statement& s, const Modifiers& m);
   Result<uint32_t> TextureHandle(const Operand& operand);
+  Status TextureCoordinates(const Operand& where, Type type, Instruction* in);
   Status Texture(const Statement& s, const Modifiers& m);
+  Status Surface(const Statement& s, const Modifiers& m);
   Status TextureQuery(const Statement& s, const Modifiers& m);
   Status Nothing(const Statement& s, const Modifiers& m);
   Status Branch(const Statement& s, const Modifiers& m);
@@ -282,6 +284,7 @@ class KernelLowering {
                     const std::vector<Operand>& arguments);
   bool IsSystemCall(std::string_view name) const;
   Status CallAssert(const std::vector<Operand>& results, const std::vector<Operand>& arguments);
+  Status SetConditional(const std::vector<Operand>& results, const std::vector<Operand>& arguments);
   Result<uint32_t> SystemArgument(const Operand& argument, Type type);
   Status BranchIndexed(const Statement& s, const Modifiers& m);
 

@@ -209,7 +209,7 @@ Status KernelLowering::Atom(const Statement& s, const Modifiers& m) {
   if (cas) {
     ASSIGN_OR_RETURN(in.c, Source(s.operands[next++], type));
   }
-  return Emit({.op = Op::kAtom, .type = type}, in);
+  return Emit({.op = Op::kAtom, .type = type, .system = m.Has("sys")}, in);
 }
 
 // Fences and hints do nothing here, but must be right.

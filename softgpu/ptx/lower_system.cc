@@ -1,10 +1,15 @@
-// Lowering of calls to what the system provides, vprintf, __assertfail, malloc and free, and of
-// indexed branches.
+// Lowering of calls to functions of the system (vprintf, __assertfail, malloc, free and
+// cudaGraphSetConditional), and of indexed branches.
 #include <utility>
 
 #include "softgpu/ptx/lower.h"
 
 namespace tandem::ptx {
+namespace {
+
+constexpr std::string_view kSetConditional = "cudaGraphSetConditional";
+
+}  // namespace
 
 // An argument as compilers pass it: a .param variable that holds it, or a register.
 Result<uint32_t> KernelLowering::SystemArgument(const Operand& argument, Type type) {
@@ -29,12 +34,13 @@ bool KernelLowering::IsSystemCall(std::string_view name) const {
   const auto function = symbols_.functions.find(name);
   if (function != symbols_.functions.end() && function->second->has_body) return false;
   if (name == "malloc" || name == "free") return function != symbols_.functions.end();
-  return name == "__assertfail" || name == "vprintf";
+  return name == "__assertfail" || name == "vprintf" || name == kSetConditional;
 }
 
 Status KernelLowering::SystemCall(std::string_view name, const std::vector<Operand>& results,
                                   const std::vector<Operand>& arguments) {
   if (name == "__assertfail") return CallAssert(results, arguments);
+  if (name == kSetConditional) return SetConditional(results, arguments);
   const bool print = name == "vprintf", gives = name == "malloc";
   if (arguments.size() != (print ? 2 : 1) || results.size() > (print || gives ? 1u : 0u)) {
     return Bad("a wrong number of arguments or results");
@@ -70,6 +76,19 @@ Status KernelLowering::CallAssert(const std::vector<Operand>& results,
   ASSIGN_OR_RETURN(in.c, SystemArgument(arguments[2], Type::kU32));
   ASSIGN_OR_RETURN(in.d, SystemArgument(arguments[3], Type::kU64));
   return Append(in);
+}
+
+// The handle of a condition is the address of its value.
+Status KernelLowering::SetConditional(const std::vector<Operand>& results,
+                                      const std::vector<Operand>& arguments) {
+  if (arguments.size() != 2 || !results.empty()) {
+    return Bad("a wrong number of arguments or results");
+  }
+  Instruction in;
+  in.space = Space::kGlobal;
+  ASSIGN_OR_RETURN(in.a, SystemArgument(arguments[0], Type::kU64));
+  ASSIGN_OR_RETURN(in.dst, SystemArgument(arguments[1], Type::kU32));
+  return Emit({.op = Op::kStore, .type = Type::kU32, .from = Type::kU32}, in);
 }
 
 // brx.idx i, targets: one branch for each target that the index may name.

@@ -16,7 +16,8 @@ constexpr size_t kMaxWork = size_t{1} << 22;  // statements and instructions, of
 
 // Empty bodies and room for what other texts may define, so that the rest can be looked at.
 void StandInForOthers(Module* module) {
-  std::unordered_set<std::string_view> known = {"malloc", "free", "vprintf", "__assertfail"};
+  std::unordered_set<std::string_view> known = {"malloc", "free", "vprintf", "__assertfail",
+                                                "cudaGraphSetConditional"};
   for (const Function& function : module->functions) {
     if (function.has_body) known.insert(function.name);
   }

@@ -1,4 +1,4 @@
-// What a texture object is to the interpreter.
+// What a texture object, or a surface object, is to the interpreter.
 //
 // Threading: plain data that never changes while a launch uses it. Without inline functions, like
 // code.h: the handlers are compiled more than once.
@@ -17,6 +17,7 @@ enum class TexelFormat : uint8_t { kU8, kU16, kU32, kS8, kS16, kS32, kF16, kF32 
 enum class AddressMode : uint8_t { kWrap, kClamp, kMirror, kBorder };
 
 struct Texture {
+  bool surface = false;  // only for surface loads and stores; else only for fetches
   uint64_t handle = 0;   // the value by which instructions name it; never 0
   uint64_t address = 0;  // device address of texel (0, 0, 0) of layer 0
   uint64_t pitch = 0;    // bytes between rows

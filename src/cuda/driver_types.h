@@ -20,6 +20,7 @@ using CUdeviceptr_v1 = unsigned int;
 using CUtexObject = unsigned long long;
 using CUsurfObject = unsigned long long;
 using CUmemGenericAllocationHandle = unsigned long long;
+using CUgraphConditionalHandle = unsigned long long;
 
 using CUcontext = struct CUctx_st*;
 using CUmodule = struct CUmod_st*;
@@ -45,6 +46,9 @@ using CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS = struct CUDA_EXTERNAL_SEMAPHORE_SIG
 using CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS = struct CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS_st;
 using CUarrayMapInfo = struct CUarrayMapInfo_st;
 using CUmemDecompressParams = struct CUmemDecompressParams_st;
+using CUgreenCtx = struct CUgreenCtx_st*;
+using CUDA_ARRAY_MEMORY_REQUIREMENTS = struct CUDA_ARRAY_MEMORY_REQUIREMENTS_st;
+using CUDA_ARRAY_SPARSE_PROPERTIES = struct CUDA_ARRAY_SPARSE_PROPERTIES_st;
 
 struct CUuuid {
   char bytes[16];

@@ -214,6 +214,23 @@ struct CUDA_MEMSET_NODE_PARAMS_v2 {
   size_t height;
   CUcontext ctx;
 };
+inline constexpr unsigned int CU_GRAPH_COND_ASSIGN_DEFAULT = 1;
+
+enum CUgraphConditionalNodeType : int {
+  CU_GRAPH_COND_TYPE_IF = 0,
+  CU_GRAPH_COND_TYPE_WHILE = 1,
+  CU_GRAPH_COND_TYPE_SWITCH = 2,
+};
+
+struct CUDA_CONDITIONAL_NODE_PARAMS {
+  CUgraphConditionalHandle handle;
+  CUgraphConditionalNodeType type;
+  unsigned int size;
+  CUgraph* phGraph_out;
+  CUcontext ctx;
+};
+static_assert(sizeof(CUDA_CONDITIONAL_NODE_PARAMS) == 32);
+
 struct CUgraphNodeParams {
   CUgraphNodeType type;
   int reserved0[3];
@@ -233,6 +250,7 @@ struct CUgraphNodeParams {
     struct {
       CUdeviceptr dptr;
     } free;
+    CUDA_CONDITIONAL_NODE_PARAMS conditional;
   };
   long long reserved2;
 };

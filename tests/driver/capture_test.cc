@@ -125,6 +125,30 @@ TEST_F(CaptureTest, ForksAndJoinsByEvents) {
   EXPECT_EQ(Word(1), 21u);
 }
 
+TEST_F(CaptureTest, AJoinedForkMayBeDestroyed) {
+  for (const bool joined : {true, false}) {
+    CUstream fork = nullptr;
+    ASSERT_CU(Cu().cuStreamCreate(&fork, CU_STREAM_NON_BLOCKING));
+    Begin();
+    ASSERT_CU(Cu().cuEventRecord(event_, stream_));
+    ASSERT_CU(Cu().cuStreamWaitEvent(fork, event_, 0));
+    AddTo(0, 10, fork);
+    ASSERT_CU(Cu().cuEventRecord(second_, fork));
+    if (joined) ASSERT_CU(Cu().cuStreamWaitEvent(stream_, second_, 0));
+    ASSERT_CU(Cu().cuStreamDestroy_v2(fork));
+    CUgraph graph = nullptr;
+    if (!joined) {
+      EXPECT_NE(Cu().cuStreamEndCapture(stream_, &graph), CUDA_SUCCESS);
+      EXPECT_EQ(graph, nullptr);
+      continue;
+    }
+    EXPECT_EQ(Status(stream_), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+    AddTo(0, 100, stream_);
+    Run(End());
+    EXPECT_EQ(Word(), 110u);
+  }
+}
+
 TEST_F(CaptureTest, ForksHaveToBeJoined) {
   Begin();
   ASSERT_CU(Cu().cuEventRecord(event_, stream_));

@@ -57,6 +57,19 @@ TEST_F(ErrorsUnsupportedTest, WaitingForWritesFromOutside) {
   TAKES(cuStreamDestroy_v2, stream);
 }
 
+TEST_F(ErrorsUnsupportedTest, Mipmaps) {
+  if (!OnSoftwareGpu()) return OfTheMachine();
+  const CUDA_ARRAY3D_DESCRIPTOR shape = {8, 8, 0, CU_AD_FORMAT_FLOAT, 1, 0};
+  CUmipmappedArray mipmap = nullptr;
+  CUarray array = nullptr, part = nullptr;
+  TAKES(cuArray3DCreate_v2, &array, &shape);
+  REFUSES(kNotSupported, cuMipmappedArrayCreate, &mipmap, &shape, 3);
+  REFUSES(kNotSupported, cuMipmappedArrayGetLevel, &part, nullptr, 0);
+  REFUSES(kNotSupported, cuMipmappedArrayDestroy, nullptr);
+  REFUSES(kNotSupported, cuArrayGetPlane, &part, array, 0);
+  TAKES(cuArrayDestroy, array);
+}
+
 // Addresses of other devices, which this memory has none of.
 TEST_F(ErrorsUnsupportedTest, RegisteringOtherDevicesMemory) {
   std::vector<uint8_t> memory(4 * 4096);

@@ -44,6 +44,40 @@ TEST_F(ManagedTest, HostAndDeviceSeeTheSame) {
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuMemAllocManaged(&memory_, 0, CU_MEM_ATTACH_GLOBAL));
 }
 
+constexpr char kAddSystem[] = R"(.version 6.0
+.target sm_60
+.address_size 64
+.visible .entry add_system(.param .u64 words, .param .u32 rounds) {
+  .reg .pred %p; .reg .b32 %r<4>; .reg .b64 %rd<2>;
+  ld.param.u64 %rd1, [words];
+  ld.param.u32 %r1, [rounds];
+  mov.u32 %r2, 0;
+LOOP:
+  red.sys.add.u32 [%rd1], 1;
+  add.u32 %r2, %r2, 1;
+  setp.lt.u32 %p, %r2, %r1;
+  @%p bra LOOP;
+  ret;
+})";
+
+TEST_F(ManagedTest, AtomicsOfSystemScopeLoseNoUpdateOfTheHost) {
+  if (concurrent_ == 0) GTEST_SKIP() << "the device does not share its memory meanwhile";
+  constexpr uint32_t kThreads = 256, kBlocks = 8;
+  CUmodule module = nullptr;
+  CUfunction add = nullptr;
+  uint32_t rounds = 1000, added = 0;
+  ASSERT_CU(Cu().cuModuleLoadData(&module, kAddSystem));
+  ASSERT_CU(Cu().cuModuleGetFunction(&add, module, "add_system"));
+  auto* const word = reinterpret_cast<uint32_t*>(memory_);
+  *word = 0;
+  ASSERT_CU(Launch(add, kBlocks, kThreads, nullptr, {&memory_, &rounds}));
+  for (; Cu().cuStreamQuery(nullptr) == CUDA_ERROR_NOT_READY; added += 1000) {
+    for (int i = 0; i < 1000; ++i) __atomic_fetch_add(word, 1, __ATOMIC_RELAXED);
+  }
+  ASSERT_CU(Cu().cuCtxSynchronize());
+  EXPECT_EQ(*word, added + kBlocks * kThreads * rounds);
+}
+
 // Each writes after the other, all over it, and finds what the other wrote.
 TEST_F(ManagedTest, HostAndDeviceTakeTurns) {
   constexpr uint32_t kWords = 2048;

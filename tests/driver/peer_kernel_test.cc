@@ -170,6 +170,33 @@ TEST_F(PeerKernelTest, AMappingIsWhoseItWasSetToBe) {
   ASSERT_CU(Cu().cuMemRelease(handle));
 }
 
+// Access to a pool is access to what the pool has handed out before, small or large.
+TEST_F(PeerKernelTest, APoolsMemoryIsReachedOnceItMay) {
+  int pools = 0;
+  ASSERT_CU(Cu().cuDeviceGetAttribute(&pools, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, last_));
+  if (pools == 0) GTEST_SKIP() << "this device has no memory pools";
+  CUmemoryPool pool = nullptr;
+  CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  ASSERT_CU(Cu().cuDeviceGetDefaultMemPool(&pool, last_));
+  std::vector<CUdeviceptr> blocks;
+  for (const size_t bytes : {kBytes, size_t{3} << 20}) {
+    const InContext there(other_);
+    ASSERT_CU(Cu().cuMemAllocAsync(&blocks.emplace_back(), bytes, nullptr));
+    ASSERT_CU(Cu().cuMemsetD32_v2(blocks.back(), 5, kBytes / 4));
+    ASSERT_CU(Cu().cuCtxSynchronize());
+  }
+  ASSERT_CU(Cu().cuMemPoolSetAccess(pool, &access, 1));
+  for (const CUdeviceptr block : blocks) {
+    EXPECT_CU(CUDA_SUCCESS, AddTo(block));
+    EXPECT_EQ(LastWordOf(block), 7);
+  }
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  ASSERT_CU(Cu().cuMemPoolSetAccess(pool, &access, 1));
+  EXPECT_CU(CUDA_ERROR_ILLEGAL_ADDRESS, AddTo(blocks.front()));
+  MakeContextAnew();
+  for (const CUdeviceptr block : blocks) ASSERT_CU(Cu().cuMemFree_v2(block));
+}
+
 TEST_F(PeerKernelTest, APoolIsWhoseItWasSetToBe) {
   int pools = 0;
   ASSERT_CU(Cu().cuDeviceGetAttribute(&pools, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, last_));

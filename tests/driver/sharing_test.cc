@@ -217,6 +217,28 @@ TEST(Other, DISABLED_WaitsForAnEvent) {
   OtherProcess::TellTheEnd();
 }
 
+// The current context is of the last device, the event of the first.
+TEST(Other, DISABLED_OpensAnEventOfAnotherDevice) {
+  int count = 0;
+  CUcontext context = nullptr;
+  CUevent event = nullptr;
+  CUstream stream = nullptr;
+  ASSERT_CU(Cu().cuInit(0));
+  ASSERT_CU(Cu().cuDeviceGetCount(&count));
+  ASSERT_CU(Cu().cuCtxCreate_v2(&context, 0, count - 1));
+  ASSERT_CU(Cu().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  ASSERT_CU(Cu().cuIpcOpenEventHandle(&event, Given<CUipcEventHandle>(kHandle)));
+  EXPECT_CU(CUDA_ERROR_NOT_READY, Cu().cuEventQuery(event));
+  ASSERT_CU(Cu().cuStreamWaitEvent(stream, event, 0));
+  EXPECT_CU(CUDA_ERROR_NOT_READY, Cu().cuStreamQuery(stream));
+  OtherProcess::Tell();
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuStreamSynchronize(stream));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuEventSynchronize(event));
+  ASSERT_CU(Cu().cuEventDestroy_v2(event));
+  ASSERT_CU(Cu().cuCtxDestroy_v2(context));
+  OtherProcess::TellTheEnd();
+}
+
 // Two names of one event: what is recorded by one is waited for by the other.
 TEST(Other, DISABLED_OpensAnEventTwice) {
   CUcontext context = nullptr;
@@ -294,6 +316,19 @@ TEST_F(IpcEventTest, OneProcessWaitsForAnothersWork) {
   for (int i = 0; i < 200; ++i) ASSERT_CU(Cu().cuEventRecord(event_, stream_));
   EXPECT_CU(CUDA_SUCCESS, Cu().cuEventSynchronize(event_));
   ASSERT_CU(Cu().cuEventDestroy_v2(event_));
+}
+
+TEST_F(IpcEventTest, AContextOfAnotherDeviceMayWaitForIt) {
+  int count = 0;
+  ASSERT_CU(Cu().cuDeviceGetCount(&count));
+  if (count < 2) GTEST_SKIP() << "there is only one device";
+  Door door;
+  door.HoldIn(stream_);
+  ASSERT_CU(Cu().cuEventRecord(event_, stream_));
+  OtherProcess other("Other.DISABLED_OpensAnEventOfAnotherDevice", Variables());
+  EXPECT_TRUE(other.Hear());
+  door.Open();
+  EXPECT_TRUE(other.EndsWell());
 }
 
 TEST_F(IpcEventTest, AProcessMayOpenItTwice) {

@@ -330,6 +330,31 @@ TEST_F(VmmTest, CopiesReachWhatOnlyAnotherDeviceMayUse) {
   EXPECT_CU(CUDA_SUCCESS, Cu().cuMemAddressFree(pointer, page_));
 }
 
+TEST_F(VmmTest, OneCallSpansMappingsOfTwoDevices) {
+  int count = 0;
+  ASSERT_CU(Cu().cuDeviceGetCount(&count));
+  if (count < 2) GTEST_SKIP() << "there is only one device";
+  CUcontext other = nullptr, popped = nullptr;
+  CUdeviceptr pointer = 0;
+  ASSERT_CU(Cu().cuCtxCreate_v2(&other, 0, 1));
+  ASSERT_CU(Cu().cuCtxPopCurrent_v2(&popped));
+  ASSERT_CU(Cu().cuMemAddressReserve(&pointer, 4 * page_, 0, 0, 0));
+  for (size_t i = 0; i < 4; ++i) {
+    properties_.location.id = i == 1 || i == 2 ? 1 : 0;
+    const auto handle = Create(page_);
+    ASSERT_CU(Cu().cuMemMap(pointer + i * page_, page_, 0, handle, 0));
+    ASSERT_CU(Cu().cuMemRelease(handle));
+  }
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuMemSetAccess(pointer, 3 * page_ + 1, &access_, 1));
+  ASSERT_CU(Cu().cuMemSetAccess(pointer, 4 * page_, &access_, 1));
+  const auto pattern = Pattern(4 * page_, 9);
+  Write(pointer, pattern);
+  EXPECT_EQ(Read(pointer, 4 * page_), pattern);
+  ASSERT_CU(Cu().cuMemUnmap(pointer, 4 * page_));
+  ASSERT_CU(Cu().cuMemAddressFree(pointer, 4 * page_));
+  ASSERT_CU(Cu().cuCtxDestroy_v2(other));
+}
+
 // Memory of the host's in the place of a device's.
 TEST_F(VmmTest, TheHostsMemoryIsMappedToo) {
   int node = -1;

@@ -36,9 +36,11 @@ NEED_TWO_DEVICES = {
     "DevicesTest.EachIsAsLargeAsItIs",
     "ErrorsDeviceTest.Peers",
     "ErrorsSharingTest.Pools",
+    "IpcEventTest.AContextOfAnotherDeviceMayWaitForIt",
     "PeerKernelTest.AGraphsMemoryIsWhoseItsNodeSays",
     "PeerKernelTest.AMappingIsWhoseItWasSetToBe",
     "PeerKernelTest.APoolIsWhoseItWasSetToBe",
+    "PeerKernelTest.APoolsMemoryIsReachedOnceItMay",
     "PeerKernelTest.AccessIsOneWayAndEndsWithItsContext",
     "PeerKernelTest.KernelsReachAPeersMemoryIfTheyMay",
     "PeerKernelTest.ManagedAndHostMemoryIsEverybodys",
@@ -49,6 +51,7 @@ NEED_TWO_DEVICES = {
     "PeerTest.CopiesBoxesBetweenDevices",
     "PeerTest.KernelsRunOnWhileLeaveIsGiven",
     "VmmTest.CopiesReachWhatOnlyAnotherDeviceMayUse",
+    "VmmTest.OneCallSpansMappingsOfTwoDevices",
 }
 NEED_A_FAULT = "FaultsTest."
 # A machine may forbid programs to lock all their memory.

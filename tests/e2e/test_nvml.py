@@ -156,7 +156,7 @@ def test_the_devices_are_the_drivers_devices(card_alone, ask):
     assert ask("number('nvmlDeviceGetCount_v2')") == 2
     assert ask("text('nvmlDeviceGetName', device())") == "Tandem Software GPU"
     assert ask("number('nvmlDeviceGetIndex', device(1))") == 1
-    assert ask("number('nvmlSystemGetCudaDriverVersion', kind=ctypes.c_int)") == 12040
+    assert ask("number('nvmlSystemGetCudaDriverVersion', kind=ctypes.c_int)") == 13000
     uuid = ask("text('nvmlDeviceGetUUID', device())")
     of_the_driver = finish(card_alone.bare(["/usr/bin/python3", "-c", (
         "import ctypes\n"

@@ -148,6 +148,18 @@ CUresult Free(CUdeviceptr pointer, CUstream stream, CallDriver call_driver) {
   return *result;
 }
 
+// The driver grants access to what it allocates from the pool itself; to the blocks that the guest
+// has allocated for the pool before, the guest does.
+void SetPoolAccess(Guest* guest, CUmemoryPool pool, const CUmemAccessDesc& access) {
+  const CUmemLocation own = {CU_MEM_LOCATION_TYPE_DEVICE, guest->device()};
+  const bool device = access.location.type == own.type;
+  if (device && access.location.id == own.id) return;
+  const bool reaches = access.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  bool blocks = false;
+  if (reaches && guest->pools().Shared(pool, &blocks)) guest->driver_pools().Add(pool);
+  if (device && (blocks || !reaches)) guest->SetPoolPeer(pool, access.location.id, reaches);
+}
+
 // What a call of the driver's that waits has returned.
 CUresult Waited(CUresult result) {
   EachGuest([](Guest* guest) {
@@ -272,17 +284,17 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* access,
   const CUresult result = Call(Real().cuMemPoolSetAccess, pool, access, count);
   if (result != CUDA_SUCCESS) return result;
   EachGuest([=](Guest* guest) {
-    for (const CUmemAccessDesc& each : std::span(access, count)) {
-      const CUmemLocation own = {CU_MEM_LOCATION_TYPE_DEVICE, guest->device()};
-      const bool others = each.location.type != own.type || each.location.id != own.id;
-      if (others && guest->pools().Shared(pool)) guest->driver_pools().Add(pool);
-    }
+    for (const CUmemAccessDesc& each : std::span(access, count)) SetPoolAccess(guest, pool, each);
   });
   return result;
 }
 
 CUresult cuCtxSynchronize() noexcept {
   return Waited(Call(Real().cuCtxSynchronize));
+}
+
+CUresult cuCtxSynchronize_v2(CUcontext context) noexcept {
+  return Waited(Call(Real().cuCtxSynchronize_v2, context));
 }
 
 CUresult cuStreamSynchronize(CUstream stream) noexcept {

@@ -307,11 +307,12 @@ void StreamPools::NotDestroyed(CUmemoryPool handle) {
   destroyed_.erase(std::next(pool).base());
 }
 
-bool StreamPools::Shared(CUmemoryPool handle) {
+bool StreamPools::Shared(CUmemoryPool handle, bool* blocks) {
   MutexLock lock(mutex_);
   const auto pool = PoolOf(handle);
   if (pool == nullptr) return false;
   pool->drivers = true;
+  *blocks = pool->reserved.now != 0;
   return true;
 }
 

@@ -87,8 +87,9 @@ class StreamPools {
   // Before the driver destroys it, whose handle may then be another's; and if it will not.
   void Destroying(CUmemoryPool handle) EXCLUDES_LOCK(mutex_);
   void NotDestroyed(CUmemoryPool handle) EXCLUDES_LOCK(mutex_);
-  // From now on other devices may use what it hands out. False: it is none of this device's.
-  bool Shared(CUmemoryPool handle) EXCLUDES_LOCK(mutex_);
+  // From now on other devices may use what it hands out. *blocks: it has blocks of the guest.
+  // False: it is none of this device's.
+  bool Shared(CUmemoryPool handle, bool* blocks) EXCLUDES_LOCK(mutex_);
   void Set(CUmemoryPool handle, CUmemPool_attribute attribute, const void* value)
       EXCLUDES_LOCK(mutex_);
   // Adds to what the driver has answered.

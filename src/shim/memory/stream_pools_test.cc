@@ -235,7 +235,8 @@ TEST_F(StreamPoolsTest, ABlockStaysInItsContext) {
 
 TEST_F(StreamPoolsTest, WhatOthersMayUseIsTheDriversAffair) {
   CUdeviceptr pointer = 0;
-  pools_.Shared(pool_);
+  bool blocks = false;
+  pools_.Shared(pool_, &blocks);
   EXPECT_FALSE(pools_.Allocate(pool_, 4096, In(kStream), &pointer).has_value());
   CUmemPoolProps properties = Properties();
   properties.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;

@@ -290,27 +290,40 @@ void Guest::SetPeer(CUcontext context, bool reaches) {
   if (!Has(context) || real_->cuCtxGetDevice(&peer) != CUDA_SUCCESS || peer == device_) return;
   if (real_->cuCtxGetCurrent(&user) != CUDA_SUCCESS) return;
   MutexLock lock(peers_mutex_);
-  std::set<Leave>& leave = peers_[peer];
-  const bool reached = !leave.empty();
+  std::set<Leave>& leave = peers_[peer].contexts;
   if (reaches) {
     leave.insert({context, user});
   } else {
     leave.erase({context, user});
   }
-  if (reached == leave.empty()) LetReach(peer, reaches);
+  UpdateReach(peer);
+}
+
+void Guest::SetPoolPeer(CUmemoryPool pool, CUdevice peer, bool reaches) {
+  MutexLock lock(peers_mutex_);
+  std::set<CUmemoryPool>& leave = peers_[peer].pools;
+  if (reaches) {
+    leave.insert(pool);
+  } else {
+    leave.erase(pool);
+  }
+  UpdateReach(peer);
 }
 
 void Guest::PeerEnds(CUcontext context) {
   MutexLock lock(peers_mutex_);
-  for (auto& [peer, leave] : peers_) {
+  for (auto& [peer, leaves] : peers_) {
     const auto ends = [context](const Leave& each) {
       return each.first == context || each.second == context;
     };
-    if (std::erase_if(leave, ends) != 0 && leave.empty()) LetReach(peer, false);
+    if (std::erase_if(leaves.contexts, ends) != 0) UpdateReach(peer);
   }
 }
 
-void Guest::LetReach(CUdevice peer, bool reaches) {
+void Guest::UpdateReach(CUdevice peer) {
+  Peer& leaves = peers_[peer];
+  const bool reaches = !leaves.contexts.empty() || !leaves.pools.empty();
+  if (reaches == std::exchange(leaves.reaches, reaches)) return;
   MutexLock swap_lock(swapper_->mutex());
   if (const CUresult result = swapper_->SetPeer(peer, reaches); result != CUDA_SUCCESS) {
     Log(LogLevel::kWarn, "device %d cannot be let at the memory of device %d: error %d", peer,

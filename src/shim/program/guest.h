@@ -67,6 +67,8 @@ class Guest {
   // The current context, of another device, may use what `context` has, or no longer. As long as
   // one of that device's contexts may, all of them reach everything.
   void SetPeer(CUcontext context, bool reaches) EXCLUDES_LOCK(contexts_mutex_, peers_mutex_);
+  // The same for another device and the blocks of a pool.
+  void SetPoolPeer(CUmemoryPool pool, CUdevice peer, bool reaches) EXCLUDES_LOCK(peers_mutex_);
   // The context is about to end, and what leave it has and has given with it.
   void PeerEnds(CUcontext context) EXCLUDES_LOCK(peers_mutex_);
 
@@ -161,7 +163,8 @@ class Guest {
   void WakeIfConcerned();
   CUresult Synchronize(CUcontext context);
   void ReapSoon();
-  void LetReach(CUdevice peer, bool reaches) REQUIRES_LOCK(peers_mutex_);
+  // Lets `peer` reach all memory iff one of its leaves is left.
+  void UpdateReach(CUdevice peer) REQUIRES_LOCK(peers_mutex_);
 
   const cuda::RealDriver* const real_;
   GateVote vote_;
@@ -195,7 +198,12 @@ class Guest {
   std::atomic<CUcontext> known_context_{nullptr};
   Mutex peers_mutex_;                             // held while access is set, before the swap lock
   using Leave = std::pair<CUcontext, CUcontext>;  // of ours, for one of theirs
-  std::map<CUdevice, std::set<Leave>> peers_ GUARDED_BY(peers_mutex_);
+  struct Peer {
+    std::set<Leave> contexts;
+    std::set<CUmemoryPool> pools;
+    bool reaches = false;
+  };
+  std::map<CUdevice, Peer> peers_ GUARDED_BY(peers_mutex_);
 };
 
 }  // namespace tandem::shim
