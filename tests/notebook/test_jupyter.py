@@ -167,9 +167,15 @@ def test_the_hubs_configuration_is_python_that_sets_what_it_says(run, tmp_path):
     args = config.Spawner.args
     args = args if isinstance(args, list) else args.get_value([])
     assert "--MappingKernelManager.cull_idle_timeout=1800" in args
+    assert "--MappingKernelManager.cull_interval=300" in args
     assert f"--MappingKernelManager.default_kernel_name={KERNEL}" in args
     status, _, err = run(*words)
     assert status == 1 and "exists; choose another file" in err
+
+
+def test_the_hub_looks_for_idle_kernels_more_often_where_their_time_is_short(run):
+    assert '"--MappingKernelManager.cull_interval=15"' in run("jupyter", "hub", "--idle", "1m")[1]
+    assert '"--MappingKernelManager.cull_interval=1"' in run("jupyter", "hub", "--idle", "2s")[1]
 
 
 def test_the_hub_refuses_malformed_sizes_and_times(run):
