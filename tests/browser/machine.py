@@ -12,6 +12,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import urllib.request
 from pathlib import Path
 
 from harness import BUILD, wait_until
@@ -125,6 +126,9 @@ class Machine:
         path.write_text(text)
         os.chown(path, FIRST_UID + USERS.index(user), FIRST_UID + USERS.index(user))
 
+    def remove(self, user, name):
+        (self.root / "home" / user / name).unlink()
+
     def start_hub(self, memory, idle, changes):
         """Returns the Hub's address. `changes`: of the printed configuration, old text to new."""
         port, hub_port, proxy_port = free_ports(3)
@@ -142,12 +146,18 @@ class Machine:
         hub = ["sh", "-c", 'cd /var/lib/jupyterhub && exec "$@"', "sh", *hub]
         with (self.root / "var/log/jupyterhub.log").open("a") as log:
             self._hub = subprocess.Popen(self.argv(*hub), env=self.env, stdout=log, stderr=log)
-        wait_until(lambda: self._answers(port), self._hub, "JupyterHub answers; see its log")
-        return f"http://127.0.0.1:{port}"
+        url = f"http://127.0.0.1:{port}"
+        wait_until(lambda: self._answers(url), self._hub, "JupyterHub answers; see its log")
+        return url
 
-    def _answers(self, port):
-        with socket.socket() as connection:
-            return connection.connect_ex(("127.0.0.1", port)) == 0
+    @staticmethod
+    def _answers(url):
+        # The proxy listens before the Hub does.
+        try:
+            with urllib.request.urlopen(f"{url}/hub/health", timeout=10):
+                return True
+        except OSError:
+            return False
 
     def stop_hub(self):
         if self._hub is not None:

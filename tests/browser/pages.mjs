@@ -34,7 +34,7 @@ const actions = {
   screenshot: (page, { path, clip }) => page.screenshot({ path, clip: clip ?? undefined }),
   close: (page) => page.close(),
   forget: async (page, { page: name }) => {
-    await contexts.get(name).close();
+    await contexts.get(name)?.close();
     contexts.delete(name);
     pages.delete(name);
   },
