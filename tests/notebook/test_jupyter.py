@@ -4,9 +4,12 @@ import json
 import os
 import subprocess
 
+import nbformat
 import pytest
 from harness import PATIENCE_S, SOURCE, TANDEM, wait_until
-from jupyter_client import KernelManager
+from jupyter_client import AsyncKernelManager, KernelManager
+from jupyter_client.kernelspec import KernelSpecManager
+from nbclient import NotebookClient
 
 PYTHON = "/usr/bin/python3"
 KERNEL = "python3-shared-gpu"
@@ -108,6 +111,20 @@ def test_the_installed_kernel_shares_the_gpu_under_the_notebooks_name(card, run)
         manager.shutdown_kernel(now=True)
 
 
+def test_the_example_notebook_runs_in_the_installed_kernel(card, run):
+    assert run("jupyter", "install")[0] == 0
+    notebook = nbformat.read(SOURCE / "examples/notebooks/cells.ipynb", as_version=4)
+    assert notebook.metadata.kernelspec.name == KERNEL
+    specs = KernelSpecManager(kernel_dirs=[str(run.kernels)])
+    manager = AsyncKernelManager(kernel_name=KERNEL, kernel_spec_manager=specs)
+    NotebookClient(notebook, km=manager, timeout=PATIENCE_S).execute(env=card.env)
+    shown = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    found, status, log = [output.get("text") or output.data["text/plain"] for output in shown]
+    assert found == "'64 of 64 MiB are as they were'"
+    assert "64 MiB on the card" in status
+    assert len(log.splitlines()) == 3 and "waited" in log
+
+
 def test_a_kernel_ends_with_the_server_that_started_it(card, run, tmp_path):
     assert run("jupyter", "install")[0] == 0
     file = tmp_path / "connection.json"
@@ -167,9 +184,15 @@ def test_the_hubs_configuration_is_python_that_sets_what_it_says(run, tmp_path):
     args = config.Spawner.args
     args = args if isinstance(args, list) else args.get_value([])
     assert "--MappingKernelManager.cull_idle_timeout=1800" in args
+    assert "--MappingKernelManager.cull_interval=300" in args
     assert f"--MappingKernelManager.default_kernel_name={KERNEL}" in args
     status, _, err = run(*words)
     assert status == 1 and "exists; choose another file" in err
+
+
+def test_the_hub_looks_for_idle_kernels_more_often_where_their_time_is_short(run):
+    assert '"--MappingKernelManager.cull_interval=15"' in run("jupyter", "hub", "--idle", "1m")[1]
+    assert '"--MappingKernelManager.cull_interval=1"' in run("jupyter", "hub", "--idle", "2s")[1]
 
 
 def test_the_hub_refuses_malformed_sizes_and_times(run):

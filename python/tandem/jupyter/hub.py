@@ -3,6 +3,8 @@
 from ..units import parse_size, parse_time
 from .spec import NAME
 
+_LONGEST_INTERVAL_S = 300  # between two looks for idle kernels; the notebook server's default
+
 _TEMPLATE = '''\
 # Tandem: kernels that share the GPUs. For jupyterhub_config.py: load_subconfig('THIS FILE').
 #
@@ -30,6 +32,7 @@ c.Spawner.args.extend(
     [
         "--MappingKernelManager.default_kernel_name={kernel}",
         "--MappingKernelManager.cull_idle_timeout={idle_s}",
+        "--MappingKernelManager.cull_interval={interval_s}",
         "--MappingKernelManager.cull_connected=True",
         "--MappingKernelManager.cull_busy=False",
     ]
@@ -41,4 +44,7 @@ def configuration(memory: str = "8G", idle: str = "1h") -> str:
     """Returns Python text for jupyterhub_config.py. Raises InvalidUse for a malformed size or time."""
     parse_size(memory)
     idle_s = round(parse_time(idle) or 0)
-    return _TEMPLATE.format(memory=memory, idle=idle, idle_s=idle_s, kernel=NAME)
+    interval_s = min(max(idle_s // 4, 1), _LONGEST_INTERVAL_S)
+    return _TEMPLATE.format(
+        memory=memory, idle=idle, idle_s=idle_s, interval_s=interval_s, kernel=NAME
+    )
