@@ -1,5 +1,6 @@
 #include "src/daemon/driver_child.h"
 
+#include <fcntl.h>
 #include <spawn.h>
 #include <unistd.h>
 
@@ -46,7 +47,11 @@ Result<pid_t> StartDriverChild(const std::string& program, const std::string& fl
                                int out) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  if (in >= 0) posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO);
+  if (in >= 0) {
+    posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO);
+    // It lives on where the daemon leaves its terminal.
+    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  }
   posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
   std::vector<std::string> environment = Environment();
   std::vector<char*> entries;

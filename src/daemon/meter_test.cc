@@ -59,8 +59,8 @@ TEST_F(MeterTest, OneChildAnswersAgainAndAgain) {
 }
 
 TEST_F(MeterTest, OneThatCannotOrTalksNonsenseIsLeftAloneForAWhile) {
-  for (const char* script : {"exit 1", "echo nonsense; sleep 600", R"(echo '{"GPU-1":{}}')"}) {
-    Meter meter(Program(script));
+  for (const char* script : {"exit 1", "echo nonsense; exec sleep 600", R"(echo '{"GPU-1":{}}')"}) {
+    Meter meter(Program(std::string("head -c 1 > /dev/null; ") + script));
     meter.Ask(now_);
     EXPECT_FALSE(Await(meter).has_value()) << script;
     EXPECT_EQ(meter.fd(), -1);
@@ -72,7 +72,7 @@ TEST_F(MeterTest, OneThatCannotOrTalksNonsenseIsLeftAloneForAWhile) {
 }
 
 TEST_F(MeterTest, OneThatHangsIsGivenUp) {
-  Meter meter(Program("sleep 600"));
+  Meter meter(Program("exec sleep 600"));
   meter.Ask(now_);
   ASSERT_EQ(meter.wake(), now_ + Meter::kPatience);
   meter.OnTime(now_ + Seconds(1));
@@ -81,6 +81,16 @@ TEST_F(MeterTest, OneThatHangsIsGivenUp) {
   EXPECT_FALSE(meter.asked());
   EXPECT_EQ(meter.fd(), -1);
   EXPECT_FALSE(meter.wake().has_value());
+}
+
+// Who has started the daemon may read its standard error to the end.
+TEST_F(MeterTest, TheChildKeepsNoTerminalOpen) {
+  Meter meter(
+      Program(R"sh(echo '{"'"$(readlink /proc/self/fd/2)"'":{"free":0,"processes":[]}}')sh"));
+  meter.Ask(now_);
+  const auto uses = Await(meter);
+  ASSERT_TRUE(uses.has_value());
+  EXPECT_EQ(uses->of.count("/dev/null"), 1u);
 }
 
 TEST_F(MeterTest, WhereThereIsNoProgramNothingHappens) {

@@ -151,7 +151,8 @@ class Desk:
                     stream.close()
         left = [j for j, record in self.jobs().items() if record["state"] in ("queued", "running")]
         for number in reversed(left):
-            self.tandem("cancel", "--grace", "1", number)
+            self.start("cancel", "--grace", "1", number).communicate(timeout=PATIENCE_S)  # it may have ended by now
+        assert all(record["state"] not in ("queued", "running") for record in self.jobs().values())
 
 
 @pytest.fixture
