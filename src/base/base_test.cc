@@ -83,7 +83,18 @@ TEST(EscapeTextTest, ShowsWhatTerminalsObey) {
             "\\xc2\\x9b31m");  // the C1 form of ESC [
   EXPECT_EQ(EscapeText("\xe2\x80\xae"
                        "x"),
-            "\\xe2\\x80\\xaex");                    // right-to-left override
+            "\\xe2\\x80\\xaex");                                      // right-to-left override
+  EXPECT_EQ(EscapeText("\xd8\x9c"), "\\xd8\\x9c");                    // U+061C turns the direction
+  EXPECT_EQ(EscapeText("\xef\xbb\xbf"), "\\xef\\xbb\\xbf");           // U+FEFF is not seen
+  EXPECT_EQ(EscapeText("\xf3\xa0\x81\x81"), "\\xf3\\xa0\\x81\\x81");  // nor is a tag
+  EXPECT_EQ(EscapeText("\xe0\x80\x9b"), "\\xe0\\x80\\x9b");           // overlong
+  EXPECT_EQ(EscapeText("\xc0\x9b"), "\\xc0\\x9b");                    // too
+  EXPECT_EQ(EscapeText("\xed\xa0\x80"), "\\xed\\xa0\\x80");           // a surrogate
+  EXPECT_EQ(EscapeText("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80");  // beyond Unicode
+  EXPECT_EQ(EscapeText("\xf0\x9f\x98\x80"), "\xf0\x9f\x98\x80");      // an emoji
+  EXPECT_EQ(EscapeText("a\xcc\x81"), "a\xcc\x81");                    // one accent
+  EXPECT_EQ(EscapeText("a\xcc\x81\xcc\x81\xcc\x81\xcc\x81"),          // a heap of them
+            "a\xcc\x81\xcc\x81\xcc\x81\\xcc\\x81");
   EXPECT_EQ(EscapeText("\xff\xc3"), "\\xff\\xc3");  // not UTF-8
   EXPECT_EQ(EscapeText("ab\x1b"
                        "cd",

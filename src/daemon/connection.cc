@@ -83,7 +83,7 @@ Status Connection::Queue(const wire::Message& message, const std::vector<int>& f
   Frame frame;
   frame.bytes = wire::Encode(message, reader_.version());
   for (const int fd : fds) frame.fds.emplace_back(fcntl(fd, F_DUPFD_CLOEXEC, 0));
-  queued_ += frame.bytes.size();
+  queued_ += frame.footprint();
   queue_.push_back(std::move(frame));
   return {};
 }
@@ -107,7 +107,7 @@ Status Connection::Flush() {
     }
     sent_ += static_cast<size_t>(n);
     if (sent_ < frame.bytes.size()) continue;
-    queued_ -= frame.bytes.size();
+    queued_ -= frame.footprint();
     sent_ = 0;
     queue_.pop_front();
   }

@@ -4,8 +4,7 @@
 // Invariants
 // 1. What waits to be sent is bounded; a client that does not read is given up.
 // 2. No descriptor that the client has sent is closed on this thread, whether it was received or
-// not
-//    (closing.h).
+//    not (closing.h).
 #pragma once
 
 #include <deque>
@@ -39,12 +38,15 @@ class Connection {
   // Sends what the socket takes. kUnavailable where the peer is gone.
   Status Flush();
   bool drained() const { return queue_.empty(); }
-  size_t queued() const { return queued_; }  // bytes that wait to be sent
+  size_t queued() const { return queued_; }  // bytes that wait to be sent, as they lie in memory
 
  private:
+  // Of a frame in memory beside its bytes, about: the frame, and two allocations.
+  static constexpr size_t kOverhead = 128;
   struct Frame {
     std::vector<std::byte> bytes;
     std::vector<UniqueFd> fds;  // go with the first byte
+    size_t footprint() const { return bytes.size() + kOverhead; }
   };
 
   Result<size_t> Fill(std::span<std::byte> bytes);  // 0 bytes: there are none yet

@@ -14,8 +14,8 @@ namespace tandem::daemon {
 bool IsSoftGpuAskedFor();
 
 // Starts `program` (this one) with the one argument `flag`. It sees all GPUs, through the driver
-// itself. `out`: its standard output. `in`: its standard input; -1: the daemon's, and it says on the
-// daemon's standard error what is wrong.
+// itself. `out`: its standard output. `in`: its standard input; -1: the daemon's, and it says on
+// the daemon's standard error what is wrong.
 Result<pid_t> StartDriverChild(const std::string& program, const std::string& flag, int in,
                                int out);
 

@@ -24,6 +24,9 @@ constexpr int kTagShift = 56;
 constexpr int kMaxAcceptedAtOnce = 64;  // then others have their turn
 // Of one round: more than one user may have connections, so that others are among them.
 constexpr size_t kMaxEvents = 2048;
+// That a connection may leave unread, whatever its user's others do: a program is slow now and
+// then.
+constexpr size_t kUsualUnread = 4096;
 
 uint64_t MakeTag(Tag tag, uint64_t number = 0) {
   return (static_cast<uint64_t>(tag) << kTagShift) | number;
@@ -255,10 +258,12 @@ void Server::Carry(std::vector<service::Outgoing> messages) {
     if (at == clients_.end() || at->second.closing) continue;
     if (const auto* refused =
             outgoing.message ? std::get_if<wire::Refused>(&*outgoing.message) : nullptr) {
-      spdlog::warn("process {} refused: {}", at->second.pid, refused->reason);
+      const bool logged = log_rate_.Take(at->second.uid, MonotonicNow()).has_value();
+      if (logged) spdlog::warn("process {} refused: {}", at->second.pid, refused->reason);
     }
     const bool answer = outgoing.message && std::holds_alternative<wire::Answer>(*outgoing.message);
-    if (answer && !ReadsAnswers(at->second.uid)) {
+    const bool lags = at->second.connection.queued() > kUsualUnread;
+    if ((answer || lags) && !ReadsAnswers(at->second.uid)) {
       Drop(outgoing.to, "its user does not read what is answered");
       continue;
     }

@@ -108,6 +108,7 @@ class Server {
   std::map<unsigned, Duration> spent_;  // in this round on the messages of each user
   size_t rounds_ = 0;
   ConnectionId last_connection_ = 0;
+  service::LogRate log_rate_;  // of refusals
   std::optional<Instant> idle_since_;
   uint64_t started_ticks_;  // when this began, as the kernel counts
   bool finished_ = false;

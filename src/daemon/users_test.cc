@@ -109,6 +109,20 @@ TEST_F(UsersTest, MemoryIsOfferedToNobodyElse) {
   EXPECT_TRUE(stranger.TakeFds().empty());
 }
 
+// Each answer has a few bytes, and takes more than a hundred of the daemon's memory.
+TEST_F(UsersTest, SmallAnswersThatAreNotReadCountWithWhatTheyTake) {
+  wire::Channel deaf = ConnectAsStranger();
+  ASSERT_TRUE(deaf.Send(wire::Register{"0.1", 0, "GPU-1", "test", 0, 0, 0}).ok());
+  Expect<wire::Registered>(deaf);
+  uint64_t asked = 0;
+  for (; asked < 100000 && server_->connections() > 0; ++asked) {
+    const std::vector<std::byte> question = wire::Encode(wire::Reserve{asked, asked + 1});
+    send(deaf.fd(), question.data(), question.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    server_->RunOnce(Duration());
+  }
+  EXPECT_LT(asked, 4000u);  // what the socket takes, and 256 KiB
+}
+
 TEST_F(UsersTest, WhatOneUserDoesNotReadIsBounded) {
   const auto asked_until_dropped = [&](const ServerLimits& limits) {
     Open(limits);

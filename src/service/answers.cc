@@ -78,6 +78,16 @@ void Service::Note(const std::string& line) const {
   if (config_.note) config_.note(line);
 }
 
+// A line about what a user does, if not too many of them are.
+void Service::NoteOf(unsigned uid, const std::string& line) {
+  const std::optional<uint64_t> left_out = log_rate_.Take(uid, now_);
+  if (!left_out.has_value()) return;
+  if (*left_out > 0) {
+    Note(std::to_string(*left_out) + " lines about user " + std::to_string(uid) + " were left out");
+  }
+  Note(line);
+}
+
 // For the log: names are Printable already.
 std::string Service::Describe(const Seat& seat) const {
   return "session " + std::to_string(seat.id.value) + " (\"" + NameOf(seat) + "\", program \"" +

@@ -86,7 +86,58 @@ void Service::RefuseAmbiguous(const Connection& from, const std::string& shown,
   Refuse(from.id, wire::RefusalCode::kUnknownTarget, std::move(reason), false);
 }
 
+// Of its run, or its own where it has none.
+const std::optional<LimitOrder>& Service::LimitedBy(const Seat& seat) const {
+  return seat.run.has_value() ? runs_.at(*seat.run).limited : seat.limited;
+}
+
+// What root has suspended or limited only root resumes, or gives another limit.
+bool Service::RefuseToLift(const Connection& from, const Target& target, const wire::Control& m) {
+  constexpr unsigned kRoot = 0;
+  if (from.client.uid == kRoot) return false;
+  const Run* const run = target.run.has_value() ? &runs_.at(*target.run) : nullptr;
+  bool bound = false;
+  if (m.what == "resume") {
+    bound = target.whole_run && run->suspended && run->suspended_by == kRoot;
+    for (const Seat* seat : target.seats) {
+      const core::Session& session = seat->gpu->arbiter.sessions().at(seat->id);
+      bound = bound || (session.suspended && seat->suspended_by == kRoot);
+    }
+  } else if (m.what == "limit") {
+    bound = run != nullptr && run->limited.has_value() && run->limited->by == kRoot;
+    for (const Seat* seat : target.seats) {
+      const auto& limited = LimitedBy(*seat);
+      bound = bound || (limited.has_value() && limited->by == kRoot);
+    }
+  }
+  if (!bound) return false;
+  const bool resume = m.what == "resume";
+  Refuse(from.id, wire::RefusalCode::kNotYours,
+         "root has " + std::string(resume ? "suspended" : "limited") + " \"" + Printable(m.target) +
+             "\": only root can " + (resume ? "resume it" : "change its limit"),
+         false);
+  return true;
+}
+
+// Every order is in the log with its result, obeyed or refused.
 void Service::Handle(Connection& from, const wire::Control& m) {
+  const size_t before = out_.size();
+  Obey(from, m);
+  std::string result = "obeyed";
+  for (size_t i = before; i < out_.size(); ++i) {
+    const Outgoing& out = out_[i];
+    const auto* refused = out.message ? std::get_if<wire::Refused>(&*out.message) : nullptr;
+    if (out.to == from.id && refused != nullptr) result = "refused, " + refused->reason;
+  }
+  std::string value = m.value.empty() ? "" : " " + Printable(m.value);
+  if (m.what == "limit")
+    value = m.limit_bytes == 0 ? " all" : " " + FormatBytes(Bytes(m.limit_bytes));
+  NoteOf(from.client.uid, "order of user " + std::to_string(from.client.uid) + ", process " +
+                              std::to_string(from.client.pid) + ": " + Printable(m.what) + " \"" +
+                              Printable(m.target) + "\"" + value + ": " + result);
+}
+
+void Service::Obey(Connection& from, const wire::Control& m) {
   if (from.role == Connection::Role::kSession) {
     return Refuse(from.id, wire::RefusalCode::kProtocol, "Control is not for sessions", true);
   }
@@ -99,16 +150,13 @@ void Service::Handle(Connection& from, const wire::Control& m) {
                   "there is no order called " + Printable(m.what), false);
   }
   std::optional<Target> target = ChooseTarget(from, m.target);
-  if (!target.has_value()) return;
+  if (!target.has_value() || RefuseToLift(from, *target, m)) return;
   const bool oversubscribes = target->run.has_value() && runs_.at(*target->run).oversubscribes;
   if (limit && RefuseTooLarge(from, Bytes(m.limit_bytes), oversubscribes)) return;
   if (m.what == "suspend" && RefuseForHost(from, target->seats)) return;
   if (limit) {
     if (target->run.has_value()) target->seats = SeatsOf(*target->run);
-    Limit(*target, Bytes(m.limit_bytes));
-    Note("limit of \"" + Printable(m.target) + "\" set to " +
-         (m.limit_bytes == 0 ? "all" : FormatBytes(Bytes(m.limit_bytes))) + " by user " +
-         std::to_string(from.client.uid));
+    Limit(*target, Bytes(m.limit_bytes), from.client.uid);
   } else {
     Suspend(*target, m.what == "suspend", from.client.uid);
   }
@@ -118,34 +166,33 @@ void Service::Handle(Connection& from, const wire::Control& m) {
 }
 
 void Service::Suspend(const Target& target, bool suspended, unsigned by) {
-  const std::string order =
-      std::string(suspended ? " suspended" : " resumed") + " by user " + std::to_string(by);
-
   if (target.whole_run) {
     Run& run = runs_.at(*target.run);
+    // Another order to suspend it does not take it from root.
+    if (!run.suspended || !suspended || by == 0) run.suspended_by = by;
     run.suspended = suspended;
-    run.suspended_by = by;
-    Note("run \"" + run.name + "\"" + order);
     run.suspension_known = true;
     TellOwner(run);
   }
   for (Seat* seat : target.seats) {
     seat->follows_run = false;
-    seat->suspended_by = by;
-    Note(Describe(*seat) + order);
+    const bool already = seat->gpu->arbiter.sessions().at(seat->id).suspended;
+    if (!already || !suspended || by == 0) seat->suspended_by = by;
     Feed(*seat->gpu, core::event::Suspended{seat->id, suspended});
   }
 }
 
-void Service::Limit(const Target& target, Bytes limit) {
+void Service::Limit(const Target& target, Bytes limit, unsigned by) {
   if (target.run.has_value()) {
     Run& run = runs_.at(*target.run);
     run.limit = limit;
+    run.limited = LimitOrder{by, now_};
     run.limit_known = true;
     TellOwner(run);
     return ApplyLimit(run);
   }
-  for (const Seat* seat : target.seats) {
+  for (Seat* seat : target.seats) {
+    seat->limited = LimitOrder{by, now_};
     const Bytes most = limit == Bytes() ? seat->gpu->info.card : limit;
     Feed(*seat->gpu, core::event::LimitSet{seat->core_run, most});
   }

@@ -7,6 +7,7 @@ namespace {
 class ControlTest : public ServiceTest {
  protected:
   explicit ControlTest(Bytes foreign = {}) : ServiceTest(foreign) {}
+  explicit ControlTest(ServiceConfig config) : ServiceTest(std::move(config)) {}
 
   static constexpr ConnectionId kPerson = 900;
   static constexpr ConnectionId kGuard = 800;
@@ -223,6 +224,79 @@ TEST_F(ControlTest, AProgramThatCannotSayItIsSuspendedIsAsItsRun) {
   Connect(3, 13, 1000, true);
   Say(3, wire::Register{"0.1", 77, kGpu, "train", MiB(10).count, 0, 1});
   EXPECT_EQ(Session(2)["suspended"], true);
+}
+
+TEST_F(ControlTest, WhatRootSuspendsOnlyRootResumes) {
+  const uint64_t run = BeginRun("mnist");
+  Join(1, 11, run);
+  Order("suspend", "mnist", {}, 0);
+  EXPECT_EQ(Concerned(), Json::array({1}));
+  Order("resume", "mnist");
+  EXPECT_EQ(Refusal(kPerson), wire::RefusalCode::kNotYours);
+  EXPECT_EQ(Heard<wire::Refused>(kPerson).reason,
+            "root has suspended \"mnist\": only root can resume it");
+  Order("suspend", "1");  // does not make it the user's order
+  Order("resume", "1");
+  EXPECT_EQ(Refusal(kPerson), wire::RefusalCode::kNotYours);
+  EXPECT_EQ(Session(0)["suspended_by_uid"], 0);
+  Order("resume", "mnist", {}, 0);
+  EXPECT_EQ(Session(0)["suspended"], false);
+  Order("suspend", "1");
+  EXPECT_EQ(Session(0)["suspended_by_uid"], 1000);
+  Order("resume", "1");
+  EXPECT_EQ(Session(0)["suspended"], false);
+}
+
+class LoggedControlTest : public ControlTest {
+ protected:
+  LoggedControlTest() : ControlTest(Noting(&lines_)) {}
+  static ServiceConfig Noting(std::vector<std::string>* lines) {
+    ServiceConfig config = Config({}, {}, GiB(1), false, {}, nullptr);
+    config.note = [lines](const std::string& line) { lines->push_back(line); };
+    return config;
+  }
+  std::vector<std::string> lines_;
+};
+
+TEST_F(LoggedControlTest, EveryOrderIsInTheLogWithItsResult) {
+  Join(1, 11);
+  lines_.clear();
+  Order("suspend", "1");
+  Order("limit", "1", MiB(40));
+  Order("resume", "train", {}, 2000);
+  Order("policy", "all");
+  EXPECT_EQ(lines_,
+            (std::vector<std::string>{
+                "order of user 1000, process 999: suspend \"1\": obeyed",
+                "order of user 1000, process 999: limit \"1\" 40 MiB: obeyed",
+                "order of user 2000, process 999: resume \"train\": refused, \"train\" belongs "
+                "to user 1000: only that user and root may do this",
+                "order of user 1000, process 999: policy \"all\": refused, only root or the "
+                "daemon's owner can change the policy",
+            }));
+  lines_.clear();
+  for (int i = 0; i < 1000; ++i) Order("suspend", "nothing");
+  EXPECT_LE(lines_.size(), size_t{LogRate::kBurst});
+  Order("suspend", "1", {}, 2000);
+  EXPECT_NE(lines_.back().find("order of user 2000"), std::string::npos);
+}
+
+TEST_F(ControlTest, WhatRootLimitsOnlyRootLimitsAgain) {
+  const uint64_t run = BeginRun("mnist");
+  Join(1, 11, run);
+  Join(2, 12);
+  EXPECT_EQ(Session(0)["limited_by_uid"], nullptr);
+  for (const char* target : {"mnist", "2"}) {
+    const size_t index = *target == '2' ? 1 : 0;
+    Order("limit", target, MiB(50));
+    EXPECT_EQ(Session(index)["limited_by_uid"], 1000);
+    Order("limit", target, MiB(40), 0);
+    Order("limit", target, MiB(60));
+    EXPECT_EQ(Refusal(kPerson), wire::RefusalCode::kNotYours);
+    EXPECT_EQ(Session(index)["limit_bytes"], MiB(40).count);
+    EXPECT_EQ(Session(index)["limited_by_uid"], 0);
+    EXPECT_TRUE(Session(index)["limited_since"].is_string());
+  }
 }
 
 class RestartedControlTest : public ControlTest {

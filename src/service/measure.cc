@@ -1,4 +1,4 @@
-// What is in use on the cards beside what sessions have, and how often the cards are asked.
+// Memory of programs outside Tandem, and how often the cards are asked for it.
 #include <algorithm>
 
 #include "src/service/records.h"
@@ -8,6 +8,7 @@ namespace {
 
 constexpr Duration kShortestPause = Milliseconds(200);  // between two measurements
 constexpr Duration kPauseWhileWaiting = Seconds(5);
+constexpr Duration kPauseAfterAChange = Seconds(5);
 constexpr Duration kUsualPause = Seconds(60);
 
 }  // namespace
@@ -68,6 +69,7 @@ void Service::CountForeign(Gpu& gpu, const CardUse& use) {
   gpu.foreign = std::clamp(before, SaturatingSubtract(used, most), SaturatingSubtract(used, least));
   const Bytes budget = BudgetOf(gpu.info, gpu.foreign);
   if (gpu.foreign == before) return;
+  MeasureWithin(kPauseAfterAChange);
   Feed(gpu, core::event::BudgetSet{budget});
   Note("gpu" + std::to_string(gpu.info.index) + ": programs outside Tandem hold " +
        FormatBytes(gpu.foreign) + ", before " + FormatBytes(before));

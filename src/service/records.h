@@ -9,6 +9,12 @@ namespace tandem::service {
 // More than a process can have; also keeps the sums far from overflowing.
 inline constexpr uint32_t kMostContexts = 64;
 
+// Who has set a limit by an order, and when.
+struct LimitOrder {
+  unsigned by = 0;  // uid
+  Instant at;
+};
+
 struct Service::Run {
   core::RunId id;
   std::string name;
@@ -17,6 +23,7 @@ struct Service::Run {
   int sessions = 0;
   bool suspended = false;                // so are the sessions it gets
   std::optional<unsigned> suspended_by;  // uid, where it is known
+  std::optional<LimitOrder> limited;
   std::string program;
   Instant started;
   Instant unused_since;  // where it has no sessions
@@ -52,6 +59,7 @@ struct Service::Seat {
   std::string program;
   Instant started;
   std::optional<unsigned> suspended_by;  // uid, where it is known
+  std::optional<LimitOrder> limited;     // where it has no run
   std::optional<RunKey> run;
   core::RunId core_run;  // of `run`, or its own where it has none
   // By its own word (wire::Declare): the class of its work, where it may have that, and the memory

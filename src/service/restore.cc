@@ -68,6 +68,10 @@ void Service::Restore(SavedSession* saved) {
   if (saved->suspended_by != SavedSession::kNoUser) {
     seat->suspended_by = static_cast<unsigned>(saved->suspended_by);
   }
+  std::optional<LimitOrder> limited;
+  if (saved->limited_by != SavedSession::kNoUser) {
+    limited = LimitOrder{static_cast<unsigned>(saved->limited_by), Instant(saved->limited_ns)};
+  }
   core::event::SessionAdded added = GrantedTo(*saved, gpu->info);
   added.tenant = TenantOf(seat->client);
   if (saved->run != 0) {
@@ -75,11 +79,13 @@ void Service::Restore(SavedSession* saved) {
     Run& run = FindRun(saved->uid, saved->run);
     if (++run.sessions == 1) run.of_class = added.of_class;
     run.limit = added.limit;
+    run.limited = limited;
     run.limit_known = true;  // `tandem run` may not have heard of the last order
     run.oversubscribes = run.oversubscribes || added.oversubscribes;
     added.run = run.id;
     added.limit = LimitOn(*gpu, run, added.oversubscribes);
   } else {
+    seat->limited = limited;
     added.run = core::RunId{++last_run_};
   }
   seat->core_run = added.run;
@@ -135,6 +141,9 @@ void Service::Save(const Seat& seat) const {
   saved.suspended = session.suspended ? 1 : 0;
   saved.suspended_by =
       seat.suspended_by.has_value() ? int64_t{*seat.suspended_by} : SavedSession::kNoUser;
+  const auto& limited = LimitedBy(seat);
+  saved.limited_by = limited.has_value() ? int64_t{limited->by} : SavedSession::kNoUser;
+  saved.limited_ns = limited.has_value() ? limited->at.ns : 0;
   saved.oversubscribes = session.oversubscribes ? 1 : 0;
   saved.spills = session.spills ? 1 : 0;
   saved.of_class = static_cast<uint8_t>(session.of_class);

@@ -189,6 +189,21 @@ TEST_F(RestoreTest, NumbersGoOn) {
   EXPECT_EQ(sessions[1]["id"], 3);
 }
 
+TEST_F(RestoreTest, ALimitByRootStaysRoots) {
+  Hold(1, 11, MiB(10));
+  service_->OnConnected(5, Client{5, 0});
+  Say(5, wire::Control{"limit", "1", MiB(20).count});
+  Start(MiB(10));
+  Register(2, 11, Claim(MiB(10), MiB(10)), true);
+  service_->OnConnected(6, Client{6, 1000});
+  Say(6, wire::Control{"limit", "1", MiB(90).count});
+  ASSERT_TRUE(said_.front().message.has_value());
+  EXPECT_TRUE(std::holds_alternative<wire::Refused>(*said_.front().message));
+  const Json session = Ask("sessions")["sessions"][0];
+  EXPECT_EQ(session["limit_bytes"], MiB(20).count);
+  EXPECT_EQ(session["limited_by_uid"], 0);
+}
+
 TEST_F(RestoreTest, ASuspendedOneStaysSuspended) {
   Hold(1, 11, MiB(60));
   service_->OnConnected(5, Client{5, 0});

@@ -28,6 +28,8 @@ struct SavedSession {
   uint64_t charged_bytes;  // it may have as much on the card, without contexts and fixed memory
   uint64_t fixed_bytes;
   int64_t suspended_by;  // uid; kNoUser: unknown
+  int64_t limited_by;    // uid of the last order about the limit; kNoUser: there was none
+  int64_t limited_ns;    // when, on the monotonic clock
   uint32_t pid;
   uint32_t uid;
   uint32_t contexts;

@@ -284,6 +284,7 @@ void Service::Handle(Connection& from, const wire::Register& m) {
   if (old != nullptr) {
     added.replaces = old->id;
     seat->suspended_by = old->suspended_by;
+    seat->limited = old->limited;
     old->saved = nullptr;  // it is the new one's
     GiveUpSeat(*old);
   } else if (unknown_from_before) {
@@ -306,7 +307,8 @@ void Service::Handle(Connection& from, const wire::Register& m) {
   Feed(*gpu, added);
   if (share != core::Share()) Feed(*gpu, core::event::ShareSet{KeyOf(*from.seat), share});
   if (suspended) Feed(*gpu, core::event::Suspended{added.id});
-  Note(Describe(*from.seat) + (old != nullptr ? " has registered again" : " has started"));
+  NoteOf(from.client.uid,
+         Describe(*from.seat) + (old != nullptr ? " has registered again" : " has started"));
 }
 
 void Service::GiveUpSeat(Seat& seat) {
@@ -420,7 +422,7 @@ void Service::SendTo(core::SessionId session, wire::Message message) {
 
 void Service::Remove(core::SessionId session, bool tell_arbiter) {
   const std::unique_ptr<Seat> seat = std::move(sessions_.at(session));
-  if (tell_arbiter) Note(Describe(*seat) + " has ended");
+  if (tell_arbiter) NoteOf(seat->client.uid, Describe(*seat) + " has ended");
   sessions_.erase(session);
   if (seat->saved != nullptr) seat->saved->id = 0;
   DropOffers(session);

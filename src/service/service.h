@@ -40,6 +40,7 @@
 #include "src/base/unique_fd.h"
 #include "src/core/arbiter.h"
 #include "src/service/card_use.h"
+#include "src/service/log_rate.h"
 #include "src/service/pages.h"
 #include "src/service/saved_sessions.h"
 #include "src/service/spill.h"
@@ -47,6 +48,7 @@
 
 namespace tandem::service {
 
+struct LimitOrder;
 struct Standing;
 
 inline constexpr size_t kMaxSessionsPerUser = 256;
@@ -188,6 +190,7 @@ class Service {
   void Apply(Gpu& gpu, const core::action::WakeAt& action);
   void Apply(Gpu& gpu, const core::action::Breach& action);
   void Note(const std::string& line) const;
+  void NoteOf(unsigned uid, const std::string& line);
   std::string Describe(const Seat& seat) const;
   void Refuse(ConnectionId to, wire::RefusalCode code, std::string reason, bool close);
   void SendTo(core::SessionId session, wire::Message message);
@@ -235,13 +238,16 @@ class Service {
 
   // Orders (control.cc).
   void Handle(Connection& from, const wire::Control& m);
+  void Obey(Connection& from, const wire::Control& m);
   std::vector<Seat*> SeatsOf(const RunKey& run) const;
   std::vector<Target> FindTargets(const std::string& text) const;
   std::optional<Target> ChooseTarget(const Connection& from, const std::string& text);
   void RefuseAmbiguous(const Connection& from, const std::string& shown,
                        const std::vector<Target>& targets);
   void Suspend(const Target& target, bool suspended, unsigned by);
-  void Limit(const Target& target, Bytes limit);
+  void Limit(const Target& target, Bytes limit, unsigned by);
+  bool RefuseToLift(const Connection& from, const Target& target, const wire::Control& m);
+  const std::optional<LimitOrder>& LimitedBy(const Seat& seat) const;
 
   // Shares of the time (shares.cc).
   void SetShare(Connection& from, const wire::Control& m);
@@ -301,9 +307,10 @@ class Service {
   std::deque<std::pair<int, core::Handover>> handovers_;  // with the GPU's index
   std::optional<Instant> settles_at_;
   std::deque<std::pair<ConnectionId, wire::Message>> held_;
-  std::optional<Instant> waits_at_;    // then those who watch are told of waits
-  std::set<ConnectionId> watchers_;    // those that asked to be told
-  std::set<ConnectionId> told_;        // of them, those told of a wait that is not over
+  std::optional<Instant> waits_at_;  // then those who watch are told of waits
+  std::set<ConnectionId> watchers_;  // those that asked to be told
+  std::set<ConnectionId> told_;      // of them, those told of a wait that is not over
+  LogRate log_rate_;
   std::optional<Instant> measure_at_;  // the next time
   bool measured_ = false;
   Instant last_measured_;

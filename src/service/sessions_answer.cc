@@ -52,6 +52,7 @@ Json Service::StandingJson(const Seat& seat, const std::vector<core::Wish>& wait
       if (id != seat.id) held_by.push_back(id.value);
     }
   }
+  const std::optional<LimitOrder>& limited = LimitedBy(seat);
   const Duration held = session.holds() ? session.held + (now_ - session.granted_at) : session.held;
   return {
       {"id", seat.id.value},
@@ -71,6 +72,8 @@ Json Service::StandingJson(const Seat& seat, const std::vector<core::Wish>& wait
       {"suspended", session.suspended},
       {"suspended_by_uid",
        session.suspended && seat.suspended_by.has_value() ? Json(*seat.suspended_by) : Json()},
+      {"limited_by_uid", limited.has_value() ? Json(limited->by) : Json()},
+      {"limited_since", limited.has_value() ? Json(TimeText(limited->at)) : Json()},
       {"waited_s", WaitedOf(session, standing, now_).seconds()},
       {"held_s", held.seconds()},
       {"elapsed_s", (now_ - seat.started).seconds()},

@@ -152,7 +152,8 @@ class Soak:
         self.answered = self.begun
         self.daemon = None
         self.killed_daemon_at = -math.inf
-        self.budgets = {}
+        self.budgets = {}  # of each card: at first, at least, at last
+        self.short = {}  # since when a card's budget is less than at first
         self.stopped = set()
         self.orders = []
         self.workers = []
@@ -235,6 +236,11 @@ class Soak:
         self.moved[self.daemon, index] = (gpu["handovers"], gpu["out_bytes"] + gpu["in_bytes"])
         first, least, _ = self.budgets.get(index, (budget, budget, budget))
         self.budgets[index] = (first, min(budget, least), budget)
+        now = time.monotonic()
+        since = self.short.setdefault(index, now) if budget < first else self.short.pop(index, now)
+        if now - since > SERVED_S:
+            self.problem(f"gpu {index}: the budget has been {budget} of {first} for {SERVED_S} s")
+            self.short[index] = now
 
     def look_at_session(self, session, now):
         self.most_allocated = max(self.most_allocated, session["allocated_bytes"])
@@ -478,8 +484,9 @@ class Soak:
             return ["no daemon answers at the end"]
         left = [f"a session: {json.dumps(session)}" for session in listing["sessions"]]
         for gpu in status["gpus"]:
-            if gpu["charged_bytes"] or gpu["holders"] or gpu["waiting"]:
-                left.append(f"in the books: {json.dumps(gpu)}")
+            whole = self.budgets[gpu["index"]][0]
+            if gpu["charged_bytes"] or gpu["holders"] or gpu["waiting"] or gpu["budget_bytes"] != whole:
+                left.append(f"in the books, with a budget of {whole} at first: {json.dumps(gpu)}")
         if status["host_promised_bytes"]:
             left.append(f"{status['host_promised_bytes']} bytes promised of the host")
         for index, used in enumerate(self.probe()):
@@ -502,7 +509,6 @@ class Soak:
             "longest_wait_s": round(self.longest_wait, 1),
             "most_allocated_bytes": self.most_allocated,
             "most_in_files_bytes": self.most_in_files,
-            # At first, at least, at last: what a daemon finds in use when it starts is none of it.
             "budget_bytes": list(self.budgets.values()),
             "problems": self.problems,
         }
