@@ -10,6 +10,7 @@ constexpr Duration kShortestPause = Milliseconds(200);  // between two measureme
 constexpr Duration kPauseWhileWaiting = Seconds(5);
 constexpr Duration kPauseAfterAChange = Seconds(5);
 constexpr Duration kUsualPause = Seconds(60);
+constexpr uint64_t kShareWorthALine = 100;  // of the card, in the log
 
 }  // namespace
 
@@ -55,24 +56,39 @@ std::vector<Outgoing> Service::OnMeasured(const CardUses& uses, Instant now) {
   return std::move(out_);
 }
 
-// All that the processes of sessions have there is theirs.
-void Service::CountForeign(Gpu& gpu, const CardUse& use) {
-  Bytes least, most;  // of sessions
+// What sessions have there: all that their processes have. Nothing where NVML does not tell it of
+// one that has a context, as in a container, where its numbers of processes are the host's.
+std::optional<CardUse::Range> Service::UsedBySessions(const Gpu& gpu, const CardUse& use) const {
+  CardUse::Range sum;
   for (const auto& [id, seat] : sessions_) {
+    if (seat->gpu != &gpu) continue;
     const auto process = use.processes.find(seat->client.pid);
-    if (seat->gpu != &gpu || process == use.processes.end()) continue;
-    least += process->second.least;
-    most += process->second.most;
+    if (process != use.processes.end()) {
+      sum.least += process->second.least;
+      sum.most += process->second.most;
+    } else if (gpu.arbiter.sessions().at(id).contexts > 0) {
+      return std::nullopt;
+    }
   }
+  return sum;
+}
+
+void Service::CountForeign(Gpu& gpu, const CardUse& use) {
+  const std::optional<CardUse::Range> ours = UsedBySessions(gpu, use);
+  if (!ours.has_value()) return;
   const Bytes used = SaturatingSubtract(gpu.info.card, use.free);
   const Bytes before = gpu.foreign;
-  gpu.foreign = std::clamp(before, SaturatingSubtract(used, most), SaturatingSubtract(used, least));
-  const Bytes budget = BudgetOf(gpu.info, gpu.foreign);
+  gpu.foreign = std::clamp(before, SaturatingSubtract(used, ours->most),
+                           SaturatingSubtract(used, ours->least));
   if (gpu.foreign == before) return;
   MeasureWithin(kPauseAfterAChange);
-  Feed(gpu, core::event::BudgetSet{budget});
+  Feed(gpu, core::event::BudgetSet{BudgetOf(gpu.info, gpu.foreign)});
+  const Bytes noted = gpu.foreign_noted;
+  const Bytes change = std::max(gpu.foreign, noted) - std::min(gpu.foreign, noted);
+  if (change.count < gpu.info.card.count / kShareWorthALine) return;
+  gpu.foreign_noted = gpu.foreign;
   Note("gpu" + std::to_string(gpu.info.index) + ": programs outside Tandem hold " +
-       FormatBytes(gpu.foreign) + ", before " + FormatBytes(before));
+       FormatBytes(gpu.foreign) + ", before " + FormatBytes(noted));
 }
 
 }  // namespace tandem::service

@@ -60,6 +60,19 @@ TEST_F(MeasureTest, WhatMovesMeanwhileChangesNothing) {
   EXPECT_EQ(Foreign(), MiB(28));
 }
 
+TEST_F(MeasureTest, WhereTheNumbersOfProcessesAreOthersNothingFollows) {
+  Pass(kSettling);
+  Join(1, 11);
+  Join(2, 12);
+  Say(1, wire::ContextWanted{});
+  Measured(MiB(40), MiB(20));
+  EXPECT_EQ(Foreign(), MiB(20));
+  Say(2, wire::ContextWanted{});  // of process 12 NVML says nothing
+  Measured(MiB(80), MiB(20));
+  EXPECT_EQ(Foreign(), MiB(20));
+  EXPECT_EQ(Budget(), MiB(80));
+}
+
 TEST_F(MeasureTest, APromiseIsKept) {
   Pass(kSettling);
   Join(1, 11);

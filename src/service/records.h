@@ -38,11 +38,16 @@ struct Service::Run {
 
 struct Service::Gpu {
   Gpu(const GpuInfo& info, const core::ArbiterConfig& config)
-      : info(info), foreign(info.foreign), claimable(info.foreign), arbiter(config) {}
+      : info(info),
+        foreign(info.foreign),
+        foreign_noted(info.foreign),
+        claimable(info.foreign),
+        arbiter(config) {}
 
   GpuInfo info;
   Bytes foreign;
-  Bytes claimable;  // of what was in use at the start, what no session has claimed yet
+  Bytes foreign_noted;  // the last that the log has
+  Bytes claimable;      // of what was in use at the start, what no session has claimed yet
   core::Arbiter arbiter;
   std::optional<Instant> wake;
   std::optional<Chaos> chaos;  // for tests

@@ -131,22 +131,29 @@ void Service::Save(const Seat& seat) const {
   const core::Arbiter& arbiter = seat.gpu->arbiter;
   const core::Session& session = arbiter.sessions().at(seat.id);
   SavedSession& saved = *seat.saved;
-  saved.run = seat.run.has_value() ? seat.run->second : 0;
+  const auto by = [](bool known, unsigned uid) {
+    return known ? int64_t{uid} : SavedSession::kNoUser;
+  };
   const bool has_run = seat.run.has_value();
-  saved.limit_bytes = (has_run ? runs_.at(*seat.run).limit : arbiter.limits().limit(seat.id)).count;
-  saved.allocated_bytes = session.allocated.count;
-  saved.charged_bytes = (session.charge + session.excess).count;
-  saved.fixed_bytes = session.fixed.count;
-  saved.contexts = session.contexts;
-  saved.suspended = session.suspended ? 1 : 0;
-  saved.suspended_by =
-      seat.suspended_by.has_value() ? int64_t{*seat.suspended_by} : SavedSession::kNoUser;
+  const Bytes limit = has_run ? runs_.at(*seat.run).limit : arbiter.limits().limit(seat.id);
   const auto& limited = LimitedBy(seat);
-  saved.limited_by = limited.has_value() ? int64_t{limited->by} : SavedSession::kNoUser;
-  saved.limited_ns = limited.has_value() ? limited->at.ns : 0;
-  saved.oversubscribes = session.oversubscribes ? 1 : 0;
-  saved.spills = session.spills ? 1 : 0;
-  saved.of_class = static_cast<uint8_t>(session.of_class);
+  // Only what has changed: a page that is written may have to be written to a disk.
+  const auto set = [](auto& field, auto value) {
+    if (field != value) field = value;
+  };
+  set(saved.run, has_run ? seat.run->second : 0);
+  set(saved.limit_bytes, limit.count);
+  set(saved.allocated_bytes, session.allocated.count);
+  set(saved.charged_bytes, (session.charge + session.excess).count);
+  set(saved.fixed_bytes, session.fixed.count);
+  set(saved.contexts, session.contexts);
+  set(saved.suspended, static_cast<uint8_t>(session.suspended));
+  set(saved.suspended_by, by(seat.suspended_by.has_value(), seat.suspended_by.value_or(0)));
+  set(saved.limited_by, by(limited.has_value(), limited.has_value() ? limited->by : 0));
+  set(saved.limited_ns, limited.has_value() ? limited->at.ns : 0);
+  set(saved.oversubscribes, static_cast<uint8_t>(session.oversubscribes));
+  set(saved.spills, static_cast<uint8_t>(session.spills));
+  set(saved.of_class, static_cast<uint8_t>(session.of_class));
   if (saved.id.load(std::memory_order_relaxed) != seat.id.value) saved.id = seat.id.value;
 }
 

@@ -204,6 +204,7 @@ class Service {
   void MeasureWithin(Duration pause);
   void MeasureAfterAnEnd();
   void MeasureWhileWaiting(const Gpu& gpu);
+  std::optional<CardUse::Range> UsedBySessions(const Gpu& gpu, const CardUse& use) const;
   void CountForeign(Gpu& gpu, const CardUse& use);
 
   // Sessions of the daemon before (restore.cc).
