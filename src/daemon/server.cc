@@ -70,7 +70,7 @@ Server::Server(Listener listener, UniqueFd signals, std::unique_ptr<service::Ser
 Result<std::unique_ptr<Server>> Server::Make(Listener listener, UniqueFd signals,
                                              std::unique_ptr<service::Service> service,
                                              const ServerLimits& limits,
-                                             std::map<int, UniqueFd> processes,
+                                             std::map<int, UniqueFd>&& processes,
                                              std::unique_ptr<Meter> meter) {
   std::unique_ptr<Server> server(
       new Server(std::move(listener), std::move(signals), std::move(service), limits));

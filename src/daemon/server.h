@@ -45,7 +45,7 @@ class Server {
   static Result<std::unique_ptr<Server>> Make(Listener listener, UniqueFd signals,
                                               std::unique_ptr<service::Service> service,
                                               const ServerLimits& limits,
-                                              std::map<int, UniqueFd> processes = {},
+                                              std::map<int, UniqueFd>&& processes = {},
                                               std::unique_ptr<Meter> meter = nullptr);
 
   // Until a signal comes, or the daemon has been idle for exit_when_idle.
