@@ -13,9 +13,8 @@ virtual time with the same draws (`sim_…`), and a GPU for one user at a time, 
 30 s without a cell, with the same draws (`exclusive_mean_s`). `alone_…` is what sharing adds to a cell
 when the user is alone: the same cell with and without `%%gpu`.
 
-A last line says how many users the GPU serves before the wait of one cell in a hundred exceeds
-`p99_bound_s`: by `tandem plan`, simulated with `capacity_cells` cells for each user, and with a GPU for one
-user at a time.
+`…_users` is how many users the GPU serves before the wait of one cell in a hundred exceeds `p99_bound_s`:
+by `tandem plan`, simulated with `capacity_cells` cells for each user, and with a GPU for one user at a time.
 """
 
 import heapq
@@ -205,24 +204,21 @@ def capacity(args):
         return draw(args.seed, users, cells)
 
     return {
-        "policy": args.policy,
         "p99_bound_s": P99_BOUND_S,
         "capacity_cells": cells,
         "plan_users": planned(COUNTS[-1])[2],
         "sim_users": most_users(lambda users: percentile(simulated(args.policy, drawn(users)), 0.99)),
         "exclusive_users": most_users(lambda users: percentile(exclusive(drawn(users)), 0.99)),
-        "seed": args.seed,
-        "scale": f"1:{SCALE}",
     }
 
 
 def measure(args):
     software_only("the card and the bus have to be of a size and speed")
+    served = capacity(args)
     counts = COUNTS if args.users is None else (args.users,)
     for users in counts[:1] if args.quick else counts:
         say(f"classroom: {users} users")
-        yield measured(users, args)
-    yield capacity(args)
+        yield {**measured(users, args), **served}
 
 
 if __name__ == "__main__":

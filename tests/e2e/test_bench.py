@@ -31,7 +31,8 @@ FIELDS = {
     "cell": ("bare_ms", "gpu_ms", "remote_100mb_ms", "new_100mb_ms", "channel_100mb_ms", "unchanged_100mb_ms",
              "rounds"),
     "classroom": ("users", "cells", "policy", "mean_wait_s", "p99_wait_s", "plan_mean_s", "plan_p99_s",
-                  "sim_mean_s", "sim_p99_s", "exclusive_mean_s", "alone_bare_ms", "alone_gpu_ms"),
+                  "sim_mean_s", "sim_p99_s", "exclusive_mean_s", "alone_bare_ms", "alone_gpu_ms",
+                  "p99_bound_s", "capacity_cells", "plan_users", "sim_users", "exclusive_users"),
     "makespan": ("duty", "phase_s", "jobs", "set_fraction", "serial_s", "shared_s", "speedup", "bound",
                  "ideal", "rounds"),
 }  # fmt: skip
@@ -45,7 +46,7 @@ OTHERS = {
     "harvest": ("device_priority", "production_loss", "spread"),
     "interactive": ("model_mean_s", "model_p99_s", "seed", "scale"),
     "cell": ("added_ms", "remote_small_ms"),
-    "classroom": ("wrong_results", "seed", "scale"),
+    "classroom": ("queued", "wrong_results", "seed", "scale"),
     "makespan": ("turn_s", "spread"),
 }
 ROWS = {"gate": 1, "alloc": 24, "overhead": 4, "release": 2, "handover": 1, "gaps": 1, "makespan": 3,

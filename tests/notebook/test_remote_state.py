@@ -305,8 +305,9 @@ def test_repeated_cells_do_not_grow_the_tables(peer):
 def test_threads_do_not_matter(peer):
     """The digests of large buffers are made by a thread pool that survives many cells."""
     peer.namespace["b"] = np.zeros(9 << 20, "u1")
-    for value in range(3):
+    threads = threading.active_count()
+    for value in range(10):
         peer.namespace["b"][-1] = value
         peer.run("last = int(b[-1])")
         assert peer.namespace["last"] == value
-    assert threading.active_count() < 20
+    assert threading.active_count() <= threads + 2  # of the pool
