@@ -19,7 +19,7 @@ namespace {
 constexpr uint64_t kMagic = 0x6c62615453444e54;  // of the file and its layout
 constexpr uint64_t kLayout = 1;
 
-Error System(const std::string& what) {
+Error SystemError(const std::string& what) {
   return Error{ErrorCode::kFailed, what + ": " + std::strerror(errno)};
 }
 
@@ -43,17 +43,17 @@ struct SessionTable::File {
 Result<std::unique_ptr<SessionTable>> SessionTable::Open(const std::string& path) {
   const UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   struct stat status {};
-  if (!fd || fstat(fd.get(), &status) != 0) return System("cannot open " + path);
+  if (!fd || fstat(fd.get(), &status) != 0) return SystemError("cannot open " + path);
   const bool same_size = status.st_size == off_t{sizeof(File)};
-  if (!same_size && ftruncate(fd.get(), 0) != 0) return System("cannot empty " + path);
+  if (!same_size && ftruncate(fd.get(), 0) != 0) return SystemError("cannot empty " + path);
   const int failed = posix_fallocate(fd.get(), 0, sizeof(File));
   if (failed != 0) {
     errno = failed;
-    return System("no room for " + path);
+    return SystemError("no room for " + path);
   }
   void* const address =
       mmap(nullptr, sizeof(File), PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
-  if (address == MAP_FAILED) return System("cannot map " + path);
+  if (address == MAP_FAILED) return SystemError("cannot map " + path);
   std::unique_ptr<SessionTable> table(new SessionTable(static_cast<File*>(address)));
   const std::string boot = BootId();
   const File& file = *table->file_;

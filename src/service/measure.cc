@@ -6,7 +6,7 @@
 namespace tandem::service {
 namespace {
 
-constexpr Duration kShortestPause = Milliseconds(200);  // between two measurements
+constexpr Duration kPauseAfterAnEnd = Milliseconds(200);  // between two measurements
 constexpr Duration kPauseWhileWaiting = Seconds(5);
 constexpr Duration kPauseAfterAChange = Seconds(5);
 constexpr Duration kUsualPause = Seconds(60);
@@ -23,7 +23,7 @@ void Service::MeasureWithin(Duration pause) {
 
 void Service::MeasureAfterAnEnd() {
   last_end_ = now_;
-  MeasureWithin(kShortestPause);
+  MeasureWithin(kPauseAfterAnEnd);
 }
 
 void Service::MeasureWhileWaiting(const Gpu& gpu) {
@@ -43,7 +43,7 @@ std::vector<Outgoing> Service::OnMeasured(const CardUses& uses, Instant now) {
   now_ = now;
   // What ended since may be in the figures and may not.
   if (last_end_.has_value() && *last_end_ >= uses.asked_at) {
-    MeasureWithin(kShortestPause);
+    MeasureWithin(kPauseAfterAnEnd);
     return std::move(out_);
   }
   for (const auto& gpu : gpus_) {

@@ -14,7 +14,7 @@ const browser = await chromium.launch({
 const contexts = new Map();
 const pages = new Map();
 
-async function open({ page: name, url }) {
+async function open({ page: name, url, settled }) {
   if (!contexts.has(name)) {
     contexts.set(name, await browser.newContext({ viewport: { width: 960, height: 900 } }));
   }
@@ -22,7 +22,8 @@ async function open({ page: name, url }) {
   page.setDefaultTimeout(patienceMs);
   page.on("dialog", (dialog) => dialog.accept());
   pages.set(name, page);
-  await page.goto(url);
+  // Buttons work once a page's scripts have come, which may be after it has loaded.
+  await page.goto(url, { waitUntil: settled ? "networkidle" : "load" });
 }
 
 const actions = {

@@ -76,7 +76,7 @@ def test_a_closed_tab_keeps_its_kernel_and_a_stopped_server_ends_it_alone(machin
     anna.open_notebook(NAME)  # the same kernel, with its variables
     assert FOUND in anna.run(COUNT)
     ben.begin(ROUNDS)
-    anna.do("open", url=f"{anna.url}/hub/home")
+    anna.do("open", url=f"{anna.url}/hub/home", settled=True)
     anna.do("click", selector="#stop")
     wait_until(lambda: machine.session("anna") is None, None, "anna's kernel ends", PATIENCE_S)
     assert ROUNDED in ben.end(ROUNDS)
