@@ -3,9 +3,13 @@
 #include <sys/stat.h>
 
 #include <optional>
+#include <utility>
+#include <vector>
 
 namespace tandem {
 namespace {
+
+constexpr int kMoreNames = 8;
 
 std::optional<uid_t> OwnerOf(const std::string& path) {
   struct stat info {};
@@ -15,13 +19,23 @@ std::optional<uid_t> OwnerOf(const std::string& path) {
 
 }  // namespace
 
+std::string UsualUserDirectory(uid_t uid, const std::string& root) {
+  return root + "/tmp/tandem-" + std::to_string(uid);
+}
+
 std::string UserDirectory(uid_t uid, const std::string& root) {
-  const std::string number = std::to_string(uid);
-  std::string usual = root + "/tmp/tandem-" + number;
-  const std::optional<uid_t> owner = OwnerOf(usual);
-  const std::string of_login = root + "/run/user/" + number;
-  const bool taken = owner.has_value() && *owner != uid;
-  return taken && OwnerOf(of_login) == uid ? of_login + "/tandem" : usual;
+  const std::string usual = UsualUserDirectory(uid, root);
+  const std::string of_login = root + "/run/user/" + std::to_string(uid);
+  std::vector<std::string> candidates = {usual};
+  if (OwnerOf(of_login) == uid) candidates.push_back(of_login + "/tandem");
+  for (int i = 1; i <= kMoreNames; ++i) candidates.push_back(usual + "." + std::to_string(i));
+  std::optional<std::string> absent;
+  for (std::string& candidate : candidates) {
+    const std::optional<uid_t> owner = OwnerOf(candidate);
+    if (owner == uid) return candidate;
+    if (!owner.has_value() && !absent.has_value()) absent = std::move(candidate);
+  }
+  return absent.value_or(usual);
 }
 
 }  // namespace tandem

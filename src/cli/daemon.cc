@@ -143,6 +143,7 @@ Result<std::optional<DaemonCommand>> OwnDaemon(const Layout& layout, Gpu gpu,
   TRY(wire::MakeOwnDir());
   if (wire::RootStartsTheDaemon()) return std::optional<DaemonCommand>();
   DaemonCommand command;
+  command.note = wire::DisplacedNote();
   command.log = wire::OwnFile(".log");
   command.arguments = {layout.daemon, "--exit-when-idle", kIdleSeconds, "--log", command.log};
   ASSIGN_OR_RETURN(command.environment, BareEnvironment(std::move(environment), layout, gpu));
@@ -150,6 +151,9 @@ Result<std::optional<DaemonCommand>> OwnDaemon(const Layout& layout, Gpu gpu,
 }
 
 Status DaemonFinder::Start() {
+  if (!command_->note.empty() && !std::exchange(noted_, true)) {
+    fmt::print(stderr, "tandem: {}\n", command_->note);
+  }
   const UniqueFd null(open("/dev/null", O_RDWR | O_CLOEXEC));
   const UniqueFd log(open(command_->log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
   if (!log) {

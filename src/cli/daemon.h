@@ -33,7 +33,8 @@ Result<std::string> Query(const std::string& what);
 struct DaemonCommand {
   std::vector<std::string> arguments;  // from the program's path
   Environment environment;
-  std::string log;  // its log; where it does not start, what it said is appended
+  std::string log;   // its log; where it does not start, what it said is appended
+  std::string note;  // what its user is told when it is started; may be empty
 };
 
 // The daemon of this installation, which leaves when it was idle for some minutes. None where it
@@ -63,6 +64,7 @@ class DaemonFinder {
   const std::string socket_;
   const std::optional<DaemonCommand> command_;
   pid_t pid_ = 0;          // of the daemon started here; 0: none runs
+  bool noted_ = false;     // its user was told the command's note
   bool answered_ = false;  // a daemon did, since the last one was started
   UniqueFd report_;        // in memory: what it says before it has its log, also on a full disk
   Instant start_at_;       // not before

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 
 namespace tandem::cli {
@@ -108,9 +109,16 @@ void SetRunName(Environment* environment, const std::string& name) {
 
 void SetDevicePriority(Environment* environment, std::string_view of_class) {
   constexpr const char* kVariable = "TANDEM_SOFT_PRIORITY";
-  if (Lookup(*environment, kVariable)) return;
-  if (of_class == "production") Set(environment, kVariable, "10");
-  if (of_class == "opportunistic") Set(environment, kVariable, "-10");
+  const int most = of_class == "production" ? 10 : of_class == "opportunistic" ? -10 : 0;
+  const std::optional<std::string> set = Lookup(*environment, kVariable);
+  int priority = most;
+  if (set.has_value()) {
+    const char* const end = set->data() + set->size();
+    const auto [stop, error] = std::from_chars(set->data(), end, priority);
+    if (error != std::errc() || stop != end) return;  // the software GPU says what is wrong with it
+  }
+  if (!set.has_value() && most == 0) return;
+  Set(environment, kVariable, std::to_string(std::min(priority, most)));
 }
 
 Result<Environment> BareEnvironment(Environment environment, const Layout& layout, Gpu gpu) {

@@ -69,7 +69,7 @@ TEST(BareEnvironment, LeavesNoEmptyPreload) {
   EXPECT_THAT(Lookup(*bare, "LD_PRELOAD"), Eq(std::nullopt));
 }
 
-TEST(DevicePriority, GoesByTheClassUnlessTheUserHasSaidOtherwise) {
+TEST(DevicePriority, GoesByTheClassAndTheUserMaySayLess) {
   const auto priority = [](Environment environment, std::string_view of_class) {
     SetDevicePriority(&environment, of_class);
     return Lookup(environment, "TANDEM_SOFT_PRIORITY");
@@ -79,6 +79,11 @@ TEST(DevicePriority, GoesByTheClassUnlessTheUserHasSaidOtherwise) {
   EXPECT_THAT(priority({}, "interactive"), Eq(std::nullopt));
   EXPECT_THAT(priority({}, ""), Eq(std::nullopt));
   EXPECT_THAT(priority({"TANDEM_SOFT_PRIORITY=3"}, "production"), Eq("3"));
+  EXPECT_THAT(priority({"TANDEM_SOFT_PRIORITY=100"}, "production"), Eq("10"));
+  EXPECT_THAT(priority({"TANDEM_SOFT_PRIORITY=100"}, "interactive"), Eq("0"));
+  EXPECT_THAT(priority({"TANDEM_SOFT_PRIORITY=-3"}, "interactive"), Eq("-3"));
+  EXPECT_THAT(priority({"TANDEM_SOFT_PRIORITY=0"}, "opportunistic"), Eq("-10"));
+  EXPECT_THAT(priority({"TANDEM_SOFT_PRIORITY=high"}, "batch"), Eq("high"));
 }
 
 TEST(ChooseGpu, AskedForComesFirst) {

@@ -29,6 +29,10 @@ std::string GpuText(const Json& gpu) {
                       Size(Member(gpu, "free_bytes")));
   text += fmt::format("  holding it  {}\n", Ids(gpu, "holders"));
   text += fmt::format("  waiting     {}\n", Ids(gpu, "waiting"));
+  if (!List(gpu, "blocked_by").empty()) {
+    text += fmt::format("  blocked by  {}, which does not give up what it was asked for\n",
+                        Ids(gpu, "blocked_by"));
+  }
   if (!List(gpu, "suspended").empty()) {
     text += fmt::format("  suspended   {}\n", Ids(gpu, "suspended"));
   }

@@ -10,9 +10,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-const char* ColourOf(const std::string& state) {
+const char* ColourOf(const Json& session) {
+  const std::string state = Text(Member(session, "state"));
   if (state == "running") return "32";
-  if (state == "stuck") return "31";
+  if (state == "stuck" || Member(session, "blocks_since").is_string()) return "31";
   if (state == "suspended" || state == "suspending") return "35";
   if (state == "idle" || state == "unused") return "2";
   return "33";
@@ -46,10 +47,12 @@ std::vector<Cell> RowOf(const Json& session) {
           {CutText(Text(Member(session, "program")), kMostOfName)},
           {Text(Member(session, "pid"))},
           {Text(Member(session, "class"))},
-          {state, ColourOf(state)},
+          {state, ColourOf(session)},
           {Size(Member(session, "resident_bytes"))},
           {Size(Member(session, "swapped_bytes"))},
           {Size(Member(session, "allocated_bytes"))},
+          {Size(Member(session, "fixed_bytes"))},
+          {Size(Member(session, "host_share_bytes"))},
           {Size(Member(session, "limit_bytes"))},
           {SecondsText(Member(session, "waited_s"))},
           {SecondsText(Member(session, "elapsed_s"))},
@@ -75,6 +78,8 @@ Result<std::string> SessionsTable(const std::string& json, const Screen& screen)
                {"RESIDENT", 10},
                {"SWAPPED", 9},
                {"ALLOCATED", 8},
+               {"FIXED", 2},
+               {"PROMISED", 1},
                {"LIMIT", 3},
                {"WAITED", 11},
                {"ELAPSED", 5},

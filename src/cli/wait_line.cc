@@ -71,6 +71,11 @@ std::string WaitLine::Draw(size_t columns) {
 }
 
 std::string WaitLine::OnWaiting(const wire::Waiting& waiting, Instant now, size_t columns) {
+  if (waiting.state == "ended") {
+    return OnPause() + fmt::format("tandem: {} is ended: it kept {} from others for {:.0f} s\n",
+                                   EscapeText(waiting.name), EscapeText(waiting.gpu),
+                                   static_cast<double>(waiting.waited_ms) / 1000);
+  }
   if (waiting.state.empty()) {
     if (!waiting_.has_value()) return {};
     const std::string over = fmt::format("tandem: waited {:.0f} s for {}\n",

@@ -116,7 +116,7 @@ class Arbiter {
     Handover record;
   };
   // Events (arbiter.cc). Each says what happened and leaves deciding to Decide.
-  void Handle(const event::SessionAdded& e);
+  void Handle(const event::SessionAdded& e);  // these two: arbiter_members.cc
   void Handle(const event::SessionGone& e);
   void Handle(const event::Reserve& e);
   void Handle(const event::ContextWanted& e);
@@ -206,6 +206,7 @@ class Arbiter {
   void AnswerFixed(Session& session);
   void GiveUpClaim(action::Why why);
   Bytes Coming() const;
+  void EndBlocks();
   void UpdateContended();
   void TellContended(SessionId id);
   bool IsContended(const Session& session) const;

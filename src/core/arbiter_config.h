@@ -27,6 +27,9 @@ struct ArbiterConfig {
   Duration busy_backoff = Milliseconds(20);
   // For what cannot be swapped, while no end of a turn would bring room for it.
   Duration fixed_wait = Seconds(60);
+  // A session that gives back neither its lease nor its memory while others wait is to be ended
+  // after this; zero: never.
+  Duration longest_block = Seconds(300);
   HostLimits* host = nullptr;  // outlives the arbiter; null: the host has room for everything
   int gpu = 0;                 // its name there
 };

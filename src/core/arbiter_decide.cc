@@ -146,6 +146,7 @@ void Arbiter::SendRevoke(Session& session, action::Why why) {
   session.Enter(Phase::kRevoking, now_);
   session.had_its_turn = why == action::Why::kTurnEnded;
   session.expected_at = now_ + session.deadline + config_.silence;
+  if (!session.blocks_since.has_value()) session.blocks_since = now_;
   actions_.emplace_back(action::Revoke{session.id, session.epoch, session.deadline, why});
 }
 
@@ -225,6 +226,23 @@ void Arbiter::GiveUpClaim(action::Why why) {
   SendRevoke(session, why);
 }
 
+// ---- Those that do not give what they were asked for
+
+// The time counts from when somebody began to wait.
+void Arbiter::EndBlocks() {
+  if (last_waiting_ == 0 || wishes_.active() == 0) {
+    const Roster::ByTime blocking = roster_.counted().blocking;
+    for (const auto& [since, id] : blocking) roster_.Touch(id).blocks_since = now_;
+  }
+  if (config_.longest_block == Duration()) return;
+  while (!roster_.counted().blocking.empty()) {
+    const auto [since, id] = *roster_.counted().blocking.begin();
+    if (now_ < since + config_.longest_block) break;
+    roster_.Touch(id).blocks_since = now_;
+    actions_.emplace_back(action::Overdue{id});
+  }
+}
+
 // ---- What holders and the caller must know
 
 // Looks only at sessions that may have changed: those of this event; all holders, if the first
@@ -280,6 +298,10 @@ void Arbiter::WakeBy(Instant instant) {
 void Arbiter::SetWake() {
   const Roster::ByTime& expected = roster_.counted().expected;
   if (!expected.empty()) WakeBy(expected.begin()->first);
+  const Roster::ByTime& blocking = roster_.counted().blocking;
+  if (config_.longest_block > Duration() && !blocking.empty() && wishes_.active() > 0) {
+    WakeBy(blocking.begin()->first + config_.longest_block);
+  }
   if (const Pacing* const pacing = policy_->pacing(); pacing != nullptr) {
     WakeBy(pacing->ChangesAt());
   }

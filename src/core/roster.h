@@ -31,6 +31,7 @@ class Roster {
     Ids holders;                                 // stuck ones included
     Ids wanting_contexts, wanting_fixed, cut_needs, yielding, uncleared;
     ByTime expected;
+    ByTime blocking;
     ByTime cold;  // the longest unused first
     bool operator==(const Counted&) const = default;
   };

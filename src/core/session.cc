@@ -65,6 +65,7 @@ Tally Session::Count() const {
   const bool has_to_give = holds() ? phase != Phase::kRevoking : !rooted && credit > Bytes();
   tally.uncleared = goes() && !stuck && has_to_give;
   if (expected() && !stuck) tally.expected_at = expected_at;
+  tally.blocks_since = blocks_since;
   return tally;
 }
 

@@ -87,8 +87,10 @@ struct Session {
   Instant last_used;
   std::optional<Instant> left_at;  // when its lease was last taken
   bool had_its_turn = false;       // since its turn had ended, and others waited
-  Instant not_before;              // no Revoke before this: it was busy just now
-  std::optional<Instant> cap;      // protected no longer than this: it slipped in
+  // It was asked for its lease or its memory and has not given it, since then or since others wait.
+  std::optional<Instant> blocks_since;
+  Instant not_before;          // no Revoke before this: it was busy just now
+  std::optional<Instant> cap;  // protected no longer than this: it slipped in
   Pauses pauses;
   Recent bursts;         // of work between those that are worth a switch
   Duration declared;     // its current or next burst, by its own word; zero: it does not say

@@ -59,9 +59,10 @@ struct Tally {
   bool wants_contexts = false;
   bool wants_fixed = false;
   bool need_is_cut = false;
-  bool yields = false;                 // to a session
-  bool uncleared = false;              // is suspended, and something must be asked of it
-  std::optional<Instant> expected_at;  // something is to come from it by then
+  bool yields = false;                  // to a session
+  bool uncleared = false;               // is suspended, and something must be asked of it
+  std::optional<Instant> expected_at;   // something is to come from it by then
+  std::optional<Instant> blocks_since;  // as Session's
   // It could be asked to leave and waits for no lease: since when it has not been used.
   std::optional<Instant> cold_since;
 

@@ -285,6 +285,10 @@ struct HandoverDone {
 struct WakeAt {
   Instant instant;
 };
+// The session has kept others waiting for as long as a session may. Comes again while it does.
+struct Overdue {
+  SessionId id;
+};
 // The session asked for what no honest one can ask for; it is as it was before.
 struct Breach {
   SessionId id;
@@ -293,9 +297,9 @@ struct Breach {
 
 }  // namespace action
 
-using Action =
-    std::variant<action::Grant, action::Credit, action::Revoke, action::Evict,
-                 action::ContextReserved, action::FixedReserved, action::Reserved, action::HostFull,
-                 action::SetContended, action::HandoverDone, action::WakeAt, action::Breach>;
+using Action = std::variant<action::Grant, action::Credit, action::Revoke, action::Evict,
+                            action::ContextReserved, action::FixedReserved, action::Reserved,
+                            action::HostFull, action::SetContended, action::HandoverDone,
+                            action::WakeAt, action::Breach, action::Overdue>;
 
 }  // namespace tandem::core

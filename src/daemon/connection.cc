@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 
 #include "src/daemon/closing.h"
 #include "src/daemon/received_memory.h"
@@ -15,7 +16,8 @@ namespace tandem::daemon {
 namespace {
 
 constexpr size_t kMaxQueued = size_t{256} * 1024;  // bytes that may wait before another message
-constexpr size_t kMostInMessage = 253;             // descriptors; the kernel's SCM_MAX_FD
+constexpr size_t kCredentials = CMSG_SPACE(sizeof(ucred));
+constexpr size_t kMostInMessage = 253;  // descriptors; the kernel's SCM_MAX_FD
 
 Error Gone(const char* why) {
   return Error{ErrorCode::kUnavailable, why};
@@ -28,6 +30,17 @@ bool HasRoomForDescriptors(int any) {
     fd.Reset(fcntl(any, F_DUPFD_CLOEXEC, 0));
     return static_cast<bool>(fd);
   });
+}
+
+int SenderOf(msghdr& header) {
+  for (cmsghdr* entry = CMSG_FIRSTHDR(&header); entry != nullptr;
+       entry = CMSG_NXTHDR(&header, entry)) {
+    if (entry->cmsg_level != SOL_SOCKET || entry->cmsg_type != SCM_CREDENTIALS) continue;
+    ucred sender{};
+    std::memcpy(&sender, CMSG_DATA(entry), sizeof(sender));
+    return sender.pid;
+  }
+  return 0;
 }
 
 }  // namespace
@@ -54,9 +67,12 @@ Result<wire::Message> Connection::Receive() {
 Result<size_t> Connection::Fill(std::span<std::byte> bytes) {
   if (Closing(uid_) >= kMostClosing) return Gone("what its user has sent takes too long to close");
   iovec piece{bytes.data(), bytes.size()};
+  alignas(cmsghdr) std::array<char, kCredentials + CMSG_SPACE(sizeof(int) * kMostInMessage)> space;
   msghdr header{};
   header.msg_iov = &piece;
   header.msg_iovlen = 1;
+  header.msg_control = space.data();
+  header.msg_controllen = kCredentials;  // which come first: what is cut off are descriptors
   ssize_t n = recvmsg(socket_.get(), &header, MSG_PEEK | MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return size_t{0};
   if (n <= 0) return Gone("it closed the connection");
@@ -65,11 +81,10 @@ Result<size_t> Connection::Fill(std::span<std::byte> bytes) {
     return Gone("the daemon has no descriptors left for those it sends");
   }
   piece.iov_len = static_cast<size_t>(n);  // no more: what has come since may bring others
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * kMostInMessage)> space;
-  header.msg_control = space.data();
   header.msg_controllen = space.size();
   n = recvmsg(socket_.get(), &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (n <= 0) return Gone("it cannot be read");
+  sender_ = SenderOf(header);
   for (UniqueFd& fd : wire::DetachFds(header)) {
     if (IsMemory(fd.get(), software_gpu_)) std::swap(memory_, fd);
     CloseElsewhere(std::move(fd), uid_);

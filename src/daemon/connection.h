@@ -30,6 +30,8 @@ class Connection {
   // The next message, as wire::FrameReader::Next; what is behind it stays in the socket. Errors
   // also: kUnavailable at the end.
   Result<wire::Message> Receive();
+  // The process that has sent the end of what was received last; 0: unknown.
+  int sender() const { return sender_; }
   // A descriptor of memory of a GPU that came with the message, if any; all others are let go of.
   UniqueFd TakeMemory() { return std::move(memory_); }
 
@@ -55,6 +57,7 @@ class Connection {
   UniqueFd memory_;
   const unsigned uid_;
   const bool software_gpu_;  // serves one: what it exports is taken
+  int sender_ = 0;
   wire::FrameReader reader_;
   std::deque<Frame> queue_;
   size_t sent_ = 0;  // of the first frame

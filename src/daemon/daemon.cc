@@ -23,7 +23,9 @@
 #include "src/daemon/devices.h"
 #include "src/daemon/memfd_pages.h"
 #include "src/daemon/options.h"
+#include "src/daemon/privileges.h"
 #include "src/daemon/server.h"
+#include "src/daemon/service_manager.h"
 #include "src/daemon/session_table.h"
 #include "src/daemon/spill_directory.h"
 #include "src/wire/channel.h"
@@ -76,11 +78,13 @@ Result<std::vector<service::GpuInfo>> FindDevices(const Options& options,
   return ParseDevices(json, options.reserved_contexts, ReadFile(kept));
 }
 
-Result<UniqueFd> BlockSignals() {
+// A daemon without a log of its own ends with its terminal, if it has one.
+Result<UniqueFd> BlockSignals(const Options& options) {
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGTERM);
   sigaddset(&set, SIGINT);
+  if (!options.log_file.empty() || isatty(STDERR_FILENO) == 0) sigaddset(&set, SIGHUP);
   sigprocmask(SIG_BLOCK, &set, nullptr);
   UniqueFd signals(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals) return Error{ErrorCode::kFailed, "signalfd"};
@@ -116,6 +120,7 @@ Result<std::unique_ptr<Server>> PrepareThere(const Options& options) {
   ASSIGN_OR_RETURN(Listener listener, Listener::Claim(wire::SocketPath()));
   service::ServiceConfig config;
   ASSIGN_OR_RETURN(config.gpus, FindDevices(options, listener.path()));
+  TRY(DropPrivileges());  // the driver's library may need root's to load its modules
   config.version = TANDEM_VERSION;
   config.socket = listener.path();
   config.pid = getpid();
@@ -127,6 +132,7 @@ Result<std::unique_ptr<Server>> PrepareThere(const Options& options) {
   config.turns = options.turns;
   config.policy = options.policy;
   config.fixed_wait = options.fixed_wait;
+  config.longest_block = options.longest_block;
   config.host_memory =
       options.host_memory.value_or(core::HostLimits::Measured(AvailableHostMemory()));
   config.host_memory_measured = !options.host_memory.has_value();
@@ -154,13 +160,14 @@ Result<std::unique_ptr<Server>> PrepareThere(const Options& options) {
                  service::Printable(gpu.name), FormatBytes(budget), FormatBytes(gpu.card),
                  FormatBytes(gpu.context));
   }
+  if (const std::string note = wire::DisplacedNote(); !note.empty()) spdlog::warn("{}", note);
   spdlog::info("{} of the host's memory for what does not fit on the cards",
                FormatBytes(config.host_memory));
   if (config.spill.limit != Bytes()) {
     spdlog::info("{} more in {}", FormatBytes(config.spill.limit),
                  service::Printable(config.spill.directory));
   }
-  ASSIGN_OR_RETURN(UniqueFd signals, BlockSignals());
+  ASSIGN_OR_RETURN(UniqueFd signals, BlockSignals(options));
   // Also without the option: those who were served here before go on looking for it here.
   TRY(listener.Listen(wire::IsEverybodys(wire::RuntimeDir())));
   std::unique_ptr<Meter> meter;
@@ -235,6 +242,19 @@ Status OpenLog(const Options& options) {
   return {};
 }
 
+// Opens the log anew: another program may have moved it.
+void Reload(const Options& options, const ServiceManager& manager) {
+  manager.Tell("RELOADING=1\nMONOTONIC_USEC=" + std::to_string(MonotonicNow().ns / 1000));
+  const Status log = OpenLog(options);
+  if (log.ok()) {
+    SpeakToLog(options.log_file);
+    spdlog::info("the log is opened again");
+  } else {
+    spdlog::error("the log stays as it is: {}", log.error().message);
+  }
+  manager.Tell("READY=1");
+}
+
 }  // namespace
 
 int Main(int argc, char** argv) {
@@ -244,6 +264,8 @@ int Main(int argc, char** argv) {
   if (options.probe) return PrintProbe();
   if (options.meter) return RunMeter();
   umask(077);  // no other user may read what it writes
+  signal(SIGPIPE, SIG_IGN);
+  const ServiceManager manager = ServiceManager::FromEnvironment();
   UniqueFd ready;
   if (options.daemonize) ready = GoToBackground();
   RaiseDescriptorLimit();
@@ -256,7 +278,14 @@ int Main(int argc, char** argv) {
   }
   if (ready) LeaveTerminal(ready);
   if (!ready && !options.log_file.empty()) SpeakToLog(options.log_file);
+  ServerHooks hooks;
+  hooks.on_hangup = [&] { Reload(options, manager); };
+  hooks.beat = [&] { manager.Tell("WATCHDOG=1"); };
+  hooks.beat_every = manager.heartbeat();
+  (*server)->SetHooks(std::move(hooks));
+  manager.Tell("READY=1");
   (*server)->Run();
+  manager.Tell("STOPPING=1");
   return 0;
 }
 

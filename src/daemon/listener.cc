@@ -54,6 +54,11 @@ Status Listener::Listen(bool to_everybody) {
   std::memcpy(address.sun_path, path_.c_str(), path_.size() + 1);
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return System("socket");
+  // Each message then says who has sent it. Accepted sockets inherit this.
+  const int on = 1;
+  if (setsockopt(socket.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) != 0) {
+    return System("SO_PASSCRED");
+  }
   unlink(path_.c_str());  // we hold the lock, so no daemon listens behind it
   if (bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 ||
       chmod(path_.c_str(), to_everybody ? 0666 : 0600) != 0 ||

@@ -121,6 +121,21 @@ void AddFixedWait(CLI::App* app, Options* options) {
       ->envname("TANDEM_FIXED_WAIT");
 }
 
+void AddLongestBlock(CLI::App* app, Options* options) {
+  const auto set = [options](const std::string& text) {
+    const Result<Duration> longest = ParseDuration(text);
+    if (!longest.ok()) throw CLI::ValidationError("--longest-block", longest.error().message);
+    options->longest_block = *longest;
+  };
+  app->add_option_function<std::string>("--longest-block", set,
+                                        "end a program that keeps others waiting for this long "
+                                        "after it was asked to give up the card, e.g. 5m; 0s: "
+                                        "never")
+      ->type_name("DURATION")
+      ->default_str("5m")
+      ->envname("TANDEM_LONGEST_BLOCK");
+}
+
 }  // namespace
 
 ParsedOptions ParseOptions(int argc, const char* const* argv) {
@@ -143,6 +158,7 @@ ParsedOptions ParseOptions(int argc, const char* const* argv) {
   AddHostMemory(&app, &options);
   AddSpill(&app, &options);
   AddFixedWait(&app, &options);
+  AddLongestBlock(&app, &options);
   app.add_option("--log", options.log_file,
                  "write the log to this file, at most 1 MiB and as much of an older one");
   auto* idle = app.add_option("--exit-when-idle", idle_seconds,

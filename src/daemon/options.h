@@ -24,6 +24,7 @@ struct Options {
   std::optional<Bytes> host_memory;  // default: the available memory less a tenth
   service::Spill spill;
   Duration fixed_wait = core::ArbiterConfig().fixed_wait;
+  Duration longest_block = core::ArbiterConfig().longest_block;
   core::TurnRules turns;
   std::string policy = core::ArbiterConfig().policy;
   bool chaos = false;

@@ -37,6 +37,20 @@ UniqueFd OpenProcess(int pid) {
   return UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
 }
 
+bool MayBelongTo(int pid, unsigned uid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream fields(line);
+    std::string name;
+    if (fields >> name; name != "Uid:") continue;
+    for (unsigned theirs = 0; fields >> theirs;) {
+      if (theirs == uid) return true;
+    }
+    return false;
+  }
+  return true;
+}
+
 bool HasEnded(const UniqueFd& process) {
   pollfd entry{process.get(), POLLIN, 0};
   return poll(&entry, 1, 0) > 0;

@@ -16,6 +16,9 @@ uint64_t TicksNow();
 // A pidfd; empty where there is no such process.
 UniqueFd OpenProcess(int pid);
 // Whether the process has ended.
+// Whether it may be the user's: false where its real, effective, saved and file system user all are
+// others. True where the kernel does not tell.
+bool MayBelongTo(int pid, unsigned uid);
 bool HasEnded(const UniqueFd& process);
 
 }  // namespace tandem::daemon

@@ -5,11 +5,14 @@
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 
 #include "src/daemon/closing.h"
@@ -33,13 +36,14 @@ uint64_t MakeTag(Tag tag, uint64_t number = 0) {
 }
 
 // The process at the other end. From the socket itself where the kernel can (6.5): the number alone
-// may belong to another process by now.
-UniqueFd PeerProcess(int socket, int pid) {
+// may be another process's by now. Nothing where it is another user's.
+UniqueFd PeerProcess(int socket, int pid, unsigned uid) {
   constexpr int kPeerPidFd = 77;  // SO_PEERPIDFD
   int fd = -1;
   socklen_t length = sizeof(fd);
   if (getsockopt(socket, SOL_SOCKET, kPeerPidFd, &fd, &length) == 0) return UniqueFd(fd);
-  return OpenProcess(pid);
+  UniqueFd process = OpenProcess(pid);
+  return MayBelongTo(pid, uid) ? std::move(process) : UniqueFd();
 }
 
 // A descriptor to give up when there are no others.
@@ -119,8 +123,7 @@ void Server::RunOnce(Duration patience) {
       case kSignals: {
         signalfd_siginfo info;
         if (read(signals_.get(), &info, sizeof(info)) == sizeof(info)) {
-          spdlog::info("ending: {}", strsignal(static_cast<int>(info.ssi_signo)));
-          finished_ = true;
+          OnSignal(static_cast<int>(info.ssi_signo));
         }
         break;
       }
@@ -143,6 +146,21 @@ void Server::RunOnce(Duration patience) {
   }
   OnTime();
   SetTimer();
+}
+
+void Server::SetHooks(ServerHooks hooks) {
+  hooks_ = std::move(hooks);
+  beats_at_ = MonotonicNow();
+  SetTimer();
+}
+
+void Server::OnSignal(int signal) {
+  if (signal == SIGHUP) {
+    if (hooks_.on_hangup) hooks_.on_hangup();
+    return;
+  }
+  spdlog::info("ending: {}", strsignal(signal));
+  finished_ = true;
 }
 
 // ---- Clients
@@ -175,7 +193,7 @@ void Server::LetIn(UniqueFd socket) {
   const ucred peer = PeerOf(socket.get());
   // One of another pid namespace has no number here: its end could not be told from others'.
   const bool welcome = peer.pid > 0 && HasRoomFor(peer.uid);
-  UniqueFd process = welcome ? PeerProcess(socket.get(), peer.pid) : UniqueFd();
+  UniqueFd process = welcome ? PeerProcess(socket.get(), peer.pid, peer.uid) : UniqueFd();
   const ConnectionId id = ++last_connection_;
   if (!process || !Watch(socket.get(), MakeTag(kClient, id), EPOLLIN | EPOLLRDHUP).ok()) {
     return CloseSocket(std::move(socket), peer.uid);
@@ -228,7 +246,12 @@ void Server::OnReadable(ConnectionId id) {
     if (spent >= kShareOfRound) return;  // its socket stays readable
     const Instant began = MonotonicNow();
     const Result<wire::Message> message = at->second.connection.Receive();
-    if (message.ok()) {
+    if (message.ok() && std::holds_alternative<wire::Register>(*message) &&
+        at->second.connection.sender() != at->second.pid) {
+      // A socket that was passed on would show one process, and be another's.
+      Carry(service_->OnBroken(
+          id, Error{ErrorCode::kInvalid, "only the process that connected can register"}));
+    } else if (message.ok()) {
       Carry(service_->OnMessage(id, *message, began, at->second.connection.TakeMemory()));
     } else if (message.error().code == ErrorCode::kUnavailable) {
       Drop(id, message.error().message);
@@ -254,6 +277,7 @@ void Server::Carry(std::vector<service::Outgoing> messages) {
   // always told, must be seen to end.
   for (const service::Outgoing& outgoing : messages) WatchProcess(outgoing.to);
   for (service::Outgoing& outgoing : messages) {
+    if (outgoing.end_process != 0) End(outgoing.end_process);
     const auto at = clients_.find(outgoing.to);
     if (at == clients_.end() || at->second.closing) continue;
     if (const auto* refused =
@@ -322,6 +346,14 @@ void Server::WatchProcess(ConnectionId id) {
   processes_[pid] = std::move(process);
 }
 
+// By its descriptor, which no other process can get the number of.
+void Server::End(int pid) {
+  const auto at = processes_.find(pid);
+  if (at == processes_.end()) return;
+  if (syscall(SYS_pidfd_send_signal, at->second.get(), SIGKILL, nullptr, 0) == 0) return;
+  spdlog::error("process {} cannot be ended: {}", pid, std::strerror(errno));
+}
+
 void Server::OnProcessEnd(int pid) {
   if (processes_.erase(pid) == 0) return;
   Carry(service_->OnProcessGone(pid, MonotonicNow()));
@@ -333,6 +365,10 @@ void Server::OnTime() {
     Carry(service_->OnTick(now));
   }
   Measure(now);
+  if (hooks_.beat_every.has_value() && now >= beats_at_) {
+    hooks_.beat();
+    beats_at_ = now + *hooks_.beat_every;
+  }
   DropLateNewcomers();
   if (!service_->idle()) {
     idle_since_.reset();
@@ -377,6 +413,7 @@ void Server::SetTimer() {
   for (const auto& [id, client] : clients_) {
     if (!service_->registered(id)) by(client.deadline);
   }
+  if (hooks_.beat_every.has_value()) by(beats_at_);
   if (meter_ != nullptr && meter_->wake().has_value()) by(*meter_->wake());
   if (idle_since_ && limits_.exit_when_idle) by(*idle_since_ + *limits_.exit_when_idle);
   itimerspec spec{};

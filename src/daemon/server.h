@@ -1,7 +1,7 @@
 // Server: the daemon's loop. Connects sockets, process ends, signals and time with the service.
 //
 // Threading: one thread, which nothing a client does can block. Signals that end it (SIGTERM,
-// SIGINT) must be blocked by the caller where it passes `signals`.
+// SIGINT), and SIGHUP, must be blocked by the caller where it passes `signals`.
 // Invariants
 // 1. At most `max_connections` connections, of which at most `max_newcomers` have not yet said what
 //    they are, each of those for at most `newcomer_patience`.
@@ -14,6 +14,7 @@
 //    process was connected.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -38,6 +39,13 @@ struct ServerLimits {
   std::optional<Duration> exit_when_idle = std::nullopt;
 };
 
+// What else its loop does.
+struct ServerHooks {
+  std::function<void()> on_hangup = {};  // at SIGHUP
+  std::function<void()> beat = {};       // every `beat_every`
+  std::optional<Duration> beat_every = std::nullopt;
+};
+
 class Server {
  public:
   // `signals`: a signalfd; may be empty. `processes`: of the sessions that the service has already,
@@ -48,6 +56,7 @@ class Server {
                                               std::map<int, UniqueFd>&& processes = {},
                                               std::unique_ptr<Meter> meter = nullptr);
 
+  void SetHooks(ServerHooks hooks);
   // Until a signal comes, or the daemon has been idle for exit_when_idle.
   void Run();
   // One round: waits at most `patience` for something to happen, and handles it.
@@ -90,6 +99,8 @@ class Server {
   void WatchProcess(ConnectionId id);
   void OnProcessEnd(int pid);
   void OnTime();
+  void OnSignal(int signal);
+  void End(int pid);
   void Measure(Instant now);
   void OnMeasured();
   void DropLateNewcomers();
@@ -102,6 +113,8 @@ class Server {
   UniqueFd spare_;  // to accept and close a connection when no other is left
   std::unique_ptr<service::Service> service_;
   ServerLimits limits_;
+  ServerHooks hooks_;
+  Instant beats_at_;
   std::map<ConnectionId, Client> clients_;
   std::map<int, UniqueFd> processes_;   // of sessions, by pid
   std::unique_ptr<Meter> meter_;        // null: the cards are not measured

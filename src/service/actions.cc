@@ -76,6 +76,18 @@ void Service::Apply(Gpu& /*gpu*/, const core::action::Breach& breach) {
   Refuse(connection, wire::RefusalCode::kProtocol, breach.reason, true);
 }
 
+// Only its end frees what it keeps. It cannot be asked to end: it does not do what it is asked to.
+void Service::Apply(Gpu& gpu, const core::action::Overdue& overdue) {
+  const auto at = sessions_.find(overdue.id);
+  if (at == sessions_.end()) return;
+  const Seat& seat = *at->second;
+  Note(Describe(seat) + " is ended: it has kept gpu" + std::to_string(gpu.info.index) +
+       " from others for " + std::to_string(config_.longest_block.ns / 1000000000) +
+       " s (--longest-block)");
+  TellEnded(seat);
+  out_.push_back(Outgoing{.end_process = seat.client.pid});
+}
+
 // Writes only what has changed: other processors read these pages.
 void Service::UpdatePages(Gpu& gpu) {
   const auto show = [](std::atomic<uint64_t>& field, uint64_t value) {

@@ -8,6 +8,7 @@
 #include "src/base/text.h"
 #include "src/core/class_names.h"
 #include "src/service/records.h"
+#include "src/service/standing.h"
 
 namespace tandem::service {
 namespace {
@@ -110,6 +111,11 @@ std::string Service::StatusJson() const {
       const bool known = std::find(waiting.begin(), waiting.end(), wish.id) != waiting.end();
       if (!known && sessions_.count(wish.id) != 0) waiting.push_back(wish.id);
     }
+    std::vector<core::SessionId> blocking;
+    for (const auto& [since, id] : arbiter.roster().counted().blocking) {
+      const bool blocks = BlocksSince(arbiter.sessions().at(id), now_).has_value();
+      if (blocks && !waiting.empty()) blocking.push_back(id);
+    }
     gpus.push_back({
         {"index", gpu->info.index},
         {"uuid", gpu->info.uuid},
@@ -124,6 +130,7 @@ std::string Service::StatusJson() const {
         {"foreign_bytes", gpu->foreign.count},
         {"holders", Numbers(HoldersOf(*gpu))},
         {"waiting", Numbers(waiting)},
+        {"blocked_by", Numbers(blocking)},
         {"suspended", Numbers(suspended)},
         {"restoring", restoring},
         {"policy", arbiter.config().policy},

@@ -14,6 +14,7 @@ core::ArbiterConfig ConfigOf(const GpuInfo& gpu, const ServiceConfig& service,
   config.turns = service.turns;
   config.policy = service.policy;
   config.fixed_wait = service.fixed_wait;
+  config.longest_block = service.longest_block;
   config.bytes_per_second = service.assumed_bytes_per_second;
   if (service.chaos_seed.has_value()) config.deadline = kChaosDeadline;
   config.budget = BudgetOf(gpu, gpu.foreign);

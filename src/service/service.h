@@ -91,6 +91,7 @@ struct ServiceConfig {
   core::TurnRules turns = {};
   std::string policy = core::ArbiterConfig().policy;  // of all GPUs, until an order changes it
   Duration fixed_wait = core::ArbiterConfig().fixed_wait;
+  Duration longest_block = core::ArbiterConfig().longest_block;
   // A line for the log: sessions that come and go, and orders.
   std::function<void(const std::string& line)> note = {};
   // Of the buses, until something is measured.
@@ -123,6 +124,7 @@ struct Outgoing {
   std::vector<int> fds;  // with the message; owned by the service
   bool close = false;    // once the message is sent
   UniqueFd memory = {};  // with the message, too
+  int end_process = 0;   // kill this one, whatever the connection; 0: none
 };
 
 class Service {
@@ -189,6 +191,7 @@ class Service {
   void Apply(Gpu& gpu, const core::action::HandoverDone& action);
   void Apply(Gpu& gpu, const core::action::WakeAt& action);
   void Apply(Gpu& gpu, const core::action::Breach& action);
+  void Apply(Gpu& gpu, const core::action::Overdue& action);
   void Note(const std::string& line) const;
   void NoteOf(unsigned uid, const std::string& line);
   std::string Describe(const Seat& seat) const;
@@ -284,6 +287,7 @@ class Service {
   void TellWait(Connection& to, const wire::Waiting& waiting);
   void EndWaits();
   void ExpectWaits(const Gpu& gpu);
+  void TellEnded(const Seat& seat);
   wire::Waiting WaitOf(const Seat& seat, const Standing& standing) const;
 
   // Answers (answers.cc, sessions_answer.cc).

@@ -26,6 +26,12 @@ Duration WaitedOf(const core::Session& session, const Standing& standing, Instan
   return waits ? session.waited + (now - standing.since) : session.waited;
 }
 
+std::string BlockText(Duration so_far, Duration most) {
+  const auto seconds = [](Duration d) { return std::to_string(d.ns / 1000000000) + " s"; };
+  return "keeps others waiting for " + seconds(so_far) +
+         (most > Duration() ? "; it is ended after " + seconds(most) : "");
+}
+
 }  // namespace
 
 core::Share Service::UserShare(const core::Arbiter& arbiter, const Seat& seat) {
@@ -43,7 +49,12 @@ std::string Service::NameOf(const Seat& seat) const {
 Json Service::StandingJson(const Seat& seat, const std::vector<core::Wish>& waiting) const {
   const core::Arbiter& arbiter = seat.gpu->arbiter;
   const core::Session& session = arbiter.sessions().at(seat.id);
-  const Standing standing = StandingOf(arbiter, waiting, seat.id);
+  Standing standing = StandingOf(arbiter, waiting, seat.id);
+  const std::optional<Instant> blocks = waiting.empty() ? std::nullopt : BlocksSince(session, now_);
+  if (blocks.has_value() && standing.reason == Reason::kNone) {
+    standing.reason = Reason::kBlocks;
+    standing.reason_text = BlockText(now_ - *blocks, config_.longest_block);
+  }
   const bool waits = standing.state == State::kWaiting || standing.state == State::kRestoring;
   const auto expected = waits ? arbiter.ExpectedWait(seat.id, now_) : std::nullopt;
   Json held_by = Json::array();
@@ -69,6 +80,7 @@ Json Service::StandingJson(const Seat& seat, const std::vector<core::Wish>& wait
       {"place", OrNull(standing.place)},
       {"expected_wait_s", expected.has_value() ? Json(expected->seconds()) : Json()},
       {"held_by", std::move(held_by)},
+      {"blocks_since", blocks.has_value() ? Json(TimeText(*blocks)) : Json()},
       {"suspended", session.suspended},
       {"suspended_by_uid",
        session.suspended && seat.suspended_by.has_value() ? Json(*seat.suspended_by) : Json()},

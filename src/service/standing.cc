@@ -26,9 +26,15 @@ constexpr std::array<StateName, 9> kStates = {{
 static_assert(kStates.size() == static_cast<size_t>(State::kStuck) + 1);
 
 // In the order of Reason.
-constexpr std::array<std::string_view, 7> kReasons = {
-    "", "turn", "memory", "context", "fixed_memory", "fixed_memory_of_others", "pause_of_others"};
-static_assert(kReasons.size() == static_cast<size_t>(Reason::kPause) + 1);
+constexpr std::array<std::string_view, 8> kReasons = {"",
+                                                      "turn",
+                                                      "memory",
+                                                      "context",
+                                                      "fixed_memory",
+                                                      "fixed_memory_of_others",
+                                                      "pause_of_others",
+                                                      "blocks_others"};
+static_assert(kReasons.size() == static_cast<size_t>(Reason::kBlocks) + 1);
 
 // What a session waits for first, of what is `waiting` for its GPU; waiting.end() where it does
 // not.
@@ -172,6 +178,12 @@ Standing StandingOf(const core::Arbiter& arbiter, const std::vector<core::Wish>&
     if (session.phase == core::Phase::kGranted) standing.held_back_since = session.asked_at;
   }
   return standing;
+}
+
+std::optional<Instant> BlocksSince(const core::Session& session, Instant now) {
+  constexpr Duration kUsual = Seconds(3);
+  const bool blocks = session.blocks_since.has_value() && now - *session.blocks_since >= kUsual;
+  return blocks ? session.blocks_since : std::nullopt;
 }
 
 }  // namespace tandem::service

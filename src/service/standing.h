@@ -34,6 +34,7 @@ enum class Reason {
   kFixed,          // no room for memory that cannot be swapped
   kFixedOfOthers,  // others' memory that cannot be swapped takes the room
   kPause,          // it is opportunistic, and others work
+  kBlocks,         // it does not wait: it does not give others what it was asked for
 };
 
 std::string_view CodeOf(State state);
@@ -53,5 +54,9 @@ struct Standing {
 // `waiting`: what the GPU's sessions wait for, as Arbiter::Waiting has it.
 Standing StandingOf(const core::Arbiter& arbiter, const std::vector<core::Wish>& waiting,
                     core::SessionId id);
+
+// Since when it has kept others waiting, although it was asked for what it has. A hand-over takes a
+// moment, which is nobody's fault.
+std::optional<Instant> BlocksSince(const core::Session& session, Instant now);
 
 }  // namespace tandem::service

@@ -72,6 +72,21 @@ wire::Waiting Service::WaitOf(const Seat& seat, const Standing& standing) const 
   return waiting;
 }
 
+// To those that watch it: its program is about to be ended.
+void Service::TellEnded(const Seat& seat) {
+  wire::Waiting ended;
+  ended.state = "ended";
+  ended.name = NameOf(seat);
+  ended.gpu = "gpu" + std::to_string(seat.gpu->info.index);
+  ended.session = seat.id.value;
+  ended.pid = static_cast<uint64_t>(seat.client.pid);
+  ended.waited_ms = Milli(config_.longest_block);
+  for (const ConnectionId number : watchers_) {
+    if (!Watches(*connections_.at(number), seat)) continue;
+    out_.push_back(Outgoing{number, ended, {}, false});
+  }
+}
+
 // To each that watches, of what it watches the session that has been held back the longest.
 void Service::TellWaits() {
   waits_at_.reset();

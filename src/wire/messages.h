@@ -391,7 +391,7 @@ struct Waiting {
   static constexpr uint16_t kType = 77;
   static constexpr uint16_t kSince = 11;
   static constexpr uint64_t kUnknown = UINT64_MAX;
-  std::string state;   // code of a state (service/standing.h); empty: nothing waits
+  std::string state;   // code of a state (service/standing.h), or "ended"; empty: nothing waits
   std::string reason;  // code of why it waits; empty: none
   std::string name;    // of its run, or of its program
   std::string gpu;     // "gpu0"

@@ -42,7 +42,7 @@ Status Make(const std::string& dir) {
     return Error{ErrorCode::kRefused,
                  dir +
                      " must be a directory of your own that others cannot write to; remove it, or "
-                     "set TANDEM_RUNTIME_DIR"};
+                     "set TANDEM_RUNTIME_DIR to a directory of your own"};
   }
   return {};
 }
@@ -97,6 +97,13 @@ Status MakeOwnDir() {
 
 std::string SocketPath() {
   return NameFor(RuntimeDir(), ".sock");
+}
+
+std::string DisplacedNote() {
+  const std::string dir = OwnDir();
+  const std::string usual = UsualUserDirectory(getuid());
+  const bool displaced = Variable("TANDEM_RUNTIME_DIR").empty() && getuid() != 0 && dir != usual;
+  return displaced ? usual + " belongs to another user; the daemon listens in " + dir : "";
 }
 
 std::string OwnFile(const char* ending) {

@@ -40,6 +40,9 @@ std::string OwnDir();
 // As MakeRuntimeDir.
 Status MakeOwnDir();
 
+// Says that another user has taken the usual directory, and where this user's is. Empty otherwise.
+std::string DisplacedNote();
+
 // tandemd.sock in RuntimeDir(), or tandemd-soft.sock where TANDEM_GPU is "soft": each kind of GPU
 // has a daemon of its own, so that a program never meets the one that does not know its GPU.
 std::string SocketPath();

@@ -124,9 +124,9 @@ class Card:
 
     # ---- the daemon
 
-    def start_daemon(self):
+    def start_daemon(self, *flags):
         env = {**self.env, "LD_LIBRARY_PATH": str(SOFT_GPU)}
-        self.daemon = self.spawn([TANDEMD], env=env, stderr=subprocess.DEVNULL)
+        self.daemon = self.spawn([TANDEMD, *flags], env=env, stderr=subprocess.DEVNULL)
         wait_until(lambda: self.ask("status") is not None, self.daemon, "the daemon answers")
         return self.daemon
 

@@ -45,7 +45,15 @@ class Home:
         os.chown(runtime, USER, USER)
         return runtime
 
+    def named(self, ending):
+        return Path(f"{self.directory}{ending}")
+
     def tandem(self, *words, **more):
+        done = self.run(*words, **more)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def run(self, *words, **more):
         env = {
             "PATH": os.environ["PATH"],
             "TANDEM_GPU": "soft",
@@ -54,9 +62,7 @@ class Home:
             **{name: str(value) for name, value in more.items()},
         }
         argv = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", self.bin / "tandem", *words]
-        done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
     def daemon(self, **more):
         status = json.loads(self.tandem("status", "--json", **more))
@@ -67,7 +73,8 @@ class Home:
     def close(self):
         for pid in self.pids:
             stop(pid)
-        shutil.rmtree(self.directory, ignore_errors=True)
+        for directory in Path("/tmp").glob(f"{self.directory.name}*"):
+            shutil.rmtree(directory, ignore_errors=True)
         shutil.rmtree(self.root, ignore_errors=True)
 
 
@@ -94,11 +101,28 @@ def test_a_daemon_is_found_with_and_without_a_login(home):
     assert home.daemon(XDG_RUNTIME_DIR=home.login()) == home.daemon() == pid
 
 
-def test_a_directory_of_another_user_is_not_used(home):
-    home.directory.mkdir(mode=0o777)
-    with pytest.raises(AssertionError, match="must be a directory of your own"):
-        home.tandem("run", "--", "true")
-    assert home.daemon() is None
+def test_a_directory_of_another_user_locks_nobody_out(home):
+    """Made beforehand, as any user can: the daemon listens elsewhere, and says so once."""
+    taken = [home.directory, home.named(".1")]
+    for directory in taken:
+        directory.mkdir(mode=0o777)
+    said = home.run("run", "--", "true").stderr
+    assert f"{home.directory} belongs to another user; the daemon listens in {home.named('.2')}" in said
+    pid = home.daemon()
+    assert pid is not None
+    assert home.run("run", "--", home.bin / "train", "--memory", "20M", "--steps", "2").stderr.count("belongs") == 0
+    home.directory.rmdir()
+    assert home.daemon() == pid, "it is found where it listens"
+    assert all(list(directory.iterdir()) == [] for directory in taken[1:])
+
+
+def test_a_user_whose_names_are_all_taken_is_told_what_to_do(home):
+    for ending in ("", *(f".{i}" for i in range(1, 9))):
+        home.named(ending).mkdir(mode=0o777)
+    refused = home.run("run", "--", "true")
+    assert refused.returncode != 0
+    assert f"{home.directory} must be a directory of your own" in refused.stderr
+    assert "set TANDEM_RUNTIME_DIR to a directory of your own" in refused.stderr
 
 
 def test_another_directory_has_another_daemon(home):

@@ -157,6 +157,35 @@ def test_claims_of_a_program_that_had_nothing_count_for_nothing(small_card):
     assert holder.ask("digest")
 
 
+# ---- One user does not starve another
+
+
+@pytest.mark.parametrize("how", ["stops", "never ends"])
+def test_a_program_that_keeps_the_card_is_named_and_ended(make_card, how):
+    """A stopped one does not answer at all; the work of the other never ends, and it says that it is busy."""
+    card = make_card(vram="64M", context="2M")
+    log = card.runtime / "log"
+    card.start_daemon("--longest-block", "8s", "--log", log)
+    keeper = busy(card, "keeper")
+    if how == "never ends":
+        assert keeper.ask("kernel 2000000000") == "queued"
+    (session,) = card.sessions()
+    if how == "stops":
+        os.kill(session["pid"], signal.SIGSTOP)
+    waiter = card.shared(train("40M", 3))
+    wait_until(lambda: card.gpu()["blocked_by"], waiter, "it is named")
+    (named,) = [s for s in card.sessions() if s["blocks_since"]]
+    assert named["id"] == session["id"] and card.gpu()["blocked_by"] == [session["id"]]
+    assert "keeps others waiting" in named["reason"] and named["reason_code"] == "blocks_others"
+    assert "is ended after 8 s" in card.tandem("ps")
+    assert f"blocked by  {session['id']}," in card.tandem("status")
+    assert finish(waiter)
+    assert keeper.process.wait(timeout=PATIENCE_S) != 0
+    assert "keeper is ended: it kept gpu0 from others for 8 s" in keeper.process.stderr.read()
+    assert "has kept gpu0 from others for 8 s (--longest-block)" in log.read_text()
+    assert_all_returned(card)
+
+
 # ---- The daemon as a service
 
 

@@ -1,0 +1,78 @@
+// Sessions that come, come back after a restart, and go.
+#include <algorithm>
+
+#include "src/core/arbiter.h"
+#include "src/core/check.h"
+
+namespace tandem::core {
+namespace {
+
+constexpr uint64_t kModifiedHalfLifeChunks = 32;
+
+}  // namespace
+
+void Arbiter::Handle(const event::SessionAdded& e) {
+  if (e.replaces.has_value()) Handle(event::SessionGone{*e.replaces});
+  TANDEM_CHECK(!roster_.Has(e.id));
+  if (e.budget.has_value()) wanted_total_ = std::max(wanted_total_, *e.budget);
+  FollowBudget();
+  Session& session = roster_.Add(e.id);
+  session.window = config_.window;
+  session.deadline = config_.deadline;
+  session.backoff = config_.busy_backoff;
+  session.modified = FadingRatio(Bytes(config_.chunk.count * kModifiedHalfLifeChunks));
+  session.last_used = session.phase_since = now_;
+  session.contexts = e.contexts;
+  session.oversubscribes = e.oversubscribes;
+  session.spills = e.spills;
+  session.tenant = e.tenant;
+  session.of_class = e.of_class;
+  session.on_host = SaturatingSubtract(e.allocated, e.resident);
+  limits_.Add(e.id, e.run, e.limit, e.allocated);
+  session.allocated = e.allocated;
+  contexts_ += e.contexts;
+  session.fixed = e.fixed;
+  fixed_ += e.fixed;
+  limits_.AddFixed(e.id, e.fixed);
+  // What it claims above what is left cannot be its due: it has to go.
+  session.credit = std::min(e.resident, budget_.free());
+  SetCharge(session, session.credit);
+  if (e.resident > session.credit) {
+    session.excess = e.resident - session.credit;
+    ExpectToLeave(session, e.resident);
+    actions_.emplace_back(action::Evict{e.id, session.credit});
+  }
+}
+
+// Memory is on the card by credit alone, and contexts and fixed memory wait for the daemon. But a
+// program goes on allocating memory that can be swapped while no daemon answers.
+bool Arbiter::MayReturn(SessionId id, event::SessionAdded* claims) const {
+  const Session& session = roster_.at(id);
+  claims->resident = std::min(claims->resident, session.charge + session.excess);
+  claims->contexts = std::min(claims->contexts, session.contexts);
+  claims->fixed = std::min(claims->fixed, session.fixed);
+  const Bytes before = session.allocated;
+  if (claims->allocated <= before) return true;
+  const Bytes more = claims->allocated - before;
+  const bool fits_alone = session.oversubscribes || claims->allocated <= MostResident();
+  return fits_alone && more <= SaturatingSubtract(limits_.limit(id), limits_.run_used(id)) &&
+         (config_.host == nullptr || config_.host->Fits(config_.gpu, NeedsOfHost(more)));
+}
+
+void Arbiter::Handle(const event::SessionGone& e) {
+  Session* session = roster_.Find(e.id);
+  if (session == nullptr) return;
+  SetCharge(*session, Bytes());
+  contexts_ -= session->contexts;
+  fixed_ -= session->fixed;
+  if (session->record != nullptr) Tell(std::move(*session->record));
+  if (claim_.has_value() && claim_->wish.id == e.id) AbandonClaim();
+  for (const Wish::Kind kind : Wish::kKinds) wishes_.Remove(e.id, kind);
+  policy_->OnGone(e.id, now_);
+  shares_.Forget({session->tenant.project, session->tenant.user, e.id});
+  roster_.Remove(e.id);
+  limits_.Remove(e.id);
+  if (config_.host != nullptr) config_.host->Forget(config_.gpu, e.id);
+}
+
+}  // namespace tandem::core
