@@ -28,6 +28,7 @@ std::string ForCode(const std::string& reason) {
   if (reason == "fixed_memory") return "no room for memory that cannot be swapped";
   if (reason == "fixed_memory_of_others")
     return "others' memory that cannot be swapped is in the way";
+  if (reason == "host_memory") return "no host memory is left for what it has allocated";
   if (reason == "pause_of_others") return "it is opportunistic, and others work";
   return {};
 }

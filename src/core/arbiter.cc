@@ -35,6 +35,7 @@ std::vector<Action> Arbiter::On(const Event& event, Instant now) {
   ChargeFixed();
   RefuseContexts();
   RefuseFixed();
+  TakeBackPromises();
   KeepAccounts();
   Decide();
   while (RefuseHeldUp()) Decide();
@@ -111,14 +112,23 @@ void Arbiter::Handle(const event::Reserve& e) {
     return allowed;
   };
   if (e.total <= before) {
+    if (session->lapsed) lapsed_ -= before - e.total;
     reserve(e.total);
     return;
   }
   const bool fits_alone = session->oversubscribes || e.total <= MostResident();
+  const bool lapsed = session->lapsed;
+  if (lapsed) SetLapsed(*session, false);
   bool granted = fits_alone && reserve(e.total);
   if (granted && !HostHasRoom(*session)) {
     granted = false;
     reserve(before);
+  }
+  if (granted) {
+    session->reserved_at = now_;
+    if (lapsed) wishes_.Park(e.id, session->parked(), now_);
+  } else if (lapsed) {
+    SetLapsed(*session, true);
   }
   actions_.emplace_back(action::Reserved{e.id, e.sequence, granted});
 }
@@ -159,7 +169,7 @@ void Arbiter::RefuseContexts() {
   for (const SessionId id : Listed(roster_.counted().wanting_contexts)) {
     Session& session = roster_.Touch(id);
     const Bytes alone = session.must_hold() + budget_.fixed() + config_.context;
-    if (contexts_ < config_.reserved || session.suspended) continue;
+    if (contexts_ < config_.reserved || session.parked()) continue;
     if (alone <= budget_.total()) {
       host_has_room = host_has_room || HostHasRoom(session, config_.context);
       if (host_has_room) continue;
@@ -403,7 +413,7 @@ void Arbiter::Handle(const event::Suspended& e) {
   if (e.suspended && wish != nullptr && !session->holds()) {
     session->waited = session->waited + (now_ - wish->since);
   }
-  wishes_.Park(e.id, e.suspended, now_);
+  wishes_.Park(e.id, session->parked(), now_);
 }
 
 void Arbiter::Handle(const event::LimitSet& e) {

@@ -183,6 +183,10 @@ class Arbiter {
   HostNeeds NeedsOfHost(Bytes more) const;
   bool HostHasRoom(const Session& session, Bytes more = {});
   void PromiseHost();
+  bool FitsHost(const Session& session, Bytes more) const;
+  void TakeBackPromises();
+  void SetLapsed(Session& session, bool lapsed);
+  bool Promise(Session& session);
 
   // Giving back unasked (arbiter_yield.cc).
   void ClearSuspended();
@@ -228,6 +232,7 @@ class Arbiter {
   uint64_t last_ticket_ = 0;
   uint32_t contexts_ = 0;    // on the card, of all sessions
   Bytes fixed_;              // as Session::fixed, of all sessions
+  Bytes lapsed_;             // allocated by sessions that are Session::lapsed
   Bytes excess_;             // of what is allocated, over what the card holds of it
   Instant chunk_left_by_;    // of any session, and the next one should have by then
   Moves last_moves_;         // of the latest hand-over that moved bytes

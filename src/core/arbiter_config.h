@@ -30,6 +30,8 @@ struct ArbiterConfig {
   // A session that gives back neither its lease nor its memory while others wait is to be ended
   // after this; zero: never.
   Duration longest_block = Seconds(300);
+  // What the host has promised to a session that never used any of it is taken back after this.
+  Duration unused_promise = Seconds(300);
   HostLimits* host = nullptr;  // outlives the arbiter; null: the host has room for everything
   int gpu = 0;                 // its name there
 };

@@ -6,6 +6,13 @@
 #include "src/core/check.h"
 
 namespace tandem::core {
+namespace {
+
+// Other GPUs' sessions may give back what the host has promised them.
+constexpr Duration kPromisePause = Seconds(1);
+
+}  // namespace
+
 void Arbiter::Decide() {
   policy_->Settle(now_);
   ClearSuspended();
@@ -298,6 +305,11 @@ void Arbiter::WakeBy(Instant instant) {
 void Arbiter::SetWake() {
   const Roster::ByTime& expected = roster_.counted().expected;
   if (!expected.empty()) WakeBy(expected.begin()->first);
+  const Roster::ByTime& unused = roster_.counted().unused;
+  if (config_.host != nullptr && !unused.empty()) {
+    WakeBy(unused.begin()->first + config_.unused_promise);
+  }
+  if (!roster_.counted().wait_for_promise.empty()) WakeBy(now_ + kPromisePause);
   const Roster::ByTime& blocking = roster_.counted().blocking;
   if (config_.longest_block > Duration() && !blocking.empty() && wishes_.active() > 0) {
     WakeBy(blocking.begin()->first + config_.longest_block);

@@ -63,7 +63,7 @@ void Arbiter::RefuseFixed() {
   };
   for (const SessionId id : Listed(roster_.counted().wanting_fixed)) {
     Session& session = roster_.Touch(id);
-    if (session.suspended) continue;
+    if (session.parked()) continue;
     const Bytes taken = session.must_hold() + budget_.fixed();
     for (size_t i = 0; i < session.fixed_wanted.size();) {
       const Bytes bytes = session.fixed_wanted[i].bytes;
@@ -97,7 +97,7 @@ bool Arbiter::IsHeldUp(const Wish& lasting) const {
 // Whether the first of what a session asked for has been held up for too long. If not yet, the
 // arbiter looks again then. Waiting for a turn to end does not count, nor does being suspended.
 bool Arbiter::IsOverdue(const Wish& lasting, Instant asked_at, std::optional<Instant>* held_up) {
-  if (roster_.at(lasting.id).suspended || !IsHeldUp(lasting)) {
+  if (roster_.at(lasting.id).parked() || !IsHeldUp(lasting)) {
     held_up->reset();
     return false;
   }

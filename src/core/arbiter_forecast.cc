@@ -9,7 +9,7 @@ namespace tandem::core {
 // ends first for the first in line, then a turn and a switch for each one before this session.
 std::optional<Duration> Arbiter::ExpectedWait(SessionId id, Instant now) const {
   const Session& session = roster_.at(id);
-  if (session.stuck || session.suspended) return std::nullopt;
+  if (session.stuck || session.parked()) return std::nullopt;
   const Wish* const own = wishes_.FindActive(id, Wish::Kind::kLease);
   if (session.phase == Phase::kGranted) {
     return cost_.Estimate(Moves::BothWays(SaturatingSubtract(session.need, session.arrived)));
@@ -44,8 +44,7 @@ std::optional<Duration> Arbiter::ExpectedWait(SessionId id, Instant now) const {
 
 bool Arbiter::IsHeldBack(SessionId id) const {
   const Session& session = roster_.at(id);
-  return session.wants_lease || session.wants_growth || !session.contexts_wanted.empty() ||
-         !session.fixed_wanted.empty() || session.phase == Phase::kGranted;
+  return session.waits() || session.phase == Phase::kGranted;
 }
 
 }  // namespace tandem::core

@@ -113,6 +113,41 @@ TEST(HostLimitsTest, ADiskMayBeFull) {
   EXPECT_FALSE(host.Fits(0, Of(MiB(61))));
 }
 
+TEST(HostLimitsTest, OneUserLeavesOthersAFifthAndTwoHaveEqualParts) {
+  HostLimits host(MiB(90));
+  EXPECT_TRUE(host.Fits(0, {{kA, MiB(90), false, "anna"}}, "anna")) << "users do not share";
+  host.ShareAmongUsers();
+  EXPECT_FALSE(host.Fits(0, {{kA, MiB(73), false, "anna"}}, "anna"));
+  EXPECT_TRUE(host.Fits(0, {{kA, MiB(72), false, "anna"}}, "anna"));
+  host.Promise(0, {{kA, MiB(40), false, "anna"}});
+  EXPECT_TRUE(host.Fits(1, {{kB, MiB(40), false, "ben"}}, "ben")) << "40 of 50, 10 are left";
+  EXPECT_FALSE(host.Fits(1, {{kB, MiB(41), false, "ben"}}, "ben"));
+  host.Promise(1, {{kB, MiB(40), false, "ben"}});
+  EXPECT_FALSE(host.Fits(0, {{kC, MiB(1), false, "anna"}}, "anna"));
+  EXPECT_TRUE(host.Fits(0, {{kC, MiB(8), false, "carl"}}, "carl"));
+  host.Forget(1, kB, "ben");
+  EXPECT_TRUE(host.Fits(0, {{kC, MiB(32), false, "anna"}}, "anna")) << "of one user together";
+  EXPECT_FALSE(host.Fits(0, {{kC, MiB(33), false, "anna"}}, "anna"));
+}
+
+TEST(HostLimitsTest, OneUserLeavesOthersOfTheMemoryWhereAFileWillNotDo) {
+  HostLimits host(MiB(50));
+  host.AllowSpilling(MiB(1000));
+  host.ShareAmongUsers();
+  EXPECT_TRUE(host.Fits(0, {{kA, MiB(40), true, "anna"}}, "anna"));
+  EXPECT_FALSE(host.Fits(0, {{kA, MiB(41), true, "anna"}}, "anna"));
+  EXPECT_TRUE(host.Fits(0, {{kA, MiB(800), false, "anna"}}, "anna"));
+}
+
+// What one session allocates may make others' promises grow.
+TEST(HostLimitsTest, GrowthOfOthersIsOnNobodysAccountButTakesWhatIsLeft) {
+  HostLimits host(MiB(90));
+  host.ShareAmongUsers();
+  EXPECT_TRUE(host.Fits(0, {{kA, MiB(80), false, "anna"}, {kB, MiB(1), false, "ben"}}, "carl"));
+  EXPECT_TRUE(host.Fits(0, {{kA, MiB(48), false, "anna"}, {kB, MiB(30), false, "ben"}}, "anna"));
+  EXPECT_FALSE(host.Fits(0, {{kA, MiB(49), false, "anna"}, {kB, MiB(30), false, "ben"}}, "anna"));
+}
+
 // The scene's card has a budget of 100 MiB.
 class HostTest : public ArbiterTest {
  protected:
@@ -241,6 +276,112 @@ TEST_F(HostTest, WhatCameFromBeforeIsPromisedInAnyCase) {
   EXPECT_EQ(host_.promised(), MiB(30));
   EXPECT_TRUE(Reserve(kA, MiB(50)));
   EXPECT_FALSE(Reserve(kB, MiB(1)));
+}
+
+// What is promised and never used goes back, and comes again.
+class LapseTest : public HostTest {
+ protected:
+  // A and C have allocated what the host promised; A never uses it.
+  LapseTest() {
+    Start(MiB(80));
+    EXPECT_TRUE(Reserve(kA, MiB(90)));
+    Run(kC, MiB(50));
+    EXPECT_EQ(host_.promised(), MiB(80));
+    EXPECT_FALSE(Reserve(kB, MiB(10)));
+  }
+  bool Lapsed(SessionId id) const { return arbiter_.sessions().at(id).lapsed; }
+  const Duration bound_ = arbiter_.config().unused_promise;
+};
+
+TEST_F(LapseTest, AnUnusedPromiseIsTakenBackAfterTheBound) {
+  bool woken = false;
+  for (const Action& action : said_) {
+    const auto* wake = std::get_if<action::WakeAt>(&action);
+    woken = woken || (wake != nullptr && wake->instant <= now_ + bound_);
+  }
+  EXPECT_TRUE(woken);
+  Later(bound_ - Seconds(1));
+  EXPECT_FALSE(Lapsed(kA));
+  Later(Seconds(1));
+  EXPECT_TRUE(Lapsed(kA));
+  EXPECT_FALSE(Lapsed(kC)) << "it has used it";
+  EXPECT_EQ(host_.promised(), Bytes());
+  EXPECT_TRUE(Reserve(kB, MiB(50)));
+  EXPECT_EQ(arbiter_.limits().allocated(kA), MiB(90))
+      << "its program has allocated it all the same";
+}
+
+TEST_F(LapseTest, ItIsPromisedAgainAtItsFirstUseWhereThereIsRoom) {
+  Later(bound_);
+  On(event::Ready{kA, MiB(90)});
+  EXPECT_FALSE(Lapsed(kA));
+  EXPECT_EQ(host_.promised(), MiB(80));
+  Later(arbiter_.Quantum());
+  Release(kC);
+  Said<action::Grant>(kA);
+}
+
+TEST_F(LapseTest, ItWaitsUntilThereIsRoomAndGetsNoErrors) {
+  Later(bound_);
+  EXPECT_TRUE(Reserve(kB, MiB(40)));
+  On(event::Ready{kA, MiB(90)});
+  EXPECT_TRUE(Lapsed(kA));
+  EXPECT_TRUE(Silent<action::HostFull>(kA));
+  EXPECT_TRUE(arbiter_.IsHeldBack(kA));
+  Later(Seconds(60));
+  Release(kC);
+  EXPECT_TRUE(Silent<action::Grant>(kA));
+  EXPECT_EQ(arbiter_.Waiting().size(), 0u);
+  On(event::SessionGone{kC});
+  EXPECT_FALSE(Lapsed(kA));
+  Said<action::Grant>(kA);
+}
+
+TEST_F(LapseTest, RoomOnAnotherGpuIsSeenInASecond) {
+  Later(bound_);
+  host_.Promise(1, {{kA, MiB(70)}});
+  On(event::Ready{kA, MiB(90)});
+  EXPECT_TRUE(Lapsed(kA));
+  host_.Forget(1, kA);
+  Later(Seconds(1));
+  EXPECT_FALSE(Lapsed(kA));
+}
+
+TEST_F(LapseTest, MoreIsRefusedOrPromisedWithTheRest) {
+  Later(bound_);
+  EXPECT_TRUE(Reserve(kB, MiB(50)));
+  EXPECT_FALSE(Reserve(kA, MiB(91)));
+  EXPECT_TRUE(Lapsed(kA));
+  On(event::Reserve{kA, 99, MiB(20)});  // it frees some
+  EXPECT_TRUE(Lapsed(kA));
+  EXPECT_TRUE(Reserve(kA, MiB(21)));
+  EXPECT_FALSE(Lapsed(kA));
+  On(event::SessionGone{kA});
+  On(event::SessionGone{kB});
+  EXPECT_EQ(host_.promised(), Bytes());
+}
+
+TEST_F(LapseTest, ItDoesNotComeBackWithMoreByRegisteringAgain) {
+  Later(bound_);
+  event::SessionAdded again{SessionId{9}, RunId{9}, MiB(100), MiB(90), {}, 0, {}};
+  again.replaces = kA;
+  ASSERT_TRUE(arbiter_.MayReturn(kA, &again));
+  On(again);
+  EXPECT_TRUE(Lapsed(SessionId{9}));
+  EXPECT_EQ(host_.promised(), Bytes());
+}
+
+TEST_F(LapseTest, OrdersToSuspendGoWithIt) {
+  Later(bound_);
+  EXPECT_TRUE(Reserve(kB, MiB(60)));
+  On(event::Suspended{kA, true});
+  On(event::Ready{kA, MiB(90)});
+  On(event::Suspended{kA, false});
+  EXPECT_TRUE(Lapsed(kA));
+  EXPECT_EQ(arbiter_.Waiting().size(), 0u);
+  On(event::SessionGone{kB});
+  EXPECT_FALSE(Lapsed(kA));
+  EXPECT_EQ(arbiter_.Waiting().size(), 1u);
 }
 
 }  // namespace

@@ -12,6 +12,9 @@ constexpr uint64_t kModifiedHalfLifeChunks = 32;
 }  // namespace
 
 void Arbiter::Handle(const event::SessionAdded& e) {
+  const Session* const before = e.replaces.has_value() ? roster_.Find(*e.replaces) : nullptr;
+  // It has been promised no more by coming back.
+  const bool lapsed = before != nullptr && before->lapsed && e.allocated <= before->allocated;
   if (e.replaces.has_value()) Handle(event::SessionGone{*e.replaces});
   TANDEM_CHECK(!roster_.Has(e.id));
   if (e.budget.has_value()) wanted_total_ = std::max(wanted_total_, *e.budget);
@@ -30,6 +33,8 @@ void Arbiter::Handle(const event::SessionAdded& e) {
   session.on_host = SaturatingSubtract(e.allocated, e.resident);
   limits_.Add(e.id, e.run, e.limit, e.allocated);
   session.allocated = e.allocated;
+  session.reserved_at = now_;
+  if (lapsed) SetLapsed(session, true);
   contexts_ += e.contexts;
   session.fixed = e.fixed;
   fixed_ += e.fixed;
@@ -53,26 +58,29 @@ bool Arbiter::MayReturn(SessionId id, event::SessionAdded* claims) const {
   claims->fixed = std::min(claims->fixed, session.fixed);
   const Bytes before = session.allocated;
   if (claims->allocated <= before) return true;
-  const Bytes more = claims->allocated - before;
+  const Bytes more = claims->allocated - (session.lapsed ? Bytes() : before);
   const bool fits_alone = session.oversubscribes || claims->allocated <= MostResident();
   return fits_alone && more <= SaturatingSubtract(limits_.limit(id), limits_.run_used(id)) &&
-         (config_.host == nullptr || config_.host->Fits(config_.gpu, NeedsOfHost(more)));
+         FitsHost(session, more);
 }
 
 void Arbiter::Handle(const event::SessionGone& e) {
   Session* session = roster_.Find(e.id);
   if (session == nullptr) return;
   SetCharge(*session, Bytes());
+  if (session->lapsed) SetLapsed(*session, false);
   contexts_ -= session->contexts;
   fixed_ -= session->fixed;
   if (session->record != nullptr) Tell(std::move(*session->record));
   if (claim_.has_value() && claim_->wish.id == e.id) AbandonClaim();
   for (const Wish::Kind kind : Wish::kKinds) wishes_.Remove(e.id, kind);
+  if (config_.host != nullptr) {
+    config_.host->Forget(config_.gpu, e.id, session->tenant.user);
+  }
   policy_->OnGone(e.id, now_);
   shares_.Forget({session->tenant.project, session->tenant.user, e.id});
   roster_.Remove(e.id);
   limits_.Remove(e.id);
-  if (config_.host != nullptr) config_.host->Forget(config_.gpu, e.id);
 }
 
 }  // namespace tandem::core

@@ -13,7 +13,8 @@ void Arbiter::AddWish(SessionId id, Wish::Kind kind) {
   policy_->Place(session, &wish);
   if (kind == Wish::Kind::kLease) session.wants_lease = true;
   if (kind == Wish::Kind::kGrowth) session.wants_growth = true;
-  wishes_.Add(wish, session.suspended);
+  if (session.lapsed) session.asked_at = now_;
+  wishes_.Add(wish, session.parked());
 }
 
 void Arbiter::DropWish(SessionId id, Wish::Kind kind) {
@@ -44,9 +45,7 @@ void Arbiter::Handle(const event::Leaving& e) {
   if (std::any_of(std::begin(Wish::kKinds), std::end(Wish::kKinds), waits)) return;
   Session& session = roster_.Touch(e.id);
   session.leaving = true;
-  const bool fits =
-      config_.host == nullptr || config_.host->Fits(config_.gpu, NeedsOfHost(Bytes()));
-  session.leaving = fits;
+  session.leaving = FitsHost(session, Bytes());
 }
 
 std::vector<Wish> Arbiter::Waiting() const {

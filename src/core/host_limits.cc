@@ -20,10 +20,14 @@ HostPlace HostLimits::PlaceOf(int gpu, SessionId id) const {
   return place == places_.end() ? HostPlace() : place->second;
 }
 
-void HostLimits::Put(int gpu, SessionId id, const HostPlace& place) {
+void HostLimits::Put(int gpu, SessionId id, std::string_view user, const HostPlace& place) {
   const HostPlace before = PlaceOf(gpu, id);
-  promised_.memory = promised_.memory - before.memory + place.memory;
-  promised_.spilled = promised_.spilled - before.spilled + place.spilled;
+  if (before.total() != place.total() || before.memory != place.memory) {
+    const auto theirs = of_user_.try_emplace(std::string(user)).first;
+    theirs->second = theirs->second.Less(before).More(place);
+    if (theirs->second.total() == Bytes()) of_user_.erase(theirs);
+  }
+  promised_ = promised_.Less(before).More(place);
   if (place.total() == Bytes()) {
     places_.erase({gpu, id});
   } else {
@@ -79,10 +83,31 @@ bool HostLimits::Grow(int gpu, const HostNeeds& needs, Places* places) {
   return fits;
 }
 
-bool HostLimits::Fits(int gpu, const HostNeeds& needs) {
+bool HostLimits::Fits(int gpu, const HostNeeds& needs, std::string_view user) {
   if (!Grows(gpu, needs)) return true;
   Places places = Keep(gpu, needs);
-  return Grow(gpu, needs, &places);
+  return Grow(gpu, needs, &places) && (!shared_ || KeepsToItsShare(gpu, needs, places, user));
+}
+
+bool HostLimits::KeepsToItsShare(int gpu, const HostNeeds& needs, const Places& places,
+                                 std::string_view user) {
+  const auto theirs = of_user_.find(user);
+  const HostPlace had = theirs != of_user_.end() ? theirs->second : HostPlace();
+  HostPlace has = had, before, all;
+  bool more_memory = false;  // and a file would not do
+  for (const HostNeed& need : needs) {
+    const HostPlace was = PlaceOf(gpu, need.id), is = places.at({gpu, need.id});
+    before = before.More(was);
+    all = all.More(is);
+    if (need.user != user) continue;
+    has = has.Less(was).More(is);
+    more_memory = more_memory || (need.memory_only && is.memory > was.memory);
+  }
+  const Bytes memory = LeftInMemory() + before.memory;
+  const Bytes left_memory = SaturatingSubtract(memory, all.memory);
+  if (more_memory && has.memory.count / kMostOfLeft > left_memory.count) return false;
+  const Bytes left = SaturatingSubtract(memory + LeftInFile() + before.spilled, all.total());
+  return has.total() <= had.total() || has.total().count / kMostOfLeft <= left.count;
 }
 
 void HostLimits::Promise(int gpu, const HostNeeds& needs) {
@@ -92,11 +117,11 @@ void HostLimits::Promise(int gpu, const HostNeeds& needs) {
   } else if (Grows(gpu, needs)) {
     Grow(gpu, needs, &places);
   }
-  for (const auto& [name, place] : places) Put(gpu, name.second, place);
+  for (const HostNeed& need : needs) Put(gpu, need.id, need.user, places.at({gpu, need.id}));
 }
 
-void HostLimits::Forget(int gpu, SessionId id) {
-  Put(gpu, id, HostPlace());
+void HostLimits::Forget(int gpu, SessionId id, std::string_view user) {
+  Put(gpu, id, user, HostPlace());
 }
 
 bool HostLimits::Grows(int gpu, const HostNeeds& needs) const {

@@ -11,6 +11,8 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,6 +26,7 @@ struct HostNeed {
   SessionId id;
   Bytes bytes;
   bool memory_only = false;  // a file will not do
+  std::string_view user = {};
 };
 using HostNeeds = std::vector<HostNeed>;
 
@@ -32,6 +35,12 @@ struct HostPlace {
   Bytes memory;
   Bytes spilled;
   Bytes total() const { return memory + spilled; }
+  HostPlace More(const HostPlace& other) const {
+    return {memory + other.memory, spilled + other.spilled};
+  }
+  HostPlace Less(const HostPlace& other) const {
+    return {memory - other.memory, spilled - other.spilled};
+  }
 };
 
 class HostLimits {
@@ -45,15 +54,22 @@ class HostLimits {
   void AllowSpilling(Bytes limit, std::function<Bytes()> available = {}) {
     file_ = {limit, std::move(available)};
   }
+  // From now on a user is promised more only up to kMostOfLeft times what is then left for others,
+  // so that newcomers find some, and greedy users have equal parts: the dynamic threshold of
+  // Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998. The same of the memory
+  // alone, for what no file will do for.
+  void ShareAmongUsers() { shared_ = true; }
+  static constexpr uint64_t kMostOfLeft = 4;
   // The limit if `available` bytes are available: other programs keep a part.
   static Bytes Measured(Bytes available) { return available - Bytes(available.count / 10); }
 
   // Whether these sessions of the GPU may have as much promised, or have already, beside what all
   // others have.
-  bool Fits(int gpu, const HostNeeds& needs);
+  // `user`: for whose sake; bounded by ShareAmongUsers where what this user has would grow.
+  bool Fits(int gpu, const HostNeeds& needs, std::string_view user = {});
   // From now on these are their promises.
   void Promise(int gpu, const HostNeeds& needs);
-  void Forget(int gpu, SessionId id);  // it is gone
+  void Forget(int gpu, SessionId id, std::string_view user = {});  // it is gone
   void Raise(Bytes by) { memory_.limit += by; }
 
   Bytes limit() const { return memory_.limit + file_.limit; }
@@ -72,16 +88,20 @@ class HostLimits {
   };
   using Places = std::map<std::pair<int, SessionId>, HostPlace>;  // by GPU
 
+  bool KeepsToItsShare(int gpu, const HostNeeds& needs, const Places& places,
+                       std::string_view user);
   bool Grows(int gpu, const HostNeeds& needs) const;
   Places Keep(int gpu, const HostNeeds& needs) const;
   bool Grow(int gpu, const HostNeeds& needs, Places* places);
-  void Put(int gpu, SessionId id, const HostPlace& place);
+  void Put(int gpu, SessionId id, std::string_view user, const HostPlace& place);
 
   Store memory_;
   Store file_ = {};
   bool measured_;
+  bool shared_ = false;
   Places places_;
-  HostPlace promised_;  // their sum
+  HostPlace promised_;                                     // their sum
+  std::map<std::string, HostPlace, std::less<>> of_user_;  // and each user's
 };
 
 }  // namespace tandem::core

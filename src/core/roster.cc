@@ -47,6 +47,8 @@ void Change(Roster::Counted* all, SessionId id, const Tally& was, const Tally& i
   Move(&all->yielding, id, was.yields, is.yields);
   Move(&all->uncleared, id, was.uncleared, is.uncleared);
   Move(&all->expected, id, was.expected_at, is.expected_at);
+  Move(&all->wait_for_promise, id, was.waits_for_promise, is.waits_for_promise);
+  Move(&all->unused, id, was.unused_since, is.unused_since);
   Move(&all->blocking, id, was.blocks_since, is.blocks_since);
   Move(&all->cold, id, was.cold_since, is.cold_since);
 }

@@ -31,7 +31,9 @@ class Roster {
     Ids holders;                                 // stuck ones included
     Ids wanting_contexts, wanting_fixed, cut_needs, yielding, uncleared;
     ByTime expected;
+    Ids wait_for_promise;
     ByTime blocking;
+    ByTime unused;
     ByTime cold;  // the longest unused first
     bool operator==(const Counted&) const = default;
   };

@@ -36,6 +36,12 @@ Duration Session::ExpectedBurst() const {
   return std::max(keeps ? declared : usual, worked);
 }
 
+std::optional<Instant> Session::UnusedSince() const {
+  const bool used = leases > 0 || charge > Bytes() || on_host > Bytes();
+  if (allocated == Bytes() || used || parked() || waits()) return std::nullopt;
+  return reserved_at;
+}
+
 Tally Session::Count() const {
   Tally tally;
   Sums& sums = tally.sums;
@@ -56,7 +62,7 @@ Tally Session::Count() const {
     sums.wanting = 1;
   }
   if (asks()) tally.asked = need;
-  tally.must_hold = suspended ? Bytes() : must_hold();
+  tally.must_hold = parked() ? Bytes() : must_hold();
   tally.holds = holds();
   tally.wants_contexts = !contexts_wanted.empty();
   tally.wants_fixed = !fixed_wanted.empty();
@@ -66,6 +72,8 @@ Tally Session::Count() const {
   tally.uncleared = goes() && !stuck && has_to_give;
   if (expected() && !stuck) tally.expected_at = expected_at;
   tally.blocks_since = blocks_since;
+  tally.unused_since = UnusedSince();
+  tally.waits_for_promise = lapsed && waits();
   return tally;
 }
 

@@ -36,6 +36,9 @@ struct Session {
   bool rooted = false;
   // By an order: no wish of its own counts until it is resumed.
   bool suspended = false;
+  // What the host had promised it was taken back, since it had not used any of it. It wishes for
+  // nothing until the host has room for that again.
+  bool lapsed = false;
   bool leaving = false;  // by its own word: its lease and bytes may go, until it asks for a lease
   bool oversubscribes = false;
   bool spills = false;
@@ -79,6 +82,7 @@ struct Session {
   bool tells_arrivals = false;  // it is of a version that does
   Instant phase_since;          // it is in this phase
   Instant suspended_at;         // where it is
+  Instant reserved_at;          // what it has allocated has grown
   Instant asked_at;             // for this lease
   Instant granted_at;           // of this lease
   Instant running_since;        // of this lease; until it runs, as granted_at
@@ -135,8 +139,16 @@ struct Session {
   // What it needs is cut to what the card can hold: it oversubscribes, or asks for room that it has
   // not allocated yet.
   bool need_is_cut() const { return oversubscribes || asked > allocated; }
-  // Waits for a lease, and is not suspended.
-  bool asks() const { return wants_lease && !suspended; }
+  // Its wishes do not count for now.
+  bool parked() const { return suspended || lapsed; }
+  // Waits for a lease, and its wishes count.
+  bool asks() const { return wants_lease && !parked(); }
+  // Waits for anything.
+  bool waits() const {
+    return wants_lease || wants_growth || !contexts_wanted.empty() || !fixed_wanted.empty();
+  }
+  // Since when it has had memory without using any; nothing where it does, or may not.
+  std::optional<Instant> UnusedSince() const;
   bool holds() const { return phase != Phase::kAway; }
   // And answers.
   bool holds_well() const { return holds() && !stuck; }

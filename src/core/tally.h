@@ -52,7 +52,8 @@ struct Sums {
 struct Tally {
   Sums sums;
   std::optional<Bytes> asked;  // what it needs for the lease that it waits for
-  // What the card must have room for, or the session could never run. Nothing of a suspended one.
+  // What the card must have room for, or the session could never run. Nothing of one whose wishes
+  // do not count.
   Bytes must_hold;
   // Whether it is one of those, in the roster's sets.
   bool holds = false;
@@ -63,6 +64,8 @@ struct Tally {
   bool uncleared = false;               // is suspended, and something must be asked of it
   std::optional<Instant> expected_at;   // something is to come from it by then
   std::optional<Instant> blocks_since;  // as Session's
+  std::optional<Instant> unused_since;  // as Session::UnusedSince
+  bool waits_for_promise = false;       // lapsed, and waits
   // It could be asked to leave and waits for no lease: since when it has not been used.
   std::optional<Instant> cold_since;
 

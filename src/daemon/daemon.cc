@@ -136,6 +136,7 @@ Result<std::unique_ptr<Server>> PrepareThere(const Options& options) {
   config.host_memory =
       options.host_memory.value_or(core::HostLimits::Measured(AvailableHostMemory()));
   config.host_memory_measured = !options.host_memory.has_value();
+  config.shares_host_memory = wire::IsEverybodys(wire::RuntimeDir());
   config.available_host_memory = [] { return AvailableHostMemory(); };
   if (options.spill.limit != Bytes()) {
     ASSIGN_OR_RETURN(config.spill, OpenSpillDirectory(options.spill));

@@ -85,7 +85,9 @@ void Service::Apply(Gpu& gpu, const core::action::Overdue& overdue) {
        " from others for " + std::to_string(config_.longest_block.ns / 1000000000) +
        " s (--longest-block)");
   TellEnded(seat);
-  out_.push_back(Outgoing{.end_process = seat.client.pid});
+  Outgoing end;
+  end.end_process = seat.client.pid;
+  out_.push_back(std::move(end));
 }
 
 // Writes only what has changed: other processors read these pages.

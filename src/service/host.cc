@@ -18,7 +18,7 @@ bool Service::RefuseForHost(const Connection& from, const std::vector<Seat*>& se
   for (const Seat* seat : seats) {
     const core::Arbiter& arbiter = seat->gpu->arbiter;
     const core::Session& session = arbiter.sessions().at(seat->id);
-    if (session.suspended) continue;
+    if (session.parked()) continue;  // of it nothing is on the card
     const Bytes lacking =
         SaturatingSubtract(arbiter.limits().allocated(seat->id), arbiter.HostShare(seat->id));
     more += lacking;

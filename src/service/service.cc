@@ -53,6 +53,7 @@ Service::Service(ServiceConfig config, std::unique_ptr<PageMaker> pages)
       pages_(std::move(pages)),
       host_(config_.host_memory, config_.available_host_memory, config_.host_memory_measured) {
   host_.AllowSpilling(config_.spill.limit, config_.spill.available);
+  if (config_.shares_host_memory) host_.ShareAmongUsers();
   if (config_.saved != nullptr) last_session_ = config_.saved->last_session().load();
   for (const GpuInfo& gpu : config_.gpus) {
     gpus_.push_back(std::make_unique<Gpu>(gpu, ConfigOf(gpu, config_, &host_)));

@@ -101,6 +101,7 @@ struct ServiceConfig {
   Bytes host_memory = Bytes(std::numeric_limits<uint64_t>::max());
   // That is what was free at the start: without what sessions from before had already.
   bool host_memory_measured = false;
+  bool shares_host_memory = false;  // between users: core::HostLimits::ShareAmongUsers
   std::function<Bytes()> available_host_memory = {};  // now; as core::HostLimits
   Spill spill = {};                                   // for what that has no room for
   // Closes what this user had sent. It may take long, and so had better not be done here.

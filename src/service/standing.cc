@@ -26,13 +26,14 @@ constexpr std::array<StateName, 9> kStates = {{
 static_assert(kStates.size() == static_cast<size_t>(State::kStuck) + 1);
 
 // In the order of Reason.
-constexpr std::array<std::string_view, 8> kReasons = {"",
+constexpr std::array<std::string_view, 9> kReasons = {"",
                                                       "turn",
                                                       "memory",
                                                       "context",
                                                       "fixed_memory",
                                                       "fixed_memory_of_others",
                                                       "pause_of_others",
+                                                      "host_memory",
                                                       "blocks_others"};
 static_assert(kReasons.size() == static_cast<size_t>(Reason::kBlocks) + 1);
 
@@ -167,8 +168,14 @@ Standing StandingOf(const core::Arbiter& arbiter, const std::vector<core::Wish>&
   const auto wish = FirstWish(waiting, id);
   const bool waits = wish != waiting.end();
   Standing standing;
-  standing.state = StateOf(session, arbiter.ChargeOf(id) > Bytes(), waits);
+  const bool lapsed = session.lapsed && !session.suspended && session.waits();
+  standing.state = StateOf(session, arbiter.ChargeOf(id) > Bytes(), waits || lapsed);
   standing.since = SinceWhen(session, standing.state);
+  if (lapsed) {
+    standing.reason = Reason::kHost;
+    standing.reason_text = "no host memory is left for what it has allocated and not used yet";
+    standing.since = session.asked_at;
+  }
   if (waits && !session.suspended) {
     Explain(arbiter, *wish, static_cast<uint64_t>(wish - waiting.begin()) + 1, &standing);
     if (standing.state == State::kWaiting) standing.since = wish->since;

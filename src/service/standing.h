@@ -34,6 +34,7 @@ enum class Reason {
   kFixed,          // no room for memory that cannot be swapped
   kFixedOfOthers,  // others' memory that cannot be swapped takes the room
   kPause,          // it is opportunistic, and others work
+  kHost,           // no host memory for what it has allocated and never used
   kBlocks,         // it does not wait: it does not give others what it was asked for
 };
 

@@ -6,6 +6,7 @@ the tests do not run as root.
 
 import os
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -13,6 +14,8 @@ import sys
 import pytest
 
 from harness import MIB, PATIENCE_S, REGISTER, SOCKET, TANDEM, DeviceProgram, finish, frame, text, train, wait_until
+import users
+from users import RESERVE, Session, Stranger, begin_and_wait, numbers
 from test_sharing import assert_all_returned, solo
 
 @pytest.fixture
@@ -184,6 +187,67 @@ def test_a_program_that_keeps_the_card_is_named_and_ended(make_card, how):
     assert "keeper is ended: it kept gpu0 from others for 8 s" in keeper.process.stderr.read()
     assert "has kept gpu0 from others for 8 s (--longest-block)" in log.read_text()
     assert_all_returned(card)
+
+
+def hoard(sessions, line):
+    """As the stranger: as many silent sessions, each of a process of its own, that promise themselves all that
+    they are given. Says how much that is, and waits."""
+    scene = hoard.scene
+    device, granted, children = scene.device(), 0, []
+    for _ in range(sessions):
+        theirs, ours = socket.socketpair()
+        child = os.fork()
+        if child == 0:
+            session = Session(scene, device)
+            mine = 0
+            for step in (100 * MIB, 10 * MIB, MIB):
+                while reserve(session, mine + step):
+                    mine += step
+            ours.sendall(struct.pack("<Q", mine))
+            signal.pause()
+        ours.close()
+        granted += struct.unpack("<Q", theirs.recv(8, socket.MSG_WAITALL))[0]
+        children.append(child)
+    begin_and_wait(line)
+    for child in children:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    return granted
+
+
+RESERVED = 33  # of src/wire/messages.h
+
+
+def reserve(session, total):
+    session.say(numbers(RESERVE, 1, total))
+    while (message := session.hear())[0] != RESERVED:
+        pass
+    return message[1][8] == 1
+
+
+def test_a_user_who_promises_himself_everything_leaves_others_room():
+    if not users.can_be_others():
+        pytest.skip("needs root, to be two users")
+    host_memory = 512 * MIB
+    scene = users.Scene(host_memory, spill=None)
+    hoard.scene = scene
+    hoarder = Stranger(hoard, 10, line=True)
+    try:
+        hoarder.await_begin()
+        theirs = [s for s in scene.card.sessions() if s["uid"] == users.STRANGER]
+        assert len(theirs) == 10 and sum(s["allocated_bytes"] for s in theirs) > 300 * MIB
+        promised = sum(s["host_share_bytes"] for s in theirs)
+        assert 0.6 * host_memory < promised < 0.81 * host_memory, "others have a fifth at least"
+        # Another program of the victim's: it needs host memory, for itself or for the first one.
+        job = [str(scene.bin / "train"), *train("40M", 3)[1:]]
+        env = {**scene.card.env, "LD_LIBRARY_PATH": str(scene.soft_gpu)}
+        done = finish(scene.card.spawn(scene.as_victim("run", "--", *job), env=env))
+        assert done == finish(scene.card.bare(train("40M", 3)))
+        scene.assert_unharmed()
+        assert hoarder.outcome() > 300 * MIB
+    finally:
+        hoarder.end()
+        scene.close()
 
 
 # ---- The daemon as a service

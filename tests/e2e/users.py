@@ -161,7 +161,8 @@ def install(root):
 class Scene:
     """Root's daemon for everybody, on a software GPU for everybody, and the victim's program."""
 
-    def __init__(self):
+    def __init__(self, host_memory=MEMORY // 2, spill="1G"):
+        """`spill`: None for none."""
         self.root = Path(tempfile.mkdtemp(prefix="tandem-users-"))
         self.own_directory = Path(f"/tmp/tandem-{VICTIM}")
         self.root.chmod(0o711)
@@ -173,8 +174,9 @@ class Scene:
         self.spill = self.root / "spill"
         self.spill.mkdir(mode=0o777)
         self.spill.chmod(0o777)
-        self.card.env["TANDEM_HOST_MEMORY"] = f"{MEMORY // 2}B"
-        self.card.env["TANDEM_SPILL"] = f"{self.spill}:1G"
+        self.card.env["TANDEM_HOST_MEMORY"] = f"{host_memory}B"
+        if spill is not None:
+            self.card.env["TANDEM_SPILL"] = f"{self.spill}:{spill}"
         self.start_daemon("--everybody")
         self.program = self._start_victim()
         memory = random.Random(1).randbytes(MEMORY)

@@ -168,9 +168,8 @@ void DaemonLink::TellHostFull() {
   const Bytes most(page->host_limit_bytes.load(std::memory_order_relaxed));
   Log(LogLevel::kWarn,
       "host memory is full: programs may have at most %s of it for what does not fit on the card "
-      "(tandemd --host-memory, and --spill), less where memory or disk are full already, and so "
-      "this "
-      "one is told that memory is out",
+      "(tandemd --host-memory, and --spill), one user's less where users share it or where memory "
+      "or disk are full already, and so this one is told that memory is out",
       FormatBytes(most).c_str());
 }
 
