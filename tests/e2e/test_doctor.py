@@ -94,7 +94,7 @@ def test_a_daemon_of_another_version(make_card, version):
             connection.sendall(frame(REFUSED, payload, version=version))
             out, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
-    assert "problem  daemon" in out and f"version {version}, this tandem version {VERSION}" in out
+    assert "problem  daemon" in out and f"version {version}, this tandem version {VERSION}." in out
     assert f"Do: once the programs under it have ended, restart it: `kill {os.getpid()}`" in out
 
 
@@ -106,7 +106,7 @@ def test_a_daemon_that_is_gone_while_it_answers(make_card):
         process = card.spawn([TANDEM, "doctor"])
         listener.accept()[0].close()
         out, _ = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 1 and "does not answer" in out and f"`kill {os.getpid()}`" in out
+    assert process.returncode == 1 and "does not answer" in out and f"`kill -9 {os.getpid()}`" in out
 
 
 def test_a_directory_that_others_can_write_to(card):

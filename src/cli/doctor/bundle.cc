@@ -17,72 +17,32 @@ namespace tandem::cli {
 namespace {
 
 using Json = nlohmann::json;
-using Keys = std::set<std::string_view>;
+using KeySet = std::set<std::string, std::less<>>;
 
 constexpr size_t kMostLines = 200;  // of the log
 constexpr std::string_view kLeftOut = "…";
 
 // Of the daemon's answers, the keys whose values are Tandem's own, or the model of a card.
-const Keys kStatusKeys = {"version",
-                          "uptime_s",
-                          "host_limit_bytes",
-                          "host_promised_bytes",
-                          "spill_limit_bytes",
-                          "spill_promised_bytes",
-                          "gpus",
-                          "index",
-                          "name",
-                          "software",
-                          "card_bytes",
-                          "budget_bytes",
-                          "charged_bytes",
-                          "free_bytes",
-                          "foreign_bytes",
-                          "chunk_bytes",
-                          "context_bytes",
-                          "holders",
-                          "waiting",
-                          "suspended",
-                          "restoring",
-                          "policy",
-                          "mode",
-                          "quantum_s",
-                          "switch_cost_s",
-                          "handovers",
-                          "out_bytes",
-                          "in_bytes"};
-const Keys kSessionKeys = {"id",
-                           "gpu",
-                           "class",
-                           "state",
-                           "since",
-                           "reason_code",
-                           "place",
-                           "expected_wait_s",
-                           "held_by",
-                           "suspended",
-                           "waited_s",
-                           "held_s",
-                           "elapsed_s",
-                           "leases",
-                           "allocated_bytes",
-                           "resident_bytes",
-                           "swapped_bytes",
-                           "exchanged_bytes",
-                           "credit_bytes",
-                           "limit_bytes",
-                           "contexts",
-                           "fixed_bytes",
-                           "host_share_bytes",
-                           "host_file_bytes",
-                           "out_bytes",
-                           "in_bytes"};
-const Keys kHandoverKeys = {"gpu",      "epoch",        "to",         "from",      "reason_code",
-                            "given_up", "lacked_bytes", "free_bytes", "out_bytes", "evicted_bytes",
-                            "in_bytes", "chunk_bytes",  "at",         "release_s", "took_s"};
+constexpr const char* kStatusKeys =
+    "version uptime_s host_limit_bytes host_promised_bytes spill_limit_bytes spill_promised_bytes "
+    "gpus index name software card_bytes budget_bytes charged_bytes free_bytes foreign_bytes "
+    "chunk_bytes context_bytes holders waiting suspended restoring policy mode quantum_s "
+    "switch_cost_s handovers out_bytes in_bytes";
+constexpr const char* kSessionKeys =
+    "id gpu class state since reason_code place expected_wait_s held_by suspended waited_s held_s "
+    "elapsed_s leases allocated_bytes resident_bytes swapped_bytes exchanged_bytes credit_bytes "
+    "limit_bytes contexts fixed_bytes host_share_bytes host_file_bytes out_bytes in_bytes";
+constexpr const char* kHandoverKeys =
+    "gpu epoch to from reason_code given_up lacked_bytes free_bytes out_bytes evicted_bytes "
+    "in_bytes chunk_bytes at release_s took_s";
+
+KeySet KeysIn(const char* list) {
+  const std::vector<std::string> keys = PartsOf(list, " ");
+  return {keys.begin(), keys.end()};
+}
 
 // `value` with no other keys than these.
-Json Only(const Json& value, const Keys& keys) {
+Json Only(const Json& value, const KeySet& keys) {
   Json kept = value;
   if (value.is_object()) {
     kept = Json::object();
@@ -145,7 +105,7 @@ size_t LengthOfStamp(std::string_view line) {
 
 // The names of the driver's errors in `text`.
 std::string ErrorsIn(std::string_view text) {
-  static const Keys kErrors = {
+  static const KeySet kErrors = {
 #define TANDEM_NAME(name, value, text) #name,
       TANDEM_CURESULTS(TANDEM_NAME)
 #undef TANDEM_NAME
@@ -181,8 +141,7 @@ std::string WithoutNumbers(std::string text) {
 // Of what a line says.
 std::string PublicWords(std::string_view text) {
   std::string_view prefix;
-  for (const std::string_view own :
-       {"ending: ", "chaos: ", "left out: ", "tandemd: ", "tandem software GPU: "}) {
+  for (const std::string_view own : {"ending: ", "chaos: ", "left out: "}) {
     if (text.starts_with(own)) prefix = own;
   }
   const bool signal = prefix == "ending: ";
@@ -211,8 +170,7 @@ Json PublicLines(std::string_view log) {
 
 std::string PublicLogLine(std::string_view line) {
   const size_t stamp = LengthOfStamp(line);
-  const bool own = stamp != 0 || line.starts_with("tandem");
-  if (!own) return std::string(kLeftOut) + ErrorsIn(line);
+  if (stamp == 0) return std::string(kLeftOut) + ErrorsIn(line);
   return std::string(line.substr(0, stamp)) + PublicWords(line.substr(stamp));
 }
 
@@ -220,9 +178,9 @@ Json Bundle(const Machine& machine, const std::vector<CheckResult>& results, std
   const DaemonFacts& daemon = machine.daemon;
   return {{"report", ReportJson(machine, results, &Hidden)},
           {"system", System(machine)},
-          {"status", Only(daemon.status, kStatusKeys)},
-          {"sessions", Only(Member(daemon.sessions, "sessions"), kSessionKeys)},
-          {"handovers", Only(Member(daemon.handovers, "handovers"), kHandoverKeys)},
+          {"status", Only(daemon.status, KeysIn(kStatusKeys))},
+          {"sessions", Only(Member(daemon.sessions, "sessions"), KeysIn(kSessionKeys))},
+          {"handovers", Only(Member(daemon.handovers, "handovers"), KeysIn(kHandoverKeys))},
           {"log", PublicLines(log)}};
 }
 

@@ -178,18 +178,20 @@ TEST_F(DoctorTest, ADaemonThatCannotBeUsedIsExplained) {
   };
   ExpectFinding(fails(0, ErrorCode::kRefused, "runs as user 2000, neither root nor you"), kProblem,
                 "socket_owner", {"user 2000", "TANDEM_RUNTIME_DIR"});
-  ExpectFinding(fails(0, ErrorCode::kInvalid, "the path is too long"), kProblem, "socket_unusable",
-                {"TANDEM_RUNTIME_DIR"});
+  ExpectFinding(fails(0, ErrorCode::kInvalid, "the path is too long: /x; set it shorter"), kProblem,
+                "socket_unusable", {"too long: /x. Do: set it shorter"});
   ExpectFinding(fails(77, ErrorCode::kRefused, "too many connections"), kProblem, "daemon_refuses",
                 {"too many connections", "77"});
   ExpectFinding(fails(77, ErrorCode::kFailed, "the daemon gave no answer in time"), kProblem,
-                "daemon_silent", {"`kill 77`"});
+                "daemon_silent", {"`kill -9 77`"});
   const Finding other = fails(77, ErrorCode::kVersion,
                               "the daemon (process 77) speaks protocol version 20, this tandem "
                               "version 12; restart it: `kill 77`");
   ExpectFinding(other, kProblem, "daemon_version");
-  EXPECT_EQ(other.sentence,
-            "The daemon (process 77) speaks protocol version 20, this tandem version 12.");
+  EXPECT_EQ(
+      other.sentence,
+      "The versions do not fit: the daemon (process 77) speaks protocol version 20, this tandem "
+      "version 12.");
   EXPECT_EQ(other.remedy, "restart it: `kill 77`");
 }
 

@@ -98,7 +98,8 @@ TEST(DoctorBundle, LinesOfTheLogLoseAllTextFromOutside) {
             "left out: GPU 1… CUDA_ERROR_UNKNOWN");
   EXPECT_EQ(public_of("1 GiB more in /users/anna"), "1 GiB more in …");
   EXPECT_EQ(PublicLogLine("anna's library said something"), "…");
-  EXPECT_EQ(PublicLogLine("tandemd: cannot make /users/anna: no room"), "tandemd: cannot make …");
+  EXPECT_EQ(PublicLogLine("tandemd: cannot make anna: CUDA_ERROR_NO_DEVICE"),
+            "… CUDA_ERROR_NO_DEVICE");
 }
 
 TEST_F(DoctorReportTest, TheBundleHasNoTextFromOutside) {

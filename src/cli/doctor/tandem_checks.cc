@@ -75,23 +75,26 @@ Finding DescribeMissingDaemon(const Machine& machine) {
               "start a program with `tandem run`, which starts the daemon, and check again");
 }
 
-// The daemon's error has what happened, and behind "; " what to do.
-Finding DescribeOtherVersion(const std::string& message) {
+// An error of ours says what happened, and behind "; " what to do.
+struct Parts {
+  std::string happened;
+  std::string remedy;
+};
+Parts PartsOfError(const std::string& message, const char* remedy) {
   const size_t end = message.find("; ");
-  if (end == std::string::npos) {
-    return Problem("daemon_version", fmt::format("{}.", Outside(message)), "restart the daemon");
-  }
-  std::string sentence = message.substr(0, end) + ".";
-  sentence[0] = 'T';  // of "the daemon"
-  return Problem("daemon_version", sentence, message.substr(end + 2));
+  if (end == std::string::npos) return {message, remedy};
+  return {message.substr(0, end), message.substr(end + 2)};
 }
 
-// What it was connected to, and still did not answer as a daemon does.
+// Of a daemon that was connected to.
 Finding DescribeFailure(const Machine& machine, const Error& error) {
   const int pid = machine.daemon.pid;
   switch (error.code) {
-    case ErrorCode::kVersion:
-      return DescribeOtherVersion(error.message);
+    case ErrorCode::kVersion: {
+      const Parts parts = PartsOfError(error.message, "restart the daemon");
+      return Problem("daemon_version", fmt::format("The versions do not fit: {}.", parts.happened),
+                     parts.remedy);
+    }
     case ErrorCode::kRefused:
       return Problem("daemon_refuses",
                      fmt::format("The daemon (process {}) refuses this user: {}.", pid,
@@ -101,7 +104,7 @@ Finding DescribeFailure(const Machine& machine, const Error& error) {
       return Problem(
           "daemon_silent",
           fmt::format("The daemon (process {}) does not answer: {}.", pid, Outside(error.message)),
-          fmt::format("restart it: `kill {}`; programs under it go on", pid));
+          fmt::format("restart it: `kill -9 {}`; programs under it go on", pid));
   }
 }
 
@@ -114,9 +117,13 @@ Finding DescribeConnection(const Machine& machine, const Error& error) {
       return Problem("socket_owner",
                      fmt::format("The socket belongs to another user: {}.", Outside(error.message)),
                      "set TANDEM_RUNTIME_DIR to a directory of this user");
-    default:
-      return Problem("socket_unusable", fmt::format("{}.", Outside(error.message)),
-                     "set TANDEM_RUNTIME_DIR to a short path of this user");
+    default: {
+      const Parts parts =
+          PartsOfError(error.message, "set TANDEM_RUNTIME_DIR to another directory");
+      return Problem("socket_unusable",
+                     fmt::format("The socket cannot be used: {}.", Outside(parts.happened)),
+                     parts.remedy);
+    }
   }
 }
 
