@@ -120,7 +120,7 @@ TEST_F(DoctorTest, FilesThatAreMissingAreNamed) {
   UseCard();
   ExpectFinding(One(CheckFiles), kOk, "files_fine");
   machine_.layout->shim = "/my programs/libtandem.so";
-  ExpectFinding(One(CheckFiles), kProblem, "path_unusable", {"/my programs/", "move it"});
+  ExpectFinding(One(CheckFiles), kProblem, "path_unusable", {"/my programs/", "move Tandem"});
   machine_.layout = Error{ErrorCode::kNotFound, "/t/bin/tandemd is missing: not complete"};
   ExpectFinding(One(CheckFiles), kProblem, "files_missing", {"/t/bin/tandemd", "install"});
 }
@@ -128,6 +128,8 @@ TEST_F(DoctorTest, FilesThatAreMissingAreNamed) {
 TEST_F(DoctorTest, AShimThatIsNotLoadedIsAProblemWithTheLoadersWords) {
   machine_.preload = {false, "", "ERROR: ld.so: cannot be preloaded"};
   ExpectFinding(One(CheckPreload), kProblem, "preload_fails", {"ld.so", "noexec"});
+  machine_.layout->shim = "/my programs/libtandem.so";
+  ExpectFinding(One(CheckPreload), kProblem, "preload_fails", {"move Tandem"});
 }
 
 TEST_F(DoctorTest, ARunWhoseShellHasLostTheShimIsAProblem) {

@@ -15,7 +15,12 @@ namespace {
 constexpr const char* kPreloadFile = "/etc/ld.so.preload";
 // What the dynamic loader splits LD_PRELOAD and the lists of paths at.
 constexpr const char* kUnusable = " :;";
+constexpr const char* kMove = "move Tandem to a path without spaces, colons and semicolons";
 constexpr mode_t kOthersMayWrite = 022;
+
+bool IsUnusable(const std::string& path) {
+  return path.find_first_of(kUnusable) != std::string::npos;
+}
 
 // Libraries that share a GPU in ways of their own, by a part of the file's name.
 struct OtherSharer {
@@ -151,12 +156,12 @@ Findings CheckFiles(const Machine& machine) {
                     "install Tandem again: `./dev install --prefix ~/.local`")};
   }
   const Layout& layout = *machine.layout;
-  if (layout.shim.find_first_of(kUnusable) != std::string::npos) {
+  if (IsUnusable(layout.shim)) {
     return {Problem("path_unusable",
                     fmt::format("Tandem lies at {}: the dynamic loader takes no path with spaces, "
                                 "colons or semicolons.",
                                 Outside(layout.shim)),
-                    "move it to a path without them")};
+                    kMove)};
   }
   if (machine.gpu == Gpu::kSoft && machine.soft_library.empty()) {
     return {Problem("soft_gpu_missing",
@@ -179,7 +184,9 @@ Findings CheckPreload(const Machine& machine) {
         "preload_fails",
         fmt::format("The dynamic loader does not take {} into a program{}.", Outside(shim),
                     machine.preload.said.empty() ? "" : ": " + Outside(machine.preload.said)),
-        "make the file readable, and its file system one that is not mounted `noexec`"));
+        IsUnusable(shim)
+            ? kMove
+            : "make the file readable, and its file system one that is not mounted `noexec`"));
   }
   const bool named = std::find(libraries.begin(), libraries.end(), shim) != libraries.end();
   if (machine.in_run && !named) {
