@@ -20,7 +20,7 @@ NVML_HOOK = re.compile(r"^NVML_\w+\((\w+),", re.M)
 NEEDED = re.compile(r"\(NEEDED\).*\[(.+)\]")
 LIBC = re.compile(r"libc\.so\.6|ld-linux.*\.so\.\d")
 LINKER = {"dlmopen", "dlopen", "dlsym", "dlvsym"}
-INTERFACE = {"tandem_find_api"}  # include/tandem/tandem.h
+INTERFACE = {"tandem_build", "tandem_find_api"}  # include/tandem/tandem.h, `tandem doctor`
 
 
 def exports(library):

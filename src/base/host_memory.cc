@@ -15,6 +15,7 @@ namespace tandem {
 namespace {
 
 constexpr size_t kMostText = 64 << 10;
+constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 
 // No streams: a guest in somebody's program keeps away from locales.
 std::string ReadFile(const std::string& path) {
@@ -50,8 +51,11 @@ constexpr GroupFiles kVersion1 = {"/sys/fs/cgroup/memory", "/memory.limit_in_byt
 constexpr GroupFiles kVersion2 = {"/sys/fs/cgroup", "/memory.max", "/memory.current",
                                   "inactive_file "};
 
+uint64_t LimitOf(const std::string& group, const GroupFiles& files) {
+  return NumberAfter(ReadFile(group + files.limit), "").value_or(kNoLimit);
+}
+
 uint64_t LeftOf(const std::string& group, const GroupFiles& files) {
-  constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
   const auto limit = NumberAfter(ReadFile(group + files.limit), "");
   const auto used = NumberAfter(ReadFile(group + files.used), "");
   if (!limit.has_value() || !used.has_value()) return kNoLimit;
@@ -60,15 +64,39 @@ uint64_t LeftOf(const std::string& group, const GroupFiles& files) {
   return SaturatingSubtract(Bytes(*limit), kept).count;
 }
 
-// Of the group and all it lies in. One that cannot be seen from here, as in a container, says
-// nothing.
-uint64_t LeftOnPath(const std::string& root, std::string path, const GroupFiles& files) {
+using OfGroup = uint64_t (*)(const std::string& group, const GroupFiles& files);
+
+// The least of the group and all it lies in. One that cannot be seen from here, as in a container,
+// says nothing.
+uint64_t LeastOnPath(const std::string& root, std::string path, const GroupFiles& files,
+                     OfGroup of_group) {
   const std::string top = root + files.mount;
-  uint64_t left = LeftOf(top, files);
+  uint64_t least = of_group(top, files);
   for (; path.size() > 1; path.resize(path.rfind('/'))) {
-    left = std::min(left, LeftOf(top + path, files));
+    least = std::min(least, of_group(top + path, files));
   }
-  return left;
+  return least;
+}
+
+// The least of all groups that this process is in.
+uint64_t LeastOfGroups(const std::string& root, OfGroup of_group) {
+  uint64_t least = kNoLimit;
+  // Lines of the form "4:memory:/path" (version 1) and "0::/path" (version 2).
+  const std::string groups = ReadFile(root + "/proc/self/cgroup");
+  for (size_t begin = 0; begin < groups.size();) {
+    const size_t end = std::min(groups.find('\n', begin), groups.size());
+    const std::string line = groups.substr(begin, end - begin);
+    begin = end + 1;
+    const size_t name = line.find(':') + 1, path = line.find(":/") + 1;
+    if (path == 0) continue;
+    const std::string controllers = line.substr(name, path - 1 - name);
+    if (controllers.empty()) {
+      least = std::min(least, LeastOnPath(root, line.substr(path), kVersion2, of_group));
+    } else if (("," + controllers + ",").find(",memory,") != std::string::npos) {
+      least = std::min(least, LeastOnPath(root, line.substr(path), kVersion1, of_group));
+    }
+  }
+  return least;
 }
 
 // Read while the program starts: later it may be changing its environment just then.
@@ -85,25 +113,14 @@ Bytes AvailableHostMemory(const std::string& root, const std::string& file) {
     const auto said = NumberAfter(ReadFile(file), "");
     if (said.has_value()) return Bytes(*said);
   }
-  constexpr uint64_t kNobodySays = std::numeric_limits<uint64_t>::max();
   const auto kib = NumberAfter(ReadFile(root + "/proc/meminfo"), "MemAvailable:");
-  uint64_t available = kib.has_value() ? *kib << 10 : kNobodySays;
-  // Lines of the form "4:memory:/path" (version 1) and "0::/path" (version 2).
-  const std::string groups = ReadFile(root + "/proc/self/cgroup");
-  for (size_t begin = 0; begin < groups.size();) {
-    const size_t end = std::min(groups.find('\n', begin), groups.size());
-    const std::string line = groups.substr(begin, end - begin);
-    begin = end + 1;
-    const size_t name = line.find(':') + 1, path = line.find(":/") + 1;
-    if (path == 0) continue;
-    const std::string controllers = line.substr(name, path - 1 - name);
-    if (controllers.empty()) {
-      available = std::min(available, LeftOnPath(root, line.substr(path), kVersion2));
-    } else if (("," + controllers + ",").find(",memory,") != std::string::npos) {
-      available = std::min(available, LeftOnPath(root, line.substr(path), kVersion1));
-    }
-  }
-  return Bytes(available);
+  const uint64_t available = kib.has_value() ? *kib << 10 : kNoLimit;
+  return Bytes(std::min(available, LeastOfGroups(root, &LeftOf)));
+}
+
+std::optional<Bytes> ControlGroupLimit(const std::string& root) {
+  const uint64_t least = LeastOfGroups(root, &LimitOf);
+  return least == kNoLimit ? std::nullopt : std::optional(Bytes(least));
 }
 
 Bytes TotalHostMemory(const std::string& root) {

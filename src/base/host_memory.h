@@ -1,6 +1,7 @@
 // How much memory the host has left.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "src/base/bytes.h"
@@ -16,6 +17,10 @@ namespace tandem {
 Bytes AvailableHostMemory(const std::string& root = "");
 // The same, with the name of that file.
 Bytes AvailableHostMemory(const std::string& root, const std::string& file);
+
+// The lowest limit of the memory control groups that this process is in; none where they have none.
+// In version 1, a group without one says a number that is larger than any host.
+std::optional<Bytes> ControlGroupLimit(const std::string& root = "");
 
 // RAM and swap space of the host, used or not; where nothing says, all that can be said in 64 bits.
 Bytes TotalHostMemory(const std::string& root = "");

@@ -70,6 +70,17 @@ TEST_F(HostMemoryTest, TheTightestOfAllGroupsAroundItCounts) {
   EXPECT_EQ(Available(), Bytes());
 }
 
+TEST_F(HostMemoryTest, TheLowestLimitOfTheGroupsIsTheirs) {
+  EXPECT_EQ(ControlGroupLimit(root_), std::nullopt);
+  Write("/proc/self/cgroup", "5:memory:/old\n0::/user.slice/job\n");
+  Write("/sys/fs/cgroup/user.slice/job/memory.max", "max\n");
+  EXPECT_EQ(ControlGroupLimit(root_), std::nullopt);
+  Write("/sys/fs/cgroup/user.slice/memory.max", "104857600\n");
+  EXPECT_EQ(ControlGroupLimit(root_), MiB(100));
+  Write("/sys/fs/cgroup/memory/old/memory.limit_in_bytes", "8388608\n");
+  EXPECT_EQ(ControlGroupLimit(root_), MiB(8));
+}
+
 TEST_F(HostMemoryTest, GroupsOfTheFirstVersionCount) {
   Write("/proc/meminfo", "MemAvailable: 1048576 kB\n");
   Write("/proc/self/cgroup", "9:cpu,memory:/job\n3:cpuset:/\n0::/\n");

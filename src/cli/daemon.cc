@@ -185,10 +185,9 @@ Error DaemonFinder::DidNotStart(const std::string& how) const {
 }
 
 Error DaemonFinder::NobodyServes() const {
-  return Error{ErrorCode::kUnavailable,
-               "no daemon answers at " + socket_ +
-                   ", where root's daemon serves all users; as root, `tandemd "
-                   "--everybody` starts one"};
+  return Error{ErrorCode::kUnavailable, "no daemon answers at " + socket_ +
+                                            ", where root's daemon serves all users; as root, `" +
+                                            kStartForAllUsers + "` starts one"};
 }
 
 Result<wire::Channel> DaemonFinder::Try() {

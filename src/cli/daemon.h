@@ -16,6 +16,9 @@
 
 namespace tandem::cli {
 
+// How root starts the daemon for all users.
+inline constexpr const char* kStartForAllUsers = "tandemd --everybody";
+
 // Sends `request` and waits for the answer, for a bounded time.
 Result<wire::Message> Ask(wire::Channel* channel, const wire::Message& request);
 

@@ -38,6 +38,16 @@ std::string Text(const Json& value) {
   return value.dump();
 }
 
+std::string RawText(const Json& json, const char* key) {
+  const Json& value = Member(json, key);
+  return value.is_string() ? value.get<std::string>() : "";
+}
+
+Bytes RawBytes(const Json& json, const char* key) {
+  const Json& value = Member(json, key);
+  return value.is_number_unsigned() ? Bytes(value.get<uint64_t>()) : Bytes();
+}
+
 double Number(const Json& value) {
   return value.is_number() ? value.get<double>() : 0;
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/bytes.h"
 #include "src/base/result.h"
 
 namespace tandem::cli {
@@ -21,6 +22,10 @@ const nlohmann::json& Member(const nlohmann::json& json, const char* key);
 const std::vector<nlohmann::json>& List(const nlohmann::json& json, const char* key);
 
 std::string Text(const nlohmann::json& value);
+// The member as it is, for decisions; empty, or zero, where there is no such string or number.
+std::string RawText(const nlohmann::json& json, const char* key);
+Bytes RawBytes(const nlohmann::json& json, const char* key);
+
 double Number(const nlohmann::json& value);
 std::string Size(const nlohmann::json& value);         // of bytes
 std::string SecondsText(const nlohmann::json& value);  // "1.5 s", "3 min 05 s"

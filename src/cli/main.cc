@@ -12,6 +12,8 @@
 #include "src/cli/completion.h"
 #include "src/cli/control.h"
 #include "src/cli/daemon.h"
+#include "src/cli/doctor/doctor.h"
+#include "src/cli/doctor/probe.h"
 #include "src/cli/listing.h"
 #include "src/cli/names.h"
 #include "src/cli/plan.h"
@@ -362,6 +364,31 @@ void AddPlan(CLI::App* app, std::function<int()>* action) {
   command->callback([=] { *action = [=] { return ShowPlan(*options); }; });
 }
 
+void AddDoctor(CLI::App* app, std::function<int()>* action) {
+  auto options = std::make_shared<DoctorOptions>();
+  CLI::App* command =
+      app->add_subcommand("doctor", "Check this machine, and say what to do about each finding");
+  command->add_option("program", options->program, "A program: can it be shared?")
+      ->type_name("PROGRAM");
+  command->add_flag("--json", options->json, "One JSON object on one line");
+  command->add_option("--bundle", options->bundle, "Also write a file for a bug report")
+      ->type_name("FILE");
+  AddGpu(command, &options->gpu);
+  command->footer(
+      "It looks at the driver, Tandem's files, the daemon, limits of the host and other users of\n"
+      "the card. It starts no daemon and changes nothing. The status is 0 if it finds no\n"
+      "problem, and else 1; notes and warnings are no problems.\n"
+      "The file of --bundle is JSON, for people to read before they send it. It has no names of\n"
+      "users, hosts, programs and runs, no paths and no variables.\n"
+      "\n"
+      "Examples:\n"
+      "  tandem doctor\n"
+      "  tandem doctor ./simulate\n"
+      "  tandem doctor --bundle report.json\n"
+      "  tandem doctor --json | jq -r '.checks[].findings[] | select(.severity == \"problem\")'");
+  command->callback([=] { *action = [=] { return Doctor(*options); }; });
+}
+
 // Processes started from here may change their directory.
 void MakeRuntimeDirAbsolute() {
   const char* dir = std::getenv("TANDEM_RUNTIME_DIR");
@@ -395,6 +422,12 @@ void AddOwn(CLI::App* app, std::function<int()>* action) {
       ->required()
       ->check(usage::IsOneOf({"sessions", "gpus"}));
   names->callback([=] { *action = [=] { return PrintNames(*what); }; });
+  // For `tandem doctor`, which asks from processes of their own.
+  CLI::App* probe = app->add_subcommand("probe", "Answer a question of doctor's")->group("");
+  probe->add_option("what", *what, "Which")
+      ->required()
+      ->check(usage::IsOneOf({std::begin(kProbes), std::end(kProbes)}));
+  probe->callback([=] { *action = [=] { return PrintProbe(*what); }; });
   app->add_subcommand("manual", "Print the manual page")->group("")->callback([=] {
     *action = [=] { return Print(usage::ManualPage(*app, 1, TANDEM_VERSION)); };
   });
@@ -440,6 +473,7 @@ int Main(int argc, char** argv) {
   AddShare(&app, &action);
   AddSoftGpu(&app, &action);
   AddPlan(&app, &action);
+  AddDoctor(&app, &action);
   AddPythonCommands(&app);
   AddOwn(&app, &action);
   std::vector<std::string> arguments(argv + 1, argv + argc);

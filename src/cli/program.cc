@@ -57,6 +57,11 @@ bool ReadAt(int fd, uint64_t offset, T* value) {
   return pread(fd, value, sizeof(T), static_cast<off_t>(offset)) == static_cast<ssize_t>(sizeof(T));
 }
 
+bool IsElf(int fd) {
+  std::array<char, SELFMAG> magic{};
+  return ReadAt(fd, 0, &magic) && std::memcmp(magic.data(), ELFMAG, SELFMAG) == 0;
+}
+
 // Of an ELF file of our own class and machine: does it name a dynamic loader?
 std::optional<std::string> WhyElfNotShareable(const std::string& file, int fd) {
   Elf64_Ehdr header;
@@ -113,23 +118,24 @@ Result<std::string> FindProgram(const std::string& name, const std::string& path
   return Error{ErrorCode::kNotFound, name + ": no such program in PATH"};
 }
 
-std::optional<std::string> WhyNotShareable(const std::string& file, const std::string& path,
-                                           uid_t uid) {
+std::string ExecutedFile(const std::string& file, const std::string& path) {
   std::string current = file;
   for (int depth = 0; depth < kMaxInterpreters; ++depth) {
     const UniqueFd fd(open(current.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!fd) return WhyPrivileged(current, uid);  // it may be run but not read
-    std::array<char, SELFMAG> magic{};
-    const bool is_elf =
-        ReadAt(fd.get(), 0, &magic) && std::memcmp(magic.data(), ELFMAG, SELFMAG) == 0;
-    if (is_elf) {
-      // The bits of a script mean nothing to the kernel, those of its interpreter do.
-      if (auto why = WhyPrivileged(current, uid)) return why;
-      return WhyElfNotShareable(current, fd.get());
-    }
+    if (!fd || IsElf(fd.get())) return current;  // it may be run but not read
     current = Interpreter(ScriptWords(fd.get()), path);
   }
-  return std::nullopt;
+  return "";
+}
+
+std::optional<std::string> WhyNotShareable(const std::string& file, const std::string& path,
+                                           uid_t uid) {
+  // The bits of a script mean nothing to the kernel, those of its interpreter do.
+  const std::string executed = ExecutedFile(file, path);
+  if (executed.empty()) return std::nullopt;
+  if (auto why = WhyPrivileged(executed, uid)) return why;
+  const UniqueFd fd(open(executed.c_str(), O_RDONLY | O_CLOEXEC));
+  return fd ? WhyElfNotShareable(executed, fd.get()) : std::nullopt;
 }
 
 }  // namespace tandem::cli

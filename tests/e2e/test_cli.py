@@ -207,6 +207,7 @@ MISTAKES = [
     ([TANDEM, "suspend", "3", "--timeout", "soon"], ["soon", "5m"]),
     ([TANDEM, "policy", "gpu0", "quickest"], ["'quickest'", "fcfs"]),
     ([TANDEM, "plan", "--users", "3", "--burst", "soon"], ["soon", "5m"]),
+    ([TANDEM, "doctor", "--bundel", "x"], ["--bundel", "--bundle"]),
     ([TANDEMD, "--polcy", "fair"], ["--polcy", "--policy"]),
     ([TANDEMD, "--policy", "fairr"], ["did you mean fair?"]),
     ([TANDEMD, "--exit-when-idle", "-3"], ["--exit-when-idle"]),
@@ -321,7 +322,7 @@ def test_listings_without_a_daemon(make_card, argv):
 
 
 @pytest.mark.parametrize("argv", [["--help"], ["run", "--help"], ["ps", "--help"], ["status", "--help"],
-                                  ["suspend", "--help"], ["resume", "--help"], ["limit", "--help"]])
+                                  ["suspend", "--help"], ["resume", "--help"], ["limit", "--help"], ["doctor", "--help"]])
 def test_help_has_examples(card, argv):
     assert "Example" in finish(card.spawn([TANDEM, *argv]))
 

@@ -1,5 +1,7 @@
 """`./dev install` and `./dev uninstall`, with manual pages and completion."""
 
+import json
+import os
 import subprocess
 
 import pytest
@@ -23,6 +25,15 @@ def tree(prefix):
     return {str(path.relative_to(prefix)) for path in prefix.rglob("*")}
 
 
+def problems(prefix, runtime):
+    """The codes of the problems that the installed doctor finds, without a daemon."""
+    env = {**os.environ, "TANDEM_RUNTIME_DIR": str(runtime)}
+    words = [prefix / "bin/tandem", "doctor", "--json", "--gpu", "soft"]
+    done = subprocess.run(words, capture_output=True, text=True, env=env, timeout=PATIENCE_S, check=False)
+    findings = [finding for check in json.loads(done.stdout)["checks"] for finding in check["findings"]]
+    return {finding["code"] for finding in findings if finding["severity"] == "problem"}
+
+
 def test_uninstall_removes_what_was_installed_and_nothing_else(tmp_path):
     prefix = tmp_path / "usr local"
     (prefix / "share/man/man1").mkdir(parents=True)
@@ -33,6 +44,7 @@ def test_uninstall_removes_what_was_installed_and_nothing_else(tmp_path):
     assert {"bin/tandem", "bin/tandemd", "lib/tandem/libtandem.so", "lib/tandem/soft/libcuda.so.1"} <= installed
     version = subprocess.run([prefix / "bin/tandem", "version"], capture_output=True, text=True, check=True)
     assert version.stdout.startswith("tandem ")
+    assert problems(prefix, tmp_path / "run") == {"path_unusable", "preload_fails"}, "it has a space"
     dev("install", "--prefix", prefix)  # once more changes nothing
     assert tree(prefix) == installed
     (prefix / "lib/tandem/mine").write_text("the user's")
@@ -43,6 +55,7 @@ def test_uninstall_removes_what_was_installed_and_nothing_else(tmp_path):
 
 def test_a_prefix_that_did_not_exist_is_gone_again(tmp_path):
     dev("install", "--prefix", tmp_path / "new")
+    assert problems(tmp_path / "new", tmp_path / "run") == set()
     dev("uninstall", "--prefix", tmp_path / "new")
     assert tree(tmp_path) == set()
 

@@ -16,7 +16,7 @@ def section(title):
     return re.split(r"^##+ ", PAGE.split(title + "\n", 1)[1], maxsplit=1, flags=re.MULTILINE)[0]
 
 
-VALUES = {"null", "turns", "together", "setting", "host"}  # of keys, in the tables
+VALUES = {"null", "turns", "together", "setting", "host", "soft", "cuda", "ok", "note", "warning", "problem"}  # of keys, in the tables
 
 
 def documented(title):
@@ -67,6 +67,7 @@ COMMANDS = [
     ("tandem share", ["share"]),
     ("tandem share", ["share", "mnist", "2"]),
     ("tandem gpu soft", ["gpu", "soft"]),
+    ("tandem doctor", ["doctor"]),
     ("tandem plan", ["plan", "--users", "3", "--idle-timeout", "1h"]),
 ]
 
@@ -86,6 +87,7 @@ def test_every_key_is_documented(scene):
     for page, found in printed.items():
         assert found <= documented(f"## `{page}`"), page
     assert printed["tandem ps"] == documented("## `tandem ps`")
+    assert printed["tandem doctor"] == documented("## `tandem doctor`")
     assert printed["tandem status"] == documented("## `tandem status`")
 
 

@@ -242,3 +242,8 @@ tandem_result LeaseCreate(const tandem_lease_options* options, tandem_lease** le
 extern "C" [[gnu::visibility("default")]] const tandem_api* tandem_find_api(uint32_t version) {
   return version == TANDEM_API_VERSION ? &tandem::shim::kApi : nullptr;
 }
+
+// For `tandem doctor`.
+extern "C" [[gnu::visibility("default")]] const char* tandem_build() {
+  return TANDEM_BUILD;
+}
