@@ -87,7 +87,7 @@ TEST_F(ArbiterBlockTest, OneThatKeepsItsMemoryBlocksOnceItIsStuck) {
   Later(arbiter_.config().silence + Seconds(60));
   ASSERT_TRUE(arbiter_.sessions().at(kA).stuck);
   On(event::Released{kB, epoch_[kB]});  // it was given up
-  Later(Seconds(1000));                 // nobody waits
+  Later(Seconds(1000));                 // no session waits
   On(event::Ready{kB, MiB(60)});
   Later(bound_ - Seconds(1));
   EXPECT_TRUE(Silent<action::Overdue>(kA));

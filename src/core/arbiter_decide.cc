@@ -235,7 +235,7 @@ void Arbiter::GiveUpClaim(action::Why why) {
 
 // ---- Those that do not give what they were asked for
 
-// The time counts from when somebody began to wait.
+// The time counts from when a session began to wait.
 void Arbiter::EndBlocks() {
   if (last_waiting_ == 0 || wishes_.active() == 0) {
     const Roster::ByTime blocking = roster_.counted().blocking;

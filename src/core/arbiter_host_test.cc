@@ -278,7 +278,7 @@ TEST_F(HostTest, WhatCameFromBeforeIsPromisedInAnyCase) {
   EXPECT_FALSE(Reserve(kB, MiB(1)));
 }
 
-// What is promised and never used goes back, and comes again.
+// A promise that was never used goes back, and comes again.
 class LapseTest : public HostTest {
  protected:
   // A and C have allocated what the host promised; A never uses it.

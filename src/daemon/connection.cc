@@ -72,7 +72,7 @@ Result<size_t> Connection::Fill(std::span<std::byte> bytes) {
   header.msg_iov = &piece;
   header.msg_iovlen = 1;
   header.msg_control = space.data();
-  header.msg_controllen = kCredentials;  // which come first: what is cut off are descriptors
+  header.msg_controllen = kCredentials;  // these come first; descriptors are cut off
   ssize_t n = recvmsg(socket_.get(), &header, MSG_PEEK | MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return size_t{0};
   if (n <= 0) return Gone("it closed the connection");

@@ -56,8 +56,8 @@ struct Standing {
 Standing StandingOf(const core::Arbiter& arbiter, const std::vector<core::Wish>& waiting,
                     core::SessionId id);
 
-// Since when it has kept others waiting, although it was asked for what it has. A hand-over takes a
-// moment, which is nobody's fault.
+// Since when it has kept others waiting, although it was asked for what it has. A usual
+// hand-over does not count.
 std::optional<Instant> BlocksSince(const core::Session& session, Instant now);
 
 }  // namespace tandem::service

@@ -215,6 +215,35 @@ def hoard(sessions, line):
     return granted
 
 
+def pass_on(sends_itself):
+    """Connects, and has a child register in this process's name, or does so itself. What the daemon answers."""
+    scene = pass_on.scene
+    connection, hello = scene.connect(), users.register(scene.device())
+    if sends_itself:
+        connection.sendall(hello)
+    else:
+        child = os.fork()
+        if child == 0:
+            connection.sendall(hello)
+            os._exit(0)
+        os.waitpid(child, 0)
+    return users.receive(connection)
+
+
+def test_a_socket_that_was_passed_on_registers_no_session():
+    """It would show the process that had connected, which may be another user's."""
+    if not users.can_be_others():
+        pytest.skip("needs root, to be two users")
+    scene = pass_on.scene = users.Scene()
+    try:
+        kind, payload = users.as_stranger(pass_on, False)
+        assert kind == users.REFUSED and b"only the process that connected can register" in payload
+        assert users.as_stranger(pass_on, True)[0] == users.REGISTERED
+        scene.assert_unharmed()
+    finally:
+        scene.close()
+
+
 RESERVED = 33  # of src/wire/messages.h
 
 
