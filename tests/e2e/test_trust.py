@@ -5,6 +5,7 @@ the tests do not run as root.
 """
 
 import os
+import re
 import signal
 import socket
 import struct
@@ -14,6 +15,7 @@ import sys
 import pytest
 
 from harness import MIB, PATIENCE_S, REGISTER, SOCKET, TANDEM, DeviceProgram, finish, frame, text, train, wait_until
+import harness
 import users
 from users import RESERVE, Session, Stranger, begin_and_wait, numbers
 from test_sharing import assert_all_returned, solo
@@ -237,7 +239,7 @@ def test_a_socket_that_was_passed_on_registers_no_session():
     scene = pass_on.scene = users.Scene()
     try:
         kind, payload = users.as_stranger(pass_on, False)
-        assert kind == users.REFUSED and b"only the process that connected can register" in payload
+        assert kind == harness.REFUSED and b"only the process that connected can register" in payload
         assert users.as_stranger(pass_on, True)[0] == users.REGISTERED
         scene.assert_unharmed()
     finally:
@@ -277,6 +279,53 @@ def test_a_user_who_promises_himself_everything_leaves_others_room():
     finally:
         hoarder.end()
         scene.close()
+
+
+def test_what_root_orders_binds_and_every_order_is_in_the_log():
+    if not users.can_be_others():
+        pytest.skip("needs root, to be two users")
+    scene = users.Scene()
+    try:
+        number = str(scene.session()["id"])
+        scene.card.tandem("suspend", number)
+        wait_until(lambda: scene.session()["state"] == "suspended", None, "root suspends it")
+        assert scene.session()["suspended_by_uid"] == 0
+        refused = scene.card.spawn(scene.as_victim("resume", number))
+        assert "root has suspended" in refused.communicate(timeout=PATIENCE_S)[1] and refused.returncode != 0
+        refused = scene.card.spawn(scene.as_victim("suspend", number, uid=users.STRANGER))
+        assert refused.wait(timeout=PATIENCE_S) != 0
+        assert scene.session()["suspended"]
+        scene.card.tandem("resume", number)
+        wait_until(lambda: not scene.session()["suspended"], None, "root resumes it")
+        orders = [line for line in scene.log.read_text().splitlines() if "order" in line]
+        for uid, what, result in ((0, "suspend", "obeyed"), (users.VICTIM, "resume", "refused"),
+                                  (users.STRANGER, "suspend", "refused"), (0, "resume", "obeyed")):  # fmt: skip
+            assert any(re.search(rf"user {uid}\b", line) and what in line and result in line for line in orders), orders
+        scene.assert_unharmed()
+    finally:
+        scene.close()
+
+
+HIDDEN = {"an overlong slash": b"\xc0\xaf", "a surrogate": b"\xed\xa0\x80", "U+061C": "\u061c".encode(),
+          "U+FEFF": "\ufeff".encode(), "a tag": "\U000e0041".encode(), "marks": ("a" + "\u0301" * 40).encode()}  # fmt: skip
+
+
+@pytest.mark.parametrize("hidden", HIDDEN)
+def test_no_name_hides_or_changes_what_is_shown(small_card, hidden):
+    name = b"me" + HIDDEN[hidden]
+    run = small_card.spawn([TANDEM, "run", "--name", os.fsdecode(name), "--", "sleep", "1000"])
+    ask = [TANDEM, "ps"]
+    wait_until(lambda: "me" in finish(small_card.spawn(ask)), run, "it is listed")
+    shown = subprocess.run(ask, env=small_card.env, capture_output=True, check=True, timeout=PATIENCE_S).stdout
+    assert HIDDEN[hidden] not in shown and b"\\" in shown.split(b"me", 1)[1]
+    run.kill()
+
+
+@pytest.mark.parametrize(("of_class", "counts"), [("production", "10"), ("batch", "0"), ("opportunistic", "-10")])
+def test_a_priority_of_the_environment_counts_no_more_than_the_class(small_card, of_class, counts):
+    program = [TANDEM, "run", "--class", of_class, "--", "printenv", "TANDEM_SOFT_PRIORITY"]
+    env = {**small_card.env, "TANDEM_SOFT_PRIORITY": "100"}
+    assert finish(small_card.spawn(program, env=env)) == counts + "\n"
 
 
 # ---- The daemon as a service

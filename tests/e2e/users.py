@@ -163,6 +163,7 @@ class Scene:
 
     def __init__(self, host_memory=MEMORY // 2, spill="1G"):
         """`spill`: None for none."""
+        self.log = None
         self.root = Path(tempfile.mkdtemp(prefix="tandem-users-"))
         self.own_directory = Path(f"/tmp/tandem-{VICTIM}")
         self.root.chmod(0o711)
@@ -177,7 +178,8 @@ class Scene:
         self.card.env["TANDEM_HOST_MEMORY"] = f"{host_memory}B"
         if spill is not None:
             self.card.env["TANDEM_SPILL"] = f"{self.spill}:{spill}"
-        self.start_daemon("--everybody")
+        self.log = self.root / "log"
+        self.start_daemon("--everybody", "--log", self.log)
         self.program = self._start_victim()
         memory = random.Random(1).randbytes(MEMORY)
         self.pattern = memory[64:128]  # bytes that are in the victim's memory and nowhere else
