@@ -17,5 +17,7 @@ uint64_t TicksNow();
 UniqueFd OpenProcess(int pid);
 // Whether the process has ended.
 bool HasEnded(const UniqueFd& process);
+// Sends it SIGKILL. False where that is not allowed.
+bool Kill(const UniqueFd& process);
 
 }  // namespace tandem::daemon

@@ -23,6 +23,7 @@
 #include "src/daemon/connection.h"
 #include "src/daemon/listener.h"
 #include "src/daemon/meter.h"
+#include "src/daemon/spill_store.h"
 #include "src/service/service.h"
 
 namespace tandem::daemon {
@@ -46,7 +47,8 @@ class Server {
                                               std::unique_ptr<service::Service> service,
                                               const ServerLimits& limits,
                                               std::map<int, UniqueFd>&& processes = {},
-                                              std::unique_ptr<Meter> meter = nullptr);
+                                              std::unique_ptr<Meter> meter = nullptr,
+                                              std::unique_ptr<SpillStore> spill = nullptr);
 
   // Until a signal comes, or the daemon has been idle for exit_when_idle.
   void Run();
@@ -92,6 +94,9 @@ class Server {
   void OnTime();
   void Measure(Instant now);
   void OnMeasured();
+  void OnSpill(SpillStore::News news);
+  void WatchSpill();
+  void EndProcess(const service::Offender& offender);
   void DropLateNewcomers();
   void SetTimer();
 
@@ -99,7 +104,8 @@ class Server {
   UniqueFd signals_;
   UniqueFd epoll_;
   UniqueFd timer_;
-  UniqueFd spare_;  // to accept and close a connection when no other is left
+  UniqueFd spare_;                     // to accept and close a connection when no other is left
+  std::unique_ptr<SpillStore> spill_;  // null: there are no files; the service asks it
   std::unique_ptr<service::Service> service_;
   ServerLimits limits_;
   std::map<ConnectionId, Client> clients_;

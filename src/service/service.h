@@ -115,6 +115,7 @@ struct Client {
   unsigned uid = 0;
   bool predates_daemon = false;  // so it may have memory from before a restart
   uint64_t started_ticks = 0;    // as the kernel counts; with the pid it names the process
+  unsigned gid = 0;
 };
 
 struct Outgoing {
@@ -123,6 +124,12 @@ struct Outgoing {
   std::vector<int> fds;  // with the message; owned by the service
   bool close = false;    // once the message is sent
   UniqueFd memory = {};  // with the message, too
+};
+
+// A process to end, and why.
+struct Offender {
+  int pid = 0;
+  std::string reason;
 };
 
 class Service {
@@ -144,6 +151,11 @@ class Service {
   bool WantsMeasurement(Instant now) const;
   void OnMeasuring(Instant now);
   std::vector<Outgoing> OnMeasured(const CardUses& uses, Instant now);
+
+  // What Spill::ask was asked for; empty: there is no file.
+  std::vector<Outgoing> OnSpillFile(ConnectionId connection, UniqueFd file, Instant now);
+  // Which processes have files that hold more than they may.
+  std::vector<Offender> OnSpillSizes(const SpillSizes& sizes, Instant now);
 
   // When to call OnTick next, or to measure.
   std::optional<Instant> wake() const;
@@ -262,7 +274,8 @@ class Service {
   void SetPolicy(Connection& from, const wire::Control& m);
 
   // The host (host.cc).
-  UniqueFd MakeSpillFile() const;
+  bool AwaitSpillFile(Connection& from, const Gpu& gpu, const wire::Register& m);
+  void EndSpillFiles(int pid) const;
   bool RefuseForHost(const Connection& from, const std::vector<Seat*>& seats);
   std::string HostLimitText() const;
 
