@@ -122,6 +122,21 @@ TEST_F(ClosingTest, OfWhomeverThereIsNoRoomFor) {
   ExpectTheDaemonLives(slow);
 }
 
+// It may be of a file system that hangs.
+TEST_F(ClosingTest, AFileThatTheClientDidNotRead) {
+  SlowToClose slow;
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  const UniqueFd client(ends[1]);
+  {
+    Connection connection(UniqueFd(ends[0]), getuid(), false);
+    UniqueFd file(fcntl(slow.fd(), F_DUPFD_CLOEXEC, 0));
+    slow.Forget();
+    EXPECT_TRUE(connection.Queue(wire::Answer{"{}"}, {}, std::move(file)).ok());
+  }
+  ExpectTheDaemonLives(slow);
+}
+
 TEST_F(ClosingTest, FromAUserOfWhomTooManyWaitNothingIsReceived) {
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);

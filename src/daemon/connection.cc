@@ -47,6 +47,7 @@ int SenderOf(msghdr& header) {
 
 Connection::~Connection() {
   CloseElsewhere(std::move(memory_), uid_);
+  for (Frame& frame : queue_) CloseElsewhere(std::move(frame.file), uid_);
   CloseSocket(std::move(socket_), uid_);
 }
 
@@ -92,10 +93,15 @@ Result<size_t> Connection::Fill(std::span<std::byte> bytes) {
   return static_cast<size_t>(n);
 }
 
-Status Connection::Queue(const wire::Message& message, const std::vector<int>& fds) {
-  if (queued_ > kMaxQueued) return Gone("it does not read its messages");
-  if (wire::SinceVersion(message) > reader_.version()) return {};  // it would not understand
+Status Connection::Queue(const wire::Message& message, const std::vector<int>& fds, UniqueFd file) {
+  const bool lags = queued_ > kMaxQueued;
+  if (lags || wire::SinceVersion(message) > reader_.version()) {
+    CloseElsewhere(std::move(file), uid_);
+    if (lags) return Gone("it does not read its messages");
+    return {};  // it would not understand
+  }
   Frame frame;
+  frame.file = std::move(file);
   frame.bytes = wire::Encode(message, reader_.version());
   for (const int fd : fds) frame.fds.emplace_back(fcntl(fd, F_DUPFD_CLOEXEC, 0));
   queued_ += frame.footprint();
@@ -113,6 +119,7 @@ Status Connection::Flush() {
     wire::FdSpace space{};
     std::vector<int> fds;
     for (const UniqueFd& fd : frame.fds) fds.push_back(fd.get());
+    if (frame.file) fds.push_back(frame.file.get());
     if (sent_ == 0) wire::AttachFds(header, space, fds);
     const ssize_t n = sendmsg(socket_.get(), &header, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0) {
@@ -123,6 +130,7 @@ Status Connection::Flush() {
     sent_ += static_cast<size_t>(n);
     if (sent_ < frame.bytes.size()) continue;
     queued_ -= frame.footprint();
+    CloseElsewhere(std::move(frame.file), uid_);
     sent_ = 0;
     queue_.pop_front();
   }

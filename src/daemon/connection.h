@@ -4,7 +4,7 @@
 // Invariants
 // 1. What waits to be sent is bounded; a client that does not read is given up.
 // 2. No descriptor that the client has sent is closed on this thread, whether it was received or
-//    not (closing.h).
+//    not (closing.h). Nor is one of a file that it is sent.
 #pragma once
 
 #include <deque>
@@ -35,8 +35,9 @@ class Connection {
   // A descriptor of memory of a GPU that came with the message, if any; all others are let go of.
   UniqueFd TakeMemory() { return std::move(memory_); }
 
-  // Queues a message with copies of `fds`. kUnavailable where too much waits already.
-  Status Queue(const wire::Message& message, const std::vector<int>& fds);
+  // Queues a message with copies of `fds`, and behind them `file`, if any. kUnavailable where too
+  // much waits already.
+  Status Queue(const wire::Message& message, const std::vector<int>& fds, UniqueFd file = {});
   // Sends what the socket takes. kUnavailable where the peer is gone.
   Status Flush();
   bool drained() const { return queue_.empty(); }
@@ -48,6 +49,7 @@ class Connection {
   struct Frame {
     std::vector<std::byte> bytes;
     std::vector<UniqueFd> fds;  // go with the first byte
+    UniqueFd file;              // the last of them
     size_t footprint() const { return bytes.size() + kOverhead; }
   };
 

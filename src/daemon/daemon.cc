@@ -27,7 +27,7 @@
 #include "src/daemon/server.h"
 #include "src/daemon/service_manager.h"
 #include "src/daemon/session_table.h"
-#include "src/daemon/spill_directory.h"
+#include "src/daemon/spill_store.h"
 #include "src/wire/channel.h"
 #include "src/wire/runtime_dir.h"
 
@@ -114,6 +114,17 @@ std::unique_ptr<SessionTable> OpenSessionTable(const std::string& socket) {
   return nullptr;
 }
 
+// REQUIRES: the store lives as long as the service.
+service::Spill SpillIn(service::Spill spill, SpillStore* store) {
+  spill.available = [store] { return store->available(); };
+  spill.ask = [store](uint64_t connection, const service::SpillOwner& owner, unsigned uid,
+                      unsigned gid) {
+    return store->Ask(connection, owner, uid, gid, MonotonicNow());
+  };
+  spill.end = [store](int pid) { store->End(pid, MonotonicNow()); };
+  return spill;
+}
+
 // REQUIRES: the directory is there.
 Result<std::unique_ptr<Server>> PrepareThere(const Options& options) {
   // Before the probe: two at once would each take the other's contexts for foreign memory.
@@ -138,8 +149,10 @@ Result<std::unique_ptr<Server>> PrepareThere(const Options& options) {
   config.host_memory_measured = !options.host_memory.has_value();
   config.shares_host_memory = wire::IsEverybodys(wire::RuntimeDir());
   config.available_host_memory = [] { return AvailableHostMemory(); };
+  std::unique_ptr<SpillStore> spill;
   if (options.spill.limit != Bytes()) {
-    ASSIGN_OR_RETURN(config.spill, OpenSpillDirectory(options.spill));
+    ASSIGN_OR_RETURN(spill, SpillStore::Open(options.spill.directory, options.spill.limit));
+    config.spill = SpillIn(options.spill, spill.get());
   }
   config.let_go = &CloseElsewhere;
   config.measures = options.devices_json.empty();  // else the cards are not there
@@ -178,7 +191,7 @@ Result<std::unique_ptr<Server>> PrepareThere(const Options& options) {
   ServerLimits limits;
   limits.exit_when_idle = options.exit_when_idle;
   return Server::Make(std::move(listener), std::move(signals), std::move(service), limits,
-                      std::move(processes), std::move(meter));
+                      std::move(processes), std::move(meter), std::move(spill));
 }
 
 Result<std::unique_ptr<Server>> Prepare(const Options& options) {
@@ -264,6 +277,7 @@ int Main(int argc, char** argv) {
   const Options& options = parsed.options;
   if (options.probe) return PrintProbe();
   if (options.meter) return RunMeter();
+  if (options.spill_keeper) return RunSpillKeeper();
   umask(077);  // no other user may read what it writes
   signal(SIGPIPE, SIG_IGN);
   const ServiceManager manager = ServiceManager::FromEnvironment();

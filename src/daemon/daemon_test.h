@@ -41,7 +41,8 @@ class DaemonTest : public ::testing::Test {
     std::filesystem::remove_all(dir_);
   }
 
-  void Start(const ServerLimits& limits, Bytes foreign = {}) {
+  void Start(const ServerLimits& limits, Bytes foreign = {}, service::Spill spill = {},
+             std::unique_ptr<SpillStore> store = nullptr) {
     server_.reset();
     Result<Listener> listener = Listener::Claim(path_);
     ASSERT_TRUE(listener.ok()) << listener.error().message;
@@ -53,11 +54,12 @@ class DaemonTest : public ::testing::Test {
     config.gpus = ParseDevices(kDevices, 4).value();
     config.gpus[0].foreign = foreign;
     config.let_go = &CloseElsewhere;
+    config.spill = std::move(spill);
     config.random_token = [] { return uint64_t{7}; };
     auto server = Server::Make(
         std::move(*listener), UniqueFd(),
         std::make_unique<service::Service>(std::move(config), std::make_unique<MemfdPageMaker>()),
-        limits);
+        limits, {}, nullptr, std::move(store));
     ASSERT_TRUE(server.ok());
     server_ = std::move(*server);
   }

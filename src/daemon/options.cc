@@ -168,6 +168,8 @@ ParsedOptions ParseOptions(int argc, const char* const* argv) {
                  "take the GPUs from this file, as --probe prints them (for tests)");
   app.add_flag("--probe", options.probe, "print what the GPUs are, as JSON, and end");
   app.add_flag("--meter", options.meter, "answer a daemon that measures (meter.h)")->group("");
+  app.add_flag("--spill-keeper", options.spill_keeper, "make a daemon's files (spill_keeper.h)")
+      ->group("");
   bool manual = false;
   app.add_flag("--manual", manual, "print the manual page, and end")->group("");
   AddTestOptions(&app, &options);

@@ -16,6 +16,7 @@ struct Options {
   bool daemonize = false;
   bool probe = false;
   bool meter = false;
+  bool spill_keeper = false;
   bool everybody = false;  // serve all users
   unsigned reserved_contexts = 4;
   std::string log_file;      // empty: standard error

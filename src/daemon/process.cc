@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
@@ -54,6 +55,10 @@ bool MayBelongTo(int pid, unsigned uid) {
 bool HasEnded(const UniqueFd& process) {
   pollfd entry{process.get(), POLLIN, 0};
   return poll(&entry, 1, 0) > 0;
+}
+
+bool Kill(const UniqueFd& process) {
+  return syscall(SYS_pidfd_send_signal, process.get(), SIGKILL, nullptr, 0) == 0;
 }
 
 }  // namespace tandem::daemon

@@ -20,5 +20,7 @@ UniqueFd OpenProcess(int pid);
 // others. True where the kernel does not tell.
 bool MayBelongTo(int pid, unsigned uid);
 bool HasEnded(const UniqueFd& process);
+// Sends it SIGKILL. False where that is not allowed.
+bool Kill(const UniqueFd& process);
 
 }  // namespace tandem::daemon

@@ -5,9 +5,7 @@
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/timerfd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -22,7 +20,7 @@ namespace tandem::daemon {
 namespace {
 
 // What epoll says became ready: a kind in the top byte, a number in the rest.
-enum Tag : uint64_t { kListener, kSignals, kTimer, kClient, kProcess, kMeter };
+enum Tag : uint64_t { kListener, kSignals, kTimer, kClient, kProcess, kMeter, kSpill };
 constexpr int kTagShift = 56;
 constexpr int kMaxAcceptedAtOnce = 64;  // then others have their turn
 // Of one round: more than one user may have connections, so that others are among them.
@@ -75,13 +73,15 @@ Result<std::unique_ptr<Server>> Server::Make(Listener listener, UniqueFd signals
                                              std::unique_ptr<service::Service> service,
                                              const ServerLimits& limits,
                                              std::map<int, UniqueFd>&& processes,
-                                             std::unique_ptr<Meter> meter) {
+                                             std::unique_ptr<Meter> meter,
+                                             std::unique_ptr<SpillStore> spill) {
   std::unique_ptr<Server> server(
       new Server(std::move(listener), std::move(signals), std::move(service), limits));
   TRY(server->Watch(server->listener_.fd(), MakeTag(kListener), EPOLLIN));
   TRY(server->Watch(server->timer_.get(), MakeTag(kTimer), EPOLLIN));
   if (server->signals_) TRY(server->Watch(server->signals_.get(), MakeTag(kSignals), EPOLLIN));
   server->meter_ = std::move(meter);
+  server->spill_ = std::move(spill);
   for (auto& [pid, process] : processes) {
     TRY(server->Watch(process.get(), MakeTag(kProcess, static_cast<uint64_t>(pid)), EPOLLIN));
     server->processes_[pid] = std::move(process);
@@ -141,6 +141,9 @@ void Server::RunOnce(Duration patience) {
         break;
       case kMeter:
         OnMeasured();
+        break;
+      case kSpill:
+        OnSpill(spill_->Take(MonotonicNow()));
         break;
     }
   }
@@ -207,7 +210,8 @@ void Server::LetIn(UniqueFd socket) {
   clients_.try_emplace(id, std::move(socket), std::move(process), peer.pid, peer.uid,
                        service_->serves_software_gpu(), MonotonicNow() + limits_.newcomer_patience);
   service_->OnConnected(
-      id, service::Client{peer.pid, peer.uid, started != 0 && started <= started_ticks_, started});
+      id, service::Client{peer.pid, peer.uid, started != 0 && started <= started_ticks_, started,
+                          peer.gid});
 }
 
 bool Server::HasRoomFor(unsigned uid) const {
@@ -292,8 +296,10 @@ void Server::Carry(std::vector<service::Outgoing> messages) {
       continue;
     }
     Status queued;
-    if (outgoing.memory) outgoing.fds.push_back(outgoing.memory.get());
-    if (outgoing.message) queued = at->second.connection.Queue(*outgoing.message, outgoing.fds);
+    if (outgoing.message) {
+      queued =
+          at->second.connection.Queue(*outgoing.message, outgoing.fds, std::move(outgoing.memory));
+    }
     at->second.closing = outgoing.close;
     if (queued.ok()) {
       Flush(outgoing.to);
@@ -301,6 +307,7 @@ void Server::Carry(std::vector<service::Outgoing> messages) {
       Drop(outgoing.to, queued.error().message);
     }
   }
+  for (service::Outgoing& unsent : messages) CloseElsewhere(std::move(unsent.memory), geteuid());
 }
 
 void Server::Flush(ConnectionId id) {
@@ -346,11 +353,9 @@ void Server::WatchProcess(ConnectionId id) {
   processes_[pid] = std::move(process);
 }
 
-// By its descriptor, which no other process can get the number of.
 void Server::End(int pid) {
-  const auto at = processes_.find(pid);
-  if (at == processes_.end()) return;
-  if (syscall(SYS_pidfd_send_signal, at->second.get(), SIGKILL, nullptr, 0) == 0) return;
+  const auto process = processes_.find(pid);
+  if (process == processes_.end() || Kill(process->second)) return;
   spdlog::error("process {} cannot be ended: {}", pid, std::strerror(errno));
 }
 
@@ -369,6 +374,7 @@ void Server::OnTime() {
     hooks_.beat();
     beats_at_ = now + *hooks_.beat_every;
   }
+  if (spill_ != nullptr) OnSpill(spill_->OnTime(now));
   DropLateNewcomers();
   if (!service_->idle()) {
     idle_since_.reset();
@@ -398,6 +404,31 @@ void Server::OnMeasured() {
   if (uses.has_value()) Carry(service_->OnMeasured(*uses, now));
 }
 
+void Server::OnSpill(SpillStore::News news) {
+  const Instant now = MonotonicNow();
+  WatchSpill();
+  for (SpillStore::File& each : news.files) {
+    Carry(service_->OnSpillFile(each.request, std::move(each.file), now));
+  }
+  if (!news.sizes.has_value()) return;
+  for (const auto& offender : service_->OnSpillSizes(*news.sizes, now)) EndProcess(offender);
+}
+
+void Server::WatchSpill() {
+  if (!spill_->TakeStarted() || spill_->fd() < 0) return;
+  const Status watched = Watch(spill_->fd(), MakeTag(kSpill), EPOLLIN);
+  if (!watched.ok()) spdlog::error("spill files: {}", watched.error().message);
+}
+
+// Its file holds nothing from then on, whether it can be killed or not.
+void Server::EndProcess(const service::Offender& offender) {
+  const auto process = processes_.find(offender.pid);
+  const bool killed = process != processes_.end() && Kill(process->second);
+  spdlog::warn("{}: {}", offender.reason,
+               killed ? "it is ended" : "it cannot be killed, and loses the file");
+  if (!killed) spill_->End(offender.pid, MonotonicNow());
+}
+
 void Server::DropLateNewcomers() {
   std::vector<ConnectionId> late;
   const Instant now = MonotonicNow();
@@ -415,6 +446,7 @@ void Server::SetTimer() {
   }
   if (hooks_.beat_every.has_value()) by(beats_at_);
   if (meter_ != nullptr && meter_->wake().has_value()) by(*meter_->wake());
+  if (spill_ != nullptr && spill_->wake().has_value()) by(*spill_->wake());
   if (idle_since_ && limits_.exit_when_idle) by(*idle_since_ + *limits_.exit_when_idle);
   itimerspec spec{};
   if (next.has_value()) {

@@ -24,6 +24,7 @@
 #include "src/daemon/connection.h"
 #include "src/daemon/listener.h"
 #include "src/daemon/meter.h"
+#include "src/daemon/spill_store.h"
 #include "src/service/service.h"
 
 namespace tandem::daemon {
@@ -54,7 +55,8 @@ class Server {
                                               std::unique_ptr<service::Service> service,
                                               const ServerLimits& limits,
                                               std::map<int, UniqueFd>&& processes = {},
-                                              std::unique_ptr<Meter> meter = nullptr);
+                                              std::unique_ptr<Meter> meter = nullptr,
+                                              std::unique_ptr<SpillStore> spill = nullptr);
 
   void SetHooks(ServerHooks hooks);
   // Until a signal comes, or the daemon has been idle for exit_when_idle.
@@ -103,6 +105,9 @@ class Server {
   void End(int pid);
   void Measure(Instant now);
   void OnMeasured();
+  void OnSpill(SpillStore::News news);
+  void WatchSpill();
+  void EndProcess(const service::Offender& offender);
   void DropLateNewcomers();
   void SetTimer();
 
@@ -110,7 +115,8 @@ class Server {
   UniqueFd signals_;
   UniqueFd epoll_;
   UniqueFd timer_;
-  UniqueFd spare_;  // to accept and close a connection when no other is left
+  UniqueFd spare_;                     // to accept and close a connection when no other is left
+  std::unique_ptr<SpillStore> spill_;  // null: there are no files; the service asks it
   std::unique_ptr<service::Service> service_;
   ServerLimits limits_;
   ServerHooks hooks_;

@@ -1,7 +1,6 @@
 #include "src/daemon/spill_directory.h"
 
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 
 #include <filesystem>
 
@@ -26,36 +25,11 @@ TEST(ParseSpillTest, NothingElse) {
   }
 }
 
-class SpillDirectoryTest : public testing::Test {
- protected:
-  SpillDirectoryTest() {
-    std::string name = testing::TempDir() + "tandem-spill-test-XXXXXX";
-    directory_ = mkdtemp(name.data());
-  }
-  ~SpillDirectoryTest() override { std::filesystem::remove_all(directory_); }
-
-  std::string directory_;
-};
-
-TEST_F(SpillDirectoryTest, FilesHaveNoNameAndAreForNobodyElse) {
-  const Result<service::Spill> spill = OpenSpillDirectory({directory_, MiB(8)});
-  ASSERT_TRUE(spill.ok()) << spill.error().message;
-  EXPECT_GT(spill->available(), Bytes());
-  const Result<UniqueFd> file = spill->make();
-  ASSERT_TRUE(file.ok());
-  struct stat status {};
-  ASSERT_EQ(fstat(file->get(), &status), 0);
-  EXPECT_EQ(status.st_nlink, 0u);
-  EXPECT_EQ(status.st_mode & 077, 0u);
-  EXPECT_EQ(Bytes(static_cast<uint64_t>(status.st_size)), MiB(8));
-  EXPECT_EQ(status.st_blocks, 0);
-  EXPECT_TRUE(std::filesystem::is_empty(directory_));
-}
-
-TEST_F(SpillDirectoryTest, ADirectoryThatIsNotThereIsSaidAtTheStart) {
-  const Result<service::Spill> spill = OpenSpillDirectory({directory_ + "/no", MiB(8)});
+TEST(FitsOnDiskTest, NoMoreThanTheFileSystemHolds) {
+  EXPECT_TRUE(FitsOnDisk({testing::TempDir(), MiB(1)}).ok());
+  const Result<service::Spill> spill = FitsOnDisk({testing::TempDir(), GiB(uint64_t{1} << 31)});
   ASSERT_FALSE(spill.ok());
-  EXPECT_NE(spill.error().message.find(directory_ + "/no"), std::string::npos);
+  EXPECT_NE(spill.error().message.find(testing::TempDir()), std::string::npos);
 }
 
 }  // namespace

@@ -111,7 +111,9 @@ void Service::UpdatePages(Gpu& gpu) {
     show(page.run_others, limits.run_sessions(id) - 1);
     show(page.host_limit_bytes, host_.limit().count);
     show(page.fixed_wait_ms, static_cast<uint64_t>(config_.fixed_wait.ns / 1000000));
-    show(page.host_file_bytes, host_.PlaceOf(gpu.info.index, id).spilled.count);
+    const Bytes in_file = host_.PlaceOf(gpu.info.index, id).spilled;
+    show(page.host_file_bytes, in_file.count);
+    at->second->spill_quota.OnPromise(in_file, now_);
     show(page.host_share_bytes, gpu.arbiter.HostShare(id).count);
     const bool asked = at->second->run.has_value() && runs_.at(*at->second->run).oversubscribes;
     show(page.run_oversubscribes, asked ? 1 : 0);

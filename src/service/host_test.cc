@@ -2,6 +2,7 @@
 #include <fcntl.h>
 
 #include "src/service/service_test.h"
+#include "src/service/spill_quota.h"
 
 namespace tandem::service {
 namespace {
@@ -93,11 +94,19 @@ class SpillTest : public ServiceTest {
  protected:
   SpillTest()
       : ServiceTest({}, {}, MiB(40), false,
-                    Spill{"/scratch", MiB(60), {}, [this] { return MakeFile(); }}) {}
+                    Spill{"/scratch",
+                          MiB(60),
+                          {},
+                          [this](ConnectionId id, const SpillOwner&, unsigned, unsigned) {
+                            if (!disk_is_gone_) asked_.push_back(id);
+                            return !disk_is_gone_;
+                          },
+                          [this](int pid) { ended_.push_back(pid); }}) {}
 
-  Result<UniqueFd> MakeFile() {
-    if (disk_is_gone_) return Error{ErrorCode::kFailed, "no disk"};
-    return UniqueFd(open("/dev/null", O_RDWR | O_CLOEXEC));
+  void GiveFiles() {
+    for (const ConnectionId id : std::exchange(asked_, {})) {
+      said_ = service_.OnSpillFile(id, UniqueFd(open("/dev/null", O_RDWR | O_CLOEXEC)), now_);
+    }
   }
   // Whether it was sent a file with its pages.
   bool Register(ConnectionId id, uint8_t spills) {
@@ -105,6 +114,7 @@ class SpillTest : public ServiceTest {
     wire::Register m{"0.1", 0, kGpu, "train", 0, 0, 0};
     m.spills = spills;
     Say(id, m);
+    GiveFiles();
     for (const Outgoing& out : said_) {
       if (out.to == id && std::holds_alternative<wire::Registered>(*out.message)) {
         return static_cast<bool>(out.memory);
@@ -121,6 +131,8 @@ class SpillTest : public ServiceTest {
   Bytes Share(size_t session) { return Bytes(pages_[session]->decisions_.host_share_bytes.load()); }
 
   bool disk_is_gone_ = false;
+  std::vector<ConnectionId> asked_;
+  std::vector<int> ended_;  // processes without use for files
   uint64_t sequence_ = 0;
 };
 
@@ -150,6 +162,66 @@ TEST_F(SpillTest, WhoeverHasNoFileNeedsMemory) {
   EXPECT_TRUE(Reserve(2, MiB(60)));
   EXPECT_EQ(InFile(0) + InFile(1), Bytes());
   EXPECT_FALSE(Reserve(2, MiB(61)));
+}
+
+// A file system may take as long as it likes.
+TEST_F(SpillTest, ASessionWaitsForItsOwnFileOnly) {
+  wire::Register m{"0.1", 0, kGpu, "train", 0, 0, 0};
+  m.spills = 1;
+  Connect(1, 11);
+  Say(1, m);
+  EXPECT_TRUE(said_.empty());
+  Say(1, wire::Reserve{1, MiB(10).count});
+  EXPECT_TRUE(said_.empty());
+  Join(2, 12);
+  Heard<wire::Registered>(2);
+  EXPECT_EQ(asked_, std::vector<ConnectionId>{1});
+  GiveFiles();
+  Heard<wire::Registered>(1);
+  EXPECT_NE(Heard<wire::Reserved>(1).granted, 0);
+}
+
+TEST_F(SpillTest, FilesEndWithTheProcess) {
+  EXPECT_TRUE(Register(1, 1));
+  said_ = service_.OnDisconnected(1, now_);
+  EXPECT_TRUE(ended_.empty());
+  said_ = service_.OnProcessGone(1, now_);
+  EXPECT_EQ(ended_, std::vector<int>{1});
+}
+
+// It has ended, or given up, before its file was there.
+TEST_F(SpillTest, AFileThatCameToNoSessionEnds) {
+  wire::Register m{"0.1", 0, kGpu, "train", 0, 0, 0};
+  m.spills = 1;
+  Connect(1, 11);
+  Say(1, m);
+  said_ = service_.OnDisconnected(1, now_);
+  EXPECT_EQ(ended_, std::vector<int>{11});
+  GiveFiles();
+  EXPECT_TRUE(said_.empty());
+}
+
+TEST_F(SpillTest, AFileThatGrowsBeyondItsPromiseEndsItsProcessAlone) {
+  EXPECT_TRUE(Register(1, 1));
+  EXPECT_TRUE(Register(2, 1));
+  EXPECT_TRUE(Reserve(1, MiB(75)));
+  EXPECT_TRUE(Reserve(2, MiB(75)));
+  const Bytes slack = MiB(5);
+  SpillSizes sizes{{{1, 0}, InFile(0)}, {{2, 0}, InFile(1)}};
+  EXPECT_TRUE(service_.OnSpillSizes(sizes, now_).empty());
+  sizes[{2, 0}] += slack;
+  const std::vector<Offender> offenders = service_.OnSpillSizes(sizes, now_);
+  ASSERT_EQ(offenders.size(), 1u);
+  EXPECT_EQ(offenders[0].pid, 2);
+  EXPECT_NE(offenders[0].reason.find("in its spill file"), std::string::npos);
+  // The other one may keep what is no longer promised.
+  said_ = service_.OnProcessGone(2, now_);
+  EXPECT_EQ(InFile(0), Bytes());
+  sizes.erase({2, 0});
+  for (int i = 0; i < 5; ++i) {
+    now_ = now_ + SpillQuota::kGrace * 3;
+    EXPECT_TRUE(service_.OnSpillSizes(sizes, now_).empty());
+  }
 }
 
 TEST_F(SpillTest, SuspendingNamesBothLimits) {

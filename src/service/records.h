@@ -3,6 +3,7 @@
 
 #include "src/service/chaos.h"
 #include "src/service/service.h"
+#include "src/service/spill_quota.h"
 
 namespace tandem::service {
 
@@ -74,6 +75,7 @@ struct Service::Seat {
   bool follows_run = false;  // once it is known whether that is suspended, so is this
   std::unique_ptr<SessionPages> pages;
   SavedSession* saved = nullptr;  // where the next daemon finds it; null: nowhere
+  SpillQuota spill_quota;
   Bytes out;
   Bytes in;
 };
@@ -106,6 +108,9 @@ struct Service::Connection {
   std::optional<RunKey> run;   // kPeople, after RunBegin
   size_t held = 0;             // messages
   std::optional<Watch> watch;  // kPeople
+  // Of what its Register needs: it is held until the answer comes.
+  bool awaits_file = false;
+  std::optional<UniqueFd> spill_file;  // none: not asked for; empty: there is none
 };
 
 // Whose its sessions are.

@@ -107,7 +107,7 @@ void Service::Take(Connection& from, const wire::Message& message, UniqueFd& mem
 
 // Whether the message could be answered wrongly as long as sessions and runs may still come back.
 bool Service::MustWait(const Connection& from, const wire::Message& message) const {
-  if (from.held > 0) return true;  // behind those
+  if (from.held > 0 || from.awaits_file) return true;  // behind those
   if (now_ < config_.started + kRunPatience && AwaitsItsRun(from, message)) return true;
   if (!settles_at_.has_value()) return false;
   if (std::holds_alternative<wire::Register>(message)) return !from.client.predates_daemon;
@@ -178,7 +178,11 @@ std::vector<Outgoing> Service::OnDisconnected(ConnectionId connection, Instant n
   }
   watchers_.erase(connection);
   told_.erase(connection);
+  const int pid = gone.client.pid;
+  const bool has_file = gone.awaits_file || gone.spill_file.has_value();
+  if (has_file) LetGo(std::move(gone.spill_file).value_or(UniqueFd()), gone.client.uid);
   connections_.erase(at);
+  if (has_file) EndSpillFiles(pid);
   return std::move(out_);
 }
 
@@ -189,6 +193,7 @@ std::vector<Outgoing> Service::OnProcessGone(int pid, Instant now) {
     if (seat->client.pid == pid) gone.push_back(id);
   }
   for (const core::SessionId id : gone) Remove(id, true);
+  if (!gone.empty()) EndSpillFiles(pid);
   if (MayEndSettling()) EndSettling();
   return std::move(out_);
 }
@@ -248,6 +253,7 @@ void Service::Handle(Connection& from, const wire::Register& m) {
                       std::to_string(kMaxSessionsPerUser) + " sessions already",
                   true);
   }
+  if (AwaitSpillFile(from, *gpu, m)) return;
   Result<std::unique_ptr<SessionPages>> pages = pages_->Make();
   if (!pages.ok()) {
     return Refuse(from.id, wire::RefusalCode::kTooMany, pages.error().message, true);
@@ -265,7 +271,6 @@ void Service::Handle(Connection& from, const wire::Register& m) {
     return Refuse(from.id, wire::RefusalCode::kTooMany, "the daemon has no room for more sessions",
                   true);
   }
-  UniqueFd file = m.spills != 0 ? MakeSpillFile() : UniqueFd();
   core::event::SessionAdded added;
   // No other session can have anything yet, whatever it claims.
   const bool unknown_from_before =
@@ -279,7 +284,7 @@ void Service::Handle(Connection& from, const wire::Register& m) {
   }
   added.id = seat->id;
   added.tenant = TenantOf(from.client);
-  added.spills = static_cast<bool>(file);
+  added.spills = from.spill_file.has_value() && *from.spill_file;
   JoinRun(from, m, old, *seat, added);
   const bool suspended = StartsSuspended(m, old, *seat, added);
   const core::Share share = FirstShare(old, *seat);
@@ -287,6 +292,7 @@ void Service::Handle(Connection& from, const wire::Register& m) {
     added.replaces = old->id;
     seat->suspended_by = old->suspended_by;
     seat->limited = old->limited;
+    seat->spill_quota = old->spill_quota;
     old->saved = nullptr;  // it is the new one's
     GiveUpSeat(*old);
   } else if (unknown_from_before) {
@@ -305,7 +311,8 @@ void Service::Handle(Connection& from, const wire::Register& m) {
   const Bytes limit = added.oversubscribes ? added.limit : std::min(added.limit, budget);
   out_.push_back(
       Outgoing{from.id, wire::Registered{gpu->info.card.count, limit.count, gpu->info.chunk.count},
-               from.seat->pages->fds(), false, std::move(file)});
+               from.seat->pages->fds(), false,
+               std::exchange(from.spill_file, std::nullopt).value_or(UniqueFd())});
   Feed(*gpu, added);
   if (share != core::Share()) Feed(*gpu, core::event::ShareSet{KeyOf(*from.seat), share});
   if (suspended) Feed(*gpu, core::event::Suspended{added.id});

@@ -117,6 +117,7 @@ struct Client {
   unsigned uid = 0;
   bool predates_daemon = false;  // so it may have memory from before a restart
   uint64_t started_ticks = 0;    // as the kernel counts; with the pid it names the process
+  unsigned gid = 0;
 };
 
 struct Outgoing {
@@ -126,6 +127,12 @@ struct Outgoing {
   bool close = false;    // once the message is sent
   UniqueFd memory = {};  // with the message, too
   int end_process = 0;   // kill this one, whatever the connection; 0: none
+};
+
+// A process to end, and why.
+struct Offender {
+  int pid = 0;
+  std::string reason;
 };
 
 class Service {
@@ -147,6 +154,11 @@ class Service {
   bool WantsMeasurement(Instant now) const;
   void OnMeasuring(Instant now);
   std::vector<Outgoing> OnMeasured(const CardUses& uses, Instant now);
+
+  // What Spill::ask was asked for; empty: there is no file.
+  std::vector<Outgoing> OnSpillFile(ConnectionId connection, UniqueFd file, Instant now);
+  // Which processes have files that hold more than they may.
+  std::vector<Offender> OnSpillSizes(const SpillSizes& sizes, Instant now);
 
   // When to call OnTick next, or to measure.
   std::optional<Instant> wake() const;
@@ -266,7 +278,8 @@ class Service {
   void SetPolicy(Connection& from, const wire::Control& m);
 
   // The host (host.cc).
-  UniqueFd MakeSpillFile() const;
+  bool AwaitSpillFile(Connection& from, const Gpu& gpu, const wire::Register& m);
+  void EndSpillFiles(int pid) const;
   bool RefuseForHost(const Connection& from, const std::vector<Seat*>& seats);
   std::string HostLimitText() const;
 

@@ -19,7 +19,7 @@ import pytest
 import users
 from harness import MIB, PATIENCE_S, QUERY, REFUSED, SOCKET, finish, frame, receive, text, wait_until
 from users import (ACTIVE, BUSY, CONTEXT_GONE, CONTEXT_WANTED, EVICT, EVICTED, FIXED_GONE, FIXED_WANTED, GRANT,
-                   IDLE, KINDS, MEMORY, NAME, NOT_YOURS, OFFER, READY, REGISTERED, RELEASED, RESERVE, REVOKE, RUN_BEGIN,
+                   IDLE, KINDS, MEMORY, NAME, NOT_YOURS, OFFER, READY, REGISTER, REGISTERED, RELEASED, RESERVE, REVOKE, RUN_BEGIN,
                    RUN_QUERY, RUNNING, STRANGER, UNKNOWN_TARGET, VICTIM, Scene, Session, Stranger,
                    as_stranger, begin_and_wait, control, numbers, refusal_code)
 
@@ -108,6 +108,23 @@ def test_swapped_bytes_are_the_victims_alone(scene):
     # The search does find what can be read: the device's file, which says who has how much.
     assert as_stranger(files_with, b"TNDMSGPU", places) == [str(scene.card.soft / "tandem-soft-gpu0")]
     scene.order("resume", NAME)
+
+
+def test_a_spill_file_belongs_to_its_programs_user(scene):
+    """So that a disk quota counts it for that user."""
+    device = scene.device()
+
+    def look():
+        with scene.connect() as connection:
+            claims = struct.pack("<QQIBQBB", 0, 0, 0, 0, 0, 0, 1)
+            connection.sendall(
+                frame(REGISTER, text("0.1") + struct.pack("<Q", 0) + text(device) + text("stranger") + claims)
+            )
+            _, fds, _, _ = socket.recv_fds(connection, 1, 3)
+            status = os.fstat(fds[2])
+            return status.st_uid, status.st_gid, status.st_mode & 0o777, status.st_nlink
+
+    assert as_stranger(look) == (STRANGER, STRANGER, 0o600, 0)
 
 
 def test_the_daemons_directory_has_a_way_through_and_nothing_else(scene):

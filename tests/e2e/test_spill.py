@@ -3,17 +3,26 @@
 import contextlib
 import os
 import re
+import signal
+import socket
+import struct
 import subprocess
+import sys
 
 import pytest
 
 from harness import (
     MIB,
     PATIENCE_S,
+    REGISTER,
+    SOCKET,
     TANDEM,
     TANDEMD,
     DeviceProgram,
     finish,
+    frame,
+    parent_of,
+    text,
     train,
     wait_until,
 )
@@ -135,6 +144,117 @@ def test_a_child_has_nothing_of_the_file(card):
     program.stdin.write("\n")
     program.stdin.flush()
     finish(program)
+
+
+# A session by hand that takes as much of its file as it is told, without being promised any.
+TAKES = """
+import os, socket, struct, sys
+connection = socket.socket(socket.AF_UNIX)
+connection.connect(sys.argv[1])
+connection.sendall(bytes.fromhex(sys.argv[2]))
+_, ancillary, _, _ = connection.recvmsg(1, socket.CMSG_SPACE(12))
+file = struct.unpack("<3i", ancillary[0][2])[2]
+print("ready", flush=True)
+for line in sys.stdin:
+    os.posix_fallocate(file, 0, int(line))
+    print(os.fstat(file).st_blocks * 512, flush=True)
+"""
+
+
+@pytest.fixture
+def logged(make_card, tmp_path):
+    """As `card`, with a daemon that writes a log."""
+    card = make_card(vram="96M", context="2M")
+    card.directory = tmp_path / "spill"
+    card.directory.mkdir()
+    card.log = tmp_path / "log"
+    env = {"TANDEM_HOST_MEMORY": "8M", "TANDEM_SPILL": f"{card.directory}:200M"}
+    card.env.update(env)
+    card.daemon = card.bare([TANDEMD, "--log", card.log])
+    wait_until(lambda: card.ask("status") is not None, card.daemon, "the daemon answers")
+    return card
+
+
+def says(card, words):
+    return words in card.log.read_text()
+
+
+def keeper_of(card):
+    """The process that makes the daemon's files."""
+
+    def is_keeper(pid):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", encoding="ascii") as line:
+            return "--spill-keeper" in line.read() and parent_of(pid) == card.daemon.pid
+
+    return next(int(pid) for pid in os.listdir("/proc") if pid.isdigit() and is_keeper(pid))
+
+
+def hello(card):
+    claims = struct.pack("<QQIBQBB", 0, 0, 0, 0, 0, 0, 1)
+    device = card.gpu()["uuid"]
+    return frame(REGISTER, text("0.1") + struct.pack("<Q", 0) + text(device) + text("takes") + claims)
+
+
+def test_a_file_that_grows_beyond_its_promise_ends_its_program_alone(logged):
+    card = logged
+    other = DeviceProgram(card, [TANDEM, "run", "--name", "other", "--"])
+    digest = other.ask("fill 3")
+    argv = [sys.executable, "-c", TAKES, card.runtime / SOCKET, hello(card).hex()]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout.readline() == "ready\n"
+        program.stdin.write(f"{MIB}\n")  # as others may, whose promise has just shrunk
+        program.stdin.flush()
+        assert int(program.stdout.readline()) >= MIB
+        assert program.poll() is None
+        program.stdin.write(f"{100 * MIB}\n")
+        program.stdin.flush()
+        assert program.wait(timeout=PATIENCE_S) == -signal.SIGKILL
+    assert says(card, "has 100 MiB in its spill file, and was promised 0 B: it is ended")
+    wait_until(lambda: len(card.sessions()) == 1, None, "its session ends")
+    assert other.ask("digest") == digest
+    finish(other.process)
+
+
+def test_a_file_that_went_to_another_process_ends_with_its_program(logged):
+    card = logged
+    ours, theirs = socket.socketpair()
+    sends = TAKES.replace('print("ready"', 'socket.send_fds(socket.socket(fileno=os.dup(0)), [b"x"], [file]); print("ready"')
+    argv = [sys.executable, "-c", sends, card.runtime / SOCKET, hello(card).hex()]
+    with ours, subprocess.Popen(argv, stdin=theirs, stdout=subprocess.PIPE) as program:
+        theirs.close()
+        _, (file,), _, _ = socket.recv_fds(ours, 1, 1)
+        os.posix_fallocate(file, 0, MIB)
+        program.kill()
+        wait_until(lambda: os.fstat(file).st_blocks == 0, None, "it holds nothing")
+        os.posix_fallocate(file, 0, MIB)
+        wait_until(lambda: os.fstat(file).st_blocks == 0, None, "nor later on")
+        os.close(file)
+
+
+def test_a_file_system_that_hangs_stops_nobody(logged):
+    """Only a session that needs a file waits for it, for three seconds at most."""
+    card = logged
+    job = train("40M", 3)
+    expected = solo(card, job)
+    keeper = keeper_of(card)
+    os.kill(keeper, signal.SIGSTOP)  # as a process that waits for a file system
+    try:
+        waits = card.shared(job)
+        wait_until(lambda: says(card, "has not answered for 3 s"), waits, "the log says so")
+        assert card.ask("status")["spill_limit_bytes"] == 200 * MIB
+        assert finish(waits) == expected
+        assert finish(card.shared(job)) == expected  # and this one waits for nothing
+    finally:
+        os.kill(keeper, signal.SIGCONT)
+    wait_until(lambda: says(card, "answers again"), card.daemon, "it goes on")
+    program = DeviceProgram(card, [TANDEM, "run", "--name", "big", "--"])
+    digest = program.ask("fill 3")
+    finish(card.spawn([TANDEM, "suspend", "big"]))
+    pid = card.session_of(program.process)["pid"]
+    wait_until(lambda: in_files(card, pid) >= 32 * MIB, program.process, "it leaves the card")
+    finish(card.spawn([TANDEM, "resume", "big"]))
+    assert program.ask("digest") == digest
+    finish(program.process)
 
 
 @pytest.mark.parametrize(

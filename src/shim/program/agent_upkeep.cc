@@ -101,7 +101,8 @@ void Agent::KeepHostMemoryReady() {
   if (!host_memory_due_ && share == host_share_) return;
   MutexLock lock(parts_.swapper->mutex());
   if (OwnFd file = parts_.link->TakeSpillFile(); file.intact()) {
-    parts_.swapper->spill_file().Offer(std::move(file));
+    const DaemonLink* const link = parts_.link;
+    parts_.swapper->spill_file().Offer(std::move(file), [link] { return link->host_share().file; });
   }
   if (share != std::exchange(host_share_, share)) parts_.swapper->Keep(share.total());
   host_memory_due_ = parts_.swapper->PrepareHostMemory(share);

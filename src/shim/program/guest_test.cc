@@ -372,6 +372,20 @@ TEST_F(ContextTest, WhatIsMappedLeavesTheCardWhereOnlyABrokenContextIsLeft) {
   EXPECT_EQ(driver_.used(), 0u);
 }
 
+// As by a kernel of the shim's own. Nothing has told the program or the agent.
+TEST_F(ContextTest, WhatIsMappedLeavesTheCardWhereTheContextBreaksBeforeTheFirstCopy) {
+  RunWithMapped();
+  daemon_.Send(wire::Revoke{1, 1000000});
+  daemon_.Expect<wire::Released>();
+  driver_.Break(driver_.context());
+  daemon_.Send(wire::Evict{0});
+  uint64_t resident = MiB(16).count;
+  for (int i = 0; i < 20 && resident != 0; ++i) {
+    resident = daemon_.Expect<wire::Evicted>().resident_bytes;
+  }
+  EXPECT_EQ(resident, 0u);
+}
+
 TEST_F(ContextTest, WhoWaitsForWhatNoContextCanBringBackIsLetThrough) {
   RunWithMapped();
   daemon_.Send(wire::Revoke{1, 1000000});

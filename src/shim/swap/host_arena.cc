@@ -109,7 +109,10 @@ bool HostArena::MapFor(uint64_t bytes) {
   const uint64_t least = std::max(bytes, largest_chunk_);
   const bool for_memory = made_.memory < ahead_.memory;
   if (for_memory && (MapMemory(mapping_bytes_) || MapMemory(least))) return true;
-  if (made_.file < ahead_.file && (MapFile(mapping_bytes_) || MapFile(least))) return true;
+  const Bytes in_file = SaturatingSubtract(std::min(ahead_.file, file_.promised()), made_.file);
+  if (in_file != Bytes() && (MapFile(std::max(PieceOf(in_file.count), least)) || MapFile(least))) {
+    return true;
+  }
   return !for_memory && (MapMemory(mapping_bytes_) || MapMemory(least));
 }
 

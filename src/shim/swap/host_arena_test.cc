@@ -183,12 +183,13 @@ TEST_F(HostArenaTest, TakesNoMoreThanTheHostHas) {
 
 class SpillingArenaTest : public HostArenaTest {
  protected:
-  SpillingArenaTest() {
+  SpillingArenaTest() { OfferFile(); }
+  void OfferFile(std::function<Bytes()> promised = {}) {
     std::string path = testing::TempDir() + "tandem-arena-test-XXXXXX";
     UniqueFd fd(mkostemp(path.data(), O_CLOEXEC));
     unlink(path.c_str());
-    EXPECT_EQ(ftruncate(fd.get(), static_cast<off_t>(MiB(64).count)), 0);
-    arena_.file().Offer(OwnFd(std::move(fd)));
+    EXPECT_EQ(ftruncate(fd.get(), static_cast<off_t>(MiB(256).count)), 0);
+    arena_.file().Offer(OwnFd(std::move(fd)), std::move(promised));
   }
   static bool InFile(const std::byte* slot) {
     return FlagsOf(slot).find(" sh ") != std::string::npos;  // shared with the file
@@ -217,6 +218,23 @@ TEST_F(SpillingArenaTest, WhatIsNotMadeYetIsMappedWhereItBelongs) {
   while (arena_.made().file == Bytes()) EXPECT_NE(TakeWritten(), nullptr);
   available = Bytes();
   EXPECT_TRUE(InFile(TakeWritten()));
+}
+
+// The daemon ends a program that goes on as it was promised before.
+TEST_F(SpillingArenaTest, NoMoreOfTheFileIsMappedThanIsPromisedByThen) {
+  Bytes promised = MiB(6);
+  OfferFile([&] { return promised; });
+  EXPECT_TRUE(arena_.PrepareSome({Bytes(), MiB(128)}));  // a piece
+  available = Bytes();
+  while (arena_.TakeMade(kArenaSlot) != nullptr) continue;
+  const Bytes before = arena_.made().file;
+  promised = before + MiB(6);
+  EXPECT_NE(arena_.Take(kArenaSlot), nullptr);
+  EXPECT_EQ(arena_.made().file, before + MiB(8));  // whole chunks
+  promised = before;
+  while (arena_.TakeMade(kArenaSlot) != nullptr) continue;
+  EXPECT_EQ(arena_.Take(kArenaSlot), nullptr);
+  EXPECT_EQ(arena_.made().file, before + MiB(8));
 }
 
 TEST_F(SpillingArenaTest, NoMemoryIsRegisteredThatTheKernelMayWriteToTheFile) {

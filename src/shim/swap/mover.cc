@@ -66,15 +66,12 @@ CUresult Mover::PrepareStreams() {
   return CUDA_SUCCESS;
 }
 
-CUevent Mover::TakeEvent() {
-  CUevent event = nullptr;
-  if (events_.empty()) {
-    real_->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
-  } else {
-    event = events_.back();
-    events_.pop_back();
-  }
-  return event;
+// The driver's own error: in a context that is broken it is that one's.
+CUresult Mover::TakeEvent(CUevent* event) {
+  if (events_.empty()) return real_->cuEventCreate(event, CU_EVENT_DISABLE_TIMING);
+  *event = events_.back();
+  events_.pop_back();
+  return CUDA_SUCCESS;
 }
 
 // Gives all of them memory or none. Access is given in one call.
@@ -269,8 +266,9 @@ CUresult Mover::StartLeaving(const Place& place) {
   if (result != CUDA_SUCCESS) return result;
   Chunk& chunk = *place.chunk;
   std::byte* const host = TakeSlot(&chunk);
-  const CUevent event = TakeEvent();
-  if (host == nullptr || event == nullptr) result = CUDA_ERROR_OUT_OF_MEMORY;
+  CUevent event = nullptr;
+  result = TakeEvent(&event);
+  if (result == CUDA_SUCCESS && host == nullptr) result = CUDA_ERROR_OUT_OF_MEMORY;
   if (result == CUDA_SUCCESS) {
     result = real_->cuMemcpyDtoHAsync_v2(host, chunk.address, chunk.bytes, out_stream_);
   }
@@ -315,8 +313,8 @@ CUresult Mover::StartArriving(const Place& place) {
   if (result == CUDA_SUCCESS) result = Back(&place, 1);
   if (result != CUDA_SUCCESS) return result;
   const Chunk& chunk = *place.chunk;
-  Arriving arriving{place, TakeEvent()};
-  if (arriving.event == nullptr) result = CUDA_ERROR_OUT_OF_MEMORY;
+  Arriving arriving{place, nullptr};
+  result = TakeEvent(&arriving.event);
   if (result == CUDA_SUCCESS) {
     result = real_->cuMemcpyHtoDAsync_v2(chunk.address, chunk.host, chunk.bytes, in_stream_);
   }

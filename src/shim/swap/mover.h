@@ -126,7 +126,7 @@ class Mover {
   CUresult MapPiece(CUdeviceptr address, uint64_t bytes, CUmemGenericAllocationHandle piece);
   bool PutBack(const Place& place);
   CUresult CopyTo(CUmemGenericAllocationHandle piece, const Extent& extent);
-  CUevent TakeEvent();
+  CUresult TakeEvent(CUevent* event);
   bool FinishArrival(Arriving* arriving, bool wait, CUresult* result);
 
   const cuda::RealDriver* const real_;

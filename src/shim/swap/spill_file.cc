@@ -18,8 +18,9 @@ void* At(uint64_t address) {
 
 }  // namespace
 
-void SpillFile::Offer(OwnFd file) {
+void SpillFile::Offer(OwnFd file, std::function<Bytes()> promised) {
   next_ = std::move(file);
+  promised_ = std::move(promised);
 }
 
 // No file is longer afterwards: that would be bound by the program's own limit for files, and end

@@ -9,8 +9,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <limits>
 #include <optional>
 
+#include "src/base/bytes.h"
 #include "src/base/ranges.h"
 #include "src/shim/os/own_fd.h"
 
@@ -28,8 +31,12 @@ class SpillFile {
   SpillFile(const SpillFile&) = delete;
   SpillFile& operator=(const SpillFile&) = delete;
 
-  // Used once nothing is mapped of the one before.
-  void Offer(OwnFd file);
+  // Used once nothing is mapped of the one before. `promised`: how much the daemon lets the files
+  // hold now; it ends a program whose files hold more.
+  void Offer(OwnFd file, std::function<Bytes()> promised = {});
+  Bytes promised() const {
+    return promised_ ? promised_() : Bytes(std::numeric_limits<uint64_t>::max());
+  }
   // All zero. None where there is no file, or no room on its disk. REQUIRES: bytes in whole pages.
   std::optional<Piece> Map(uint64_t bytes);
   // Gives the room on the disk back.
@@ -46,6 +53,7 @@ class SpillFile {
 
   OwnFd file_;
   OwnFd next_;
+  std::function<Bytes()> promised_;
   RangeAllocator free_;  // of file_
   uint64_t mapped_ = 0;  // bytes
 };

@@ -287,6 +287,7 @@ void FakeDriver::FillWork() {
   };
   table_.cuEventCreate = [](CUevent* event, unsigned int) {
     MutexLock lock(current->mutex_);
+    if (const CUresult health = current->Health(); health != CUDA_SUCCESS) return health;
     *event = reinterpret_cast<CUevent>(0x1000 + current->next_++);
     ++current->events_;
     return CUDA_SUCCESS;
