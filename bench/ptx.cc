@@ -1,5 +1,6 @@
-// `./dev bench ptx`: how fast the warp interpreter runs five kernels, on each of its paths, beside
-// native loops that do the same, in the same rounds; and how long it takes to compile them.
+// `./dev bench ptx`: how fast the warp interpreter runs some kernels, on each of its paths, beside
+// native loops that do the same, in the same rounds; and how long it takes to compile those of
+// ptx_kernels.h.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "bench/ptx_kernels.h"
+#include "bench/ptx_matrix.h"
 #include "bench/ptx_native.h"
 #include "softgpu/ptx/execute.h"
 
@@ -24,6 +26,7 @@ constexpr uint32_t kGranuleShift = 16;
 constexpr uint32_t kVector = 1 << 20;
 constexpr uint32_t kMatrix = 256, kImage = 256, kImageLimit = 256;
 constexpr uint32_t kReducers = 16384;
+constexpr uint32_t kScanBlock = 1024;
 constexpr uint32_t kChainThreads = 4096, kChain = 4096;
 
 // One stretch of memory in which everything lies.
@@ -67,13 +70,14 @@ class Params {
 };
 
 struct Case {
-  const char* name;
+  std::string name;
   const char* unit;
   double work;         // of one launch, in billions of the unit
   double native_work;  // of one native run
   uint32_t grid[2], block[2];
   Params params;
   std::function<void()> native;
+  std::function<bool()> right = nullptr;  // whether the last launch gave what the native run does
 };
 
 struct Figures {
@@ -126,7 +130,7 @@ void Report(bool json, const char* kernel, const char* path, const Figures& rate
         "\"unit\": \"%s\", \"rounds\": %d, \"spread\": %.3f}\n",
         kernel, path, rate.median(), beside.c_str(), unit, kRounds, rate.spread());
   } else {
-    std::printf("%-12s %-9s %10.3f %10s %-10s %5.0f %%\n", kernel, path, rate.median(),
+    std::printf("%-14s %-9s %10.3f %10s %-10s %5.0f %%\n", kernel, path, rate.median(),
                 native == nullptr ? "-" : beside.substr(0, 6).c_str(), unit, 100 * rate.spread());
   }
   std::fflush(stdout);
@@ -196,33 +200,121 @@ std::vector<Case> Cases(Memory& memory) {
   };
 }
 
-// `only`: the one kernel to run, or all.
-int Run(bool json, const std::string& only) {
-  Memory memory(uint64_t{64} << 20);
-  const std::vector<Case> cases = Cases(memory);
-  const auto program = ptx::Compile(kBenchKernels);
-  if (!program.ok()) {
-    std::fprintf(stderr, "bench ptx: %s\n", program.error().message.c_str());
+// Any number, the same one each time.
+int Mixed(uint32_t i) {
+  return static_cast<int>(i * 2654435761u >> 12);
+}
+
+// Prefix sums of each block of threads.
+std::vector<Case> Scans(Memory& memory) {
+  int* in = memory.Take<int>(kVector);
+  int* out = memory.Take<int>(kVector);
+  static std::vector<int> sums(kVector);
+  for (uint32_t i = 0; i < kVector; ++i) in[i] = Mixed(i) % 4096;
+  std::vector<Case> cases;
+  for (const char* name : {"scan", "scan_shared"}) {
+    cases.push_back({name,
+                     "Gelement/s",
+                     1e-9 * kVector,
+                     1e-9 * kVector,
+                     {kVector / kScanBlock, 1},
+                     {kScanBlock, 1},
+                     Params().Add(in).Add(out),
+                     [=] { NativeScan(in, sums.data(), kVector, kScanBlock); },
+                     [=] {
+                       const bool right = std::equal(sums.begin(), sums.end(), out);
+                       std::fill_n(out, kVector, -1);  // what no sum is
+                       return right;
+                     }});
+  }
+  return cases;
+}
+
+// Of n * n elements. Beside them stands the native product of floats.
+std::vector<Case> Products(Memory& memory, uint32_t n) {
+  const size_t count = size_t{n} * n;
+  static std::vector<float> a, b, product;  // b by rows
+  std::vector<int> left(count), right(count);
+  a.resize(count), b.resize(count), product.resize(count);
+  for (size_t i = 0; i < count; ++i) {
+    left[i] = Mixed(static_cast<uint32_t>(i)) % 9 - 4;
+    right[i] = Mixed(static_cast<uint32_t>(i + count)) % 9 - 4;
+    a[i] = static_cast<float>(left[i]);
+    b[i % n * n + i / n] = static_cast<float>(right[i]);
+  }
+  float* d = memory.Take<float>(count);
+  std::vector<Case> cases;
+  for (const Factor& factor : Factors()) {
+    auto* of_a = memory.Take<uint8_t>(count * factor.bytes);
+    auto* of_b = memory.Take<uint8_t>(count * factor.bytes);
+    Encode(factor, left, of_a);
+    Encode(factor, right, of_b);
+    const bool whole = factor.sum == "s32";
+    const auto is_right = [=] {
+      for (size_t i = 0; i < count; ++i) {
+        const float value = whole ? static_cast<float>(reinterpret_cast<const int*>(d)[i]) : d[i];
+        if (value != product[i]) return false;
+      }
+      std::fill_n(d, count, 0.5f);  // what no product is
+      return true;
+    };
+    const double flops = 2e-9 * n * static_cast<double>(count);
+    Case one = {"wmma_" + factor.name,
+                "GFLOP/s",
+                flops,
+                flops,
+                {n / 64, n / 16},
+                {128, 1},
+                Params().Add(of_a).Add(of_b).Add(d).Add(n),
+                [=] { NativeMatmul(a.data(), b.data(), product.data(), n); },
+                is_right};
+    cases.push_back(one);
+    one.name = "mma_" + factor.name;
+    one.grid[0] = n / 32;
+    one.grid[1] = n / 64;
+    cases.push_back(one);
+    if (factor.name != "f16") continue;
+    one.name = "mma_f16_async";
+    cases.push_back(one);
+  }
+  return cases;
+}
+
+// `only`: the one kernel to run, or all; n: the rows of the matrices of matrix kernels.
+int Run(bool json, const std::string& only, uint32_t n) {
+  Memory memory((uint64_t{64} << 20) + uint64_t{32} * n * n);
+  std::vector<Case> cases = Cases(memory);
+  for (Case& one : Scans(memory)) cases.push_back(std::move(one));
+  for (Case& one : Products(memory, n)) cases.push_back(std::move(one));
+  const auto program = ptx::Compile(kBenchKernels), matrices = ptx::Compile(MatrixKernels());
+  for (const auto* compiled : {&program, &matrices}) {
+    if (compiled->ok()) continue;
+    std::fprintf(stderr, "bench ptx: %s\n", compiled->error().message.c_str());
     return 1;
   }
   if (!json) {
-    std::printf("%-12s %-9s %10s %10s %-10s %7s\n", "kernel", "path", "rate", "native", "unit",
+    std::printf("%-14s %-9s %10s %10s %-10s %7s\n", "kernel", "path", "rate", "native", "unit",
                 "spread");
   }
   constexpr const char* kNames[] = {"baseline", "avx2", "avx512"};
   const auto& paths = ptx::Paths();
   for (const Case& one : cases) {
     if (!only.empty() && only != one.name) continue;
+    const bool matrix = (*program)->FindKernel(one.name) == nullptr;
     Figures rates[3], native;
     for (int round = 0; round < kRounds; ++round) {
       native.values.push_back(one.native_work / Seconds(one.native));
       for (size_t path = 0; path < paths.size(); ++path) {
-        rates[path].values.push_back(one.work /
-                                     Seconds([&] { Launch(**program, memory, one, paths[path]); }));
+        rates[path].values.push_back(
+            one.work /
+            Seconds([&] { Launch(matrix ? **matrices : **program, memory, one, paths[path]); }));
+        if (one.right == nullptr || one.right()) continue;
+        std::fprintf(stderr, "bench ptx: %s gives a wrong result\n", one.name.c_str());
+        return 1;
       }
     }
     for (size_t path = paths.size(); path-- > 0;) {
-      Report(json, one.name, kNames[path], rates[path], &native, one.unit);
+      Report(json, one.name.c_str(), kNames[path], rates[path], &native, one.unit);
     }
   }
   if (!only.empty() && only != "compile") return 0;
@@ -242,16 +334,24 @@ int Run(bool json, const std::string& only) {
 int main(int argc, char** argv) {
   bool json = false;
   std::string only;
+  int n = 256;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     if (argument == "--json") {
       json = true;
+    } else if (argument.starts_with("--matrix=")) {
+      n = std::atoi(argument.c_str() + std::strlen("--matrix="));
     } else if (!argument.starts_with('-') && only.empty()) {
       only = argument;
     } else {
-      std::fprintf(stderr, "usage: bench_ptx [--json] [KERNEL]\n");
-      return 2;
+      n = 0;
     }
   }
-  return tandem::bench::Run(json, only);
+  if (n < 64 || n > 4096 || n % 64 != 0) {
+    std::fprintf(stderr,
+                 "usage: bench_ptx [--json] [--matrix=N] [KERNEL]\n"
+                 "N: rows of the matrices of wmma and mma, a multiple of 64 up to 4096\n");
+    return 2;
+  }
+  return tandem::bench::Run(json, only, static_cast<uint32_t>(n));
 }

@@ -40,6 +40,43 @@ extern "C" __global__ void reduce(const float* in, float* out, int count, int st
   for (int d = 16; d > 0; d /= 2) x += __nvvm_shfl_sync_bfly_f32(0xffffffff, x, d, 31);
   if (TX % 32 == 0) out[(BX * NX + TX) / 32] = x;
 }
+// Prefix sums of each block of 1024, by shuffles, and by shared memory alone.
+extern "C" __global__ void scan(const int* in, int* out) {
+  __shared__ int totals[32];
+  int i = BX * NX + TX, lane = TX % 32, warp = TX / 32;
+  int x = in[i];
+  for (int d = 1; d < 32; d *= 2) {
+    int y = __nvvm_shfl_sync_up_i32(0xffffffff, x, d, 0);
+    if (lane >= d) x += y;
+  }
+  if (lane == 31) totals[warp] = x;
+  __syncthreads();
+  if (warp == 0) {
+    int total = totals[lane];
+    for (int d = 1; d < 32; d *= 2) {
+      int y = __nvvm_shfl_sync_up_i32(0xffffffff, total, d, 0);
+      if (lane >= d) total += y;
+    }
+    totals[lane] = total;
+  }
+  __syncthreads();
+  if (warp > 0) x += totals[warp - 1];
+  out[i] = x;
+}
+extern "C" __global__ void scan_shared(const int* in, int* out) {
+  __shared__ int sums[1024];
+  int i = BX * NX + TX;
+  sums[TX] = in[i];
+  __syncthreads();
+#pragma unroll 1
+  for (int d = 1; d < 1024; d *= 2) {
+    int x = TX >= d ? sums[TX - d] : 0;
+    __syncthreads();
+    sums[TX] += x;
+    __syncthreads();
+  }
+  out[i] = sums[TX];
+}
 extern "C" __global__ void mandelbrot(int* out, int width, int limit) {
   int i = BX * NX + TX;
   float cx = -2.2f + 3.2f * (i % width) / width, cy = -1.4f + 2.8f * (i / width) / width;

@@ -287,6 +287,152 @@ LBB3_4:
 LBB3_5:
   ret;
 }
+.visible .entry scan(
+    .param .u64 scan_param_0,
+    .param .u64 scan_param_1
+)
+{
+  .reg .pred %p<14>;
+  .reg .b32 %r<50>;
+  .reg .b64 %rd<19>;
+  .shared .align 4 .b8 _ZZ4scanE6totals[128];
+  ld.param.u64 %rd5, [scan_param_0];
+  cvta.to.global.u64 %rd7, %rd5;
+  mov.u32 %r7, %ctaid.x;
+  mov.u32 %r8, %ntid.x;
+  mov.u32 %r1, %tid.x;
+  mad.lo.s32 %r9, %r7, %r8, %r1;
+  shr.s32 %r11, %r1, 31;
+  shr.u32 %r12, %r11, 27;
+  add.s32 %r13, %r1, %r12;
+  shr.s32 %r2, %r13, 5;
+  and.b32 %r14, %r13, -32;
+  sub.s32 %r3, %r1, %r14;
+  mul.wide.s32 %rd8, %r9, 4;
+  add.s64 %rd9, %rd7, %rd8;
+  ld.global.u32 %r15, [%rd9];
+  shfl.sync.up.b32 %r16, %r15, 1, 0, -1;
+  setp.lt.s32 %p1, %r3, 1;
+  selp.b32 %r17, 0, %r16, %p1;
+  add.s32 %r18, %r17, %r15;
+  shfl.sync.up.b32 %r19, %r18, 2, 0, -1;
+  setp.lt.s32 %p2, %r3, 2;
+  selp.b32 %r20, 0, %r19, %p2;
+  add.s32 %r21, %r20, %r18;
+  shfl.sync.up.b32 %r22, %r21, 4, 0, -1;
+  setp.lt.s32 %p3, %r3, 4;
+  selp.b32 %r23, 0, %r22, %p3;
+  add.s32 %r24, %r23, %r21;
+  shfl.sync.up.b32 %r25, %r24, 8, 0, -1;
+  setp.lt.s32 %p4, %r3, 8;
+  selp.b32 %r26, 0, %r25, %p4;
+  add.s32 %r27, %r26, %r24;
+  shfl.sync.up.b32 %r28, %r27, 16, 0, -1;
+  setp.lt.s32 %p5, %r3, 16;
+  selp.b32 %r29, 0, %r28, %p5;
+  add.s32 %r49, %r29, %r27;
+  setp.ne.s32 %p6, %r3, 31;
+  mov.u64 %rd11, _ZZ4scanE6totals;
+  @%p6 bra LBB4_2;
+  mul.wide.s32 %rd10, %r2, 4;
+  add.s64 %rd3, %rd11, %rd10;
+  st.shared.u32 [%rd3], %r49;
+LBB4_2:
+  ld.param.u64 %rd6, [scan_param_1];
+  bar.sync 0;
+  add.s32 %r30, %r1, 31;
+  setp.gt.u32 %p7, %r30, 62;
+  @%p7 bra LBB4_4;
+  mul.wide.s32 %rd12, %r3, 4;
+  add.s64 %rd14, %rd11, %rd12;
+  ld.shared.u32 %r31, [%rd14];
+  shfl.sync.up.b32 %r32, %r31, 1, 0, -1;
+  selp.b32 %r33, 0, %r32, %p1;
+  add.s32 %r34, %r33, %r31;
+  shfl.sync.up.b32 %r35, %r34, 2, 0, -1;
+  selp.b32 %r36, 0, %r35, %p2;
+  add.s32 %r37, %r36, %r34;
+  shfl.sync.up.b32 %r38, %r37, 4, 0, -1;
+  selp.b32 %r39, 0, %r38, %p3;
+  add.s32 %r40, %r39, %r37;
+  shfl.sync.up.b32 %r41, %r40, 8, 0, -1;
+  selp.b32 %r42, 0, %r41, %p4;
+  add.s32 %r43, %r42, %r40;
+  shfl.sync.up.b32 %r44, %r43, 16, 0, -1;
+  selp.b32 %r45, 0, %r44, %p5;
+  add.s32 %r46, %r45, %r43;
+  st.shared.u32 [%rd14], %r46;
+LBB4_4:
+  cvta.to.global.u64 %rd1, %rd6;
+  cvt.s64.s32 %rd2, %r9;
+  bar.sync 0;
+  setp.lt.s32 %p13, %r1, 32;
+  @%p13 bra LBB4_6;
+  add.s32 %r47, %r2, -1;
+  mul.wide.u32 %rd15, %r47, 4;
+  add.s64 %rd4, %rd11, %rd15;
+  ld.shared.u32 %r48, [%rd4];
+  add.s32 %r49, %r48, %r49;
+LBB4_6:
+  shl.b64 %rd17, %rd2, 2;
+  add.s64 %rd18, %rd1, %rd17;
+  st.global.u32 [%rd18], %r49;
+  ret;
+}
+.visible .entry scan_shared(
+    .param .u64 scan_shared_param_0,
+    .param .u64 scan_shared_param_1
+)
+{
+  .reg .pred %p<3>;
+  .reg .b32 %r<18>;
+  .reg .b64 %rd<16>;
+  .shared .align 4 .b8 _ZZ11scan_sharedE4sums[4096];
+  ld.param.u64 %rd5, [scan_shared_param_0];
+  ld.param.u64 %rd6, [scan_shared_param_1];
+  cvta.to.global.u64 %rd1, %rd6;
+  cvta.to.global.u64 %rd7, %rd5;
+  mov.u32 %r10, %ctaid.x;
+  mov.u32 %r11, %ntid.x;
+  mov.u32 %r1, %tid.x;
+  mad.lo.s32 %r12, %r10, %r11, %r1;
+  cvt.s64.s32 %rd2, %r12;
+  mul.wide.s32 %rd8, %r12, 4;
+  add.s64 %rd9, %rd7, %rd8;
+  ld.global.u32 %r15, [%rd9];
+  mul.wide.s32 %rd10, %r1, 4;
+  mov.u64 %rd11, _ZZ11scan_sharedE4sums;
+  add.s64 %rd3, %rd11, %rd10;
+  st.shared.u32 [%rd3], %r15;
+  bar.sync 0;
+  mov.u32 %r16, 1;
+  mov.u32 %r13, 0;
+  bra.uni LBB5_1;
+LBB5_3:
+  bar.sync 0;
+  add.s32 %r15, %r15, %r17;
+  st.shared.u32 [%rd3], %r15;
+  bar.sync 0;
+  shl.b32 %r8, %r16, 1;
+  setp.lt.u32 %p2, %r16, 512;
+  mov.u32 %r16, %r8;
+  @%p2 bra LBB5_1;
+  bra.uni LBB5_4;
+LBB5_1:
+  setp.lt.s32 %p1, %r1, %r16;
+  mov.u32 %r17, %r13;
+  @%p1 bra LBB5_3;
+  sub.s32 %r14, %r1, %r16;
+  mul.wide.s32 %rd12, %r14, 4;
+  add.s64 %rd4, %rd11, %rd12;
+  ld.shared.u32 %r17, [%rd4];
+  bra.uni LBB5_3;
+LBB5_4:
+  shl.b64 %rd14, %rd2, 2;
+  add.s64 %rd15, %rd1, %rd14;
+  st.global.u32 [%rd15], %r15;
+  ret;
+}
 .visible .entry mandelbrot(
     .param .u64 mandelbrot_param_0,
     .param .u32 mandelbrot_param_1,
@@ -306,7 +452,7 @@ LBB3_5:
   mad.lo.s32 %r1, %r8, %r9, %r10;
   setp.lt.s32 %p1, %r5, 1;
   mov.u32 %r17, 0;
-  @%p1 bra LBB4_4;
+  @%p1 bra LBB6_4;
   ld.param.u32 %r7, [mandelbrot_param_1];
   div.s32 %r12, %r1, %r7;
   mul.lo.s32 %r13, %r12, %r7;
@@ -323,12 +469,12 @@ LBB3_5:
   mov.u32 %r16, 0;
   mov.f32 %f20, 0f00000000;
   mov.f32 %f21, %f20;
-LBB4_2:
+LBB6_2:
   mul.f32 %f5, %f20, %f20;
   fma.rn.f32 %f17, %f21, %f21, %f5;
   setp.geu.f32 %p2, %f17, 0f40800000;
   mov.u32 %r17, %r16;
-  @%p2 bra LBB4_4;
+  @%p2 bra LBB6_4;
   mul.f32 %f6, %f21, %f21;
   sub.f32 %f18, %f5, %f6;
   add.f32 %f7, %f1, %f18;
@@ -338,8 +484,8 @@ LBB4_2:
   setp.ne.s32 %p3, %r5, %r16;
   mov.f32 %f20, %f7;
   mov.u32 %r17, %r5;
-  @%p3 bra LBB4_2;
-LBB4_4:
+  @%p3 bra LBB6_2;
+LBB6_4:
   mul.wide.s32 %rd3, %r1, 4;
   add.s64 %rd4, %rd1, %rd3;
   st.global.u32 [%rd4], %r17;

@@ -30,6 +30,13 @@ float NativeReduce(const float* in, size_t count) {
   return sum;
 }
 
+void NativeScan(const int* in, int* out, size_t count, size_t block) {
+  for (size_t start = 0; start < count; start += block) {
+    int sum = 0;
+    for (size_t i = start; i < start + block; ++i) out[i] = sum += in[i];
+  }
+}
+
 void NativeMandelbrot(int* out, int width, int limit) {
   for (int i = 0; i < width * width; ++i) {
     const float scale = static_cast<float>(width);

@@ -10,6 +10,8 @@ void NativeVadd(const float* a, const float* b, float* c, size_t count);
 float NativeFma(float start, float a, float b, size_t count);
 void NativeMatmul(const float* a, const float* b, float* c, size_t n);
 float NativeReduce(const float* in, size_t count);
+// Prefix sums that begin anew after each `block` elements.
+void NativeScan(const int* in, int* out, size_t count, size_t block);
 void NativeMandelbrot(int* out, int width, int limit);
 
 }  // namespace tandem::bench

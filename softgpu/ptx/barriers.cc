@@ -49,7 +49,32 @@ bool Barriers::Look(std::vector<Warp>& warps, const Code& code, uint32_t barrier
   return waiting.threads != 0;
 }
 
+// The common case, for speed: all of the block waits at one barrier, as it does for the plain ones.
+// False: not that case.
+bool Barriers::LookAtOnly(std::vector<Warp>& warps, const Code& code) const {
+  const Group* first = nullptr;
+  for (const Warp& warp : warps) {
+    if (warp.live() == 0) continue;
+    const Group& group = warp.groups().front();
+    if (first == nullptr) first = &group;
+    if (!warp.alone() || group.mask != warp.live() || group.wait != Group::Wait::kBarrier ||
+        group.barrier != first->barrier || group.expected != 0 ||
+        code.instructions[group.pc].control != Control::kBarrier) {
+      return false;
+    }
+  }
+  if (first == nullptr || arrivals_[first->barrier] != 0) return false;
+  for (Warp& warp : warps) {
+    if (warp.live() == 0) continue;
+    Group& group = warp.groups().front();
+    group.wait = Group::Wait::kNone;
+    ++group.pc;
+  }
+  return true;
+}
+
 bool Barriers::LookAtAll(std::vector<Warp>& warps, const Code& code) {
+  if (LookAtOnly(warps, code)) return true;
   uint32_t used = 0;
   for (const Warp& warp : warps) {
     for (const Group& group : warp.groups()) {

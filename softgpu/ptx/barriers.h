@@ -35,6 +35,7 @@ class Barriers {
     uint32_t votes = 0;
     bool everybody = true;  // with those that have arrived
   };
+  bool LookAtOnly(std::vector<Warp>& warps, const Code& code) const;
   Waiting Count(const std::vector<Warp>& warps, uint32_t barrier) const;
   static void Release(std::vector<Warp>& warps, const Code& code, uint32_t barrier,
                       const Waiting& waiting);

@@ -198,8 +198,7 @@ enum class Op : uint8_t {
   kRedux,
   kElect,
   kMma,
-  kMmaInteger,
-  kWmma,
+  kMmaBits,
   kWmmaLoad,
   kWmmaStore,
 };
@@ -354,7 +353,7 @@ struct Instruction {
   uint16_t guard = kTruePredicate;
   bool guard_negated = false;
   Control control = Control::kNone;
-  // Predicates that are written !p; of mma on whole numbers, whether A and B are signed.
+  // Predicates that are written !p; of mma on 4 bits, whether A and B are signed.
   bool negate_a = false, negate_b = false, negate_c = false;
   union {               // by the Op or Control
     uint8_t table = 0;  // lop3
@@ -395,11 +394,12 @@ struct Selector {
   bool to_integral = false;  // cvt between floats: .rni and friends
   bool ftz = false;
   bool sat = false;
-  uint8_t count = 1;    // elements of a vector load or store
-  bool clamp = false;   // shf.clamp rather than .wrap; bfind.shiftamt
-  bool nan = false;     // min.NaN, max.NaN
-  bool system = false;  // of atomics: .sys
-  bool more = false;    // modifiers of halves and floats that few instructions have
+  uint8_t count = 1;              // elements of a vector load or store; columns of the first factor
+  uint8_t rows = 0, columns = 0;  // of a product of matrices
+  bool clamp = false;             // shf.clamp rather than .wrap; bfind.shiftamt
+  bool nan = false;               // min.NaN, max.NaN
+  bool system = false;            // of atomics: .sys
+  bool more = false;              // modifiers of halves and floats that few instructions have
 };
 
 struct Fault;
@@ -465,7 +465,7 @@ namespace baseline {
 Handler Select(const Selector& selector);
 }
 namespace avx2 {
-// REQUIRES: the machine has AVX2 and FMA.
+// REQUIRES: the machine has AVX2, FMA and F16C.
 Handler Select(const Selector& selector);
 }  // namespace avx2
 namespace avx512 {

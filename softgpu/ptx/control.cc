@@ -35,6 +35,12 @@ Execution::State::Event Execution::State::RunWarp(Warp& warp) {
         group->pc = limit;
         break;
       }
+      if (in->control == Control::kWarpSync && mask == warp.live()) {  // there is none to wait for
+        if (++in != stop) [[likely]]
+          continue;
+        group->pc = limit;
+        break;
+      }
       const uint32_t active = mask & (predicates[in->guard] ^ (in->guard_negated ? ~0u : 0));
       group->pc = static_cast<uint32_t>(in - code);
       if (active == 0) {
@@ -43,6 +49,7 @@ Execution::State::Event Execution::State::RunWarp(Warp& warp) {
         const Flow flow = in->control != Control::kBranch ? Control(warp, group, *in, active)
                           : active == mask                ? Jump(warp, group, *in)
                                                           : Split(warp, group, *in, active);
+        if (flow == Flow::kParked) return Event::kParked;
         if (flow == Flow::kYielded) return Event::kYielded;
         if (flow == Flow::kTurnOver) return Event::kTurnOver;
         if (flow == Flow::kFault) return Event::kFault;
@@ -227,7 +234,7 @@ Execution::State::Flow Execution::State::Park(Warp& warp, Group* group, const In
   const bool counts = group->expected != 0;
   if (rest != 0) warp.Add(next, rest);
   if (counts) unfinished_ |= barriers_.Look(warps_, code_, barrier);
-  return Flow::kPick;
+  return !counts && warp.alone() ? Flow::kParked : Flow::kPick;
 }
 
 Execution::State::Flow Execution::State::Arrive(Warp& warp, Group* group, const Instruction& in,

@@ -101,6 +101,10 @@ Stop Execution::State::Run(const std::function<bool()>& should_yield) {
   std::fegetenv(&environment);
   std::fesetenv(FE_DFL_ENV);
   const Stop stop = RunBlocks();
+#ifdef TANDEM_PTX_X86
+  // Handlers leave the upper halves of vector registers in use, with which code for SSE is slow.
+  if (path_ != 0) __asm__ volatile("vzeroupper");
+#endif
   std::fesetenv(&environment);
   return stop;
 }

@@ -36,7 +36,7 @@ class Execution::State {
 
   enum class Event { kParked, kTurnOver, kYielded, kFault };
   // What became of the group in hand after a control instruction.
-  enum class Flow { kOn, kPick, kTurnOver, kYielded, kFault };
+  enum class Flow { kOn, kPick, kParked, kTurnOver, kYielded, kFault };
 
   Stop RunBlocks();
   std::optional<Stop> RunBlock();

@@ -39,14 +39,37 @@ inline void FetchAhead(const WarpContext& w, const Instruction& in, const uint8_
   }
 }
 
+// Four words of each lane, at at(lane), from or to four registers of all lanes.
+template <bool Store, class At>
+inline void MoveQuads(const WarpContext& w, const uint32_t (&refs)[4], At at) {
+  using Quad = Many<uint32_t, 4>;
+  for (int lane = 0; lane < kLanes; lane += 4) {
+    Quad x[4];
+    const auto row = [&](int i) { return RowBytes(w, refs[i]) + lane * sizeof(uint32_t); };
+    for (int i = 0; i < 4; ++i) x[i] = LoadVector<Quad>(Store ? row(i) : at(lane + i));
+    Turn(x);
+    for (int i = 0; i < 4; ++i) StoreVector(Store ? at(lane + i) : row(i), x[i]);
+  }
+}
+
+inline uint8_t* PlaceIn(const Runs& runs, int lane) {
+  const int half = lane / kHalf;
+  return runs.base + runs.start[half] + runs.step[half] * static_cast<uint64_t>(lane % kHalf);
+}
+
 // T lies in memory, kCount of them for each lane; D is the registers' width.
 template <class T, class D, uint32_t kCount>
 [[gnu::noinline]] bool LoadAnywhere(WarpContext& w, const Instruction& in, uint32_t active) {
   constexpr uint32_t kBytes = sizeof(T) * kCount;
+  constexpr bool kQuads = kCount == 4 && sizeof(T) == 4 && sizeof(D) == 4;
   const uint32_t refs[4] = {in.dst, in.b, in.c, in.d};
   Runs runs;
   if (active == ~0u && LocateRuns<kBytes>(w, in, false, runs)) {
     FetchAhead(w, in, runs.base + runs.start[0], runs.base + runs.start[1]);
+    if constexpr (kQuads) {
+      MoveQuads<false>(w, refs, [&](int lane) { return PlaceIn(runs, lane); });
+      return true;
+    }
     for (uint32_t part = 0; part < kCount; ++part) {
       auto* d = Register<D>(w, refs[part]);
       const uint8_t* from = runs.base + part * sizeof(T);
@@ -60,6 +83,10 @@ template <class T, class D, uint32_t kCount>
   if ((active != ~0u || !LocateInShared<kBytes>(w, in, plan)) &&
       !Locate(w, in, active, kBytes, false, plan)) {
     return false;
+  }
+  if (kQuads && active == ~0u) {
+    MoveQuads<false>(w, refs, [&](int lane) { return plan.base + plan.offset[lane]; });
+    return true;
   }
   for (uint32_t part = 0; part < kCount; ++part) {
     auto* d = Target<D>(w, refs[part], active);
@@ -118,9 +145,14 @@ inline void StoreRun(const typename Cell<S>::Raw* s, uint8_t* to, uint64_t step)
 template <class T, class S, uint32_t kCount>
 [[gnu::noinline]] bool StoreAnywhere(WarpContext& w, const Instruction& in, uint32_t active) {
   constexpr uint32_t kBytes = sizeof(T) * kCount;
+  constexpr bool kQuads = kCount == 4 && sizeof(T) == 4 && sizeof(S) == 4;
   const uint32_t refs[4] = {in.dst, in.b, in.c, in.d};
   Runs runs;
   if (active == ~0u && LocateRuns<kBytes>(w, in, true, runs)) {
+    if constexpr (kQuads) {
+      MoveQuads<true>(w, refs, [&](int lane) { return PlaceIn(runs, lane); });
+      return true;
+    }
     for (uint32_t part = 0; part < kCount; ++part) {
       const auto* s = Source<S>(w, refs[part]);
       uint8_t* to = runs.base + part * sizeof(T);
@@ -134,6 +166,10 @@ template <class T, class S, uint32_t kCount>
   if ((active != ~0u || !LocateInShared<kBytes>(w, in, plan)) &&
       !Locate(w, in, active, kBytes, true, plan)) {
     return false;
+  }
+  if (kQuads && active == ~0u) {
+    MoveQuads<true>(w, refs, [&](int lane) { return plan.base + plan.offset[lane]; });
+    return true;
   }
   for (uint32_t part = 0; part < kCount; ++part) {
     const auto* s = Source<S>(w, refs[part]);
@@ -161,27 +197,32 @@ bool RunStore(WarpContext& w, const Instruction& in, uint32_t active) {
   return StoreAnywhere<T, S, kCount>(w, in, active);
 }
 
-// cp.async: `count` bytes from global memory (a) to shared memory (b); past the first c they are
-// zeros, and where c is 0 nothing is read.
+// cp.async: kBytes from global memory (a) to shared memory (b); past the first c they are zeros,
+// and where c is 0 nothing is read.
+template <uint32_t kBytes>
 bool RunCopyAsync(WarpContext& w, const Instruction& in, uint32_t active) {
   const auto* wanted = Source<uint32_t>(w, in.c);
-  Instruction place = in;
-  place.a = in.b;
-  place.imm = 0;
-  place.narrow = false;
-  place.space = Space::kShared;
   Plan to, from;
-  if (!Locate(w, place, active, in.count, true, to)) return false;
-  uint32_t reading = 0;
-  TANDEM_LANES reading |= wanted[i] != 0 ? kLaneBit[i] : 0;
+  const auto* b = Source<uint64_t>(w, in.b);
+  TANDEM_LANES to.offset[i] = b[i];
+  if (!LocateAddresses(w, Space::kShared, active, kBytes, true, to)) return false;
+  uint32_t reading = 0, whole = 0;
+  TANDEM_LANES {
+    reading |= wanted[i] != 0 ? kLaneBit[i] : 0;
+    whole |= wanted[i] >= kBytes ? kLaneBit[i] : 0;
+  }
   reading &= active;
-  if (reading != 0 && !Locate(w, in, reading, in.count, false, from)) return false;
+  if (reading != 0 && !Locate(w, in, reading, kBytes, false, from)) return false;
   for (uint32_t rest = active; rest != 0; rest &= rest - 1) {
     const int i = __builtin_ctz(rest);
-    uint8_t bytes[16] = {};
-    const uint32_t count = wanted[i] < in.count ? wanted[i] : in.count;
-    if (count != 0) __builtin_memcpy(bytes, from.base + from.offset[i], count);
-    __builtin_memcpy(to.base + to.offset[i], bytes, in.count);
+    uint8_t* const place = to.base + to.offset[i];
+    if ((whole & kLaneBit[i]) != 0) {
+      __builtin_memcpy(place, from.base + from.offset[i], kBytes);
+    } else {
+      uint8_t bytes[kBytes] = {};
+      if (wanted[i] != 0) __builtin_memcpy(bytes, from.base + from.offset[i], wanted[i]);
+      __builtin_memcpy(place, bytes, kBytes);
+    }
   }
   return true;
 }
@@ -199,42 +240,31 @@ bool RunIsSpace(WarpContext& w, const Instruction& in, uint32_t active) {
   return true;
 }
 
-// The row of matrix `matrix` that lane 8 * matrix + `row` names.
-inline uint8_t* MatrixRow(const Plan& plan, int matrix, int row) {
-  return plan.base + plan.offset[8 * matrix + row];
-}
-
-// ldmatrix and stmatrix: `count` matrices of 8 rows with 8 elements of 16 bits. The registers are
-// dst, b, c and d; in.transposed swaps rows and columns.
+// ldmatrix and stmatrix: `count` matrices of 8 rows with 8 elements of 16 bits, which lanes name
+// one after the other. A register has a matrix by rows, or by columns if in.transposed. The
+// registers are dst, b, c and d.
 template <bool Store>
 bool RunMatrix(WarpContext& w, const Instruction& in, uint32_t active) {
+  using Row = Many<uint16_t, 8>;
   const uint32_t naming = in.count == 4 ? ~0u : (1u << (8 * in.count)) - 1;
   Plan plan;
-  if (!Locate(w, in, naming, 16, Store, plan)) return false;
+  if (!Locate(w, in, naming, sizeof(Row), Store, plan)) return false;
   const uint32_t refs[4] = {in.dst, in.b, in.c, in.d};
-  uint32_t values[4][kLanes];
+  Row rows[4][8];
   for (int matrix = 0; matrix < in.count; ++matrix) {
-    for (int i = 0; i < kLanes; ++i) {
-      const int major = i / 4, minor = i % 4 * 2;
-      uint32_t value = Store ? Source<uint32_t>(w, refs[matrix])[i] : 0;
-      for (int part = 0; part < 2; ++part) {
-        const int row = in.transposed ? minor + part : major;
-        const size_t column = static_cast<size_t>(in.transposed ? major : minor + part);
-        uint8_t* at = MatrixRow(plan, matrix, row) + 2 * column;
-        if (Store) {
-          const uint16_t half = static_cast<uint16_t>(value >> (16 * part));
-          __builtin_memcpy(at, &half, sizeof half);
-        } else {
-          value |= static_cast<uint32_t>(Read<uint16_t>(at)) << (16 * part);
-        }
-      }
-      values[matrix][i] = value;
+    for (int i = 0; i < 8; ++i) {
+      rows[matrix][i] = LoadVector<Row>(Store ? RowBytes(w, refs[matrix]) + i * sizeof(Row)
+                                              : plan.base + plan.offset[8 * matrix + i]);
     }
+    if (in.transposed) Turn(rows[matrix]);
   }
-  for (int matrix = 0; !Store && matrix < in.count; ++matrix) {
-    auto* d = Target<uint32_t>(w, refs[matrix], active);
-    for (int i = 0; i < kLanes; ++i) d[i] = values[matrix][i];
-    Finish<uint32_t>(w, refs[matrix], active);
+  for (int matrix = 0; matrix < in.count; ++matrix) {
+    auto* d = Store ? nullptr : Target<uint32_t>(w, refs[matrix], active);
+    for (int i = 0; i < 8; ++i) {
+      StoreVector(Store ? static_cast<void*>(plan.base + plan.offset[8 * matrix + i]) : d + 4 * i,
+                  rows[matrix][i]);
+    }
+    if (!Store) Finish<uint32_t>(w, refs[matrix], active);
   }
   return true;
 }
@@ -347,7 +377,7 @@ Handler SelectMemory(const Selector& s) {
     case Op::kCopyLocal:
       return RunCopyLocal;
     case Op::kCopyAsync:
-      return RunCopyAsync;
+      return s.count == 4 ? RunCopyAsync<4> : s.count == 8 ? RunCopyAsync<8> : RunCopyAsync<16>;
     case Op::kIsSpace:
       return RunIsSpace;
     case Op::kLoadMatrix:

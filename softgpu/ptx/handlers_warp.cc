@@ -2,9 +2,29 @@
 #include <time.h>
 
 #include "softgpu/ptx/lanes.h"
+#include "softgpu/ptx/vector_lanes.h"
 
 namespace tandem::ptx::TANDEM_PTX_PATH {
 namespace {
+
+// d[i] = value[source[i]]
+inline void Pick(const int32_t* value, const int32_t* source, AliasS32* d) {
+#if defined(__AVX2__)
+  // From each quarter of the row; bits 3 and 4 of the source say which.
+  __m256 quarters[4];
+  for (int i = 0; i < 4; ++i) quarters[i] = LoadVector<__m256>(value + 8 * i);
+  for (int i = 0; i < kLanes; i += 8) {
+    const auto from = LoadVector<__m256i>(source + i);
+    const __m256 odd = _mm256_castsi256_ps(_mm256_slli_epi32(from, 28));
+    const __m256 high = _mm256_castsi256_ps(_mm256_slli_epi32(from, 27));
+    const auto of = [&](int j) { return _mm256_permutevar8x32_ps(quarters[j], from); };
+    StoreVector(d + i, _mm256_blendv_ps(_mm256_blendv_ps(of(0), of(1), odd),
+                                        _mm256_blendv_ps(of(2), of(3), odd), high));
+  }
+#else
+  for (int i = 0; i < kLanes; ++i) d[i] = value[source[i]];
+#endif
+}
 
 template <Shuffle mode>
 bool RunShflAs(WarpContext& w, const Instruction& in, uint32_t active) {
@@ -26,7 +46,7 @@ bool RunShflAs(WarpContext& w, const Instruction& in, uint32_t active) {
     in_range |= good ? kLaneBit[i] : 0;
   }
   auto* d = Target<int32_t>(w, in.dst, active);
-  for (int i = 0; i < kLanes; ++i) d[i] = value[source[i]];
+  Pick(value, source, d);
   Finish<int32_t>(w, in.dst, active);
   SetPredicate(w, in.d, in_range, active);
   return true;
@@ -327,7 +347,7 @@ Handler Select(const Selector& s) {
   if (Handler h = SelectVideo(s)) return h;
   if (Handler h = SelectBarrier(s)) return h;
   if (Handler h = SelectHeap(s)) return h;
-  if (s.op == Op::kMma || s.op == Op::kMmaInteger) return SelectMatrix(s);
+  if (s.op == Op::kMma || s.op == Op::kMmaBits) return SelectMatrix(s);
   if (Handler h = SelectWmma(s)) return h;
   if (s.op == Op::kCvt || s.op == Op::kCvtPack) return SelectConvert(s);
   const bool rare = s.more || s.op == Op::kTanh || s.op == Op::kEx2;

@@ -256,12 +256,11 @@ class KernelLowering {
   Status Elect(const Statement& s, const Modifiers& m);
   Status Redux(const Statement& s, const Modifiers& m);
 
-  // What works on tiles and copies them (lower_tiles.cc).
+  // What works on tiles and copies them (lower_tiles.cc, lower_wmma.cc).
   Status Mma(const Statement& s, const Modifiers& m);
   Status TileRows(const Operand& operand, size_t count, Type type, bool write,
                   std::vector<uint32_t>* refs);
-  Status MmaInteger(const Statement& s, const Modifiers& m);
-  Status Wmma(const Statement& s, const Modifiers& m);
+  Status MmaBits(const Statement& s, const Modifiers& m);
   Status WmmaMemory(const Statement& s, const Modifiers& m);
   Status FragmentRows(const Operand& operand, const Fragment& fragment, bool write,
                       std::vector<uint32_t>* words);

@@ -1,4 +1,5 @@
-// Lowering of mma, ldmatrix and stmatrix, cp.async, cache policies and questions about addresses.
+// Lowering of mma on few bits, ldmatrix and stmatrix, cp.async, cache policies and questions about
+// addresses.
 #include <charconv>
 
 #include "softgpu/ptx/lower.h"
@@ -20,39 +21,14 @@ Status KernelLowering::TileRows(const Operand& operand, size_t count, Type type,
   return {};
 }
 
-Status KernelLowering::Mma(const Statement& s, const Modifiers& m) {
-  TRY(NeedOperands(s, 4));
-  TRY(MeetLanes(nullptr));
-  const Type result = m.type(0), element = m.type(1);
-  Instruction in;
-  std::vector<uint32_t> refs;
-  if (element == Type::kF64) {
-    TRY(TileRows(s.operands[0], 2, result, true, &refs));
-    TRY(TileRows(s.operands[1], 1, result, false, &refs));
-    TRY(TileRows(s.operands[2], 1, result, false, &refs));
-    TRY(TileRows(s.operands[3], 2, result, false, &refs));
-  } else {
-    const size_t sums = result == Type::kF16 ? 2 : 4;
-    const Type sum = result == Type::kF16 ? Type::kU32 : Type::kF32;
-    const bool deep = m.Has("m16n8k16") || (element == Type::kTf32 && m.Has("m16n8k8"));
-    in.count = deep ? 2 : 1;
-    TRY(TileRows(s.operands[0], sums, sum, true, &refs));
-    TRY(TileRows(s.operands[1], size_t{2} * in.count, Type::kU32, false, &refs));
-    TRY(TileRows(s.operands[2], in.count, Type::kU32, false, &refs));
-    TRY(TileRows(s.operands[3], sums, sum, false, &refs));
-  }
-  ASSIGN_OR_RETURN(in.a, RowList(refs));
-  return Emit({.op = Op::kMma, .type = result, .from = element}, in);
-}
-
-// Whole numbers of 8, 4 or 1 bits. The words that name the last two kinds are no types elsewhere.
-Status KernelLowering::MmaInteger(const Statement& s, const Modifiers& m) {
+// Whole numbers of 4 bits or 1. The words that name them are no types elsewhere.
+Status KernelLowering::MmaBits(const Statement& s, const Modifiers& m) {
   TRY(NeedOperands(s, 4));
   TRY(MeetLanes(nullptr));
   std::vector<bool> is_signed;
   uint32_t bits = 0;
   for (const std::string_view word : s.modifiers) {
-    if (word != "s8" && word != "u8" && word != "s4" && word != "u4" && word != "b1") continue;
+    if (word != "s4" && word != "u4" && word != "b1") continue;
     bits = static_cast<uint32_t>(word[1] - '0');
     is_signed.push_back(word[0] == 's');
   }
@@ -78,7 +54,7 @@ Status KernelLowering::MmaInteger(const Statement& s, const Modifiers& m) {
   TRY(TileRows(s.operands[2], in.count, Type::kU32, false, &refs));
   TRY(TileRows(s.operands[3], sums, Type::kS32, false, &refs));
   ASSIGN_OR_RETURN(in.a, RowList(refs));
-  return Emit({.op = Op::kMmaInteger}, in);
+  return Emit({.op = Op::kMmaBits}, in);
 }
 
 // ldmatrix d, [a]; stmatrix [a], d
@@ -151,7 +127,7 @@ Status KernelLowering::CopyAsync(const Statement& s, const Modifiers& m) {
       ASSIGN_OR_RETURN(in.c, Source(s.operands[3], Type::kU32));
     }
   }
-  return Emit({.op = Op::kCopyAsync}, in);
+  return Emit({.op = Op::kCopyAsync, .count = in.count}, in);
 }
 
 // Copies are complete at once: groups need no keeping, nor waiting for.

@@ -1,4 +1,4 @@
-// Lowering of wmma.load, wmma.mma and wmma.store.
+// Lowering of mma, wmma.load, wmma.mma and wmma.store.
 #include <charconv>
 #include <cstring>
 
@@ -10,6 +10,7 @@ namespace {
 
 struct Shape {
   uint8_t m = 0, n = 0, k = 0;
+  bool of_wmma() const { return m * n == 256; }  // in f64 it has mma's
 };
 
 // m16n16k8 among the words of an instruction.
@@ -35,8 +36,8 @@ Fragment FragmentOf(const Shape& shape, char matrix, Type type) {
   f.columns = matrix == 'c' ? shape.n : shape.k;
   f.run = matrix == 'c' ? 2 : f.in_register;
   f.registers = static_cast<uint8_t>(f.rows * f.columns / (kLanes * f.in_register));
-  // Halves have as many registers in every shape.
-  if (type == Type::kF16 && matrix != 'c') f.registers = 8;
+  // Halves of wmma have as many registers in every shape.
+  if (type == Type::kF16 && matrix != 'c' && shape.of_wmma()) f.registers = 8;
   return f;
 }
 
@@ -79,15 +80,15 @@ Status KernelLowering::WmmaMemory(const Statement& s, const Modifiers& m) {
   return Emit({.op = m.form().op}, in);
 }
 
-// wmma.mma d, a, b, c
-Status KernelLowering::Wmma(const Statement& s, const Modifiers& m) {
+// mma and wmma.mma d, a, b, c
+Status KernelLowering::Mma(const Statement& s, const Modifiers& m) {
   TRY(NeedOperands(s, 4));
   TRY(MeetLanes(nullptr));
   const Shape shape = ShapeOf(s.modifiers);
-  // Halves are not named: only what they are added to.
+  // Halves of wmma are not named: only what they are added to.
   const bool named = m.type(2) != Type::kNone;
   const Type a = named ? m.type(1) : Type::kF16, b = named ? m.type(2) : Type::kF16;
-  if (a != b) return Bad("both factors have the same type");
+  if (a != b && shape.of_wmma()) return Bad("both factors have the same type");
   std::vector<uint32_t> words;
   TRY(FragmentRows(s.operands[0], FragmentOf(shape, 'c', m.type(0)), true, &words));
   TRY(FragmentRows(s.operands[1], FragmentOf(shape, 'a', a), false, &words));
@@ -96,7 +97,13 @@ Status KernelLowering::Wmma(const Statement& s, const Modifiers& m) {
   Instruction in;
   in.finite = m.Has("satfinite");
   ASSIGN_OR_RETURN(in.c, RowList(words));
-  return Emit({.op = Op::kWmma}, in);
+  return Emit({.op = Op::kMma,
+               .type = m.type(0),
+               .from = a,
+               .count = shape.k,
+               .rows = shape.m,
+               .columns = shape.n},
+              in);
 }
 
 }  // namespace tandem::ptx

@@ -81,6 +81,8 @@ inline bool LocateIn(WarpContext& w, Plan& plan, Space space, uint64_t first, ui
   }
 }
 
+inline constexpr uint64_t kInWindow = (uint64_t{1} << kWindowShift) - 1;
+
 inline Space WindowSpace(uint64_t address) {
   switch (address >> kWindowShift) {
     case kSharedWindow:
@@ -103,8 +105,7 @@ inline bool LocateMixed(WarpContext& w, Plan& plan, uint32_t active, uint32_t by
     const uint64_t address = plan.offset[lane];
     const Space space = WindowSpace(address);
     Plan one;
-    const uint64_t inside =
-        space == Space::kGlobal ? address : address & ((uint64_t{1} << kWindowShift) - 1);
+    const uint64_t inside = space == Space::kGlobal ? address : address & kInWindow;
     for (uint64_t& offset : one.offset) offset = inside;
     if (!LocateIn(w, one, space, inside, 0, 1u << lane, bytes, write)) return false;
     host[lane] = reinterpret_cast<uint64_t>(one.base) + one.offset[lane];
@@ -147,9 +148,8 @@ inline bool LocateAddresses(WarpContext& w, Space space, uint32_t active, uint32
     if (spread >> kWindowShift != 0) return LocateMixed(w, plan, active, bytes, write);
     space = WindowSpace(first);
     if (space != Space::kGlobal) {
-      constexpr uint64_t kMask = (uint64_t{1} << kWindowShift) - 1;
-      start &= kMask;
-      TANDEM_LANES plan.offset[i] &= kMask;
+      start &= kInWindow;
+      TANDEM_LANES plan.offset[i] &= kInWindow;
     }
   }
   return LocateIn(w, plan, space, start, spread, active, bytes, write);
@@ -264,27 +264,51 @@ inline bool LocateRuns(const WarpContext& w, const Instruction& in, bool write, 
   return RunsExist<kBytes>(w, write, runs);
 }
 
-// The most common case of all, for more speed: all 32 lanes in the device's memory, one behind the
-// other, in one granule. Null: not that case, or a fault; see Locate().
-template <uint32_t kBytes>
-[[gnu::always_inline]] inline uint8_t* LocateRun(const WarpContext& w, const Instruction& in,
-                                                 bool write) {
-  using V = Vector<uint64_t>::type;
-  constexpr int kCount = Vector<uint64_t>::kCount;
-  static constexpr Steps<kBytes, uint64_t> kSteps;
-  if (in.narrow || (in.space != Space::kGlobal && in.space != Space::kGeneric)) return nullptr;
-  const auto* a = Source<uint64_t>(w, in.a);
-  const uint64_t first = a[0];
-  if (a[kLanes - 1] - first != uint64_t{kLanes - 1} * kBytes) return nullptr;
+// Whether all 32 addresses lie one behind the other.
+template <uint32_t kBytes, class A>
+[[gnu::always_inline]] inline bool IsRun(const typename Cell<A>::Raw* a) {
+  using V = typename Vector<A>::type;
+  constexpr int kCount = Vector<A>::kCount;
+  static constexpr Steps<kBytes, A> kSteps;
+  const A first = a[0];
+  if (a[kLanes - 1] - first != A{kLanes - 1} * kBytes) return false;
   V expected = *reinterpret_cast<const V*>(kSteps.of) + first, differ = {};
   for (int i = 0; i < kLanes; i += kCount) {
     differ |= *reinterpret_cast<const V*>(a + i) ^ expected;
-    expected += uint64_t{kCount} * kBytes;
+    expected += A{kCount} * kBytes;
   }
-  const uint64_t address = first + static_cast<uint64_t>(in.imm), start = address - w.device_base;
+  return !AnyBit(differ);
+}
+
+// As LocateRun(), in shared memory.
+template <uint32_t kBytes>
+inline uint8_t* LocateRunInShared(const WarpContext& w, const Instruction& in) {
+  uint64_t start;
+  if (in.narrow) {
+    const auto* a = Source<uint32_t>(w, in.a);
+    if (!IsRun<kBytes, uint32_t>(a)) return nullptr;
+    start = a[0] + static_cast<uint32_t>(in.imm);
+  } else {
+    const auto* a = Source<uint64_t>(w, in.a);
+    if (!IsRun<kBytes, uint64_t>(a)) return nullptr;
+    start = a[0] + static_cast<uint64_t>(in.imm);
+  }
+  const bool inside = start < w.shared_bytes && w.shared_bytes - start >= uint64_t{kLanes} * kBytes;
+  return inside && start % kBytes == 0 ? w.shared + start : nullptr;
+}
+
+// The most common case of all, for more speed: all 32 lanes one behind the other, in one granule of
+// the device's memory or in shared memory. Null: not that case, or a fault; see Locate().
+template <uint32_t kBytes>
+[[gnu::always_inline]] inline uint8_t* LocateRun(const WarpContext& w, const Instruction& in,
+                                                 bool write) {
+  if (in.space == Space::kShared) return LocateRunInShared<kBytes>(w, in);
+  if (in.narrow || (in.space != Space::kGlobal && in.space != Space::kGeneric)) return nullptr;
+  const auto* a = Source<uint64_t>(w, in.a);
+  const uint64_t address = a[0] + static_cast<uint64_t>(in.imm), start = address - w.device_base;
   const uint64_t last = start + uint64_t{kLanes} * kBytes - 1;
-  if ((start ^ last) >> w.granule_shift != 0 || address % kBytes != 0 || AnyBit(differ) ||
-      !GranuleExists(w, start, write)) {
+  if (!IsRun<kBytes, uint64_t>(a) || (start ^ last) >> w.granule_shift != 0 ||
+      address % kBytes != 0 || !GranuleExists(w, start, write)) {
     return nullptr;
   }
   return reinterpret_cast<uint8_t*>(address);

@@ -3,6 +3,10 @@
 
 #include "softgpu/ptx/execute.h"
 
+#ifdef TANDEM_PTX_X86
+#include <cpuid.h>
+#endif
+
 namespace tandem::ptx {
 
 const std::vector<Path>& Paths() {
@@ -10,7 +14,13 @@ const std::vector<Path>& Paths() {
   static const std::vector<Path>& paths = *new const std::vector<Path>([] {
     std::vector<Path> some = {Path::kBaseline};
 #ifdef TANDEM_PTX_X86
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return some;
+    // Not every compiler knows F16C by name.
+    uint32_t words[4] = {};
+    __get_cpuid(1, &words[0], &words[1], &words[2], &words[3]);
+    const bool converts_halves = (words[2] & bit_F16C) != 0;
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !converts_halves) {
+      return some;
+    }
     some.push_back(Path::kAvx2);
     // The first processors with AVX-512 slow down for it; those after them have VBMI, too.
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&

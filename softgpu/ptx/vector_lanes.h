@@ -3,6 +3,10 @@
 // of it has reached the cache. Included like lanes.h.
 #pragma once
 
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
+
 #include "softgpu/ptx/lanes.h"
 
 namespace tandem::ptx::TANDEM_PTX_PATH {
@@ -19,6 +23,27 @@ template <class A, int N>
 struct VectorOf {
   typedef A type __attribute__((vector_size(N * sizeof(A)), may_alias));
 };
+template <class T, int N>
+using Many = typename VectorOf<T, N>::type;
+
+// At any address.
+template <class V>
+inline V LoadVector(const void* from) {
+  V value;
+  __builtin_memcpy(&value, from, sizeof value);
+  return value;
+}
+
+template <class V>
+inline void StoreVector(void* to, const V& value) {
+  __builtin_memcpy(to, &value, sizeof value);
+}
+
+template <class To, class From>
+inline To Reinterpret(const From& from) {
+  return LoadVector<To>(&from);
+}
+
 // As many as a register holds.
 template <class A>
 struct Vector : VectorOf<A, kVectorBytes / sizeof(A)> {
@@ -106,6 +131,32 @@ inline void Convert(const typename VectorOf<From, N>::type& from,
     Convert<Next, To, N>(next, to);
   } else {
     to = __builtin_convertvector(from, typename VectorOf<To, N>::type);
+  }
+}
+
+// Turns 4 rows of 4 elements over.
+template <class V>
+inline void Turn(V (&x)[4]) {
+  const V a = __builtin_shufflevector(x[0], x[1], 0, 4, 1, 5);
+  const V b = __builtin_shufflevector(x[0], x[1], 2, 6, 3, 7);
+  const V c = __builtin_shufflevector(x[2], x[3], 0, 4, 1, 5);
+  const V d = __builtin_shufflevector(x[2], x[3], 2, 6, 3, 7);
+  x[0] = __builtin_shufflevector(a, c, 0, 1, 4, 5);
+  x[1] = __builtin_shufflevector(a, c, 2, 3, 6, 7);
+  x[2] = __builtin_shufflevector(b, d, 0, 1, 4, 5);
+  x[3] = __builtin_shufflevector(b, d, 2, 3, 6, 7);
+}
+
+// Turns a square of 8 rows and columns over.
+inline void Turn(Many<uint16_t, 8> (&x)[8]) {
+  Many<uint16_t, 8> y[8];
+  // Each step puts what lies 4 rows apart side by side; three make the columns rows.
+  for (int step = 0; step < 3; ++step) {
+    for (size_t i = 0; i < 4; ++i) {
+      y[2 * i] = __builtin_shufflevector(x[i], x[i + 4], 0, 8, 1, 9, 2, 10, 3, 11);
+      y[2 * i + 1] = __builtin_shufflevector(x[i], x[i + 4], 4, 12, 5, 13, 6, 14, 7, 15);
+    }
+    for (int i = 0; i < 8; ++i) x[i] = y[i];
   }
 }
 

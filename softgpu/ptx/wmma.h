@@ -1,5 +1,10 @@
-// A fragment of wmma, as the compiler describes it to the handlers: in a constant, followed by the
-// registers. Plain data, as in code.h.
+// A fragment of mma or wmma, as the compiler describes it to the handlers: in a constant, followed
+// by the registers. Plain data, as in code.h.
+//
+// A matrix, B turned over, is cut into tiles of 8 rows. Of a tile, a lane has `run` elements of row
+// lane / 4: as many as a register holds, of C and D two. Tiles below each other come first. Where a
+// fragment has more elements than that makes, it begins anew. PTX says so for mma and leaves it
+// open for wmma.
 #pragma once
 
 #include <cstdint>
@@ -19,5 +24,6 @@ struct Fragment {
 };
 inline constexpr uint32_t kFragmentWords = sizeof(Fragment) / sizeof(uint32_t);
 inline constexpr uint32_t kMaxFragmentRegisters = 8;
+inline constexpr int kMaxFactorElements = 32 * 16;  // of A or B
 
 }  // namespace tandem::ptx

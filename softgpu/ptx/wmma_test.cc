@@ -218,12 +218,40 @@ TEST_P(WmmaTest, FragmentsAreComputedWithElementByElement) {
   }
 }
 
+// Through generic addresses of shared memory, and back.
+TEST_P(WmmaTest, FragmentsPassThroughSharedMemory) {
+  const auto program = MustCompile(Module(".param .u64 in", R"(
+    .shared .align 32 .b8 box[1024];
+    .reg .b64 %in, %box; .reg .f32 c<8>;
+    ld.param.u64 %in, [in]; cvta.shared.u64 %box, box;
+    wmma.load.c.sync.aligned.row.m16n16k16.f32 {c0, c1, c2, c3, c4, c5, c6, c7}, [%in];
+    wmma.store.d.sync.aligned.col.m16n16k16.f32 [%box], {c0, c1, c2, c3, c4, c5, c6, c7};
+    mov.f32 c0, c1; mov.f32 c2, c3; mov.f32 c4, c5; mov.f32 c6, c7;
+    wmma.load.c.sync.aligned.row.m16n16k16.f32 {c0, c1, c2, c3, c4, c5, c6, c7}, [%box];
+    wmma.store.d.sync.aligned.row.m16n16k16.global.f32 [%in+4096], {c0, c1, c2, c3, c4, c5, c6, c7};
+    ret;)"));
+  ASSERT_NE(program, nullptr);
+  for (uint32_t i = 0; i < 256; ++i) device_.Array<uint32_t>(0)[i] = i;
+  MustRun(*program, device_, {}, Params().Add(device_.At(0)), GetParam());
+  for (uint32_t i = 0; i < 256; ++i) {
+    ASSERT_EQ(device_.Array<uint32_t>(4096)[i], i % 16 * 16 + i / 16) << i;
+  }
+}
+
 TEST_P(WmmaTest, FaultsWhereAMatrixDoes) {
   device_.Forbid(1, true, false);
   Fault fault;
   EXPECT_EQ(Fails(R"(
     .reg .f32 c<8>;
     wmma.load.c.sync.aligned.row.m16n16k16.global.f32 {c0, c1, c2, c3, c4, c5, c6, c7}, [%out], 128;
+    ret;)",
+                  &fault),
+            Stop::kIllegalAddress);
+  EXPECT_EQ(fault.address, device_.At(4096));
+  device_.Forbid(1, false, true);
+  EXPECT_EQ(Fails(R"(
+    .reg .b32 d<8>;
+    wmma.store.d.sync.aligned.row.m16n16k16.global.s32 [%out+3584], {d0, d1, d2, d3, d4, d5, d6, d7};
     ret;)",
                   &fault),
             Stop::kIllegalAddress);
