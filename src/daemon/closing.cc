@@ -50,6 +50,8 @@ void CloseAll(unsigned uid) {
 // Whether descriptors wait in a socket that can receive no more messages. Reads what comes before
 // them. To look at a message without room for them only says that they are there.
 bool HasUnreadDescriptors(int socket) {
+  const int off = 0;  // without room for the sender every message would be cut
+  setsockopt(socket, SOL_SOCKET, SO_PASSCRED, &off, sizeof(off));
   std::array<char, 16384> bytes;
   for (;;) {
     iovec piece{bytes.data(), bytes.size()};
