@@ -260,7 +260,7 @@ bool RunMatrix(WarpContext& w, const Instruction& in, uint32_t active) {
   }
   for (int matrix = 0; matrix < in.count; ++matrix) {
     auto* d = Store ? nullptr : Target<uint32_t>(w, refs[matrix], active);
-    for (int i = 0; i < 8; ++i) {
+    for (size_t i = 0; i < 8; ++i) {
       StoreVector(Store ? static_cast<void*>(plan.base + plan.offset[8 * matrix + i]) : d + 4 * i,
                   rows[matrix][i]);
     }

@@ -12,7 +12,7 @@ inline void Pick(const int32_t* value, const int32_t* source, AliasS32* d) {
 #if defined(__AVX2__)
   // From each quarter of the row; bits 3 and 4 of the source say which.
   __m256 quarters[4];
-  for (int i = 0; i < 4; ++i) quarters[i] = LoadVector<__m256>(value + 8 * i);
+  for (size_t i = 0; i < 4; ++i) quarters[i] = LoadVector<__m256>(value + 8 * i);
   for (int i = 0; i < kLanes; i += 8) {
     const auto from = LoadVector<__m256i>(source + i);
     const __m256 odd = _mm256_castsi256_ps(_mm256_slli_epi32(from, 28));

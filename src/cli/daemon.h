@@ -37,7 +37,7 @@ struct DaemonCommand {
   std::vector<std::string> arguments;  // from the program's path
   Environment environment;
   std::string log;   // its log; where it does not start, what it said is appended
-  std::string note;  // what its user is told when it is started; may be empty
+  std::string note = {};  // what its user is told when it is started; may be empty
 };
 
 // The daemon of this installation, which leaves when it was idle for some minutes. None where it

@@ -154,6 +154,7 @@ void Arbiter::AnswerContext(Session& session, bool granted) {
   session.contexts_wanted.erase(session.contexts_wanted.begin());
   if (granted) {
     session.contexts_held_up.reset();
+    if (!session.holds()) session.rooted = false;
     ++contexts_;
     ++session.contexts;
   }
@@ -366,7 +367,9 @@ void Arbiter::Handle(const event::Evicted& e) {
   Session* session = roster_.Find(e.id);
   if (session == nullptr) return;
   const Bytes charge = session->charge;
-  if (!session->stuck) NoteLeaving(session, e);
+  const bool was_stuck = session->stuck;
+  const std::optional<Instant> blocks_since = session->blocks_since;
+  if (!was_stuck) NoteLeaving(session, e);
   HeardFrom(*session);
   if (e.resident > charge + session->excess) {
     actions_.emplace_back(action::Breach{e.id, "it has more on the card than its credit"});
@@ -378,7 +381,7 @@ void Arbiter::Handle(const event::Evicted& e) {
   session->on_host = std::min(on_host, allocated);
   if (session->credit_in_flight) return;
   session->excess = SaturatingSubtract(e.resident, charge);
-  session->rooted = false;
+  session->rooted = session->rooted && !session->holds() && e.resident >= charge;
   if (!session->holds()) session->restoring = false;
   if (session->holds()) session->asked = session->need = std::min(session->need, e.resident);
   const Bytes asked = session->credit;  // to keep: what goes beyond that it gives up by itself
@@ -389,7 +392,12 @@ void Arbiter::Handle(const event::Evicted& e) {
   // others waiting for ever.
   if (!session->holds() && e.resident + config_.chunk <= session->leaving_from) {
     chunk_left_by_ = now_ + config_.silence + cost_.MostForChunk(Way::kOut);
+    session->blocks_since.reset();
     if (session->evicting()) ExpectToLeave(*session, e.resident);
+  } else if (was_stuck && e.resident >= charge && session->evicting()) {
+    // It can give nothing now, such as for want of a context. It may get what it lacks.
+    Root(*session);
+    session->blocks_since = blocks_since;
   }
   if (!session->yields_to.has_value()) return;
   Session* to = roster_.Find(*session->yields_to);

@@ -168,5 +168,28 @@ TEST_F(ArbiterProgressTest, NothingIsBroughtInForAMoment) {
   EXPECT_TRUE(Silent<action::Grant>(kC));
 }
 
+// It lacks a context to copy with, say.
+TEST_F(ArbiterProgressTest, OneThatCanGiveNothingIsNotAskedAgainBeforeItGetsWhatItLacks) {
+  Revoke();
+  Later(arbiter_.config().silence * 4);
+  ASSERT_TRUE(arbiter_.sessions().at(kA).stuck);
+  On(event::Released{kB, epoch_[kB]});  // it was given up
+  On(event::Ready{kB, MiB(80)});
+  for (int i = 0; i < 10; ++i) {
+    On(event::Evicted{kA, MiB(80), Bytes()});
+    EXPECT_TRUE(Silent<action::Evict>(kA)) << i;
+    EXPECT_FALSE(arbiter_.sessions().at(kA).stuck) << i;
+    Later(Seconds(5));
+    EXPECT_TRUE(Silent<action::Evict>(kA)) << i;
+  }
+  EXPECT_TRUE(arbiter_.sessions().at(kA).rooted);
+  EXPECT_TRUE(arbiter_.sessions().at(kA).blocks_since.has_value()) << "B waits all the while";
+  On(event::ContextWanted{kA});
+  EXPECT_TRUE(Said<action::ContextReserved>(kA).granted);
+  EXPECT_FALSE(Silent<action::Evict>(kA));
+  On(event::Evicted{kA, MiB(20), MiB(60)});
+  EXPECT_EQ(arbiter_.sessions().at(kA).blocks_since, std::nullopt);
+}
+
 }  // namespace
 }  // namespace tandem::core
