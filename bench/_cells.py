@@ -5,6 +5,7 @@ hand-over loses or mixes up shows at the end.
 """
 
 import ctypes
+import itertools
 import time
 
 CHUNK = 2 << 20
@@ -50,12 +51,19 @@ def call(name, *arguments):
         raise RuntimeError(f"{name}: CUDA error {result}")
 
 
+def launching(kernel, blocks, *words):
+    """What cuLaunchKernel takes for blocks of one thread, behind what keeps it alive."""
+    words = [ctypes.c_uint64(word) for word in words]
+    parameters = (ctypes.c_void_p * len(words))(*(ctypes.addressof(word) for word in words))
+    return words, (kernel, blocks, 1, 1, 1, 1, 1, 0, None, parameters, None)
+
+
 class Memory:
     """Device memory of `held` bytes, and work on it that takes as long as it is told."""
 
     def __init__(self, held):
         self.chunks = held // CHUNK
-        self.advances = 0
+        self.advanced = []  # what each launch of `advance` returned
         self.begun_ns = self.ended_ns = 0
         context, module = ctypes.c_void_p(), ctypes.c_void_p()
         self.advance, self.spin = ctypes.c_void_p(), ctypes.c_void_p()
@@ -70,21 +78,24 @@ class Memory:
         call("cuMemsetD32_v2", self.address, ctypes.c_uint(7), ctypes.c_size_t(held // 4))
         call("cuCtxSynchronize")
 
-    def launch(self, kernel, blocks, *words):
-        words = [ctypes.c_uint64(word) for word in words]
-        parameters = (ctypes.c_void_p * len(words))(*(ctypes.addressof(word) for word in words))
-        call("cuLaunchKernel", kernel, blocks, 1, 1, 1, 1, 1, 0, None, parameters, None)
+    @property
+    def advances(self):
+        return len(self.advanced)
 
     def work(self, length_ns, queued=False):
         """A cell's work: `length_ns` of kernels, and one step of the memory. It waits for each kernel, as a
         loop that prints its loss, or queues all of them at once."""
         self.begun_ns = time.monotonic_ns()
         for done in range(0, length_ns, STEP_NS):
-            self.launch(self.spin, 1, min(STEP_NS, length_ns - done))
+            _, arguments = launching(self.spin, 1, min(STEP_NS, length_ns - done))
+            call("cuLaunchKernel", *arguments)
             if not queued:
                 call("cuCtxSynchronize")
-        self.launch(self.advance, self.chunks, self.address.value, CHUNK)
-        self.advances += 1
+        # Python raises an interrupt between two instructions of its own: never between a launch and its count.
+        _, arguments = launching(self.advance, self.chunks, self.address.value, CHUNK)
+        self.advanced.extend(itertools.starmap(cuda.cuLaunchKernel, [arguments]))
+        if self.advanced[-1] != 0:
+            raise RuntimeError(f"cuLaunchKernel: CUDA error {self.advanced.pop()}")
         call("cuCtxSynchronize")
         self.ended_ns = time.monotonic_ns()
 
@@ -99,7 +110,7 @@ class Memory:
         for number in range(self.chunks):
             source = ctypes.c_uint64(self.address.value + number * CHUNK)
             call("cuMemcpyDtoH_v2", chunk, source, ctypes.c_size_t(CHUNK))
-            if chunk.raw != expected:
-                words = (chunk.raw[i : i + 4] != expected[i : i + 4] for i in range(0, CHUNK, 4))
-                wrong += sum(words)
+            found = chunk.raw
+            if found != expected:
+                wrong += sum(found[i : i + 4] != expected[i : i + 4] for i in range(0, CHUNK, 4))
         return wrong
