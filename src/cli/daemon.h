@@ -36,7 +36,7 @@ Result<std::string> Query(const std::string& what);
 struct DaemonCommand {
   std::vector<std::string> arguments;  // from the program's path
   Environment environment;
-  std::string log;   // its log; where it does not start, what it said is appended
+  std::string log;        // its log; where it does not start, what it said is appended
   std::string note = {};  // what its user is told when it is started; may be empty
 };
 

@@ -204,6 +204,24 @@ TEST_F(HostTest, ASmallSessionNeedsNoMoreThanItHas) {
   EXPECT_EQ(arbiter_.HostShare(kC), MiB(30));
 }
 
+// It would stay on the card all the same, and nothing of it could leave.
+TEST_F(HostTest, WhatWasAllocatedWithoutADaemonIsTakenInAlsoWhereTheHostIsFull) {
+  Start(MiB(40));
+  EXPECT_TRUE(Reserve(kA, MiB(60)));
+  EXPECT_TRUE(Reserve(kB, MiB(60)));
+  event::SessionAdded again{SessionId{9}, RunId{1}, MiB(100), MiB(70), MiB(20), 0, {}};
+  ASSERT_TRUE(arbiter_.MayReturn(kA, &again));
+  again.replaces = kA;
+  On(again);
+  EXPECT_GT(host_.promised(), MiB(40));
+  EXPECT_FALSE(Reserve(kB, MiB(61))) << "there is no more for others";
+  event::SessionAdded above{kB, RunId{2}, MiB(100), MiB(101), {}, 0, {}};
+  EXPECT_FALSE(arbiter_.MayReturn(kB, &above)) << "its limit";
+  host_.ShareAmongUsers();
+  event::SessionAdded more{kB, RunId{2}, MiB(100), MiB(70), {}, 0, {}};
+  EXPECT_FALSE(arbiter_.MayReturn(kB, &more)) << "beyond what one user may have of the host";
+}
+
 TEST_F(HostTest, ALimitRefusesWithoutAWordAboutTheHost) {
   Start(MiB(1000));
   EXPECT_FALSE(Reserve(kA, MiB(101)));

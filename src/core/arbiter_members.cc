@@ -50,18 +50,17 @@ void Arbiter::Handle(const event::SessionAdded& e) {
 }
 
 // Memory is on the card by credit alone, and contexts and fixed memory wait for the daemon. But a
-// program goes on allocating memory that can be swapped while no daemon answers.
+// program goes on allocating memory that can be swapped while no daemon answers, up to its limit.
+// That is there, whatever room the host has: to turn it away would only leave it where it is.
 bool Arbiter::MayReturn(SessionId id, event::SessionAdded* claims) const {
   const Session& session = roster_.at(id);
   claims->resident = std::min(claims->resident, session.charge + session.excess);
   claims->contexts = std::min(claims->contexts, session.contexts);
   claims->fixed = std::min(claims->fixed, session.fixed);
-  const Bytes before = session.allocated;
-  if (claims->allocated <= before) return true;
-  const Bytes more = claims->allocated - (session.lapsed ? Bytes() : before);
-  const bool fits_alone = session.oversubscribes || claims->allocated <= MostResident();
-  return fits_alone && more <= SaturatingSubtract(limits_.limit(id), limits_.run_used(id)) &&
-         FitsHost(session, more);
+  if (claims->allocated <= session.allocated) return true;
+  const Bytes more = claims->allocated - session.allocated;
+  return more <= SaturatingSubtract(limits_.limit(id), limits_.run_used(id)) &&
+         (config_.host == nullptr || config_.host->MayClaim(more, session.tenant.user));
 }
 
 void Arbiter::Handle(const event::SessionGone& e) {

@@ -110,6 +110,12 @@ bool HostLimits::KeepsToItsShare(int gpu, const HostNeeds& needs, const Places& 
   return has.total() <= had.total() || has.total().count / kMostOfLeft <= left.count;
 }
 
+bool HostLimits::MayClaim(Bytes more, std::string_view user) const {
+  const auto theirs = of_user_.find(user);
+  const Bytes had = theirs != of_user_.end() ? theirs->second.total() : Bytes();
+  return !shared_ || had + more <= Bytes(limit().count / (kMostOfLeft + 1) * kMostOfLeft);
+}
+
 void HostLimits::Promise(int gpu, const HostNeeds& needs) {
   Places places = Keep(gpu, needs);
   if (file_.limit == Bytes()) {

@@ -67,6 +67,9 @@ class HostLimits {
   // others have.
   // `user`: for whose sake; bounded by ShareAmongUsers where what this user has would grow.
   bool Fits(int gpu, const HostNeeds& needs, std::string_view user = {});
+  // Whether the user may have that much more promised in any case, as it is there already: where
+  // users share, up to the most that one could get alone.
+  bool MayClaim(Bytes more, std::string_view user) const;
   // From now on these are their promises.
   void Promise(int gpu, const HostNeeds& needs);
   void Forget(int gpu, SessionId id, std::string_view user = {});  // it is gone

@@ -278,9 +278,11 @@ void Service::Handle(Connection& from, const wire::Register& m) {
   if (old != nullptr || unknown_from_before) added = ClaimsOf(m, gpu->info);
   if (unknown_from_before) Believe(*gpu, &added);
   if (old != nullptr && !gpu->arbiter.MayReturn(old->id, &added)) {
-    return Refuse(
-        from.id, wire::RefusalCode::kTooMany,
-        "cannot re-register: it allocated more than is available while the daemon was down", true);
+    return Refuse(from.id, wire::RefusalCode::kTooMany,
+                  "cannot re-register: while the daemon was down it allocated more than its run, "
+                  "or its user, "
+                  "may have",
+                  true);
   }
   added.id = seat->id;
   added.tenant = TenantOf(from.client);
