@@ -251,14 +251,14 @@ bool RunMatrix(WarpContext& w, const Instruction& in, uint32_t active) {
   if (!Locate(w, in, naming, sizeof(Row), Store, plan)) return false;
   const uint32_t refs[4] = {in.dst, in.b, in.c, in.d};
   Row rows[4][8];
-  for (int matrix = 0; matrix < in.count; ++matrix) {
-    for (int i = 0; i < 8; ++i) {
+  for (size_t matrix = 0; matrix < in.count; ++matrix) {
+    for (size_t i = 0; i < 8; ++i) {
       rows[matrix][i] = LoadVector<Row>(Store ? RowBytes(w, refs[matrix]) + i * sizeof(Row)
                                               : plan.base + plan.offset[8 * matrix + i]);
     }
     if (in.transposed) Turn(rows[matrix]);
   }
-  for (int matrix = 0; matrix < in.count; ++matrix) {
+  for (size_t matrix = 0; matrix < in.count; ++matrix) {
     auto* d = Store ? nullptr : Target<uint32_t>(w, refs[matrix], active);
     for (size_t i = 0; i < 8; ++i) {
       StoreVector(Store ? static_cast<void*>(plan.base + plan.offset[8 * matrix + i]) : d + 4 * i,
