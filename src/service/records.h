@@ -74,6 +74,7 @@ struct Service::Seat {
   bool follows_run = false;  // once it is known whether that is suspended, so is this
   std::unique_ptr<SessionPages> pages;
   SavedSession* saved = nullptr;  // where the next daemon finds it; null: nowhere
+  uint64_t handovers = 0;         // that were for it
   Bytes out;
   Bytes in;
 };
