@@ -1,6 +1,5 @@
 // tandem: what people type. Options are declared here; what they do is in the other files.
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -11,10 +10,8 @@
 #include "src/cli/arguments.h"
 #include "src/cli/completion.h"
 #include "src/cli/control.h"
-#include "src/cli/daemon.h"
 #include "src/cli/doctor/doctor.h"
 #include "src/cli/doctor/probe.h"
-#include "src/cli/listing.h"
 #include "src/cli/names.h"
 #include "src/cli/plan.h"
 #include "src/cli/policy.h"
@@ -22,74 +19,16 @@
 #include "src/cli/python.h"
 #include "src/cli/run.h"
 #include "src/cli/share.h"
+#include "src/cli/show_commands.h"
 #include "src/cli/soft_gpu.h"
 #include "src/core/class_names.h"
 #include "src/core/policy.h"
 #include "src/usage/manual.h"
 #include "src/usage/usage.h"
-#include "src/wire/runtime_dir.h"
+#include "src/wire/messages.h"
 
 namespace tandem::cli {
 namespace {
-
-constexpr const char* kClearScreen = "\x1b[H\x1b[2J";
-
-struct ListOptions {
-  bool json = false;
-  bool watch = false;
-  std::optional<std::string> gpu;
-};
-
-// One answer of the daemon and the ways to show it.
-struct Listing {
-  const char* query;
-  const char* json_without_daemon;
-  Result<std::string> (*table)(const std::string& json, const Screen& screen);
-};
-constexpr Listing kSessions = {"sessions", R"({"runs":[],"sessions":[]})", SessionsTable};
-constexpr Listing kStatus = {"status", R"({"gpus":[],"pid":null})", StatusText};
-constexpr Listing kHandovers = {"handovers", R"({"handovers":[]})", HandoversTable};
-
-Result<std::string> Show(const Listing& listing, bool json) {
-  const Result<std::string> answer = Query(listing.query);
-  if (answer.ok()) return json ? CompactJson(*answer) : listing.table(*answer, OwnScreen());
-  const ErrorCode code = answer.error().code;
-  // No daemon is no error: nothing is shared, and that is the answer.
-  if (code != ErrorCode::kNotFound && code != ErrorCode::kUnavailable) return answer;
-  if (json) return std::string(listing.json_without_daemon);
-  return fmt::format("No daemon runs at {}; {} starts one.\n", wire::SocketPath(),
-                     wire::RootStartsTheDaemon() ? "root" : "`tandem run`");
-}
-
-int List(const Listing& listing, const ListOptions& options) {
-  if (const auto gpu = SettleGpu(options.gpu); !gpu.ok()) return Fail(1, gpu.error().message);
-  const bool redraw = options.watch && !options.json && isatty(STDOUT_FILENO) != 0;
-  for (;;) {
-    const Result<std::string> text = Show(listing, options.json);
-    if (!text.ok()) return Fail(1, text.error().message);
-    const int status = Print((redraw ? kClearScreen : "") + *text + (options.json ? "\n" : ""));
-    // The reader may be gone: then the watch ends.
-    if (!options.watch || status != 0) return status;
-    sleep(1);
-  }
-}
-
-void AddGpu(CLI::App* command, std::optional<std::string>* gpu) {
-  command->add_option("--gpu", *gpu, "soft: the software GPU; cuda: the card")
-      ->type_name("KIND")
-      ->check(usage::IsOneOf({"soft", "cuda"}));
-}
-
-void AddListing(CLI::App* app, const Listing& listing, const char* name, const char* help,
-                const char* footer, std::function<int()>* action) {
-  auto options = std::make_shared<ListOptions>();
-  CLI::App* command = app->add_subcommand(name, help);
-  command->add_flag("--json", options->json, "One JSON object on one line");
-  command->add_flag("--watch", options->watch, "Repeat every second until interrupted");
-  AddGpu(command, &options->gpu);
-  command->footer(footer);
-  command->callback([=] { *action = [=] { return List(listing, *options); }; });
-}
 
 // An order about TARGET; options that only this one has are the caller's to add.
 std::pair<CLI::App*, std::shared_ptr<ControlOptions>> AddOrder(CLI::App* app, const char* name,
@@ -439,22 +378,6 @@ void AddOwn(CLI::App* app, std::function<int()>* action) {
   help->callback([=] { *action = [=] { return Print(HelpOf(*app, *about)); }; });
 }
 
-void AddListings(CLI::App* app, std::function<int()>* action) {
-  AddListing(app, kSessions, "ps", "List the sessions that share a GPU",
-             "Without a daemon there are none: that is said, and the status is 0; --json then "
-             "gives\n{\"runs\":[],\"sessions\":[]}.\n\n"
-             "Examples:\n  tandem ps --watch\n"
-             "  tandem ps --json | jq '.sessions[] | .name, .resident_bytes'",
-             action);
-  AddListing(app, kStatus, "status", "Show each GPU with its holders and waiting sessions",
-             "Without a daemon that is said, and the status is 0; --json then gives "
-             "{\"gpus\":[],\"pid\":null}.\n\n"
-             "Example:\n  tandem status --json | jq '.gpus[0].free_bytes'",
-             action);
-  AddListing(app, kHandovers, "handovers", "List the last hand-overs and what they cost",
-             "Example:\n  tandem handovers --json", action);
-}
-
 int Main(int argc, char** argv) {
   CLI::App app{"Share a GPU among programs that do not fit on it together.", "tandem"};
   std::function<int()> action = [&] { return Print(HelpOf(app, "")); };
@@ -467,7 +390,7 @@ int Main(int argc, char** argv) {
       "  tandem ps --watch                  see who shares, and what they hold\n"
       "`tandem help COMMAND` says more.");
   const CLI::App* run = AddRun(&app, &run_options, &action);
-  AddListings(&app, &action);
+  AddShowCommands(&app, &action);
   AddOrders(&app, &action);
   AddPolicy(&app, &action);
   AddShare(&app, &action);

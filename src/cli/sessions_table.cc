@@ -1,41 +1,13 @@
 // `tandem ps`: the sessions, and the runs that have none, as a table.
-#include <fmt/core.h>
-
 #include "src/cli/fields.h"
 #include "src/cli/listing.h"
+#include "src/cli/session_words.h"
 #include "src/cli/table.h"
 
 namespace tandem::cli {
 namespace {
 
 using Json = nlohmann::json;
-
-const char* ColourOf(const Json& session) {
-  const std::string state = Text(Member(session, "state"));
-  if (state == "running") return "32";
-  if (state == "stuck" || Member(session, "blocks_since").is_string()) return "31";
-  if (state == "suspended" || state == "suspending") return "35";
-  if (state == "idle" || state == "unused") return "2";
-  return "33";
-}
-
-// Why it does not run, where it does not.
-std::string Why(const Json& session) {
-  const Json& reason = Member(session, "reason");
-  if (reason.is_string()) {
-    const Json& expected = Member(session, "expected_wait_s");
-    return Text(reason) + (expected.is_number() ? ", about " + SecondsText(expected) : "");
-  }
-  const std::string state = Text(Member(session, "state"));
-  if (state == "suspended" || state == "suspending") {
-    const Json& by = Member(session, "suspended_by_uid");
-    return fmt::format("{}`tandem resume {}` continues it",
-                       by.is_number() ? "by " + UserName(by) + "; " : "",
-                       Text(Member(session, "name")));
-  }
-  if (state == "unused" || state == "stuck") return Text(Member(session, "state_text"));
-  return "-";
-}
 
 std::vector<Cell> RowOf(const Json& session) {
   const std::string state = Text(Member(session, "state"));
@@ -47,7 +19,7 @@ std::vector<Cell> RowOf(const Json& session) {
           {CutText(Text(Member(session, "program")), kMostOfName)},
           {Text(Member(session, "pid"))},
           {Text(Member(session, "class"))},
-          {state, ColourOf(session)},
+          {state, ColourOfState(session)},
           {Size(Member(session, "resident_bytes"))},
           {Size(Member(session, "swapped_bytes"))},
           {Size(Member(session, "allocated_bytes"))},
@@ -56,7 +28,7 @@ std::vector<Cell> RowOf(const Json& session) {
           {Size(Member(session, "limit_bytes"))},
           {SecondsText(Member(session, "waited_s"))},
           {SecondsText(Member(session, "elapsed_s"))},
-          {Why(session)}};
+          {WhyText(session)}};
 }
 
 }  // namespace

@@ -51,6 +51,16 @@ std::string CutText(std::string text, size_t most) {
   return text;
 }
 
+std::string ShowLine(const std::vector<Cell>& cells, const Screen& screen) {
+  std::string text;
+  for (const Cell& cell : cells) {
+    const bool coloured = screen.colours && *cell.colour != 0;
+    text += coloured ? "\x1b[" + std::string(cell.colour) + "m" + cell.text + "\x1b[0m" : cell.text;
+  }
+  while (text.ends_with(' ')) text.pop_back();
+  return text;
+}
+
 size_t Table::WidthOfColumn(size_t column) const {
   size_t width = WidthOf(columns_[column].title);
   for (const auto& row : rows_) width = std::max(width, WidthOf(row[column].text));
@@ -85,30 +95,33 @@ std::vector<Table::Shown> Table::Fit(size_t most) const {
   return shown;
 }
 
-std::string Table::Show(const Screen& screen) const {
+std::vector<std::vector<Cell>> Table::Lay(const Screen& screen) const {
   const std::vector<Shown> shown = Fit(screen.columns);
-  std::string text;
+  std::vector<std::vector<Cell>> laid;
   const auto add = [&](const std::vector<Cell>& row) {
     size_t room = screen.columns != 0 ? screen.columns : std::string::npos;
+    std::vector<Cell>& cells = laid.emplace_back();
     for (const Shown& each : shown) {
-      const bool last = &each == &shown.back();
-      const Cell& cell = row[each.column];
-      const std::string words = CutText(cell.text, std::min(each.width, room));
-      const size_t width = WidthOf(words);
-      const bool coloured = screen.colours && *cell.colour != 0;
-      text += coloured ? "\x1b[" + std::string(cell.colour) + "m" + words + "\x1b[0m" : words;
+      Cell cell = row[each.column];
+      cell.text = CutText(cell.text, std::min(each.width, room));
+      const size_t width = WidthOf(cell.text);
       room -= std::min(room, width);
-      const size_t gap = last ? 0 : std::min(each.width - width + kGap, room);
-      text += std::string(gap, ' ');
+      const size_t gap = &each == &shown.back() ? 0 : std::min(each.width - width + kGap, room);
       room -= gap;
+      cells.push_back(std::move(cell));
+      cells.push_back({std::string(gap, ' ')});
     }
-    while (text.ends_with(' ')) text.pop_back();
-    text += '\n';
   };
   std::vector<Cell> titles;
   for (const Column& column : columns_) titles.push_back({column.title});
   add(titles);
   for (const auto& row : rows_) add(row);
+  return laid;
+}
+
+std::string Table::Show(const Screen& screen) const {
+  std::string text;
+  for (const std::vector<Cell>& line : Lay(screen)) text += ShowLine(line, screen) + '\n';
   return text;
 }
 

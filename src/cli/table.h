@@ -35,11 +35,17 @@ struct Cell {
   const char* colour = "";  // of the terminal, as in "32"
 };
 
+// The cells beside each other, in their colours where the screen has any.
+std::string ShowLine(const std::vector<Cell>& cells, const Screen& screen);
+
 class Table {
  public:
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
   // REQUIRES: a cell for each column.
   void Add(std::vector<Cell> row) { rows_.push_back(std::move(row)); }
+  // The titles and the rows, of which each cell is as wide as its column. No row is wider than the
+  // screen.
+  std::vector<std::vector<Cell>> Lay(const Screen& screen) const;
   std::string Show(const Screen& screen) const;
 
  private:

@@ -44,8 +44,16 @@ std::vector<Action> Arbiter::On(const Event& event, Instant now) {
   UpdateContended();
   SetWake();
   PromiseHost();
+  KeepTimes();
   roster_.EndEvent();
   return std::move(actions_);
+}
+
+// Only a session that the event has changed can have begun to work, or stopped.
+void Arbiter::KeepTimes() {
+  for (Session* const session : roster_.touched()) session->active.Set(session->working(), now_);
+  busy_.Set(roster_.sums().working > 0, now_);
+  held_.Set(!roster_.counted().holders.empty(), now_);
 }
 
 Bytes Arbiter::ChargeOf(SessionId id) const {

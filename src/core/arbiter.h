@@ -46,6 +46,7 @@
 #include "src/core/planner.h"
 #include "src/core/policy.h"
 #include "src/core/roster.h"
+#include "src/core/running_time.h"
 #include "src/core/turns.h"
 #include "src/core/types.h"
 #include "src/core/wish_queue.h"
@@ -104,6 +105,9 @@ class Arbiter {
   bool AnyHeldBack() const { return wishes_.size() > 0 || claim_.has_value(); }
   Duration SwitchEstimate() const;  // of the next hand-over, or of a typical one
   Duration Quantum() const;         // before that
+  // Any session works (Session::working); any has a lease.
+  const RunningTime& busy() const { return busy_; }
+  const RunningTime& held() const { return held_; }
 
  private:
   // Of one kind at once, by one session: a thread of its program waits for each.
@@ -215,6 +219,7 @@ class Arbiter {
   void TellContended(SessionId id);
   bool IsContended(const Session& session) const;
   bool IsWatched(const Session& session) const;
+  void KeepTimes();
   void SetWake();
   void WakeBy(Instant instant);
 
@@ -230,12 +235,13 @@ class Arbiter {
   Bytes wanted_total_;  // of the budget
   Epoch last_epoch_ = 0;
   uint64_t last_ticket_ = 0;
-  uint32_t contexts_ = 0;    // on the card, of all sessions
-  Bytes fixed_;              // as Session::fixed, of all sessions
-  Bytes lapsed_;             // allocated by sessions that are Session::lapsed
-  Bytes excess_;             // of what is allocated, over what the card holds of it
-  Instant chunk_left_by_;    // of any session, and the next one should have by then
-  Moves last_moves_;         // of the latest hand-over that moved bytes
+  uint32_t contexts_ = 0;  // on the card, of all sessions
+  Bytes fixed_;            // as Session::fixed, of all sessions
+  Bytes lapsed_;           // allocated by sessions that are Session::lapsed
+  Bytes excess_;           // of what is allocated, over what the card holds of it
+  Instant chunk_left_by_;  // of any session, and the next one should have by then
+  Moves last_moves_;       // of the latest hand-over that moved bytes
+  RunningTime busy_, held_;
   size_t last_waiting_ = 0;  // wishes, when sessions were last told whether others wait
 
   Planner planner_{{config_, budget_, cost_, wishes_, roster_, policy_, contexts_}};

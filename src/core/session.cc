@@ -61,6 +61,7 @@ Tally Session::Count() const {
     sums.wanted = need;
     sums.wanting = 1;
   }
+  sums.working = working() ? 1 : 0;
   if (asks()) tally.asked = need;
   tally.must_hold = parked() ? Bytes() : must_hold();
   tally.holds = holds();

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "src/core/running_time.h"
 #include "src/core/switch_cost.h"
 #include "src/core/tally.h"
 #include "src/core/turns.h"
@@ -108,6 +109,7 @@ struct Session {
   uint64_t leases = 0;
   Duration waited;
   Duration held;
+  RunningTime active;  // working()
 
   // Of the roster.
   Tally counted;

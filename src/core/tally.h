@@ -20,6 +20,7 @@ struct Sums {
   uint32_t holders = 0;   // that answer
   uint32_t revoking = 0;  // of them
   uint32_t wanting = 0;   // hold or wait for a lease
+  uint32_t working = 0;   // Session::working
 
   bool operator==(const Sums&) const = default;
   Sums& operator+=(const Sums& other) {
@@ -32,6 +33,7 @@ struct Sums {
     holders += other.holders;
     revoking += other.revoking;
     wanting += other.wanting;
+    working += other.working;
     return *this;
   }
   // REQUIRES: `other` is one of those that were added.
@@ -45,6 +47,7 @@ struct Sums {
     holders -= other.holders;
     revoking -= other.revoking;
     wanting -= other.wanting;
+    working -= other.working;
     return *this;
   }
 };

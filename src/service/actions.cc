@@ -63,6 +63,8 @@ void Service::Apply(Gpu& gpu, const core::action::HandoverDone& done) {
   ++gpu.handovers;
   gpu.out += done.record.out;
   gpu.in += done.record.in;
+  const auto newcomer = sessions_.find(done.record.to);
+  if (newcomer != sessions_.end()) ++newcomer->second->handovers;
   handovers_.emplace_back(gpu.info.index, done.record);
   if (handovers_.size() > kKeptHandovers) handovers_.pop_front();
 }

@@ -137,6 +137,8 @@ std::string Service::StatusJson() const {
         {"mode", arbiter.taking_turns() ? "turns" : "together"},
         {"quantum_s", arbiter.Quantum().seconds()},
         {"switch_cost_s", arbiter.SwitchEstimate().seconds()},
+        {"held_s", arbiter.held().Until(now_).seconds()},
+        {"busy_s", arbiter.busy().Until(now_).seconds()},
         {"handovers", gpu->handovers},
         {"out_bytes", gpu->out.count},
         {"in_bytes", gpu->in.count},

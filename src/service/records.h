@@ -76,6 +76,7 @@ struct Service::Seat {
   std::unique_ptr<SessionPages> pages;
   SavedSession* saved = nullptr;  // where the next daemon finds it; null: nowhere
   SpillQuota spill_quota;
+  uint64_t handovers = 0;         // that were for it
   Bytes out;
   Bytes in;
 };

@@ -55,6 +55,26 @@ TEST_F(ServiceTest, AHandoverIsRecorded) {
   EXPECT_EQ(record["out_bytes"], MiB(20).count);
   EXPECT_EQ(record["chunk_bytes"], MiB(2).count);
   EXPECT_EQ(Ask("status")["gpus"][0]["handovers"], 1);
+  EXPECT_EQ(Ask("sessions")["sessions"][0]["handovers"], 0);
+  EXPECT_EQ(Ask("sessions")["sessions"][1]["handovers"], 1);
+}
+
+TEST_F(ServiceTest, TheTimeInUseIsListed) {
+  Join(1, 11);
+  Join(2, 12);
+  Want(1, MiB(60));
+  now_ = now_ + Seconds(1);  // its memory comes
+  Say(1, wire::Running{1, 0});
+  now_ = now_ + Seconds(2);
+  Say(1, wire::Idle{1});
+  now_ = now_ + Seconds(4);
+  const Json sessions = Ask("sessions")["sessions"];
+  EXPECT_EQ(sessions[0]["active_s"], 2.0);
+  EXPECT_EQ(sessions[0]["held_s"], 7.0);
+  EXPECT_EQ(sessions[1]["active_s"], 0.0);
+  const Json gpu = Ask("status")["gpus"][0];
+  EXPECT_EQ(gpu["busy_s"], 2.0);
+  EXPECT_EQ(gpu["held_s"], 7.0);
 }
 
 TEST_F(ServiceTest, AFreshStartOnAnIdleCardIsNotDelayed) {

@@ -88,8 +88,10 @@ Json Service::StandingJson(const Seat& seat, const std::vector<core::Wish>& wait
       {"limited_since", limited.has_value() ? Json(TimeText(limited->at)) : Json()},
       {"waited_s", WaitedOf(session, standing, now_).seconds()},
       {"held_s", held.seconds()},
+      {"active_s", session.active.Until(now_).seconds()},
       {"elapsed_s", (now_ - seat.started).seconds()},
       {"leases", session.leases},
+      {"handovers", seat.handovers},
   };
 }
 

@@ -1,0 +1,37 @@
+#include "src/cli/session_words.h"
+
+#include <fmt/core.h>
+
+#include "src/cli/fields.h"
+
+namespace tandem::cli {
+
+using Json = nlohmann::json;
+
+const char* ColourOfState(const Json& session) {
+  const std::string state = Text(Member(session, "state"));
+  if (state == "running") return "32";
+  if (state == "stuck" || Member(session, "blocks_since").is_string()) return "31";
+  if (state == "suspended" || state == "suspending") return "35";
+  if (state == "idle" || state == "unused") return "2";
+  return "33";
+}
+
+std::string WhyText(const Json& session) {
+  const Json& reason = Member(session, "reason");
+  if (reason.is_string()) {
+    const Json& expected = Member(session, "expected_wait_s");
+    return Text(reason) + (expected.is_number() ? ", about " + SecondsText(expected) : "");
+  }
+  const std::string state = Text(Member(session, "state"));
+  if (state == "suspended" || state == "suspending") {
+    const Json& by = Member(session, "suspended_by_uid");
+    return fmt::format("{}`tandem resume {}` continues it",
+                       by.is_number() ? "by " + UserName(by) + "; " : "",
+                       Text(Member(session, "name")));
+  }
+  if (state == "unused" || state == "stuck") return Text(Member(session, "state_text"));
+  return "-";
+}
+
+}  // namespace tandem::cli
