@@ -69,7 +69,7 @@ TEST_F(UseTest, AGpuIsBusyOnceHoweverManyWork) {
   EXPECT_EQ(Held(), Seconds(15));
 }
 
-// It holds the GPU, and no one knows what it does.
+// It holds the GPU, and no session knows what it does.
 TEST_F(UseTest, AHolderThatDoesNotAnswerIsNotActive) {
   Add(kA);
   Add(kB);
