@@ -204,7 +204,7 @@ TEST_F(HostTest, ASmallSessionNeedsNoMoreThanItHas) {
   EXPECT_EQ(arbiter_.HostShare(kC), MiB(30));
 }
 
-// It would stay on the card all the same, and nothing of it could leave.
+// It would stay on the card anyway, and nothing of it could leave.
 TEST_F(HostTest, WhatWasAllocatedWithoutADaemonIsTakenInAlsoWhereTheHostIsFull) {
   Start(MiB(40));
   EXPECT_TRUE(Reserve(kA, MiB(60)));
