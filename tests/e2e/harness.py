@@ -253,6 +253,10 @@ def parent_of(pid):
         return None
 
 
+def children_of(pid):
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
 def wait_until(condition, process, what, patience=PATIENCE_S):
     """Waits until condition() holds; fails if `process` (None: nobody) ends or time is up first."""
     deadline = time.monotonic() + patience

@@ -13,6 +13,7 @@ from harness import (
     TANDEMD,
     TRAIN,
     DeviceProgram,
+    children_of,
     ffmpeg_overlay,
     finish,
     steps,
@@ -77,8 +78,9 @@ def test_two_trainers_beyond_vram(make_card):
     first = card.shared(argv)
     begin = first.stdout.readline()
     # It stands still in the middle of its work until the second has asked for the card.
+    for pid in children_of(first.pid):
+        os.kill(pid, signal.SIGSTOP)
     session = card.session_of(first)
-    os.kill(session["pid"], signal.SIGSTOP)
     second = card.shared(argv)
     wait_until(lambda: card.session_of(first)["state"] in ("releasing", "stuck"), second, "the first is to leave")
     os.kill(session["pid"], signal.SIGCONT)
