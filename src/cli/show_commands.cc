@@ -11,6 +11,7 @@
 #include "src/cli/listing.h"
 #include "src/cli/print.h"
 #include "src/cli/top/top.h"
+#include "src/cli/trace.h"
 #include "src/usage/usage.h"
 #include "src/wire/runtime_dir.h"
 
@@ -119,6 +120,7 @@ void AddShowCommands(CLI::App* app, std::function<int()>* action) {
   AddListing(app, kHandovers, "handovers", "List the last hand-overs and what they cost",
              "Example:\n  tandem handovers --json", action);
   AddTop(app, action);
+  AddTrace(app, action);
 }
 
 }  // namespace tandem::cli

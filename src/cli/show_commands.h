@@ -1,4 +1,5 @@
-// The commands that show how things stand: `tandem ps`, `status`, `handovers` and `top`.
+// The commands that show how things stand: `tandem ps`, `status`, `handovers`, `top` and
+// `trace`.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -49,9 +49,14 @@ std::vector<Action> Arbiter::On(const Event& event, Instant now) {
   return std::move(actions_);
 }
 
-// Only a session that the event has changed can have begun to work, or stopped.
+// Only a session that the event has changed can have begun to work, or have other memory.
 void Arbiter::KeepTimes() {
-  for (Session* const session : roster_.touched()) session->active.Set(session->working(), now_);
+  for (Session* const session : roster_.touched()) {
+    session->active.Set(session->working(), now_);
+    session->allocated_for.Set(session->allocated + session->fixed, now_);
+    session->resident_for.Set(session->charge + session->fixed, now_);
+    session->swapped_for.Set(session->on_host + session->cold, now_);
+  }
   busy_.Set(roster_.sums().working > 0, now_);
   held_.Set(!roster_.counted().holders.empty(), now_);
 }

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "src/core/byte_time.h"
 #include "src/core/running_time.h"
 #include "src/core/switch_cost.h"
 #include "src/core/tally.h"
@@ -110,6 +111,7 @@ struct Session {
   Duration waited;
   Duration held;
   RunningTime active;  // working()
+  ByteTime allocated_for, resident_for, swapped_for;
 
   // Of the roster.
   Tally counted;

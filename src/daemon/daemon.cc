@@ -1,8 +1,6 @@
 #include "src/daemon/daemon.h"
 
 #include <fcntl.h>
-#include <spdlog/sinks/rotating_file_sink.h>
-#include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/random.h>
 #include <sys/resource.h>
@@ -21,6 +19,7 @@
 #include "src/core/host_limits.h"
 #include "src/daemon/closing.h"
 #include "src/daemon/devices.h"
+#include "src/daemon/log.h"
 #include "src/daemon/memfd_pages.h"
 #include "src/daemon/options.h"
 #include "src/daemon/privileges.h"
@@ -28,14 +27,15 @@
 #include "src/daemon/service_manager.h"
 #include "src/daemon/session_table.h"
 #include "src/daemon/spill_store.h"
+#include "src/history/recorder.h"
+#include "src/history/state_dir.h"
 #include "src/wire/channel.h"
 #include "src/wire/runtime_dir.h"
 
 namespace tandem::daemon {
 namespace {
 
-constexpr size_t kMaxLogBytes = 1 << 20;
-constexpr size_t kOlderLogs = 1;  // tandemd.1.log beside tandemd.log
+constexpr int kEventFiles = 4;    // events.jsonl and three older ones
 
 uint64_t RandomToken() {
   uint64_t token = 0;
@@ -125,6 +125,29 @@ service::Spill SpillIn(service::Spill spill, SpillStore* store) {
   return spill;
 }
 
+// Null where nothing is to be recorded. REQUIRES: signals are blocked, so that its thread gets none.
+std::shared_ptr<history::Recorder> MakeRecorder(const Options& options, bool everybody) {
+  history::RecorderConfig config;
+  config.note = &WarnFromThread;
+  if (options.events.empty()) {
+    const Status made = history::MakeStateDir(everybody);
+    if (!made.ok()) {
+      spdlog::warn("no event log is written: {}; name a file with --events", made.error().message);
+      return nullptr;
+    }
+    config.events.path = history::EventsFile();
+  } else if (options.events == "none") {
+    return nullptr;
+  } else {
+    config.events.path = std::filesystem::absolute(options.events);
+  }
+  config.events.everybody_reads = everybody;
+  config.events.older_files = kEventFiles - 1;
+  config.events.most_bytes = options.events_size.count / kEventFiles;
+  spdlog::info("events are written to {}", service::Printable(config.events.path));
+  return std::make_shared<history::Recorder>(std::move(config));
+}
+
 // REQUIRES: the directory is there.
 Result<std::unique_ptr<Server>> PrepareThere(const Options& options) {
   // Before the probe: two at once would each take the other's contexts for foreign memory.
@@ -182,6 +205,10 @@ Result<std::unique_ptr<Server>> PrepareThere(const Options& options) {
                  service::Printable(config.spill.directory));
   }
   ASSIGN_OR_RETURN(UniqueFd signals, BlockSignals(options));
+  if (auto recorder = MakeRecorder(options, config.shares_host_memory); recorder != nullptr) {
+    config.events_file = recorder->events_file();
+    config.record = [recorder](history::Record record) { recorder->Put(std::move(record)); };
+  }
   // Also without the option: those who were served here before go on looking for it here.
   TRY(listener.Listen(wire::IsEverybodys(wire::RuntimeDir())));
   std::unique_ptr<Meter> meter;
@@ -233,33 +260,10 @@ void LeaveTerminal(const UniqueFd& ready) {
     spdlog::warn("the command that started the daemon has ended");
 }
 
-// Until here what it said was for the command that started it.
-void SpeakToLog(const std::string& file) {
-  const UniqueFd log(open(file.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
-  if (!log || isatty(STDERR_FILENO) == 1) return;
-  dup2(log.get(), STDOUT_FILENO);
-  dup2(log.get(), STDERR_FILENO);
-}
-
-Status OpenLog(const Options& options) {
-  std::shared_ptr<spdlog::sinks::sink> sink = std::make_shared<spdlog::sinks::stderr_sink_st>();
-  if (!options.log_file.empty()) {
-    if (!std::ofstream(options.log_file, std::ios::app)) {
-      return Error{ErrorCode::kFailed, "cannot write to " + options.log_file};
-    }
-    sink = std::make_shared<spdlog::sinks::rotating_file_sink_st>(options.log_file, kMaxLogBytes,
-                                                                  kOlderLogs);
-  }
-  spdlog::set_default_logger(std::make_shared<spdlog::logger>("tandemd", std::move(sink)));
-  spdlog::set_pattern("%Y-%m-%d %H:%M:%S.%e %l: %v");
-  spdlog::flush_on(spdlog::level::info);
-  return {};
-}
-
 // Opens the log anew: another program may have moved it.
 void Reload(const Options& options, const ServiceManager& manager) {
   manager.Tell("RELOADING=1\nMONOTONIC_USEC=" + std::to_string(MonotonicNow().ns / 1000));
-  const Status log = OpenLog(options);
+  const Status log = OpenLog(options.log_file);
   if (log.ok()) {
     SpeakToLog(options.log_file);
     spdlog::info("the log is opened again");
@@ -284,7 +288,7 @@ int Main(int argc, char** argv) {
   UniqueFd ready;
   if (options.daemonize) ready = GoToBackground();
   RaiseDescriptorLimit();
-  const Status log = OpenLog(options);
+  const Status log = OpenLog(options.log_file);
   Result<std::unique_ptr<Server>> server =
       log.ok() ? Prepare(options) : Result<std::unique_ptr<Server>>(log.error());
   if (!server.ok()) {

@@ -21,6 +21,7 @@ namespace {
 constexpr Duration kChaosTurn = Milliseconds(1);
 // As good as for ever, and can be added to any instant there will be.
 constexpr Duration kLongestFixedWait = Seconds(int64_t{1} << 32);
+constexpr Bytes kLeastEvents = MiB(1);
 
 // Options for tests and measurements. Each has a variable of the environment as well, for the
 // daemons that `tandem run` starts.
@@ -136,6 +137,28 @@ void AddLongestBlock(CLI::App* app, Options* options) {
       ->envname("TANDEM_LONGEST_BLOCK");
 }
 
+void AddEvents(CLI::App* app, Options* options) {
+  app->add_option("--events", options->events,
+                  "write what happens to this file, a JSON object on each line; none: nowhere. By "
+                  "default events.jsonl in $TANDEM_STATE_DIR, /var/lib/tandem or "
+                  "~/.local/state/tandem")
+      ->type_name("FILE")
+      ->envname("TANDEM_EVENTS");
+  const auto set = [options](const std::string& text) {
+    const Result<Bytes> bytes = ParseSize(text);
+    if (!bytes.ok()) throw CLI::ValidationError("--events-size", bytes.error().message);
+    if (*bytes < kLeastEvents) {
+      throw CLI::ValidationError("--events-size", "at least 1M, e.g. 256M");
+    }
+    options->events_size = *bytes;
+  };
+  app->add_option_function<std::string>(
+         "--events-size", set, "keep this much of them, in four files; the oldest goes first")
+      ->type_name("SIZE")
+      ->default_str("256M")
+      ->envname("TANDEM_EVENTS_SIZE");
+}
+
 }  // namespace
 
 ParsedOptions ParseOptions(int argc, const char* const* argv) {
@@ -159,6 +182,7 @@ ParsedOptions ParseOptions(int argc, const char* const* argv) {
   AddSpill(&app, &options);
   AddFixedWait(&app, &options);
   AddLongestBlock(&app, &options);
+  AddEvents(&app, &options);
   app.add_option("--log", options.log_file,
                  "write the log to this file, at most 1 MiB and as much of an older one");
   auto* idle = app.add_option("--exit-when-idle", idle_seconds,

@@ -21,6 +21,8 @@ struct Options {
   unsigned reserved_contexts = 4;
   std::string log_file;      // empty: standard error
   std::string devices_json;  // empty: ask the driver
+  std::string events;        // empty: the usual file; none: nowhere
+  Bytes events_size = MiB(256);
   std::optional<Duration> exit_when_idle;
   std::optional<Bytes> host_memory;  // default: the available memory less a tenth
   service::Spill spill;

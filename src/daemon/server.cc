@@ -101,6 +101,7 @@ Status Server::Watch(int fd, uint64_t tag, uint32_t events) {
 
 void Server::Run() {
   while (!finished_) RunOnce(Seconds(3600));
+  service_->OnEnding(MonotonicNow());
 }
 
 void Server::RunOnce(Duration patience) {

@@ -1,12 +1,11 @@
 // The answers to Query, as JSON.
 #include <algorithm>
-#include <array>
-#include <cstdio>
-#include <ctime>
 #include <nlohmann/json.hpp>
 
 #include "src/base/text.h"
 #include "src/core/class_names.h"
+#include "src/core/why_names.h"
+#include "src/history/line.h"
 #include "src/service/records.h"
 #include "src/service/standing.h"
 
@@ -16,29 +15,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kMaxShown = 256;  // bytes of a name
-
-// Why the first lease of a hand-over was taken.
-struct WhyName {
-  const char *code, *text;
-};
-WhyName WhyTaken(core::action::Why why) {
-  using Why = core::action::Why;
-  switch (why) {
-    case Why::kTurnEnded:
-      return {"turn_ended", "its turn was over"};
-    case Why::kMadeWay:
-      return {"made_way", "it ran in a gap that ended"};
-    case Why::kPaused:
-      return {"paused", "it had no work"};
-    case Why::kInterrupted:
-      return {"interrupted", "more urgent work came"};
-    case Why::kHeldUp:
-      return {"held_up", "it waited for memory itself"};
-    case Why::kOrdered:
-      return {"ordered", "an order, or its class"};
-  }
-  return {"", ""};
-}
 
 Json Numbers(const std::vector<core::SessionId>& ids) {
   Json list = Json::array();
@@ -153,6 +129,7 @@ std::string Service::StatusJson() const {
        {"pid", config_.pid},
        {"uptime_s", (now_ - config_.started).seconds()},
        {"socket", config_.socket},
+       {"events_file", config_.events_file.empty() ? Json() : Json(config_.events_file)},
        {"host_limit_bytes", host_.limit().count},
        {"host_promised_bytes", host_.promised().count},
        {"spill_limit_bytes", host_.spill_limit().count},
@@ -177,15 +154,7 @@ std::vector<core::SessionId> Service::HoldersOf(const Gpu& gpu) const {
 
 std::string Service::TimeText(Instant instant) const {
   const int64_t offset = config_.unix_ns_at_zero ? config_.unix_ns_at_zero() : 0;
-  const int64_t ns = std::max<int64_t>(instant.ns + offset, 0);
-  const time_t seconds = ns / 1000000000;
-  tm parts{};
-  gmtime_r(&seconds, &parts);
-  std::array<char, 48> text;
-  const size_t length = strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &parts);
-  std::snprintf(text.data() + length, text.size() - length, ".%06dZ",
-                static_cast<int>(ns % 1000000000 / 1000));
-  return text.data();
+  return history::UtcTime(instant.ns + offset);
 }
 
 // The answer to Control: whom it concerned.
@@ -208,8 +177,8 @@ std::string Service::HandoversJson() const {
         {"evicted_bytes", record.evicted.count},
         {"in_bytes", record.in.count},
         {"chunk_bytes", info.chunk.count},
-        {"reason_code", record.why.has_value() ? Json(WhyTaken(*record.why).code) : Json()},
-        {"reason", record.why.has_value() ? Json(WhyTaken(*record.why).text) : Json()},
+        {"reason_code", record.why.has_value() ? Json(core::NameOf(*record.why).code) : Json()},
+        {"reason", record.why.has_value() ? Json(core::NameOf(*record.why).text) : Json()},
         {"given_up", record.given_up},
         {"at", TimeText(record.revoked_at)},
         {"release_s", (record.released_at - record.revoked_at).seconds()},

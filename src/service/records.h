@@ -76,7 +76,9 @@ struct Service::Seat {
   std::unique_ptr<SessionPages> pages;
   SavedSession* saved = nullptr;  // where the next daemon finds it; null: nowhere
   SpillQuota spill_quota;
-  uint64_t handovers = 0;         // that were for it
+  std::shared_ptr<const history::SessionIdentity> identity;  // null: nothing is recorded
+  history::Usage recorded;                                   // what it had used by then, in all
+  uint64_t handovers = 0;                                    // that were for it
   Bytes out;
   Bytes in;
 };

@@ -94,7 +94,9 @@ void Service::Restore(SavedSession* saved) {
   added.budget = BudgetOf(gpu->info, gpu->foreign);
   const bool suspended = saved->suspended != 0;
   Note(Describe(*seat) + " is expected back");
+  RecordIdentity(*seat);
   sessions_[id] = std::move(seat);
+  ExpectUsage();
   Feed(*gpu, added);
   if (suspended) Feed(*gpu, core::event::Suspended{id});
 }

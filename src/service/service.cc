@@ -60,6 +60,8 @@ Service::Service(ServiceConfig config, std::unique_ptr<PageMaker> pages)
     if (gpu.foreign > Bytes()) settles_at_ = config_.started + kSettling;
     if (config_.chaos_seed.has_value()) StartChaos(*gpus_.back());
   }
+  now_ = config_.started;
+  RecordStart();
   RestoreSessions();
   MeasureWithin(Duration());
 }
@@ -208,6 +210,7 @@ std::vector<Outgoing> Service::OnTick(Instant now) {
     for (const core::Event& event : gpu->chaos->OnTime(gpu->arbiter, now)) Feed(*gpu, event);
   }
   if (waits_at_.has_value() && *waits_at_ <= now) TellWaits();
+  if (usage_at_.has_value() && *usage_at_ <= now) RecordUsages();
   return std::move(out_);
 }
 
@@ -215,6 +218,7 @@ std::optional<Instant> Service::wake() const {
   std::optional<Instant> first = settles_at_;
   if (!first.has_value() && !held_.empty()) first = config_.started + kRunPatience;
   if (waits_at_.has_value()) first = std::min(first.value_or(*waits_at_), *waits_at_);
+  if (usage_at_.has_value()) first = std::min(first.value_or(*usage_at_), *usage_at_);
   if (measure_at_.has_value()) first = std::min(first.value_or(*measure_at_), *measure_at_);
   for (const auto& gpu : gpus_) {
     if (gpu->wake.has_value()) first = std::min(first.value_or(*gpu->wake), *gpu->wake);
@@ -308,6 +312,8 @@ void Service::Handle(Connection& from, const wire::Register& m) {
   from.role = Connection::Role::kSession;
   from.seat = seat.get();
   sessions_[added.id] = std::move(seat);
+  RecordIdentity(*from.seat);
+  ExpectUsage();
   // Registered goes out before whatever the arbiter has to say to the session.
   const Bytes budget = std::max(BudgetShown(*gpu), added.budget.value_or(Bytes()));
   const Bytes limit = added.oversubscribes ? added.limit : std::min(added.limit, budget);
@@ -392,12 +398,15 @@ void Service::Handle(Connection& from, const wire::Declare& m) {
 
 void Service::Feed(Gpu& gpu, const core::Event& event) {
   gpu.wake.reset();
+  RecordEvent(gpu, event);
   std::vector<core::Event> answers;  // of the session that no program has
   for (const core::Action& action : gpu.arbiter.On(event, now_)) {
+    RecordAction(gpu, action);
     std::visit([&](const auto& what) { Apply(gpu, what); }, action);
     if (!gpu.chaos.has_value()) continue;
     for (core::Event& answer : gpu.chaos->OnAction(action, now_)) answers.push_back(answer);
   }
+  RecordEviction(gpu, event);
   UpdatePages(gpu);
   EndWaits();
   ExpectWaits(gpu);
@@ -433,6 +442,7 @@ void Service::SendTo(core::SessionId session, wire::Message message) {
 
 void Service::Remove(core::SessionId session, bool tell_arbiter) {
   const std::unique_ptr<Seat> seat = std::move(sessions_.at(session));
+  RecordUsage(*seat, seat->gpu->arbiter.Waiting(), true);
   if (tell_arbiter) NoteOf(seat->client.uid, Describe(*seat) + " has ended");
   sessions_.erase(session);
   if (seat->saved != nullptr) seat->saved->id = 0;

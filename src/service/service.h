@@ -39,6 +39,7 @@
 
 #include "src/base/unique_fd.h"
 #include "src/core/arbiter.h"
+#include "src/history/record.h"
 #include "src/service/card_use.h"
 #include "src/service/log_rate.h"
 #include "src/service/pages.h"
@@ -94,6 +95,8 @@ struct ServiceConfig {
   Duration longest_block = core::ArbiterConfig().longest_block;
   // A line for the log: sessions that come and go, and orders.
   std::function<void(const std::string& line)> note = {};
+  std::function<void(history::Record)> record = {};  // for the event log and the accounts
+  std::string events_file = {};                      // empty: there is none
   // Of the buses, until something is measured.
   double assumed_bytes_per_second = core::ArbiterConfig().bytes_per_second;
   std::optional<uint64_t> chaos_seed = std::nullopt;  // for tests: chaos.h
@@ -149,6 +152,8 @@ class Service {
   std::vector<Outgoing> OnDisconnected(ConnectionId connection, Instant now);
   std::vector<Outgoing> OnProcessGone(int pid, Instant now);
   std::vector<Outgoing> OnTick(Instant now);
+  // The daemon ends: records what its sessions have used.
+  void OnEnding(Instant now);
 
   // Whether to ask the cards now what is in use there. OnMeasuring: that is under way.
   bool WantsMeasurement(Instant now) const;
@@ -304,6 +309,19 @@ class Service {
   void TellEnded(const Seat& seat);
   wire::Waiting WaitOf(const Seat& seat, const Standing& standing) const;
 
+  // Records of what happens (recording.cc).
+  void Record(decltype(history::Record::what) what) const;
+  void RecordStart() const;
+  void RecordIdentity(Seat& seat) const;
+  void RecordEvent(const Gpu& gpu, const core::Event& event) const;
+  void RecordEviction(const Gpu& gpu, const core::Event& event) const;
+  void RecordAction(const Gpu& gpu, const core::Action& action) const;
+  void RecordUsage(Seat& seat, const std::vector<core::Wish>& waiting, bool last);
+  void RecordUsages();
+  void ExpectUsage();
+  history::Usage TotalsOf(const Seat& seat, const std::vector<core::Wish>& waiting) const;
+  int64_t UnixNs(Instant instant) const;
+
   // Answers (answers.cc, sessions_answer.cc).
   std::string StatusJson() const;
   std::string SessionsJson(unsigned viewer) const;
@@ -326,6 +344,7 @@ class Service {
   std::deque<std::pair<int, core::Handover>> handovers_;  // with the GPU's index
   std::optional<Instant> settles_at_;
   std::deque<std::pair<ConnectionId, wire::Message>> held_;
+  std::optional<Instant> usage_at_;  // then what sessions have used is recorded
   std::optional<Instant> waits_at_;  // then those who watch are told of waits
   std::set<ConnectionId> watchers_;  // those that asked to be told
   std::set<ConnectionId> told_;      // of them, those told of a wait that is not over

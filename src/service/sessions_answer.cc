@@ -19,13 +19,6 @@ Json OrNull(uint64_t number) {
   return number == 0 ? Json() : Json(number);
 }
 
-// All that its program was held back for others, to now.
-Duration WaitedOf(const core::Session& session, const Standing& standing, Instant now) {
-  const bool waits = standing.state == State::kWaiting;
-  if (session.phase == core::Phase::kGranted) return session.waited + (now - session.granted_at);
-  return waits ? session.waited + (now - standing.since) : session.waited;
-}
-
 std::string BlockText(Duration so_far, Duration most) {
   const auto seconds = [](Duration d) { return std::to_string(d.ns / 1000000000) + " s"; };
   return "keeps others waiting for " + seconds(so_far) +
@@ -64,7 +57,6 @@ Json Service::StandingJson(const Seat& seat, const std::vector<core::Wish>& wait
     }
   }
   const std::optional<LimitOrder>& limited = LimitedBy(seat);
-  const Duration held = session.holds() ? session.held + (now_ - session.granted_at) : session.held;
   return {
       {"id", seat.id.value},
       {"name", NameOf(seat)},
@@ -87,7 +79,7 @@ Json Service::StandingJson(const Seat& seat, const std::vector<core::Wish>& wait
       {"limited_by_uid", limited.has_value() ? Json(limited->by) : Json()},
       {"limited_since", limited.has_value() ? Json(TimeText(limited->at)) : Json()},
       {"waited_s", WaitedOf(session, standing, now_).seconds()},
-      {"held_s", held.seconds()},
+      {"held_s", HeldOf(session, now_).seconds()},
       {"active_s", session.active.Until(now_).seconds()},
       {"elapsed_s", (now_ - seat.started).seconds()},
       {"leases", session.leases},

@@ -187,6 +187,16 @@ Standing StandingOf(const core::Arbiter& arbiter, const std::vector<core::Wish>&
   return standing;
 }
 
+Duration WaitedOf(const core::Session& session, const Standing& standing, Instant now) {
+  const bool waits = standing.state == State::kWaiting;
+  if (session.phase == core::Phase::kGranted) return session.waited + (now - session.granted_at);
+  return waits ? session.waited + (now - standing.since) : session.waited;
+}
+
+Duration HeldOf(const core::Session& session, Instant now) {
+  return session.holds() ? session.held + (now - session.granted_at) : session.held;
+}
+
 std::optional<Instant> BlocksSince(const core::Session& session, Instant now) {
   constexpr Duration kUsual = Seconds(3);
   const bool blocks = session.blocks_since.has_value() && now - *session.blocks_since >= kUsual;

@@ -56,6 +56,11 @@ struct Standing {
 Standing StandingOf(const core::Arbiter& arbiter, const std::vector<core::Wish>& waiting,
                     core::SessionId id);
 
+// All that its program was held back for others, to now.
+Duration WaitedOf(const core::Session& session, const Standing& standing, Instant now);
+// All that it had the lease for.
+Duration HeldOf(const core::Session& session, Instant now);
+
 // Since when it has kept others waiting, although it was asked for what it has. A usual
 // hand-over does not count.
 std::optional<Instant> BlocksSince(const core::Session& session, Instant now);

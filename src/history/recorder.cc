@@ -1,0 +1,148 @@
+#include "src/history/recorder.h"
+
+#include <utility>
+
+#include "src/base/mutex.h"
+#include "src/history/line.h"
+
+namespace tandem::history {
+namespace {
+
+constexpr Duration kGather = Milliseconds(100);  // then what has come is written at once
+constexpr Duration kPatience = Seconds(2);       // at the end
+
+}  // namespace
+
+class Recorder::Work {
+ public:
+  explicit Work(RecorderConfig config)
+      : config_(std::move(config)),
+        log_(config_.events, config_.note, [this] { return Head(); }) {}
+
+  void Put(Record record) {
+    const MutexLock lock(mutex_);
+    if (queue_.size() >= config_.most_queued) {
+      ++lost_;
+      ++lost_now_;
+      return;
+    }
+    queue_.push_back(std::move(record));
+    if (queue_.size() == 1) changed_.NotifyAll();
+  }
+
+  uint64_t lost() {
+    const MutexLock lock(mutex_);
+    return lost_;
+  }
+
+  const std::string& events_file() const { return config_.events.path; }
+
+  void Run() {
+    for (;;) {
+      std::vector<Record> records;
+      uint64_t lost = 0;
+      bool ends = false;
+      {
+        const MutexLock lock(mutex_);
+        while (queue_.empty() && !stopped_) changed_.Wait(mutex_);
+        WaitUntil(MonotonicNow() + kGather, stopped_);
+        records.swap(queue_);
+        lost = std::exchange(lost_now_, 0);
+        ends = stopped_;
+      }
+      if (lost > 0) records.push_back({records.back().at, records.back().unix_ns, Lost{lost}});
+      Write(std::move(records));
+      if (!ends) continue;
+      const MutexLock lock(mutex_);
+      finished_ = true;
+      changed_.NotifyAll();
+      return;
+    }
+  }
+
+  // Whether all is written.
+  bool Stop() {
+    const MutexLock lock(mutex_);
+    stopped_ = true;
+    changed_.NotifyAll();
+    WaitUntil(MonotonicNow() + kPatience, finished_);
+    return finished_;
+  }
+
+ private:
+  void WaitUntil(Instant by, const bool& done) REQUIRES_LOCK(mutex_) {
+    for (Instant now = MonotonicNow(); !done && now < by; now = MonotonicNow()) {
+      changed_.WaitFor(mutex_, by - now);
+    }
+  }
+
+  void Write(std::vector<Record> records) {
+    std::string lines;
+    uint64_t count = 0;
+    std::vector<Usage> used;
+    for (Record& record : records) {
+      std::string line = LineOf(record);
+      Remember(record, line);
+      if (!line.empty()) {
+        lines += line + "\n";
+        ++count;
+      }
+      if (Usage* const usage = std::get_if<Usage>(&record.what)) used.push_back(std::move(*usage));
+    }
+    if (!config_.events.path.empty()) log_.Append(lines, count, MonotonicNow());
+    if (config_.accounts) config_.accounts(std::move(used));
+  }
+
+  // What each file of the log begins with: the daemon, and the sessions that it has.
+  void Remember(const Record& record, const std::string& line) {
+    if (std::holds_alternative<DaemonStarted>(record.what)) daemon_ = line + "\n";
+    if (const auto* const identified = std::get_if<SessionIdentified>(&record.what)) {
+      sessions_[identified->who->session] = line + "\n";
+    }
+    const auto* const usage = std::get_if<Usage>(&record.what);
+    if (usage != nullptr && usage->last) sessions_.erase(usage->of->session);
+  }
+  std::string Head() const {
+    std::string head = daemon_;
+    for (const auto& [session, line] : sessions_) head += line;
+    return head;
+  }
+
+  const RecorderConfig config_;
+  Mutex mutex_;
+  CondVar changed_;
+  std::vector<Record> queue_ GUARDED_BY(mutex_);
+  uint64_t lost_ GUARDED_BY(mutex_) = 0;
+  uint64_t lost_now_ GUARDED_BY(mutex_) = 0;  // since the last ones were taken
+  bool stopped_ GUARDED_BY(mutex_) = false;
+  bool finished_ GUARDED_BY(mutex_) = false;
+  // Of the thread.
+  EventLog log_;
+  std::string daemon_;
+  std::map<uint64_t, std::string> sessions_;
+};
+
+Recorder::Recorder(RecorderConfig config)
+    : work_(std::make_shared<Work>(std::move(config))), thread_([work = work_] { work->Run(); }) {}
+
+Recorder::~Recorder() {
+  if (work_->Stop()) {
+    thread_.join();
+  } else {
+    thread_.detach();
+  }
+}
+
+void Recorder::Put(Record record) {
+  work_->Put(std::move(record));
+}
+
+const std::string& Recorder::events_file() const {
+  return work_->events_file();
+}
+
+uint64_t Recorder::lost() const {
+  return work_->lost();
+}
+
+}  // namespace tandem::history
