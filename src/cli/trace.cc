@@ -67,9 +67,9 @@ Status AddAll(const std::string& events, history::Trace* trace) {
   if (AddFile(events, trace)) return {};
   const int reason = errno;
   const std::string what = "cannot read the event log " + events + ": " + std::strerror(reason);
-  return Error{ErrorCode::kFailed,
-               reason == ENOENT ? what + "; a daemon writes it once a program has used a GPU"
-                                : what};
+  return Error{ErrorCode::kFailed, reason == ENOENT
+                                       ? what + "; a daemon writes it once a program has used a GPU"
+                                       : what};
 }
 
 Result<std::string> WriteTrace(const TraceOptions& options) {
@@ -81,7 +81,8 @@ Result<std::string> WriteTrace(const TraceOptions& options) {
   }
   history::Trace trace;
   TRY(AddAll(events, &trace));
-  const std::string text = trace.Finish(span.ns).dump(-1, ' ', false, Json::error_handler_t::replace);
+  const std::string text =
+      trace.Finish(span.ns).dump(-1, ' ', false, Json::error_handler_t::replace);
   if (options.output == "-") return text + "\n";
   std::ofstream file(options.output, std::ios::trunc);
   file << text << "\n";

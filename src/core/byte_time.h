@@ -8,7 +8,7 @@ namespace tandem::core {
 
 class ByteTime {
  public:
-  // From `now` on there are so many.
+  // From `now` on there are `bytes`.
   void Set(Bytes bytes, Instant now) {
     if (bytes == bytes_) return;
     total_ = Until(now);

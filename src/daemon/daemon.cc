@@ -35,7 +35,7 @@
 namespace tandem::daemon {
 namespace {
 
-constexpr int kEventFiles = 4;    // events.jsonl and three older ones
+constexpr int kEventFiles = 4;  // events.jsonl and three older ones
 
 uint64_t RandomToken() {
   uint64_t token = 0;
@@ -125,7 +125,8 @@ service::Spill SpillIn(service::Spill spill, SpillStore* store) {
   return spill;
 }
 
-// Null where nothing is to be recorded. REQUIRES: signals are blocked, so that its thread gets none.
+// Null where nothing is to be recorded. REQUIRES: signals are blocked, so that its thread gets
+// none.
 std::shared_ptr<history::Recorder> MakeRecorder(const Options& options, bool everybody) {
   history::RecorderConfig config;
   config.note = &WarnFromThread;

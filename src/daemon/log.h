@@ -7,8 +7,8 @@
 
 namespace tandem::daemon {
 
-// To `file`, or where that is empty to standard error. Again: opens it anew, for another program may
-// have moved it. Main thread.
+// To `file`, or where that is empty to standard error. Again: opens it anew, for another program
+// may have moved it. Main thread.
 Status OpenLog(const std::string& file);
 
 // Until then, what the daemon printed was for the command that started it; from now on, standard

@@ -71,10 +71,8 @@ Json Fields(const event::NotReady& e) {
   return {{"event", "not_ready"}, {"session", e.id.value}};
 }
 Json Fields(const event::Running& e) {
-  return {{"event", "running"},
-          {"session", e.id.value},
-          {"epoch", e.epoch},
-          {"in_bytes", e.in.count}};
+  return {
+      {"event", "running"}, {"session", e.id.value}, {"epoch", e.epoch}, {"in_bytes", e.in.count}};
 }
 Json Fields(const event::Restored&) {
   return {};
@@ -191,8 +189,8 @@ Json Fields(const DaemonStarted& started) {
                     {"context_bytes", gpu.context.count},
                     {"chunk_bytes", gpu.chunk.count}});
   }
-  return {{"event", "daemon"},           {"format", kEventFormat}, {"version", started.version},
-          {"pid", started.pid},          {"policy", started.policy}, {"gpus", std::move(gpus)}};
+  return {{"event", "daemon"},  {"format", kEventFormat},   {"version", started.version},
+          {"pid", started.pid}, {"policy", started.policy}, {"gpus", std::move(gpus)}};
 }
 
 Json Fields(const SessionIdentified& identified) {
@@ -221,21 +219,22 @@ Json Fields(const HandedOver& done) {
   const core::Handover& handover = done.handover;
   Json resident = Json::object();
   for (const auto& [id, bytes] : done.resident) resident[std::to_string(id.value)] = bytes.count;
-  return {{"event", "handover"},
-          {"gpu", done.gpu},
-          {"epoch", handover.epoch},
-          {"to", handover.to.value},
-          {"from", Numbers(handover.from)},
-          {"reason_code", handover.why.has_value() ? Json(core::NameOf(*handover.why).code) : Json()},
-          {"given_up", handover.given_up},
-          {"lacked_bytes", handover.lacked.count},
-          {"out_bytes", handover.out.count},
-          {"evicted_bytes", handover.evicted.count},
-          {"in_bytes", handover.in.count},
-          {"revoked_ns", handover.revoked_at.ns},
-          {"released_ns", handover.released_at.ns},
-          {"running_ns", handover.running_at.ns},
-          {"resident_bytes", std::move(resident)}};
+  return {
+      {"event", "handover"},
+      {"gpu", done.gpu},
+      {"epoch", handover.epoch},
+      {"to", handover.to.value},
+      {"from", Numbers(handover.from)},
+      {"reason_code", handover.why.has_value() ? Json(core::NameOf(*handover.why).code) : Json()},
+      {"given_up", handover.given_up},
+      {"lacked_bytes", handover.lacked.count},
+      {"out_bytes", handover.out.count},
+      {"evicted_bytes", handover.evicted.count},
+      {"in_bytes", handover.in.count},
+      {"revoked_ns", handover.revoked_at.ns},
+      {"released_ns", handover.released_at.ns},
+      {"running_ns", handover.running_at.ns},
+      {"resident_bytes", std::move(resident)}};
 }
 
 // Of the last ten seconds or less.

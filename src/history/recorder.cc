@@ -8,7 +8,7 @@
 namespace tandem::history {
 namespace {
 
-constexpr Duration kGather = Milliseconds(100);  // then what has come is written at once
+constexpr Duration kGather = Milliseconds(100);  // then the records are written at once
 constexpr Duration kPatience = Seconds(2);       // at the end
 
 }  // namespace
@@ -16,8 +16,7 @@ constexpr Duration kPatience = Seconds(2);       // at the end
 class Recorder::Work {
  public:
   explicit Work(RecorderConfig config)
-      : config_(std::move(config)),
-        log_(config_.events, config_.note, [this] { return Head(); }) {}
+      : config_(std::move(config)), log_(config_.events, config_.note, [this] { return Head(); }) {}
 
   void Put(Record record) {
     const MutexLock lock(mutex_);

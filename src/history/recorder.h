@@ -17,7 +17,7 @@
 namespace tandem::history {
 
 struct RecorderConfig {
-  EventLogOptions events;  // no path: no event log
+  EventLogOptions events;                        // no path: no event log
   std::function<void(const std::string&)> note;  // a line for the daemon's log; any thread
   // Takes what was used since the last call; called on the recorder's thread alone.
   std::function<void(std::vector<Usage>)> accounts = {};
@@ -28,7 +28,7 @@ struct RecorderConfig {
 class Recorder {
  public:
   explicit Recorder(RecorderConfig config);
-  // Writes what is queued, but waits for a file system that hangs no longer than two seconds.
+  // Writes the queued records. A file system that hangs delays it by two seconds at most.
   ~Recorder();
 
   void Put(Record record);

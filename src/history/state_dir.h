@@ -10,7 +10,7 @@
 namespace tandem::history {
 
 // $TANDEM_STATE_DIR, else $TANDEM_RUNTIME_DIR/history where that variable is set, else
-// /var/lib/tandem where the daemon of this machine is everybody's, or this user is root, else
+// /var/lib/tandem where the daemon of this machine serves all users, or this user is root, else
 // $XDG_STATE_HOME/tandem, where that is unset ~/.local/state/tandem. Empty: there is none, since
 // $HOME is not set either.
 std::string StateDir();
@@ -22,7 +22,11 @@ Status MakeStateDir(bool everybody_reads);
 // events.jsonl or events-soft.jsonl.
 std::string StateFile(const std::string& name, const std::string& ending);
 
-inline std::string EventsFile() { return StateFile("events", ".jsonl"); }
-inline std::string AccountsFile() { return StateFile("accounts", ".db"); }
+inline std::string EventsFile() {
+  return StateFile("events", ".jsonl");
+}
+inline std::string AccountsFile() {
+  return StateFile("accounts", ".db");
+}
 
 }  // namespace tandem::history

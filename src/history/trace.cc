@@ -216,7 +216,10 @@ Json Trace::Finish(int64_t span_ns) {
   const int64_t begin = now_ - span_ns;
   Json events = Json::array();
   const auto name = [&](const char* what, int gpu, uint64_t track, const std::string& text) {
-    events.push_back({{"ph", "M"}, {"name", what}, {"pid", gpu + 1}, {"tid", track},
+    events.push_back({{"ph", "M"},
+                      {"name", what},
+                      {"pid", gpu + 1},
+                      {"tid", track},
                       {"args", {{"name", text}}}});
   };
   for (const auto& [gpu, text] : gpus_) {

@@ -65,8 +65,14 @@ TEST_F(TraceTest, AWaitSaysWhoHoldsTheGpu) {
 TEST_F(TraceTest, AHandOverAndTheMemoryAfterIt) {
   Begin();
   Say(9000, "handover",
-      {{"gpu", 0}, {"to", 2}, {"from", {1}}, {"out_bytes", 10}, {"in_bytes", 20},
-       {"revoked_ns", 2000}, {"running_ns", 9000}, {"resident_bytes", {{"1", 5}, {"2", 60}}}});
+      {{"gpu", 0},
+       {"to", 2},
+       {"from", {1}},
+       {"out_bytes", 10},
+       {"in_bytes", 20},
+       {"revoked_ns", 2000},
+       {"running_ns", 9000},
+       {"resident_bytes", {{"1", 5}, {"2", 60}}}});
   const Json trace = trace_.Finish(1000000);
   EXPECT_EQ(Named(trace, "to mnist (2)"), (Slices{{2, 7}}));
   Json last;

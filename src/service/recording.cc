@@ -77,8 +77,7 @@ void Service::RecordAction(const Gpu& gpu, const core::Action& action) const {
 }
 
 // What it has used since it began.
-history::Usage Service::TotalsOf(const Seat& seat,
-                                 const std::vector<core::Wish>& waiting) const {
+history::Usage Service::TotalsOf(const Seat& seat, const std::vector<core::Wish>& waiting) const {
   const core::Arbiter& arbiter = seat.gpu->arbiter;
   const core::Session& session = arbiter.sessions().at(seat.id);
   history::Usage totals;

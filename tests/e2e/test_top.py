@@ -108,7 +108,7 @@ def test_a_person_sees_both_programs_and_suspends_one(scene):
     top.press("ry")
     wait_until(lambda: not any(s["suspended"] for s in scene.sessions()), None, "it is resumed")
     top.resize(120, 40)
-    wait_until(lambda: "q quit" in top.text().splitlines()[39], top.process, "the view fills the screen")
+    wait_until(lambda: "q quit" in top.text().split("\n")[39], top.process, "the view fills the screen")
     top.press("h")
     top.sees("suspend the selected session")
     top.press("h\r")
