@@ -6,13 +6,15 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 namespace tandem::cli {
 
 // Of its state, as Cell::colour.
 const char* ColourOfState(const nlohmann::json& session);
 
-// Why it does not run; "-" where it does.
-std::string WhyText(const nlohmann::json& session);
+// Why it does not run, for how long about, and which of `sessions` holds the GPU; "-" where it
+// runs.
+std::string WhyText(const nlohmann::json& session, const std::vector<nlohmann::json>& sessions);
 
 }  // namespace tandem::cli

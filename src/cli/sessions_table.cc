@@ -9,7 +9,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::vector<Cell> RowOf(const Json& session) {
+std::vector<Cell> RowOf(const Json& session, const std::vector<Json>& sessions) {
   const std::string state = Text(Member(session, "state"));
   const Json& gpu = Member(session, "gpu");
   return {{Text(Member(session, "id"))},
@@ -28,7 +28,7 @@ std::vector<Cell> RowOf(const Json& session) {
           {Size(Member(session, "limit_bytes"))},
           {SecondsText(Member(session, "waited_s"))},
           {SecondsText(Member(session, "elapsed_s"))},
-          {WhyText(session)}};
+          {WhyText(session, sessions)}};
 }
 
 }  // namespace
@@ -56,8 +56,8 @@ Result<std::string> SessionsTable(const std::string& json, const Screen& screen)
                {"WAITED", 11},
                {"ELAPSED", 5},
                {"WHY", 12, true}});
-  for (const Json& session : sessions) table.Add(RowOf(session));
-  for (const Json& run : runs) table.Add(RowOf(run));
+  for (const Json& session : sessions) table.Add(RowOf(session, sessions));
+  for (const Json& run : runs) table.Add(RowOf(run, sessions));
   return table.Show(screen);
 }
 

@@ -4,12 +4,15 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <memory>
+#include <string_view>
 
 #include "src/cli/daemon.h"
 #include "src/cli/environment.h"
 #include "src/cli/listing.h"
 #include "src/cli/print.h"
+#include "src/cli/selection.h"
 #include "src/cli/top/top.h"
 #include "src/cli/trace.h"
 #include "src/usage/usage.h"
@@ -23,6 +26,7 @@ constexpr const char* kClearScreen = "\x1b[H\x1b[2J";
 struct ListOptions {
   bool json = false;
   bool watch = false;
+  Selection selection;  // of `tandem ps`
   std::optional<std::string> gpu;
 };
 
@@ -36,9 +40,22 @@ constexpr Listing kSessions = {"sessions", R"({"runs":[],"sessions":[]})", Sessi
 constexpr Listing kStatus = {"status", R"({"gpus":[],"pid":null})", StatusText};
 constexpr Listing kHandovers = {"handovers", R"({"handovers":[]})", HandoversTable};
 
-Result<std::string> Show(const Listing& listing, bool json) {
+// "1" or "gpu1".
+std::optional<int> GpuNumber(std::string_view text) {
+  if (text.starts_with("gpu")) text.remove_prefix(3);
+  int number = 0;
+  const auto end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc() && stop == end && number >= 0 ? std::optional(number) : std::nullopt;
+}
+
+Result<std::string> Show(const Listing& listing, const ListOptions& options) {
   const Result<std::string> answer = Query(listing.query);
-  if (answer.ok()) return json ? CompactJson(*answer) : listing.table(*answer, OwnScreen());
+  const bool json = options.json;
+  if (answer.ok()) {
+    ASSIGN_OR_RETURN(const std::string selected, Select(*answer, options.selection));
+    return json ? CompactJson(selected) : listing.table(selected, OwnScreen());
+  }
   const ErrorCode code = answer.error().code;
   // No daemon is no error: nothing is shared, and that is the answer.
   if (code != ErrorCode::kNotFound && code != ErrorCode::kUnavailable) return answer;
@@ -51,7 +68,7 @@ int List(const Listing& listing, const ListOptions& options) {
   if (const auto gpu = SettleGpu(options.gpu); !gpu.ok()) return Fail(1, gpu.error().message);
   const bool redraw = options.watch && !options.json && isatty(STDOUT_FILENO) != 0;
   for (;;) {
-    const Result<std::string> text = Show(listing, options.json);
+    const Result<std::string> text = Show(listing, options);
     if (!text.ok()) return Fail(1, text.error().message);
     const int status = Print((redraw ? kClearScreen : "") + *text + (options.json ? "\n" : ""));
     // The reader may be gone: then the watch ends.
@@ -60,10 +77,28 @@ int List(const Listing& listing, const ListOptions& options) {
   }
 }
 
+// Which sessions, and in what order.
+void AddSelection(CLI::App* command, Selection* selection) {
+  command->add_option("-u,--user", selection->user, "Only this user's")->type_name("USER");
+  command
+      ->add_option_function<std::string>(
+          "--on", [selection](const std::string& text) { selection->card = *GpuNumber(text); },
+          "Only those on this GPU, such as 1 or gpu1")
+      ->type_name("GPU")
+      ->check([](const std::string& text) {
+        return GpuNumber(text).has_value() ? ""
+                                           : "'" + text + "' is no GPU; write for example gpu1";
+      });
+  command->add_option("--sort", selection->sort, "By this; the largest numbers first")
+      ->type_name("KEY")
+      ->check(usage::IsOneOf(SortKeys()));
+}
+
 void AddListing(CLI::App* app, const Listing& listing, const char* name, const char* help,
                 const char* footer, std::function<int()>* action) {
   auto options = std::make_shared<ListOptions>();
   CLI::App* command = app->add_subcommand(name, help);
+  if (&listing == &kSessions) AddSelection(command, &options->selection);
   command->add_flag("--json", options->json, "One JSON object on one line");
   command->add_flag("--watch", options->watch, "Repeat every second until interrupted");
   AddGpu(command, &options->gpu);
@@ -110,6 +145,8 @@ void AddShowCommands(CLI::App* app, std::function<int()>* action) {
              "Without a daemon there are none: that is said, and the status is 0; --json then "
              "gives\n{\"runs\":[],\"sessions\":[]}.\n\n"
              "Examples:\n  tandem ps --watch\n"
+             "  tandem ps --user anna --sort waited\n"
+             "  tandem ps --on gpu1\n"
              "  tandem ps --json | jq '.sessions[] | .name, .resident_bytes'",
              action);
   AddListing(app, kStatus, "status", "Show each GPU with its holders and waiting sessions",

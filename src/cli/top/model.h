@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "src/base/result.h"
+#include "src/cli/fields.h"
 
 namespace tandem::cli::top {
 
@@ -55,6 +56,7 @@ class Model {
   bool known() const { return status_.is_object(); }
   const std::string& lost() const { return lost_; }  // empty: the last answers are of now
   const Json& status() const { return status_; }
+  const std::vector<Json>& sessions() const { return List(sessions_, "sessions"); }
   // In the daemon's order. Valid until the next Take or Lose.
   const std::vector<Row>& rows() const { return rows_; }
 

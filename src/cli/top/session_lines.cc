@@ -61,7 +61,7 @@ std::vector<Cell> SessionCells(const Model& model, const Row& row, const std::st
           {Size(Member(session, "resident_bytes"))},
           {Size(Member(session, "swapped_bytes"))},
           {PerMinute(row.rates.handovers_per_minute)},
-          {WhyText(session)}};
+          {WhyText(session, model.sessions())}};
 }
 
 // What the sessions of a user have together.
@@ -176,7 +176,7 @@ Frame DrawDetails(const Model& model, const View& view, const Canvas& canvas) {
   add("class", field("class"));
   add("state", fmt::format("{}, for {}", field("state_text"), ForHowLong(session, canvas)),
       ColourOfState(session));
-  add("why", WhyText(session));
+  add("why", WhyText(session, model.sessions()));
   add("memory",
       fmt::format("{} allocated: {} on the GPU, {} in host memory or files",
                   size("allocated_bytes"), size("resident_bytes"), size("swapped_bytes")));
