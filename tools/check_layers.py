@@ -19,20 +19,28 @@ LAYERS = {
     "src/usage": ["src/base"],
     "src/plan": ["src/base"],
     "src/wire": ["src/base"],
-    "src/service": ["src/base", "src/core", "src/wire"],
+    # wire: where the daemon's directory is.
+    "src/history": ["src/base", "src/wire"],
+    "src/service": ["src/base", "src/core", "src/history", "src/wire"],
     "src/client": ["src/base", "src/wire"],
     # The same code as in the daemon and in programs, in virtual time.
-    "src/sim": ["src/base", "src/core", "src/wire", "src/service", "src/client", "src/plan"],
+    "src/sim": [
+        "src/base", "src/core", "src/wire", "src/history", "src/service", "src/client", "src/plan",
+    ],
     "src/cuda": ["src/base"],
     "softgpu": ["src/base", "src/cuda", "softgpu/ptx"],
     "softgpu/ptx": ["src/base"],
     # include: the interface that it offers to programs.
     "src/shim": ["src/base", "src/client", "src/wire", "src/cuda", "include"],
     # cuda: the probe, a short-lived process, asks the driver what the card is.
-    "src/daemon": ["src/base", "src/core", "src/usage", "src/wire", "src/service", "src/cuda"],
+    "src/daemon": [
+        "src/base", "src/core", "src/usage", "src/wire", "src/history", "src/service", "src/cuda",
+    ],
     # core: the names of classes and policies, to check and to complete. cuda: a child process asks
     # whether the driver works.
-    "src/cli": ["src/base", "src/core", "src/cuda", "src/plan", "src/usage", "src/wire"],
+    "src/cli": [
+        "src/base", "src/core", "src/cuda", "src/history", "src/plan", "src/usage", "src/wire",
+    ],
     "examples": ["src/base", "src/cuda", "include"],
     "bench": ["src", "softgpu"],
     "tests": ["src", "softgpu"],
