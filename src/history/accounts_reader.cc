@@ -19,7 +19,7 @@
 namespace tandem::history {
 namespace {
 
-constexpr int kPatienceMs = 2000;
+constexpr int kReadPatienceMs = 2000;
 
 // A time by its second, so that it sorts as it came; all else by its text.
 using KeyValue = std::pair<int64_t, std::string>;
@@ -102,7 +102,8 @@ class Sums {
         row.keys.push_back(IsTime(query_.by[i]) ? LocalTime(second) : text);
         if (query_.by[i] == AccountsKey::kGpu) cards = 1;
         if (!IsTime(query_.by[i])) continue;
-        const int64_t end = query_.by[i] == AccountsKey::kDay ? DayBegin(second, 1) : second + kHour;
+        const int64_t end =
+            query_.by[i] == AccountsKey::kDay ? DayBegin(second, 1) : second + kHour;
         from_ns = std::max(from_ns, second * kNsInSecond);
         to_ns = std::min(to_ns, end * kNsInSecond);
       }
@@ -153,12 +154,24 @@ class Sums {
     std::vector<KeyValue> keys;
     for (const AccountsKey key : query_.by) {
       switch (key) {
-        case AccountsKey::kUser: keys.emplace_back(0, piece.user); break;
-        case AccountsKey::kProject: keys.emplace_back(0, piece.project); break;
-        case AccountsKey::kRun: keys.emplace_back(0, piece.run); break;
-        case AccountsKey::kGpu: keys.emplace_back(0, piece.gpu); break;
-        case AccountsKey::kHour: keys.emplace_back(piece.hour, ""); break;
-        case AccountsKey::kDay: keys.emplace_back(day, ""); break;
+        case AccountsKey::kUser:
+          keys.emplace_back(0, piece.user);
+          break;
+        case AccountsKey::kProject:
+          keys.emplace_back(0, piece.project);
+          break;
+        case AccountsKey::kRun:
+          keys.emplace_back(0, piece.run);
+          break;
+        case AccountsKey::kGpu:
+          keys.emplace_back(0, piece.gpu);
+          break;
+        case AccountsKey::kHour:
+          keys.emplace_back(piece.hour, "");
+          break;
+        case AccountsKey::kDay:
+          keys.emplace_back(day, "");
+          break;
       }
     }
     for (Group* group : {&groups_[std::move(keys)], &all_}) {
@@ -238,7 +251,7 @@ class Reader {
 
  private:
   int OpenAs(const std::string& uri, int flags, int64_t* format) {
-    const int code = database_.Open(uri, flags, kPatienceMs);
+    const int code = database_.Open(uri, flags, kReadPatienceMs);
     return code == SQLITE_OK ? database_.Read("PRAGMA user_version", format) : code;
   }
 

@@ -31,18 +31,18 @@ struct AccountsRow {
   std::vector<std::string> keys;
   Amounts amounts;
   uint64_t sessions = 0;  // different ones
-  // Part of the time of the cards that it held them. Sessions that fit on a card together hold it at
-  // the same time, so that shares may add up to more than 1.
+  // Part of the time of the cards that it held them. Sessions that fit on a card together hold it
+  // at the same time, so that shares may add up to more than 1.
   double share = 0;
 };
 
 struct AccountsAnswer {
   // In the order of their keys; by one key that is no time, those that held the most first.
   std::vector<AccountsRow> rows;
-  AccountsRow sum;           // without keys
-  int64_t begin_ns = 0;      // when the accounts begin, where that is after `since`
-  std::vector<std::string> gpus;     // UUIDs of those that any session used in the interval
-  std::vector<int> gpu_indices;  // of each the latest
+  AccountsRow sum;                // without keys
+  int64_t begin_ns = 0;           // when the accounts begin, where that is after `since`
+  std::vector<std::string> gpus;  // UUIDs of those that any session used in the interval
+  std::vector<int> gpu_indices;   // of each the latest
 };
 
 // An hour that is cut by the interval or by midnight counts by the part of it, from the session's

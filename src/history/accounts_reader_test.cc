@@ -69,7 +69,8 @@ TEST_F(AccountsReaderTest, AddsUpByEachKey) {
 TEST_F(AccountsReaderTest, OnlyOneUsersButTheSameCards) {
   writer_.Add(std::vector<Usage>{Held(Session(1, "anna"), kMonday, kHour),
                                  Held(Session(2, "bert", "GPU-b"), kMonday, kHour)});
-  AccountsQuery query{kMonday * kNsInSecond, (kMonday + kHour) * kNsInSecond, {Key::kUser}, 1001, ""};
+  AccountsQuery query{
+      kMonday * kNsInSecond, (kMonday + kHour) * kNsInSecond, {Key::kUser}, 1001, ""};
   AccountsAnswer answer = Ask(query);
   EXPECT_EQ(HeldBy(answer), (Held_{{{"anna"}, kHour}}));
   EXPECT_DOUBLE_EQ(answer.sum.share, 0.5) << "one of two cards";
@@ -91,7 +92,8 @@ TEST_F(AccountsReaderTest, AnHourAtTheEdgeCountsByItsPart) {
 }
 
 TEST_F(AccountsReaderTest, ShareIsOfTheTimeOfTheCards) {
-  writer_.Add(std::vector<Usage>{Held(Session(1), kMonday, 1800), Held(Session(1), kMonday + kHour, 900)});
+  writer_.Add(
+      std::vector<Usage>{Held(Session(1), kMonday, 1800), Held(Session(1), kMonday + kHour, 900)});
   const AccountsAnswer all = Ask(kMonday - 99 * kHour, kMonday + 2 * kHour, {Key::kHour});
   ASSERT_EQ(all.rows.size(), 2u);
   EXPECT_DOUBLE_EQ(all.rows[0].share, 0.5);
@@ -122,7 +124,7 @@ TEST_F(AccountsReaderTest, DaysAreTheReadersOwn) {
   EXPECT_EQ(Ask(october, october + 26 * kHour, {Key::kHour}).rows.size(), 26u);
 }
 
-// What is added is what is found: in all, by each key, and over cuts anywhere.
+// All that was added is found: in sum, by each key, and over cuts anywhere.
 TEST_F(AccountsReaderTest, SumsAreExact) {
   const uint64_t seed = RandomSeed();
   SCOPED_TRACE("TANDEM_SEED=" + std::to_string(seed));
@@ -172,8 +174,7 @@ TEST_F(AccountsReaderTest, SumsAreExact) {
     return amounts;
   };
   TimeZone("Asia/Kolkata");
-  for (const Key key :
-       {Key::kUser, Key::kProject, Key::kRun, Key::kGpu, Key::kHour, Key::kDay}) {
+  for (const Key key : {Key::kUser, Key::kProject, Key::kRun, Key::kGpu, Key::kHour, Key::kDay}) {
     const AccountsAnswer answer = Ask(kMonday, kMonday + length, {key});
     expect_same(answer.sum.amounts, sum);
     expect_same(total(answer), sum);

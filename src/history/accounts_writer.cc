@@ -210,9 +210,9 @@ int AccountsWriter::WriteRows() {
     const Amounts& amounts = row.amounts;
     int place = 0;
     const auto bind = [&](const auto&... values) { (add.Bind(++place, values), ...); };
-    bind(std::get<0>(key), Stored(of.session), of.started_unix_ns, of.gpu,
-         int64_t{of.gpu_index}, int64_t{of.uid}, of.user, of.project, of.run, of.program,
-         int64_t{of.pid}, row.from_ns, row.to_ns);
+    bind(std::get<0>(key), Stored(of.session), of.started_unix_ns, of.gpu, int64_t{of.gpu_index},
+         int64_t{of.uid}, of.user, of.project, of.run, of.program, int64_t{of.pid}, row.from_ns,
+         row.to_ns);
     bind(Stored(amounts.held_ns), Stored(amounts.active_ns), Stored(amounts.waited_ns),
          amounts.allocated_byte_s, amounts.resident_byte_s, amounts.swapped_byte_s,
          Stored(amounts.handovers), Stored(amounts.out_bytes), Stored(amounts.in_bytes));

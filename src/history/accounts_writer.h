@@ -5,7 +5,7 @@
 // 1. An amount is in the database or in `pending_`, never in both: a transaction writes all that is
 //    pending. A kill loses only what was pending.
 // 2. No fault of the disk or the database reaches the caller. Amounts then stay pending, up to
-//    kMostPending rows; the next call tries again. What is beyond that is counted in lost().
+//    kMostPending rows; the next call tries again. lost() counts all beyond that.
 // 3. A database that a newer Tandem has made is never changed.
 #pragma once
 

@@ -104,13 +104,15 @@ TEST_F(AccountsWriterTest, ImpossibleAmountsCountAsNothing) {
   writer_.Open(path_);
   writer_.Add(std::vector<Usage>{usage});
   EXPECT_EQ(HeldSeconds(path_), 10);
-  EXPECT_EQ(Read("SELECT active_ns + waited_ns + allocated_byte_s + to_ns - from_ns FROM usage"), 0);
+  EXPECT_EQ(Read("SELECT active_ns + waited_ns + allocated_byte_s + to_ns - from_ns FROM usage"),
+            0);
 }
 
 TEST_F(AccountsWriterTest, ADamagedDatabaseIsSetAside) {
   for (const char* aside : {".broken-1", ".broken-2"}) {
     fs::create_directories(fs::path(path_).parent_path());
-    std::ofstream(path_) << "this is no database, and was never one; SQLite says so at once" << aside;
+    std::ofstream(path_) << "this is no database, and was never one; SQLite says so at once"
+                         << aside;
     log_.clear();
     writer_.Open(path_);
     Add();

@@ -42,10 +42,14 @@ Amounts& Amounts::operator+=(const Amounts& other) {
 }
 
 Amounts AmountsOf(const Usage& usage) {
-  return {Nanoseconds(usage.held_s),    Nanoseconds(usage.active_s),
-          Nanoseconds(usage.waited_s),  Sane(usage.allocated_byte_s),
-          Sane(usage.resident_byte_s),  Sane(usage.swapped_byte_s),
-          usage.handovers,              usage.out_bytes,
+  return {Nanoseconds(usage.held_s),
+          Nanoseconds(usage.active_s),
+          Nanoseconds(usage.waited_s),
+          Sane(usage.allocated_byte_s),
+          Sane(usage.resident_byte_s),
+          Sane(usage.swapped_byte_s),
+          usage.handovers,
+          usage.out_bytes,
           usage.in_bytes};
 }
 
