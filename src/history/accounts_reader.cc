@@ -84,7 +84,7 @@ class Sums {
     if (!by_day_) return AddTo(piece, 0);
     for (int64_t from_ns = piece.from_ns;;) {
       const int64_t day = DayOf(from_ns);
-      const int64_t next_ns = std::max(DayBegin(day, 1) * kNsInSecond, from_ns + 1);
+      const int64_t next_ns = std::max(day_end_ * kNsInSecond, from_ns + 1);
       if (const auto cut = Cut(piece, from_ns, next_ns)) AddTo(*cut, day);
       if (next_ns >= piece.to_ns) return;
       from_ns = next_ns;

@@ -228,6 +228,12 @@ TEST_F(AccountsReaderTest, AnotherUserReadsWhileItIsWrittenAndAfter) {
   EXPECT_EQ(read_as_other(), 10u);
   writer.Add(std::vector<Usage>{Held(Session(1), kMonday + 10)});
   EXPECT_EQ(read_as_other(), 20u);
+  // As a kill leaves the files.
+  const std::filesystem::path directory = std::filesystem::path(path_).parent_path();
+  std::filesystem::copy(directory, directory_ + "/killed");
+  path_ = directory_ + "/killed/accounts.db";
+  EXPECT_EQ(read_as_other(), 20u);
+  path_ = directory / "accounts.db";
   writer.Close();
   ASSERT_FALSE(std::filesystem::exists(path_ + "-wal"));
   EXPECT_EQ(read_as_other(), 20u);

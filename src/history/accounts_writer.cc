@@ -247,7 +247,8 @@ int AccountsWriter::Prune() {
 bool AccountsWriter::FileIsGone() const {
   struct stat info {};
   if (!database_.IsOpen()) return false;
-  return stat(path_.c_str(), &info) != 0 || FileId{info.st_dev, info.st_ino} != file_;
+  if (stat(path_.c_str(), &info) != 0) return errno == ENOENT || errno == ENOTDIR;
+  return FileId{info.st_dev, info.st_ino} != file_;
 }
 
 // With its log of writes, for people who want to save what can be read.

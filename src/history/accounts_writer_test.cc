@@ -79,6 +79,21 @@ TEST_F(AccountsWriterTest, GoesOnInTheNextDaemon) {
   EXPECT_EQ(Read("SELECT count(*) FROM usage"), 1);
 }
 
+// A user's daemons for cards and for the software GPU have one state directory.
+TEST_F(AccountsWriterTest, TwoDaemonsWriteOneFile) {
+  writer_.Open(path_);
+  AccountsWriter other(Options());
+  other.Open(path_);
+  for (int i = 0; i < 10; ++i) {
+    Add(kMonday + i * 20);
+    other.Add(std::vector<Usage>{Held(Session(i % 2 + 1, "anna", "GPU-b"), kMonday + i * 20)});
+  }
+  other.Close();
+  Add(kMonday + 300);
+  EXPECT_THAT(log_, IsEmpty());
+  EXPECT_EQ(HeldSeconds(path_), 210);
+}
+
 TEST_F(AccountsWriterTest, OthersReadItOnlyWhereAsked) {
   writer_.Open(path_);
   Add();
