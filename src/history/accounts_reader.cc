@@ -84,7 +84,7 @@ class Sums {
     if (!by_day_) return AddTo(piece, 0);
     for (int64_t from_ns = piece.from_ns;;) {
       const int64_t day = DayOf(from_ns);
-      const int64_t next_ns = std::max(day_end_ * kNsInSecond, from_ns + 1);
+      const int64_t next_ns = day_end_ * kNsInSecond;
       if (const auto cut = Cut(piece, from_ns, next_ns)) AddTo(*cut, day);
       if (next_ns >= piece.to_ns) return;
       from_ns = next_ns;
@@ -145,7 +145,8 @@ class Sums {
     const int64_t second = ns / kNsInSecond;
     if (second < day_begin_ || second >= day_end_) {
       day_begin_ = DayBegin(second);
-      day_end_ = DayBegin(second, 1);
+      // Where summer time skips midnight, the library may answer an hour too early.
+      day_end_ = std::max(DayBegin(second, 1), second + 1);
     }
     return day_begin_;
   }

@@ -124,6 +124,19 @@ TEST_F(AccountsReaderTest, DaysAreTheReadersOwn) {
   EXPECT_EQ(Ask(october, october + 26 * kHour, {Key::kHour}).rows.size(), 26u);
 }
 
+TEST_F(AccountsReaderTest, SomeDaysHaveNoMidnight) {
+  TimeZone("Asia/Beirut");
+  const int64_t begin = 1'743'199'200;  // 2025-03-29T00:00:00+02:00; the clock went on a day later
+  std::vector<Usage> usages;
+  for (int64_t hour = 0; hour < 48; ++hour) {
+    usages.push_back(Held(Session(1), begin + hour * kHour, kHour));
+  }
+  writer_.Add(usages);
+  const AccountsAnswer answer = Ask(begin, begin + 47 * kHour, {Key::kDay});
+  EXPECT_EQ(HeldBy(answer), (Held_{{{"2025-03-29T00:00:00+02:00"}, 24 * kHour},
+                                   {{"2025-03-30T01:00:00+03:00"}, 23 * kHour}}));
+}
+
 // All that was added is found: in sum, by each key, and over cuts anywhere.
 TEST_F(AccountsReaderTest, SumsAreExact) {
   const uint64_t seed = RandomSeed();

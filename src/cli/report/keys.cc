@@ -29,7 +29,8 @@ const char* NameOf(AccountsKey key) {
 
 std::string KeyList(const char* separator) {
   std::string list;
-  for (const Named& named : kReportKeys) list += (list.empty() ? "" : separator) + std::string(named.name);
+  for (const Named& named : kReportKeys)
+    list += (list.empty() ? "" : separator) + std::string(named.name);
   return list;
 }
 

@@ -67,8 +67,8 @@ Result<Report> MakeReport(const ReportOptions& options) {
   ASSIGN_OR_RETURN(query.by, ParseKeys(options.by));
   query.until_ns = std::min(query.until_ns, now_ns);
   if (query.since_ns >= query.until_ns) {
-    return Error{ErrorCode::kInvalid, fmt::format("--since {} is not before --until {}",
-                                                  options.since, options.until)};
+    return Error{ErrorCode::kInvalid,
+                 fmt::format("--since {} is not before --until {}", options.since, options.until)};
   }
   if (options.me) query.uid = getuid();
   query.user = options.user;

@@ -79,9 +79,8 @@ TEST_F(ReportTest, NoLineIsWiderThanTheTerminal) {
 
 TEST_F(ReportTest, KeysAreForPeople) {
   report_.query.by = {AccountsKey::kDay, AccountsKey::kHour, AccountsKey::kGpu};
-  report_.answer.rows = {Row({"2025-12-01T00:00:00+01:00", "2025-12-01T07:00:00+01:00",
-                              "GPU-0123456789abcdef"},
-                             1, 1)};
+  report_.answer.rows = {Row(
+      {"2025-12-01T00:00:00+01:00", "2025-12-01T07:00:00+01:00", "GPU-0123456789abcdef"}, 1, 1)};
   EXPECT_THAT(Text(), HasSubstr("\n2025-12-01  2025-12-01 07:00  gpu1 GPU-0123456…  1.5 s"));
   EXPECT_THAT(Text(), HasSubstr("\nDAY         HOUR              GPU "));
 }
@@ -124,8 +123,9 @@ TEST_F(ReportTest, CsvHasNoFormulas) {
   while (std::getline(lines, line)) names.push_back(line.substr(0, line.find(",1.500000")));
   EXPECT_THAT(names, ElementsAre("\"'=1+1\"", "\"'+1\"", "\"'-1\"", "\"'@SUM(A1)\"", "\"'＝1\"",
                                  "\"a,\"\"b\"\"\"", "\"\\x09=1\"", "\"a=b\"", "\"\""));
-  EXPECT_THAT(ReportCsv(report_),
-              HasSubstr(",1.500000,1.000000,90.000000,61847529062400,0,0,12,1048576,0,3,1.000000\n"));
+  EXPECT_THAT(
+      ReportCsv(report_),
+      HasSubstr(",1.500000,1.000000,90.000000,61847529062400,0,0,12,1048576,0,3,1.000000\n"));
 }
 
 TEST_F(ReportTest, JsonIsAsAgreed) {
