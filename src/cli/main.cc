@@ -17,6 +17,7 @@
 #include "src/cli/policy.h"
 #include "src/cli/print.h"
 #include "src/cli/python.h"
+#include "src/cli/report/report.h"
 #include "src/cli/run.h"
 #include "src/cli/share.h"
 #include "src/cli/show_commands.h"
@@ -395,6 +396,7 @@ int Main(int argc, char** argv) {
   AddPolicy(&app, &action);
   AddShare(&app, &action);
   AddSoftGpu(&app, &action);
+  AddReport(&app, &action);
   AddPlan(&app, &action);
   AddDoctor(&app, &action);
   AddPythonCommands(&app);

@@ -137,13 +137,18 @@ void AddLongestBlock(CLI::App* app, Options* options) {
       ->envname("TANDEM_LONGEST_BLOCK");
 }
 
-void AddEvents(CLI::App* app, Options* options) {
+void AddHistory(CLI::App* app, Options* options) {
   app->add_option("--events", options->events,
                   "write what happens to this file, a JSON object on each line; none: nowhere. By "
                   "default events.jsonl in $TANDEM_STATE_DIR, /var/lib/tandem or "
                   "~/.local/state/tandem")
       ->type_name("FILE")
       ->envname("TANDEM_EVENTS");
+  app->add_option("--accounts", options->accounts,
+                  "keep accounts of the GPUs' use in this database, for `tandem report`; none: "
+                  "nowhere. By default accounts.db beside the event log")
+      ->type_name("FILE")
+      ->envname("TANDEM_ACCOUNTS");
   const auto set = [options](const std::string& text) {
     const Result<Bytes> bytes = ParseSize(text);
     if (!bytes.ok()) throw CLI::ValidationError("--events-size", bytes.error().message);
@@ -182,7 +187,7 @@ ParsedOptions ParseOptions(int argc, const char* const* argv) {
   AddSpill(&app, &options);
   AddFixedWait(&app, &options);
   AddLongestBlock(&app, &options);
-  AddEvents(&app, &options);
+  AddHistory(&app, &options);
   app.add_option("--log", options.log_file,
                  "write the log to this file, at most 1 MiB and as much of an older one");
   auto* idle = app.add_option("--exit-when-idle", idle_seconds,

@@ -23,6 +23,7 @@ struct Options {
   std::string devices_json;  // empty: ask the driver
   std::string events;        // empty: the usual file; none: nowhere
   Bytes events_size = MiB(256);
+  std::string accounts;  // as events
   std::optional<Duration> exit_when_idle;
   std::optional<Bytes> host_memory;  // default: the available memory less a tenth
   service::Spill spill;

@@ -1,13 +1,10 @@
 #include "src/history/line.h"
 
-#include <algorithm>
-#include <array>
-#include <cstdio>
-#include <ctime>
 #include <nlohmann/json.hpp>
 
 #include "src/core/class_names.h"
 #include "src/core/why_names.h"
+#include "src/history/local_time.h"
 
 namespace tandem::history {
 namespace {
@@ -260,18 +257,6 @@ Json Fields(const Lost& lost) {
 }
 
 }  // namespace
-
-std::string UtcTime(int64_t unix_ns) {
-  const int64_t ns = std::max<int64_t>(unix_ns, 0);
-  const time_t seconds = ns / 1000000000;
-  tm parts{};
-  gmtime_r(&seconds, &parts);
-  std::array<char, 48> text;
-  const size_t length = strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &parts);
-  std::snprintf(text.data() + length, text.size() - length, ".%06dZ",
-                static_cast<int>(ns % 1000000000 / 1000));
-  return text.data();
-}
 
 std::string LineOf(const Record& record) {
   Json fields = std::visit([](const auto& what) { return Fields(what); }, record.what);

@@ -15,7 +15,4 @@ inline constexpr int kEventFormat = 1;
 // with the hand-over, a tick of the clock, and memory that an arbiter grants at once.
 std::string LineOf(const Record& record);
 
-// 2026-11-26T09:30:00.000123Z
-std::string UtcTime(int64_t unix_ns);
-
 }  // namespace tandem::history

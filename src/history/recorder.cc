@@ -16,7 +16,9 @@ constexpr Duration kPatience = Seconds(2);       // at the end
 class Recorder::Work {
  public:
   explicit Work(RecorderConfig config)
-      : config_(std::move(config)), log_(config_.events, config_.note, [this] { return Head(); }) {}
+      : config_(std::move(config)),
+        log_(config_.events, config_.note, [this] { return Head(); }),
+        accounts_(WithNotes(config_)) {}
 
   void Put(Record record) {
     const MutexLock lock(mutex_);
@@ -35,8 +37,10 @@ class Recorder::Work {
   }
 
   const std::string& events_file() const { return config_.events.path; }
+  const std::string& accounts_file() const { return config_.accounts_file; }
 
   void Run() {
+    if (!config_.accounts_file.empty()) accounts_.Open(config_.accounts_file);
     for (;;) {
       std::vector<Record> records;
       uint64_t lost = 0;
@@ -86,10 +90,31 @@ class Recorder::Work {
         lines += line + "\n";
         ++count;
       }
-      if (Usage* const usage = std::get_if<Usage>(&record.what)) used.push_back(std::move(*usage));
+      if (Usage* const usage = std::get_if<Usage>(&record.what)) {
+        usage->of = Named(usage->of);
+        if (usage->last) named_.erase(usage->of->session);
+        used.push_back(std::move(*usage));
+      }
     }
     if (!config_.events.path.empty()) log_.Append(lines, count, MonotonicNow());
-    if (config_.accounts) config_.accounts(std::move(used));
+    if (!config_.accounts_file.empty() && !used.empty()) accounts_.Add(used);
+  }
+
+  static AccountsOptions WithNotes(const RecorderConfig& config) {
+    AccountsOptions options = config.accounts;
+    options.say = config.note;
+    return options;
+  }
+
+  // With its user's name. The same for all intervals of a session, as the accounts want it.
+  std::shared_ptr<const SessionIdentity> Named(const std::shared_ptr<const SessionIdentity>& of) {
+    if (!config_.user_name) return of;
+    std::shared_ptr<const SessionIdentity>& named = named_[of->session];
+    if (named != nullptr && named->started_unix_ns == of->started_unix_ns) return named;
+    auto copy = std::make_shared<SessionIdentity>(*of);
+    copy->user = config_.user_name(of->uid);
+    named = std::move(copy);
+    return named;
   }
 
   // What each file of the log begins with: the daemon, and the sessions that it has.
@@ -117,8 +142,10 @@ class Recorder::Work {
   bool finished_ GUARDED_BY(mutex_) = false;
   // Of the thread.
   EventLog log_;
+  AccountsWriter accounts_;
   std::string daemon_;
   std::map<uint64_t, std::string> sessions_;
+  std::map<uint64_t, std::shared_ptr<const SessionIdentity>> named_;
 };
 
 Recorder::Recorder(RecorderConfig config)
@@ -138,6 +165,10 @@ void Recorder::Put(Record record) {
 
 const std::string& Recorder::events_file() const {
   return work_->events_file();
+}
+
+const std::string& Recorder::accounts_file() const {
+  return work_->accounts_file();
 }
 
 uint64_t Recorder::lost() const {

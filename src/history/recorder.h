@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "src/history/accounts_writer.h"
 #include "src/history/event_log.h"
 #include "src/history/record.h"
 
@@ -19,9 +20,9 @@ namespace tandem::history {
 struct RecorderConfig {
   EventLogOptions events;                        // no path: no event log
   std::function<void(const std::string&)> note;  // a line for the daemon's log; any thread
-  // Takes what was used since the last call; called on the recorder's thread alone.
-  std::function<void(std::vector<Usage>)> accounts = {};
-  std::function<std::string(unsigned uid)> user_name = {};
+  std::string accounts_file = {};                // empty: no accounts
+  AccountsOptions accounts = {};
+  std::function<std::string(unsigned uid)> user_name = {};  // called on the recorder's thread
   size_t most_queued = 65536;
 };
 
@@ -34,6 +35,7 @@ class Recorder {
   void Put(Record record);
   uint64_t lost() const;
   const std::string& events_file() const;
+  const std::string& accounts_file() const;
 
  private:
   class Work;

@@ -9,6 +9,8 @@
 #include <future>
 #include <nlohmann/json.hpp>
 
+#include "src/history/accounts_reader.h"
+
 namespace tandem::history {
 namespace {
 
@@ -16,6 +18,17 @@ using Json = nlohmann::json;
 
 Record Idle(uint64_t session) {
   return Record{Instant(1), 1, Told{0, core::event::Idle{core::SessionId{session}, 1}}};
+}
+
+Record Used(double held_s = 0) {
+  auto who = std::make_shared<SessionIdentity>();
+  who->session = 1;
+  who->uid = 7;
+  Usage usage;
+  usage.of = std::move(who);
+  usage.to_unix_ns = 1000000000;
+  usage.held_s = held_s;
+  return Record{Instant(1), 1, std::move(usage)};
 }
 
 class RecorderTest : public ::testing::Test {
@@ -52,14 +65,16 @@ TEST_F(RecorderTest, WhatComesTooFastIsCounted) {
   std::promise<void> hangs, may_go;
   config_.most_queued = 10;
   bool first = true;
-  config_.accounts = [&](const std::vector<Usage>&) {
-    if (!std::exchange(first, false)) return;
-    hangs.set_value();
-    may_go.get_future().wait();
+  config_.user_name = [&](unsigned) {
+    if (std::exchange(first, false)) {
+      hangs.set_value();
+      may_go.get_future().wait();
+    }
+    return std::string();
   };
   {
     Recorder recorder(config_);
-    recorder.Put(Idle(0));
+    recorder.Put(Used());
     hangs.get_future().wait();
     for (uint64_t i = 1; i <= 25; ++i) recorder.Put(Idle(i));
     EXPECT_EQ(recorder.lost(), 15u);
@@ -74,8 +89,13 @@ TEST_F(RecorderTest, WhatComesTooFastIsCounted) {
 
 TEST_F(RecorderTest, AFileSystemThatHangsDoesNotKeepItFromEnding) {
   auto hangs = std::make_shared<std::promise<void>>();
-  config_.accounts = [hangs](const std::vector<Usage>&) { hangs->get_future().wait(); };
-  { Recorder(config_).Put(Idle(0)); }
+  config_.events.path.clear();
+  config_.note = [](const std::string&) {};  // its thread outlives this test
+  config_.user_name = [hangs](unsigned) {
+    hangs->get_future().wait();
+    return std::string();
+  };
+  { Recorder(config_).Put(Used()); }
   hangs->set_value();
 }
 
@@ -112,23 +132,21 @@ TEST_F(RecorderTest, EachFileKnowsTheDaemonAndItsSessions) {
   EXPECT_FALSE(Lines(".1").empty());
 }
 
-TEST_F(RecorderTest, TheAccountsGetWhatWasUsed) {
-  std::vector<Usage> got;
-  config_.accounts = [&](const std::vector<Usage>& used) {
-    got.insert(got.end(), used.begin(), used.end());
-  };
-  auto who = std::make_shared<SessionIdentity>();
+TEST_F(RecorderTest, TheAccountsGetWhatWasUsedWithTheUsersName) {
+  config_.accounts_file = dir_ + "/accounts.db";
+  config_.user_name = [](unsigned uid) { return "user" + std::to_string(uid); };
   {
     Recorder recorder(config_);
-    for (int i = 0; i < 3; ++i) {
-      Usage usage;
-      usage.of = who;
-      usage.held_s = i;
-      recorder.Put(Record{Instant(1), 1, usage});
-    }
+    for (int i = 0; i < 3; ++i) recorder.Put(Used(i));
   }
-  ASSERT_EQ(got.size(), 3u);
-  EXPECT_EQ(got[2].held_s, 2);
+  AccountsQuery query;
+  query.until_ns = int64_t{2} * 1000000000;
+  query.by = {AccountsKey::kUser};
+  const auto answer = ReadAccounts(config_.accounts_file, query);
+  ASSERT_TRUE(answer.ok()) << answer.error().message;
+  ASSERT_EQ(answer->rows.size(), 1u);
+  EXPECT_EQ(answer->rows[0].keys, std::vector<std::string>{"user7"});
+  EXPECT_EQ(answer->rows[0].amounts.held_ns, int64_t{3} * 1000000000);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "src/history/state_dir.h"
 
+#include <pwd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,6 +18,12 @@ std::string Variable(const char* name) {
   return value != nullptr ? value : "";
 }
 
+std::string Home() {
+  if (const std::string home = Variable("HOME"); !home.empty()) return home;
+  const passwd* const user = getpwuid(getuid());  // NOLINT(concurrency-mt-unsafe)
+  return user != nullptr ? user->pw_dir : "";
+}
+
 }  // namespace
 
 std::string StateDir() {
@@ -24,13 +31,15 @@ std::string StateDir() {
   if (const std::string set = Variable("TANDEM_RUNTIME_DIR"); !set.empty()) return set + "/history";
   if (getuid() == 0 || wire::IsEverybodys(wire::RuntimeDir())) return "/var/lib/tandem";
   if (const std::string set = Variable("XDG_STATE_HOME"); !set.empty()) return set + "/tandem";
-  const std::string home = Variable("HOME");
+  const std::string home = Home();
   return home.empty() ? "" : home + "/.local/state/tandem";
 }
 
 Status MakeStateDir(bool everybody_reads) {
   const std::string dir = StateDir();
-  if (dir.empty()) return Error{ErrorCode::kNotFound, "neither TANDEM_STATE_DIR nor HOME is set"};
+  if (dir.empty())
+    return Error{ErrorCode::kNotFound,
+                 "this user has no home directory, and TANDEM_STATE_DIR is not set"};
   std::error_code error;
   std::filesystem::create_directories(dir, error);  // umask: for this user alone
   if (error) return Error{ErrorCode::kFailed, dir + ": " + error.message()};

@@ -11,8 +11,8 @@ namespace tandem::history {
 
 // $TANDEM_STATE_DIR, else $TANDEM_RUNTIME_DIR/history where that variable is set, else
 // /var/lib/tandem where the daemon of this machine serves all users, or this user is root, else
-// $XDG_STATE_HOME/tandem, where that is unset ~/.local/state/tandem. Empty: there is none, since
-// $HOME is not set either.
+// $XDG_STATE_HOME/tandem, where that is unset ~/.local/state/tandem. Empty: the user has no home
+// directory.
 std::string StateDir();
 
 // Makes StateDir(), and those above it, with mode 0700; 0711 where `everybody_reads`.

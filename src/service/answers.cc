@@ -5,7 +5,7 @@
 #include "src/base/text.h"
 #include "src/core/class_names.h"
 #include "src/core/why_names.h"
-#include "src/history/line.h"
+#include "src/history/local_time.h"
 #include "src/service/records.h"
 #include "src/service/standing.h"
 
@@ -20,6 +20,10 @@ Json Numbers(const std::vector<core::SessionId>& ids) {
   Json list = Json::array();
   for (const core::SessionId id : ids) list.push_back(id.value);
   return list;
+}
+
+Json OrNull(const std::string& text) {
+  return text.empty() ? Json() : Json(text);
 }
 
 std::string Dump(const Json& json) {
@@ -129,7 +133,8 @@ std::string Service::StatusJson() const {
        {"pid", config_.pid},
        {"uptime_s", (now_ - config_.started).seconds()},
        {"socket", config_.socket},
-       {"events_file", config_.events_file.empty() ? Json() : Json(config_.events_file)},
+       {"events_file", OrNull(config_.events_file)},
+       {"accounts_file", OrNull(config_.accounts_file)},
        {"host_limit_bytes", host_.limit().count},
        {"host_promised_bytes", host_.promised().count},
        {"spill_limit_bytes", host_.spill_limit().count},

@@ -96,7 +96,7 @@ struct ServiceConfig {
   // A line for the log: sessions that come and go, and orders.
   std::function<void(const std::string& line)> note = {};
   std::function<void(history::Record)> record = {};  // for the event log and the accounts
-  std::string events_file = {};                      // empty: there is none
+  std::string events_file = {}, accounts_file = {};  // empty: there is none
   // Of the buses, until something is measured.
   double assumed_bytes_per_second = core::ArbiterConfig().bytes_per_second;
   std::optional<uint64_t> chaos_seed = std::nullopt;  // for tests: chaos.h
