@@ -156,7 +156,7 @@ def test_without_an_event_log_trace_says_what_to_do(make_card):
     process = card.spawn([TANDEM, "trace", "-o", "-"])
     assert process.wait(PATIENCE_S) == 1
     assert "writes no event log" in process.stderr.read()
-    assert not (card.runtime / "history").exists()
+    assert not (card.runtime / "history" / "events-soft.jsonl").exists()
 
 
 def test_a_name_with_control_characters_stays_text(make_card):
