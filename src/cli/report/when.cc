@@ -30,7 +30,7 @@ std::optional<double> ParseAge(const std::string& text) {
                        : unit == "m" || unit == "min" ? 60
                        : unit == "h"                  ? kHour
                        : unit == "d"                  ? 24 * kHour
-                       : unit == "w"                  ? 7 * 24 * kHour
+                       : unit == "w"                  ? kHour * 24 * 7
                                                       : 0;
   if (scale == 0 || !(number * scale < kMostSeconds)) return std::nullopt;
   return number * scale;
@@ -57,7 +57,7 @@ std::optional<int64_t> ParseOffset(const char* text) {
   const bool signed_ = offset.size() == 6 && (offset[0] == '+' || offset[0] == '-');
   const char* const end = signed_ ? strptime(text + 1, "%H:%M", &parts) : nullptr;
   if (end == nullptr || *end != 0) return std::nullopt;
-  return (offset[0] == '-' ? -1 : 1) * (parts.tm_hour * kHour + parts.tm_min * 60);
+  return (offset[0] == '-' ? -1 : 1) * (parts.tm_hour * kHour + parts.tm_min * int64_t{60});
 }
 
 // A date, with or without a time and an offset.
