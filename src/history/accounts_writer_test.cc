@@ -60,7 +60,7 @@ class AccountsWriterTest : public HistoryTest {
 
 TEST_F(AccountsWriterTest, AddsUpASessionsHour) {
   writer_.Open(path_);
-  for (int i = 0; i < 3; ++i) Add(kMonday + i * 10);
+  for (int i = 0; i < 3; ++i) Add(kMonday + int64_t{10} * i);
   Add(kMonday + kHour);
   EXPECT_EQ(Read("SELECT count(*) FROM usage"), 2);
   EXPECT_EQ(Read("SELECT held_ns FROM usage LIMIT 1"), 30 * kNsInSecond);
@@ -85,8 +85,9 @@ TEST_F(AccountsWriterTest, TwoDaemonsWriteOneFile) {
   AccountsWriter other(Options());
   other.Open(path_);
   for (int i = 0; i < 10; ++i) {
-    Add(kMonday + i * 20);
-    other.Add(std::vector<Usage>{Held(Session(i % 2 + 1, "anna", "GPU-b"), kMonday + i * 20)});
+    Add(kMonday + int64_t{20} * i);
+    other.Add(
+        std::vector<Usage>{Held(Session(i % 2 + 1, "anna", "GPU-b"), kMonday + int64_t{20} * i)});
   }
   other.Close();
   Add(kMonday + 300);
@@ -290,9 +291,9 @@ TEST_F(AccountsWriterTest, MemoryIsBoundedAndLossesAreCounted) {
 TEST_F(AccountsWriterTest, OldHoursLeave) {
   writer_.Open(path_);
   Add(kMonday);
-  Add(kMonday + 400 * 24 * kHour);
+  Add(kMonday + kHour * 24 * 400);
   EXPECT_EQ(HeldSeconds(path_), 20);
-  Add(kMonday + 401 * 24 * kHour);
+  Add(kMonday + kHour * 24 * 401);
   EXPECT_EQ(HeldSeconds(path_), 20) << "the first is older than 400 days";
 }
 
