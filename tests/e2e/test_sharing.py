@@ -72,9 +72,9 @@ def test_two_ffmpeg_beyond_vram(make_card):
 @pytest.mark.sanitized
 def test_two_trainers_beyond_vram(make_card):
     card = make_card(vram="96M")
-    card.start_daemon()
     argv = train("48M", steps(48))
-    expected = solo(card, argv)
+    expected = solo(card, argv)  # before the daemon can measure it as foreign memory
+    card.start_daemon()
     first = card.shared(argv)
     begin = first.stdout.readline()
     # It stands still in the middle of its work until the second has asked for the card.
@@ -96,9 +96,9 @@ def test_two_trainers_beyond_vram(make_card):
 @pytest.mark.sanitized
 def test_two_programs_of_many_threads_beyond_vram(make_card):
     card = make_card(vram="76M")
-    card.start_daemon()
     argvs = [threads(seed, 24) for seed in (1, 2)]
     expected = [solo(card, argv) for argv in argvs]
+    card.start_daemon()
     both = [card.shared(argv) for argv in argvs]
     assert [finish(process) for process in both] == expected
     # Not how many: what they need changes during a hand-over.
