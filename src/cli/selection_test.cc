@@ -33,7 +33,7 @@ TEST(SelectionTest, AllWhereNothingIsSaid) {
 TEST(SelectionTest, AUserByNameOrNumber) {
   EXPECT_EQ(Selected({"root", {}, ""}), (std::vector<int>{1, 3}));
   EXPECT_EQ(Selected({"4242", {}, ""}), (std::vector<int>{2, 9}));
-  EXPECT_EQ(Selected({"nobody-here", {}, ""}), std::vector<int>{});
+  EXPECT_EQ(Selected({"ghost", {}, ""}), std::vector<int>{});
 }
 
 TEST(SelectionTest, AGpu) {

@@ -11,8 +11,8 @@
 #include <nlohmann/json.hpp>
 
 #include "src/base/duration.h"
-#include "src/cli/daemon.h"
 #include "src/cli/environment.h"
+#include "src/cli/history_file.h"
 #include "src/cli/print.h"
 #include "src/cli/show_commands.h"
 #include "src/history/state_dir.h"
@@ -21,8 +21,6 @@
 
 namespace tandem::cli {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr char kUsualOutput[] = "tandem-trace.json";
 constexpr int kOlderFiles = 99;  // at most
@@ -33,21 +31,6 @@ struct TraceOptions {
   std::string events;  // empty: the daemon's
   std::optional<std::string> gpu;
 };
-
-// The daemon's event log, or where none runs the file that one would write to.
-Result<std::string> FindEvents() {
-  const Result<std::string> answer = Query("status");
-  if (!answer.ok()) {
-    const ErrorCode code = answer.error().code;
-    if (code != ErrorCode::kNotFound && code != ErrorCode::kUnavailable) return answer;
-    return history::EventsFile();
-  }
-  const Json status = Json::parse(*answer, nullptr, false);
-  const auto file = status.find("events_file");
-  if (file != status.end() && file->is_string()) return file->get<std::string>();
-  return Error{ErrorCode::kNotFound,
-               "the daemon writes no event log; start it without --events none"};
-}
 
 bool AddFile(const std::string& path, history::Trace* trace) {
   std::ifstream file(path);
@@ -77,12 +60,12 @@ Result<std::string> WriteTrace(const TraceOptions& options) {
   if (span <= Duration()) return Error{ErrorCode::kInvalid, "--last must be more than nothing"};
   std::string events = options.events;
   if (events.empty()) {
-    ASSIGN_OR_RETURN(events, FindEvents());
+    ASSIGN_OR_RETURN(events, HistoryFile("events_file", history::EventsFile(), "--events"));
   }
   history::Trace trace;
   TRY(AddAll(events, &trace));
   const std::string text =
-      trace.Finish(span.ns).dump(-1, ' ', false, Json::error_handler_t::replace);
+      trace.Finish(span.ns).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   if (options.output == "-") return text + "\n";
   std::ofstream file(options.output, std::ios::trunc);
   file << text << "\n";

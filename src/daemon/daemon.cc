@@ -1,7 +1,6 @@
 #include "src/daemon/daemon.h"
 
 #include <fcntl.h>
-#include <pwd.h>
 #include <spdlog/spdlog.h>
 #include <sys/random.h>
 #include <sys/resource.h>
@@ -10,7 +9,6 @@
 #include <sys/wait.h>
 
 #include <algorithm>
-#include <array>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -25,19 +23,16 @@
 #include "src/daemon/memfd_pages.h"
 #include "src/daemon/options.h"
 #include "src/daemon/privileges.h"
+#include "src/daemon/recording.h"
 #include "src/daemon/server.h"
 #include "src/daemon/service_manager.h"
 #include "src/daemon/session_table.h"
 #include "src/daemon/spill_store.h"
-#include "src/history/recorder.h"
-#include "src/history/state_dir.h"
 #include "src/wire/channel.h"
 #include "src/wire/runtime_dir.h"
 
 namespace tandem::daemon {
 namespace {
-
-constexpr int kEventFiles = 4;  // events.jsonl and three older ones
 
 uint64_t RandomToken() {
   uint64_t token = 0;
@@ -127,44 +122,6 @@ service::Spill SpillIn(service::Spill spill, SpillStore* store) {
   return spill;
 }
 
-// The name of a user, or the number where there is none. Only the recorder's thread asks, since the
-// users' directory may be far.
-std::string UserName(unsigned uid) {
-  std::array<char, 4096> room;
-  passwd entry;
-  passwd* user = nullptr;
-  getpwuid_r(uid, &entry, room.data(), room.size(), &user);
-  return user != nullptr ? user->pw_name : std::to_string(uid);
-}
-
-// Null where nothing is to be recorded. REQUIRES: signals are blocked, so that its thread gets
-// none.
-std::shared_ptr<history::Recorder> MakeRecorder(const Options& options, bool everybody) {
-  const bool usual_events = options.events.empty(), accounts = options.accounts != "none";
-  if ((usual_events || (accounts && options.accounts.empty()))) {
-    const Status made = history::MakeStateDir(everybody);
-    if (!made.ok()) spdlog::warn("nothing can be recorded there: {}", made.error().message);
-  }
-  history::RecorderConfig config;
-  config.note = &WarnFromThread;
-  config.user_name = &UserName;
-  config.events.everybody_reads = everybody;
-  config.events.older_files = kEventFiles - 1;
-  config.events.most_bytes = options.events_size.count / kEventFiles;
-  if (options.events != "none") {
-    config.events.path =
-        usual_events ? history::EventsFile() : std::filesystem::absolute(options.events).string();
-  }
-  if (accounts) {
-    config.accounts_file = options.accounts.empty()
-                               ? history::AccountsFile()
-                               : std::filesystem::absolute(options.accounts).string();
-    config.accounts.everybody = everybody;
-  }
-  if (config.events.path.empty() && config.accounts_file.empty()) return nullptr;
-  return std::make_shared<history::Recorder>(std::move(config));
-}
-
 // REQUIRES: the directory is there.
 Result<std::unique_ptr<Server>> PrepareThere(const Options& options) {
   // Before the probe: two at once would each take the other's contexts for foreign memory.
@@ -222,11 +179,7 @@ Result<std::unique_ptr<Server>> PrepareThere(const Options& options) {
                  service::Printable(config.spill.directory));
   }
   ASSIGN_OR_RETURN(UniqueFd signals, BlockSignals(options));
-  if (auto recorder = MakeRecorder(options, config.shares_host_memory); recorder != nullptr) {
-    config.events_file = recorder->events_file();
-    config.accounts_file = recorder->accounts_file();
-    config.record = [recorder](history::Record record) { recorder->Put(std::move(record)); };
-  }
+  RecordHistory(options, &config);
   // Also without the option: those who were served here before go on looking for it here.
   TRY(listener.Listen(wire::IsEverybodys(wire::RuntimeDir())));
   std::unique_ptr<Meter> meter;

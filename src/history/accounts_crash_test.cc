@@ -23,16 +23,17 @@ class AccountsCrashTest : public HistoryTest {
     }
   }
 
-  // How many a child wrote for certain before it was killed.
-  int64_t RunAndKill(int64_t from, useconds_t after_us) {
+  // How many a child wrote for certain before it was killed. It is killed once it has said `count`
+  // times that it has written, wherever it is then.
+  int64_t RunAndKill(int64_t from, int64_t count) {
     int ends[2];
     EXPECT_EQ(pipe(ends), 0);
     const pid_t child = fork();
     if (child == 0) WriteForever(ends[1], from);
     close(ends[1]);
     char byte = 0;
-    int64_t written = read(ends[0], &byte, 1);  // it is at work
-    usleep(after_us);
+    int64_t written = 0;
+    while (written < count && read(ends[0], &byte, 1) == 1) ++written;
     kill(child, SIGKILL);
     waitpid(child, nullptr, 0);
     while (read(ends[0], &byte, 1) == 1) ++written;
@@ -48,7 +49,7 @@ TEST_F(AccountsCrashTest, NothingWrittenIsLostOrCountedTwice) {
   int64_t least = 0;
   const int64_t rounds = static_cast<int64_t>(Rounds(25));
   for (int64_t round = 0; round < rounds; ++round) {
-    least += RunAndKill(kMonday + round * 100'000, random() % 20'000);
+    least += RunAndKill(kMonday + round * 100'000, static_cast<int64_t>(1 + random() % 40));
     const int64_t found = HeldSeconds(path_) / 10;
     ASSERT_GE(found, least);
     ASSERT_LE(found, least + 1) << "the one that was written when the kill came";

@@ -9,24 +9,24 @@
 namespace tandem::history {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Line = nlohmann::ordered_json;  // fields stay in their order
 namespace event = core::event;
 namespace action = core::action;
 
-Json Numbers(const std::vector<core::SessionId>& ids) {
-  Json list = Json::array();
+Line Numbers(const std::vector<core::SessionId>& ids) {
+  Line list = Line::array();
   for (const core::SessionId id : ids) list.push_back(id.value);
   return list;
 }
 
-Json ShareOf(const core::Share& share) {
-  return share.fraction.has_value() ? Json{{"fraction", *share.fraction}}
-                                    : Json{{"weight", share.weight}};
+Line ShareOf(const core::Share& share) {
+  return share.fraction.has_value() ? Line{{"fraction", *share.fraction}}
+                                    : Line{{"weight", share.weight}};
 }
 
 // What happened, one for each kind of event; null where it has no line.
-Json Fields(const event::SessionAdded& e) {
-  Json fields = {{"event", "added"},
+Line Fields(const event::SessionAdded& e) {
+  Line fields = {{"event", "added"},
                  {"session", e.id.value},
                  {"run", e.run.value},
                  {"user", e.tenant.user},
@@ -43,139 +43,139 @@ Json Fields(const event::SessionAdded& e) {
   if (e.budget.has_value()) fields["budget_bytes"] = e.budget->count;
   return fields;
 }
-Json Fields(const event::SessionGone& e) {
+Line Fields(const event::SessionGone& e) {
   return {{"event", "gone"}, {"session", e.id.value}};
 }
-Json Fields(const event::Reserve& e) {
+Line Fields(const event::Reserve& e) {
   return {{"event", "reserve"}, {"session", e.id.value}, {"allocated_bytes", e.total.count}};
 }
-Json Fields(const event::ContextWanted& e) {
+Line Fields(const event::ContextWanted& e) {
   return {{"event", "context_wanted"}, {"session", e.id.value}};
 }
-Json Fields(const event::ContextGone& e) {
+Line Fields(const event::ContextGone& e) {
   return {{"event", "context_gone"}, {"session", e.id.value}};
 }
-Json Fields(const event::FixedWanted& e) {
+Line Fields(const event::FixedWanted& e) {
   return {{"event", "fixed_wanted"}, {"session", e.id.value}, {"bytes", e.bytes.count}};
 }
-Json Fields(const event::FixedGone& e) {
+Line Fields(const event::FixedGone& e) {
   return {{"event", "fixed_gone"}, {"session", e.id.value}, {"bytes", e.bytes.count}};
 }
-Json Fields(const event::Ready& e) {
+Line Fields(const event::Ready& e) {
   return {{"event", "ready"}, {"session", e.id.value}, {"need_bytes", e.need.count}};
 }
-Json Fields(const event::NotReady& e) {
+Line Fields(const event::NotReady& e) {
   return {{"event", "not_ready"}, {"session", e.id.value}};
 }
-Json Fields(const event::Running& e) {
+Line Fields(const event::Running& e) {
   return {
       {"event", "running"}, {"session", e.id.value}, {"epoch", e.epoch}, {"in_bytes", e.in.count}};
 }
-Json Fields(const event::Restored&) {
+Line Fields(const event::Restored&) {
   return {};
 }
-Json Fields(const event::Idle& e) {
+Line Fields(const event::Idle& e) {
   return {{"event", "idle"}, {"session", e.id.value}, {"epoch", e.epoch}};
 }
-Json Fields(const event::Active& e) {
+Line Fields(const event::Active& e) {
   return {{"event", "active"}, {"session", e.id.value}, {"epoch", e.epoch}};
 }
-Json Fields(const event::Released& e) {
+Line Fields(const event::Released& e) {
   return {{"event", "released"}, {"session", e.id.value}, {"epoch", e.epoch}};
 }
-Json Fields(const event::Busy& e) {
+Line Fields(const event::Busy& e) {
   return {{"event", "busy"}, {"session", e.id.value}, {"epoch", e.epoch}};
 }
-Json Fields(const event::Evicted& e) {
+Line Fields(const event::Evicted& e) {
   return {{"event", "evicted"}, {"session", e.id.value}, {"resident_bytes", e.resident.count}};
 }
-Json Fields(const event::Suspended& e) {
+Line Fields(const event::Suspended& e) {
   return {{"event", e.suspended ? "suspended" : "resumed"}, {"session", e.id.value}};
 }
-Json Fields(const event::LimitSet& e) {
+Line Fields(const event::LimitSet& e) {
   return {{"event", "limit"}, {"run", e.run.value}, {"limit_bytes", e.limit.count}};
 }
-Json Fields(const event::ShareSet& e) {
-  Json fields = {{"event", "share"}, {"project", e.of.project}};
+Line Fields(const event::ShareSet& e) {
+  Line fields = {{"event", "share"}, {"project", e.of.project}};
   if (e.of.user.has_value()) fields["user"] = *e.of.user;
   if (e.of.session.has_value()) fields["session"] = e.of.session->value;
   fields.update(ShareOf(e.share));
   return fields;
 }
-Json Fields(const event::ClassSet& e) {
+Line Fields(const event::ClassSet& e) {
   return {{"event", "class"}, {"session", e.id.value}, {"class", core::NameOf(e.of_class)}};
 }
-Json Fields(const event::Declared& e) {
+Line Fields(const event::Declared& e) {
   return {{"event", "declared"}, {"session", e.id.value}, {"burst_s", e.burst.seconds()}};
 }
-Json Fields(const event::Leaving& e) {
+Line Fields(const event::Leaving& e) {
   return {{"event", "leaving"}, {"session", e.id.value}};
 }
-Json Fields(const event::PolicySet& e) {
+Line Fields(const event::PolicySet& e) {
   return {{"event", "policy"}, {"policy", e.policy}};
 }
-Json Fields(const event::BudgetSet& e) {
+Line Fields(const event::BudgetSet& e) {
   return {{"event", "budget"}, {"budget_bytes", e.total.count}};
 }
-Json Fields(const event::Tick&) {
+Line Fields(const event::Tick&) {
   return {};
 }
 
 // What was decided.
-Json Fields(const action::Grant& a) {
+Line Fields(const action::Grant& a) {
   return {{"event", "grant"},
           {"session", a.id.value},
           {"epoch", a.epoch},
           {"credit_bytes", a.credit.count}};
 }
-Json Fields(const action::Credit& a) {
+Line Fields(const action::Credit& a) {
   return {{"event", "credit"}, {"session", a.id.value}, {"credit_bytes", a.credit.count}};
 }
-Json Fields(const action::Revoke& a) {
+Line Fields(const action::Revoke& a) {
   return {{"event", "revoke"},
           {"session", a.id.value},
           {"epoch", a.epoch},
           {"reason_code", core::NameOf(a.why).code}};
 }
-Json Fields(const action::Evict& a) {
+Line Fields(const action::Evict& a) {
   return {{"event", "evict"}, {"session", a.id.value}, {"target_bytes", a.target.count}};
 }
-Json Fields(const action::ContextReserved& a) {
+Line Fields(const action::ContextReserved& a) {
   return {{"event", "context_reserved"}, {"session", a.id.value}, {"granted", a.granted}};
 }
-Json Fields(const action::FixedReserved& a) {
+Line Fields(const action::FixedReserved& a) {
   return {{"event", "fixed_reserved"}, {"session", a.id.value}, {"granted", a.granted}};
 }
-Json Fields(const action::Reserved& a) {
+Line Fields(const action::Reserved& a) {
   if (a.granted) return {};  // nearly always, and at once
   return {{"event", "reserved"}, {"session", a.id.value}, {"granted", false}};
 }
-Json Fields(const action::HostFull& a) {
+Line Fields(const action::HostFull& a) {
   return {{"event", "host_full"}, {"session", a.id.value}};
 }
-Json Fields(const action::SetContended&) {
+Line Fields(const action::SetContended&) {
   return {};
 }
-Json Fields(const action::HandoverDone&) {
+Line Fields(const action::HandoverDone&) {
   return {};  // comes as HandedOver
 }
-Json Fields(const action::WakeAt&) {
+Line Fields(const action::WakeAt&) {
   return {};
 }
-Json Fields(const action::Overdue& a) {
+Line Fields(const action::Overdue& a) {
   return {{"event", "overdue"}, {"session", a.id.value}};
 }
-Json Fields(const action::Breach& a) {
+Line Fields(const action::Breach& a) {
   return {{"event", "breach"}, {"session", a.id.value}, {"reason", a.reason}};
 }
 
-Json OnGpu(int gpu, Json fields) {
+Line OnGpu(int gpu, Line fields) {
   if (!fields.is_null()) fields["gpu"] = gpu;
   return fields;
 }
 
-Json Fields(const DaemonStarted& started) {
-  Json gpus = Json::array();
+Line Fields(const DaemonStarted& started) {
+  Line gpus = Line::array();
   for (const GpuFacts& gpu : started.gpus) {
     gpus.push_back({{"index", gpu.index},
                     {"uuid", gpu.uuid},
@@ -190,7 +190,7 @@ Json Fields(const DaemonStarted& started) {
           {"pid", started.pid}, {"policy", started.policy}, {"gpus", std::move(gpus)}};
 }
 
-Json Fields(const SessionIdentified& identified) {
+Line Fields(const SessionIdentified& identified) {
   const SessionIdentity& who = *identified.who;
   return {{"event", "session"},
           {"session", who.session},
@@ -203,18 +203,18 @@ Json Fields(const SessionIdentified& identified) {
           {"started", UtcTime(who.started_unix_ns)}};
 }
 
-Json Fields(const Told& told) {
+Line Fields(const Told& told) {
   return OnGpu(told.gpu, std::visit([](const auto& event) { return Fields(event); }, told.event));
 }
 
-Json Fields(const Decided& decided) {
+Line Fields(const Decided& decided) {
   return OnGpu(decided.gpu,
                std::visit([](const auto& action) { return Fields(action); }, decided.action));
 }
 
-Json Fields(const HandedOver& done) {
+Line Fields(const HandedOver& done) {
   const core::Handover& handover = done.handover;
-  Json resident = Json::object();
+  Line resident = Line::object();
   for (const auto& [id, bytes] : done.resident) resident[std::to_string(id.value)] = bytes.count;
   return {
       {"event", "handover"},
@@ -222,7 +222,7 @@ Json Fields(const HandedOver& done) {
       {"epoch", handover.epoch},
       {"to", handover.to.value},
       {"from", Numbers(handover.from)},
-      {"reason_code", handover.why.has_value() ? Json(core::NameOf(*handover.why).code) : Json()},
+      {"reason_code", handover.why.has_value() ? Line(core::NameOf(*handover.why).code) : Line()},
       {"given_up", handover.given_up},
       {"lacked_bytes", handover.lacked.count},
       {"out_bytes", handover.out.count},
@@ -235,7 +235,7 @@ Json Fields(const HandedOver& done) {
 }
 
 // Of the last ten seconds or less.
-Json Fields(const Usage& usage) {
+Line Fields(const Usage& usage) {
   return {{"event", "usage"},
           {"session", usage.of->session},
           {"gpu", usage.of->gpu_index},
@@ -252,18 +252,18 @@ Json Fields(const Usage& usage) {
           {"last", usage.last}};
 }
 
-Json Fields(const Lost& lost) {
+Line Fields(const Lost& lost) {
   return {{"event", "lost"}, {"count", lost.count}};
 }
 
 }  // namespace
 
 std::string LineOf(const Record& record) {
-  Json fields = std::visit([](const auto& what) { return Fields(what); }, record.what);
+  Line fields = std::visit([](const auto& what) { return Fields(what); }, record.what);
   if (fields.is_null()) return "";
-  Json line = {{"at", UtcTime(record.unix_ns)}, {"ns", record.at.ns}};
+  Line line = {{"at", UtcTime(record.unix_ns)}, {"ns", record.at.ns}};
   line.update(fields);
-  return line.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return line.dump(-1, ' ', false, Line::error_handler_t::replace);
 }
 
 }  // namespace tandem::history

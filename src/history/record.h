@@ -1,7 +1,7 @@
 // Record: what a daemon tells about itself, for the event log (line.h) and the accounts (usage.h).
 //
 // One daemon's records are in the order of their instants. They hold all that its arbiters were
-// told, so that what they decided can be decided again.
+// told, but for the progress of copies.
 #pragma once
 
 #include <cstdint>

@@ -36,19 +36,16 @@ class Recorder::Work {
     return lost_;
   }
 
-  const std::string& events_file() const { return config_.events.path; }
-  const std::string& accounts_file() const { return config_.accounts_file; }
-
   void Run() {
     if (!config_.accounts_file.empty()) accounts_.Open(config_.accounts_file);
-    for (;;) {
+    for (Duration gather;; gather = kGather) {  // the first at once, so that the files are there
       std::vector<Record> records;
       uint64_t lost = 0;
       bool ends = false;
       {
         const MutexLock lock(mutex_);
         while (queue_.empty() && !stopped_) changed_.Wait(mutex_);
-        WaitUntil(MonotonicNow() + kGather, stopped_);
+        WaitUntil(MonotonicNow() + gather, stopped_);
         records.swap(queue_);
         lost = std::exchange(lost_now_, 0);
         ends = stopped_;
@@ -161,14 +158,6 @@ Recorder::~Recorder() {
 
 void Recorder::Put(Record record) {
   work_->Put(std::move(record));
-}
-
-const std::string& Recorder::events_file() const {
-  return work_->events_file();
-}
-
-const std::string& Recorder::accounts_file() const {
-  return work_->accounts_file();
 }
 
 uint64_t Recorder::lost() const {

@@ -34,8 +34,6 @@ class Recorder {
 
   void Put(Record record);
   uint64_t lost() const;
-  const std::string& events_file() const;
-  const std::string& accounts_file() const;
 
  private:
   class Work;

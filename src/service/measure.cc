@@ -53,7 +53,43 @@ std::vector<Outgoing> Service::OnMeasured(const CardUses& uses, Instant now) {
   }
   measured_ = true;
   if (MayEndSettling()) EndSettling();
+  if (awaits_measurement_since_.has_value()) {
+    if (uses.asked_at >= *awaits_measurement_since_) {
+      EndAwaitingMeasurement();
+    } else {
+      MeasureWithin(Duration());
+    }
+  }
   return std::move(out_);
+}
+
+// Whether the message is about a limit that other programs' memory lowers, which may have ended
+// since it was measured: a session begins, or would be refused memory.
+bool Service::NeedsMeasurement(const Connection& from, const wire::Message& message) {
+  if (!config_.measures || !measured_) return false;
+  if (const auto* const m = std::get_if<wire::Register>(&message)) {
+    const Gpu* const gpu = FindGpu(m->device);
+    return gpu != nullptr && gpu->foreign > Bytes();
+  }
+  const auto* const m = std::get_if<wire::Reserve>(&message);
+  if (m == nullptr || from.seat == nullptr || from.seat->gpu->foreign == Bytes()) return false;
+  const core::Arbiter& arbiter = from.seat->gpu->arbiter;
+  const core::Session& session = arbiter.sessions().at(from.seat->id);
+  const Bytes total(m->total_bytes);
+  return !session.oversubscribes && total > session.allocated && total > arbiter.MostResident();
+}
+
+void Service::AwaitMeasurement(Connection& from) {
+  from.awaits_measurement = true;
+  if (!awaits_measurement_since_.has_value()) awaits_measurement_since_ = now_;
+  MeasureWithin(Duration());
+}
+
+// The card has said it, or does not answer: what waited goes by what is known.
+void Service::EndAwaitingMeasurement() {
+  awaits_measurement_since_.reset();
+  for (const auto& [id, connection] : connections_) connection->awaits_measurement = false;
+  ReleaseHeld();
 }
 
 // What sessions have there: all that their processes have. Nothing where NVML does not tell it of

@@ -80,7 +80,9 @@ TEST_F(MeasureTest, APromiseIsKept) {
   Measured(MiB(134), MiB(60));  // others have taken all that was left
   EXPECT_EQ(Budget(), MiB(60));
   Join(2, 12);
+  Measured(MiB(134), MiB(60));
   Say(2, wire::Reserve{1, MiB(61).count});
+  Measured(MiB(134), MiB(60));
   EXPECT_EQ(Heard<wire::Reserved>(2).granted, 0);
   Say(2, wire::Reserve{2, MiB(60).count});
   EXPECT_EQ(Heard<wire::Reserved>(2).granted, 1);
@@ -114,6 +116,67 @@ TEST_F(MeasureTest, WhenItIsMeasured) {
   EXPECT_FALSE(service_.WantsMeasurement(now_ + Seconds(5)));
   Want(4, MiB(60));
   EXPECT_TRUE(service_.WantsMeasurement(now_ + Seconds(5)));
+}
+
+TEST_F(MeasureTest, ASessionBeginsWithWhatOthersHoldNow) {
+  Measured(MiB(30), Bytes());
+  Pass(Seconds(4));
+  Join(1, 11);
+  EXPECT_TRUE(Silent<wire::Registered>(1));
+  EXPECT_TRUE(service_.WantsMeasurement(now_));
+  service_.OnMeasuring(now_);
+  Measured(Bytes(), Bytes());  // they have ended
+  EXPECT_EQ(Bytes(Heard<wire::Registered>(1).limit_bytes), MiB(100));
+}
+
+TEST_F(MeasureTest, ASessionBeginsAtOnceWhereOthersHoldNothing) {
+  Measured(Bytes(), Bytes());
+  Pass(Seconds(4));
+  Join(1, 11);
+  EXPECT_EQ(Bytes(Heard<wire::Registered>(1).limit_bytes), MiB(100));
+}
+
+TEST_F(MeasureTest, ACardThatDoesNotAnswerIsNotWaitedForLongerThanASecond) {
+  Measured(MiB(30), Bytes());
+  Pass(Seconds(4));
+  Join(1, 11);
+  ASSERT_TRUE(service_.wake().has_value());
+  EXPECT_LE(*service_.wake(), now_ + kMeasurementPatience);
+  Pass(kMeasurementPatience);
+  EXPECT_EQ(Bytes(Heard<wire::Registered>(1).limit_bytes), MiB(70));
+}
+
+TEST_F(MeasureTest, AnAnswerToAnOlderQuestionIsNotFresh) {
+  Measured(MiB(30), Bytes());
+  Pass(Seconds(4));
+  const Instant before = now_;
+  Pass(Milliseconds(10));
+  Join(1, 11);
+  Measured(MiB(30), {Bytes(), Bytes()}, before);
+  EXPECT_TRUE(Silent<wire::Registered>(1));
+  EXPECT_TRUE(service_.WantsMeasurement(now_));
+  Measured(Bytes(), Bytes());
+  EXPECT_EQ(Bytes(Heard<wire::Registered>(1).limit_bytes), MiB(100));
+}
+
+TEST_F(MeasureTest, MemoryIsRefusedForOthersOnlyIfTheyStillHoldIt) {
+  Pass(kSettling);
+  Join(1, 11);
+  Measured(MiB(30), Bytes());
+  service_.OnMeasuring(now_);
+  Pass(Seconds(1));
+  Say(1, wire::Reserve{1, MiB(60).count});
+  EXPECT_EQ(Heard<wire::Reserved>(1).granted, 1);  // fits beside them
+  Say(1, wire::Reserve{2, MiB(90).count});
+  EXPECT_TRUE(Silent<wire::Reserved>(1));
+  service_.OnMeasuring(now_);
+  Measured(MiB(30), Bytes());
+  EXPECT_EQ(Heard<wire::Reserved>(1).granted, 0);
+  Pass(Seconds(1));
+  Say(1, wire::Reserve{3, MiB(90).count});
+  service_.OnMeasuring(now_);
+  Measured(Bytes(), Bytes());
+  EXPECT_EQ(Heard<wire::Reserved>(1).granted, 1);
 }
 
 }  // namespace

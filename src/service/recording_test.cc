@@ -119,10 +119,10 @@ TEST_F(RecordingTest, WhoRegistersAgainGoesOn) {
   Join(2, 11);  // the same process
   Pass(Seconds(1));
   service_.OnProcessGone(11, now_);
-  double held = 0;
-  for (const history::Usage& usage : Usages()) held += usage.held_s;
   ASSERT_EQ(Usages().size(), 2u);
   EXPECT_DOUBLE_EQ(Usages()[0].held_s, 2);
+  EXPECT_DOUBLE_EQ(Usages()[1].held_s, 0);  // it has not asked for the lease again
+  EXPECT_EQ(Usages()[1].from_unix_ns, Usages()[0].to_unix_ns);
   EXPECT_EQ(Usages()[0].of->session, Usages()[1].of->session);
 }
 

@@ -107,10 +107,11 @@ struct Service::Connection {
   ConnectionId id = 0;
   Client client;
   Role role = Role::kNew;
-  Seat* seat = nullptr;        // kSession; null once the session has moved or ended
-  std::optional<RunKey> run;   // kPeople, after RunBegin
-  size_t held = 0;             // messages
-  std::optional<Watch> watch;  // kPeople
+  Seat* seat = nullptr;             // kSession; null once the session has moved or ended
+  std::optional<RunKey> run;        // kPeople, after RunBegin
+  size_t held = 0;                  // messages
+  std::optional<Watch> watch;       // kPeople
+  bool awaits_measurement = false;  // its messages are held until then
   // Of what its Register needs: it is held until the answer comes.
   bool awaits_file = false;
   std::optional<UniqueFd> spill_file;  // none: not asked for; empty: there is none

@@ -175,4 +175,13 @@ void Service::Believe(Gpu& gpu, core::event::SessionAdded* claims) {
       static_cast<uint32_t>(take(Bytes(claims->contexts * context.count)).count / context.count);
 }
 
+// What looked like other programs' memory at the start was partly this session's: up to all it has
+// allocated, since it may have gone on swapping out between then and now.
+void Service::CountAsNotForeign(Gpu& gpu, core::event::SessionAdded* claims) {
+  const Bytes had = std::max(std::min(claims->allocated, gpu.info.card), claims->resident) +
+                    claims->fixed + Bytes(claims->contexts * gpu.info.context.count);
+  gpu.foreign = SaturatingSubtract(gpu.foreign, had);
+  claims->budget = BudgetOf(gpu.info, gpu.foreign);
+}
+
 }  // namespace tandem::service

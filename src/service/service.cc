@@ -58,10 +58,12 @@ Service::Service(ServiceConfig config, std::unique_ptr<PageMaker> pages)
   for (const GpuInfo& gpu : config_.gpus) {
     gpus_.push_back(std::make_unique<Gpu>(gpu, ConfigOf(gpu, config_, &host_)));
     if (gpu.foreign > Bytes()) settles_at_ = config_.started + kSettling;
-    if (config_.chaos_seed.has_value()) StartChaos(*gpus_.back());
   }
   now_ = config_.started;
   RecordStart();
+  for (const auto& gpu : gpus_) {
+    if (config_.chaos_seed.has_value()) StartChaos(*gpu);
+  }
   RestoreSessions();
   MeasureWithin(Duration());
 }
@@ -90,6 +92,7 @@ std::vector<Outgoing> Service::OnMessage(ConnectionId connection, const wire::Me
 
 // What it has no use for stays in `memory`.
 void Service::Take(Connection& from, const wire::Message& message, UniqueFd& memory) {
+  if (!from.awaits_measurement && NeedsMeasurement(from, message)) AwaitMeasurement(from);
   if (MustWait(from, message)) {
     const size_t most = from.seat != nullptr ? kMaxHeld : kMaxHeldOfOthers;
     if (++from.held <= most) {
@@ -110,6 +113,7 @@ void Service::Take(Connection& from, const wire::Message& message, UniqueFd& mem
 // Whether the message could be answered wrongly as long as sessions and runs may still come back.
 bool Service::MustWait(const Connection& from, const wire::Message& message) const {
   if (from.held > 0 || from.awaits_file) return true;  // behind those
+  if (from.awaits_measurement) return true;
   if (now_ < config_.started + kRunPatience && AwaitsItsRun(from, message)) return true;
   if (!settles_at_.has_value()) return false;
   if (std::holds_alternative<wire::Register>(message)) return !from.client.predates_daemon;
@@ -204,6 +208,8 @@ std::vector<Outgoing> Service::OnTick(Instant now) {
   now_ = now;
   if (settles_at_.has_value() && *settles_at_ <= now) EndSettling();
   if (now >= config_.started + kRunPatience) ReleaseHeld();
+  const auto& awaited = awaits_measurement_since_;
+  if (awaited.has_value() && now >= *awaited + kMeasurementPatience) EndAwaitingMeasurement();
   for (const auto& gpu : gpus_) {
     if (gpu->wake.has_value() && *gpu->wake <= now) Feed(*gpu, core::event::Tick{});
     if (!gpu->chaos.has_value() || settles_at_.has_value()) continue;
@@ -219,6 +225,10 @@ std::optional<Instant> Service::wake() const {
   if (!first.has_value() && !held_.empty()) first = config_.started + kRunPatience;
   if (waits_at_.has_value()) first = std::min(first.value_or(*waits_at_), *waits_at_);
   if (usage_at_.has_value()) first = std::min(first.value_or(*usage_at_), *usage_at_);
+  if (awaits_measurement_since_.has_value()) {
+    const Instant until = *awaits_measurement_since_ + kMeasurementPatience;
+    first = std::min(first.value_or(until), until);
+  }
   if (measure_at_.has_value()) first = std::min(first.value_or(*measure_at_), *measure_at_);
   for (const auto& gpu : gpus_) {
     if (gpu->wake.has_value()) first = std::min(first.value_or(*gpu->wake), *gpu->wake);
@@ -284,8 +294,7 @@ void Service::Handle(Connection& from, const wire::Register& m) {
   if (old != nullptr && !gpu->arbiter.MayReturn(old->id, &added)) {
     return Refuse(from.id, wire::RefusalCode::kTooMany,
                   "cannot re-register: while the daemon was down it allocated more than its run, "
-                  "or its user, "
-                  "may have",
+                  "or its user, may have",
                   true);
   }
   added.id = seat->id;
@@ -295,37 +304,41 @@ void Service::Handle(Connection& from, const wire::Register& m) {
   const bool suspended = StartsSuspended(m, old, *seat, added);
   const core::Share share = FirstShare(old, *seat);
   if (old != nullptr) {
-    added.replaces = old->id;
-    seat->suspended_by = old->suspended_by;
-    seat->limited = old->limited;
-    seat->spill_quota = old->spill_quota;
-    old->saved = nullptr;  // it is the new one's
-    GiveUpSeat(*old);
+    Replace(*old, *seat, &added);
   } else if (unknown_from_before) {
-    // What looked like other programs' memory at the start was partly this session's: up to all it
-    // has allocated, since it may have gone on swapping out between then and now.
-    const Bytes had = std::max(std::min(added.allocated, gpu->info.card), added.resident) +
-                      added.fixed + Bytes(added.contexts * gpu->info.context.count);
-    gpu->foreign = SaturatingSubtract(gpu->foreign, had);
-    added.budget = BudgetOf(gpu->info, gpu->foreign);
+    CountAsNotForeign(*gpu, &added);
   }
   from.role = Connection::Role::kSession;
   from.seat = seat.get();
   sessions_[added.id] = std::move(seat);
   RecordIdentity(*from.seat);
   ExpectUsage();
-  // Registered goes out before whatever the arbiter has to say to the session.
-  const Bytes budget = std::max(BudgetShown(*gpu), added.budget.value_or(Bytes()));
-  const Bytes limit = added.oversubscribes ? added.limit : std::min(added.limit, budget);
-  out_.push_back(
-      Outgoing{from.id, wire::Registered{gpu->info.card.count, limit.count, gpu->info.chunk.count},
-               from.seat->pages->fds(), false,
-               std::exchange(from.spill_file, std::nullopt).value_or(UniqueFd())});
+  SendRegistered(from, *gpu, added);  // before all that the arbiter has to say to the session
   Feed(*gpu, added);
   if (share != core::Share()) Feed(*gpu, core::event::ShareSet{KeyOf(*from.seat), share});
   if (suspended) Feed(*gpu, core::event::Suspended{added.id});
   NoteOf(from.client.uid,
          Describe(*from.seat) + (old != nullptr ? " has registered again" : " has started"));
+}
+
+// What the session that registers again had stays its own. `old` is gone afterwards.
+void Service::Replace(Seat& old, Seat& seat, core::event::SessionAdded* added) {
+  added->replaces = old.id;
+  seat.suspended_by = old.suspended_by;
+  seat.limited = old.limited;
+  seat.spill_quota = old.spill_quota;
+  old.saved = nullptr;  // it is the new one's
+  GiveUpSeat(old);
+}
+
+void Service::SendRegistered(Connection& to, const Gpu& gpu,
+                             const core::event::SessionAdded& added) {
+  const Bytes budget = std::max(BudgetShown(gpu), added.budget.value_or(Bytes()));
+  const Bytes limit = added.oversubscribes ? added.limit : std::min(added.limit, budget);
+  out_.push_back(Outgoing{to.id,
+                          wire::Registered{gpu.info.card.count, limit.count, gpu.info.chunk.count},
+                          to.seat->pages->fds(), false,
+                          std::exchange(to.spill_file, std::nullopt).value_or(UniqueFd())});
 }
 
 void Service::GiveUpSeat(Seat& seat) {

@@ -63,6 +63,9 @@ inline constexpr Duration kSettling = Seconds(1);
 // How long after its start a program of a run waits for its `tandem run` to come back with the
 // limit. Less than a program waits for the answer to its Register.
 inline constexpr Duration kRunPatience = Seconds(4);
+// How long what would be refused for the memory of other programs waits for the card to say whether
+// that is still there.
+inline constexpr Duration kMeasurementPatience = Seconds(1);
 
 struct GpuInfo {
   int index = 0;
@@ -191,6 +194,8 @@ class Service {
   void ReleaseHeld();
   void Dispatch(Connection& from, const wire::Message& message);
   void Handle(Connection& from, const wire::Register& m);
+  void Replace(Seat& old, Seat& seat, core::event::SessionAdded* added);
+  void SendRegistered(Connection& to, const Gpu& gpu, const core::event::SessionAdded& added);
   void Handle(Connection& from, const wire::Query& m);
   template <typename M>
   void HandleSession(Connection& from, const M& m);
@@ -225,6 +230,9 @@ class Service {
   void MeasureWithin(Duration pause);
   void MeasureAfterAnEnd();
   void MeasureWhileWaiting(const Gpu& gpu);
+  bool NeedsMeasurement(const Connection& from, const wire::Message& message);
+  void AwaitMeasurement(Connection& from);
+  void EndAwaitingMeasurement();
   std::optional<CardUse::Range> UsedBySessions(const Gpu& gpu, const CardUse& use) const;
   void CountForeign(Gpu& gpu, const CardUse& use);
 
@@ -236,6 +244,7 @@ class Service {
   bool AddSaved(Seat& seat) const;
   void Save(const Seat& seat) const;
   static void Believe(Gpu& gpu, core::event::SessionAdded* claims);
+  static void CountAsNotForeign(Gpu& gpu, core::event::SessionAdded* claims);
 
   Gpu* FindGpu(const std::string& uuid);
   Seat* FindSeat(const Client& client, const Gpu& gpu);
@@ -351,6 +360,7 @@ class Service {
   LogRate log_rate_;
   std::optional<Instant> measure_at_;  // the next time
   bool measured_ = false;
+  std::optional<Instant> awaits_measurement_since_;  // messages that are held do
   Instant last_measured_;
   std::optional<Instant> last_end_;  // of a session
   uint64_t last_session_ = 0;

@@ -62,7 +62,7 @@ def test_before_and_after(make_card):
 
 def test_the_commands_of_use(shell):
     lines = commands(block_with("tandem suspend"))
-    assert len(lines) == 17 and lines[0][:2] == ["./dev", "install"]
+    assert len(lines) == 19 and lines[0][:2] == ["./dev", "install"]
     big = None
     for words in lines[1:]:
         assert words[0] == "tandem"

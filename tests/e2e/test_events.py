@@ -44,6 +44,7 @@ def test_the_log_the_trace_and_the_accounts_tell_the_same(make_card):
     handovers = card.handovers()
     wait_until(lambda: sum(line["event"] == "gone" for line in lines_of(card)) == 2, None, "both ends are there")
     trace = trace_of(card, "--last", "1h")
+    report = json.loads(card.tandem("report", "--by", "run", "--json"))
     lines = lines_of(card)
     assert lines[0]["event"] == "daemon" and lines[0]["format"] == 1
     names = {line["session"]: line["name"] for line in lines if line["event"] == "session"}
@@ -59,6 +60,10 @@ def test_the_log_the_trace_and_the_accounts_tell_the_same(make_card):
         held = sum(line["held_s"] for line in used)
         assert held > 0
         assert seconds_of(trace, "lease", session) == pytest.approx(held, rel=0.01)
+        [row] = [r for r in report["rows"] if r["run"] == names[session]]
+        assert row["held_s"] == pytest.approx(held, rel=0.01)
+        assert row["out_bytes"] == sum(line["out_bytes"] for line in used)
+        assert row["sessions"] == 1
         work = sum(line["active_s"] for line in used)
         assert seconds_of(trace, "work", session) == pytest.approx(work, rel=0.01)
         # From its registration to its end, by the log's own clock.
@@ -149,14 +154,33 @@ def test_the_log_goes_where_its_option_says(make_card, tmp_path):
     assert bad.wait(PATIENCE_S) == 2 and "at least 1M" in bad.stderr.read()
 
 
-def test_without_an_event_log_trace_says_what_to_do(make_card):
+def test_without_a_history_the_commands_say_what_to_do(make_card):
     card = make_card()
-    card.start_daemon("--events", "none")
-    assert card.ask("status")["events_file"] is None
-    process = card.spawn([TANDEM, "trace", "-o", "-"])
-    assert process.wait(PATIENCE_S) == 1
-    assert "writes no event log" in process.stderr.read()
-    assert not (card.runtime / "history" / "events-soft.jsonl").exists()
+    card.start_daemon("--events", "none", "--accounts", "none")
+    status = card.ask("status")
+    assert status["events_file"] is None and status["accounts_file"] is None
+    for command, option in (("trace", "--events"), ("report", "--accounts")):
+        process = card.spawn([TANDEM, command])
+        assert process.wait(PATIENCE_S) == 1
+        assert f"start it without {option} none" in process.stderr.read()
+    assert not (card.runtime / "history").exists()
+
+
+def test_the_report_is_of_the_accounts_that_the_daemon_keeps(make_card, tmp_path):
+    card = make_card()
+    card.start_daemon("--accounts", str(tmp_path / "elsewhere.db"))
+    finish(card.shared(train("20M", 2), "--name", "film"))
+
+    def rows():
+        process = card.spawn([TANDEM, "report", "--by", "run", "--json"])
+        out = process.communicate(timeout=PATIENCE_S)[0]
+        return process.returncode == 0 and json.loads(out)["rows"]
+
+    [row] = wait_until(rows, None, "the accounts have it")
+    assert row["run"] == "film"
+    # For other kinds of GPUs it is another daemon, which has never run here.
+    process = card.spawn([TANDEM, "report", "--gpu", "cuda"])
+    assert process.wait(PATIENCE_S) == 1 and "there are no accounts yet" in process.stderr.read()
 
 
 def test_a_name_with_control_characters_stays_text(make_card):

@@ -28,7 +28,8 @@ class Accounts:
 
     def __init__(self, directory):
         self.file = directory / "accounts.db"
-        self.env = {**os.environ, "TZ": "UTC", "TANDEM_STATE_DIR": str(directory)}
+        self.env = {**os.environ, "TZ": "UTC", "TANDEM_GPU": "cuda", "TANDEM_STATE_DIR": str(directory),
+                    "TANDEM_RUNTIME_DIR": str(directory / "run")}  # fmt: skip
         self.env.pop("COLUMNS", None)
 
     def begin(self):

@@ -13,7 +13,7 @@ import pytest
 from harness import MIB, PATIENCE_S, REFUSED, REGISTER, SOCKET, TANDEMD, TRAIN, finish, frame, text, train, wait_until
 from test_sharing import assert_all_returned, solo
 
-LONG = train("40M", 20)
+LONG = train("40M", 60)
 
 
 def kill_daemon(card):
@@ -36,8 +36,8 @@ def test_holder_and_waiter_finish_right(make_card):
     both = [card.shared(LONG), card.shared(LONG)]
 
     def one_waits():
-        states = sorted(s["state"] for s in card.sessions())
-        return states == ["running", "waiting"]
+        states = [s["state"] for s in card.sessions()]
+        return len(states) == 2 and "waiting" in states
 
     wait_until(one_waits, both[0], "one holds and one waits")
     budget = card.gpu()["budget_bytes"]

@@ -47,6 +47,19 @@ def budget(card):
 # ---- The budget heals
 
 
+def test_the_memory_of_a_program_outside_is_there_as_soon_as_it_has_ended(small_card):
+    """Not only with the next of the regular measurements."""
+    card = small_card
+    job = train("40M", 2)
+    expected = solo(card, job)
+    outside = card.bare(train("20M", 1000000))
+    finish(card.shared(train("4M", 1)))  # at its end the card is measured
+    wait_until(lambda: card.gpu()["foreign_bytes"] >= 20 * MIB, outside, "it is counted")
+    outside.kill()
+    outside.wait()
+    assert finish(card.shared(job)) == expected
+
+
 @pytest.mark.parametrize("back", [False, True])
 def test_a_program_that_dies_after_a_restart_takes_nothing_with_it(small_card, back):
     """With its death before it has come back, and after."""

@@ -6,9 +6,12 @@
 #include <algorithm>
 #include <memory>
 
+#include "src/cli/environment.h"
+#include "src/cli/history_file.h"
 #include "src/cli/print.h"
 #include "src/cli/report/keys.h"
 #include "src/cli/report/when.h"
+#include "src/cli/show_commands.h"
 #include "src/history/local_time.h"
 #include "src/history/state_dir.h"
 #include "src/usage/usage.h"
@@ -46,6 +49,7 @@ Error WhyNot(const std::string& path, bool own, Error error) {
 }
 
 int ShowReport(const ReportOptions& options) {
+  if (const auto gpu = SettleGpu(options.gpu); !gpu.ok()) return Fail(1, gpu.error().message);
   const Result<Report> report = MakeReport(options);
   if (!report.ok()) {
     const bool usage = report.error().code == ErrorCode::kInvalid;
@@ -73,7 +77,10 @@ Result<Report> MakeReport(const ReportOptions& options) {
   if (options.me) query.uid = getuid();
   query.user = options.user;
   const bool own = options.file.empty();
-  const std::string path = own ? history::AccountsFile() : options.file;
+  std::string path = options.file;
+  if (own) {
+    ASSIGN_OR_RETURN(path, HistoryFile("accounts_file", history::AccountsFile(), "--accounts"));
+  }
   Result<history::AccountsAnswer> answer = history::ReadAccounts(path, query);
   if (!answer.ok()) return WhyNot(path, own, std::move(answer).error());
   report.answer = std::move(*answer);
@@ -104,6 +111,7 @@ void AddReport(CLI::App* app, std::function<int()>* action) {
   command->add_flag("--json", options->json, "One JSON object on one line")->excludes(csv);
   command->add_option("--file", options->file, "Read these accounts: a copy, or another machine's")
       ->type_name("FILE");
+  AddGpu(command, &options->gpu);
   command->footer(
       "WHEN is an age (30m, 12h, 7d, 4w), the begin of a day (today, yesterday, monday), or a\n"
       "date with or without a time (2026-11-25, 2026-11-25T07:00+01:00).\n"

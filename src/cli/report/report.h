@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,10 +18,11 @@ struct ReportOptions {
   std::string until = "now";
   std::string by = "user";
   std::string user;  // only this one's sessions; empty: all
-  std::string file;  // the accounts; empty: those of StateDir()
+  std::string file;  // the accounts; empty: the daemon's
   bool me = false;
   bool csv = false;
   bool json = false;
+  std::optional<std::string> gpu;  // the kind, as for other commands
 };
 
 struct Report {
@@ -29,8 +31,8 @@ struct Report {
   history::AccountsAnswer answer;
 };
 
-// kInvalid where the options do not fit together; else what the accounts' reader says, and what to
-// do about it.
+// REQUIRES: SettleGpu. kInvalid where the options do not fit together; else what the accounts'
+// reader says, and what to do about it.
 Result<Report> MakeReport(const ReportOptions& options);
 
 // A line for each row, and the sum. Nothing that other people chose reaches the terminal unescaped.
