@@ -6,8 +6,9 @@
 
 namespace tandem::daemon {
 
-// Lets the service's records be written as long as the service lives. REQUIRES: signals are blocked,
-// so that the thread that writes gets none; `config` says whether the daemon is for all users.
+// Lets the service's records be written as long as the service lives. REQUIRES: signals are
+// blocked, so that the thread that writes gets none; `config` says whether the daemon is for all
+// users.
 void RecordHistory(const Options& options, service::ServiceConfig* config);
 
 }  // namespace tandem::daemon

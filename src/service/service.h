@@ -193,9 +193,6 @@ class Service {
   void EndSettling();
   void ReleaseHeld();
   void Dispatch(Connection& from, const wire::Message& message);
-  void Handle(Connection& from, const wire::Register& m);
-  void Replace(Seat& old, Seat& seat, core::event::SessionAdded* added);
-  void SendRegistered(Connection& to, const Gpu& gpu, const core::event::SessionAdded& added);
   void Handle(Connection& from, const wire::Query& m);
   template <typename M>
   void HandleSession(Connection& from, const M& m);
@@ -221,10 +218,15 @@ class Service {
   void Refuse(ConnectionId to, wire::RefusalCode code, std::string reason, bool close);
   void SendTo(core::SessionId session, wire::Message message);
   void Remove(core::SessionId session, bool tell_arbiter);
-  void GiveUpSeat(Seat& seat);
   void UpdatePages(Gpu& gpu);
   Bytes BudgetShown(const Gpu& gpu) const;
   core::SessionId NextSession();
+
+  // Programs that register (registration.cc).
+  void Handle(Connection& from, const wire::Register& m);
+  void Replace(Seat& old, Seat& seat, core::event::SessionAdded* added);
+  void GiveUpSeat(Seat& seat);
+  void SendRegistered(Connection& to, const Gpu& gpu, const core::event::SessionAdded& added);
 
   // Memory of programs outside Tandem (measure.cc).
   void MeasureWithin(Duration pause);

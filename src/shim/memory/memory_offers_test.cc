@@ -27,13 +27,13 @@ class MemoryOffersTest : public GuestTest {
   CUresult Open(const IpcHandle& handle, CUdeviceptr* pointer) {
     return guest_->opened().Open(handle, driver_.context(), 0, pointer);
   }
-  // A block of so much with a byte all over, on the card.
+  // A block with the same byte all over, on the card.
   CUdeviceptr Filled(Bytes bytes, int value) {
     const CUdeviceptr pointer = RunWith(bytes, 1);
     FillBytes(pointer, bytes, value);
     return pointer;
   }
-  // What is freed while the mover works is gone when it has finished.
+  // Freed memory that the mover works on leaves the card when the mover has finished.
   void AwaitEmptyCard() {
     const Instant deadline = MonotonicNow() + Seconds(30);
     while (driver_.used() != 0 && MonotonicNow() < deadline) std::this_thread::yield();
