@@ -29,6 +29,8 @@ std::string ForCode(const std::string& reason) {
   if (reason == "fixed_memory_of_others")
     return "others' memory that cannot be swapped is in the way";
   if (reason == "host_memory") return "no host memory is left for what it has allocated";
+  if (reason == "foreign_memory") return "programs outside Tandem hold memory that it needs";
+  if (reason == "daemon_restart") return "the daemon has just started";
   if (reason == "pause_of_others") return "it is opportunistic, and others work";
   return {};
 }

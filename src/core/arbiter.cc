@@ -125,6 +125,7 @@ void Arbiter::Handle(const event::Reserve& e) {
     return allowed;
   };
   if (e.total <= before) {
+    session->refused.reset();
     if (session->lapsed) lapsed_ -= before - e.total;
     reserve(e.total);
     return;
@@ -133,10 +134,14 @@ void Arbiter::Handle(const event::Reserve& e) {
   const bool lapsed = session->lapsed;
   if (lapsed) SetLapsed(*session, false);
   bool granted = fits_alone && reserve(e.total);
+  auto refused_by = fits_alone ? Refusal::By::kLimit : Refusal::By::kCard;
   if (granted && !HostHasRoom(*session)) {
     granted = false;
+    refused_by = Refusal::By::kHost;
     reserve(before);
   }
+  session->refused.reset();
+  if (!granted) session->refused = Refusal{refused_by, e.total - before};
   if (granted) {
     session->reserved_at = now_;
     if (lapsed) wishes_.Park(e.id, session->parked(), now_);

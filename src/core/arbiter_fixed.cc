@@ -29,7 +29,9 @@ void Arbiter::Handle(const event::FixedWanted& e) {
     actions_.emplace_back(action::Breach{e.id, "it asks for too much at once"});
     return;
   }
+  session->refused.reset();
   if (!limits_.TakeFixed(e.id, e.bytes)) {
+    session->refused = Refusal{Refusal::By::kLimit, e.bytes};
     actions_.emplace_back(action::FixedReserved{e.id, e.sequence, false});
     return;
   }
@@ -45,6 +47,7 @@ void Arbiter::Handle(const event::FixedGone& e) {
     actions_.emplace_back(action::Breach{e.id, "it gave back memory it did not have"});
     return;
   }
+  session->refused.reset();
   session->fixed -= e.bytes;
   fixed_ -= e.bytes;
   limits_.GiveFixed(e.id, e.bytes);
@@ -71,6 +74,7 @@ void Arbiter::RefuseFixed() {
       if (fits && host_has_room(session, bytes)) {
         ++i;
       } else {
+        session.refused = Refusal{fits ? Refusal::By::kHost : Refusal::By::kCard, bytes};
         RefuseFixed(session, i);
       }
     }

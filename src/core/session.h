@@ -27,6 +27,17 @@ struct FixedRequest : event::FixedWanted {
   Instant asked_at;
 };
 
+// Memory that a session did not get.
+struct Refusal {
+  enum class By {
+    kLimit,  // of its run
+    kCard,   // it would not fit on the card, even alone beside what cannot be swapped
+    kHost,   // there is no host memory for it
+  };
+  By by = By::kCard;
+  Bytes bytes;  // that it asked for on top of what it had
+};
+
 struct Session {
   SessionId id;
   Tenant tenant;
@@ -64,6 +75,8 @@ struct Session {
   uint32_t contexts = 0;
   std::vector<Instant> contexts_wanted;  // when each was asked for; not answered
   Bytes fixed;  // that it has beside its contexts, and that cannot be swapped
+  // The last memory it asked for, where that was refused. A grant or a free ends it.
+  std::optional<Refusal> refused;
   std::vector<FixedRequest> fixed_wanted;  // not answered, in their order
   // Since when the first of these has been held up (Arbiter::IsHeldUp).
   std::optional<Instant> contexts_held_up, fixed_held_up;

@@ -77,7 +77,7 @@ void Service::RecordAction(const Gpu& gpu, const core::Action& action) const {
 }
 
 // What it has used since it began.
-history::Usage Service::TotalsOf(const Seat& seat, const std::vector<core::Wish>& waiting) const {
+history::Usage Service::TotalsOf(const Seat& seat, const Surroundings& around) const {
   const core::Arbiter& arbiter = seat.gpu->arbiter;
   const core::Session& session = arbiter.sessions().at(seat.id);
   history::Usage totals;
@@ -85,7 +85,7 @@ history::Usage Service::TotalsOf(const Seat& seat, const std::vector<core::Wish>
   totals.to_unix_ns = UnixNs(now_);
   totals.held_s = HeldOf(session, now_).seconds();
   totals.active_s = session.active.Until(now_).seconds();
-  totals.waited_s = WaitedOf(session, StandingOf(arbiter, waiting, seat.id), now_).seconds();
+  totals.waited_s = WaitedOf(session, StandingOf(arbiter, around, seat.id), now_).seconds();
   totals.allocated_byte_s = session.allocated_for.Until(now_);
   totals.resident_byte_s = session.resident_for.Until(now_);
   totals.swapped_byte_s = session.swapped_for.Until(now_);
@@ -95,10 +95,9 @@ history::Usage Service::TotalsOf(const Seat& seat, const std::vector<core::Wish>
   return totals;
 }
 
-// `waiting`: as StandingOf.
-void Service::RecordUsage(Seat& seat, const std::vector<core::Wish>& waiting, bool last) {
+void Service::RecordUsage(Seat& seat, const Surroundings& around, bool last) {
   if (seat.identity == nullptr) return;
-  const history::Usage totals = TotalsOf(seat, waiting);
+  const history::Usage totals = TotalsOf(seat, around);
   const history::Usage& before = seat.recorded;
   history::Usage usage = totals;
   // The clock on the wall may have been set back.
@@ -121,9 +120,9 @@ void Service::RecordUsage(Seat& seat, const std::vector<core::Wish>& waiting, bo
 void Service::RecordUsages() {
   usage_at_.reset();
   for (const auto& gpu : gpus_) {
-    const std::vector<core::Wish> waiting = gpu->arbiter.Waiting();
+    const Surroundings around = SurroundingsOf(*gpu);
     for (const auto& [id, seat] : sessions_) {
-      if (seat->gpu == gpu.get()) RecordUsage(*seat, waiting, false);
+      if (seat->gpu == gpu.get()) RecordUsage(*seat, around, false);
     }
   }
   ExpectUsage();

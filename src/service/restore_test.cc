@@ -86,6 +86,15 @@ class RestoreTest : public ::testing::Test {
   std::vector<Outgoing> said_;
 };
 
+TEST_F(RestoreTest, SessionsAreSaidToWaitForTheNewDaemonOnlyWhileItSettles) {
+  Hold(1, 11, MiB(60));
+  Start(MiB(60));
+  EXPECT_EQ(Ask("sessions")["sessions"][0]["reason_code"], "daemon_restart");
+  now_ = now_ + kSettling;
+  said_ = service_->OnTick(now_);
+  EXPECT_TRUE(Ask("sessions")["sessions"][0]["reason_code"].is_null());
+}
+
 TEST_F(RestoreTest, TheMemoryOfOneThatIsAwayIsItsOwn) {
   Hold(1, 11, MiB(60));
   Start(MiB(60));

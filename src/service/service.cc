@@ -4,6 +4,7 @@
 
 #include "src/service/events.h"
 #include "src/service/records.h"
+#include "src/service/standing.h"
 
 namespace tandem::service {
 namespace {
@@ -345,7 +346,7 @@ void Service::SendTo(core::SessionId session, wire::Message message) {
 
 void Service::Remove(core::SessionId session, bool tell_arbiter) {
   const std::unique_ptr<Seat> seat = std::move(sessions_.at(session));
-  RecordUsage(*seat, seat->gpu->arbiter.Waiting(), true);
+  RecordUsage(*seat, SurroundingsOf(*seat->gpu), true);
   if (tell_arbiter) NoteOf(seat->client.uid, Describe(*seat) + " has ended");
   sessions_.erase(session);
   if (seat->saved != nullptr) seat->saved->id = 0;

@@ -51,6 +51,7 @@ namespace tandem::service {
 
 struct LimitOrder;
 struct Standing;
+struct Surroundings;
 
 inline constexpr size_t kMaxSessionsPerUser = 256;
 inline constexpr size_t kKeptHandovers = 4096;
@@ -327,16 +328,17 @@ class Service {
   void RecordEvent(const Gpu& gpu, const core::Event& event) const;
   void RecordEviction(const Gpu& gpu, const core::Event& event) const;
   void RecordAction(const Gpu& gpu, const core::Action& action) const;
-  void RecordUsage(Seat& seat, const std::vector<core::Wish>& waiting, bool last);
+  void RecordUsage(Seat& seat, const Surroundings& around, bool last);
   void RecordUsages();
   void ExpectUsage();
-  history::Usage TotalsOf(const Seat& seat, const std::vector<core::Wish>& waiting) const;
+  history::Usage TotalsOf(const Seat& seat, const Surroundings& around) const;
   int64_t UnixNs(Instant instant) const;
 
   // Answers (answers.cc, sessions_answer.cc).
   std::string StatusJson() const;
   std::string SessionsJson(unsigned viewer) const;
-  nlohmann::json StandingJson(const Seat& seat, const std::vector<core::Wish>& waiting) const;
+  Surroundings SurroundingsOf(const Gpu& gpu) const;
+  nlohmann::json StandingJson(const Seat& seat, const Surroundings& around) const;
   nlohmann::json MemoryJson(const Seat& seat) const;
   std::string NameOf(const Seat& seat) const;
   std::vector<core::SessionId> HoldersOf(const Gpu& gpu) const;

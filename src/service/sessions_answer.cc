@@ -38,13 +38,19 @@ std::string Service::NameOf(const Seat& seat) const {
   return run != runs_.end() && !run->second.name.empty() ? run->second.name : seat.program;
 }
 
+Surroundings Service::SurroundingsOf(const Gpu& gpu) const {
+  return {gpu.arbiter.Waiting(), gpu.foreign, settles_at_.has_value()};
+}
+
 // Whose it is, and how it stands.
-Json Service::StandingJson(const Seat& seat, const std::vector<core::Wish>& waiting) const {
+Json Service::StandingJson(const Seat& seat, const Surroundings& around) const {
   const core::Arbiter& arbiter = seat.gpu->arbiter;
   const core::Session& session = arbiter.sessions().at(seat.id);
-  Standing standing = StandingOf(arbiter, waiting, seat.id);
-  const std::optional<Instant> blocks = waiting.empty() ? std::nullopt : BlocksSince(session, now_);
-  if (blocks.has_value() && standing.reason == Reason::kNone) {
+  Standing standing = StandingOf(arbiter, around, seat.id);
+  const std::optional<Instant> blocks =
+      around.waiting.empty() ? std::nullopt : BlocksSince(session, now_);
+  const bool waits_for_others = standing.reason != Reason::kNone && !IsRefusal(standing.reason);
+  if (blocks.has_value() && !waits_for_others) {
     standing.reason = Reason::kBlocks;
     standing.reason_text = BlockText(now_ - *blocks, config_.longest_block);
   }
@@ -112,12 +118,12 @@ Json Service::MemoryJson(const Seat& seat) const {
 // The numbers of others' runs are left out: people have no use for them.
 std::string Service::SessionsJson(unsigned viewer) const {
   const auto visible = [viewer](unsigned uid) { return viewer == 0 || viewer == uid; };
-  std::map<const Gpu*, std::vector<core::Wish>> waiting;
-  for (const auto& gpu : gpus_) waiting[gpu.get()] = gpu->arbiter.Waiting();
+  std::map<const Gpu*, Surroundings> around;
+  for (const auto& gpu : gpus_) around[gpu.get()] = SurroundingsOf(*gpu);
   Json sessions = Json::array(), runs = Json::array();
   for (const auto& [id, seat] : sessions_) {
     const core::Arbiter& arbiter = seat->gpu->arbiter;
-    Json session = StandingJson(*seat, waiting.at(seat->gpu));
+    Json session = StandingJson(*seat, around.at(seat->gpu));
     session.update(MemoryJson(*seat));
     const bool shown = seat->run.has_value() && visible(seat->client.uid);
     session["run"] = shown ? Json(seat->run->second) : Json();

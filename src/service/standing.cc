@@ -26,16 +26,21 @@ constexpr std::array<StateName, 9> kStates = {{
 static_assert(kStates.size() == static_cast<size_t>(State::kStuck) + 1);
 
 // In the order of Reason.
-constexpr std::array<std::string_view, 9> kReasons = {"",
-                                                      "turn",
-                                                      "memory",
-                                                      "context",
-                                                      "fixed_memory",
-                                                      "fixed_memory_of_others",
-                                                      "pause_of_others",
-                                                      "host_memory",
-                                                      "blocks_others"};
-static_assert(kReasons.size() == static_cast<size_t>(Reason::kBlocks) + 1);
+constexpr std::array<std::string_view, 14> kReasons = {"",
+                                                       "turn",
+                                                       "memory",
+                                                       "context",
+                                                       "fixed_memory",
+                                                       "fixed_memory_of_others",
+                                                       "pause_of_others",
+                                                       "host_memory",
+                                                       "blocks_others",
+                                                       "foreign_memory",
+                                                       "daemon_restart",
+                                                       "limit_refused",
+                                                       "gpu_memory_refused",
+                                                       "host_memory_refused"};
+static_assert(kReasons.size() == static_cast<size_t>(Reason::kHostRefused) + 1);
 
 // What a session waits for first, of what is `waiting` for its GPU; waiting.end() where it does
 // not.
@@ -70,14 +75,20 @@ std::string WhoIsStuck(const core::Arbiter& arbiter, const core::Wish& wish) {
   return wanted > arbiter.budget().total() ? text : "";
 }
 
-// Which session needs the room that the wish is for, or it could never run again: the largest.
-// Nothing where there is room beside each. For people; begins with a semicolon.
-std::string WhoNeedsIt(const core::Arbiter& arbiter, const core::Wish& wish) {
+// The session that needs most of the card to run at all, beside the one with the wish; or null.
+const core::Session* LargestBeside(const core::Arbiter& arbiter, const core::Wish& wish) {
   const core::Session* largest = nullptr;
   for (const auto& [id, session] : arbiter.sessions()) {
     if (id == wish.id || session.suspended) continue;
     if (largest == nullptr || session.must_hold() > largest->must_hold()) largest = &session;
   }
+  return largest;
+}
+
+// Which session needs the room that the wish is for, or it could never run again. Nothing where
+// there is room beside each. For people; begins with a semicolon.
+std::string WhoNeedsIt(const core::Arbiter& arbiter, const core::Wish& wish) {
+  const core::Session* const largest = LargestBeside(arbiter, wish);
   if (largest == nullptr) return "";
   const Bytes needs = largest->must_hold();
   if (needs + WithFixed(arbiter, wish) <= arbiter.budget().total()) return "";
@@ -88,6 +99,20 @@ std::string WhoNeedsIt(const core::Arbiter& arbiter, const core::Wish& wish) {
 // Whether a session would not have room on the card even alone, beside what cannot be swapped.
 bool IsKeptOut(const core::Arbiter& arbiter, const core::Session& session) {
   return !session.oversubscribes && session.need > arbiter.MostResident();
+}
+
+std::string ForeignText(Bytes foreign) {
+  return "programs outside Tandem hold " + FormatBytes(foreign) + " of the GPU";
+}
+
+// Whether no end of a turn makes room for the wish, but the end of the programs outside Tandem
+// does.
+bool ForeignIsInTheWay(const core::Arbiter& arbiter, const core::Wish& wish, Bytes foreign) {
+  Bytes wanted = WithFixed(arbiter, wish);
+  const core::Session* const largest = wish.lasting() ? LargestBeside(arbiter, wish) : nullptr;
+  if (largest != nullptr) wanted += largest->must_hold();
+  const Bytes total = arbiter.budget().total();
+  return wanted > total && wanted <= total + foreign;
 }
 
 State StateOf(const core::Session& session, bool has_bytes, bool waits) {
@@ -110,8 +135,8 @@ State StateOf(const core::Session& session, bool has_bytes, bool waits) {
 }
 
 // Why the wish at `place` in line is not fulfilled.
-void Explain(const core::Arbiter& arbiter, const core::Wish& wish, uint64_t place,
-             Standing* standing) {
+void Explain(const core::Arbiter& arbiter, const Surroundings& around, const core::Wish& wish,
+             uint64_t place, Standing* standing) {
   const core::Session& session = arbiter.sessions().at(wish.id);
   const std::string blame = WhoIsStuck(arbiter, wish);
   const auto because = [&](Reason reason, const std::string& text) {
@@ -122,6 +147,9 @@ void Explain(const core::Arbiter& arbiter, const core::Wish& wish, uint64_t plac
   const bool served = arbiter.claimant() == wish.id && (session.holds() || wish.lasting());
   if (served) {
     return because(Reason::kMemory, "others are still freeing memory");
+  }
+  if (ForeignIsInTheWay(arbiter, wish, around.foreign)) {
+    return because(Reason::kForeign, ForeignText(around.foreign));
   }
   if (wish.kind == core::Wish::Kind::kContext) {
     return because(Reason::kContext, "no room for one more context" + WhoNeedsIt(arbiter, wish));
@@ -142,6 +170,29 @@ void Explain(const core::Arbiter& arbiter, const core::Wish& wish, uint64_t plac
   because(Reason::kTurn, Ordinal(place) + " in line");
 }
 
+// It goes on without the memory that it was refused.
+void ExplainRefusal(const core::Arbiter& arbiter, const Surroundings& around,
+                    const core::Session& session, Standing* standing) {
+  const core::Refusal& refused = *session.refused;
+  const std::string what = FormatBytes(refused.bytes) + " more were refused: ";
+  switch (refused.by) {
+    case core::Refusal::By::kLimit:
+      standing->reason = Reason::kLimitRefused;
+      standing->reason_text = what + "its limit is " + FormatBytes(arbiter.LimitOf(session.id));
+      return;
+    case core::Refusal::By::kHost:
+      standing->reason = Reason::kHostRefused;
+      standing->reason_text = what + "the host has no memory left for them";
+      return;
+    case core::Refusal::By::kCard:
+      standing->reason = Reason::kCardRefused;
+      standing->reason_text =
+          what + "programs can share " + FormatBytes(arbiter.MostResident()) + " of the GPU";
+      if (around.foreign > Bytes()) standing->reason_text += "; " + ForeignText(around.foreign);
+      return;
+  }
+}
+
 Instant SinceWhen(const core::Session& session, State state) {
   if (state == State::kStuck) return session.expected_at;
   if (state == State::kSuspending || state == State::kSuspended) return session.suspended_at;
@@ -149,6 +200,10 @@ Instant SinceWhen(const core::Session& session, State state) {
 }
 
 }  // namespace
+
+bool IsRefusal(Reason reason) {
+  return reason >= Reason::kLimitRefused;
+}
 
 std::string_view CodeOf(State state) {
   return kStates[static_cast<size_t>(state)].code;
@@ -162,11 +217,10 @@ std::string_view CodeOf(Reason reason) {
   return kReasons[static_cast<size_t>(reason)];
 }
 
-Standing StandingOf(const core::Arbiter& arbiter, const std::vector<core::Wish>& waiting,
-                    core::SessionId id) {
+Standing StandingOf(const core::Arbiter& arbiter, const Surroundings& around, core::SessionId id) {
   const core::Session& session = arbiter.sessions().at(id);
-  const auto wish = FirstWish(waiting, id);
-  const bool waits = wish != waiting.end();
+  const auto wish = FirstWish(around.waiting, id);
+  const bool waits = wish != around.waiting.end();
   Standing standing;
   const bool lapsed = session.lapsed && !session.suspended && session.waits();
   standing.state = StateOf(session, arbiter.ChargeOf(id) > Bytes(), waits || lapsed);
@@ -177,8 +231,17 @@ Standing StandingOf(const core::Arbiter& arbiter, const std::vector<core::Wish>&
     standing.since = session.asked_at;
   }
   if (waits && !session.suspended) {
-    Explain(arbiter, *wish, static_cast<uint64_t>(wish - waiting.begin()) + 1, &standing);
+    const auto place = static_cast<uint64_t>(wish - around.waiting.begin()) + 1;
+    Explain(arbiter, around, *wish, place, &standing);
     if (standing.state == State::kWaiting) standing.since = wish->since;
+  }
+  if (around.settling && !session.suspended && standing.reason == Reason::kNone) {
+    standing.reason = Reason::kRestart;
+    standing.reason_text = "the daemon has just started, and waits for programs to come back";
+  }
+  const bool goes_on = standing.state == State::kIdle || standing.state == State::kRunning;
+  if (goes_on && standing.reason == Reason::kNone && session.refused.has_value()) {
+    ExplainRefusal(arbiter, around, session, &standing);
   }
   if (arbiter.IsHeldBack(id)) {
     standing.held_back_since = standing.since;

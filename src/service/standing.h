@@ -36,7 +36,16 @@ enum class Reason {
   kPause,          // it is opportunistic, and others work
   kHost,           // no host memory for what it has allocated and never used
   kBlocks,         // it does not wait: it does not give others what it was asked for
+  kForeign,        // programs outside Tandem hold the room that it needs
+  kRestart,        // the daemon has just started, and waits for programs to come back
+  // It does not wait: it was refused memory,
+  kLimitRefused,  // by the limit of its run
+  kCardRefused,   // that the card does not have for it
+  kHostRefused,   // that the host does not have for it
 };
+
+// Whether it says what a session went on without.
+bool IsRefusal(Reason reason);
 
 std::string_view CodeOf(State state);
 std::string_view TextOf(State state);    // in a few words
@@ -52,9 +61,14 @@ struct Standing {
   std::optional<Instant> held_back_since;
 };
 
-// `waiting`: what the GPU's sessions wait for, as Arbiter::Waiting has it.
-Standing StandingOf(const core::Arbiter& arbiter, const std::vector<core::Wish>& waiting,
-                    core::SessionId id);
+// What a session stands in, beside the others of its GPU.
+struct Surroundings {
+  std::vector<core::Wish> waiting;  // what the GPU's sessions wait for: Arbiter::Waiting
+  Bytes foreign;                    // of the GPU, that programs outside Tandem hold
+  bool settling = false;            // the daemon has just started, and decides nothing yet
+};
+
+Standing StandingOf(const core::Arbiter& arbiter, const Surroundings& around, core::SessionId id);
 
 // All that its program was held back for others, to now.
 Duration WaitedOf(const core::Session& session, const Standing& standing, Instant now);

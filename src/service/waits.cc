@@ -90,12 +90,12 @@ void Service::TellEnded(const Seat& seat) {
 // To each that watches, of what it watches the session that has been held back the longest.
 void Service::TellWaits() {
   waits_at_.reset();
-  std::map<const Gpu*, std::vector<core::Wish>> wishes;
-  for (const auto& gpu : gpus_) wishes[gpu.get()] = gpu->arbiter.Waiting();
+  std::map<const Gpu*, Surroundings> around;
+  for (const auto& gpu : gpus_) around[gpu.get()] = SurroundingsOf(*gpu);
   std::map<ConnectionId, std::pair<const Seat*, Standing>> longest;
   for (const auto& [id, seat] : sessions_) {
     if (!seat->gpu->arbiter.IsHeldBack(id)) continue;
-    const Standing standing = StandingOf(seat->gpu->arbiter, wishes.at(seat->gpu), id);
+    const Standing standing = StandingOf(seat->gpu->arbiter, around.at(seat->gpu), id);
     if (now_ - *standing.held_back_since < kPeriod) continue;
     for (const ConnectionId number : watchers_) {
       if (!Watches(*connections_.at(number), *seat)) continue;
