@@ -12,6 +12,7 @@
 #include "src/cli/control.h"
 #include "src/cli/doctor/doctor.h"
 #include "src/cli/doctor/probe.h"
+#include "src/cli/lease.h"
 #include "src/cli/names.h"
 #include "src/cli/plan.h"
 #include "src/cli/policy.h"
@@ -395,6 +396,7 @@ int Main(int argc, char** argv) {
   AddOrders(&app, &action);
   AddPolicy(&app, &action);
   AddShare(&app, &action);
+  AddLease(&app, &action);
   AddSoftGpu(&app, &action);
   AddReport(&app, &action);
   AddPlan(&app, &action);

@@ -19,6 +19,7 @@
 #include "src/core/host_limits.h"
 #include "src/daemon/closing.h"
 #include "src/daemon/devices.h"
+#include "src/daemon/lease_file.h"
 #include "src/daemon/log.h"
 #include "src/daemon/memfd_pages.h"
 #include "src/daemon/options.h"
@@ -158,6 +159,8 @@ Result<std::unique_ptr<Server>> PrepareThere(const Options& options) {
     processes = table->TakeProcesses();
     config.saved = std::move(table);
   }
+  KeepLeases(listener.path(), &config);
+  config.leases_only = options.leases_only;
   if (options.chaos) {
     config.chaos_seed = options.seed.value_or(RandomToken());
     spdlog::warn("chaos: the card changes hands at random; for the same again: TANDEM_SEED={}",

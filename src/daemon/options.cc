@@ -178,6 +178,9 @@ ParsedOptions ParseOptions(int argc, const char* const* argv) {
   app.add_flag("--daemonize", options.daemonize,
                "go to the background once programs can connect; log to --log");
   app.add_flag("--everybody", options.everybody, "as root: serve the programs of all users");
+  app.add_flag("--leases-only", options.leases_only,
+               "serve only jobs of a cluster engine, which have leases, and root")
+      ->envname("TANDEM_LEASES_ONLY");
   app.add_option("--reserve-contexts", options.reserved_contexts,
                  "keep room on each card for this many contexts")
       ->check(CLI::Range(1u, 64u))

@@ -17,7 +17,8 @@ struct Options {
   bool probe = false;
   bool meter = false;
   bool spill_keeper = false;
-  bool everybody = false;  // serve all users
+  bool everybody = false;    // serve all users
+  bool leases_only = false;  // only programs with a lease
   unsigned reserved_contexts = 4;
   std::string log_file;      // empty: standard error
   std::string devices_json;  // empty: ask the driver

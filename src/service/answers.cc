@@ -48,6 +48,8 @@ void Service::Handle(Connection& from, const wire::Query& m) {
     json = SessionsJson(from.client.uid);
   } else if (m.what == "handovers") {
     json = HandoversJson();
+  } else if (m.what == "leases") {
+    json = LeasesJson(from);
   } else {
     return Refuse(from.id, wire::RefusalCode::kProtocol,
                   "there is nothing called " + Printable(m.what) + " to ask for", false);

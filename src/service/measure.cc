@@ -64,12 +64,20 @@ std::vector<Outgoing> Service::OnMeasured(const CardUses& uses, Instant now) {
 }
 
 // Whether the message is about a limit that other programs' memory lowers, which may have ended
-// since it was measured: a session begins, or would be refused memory.
+// since it was measured: a session begins, or a run, a lease or memory would be refused.
 bool Service::NeedsMeasurement(const Connection& from, const wire::Message& message) {
   if (!config_.measures || !measured_) return false;
   if (const auto* const m = std::get_if<wire::Register>(&message)) {
     const Gpu* const gpu = FindGpu(m->device);
     return gpu != nullptr && gpu->foreign > Bytes();
+  }
+  const bool any_foreign = std::any_of(gpus_.begin(), gpus_.end(),
+                                       [](const auto& gpu) { return gpu->foreign > Bytes(); });
+  if (const auto* const m = std::get_if<wire::RunBegin>(&message)) {
+    return any_foreign && m->run == 0 && Bytes(m->limit_bytes) > MostShared();
+  }
+  if (const auto* const m = std::get_if<wire::Control>(&message)) {
+    return any_foreign && m->what == "lease";
   }
   const auto* const m = std::get_if<wire::Reserve>(&message);
   if (m == nullptr || from.seat == nullptr || from.seat->gpu->foreign == Bytes()) return false;

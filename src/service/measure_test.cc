@@ -12,6 +12,7 @@ class MeasureTest : public ServiceTest {
   static ServiceConfig Measuring() {
     ServiceConfig config = Config(MiB(30), {}, GiB(1), false, {}, nullptr);
     config.measures = true;
+    config.random_token = [] { return uint64_t{7}; };
     return config;
   }
   // `used` of the card are in use, of which `ours` are of process 11.
@@ -177,6 +178,30 @@ TEST_F(MeasureTest, MemoryIsRefusedForOthersOnlyIfTheyStillHoldIt) {
   service_.OnMeasuring(now_);
   Measured(Bytes(), Bytes());
   EXPECT_EQ(Heard<wire::Reserved>(1).granted, 1);
+}
+
+TEST_F(MeasureTest, ALimitThatOthersMemoryForbidsIsMeasuredFirst) {
+  Pass(kSettling);
+  Measured(MiB(30), Bytes());
+  Connect(7, 70);
+  wire::RunBegin begin;
+  begin.limit_bytes = MiB(90).count;
+  Say(7, begin);
+  EXPECT_TRUE(said_.empty());
+  EXPECT_TRUE(service_.WantsMeasurement(now_));
+  now_ = now_ + Milliseconds(10);
+  Measured(Bytes(), Bytes());
+  EXPECT_EQ(Bytes(Heard<wire::RunStarted>(7).limit_bytes), MiB(90));
+}
+
+TEST_F(MeasureTest, ALimitThatOthersMemoryAllowsIsNotMeasured) {
+  Pass(kSettling);
+  Measured(MiB(30), Bytes());
+  Connect(7, 70);
+  wire::RunBegin begin;
+  begin.limit_bytes = MiB(60).count;
+  Say(7, begin);
+  EXPECT_EQ(Bytes(Heard<wire::RunStarted>(7).limit_bytes), MiB(60));
 }
 
 }  // namespace

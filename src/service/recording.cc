@@ -40,6 +40,9 @@ void Service::RecordIdentity(Seat& seat) const {
   who->gpu_index = seat.gpu->info.index;
   who->uid = seat.client.uid;
   who->run = seat.run.has_value() ? runs_.at(*seat.run).name : "";
+  const Lease* const lease =
+      seat.run.has_value() ? leases_.OfToken(seat.run->first, seat.run->second) : nullptr;
+  if (lease != nullptr) who->project = Printable(lease->terms.project);
   who->program = seat.program;
   who->pid = seat.client.pid;
   who->started_unix_ns = UnixNs(seat.started);

@@ -31,6 +31,9 @@ struct Service::Run {
   bool oversubscribes = false;
   core::Class of_class = core::Class::kInteractive;
   std::optional<core::Share> share;  // of each of its sessions
+  bool leased = false;               // it is a lease's (leases.h), and lasts as long as that
+  bool ended = false;                // its lease has: no process joins it
+  bool open() const { return owner != 0 || leased; }
   // Whether this daemon has been told them, by an order or by `tandem run`: what that says when it
   // comes back is older.
   bool limit_known = false;
@@ -119,6 +122,8 @@ struct Service::Connection {
 
 // Whose its sessions are.
 core::Tenant TenantOf(const Client& client);
+// "2" or "0.5", a weight, or "30%", a fraction; nothing: it is neither.
+std::optional<core::Share> ParseShare(std::string_view text);
 // As people write it.
 std::string ShareText(const core::Share& share);
 

@@ -36,6 +36,7 @@ void Service::Handle(Connection& from, const wire::Register& m) {
                       std::to_string(kMaxSessionsPerUser) + " sessions already",
                   true);
   }
+  if (old == nullptr && RefuseWithoutLease(from, *gpu, m)) return;
   if (AwaitSpillFile(from, *gpu, m)) return;
   Result<std::unique_ptr<SessionPages>> pages = pages_->Make();
   if (!pages.ok()) {

@@ -5,6 +5,7 @@
 
 #include "src/core/class_names.h"
 #include "src/service/records.h"
+#include "src/wire/open_runs.h"
 
 namespace tandem::service {
 namespace {
@@ -33,6 +34,9 @@ void Service::Handle(Connection& from, const wire::RunBegin& m) {
   if (from.role == Connection::Role::kSession || from.run.has_value()) {
     return Refuse(from.id, wire::RefusalCode::kProtocol, "RunBegin is out of place here", true);
   }
+  if (leases_.OfToken(from.client.uid, m.run) != nullptr) {
+    return Refuse(from.id, wire::RefusalCode::kProtocol, "a lease is not a run to be opened", true);
+  }
   from.role = Connection::Role::kPeople;
   // A run from before a restart was within the budget; its sessions may not all have come back.
   const bool oversubscribes = m.oversubscribes != 0;
@@ -41,7 +45,7 @@ void Service::Handle(Connection& from, const wire::RunBegin& m) {
   if (!of_class.has_value()) return;
   uint64_t token = m.run;
   while (token == 0) {
-    token = config_.random_token();
+    token = wire::RunToken(config_.random_token());
     if (runs_.count(RunKey{from.client.uid, token}) != 0) token = 0;
   }
   from.run = RunKey{from.client.uid, token};
@@ -165,7 +169,7 @@ bool Service::AwaitsItsRun(const Connection& from, const wire::Message& message)
   const bool empty = hello->allocated_bytes == 0 && hello->contexts == 0 && hello->fixed_bytes == 0;
   if (from.client.predates_daemon && !empty) return false;
   const auto run = runs_.find(RunKey{from.client.uid, hello->run});
-  return run == runs_.end() || run->second.owner == 0;
+  return run == runs_.end() || !run->second.open();
 }
 
 // A process that registers again cannot leave the run it is in, nor the limit it has without one.

@@ -40,7 +40,8 @@ Bytes BudgetOf(const GpuInfo& gpu, Bytes foreign) {
 Service::Service(ServiceConfig config, std::unique_ptr<PageMaker> pages)
     : config_(std::move(config)),
       pages_(std::move(pages)),
-      host_(config_.host_memory, config_.available_host_memory, config_.host_memory_measured) {
+      host_(config_.host_memory, config_.available_host_memory, config_.host_memory_measured),
+      leases_(config_.keep_leases, config_.kept_leases) {
   host_.AllowSpilling(config_.spill.limit, config_.spill.available);
   if (config_.shares_host_memory) host_.ShareAmongUsers();
   if (config_.saved != nullptr) last_session_ = config_.saved->last_session().load();
@@ -53,6 +54,7 @@ Service::Service(ServiceConfig config, std::unique_ptr<PageMaker> pages)
   for (const auto& gpu : gpus_) {
     if (config_.chaos_seed.has_value()) StartChaos(*gpu);
   }
+  TakeKeptLeases();
   RestoreSessions();
   MeasureWithin(Duration());
 }
@@ -169,7 +171,7 @@ std::vector<Outgoing> Service::OnDisconnected(ConnectionId connection, Instant n
   if (gone.run.has_value()) {
     Run& run = runs_.at(*gone.run);
     run.owner = 0;
-    if (run.sessions == 0) runs_.erase(*gone.run);
+    if (run.sessions == 0 && !run.open()) runs_.erase(*gone.run);
   }
   watchers_.erase(connection);
   told_.erase(connection);
@@ -206,6 +208,7 @@ std::vector<Outgoing> Service::OnTick(Instant now) {
   }
   if (waits_at_.has_value() && *waits_at_ <= now) TellWaits();
   if (usage_at_.has_value() && *usage_at_ <= now) RecordUsages();
+  if (leases_at_.has_value() && *leases_at_ <= now) EndLeasesOfGoneJobs();
   return std::move(out_);
 }
 
@@ -214,6 +217,7 @@ std::optional<Instant> Service::wake() const {
   if (!first.has_value() && !held_.empty()) first = config_.started + kRunPatience;
   if (waits_at_.has_value()) first = std::min(first.value_or(*waits_at_), *waits_at_);
   if (usage_at_.has_value()) first = std::min(first.value_or(*usage_at_), *usage_at_);
+  if (leases_at_.has_value()) first = std::min(first.value_or(*leases_at_), *leases_at_);
   if (awaits_measurement_since_.has_value()) {
     const Instant until = *awaits_measurement_since_ + kMeasurementPatience;
     first = std::min(first.value_or(until), until);
@@ -356,7 +360,7 @@ void Service::Remove(core::SessionId session, bool tell_arbiter) {
   if (seat->run.has_value()) {
     Run& run = runs_.at(*seat->run);
     if (--run.sessions == 0) run.unused_since = now_;
-    if (run.sessions == 0 && run.owner == 0) runs_.erase(*seat->run);
+    if (run.sessions == 0 && !run.open()) runs_.erase(*seat->run);
   }
   if (!tell_arbiter) return;
   Feed(*seat->gpu, core::event::SessionGone{session});

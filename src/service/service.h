@@ -41,6 +41,7 @@
 #include "src/core/arbiter.h"
 #include "src/history/record.h"
 #include "src/service/card_use.h"
+#include "src/service/leases.h"
 #include "src/service/log_rate.h"
 #include "src/service/pages.h"
 #include "src/service/saved_sessions.h"
@@ -115,6 +116,12 @@ struct ServiceConfig {
   std::function<void(UniqueFd memory, unsigned uid)> let_go = {};
   bool measures = false;                      // OnMeasured is called where WantsMeasurement says so
   std::unique_ptr<SavedSessions> saved = {};  // null: the next daemon finds nothing
+  // Leases: how they are kept, those kept by the daemon before, and whether a program needs one.
+  Leases::Keep keep_leases = {};
+  std::string kept_leases = {};
+  bool leases_only = false;
+  std::function<std::string(int pid)> cgroups_of = {};             // as /proc/PID/cgroup has them
+  std::function<bool(const std::string& cgroup)> has_cgroup = {};  // whether it exists
 };
 
 using ConnectionId = uint64_t;
@@ -186,6 +193,11 @@ class Service {
   struct Target;
   struct Offered;
   struct Watch;
+  // Of the cgroup of a lease's job.
+  struct LeaseWatch {
+    Instant since;
+    bool seen = false;  // it existed
+  };
   using RunKey = std::pair<unsigned, uint64_t>;  // uid and token: no user joins another user's run
   using OfferKey = std::pair<uint64_t, uint64_t>;
 
@@ -283,6 +295,16 @@ class Service {
   bool RefuseToLift(const Connection& from, const Target& target, const wire::Control& m);
   const std::optional<LimitOrder>& LimitedBy(const Seat& seat) const;
 
+  // Leases of engines (lease_orders.cc).
+  void TakeKeptLeases();
+  void OpenLease(const Lease& lease);
+  void CreateLease(Connection& from, const wire::Control& m);
+  void EndLease(Connection& from, const wire::Control& m);
+  std::vector<core::SessionId> CloseLease(const Lease& ended);
+  bool RefuseWithoutLease(const Connection& from, const Gpu& gpu, const wire::Register& m);
+  void EndLeasesOfGoneJobs();
+  std::string LeasesJson(const Connection& from) const;
+
   // Shares of the time (shares.cc).
   void SetShare(Connection& from, const wire::Control& m);
   core::Share FirstShare(const Seat* old, const Seat& seat) const;
@@ -353,6 +375,9 @@ class Service {
   std::map<ConnectionId, std::unique_ptr<Connection>> connections_;
   std::map<core::SessionId, std::unique_ptr<Seat>> sessions_;
   std::map<RunKey, Run> runs_;
+  Leases leases_;
+  std::optional<Instant> leases_at_;  // then jobs are looked for whose leases may end
+  std::map<std::string, LeaseWatch> lease_watches_;  // by job
   std::map<OfferKey, Offered> offers_;
   std::deque<std::pair<int, core::Handover>> handovers_;  // with the GPU's index
   std::optional<Instant> settles_at_;

@@ -127,6 +127,10 @@ std::string Service::SessionsJson(unsigned viewer) const {
     session.update(MemoryJson(*seat));
     const bool shown = seat->run.has_value() && visible(seat->client.uid);
     session["run"] = shown ? Json(seat->run->second) : Json();
+    const Lease* const lease =
+        seat->run.has_value() ? leases_.OfToken(seat->run->first, seat->run->second) : nullptr;
+    session["lease"] = lease == nullptr ? Json() : Json(Printable(lease->terms.job));
+    session["project"] = lease == nullptr ? "" : Printable(lease->terms.project);
     session["class"] = core::NameOf(arbiter.sessions().at(id).of_class);
     session["share"] = ShareText(arbiter.shares().Of(KeyOf(*seat)));
     session["user_share"] = ShareText(UserShare(arbiter, *seat));

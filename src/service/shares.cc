@@ -14,7 +14,8 @@ using Json = nlohmann::json;
 constexpr double kLeastWeight = 1e-3, kMostWeight = 1e3, kLeastPercent = 0.1;
 constexpr std::string_view kUser = "user:";
 
-// "2" or "0.5", a weight, or "30%", a fraction.
+}  // namespace
+
 std::optional<core::Share> ParseShare(std::string_view text) {
   const bool percent = text.ends_with('%');
   if (percent) text.remove_suffix(1);
@@ -29,8 +30,6 @@ std::optional<core::Share> ParseShare(std::string_view text) {
   if (number < kLeastWeight || number > kMostWeight) return std::nullopt;
   return core::Share{number, {}};
 }
-
-}  // namespace
 
 core::Tenant TenantOf(const Client& client) {
   return {"", std::to_string(client.uid)};

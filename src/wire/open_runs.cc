@@ -32,6 +32,7 @@ Result<UniqueFd> MarkRunOpen(uint64_t run) {
 }
 
 bool IsOpenRun(uint64_t run) {
+  if (IsLease(run)) return true;
   const UniqueFd file(open(OwnFile(".runs").c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (!file) return errno == EMFILE || errno == ENFILE || errno == ENOMEM;
   struct flock byte = ByteOf(run);

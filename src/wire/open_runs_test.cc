@@ -25,7 +25,7 @@ class OpenRunsTest : public testing::Test {
 };
 
 TEST_F(OpenRunsTest, ARunIsOpenWhileItsMarkLasts) {
-  constexpr uint64_t kRun = 0x7fffffffffffffff;  // the largest there is
+  constexpr uint64_t kRun = kLeaseBit - 1;  // the largest there is
   EXPECT_FALSE(IsOpenRun(kRun));
   Result<UniqueFd> mark = MarkRunOpen(kRun);
   ASSERT_TRUE(mark.ok()) << mark.error().message;
@@ -34,6 +34,11 @@ TEST_F(OpenRunsTest, ARunIsOpenWhileItsMarkLasts) {
   EXPECT_FALSE(IsOpenRun(uint64_t{1} << 63));  // no run's number
   mark->Reset();
   EXPECT_FALSE(IsOpenRun(kRun));
+}
+
+TEST_F(OpenRunsTest, ALeaseIsOpenUntilTheDaemonSaysOtherwise) {
+  EXPECT_TRUE(IsOpenRun(LeaseToken(12345)));
+  EXPECT_FALSE(IsOpenRun(RunToken(LeaseToken(12345))));
 }
 
 TEST_F(OpenRunsTest, RunsOfOneKindOfGpuAreNoneOfTheOther) {
