@@ -39,6 +39,10 @@ LAYERS = {
     "src/cli": [
         "src/base", "src/core", "src/cuda", "src/history", "src/plan", "src/usage", "src/wire",
     ],
+    # A program of its own beside tandem: what its commands know, over HTTP.
+    "src/serve": [
+        "src/base", "src/cli", "src/core", "src/history", "src/plan", "src/usage", "src/wire",
+    ],
     "examples": ["src/base", "src/cuda", "include"],
     "bench": ["src", "softgpu"],
     "tests": ["src", "softgpu"],

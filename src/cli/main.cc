@@ -20,6 +20,7 @@
 #include "src/cli/python.h"
 #include "src/cli/report/report.h"
 #include "src/cli/run.h"
+#include "src/cli/serve.h"
 #include "src/cli/share.h"
 #include "src/cli/show_commands.h"
 #include "src/cli/soft_gpu.h"
@@ -400,6 +401,7 @@ int Main(int argc, char** argv) {
   AddSoftGpu(&app, &action);
   AddReport(&app, &action);
   AddPlan(&app, &action);
+  AddServe(&app, &action);
   AddDoctor(&app, &action);
   AddPythonCommands(&app);
   AddOwn(&app, &action);

@@ -62,7 +62,7 @@ def test_before_and_after(make_card):
 
 def test_the_commands_of_use(shell):
     lines = commands(block_with("tandem suspend"))
-    assert len(lines) == 19 and lines[0][:2] == ["./dev", "install"]
+    assert len(lines) == 20 and lines[0][:2] == ["./dev", "install"]
     big = None
     for words in lines[1:]:
         assert words[0] == "tandem"
@@ -70,6 +70,12 @@ def test_the_commands_of_use(shell):
             big = shell.spawn(words, stdin=subprocess.PIPE)
             assert big.stdout.readline() == "ready\n"
             assert shell.session_of(big)["name"] == "big"
+            continue
+        if words[1] == "serve":
+            serve = shell.spawn([*words, "--listen", "127.0.0.1:0"])
+            assert "http://127.0.0.1:" in serve.stdout.readline()
+            serve.terminate()
+            finish(serve)
             continue
         assert words[1] == "run" or finish(shell.spawn(words)) != "", words
         if words[1] == "run":

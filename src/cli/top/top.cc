@@ -1,6 +1,5 @@
 #include "src/cli/top/top.h"
 
-#include <fmt/core.h>
 #include <poll.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -11,15 +10,13 @@
 #include <ctime>
 
 #include "src/base/duration.h"
-#include "src/base/text.h"
-#include "src/cli/daemon.h"
 #include "src/cli/environment.h"
 #include "src/cli/listing.h"
 #include "src/cli/print.h"
 #include "src/cli/top/controls.h"
 #include "src/cli/top/frame.h"
 #include "src/cli/top/screen.h"
-#include "src/wire/runtime_dir.h"
+#include "src/cli/top/source.h"
 
 namespace tandem::cli {
 namespace top {
@@ -33,42 +30,6 @@ double UnixNow() {
   clock_gettime(CLOCK_REALTIME, &now);
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
-
-// The daemon, over one connection as long as it lives.
-class Source {
- public:
-  void Refresh(Model* model) {
-    if (const Status taken = Ask(model); !taken.ok()) {
-      channel_.Close();
-      const ErrorCode code = taken.error().code;
-      const bool away = code == ErrorCode::kNotFound || code == ErrorCode::kUnavailable;
-      model->Lose(away ? fmt::format("No daemon runs at {}; {} starts one.", wire::SocketPath(),
-                                     wire::RootStartsTheDaemon() ? "root" : "`tandem run`")
-                       : EscapeText(taken.error().message));
-    }
-  }
-
-  // What the order has come to, in a line.
-  std::string Give(const wire::Control& order) {
-    if (!channel_) return "no daemon runs: the order was not given";
-    const Result<std::string> answer = AskForJson(&channel_, order);
-    if (answer.ok()) return order.what + ": ordered";
-    if (answer.error().code != ErrorCode::kRefused) channel_.Close();
-    return EscapeText(answer.error().message);
-  }
-
- private:
-  Status Ask(Model* model) {
-    if (!channel_) {
-      ASSIGN_OR_RETURN(channel_, wire::ConnectDaemon(wire::SocketPath()));
-    }
-    ASSIGN_OR_RETURN(const std::string status, AskForJson(&channel_, wire::Query{"status"}));
-    ASSIGN_OR_RETURN(const std::string sessions, AskForJson(&channel_, wire::Query{"sessions"}));
-    return model->Take(status, sessions);
-  }
-
-  wire::Channel channel_;
-};
 
 // Signals that end the view, as events in their order with keys.
 class EndSignals {
