@@ -71,8 +71,7 @@ Result<Program> ServeProgram(const std::string& executable, const ServeOptions& 
 
 void AddServe(CLI::App* app, std::function<int()>* action) {
   auto options = std::make_shared<ServeOptions>();
-  CLI::App* command =
-      app->add_subcommand("serve", "Serve a page, JSON and metrics over HTTP");
+  CLI::App* command = app->add_subcommand("serve", "Serve a page, JSON and metrics over HTTP");
   AddServeOptions(command, options.get());
   command->callback([=] { *action = [=] { return BecomeServe(*options); }; });
 }

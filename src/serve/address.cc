@@ -61,9 +61,9 @@ uint16_t PortOf(int socket) {
 Error CannotListen(const Address& address, int error) {
   const std::string where = FormatAddress(address);
   if (error == EADDRINUSE) {
-    return Error{ErrorCode::kFailed,
-                 fmt::format("another program listens at {}; choose another port with --listen",
-                             where)};
+    return Error{
+        ErrorCode::kFailed,
+        fmt::format("another program listens at {}; choose another port with --listen", where)};
   }
   if (error == EADDRNOTAVAIL) {
     return Error{ErrorCode::kFailed,
@@ -115,8 +115,9 @@ Result<Listener> Listen(const Address& address) {
                              address.host, gai_strerror(failed), address.port)};
   }
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(list, freeaddrinfo);
-  Listener listener{UniqueFd(socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
-                    address, IsLoopback(list->ai_addr)};
+  Listener listener{
+      UniqueFd(socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)), address,
+      IsLoopback(list->ai_addr)};
   const int fd = listener.socket.get(), on = 1;
   // After a restart connections of the last process may linger at the port.
   if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||

@@ -22,7 +22,8 @@ TEST(AddressTest, IsParsed) {
 
 TEST(AddressTest, OnlyNamesOfThisMachineAreItsOwn) {
   const Address listen{"127.0.0.1", 9870};
-  for (const char* host : {"localhost", "LOCALHOST:9870", "127.0.0.1:1", "127.1.2.3", "[::1]:9870"}) {
+  for (const char* host :
+       {"localhost", "LOCALHOST:9870", "127.0.0.1:1", "127.1.2.3", "[::1]:9870"}) {
     EXPECT_TRUE(IsOwnName(host, listen)) << host;
   }
   for (const char* host : {"", "evil.example", "evil.example:9870", "127.0.0.1.evil.example",

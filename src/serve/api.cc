@@ -31,7 +31,8 @@ Answer Api::Get(const std::string& path, const Parameters& parameters, std::stri
   if (path == "/metrics") return Metrics(parameters, accept);
   if (path == "/api/v1/gpus") return Now(parameters, &Snapshot::gpus);
   if (path == "/api/v1/sessions") return Now(parameters, &Snapshot::sessions);
-  for (const char* heavy : {"/api/v1/plan", "/api/v1/report", "/api/v1/history", "/api/v1/events"}) {
+  for (const char* heavy :
+       {"/api/v1/plan", "/api/v1/report", "/api/v1/history", "/api/v1/events"}) {
     if (path == heavy) return Heavy(path, parameters);
   }
   return ErrorAnswer(404, std::string("there is nothing here; there are ") + kPaths);

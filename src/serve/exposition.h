@@ -3,7 +3,8 @@
 // Threading: none.
 // Invariants
 // 1. The samples of a family follow each other, after its description.
-// 2. No label value breaks a line: what other people chose is escaped, first for people (EscapeText)
+// 2. No label value breaks a line: what other people chose is escaped, first for people
+// (EscapeText)
 //    and then for the format.
 #pragma once
 

@@ -47,7 +47,8 @@ Head CheckRequestLine(std::string_view line) {
   if (target.empty() || target.find(' ') != target.npos || target[0] != '/') {
     return Refuse(400, "the request line is not like GET /metrics HTTP/1.1");
   }
-  if (target.size() > kLongestTarget) return Refuse(414, "the address is longer than 4096 characters");
+  if (target.size() > kLongestTarget)
+    return Refuse(414, "the address is longer than 4096 characters");
   if (version != "HTTP/1.1" && version != "HTTP/1.0") {
     return Refuse(505, "only HTTP/1.1 and HTTP/1.0 are served");
   }

@@ -16,9 +16,10 @@ int Refused(const std::string& text) {
 }
 
 TEST(HeadTest, KeepsTheHeadersThatAreUsed) {
-  const Head head = CheckHead(std::string(kGet) +
-                              "Host: localhost:9870\r\nRange: bytes=0-0,0-0\r\nACCEPT:\ttext/plain \r\n"
-                              "Accept-Encoding: br\r\nAuthorization: Bearer x\r\n\r\n");
+  const Head head =
+      CheckHead(std::string(kGet) +
+                "Host: localhost:9870\r\nRange: bytes=0-0,0-0\r\nACCEPT:\ttext/plain \r\n"
+                "Accept-Encoding: br\r\nAuthorization: Bearer x\r\n\r\n");
   EXPECT_EQ(head.refused, 0);
   EXPECT_EQ(head.text, std::string(kGet) +
                            "host: localhost:9870\r\naccept: text/plain\r\n"
@@ -49,12 +50,25 @@ TEST(HeadTest, RefusesWhatTheLibraryNeedNotSee) {
 
 TEST(HeadTest, AnyBytesAreRefusedOrBecomeAPlainHead) {
   const char* given = std::getenv("TANDEM_SEED");
-  const unsigned seed = given != nullptr ? std::strtoul(given, nullptr, 10) : std::random_device()();
+  const unsigned seed =
+      given != nullptr ? std::strtoul(given, nullptr, 10) : std::random_device()();
   std::cout << "TANDEM_SEED=" << seed << "\n";
   std::mt19937 random(seed);
-  const std::string pieces[] = {"GET ",   "/",    " HTTP/1.1", "\r\n", "host:", "a",
-                                "\r\n\r\n", "\n", "\r",        ":",    " ",     std::string(1, '\0'),
-                                "Content-Length: 3", "\xff", "accept: x"};
+  const std::string pieces[] = {"GET ",
+                                "/",
+                                " HTTP/1.1",
+                                "\r\n",
+                                "host:",
+                                "a",
+                                "\r\n\r\n",
+                                "\n",
+                                "\r",
+                                ":",
+                                " ",
+                                std::string(1, '\0'),
+                                "Content-Length: 3",
+                                "\xff",
+                                "accept: x"};
   for (int round = 0; round < 20000; ++round) {
     std::string text = random() % 2 == 0 ? kGet : "";
     for (unsigned i = random() % 12; i > 0; --i) text += pieces[random() % std::size(pieces)];

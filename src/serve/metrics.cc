@@ -20,12 +20,16 @@ using Json = nlohmann::json;
 constexpr MetricType kGauge = MetricType::kGauge, kCounter = MetricType::kCounter;
 
 // Those that a GPU has at all times, so that a graph has zeros instead of gaps (docs/json.md).
-constexpr const char* kStates[] = {"idle",       "waiting",   "restoring", "running", "releasing",
-                                   "suspending", "suspended", "stuck"};
-constexpr const char* kReasons[] = {"turn",         "memory",
-                                    "context",      "fixed_memory",
-                                    "fixed_memory_of_others", "pause_of_others",
-                                    "host_memory",  "blocks_others"};
+constexpr const char* kStates[] = {"idle",      "waiting",    "restoring", "running",
+                                   "releasing", "suspending", "suspended", "stuck"};
+constexpr const char* kReasons[] = {"turn",
+                                    "memory",
+                                    "context",
+                                    "fixed_memory",
+                                    "fixed_memory_of_others",
+                                    "pause_of_others",
+                                    "host_memory",
+                                    "blocks_others"};
 
 constexpr Family kUp = {"tandem_up", kGauge, "", "Whether the daemon answers: 1 or 0."};
 constexpr Family kBuild = {"tandem_build_info", kGauge, "",
@@ -115,8 +119,8 @@ Labels OfGpu(const Json& gpu) {
 }
 
 Labels OfSession(const Json& session) {
-  return {{"gpu", Index(Member(session, "gpu"))}, {"session", Index(Member(session, "id"))},
-          {"user", RawText(session, "user")},     {"run", RawText(session, "name")},
+  return {{"gpu", Index(Member(session, "gpu"))},   {"session", Index(Member(session, "id"))},
+          {"user", RawText(session, "user")},       {"run", RawText(session, "name")},
           {"program", RawText(session, "program")}, {"class", RawText(session, "class")}};
 }
 

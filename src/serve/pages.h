@@ -1,7 +1,8 @@
 // Pages: the files of the page for browsers, read once into memory.
 //
 // Threading: any thread once read.
-// Invariant: only files that were read are served; a path of a request never reaches the file system.
+// Invariant: only files that were read are served; a path of a request never reaches the file
+// system.
 #pragma once
 
 #include <map>

@@ -14,11 +14,10 @@ constexpr int kMostUsers = 2000, kMostGpus = 256;
 Result<cli::PlanOptions> OptionsOf(const Parameters& parameters) {
   cli::PlanOptions options;
   const std::vector<std::pair<const char*, std::string*>> texts = {
-      {"burst", &options.burst},   {"edit", &options.edit},
-      {"pause", &options.edit},    {"away", &options.away},
-      {"stay", &options.stay},     {"idle-timeout", &options.timeout},
-      {"memory", &options.memory}, {"card", &options.card},
-      {"bus", &options.bus},       {"bound", &options.bound},
+      {"burst", &options.burst},   {"edit", &options.edit}, {"pause", &options.edit},
+      {"away", &options.away},     {"stay", &options.stay}, {"idle-timeout", &options.timeout},
+      {"memory", &options.memory}, {"card", &options.card}, {"bus", &options.bus},
+      {"bound", &options.bound},
   };
   std::vector<std::string> known = {"users", "gpus"};
   for (const auto& [name, value] : texts) known.emplace_back(name);

@@ -24,9 +24,9 @@ Result<Query> Query::Parse(const Parameters& parameters, const std::vector<std::
   Query query;
   for (const auto& [name, value] : parameters) {
     if (std::find(known.begin(), known.end(), name) == known.end()) {
-      return Error{ErrorCode::kInvalid, fmt::format("'{}' is no parameter; {}",
-                                                    name.substr(0, kLongestShown),
-                                                    NamesText(known))};
+      return Error{
+          ErrorCode::kInvalid,
+          fmt::format("'{}' is no parameter; {}", name.substr(0, kLongestShown), NamesText(known))};
     }
     if (value.size() > kLongestValue) {
       return Error{ErrorCode::kInvalid,

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "src/serve/plan_answer.h"
 
 namespace tandem::serve {
@@ -43,8 +45,7 @@ TEST(QueryTest, APlanIsComputed) {
   EXPECT_EQ(answer.status, 200);
   const auto json = nlohmann::json::parse(answer.body);
   EXPECT_EQ(json.at("users"), 10);
-  EXPECT_EQ(answer.body,
-            PlanAnswer({{"users", "10"}, {"burst", "30s"}, {"edit", "5m"}}).body);
+  EXPECT_EQ(answer.body, PlanAnswer({{"users", "10"}, {"burst", "30s"}, {"edit", "5m"}}).body);
   EXPECT_EQ(PlanAnswer({}).status, 400);
   EXPECT_EQ(PlanAnswer({{"users", "0"}}).status, 400);
   EXPECT_EQ(PlanAnswer({{"users", "1"}, {"burst", "fast"}}).status, 400);

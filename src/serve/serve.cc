@@ -39,8 +39,7 @@ class EndSignals {
     for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
       struct sigaction action;
       // Under nohup, SIGHUP stays ignored.
-      const bool ignored =
-          sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+      const bool ignored = sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
       if (!ignored) sigaddset(&signals_, signal);
     }
     pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
@@ -91,7 +90,8 @@ std::string Announcement(const Listener& listener, const cli::ServeOptions& opti
     return JsonLine({{"url", url},
                      {"address", listener.address.host},
                      {"port", listener.address.port},
-                     {"token_file", token.empty() ? nlohmann::json() : nlohmann::json(options.token_file)},
+                     {"token_file",
+                      token.empty() ? nlohmann::json() : nlohmann::json(options.token_file)},
                      {"privacy", options.privacy}}) +
            "\n";
   }

@@ -56,8 +56,8 @@ class LiveStream {
       const Duration left = next_ - MonotonicNow();
       if (!sampler_->Sleep(std::min(left, Seconds(1))) || !sink->is_writable()) return false;
     }
-    const auto snapshot = number_ == 0 ? sampler_->Latest(kKeepAlive)
-                                       : sampler_->Next(number_, kKeepAlive);
+    const auto snapshot =
+        number_ == 0 ? sampler_->Latest(kKeepAlive) : sampler_->Next(number_, kKeepAlive);
     if (!sink->is_writable()) return false;
     std::string event = ": the daemon is slow\n\n";
     if (snapshot != nullptr) {
@@ -84,8 +84,8 @@ Site::Site(Api* api, Sampler* sampler, Pages pages, SiteSettings settings)
 
 std::optional<Answer> Site::WhyNot(const httplib::Request& request, bool data) const {
   if (settings_.loopback && !IsOwnName(request.get_header_value("Host"), settings_.listen)) {
-    return ErrorAnswer(403, "the Host header names another machine; open " +
-                                FormatAddress(settings_.listen));
+    return ErrorAnswer(
+        403, "the Host header names another machine; open " + FormatAddress(settings_.listen));
   }
   if (!data || settings_.token.empty()) return std::nullopt;
   if (HasToken(request.get_header_value("Authorization"), settings_.token)) return std::nullopt;

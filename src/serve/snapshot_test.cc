@@ -15,24 +15,34 @@ using Json = nlohmann::json;
 constexpr uid_t kOwn = 4000000001, kOther = 4000000002;  // users without names
 
 Json Gpu() {
-  return {{"index", 0},         {"uuid", "GPU-1"},      {"name", "Soft \"GPU\""}, {"policy", "fair"},
-          {"mode", "turns"},    {"card_bytes", 1000},   {"budget_bytes", 900},    {"free_bytes", 100},
-          {"charged_bytes", 800}, {"foreign_bytes", 50}, {"held_s", 12.5},        {"busy_s", 10.25},
-          {"handovers", 3},     {"out_bytes", 5},       {"in_bytes", 6}};
+  return {{"index", 0},          {"uuid", "GPU-1"},   {"name", "Soft \"GPU\""},
+          {"policy", "fair"},    {"mode", "turns"},   {"card_bytes", 1000},
+          {"budget_bytes", 900}, {"free_bytes", 100}, {"charged_bytes", 800},
+          {"foreign_bytes", 50}, {"held_s", 12.5},    {"busy_s", 10.25},
+          {"handovers", 3},      {"out_bytes", 5},    {"in_bytes", 6}};
 }
 
 Json Session(int id, uid_t uid, const std::string& name) {
-  return {{"id", id},        {"uid", uid},  {"gpu", 0},     {"name", name},
-          {"program", name + ".bin"}, {"pid", 100 + id}, {"run", 7}, {"class", "batch"},
-          {"state", "waiting"}, {"reason_code", "turn"}, {"held_s", 1.5}, {"resident_bytes", 42}};
+  return {{"id", id},
+          {"uid", uid},
+          {"gpu", 0},
+          {"name", name},
+          {"program", name + ".bin"},
+          {"pid", 100 + id},
+          {"run", 7},
+          {"class", "batch"},
+          {"state", "waiting"},
+          {"reason_code", "turn"},
+          {"held_s", 1.5},
+          {"resident_bytes", 42}};
 }
 
 cli::top::Model ModelOf(const std::vector<Json>& sessions) {
   cli::top::Model model;
-  const Json status = {{"version", "1"},       {"pid", 9}, {"uptime_s", 5}, {"socket", "s"},
+  const Json status = {{"version", "1"},       {"pid", 9},       {"uptime_s", 5}, {"socket", "s"},
                        {"accounts_file", "a"}, {"gpus", {Gpu()}}};
-  const Json runs = {{{"uid", kOther}, {"name", "idle run"}, {"program", "sleep"}, {"pid", 77},
-                      {"run", 8}}};
+  const Json runs = {
+      {{"uid", kOther}, {"name", "idle run"}, {"program", "sleep"}, {"pid", 77}, {"run", 8}}};
   EXPECT_TRUE(model.Take(status.dump(), Json{{"sessions", sessions}, {"runs", runs}}.dump()).ok());
   return model;
 }
@@ -64,8 +74,8 @@ TEST(SnapshotTest, WithoutADaemonSaysSo) {
 }
 
 TEST(SnapshotTest, PrivacyHidesOtherUsersPrograms) {
-  const Snapshot snapshot = MakeSnapshot(
-      ModelOf({Session(1, kOwn, "mine"), Session(2, kOther, "secret")}), 0, kOwn);
+  const Snapshot snapshot =
+      MakeSnapshot(ModelOf({Session(1, kOwn, "mine"), Session(2, kOther, "secret")}), 0, kOwn);
   for (const std::string& text : {snapshot.live, snapshot.sessions, snapshot.gpus,
                                   snapshot.open_metrics, snapshot.text_metrics}) {
     EXPECT_THAT(text, Not(HasSubstr("secret")));
@@ -85,8 +95,8 @@ TEST(SnapshotTest, PrivacyHidesOtherUsersPrograms) {
 }
 
 TEST(SnapshotTest, MetricsAreOfBothFormats) {
-  const Snapshot snapshot = MakeSnapshot(ModelOf({Session(1, kOwn, "fi\\l\"m\n\x1b[2J")}), 0,
-                                         std::nullopt);
+  const Snapshot snapshot =
+      MakeSnapshot(ModelOf({Session(1, kOwn, "fi\\l\"m\n\x1b[2J")}), 0, std::nullopt);
   const std::string& open = snapshot.open_metrics;
   EXPECT_THAT(open, HasSubstr("# TYPE tandem_gpu_active_seconds counter\n"
                               "# UNIT tandem_gpu_active_seconds seconds\n"));

@@ -51,9 +51,9 @@ Result<std::string> Read(const std::string& path, int fd) {
     return Error{ErrorCode::kRefused, path + " is another user's; name a file of your own"};
   }
   if ((info.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-    return Error{ErrorCode::kRefused,
-                 "other users have access to " + path + ": `chmod 600` it, or delete it for a new "
-                 "token"};
+    return Error{ErrorCode::kRefused, "other users have access to " + path +
+                                          ": `chmod 600` it, or delete it for a new "
+                                          "token"};
   }
   std::array<char, kLongest + 2> text;
   const ssize_t size = read(fd, text.data(), text.size());
