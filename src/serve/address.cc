@@ -129,6 +129,11 @@ Result<Listener> Listen(const Address& address) {
 }
 
 bool IsOwnName(std::string_view host_header, const Address& listen) {
+  if (host_header.starts_with('[')) {
+    const size_t end = host_header.find(']');
+    if (end == host_header.npos) return false;
+    if (end + 1 < host_header.size() && host_header[end + 1] != ':') return false;
+  }
   const bool port = host_header.find(':') != std::string_view::npos;
   const std::string host = Lower(port ? HostOf(host_header) : std::string(host_header));
   if (host == "localhost" || host == Lower(listen.host)) return true;

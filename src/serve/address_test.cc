@@ -26,8 +26,9 @@ TEST(AddressTest, OnlyNamesOfThisMachineAreItsOwn) {
        {"localhost", "LOCALHOST:9870", "127.0.0.1:1", "127.1.2.3", "[::1]:9870"}) {
     EXPECT_TRUE(IsOwnName(host, listen)) << host;
   }
-  for (const char* host : {"", "evil.example", "evil.example:9870", "127.0.0.1.evil.example",
-                           "localhost.evil.example", "10.0.0.1", "[::2]", "[", "[::1", "]", ":"}) {
+  for (const char* host :
+       {"", "evil.example", "evil.example:9870", "127.0.0.1.evil.example", "localhost.evil.example",
+        "10.0.0.1", "[::2]", "[::1]x:1", "[", "[::1", "]", ":"}) {
     EXPECT_FALSE(IsOwnName(host, listen)) << host;
   }
   EXPECT_TRUE(IsOwnName("box:80", Address{"Box", 80}));

@@ -58,16 +58,16 @@ Result<std::string> Read(const std::string& path, int fd) {
   std::array<char, kLongest + 2> text;
   const ssize_t size = read(fd, text.data(), text.size());
   if (size < 0) return Failed("read", path);
-  std::string token(text.data(), static_cast<size_t>(size));
-  while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
-  const bool plain = token.find_first_not_of(kOfToken) == std::string::npos;
+  std::string_view token(text.data(), static_cast<size_t>(size));
+  while (token.ends_with('\n') || token.ends_with('\r')) token.remove_suffix(1);
+  const bool plain = token.find_first_not_of(kOfToken) == token.npos;
   if (!plain || token.size() < kShortest || token.size() > kLongest) {
     return Error{ErrorCode::kInvalid,
                  fmt::format("{} has no token: it takes {} to {} letters and digits; delete the "
                              "file for a new one",
                              path, kShortest, kLongest)};
   }
-  return token;
+  return std::string(token);
 }
 
 }  // namespace
