@@ -102,7 +102,9 @@ std::string Announcement(const Listener& listener, const cli::ServeOptions& opti
       "Open {}#token={} in a browser. Other clients send `Authorization: Bearer TOKEN`.\n"
       "TOKEN is the text of {}.\n{}Ctrl-C ends it.\n",
       url, shown, options.token_file,
-      listener.loopback ? "" : "The connection is not encrypted: who can read it has the token.\n");
+      listener.loopback
+          ? ""
+          : "The connection is not encrypted: readers of the network see the token.\n");
 }
 
 struct Start {

@@ -1,4 +1,4 @@
-// Site: who may ask what, and how the answers look in HTTP.
+// Site: which requests are answered, and how the answers look in HTTP.
 //
 // Threading: any thread.
 // Invariants

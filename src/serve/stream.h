@@ -51,7 +51,7 @@ class Stream : public httplib::Stream {
   size_t given_ = 0;      // of it
 };
 
-// What is sent to a client before its connection is closed.
+// The answer to a client whose connection is then closed.
 std::string RefusalText(int status, const std::string& reason);
 
 }  // namespace tandem::serve
