@@ -21,7 +21,8 @@
 //   allocations BYTES COUNT THREADS KEPT   by each thread, each freed at once, beside so many kept
 //   mappings BYTES COUNT PIECE   the same by way of the driver's virtual memory calls, in pieces
 //
-// With --no-kernels it loads none, for a driver that has no compiler. With --echo COUNT PAUSE_NS it
+// With --no-kernels it loads none, for a driver that has no compiler. With --device N it uses that
+// one instead of the first. With --echo COUNT PAUSE_NS it
 // touches no GPU, but prints how long so many round trips to another process take, each with a
 // thread to wake.
 #include <cstdio>
@@ -106,7 +107,8 @@ int main(int argc, char** argv) {
     return 0;
   }
   const bool kernels = option != "--no-kernels";
-  Device device(kernels);
+  const int index = option == "--device" && argc > 2 ? std::atoi(argv[2]) : 0;
+  Device device(kernels, index);
   Say("ready");
   for (std::string line; std::getline(std::cin, line);) {
     std::istringstream words(line);

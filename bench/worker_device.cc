@@ -118,14 +118,14 @@ uint64_t Since(tandem::Instant begin) {
 
 }  // namespace
 
-Device::Device(bool kernels) {
+Device::Device(bool kernels, int index) {
   void* const library = dlopen("libcuda.so.1", RTLD_NOW);
   if (library == nullptr) Fail("dlopen", dlerror());
   driver_ = tandem::cuda::LoadRealDriver(
       library, [](void* handle, const char* symbol) { return dlsym(handle, symbol); });
   Check("cuInit", driver_.cuInit(0));
   CUdevice device = 0;
-  Check("cuDeviceGet", driver_.cuDeviceGet(&device, 0));
+  Check("cuDeviceGet", driver_.cuDeviceGet(&device, index));
   Check("cuCtxCreate", driver_.cuCtxCreate_v2(&context_, 0, device));
   Check("cuStreamCreate", driver_.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
   if (!kernels) return;

@@ -16,7 +16,7 @@ namespace bench {
 class Device {
  public:
   // Opens libcuda.so.1 and makes a context on its first GPU; `kernels`: loads the kernels.
-  explicit Device(bool kernels);
+  Device(bool kernels, int index);
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
   ~Device();

@@ -87,9 +87,8 @@ Result<EventReader> EventReader::Open(const std::string& path) {
     }
     file.inode = info.st_ino;
     file.size = static_cast<uint64_t>(info.st_size);
-    const bool again = std::any_of(files.begin(), files.end(), [&](const File& other) {
-      return other.inode == file.inode;
-    });
+    const bool again = std::any_of(files.begin(), files.end(),
+                                   [&](const File& other) { return other.inode == file.inode; });
     if (!again) files.push_back(std::move(file));
   }
   if (files.empty()) {
@@ -190,8 +189,7 @@ EventPage EventReader::Newest(const EventFilter& filter, size_t limit) const {
   }
 }
 
-EventPage EventReader::After(const LogPlace& place, const EventFilter& filter,
-                             size_t limit) const {
+EventPage EventReader::After(const LogPlace& place, const EventFilter& filter, size_t limit) const {
   EventPage page;
   const auto found = std::find_if(files_.begin(), files_.end(), [&](const File& file) {
     return file.inode == place.file && place.offset <= file.size;

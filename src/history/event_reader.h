@@ -4,7 +4,8 @@
 //
 // Threading: any thread; a daemon may write at the same time.
 // Invariants
-// 1. Only whole lines are read. The copies at the head of a newer file are read as no lines of their
+// 1. Only whole lines are read. The copies at the head of a newer file are read as no lines of
+// their
 //    own, where the file before is there.
 // 2. A reading takes memory for its result and one block, whatever the size of the log.
 #pragma once
@@ -51,8 +52,8 @@ class EventReader {
   // kNotFound: there is no log. kRefused: this user may not read it.
   static Result<EventReader> Open(const std::string& path);
 
-  // The newest lines that the filter takes, at most `limit`, the oldest of these first. Looks at the
-  // last kMostScanned bytes.
+  // The newest lines that the filter takes, at most `limit`, the oldest of these first. Looks at
+  // the last kMostScanned bytes.
   EventPage Newest(const EventFilter& filter, size_t limit) const;
   // The first lines behind `place`, in the same way; from the oldest file on where it is not there.
   EventPage After(const LogPlace& place, const EventFilter& filter, size_t limit) const;

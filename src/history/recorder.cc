@@ -1,5 +1,7 @@
 #include "src/history/recorder.h"
 
+#include <pthread.h>
+
 #include <utility>
 
 #include "src/base/mutex.h"
@@ -37,6 +39,7 @@ class Recorder::Work {
   }
 
   void Run() {
+    pthread_setname_np(pthread_self(), "recorder");
     if (!config_.accounts_file.empty()) accounts_.Open(config_.accounts_file);
     for (Duration gather;; gather = kGather) {  // the first at once, so that the files are there
       std::vector<Record> records;

@@ -218,9 +218,8 @@ void UsageSeries::Add(const std::string& key, int64_t from_ns, int64_t to_ns,
   for (int64_t at = begin; at < end;) {
     const int64_t step = (at - first_ns) / step_ns;
     const int64_t next = std::min(first_ns + (step + 1) * step_ns, end);
-    sums.at(static_cast<size_t>(step)) +=
-        Part(amounts, static_cast<double>(at - from_ns) / whole,
-             static_cast<double>(next - from_ns) / whole);
+    sums.at(static_cast<size_t>(step)) += Part(amounts, static_cast<double>(at - from_ns) / whole,
+                                               static_cast<double>(next - from_ns) / whole);
     at = next;
   }
 }
@@ -274,8 +273,8 @@ Result<Json> ReadSeries(const std::string& events, const std::string& accounts,
   const bool fine = (query.until_ns - query.since_ns) / kNsInSecond <= kLongestFine;
   if (fine && !events.empty()) return FromEvents(events, query, user_name);
   if (!accounts.empty()) return FromAccounts(accounts, query);
-  return Error{ErrorCode::kNotFound, fine ? "the daemon writes no event log"
-                                          : "the daemon keeps no accounts"};
+  return Error{ErrorCode::kNotFound,
+               fine ? "the daemon writes no event log" : "the daemon keeps no accounts"};
 }
 
 }  // namespace tandem::history

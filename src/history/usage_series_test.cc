@@ -81,12 +81,17 @@ class ReadSeriesTest : public HistoryTest {
     return fields.dump() + "\n";
   }
   static std::string SessionLine(int64_t second, int session, unsigned uid, const char* project) {
-    return Line(second, {{"event", "session"}, {"session", session}, {"uid", uid},
-                         {"project", project}});
+    return Line(second,
+                {{"event", "session"}, {"session", session}, {"uid", uid}, {"project", project}});
   }
   static std::string UsageLine(int64_t second, int session, int gpu, double active_s) {
-    return Line(second, {{"event", "usage"}, {"session", session}, {"gpu", gpu}, {"seconds", 10.0},
-                         {"active_s", active_s}, {"held_s", 10.0}, {"waited_s", 10 - active_s}});
+    return Line(second, {{"event", "usage"},
+                         {"session", session},
+                         {"gpu", gpu},
+                         {"seconds", 10.0},
+                         {"active_s", active_s},
+                         {"held_s", 10.0},
+                         {"waited_s", 10 - active_s}});
   }
   Json Read(const SeriesQuery& query, const std::string& accounts = "") {
     const auto answer = ReadSeries(events_, accounts, query, Name);
@@ -127,8 +132,7 @@ TEST_F(ReadSeriesTest, BeforeTheLogNothingIsKnown) {
                          << UsageLine(50, 7, 0, 4);
   const Json json = Read({At(0), At(60), SeriesQuery::By::kGpu, 360});
   EXPECT_EQ(json["complete_since"], UtcTime(At(35)));
-  EXPECT_EQ(json["series"][0]["active_s"],
-            Json::array({nullptr, nullptr, nullptr, 0.0, 4.0, 0.0}));
+  EXPECT_EQ(json["series"][0]["active_s"], Json::array({nullptr, nullptr, nullptr, 0.0, 4.0, 0.0}));
 }
 
 TEST_F(ReadSeriesTest, ManySecondsBecomeFewSteps) {

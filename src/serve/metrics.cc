@@ -29,7 +29,12 @@ constexpr const char* kReasons[] = {"turn",
                                     "fixed_memory_of_others",
                                     "pause_of_others",
                                     "host_memory",
-                                    "blocks_others"};
+                                    "blocks_others",
+                                    "foreign_memory",
+                                    "daemon_restart",
+                                    "limit_refused",
+                                    "gpu_memory_refused",
+                                    "host_memory_refused"};
 
 constexpr Family kUp = {"tandem_up", kGauge, "", "Whether the daemon answers: 1 or 0."};
 constexpr Family kBuild = {"tandem_build_info", kGauge, "",
@@ -46,8 +51,9 @@ constexpr Family kGpuMemory = {
     "tandem_gpu_memory_bytes", kGauge, "bytes",
     "Memory: card, budget that can be shared, charged and free of it, foreign programs'."};
 constexpr Family kGpuSessions = {"tandem_gpu_sessions", kGauge, "", "Sessions by their state."};
-constexpr Family kGpuWaiting = {"tandem_gpu_waiting_sessions", kGauge, "",
-                                "Sessions that are held back, by the reason."};
+constexpr Family kGpuWaiting = {
+    "tandem_gpu_waiting_sessions", kGauge, "",
+    "Sessions that are held back, or were refused memory, by the reason."};
 constexpr Family kGpuSwapped = {"tandem_gpu_swapped_bytes", kCounter, "bytes",
                                 "Bytes copied to the host (out) and back (in) by hand-overs."};
 

@@ -1,9 +1,6 @@
 #include "src/serve/report_answer.h"
 
-#include <pwd.h>
-
 #include <algorithm>
-#include <array>
 #include <map>
 #include <utility>
 #include <vector>
@@ -16,13 +13,6 @@ namespace {
 
 using history::AccountsKey;
 using history::AccountsRow;
-
-std::string NameOfUser(uid_t uid) {
-  passwd entry{}, *found = nullptr;
-  std::array<char, 16384> buffer;
-  const int failed = getpwuid_r(uid, &entry, buffer.data(), buffer.size(), &found);
-  return failed == 0 && found != nullptr ? found->pw_name : std::to_string(uid);
-}
 
 size_t PlaceOf(const std::vector<AccountsKey>& keys, AccountsKey key) {
   return static_cast<size_t>(std::find(keys.begin(), keys.end(), key) - keys.begin());

@@ -40,7 +40,8 @@ void HideOthers(uid_t viewer, Json* now) {
     for (Json& entry : (*now)[list]) {
       if (cli::Member(entry, "uid") == viewer) continue;
       for (const char* name : {"name", "program"}) entry[name] = kHidden;
-      for (const char* number : {"pid", "run"}) entry[number] = nullptr;
+      if (!cli::RawText(entry, "project").empty()) entry["project"] = kHidden;
+      for (const char* number : {"pid", "run", "lease"}) entry[number] = nullptr;
     }
   }
 }

@@ -33,6 +33,8 @@ FIELDS = {
     "classroom": ("users", "cells", "policy", "mean_wait_s", "p99_wait_s", "plan_mean_s", "plan_p99_s",
                   "sim_mean_s", "sim_p99_s", "exclusive_mean_s", "alone_bare_ms", "alone_gpu_ms",
                   "p99_bound_s", "capacity_cells", "plan_users", "sim_users", "exclusive_users"),
+    "observe": ("sessions", "gpus", "daemon_cpu_share_with", "top_cpu_share", "scrape_ms", "scrape_max_ms",
+                "events_per_second", "db_bytes_per_day", "rounds", "seconds"),
     "makespan": ("duty", "phase_s", "jobs", "set_fraction", "serial_s", "shared_s", "speedup", "bound",
                  "ideal", "rounds"),
 }  # fmt: skip
@@ -47,10 +49,11 @@ OTHERS = {
     "interactive": ("model_mean_s", "model_p99_s", "seed", "scale"),
     "cell": ("added_ms", "remote_small_ms"),
     "classroom": ("queued", "wrong_results", "seed", "scale"),
+    "observe": ("daemon_cpu_share", "daemon_cpu_share_without", "recorder_cpu_share"),
     "makespan": ("turn_s", "spread"),
 }
 ROWS = {"gate": 1, "alloc": 24, "overhead": 4, "release": 2, "handover": 1, "gaps": 1, "makespan": 3,
-        "fairness": 1, "harvest": 1, "interactive": 1, "cell": 1, "classroom": 1}  # fmt: skip
+        "fairness": 1, "harvest": 1, "interactive": 1, "cell": 1, "classroom": 1, "observe": 1}  # fmt: skip
 
 
 def positive(value):

@@ -141,6 +141,64 @@ def test_reports_are_those_of_the_command(scene):
         assert serve.refusal(f"/api/v1/report?{wrong}")[0] == 400, wrong
 
 
+def events(serve, query):
+    """Those of the log, which the daemon begins a moment after its first session."""
+    status, _, body = serve.request(f"/api/v1/events?{query}")
+    return json.loads(body)["events"] if status == 200 else []
+
+
+def test_the_history_agrees_with_the_log(scene):
+    serve = Serve(scene)
+    usage = wait_until(lambda: len(found := events(serve, "event=usage")) >= 4 and found, None, "it is recorded")
+    held = sum(line["held_s"] for line in usage)
+
+    def history():
+        series = (answer := serve.get("/api/v1/history?since=10m"))["series"]
+        return series and sum(value or 0 for value in series[0]["held_s"]) >= held * 0.99 and answer
+
+    by_gpu = wait_until(history, None, "the history has that", patience=2 * PATIENCE_S)
+    assert by_gpu["by"] == "gpu" and by_gpu["step_s"] == 10
+    gpu = by_gpu["series"][0]
+    assert gpu["key"] == "gpu0"
+    assert all(len(values) == len(by_gpu["times"]) for name, values in gpu.items() if name != "key")
+    assert all(active <= 10 for active in gpu["active_s"] if active is not None)
+    assert gpu["held_s"][0] is None  # before the daemon
+    lines = serve.get("/api/v1/events?event=usage&limit=10000")["events"]
+    shown = sum(value or 0 for value in serve.get("/api/v1/history?since=10m")["series"][0]["held_s"])
+    assert shown <= sum(line["held_s"] for line in lines) * 1.01
+    users = serve.get("/api/v1/history?since=10m&by=user")["series"]
+    assert len(users) == 1 and len(serve.get("/api/v1/history?since=10m&by=project")["series"]) == 1
+    days = serve.get("/api/v1/history?since=1d")
+    assert days["step_s"] == 3600 and days["series"][0]["key"] == "gpu0"
+
+
+def test_events_are_those_of_the_log_and_go_on(scene):
+    serve = Serve(scene)
+    wait_until(lambda: len(events(serve, "event=handover")) >= 3, None, "hand-overs are logged")
+    page = serve.get("/api/v1/events?event=handover&gpu=0&limit=2")
+    assert len(page["events"]) == 2 and {event["event"] for event in page["events"]} == {"handover"}
+    later = wait_until(lambda: (got := serve.get(f"/api/v1/events?after={page['next']}"))["events"] and got,
+                       None, "there is more")  # fmt: skip
+    assert not later["gap"] and later["events"][0]["ns"] >= page["events"][-1]["ns"]
+    log = [json.loads(line) for line in open(scene.ask("status")["events_file"], encoding="utf-8")]
+    assert all(event in log for event in later["events"])
+    assert serve.get("/api/v1/events?after=1-0")["gap"]
+
+
+def test_privacy_hides_names_in_events(scene):
+    """Of others: these sessions are this user's, so a copy of the log has them be another's."""
+    serve = Serve(scene, "--privacy")
+    own = wait_until(lambda: len(found := events(serve, "event=session")) >= 2 and found, None, "they are logged")
+    assert {event["name"] for event in own} == {"film", "mnist"}
+    log = scene.ask("status")["events_file"]
+    with open(log, encoding="utf-8") as lines:
+        line = next(line for line in lines if '"event":"session"' in line)
+    with open(log, "a", encoding="utf-8") as lines:
+        lines.write(line.replace(f'"uid":{os.getuid()}', '"uid":4242'))
+    others = [event for event in serve.get("/api/v1/events?event=session")["events"] if event["uid"] == 4242]
+    assert [(event["name"], event["program"], event["pid"]) for event in others] == [("(hidden)", "(hidden)", None)]
+
+
 def test_a_report_without_accounts_says_why(make_card):
     status, error = Serve(make_card()).refusal("/api/v1/report")
     assert status == 404 and "no accounts yet" in error
@@ -268,8 +326,9 @@ def test_pages_that_are_not_there_and_other_paths(make_card):
                  "/assets/%00", "//etc/passwd"):  # fmt: skip
         assert serve.refusal(path)[0] == 404, path
     assert serve.refusal("/api/v1/gpus?x=1")[0] == 400
-    for path in ("/api/v1/history", "/api/v1/events"):
-        assert serve.refusal(path)[0] == 501
+    for path in ("/api/v1/history?by=run", "/api/v1/history?points=0", "/api/v1/history?since=now",
+                 "/api/v1/events?limit=0", "/api/v1/events?after=soon", "/api/v1/events?gpu=x"):  # fmt: skip
+        assert serve.refusal(path)[0] == 400, path
     for method in ("POST", "PUT", "DELETE", "OPTIONS"):
         status, headers, _ = serve.request("/api/v1/gpus", method=method)
         assert (status, headers["Allow"]) == (405, "GET, HEAD")
