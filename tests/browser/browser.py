@@ -13,12 +13,14 @@ class Browser:
 
     def __init__(self, log):
         self._log = log.open("w")
+        self.names = set()  # of the pages
         self._process = subprocess.Popen(
             ["node", HERE / "pages.mjs", "/usr/bin/chromium", str(PATIENCE_S * 1000)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True,
         )  # fmt: skip
 
     def order(self, page, action, **arguments):
+        self.names.add(page)
         line = json.dumps({"page": page, "do": action, **arguments})
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()

@@ -1,0 +1,1 @@
+export function People() { return <h1>People</h1>; }

@@ -1,0 +1,1 @@
+export function Plan() { return <h1>Plan</h1>; }
