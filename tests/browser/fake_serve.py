@@ -31,11 +31,11 @@ PARAMETERS = {
 
 
 class FakeServe:
-    """`names`: of the first sessions and runs. `daemon`: whether there is one."""
+    """`names`: of the first sessions and runs. `daemon`: whether there is one. `errors`: by part of the interface."""
 
-    def __init__(self, web, sessions=40, names=(), token=None, daemon=True, port=0):
+    def __init__(self, web, sessions=40, names=(), token=None, daemon=True, errors=(), port=0):
         self.web, self.sessions, self.names, self.token, self.daemon = Path(web), sessions, names, token, daemon
-        self.port = port
+        self.port, self.errors = port, dict(errors)
         self.asked = []  # paths with their queries
         self._server = None
         self.start()
@@ -90,6 +90,8 @@ class _Handler(BaseHTTPRequestHandler):
         name = url.path.removeprefix("/api/v1/")
         if name not in PARAMETERS:
             return self._json({"error": f"there is no {url.path}"}, 404)
+        if name in self.serve.errors:
+            return self._json({"error": self.serve.errors[name]}, 500)
         unknown = set(query) - PARAMETERS[name]
         if unknown:
             return self._json({"error": f"there is no parameter {min(unknown)}"}, 400)

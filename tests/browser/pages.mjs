@@ -51,13 +51,13 @@ const actions = {
   evaluate: (page, { expression }) => page.evaluate(expression),
   wait: (page, { expression }) => until(page, expression),
   screenshot: (page, { path, clip }) => page.screenshot({ path, clip: clip ?? undefined }),
-  // From and to are parts of the element's width and height.
-  drag: async (page, { selector, from, to }) => {
+  // Begin and end are parts of the element's width and height.
+  drag: async (page, { selector, begin, end }) => {
     const box = await page.locator(selector).first().boundingBox();
     const point = ([x, y]) => [box.x + x * box.width, box.y + y * box.height];
-    await page.mouse.move(...point(from));
+    await page.mouse.move(...point(begin));
     await page.mouse.down();
-    await page.mouse.move(...point(to), { steps: 5 });
+    await page.mouse.move(...point(end), { steps: 5 });
     await page.mouse.up();
   },
   double: (page, { selector }) => page.locator(selector).first().dblclick(),

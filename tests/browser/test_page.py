@@ -184,3 +184,88 @@ def test_all_screens_by_keyboard(tab, page_server):
         if screen != "now":
             tab.wait("document.activeElement === document.querySelector('main')")
         tab.value("document.querySelector('.skip').focus()")
+
+
+def chosen_interval(tab):
+    tab.wait("location.hash.includes('from=')")
+    return tab.value("(([, query]) => [...new URLSearchParams(query)])(location.hash.split('?'))")
+
+
+def charts(tab):
+    tab.wait("document.querySelectorAll('.chart canvas').length === 3")
+
+
+def test_history_shows_charts_with_tables(tab, page_server):
+    tab.open(f"{page_server.url}/#/history")
+    charts(tab)
+    for name in ("Utilisation", "Waiting", "Memory"):
+        assert name in tab.text()
+    assert "gpu0" in tab.text(".panel .legend")
+    tab.do("click", selector=".panel summary")
+    tab.wait("document.querySelectorAll('.panel tbody tr').length > 5")
+    names = tab.value("[...document.querySelectorAll('.panel')[0].querySelectorAll('.legend .name')].map((each) => each.innerText)")
+    assert tab.text(".panel thead").split() == ["From", *names]
+    tab.do("click", selector="input[value='user']")
+    tab.wait("location.hash.includes('by=user')")
+    for chosen in ("24h", "4w"):
+        tab.do("click", selector=f"input[value='{chosen}']")
+        tab.wait(f"location.hash.includes('range={chosen}')")
+        charts(tab)
+
+
+def test_a_drag_zooms_and_a_double_click_resets(tab, page_server):
+    tab.open(f"{page_server.url}/#/history?range=1h")
+    charts(tab)
+    tab.do("drag", selector=".chart .u-over", begin=[0.5, 0.5], end=[0.75, 0.5])
+    shown = dict(chosen_interval(tab))
+    assert 600 < int(shown["to"]) - int(shown["from"]) < 1200  # a quarter of an hour
+    tab.wait("!document.querySelector('button.reset').disabled")
+    tab.wait("!document.querySelector('.charts.busy')")
+    tab.do("double", selector=".chart .u-over")
+    tab.wait("!location.hash.includes('from=')")
+
+
+def test_zoom_by_keyboard(tab, page_server):
+    tab.open(f"{page_server.url}/#/history?range=1h")
+    charts(tab)
+    tab.value("document.querySelector('.charts').focus()")
+    tab.do("press", key="+")
+    shown = dict(chosen_interval(tab))
+    assert int(shown["to"]) - int(shown["from"]) == 1800
+    tab.do("press", key="ArrowLeft")
+    tab.wait(f"!location.hash.includes('from={shown['from']}')")
+    tab.do("press", key="0")
+    tab.wait("!location.hash.includes('from=')")
+
+
+def test_people_shows_who_used_what_and_saves_it(tab, page_server):
+    tab.open(f"{page_server.url}/#/people?by=run")
+    tab.wait("document.querySelectorAll('.people-table tbody tr').length > 0")
+    assert "film" in tab.text(".people-table") and EVIL in tab.text(".people-table")
+    assert "in all" in tab.text(".people-table tfoot")
+    saved = tab.do("download", selector="button.csv")
+    assert saved["name"] == "tandem-run-7d.csv"
+    assert "film" in saved["text"] and "held_s" in saved["text"].splitlines()[0]
+    for by in ("user", "day"):
+        tab.do("click", selector=f"input[value='{by}']")
+        tab.wait(f"document.querySelector('.people-table caption').innerText === 'Use by {by}'")
+
+
+def test_plan_answers_to_its_sliders(tab, page_server):
+    tab.open(f"{page_server.url}/#/plan?users=4")
+    tab.wait("document.querySelector('.chart canvas') && document.querySelector('.tiles')")
+    before = tab.text(".tiles")
+    tab.value("document.querySelector('input[name=Users]').focus()")
+    tab.do("press", key="ArrowRight")
+    tab.wait("location.hash.includes('users=5')")
+    tab.wait(f"document.querySelector('.tiles').innerText !== {json.dumps(before)}")
+    tab.do("click", selector=".week button")
+    tab.wait("location.hash.includes('pause=')")
+
+
+def test_an_error_is_quoted_and_other_screens_work(tab, fake):
+    server = fake(sessions=1, errors={"report": f"accounts.db: {EVIL}"})
+    tab.open(f"{server.url}/#/people?since=own&from=1&to=9999999999999")
+    tab.until_text(f"accounts.db: {EVIL}")
+    tab.go("plan")
+    tab.wait("document.querySelector('.tiles')")

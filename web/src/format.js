@@ -37,9 +37,15 @@ export function seconds(value) {
   if (value < 9.95) return `${value.toFixed(1).replace(/\.0$/, "")} s`;
   const whole = Math.round(value);
   if (whole < 120) return `${whole} s`;
-  if (whole < 7200) return two(whole, 60, "min", "s");
+  if (whole < 7200 && whole !== 3600) return two(whole, 60, "min", "s");
   if (whole < 172800) return two(Math.round(whole / 60), 60, "h", "min");
   return two(Math.round(whole / 3600), 24, "days", "h");
+}
+
+/** Sums of time: from two hours on in hours, so that a column compares. */
+export function hours(value) {
+  if (!isNumber(value) || value < 7200) return seconds(value);
+  return `${(value / 3600).toFixed(1)} h`;
 }
 
 function two(count, per, large, small) {
@@ -61,10 +67,11 @@ const pad = (value) => String(value).padStart(2, "0");
 
 /** "14:03", with the day where it is not today: "Nov 25, 14:03". */
 export function moment(date, now = new Date()) {
-  const clock = `${pad(date.getHours())}:${pad(date.getMinutes())}`;
-  if (date.toDateString() === now.toDateString()) return clock;
-  return `${day(date)}, ${clock}`;
+  if (date.toDateString() === now.toDateString()) return clock(date);
+  return `${day(date)}, ${clock(date)}`;
 }
+
+export const clock = (date) => `${pad(date.getHours())}:${pad(date.getMinutes())}`;
 
 export const MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(" ");
 export const day = (date) => `${MONTHS[date.getMonth()]} ${date.getDate()}`;
@@ -75,3 +82,11 @@ export const rfc3339 = (unixSeconds) => `${new Date(unixSeconds * 1000).toISOStr
 /** A Date's value for <input type="datetime-local">. */
 export const localInput = (date) =>
   `${date.getFullYear()}-${pad(date.getMonth() + 1)}-${pad(date.getDate())}T${pad(date.getHours())}:${pad(date.getMinutes())}`;
+
+const LAST_S = 253402300799; // of the year 9999
+
+/** [from, to] of an address, or null: text that is no interval. */
+export function interval(from, to) {
+  const [left, right] = [Number(from), Number(to)];
+  return left > 0 && right > left && right <= LAST_S ? [left, right] : null;
+}

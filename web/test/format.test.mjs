@@ -34,3 +34,10 @@ test("times of other days have the day", () => {
   assert.equal(format.localInput(new Date(2026, 0, 2, 3, 4)), "2026-01-02T03:04");
   assert.equal(format.rfc3339(0), "1970-01-01T00:00:00Z");
 });
+
+test("an interval of an address is one that has dates", () => {
+  assert.deepEqual(format.interval("1", "2"), [1, 2]);
+  for (const [from, to] of [["2", "1"], ["x", "2"], [undefined, "2"], ["1", "9999999999999"], ["1", "Infinity"]]) {
+    assert.equal(format.interval(from, to), null, `${from} ${to}`);
+  }
+});
