@@ -14,6 +14,10 @@ AGES = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 FIRST_DAY_S = 20 * 86400  # the accounts begin so long ago
 
 
+def uuid_of(gpu):
+    return f"GPU-00000000-0000-0000-0000-00000000000{gpu}"
+
+
 def text_of(unix_s):
     return datetime.datetime.fromtimestamp(unix_s, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
@@ -94,8 +98,8 @@ def gpu_of(index, sessions, now):
     of_state = lambda state: [each["id"] for each in mine if each["state"] == state]  # noqa: E731
     busy = 0.55 + 0.25 * math.sin(now / 9 + index) + 0.15 * math.sin(now / 2.3 + 2 * index)
     return {
-        "index": index, "uuid": f"GPU-00000000-0000-0000-0000-00000000000{index}",
-        "name": "NVIDIA H100 80GB HBM3", "software": False, "card_bytes": CARD,
+        "index": index, "uuid": uuid_of(index),
+        "name": "Made up, 80 GiB", "software": True, "card_bytes": CARD,
         "budget_bytes": room, "charged_bytes": used, "free_bytes": room - used,
         "foreign_bytes": foreign, "chunk_bytes": 2 << 20, "context_bytes": CONTEXT,
         "holders": of_state("running"), "waiting": of_state("waiting"),
@@ -183,7 +187,7 @@ def _row(weight, span):
 
 def report(since, until, by, names):
     span = until - since
-    values = {"user": USERS, "project": PROJECTS, "gpu": [f"GPU-{number}" for number in range(3)],
+    values = {"user": USERS, "project": PROJECTS, "gpu": [uuid_of(number) for number in range(3)],
               "run": list(names) + [f"{run}-1" for run in RUNS]}  # fmt: skip
     if by in ("day", "hour"):
         step = 86400 if by == "day" else 3600

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import real_serve
 from fake_serve import FakeServe
 from harness import BUILD
 
@@ -25,10 +26,21 @@ def fake(request):
         server.stop()
 
 
-@pytest.fixture
-def page_server(fake):
-    """The server of most tests: `url` is its address, and runs named film and EVIL have sessions."""
-    return fake(sessions=12, names=("film", EVIL))
+@pytest.fixture(scope="module")
+def page_server(tmp_path_factory):
+    """The server of most tests: `url` is its address, and runs named film and EVIL have sessions.
+
+    A real one, as soon as the build has it.
+    """
+    names = ("film", EVIL)
+    if real_serve.SERVER.exists():
+        server = real_serve.RealServe(tmp_path_factory.mktemp("page"), names)
+        yield server
+        server.close()
+    else:
+        server = FakeServe(BUILD / "share/tandem/web", sessions=12, names=names)
+        yield server
+        server.stop()
 
 
 class Tab:
@@ -236,6 +248,15 @@ def test_zoom_by_keyboard(tab, page_server):
     tab.wait(f"!location.hash.includes('from={shown['from']}')")
     tab.do("press", key="0")
     tab.wait("!location.hash.includes('from=')")
+
+
+def test_a_zoom_into_nothing_keeps_the_charts(tab, fake):
+    tab.open(f"{fake().url}/#/history?range=4w&from=1000000000&to=1000003600")
+    charts(tab)
+    assert "Nothing is recorded for this interval." in tab.text()
+    tab.do("double", selector=".chart .u-over")
+    tab.wait("!location.hash.includes('from=')")
+    tab.wait("!document.querySelector('main').innerText.includes('Nothing is recorded')")
 
 
 def test_people_shows_who_used_what_and_saves_it(tab, page_server):

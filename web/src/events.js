@@ -1,7 +1,7 @@
 // Server-sent events out of chunks of text, as the HTML standard has them, and how long to wait before
 // the next try. Used with fetch(), since EventSource cannot send a token.
 
-const MOST_BUFFERED = 16 << 20; // a server that never ends a line is not one of ours
+const MOST_BUFFERED = 4 << 20; // a server that never ends a line is not one of ours
 
 /** Calls onEvent(name, data) for each whole event. */
 export function eventParser(onEvent) {

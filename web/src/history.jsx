@@ -145,13 +145,14 @@ export function History({ query, setQuery, dark }) {
       <Problem error={error} />
       {data?.error && <Problem error={data.error} />}
       {!data && busy && <p class="quiet">Asking the server …</p>}
-      {empty && (
+      {empty && isZoomed && <p class="quiet hint">Nothing is recorded for this interval. Zoom out, or press 0.</p>}
+      {empty && !isZoomed && (
         <Empty title="Nothing is recorded for this interval.">
           The daemon records while programs run. Choose a longer interval, or start a program:{" "}
           <code>tandem run python train.py</code>
         </Empty>
       )}
-      {data && !empty && (
+      {data && (isZoomed || !empty) && (
         <div
           class={`charts ${busy ? "busy" : ""}`} tabIndex={0} role="group" onKeyDown={pressed}
           aria-label="Charts. Keys: plus and minus zoom, arrows move, 0 resets."

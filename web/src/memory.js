@@ -11,7 +11,7 @@ export function onCard(session, gpu) {
 
 /**
  * Parts {kind, name, bytes, session} that together are the card, in this order: sessions, the largest
- * first; foreign; free. What is neither is reserved and is in no part.
+ * first; foreign; free; reserved, for contexts to come and the driver.
  */
 export function partsOf(gpu, sessions) {
   const mine = sessions
@@ -22,6 +22,8 @@ export function partsOf(gpu, sessions) {
   const parts = [...mine];
   if (gpu.foreign_bytes > 0) parts.push({ kind: "foreign", name: "outside Tandem", bytes: gpu.foreign_bytes });
   parts.push({ kind: "free", name: "free", bytes: Math.max(0, gpu.free_bytes ?? 0) });
+  const left = (gpu.card_bytes ?? 0) - parts.reduce((sum, part) => sum + part.bytes, 0);
+  if (left > 0) parts.push({ kind: "reserved", name: "reserved", bytes: left });
   return parts;
 }
 

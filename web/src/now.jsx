@@ -21,12 +21,14 @@ function coloursOf(parts) {
   return colours;
 }
 
+const isTaken = (part) => part.kind !== "free" && part.kind !== "reserved";
+
 function Memory({ gpu, sessions }) {
   const parts = foldParts(partsOf(gpu, sessions), MOST_PARTS);
   const colours = coloursOf(parts);
   const look = (part) => (part.session ? `colour-${colours.get(part.session.id)}` : part.kind);
   const total = gpu.card_bytes || 1;
-  const used = parts.filter((part) => part.kind !== "free").reduce((sum, part) => sum + part.bytes, 0);
+  const used = parts.filter(isTaken).reduce((sum, part) => sum + part.bytes, 0);
   return (
     <div class="memory">
       <p class="line">
@@ -37,7 +39,7 @@ function Memory({ gpu, sessions }) {
       </p>
       <div class="bar" aria-hidden="true">
         {parts
-          .filter((part) => part.kind !== "free" && part.bytes > 0)
+          .filter((part) => isTaken(part) && part.bytes > 0)
           .map((part) => (
             <i key={part.session?.id ?? part.kind} class={look(part)} style={{ width: `${(100 * part.bytes) / total}%` }} />
           ))}

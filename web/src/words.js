@@ -52,7 +52,7 @@ export function why(session, sessions) {
   const turn = session.reason_code === "turn" && session.place != null;
   if (turn) parts.push(`position ${session.place}`);
   else parts.push(session.reason ?? "it is held back");
-  if (session.expected_wait_s != null) parts.push(`about ${seconds(session.expected_wait_s)}`);
+  if (session.expected_wait_s != null) parts.push(`about ${seconds(Math.max(1, Math.round(session.expected_wait_s)))}`);
   const who = holders(session, sessions);
   if (who) parts.push(who);
   return parts.join(", ");
