@@ -72,7 +72,7 @@ def loaded(args, **options):
 
 
 def daemon_share(card, seconds, thread=None):
-    """Of a core, over so many seconds; with a thread's name, that one's."""
+    """Of a core, over this time in seconds; with a thread's name, that one's."""
     which = thread_called(card.daemon.pid, thread) if thread else None
     begin, used = time.monotonic(), seconds_used(card.daemon.pid)
     used_by_thread = seconds_used(card.daemon.pid, which) if which else 0

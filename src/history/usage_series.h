@@ -22,7 +22,7 @@ struct SeriesQuery {
   int64_t since_ns = 0;  // Unix time
   int64_t until_ns = 0;
   By by = By::kGpu;
-  size_t points = 360;  // at most so many steps
+  size_t points = 360;  // most steps
 };
 
 // Sums in steps of the same length. What spans two steps counts in both, in proportion.
