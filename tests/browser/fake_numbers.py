@@ -214,7 +214,7 @@ def _poisson_sum(upto, x):
 
 
 def _point(users, burst, pause, gpus):
-    """docs/plan.md for one GPU; for several roughly, as one that is so much faster."""
+    """docs/plan.md for one GPU; for several roughly, as one of their joint speed."""
     z = pause * gpus / burst
     utilisation = _poisson_sum(users - 1, z) / _poisson_sum(users, z)
     wait = max(0.0, users * burst / utilisation / gpus - pause - burst)

@@ -145,7 +145,7 @@ def test_a_lost_server_is_told_and_found_again(tab, fake):
     server.stop()
     tab.until_text("Lost the server.")
     assert tab.text(".connection") == "not connected"
-    assert tab.count("main.old article.card") == 3  # what was shown stays, marked as old
+    assert tab.count("main.old article.card") == 3  # the last numbers stay, marked as old
     server.start()
     tab.wait("document.querySelector('.connection').innerText === 'live'")
     tab.wait("!document.querySelector('.trouble, main.old')")
