@@ -6,12 +6,14 @@ import re
 import shutil
 import socket
 import subprocess
+import time
 import urllib.parse
 
 import pytest
 
 from harness import PATIENCE_S, SOURCE, train, wait_until
 from serving import Serve
+from test_events import end_daemon
 from test_json import documented as documented_in_json
 
 TEXT = "text/plain;version=0.0.4"
@@ -39,6 +41,40 @@ def samples(text):
             name, labels, value = re.fullmatch(r"(\w+)(\{.*\})? (\S+)", line).groups()
             found.setdefault(name, []).append((labels or "", float(value)))
     return found
+
+
+def test_the_metrics_of_a_run_agree_with_its_report_and_its_own_clock(make_card):
+    card = make_card(vram="128M")
+    card.start_daemon()
+    serve = Serve(card)
+    begin = time.monotonic()
+    both = {name: card.shared(train("60M", 1000000), "--name", name) for name in ("film", "mnist")}
+    wait_until(lambda: card.gpu()["handovers"] >= 10, both["film"], "they take turns")
+    for name in both:  # from here on they hold nothing
+        card.tandem("suspend", name)
+    took = time.monotonic() - begin
+    wait_until(lambda: all(s["state"] == "suspended" for s in card.sessions()), both["film"], "both are suspended")
+    metrics = samples(serve.get("/metrics"))
+
+    def value(metric, run, more=""):
+        [found] = [v for labels, v in metrics[metric] if f'run="{run}"' in labels and more in labels]
+        return found
+
+    for process in both.values():
+        process.kill()
+    wait_until(lambda: not card.sessions(), None, "both have ended")
+    end_daemon(card)
+    report = json.loads(card.tandem("report", "--by", "run", "--json"))
+    rows = {row["run"]: row for row in report["rows"]}
+    for run in both:
+        for metric, key in (("held_seconds", "held_s"), ("active_seconds", "active_s")):
+            assert value(f"tandem_session_{metric}_total", run) == pytest.approx(rows[run][key], rel=0.01), (run, key)
+        assert value("tandem_session_handovers_total", run) == rows[run]["handovers"] > 0
+        for direction in ("out", "in"):
+            shown = value("tandem_session_swapped_bytes_total", run, f'direction="{direction}"')
+            assert shown == rows[run][direction + "_bytes"]
+    # One of them waits or moves where the other one holds it.
+    assert 0 < sum(row["active_s"] for row in rows.values()) <= took * 1.01
 
 
 def test_metrics_agree_with_the_daemon(scene):
