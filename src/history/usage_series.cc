@@ -229,8 +229,9 @@ Json UsageSeries::ToJson() const {
   for (size_t step = 0; step < steps(); ++step) {
     times.push_back(first_s_ + static_cast<int64_t>(step) * step_s_);
   }
-  for (const auto& [key, sums] : of_) {
-    Json one = {{"key", key}};
+  for (const auto& entry : of_) {
+    const std::vector<Amounts>& sums = entry.second;
+    Json one = {{"key", entry.first}};
     const auto add = [&](const char* name, auto value) {
       Json values = Json::array();
       for (size_t step = 0; step < sums.size(); ++step) {
