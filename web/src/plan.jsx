@@ -67,7 +67,7 @@ function Result({ data, choices }) {
       <Tile name={choices.gpus === 1 ? "The GPU is busy" : "The GPUs are busy"} value={percent(data.utilisation)} text="of the time" />
       <Tile
         name={`For waits up to ${seconds(data.bound_s)}`} value={count(most, "user", "users")}
-        text={most >= choices.users ? `or fewer; ${choices.users} keep to it` : `or fewer; ${choices.users} are too many`}
+        text={`at most; ${choices.users} ${most >= choices.users ? (choices.users === 1 ? "fits" : "fit") : "are too many"}`}
       />
       {data.exclusive && (
         <Tile name="With a GPU taken for oneself" value={seconds(data.exclusive.mean_wait_s)} text="on average" />
@@ -140,7 +140,7 @@ export function Plan({ query, setQuery, dark }) {
   return (
     <>
       <h1>
-        Plan <small>how long jobs wait when that many people share</small>
+        Plan <small>how long jobs wait, by the number of users</small>
       </h1>
       <div class="plan">
         <section class="panel controls" aria-label="Assumptions">
