@@ -29,19 +29,18 @@ from pathlib import Path
 
 from _card import MIB, TANDEM, Card, Failed, percentile, run, say, software_only, uninterrupted
 
-MEMORY = 4 * MIB  # of each session
-AT_WORK = 4  # sessions of each GPU
+AT_WORK = 4  # sessions of each GPU, which do not fit on it together
+MEMORY_AT_WORK, MEMORY_IDLE = 14 * MIB, 2 * MIB
 PAUSE_NS = 100_000_000  # between two passes over their memory
-TICKS = os.sysconf("SC_CLK_TCK")
 NO_HISTORY = {"TANDEM_EVENTS": "none", "TANDEM_ACCOUNTS": "none"}
 SCRAPES = 30
 
 
 def seconds_used(pid, thread=None):
-    """Of a processor, in user and kernel mode, by a process or one of its threads."""
-    path = f"/proc/{pid}/task/{thread}/stat" if thread else f"/proc/{pid}/stat"
-    fields = Path(path).read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
+    """Of a processor, by a process's threads or one of them, to the nanosecond."""
+    tasks = Path(f"/proc/{pid}/task")
+    stats = [tasks / str(thread)] if thread else tasks.iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in stats) / 1e9
 
 
 def thread_called(pid, name):
@@ -55,13 +54,13 @@ def thread_called(pid, name):
 def loaded(args, **options):
     """A daemon with all sessions there, and those at work that are to be."""
     devices = ",".join(f"gpu{index}" for index in range(args.gpus))
-    sizes = {"TANDEM_SOFT_DEVICES": devices, "TANDEM_SOFT_VRAM": "64M", "TANDEM_SOFT_CONTEXT": "512K",
+    sizes = {"TANDEM_SOFT_DEVICES": devices, "TANDEM_SOFT_VRAM": "48M", "TANDEM_SOFT_CONTEXT": "512K",
              "TANDEM_SOFT_PCIE": "8GB/s"}  # fmt: skip
     with Card(**sizes, **options) as card:
         workers = []
         for number in range(args.sessions):
             worker = card.shared("--device", str(number % args.gpus))
-            worker.ask("memory", MEMORY)
+            worker.ask("memory", MEMORY_AT_WORK if number < AT_WORK * args.gpus else MEMORY_IDLE)
             workers.append(worker)
         for worker in workers[: AT_WORK * args.gpus]:
             worker.tell("job", 1 << 40, 1, PAUSE_NS)
