@@ -52,7 +52,7 @@ def test_a_full_card_is_no_obstacle(make_card):
     """The new daemon finds no room for a context of its own to measure with."""
     card = make_card(vram="96M")  # a budget of 62 MiB; each job has 22
     card.start_daemon()
-    job = train("12M", 20)
+    job = train("12M", 80)  # longer than a daemon takes to start
     expected = solo(card, job)
     jobs = [card.shared(job) for _ in range(4)]  # their contexts fill what the daemon keeps free
 
