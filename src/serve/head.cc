@@ -9,7 +9,7 @@ namespace {
 constexpr std::string_view kEnd = "\r\n\r\n", kLineEnd = "\r\n";
 constexpr const char* kUsed[] = {"host", "authorization", "accept", "connection"};
 
-std::string Lower(std::string_view text) {
+std::string LowerCase(std::string_view text) {
   std::string lower(text);
   std::transform(lower.begin(), lower.end(), lower.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
@@ -85,7 +85,7 @@ Head CheckHead(std::string_view text) {
     const std::string_view line = TakeLine(&text);
     if (line.empty()) break;
     const size_t colon = line.find(':');
-    const std::string name = Lower(line.substr(0, colon));
+    const std::string name = LowerCase(line.substr(0, colon));
     if (colon == line.npos || colon == 0 || name.find_first_of(" \t") != name.npos) {
       return Refuse(400, "a header is not like Name: value");
     }
