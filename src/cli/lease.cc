@@ -85,7 +85,7 @@ Result<std::string> EnvironmentText(const Json& lease, Gpu gpu) {
   return text;
 }
 
-Result<std::string> Create(const LeaseOptions& options, Gpu gpu) {
+Result<std::string> CreateLease(const LeaseOptions& options, Gpu gpu) {
   ASSIGN_OR_RETURN(const std::string request, RequestOf(options));
   ASSIGN_OR_RETURN(wire::Channel channel, ConnectRunning());
   const wire::Control order{"lease", options.job, 0, request};
@@ -99,7 +99,7 @@ Result<std::string> Create(const LeaseOptions& options, Gpu gpu) {
   return Text(Member(lease, "token")) + "\n";
 }
 
-Result<std::string> End(const LeaseOptions& options) {
+Result<std::string> EndLease(const LeaseOptions& options) {
   ASSIGN_OR_RETURN(wire::Channel channel, ConnectRunning());
   ASSIGN_OR_RETURN(const std::string answer,
                    AskForJson(&channel, wire::Control{"end-lease", options.job, 0, ""}));
@@ -157,7 +157,7 @@ std::string LeasesTable(const Json& answer, const Screen& screen) {
   return text;
 }
 
-Result<std::string> List(const LeaseOptions& options) {
+Result<std::string> ListLeases(const LeaseOptions& options) {
   ASSIGN_OR_RETURN(wire::Channel channel, ConnectRunning());
   ASSIGN_OR_RETURN(const std::string answer, AskForJson(&channel, wire::Query{"leases"}));
   if (options.json) {
@@ -227,9 +227,9 @@ void AddTerms(CLI::App* command, LeaseOptions* options) {
 int ManageLease(const LeaseOptions& options) {
   const Result<GpuChoice> gpu = SettleGpu(std::nullopt);
   if (!gpu.ok()) return Fail(1, gpu.error().message);
-  const Result<std::string> text = options.what == "create" ? Create(options, gpu->gpu)
-                                   : options.what == "end"  ? End(options)
-                                                            : List(options);
+  const Result<std::string> text = options.what == "create" ? CreateLease(options, gpu->gpu)
+                                   : options.what == "end"  ? EndLease(options)
+                                                            : ListLeases(options);
   return text.ok() ? Print(*text) : Fail(1, text.error().message);
 }
 
