@@ -9,9 +9,9 @@ from lesson import COUNT, FOUND, SETUP, TAKE
 
 @pytest.fixture
 def users(machine, browser):
-    """anna may have 100 MiB, and ben more; idle kernels end soon."""
+    """anna may have 100 MiB, and ben more; kernels end that idle for longer than the pages take to open."""
     changes = {"of_user = {}": 'of_user = {"ben": "170M"}'}
-    with lesson.two_users(machine, browser, "100M", "10s", changes) as pages:
+    with lesson.two_users(machine, browser, "100M", "60s", changes) as pages:
         yield pages
 
 
