@@ -1,13 +1,13 @@
 #include "src/cli/fields.h"
 
 #include <fmt/core.h>
-#include <pwd.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "src/base/bytes.h"
 #include "src/base/text.h"
+#include "src/base/user_name.h"
 
 namespace tandem::cli {
 
@@ -67,8 +67,7 @@ std::string SecondsText(const Json& value) {
 
 // Here and not in the daemon, which must not wait for a directory of users somewhere on the net.
 std::string UserName(const Json& uid) {
-  const passwd* user = uid.is_number_unsigned() ? getpwuid(uid.get<uid_t>()) : nullptr;
-  return Text(user != nullptr ? Json(user->pw_name) : uid);
+  return Text(uid.is_number_unsigned() ? Json(UserNameOf(uid.get<unsigned>())) : uid);
 }
 
 }  // namespace tandem::cli

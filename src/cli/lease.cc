@@ -1,13 +1,13 @@
 #include "src/cli/lease.h"
 
 #include <fmt/core.h>
-#include <pwd.h>
 
 #include <charconv>
 #include <iterator>
 #include <memory>
 
 #include "src/base/bytes.h"
+#include "src/base/user_name.h"
 #include "src/cli/daemon.h"
 #include "src/cli/environment.h"
 #include "src/cli/fields.h"
@@ -25,16 +25,6 @@ using Json = nlohmann::json;
 
 constexpr int kRequestVersion = 1;
 
-Result<unsigned> UserNumber(const std::string& user) {
-  unsigned number = 0;
-  const char* const end = user.data() + user.size();
-  const auto [stop, error] = std::from_chars(user.data(), end, number);
-  if (error == std::errc() && stop == end) return number;
-  const passwd* const known = getpwnam(user.c_str());
-  if (known != nullptr) return known->pw_uid;
-  return Error{ErrorCode::kInvalid, fmt::format("there is no user called \"{}\"", user)};
-}
-
 // "0" or "gpu0".
 Result<int> GpuNumber(const std::string& text) {
   const std::string_view digits = std::string_view(text).substr(text.starts_with("gpu") ? 3 : 0);
@@ -51,7 +41,7 @@ Result<std::string> RequestOf(const LeaseOptions& options) {
                   {"name", options.name},           {"project", options.project},
                   {"compute_share", options.share}, {"class", options.of_class},
                   {"cgroup", options.cgroup},       {"oversubscribe", options.oversubscribe}};
-  ASSIGN_OR_RETURN(request["uid"], UserNumber(options.user));
+  ASSIGN_OR_RETURN(request["uid"], UserNumberOf(options.user));
   request["gpus"] = Json::array();
   for (const std::string& gpu : options.gpus) {
     ASSIGN_OR_RETURN(const int number, GpuNumber(gpu));

@@ -1,8 +1,8 @@
 #include "src/cli/share.h"
 
 #include <fmt/core.h>
-#include <pwd.h>
 
+#include "src/base/user_name.h"
 #include "src/cli/daemon.h"
 #include "src/cli/environment.h"
 #include "src/cli/listing.h"
@@ -10,14 +10,6 @@
 
 namespace tandem::cli {
 namespace {
-
-// As the daemon knows users: by number.
-Result<std::string> NumberOf(const std::string& user) {
-  if (user.find_first_not_of("0123456789") == std::string::npos) return user;
-  const passwd* known = getpwnam(user.c_str());
-  if (known != nullptr) return std::to_string(known->pw_uid);
-  return Error{ErrorCode::kInvalid, fmt::format("there is no user called \"{}\"", user)};
-}
 
 Result<std::string> Text(const ShareOptions& options) {
   ASSIGN_OR_RETURN(wire::Channel channel, ConnectRunning());
@@ -27,8 +19,8 @@ Result<std::string> Text(const ShareOptions& options) {
   }
   std::string whose = options.target;
   if (!options.user.empty()) {
-    ASSIGN_OR_RETURN(const std::string number, NumberOf(options.user));
-    whose = "user:" + number;
+    ASSIGN_OR_RETURN(const unsigned number, UserNumberOf(options.user));
+    whose = "user:" + std::to_string(number);
   }
   const wire::Control order{"share", whose, 0, options.share};
   ASSIGN_OR_RETURN(const std::string answer, AskForJson(&channel, order));

@@ -1,12 +1,11 @@
 #include "src/daemon/recording.h"
 
-#include <pwd.h>
 #include <spdlog/spdlog.h>
 
-#include <array>
 #include <filesystem>
 #include <memory>
 
+#include "src/base/user_name.h"
 #include "src/daemon/log.h"
 #include "src/history/recorder.h"
 #include "src/history/state_dir.h"
@@ -16,16 +15,6 @@ namespace {
 
 constexpr int kEventFiles = 4;  // events.jsonl and three older ones
 constexpr const char* kNowhere = "none";
-
-// The name of a user, or the number where there is none. Only the recorder's thread asks, since the
-// users' directory may be far.
-std::string UserName(unsigned uid) {
-  std::array<char, 4096> room;
-  passwd entry;
-  passwd* user = nullptr;
-  getpwuid_r(uid, &entry, room.data(), room.size(), &user);
-  return user != nullptr ? user->pw_name : std::to_string(uid);
-}
 
 // The file that `option` names, or `usual`; empty: none.
 std::string FileOf(const std::string& option, const std::string& usual) {
@@ -43,7 +32,7 @@ void RecordHistory(const Options& options, service::ServiceConfig* config) {
   }
   history::RecorderConfig recorder;
   recorder.note = &WarnFromThread;
-  recorder.user_name = &UserName;
+  recorder.user_name = &UserNameOf;
   recorder.events.path = FileOf(options.events, history::EventsFile());
   recorder.events.everybody_reads = everybody;
   recorder.events.older_files = kEventFiles - 1;

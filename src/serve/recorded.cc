@@ -1,15 +1,13 @@
 #include "src/serve/recorded.h"
 
-#include <pwd.h>
-
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 #include <utility>
 #include <vector>
 
+#include "src/base/user_name.h"
 #include "src/cli/fields.h"
 #include "src/cli/report/when.h"
 #include "src/history/event_reader.h"
@@ -72,19 +70,12 @@ void HideNames(uid_t viewer, Json* event) {
 
 }  // namespace
 
-std::string NameOfUser(uid_t uid) {
-  passwd entry{}, *found = nullptr;
-  std::array<char, 16384> buffer;
-  const int failed = getpwuid_r(uid, &entry, buffer.data(), buffer.size(), &found);
-  return failed == 0 && found != nullptr ? found->pw_name : std::to_string(uid);
-}
-
 Answer HistoryAnswer(const Parameters& parameters, const Records& records) {
   const auto query = Query::Parse(parameters, {"since", "until", "by", "points"});
   if (!query.ok()) return ErrorAnswer(query.error());
   const auto asked = SeriesQueryOf(*query);
   if (!asked.ok()) return ErrorAnswer(asked.error());
-  auto series = history::ReadSeries(records.events_file, records.accounts_file, *asked, NameOfUser);
+  auto series = history::ReadSeries(records.events_file, records.accounts_file, *asked, UserNameOf);
   if (!series.ok()) return ErrorAnswer(series.error());
   return {200, "application/json", JsonLine(*series), "", false};
 }

@@ -20,9 +20,6 @@ struct Records {
   std::optional<uid_t> viewer;  // with privacy: the user whose names are shown
 };
 
-// The user's name, or the number of one that has none.
-std::string NameOfUser(uid_t uid);
-
 Answer HistoryAnswer(const Parameters& parameters, const Records& records);
 Answer EventsAnswer(const Parameters& parameters, const Records& records);
 

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/user_name.h"
 #include "src/cli/report/keys.h"
 #include "src/serve/snapshot.h"
 
@@ -32,7 +33,7 @@ Result<cli::Report> Make(cli::ReportOptions options, const Records& records) {
   const std::string asked = options.by;
   if (by_run && !by_user) options.by += ",user";
   ASSIGN_OR_RETURN(cli::Report report, cli::MakeReport(options));
-  if (by_run) HideRuns(NameOfUser(*records.viewer), by_user, &report);
+  if (by_run) HideRuns(UserNameOf(*records.viewer), by_user, &report);
   report.by = asked;
   return report;
 }

@@ -150,7 +150,7 @@ def test_a_mistake_is_said_in_one_line(make_card, words, said):
 
 
 @pytest.mark.parametrize("words, said", [
-    (["--user", "nobody-at-all"], "no user called"),
+    (["--user", "no-such-user"], "no user called"),
     (["--gpu", "gpu7"], "there is no gpu7"),
     (["--gpu", "first"], "is no GPU"),
     (["--memory-limit", "1T"], "is more than programs can share"),

@@ -136,7 +136,7 @@ def test_reports_are_those_of_the_command(scene):
     _, headers, body = serve.request(f"/api/v1/report?{query}&format=csv")
     assert headers["Content-Type"].startswith("text/csv") and "attachment" in headers["Content-Disposition"]
     assert {row["run"] for row in csv.DictReader(io.StringIO(body))} == {"film", "mnist"}
-    assert serve.get("/api/v1/report?user=nobody-of-this-name")["rows"] == []
+    assert serve.get("/api/v1/report?user=no-such-user")["rows"] == []
     for wrong in ("by=colour", "since=soon", "format=xml", "file=/etc/passwd", "since=1h&since=2h", "me=1"):
         assert serve.refusal(f"/api/v1/report?{wrong}")[0] == 400, wrong
 
