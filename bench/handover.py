@@ -16,16 +16,18 @@ import statistics
 import time
 
 from _card import (
-    BUDGET, FULL_SCALE_S, PATIENCE_S, Failed, PageFaults, bus_limits, held_share, pass_seconds, run, say, small_card,
-    software_only, spread,
+    BUDGET, CHUNK, FULL_SCALE_S, PATIENCE_S, Failed, PageFaults, bus_limits, held_share, on_real_card,
+    pass_seconds, run, say, small_card, spread,
 )  # fmt: skip
 
 FRACTIONS = (0.6, 0.8, 0.95)
+# On a card: host memory has to hold what two sets have beyond it.
+REAL_FRACTIONS = (0.6, 0.8)
+REAL_COPIES = 1000
 
 
 def handovers(card, held, wanted):
-    """So many, by which the memory of one left for the other's; without the first two. And how many
-    page faults there were for each."""
+    """`wanted` hand-overs that moved memory both ways, without the first two; page faults for each."""
     workers = [card.shared() for _ in range(2)]
     for worker in workers:
         worker.ask("memory", held)
@@ -35,6 +37,9 @@ def handovers(card, held, wanted):
     deadline = time.monotonic() + PATIENCE_S
     while len(moves) < wanted + 2 and time.monotonic() < deadline:
         time.sleep(0.1)
+        for worker in workers:
+            if worker.process.poll() is not None:
+                raise Failed("bench_worker ended")
         for told in card.ask("handovers")["handovers"]:
             if told["in_bytes"] > 0 and told["out_bytes"] > 0:
                 moves[told["epoch"]] = told
@@ -46,7 +51,7 @@ def handovers(card, held, wanted):
     return [move for _, move in sorted(moves.items())][2 : wanted + 2], each
 
 
-def row(held, moves, limit_out, limit_in):
+def row(held, budget, moves, limit_out, limit_in):
     if not moves:
         raise Failed("there were no hand-overs")
     middle = statistics.median_low(range(len(moves)))
@@ -58,7 +63,7 @@ def row(held, moves, limit_out, limit_in):
         return sorted(values)[middle]
 
     return {
-        "set_fraction": round(held / BUDGET, 4),
+        "set_fraction": round(held / budget, 4),
         "deficit_bytes": typical(h["lacked_bytes"] - h["free_bytes"] for h in moves),
         "out_bytes": typical(h["out_bytes"] for h in moves),
         "in_bytes": typical(h["in_bytes"] for h in moves),
@@ -73,8 +78,7 @@ def row(held, moves, limit_out, limit_in):
     }
 
 
-def measure(args):
-    software_only("the sets, the turns and the bus are made for the software card")
+def on_soft_card(args):
     one_way = FULL_SCALE_S / args.scale
     bus = f"{BUDGET / one_way / 1e6:.0f}MB/s"
     wanted = 1 if args.quick else max(1, args.rounds)
@@ -85,11 +89,11 @@ def measure(args):
         turn_ms = max(100 if args.quick else 4000 * one_way, 2 * pass_ms)
         with small_card(bus, TANDEM_TURN=f"{turn_ms:.0f}ms") as card:
             say(f"handover: the limits of the bus, {bus}")
-            limit_out, limit_in = bus_limits(card, 2 if args.quick else 50)
+            limits = bus_limits(card, 2 if args.quick else 50)
             say(f"handover: {held / BUDGET:.2f} of the budget each, {wanted} hand-overs")
             moves, faults = handovers(card, held, wanted)
             yield {
-                **row(held, moves, limit_out, limit_in),
+                **row(held, BUDGET, moves, *limits),
                 "page_faults": faults,
                 "turn_ms": round(turn_ms, 1),
                 "pass_ms": round(pass_ms, 1),
@@ -97,6 +101,24 @@ def measure(args):
             }
 
 
+def on_real_gpu(args):
+    """Sets of the whole card's budget, in turns of half a second."""
+    for fraction in (args.fraction,) if args.fraction else REAL_FRACTIONS:
+        with small_card(TANDEM_TURN="500ms") as card:
+            gpu = card.ask("status")["gpus"][0]
+            held = int(gpu["budget_bytes"] * fraction) // CHUNK * CHUNK
+            limits = bus_limits(card, REAL_COPIES)
+            say(f"handover: {fraction} of {gpu['budget_bytes'] / 1e9:.1f} GB each, {args.rounds} hand-overs")
+            moves, faults = handovers(card, held, args.rounds)
+            yield {**row(held, gpu["budget_bytes"], moves, *limits), "page_faults": faults,
+                   "turn_ms": 500.0, "card": gpu["name"]}  # fmt: skip
+
+
+def measure(args):
+    yield from (on_real_gpu if on_real_card() else on_soft_card)(args)
+
+
 if __name__ == "__main__":
     scale = {"type": int, "default": 20, "help": "times faster than that card"}
-    run("handover", __doc__, measure, rounds=40, options=((("--scale",), scale),))
+    fraction = {"type": float, "help": "with TANDEM_GPU=cuda: this share of the budget each, not 60 and 80 %%"}
+    run("handover", __doc__, measure, rounds=40, options=((("--scale",), scale), (("--fraction",), fraction)))

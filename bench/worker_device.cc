@@ -176,8 +176,9 @@ uint64_t Device::Launches(uint64_t count) {
 void Device::Hold(uint64_t bytes) {
   for (const Piece& piece : held_) Check("cuMemFree", driver_.cuMemFree_v2(piece.address));
   held_.clear();
+  const uint64_t most = (bytes / kPieces / kPiece + 1) * kPiece;
   while (bytes > 0) {
-    Piece piece{0, std::min(bytes, kPiece)};
+    Piece piece{0, std::min(bytes, most)};
     Check("cuMemAlloc", driver_.cuMemAlloc_v2(&piece.address, piece.bytes));
     held_.push_back(piece);
     bytes -= piece.bytes;

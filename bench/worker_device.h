@@ -24,7 +24,8 @@ class Device {
   // Of an empty kernel; of no kernel at all where none were loaded.
   uint64_t Launches(uint64_t count);
 
-  // Holds this much memory instead of what it held, in pieces of at most kPiece.
+  // Holds this much memory instead of what it held, in pieces of kPiece; beyond kPieces of them, in
+  // that many larger ones.
   void Hold(uint64_t bytes);
   // Passes over all memory held, which write every byte of it.
   uint64_t Rewrite(uint64_t passes);
@@ -61,6 +62,7 @@ class Device {
   uint64_t Mappings(uint64_t bytes, uint64_t count, uint64_t piece);
 
   static constexpr uint64_t kPiece = 4 << 20;
+  static constexpr uint64_t kPieces = 1024;
   static constexpr uint64_t kTouched = 2 << 20;
   static constexpr uint64_t kMostStamps = 1 << 18;
 

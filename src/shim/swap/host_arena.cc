@@ -120,7 +120,8 @@ bool HostArena::MapMemory(uint64_t size) {
   if (available_() < Bytes(size)) return false;
   const uint64_t begin = Map(size);
   if (begin == 0) return false;
-  if (!Fill(begin, size)) {
+  // The kernel says here that there is no more, and not by ending the program once it writes.
+  if (!Populate(begin, size, threads_)) {
     munmap(At(begin), size);
     return false;
   }
@@ -187,7 +188,7 @@ bool HostArena::GrowSome() {
   if (memory == Bytes()) DropDraft();
   if (short_ || memory + file == Bytes()) return false;
   if (memory != Bytes()) {
-    short_ = draft_.has_value() ? !Populate() : !Begin(memory.count);
+    short_ = draft_.has_value() ? !PopulateDraft() : !Begin(memory.count);
   } else {
     short_ = !MapFile(PieceOf(file.count));
   }
@@ -215,16 +216,11 @@ bool HostArena::Begin(uint64_t lacking) {
   return true;
 }
 
-// The kernel says here that there is no more, and not by ending the program once it writes. Kernels
-// before 5.14 do not know how: registering does it for them, all at once.
-bool HostArena::Fill(uint64_t begin, uint64_t bytes) {
-  return madvise(At(begin), bytes, MADV_POPULATE_WRITE) == 0 || errno == EINVAL;
-}
-
-bool HostArena::Populate() {
-  const uint64_t step = std::min(kStep, draft_->bytes - draft_->populated);
+bool HostArena::PopulateDraft() {
+  const uint64_t most = threads_ > 1 ? threads_ * kStepOfThread : kStep;
+  const uint64_t step = std::min(most, draft_->bytes - draft_->populated);
   const Draft draft = *draft_;
-  if (!Fill(draft.begin + draft.populated, step)) {
+  if (!Populate(draft.begin + draft.populated, step, threads_)) {
     DropDraft();
     return false;
   }

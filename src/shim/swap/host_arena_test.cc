@@ -40,7 +40,7 @@ class HostArenaTest : public testing::Test {
   }
 
   FakeDriver driver_{MiB(8).count};
-  HostArena arena_{&driver_.table(), kArenaSlot, [] { return available; }};
+  HostArena arena_{&driver_.table(), kArenaSlot, [] { return available; }, 1};
   const Instant now_ = Instant{} + Seconds(1);
 };
 

@@ -1,0 +1,379 @@
+#!/usr/bin/env python3
+"""Checks Tandem on a real NVIDIA GPU: what CI, which has none, cannot.
+
+    ./dev test --gpu            or, on a machine without the build's tools:
+    python3 tests/gpu/check.py --build BUILD --out DIR [STEP...]
+
+Each step has a time limit and runs in processes of its own. Results are JSON lines in DIR/results.jsonl,
+output of programs is in DIR/logs. Steps, in the order in which they run without STEP:
+
+  machine      which card, driver, C library and memory
+  doctor       `tandemd --probe` and `tandem doctor`
+  frameworks   PyTorch, CuPy, Numba, Triton and JAX print digests of what they computed; without Tandem,
+               then all at once under it. Equal bit for bit.
+  oversubscribed  two PyTorch trainers that want 60 % of the card each, at once; digests as above
+  faults       a killed daemon and a killed trainer: the others' results are right
+  conformance  the driver's conformance suite, each group in a process, without Tandem and under it.
+               A test that passes without Tandem must pass under it.
+  benchmarks   `handover`, `release`, `overhead` and `alloc`, short
+
+Only memory of plain allocations is used beyond the card. No setting of the card is changed.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+STEPS = ("machine", "doctor", "frameworks", "oversubscribed", "faults", "conformance", "benchmarks")
+FRAMEWORKS = ("torch", "cupy", "numba", "triton", "jax")
+AT_ONCE = 10  # processes of the suite
+
+
+class Run:
+    """One program: its end, its output, and how long it took."""
+
+    def __init__(self, argv, env, limit_s, log=None):
+        begin = time.monotonic()
+        process = subprocess.Popen(
+            argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            start_new_session=True, errors="replace", text=True,
+        )  # fmt: skip
+        self.timed_out = False
+        try:
+            self.output, _ = process.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            self.timed_out = True
+            os.killpg(process.pid, signal.SIGKILL)
+            self.output, _ = process.communicate()
+        self.status = process.returncode
+        self.seconds = round(time.monotonic() - begin, 3)
+        if log is not None:
+            with open(log, "a") as file:
+                file.write(f"$ {' '.join(map(str, argv))}\n{self.output}\n-> {self.end}, {self.seconds} s\n")
+
+    @property
+    def end(self):
+        return "timeout" if self.timed_out else self.status
+
+
+class Check:
+    def __init__(self, build, out, limit_s, soft):
+        self.build, self.out = Path(build).resolve(), Path(out).resolve()
+        self.logs = self.out / "logs"
+        self.logs.mkdir(parents=True, exist_ok=True)
+        self.deadline = time.monotonic() + limit_s
+        self.tandem = str(self.build / "bin" / "tandem")
+        self.tandemd = str(self.build / "bin" / "tandemd")
+        self.scratch = tempfile.TemporaryDirectory(prefix="tandem-gpu-")
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("TANDEM_") or k.startswith("TANDEM_SOFT")}
+        state = Path(self.scratch.name)
+        (state / "run").mkdir(mode=0o700)
+        self.env = {**kept, "TANDEM_GPU": "cuda", "TANDEM_RUNTIME_DIR": str(state / "run"),
+                    "TANDEM_STATE_DIR": str(state), "PYTHONUNBUFFERED": "1",
+                    "TRITON_CACHE_DIR": str(state / "triton")}  # fmt: skip
+        if soft:
+            self.env |= {"TANDEM_GPU": "soft", "TANDEM_SOFT_DIR": str(state / "run"),
+                         "LD_LIBRARY_PATH": str(self.build / "lib" / "tandem" / "soft")}  # fmt: skip
+        self.failures = 0
+
+    def say(self, step, **fields):
+        line = {"step": step, **fields}
+        with open(self.out / "results.jsonl", "a") as file:
+            file.write(json.dumps(line) + "\n")
+        print(" ".join(f"{k}={v}" for k, v in line.items()), flush=True)
+        if fields.get("ok") is False:
+            self.failures += 1
+
+    def left(self, at_most):
+        return max(1, min(at_most, self.deadline - time.monotonic()))
+
+    def go(self, name, argv, limit_s, **variables):
+        return Run(list(map(str, argv)), {**self.env, **variables}, self.left(limit_s), self.logs / f"{name}.log")
+
+    def shared(self, argv, *options):
+        return [self.tandem, "run", *options, "--", *argv]
+
+    def daemon(self):
+        log = open(self.logs / "tandemd.log", "a")
+        process = subprocess.Popen([self.tandemd], env=self.env, stdin=subprocess.DEVNULL, stdout=log,
+                                   stderr=log, start_new_session=True)  # fmt: skip
+        while self.go("status", [self.tandem, "status", "--json"], 10).output.find('"pid":null') >= 0:
+            if process.poll() is not None or time.monotonic() > self.deadline:
+                break
+            time.sleep(0.1)
+        return process
+
+    def end_daemon(self, process):
+        process.terminate()
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    # The steps.
+
+    def machine(self):
+        commands = {
+            "card": "nvidia-smi --query-gpu=name,memory.total,memory.used,driver_version,pcie.link.gen.current,"
+                    "pcie.link.width.current,compute_mode,mig.mode.current --format=csv,noheader",
+            "libc": "ldd --version | head -1",
+            "kernel": "uname -srm",
+            "system": "grep PRETTY /etc/os-release",
+            "processors": "nproc; lscpu | grep -i 'model name'",
+            "memory": "free -g | sed -n 2p; ulimit -l; df -h /dev/shm | tail -1",
+            "driver_files": "ldconfig -p | grep -E 'libcuda.so|libnvidia-ml'; ls -la /dev/nvidia*",
+            "huge_pages": "cat /sys/kernel/mm/transparent_hugepage/enabled /sys/kernel/mm/transparent_hugepage/shmem_enabled",
+        }  # fmt: skip
+        for name, command in commands.items():
+            done = self.go("machine", ["bash", "-c", command], 20)
+            self.say("machine", what=name, text=done.output.strip())
+
+    def doctor(self):
+        probe = self.go("probe", [self.tandemd, "--probe"], 30)
+        self.say("doctor", what="probe", ok=probe.status == 0, seconds=probe.seconds, text=probe.output.strip()[:600])
+        daemon = self.daemon()
+        done = self.go("doctor", [self.tandem, "doctor", "--json"], 30)
+        try:
+            bad = [[c["check"], f["code"], f["sentence"]] for c in json.loads(done.output)["checks"]
+                   for f in c["findings"] if f["severity"] not in ("ok",)]  # fmt: skip
+        except (ValueError, KeyError):
+            bad = done.output[:600]
+        self.say("doctor", what="doctor", ok=done.status == 0, seconds=done.seconds, notes=bad)
+        status = self.go("status", [self.tandem, "status", "--json"], 20)
+        self.say("doctor", what="status", text=status.output.strip()[:800])
+        self.end_daemon(daemon)
+
+    def digests(self, label, shared, options=(), names=FRAMEWORKS, limit_s=90, **variables):
+        """What each framework computed, all at once: {name: digest}."""
+        def one(name):
+            argv = [sys.executable, str(HERE / "frameworks.py"), name, *options]
+            return self.go(f"{name}-{label}", self.shared(argv) if shared else argv, limit_s, **variables)
+        with concurrent.futures.ThreadPoolExecutor(len(names)) as pool:
+            runs = dict(zip(names, pool.map(one, names)))
+        found = {}
+        for name, run in runs.items():
+            lines = [line for line in run.output.splitlines() if line.startswith("{")]
+            found[name] = (run, json.loads(lines[-1]) if lines and run.status == 0 else None)
+        return found
+
+    def frameworks(self):
+        bare = self.digests("bare", False)
+        daemon = self.daemon()
+        shared = self.digests("tandem", True)
+        self.end_daemon(daemon)
+        for name in FRAMEWORKS:
+            (one, alone), (two, beside) = bare[name], shared[name]
+            equal = alone is not None and beside is not None and alone["digests"] == beside["digests"]
+            differ = [k for k in alone["digests"] if beside["digests"].get(k) != alone["digests"][k]] if alone and beside else None
+            if alone is None:
+                equal = None  # it does not run here
+            self.say("frameworks", program=name, ok=equal, bare=one.end, tandem=two.end, bare_s=one.seconds,
+                     tandem_s=two.seconds, differ=differ, tail=None if equal else two.output[-300:])  # fmt: skip
+
+    def suite(self):
+        program = str(self.build / "bin" / "tests" / "driver_test")
+        listed = self.go("list", [program, "--gtest_list_tests"], 20).output
+        groups, group = {}, None
+        for line in listed.splitlines():
+            if line.startswith("  DISABLED_"):
+                continue  # what tests start in other processes
+            if line.startswith("  "):
+                groups[group].append(group + line.split("#")[0].strip())
+            elif line.endswith(".") or "# " in line:
+                group = line.split("#")[0].strip()
+                groups[group] = []
+        groups.pop("FaultsTest.", None)
+        return program, groups
+
+    def run_group(self, label, shared, program, tests, until):
+        """{test: ok, failed, skipped, crash or timeout}. After a crash or a hang, what is left is run anew."""
+        results, text, left = {}, {}, list(tests)
+        while left and time.monotonic() < until:
+            argv = [program, "--gtest_filter=" + ":".join(left), "--gtest_color=no"]
+            limit = max(1, min(25, until - time.monotonic()))
+            run = self.go(f"conformance-{label}", self.shared(argv) if shared else argv, limit)
+            current, lines = None, []
+            for line in run.output.splitlines():
+                match = re.match(r"\[ (RUN     |      OK| FAILED | SKIPPED) \] ([\w./]+)", line)
+                if match is None or match[2] not in tests:  # also of the other processes of a test
+                    lines.append(line)
+                elif match[1].startswith("RUN"):
+                    current, lines = match[2], []
+                elif match[2] == current:
+                    results[current] = match[1].strip().lower()
+                    text[current] = "\n".join(lines)
+                    current = None
+            if current is not None:
+                results[current] = "timeout" if run.timed_out else f"crash {run.status}"
+                text[current] = "\n".join(lines)
+            before = len(left)
+            left = [test for test in left if test not in results]
+            if len(left) == before:
+                results.update({test: f"not run: {run.end}" for test in left})
+                text.update({test: run.output[-400:] for test in left})
+                break
+        results.update({test: "not reached" for test in tests if test not in results})
+        return results, text
+
+    def conformance_run(self, label, shared, limit_s):
+        """{test: result}. Groups run beside each other; what failed so runs once more, alone."""
+        program, groups = self.suite()
+        until = min(self.deadline, time.monotonic() + limit_s)
+        begin = time.monotonic()
+        results, text = {}, {}
+        with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+            largest_first = sorted(groups.values(), key=len, reverse=True)
+            for found, said in pool.map(lambda t: self.run_group(label, shared, program, t, until), largest_first):
+                results.update(found)
+                text.update(said)
+        together = round(time.monotonic() - begin, 1)
+        again = sorted(t for t, result in results.items() if result not in ("ok", "skipped"))
+        self.say("conformance", run=label, together_s=together, to_repeat=len(again))
+        for test in again:
+            if time.monotonic() < until:
+                found, said = self.run_group(label, shared, program, [test], until)
+                results.update(found)
+                text.update(said)
+        counts = {}
+        for result in results.values():
+            counts[result.split()[0]] = counts.get(result.split()[0], 0) + 1
+        self.say("conformance", run=label, seconds=round(time.monotonic() - begin, 1), **counts)
+        with open(self.out / f"conformance-{label}.json", "w") as file:
+            json.dump({t: [results[t], text.get(t, "") if results[t] != "ok" else ""] for t in sorted(results)}, file, indent=0)
+        return results
+
+    def conformance(self):
+        bare = self.conformance_run("bare", False, 80)
+        daemon = self.daemon()
+        shared = self.conformance_run("tandem", True, 80)
+        self.end_daemon(daemon)
+        worse = sorted(t for t in bare if bare[t] == "ok" and shared.get(t) != "ok")
+        self.say("conformance", ok=not worse, worse_under_tandem=[[t, shared.get(t)] for t in worse][:60])
+        self.say("conformance", failed_bare=[[t, r] for t, r in sorted(bare.items()) if r not in ("ok", "skipped")][:80])
+
+    def moves(self):
+        """The hand-overs so far that moved bytes."""
+        told = self.go("handovers", [self.tandem, "handovers", "--json"], 20)
+        try:
+            made = json.loads(told.output)["handovers"]
+        except (ValueError, KeyError):
+            return []
+        return [h for h in made if h["in_bytes"] + h["out_bytes"] > 0]
+
+    def gib(self):
+        status = json.loads(self.go("status", [self.tandem, "status", "--json"], 20).output)
+        return status["gpus"][0]["budget_bytes"] / 2**30
+
+    def same(self, step, alone, run, found, **fields):
+        equal = alone is not None and found is not None and alone["digests"] == found["digests"]
+        self.say(step, ok=equal, end=run.end, seconds=run.seconds, times=found and found["times"],
+                 tail=None if equal else run.output[-400:], **fields)  # fmt: skip
+
+    def oversubscribed(self):
+        daemon = self.daemon()
+        options = ("--ballast", str(int(self.gib() * 0.6)), "--steps", "60")
+        (one, alone), = self.digests("ballast-bare", False, options, ("torch",), 60).values()
+        self.say("oversubscribed", run="bare", seconds=one.seconds, times=alone and alone["times"])
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            both = list(pool.map(lambda n: self.digests(f"ballast-{n}", True, options, ("torch",), 100)["torch"], (1, 2)))
+        moved = self.moves()
+        self.end_daemon(daemon)
+        for run, found in both:
+            self.same("oversubscribed", alone, run, found)
+        larger = [h for h in moved if h["out_bytes"] > 2**32]
+        self.say("oversubscribed", moves=len(moved), slow=sum(h["took_s"] > 0.1 and h["out_bytes"] < 2**30 for h in moved),
+                 large=[[round(h["out_bytes"] / 1e9, 1), round(h["in_bytes"] / 1e9, 1), round(h["took_s"], 3)] for h in larger][-8:])  # fmt: skip
+
+    def faults(self):
+        """Three trainers beyond the card: the daemon is killed and started anew, then one of them is
+        killed. The others' results stay right, and the card is empty at the end."""
+        daemon = self.daemon()
+        options = ("--ballast", str(int(self.gib() * 0.45)), "--steps", "150")
+        (_, alone), = self.digests("faults-bare", False, options, ("torch",), 60).values()
+        ended = {}
+
+        def trainer(number):
+            ended[number] = self.digests(f"faults-{number}", True, options, ("torch",), 110)["torch"]
+
+        threads = [threading.Thread(target=trainer, args=(n,)) for n in range(3)]
+        for thread in threads:
+            thread.start()
+        until = min(self.deadline, time.monotonic() + 50)
+        while time.monotonic() < until and not any(h["in_bytes"] > 2**30 for h in self.moves()):
+            time.sleep(0.2)
+        sessions = json.loads(self.go("ps", [self.tandem, "ps", "--json"], 20).output)["sessions"]
+        os.kill(daemon.pid, signal.SIGKILL)
+        daemon.wait()
+        daemon = self.daemon()
+        while time.monotonic() < until and not any(h["in_bytes"] > 2**30 for h in self.moves()):
+            time.sleep(0.2)
+        victims = [s["pid"] for s in sessions if s.get("pid")]
+        if victims:
+            os.kill(victims[0], signal.SIGKILL)
+        for thread in threads:
+            thread.join()
+        killed = 0
+        for run, found in ended.values():
+            if found is None and run.status in (137, -9):
+                killed += 1
+            else:
+                self.same("faults", alone, run, found)
+        status = json.loads(self.go("status", [self.tandem, "status", "--json"], 20).output)["gpus"][0]
+        used = self.go("machine", ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader"], 20).output.strip()
+        self.end_daemon(daemon)
+        self.say("faults", ok=killed == 1 and status["charged_bytes"] == 0, sessions=len(sessions), killed=killed,
+                 charged_bytes=status["charged_bytes"], used_at_end=used)  # fmt: skip
+
+    def benchmarks(self):
+        for words in self.bench or (("handover", "--fraction", "0.6", "--rounds", "6"), ("release", "--rounds", "2"),
+                      ("overhead", "--rounds", "6"), ("alloc", "--quick")):  # fmt: skip
+            argv = [sys.executable, HERE.parent.parent / "bench" / f"{words[0]}.py", "--json", *words[1:]]
+            done = self.go(f"bench-{words[0]}", argv, 75, TANDEM_BUILD=str(self.build))
+            rows = [line for line in done.output.splitlines() if line.startswith("{")]
+            self.say("benchmarks", name=words[0], ok=bool(rows), end=done.end, seconds=done.seconds,
+                     rows=[json.loads(row) for row in rows], tail=None if rows else done.output[-400:])  # fmt: skip
+
+
+def has_gpu(build):
+    probe = Run([str(build / "bin" / "tandemd"), "--probe"], {**os.environ, "TANDEM_GPU": "cuda"}, 60)
+    return probe.status == 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--build", default=os.environ.get("TANDEM_BUILD", "build/release"))
+    parser.add_argument("--out", default=os.environ.get("OUT", "build/gpu"))
+    parser.add_argument("--bench", nargs="*", help="only these benchmarks, each with its arguments in one word")
+    parser.add_argument("--limit", type=float, default=600, help="seconds for all of it (default %(default)s)")
+    parser.add_argument("--soft", action="store_true", help="on the software GPU, to try these checks")
+    parser.add_argument("step", nargs="*", choices=[[], *STEPS], default=[])
+    args = parser.parse_args()
+    if not args.soft and not has_gpu(Path(args.build)):
+        print("SKIPPED: no NVIDIA GPU answers on this machine, so nothing was checked on one", flush=True)
+        return
+    check = Check(args.build, args.out, args.limit, args.soft)
+    check.bench = [words.split() for words in args.bench or ()]
+    for step in args.step or STEPS:
+        begin = time.monotonic()
+        try:
+            getattr(check, step)()
+        except Exception as error:  # one broken step must not cost the others
+            check.say(step, ok=False, error=repr(error))
+        print(f"-- {step}: {time.monotonic() - begin:.1f} s", flush=True)
+    check.scratch.cleanup()
+    sys.exit(1 if check.failures else 0)
+
+
+if __name__ == "__main__":
+    main()
