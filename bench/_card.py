@@ -163,8 +163,9 @@ class Card:
     def bare(self, *options):
         return self._worker([WORKER, *options], self.env)
 
-    def shared(self, *options):
-        return self._worker([WORKER, *options], {**self.env, "LD_PRELOAD": SHIM})
+    def shared(self, *options, nice=0):
+        argv = ["nice", "-n", str(nice), WORKER, *options]
+        return self._worker(argv if nice else argv[3:], {**self.env, "LD_PRELOAD": SHIM})
 
     def run(self, *options, **variables):
         """A worker under `tandem run` with these options."""

@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 """What it costs to see: 40 sessions on 3 software GPUs, some at work and handing over, most idle.
 
+A software GPU computes on the processors that daemon and server need, which a card does not: these
+programs have the lowest priority (nice 19).
+
 daemon_cpu_share    of a core: what the daemon uses with event log and accounts, less what it uses
                     without them at the same load, in turns; this is the cost of publishing
 recorder_cpu_share  of a core: the thread that writes both, by the kernel's own count
@@ -59,7 +62,7 @@ def loaded(args, **options):
     with Card(**sizes, **options) as card:
         workers = []
         for number in range(args.sessions):
-            worker = card.shared("--device", str(number % args.gpus))
+            worker = card.shared("--device", str(number % args.gpus), nice=19)
             worker.ask("memory", MEMORY_AT_WORK if number < AT_WORK * args.gpus else MEMORY_IDLE)
             workers.append(worker)
         for worker in workers[: AT_WORK * args.gpus]:
@@ -112,7 +115,7 @@ def top_share(card, seconds):
     return share
 
 
-def scrapes(card):
+def scrapes(card, count):
     """Milliseconds of each GET of /metrics."""
     with uninterrupted():
         serve = subprocess.Popen(
@@ -127,7 +130,7 @@ def scrapes(card):
     except ValueError:
         raise Failed(f"`tandem serve` said '{line.strip()}'") from None
     times = []
-    for _ in range(SCRAPES):
+    for _ in range(count):
         begin = time.monotonic()
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
             text = answer.read().decode()
@@ -160,7 +163,7 @@ def bytes_of_rows(card):
 
 def measure(args):
     software_only("it needs three small cards")
-    rounds, seconds = (1, 12) if args.quick else (args.rounds, args.seconds)
+    rounds, seconds = (1, 3) if args.quick else (args.rounds, args.seconds)
     with_history, without, recorder, tops, times, rates = [], [], [], [], [], []
     row_bytes = None
     for _ in range(rounds):
@@ -176,7 +179,7 @@ def measure(args):
             say("top")
             tops.append(top_share(card, seconds / 2))
             say("metrics")
-            times += scrapes(card)
+            times += scrapes(card, 4 if args.quick else SCRAPES)
         say("without them")
         with loaded(args, **NO_HISTORY) as card:
             time.sleep(2)

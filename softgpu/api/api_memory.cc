@@ -155,9 +155,9 @@ CUresult cuMemFree_v2(CUdeviceptr pointer) noexcept {
 CUresult cuMemGetInfo_v2(size_t* free, size_t* total) noexcept {
   std::shared_ptr<Context> context;
   CU_TRY(CurrentContext(&context));
-  if (free == nullptr || total == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *free = context->device->shared().Free().count;
-  *total = context->device->shared().total().count;
+  if (free == nullptr && total == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (free != nullptr) *free = context->device->shared().Free().count;
+  if (total != nullptr) *total = context->device->shared().total().count;
   return CUDA_SUCCESS;
 }
 

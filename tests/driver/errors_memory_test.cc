@@ -55,8 +55,9 @@ TEST_F(ErrorsMemoryTest, AskingAboutAddresses) {
   const auto type = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
   const Answers value_or_none = {CUDA_ERROR_INVALID_VALUE, CUDA_SUCCESS};
   REFUSES(unknown, cuMemGetAddressRange_v2, &base, &bytes, 0x10);
-  REFUSES(value_or_none, cuMemGetInfo_v2, nullptr, &bytes);
-  REFUSES(value_or_none, cuMemGetInfo_v2, &bytes, nullptr);
+  REFUSES(value_or_none, cuMemGetInfo_v2, nullptr, nullptr);
+  TAKES(cuMemGetInfo_v2, nullptr, &bytes);
+  TAKES(cuMemGetInfo_v2, &bytes, nullptr);
   REFUSES(kValue, cuPointerGetAttribute, nullptr, type, block_);
   REFUSES(kValue, cuPointerGetAttribute, &answer, NoSuch<CUpointer_attribute>(), block_);
   REFUSES(kValue, cuPointerGetAttribute, &answer, type, 0x10);

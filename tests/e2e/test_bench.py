@@ -112,7 +112,7 @@ def test_an_interrupted_benchmark_leaves_nothing_behind(tmp_path_factory):
 
 
 @pytest.mark.skipif(SANITIZED, reason="what the benchmarks run is not built there")
-@pytest.mark.parametrize("name", ["handover", "gaps", "harvest", "interactive", "makespan"])
+@pytest.mark.parametrize("name", ["gaps", "harvest", "interactive", "makespan"])
 def test_a_benchmark_says_that_it_is_not_for_a_card(name):
     bench = start(name, "--quick", "--json", TANDEM_GPU="cuda")
     out, err = bench.communicate(timeout=PATIENCE_S)

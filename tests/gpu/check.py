@@ -12,6 +12,7 @@ output of programs is in DIR/logs. Steps, in the order in which they run without
   frameworks   PyTorch, CuPy, Numba, Triton and JAX print digests of what they computed; without Tandem,
                then all at once under it. Equal bit for bit.
   oversubscribed  two PyTorch trainers that want 60 % of the card each, at once; digests as above
+  seeing       listings and NVML, with a program beside Tandem
   faults       a killed daemon and a killed trainer: the others' results are right
   conformance  the driver's conformance suite, each group in a process, without Tandem and under it.
                A test that passes without Tandem must pass under it.
@@ -33,8 +34,20 @@ import threading
 import time
 from pathlib import Path
 
+# Holds 4 GiB beside Tandem.
+BESIDE = """import sys, torch
+held = torch.ones(2**30, device="cuda")
+torch.cuda.synchronize()
+print("ready", flush=True)
+sys.stdin.read()"""
+NVML = """import pynvml
+pynvml.nvmlInit()
+device = pynvml.nvmlDeviceGetHandleByIndex(0)
+memory = pynvml.nvmlDeviceGetMemoryInfo(device)
+print(memory.total >> 20, memory.used >> 20, len(pynvml.nvmlDeviceGetComputeRunningProcesses(device)))"""
+
 HERE = Path(__file__).resolve().parent
-STEPS = ("machine", "doctor", "frameworks", "oversubscribed", "faults", "conformance", "benchmarks")
+STEPS = ("machine", "doctor", "frameworks", "oversubscribed", "seeing", "faults", "conformance", "benchmarks")
 FRAMEWORKS = ("torch", "cupy", "numba", "triton", "jax")
 AT_ONCE = 10  # processes of the suite
 
@@ -201,7 +214,7 @@ class Check:
         results, text, left = {}, {}, list(tests)
         while left and time.monotonic() < until:
             argv = [program, "--gtest_filter=" + ":".join(left), "--gtest_color=no"]
-            limit = max(1, min(25, until - time.monotonic()))
+            limit = max(1, min(20 + 5 * len(left), until - time.monotonic()))
             run = self.go(f"conformance-{label}", self.shared(argv) if shared else argv, limit)
             current, lines = None, []
             for line in run.output.splitlines():
@@ -229,6 +242,9 @@ class Check:
     def conformance_run(self, label, shared, limit_s):
         """{test: result}. Groups run beside each other; what failed so runs once more, alone."""
         program, groups = self.suite()
+        if self.tests is not None:
+            groups = {group: [t for t in tests if t in self.tests] for group, tests in groups.items()}
+            groups = {group: tests for group, tests in groups.items() if tests}
         until = min(self.deadline, time.monotonic() + limit_s)
         begin = time.monotonic()
         results, text = {}, {}
@@ -295,6 +311,39 @@ class Check:
         self.say("oversubscribed", moves=len(moved), slow=sum(h["took_s"] > 0.1 and h["out_bytes"] < 2**30 for h in moved),
                  large=[[round(h["out_bytes"] / 1e9, 1), round(h["in_bytes"] / 1e9, 1), round(h["took_s"], 3)] for h in larger][-8:])  # fmt: skip
 
+    def seeing(self):
+        """What listings and NVML show while a trainer holds 20 GiB, and with a program beside Tandem."""
+        daemon = self.daemon()
+        argv = [sys.executable, str(HERE / "frameworks.py"), "torch", "--ballast", "20", "--steps", "1500"]
+        log = open(self.logs / "seeing-trainer.log", "a")
+        trainer = subprocess.Popen(self.shared(argv, "--name", "seen"), env=self.env, stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=log, start_new_session=True, text=True)  # fmt: skip
+        beside = None
+        try:
+            trainer.stdout.readline()  # "ready"
+            beside = subprocess.Popen([sys.executable, "-c", BESIDE], env=self.env, stdin=subprocess.PIPE,
+                                      stdout=subprocess.PIPE, start_new_session=True, text=True)  # fmt: skip
+            alone = beside.stdout.readline().strip() == "ready"
+            time.sleep(3)  # a measurement of other programs' memory is at most this old
+            status = json.loads(self.go("status", [self.tandem, "status", "--json"], 20).output)["gpus"][0]
+            session = json.loads(self.go("ps", [self.tandem, "ps", "--json"], 20).output)["sessions"][0]
+            for words in (["ps"], ["status"], ["top", "--once"], ["doctor"]):
+                self.go("seeing", [self.tandem, *words], 30)
+            self.go("seeing", self.shared(["nvidia-smi"], "--memory", "8G"), 30)
+            seen = self.go("seeing", self.shared([sys.executable, "-c", NVML], "--memory", "8G"), 30)
+            real = self.go("seeing", [sys.executable, "-c", NVML], 30)
+        finally:
+            for process in (trainer, beside):
+                if process is not None:
+                    process.kill()
+                    process.wait()
+            self.end_daemon(daemon)
+        gib = 2**30
+        resident = session.get("resident_bytes", 0)
+        self.say("seeing", ok=alone and 4 * gib <= status["foreign_bytes"] <= 6 * gib and resident >= 20 * gib,
+                 foreign_gib=round(status["foreign_bytes"] / gib, 2), resident_gib=round(resident / gib, 2),
+                 nvml_within=seen.output.strip()[-200:], nvml_without=real.output.strip()[-200:])  # fmt: skip
+
     def faults(self):
         """Three trainers beyond the card: the daemon is killed and started anew, then one of them is
         killed. The others' results stay right, and the card is empty at the end."""
@@ -355,6 +404,7 @@ def main():
     parser.add_argument("--build", default=os.environ.get("TANDEM_BUILD", "build/release"))
     parser.add_argument("--out", default=os.environ.get("OUT", "build/gpu"))
     parser.add_argument("--bench", nargs="*", help="only these benchmarks, each with its arguments in one word")
+    parser.add_argument("--tests", help="only these tests of the suite: a file of names")
     parser.add_argument("--limit", type=float, default=600, help="seconds for all of it (default %(default)s)")
     parser.add_argument("--soft", action="store_true", help="on the software GPU, to try these checks")
     parser.add_argument("step", nargs="*", choices=[[], *STEPS], default=[])
@@ -363,6 +413,7 @@ def main():
         print("SKIPPED: no NVIDIA GPU answers on this machine, so nothing was checked on one", flush=True)
         return
     check = Check(args.build, args.out, args.limit, args.soft)
+    check.tests = set(Path(args.tests).read_text().split()) if args.tests else None
     check.bench = [words.split() for words in args.bench or ()]
     for step in args.step or STEPS:
         begin = time.monotonic()

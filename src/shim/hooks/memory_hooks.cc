@@ -43,8 +43,9 @@ CUresult cuMemGetInfo_v2(size_t* free, size_t* total) noexcept {
   if (Guest* const guest = GuestOfCurrentContext(&context)) {
     guest->graphs().Recount();
     guest->driver_pools().Recount();
-    *total = guest->limit().count;
-    *free = SaturatingSubtract(guest->limit(), guest->used()).count;
+    // A card's driver takes null for what the program does not want to know.
+    if (total != nullptr) *total = guest->limit().count;
+    if (free != nullptr) *free = SaturatingSubtract(guest->limit(), guest->used()).count;
   }
   return result;
 }
