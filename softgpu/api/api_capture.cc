@@ -81,8 +81,9 @@ CUresult UpdateDependencies(CUstream handle, const CUgraphNode* nodes, size_t co
 using namespace tandem;        // NOLINT: entry points live outside every namespace
 using namespace tandem::soft;  // NOLINT
 
+// It is older than the modes, and refuses nothing that came later.
 CUresult cuStreamBeginCapture(CUstream stream) noexcept {
-  return Begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL, nullptr, nullptr, 0);
+  return Begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED, nullptr, nullptr, 0);
 }
 
 CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) noexcept {

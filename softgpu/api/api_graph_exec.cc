@@ -63,27 +63,6 @@ CUresult FindTarget(CUgraphExec exec_handle, CUstream handle, std::shared_ptr<Gr
   return FindStream(current, handle, context, stream);
 }
 
-// In a captured stream a launch becomes a child of the capture's graph.
-CUresult CaptureLaunch(const GraphExec& exec, const std::shared_ptr<Stream>& stream,
-                       bool* captured) {
-  Driver& driver = TheDriver();
-  *captured = false;
-  if (driver.capturing.load() == 0) return CUDA_SUCCESS;
-  std::shared_ptr<Graph> child;
-  {
-    MutexLock lock(driver.graphs_mutex);
-    if (exec.graph->is_single() && driver.captures.Of(stream.get()) != nullptr) {
-      return CUDA_ERROR_NOT_SUPPORTED;
-    }
-    child = exec.graph->Clone(true);
-    child->embedded = true;
-  }
-  const CUresult result = CaptureWork(stream, {nullptr, ChildWork{child}}, captured);
-  MutexLock lock(driver.graphs_mutex);
-  if (!*captured) Graph::Forget(child);
-  return result;
-}
-
 // A node that may be disabled, and the graph that it is in.
 CUresult FindExecNode(CUgraphExec handle, CUgraphNode original, std::shared_ptr<GraphExec>* exec,
                       GraphNode** node) REQUIRES_LOCK(TheDriver().graphs_mutex) {
@@ -153,9 +132,8 @@ CUresult cuGraphLaunch(CUgraphExec handle, CUstream stream_handle) noexcept {
   std::shared_ptr<Context> context;
   std::shared_ptr<Stream> stream;
   CU_TRY(FindTarget(handle, stream_handle, &exec, &context, &stream));
-  bool captured = false;
-  CU_TRY(CaptureLaunch(*exec, stream, &captured));
-  return captured ? CUDA_SUCCESS : Launch(exec, context, stream);
+  CU_TRY(RefuseIfCaptured(*stream));
+  return Launch(exec, context, stream);
 }
 
 // There is nothing that a launch would have to bring to the device first.

@@ -97,7 +97,7 @@ CUresult cuMemHostGetFlags(unsigned int* flags, void* pointer) noexcept {
   std::shared_ptr<Context> context;
   CU_TRY(CurrentContext(&context));
   const auto block = Find(pointer);
-  if (flags == nullptr || !block || block->registered) return CUDA_ERROR_INVALID_VALUE;
-  *flags = block->flags | CU_MEMHOSTALLOC_DEVICEMAP;
+  if (flags == nullptr || !block) return CUDA_ERROR_INVALID_VALUE;
+  *flags = (block->flags & kAllocFlags) | CU_MEMHOSTALLOC_DEVICEMAP;
   return CUDA_SUCCESS;
 }

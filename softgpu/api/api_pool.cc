@@ -91,10 +91,14 @@ CUresult Allocate(CUdeviceptr* pointer, size_t bytes, CUmemoryPool handle, bool 
   std::shared_ptr<Stream> stream;
   CU_TRY(HealthyContext(&current));
   CU_TRY(FindStream(current, stream_handle, &context, &stream));
-  if (pointer == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (pointer == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Place place;
   bool captured = false;
   CU_TRY(PlaceOf(handle, any_pool, *context, &place));
+  if (bytes == 0) {
+    *pointer = 0;
+    return CUDA_SUCCESS;
+  }
   CU_TRY(CaptureAllocation(context, stream, place, bytes, pointer, &captured));
   if (captured) return CUDA_SUCCESS;
   Driver& driver = TheDriver();

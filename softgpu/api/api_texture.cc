@@ -208,6 +208,8 @@ CUresult cuTexObjectCreate(CUtexObject* handle, const CUDA_RESOURCE_DESC* resour
 }
 
 CUresult cuTexObjectDestroy(CUtexObject handle) noexcept {
+  std::shared_ptr<Context> context;
+  if (handle == 0) return HealthyContext(&context);  // no texture, as a card's driver sees it
   return Destroy(handle, false);
 }
 

@@ -131,13 +131,13 @@ CUresult CaptureWork(const std::shared_ptr<Stream>& stream, const Work& work, bo
 CUresult CaptureRecord(const std::shared_ptr<Stream>& stream, const EventWork& work, bool external,
                        bool* captured) {
   *captured = false;
-  if (Idle()) return external ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  if (Idle()) return external ? CUDA_ERROR_ILLEGAL_STATE : CUDA_SUCCESS;
   Driver& driver = TheDriver();
   MutexLock lock(driver.graphs_mutex);
   Capture* capture = nullptr;
   Capture::Captured* one = nullptr;
   CU_TRY(FindCapture(driver.captures, *stream, &capture, &one));
-  if (capture == nullptr) return external ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  if (capture == nullptr) return external ? CUDA_ERROR_ILLEGAL_STATE : CUDA_SUCCESS;
   *captured = true;
   if (external) {
     if (work.event->shared != nullptr) return CUDA_ERROR_NOT_SUPPORTED;

@@ -83,7 +83,7 @@ CUresult SideOf(const CopyEnd& place, const Extent& extent, Side* side) {
   const bool slices = extent.depth > 1 || place.z > 0;
   const bool many = slices || extent.height > 1 || place.y > 0;
   if ((many || place.pitch != 0) && place.pitch < row_end) return CUDA_ERROR_INVALID_VALUE;
-  if (place.pitch > kMaxPitch) return CUDA_ERROR_INVALID_VALUE;
+  if (many && place.pitch > kMaxPitch) return CUDA_ERROR_INVALID_VALUE;
   if (slices &&
       (place.height < last_row || __builtin_mul_overflow(place.pitch, place.height, &slice))) {
     return CUDA_ERROR_INVALID_VALUE;

@@ -173,11 +173,21 @@ void Vmm::KeepTables(uint64_t address, const Mapping& mapping) {
 }
 
 CUresult Vmm::Unmap(uint64_t address, uint64_t bytes) {
-  Mappings::iterator first, end;
-  if (!Covers(address, bytes, &first, &end)) return CUDA_ERROR_INVALID_VALUE;
-  for (auto each = first; each != end; ++each) KeepTables(each->first, each->second);
-  space_->Unmap(address, bytes);
+  if (bytes == 0 || !InOneReservation(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  auto first = mappings_.lower_bound(address);
+  const auto end = mappings_.lower_bound(address + bytes);
+  // Each mapping goes as a whole or stays.
+  const auto ends_within = [](const auto& mapping, uint64_t there) {
+    return mapping.first + mapping.second.size <= there;
+  };
+  if (first != mappings_.begin() && !ends_within(*std::prev(first), address)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (first == end) return CUDA_SUCCESS;
+  if (!ends_within(*std::prev(end), address + bytes)) return CUDA_ERROR_INVALID_VALUE;
   while (first != end) {
+    KeepTables(first->first, first->second);
+    space_->Unmap(first->first, first->second.size);
     const Handle handle = first->second.handle;
     first = mappings_.erase(first);
     physical_.at(handle).mappings -= 1;

@@ -97,6 +97,7 @@ TEST_F(ArrayTest, RefusesWhatIsNoArray) {
 
 // An array takes memory, and gives it back: with its context at the latest.
 TEST_F(ArrayTest, TakesMemory) {
+  if (!HasTheDeviceAlone()) GTEST_SKIP() << kNotAlone;
   size_t before = 0, during = 0, after = 0, total = 0;
   const CUarray warm_up = Make(Plane(64, 64));
   ASSERT_CU(Cu().cuArrayDestroy(warm_up));
@@ -106,7 +107,7 @@ TEST_F(ArrayTest, TakesMemory) {
   EXPECT_LE(during + (size_t{60} << 20), before);
   ASSERT_CU(Cu().cuArrayDestroy(array));
   ASSERT_CU(Cu().cuMemGetInfo_v2(&after, &total));
-  EXPECT_EQ(after, before);
+  EXPECT_TRUE(IsAbout(after, before)) << after << " after, " << before << " before";
 }
 
 TEST_F(ArrayTest, RectanglesThroughAnArray) {

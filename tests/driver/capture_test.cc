@@ -291,6 +291,7 @@ TEST_F(CaptureTest, UnsafeCallsAreRefusedByMode) {
   ASSERT_CU(Cu().cuThreadExchangeStreamCaptureMode(&mode));
   EXPECT_EQ(mode, CU_STREAM_CAPTURE_MODE_RELAXED);
   End();
+  if (!OnSoftwareGpu()) return;  // a card takes any number
   mode = static_cast<CUstreamCaptureMode>(9);
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuThreadExchangeStreamCaptureMode(&mode));
 }
@@ -327,13 +328,13 @@ TEST_F(CaptureTest, MemoryIsFreedWhereItMayBeAllocated) {
   End();
 }
 
-TEST_F(CaptureTest, TheFirstWayToBeginIsGlobal) {
+TEST_F(CaptureTest, TheFirstWayToBeginIsRelaxed) {
   if (Cu().cuStreamBeginCapture == nullptr) GTEST_SKIP() << "a driver without the first way";
   CUdeviceptr memory = 0;
   ASSERT_CU(Cu().cuStreamBeginCapture(stream_));
   ASSERT_CU(Cu().cuMemsetD32Async(words_, 4, 1, stream_));
-  EXPECT_CU(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, Cu().cuMemAlloc_v2(&memory, 64));
-  ExpectFailed(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  ASSERT_CU(Cu().cuMemAlloc_v2(&memory, 64));
+  End();
 }
 
 TEST_F(CaptureTest, ArraysAreMadeAndDestroyedOutsideOnly) {
@@ -442,11 +443,12 @@ TEST_F(CaptureTest, ExternalEventsBecomeNodes) {
   Run(graph);
   ASSERT_CU(Cu().cuEventSynchronize(second_));
   EXPECT_EQ(Word(), 3u);
-  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+  EXPECT_CU(CUDA_ERROR_ILLEGAL_STATE,
             Cu().cuEventRecordWithFlags(second_, stream_, CU_EVENT_RECORD_EXTERNAL));
 }
 
-TEST_F(CaptureTest, ALaunchedGraphBecomesAChild) {
+// A graph goes into another as a child node, which the program adds itself.
+TEST_F(CaptureTest, NoGraphIsLaunchedInIt) {
   CUgraph inner = nullptr;
   CUgraphExec exec = nullptr;
   ASSERT_CU(Cu().cuStreamBeginCapture_v2(other_, CU_STREAM_CAPTURE_MODE_RELAXED));
@@ -455,13 +457,11 @@ TEST_F(CaptureTest, ALaunchedGraphBecomesAChild) {
   ASSERT_CU(Cu().cuGraphInstantiateWithFlags(&exec, inner, 0));
   Begin();
   ASSERT_CU(Cu().cuMemsetD32Async(words_, 100, 1, stream_));
+  EXPECT_CU(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, Cu().cuGraphLaunch(exec, stream_));
+  ExpectFailed(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
   ASSERT_CU(Cu().cuGraphLaunch(exec, stream_));
-  AddTo(0, 1000, stream_);
-  const CUgraph graph = End();
-  EXPECT_EQ(Types(graph), (std::vector{CU_GRAPH_NODE_TYPE_MEMSET, CU_GRAPH_NODE_TYPE_GRAPH,
-                                       CU_GRAPH_NODE_TYPE_KERNEL}));
-  Run(graph);
-  EXPECT_EQ(Word(), 1105u);
+  ASSERT_CU(Cu().cuStreamSynchronize(stream_));
+  EXPECT_EQ(Word(), 5u);
 }
 
 TEST_F(CaptureTest, ThePerThreadStreamCanBeCaptured) {

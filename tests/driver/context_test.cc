@@ -47,7 +47,9 @@ TEST_F(ContextTest, LivesUntilItIsDetachedAsOftenAsItWasAttached) {
   ASSERT_CU(Cu().cuCtxDetach(own));
   ASSERT_CU(Cu().cuCtxGetCurrent(&current));
   EXPECT_NE(current, own);
-  EXPECT_NE(Cu().cuCtxSetCurrent(own), CUDA_SUCCESS);
+  if (OnSoftwareGpu()) {  // it has ended
+    EXPECT_NE(Cu().cuCtxSetCurrent(own), CUDA_SUCCESS);
+  }
   ASSERT_CU(Cu().cuCtxSetCurrent(context_));
 }
 
@@ -63,6 +65,7 @@ TEST_F(ContextTest, BelongsToAThread) {
 }
 
 TEST_F(ContextTest, DestroyingFreesItsMemory) {
+  if (!HasTheDeviceAlone()) GTEST_SKIP() << kNotAlone;
   size_t before = 0, during = 0, after = 0, total = 0;
   ASSERT_CU(Cu().cuMemGetInfo_v2(&before, &total));
   CUcontext second = nullptr;
@@ -75,7 +78,7 @@ TEST_F(ContextTest, DestroyingFreesItsMemory) {
   ASSERT_CU(Cu().cuCtxGetCurrent(&current));
   EXPECT_EQ(current, context_);
   ASSERT_CU(Cu().cuMemGetInfo_v2(&after, &total));
-  EXPECT_EQ(after, before);
+  EXPECT_TRUE(IsAbout(after, before)) << after << " after, " << before << " before";
 }
 
 TEST_F(ContextTest, PrimaryIsCounted) {

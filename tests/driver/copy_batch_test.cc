@@ -50,7 +50,8 @@ TEST_F(CopyBatchTest, CopiesAllOfIt) {
   CUmemcpyAttributes attributes[] = {in_stream_, at_once_, in_stream_};
   size_t first[] = {0, 1, 2};
   ASSERT_CU(Cu().cuMemcpyBatchAsync(to, from, bytes, 4, attributes, first, 3, &failed_, stream_));
-  std::ranges::fill(source, uint8_t{0});  // it has been read
+  // It has been read. A card that reaches the host's pages (H200, CUDA 13.0) reads it later.
+  if (OnSoftwareGpu()) std::ranges::fill(source, uint8_t{0});
   ASSERT_CU(Cu().cuStreamSynchronize(stream_));
   const auto pattern = Pattern(kBatchBytes, 11);
   EXPECT_EQ(Read(there, kBatchBytes), pattern);
@@ -88,6 +89,7 @@ TEST_F(CopyBatchTest, WaitsForWhatIsBeforeIt) {
 // What is read during the call is not read again, and nothing is waited for: the stream may need
 // the thread that calls.
 TEST_F(CopyBatchTest, ReadsDuringTheCallWhateverTheStreamIsAt) {
+  if (!OnSoftwareGpu()) GTEST_SKIP() << "a card may read the host's memory after the call";
   CUdeviceptr there = Allocate(kBatchBytes), last = Allocate(kBatchBytes);
   std::vector<uint8_t> source = Pattern(kBatchBytes, 14);
   void* pinned = nullptr;
@@ -110,6 +112,7 @@ TEST_F(CopyBatchTest, ReadsDuringTheCallWhateverTheStreamIsAt) {
 }
 
 TEST_F(CopyBatchTest, ReadsBoxesDuringTheCall) {
+  if (!OnSoftwareGpu()) GTEST_SKIP() << "a card's driver may wait for the stream";
   constexpr size_t kWidth = 12, kHeight = 3, kDepth = 2, kRow = 20, kRows = 5;
   std::vector<uint8_t> source = Pattern(kRow * kRows * kDepth, 15), expected;
   for (size_t row = 0; row < kHeight * kDepth; ++row) {

@@ -110,7 +110,7 @@ TEST_F(ErrorsArrayTest, Textures) {
   CUDA_RESOURCE_VIEW_DESC view = {};
   REFUSES(kValue, cuTexObjectGetResourceViewDesc, &view, texture);  // made without one
   TAKES(cuTexObjectDestroy, texture);
-  REFUSES(kValueOrHandle, cuTexObjectDestroy, 0);
+  TAKES(cuTexObjectDestroy, 0);
 }
 
 TEST_F(ErrorsArrayTest, NoCurrentContext) {

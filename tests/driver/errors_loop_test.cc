@@ -130,7 +130,7 @@ TEST_F(ErrorsLoopTest, AfterAFault) {
   ASSERT_CU(Launch(Kernel("trap"), 1, 1, nullptr, {}));
   REFUSES(Answers({CUDA_ERROR_LAUNCH_FAILED}), cuCtxSynchronize);
   EXPECT_EQ(WrongAnswers(AfterAFault(), CUDA_ERROR_LAUNCH_FAILED, on_software_gpu), "");
-  MakeContextAnew();
+  if (!MakeContextAnew()) return;
   CUdeviceptr nowhere = 0x10;
   uint32_t value = 1;
   ASSERT_CU(Launch(Kernel("store"), 1, 1, nullptr, {&nowhere, &value}));

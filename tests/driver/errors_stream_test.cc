@@ -101,7 +101,7 @@ TEST_F(ErrorsStreamTest, TimesBetweenEvents) {
   }
   TAKES(cuStreamSynchronize, stream_);
   REFUSES(kHandle, cuEventElapsedTime, &milliseconds, event_, untimed);
-  REFUSES(kValue, cuEventElapsedTime, nullptr, event_, last);
+  REFUSES(kValueOrHandle, cuEventElapsedTime, nullptr, event_, last);
   TAKES(cuEventElapsedTime, &milliseconds, event_, last);
   float again = -1;
   TAKES(cuEventElapsedTime_v2, &again, event_, last);
@@ -138,7 +138,8 @@ TEST_F(ErrorsStreamTest, ValuesInMemory) {
   REFUSES(kValue, cuStreamWriteValue64_v2, stream_, block_ + 4, 1, 0);
   REFUSES(kValue, cuStreamBatchMemOp_v2, stream_, 1, nullptr, 0);
   REFUSES(kValue, cuStreamBatchMemOp_v2, stream_, 1, &none, 0);
-  REFUSES(kValue, cuStreamBatchMemOp_v2, stream_, 1 << 20, &none, 0);  // more than one call takes
+  // More than one call takes. A card's driver may read all of them first.
+  if (OnSoftwareGpu()) REFUSES(kValue, cuStreamBatchMemOp_v2, stream_, 1 << 20, &none, 0);
   REFUSES(value_or_off, cuStreamWaitValue32, stream_, 0x10, 1, 0);
   REFUSES(value_or_off, cuStreamWaitValue64, stream_, block_ + 4, 1, 0);
   REFUSES(value_or_off, cuStreamWriteValue32, stream_, block_ + 2, 1, 0);
@@ -185,7 +186,8 @@ TEST_F(ErrorsStreamTest, CapturesUnderWay) {
   REFUSES(kValue, cuStreamGetCaptureInfo_v3, stream_, nullptr, nullptr, nullptr, nullptr, nullptr,
           nullptr);
   REFUSES(kValue, cuThreadExchangeStreamCaptureMode, nullptr);
-  REFUSES(kValue, cuThreadExchangeStreamCaptureMode, &mode);
+  if (OnSoftwareGpu())
+    REFUSES(kValue, cuThreadExchangeStreamCaptureMode, &mode);  // a card takes it
   TAKES(cuGraphCreate, &other, 0);
   TAKES(cuGraphAddEmptyNode, &node, other, nullptr, 0);
   TAKES(cuStreamBeginCapture_v2, stream_, CU_STREAM_CAPTURE_MODE_RELAXED);

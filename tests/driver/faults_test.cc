@@ -72,7 +72,7 @@ TEST_F(FaultsTest, WhatFailedCanBeDoneAgain) {
   ASSERT_CU(Cu().cuMemAddressReserve(&space, 2 * kPage, 0, 0, 0));
   ASSERT_CU(Cu().cuMemMap(space, kPage, 0, first, 0));
   EXPECT_CU(CUDA_ERROR_OUT_OF_MEMORY, Cu().cuMemMap(space + kPage, kPage, 0, second, 0));
-  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuMemUnmap(space + kPage, kPage));  // nothing is there
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuMemSetAccess(space, 2 * kPage, &access, 1));
   ASSERT_CU(Cu().cuMemMap(space + kPage, kPage, 0, second, 0));
   ASSERT_CU(Cu().cuMemSetAccess(space, 2 * kPage, &access, 1));
   std::vector<uint8_t> bytes(100, 1), seen(100, 3);

@@ -1,10 +1,71 @@
 #include "tests/driver/fixture.h"
 
 #include <dlfcn.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 
 namespace tandem::driver_test {
+
+thread_local Place at;
+
+namespace {
+
+constexpr char kFaulted[] = "a kernel's fault ended CUDA in this process: run the test alone";
+
+// The errors after which a card gives the process no context any more.
+bool IsFault(CUresult result) {
+  constexpr CUresult kFaults[] = {CUDA_ERROR_ILLEGAL_ADDRESS,
+                                  CUDA_ERROR_LAUNCH_TIMEOUT,
+                                  CUDA_ERROR_ASSERT,
+                                  CUDA_ERROR_HARDWARE_STACK_ERROR,
+                                  CUDA_ERROR_ILLEGAL_INSTRUCTION,
+                                  CUDA_ERROR_MISALIGNED_ADDRESS,
+                                  CUDA_ERROR_INVALID_ADDRESS_SPACE,
+                                  CUDA_ERROR_INVALID_PC,
+                                  CUDA_ERROR_LAUNCH_FAILED};
+  return std::ranges::count(kFaults, result) > 0;
+}
+
+thread_local sigjmp_buf before_the_call;
+thread_local bool is_guarded = false;
+bool may_crash = false;  // a card's driver
+
+void Print(const char* text) {
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, std::strlen(text));
+}
+
+// Only what a signal handler may call.
+void TellOfCrash(int signal) {
+  if (is_guarded) siglongjmp(before_the_call, 1);
+  char digits[16] = {};
+  char* digit = &digits[sizeof(digits) - 2];
+  *digit = '\n';
+  for (int left = at.line; left > 0; left /= 10) *--digit = static_cast<char>('0' + left % 10);
+  Print("crashed after ");
+  Print(at.file != nullptr ? at.file : "the start");
+  Print(":");
+  Print(digit);
+  ::signal(signal, SIG_DFL);  // and again, to the end
+}
+
+}  // namespace
+
+bool Survives(const std::function<CUresult()>& call, CUresult* result) {
+  if (!may_crash) {
+    *result = call();
+    return true;
+  }
+  is_guarded = true;
+  const bool crashed = sigsetjmp(before_the_call, 1) != 0;
+  if (!crashed) *result = call();
+  is_guarded = false;
+  return !crashed;
+}
 
 const cuda::RealDriver& Cu() {
   static const cuda::RealDriver driver = [] {
@@ -37,7 +98,11 @@ void DriverTest::SetUp() {
     GTEST_SKIP() << "there is no libcuda.so.1, or it has no device";
   }
   ASSERT_CU(initialised);
-  ASSERT_CU(Cu().cuCtxCreate_v2(&context_, 0, 0));
+  may_crash = !OnSoftwareGpu();
+  if (may_crash) ::signal(SIGSEGV, TellOfCrash);
+  const CUresult made = Cu().cuCtxCreate_v2(&context_, 0, 0);
+  if (may_crash && IsFault(made)) GTEST_SKIP() << kFaulted;
+  ASSERT_CU(made);
 }
 
 void DriverTest::TearDown() {
@@ -47,17 +112,35 @@ void DriverTest::TearDown() {
   if (context_ != nullptr) EXPECT_CU(CUDA_SUCCESS, Cu().cuCtxDestroy_v2(context_));
 }
 
-void DriverTest::MakeContextAnew() {
+bool DriverTest::MakeContextAnew() {
   Cu().cuCtxDestroy_v2(context_);  // may say once more what went wrong
   context_ = nullptr;
   module_ = nullptr;
-  ASSERT_CU(Cu().cuCtxCreate_v2(&context_, 0, 0));
+  const CUresult made = Cu().cuCtxCreate_v2(&context_, 0, 0);
+  if (made == CUDA_SUCCESS) return true;
+  context_ = nullptr;
+  const auto skip = [] { GTEST_SKIP() << "the rest needs a process without a fault"; };
+  if (IsFault(made) && !OnSoftwareGpu()) {
+    skip();
+  } else {
+    EXPECT_CU(CUDA_SUCCESS, made);
+  }
+  return false;
 }
 
 bool DriverTest::OnSoftwareGpu() {
   char name[64] = {};
   EXPECT_CU(CUDA_SUCCESS, Cu().cuDeviceGetName(name, sizeof(name), 0));
   return std::string(name) == "Tandem Software GPU";
+}
+
+bool DriverTest::HasTheDeviceAlone() {
+  return OnSoftwareGpu() || std::getenv("TANDEM_TEST_ALONE") != nullptr;
+}
+
+bool DriverTest::IsAbout(size_t free, size_t before) {
+  const size_t apart = std::max(free, before) - std::min(free, before);
+  return apart <= (OnSoftwareGpu() ? 0 : size_t{64} << 20);
 }
 
 CUdeviceptr DriverTest::Allocate(size_t bytes) {

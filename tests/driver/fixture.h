@@ -5,11 +5,16 @@
 // under Tandem alike. Where a driver has a choice, the tests accept every choice; where one lacks
 // an optional feature, the test says that it skips. So it does where there is no driver at all,
 // unless TANDEM_TEST_NEEDS_DRIVER is set. With TANDEM_TEST_NEEDS_EVERYTHING a skip is a failure.
+//
+// On a card a kernel's fault ends CUDA for the whole process. Tests that come later in the same
+// process skip; each can run in a process of its own. A test of free memory skips on a card unless
+// TANDEM_TEST_ALONE says that no other process uses it.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -31,6 +36,10 @@ class DriverTest : public testing::Test {
  public:
   // Whether the first device is the software GPU, for what a card does in its own way.
   static bool OnSoftwareGpu();
+  // Whether free memory changes only by what this test does.
+  static bool HasTheDeviceAlone();
+  // Whether as much memory is free again. A card's driver keeps some of what it has taken.
+  static bool IsAbout(size_t free, size_t before);
 
  protected:
   void SetUp() override;
@@ -44,8 +53,9 @@ class DriverTest : public testing::Test {
   CUresult Launch(CUfunction function, unsigned int blocks, unsigned int threads, CUstream stream,
                   std::vector<void*> parameters);
 
-  // After an error that sticks: another context in place of the test's own.
-  void MakeContextAnew();
+  // After an error that sticks: another context in place of the test's own. False, with the test
+  // skipped, where the fault was the end of the process's CUDA.
+  bool MakeContextAnew();
 
   // What skips for a reason of the machine's, or must, may do so in a run that needs everything.
   bool may_skip_ = false;
@@ -53,18 +63,33 @@ class DriverTest : public testing::Test {
   CUmodule module_ = nullptr;    // kKernels in it, from the first Kernel() on
 };
 
+// Why a test of free memory skips.
+inline constexpr char kNotAlone[] = "others may use the card: set TANDEM_TEST_ALONE if none does";
+
 std::string Named(CUresult result);
+
+// Where each thread is in its test. A crash inside a card's driver prints this place.
+struct Place {
+  const char* file = nullptr;
+  int line = 0;
+};
+extern thread_local Place at;
+
+// Makes a call. False if a card's driver crashed in it, as some do on a null pointer.
+bool Survives(const std::function<CUresult()>& call, CUresult* result);
 
 // A byte pattern that differs at every place and between seeds.
 std::vector<uint8_t> Pattern(size_t bytes, uint32_t seed);
 
 #define EXPECT_CU(expected, expression)                                            \
   do {                                                                             \
+    ::tandem::driver_test::at = {__FILE__, __LINE__};                              \
     const CUresult cu_result = (expression);                                       \
     EXPECT_EQ(expected, cu_result) << #expression << " gave " << Named(cu_result); \
   } while (false)
 #define ASSERT_CU(expression)                                                          \
   do {                                                                                 \
+    ::tandem::driver_test::at = {__FILE__, __LINE__};                                  \
     const CUresult cu_result = (expression);                                           \
     ASSERT_EQ(CUDA_SUCCESS, cu_result) << #expression << " gave " << Named(cu_result); \
   } while (false)

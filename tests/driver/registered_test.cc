@@ -107,7 +107,7 @@ TEST_F(RegisteredTest, AByteBesideItIsOutOfReach) {
     EXPECT_CU(CUDA_ERROR_ILLEGAL_ADDRESS, Flip(pointer - kBegin + begin, size));
     EXPECT_EQ(pages.Bytes()[kBegin - 1], before);
     EXPECT_EQ(pages.Bytes()[kBegin + kSize], after);
-    MakeContextAnew();
+    if (!MakeContextAnew()) return;
   }
 }
 
@@ -158,8 +158,7 @@ TEST_F(RegisteredTest, SaysWhatItIs) {
   EXPECT_EQ(type, static_cast<unsigned int>(CU_MEMORYTYPE_HOST));
   ASSERT_CU(Cu().cuPointerGetAttribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, pointer + 7));
   EXPECT_EQ(host, pages + 4106);
-  // Flags are those of what the driver allocated.
-  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuMemHostGetFlags(&flags, pages + 4099));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuMemHostGetFlags(&flags, pages + 4099));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuMemFreeHost(pages + 4099));
   ASSERT_CU(Cu().cuMemHostUnregister(pages + 4099));
 }

@@ -23,7 +23,9 @@ TEST_F(StreamTest, DoesThingsInOrder) {
   EXPECT_CU(CUDA_SUCCESS, Cu().cuStreamQuery(stream));
   EXPECT_EQ(Read(device, 4), (std::vector<uint8_t>{2, 0, 0, 0}));
   ASSERT_CU(Cu().cuStreamDestroy_v2(stream));
-  EXPECT_NE(Cu().cuStreamDestroy_v2(stream), CUDA_SUCCESS);
+  if (OnSoftwareGpu()) {  // it has gone
+    EXPECT_NE(Cu().cuStreamDestroy_v2(stream), CUDA_SUCCESS);
+  }
 }
 
 TEST_F(StreamTest, StreamsAreIndependent) {
@@ -227,7 +229,10 @@ TEST_F(StreamTest, HasAttributesThatAreRemembered) {
   ASSERT_CU(Cu().cuStreamGetAttribute(nullptr, kPolicy, &seen));
   value.syncPolicy = 99;
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuStreamSetAttribute(from, kPolicy, &value));
-  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuStreamSetAttribute(from, kPolicy, nullptr));
+  // Which a card's driver follows.
+  if (OnSoftwareGpu()) {
+    EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuStreamSetAttribute(from, kPolicy, nullptr));
+  }
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
             Cu().cuStreamGetAttribute(from, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &seen));
   ASSERT_CU(Cu().cuStreamDestroy_v2(from));

@@ -215,7 +215,7 @@ TEST_F(TextureTest, TellsWhatItIs) {
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuTexObjectGetResourceDesc(nullptr, texture));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuTexObjectGetTextureDesc(nullptr, texture));
   ASSERT_CU(Cu().cuTexObjectDestroy(texture));
-  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuTexObjectDestroy(0));
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuTexObjectDestroy(0));  // which is none
 }
 
 TEST_F(TextureTest, RefusesWhatIsNoTexture) {
@@ -239,6 +239,7 @@ TEST_F(TextureTest, RefusesWhatIsNoTexture) {
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
             Cu().cuTexObjectCreate(&texture, nullptr, &sampling, nullptr));
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuTexObjectCreate(&texture, &good, nullptr, nullptr));
+  if (!OnSoftwareGpu()) return;             // a card looks at the view of an array only
   const CUDA_RESOURCE_VIEW_DESC view = {};  // only arrays can be viewed
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuTexObjectCreate(&texture, &good, &sampling, &view));
 }
