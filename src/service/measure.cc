@@ -9,7 +9,7 @@ namespace {
 constexpr Duration kPauseAfterAnEnd = Milliseconds(200);  // between two measurements
 constexpr Duration kPauseWhileWaiting = Seconds(5);
 constexpr Duration kPauseAfterAChange = Seconds(5);
-constexpr Duration kUsualPause = Seconds(60);
+constexpr Duration kUsualPause = Seconds(10);
 constexpr uint64_t kShareWorthALine = 100;  // of the card, in the log
 
 }  // namespace

@@ -94,8 +94,8 @@ TEST_F(MeasureTest, APromiseIsKept) {
 TEST_F(MeasureTest, WhenItIsMeasured) {
   EXPECT_TRUE(service_.WantsMeasurement(now_));  // at the start
   service_.OnMeasuring(now_);
-  EXPECT_FALSE(service_.WantsMeasurement(now_ + Seconds(59)));
-  EXPECT_TRUE(service_.WantsMeasurement(now_ + Seconds(60)));
+  EXPECT_FALSE(service_.WantsMeasurement(now_ + Seconds(9)));
+  EXPECT_TRUE(service_.WantsMeasurement(now_ + Seconds(10)));
   Pass(kSettling);
   Join(1, 11);
   service_.OnProcessGone(11, now_);

@@ -288,8 +288,11 @@ class Check:
         return [h for h in made if h["in_bytes"] + h["out_bytes"] > 0]
 
     def gib(self):
-        status = json.loads(self.go("status", [self.tandem, "status", "--json"], 20).output)
-        return status["gpus"][0]["budget_bytes"] / 2**30
+        return self.status()["budget_bytes"] / 2**30
+
+    def status(self):
+        """What `tandem status` says of the first GPU."""
+        return json.loads(self.go("status", [self.tandem, "status", "--json"], 20).output)["gpus"][0]
 
     def same(self, step, alone, run, found, **fields):
         equal = alone is not None and found is not None and alone["digests"] == found["digests"]
@@ -324,8 +327,9 @@ class Check:
             beside = subprocess.Popen([sys.executable, "-c", BESIDE], env=self.env, stdin=subprocess.PIPE,
                                       stdout=subprocess.PIPE, start_new_session=True, text=True)  # fmt: skip
             alone = beside.stdout.readline().strip() == "ready"
-            time.sleep(3)  # a measurement of other programs' memory is at most this old
-            status = json.loads(self.go("status", [self.tandem, "status", "--json"], 20).output)["gpus"][0]
+            until = time.monotonic() + 25  # measured every ten seconds
+            while (status := self.status())["foreign_bytes"] == 0 and time.monotonic() < until:
+                time.sleep(0.5)
             session = json.loads(self.go("ps", [self.tandem, "ps", "--json"], 20).output)["sessions"][0]
             for words in (["ps"], ["status"], ["top", "--once"], ["doctor"]):
                 self.go("seeing", [self.tandem, *words], 30)
@@ -378,7 +382,7 @@ class Check:
                 killed += 1
             else:
                 self.same("faults", alone, run, found)
-        status = json.loads(self.go("status", [self.tandem, "status", "--json"], 20).output)["gpus"][0]
+        status = self.status()
         used = self.go("machine", ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader"], 20).output.strip()
         self.end_daemon(daemon)
         self.say("faults", ok=killed == 1 and status["charged_bytes"] == 0, sessions=len(sessions), killed=killed,
