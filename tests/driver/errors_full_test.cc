@@ -16,6 +16,7 @@ class ErrorsFullTest : public ErrorsTest {
   void SetUp() override {
     ErrorsTest::SetUp();
     if (IsSkipped() || HasFatalFailure()) return;
+    if (!HasTheDeviceAlone()) GTEST_SKIP() << kNotAlone;
     for (size_t bytes = size_t{16} << 30; bytes >= kPage; bytes /= 2) {
       CUdeviceptr pointer = 0;
       while (Cu().cuMemAlloc_v2(&pointer, bytes) == CUDA_SUCCESS) blocks_.push_back(pointer);

@@ -38,7 +38,8 @@ class DriverTest : public testing::Test {
   static bool OnSoftwareGpu();
   // Whether free memory changes only by what this test does.
   static bool HasTheDeviceAlone();
-  // Whether as much memory is free again. A card's driver keeps some of what it has taken.
+  // Whether as much memory is free again, if others do not change it. A card's driver keeps some of
+  // what it has taken.
   static bool IsAbout(size_t free, size_t before);
 
  protected:
@@ -75,6 +76,8 @@ struct Place {
 };
 extern thread_local Place at;
 
+// From now on Survives() outlives crashes. SetUp does this on a card.
+void SurviveCrashes();
 // Makes a call. False if a card's driver crashed in it, as some do on a null pointer.
 bool Survives(const std::function<CUresult()>& call, CUresult* result);
 

@@ -170,6 +170,7 @@ TEST_F(PoolSharingTest, AnotherProcessUsesItsBlocks) {
 
 // Its memory counts once, and as long as it is there.
 TEST_F(PoolSharingTest, TakesMemoryLikeAnyOther) {
+  if (!HasTheDeviceAlone()) GTEST_SKIP() << kNotAlone;
   const auto free_bytes = [] {
     size_t free = 0, total = 0;
     EXPECT_CU(CUDA_SUCCESS, Cu().cuMemGetInfo_v2(&free, &total));
@@ -183,7 +184,7 @@ TEST_F(PoolSharingTest, TakesMemoryLikeAnyOther) {
   ASSERT_CU(Cu().cuStreamSynchronize(stream_));
   ASSERT_CU(Cu().cuMemPoolDestroy(std::exchange(pool_, nullptr)));
   ASSERT_CU(Cu().cuCtxSynchronize());
-  EXPECT_EQ(free_bytes(), before);
+  EXPECT_TRUE(IsAbout(free_bytes(), before)) << before << " before";
 }
 
 TEST_F(PoolSharingTest, ADescriptorThatCannotBeHadIsWantOfMemory) {

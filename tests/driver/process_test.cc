@@ -35,7 +35,7 @@ TEST_F(ProcessTest, AForkedChildHasNoDriver) {
   EXPECT_CU(CUDA_ERROR_NOT_INITIALIZED, static_cast<CUresult>(result));
   // The child's end takes nothing from its parent.
   ASSERT_CU(Cu().cuMemGetInfo_v2(&after, &total));
-  EXPECT_EQ(after, before);
+  EXPECT_TRUE(IsAbout(after, before)) << after << " after, " << before << " before";
   ASSERT_CU(Cu().cuMemsetD8_v2(device, 1, 4 << 20));
   ASSERT_CU(Cu().cuCtxSynchronize());
 }
@@ -100,6 +100,7 @@ TEST(AbruptEnd, DISABLED_LeavesWorkBehind) {
 }
 
 TEST_F(ProcessTest, MayEndWithWorkQueued) {
+  if (!HasTheDeviceAlone()) GTEST_SKIP() << kNotAlone;
   size_t before = 0, after = 0, total = 0;
   ASSERT_CU(Cu().cuMemGetInfo_v2(&before, &total));
   OtherProcess other("AbruptEnd.DISABLED_LeavesWorkBehind");

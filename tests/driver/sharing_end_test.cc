@@ -88,9 +88,9 @@ class SharingEndTest : public DriverTest {
 TEST_F(SharingEndTest, MemoryStaysWithWhoeverHasItOpen) {
   CUdeviceptr pointer = 0, again = 0;
   ASSERT_CU(Open(&pointer));
-  EXPECT_LT(FreeBytes(), free_before_);
+  EXPECT_TRUE(!HasTheDeviceAlone() || FreeBytes() < free_before_);
   ASSERT_TRUE(other_->DiesOfAKill());
-  EXPECT_EQ(FreeBytes(), free_before_);  // nobody is charged for it any more
+  EXPECT_TRUE(IsAbout(FreeBytes(), free_before_));  // nobody is charged for it any more
   EXPECT_EQ(Read(pointer, kEndBytes), Pattern(kEndBytes, 91));
   uint32_t value = 0x0302'0100;
   ASSERT_CU(Launch(Kernel("store"), 1, 1, nullptr, {&pointer, &value}));
@@ -109,7 +109,7 @@ TEST_F(SharingEndTest, MemoryStaysWithWhoeverHasItOpen) {
 
 TEST_F(SharingEndTest, MemoryGoesWithItsProcess) {
   ASSERT_TRUE(other_->DiesOfAKill());
-  EXPECT_EQ(FreeBytes(), free_before_);
+  EXPECT_TRUE(IsAbout(FreeBytes(), free_before_));
   CUdeviceptr pointer = 0;
   EXPECT_NE(Open(&pointer), CUDA_SUCCESS);
   EXPECT_EQ(pointer, 0u);

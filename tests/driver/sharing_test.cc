@@ -148,7 +148,7 @@ TEST_F(SharingTest, ADescriptorCarriesMemory) {
   properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   ASSERT_CU(Cu().cuMemCreate(&handle, 2 * kSharedBytes, &properties, 0));
   ASSERT_CU(Cu().cuMemGetInfo_v2(&held, &total));
-  EXPECT_LE(held + 2 * kSharedBytes, before);
+  EXPECT_TRUE(!HasTheDeviceAlone() || held + 2 * kSharedBytes <= before);
   const CUdeviceptr pointer = Place(handle, 2 * kSharedBytes);
   Write(pointer, Pattern(kSharedBytes, 51));
   uint64_t handle_types = 0;
@@ -179,7 +179,7 @@ TEST_F(SharingTest, ADescriptorCarriesMemory) {
   Unplace(pointer, 2 * kSharedBytes);
   Unplace(second, 2 * kSharedBytes);
   ASSERT_CU(Cu().cuMemGetInfo_v2(&after, &total));
-  EXPECT_EQ(after, before);
+  EXPECT_TRUE(IsAbout(after, before)) << after << " after, " << before << " before";
   EXPECT_NE(Cu().cuMemRetainAllocationHandle(&retained, reinterpret_cast<void*>(pointer)),
             CUDA_SUCCESS);
   const int other = open("/dev/null", O_RDONLY | O_CLOEXEC);

@@ -233,7 +233,8 @@ VmmMemory::Whose VmmMemory::Cover(CUdeviceptr address, uint64_t bytes,
   bool ours = false;
   auto mapping = Around(address);
   if (mapping == mappings_.end()) mapping = mappings_.lower_bound(address);
-  bool exact = mapping != mappings_.end() && mapping->first == address;
+  const bool begins = mapping == mappings_.end() || mapping->first >= address;
+  bool gaps = false;
   CUdeviceptr next = address;
   for (;
        mapping != mappings_.end() && (mapping->first < address || mapping->first - address < bytes);
@@ -242,11 +243,12 @@ VmmMemory::Whose VmmMemory::Cover(CUdeviceptr address, uint64_t bytes,
     Extent* const extent = mapped.handle == 0 ? nullptr : physical_.at(mapped.handle).extent;
     parts->push_back({mapping->first, mapped.bytes, mapped.handle, extent});
     ours |= extent != nullptr;
-    exact &= mapping->first == next;
+    gaps |= mapping->first != next;
     next = mapping->first + mapped.bytes;
   }
   if (!ours) return Whose::kDrivers;
-  return exact && next - address == bytes ? Whose::kOurs : Whose::kInvalid;
+  if (!begins || next - address > bytes) return Whose::kInvalid;
+  return gaps || next - address < bytes ? Whose::kOursWithGaps : Whose::kOurs;
 }
 
 void VmmMemory::Forget(const Part& part) {
@@ -277,7 +279,7 @@ CUresult VmmMemory::Unmap(CUdeviceptr address, uint64_t bytes) {
     }
   }
   for (const Part& part : parts) {
-    const bool done = whose == Whose::kOurs && part.extent == nullptr;
+    const bool done = whose != Whose::kDrivers && part.extent == nullptr;
     if (done) continue;
     if (part.extent != nullptr) RemoveAlias(*real_, part.extent, part.address);
     Forget(part);
@@ -313,7 +315,7 @@ std::optional<CUresult> VmmMemory::SetAccess(CUdeviceptr address, uint64_t bytes
   std::vector<Part> parts;
   const Whose whose = Cover(address, bytes, &parts);
   if (whose == Whose::kDrivers) return std::nullopt;
-  if (whose == Whose::kInvalid) return CUDA_ERROR_INVALID_VALUE;
+  if (whose != Whose::kOurs) return CUDA_ERROR_INVALID_VALUE;
   for (const CUmemAccessDesc& each : std::span(access, count)) {
     if (const CUresult result = CheckUser(each); result != CUDA_SUCCESS) return result;
   }

@@ -132,7 +132,7 @@ class VmmMemory {
     Handle handle = 0;
     Extent* extent = nullptr;  // null: the driver's own
   };
-  enum class Whose { kDrivers, kOurs, kInvalid };
+  enum class Whose { kDrivers, kOurs, kOursWithGaps, kInvalid };
 
   std::optional<CUresult> CreateFixed(uint64_t bytes, const CUmemAllocationProp& properties,
                                       Handle* handle) EXCLUDES_LOCK(mutex_);
@@ -144,7 +144,8 @@ class VmmMemory {
       EXCLUDES_LOCK(mutex_);
   Mappings::const_iterator Around(CUdeviceptr address) const REQUIRES_LOCK(mutex_);
   bool Overlaps(CUdeviceptr address, uint64_t bytes) const REQUIRES_LOCK(mutex_);
-  // What is mapped in a range. kInvalid: part of it is ours, but whole mappings do not cover it.
+  // What is mapped in a range: by the driver alone, or also by us. kOursWithGaps: parts of it are
+  // not mapped. kInvalid: part of it is ours, and a mapping lies in it only in part.
   Whose Cover(CUdeviceptr address, uint64_t bytes, std::vector<Part>* parts) const
       EXCLUDES_LOCK(mutex_);
   void Forget(const Part& part) REQUIRES_LOCK(swapper_->mutex()) EXCLUDES_LOCK(mutex_);
