@@ -163,7 +163,7 @@ def bytes_of_rows(card):
 
 def measure(args):
     software_only("it needs three small cards")
-    rounds, seconds = (1, 3) if args.quick else (args.rounds, args.seconds)
+    rounds, seconds = (1, 7) if args.quick else (args.rounds, args.seconds)
     with_history, without, recorder, tops, times, rates = [], [], [], [], [], []
     row_bytes = None
     for _ in range(rounds):
@@ -175,11 +175,11 @@ def measure(args):
             rates.append((lines_of(card) - lines) / (time.monotonic() - begin))
             with_history.append(share)
             recorder.append(own)
-            row_bytes = bytes_of_rows(card)
             say("top")
             tops.append(top_share(card, seconds / 2))
             say("metrics")
             times += scrapes(card, 4 if args.quick else SCRAPES)
+            row_bytes = bytes_of_rows(card)
         say("without them")
         with loaded(args, **NO_HISTORY) as card:
             time.sleep(2)
