@@ -247,16 +247,29 @@ Json Trace::Finish(int64_t span_ns) {
                       {"dur", Micro(slice.end - from)},
                       {"args", std::move(slice.args)}});
   }
+  AppendMemory(begin, &events);
+  return {{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}};
+}
+
+// Chrome's viewer takes the series of a counter from its first event: each event has all of them.
+void Trace::AppendMemory(int64_t begin, Json* events) const {
+  std::map<int, std::map<std::string, uint64_t>> nothing;  // by GPU: no bytes of each session
   for (const Sample& sample : samples_) {
     if (sample.at < begin) continue;
-    events.push_back({{"ph", "C"},
-                      {"name", "memory"},
-                      {"pid", sample.gpu + 1},
-                      {"tid", 0},
-                      {"ts", Micro(sample.at)},
-                      {"args", sample.bytes}});
+    for (const auto& [session, bytes] : sample.bytes) nothing[sample.gpu][session] = 0;
   }
-  return {{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}};
+  for (const Sample& sample : samples_) {
+    if (sample.at < begin) continue;
+    std::map<std::string, uint64_t> bytes = nothing[sample.gpu];
+    for (const auto& [session, resident] : sample.bytes) bytes[session] = resident;
+    events->push_back({{"ph", "C"},
+                       {"cat", "gpu"},
+                       {"name", "memory"},
+                       {"pid", sample.gpu + 1},
+                       {"tid", 0},
+                       {"ts", Micro(sample.at)},
+                       {"args", std::move(bytes)}});
+  }
 }
 
 }  // namespace tandem::history

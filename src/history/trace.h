@@ -57,6 +57,7 @@ class Trace {
   void End(uint64_t session, const std::string& what);
   void EndAll(uint64_t session);
   void SetResident(uint64_t session, uint64_t bytes);
+  void AppendMemory(int64_t begin, Json* events) const;
   std::string Label(uint64_t session) const;
   Json HoldersOf(int gpu, uint64_t but) const;
 
