@@ -5,6 +5,7 @@ import contextlib
 import ctypes
 import fcntl
 import itertools
+import json
 import mmap
 import os
 import random
@@ -12,12 +13,14 @@ import signal
 import socket
 import struct
 import threading
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
 
 import users
-from harness import MIB, PATIENCE_S, QUERY, REFUSED, SOCKET, finish, frame, receive, text, wait_until
+from harness import MIB, PATIENCE_S, QUERY, REFUSED, SANITIZED, SOCKET, finish, frame, receive, text, wait_until
 from users import (ACTIVE, BUSY, CONTEXT_GONE, CONTEXT_WANTED, EVICT, EVICTED, FIXED_GONE, FIXED_WANTED, GRANT,
                    IDLE, KINDS, MEMORY, NAME, NOT_YOURS, OFFER, READY, REGISTER, REGISTERED, RELEASED, RESERVE, REVOKE, RUN_BEGIN,
                    RUN_QUERY, RUNNING, STRANGER, UNKNOWN_TARGET, VICTIM, Scene, Session, Stranger,
@@ -218,6 +221,33 @@ def test_others_are_listed_and_their_tokens_are_not(scene):
     seen = as_stranger(listed)
     assert isinstance(token, int) and seen["run"] is None
     assert seen["uid"] == VICTIM and seen["allocated_bytes"] >= MEMORY
+
+
+@pytest.mark.skipif(SANITIZED, reason="tandem serve is not built there")
+def test_privacy_of_a_server_is_from_real_users(scene):
+    """What another user's `tandem serve --privacy` answers about the victim's program."""
+    paths = ("/api/v1/gpus", "/api/v1/sessions", "/metrics", "/api/v1/events")
+
+    def answers(*flags):
+        argv = [*scene.as_victim("serve", "--json", "--listen", "127.0.0.1:0", *flags, uid=STRANGER)]
+        server = scene.card.spawn(argv)
+        url = json.loads(server.stdout.readline())["url"].rstrip("/")
+        texts = {}
+        for path in paths:
+            with contextlib.suppress(urllib.error.HTTPError):  # what that user may not read at all
+                texts[path] = urllib.request.urlopen(url + path, timeout=PATIENCE_S).read().decode()
+        server.terminate()
+        server.wait(timeout=PATIENCE_S)
+        return texts
+
+    session = scene.session()
+    secrets = (NAME, session["program"], f'"pid":{session["pid"]},', f'"pid": {session["pid"]},')
+    private, public = answers("--privacy"), answers()
+    assert {"/api/v1/gpus", "/api/v1/sessions", "/metrics"} <= set(private)
+    assert not [(path, secret) for path, text in private.items() for secret in secrets if secret in text]
+    (hidden,) = json.loads(private["/api/v1/sessions"])["sessions"]
+    assert (hidden["uid"], hidden["name"], hidden["pid"]) == (VICTIM, "(hidden)", None)
+    assert NAME in public["/api/v1/sessions"] and NAME in public["/metrics"]
 
 
 def test_a_runs_token_is_worth_nothing_to_others(scene):

@@ -149,6 +149,8 @@ def install(root):
     (root / "bin").mkdir()
     for tool in ("tandem", "tandemd", "train"):
         shutil.copy(harness.BUILD / "bin" / tool, root / "bin")
+    if (server := harness.BUILD / "lib" / "tandem" / "tandem-serve").exists():
+        shutil.copy(server, root / "lib" / "tandem")
     shutil.copy(harness.SHIM, root / "lib")
     shutil.copytree(harness.SOFT_GPU, root / "lib" / "tandem" / "soft", symlinks=True)
     shutil.copy(DeviceProgram.SCRIPT, root)
