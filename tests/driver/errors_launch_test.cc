@@ -61,7 +61,6 @@ TEST_F(ErrorsLaunchTest, AfterOneThatFailed) {
   REFUSES(failed, cuLaunch, store);
   REFUSES(failed, cuLaunchGrid, store, 1, 1);
   REFUSES(failed, cuLaunchGridAsync, store, 1, 1, nullptr);
-  MakeContextAnew();
 }
 
 }  // namespace

@@ -141,7 +141,6 @@ TEST_F(ErrorsLoopTest, AfterAFault) {
   ASSERT_CU(Launch(Kernel("store"), 1, 1, nullptr, {&nowhere, &value}));
   REFUSES(Answers({CUDA_ERROR_ILLEGAL_ADDRESS}), cuCtxSynchronize);
   EXPECT_EQ(WrongAnswers(AfterAFault(), CUDA_ERROR_ILLEGAL_ADDRESS, on_software_gpu), "");
-  MakeContextAnew();
 }
 
 // A card's driver may also do what it is told, or wait for ever.

@@ -227,7 +227,10 @@ TEST_F(GraphUpdateTest, WorkStaysInItsContext) {
   CUgraphNode node = nullptr;
   ASSERT_CU(Cu().cuGraphAddKernelNode_v2(&node, graph_, &set, 1, &kernel));
   ExpectRefused(exec, CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE, node);
-  if (!OnSoftwareGpu()) return;  // a card may let a fill move to another context
+  if (!OnSoftwareGpu()) {  // a card may let a fill move to another context
+    ASSERT_CU(Cu().cuCtxDestroy_v2(second));
+    return;
+  }
   NewGraph();
   const CUDA_MEMSET_NODE_PARAMS fill = {words_, 0, 9, 4, 1, 1};
   ASSERT_CU(Cu().cuGraphAddMemsetNode(&node, graph_, nullptr, 0, &fill, second));

@@ -101,7 +101,6 @@ TEST_F(SurfaceTest, ATrapEndsTheKernel) {
   void* parameters[] = {&surface};
   ASSERT_CU(Cu().cuLaunchKernel(Load("trap"), 1, 1, 1, 1, 1, 1, 0, nullptr, parameters, nullptr));
   EXPECT_NE(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
-  MakeContextAnew();
 }
 
 TEST_F(SurfaceTest, SaysWhatItIsOver) {
