@@ -96,7 +96,7 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, c
 CUresult cuGetExportTable(const void** table, const CUuuid* id) noexcept {
   if (table == nullptr || id == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *table = nullptr;
-  return CUDA_ERROR_INVALID_VALUE;  // as a card says of tables that it does not know
+  return CUDA_ERROR_NOT_FOUND;
 }
 
 // Names without which loaders give up; what they stand for is not here yet.
