@@ -52,7 +52,7 @@ def card(make_card):
 
 @contextlib.contextmanager
 def holder(card):
-    """A program that works until it is killed; nobody interrupts it."""
+    """A program that works until it is killed, under a policy that interrupts no holder."""
     finish(card.spawn([TANDEM, "policy", "gpu0", "fcfs"]))
     program = DeviceProgram(card, [TANDEM, "run", "--name", "film", "--"])
     program.ask("fill 1")

@@ -210,7 +210,7 @@ class Check:
         return program, groups
 
     def run_group(self, label, shared, program, tests, until):
-        """{test: ok, failed, skipped, crash or timeout}. After a crash or a hang, what is left is run anew."""
+        """{test: ok, failed, skipped, crash or timeout}. After a crash or a hang, the other tests run anew."""
         results, text, left = {}, {}, list(tests)
         while left and time.monotonic() < until:
             argv = [program, "--gtest_filter=" + ":".join(left), "--gtest_color=no"]
