@@ -47,6 +47,8 @@ memory = pynvml.nvmlDeviceGetMemoryInfo(device)
 print(memory.total >> 20, memory.used >> 20, len(pynvml.nvmlDeviceGetComputeRunningProcesses(device)))"""
 
 HERE = Path(__file__).resolve().parent
+# Why a test of the conformance suite skips that runs in a process, or on a card, of its own.
+ALONE = re.compile("run the test alone|TANDEM_TEST_ALONE")
 STEPS = ("machine", "doctor", "frameworks", "oversubscribed", "seeing", "faults", "conformance", "benchmarks")
 FRAMEWORKS = ("torch", "cupy", "numba", "triton", "jax")
 AT_ONCE = 10  # processes of the suite
@@ -209,13 +211,13 @@ class Check:
         groups.pop("FaultsTest.", None)
         return program, groups
 
-    def run_group(self, label, shared, program, tests, until):
+    def run_group(self, label, shared, program, tests, until, **variables):
         """{test: ok, failed, skipped, crash or timeout}. After a crash or a hang, the other tests run anew."""
         results, text, left = {}, {}, list(tests)
         while left and time.monotonic() < until:
             argv = [program, "--gtest_filter=" + ":".join(left), "--gtest_color=no"]
             limit = max(1, min(20 + 5 * len(left), until - time.monotonic()))
-            run = self.go(f"conformance-{label}", self.shared(argv) if shared else argv, limit)
+            run = self.go(f"conformance-{label}", self.shared(argv) if shared else argv, limit, **variables)
             current, lines = None, []
             for line in run.output.splitlines():
                 match = re.match(r"\[ (RUN     |      OK| FAILED | SKIPPED) \] ([\w./]+)", line)
@@ -240,7 +242,7 @@ class Check:
         return results, text
 
     def conformance_run(self, label, shared, limit_s):
-        """{test: result}. Groups run beside each other; what failed so runs once more, alone."""
+        """{test: result}. Groups run beside each other; what failed so, or has to be alone, runs once more alone."""
         program, groups = self.suite()
         if self.tests is not None:
             groups = {group: [t for t in tests if t in self.tests] for group, tests in groups.items()}
@@ -254,11 +256,12 @@ class Check:
                 results.update(found)
                 text.update(said)
         together = round(time.monotonic() - begin, 1)
-        again = sorted(t for t, result in results.items() if result not in ("ok", "skipped"))
+        again = sorted(t for t, result in results.items()
+                       if result not in ("ok", "skipped") or ALONE.search(text.get(t, "")))  # fmt: skip
         self.say("conformance", run=label, together_s=together, to_repeat=len(again))
         for test in again:
             if time.monotonic() < until:
-                found, said = self.run_group(label, shared, program, [test], until)
+                found, said = self.run_group(label, shared, program, [test], until, TANDEM_TEST_ALONE="1")
                 results.update(found)
                 text.update(said)
         counts = {}
