@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
+#include <filesystem>
 #include <thread>
 
 #include "kernels_ptx.h"
@@ -25,6 +26,7 @@ struct Arguments {
   int device = 0;
   int steps = 50;
   int pause_ms = 0;
+  std::string hold;  // a file's name
   bool json = false;
 };
 
@@ -60,6 +62,9 @@ Result<Outcome> Train(const Arguments& arguments) {
     }
   }
   outcome.seconds = (MonotonicNow() - begin).seconds();
+  while (!arguments.hold.empty() && !std::filesystem::exists(arguments.hold)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
   ASSIGN_OR_RETURN(outcome.checksum, (*network)->Checksum());
   return outcome;
 }
@@ -97,6 +102,8 @@ int main(int argc, char** argv) {
   app.add_option("--pause-ms", arguments.pause_ms, "Pause on the host between two steps")
       ->check(CLI::Range(0, 3600000))
       ->capture_default_str();
+  app.add_option("--hold", arguments.hold, "After the last step, keep the memory until FILE exists")
+      ->type_name("FILE");
   app.add_flag("--json", arguments.json,
                "One JSON object: every loss, the checksum, the median time of a step");
   app.footer(

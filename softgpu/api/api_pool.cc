@@ -411,16 +411,18 @@ CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream_handle) noexcept {
   Memory& memory = *driver.memory;
   Pool* pool = nullptr;
   Range range;
-  bool of_graph = false;
+  bool of_graph = false, plain = false;
   {
     MutexLock lock(memory.mutex());
     const auto found = memory.Find(pointer);
     if (!found || found->range.begin != pointer) return CUDA_ERROR_INVALID_VALUE;
     of_graph = found->of_graph;
-    if (!of_graph && found->pool == 0) return CUDA_ERROR_INVALID_VALUE;
-    pool = of_graph ? nullptr : memory.pools().OfOwner(found->pool);
+    plain = !of_graph && found->pool == 0;
+    pool = of_graph || plain ? nullptr : memory.pools().OfOwner(found->pool);
     if (pool != nullptr) range = pool->Detach(pointer);
   }
+  // A card takes memory of cuMemAlloc, too. Here that waits for the work of its context.
+  if (plain) return cuMemFree_v2(pointer);
   if (of_graph) return FreeOfGraph(stream, pointer);
   // Without the lock: a full queue is waited for. What is detached keeps the pool.
   const Dependency freed = driver.scheduler.Submit(stream, Task());

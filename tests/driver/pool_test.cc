@@ -391,6 +391,18 @@ TEST_F(PoolTest, ThreadsShareAPool) {
   EXPECT_EQ(Get(CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 0u);
 }
 
+TEST_F(PoolTest, AFreeInOrderTakesPlainMemory) {
+  constexpr size_t kBytes = size_t{4} << 20;
+  const CUdeviceptr pointer = Allocate(kBytes);
+  std::vector<uint8_t> seen(kBytes);
+  ASSERT_CU(Cu().cuMemsetD8Async(pointer, 7, kBytes, stream_));
+  ASSERT_CU(Cu().cuMemcpyDtoHAsync_v2(seen.data(), pointer, kBytes, stream_));
+  ASSERT_CU(Cu().cuMemFreeAsync(pointer, stream_));
+  ASSERT_CU(Cu().cuStreamSynchronize(stream_));
+  EXPECT_EQ(seen, std::vector<uint8_t>(kBytes, 7));
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuMemFree_v2(pointer));
+}
+
 TEST_F(PoolTest, RefusesNonsense) {
   CUdeviceptr pointer = 0;
   CUmemoryPool pool = nullptr;

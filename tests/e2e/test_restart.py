@@ -29,11 +29,17 @@ def kill_daemon(card):
     return wait_until(successor, None, "another daemon answers")
 
 
-def test_holder_and_waiter_finish_right(make_card):
+def held(job, go):
+    """The same job, which is there until the file `go` is, however slow the machine."""
+    return [*job, "--hold", str(go)]
+
+
+def test_holder_and_waiter_finish_right(make_card, tmp_path):
     card = make_card(vram="64M", context="2M")  # a budget of 54 MiB; each trainer has 50
     card.start_daemon()
     expected = solo(card, LONG)
-    both = [card.shared(LONG), card.shared(LONG)]
+    go = tmp_path / "go"
+    both = [card.shared(held(LONG, go)), card.shared(held(LONG, go))]
 
     def one_waits():
         states = [s["state"] for s in card.sessions()]
@@ -43,18 +49,19 @@ def test_holder_and_waiter_finish_right(make_card):
     budget = card.gpu()["budget_bytes"]
     kill_daemon(card)
     wait_until(lambda: len(card.sessions()) == 2, both[0], "both have come back")
+    go.touch()
     assert card.gpu()["budget_bytes"] == budget
     assert [finish(process) for process in both] == [expected, expected]
     assert_all_returned(card)
 
 
-def test_a_full_card_is_no_obstacle(make_card):
+def test_a_full_card_is_no_obstacle(make_card, tmp_path):
     """The new daemon finds no room for a context of its own to measure with."""
     card = make_card(vram="96M")  # a budget of 62 MiB; each job has 22
     card.start_daemon()
-    job = train("12M", 80)  # longer than a daemon takes to start
+    job, go = train("12M", 40), tmp_path / "go"
     expected = solo(card, job)
-    jobs = [card.shared(job) for _ in range(4)]  # their contexts fill what the daemon keeps free
+    jobs = [card.shared(held(job, go)) for _ in range(4)]  # their contexts fill what the daemon keeps free
 
     def full():
         sessions = card.sessions()
@@ -68,6 +75,7 @@ def test_a_full_card_is_no_obstacle(make_card):
     kill_daemon(card)
     wait_until(lambda: len(card.sessions()) == 4, jobs[0], "all have come back")
     wait_until(lambda: card.gpu()["budget_bytes"] == budget, jobs[0], "the budget is whole")
+    go.touch()
     assert [finish(process) for process in jobs] == [expected] * 4
     assert_all_returned(card)
 
@@ -81,8 +89,9 @@ def test_a_limit_outlives_the_daemon(card, tmp_path):
     """The limit holds for what runs and for what the run starts afterwards."""
     job, late = train("60M", 60), [str(TRAIN), "--memory", "60M", "--steps", "1"]
     expected = solo(card, job)
-    go = tmp_path / "go"
-    script = f"{' '.join(job)} & until [ -e {go} ]; do sleep 0.05; done; {' '.join(late)} >&2; echo late $? >&2; wait $!"
+    go, done = tmp_path / "go", tmp_path / "done"
+    script = f"""{' '.join(held(job, done))} & until [ -e {go} ]; do sleep 0.05; done
+        {' '.join(late)} >&2; echo late $? >&2; touch {done}; wait $!"""
     process = card.shared(["bash", "-c", script], "--memory", "100M", "--name", "limited")
     wait_until(lambda: [s for s in card.sessions() if s["state"] == "running"], process, "it runs")
     kill_daemon(card)

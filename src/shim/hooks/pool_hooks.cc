@@ -139,6 +139,8 @@ CUresult Free(CUdeviceptr pointer, CUstream stream, CallDriver call_driver) {
   std::optional<CUresult> result;
   if (guest != nullptr && !MayBeCaptured(stream) && ContextOf(stream, &place.context)) {
     result = guest->pools().Free(pointer, place);
+  } else if (guest == nullptr && !MayBeCaptured(stream) && ContextOf(stream, &place.context)) {
+    result = AskGuests([pointer](Guest* each) { return each->FreeInOrder(pointer); });
   }
   if (result.has_value()) return *result;
   result = call_driver();

@@ -168,7 +168,10 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) noexcept {
   return AskFirst([=](VmmMemory* vmm) { return vmm->Release(handle); },
-                  [=] { return Call(Real().cuMemRelease, handle); });
+                  [=] {
+                    if (VmmMemory::IsOwn(handle)) return CUDA_ERROR_INVALID_VALUE;
+                    return Call(Real().cuMemRelease, handle);
+                  });
 }
 
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* address) noexcept {
@@ -182,6 +185,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void*
 CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* properties,
                                                 CUmemGenericAllocationHandle handle) noexcept {
   const auto get = [=] {
+    if (VmmMemory::IsOwn(handle)) return CUDA_ERROR_INVALID_VALUE;
     return Call(Real().cuMemGetAllocationPropertiesFromHandle, properties, handle);
   };
   if (properties == nullptr) return get();
@@ -197,7 +201,8 @@ CUresult cuMemMap(CUdeviceptr pointer, size_t size, size_t offset,
     return each != guest && each->vmm().Touches(pointer, size);
   };
   if (offset != 0 || flags != 0 || size == 0) {  // wrong for any handle
-    return Call(Real().cuMemMap, pointer, size, offset, 0, flags);
+    if (VmmMemory::IsOwn(handle)) return CUDA_ERROR_INVALID_VALUE;
+    return Call(Real().cuMemMap, pointer, size, offset, handle, flags);
   }
   if (IsBlocks(pointer) || FindGuest(in_use) != nullptr) return CUDA_ERROR_INVALID_VALUE;
   return guest->vmm().Map(pointer, size, handle, TheReservations().Contain(pointer, size));
@@ -240,15 +245,18 @@ CUresult cuMemExportToShareableHandle(void* shareable, CUmemGenericAllocationHan
                                       CUmemAllocationHandleType type,
                                       unsigned long long flags) noexcept {
   const auto give = [=](CUmemGenericAllocationHandle real) {
+    const bool known = type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    if (VmmMemory::IsOwn(real)) return known ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
     return Call(Real().cuMemExportToShareableHandle, shareable, real, type, flags);
   };
-  if (shareable == nullptr || flags != 0) return give(0);  // as wrong for any other handle
+  if (shareable == nullptr || flags != 0) {
+    return VmmMemory::IsOwn(handle) ? CUDA_ERROR_INVALID_VALUE : give(handle);
+  }
   Guest* const guest = FindGuest([=](Guest* each) { return each->vmm().Knows(handle); });
   const std::optional<CUresult> prepared =
       guest == nullptr ? std::nullopt : guest->vmm().PrepareExport(handle, type);
   if (!prepared.has_value()) return give(handle);
-  // The driver may tell a type that it lacks from one that the memory was not made for.
-  if (*prepared == CUDA_ERROR_INVALID_VALUE) return give(0);
+  if (*prepared == CUDA_ERROR_INVALID_VALUE) return give(handle);
   if (*prepared != CUDA_SUCCESS) return *prepared;
   const HeldCall call;  // what is exported is on the card
   return guest->vmm().Export(handle, give);

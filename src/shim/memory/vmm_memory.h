@@ -92,6 +92,8 @@ class VmmMemory {
 
   // The mapping around the pointer.
   std::optional<Mapping> Find(CUdeviceptr pointer) const EXCLUDES_LOCK(mutex_);
+  // Whether it is a number of the shim's own, which a driver would take for an address and follow.
+  static bool IsOwn(Handle handle) { return handle >> 62 == 1; }
   // Whether the handle is of memory that is swapped or counted here.
   bool Knows(Handle handle) const EXCLUDES_LOCK(mutex_) {
     MutexLock lock(mutex_);

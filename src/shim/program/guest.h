@@ -81,6 +81,8 @@ class Guest {
   // Waits for the work of the block's context, but not during a capture: what work under way may
   // still use is needed until that is done. Nothing if the block is not one of ours.
   std::optional<CUresult> Free(CUdeviceptr pointer);
+  // The same for a stream-ordered free, which waits for nothing. Nothing if a pool has the block.
+  std::optional<CUresult> FreeInOrder(CUdeviceptr pointer);
   StreamPools& pools() { return *pools_; }
   VmmMemory& vmm() { return *vmm_; }
   GraphMemory& graphs() { return graphs_; }

@@ -175,6 +175,17 @@ bool Guest::GiveWay() {
   return pools_->GiveWay(true) || of_graphs || of_drivers || of_pages;
 }
 
+// A driver takes memory of cuMemAlloc there, too.
+std::optional<CUresult> Guest::FreeInOrder(CUdeviceptr pointer) {
+  const std::optional<Block> block = memory_->Find(pointer);
+  if (!block.has_value() || block->address != pointer) return std::nullopt;
+  if (pools_->Find({pointer, block->id}).has_value()) return std::nullopt;
+  const CUresult result = Health(block->context);
+  if (result != CUDA_SUCCESS) return result;
+  if (!Release(pointer, block->id, fence_->AllDone())) return std::nullopt;
+  return CUDA_SUCCESS;
+}
+
 // Those that are only kept. Whether there were any.
 bool Guest::FreePages() {
   const Bytes freed = memory_->FreePages(0);
