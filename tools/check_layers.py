@@ -43,6 +43,8 @@ LAYERS = {
     "src/serve": [
         "src/base", "src/cli", "src/core", "src/history", "src/plan", "src/usage", "src/wire",
     ],
+    # Plugins of cluster engines: they ask the node's daemon by `tandem lease`.
+    "integrations": ["src/base", "src/core"],
     "examples": ["src/base", "src/cuda", "include"],
     "bench": ["src", "softgpu"],
     "tests": ["src", "softgpu"],

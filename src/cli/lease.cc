@@ -12,6 +12,7 @@
 #include "src/cli/environment.h"
 #include "src/cli/fields.h"
 #include "src/cli/layout.h"
+#include "src/cli/lease_follow.h"
 #include "src/cli/listing.h"
 #include "src/cli/print.h"
 #include "src/cli/table.h"
@@ -65,8 +66,11 @@ Result<std::string> EnvironmentText(const Json& lease, Gpu gpu) {
       Member(lease, "token").is_number_unsigned() ? Member(lease, "token").get<uint64_t>() : 0;
   Environment environment;
   const Environment own = OwnEnvironment();
-  if (const auto dir = Lookup(own, "TANDEM_RUNTIME_DIR"); dir.has_value()) {
-    environment.push_back("TANDEM_RUNTIME_DIR=" + *dir);
+  for (const std::string& entry : own) {
+    // Where this node's daemon is, and what its software GPUs are.
+    if (entry.starts_with("TANDEM_RUNTIME_DIR=") || entry.starts_with("TANDEM_SOFT_")) {
+      environment.push_back(entry);
+    }
   }
   ASSIGN_OR_RETURN(environment, SharedEnvironment(std::move(environment), layout, gpu, token));
   SetRunName(&environment, RawText(lease, "name"));
@@ -87,6 +91,22 @@ Result<std::string> CreateLease(const LeaseOptions& options, Gpu gpu) {
   ASSIGN_OR_RETURN(const Json lease, Parse(answer));
   if (options.environment) return EnvironmentText(lease, gpu);
   return Text(Member(lease, "token")) + "\n";
+}
+
+// The lease of a job, as the daemon lists it.
+Result<Json> LeaseOf(const std::string& job) {
+  ASSIGN_OR_RETURN(wire::Channel channel, ConnectRunning());
+  ASSIGN_OR_RETURN(const std::string answer, AskForJson(&channel, wire::Query{"leases"}));
+  ASSIGN_OR_RETURN(const Json leases, Parse(answer));
+  for (const Json& lease : List(leases, "leases")) {
+    if (RawText(lease, "job") == job) return lease;
+  }
+  return Error{ErrorCode::kNotFound, fmt::format("job {} has no lease on this machine", job)};
+}
+
+Result<std::string> ShowEnvironment(const LeaseOptions& options, Gpu gpu) {
+  ASSIGN_OR_RETURN(const Json lease, LeaseOf(options.job));
+  return EnvironmentText(lease, gpu);
 }
 
 Result<std::string> EndLease(const LeaseOptions& options) {
@@ -169,7 +189,7 @@ void CheckWords(const LeaseOptions& options) {
   };
   if (options.what == "list") return;
   need(!options.job.empty(), "--job");
-  if (options.what == "end") return;
+  if (options.what != "create") return;
   need(!options.user.empty(), "--user");
   need(!options.gpus.empty(), "--gpu");
   need(!options.request.empty() || !options.limit.empty(), "--memory-request or --memory-limit");
@@ -217,9 +237,12 @@ void AddTerms(CLI::App* command, LeaseOptions* options) {
 int ManageLease(const LeaseOptions& options) {
   const Result<GpuChoice> gpu = SettleGpu(std::nullopt);
   if (!gpu.ok()) return Fail(1, gpu.error().message);
+  if (options.what == "follow") return FollowStopSignals(options.job);
   const Result<std::string> text = options.what == "create" ? CreateLease(options, gpu->gpu)
-                                   : options.what == "end"  ? EndLease(options)
-                                                            : ListLeases(options);
+                                   : options.what == "environment"
+                                       ? ShowEnvironment(options, gpu->gpu)
+                                   : options.what == "end" ? EndLease(options)
+                                                           : ListLeases(options);
   return text.ok() ? Print(*text) : Fail(1, text.error().message);
 }
 
@@ -227,10 +250,10 @@ void AddLease(CLI::App* app, std::function<int()>* action) {
   auto options = std::make_shared<LeaseOptions>();
   CLI::App* command =
       app->add_subcommand("lease", "Lend GPUs to a job of a cluster engine, or end that");
-  command->add_option("action", options->what, "create, end or list")
+  command->add_option("action", options->what, "create, end, list, environment or follow")
       ->required()
       ->type_name("ACTION")
-      ->check(usage::IsOneOf({"create", "end", "list"}));
+      ->check(usage::IsOneOf({"create", "end", "list", "environment", "follow"}));
   AddTerms(command, options.get());
   CLI::Option* json = command->add_flag("--json", options->json, "One JSON object on one line");
   command
@@ -241,6 +264,10 @@ void AddLease(CLI::App* app, std::function<int()>* action) {
       "Cluster engines such as Slurm call this on each node; docs/leases.md says how. Without\n"
       "--json or --environment, create prints the lease's token: a process with TANDEM_RUN=TOKEN\n"
       "belongs to the job. The same lease again gives the same token.\n"
+      "environment prints the variables of a lease that exists.\n"
+      "follow runs among the job's processes until its standard input ends. On SIGTSTP it "
+      "suspends\n"
+      "the job, whose memory leaves the GPU before the engine stops it; on SIGCONT it resumes it.\n"
       "The requests of all leases never exceed the memory of a GPU; limits may. Memory above the\n"
       "GPU waits in host memory. Only root or the daemon's owner can create and end leases. A\n"
       "lease outlives the daemon.\n"

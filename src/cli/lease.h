@@ -9,7 +9,7 @@
 namespace tandem::cli {
 
 struct LeaseOptions {
-  std::string what;  // "create", "end" or "list"
+  std::string what;  // the action, as the command has it
   std::string job;
   std::string name;
   std::string project;

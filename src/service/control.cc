@@ -154,7 +154,9 @@ void Service::Obey(Connection& from, const wire::Control& m) {
   std::optional<Target> target = ChooseTarget(from, m.target);
   if (!target.has_value() || RefuseToLift(from, *target, m)) return;
   const bool oversubscribes = target->run.has_value() && runs_.at(*target->run).oversubscribes;
-  if (limit && RefuseTooLarge(from, Bytes(m.limit_bytes), oversubscribes)) return;
+  if (limit && RefuseTooLarge(from, Bytes(m.limit_bytes), oversubscribes, kOversubscribeHint)) {
+    return;
+  }
   if (m.what == "suspend" && RefuseForHost(from, target->seats)) return;
   if (limit) {
     if (target->run.has_value()) target->seats = SeatsOf(*target->run);

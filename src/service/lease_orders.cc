@@ -54,7 +54,7 @@ void Service::CreateLease(Connection& from, const wire::Control& m) {
     return refuse(wire::RefusalCode::kUnknownTarget,
                   "\"" + Printable(terms->share) + "\" is no share: a weight such as 2, or 30%");
   }
-  if (RefuseTooLarge(from, terms->limit, terms->oversubscribes)) return;
+  if (RefuseTooLarge(from, terms->limit, terms->oversubscribes, "")) return;
   std::map<int, Bytes> shared;
   for (const auto& gpu : gpus_) shared[gpu->info.index] = gpu->arbiter.budget().total();
   const bool known = leases_.OfJob(terms->job) != nullptr;

@@ -10,15 +10,14 @@
 namespace tandem::service {
 namespace {
 
-std::string TooLarge(Bytes limit, Bytes most, bool oversubscribes) {
+// `hint`: another way to have more; may be empty.
+std::string TooLarge(Bytes limit, Bytes most, bool oversubscribes, const std::string& hint) {
   const std::string wish = "a limit of " + FormatBytes(limit) + " is more than " +
                            (oversubscribes ? "a run may have" : "programs can share") + ", " +
                            FormatBytes(most);
   const uint64_t whole = most.count / MiB(1).count;
   if (whole == 0) return wish + "; other programs hold the card: wait until they end";
-  const std::string hint =
-      oversubscribes ? "" : "; `tandem run --oversubscribe` may have more, which is much slower";
-  return wish + ". Use --memory " + std::to_string(whole) + "M or less" + hint;
+  return wish + ". Use " + std::to_string(whole) + "M or less" + (oversubscribes ? "" : hint);
 }
 
 }  // namespace
@@ -40,7 +39,10 @@ void Service::Handle(Connection& from, const wire::RunBegin& m) {
   from.role = Connection::Role::kPeople;
   // A run from before a restart was within the budget; its sessions may not all have come back.
   const bool oversubscribes = m.oversubscribes != 0;
-  if (m.run == 0 && RefuseTooLarge(from, Bytes(m.limit_bytes), oversubscribes)) return;
+  if (m.run == 0 &&
+      RefuseTooLarge(from, Bytes(m.limit_bytes), oversubscribes, kOversubscribeHint)) {
+    return;
+  }
   const std::optional<core::Class> of_class = ClassOf(from, m);
   if (!of_class.has_value()) return;
   uint64_t token = m.run;
@@ -133,10 +135,12 @@ Bytes Service::MostShared() const {
   return most;
 }
 
-bool Service::RefuseTooLarge(const Connection& from, Bytes limit, bool oversubscribes) {
+bool Service::RefuseTooLarge(const Connection& from, Bytes limit, bool oversubscribes,
+                             const std::string& hint) {
   const Bytes most(MostShared().count * (oversubscribes ? kMostCards : 1));
   if (limit <= most) return false;
-  Refuse(from.id, wire::RefusalCode::kLimitTooLarge, TooLarge(limit, most, oversubscribes), false);
+  Refuse(from.id, wire::RefusalCode::kLimitTooLarge, TooLarge(limit, most, oversubscribes, hint),
+         false);
   return true;
 }
 

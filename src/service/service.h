@@ -149,6 +149,10 @@ struct Offender {
   std::string reason;
 };
 
+// The hint where the sender may choose to oversubscribe.
+inline constexpr char kOversubscribeHint[] =
+    "; `tandem run --oversubscribe` may have more, which is much slower";
+
 class Service {
  public:
   Service(ServiceConfig config, std::unique_ptr<PageMaker> pages);
@@ -271,7 +275,9 @@ class Service {
   void Handle(Connection& from, const wire::RunQuery& m);
   Bytes MostShared() const;
   std::optional<core::Class> ClassOf(const Connection& from, const wire::RunBegin& m);
-  bool RefuseTooLarge(const Connection& from, Bytes limit, bool oversubscribes);
+  // `hint`: another way to have more; may be empty.
+  bool RefuseTooLarge(const Connection& from, Bytes limit, bool oversubscribes,
+                      const std::string& hint);
   Bytes LimitOn(const Gpu& gpu, const Run& run, bool oversubscribes) const;
   void ApplyLimit(const Run& run);
   void TellOwner(const Run& run);

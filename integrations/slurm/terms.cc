@@ -1,0 +1,160 @@
+#include "integrations/slurm/terms.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <system_error>
+
+#include "src/core/class_names.h"
+
+namespace tandem::slurm {
+namespace {
+
+Error Invalid(std::string message) {
+  return {ErrorCode::kInvalid, std::move(message)};
+}
+
+std::optional<double> NumberOf(std::string_view text) {
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || stop != end || !std::isfinite(number)) return std::nullopt;
+  return number;
+}
+
+Result<Bytes> SizeOf(std::string_view text, std::string_view whole) {
+  const Result<Bytes> size = ParseSize(text);
+  if (size.ok() && size->count > 0) return size;
+  return Invalid("--gpu-mem=" + std::string(whole) +
+                 ": give a size such as 20G, or 20G:40G for a limit above it");
+}
+
+std::vector<std::string_view> Split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(separator, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+// What the job says, else what its partition has.
+std::string Chosen(const std::string& said,
+                   const std::map<std::string, std::string, std::less<>>& by_partition,
+                   const std::string& partition) {
+  if (!said.empty()) return said;
+  const auto found = by_partition.find(partition);
+  return found == by_partition.end() ? std::string() : found->second;
+}
+
+Status TakeSetting(std::string_view name, std::string_view value, Settings* settings) {
+  if (name == "oversubscribe") {
+    const std::optional<double> factor = NumberOf(value);
+    if (!factor.has_value() || *factor < 1) {
+      return Invalid("oversubscribe=" + std::string(value) + ": give a number from 1, such as 2");
+    }
+    settings->oversubscribe = *factor;
+  } else if (name == "tandem") {
+    settings->tandem = value;
+  } else if (name.starts_with("env.") && name.size() > 4) {
+    settings->environment.emplace_back(name.substr(4), value);
+  } else if (name.starts_with("class.")) {
+    TRY(CheckClass(value));
+    settings->classes.emplace(name.substr(6), value);
+  } else if (name.starts_with("share.")) {
+    TRY(CheckShare(value));
+    settings->shares.emplace(name.substr(6), value);
+  } else {
+    return Invalid("\"" + std::string(name) +
+                   "\" is no argument: there are oversubscribe, tandem, env.NAME, "
+                   "class.PARTITION and share.PARTITION");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Memory> ParseMemory(std::string_view text) {
+  const size_t colon = text.find(':');
+  Memory memory;
+  ASSIGN_OR_RETURN(memory.scheduled, SizeOf(text.substr(0, colon), text));
+  memory.limit = memory.scheduled;
+  if (colon == std::string_view::npos) return memory;
+  ASSIGN_OR_RETURN(memory.limit, SizeOf(text.substr(colon + 1), text));
+  if (memory.limit < memory.scheduled) {
+    return Invalid("--gpu-mem=" + std::string(text) + ": the limit is below the size");
+  }
+  return memory;
+}
+
+Status CheckClass(std::string_view text) {
+  if (core::ClassNamed(text).has_value()) return {};
+  std::string names;
+  for (const std::string_view name : core::kClassNames) {
+    names += (names.empty() ? "" : ", ") + std::string(name);
+  }
+  return Invalid("\"" + std::string(text) + "\" is no class of work: there are " + names);
+}
+
+Status CheckShare(std::string_view text) {
+  const bool percent = text.ends_with('%');
+  const std::optional<double> number = NumberOf(text.substr(0, text.size() - (percent ? 1 : 0)));
+  if (number.has_value() && *number > 0 && (!percent || *number <= 100)) return {};
+  return Invalid("\"" + std::string(text) + "\" is no share: give a weight such as 2, or 30%");
+}
+
+Result<Settings> ParseSettings(const std::vector<std::string_view>& arguments) {
+  Settings settings;
+  for (const std::string_view argument : arguments) {
+    const size_t equals = argument.find('=');
+    const bool has_value = equals != std::string_view::npos;
+    TRY(TakeSetting(argument.substr(0, equals), has_value ? argument.substr(equals + 1) : "",
+                    &settings));
+  }
+  return settings;
+}
+
+std::string WithNode(std::string_view text, std::string_view node) {
+  std::string result;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t mark = std::min(text.find("%n", begin), text.size());
+    result += text.substr(begin, mark - begin);
+    if (mark < text.size()) result += node;
+    begin = mark + 2;
+  }
+  return result;
+}
+
+std::vector<std::string> LeaseWords(const Job& job, const Settings& settings) {
+  const auto guaranteed = static_cast<uint64_t>(static_cast<double>(job.memory.scheduled.count) /
+                                                settings.oversubscribe);
+  std::vector<std::string> words = {"lease",
+                                    "create",
+                                    "--job",
+                                    job.id,
+                                    "--user",
+                                    job.uid,
+                                    "--memory-request",
+                                    std::to_string(guaranteed) + "B",
+                                    "--memory-limit",
+                                    std::to_string(job.memory.limit.count) + "B"};
+  const auto add = [&](const char* option, const std::string& value) {
+    if (!value.empty()) words.insert(words.end(), {option, value});
+  };
+  for (const std::string_view gpu : Split(job.gpus, ',')) add("--gpu", std::string(gpu));
+  add("--class", Chosen(job.of_class, settings.classes, job.partition));
+  add("--compute-share", Chosen(job.share, settings.shares, job.partition));
+  add("--project", job.account);
+  return words;
+}
+
+std::string PutFirst(std::string_view item, std::string_view list) {
+  std::string result(item);
+  for (const std::string_view other : Split(list, ':')) {
+    if (!other.empty() && other != item) result += ":" + std::string(other);
+  }
+  return result;
+}
+
+}  // namespace tandem::slurm

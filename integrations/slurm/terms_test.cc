@@ -1,0 +1,87 @@
+#include "integrations/slurm/terms.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tandem::slurm {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(SlurmTermsTest, AMemoryIsASizeAndPerhapsALimit) {
+  EXPECT_EQ(*ParseMemory("20G"), (Memory{GiB(20), GiB(20)}));
+  EXPECT_EQ(*ParseMemory("20G:40G"), (Memory{GiB(20), GiB(40)}));
+  EXPECT_EQ(*ParseMemory("512M"), (Memory{MiB(512), MiB(512)}));
+}
+
+TEST(SlurmTermsTest, AMemoryWithoutSenseIsRefusedInWords) {
+  for (const char* text : {"", "20", "x", "0", "20G:", ":20G", "20G:x", "20G:30G:40G", "-1G"}) {
+    const Result<Memory> memory = ParseMemory(text);
+    ASSERT_FALSE(memory.ok()) << text;
+    EXPECT_THAT(memory.error().message, HasSubstr("give a size such as 20G")) << text;
+  }
+  EXPECT_THAT(ParseMemory("20G:10G").error().message, HasSubstr("the limit is below the size"));
+}
+
+TEST(SlurmTermsTest, ClassesAndSharesAreChecked) {
+  EXPECT_TRUE(CheckClass("batch").ok());
+  EXPECT_THAT(CheckClass("bach").error().message, HasSubstr("production, interactive, batch"));
+  for (const char* share : {"2", "0.5", "30%", "100%"})
+    EXPECT_TRUE(CheckShare(share).ok()) << share;
+  for (const char* share : {"", "%", "0", "-1", "101%", "inf", "2x", "nan"}) {
+    EXPECT_FALSE(CheckShare(share).ok()) << share;
+  }
+}
+
+TEST(SlurmTermsTest, TheAdministratorsLineIsRead) {
+  const Result<Settings> settings =
+      ParseSettings({"oversubscribe=1.5", "tandem=/opt/tandem", "env.TANDEM_RUNTIME_DIR=/run/%n=x",
+                     "class.debug=interactive", "share.main=2"});
+  ASSERT_TRUE(settings.ok()) << settings.error().message;
+  EXPECT_EQ(settings->oversubscribe, 1.5);
+  EXPECT_EQ(settings->tandem, "/opt/tandem");
+  EXPECT_THAT(settings->environment, ElementsAre(std::pair("TANDEM_RUNTIME_DIR", "/run/%n=x")));
+  EXPECT_EQ(settings->classes.at("debug"), "interactive");
+  EXPECT_EQ(settings->shares.at("main"), "2");
+  for (const char* wrong : {"x", "oversubscribe=0.5", "oversubscribe=inf", "class.main=high",
+                            "share.main=none", "env.=1", ""}) {
+    EXPECT_FALSE(ParseSettings({wrong}).ok()) << wrong;
+  }
+}
+
+TEST(SlurmTermsTest, ANodesNameIsPutIn) {
+  EXPECT_EQ(WithNode("/run/%n/%n", "n1"), "/run/n1/n1");
+  EXPECT_EQ(WithNode("/run/%", "n1"), "/run/%");
+  EXPECT_EQ(WithNode("", "n1"), "");
+}
+
+TEST(SlurmTermsTest, WhatSlurmOversubscribesIsNotGuaranteed) {
+  Settings settings;
+  settings.oversubscribe = 2;
+  settings.classes["main"] = "batch";
+  settings.shares["main"] = "3";
+  Job job{"17", "1000", "0,1", "main", "vision", {GiB(2), GiB(4)}, "", ""};
+  EXPECT_THAT(LeaseWords(job, settings),
+              ElementsAre("lease", "create", "--job", "17", "--user", "1000", "--memory-request",
+                          "1073741824B", "--memory-limit", "4294967296B", "--gpu", "0", "--gpu",
+                          "1", "--class", "batch", "--compute-share", "3", "--project", "vision"));
+  job.of_class = "opportunistic";
+  job.share = "50%";
+  job.partition = "other";
+  job.account = "";
+  job.gpus = "1";
+  EXPECT_THAT(LeaseWords(job, settings),
+              ElementsAre("lease", "create", "--job", "17", "--user", "1000", "--memory-request",
+                          "1073741824B", "--memory-limit", "4294967296B", "--gpu", "1", "--class",
+                          "opportunistic", "--compute-share", "50%"));
+}
+
+TEST(SlurmTermsTest, ALibraryIsPreloadedOnce) {
+  EXPECT_EQ(PutFirst("/a", ""), "/a");
+  EXPECT_EQ(PutFirst("/a", "/b:/c"), "/a:/b:/c");
+  EXPECT_EQ(PutFirst("/a", "/b:/a"), "/a:/b");
+}
+
+}  // namespace
+}  // namespace tandem::slurm
