@@ -193,7 +193,7 @@ TEST_F(ServiceTest, ARunsLimitHoldsForAllItsSessions) {
   Say(1, wire::RunBegin{"0.1", "", "/bin/x", MiB(101).count, 0});
   EXPECT_EQ(Refusal(1), wire::RefusalCode::kLimitTooLarge);
   EXPECT_FALSE(Closed(1));
-  EXPECT_NE(Heard<wire::Refused>(1).reason.find("--memory 100M"), std::string::npos);
+  EXPECT_NE(Heard<wire::Refused>(1).reason.find("Use 100M or less"), std::string::npos);
   Say(1, wire::RunBegin{"0.1", "demo", "/bin/x", MiB(50).count, 0});
   const uint64_t run = Heard<wire::RunStarted>(1).run;
   Join(2, 12, run);
