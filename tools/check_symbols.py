@@ -19,6 +19,8 @@ NVML_HOOKS = pathlib.Path("src/shim/hooks/nvml_hooked.def")
 NVML_HOOK = re.compile(r"^NVML_\w+\((\w+),", re.M)
 NEEDED = re.compile(r"\(NEEDED\).*\[(.+)\]")
 LIBC = re.compile(r"libc\.so\.6|ld-linux.*\.so\.\d")
+GLIBC = re.compile(r"GLIBC_2\.(\d+)")
+NEWEST_GLIBC = 35  # Ubuntu 22.04, on whose images many of NVIDIA's are built
 LINKER = {"dlmopen", "dlopen", "dlsym", "dlvsym"}
 INTERFACE = {"tandem_build", "tandem_find_api"}  # include/tandem/tandem.h, `tandem doctor`
 
@@ -37,6 +39,12 @@ def needed(library):
         ["readelf", "-d", library], check=True, capture_output=True, text=True
     ).stdout
     return set(NEEDED.findall(dynamic))
+
+
+def newest_glibc(library):
+    """The N of the newest GLIBC_2.N that the library needs."""
+    listing = subprocess.run(["nm", "-D", "--undefined-only", library], check=True, capture_output=True, text=True).stdout
+    return max(int(minor) for minor in GLIBC.findall(listing))
 
 
 def differences(library, expected, table="driver_api.def"):
@@ -59,6 +67,9 @@ def problems(build, rows, nvml_rows):
         if not LIBC.fullmatch(name):
             yield f"{shim}: needs {name}; it may link nothing but libc"
     soft = build / "lib/tandem/soft/libcuda.so.1"
+    for library in (shim, soft):
+        if (newest := newest_glibc(library)) > NEWEST_GLIBC:
+            yield f"{library}: needs glibc 2.{newest}; images of containers may have 2.{NEWEST_GLIBC} only"
     yield from differences(soft, symbols(row for row in rows if row.soft != "NO"))
     nvml = build / "lib/tandem/soft/libnvidia-ml.so.1"
     yield from differences(nvml, {row["symbol"] for row in nvml_rows}, "nvml_api.def")

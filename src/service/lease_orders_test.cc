@@ -51,6 +51,27 @@ class LeaseOrdersTest : public ServiceTest {
   std::string notes_;
 };
 
+TEST_F(LeaseOrdersTest, AProcessWithoutATokenBelongsToTheLeaseOfItsCgroup) {
+  Json request = Request();
+  request["cgroup"] = "/machine/libpod-7";
+  Create(request);
+  cgroups_[11] = "0::/machine/libpod-7/inner\n";
+  cgroups_[12] = "0::/machine/libpod-70\n";
+  cgroups_[13] = "0::/machine/libpod-7\n";
+  Join(1, 11, 0);
+  ASSERT_TRUE(Has(1));
+  EXPECT_EQ(Bytes(Heard<wire::Registered>(1).limit_bytes), MiB(40));
+  Join(2, 12, 0);
+  ASSERT_TRUE(Has(2));
+  Join(3, 13, 0, 1001);  // of another user
+  ASSERT_TRUE(Has(3));
+  const Json sessions = Ask("sessions")["sessions"];
+  EXPECT_EQ(sessions[0]["lease"], "7");
+  EXPECT_EQ(sessions[1]["lease"], nullptr);
+  EXPECT_EQ(sessions[2]["lease"], nullptr);
+  EXPECT_EQ(Bytes(sessions[0]["limit_bytes"].get<uint64_t>()), MiB(40));
+}
+
 TEST_F(LeaseOrdersTest, AJobsProcessHasItsLimitAndName) {
   Json request = Request();
   request["name"] = "train-7";

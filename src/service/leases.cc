@@ -235,6 +235,20 @@ const Lease* Leases::OfToken(unsigned uid, uint64_t token) const {
   return nullptr;
 }
 
+const Lease* Leases::OfCgroups(unsigned uid, const std::string& cgroups) const {
+  for (const auto& [job, lease] : leases_) {
+    const LeaseTerms& terms = lease.terms;
+    if (terms.uid != uid || terms.cgroup.empty()) continue;
+    if (IsInCgroup(cgroups, terms.cgroup)) return &lease;
+  }
+  return nullptr;
+}
+
+bool Leases::HasCgroups() const {
+  return std::any_of(leases_.begin(), leases_.end(),
+                     [](const auto& each) { return !each.second.terms.cgroup.empty(); });
+}
+
 const Lease* Leases::OfJob(const std::string& job) const {
   const auto at = leases_.find(job);
   return at == leases_.end() ? nullptr : &at->second;

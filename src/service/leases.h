@@ -71,6 +71,9 @@ class Leases {
   Result<Lease> End(const std::string& job);
 
   const Lease* OfToken(unsigned uid, uint64_t token) const;
+  // The lease whose cgroup has a process with `cgroups`, the text of its /proc/PID/cgroup.
+  const Lease* OfCgroups(unsigned uid, const std::string& cgroups) const;
+  bool HasCgroups() const;
   const Lease* OfJob(const std::string& job) const;
   const std::map<std::string, Lease>& all() const { return leases_; }
   size_t lost() const { return lost_; }

@@ -20,7 +20,19 @@ core::event::SessionAdded ClaimsOf(const wire::Register& m, const GpuInfo& gpu) 
 
 }  // namespace
 
+// A program in a container does not know the token of the container's lease.
 void Service::Handle(Connection& from, const wire::Register& m) {
+  const bool may_have_lease = m.run == 0 && leases_.HasCgroups() && config_.cgroups_of;
+  const Lease* const lease =
+      may_have_lease ? leases_.OfCgroups(from.client.uid, config_.cgroups_of(from.client.pid))
+                     : nullptr;
+  if (lease == nullptr) return Enrol(from, m);
+  wire::Register of_lease = m;
+  of_lease.run = lease->token;
+  Enrol(from, of_lease);
+}
+
+void Service::Enrol(Connection& from, const wire::Register& m) {
   if (from.role != Connection::Role::kNew) {
     return Refuse(from.id, wire::RefusalCode::kProtocol, "Register must come first and once", true);
   }

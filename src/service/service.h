@@ -241,6 +241,7 @@ class Service {
 
   // Programs that register (registration.cc).
   void Handle(Connection& from, const wire::Register& m);
+  void Enrol(Connection& from, const wire::Register& m);
   void Replace(Seat& old, Seat& seat, core::event::SessionAdded* added);
   void GiveUpSeat(Seat& seat);
   void SendRegistered(Connection& to, const Gpu& gpu, const core::event::SessionAdded& added);

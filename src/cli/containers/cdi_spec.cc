@@ -1,0 +1,97 @@
+#include "src/cli/containers/cdi_spec.h"
+
+#include <algorithm>
+
+namespace tandem::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr char kRuntimeInContainer[] = "/run/tandem";
+constexpr char kSoftInContainer[] = "/opt/tandem/soft";
+constexpr char kSoftStateInContainer[] = "/run/tandem-soft";
+
+Json Mount(const std::string& host, const std::string& container, bool writable) {
+  return {{"hostPath", host},
+          {"containerPath", container},
+          {"options", {writable ? "rw" : "ro", "rbind", "nosuid", "nodev"}}};
+}
+
+// "20g", "512m": as in a device's name.
+std::string SizeName(Bytes size) {
+  const bool whole = size.count % GiB(1).count == 0;
+  return std::to_string(size.count / (whole ? GiB(1) : MiB(1)).count) + (whole ? "g" : "m");
+}
+
+// What all devices have: the library, its preload file and the directory of the socket. The socket
+// itself is another one after a restart of the daemon.
+Json CommonEdits(const CdiHost& host) {
+  Json environment = {std::string("TANDEM_RUNTIME_DIR=") + kRuntimeInContainer};
+  Json mounts = {Mount(host.shim, kShimInContainer, false),
+                 Mount(host.preload, "/etc/ld.so.preload", false),
+                 Mount(host.runtime_dir, kRuntimeInContainer, true)};
+  if (host.gpu == Gpu::kSoft) {
+    environment.push_back("TANDEM_GPU=soft");
+    environment.push_back(std::string("LD_LIBRARY_PATH=") + kSoftInContainer);
+    environment.push_back(std::string("TANDEM_SOFT_DIR=") + kSoftStateInContainer);
+    for (const std::string& entry : host.environment) {
+      if (entry.starts_with("TANDEM_SOFT_") && !entry.starts_with("TANDEM_SOFT_DIR=")) {
+        environment.push_back(entry);
+      }
+    }
+    mounts.push_back(Mount(host.soft_dir, kSoftInContainer, false));
+    mounts.push_back(Mount(host.soft_state, kSoftStateInContainer, true));
+  } else {
+    environment.push_back("TANDEM_GPU=cuda");
+  }
+  return {{"env", std::move(environment)}, {"mounts", std::move(mounts)}};
+}
+
+// The lease begins before the container's program, and ends after it.
+Json Hooks(const CdiHost& host, const std::vector<std::string>& words) {
+  Json environment = {"TANDEM_RUNTIME_DIR=" + host.runtime_dir,
+                      std::string("TANDEM_GPU=") + (host.gpu == Gpu::kSoft ? "soft" : "cuda")};
+  std::vector<std::string> begin = {"tandem", "cdi", "hook"};
+  begin.insert(begin.end(), words.begin(), words.end());
+  return {
+      {{"hookName", "createRuntime"}, {"path", host.tandem}, {"args", begin}, {"env", environment}},
+      {{"hookName", "poststop"},
+       {"path", host.tandem},
+       {"args", {"tandem", "cdi", "hook", "--end"}},
+       {"env", environment}}};
+}
+
+}  // namespace
+
+Json CdiSpec(const std::string& kind, const CdiHost& host, const std::vector<CdiGpu>& gpus,
+             const std::vector<Bytes>& sizes) {
+  Json devices = Json::array();
+  const auto add = [&](const std::string& name, const std::vector<std::string>& words) {
+    devices.push_back({{"name", name}, {"containerEdits", {{"hooks", Hooks(host, words)}}}});
+  };
+  const auto add_all = [&](const std::string& name, Bytes shared) {
+    add(name, {"--gpu", name});
+    std::vector<Bytes> limits = sizes;
+    for (Bytes size = GiB(1); sizes.empty() && size <= shared; size += GiB(1)) {
+      limits.push_back(size);
+    }
+    for (const Bytes limit : limits) {
+      if (limit > shared) continue;
+      add(name + "-" + SizeName(limit),
+          {"--gpu", name, "--memory", std::to_string(limit.count) + "B"});
+    }
+  };
+  Bytes largest;
+  for (const CdiGpu& gpu : gpus) {
+    add_all(std::to_string(gpu.index), gpu.shared);
+    largest = std::max(largest, gpu.shared);
+  }
+  add_all("any", largest);
+  add("none", {"--gpu", "any", "--detached"});
+  return {{"cdiVersion", "0.5.0"},
+          {"kind", kind},
+          {"containerEdits", CommonEdits(host)},
+          {"devices", std::move(devices)}};
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,157 @@
+"""Containers share a GPU by CDI devices: nothing of Tandem is in the image."""
+
+import json
+import signal
+
+import pytest
+
+from harness import MIB, TANDEM, finish, train, wait_until
+from podman import IMAGE, Podman, unusable
+
+pytestmark = pytest.mark.skipif(bool(WHY := unusable()), reason=f"no containers here: {WHY}")
+
+
+@pytest.fixture(scope="module")
+def podman():
+    """A GPU of 54 MiB that can be shared."""
+    engine = Podman()
+    try:
+        plain = engine.run("/bin/cat", "/dev/null")
+        _, err = plain.communicate(timeout=300)
+        if plain.returncode != 0:
+            pytest.skip(f"Podman starts no container here: {err}")
+        yield engine
+    finally:
+        engine.close()
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(podman):
+    yield
+    podman.settle()
+
+
+def alone(podman, job):
+    """What the job prints by itself on the GPU, without Tandem and without a container."""
+    return finish(podman.card.bare(job))
+
+
+def inside(job):
+    return ["/bin/train", *job[1:]]
+
+
+def test_containers_that_want_twice_the_memory_end_right(podman):
+    job = train("40M", 20)
+    expected = alone(podman, job)
+    names = ["anna", "bert"]
+    both = [podman.run(*inside(job), device="0-50m", name=name) for name in names]
+    wait_until(lambda: len(podman.card.sessions()) == 2, both[0], "both are on the GPU")
+    assert sorted(lease["name"] for lease in podman.leases()) == names
+    assert {s["limit_bytes"] for s in podman.card.sessions()} == {50 * MIB}
+    assert {s["lease"] for s in podman.card.sessions()} == {lease["job"] for lease in podman.leases()}
+    assert [finish(process) for process in both] == [expected, expected]
+    assert podman.leases() == []
+
+
+def test_a_container_has_the_limit_of_its_device(podman):
+    failed = podman.run(*inside(train("40M", 1)), device="0-40m")
+    _, err = failed.communicate(timeout=300)
+    assert failed.returncode != 0 and "this run may have 40 MiB" in err
+    # All of its processes together, whatever started them.
+    script = "/bin/train --memory 12M --steps 200 & /bin/train --memory 12M --steps 200; wait -n; echo $?"
+    assert "this run may have 40 MiB" in podman.run("/bin/sh", "-c", script, device="any-40m").communicate(timeout=300)[1]
+
+
+def test_a_gpu_comes_and_goes_ten_times_in_a_training_loop(podman):
+    job = train("40M", 60, "--pause-ms", "20")
+    expected = alone(podman, job)
+    process = podman.run(*inside(job), device="0", name="loop")
+    wait_until(lambda: len(podman.card.sessions()) == 1, process, "it is on the GPU")
+    for _ in range(10):
+        detached = json.loads(podman.card.tandem("detach", "loop", "--json"))["sessions"]
+        assert [(s["state"], s["resident_bytes"]) for s in detached] == [("suspended", 0)]
+        attached = json.loads(podman.card.tandem("attach", "loop", "--json"))["sessions"]
+        assert [s["state"] == "suspended" for s in attached] == [False]
+    assert finish(process) == expected
+
+
+def test_a_container_without_a_gpu_gets_one(podman):
+    job = train("20M", 3)
+    expected = alone(podman, job)
+    process = podman.run(*inside(job), device="none", name="later")
+    session = wait_until(lambda: next(iter(podman.card.sessions()), None), process, "it waits")
+    assert (session["state"], session["resident_bytes"]) == ("suspended", 0)
+    # By a process in it, as an administrator sees it.
+    podman.card.tandem("attach", session["pid"], "--memory", "32M")
+    assert podman.card.sessions() == [] or podman.card.sessions()[0]["limit_bytes"] == 32 * MIB
+    assert finish(process) == expected
+
+
+def test_containers_outlive_the_daemon(podman, tmp_path):
+    job = train("30M", 10)
+    expected = alone(podman, job)
+    flags = [f"--volume={tmp_path}:/tmp"]
+    process = podman.run(*inside(job), "--hold", "/tmp/go", device="0-40m", flags=flags)
+    wait_until(lambda: len(podman.card.sessions()) == 1, process, "it is on the GPU")
+    podman.card.daemon.send_signal(signal.SIGKILL)
+    podman.card.daemon.wait()
+    podman.start_daemon()
+    wait_until(lambda: len(podman.card.sessions()) == 1, process, "it comes back")
+    assert podman.card.sessions()[0]["limit_bytes"] == 40 * MIB
+    (tmp_path / "go").touch()
+    assert finish(process) == expected
+
+
+def test_a_killed_container_leaves_nothing(podman):
+    """Also where its memory moves at that moment."""
+    job = inside(train("40M", 100000))
+    both = [podman.run(*job, device="0", name=name) for name in ("one", "two")]
+    wait_until(lambda: len(podman.card.handovers()) > 3, both[0], "they take turns")
+    podman.command("kill", "one", "two")
+    for process in both:
+        process.communicate(timeout=300)
+    wait_until(lambda: podman.card.sessions() == [] and podman.leases() == [], podman.card.daemon, "nothing is left")
+
+
+def test_a_container_runs_as_its_user(podman):
+    job = train("20M", 3)
+    expected = alone(podman, job)
+    said = finish(podman.run("/bin/sh", "-c", f"/bin/id -u; {' '.join(inside(job))}", device="0-40m", flags=["--user=1234"]))
+    assert said == f"1234\n{expected}"
+
+
+# ---- errors
+
+
+def fails(process):
+    _, err = process.communicate(timeout=300)
+    assert process.returncode != 0
+    return err
+
+
+def test_without_the_daemon_the_container_does_not_start(podman):
+    podman.card.daemon.send_signal(signal.SIGKILL)
+    podman.card.daemon.wait()
+    assert "tandem: no daemon runs at" in fails(podman.run("/bin/cat", "/dev/null", device="0"))
+
+
+def test_an_image_with_musl_is_refused(podman):
+    podman.import_image("tandem-musl", musl=True)
+    assert "tandem: this image uses musl" in fails(podman.run("/bin/cat", device="0", image="tandem-musl"))
+
+
+def test_a_device_that_does_not_exist_is_refused(podman):
+    assert "unresolvable CDI devices" in fails(podman.run("/bin/cat", device="7"))
+
+
+def test_attach_says_how_a_container_gets_the_device(podman):
+    process = podman.run("/bin/sleep", "1000", name="plain")
+    wait_until(lambda: podman.command("ps", "-q"), process, "it runs")
+    said = podman.card.spawn([TANDEM, "attach", "plain"])
+    assert 'no container "plain" has Tandem\'s device: start it with --device tandem.dev/gpu=none' in fails(said)
+    assert IMAGE in podman.command("ps")
+
+
+def test_a_specification_that_cannot_be_written_is_an_error(podman):
+    said = podman.card.spawn([TANDEM, "cdi", "generate", "--output", "/proc/nothing/tandem.json"])
+    assert "cannot write /proc/nothing/tandem.json" in fails(said)
