@@ -75,7 +75,11 @@ std::string OwnCgroup(const std::string& cgroups) {
 
 int HighestGlibc(const std::string& file) {
   constexpr std::string_view kName = "GLIBC_2.";
-  const std::string bytes = Contents(file);
+  constexpr size_t kNames = size_t{1} << 20;  // where a library has its names: at its beginning
+  std::string bytes(kNames, '\0');
+  std::ifstream library(file);
+  library.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  bytes.resize(static_cast<size_t>(library.gcount()));
   int highest = 0;
   for (size_t at = 0; (at = bytes.find(kName, at)) != std::string::npos;) {
     at += kName.size();

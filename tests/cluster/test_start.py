@@ -1,0 +1,19 @@
+"""The benchmark of starts: that it runs, and says what docs/performance.md explains."""
+
+import json
+import os
+import subprocess
+import sys
+
+from harness import BUILD, SOURCE
+from podman import unusable
+
+
+def test_each_engine_has_a_row():
+    words = [sys.executable, SOURCE / "bench" / "start.py", "--json", "--quick"]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=300, env={**os.environ, "TANDEM_BUILD": str(BUILD)})
+    assert ran.returncode == 0, ran.stderr
+    rows = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert [row["engine"] for row in rows] == (["slurm"] if unusable() else ["slurm", "podman"])
+    for row in rows:
+        assert min(row["bare_ms"], row["tandem_ms"]) > 0 and row["rounds"] == 3
