@@ -12,8 +12,8 @@ local tandem = {
   -- What one shard stands for, in bytes of GPU memory.
   shard = 2 ^ 30,
 
-  -- Shards of the largest GPU in the cluster. A job that asks for more would wait for ever, so it is
-  -- refused. nil: it waits.
+  -- Shards that one job may ask for: what can be shared of the largest GPU in the cluster, whatever the
+  -- number of shards in gres.conf. A job that asks for more is refused. nil: it fails on its node, or waits.
   largest = nil,
 
   -- Who may use a class of work. A class without an entry is for all.

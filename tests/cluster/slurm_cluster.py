@@ -19,7 +19,8 @@ from harness import BUILD, SOURCE, Card, wait_until
 
 SLURM_PLUGINS = "/usr/lib/x86_64-linux-gnu/slurm-wlm"
 PLACEHOLDERS = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random")  # gres.conf wants a device for each GPU
-SHARDS = 108  # twice the MiB that can be shared of a GPU
+SHARED = 54  # MiB of a GPU that can be shared
+SHARDS = 2 * SHARED
 
 CONF = """
 ClusterName=tandem
@@ -118,7 +119,7 @@ def end(process, number=signal.SIGTERM):
 
 
 class Slurm:
-    def __init__(self, nodes=("n1", "n2", "n3"), devices="gpu0", lua=True, largest=SHARDS):
+    def __init__(self, nodes=("n1", "n2", "n3"), devices="gpu0", lua=True, largest=SHARED):
         self.root = Path(tempfile.mkdtemp(prefix="tandem-slurm-", dir="/tmp"))
         self.root.chmod(0o755)
         self.devices, self.slurmctld, self.started = devices, None, []

@@ -173,7 +173,7 @@ def test_the_class_and_the_share_are_the_jobs_or_the_partitions(slurm, tmp_path)
         (["--gpu-mem=20M:10M"], "the limit is below the size"),
         (["--gpu-mem=10M", "--gpu-class=fast"], '"fast" is no class of work: there are production, interactive'),
         (["--gpu-mem=10M", "--gpu-share=0"], '"0" is no share: give a weight such as 2, or 30%'),
-        (["--gpu-mem=109M"], "--gpu-mem=109M exceeds the largest GPU: ask for 108M at most"),
+        (["--gpu-mem=55M"], "--gpu-mem=55M exceeds the largest GPU: ask for 54M at most"),
         (["--gpu-mem=10M", "--gres=gpu:1"], "a job has --gpu-mem or whole GPUs (--gres, --gpus), not both"),
         (["--gpu-mem=10M", "--gpu-share=2"], "--gpu-share=2 is above 1, the most on this cluster"),
         (["--gpu-mem=10M", "-p", "background", "--gpu-class=production"], "the class production is not for this user"),

@@ -40,7 +40,7 @@ def place_of(where: str) -> str:
     """Returns the worker that a word after `--where` or `%gpu use` means; "local" for this kernel."""
     if where in ("local", "worker"):
         return {"local": "local", "worker": "local-worker"}[where]
-    return where if "://" in where else f"ssh://{where}"
+    return where if "://" in where or where.startswith("slurm:") else f"ssh://{where}"
 
 
 def _is_magic(line: str) -> bool:

@@ -79,8 +79,8 @@ class CellResult:
 def run_cell(shell, source, where, options=None):
     """Runs `source` on the worker at `where`; returns a CellResult.
 
-    `where` is `local-worker`, `ssh://HOST` or the name of a kernel provisioner. Errors are in
-    the result; after an error all local variables are as before the cell.
+    `where` is `local-worker`, `ssh://HOST`, `slurm:PARTITION` or the name of a kernel provisioner.
+    Errors are in the result; after an error all local variables are as before the cell.
     """
     started = time.monotonic()
     result = CellResult()

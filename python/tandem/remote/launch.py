@@ -1,8 +1,8 @@
 """Starts a worker's kernel by a kernel provisioner, and says how to reach it.
 
 `local-worker` uses Jupyter's own local provisioner, over sockets in a private directory.
-`ssh://HOST` and `ssh://HOST/PATH/OF/python3` use `SshProvisioner`. Any other name is
-a provisioner that others installed.
+`ssh://HOST` and `ssh://HOST/PATH/OF/python3` use `SshProvisioner`, `slurm:PARTITION` and the like
+`SlurmProvisioner`. Any other name is a provisioner that others installed.
 """
 
 import os
@@ -48,6 +48,12 @@ def manager(where, plain=False):
         _use_private_sockets(made)
         made.provisioner = _ssh(made, host)
         return made
+    if where.startswith("slurm:"):
+        # Slurm's plugin gives the job its GPU. The same Python is on all nodes.
+        specs.worker.argv = [sys.executable, "-m", "tandem.remote.node"]
+        specs.worker.interrupt_mode = "message"
+        made.provisioner = _slurm(made, where)
+        return made
     specs.worker.argv = _argv(_prefix(plain), sys.executable)
     if where == LOCAL:
         _use_private_sockets(made)
@@ -72,6 +78,17 @@ def _ssh(made, host):
         kernel_id="tandem-worker", kernel_spec=made.kernel_spec, parent=made, host=host
     )
     return provisioner
+
+
+def _slurm(made, where):
+    from .slurm import SlurmProvisioner, options_of
+
+    return SlurmProvisioner(
+        kernel_id="tandem-worker",
+        kernel_spec=made.kernel_spec,
+        parent=made,
+        arguments=options_of(where),
+    )
 
 
 def environment():

@@ -10,7 +10,7 @@ import itertools
 import subprocess
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import zmq
 
@@ -55,6 +55,7 @@ class Link:
                 stdout=self._log,
                 stderr=self._log,
                 env=launch.environment(),
+                patience=getattr(self._manager.provisioner, "start_timeout_s", _MANAGER_TIMEOUT_S),
             )
         except Exception as error:  # provisioners are foreign code
             raise WorkerStartFailed(f"No worker at {self.where}: {error}") from error
@@ -117,6 +118,8 @@ class Link:
             socket.close(0)
         if self._bulk is not None:
             self._bulk.close()
+        if hasattr(manager.provisioner, "abandon"):
+            manager.provisioner.abandon()  # it may still wait for its start
         try:
             if manager.has_kernel:
                 self._call(manager.shutdown_kernel, now=True)
@@ -128,13 +131,18 @@ class Link:
             self._context.destroy(0)
             self._log.close()
 
-    def _call(self, function, *arguments, **options):
-        """Runs a method of the kernel manager on its thread, or here while Python ends."""
+    def _call(self, function, *arguments, patience=_MANAGER_TIMEOUT_S, **options):
+        """Runs a method of the kernel manager on its thread, or here while Python ends.
+
+        `patience`: the seconds to wait for it; None for no bound.
+        """
         try:
             future = self._thread.submit(function, *arguments, **options)
         except RuntimeError:
             return function(*arguments, **options)
-        return future.result(_MANAGER_TIMEOUT_S)
+        while patience is None and not future.done():
+            wait([future], 1)  # in slices: an interrupt may reach another thread
+        return future.result(patience)
 
     def _last_words(self):
         self._log.seek(0)
