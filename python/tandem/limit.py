@@ -17,6 +17,8 @@ _AGAIN_S = 0.2  # between two looks at a block that has not ended
 _SOON_S = 0.01  # where it could not be interrupted just then
 _ARRIVAL_S = 1  # in which an exception reaches a thread that runs Python code
 
+_TRANSPARENT = ("threading", "contextlib", "signal", "enum")
+
 _uninterrupted = set()  # the code of functions that must not end in the middle
 
 
@@ -27,7 +29,8 @@ def uninterrupted(function):
 
 
 def _may_be_interrupted(frame: Optional[FrameType]) -> bool:
-    while frame is not None and frame.f_globals.get("__name__") in ("threading", "contextlib"):
+    # What these modules run, they run for their caller.
+    while frame is not None and frame.f_globals.get("__name__") in _TRANSPARENT:
         frame = frame.f_back
     return frame is None or frame.f_code not in _uninterrupted
 
@@ -199,11 +202,11 @@ class TimeLimit:
             fired = self._fired = self._fired or time.monotonic() >= self._due
         self._ended.set()
         instead = self.error_for(error)
-        if not isinstance(error, self._error):
+        try:
             self.pause()
-        elif self._armed:
-            self._armed = False
-            signal.signal(signal.SIGINT, self._before)
+        except self._error:
+            if not isinstance(error, self._error):
+                raise
         if instead is not None:
             raise instead from error
         if fired and error is None:

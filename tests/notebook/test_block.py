@@ -1,9 +1,14 @@
 """`with tandem.gpu():` and `@tandem.gpu` in scripts."""
 
+import signal
 import subprocess
+import sys
 
 import pytest
 from harness import MIB, SOURCE, TANDEM, DeviceProgram, finish
+
+sys.path.insert(0, str(SOURCE / "python"))
+from tandem.limit import TimeLimit  # noqa: E402
 
 PYTHON = "/usr/bin/python3"
 
@@ -189,6 +194,22 @@ print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
 def test_the_limit_of_a_generator_is_raised_only_while_it_runs(script):
     read = "[0, 'still here', 'in the generator', 'raised'] 0\n"
     assert script(GENERATORS) == f"{read}{read}0 raised 0\n0 0 99 4950 0\nTrue\n"
+
+
+def test_an_interrupt_at_the_end_of_a_limit_leaves_the_handler_of_before(monkeypatch):
+    """It comes in the middle of signal.signal, which the limit calls."""
+    limit, before, change = TimeLimit(60, lambda frame: True), signal.getsignal(signal.SIGINT), signal.signal
+    limit.start()
+    source = """def late(number, handler):
+        limit._pending = True
+        limit._on_interrupt(number, sys._getframe())
+        return change(number, handler)"""
+    space = {"__name__": "signal", "limit": limit, "change": change, "sys": sys}
+    exec(source, space)
+    monkeypatch.setattr(signal, "signal", space["late"])
+    limit.stop(limit._error())
+    monkeypatch.undo()
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_errors_say_what_to_do(script):
