@@ -28,13 +28,17 @@ extern "C" {
 #include <slurm/spank.h>
 }
 
-#include "integrations/slurm/command.h"
+#include "integrations/common/command.h"
 #include "integrations/slurm/terms.h"
 
 namespace tandem::slurm {
 namespace {
 
 namespace fs = std::filesystem;
+using integrations::Command;
+using integrations::Output;
+using integrations::OwnTandem;
+using integrations::StartAmong;
 
 constexpr char kNoGpu[] =
     "Slurm gave the job no GPU. The administrator adds tandem.lua to job_submit.lua "

@@ -16,10 +16,6 @@ def podman():
     """A GPU of 54 MiB that can be shared."""
     engine = Podman()
     try:
-        plain = engine.run("/bin/cat", "/dev/null")
-        _, err = plain.communicate(timeout=300)
-        if plain.returncode != 0:
-            pytest.skip(f"Podman starts no container here: {err}")
         yield engine
     finally:
         engine.close()

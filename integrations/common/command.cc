@@ -1,4 +1,4 @@
-#include "integrations/slurm/command.h"
+#include "integrations/common/command.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 #include "src/base/time.h"
 #include "src/base/unique_fd.h"
 
-namespace tandem::slurm {
+namespace tandem::integrations {
 namespace {
 
 constexpr Duration kPatience = Seconds(30);
@@ -176,4 +176,4 @@ Status StartAmong(const Command& command, const std::vector<std::string>& words,
   return {};
 }
 
-}  // namespace tandem::slurm
+}  // namespace tandem::integrations

@@ -9,7 +9,7 @@
 
 #include "src/base/result.h"
 
-namespace tandem::slurm {
+namespace tandem::integrations {
 
 struct Command {
   std::string path;                      // of tandem
@@ -29,4 +29,4 @@ Result<std::string> Output(const Command& command, const std::vector<std::string
 Status StartAmong(const Command& command, const std::vector<std::string>& words, int task,
                   unsigned uid, unsigned gid);
 
-}  // namespace tandem::slurm
+}  // namespace tandem::integrations

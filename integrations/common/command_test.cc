@@ -1,4 +1,4 @@
-#include "integrations/slurm/command.h"
+#include "integrations/common/command.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -7,24 +7,24 @@
 #include <filesystem>
 #include <fstream>
 
-namespace tandem::slurm {
+namespace tandem::integrations {
 namespace {
 
 Command Shell() {
   return {"/bin/sh", {"NAME=value"}};
 }
 
-TEST(SlurmCommandTest, ItsOutputComesBack) {
+TEST(CommandTest, ItsOutputComesBack) {
   EXPECT_EQ(*Output(Shell(), {"-c", "echo $NAME; echo two"}), "value\ntwo\n");
 }
 
-TEST(SlurmCommandTest, MoreThanAPipeHoldsComesBack) {
+TEST(CommandTest, MoreThanAPipeHoldsComesBack) {
   const Result<std::string> text = Output(Shell(), {"-c", "head -c 300000 /dev/zero | tr '\\0' x"});
   ASSERT_TRUE(text.ok()) << text.error().message;
   EXPECT_EQ(*text, std::string(300000, 'x'));
 }
 
-TEST(SlurmCommandTest, AFailureHasItsLastWords) {
+TEST(CommandTest, AFailureHasItsLastWords) {
   const Result<std::string> failed =
       Output(Shell(), {"-c", "echo out; echo noise >&2; echo 'tandem: no daemon' >&2; exit 3"});
   ASSERT_FALSE(failed.ok());
@@ -33,15 +33,15 @@ TEST(SlurmCommandTest, AFailureHasItsLastWords) {
   EXPECT_EQ(Output(Shell(), {"-c", "kill -9 $$"}).error().message, "it failed without a word");
 }
 
-TEST(SlurmCommandTest, WhatIsNotThereIsSaid) {
+TEST(CommandTest, WhatIsNotThereIsSaid) {
   const Result<std::string> failed = Output({"/no/such/tandem", {}}, {});
   ASSERT_FALSE(failed.ok());
   EXPECT_EQ(failed.error().code, ErrorCode::kUnavailable);
   EXPECT_EQ(failed.error().message, "/no/such/tandem: No such file or directory");
 }
 
-TEST(SlurmCommandTest, WhatIsStartedAmongTasksHasTheirGroupAndNoFiles) {
-  const std::string seen = testing::TempDir() + "slurm_among_" + std::to_string(getpid());
+TEST(CommandTest, WhatIsStartedAmongTasksHasTheirGroupAndNoFiles) {
+  const std::string seen = testing::TempDir() + "tandem_among_" + std::to_string(getpid());
   const int open_here = dup(0);
   ASSERT_TRUE(StartAmong(Shell(),
                          {"-c", "ps -o pgid= -p $$ >" + seen + "; ls /proc/$$/fd >>" + seen},
@@ -61,4 +61,4 @@ TEST(SlurmCommandTest, WhatIsStartedAmongTasksHasTheirGroupAndNoFiles) {
 }
 
 }  // namespace
-}  // namespace tandem::slurm
+}  // namespace tandem::integrations

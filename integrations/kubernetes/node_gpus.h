@@ -1,0 +1,45 @@
+// The node's GPUs, as its daemon says, and the CDI specification of them.
+//
+// Threading: one thread. Runs the command `tandem`.
+#pragma once
+
+#include <string>
+
+#include "integrations/common/command.h"
+#include "integrations/kubernetes/devices.h"
+
+namespace tandem::kubernetes {
+
+struct PluginOptions {
+  std::string plugins = "/var/lib/kubelet/device-plugins";
+  std::string specification = "/var/run/cdi/tandem.json";
+  std::string kind = "tandem.dev/gpu";
+  std::string tandem;  // the command; empty: of this installation
+  std::string unit = "1G";
+  double oversubscribe = 1;
+  int shares = 10;  // of each GPU, for tandem.dev/gpu; 0: none
+};
+
+class NodeGpus {
+ public:
+  NodeGpus(const PluginOptions& options, Bytes unit);
+
+  // Asks the daemon. Whether something has changed; writes the specification where GPUs have.
+  Result<bool> Refresh();
+
+  // Where the daemon is away, its GPUs are those of before, and unhealthy.
+  bool healthy() const { return healthy_; }
+  Counts memory() const;  // units of each GPU
+  Counts shares() const;
+
+ private:
+  Status WriteSpecification(Bytes largest);
+
+  PluginOptions options_;
+  Bytes unit_;
+  integrations::Command command_;
+  std::map<int, Bytes> shared_;  // of each GPU
+  bool healthy_ = false;
+};
+
+}  // namespace tandem::kubernetes

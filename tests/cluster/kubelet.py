@@ -1,0 +1,100 @@
+"""A stand-in for Kubernetes' kubelet, by its published interface of device plugins (v1beta1).
+
+It takes registrations, watches devices, counts what pods have, and asks plugins as the kubelet does. What
+it lacks: pods. Tests start containers with the devices that a plugin answers with.
+"""
+
+import contextlib
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+
+from harness import BUILD, SOURCE, wait_until
+
+PLUGIN = BUILD / "bin" / "tandem-device-plugin"
+PROTO = SOURCE / "integrations" / "kubernetes" / "device_plugin.proto"
+
+
+class Kubelet:
+    def __init__(self, folder):
+        self.folder = folder
+        folder.mkdir()
+        subprocess.run(["protoc", f"--proto_path={PROTO.parent}", f"--python_out={folder.parent}", PROTO], check=True)
+        sys.path.insert(0, str(folder.parent))
+        import device_plugin_pb2
+
+        self.api = device_plugin_pb2
+        self.registrations = 0
+        self.devices = {}  # of each resource: health by id
+        self.used = {}  # of each resource: ids
+        self.endpoints = {}
+        self.start()
+
+    def start(self):
+        """As the kubelet does: all sockets of plugins go."""
+        for socket in self.folder.glob("*.sock"):
+            socket.unlink()
+        self.devices, self.endpoints = {}, {}
+        self.server = grpc.server(ThreadPoolExecutor(4))
+        register = grpc.unary_unary_rpc_method_handler(
+            self._register, self.api.RegisterRequest.FromString, self.api.Empty.SerializeToString
+        )
+        handlers = grpc.method_handlers_generic_handler("v1beta1.Registration", {"Register": register})
+        self.server.add_generic_rpc_handlers((handlers,))
+        self.server.add_insecure_port(f"unix:{self.folder}/kubelet.sock")
+        self.server.start()
+
+    def stop(self):
+        self.server.stop(None).wait()
+
+    def restart(self):
+        self.stop()
+        self.start()
+
+    def _register(self, request, context):
+        if request.version != "v1beta1":
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, "another version")
+        self.endpoints[request.resource_name] = grpc.insecure_channel(f"unix:{self.folder}/{request.endpoint}")
+        threading.Thread(target=self._watch, args=(request.resource_name,), daemon=True).start()
+        self.registrations += 1
+        return self.api.Empty()
+
+    def _call(self, resource, method, answer, stream=False):
+        channel = self.endpoints[resource]
+        kind = channel.unary_stream if stream else channel.unary_unary
+        return kind(
+            f"/v1beta1.DevicePlugin/{method}", request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=answer.FromString,
+        )  # fmt: skip
+
+    def _watch(self, resource):
+        watch = self._call(resource, "ListAndWatch", self.api.ListAndWatchResponse, stream=True)
+        with contextlib.suppress(grpc.RpcError):
+            for listed in watch(self.api.Empty()):
+                self.devices[resource] = {device.ID: device.health for device in listed.devices}
+
+    def healthy(self, resource):
+        return [name for name, health in self.devices.get(resource, {}).items() if health == "Healthy"]
+
+    def allocate(self, resource, count):
+        """The ids and the CDI devices of a container that asks for that number. Raises grpc.RpcError."""
+        taken = self.used.setdefault(resource, set())
+        available = [name for name in self.healthy(resource) if name not in taken]
+        assert len(available) >= count, f"the scheduler would not have chosen this node: {available}"
+        request = self.api.PreferredAllocationRequest()
+        request.container_requests.add(available_deviceIDs=available, allocation_size=count)
+        prefer = self._call(resource, "GetPreferredAllocation", self.api.PreferredAllocationResponse)
+        ids = list(prefer(request).container_responses[0].deviceIDs)
+        request = self.api.AllocateRequest()
+        request.container_requests.add(devices_ids=ids)
+        answer = self._call(resource, "Allocate", self.api.AllocateResponse)(request).container_responses[0]
+        taken.update(ids)
+        devices = [device.name for device in answer.cdi_devices]
+        assert list(answer.annotations.values()) == devices
+        return ids, devices
+
+    def await_devices(self, resource, count, process):
+        wait_until(lambda: len(self.healthy(resource)) == count, process, f"{count} of {resource} are healthy")

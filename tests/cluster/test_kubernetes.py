@@ -1,0 +1,131 @@
+"""The device plugin of Kubernetes, against a stand-in for the kubelet, with real containers."""
+
+import signal
+
+import pytest
+
+from harness import finish, train, wait_until
+from podman import Podman, unusable
+
+pytest.importorskip("grpc")
+from kubelet import PLUGIN, Kubelet  # noqa: E402
+
+pytestmark = [
+    pytest.mark.skipif(bool(WHY := unusable()), reason=f"no containers here: {WHY}"),
+    pytest.mark.skipif(not PLUGIN.exists(), reason="tandem-device-plugin is not built: gRPC is missing"),
+]
+MEMORY, SHARE = "tandem.dev/gpu-memory", "tandem.dev/gpu"
+
+
+class Node:
+    """Two GPUs of 54 MiB that can be shared, as 10 units of 10 MiB each."""
+
+    def __init__(self):
+        self.podman = Podman(devices="gpu0,gpu1")
+        self.kubelet = Kubelet(self.podman.root / "plugins")
+        self.start_plugin()
+
+    def start_plugin(self):
+        self.plugin = self.podman.card.spawn(
+            [PLUGIN, "--plugins", self.kubelet.folder, "--cdi", self.podman.specification, "--kind", self.podman.kind,
+             "--unit", "10M", "--oversubscribe", "2", "--shares", "3"]
+        )  # fmt: skip
+        self.kubelet.await_devices(MEMORY, 20, self.plugin)
+        self.kubelet.await_devices(SHARE, 6, self.plugin)
+
+    def run(self, devices, *words, name=None):
+        flags = [f"--device={device}" for device in devices]
+        return self.podman.run(*words, flags=flags, name=name)
+
+    def close(self):
+        self.plugin.kill()
+        self.kubelet.stop()
+        self.podman.close()
+
+
+@pytest.fixture(scope="module")
+def node():
+    made = Node()
+    yield made
+    made.close()
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(node):
+    yield
+    node.kubelet.used.clear()
+    node.podman.settle()
+    if node.plugin.poll() is not None:
+        node.start_plugin()
+    node.kubelet.await_devices(MEMORY, 20, node.plugin)
+
+
+def inside(job):
+    return ["/bin/train", *job[1:]]
+
+
+def test_pods_that_overflow_a_gpu_end_right(node):
+    job = train("40M", 10)
+    expected = finish(node.podman.card.bare(job))
+    grants = [node.kubelet.allocate(MEMORY, 5) for _ in range(2)]
+    assert [devices for _, devices in grants] == [[f"{node.podman.kind}=0-50m"]] * 2  # both on one
+    pods = [node.run(devices, *inside(job)) for _, devices in grants]
+    wait_until(lambda: len(node.podman.card.sessions()) == 2, pods[0], "both are on the GPU")
+    assert {s["limit_bytes"] for s in node.podman.card.sessions()} == {50 << 20}
+    assert [finish(pod) for pod in pods] == [expected, expected]
+
+
+def test_a_share_is_the_whole_of_a_gpu(node):
+    _, devices = node.kubelet.allocate(SHARE, 1)
+    assert devices == [f"{node.podman.kind}=0"]
+    finish(node.run(devices, *inside(train("40M", 2))))
+
+
+def test_what_is_left_on_two_gpus_is_not_one_room(node):
+    for _ in range(2):
+        node.kubelet.allocate(MEMORY, 7)  # 3 are left on each
+    with pytest.raises(Exception, match="no GPU of this node has room for the container: it would have 3 on gpu0, 1 on gpu1"):
+        node.kubelet.allocate(MEMORY, 4)
+    assert node.kubelet.allocate(MEMORY, 3)[1] == [f"{node.podman.kind}=0-30m"]
+
+
+def test_the_plugin_registers_again_after_the_kubelets_restart(node):
+    before = node.kubelet.registrations
+    node.kubelet.restart()
+    node.kubelet.await_devices(MEMORY, 20, node.plugin)
+    node.kubelet.await_devices(SHARE, 6, node.plugin)
+    assert node.kubelet.registrations == before + 2
+    finish(node.run(node.kubelet.allocate(MEMORY, 5)[1], *inside(train("12M", 1))))
+
+
+def test_pods_outlive_the_plugin(node, tmp_path):
+    job = train("20M", 5)
+    expected = finish(node.podman.card.bare(job))
+    flags = [f"--volume={tmp_path}:/tmp", *(f"--device={d}" for d in node.kubelet.allocate(MEMORY, 4)[1])]
+    pod = node.podman.run(*inside(job), "--hold", "/tmp/go", flags=flags)
+    wait_until(lambda: len(node.podman.card.sessions()) == 1, pod, "it is on the GPU")
+    node.plugin.kill()
+    node.plugin.wait()
+    node.start_plugin()
+    (tmp_path / "go").touch()
+    assert finish(pod) == expected
+
+
+def test_without_the_daemon_no_device_is_healthy(node):
+    node.podman.card.daemon.send_signal(signal.SIGKILL)
+    node.podman.card.daemon.wait()
+    wait_until(lambda: set(node.kubelet.devices[MEMORY].values()) == {"Unhealthy"}, node.plugin, "none is healthy")
+    node.podman.start_daemon()
+    node.kubelet.await_devices(MEMORY, 20, node.plugin)
+
+
+def test_a_signal_ends_the_plugin(node):
+    node.plugin.send_signal(signal.SIGTERM)
+    assert node.plugin.wait(timeout=60) == 0
+
+
+def test_mistakes_are_said_in_a_line(node):
+    for words, said in [(["--unit", "0.5K"], "--unit: give whole MiB"), (["--shares", "x"], "--shares")]:
+        failed = node.podman.card.spawn([PLUGIN, *words])
+        _, err = failed.communicate(timeout=60)
+        assert failed.returncode != 0 and said in err
