@@ -62,12 +62,15 @@ def containers(rounds):
 def measure(args):
     rounds = 3 if args.quick else max(1, args.rounds)
     yield slurm(rounds)
+    import pytest
     from podman import unusable
 
-    if why := unusable():
-        say(f"start: no Podman: {why}")
-    else:
+    try:
+        if why := unusable():
+            pytest.skip(why)
         yield containers(rounds)
+    except pytest.skip.Exception as skipped:
+        say(f"start: {skipped}")
 
 
 if __name__ == "__main__":

@@ -46,16 +46,19 @@ class Podman:
         self.start_daemon()
         self.podman = ["podman", "--root", self.root / "storage", "--runroot", self.root / "state", "--storage-driver", "vfs",
                        "--runtime", runtime, "--cgroup-manager", "cgroupfs", "--log-level", "error"]  # fmt: skip
-        self.import_image()
+        try:
+            self.import_image()
+        except AssertionError as failed:
+            self.skip(failed)
         self.generate()
-        self.skip_where_nothing_starts()
-
-    def skip_where_nothing_starts(self):
         plain = self.run("/bin/cat", "/dev/null")
         _, err = plain.communicate(timeout=300)
         if plain.returncode != 0:
-            self.close()
-            pytest.skip(f"Podman starts no container here: {err}")
+            self.skip(err)
+
+    def skip(self, why):
+        self.close()
+        pytest.skip(f"Podman starts no container here: {why}")
 
     def start_daemon(self):
         self.card.start_daemon("--everybody")
