@@ -165,7 +165,7 @@ class World {
 
 TEST(SwarmTest, NobodyIsHurtByWhatOthersDo) {
   uint64_t bursts = 0, restarts = 0;
-  for (const uint64_t seed : Seeds(Rounds(50))) {
+  for (const uint64_t seed : Seeds(Rounds(100))) {
     SCOPED_TRACE("TANDEM_SEED=" + std::to_string(seed));
     World world(seed);
     world.Live(100);
