@@ -86,6 +86,17 @@ std::vector<std::string> Prefer(const std::vector<std::string>& available,
   return chosen;
 }
 
+std::vector<int> FreeOf(const Counts& counts, const std::vector<std::string>& used) {
+  const auto by_gpu = ByGpu(used);
+  std::vector<int> free;
+  for (const auto& [gpu, count] : counts) {
+    const auto found = by_gpu.find(gpu);
+    const size_t taken = found == by_gpu.end() ? 0 : found->second.size();
+    free.push_back(std::max(count - static_cast<int>(taken), 0));
+  }
+  return free;
+}
+
 std::string MemoryDevice(const Grant& grant, Bytes unit) {
   const uint64_t bytes = unit.count * static_cast<uint64_t>(grant.devices);
   const bool whole = bytes % GiB(1).count == 0;

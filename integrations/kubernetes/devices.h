@@ -34,6 +34,9 @@ Result<Grant> GrantOf(const std::vector<std::string>& ids);
 std::vector<std::string> Prefer(const std::vector<std::string>& available,
                                 const std::vector<std::string>& required, int size);
 
+// Units that are free on each GPU, where containers have these devices.
+std::vector<int> FreeOf(const Counts& counts, const std::vector<std::string>& used);
+
 // The CDI device of `units` of memory, as `tandem cdi generate` names it: "0-20g".
 std::string MemoryDevice(const Grant& grant, Bytes unit);
 

@@ -47,5 +47,11 @@ TEST(KubernetesDevicesTest, MemoryHasTheNameOfItsCdiDevice) {
   EXPECT_EQ(MemoryDevice({1, 3}, MiB(512)), "1-1536m");
 }
 
+TEST(KubernetesDevicesTest, UnitsThatContainersHaveAreNotFree) {
+  EXPECT_THAT(FreeOf({{0, 4}, {2, 2}}, {"gpu0-3", "gpu2-0", "gpu2-1", "gpu2-7", "gpu5-1", "x"}),
+              ElementsAre(3, 0));
+  EXPECT_THAT(FreeOf({}, {"gpu0-3"}), testing::IsEmpty());
+}
+
 }  // namespace
 }  // namespace tandem::kubernetes

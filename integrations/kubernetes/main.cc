@@ -9,11 +9,14 @@
 #include <csignal>
 #include <cstdio>
 #include <ctime>
+#include <memory>
 #include <string>
 #include <utility>
 
+#include "integrations/kubernetes/api_options.h"
 #include "integrations/kubernetes/node_gpus.h"
 #include "integrations/kubernetes/plugin.h"
+#include "integrations/kubernetes/room_label.h"
 
 namespace tandem::kubernetes {
 namespace {
@@ -40,39 +43,52 @@ class Main {
                 }),
         shares_("tandem.dev/gpu", "tandem-gpu.sock", [=, this](const Grant& grant) {
           return options_.kind + "=" + std::to_string(grant.gpu);
-        }) {}
+        }) {
+    if (options.node.empty()) return;
+    label_ = std::make_unique<RoomLabel>(options.node, options.pod_resources, options.api);
+  }
 
   void Look() {
     const Result<bool> changed = gpus_.Refresh();
-    Tell(changed.ok() ? "" : changed.error().message);
+    Tell(changed.ok() ? "" : changed.error().message, &told_);
     if (changed.ok() && *changed) {
       memory_.offer().Set(DeviceIds(gpus_.memory()), gpus_.healthy());
       shares_.offer().Set(DeviceIds(gpus_.shares()), gpus_.healthy());
       Log(gpus_.healthy() ? "offers the GPUs of this node"
                           : "the daemon is away: no GPU is healthy");
     }
+    Register();
+    if (label_ == nullptr || registered_ == kNoSocket) return;
+    const Status labelled = label_->Refresh(gpus_.memory());
+    Tell(labelled.ok() ? "" : labelled.error().message, &told_of_label_);
+  }
+
+ private:
+  void Register() {
     const auto kubelet = SocketAt(options_.plugins + "/kubelet.sock");
     if (kubelet == registered_) return;
-    if (kubelet == std::pair<ino_t, time_t>{}) return;
+    if (kubelet == kNoSocket) return;
     Status registered = memory_.Start(options_.plugins);
     if (registered.ok() && options_.shares > 0) registered = shares_.Start(options_.plugins);
-    if (!registered.ok()) return Tell(registered.error().message);
+    if (!registered.ok()) return Tell(registered.error().message, &told_);
     registered_ = kubelet;
     Log("registered with the kubelet");
   }
 
- private:
   // Once, however often it is seen.
-  void Tell(const std::string& trouble) {
-    if (!trouble.empty() && trouble != told_) Log(trouble);
-    told_ = trouble;
+  static void Tell(const std::string& trouble, std::string* told) {
+    if (!trouble.empty() && trouble != *told) Log(trouble);
+    *told = trouble;
   }
+
+  static constexpr std::pair<ino_t, time_t> kNoSocket{};
 
   PluginOptions options_;
   NodeGpus gpus_;
   Plugin memory_, shares_;
   std::pair<ino_t, time_t> registered_{};
-  std::string told_;
+  std::unique_ptr<RoomLabel> label_;
+  std::string told_, told_of_label_;
 };
 
 int Serve(const PluginOptions& options) {
@@ -110,6 +126,14 @@ int main(int argc, char** argv) {
   app.add_option("--shares", options.shares, "Containers that may have the whole of a GPU; 0: none")
       ->check(CLI::Range(0, 1000))
       ->capture_default_str();
+  app.add_option("--node", options.node,
+                 "The node's name: keep its label with the free memory of each GPU")
+      ->type_name("NAME")
+      ->envname("NODE_NAME");
+  tandem::kubernetes::AddApiOptions(app, options.api);
+  app.add_option("--pod-resources", options.pod_resources, "The kubelet's socket of pods' devices")
+      ->type_name("SOCKET")
+      ->capture_default_str();
   app.add_option("--plugins", options.plugins, "The kubelet's folder of device plugins")
       ->type_name("FOLDER")
       ->capture_default_str();
@@ -127,7 +151,9 @@ int main(int argc, char** argv) {
       "\n"
       "Examples:\n"
       "  tandem-device-plugin\n"
-      "  tandem-device-plugin --oversubscribe 2 --shares 0");
+      "  tandem-device-plugin --oversubscribe 2 --shares 0\n"
+      "  tandem-device-plugin --node n1 --api https://10.0.0.1:6443 --ca ca.crt --certificate "
+      "n1.pem");
   CLI11_PARSE(app, argc, argv);
   return tandem::kubernetes::Serve(options);
 }

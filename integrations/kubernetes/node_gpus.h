@@ -6,6 +6,7 @@
 #include <string>
 
 #include "integrations/common/command.h"
+#include "integrations/kubernetes/api_server.h"
 #include "integrations/kubernetes/devices.h"
 
 namespace tandem::kubernetes {
@@ -18,6 +19,10 @@ struct PluginOptions {
   std::string unit = "1G";
   double oversubscribe = 1;
   int shares = 10;  // of each GPU, for tandem.dev/gpu; 0: none
+  // For the node's label with its free units; no node: it has none.
+  std::string node;
+  std::string pod_resources = "/var/lib/kubelet/pod-resources/kubelet.sock";
+  ApiAccess api;
 };
 
 class NodeGpus {

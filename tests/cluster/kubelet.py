@@ -15,18 +15,23 @@ import grpc
 from harness import BUILD, SOURCE, wait_until
 
 PLUGIN = BUILD / "bin" / "tandem-device-plugin"
-PROTO = SOURCE / "integrations" / "kubernetes" / "device_plugin.proto"
+INTERFACES = SOURCE / "integrations" / "kubernetes"
 
 
 class Kubelet:
     def __init__(self, folder):
         self.folder = folder
         folder.mkdir()
-        subprocess.run(["protoc", f"--proto_path={PROTO.parent}", f"--python_out={folder.parent}", PROTO], check=True)
+        for api in ("device_plugin", "pod_resources"):
+            proto = INTERFACES / f"{api}.proto"
+            subprocess.run(["protoc", f"--proto_path={INTERFACES}", f"--python_out={folder.parent}", proto], check=True)
         sys.path.insert(0, str(folder.parent))
         import device_plugin_pb2
+        import pod_resources_pb2
 
         self.api = device_plugin_pb2
+        self.pods_api = pod_resources_pb2
+        self.pod_resources = folder.parent / "pod-resources.sock"
         self.registrations = 0
         self.devices = {}  # of each resource: health by id
         self.used = {}  # of each resource: ids
@@ -44,7 +49,14 @@ class Kubelet:
         )
         handlers = grpc.method_handlers_generic_handler("v1beta1.Registration", {"Register": register})
         self.server.add_generic_rpc_handlers((handlers,))
+        listed = grpc.unary_unary_rpc_method_handler(
+            self._list, self.pods_api.ListPodResourcesRequest.FromString,
+            self.pods_api.ListPodResourcesResponse.SerializeToString,
+        )  # fmt: skip
+        handlers = grpc.method_handlers_generic_handler("v1.PodResourcesLister", {"List": listed})
+        self.server.add_generic_rpc_handlers((handlers,))
         self.server.add_insecure_port(f"unix:{self.folder}/kubelet.sock")
+        self.server.add_insecure_port(f"unix:{self.pod_resources}")
         self.server.start()
 
     def stop(self):
@@ -61,6 +73,13 @@ class Kubelet:
         threading.Thread(target=self._watch, args=(request.resource_name,), daemon=True).start()
         self.registrations += 1
         return self.api.Empty()
+
+    def _list(self, _request, _context):
+        answer = self.pods_api.ListPodResourcesResponse()
+        for resource, ids in self.used.items():
+            pod = answer.pod_resources.add(name="pod", namespace="default")
+            pod.containers.add(name="c").devices.add(resource_name=resource, device_ids=sorted(ids))
+        return answer
 
     def _call(self, resource, method, answer, stream=False):
         channel = self.endpoints[resource]

@@ -1,6 +1,7 @@
 """The device plugin of Kubernetes, against a stand-in for the kubelet, with real containers."""
 
 import signal
+import urllib.error
 
 import pytest
 
@@ -9,11 +10,14 @@ from podman import Podman, unusable
 
 pytest.importorskip("grpc")
 from kubelet import PLUGIN, Kubelet  # noqa: E402
+from scheduler import ApiServer, Scheduler, Unschedulable  # noqa: E402
 
 pytestmark = [
     pytest.mark.skipif(bool(WHY := unusable()), reason=f"no containers here: {WHY}"),
     pytest.mark.skipif(not PLUGIN.exists(), reason="tandem-device-plugin is not built: gRPC is missing"),
 ]
+EXTENDER = PLUGIN.parent / "tandem-scheduler-extender"
+LABEL = "tandem.dev/gpu-memory-free"
 MEMORY, SHARE = "tandem.dev/gpu-memory", "tandem.dev/gpu"
 
 
@@ -23,15 +27,20 @@ class Node:
     def __init__(self):
         self.podman = Podman(devices="gpu0,gpu1")
         self.kubelet = Kubelet(self.podman.root / "plugins")
+        self.api = ApiServer()
         self.start_plugin()
 
     def start_plugin(self):
         self.plugin = self.podman.card.spawn(
             [PLUGIN, "--plugins", self.kubelet.folder, "--cdi", self.podman.specification, "--kind", self.podman.kind,
-             "--unit", "10M", "--oversubscribe", "2", "--shares", "3"]
+             "--unit", "10M", "--oversubscribe", "2", "--shares", "3", "--node", "node", "--api", self.api.url,
+             "--pod-resources", self.kubelet.pod_resources]
         )  # fmt: skip
         self.kubelet.await_devices(MEMORY, 20, self.plugin)
         self.kubelet.await_devices(SHARE, 6, self.plugin)
+
+    def await_label(self, value):
+        wait_until(lambda: self.api.nodes.get("node", {}).get(LABEL) == value, self.plugin, f"the label says {value}")
 
     def run(self, devices, *words, name=None):
         flags = [f"--device={device}" for device in devices]
@@ -40,6 +49,7 @@ class Node:
     def close(self):
         self.plugin.kill()
         self.kubelet.stop()
+        self.api.close()
         self.podman.close()
 
 
@@ -127,5 +137,92 @@ def test_a_signal_ends_the_plugin(node):
 def test_mistakes_are_said_in_a_line(node):
     for words, said in [(["--unit", "0.5K"], "--unit: give whole MiB"), (["--shares", "x"], "--shares")]:
         failed = node.podman.card.spawn([PLUGIN, *words])
+        _, err = failed.communicate(timeout=60)
+        assert failed.returncode != 0 and said in err
+
+
+@pytest.fixture
+def scheduler(node):
+    """Of the node, and of another one without GPUs to speak of; with the extender."""
+    extender = node.podman.card.spawn([EXTENDER, "--listen", "127.0.0.1:0", "--api", node.api.url])
+    line = extender.stderr.readline()
+    assert "listens at" in line, line
+    address = line.split()[-1]
+    node.api.nodes["small"] = {LABEL: "2-1"}
+    node.await_label("10-10")
+
+    def free():
+        return {"node": 20 - len(node.kubelet.used.get(MEMORY, ())), "small": 3}
+
+    yield Scheduler(node.api, f"http://{address}", free)
+    node.api.refusal = None
+    node.api.bindings.clear()
+    extender.send_signal(signal.SIGTERM)
+    assert extender.wait(timeout=60) == 0
+
+
+def test_a_pod_goes_where_a_gpu_has_room(node, scheduler):
+    assert scheduler.place(MEMORY, 7) == "node"
+    node.kubelet.allocate(MEMORY, 7)
+    assert scheduler.place(MEMORY, 7) == "node"
+    node.kubelet.allocate(MEMORY, 7)
+    node.await_label("3-3")
+    # The node has six units, and three are the most on one GPU: Kubernetes alone would send it there.
+    assert scheduler.free()["node"] == 6
+    with pytest.raises(Unschedulable, match="tandem: no GPU has 4 of tandem.dev/gpu-memory free"):
+        scheduler.place(MEMORY, 4)
+    assert scheduler.place(MEMORY, 3) == "node"
+    assert [where for _, where in node.api.bindings] == ["node"] * 3
+
+
+def test_pods_that_come_at_once_do_not_get_the_same_room(node, scheduler):
+    assert [scheduler.place(MEMORY, 8) for _ in range(2)] == ["node", "node"]  # one on each GPU
+    with pytest.raises(Unschedulable, match="no GPU has 8"):
+        scheduler.place(MEMORY, 8)
+    assert scheduler.place(MEMORY, 1) == "small"  # the least to spare
+
+
+def test_memory_that_a_pod_gives_back_is_free_again(node, scheduler):
+    node.kubelet.allocate(MEMORY, 6)
+    node.await_label("10-4")
+    node.kubelet.used.clear()
+    node.await_label("10-10")
+
+
+def test_what_the_api_server_refuses_is_the_pods_error(node, scheduler):
+    node.api.refuse("pods is forbidden")
+    with pytest.raises(Unschedulable, match="tandem: the API server refuses: pods is forbidden"):
+        scheduler.place(MEMORY, 7)
+
+
+def test_garbage_does_not_end_the_extender(node, scheduler):
+    for body in (b"", b"{", b"\xff\xfe", b"[" * 100_000, b'{"pod": 3}'):
+        with pytest.raises(urllib.error.HTTPError, match="400"):
+            scheduler.post("filter", body)
+    assert scheduler.place(MEMORY, 7) == "node"
+
+
+def test_the_plugin_says_why_it_cannot_label_its_node(node):
+    node.plugin.send_signal(signal.SIGTERM)
+    node.plugin.wait(timeout=60)
+    node.api.refuse("nodes is forbidden")
+    try:
+        node.start_plugin()
+        said = next(line for line in node.plugin.stderr if "API server" in line)
+    finally:
+        node.api.refusal = None
+    assert "the API server refuses: nodes is forbidden" in said
+    node.api.nodes.clear()
+    node.await_label("10-10")
+
+
+def test_mistakes_in_the_extenders_options_are_said_in_a_line(node, tmp_path):
+    for words, said in [
+        (["--listen", "here", "--api", "http://x"], "--listen: give ADDRESS:PORT"),
+        ([], "--api: give the address"),
+        (["--tls-certificate", PLUGIN], "--tls-certificate requires --tls-key"),
+        (["--tls-certificate", PLUGIN, "--tls-key", PLUGIN, "--api", "http://x"], "cannot use the certificate"),
+    ]:
+        failed = node.podman.card.spawn([EXTENDER, *words])
         _, err = failed.communicate(timeout=60)
         assert failed.returncode != 0 and said in err

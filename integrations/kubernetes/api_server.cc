@@ -1,0 +1,87 @@
+#include "integrations/kubernetes/api_server.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <utility>
+
+#include "integrations/kubernetes/http_library.h"
+
+namespace tandem::kubernetes {
+namespace {
+
+constexpr char kAccount[] = "/var/run/secrets/kubernetes.io/serviceaccount/";
+constexpr int kPatienceSeconds = 5;
+
+std::string TextOf(const char* variable) {
+  const char* const value = std::getenv(variable);
+  return value == nullptr ? "" : value;
+}
+
+std::string Read(const std::string& path) {
+  std::ifstream file(path);
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text;
+}
+
+// The API server tells its reasons in the object Status.
+std::string Reason(const httplib::Response& answer) {
+  const nlohmann::json status = nlohmann::json::parse(answer.body, nullptr, false);
+  const std::string reason = status.is_object() ? status.value("message", "") : "";
+  return reason.empty() ? "status " + std::to_string(answer.status) : reason;
+}
+
+}  // namespace
+
+ApiAccess ApiAccess::OfPod() {
+  ApiAccess access;
+  const std::string host = TextOf("KUBERNETES_SERVICE_HOST");
+  if (host.empty()) return access;
+  const bool six = host.find(':') != std::string::npos;
+  access.url =
+      "https://" + (six ? "[" + host + "]" : host) + ":" + TextOf("KUBERNETES_SERVICE_PORT");
+  access.ca = std::string(kAccount) + "ca.crt";
+  access.token = std::string(kAccount) + "token";
+  return access;
+}
+
+Status ApiServer::Post(const std::string& path, const nlohmann::json& body) const {
+  return Send("POST", path, "application/json", body);
+}
+
+Status ApiServer::MergePatch(const std::string& path, const nlohmann::json& body) const {
+  return Send("PATCH", path, "application/merge-patch+json", body);
+}
+
+Status ApiServer::Send(const std::string& method, const std::string& path, const std::string& kind,
+                       const nlohmann::json& body) const {
+  for (const std::string& file : {access_.ca, access_.token, access_.certificate}) {
+    std::error_code ignored;
+    if (!file.empty() && !std::filesystem::exists(file, ignored)) {
+      return Error{ErrorCode::kNotFound, "the file " + file + " is missing"};
+    }
+  }
+  httplib::Client client(access_.url, access_.certificate, access_.certificate);
+  if (!client.is_valid()) {
+    return Error{ErrorCode::kInvalid, access_.url + " is no address of an API server"};
+  }
+  client.set_connection_timeout(kPatienceSeconds);
+  client.set_read_timeout(kPatienceSeconds);
+  client.set_write_timeout(kPatienceSeconds);
+  if (!access_.ca.empty()) client.set_ca_cert_path(access_.ca.c_str());
+  if (!access_.token.empty()) client.set_bearer_token_auth(Read(access_.token));
+  const httplib::Result answer = method == "POST" ? client.Post(path, body.dump(), kind)
+                                                  : client.Patch(path, body.dump(), kind);
+  if (!answer) {
+    return Error{ErrorCode::kUnavailable, "the API server at " + access_.url +
+                                              " does not answer: " + to_string(answer.error())};
+  }
+  if (answer->status < 200 || answer->status >= 300) {
+    return Error{ErrorCode::kRefused, "the API server refuses: " + Reason(*answer)};
+  }
+  return {};
+}
+
+}  // namespace tandem::kubernetes

@@ -1,0 +1,103 @@
+"""Stand-ins for Kubernetes' API server and for its scheduler, by the published interfaces.
+
+The API server knows labels of nodes and bindings of pods. The scheduler asks an extender as Kubernetes'
+own does: for all nodes that have enough of the resource, it filters, scores, and binds.
+"""
+
+import http.server
+import itertools
+import json
+import threading
+import urllib.request
+
+
+class ApiServer:
+    """Its nodes: labels by name. Its bindings: (pod, node), in their order."""
+
+    def __init__(self):
+        self.nodes, self.bindings, self.refusal = {}, [], None
+        api = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def _answer(self, act):
+                length = int(self.headers["Content-Length"])
+                status, answer = api.refusal or act(self.path.split("/"), json.loads(self.rfile.read(length)))
+                text = json.dumps(answer).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
+
+            def do_PATCH(self):
+                assert self.headers["Content-Type"] == "application/merge-patch+json"
+                self._answer(api._patch)
+
+            def do_POST(self):
+                self._answer(api._bind)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    def _patch(self, path, body):
+        assert path[:4] == ["", "api", "v1", "nodes"]
+        self.nodes.setdefault(path[4], {}).update(body["metadata"]["labels"])
+        return 200, {}
+
+    def _bind(self, path, body):
+        assert path[:4] == ["", "api", "v1", "namespaces"] and path[5] == "pods" and path[7] == "binding"
+        assert body["kind"] == "Binding" and body["target"]["kind"] == "Node"
+        self.bindings.append((path[6], body["target"]["name"]))
+        return 201, {}
+
+    def refuse(self, message):
+        self.refusal = (409, {"kind": "Status", "message": message})
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+class Unschedulable(Exception):
+    """No node fits; the text is that of the pod's event."""
+
+
+class Scheduler:
+    def __init__(self, api, extender, free):
+        """`free()`: how much of the resource each node has left, by name."""
+        self.api, self.extender, self.free = api, extender, free
+        self.numbers = itertools.count()
+
+    def _ask(self, verb, arguments):
+        return json.loads(self.post(verb, json.dumps(arguments).encode()))
+
+    def post(self, verb, body):
+        """Raises urllib.error.HTTPError."""
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"{self.extender}/{verb}", body, headers, method="POST")
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.read()
+
+    def place(self, resource, units):
+        """The node of a pod with one container that asks for those units."""
+        name = f"pod-{next(self.numbers)}"
+        limits = {resource: str(units)}
+        pod = {"metadata": {"name": name, "namespace": "default", "uid": name},
+               "spec": {"containers": [{"name": "c", "resources": {"limits": limits}}]}}  # fmt: skip
+        enough = [node for node, left in self.free().items() if left >= units]
+        if not enough:
+            raise Unschedulable(f"Insufficient {resource}")
+        nodes = [{"metadata": {"name": node, "labels": self.api.nodes.get(node, {})}} for node in enough]
+        answer = self._ask("filter", {"Pod": pod, "Nodes": {"items": nodes}, "NodeNames": None})
+        passed = answer["nodes"]["items"]
+        if not passed:
+            raise Unschedulable(", ".join(sorted(set(answer["failedNodes"].values()))))
+        scores = self._ask("prioritize", {"Pod": pod, "Nodes": {"items": passed}, "NodeNames": None})
+        best = max(scores, key=lambda entry: entry["score"])["host"]
+        binding = {"PodName": name, "PodNamespace": "default", "PodUID": name, "Node": best}
+        if error := self._ask("bind", binding)["error"]:
+            raise Unschedulable(error)
+        return best
