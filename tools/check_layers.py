@@ -46,7 +46,7 @@ LAYERS = {
     # Plugins of cluster engines: they ask the node's daemon by `tandem lease`.
     "integrations": ["src/base", "src/core"],
     "examples": ["src/base", "src/cuda", "include"],
-    "bench": ["src", "softgpu"],
+    "bench": ["src", "softgpu", "integrations"],
     "tests": ["src", "softgpu"],
 }
 

@@ -60,18 +60,22 @@ Result<Grant> GrantOf(const std::vector<std::string>& ids) {
 }
 
 std::vector<std::string> Prefer(const std::vector<std::string>& available,
-                                const std::vector<std::string>& required, int size) {
+                                const std::vector<std::string>& required, int size,
+                                Placement placement) {
   const auto by_gpu = ByGpu(available);
   const auto of_required = ByGpu(required);
   const auto wanted = static_cast<size_t>(std::max(size, 0));
+  const bool tight = placement == Placement::kBestFit;
   const std::vector<std::string>* best = nullptr;
   for (const auto& [gpu, ids] : by_gpu) {
     if (!of_required.empty() && of_required.count(gpu) == 0) continue;
     const bool fits = ids.size() >= wanted;
     const bool best_fits = best != nullptr && best->size() >= wanted;
+    const bool least = best != nullptr && ids.size() < best->size();
+    const bool most = best != nullptr && ids.size() > best->size();
     const bool better = best == nullptr || (fits && !best_fits) ||
-                        (fits && best_fits && ids.size() < best->size()) ||
-                        (!fits && !best_fits && ids.size() > best->size());
+                        (fits && best_fits && (tight ? least : most)) ||
+                        (!fits && !best_fits && most);
     if (better) best = &ids;
   }
   std::vector<std::string> chosen = required;

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "integrations/kubernetes/room.h"
 #include "src/base/bytes.h"
 #include "src/base/result.h"
 
@@ -29,10 +30,11 @@ struct Grant {
 // several GPUs, or none of this plugin.
 Result<Grant> GrantOf(const std::vector<std::string>& ids);
 
-// `size` of the available devices, `required` among them: of one GPU, and of the one that has the
-// fewest left (best fit). Where no GPU has enough, those of the one that has the most, and others.
+// `size` of the available devices, `required` among them: of one GPU, which `placement` chooses.
+// Where no GPU has enough, those of the one that has the most, and others.
 std::vector<std::string> Prefer(const std::vector<std::string>& available,
-                                const std::vector<std::string>& required, int size);
+                                const std::vector<std::string>& required, int size,
+                                Placement placement);
 
 // Units that are free on each GPU, where containers have these devices.
 std::vector<int> FreeOf(const Counts& counts, const std::vector<std::string>& used);

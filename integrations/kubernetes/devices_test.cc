@@ -10,6 +10,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::UnorderedElementsAre;
 
+constexpr auto kFullest = Placement::kBestFit;
+
 TEST(KubernetesDevicesTest, EachUnitIsADevice) {
   EXPECT_THAT(DeviceIds({{0, 2}, {3, 1}}), ElementsAre("gpu0-0", "gpu0-1", "gpu3-0"));
 }
@@ -29,17 +31,24 @@ TEST(KubernetesDevicesTest, AContainerIsOnOneGpu) {
 
 TEST(KubernetesDevicesTest, TheFullestGpuWithRoomIsPreferred) {
   const std::vector<std::string> available = DeviceIds({{0, 4}, {1, 2}, {2, 3}});
-  EXPECT_THAT(Prefer(available, {}, 2), ElementsAre("gpu1-0", "gpu1-1"));
-  EXPECT_THAT(Prefer(available, {}, 3), ElementsAre("gpu2-0", "gpu2-1", "gpu2-2"));
-  EXPECT_THAT(Prefer(available, {"gpu0-3"}, 2), ElementsAre("gpu0-3", "gpu0-0"));
+  EXPECT_THAT(Prefer(available, {}, 2, kFullest), ElementsAre("gpu1-0", "gpu1-1"));
+  EXPECT_THAT(Prefer(available, {}, 3, kFullest), ElementsAre("gpu2-0", "gpu2-1", "gpu2-2"));
+  EXPECT_THAT(Prefer(available, {"gpu0-3"}, 2, kFullest), ElementsAre("gpu0-3", "gpu0-0"));
+}
+
+TEST(KubernetesDevicesTest, OrTheGpuWithTheMostRoom) {
+  const std::vector<std::string> available = DeviceIds({{0, 4}, {1, 2}, {2, 5}});
+  EXPECT_THAT(Prefer(available, {}, 2, Placement::kMostRoom), ElementsAre("gpu2-0", "gpu2-1"));
+  EXPECT_THAT(Prefer(available, {"gpu1-1"}, 2, Placement::kMostRoom),
+              ElementsAre("gpu1-1", "gpu1-0"));
 }
 
 TEST(KubernetesDevicesTest, WhatNoGpuHasIsStillAnswered) {
-  const std::vector<std::string> chosen = Prefer(DeviceIds({{0, 4}, {1, 4}}), {}, 7);
+  const std::vector<std::string> chosen = Prefer(DeviceIds({{0, 4}, {1, 4}}), {}, 7, kFullest);
   EXPECT_EQ(chosen.size(), 7u);
   EXPECT_FALSE(GrantOf(chosen).ok());
-  EXPECT_THAT(Prefer({"gpu0-0"}, {}, 3), UnorderedElementsAre("gpu0-0"));
-  EXPECT_TRUE(Prefer({}, {}, 1).empty());
+  EXPECT_THAT(Prefer({"gpu0-0"}, {}, 3, kFullest), UnorderedElementsAre("gpu0-0"));
+  EXPECT_TRUE(Prefer({}, {}, 1, kFullest).empty());
 }
 
 TEST(KubernetesDevicesTest, MemoryHasTheNameOfItsCdiDevice) {

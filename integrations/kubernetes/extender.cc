@@ -97,12 +97,12 @@ Result<Placed> Extender::PlaceOn(const json& node, const PodRequests& requests, 
   const Room room = assumed_.Without(NameOf(node), *told, now);
   // The kubelet gives what init containers had to the containers after them.
   for (const int units : requests.init_containers) {
-    if (!Place(room, {units}).has_value()) {
+    if (!Place(room, {units}, placement_).has_value()) {
       return NoRoom("no GPU has " + std::to_string(units) + " of " + kMemoryResource +
                     " free for the init container");
     }
   }
-  std::optional<Placed> placed = Place(room, requests.containers);
+  std::optional<Placed> placed = Place(room, requests.containers, placement_);
   if (!placed.has_value()) {
     return NoRoom("no GPU has " + Words(requests.containers) + " of " + kMemoryResource + " free");
   }
@@ -144,7 +144,7 @@ Result<json> Extender::Prioritize(const json& arguments, Time now) {
     }
   }
   json scores = json::array();
-  for (const auto& [node, score] : Scores(spare))
+  for (const auto& [node, score] : Scores(spare, placement_))
     scores.push_back({{"host", node}, {"score", score}});
   return scores;
 }

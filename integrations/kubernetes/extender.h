@@ -33,7 +33,8 @@ class Extender {
   using Time = Assumed::Time;
 
   // `bind` tells the API server.
-  explicit Extender(std::function<Status(const Binding&)> bind) : bind_(std::move(bind)) {}
+  Extender(Placement placement, std::function<Status(const Binding&)> bind)
+      : placement_(placement), bind_(std::move(bind)), assumed_(placement) {}
 
   // Each takes the body of a request. kInvalid: it is not what the interface has.
   Result<nlohmann::json> Filter(const nlohmann::json& arguments, Time now);
@@ -49,6 +50,7 @@ class Extender {
   // The node's room for the pod, or why it has none.
   Result<Placed> PlaceOn(const nlohmann::json& node, const PodRequests& requests, Time now);
 
+  const Placement placement_;
   const std::function<Status(const Binding&)> bind_;
   std::mutex mutex_;  // guards what follows
   Assumed assumed_;

@@ -1,5 +1,6 @@
 // tandem-scheduler-extender: tells Kubernetes' scheduler which nodes have a GPU with enough room.
 #include <fmt/core.h>
+#include <openssl/evp.h>
 
 #include <CLI/CLI.hpp>
 #include <chrono>
@@ -10,6 +11,7 @@
 #include <string>
 #include <thread>
 
+#include "integrations/kubernetes/annotations.h"
 #include "integrations/kubernetes/api_options.h"
 #include "integrations/kubernetes/extender.h"
 #include "integrations/kubernetes/http_library.h"
@@ -23,6 +25,9 @@ constexpr size_t kLongestBody = 256 << 20;
 struct ExtenderOptions {
   std::string listen = "127.0.0.1:8890";
   std::string certificate, key;
+  bool spread = false;
+  std::string unit = "1G", gpu_memory;
+  AnnotationRules annotations;
   ApiAccess api;
 };
 
@@ -61,7 +66,46 @@ httplib::Server::Handler Handle(Extender* extender, Answer answer) {
   };
 }
 
+// The API server reads a patch in base64.
+std::string Base64(const std::string& text) {
+  std::string encoded(4 * ((text.size() + 2) / 3), '\0');
+  EVP_EncodeBlock(reinterpret_cast<unsigned char*>(encoded.data()),
+                  reinterpret_cast<const unsigned char*>(text.data()),
+                  static_cast<int>(text.size()));
+  return encoded;
+}
+
+void Mutate(const AnnotationRules& rules, const httplib::Request& request,
+            httplib::Response& response) {
+  Result<nlohmann::json> answer =
+      AnswerTo(nlohmann::json::parse(request.body, nullptr, false), rules);
+  if (!answer.ok()) {
+    response.status = 400;
+    response.set_content(answer.error().message + "\n", "text/plain");
+    return;
+  }
+  nlohmann::json& said = (*answer)["response"];
+  if (said.contains("patch")) said["patch"] = Base64(said["patch"].dump());
+  response.set_content(answer->dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
+                       "application/json");
+}
+
+Result<AnnotationRules> RulesOf(const ExtenderOptions& options) {
+  AnnotationRules rules = options.annotations;
+  ASSIGN_OR_RETURN(rules.unit, ParseSize(options.unit));
+  if (rules.unit.count == 0) return Error{ErrorCode::kInvalid, "--unit: give a size, such as 1G"};
+  if (!options.gpu_memory.empty()) {
+    ASSIGN_OR_RETURN(rules.gpu, ParseSize(options.gpu_memory));
+  }
+  return rules;
+}
+
 int Serve(const ExtenderOptions& options) {
+  const Result<AnnotationRules> rules = RulesOf(options);
+  if (!rules.ok()) {
+    Log(rules.error().message);
+    return 2;
+  }
   const size_t colon = options.listen.rfind(':');
   int port = 0;
   if (colon == std::string::npos ||
@@ -89,11 +133,15 @@ int Serve(const ExtenderOptions& options) {
   sigprocmask(SIG_BLOCK, &ends, nullptr);
 
   const ApiServer api(options.api);
-  Extender extender([&](const Binding& binding) { return Bind(api, binding); });
+  Extender extender(options.spread ? Placement::kMostRoom : Placement::kBestFit,
+                    [&](const Binding& binding) { return Bind(api, binding); });
   server->set_payload_max_length(kLongestBody);
   server->Post("/filter", Handle(&extender, &Extender::Filter));
   server->Post("/prioritize", Handle(&extender, &Extender::Prioritize));
   server->Post("/bind", Handle(&extender, &Extender::Bind));
+  server->Post("/mutate", [&](const httplib::Request& request, httplib::Response& response) {
+    Mutate(*rules, request, response);
+  });
   server->Get("/healthz", [](const httplib::Request&, httplib::Response& response) {
     response.set_content("ok\n", "text/plain");
   });
@@ -120,6 +168,19 @@ int main(int argc, char** argv) {
   CLI::App app("Tells Kubernetes' scheduler which nodes have a GPU with enough room for a pod.");
   app.add_option("--listen", options.listen, "Where the scheduler asks")
       ->type_name("ADDRESS:PORT")
+      ->capture_default_str();
+  app.add_flag("--spread", options.spread,
+               "Prefer the GPU with the most room, not the fullest with enough");
+  app.add_option("--unit", options.unit,
+                 "Memory of one tandem.dev/gpu-memory, as the plugin has it")
+      ->type_name("SIZE")
+      ->capture_default_str();
+  app.add_option("--gpu-memory", options.gpu_memory,
+                 "Memory of a GPU, of which KAI's annotation gpu-fraction is a part")
+      ->type_name("SIZE");
+  app.add_option("--scheduler", options.annotations.scheduler,
+                 "Scheduler of pods that name KAI's and have its annotations")
+      ->type_name("NAME")
       ->capture_default_str();
   CLI::Option* const certificate =
       app.add_option("--tls-certificate", options.certificate, "Answer by HTTPS, with this")

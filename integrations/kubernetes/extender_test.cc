@@ -43,10 +43,10 @@ class ExtenderTest : public testing::Test {
  protected:
   std::vector<std::string> bound_;
   Status bind_answer_;
-  Extender extender_{[this](const Binding& binding) {
-    bound_.push_back(binding.space + "/" + binding.pod + " on " + binding.node);
-    return bind_answer_;
-  }};
+  Extender extender_{Placement::kBestFit, [this](const Binding& binding) {
+                       bound_.push_back(binding.space + "/" + binding.pod + " on " + binding.node);
+                       return bind_answer_;
+                     }};
 };
 
 TEST_F(ExtenderTest, NodesWithAGpuThatHasRoomPass) {

@@ -38,12 +38,14 @@ class Main {
       : options_(options),
         gpus_(options, unit),
         memory_("tandem.dev/gpu-memory", "tandem-gpu-memory.sock",
+                options.spread ? Placement::kMostRoom : Placement::kBestFit,
                 [=, this](const Grant& grant) {
                   return options_.kind + "=" + MemoryDevice(grant, unit);
                 }),
-        shares_("tandem.dev/gpu", "tandem-gpu.sock", [=, this](const Grant& grant) {
-          return options_.kind + "=" + std::to_string(grant.gpu);
-        }) {
+        shares_("tandem.dev/gpu", "tandem-gpu.sock", Placement::kMostRoom,
+                [=, this](const Grant& grant) {
+                  return options_.kind + "=" + std::to_string(grant.gpu);
+                }) {
     if (options.node.empty()) return;
     label_ = std::make_unique<RoomLabel>(options.node, options.pod_resources, options.api);
   }
@@ -123,6 +125,8 @@ int main(int argc, char** argv) {
                  "Offer this many times the memory; the rest waits on the host")
       ->check(CLI::Range(1.0, 100.0))
       ->capture_default_str();
+  app.add_flag("--spread", options.spread,
+               "Prefer the GPU with the most room, not the fullest with enough");
   app.add_option("--shares", options.shares, "Containers that may have the whole of a GPU; 0: none")
       ->check(CLI::Range(0, 1000))
       ->capture_default_str();
@@ -151,7 +155,7 @@ int main(int argc, char** argv) {
       "\n"
       "Examples:\n"
       "  tandem-device-plugin\n"
-      "  tandem-device-plugin --oversubscribe 2 --shares 0\n"
+      "  tandem-device-plugin --oversubscribe 2 --spread --shares 0\n"
       "  tandem-device-plugin --node n1 --api https://10.0.0.1:6443 --ca ca.crt --certificate "
       "n1.pem");
   CLI11_PARSE(app, argc, argv);

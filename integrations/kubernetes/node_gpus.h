@@ -18,6 +18,7 @@ struct PluginOptions {
   std::string tandem;  // the command; empty: of this installation
   std::string unit = "1G";
   double oversubscribe = 1;
+  bool spread = false;
   int shares = 10;  // of each GPU, for tandem.dev/gpu; 0: none
   // For the node's label with its free units; no node: it has none.
   std::string node;

@@ -33,8 +33,8 @@ Offer::State Offer::Get() const {
 
 class Plugin::Service final : public v1beta1::DevicePlugin::Service {
  public:
-  Service(const Offer* offer, std::function<std::string(const Grant&)> device)
-      : offer_(offer), device_(std::move(device)) {}
+  Service(const Offer* offer, Placement placement, std::function<std::string(const Grant&)> device)
+      : offer_(offer), placement_(placement), device_(std::move(device)) {}
 
   void End() { ends_ = true; }
 
@@ -74,7 +74,7 @@ class Plugin::Service final : public v1beta1::DevicePlugin::Service {
       auto* const answer = response->add_container_responses();
       for (const std::string& id :
            Prefer({available.begin(), available.end()}, {required.begin(), required.end()},
-                  container.allocation_size())) {
+                  container.allocation_size(), placement_)) {
         answer->add_deviceids(id);
       }
     }
@@ -103,16 +103,17 @@ class Plugin::Service final : public v1beta1::DevicePlugin::Service {
 
  private:
   const Offer* offer_;
+  const Placement placement_;
   std::function<std::string(const Grant&)> device_;
   std::atomic<bool> ends_{false};
 };
 
-Plugin::Plugin(std::string resource, std::string socket,
+Plugin::Plugin(std::string resource, std::string socket, Placement placement,
                std::function<std::string(const Grant&)> device)
     : resource_(std::move(resource)),
       socket_(std::move(socket)),
       offer_(std::make_unique<Offer>()),
-      service_(std::make_unique<Service>(offer_.get(), std::move(device))) {}
+      service_(std::make_unique<Service>(offer_.get(), placement, std::move(device))) {}
 
 Plugin::~Plugin() {
   Stop();

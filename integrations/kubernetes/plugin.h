@@ -38,7 +38,9 @@ class Offer {
 class Plugin {
  public:
   // `device`: the CDI device of a container that has been granted some.
-  Plugin(std::string resource, std::string socket, std::function<std::string(const Grant&)> device);
+  // `placement`: on which GPU of those with enough.
+  Plugin(std::string resource, std::string socket, Placement placement,
+         std::function<std::string(const Grant&)> device);
   ~Plugin();
 
   Offer& offer() { return *offer_; }

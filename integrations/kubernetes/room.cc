@@ -46,14 +46,14 @@ Result<Room> RoomOf(std::string_view label) {
   return room;
 }
 
-std::optional<Placed> Place(Room room, const Requests& requests) {
+std::optional<Placed> Place(Room room, const Requests& requests, Placement placement) {
   std::optional<int> spare;
   for (const int units : requests) {
     // The room is sorted: the last GPU with enough is the best fit.
     const auto full =
         std::find_if(room.begin(), room.end(), [&](int free) { return free < units; });
     if (full == room.begin()) return std::nullopt;
-    int& chosen = *(full - 1);
+    int& chosen = placement == Placement::kBestFit ? *(full - 1) : room.front();
     chosen -= units;
     spare = std::min(spare.value_or(chosen), chosen);
     std::sort(room.begin(), room.end(), std::greater<>());
@@ -61,11 +61,14 @@ std::optional<Placed> Place(Room room, const Requests& requests) {
   return Placed{std::move(room), spare.value_or(0)};
 }
 
-std::map<std::string, int> Scores(const std::map<std::string, int>& spare) {
+std::map<std::string, int> Scores(const std::map<std::string, int>& spare, Placement placement) {
   int most = 1;
   for (const auto& [node, units] : spare) most = std::max(most, units);
   std::map<std::string, int> scores;
-  for (const auto& [node, units] : spare) scores[node] = kBestScore - kBestScore * units / most;
+  for (const auto& [node, units] : spare) {
+    const int score = kBestScore * units / most;
+    scores[node] = placement == Placement::kBestFit ? kBestScore - score : score;
+  }
   return scores;
 }
 
@@ -84,7 +87,8 @@ Room Assumed::Without(const std::string& node, const Room& told, Time now) {
   }
   Room room = told;
   for (const Pod& pod : pods) {
-    if (std::optional<Placed> placed = Place(room, pod.requests)) room = std::move(placed->left);
+    if (std::optional<Placed> placed = Place(room, pod.requests, placement_))
+      room = std::move(placed->left);
   }
   return room;
 }

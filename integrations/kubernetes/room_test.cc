@@ -10,6 +10,9 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::Pair;
 
+constexpr auto kBestFit = Placement::kBestFit;
+constexpr auto kMostRoom = Placement::kMostRoom;
+
 const Assumed::Time kStart{};
 
 TEST(KubernetesRoomTest, ALabelTellsTheRoomOfEachGpu) {
@@ -34,31 +37,41 @@ TEST(KubernetesRoomTest, OtherTextIsNoRoom) {
 }
 
 TEST(KubernetesRoomTest, WhatIsLeftOnTwoGpusIsNotOneRoom) {
-  EXPECT_FALSE(Place({4, 4}, {7}).has_value());
-  EXPECT_FALSE(Place({}, {1}).has_value());
-  EXPECT_TRUE(Place({7, 1}, {7}).has_value());
+  EXPECT_FALSE(Place({4, 4}, {7}, kBestFit).has_value());
+  EXPECT_FALSE(Place({}, {1}, kBestFit).has_value());
+  EXPECT_TRUE(Place({7, 1}, {7}, kBestFit).has_value());
 }
 
 TEST(KubernetesRoomTest, TheBestFitIsTaken) {
-  const std::optional<Placed> placed = Place({9, 5, 2}, {4});
+  const std::optional<Placed> placed = Place({9, 5, 2}, {4}, kBestFit);
   ASSERT_TRUE(placed.has_value());
   EXPECT_THAT(placed->left, ElementsAre(9, 2, 1));
   EXPECT_EQ(placed->spare, 1);
 }
 
+TEST(KubernetesRoomTest, OrTheGpuWithTheMostRoom) {
+  const std::optional<Placed> placed = Place({9, 5, 2}, {4, 4}, kMostRoom);
+  ASSERT_TRUE(placed.has_value());
+  EXPECT_THAT(placed->left, ElementsAre(5, 2, 1));
+  EXPECT_EQ(placed->spare, 1);
+  EXPECT_FALSE(Place({9, 5, 2}, {10}, kMostRoom).has_value());
+  EXPECT_THAT(Scores({{"a", 0}, {"b", 5}, {"c", 10}}, kMostRoom),
+              ElementsAre(Pair("a", 0), Pair("b", 5), Pair("c", 10)));
+}
+
 TEST(KubernetesRoomTest, ContainersOfAPodMayHaveDifferentGpus) {
-  EXPECT_THAT(Place({6, 6}, {6, 6})->left, ElementsAre(0, 0));
-  EXPECT_FALSE(Place({6, 6}, {4, 4, 4}).has_value());
+  EXPECT_THAT(Place({6, 6}, {6, 6}, kBestFit)->left, ElementsAre(0, 0));
+  EXPECT_FALSE(Place({6, 6}, {4, 4, 4}, kBestFit).has_value());
 }
 
 TEST(KubernetesRoomTest, TheNodeWithTheLeastToSpareHasTheBestScore) {
-  EXPECT_THAT(Scores({{"a", 0}, {"b", 5}, {"c", 10}}),
+  EXPECT_THAT(Scores({{"a", 0}, {"b", 5}, {"c", 10}}, kBestFit),
               ElementsAre(Pair("a", 10), Pair("b", 5), Pair("c", 0)));
-  EXPECT_THAT(Scores({{"a", 0}}), ElementsAre(Pair("a", 10)));
+  EXPECT_THAT(Scores({{"a", 0}}, kBestFit), ElementsAre(Pair("a", 10)));
 }
 
 TEST(KubernetesAssumedTest, ABoundPodHasItsRoomBeforeTheLabelShowsIt) {
-  Assumed assumed;
+  Assumed assumed(kBestFit);
   EXPECT_THAT(assumed.Without("n", {10, 4}, kStart), ElementsAre(10, 4));
   assumed.Add("n", {4}, kStart);
   EXPECT_THAT(assumed.Without("n", {10, 4}, kStart), ElementsAre(10, 0));
@@ -68,14 +81,14 @@ TEST(KubernetesAssumedTest, ABoundPodHasItsRoomBeforeTheLabelShowsIt) {
 }
 
 TEST(KubernetesAssumedTest, ALabelMayShowAPodBeforeTheNextOneAsks) {
-  Assumed assumed;
+  Assumed assumed(kBestFit);
   EXPECT_THAT(assumed.Without("n", {10}, kStart), ElementsAre(10));
   assumed.Add("n", {4}, kStart);
   EXPECT_THAT(assumed.Without("n", {6}, kStart), ElementsAre(6));
 }
 
 TEST(KubernetesAssumedTest, ALabelMayShowSomePodsAndNotOthers) {
-  Assumed assumed;
+  Assumed assumed(kBestFit);
   assumed.Add("n", {3}, kStart);
   assumed.Add("n", {2}, kStart);
   EXPECT_THAT(assumed.Without("n", {10}, kStart), ElementsAre(5));
@@ -84,7 +97,7 @@ TEST(KubernetesAssumedTest, ALabelMayShowSomePodsAndNotOthers) {
 }
 
 TEST(KubernetesAssumedTest, APodThatNeverShowsIsForgotten) {
-  Assumed assumed;
+  Assumed assumed(kBestFit);
   assumed.Add("n", {3}, kStart);
   EXPECT_THAT(assumed.Without("n", {10}, kStart), ElementsAre(7));
   const auto later = kStart + Assumed::kForgotten + std::chrono::seconds(1);
@@ -92,7 +105,7 @@ TEST(KubernetesAssumedTest, APodThatNeverShowsIsForgotten) {
 }
 
 TEST(KubernetesAssumedTest, RoomThatIsGivenBackIsNoPodThatShows) {
-  Assumed assumed;
+  Assumed assumed(kBestFit);
   assumed.Add("n", {3}, kStart);
   EXPECT_THAT(assumed.Without("n", {4}, kStart), ElementsAre(1));
   EXPECT_THAT(assumed.Without("n", {9}, kStart), ElementsAre(6));

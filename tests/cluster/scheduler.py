@@ -7,6 +7,7 @@ own does: for all nodes that have enough of the resource, it filters, scores, an
 import http.server
 import itertools
 import json
+import ssl
 import threading
 import urllib.request
 
@@ -14,7 +15,8 @@ import urllib.request
 class ApiServer:
     """Its nodes: labels by name. Its bindings: (pod, node), in their order."""
 
-    def __init__(self):
+    def __init__(self, tls=None):
+        """`tls`: files of a certificate and its key."""
         self.nodes, self.bindings, self.refusal = {}, [], None
         api = self
 
@@ -39,8 +41,12 @@ class ApiServer:
                 pass
 
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        if tls is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*tls)
+            self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        self.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{self.server.server_port}"
 
     def _patch(self, path, body):
         assert path[:4] == ["", "api", "v1", "nodes"]

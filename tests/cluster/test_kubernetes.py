@@ -1,7 +1,13 @@
 """The device plugin of Kubernetes, against a stand-in for the kubelet, with real containers."""
 
+import base64
+import contextlib
+import json
 import signal
+import ssl
+import subprocess
 import urllib.error
+import urllib.request
 
 import pytest
 
@@ -141,24 +147,30 @@ def test_mistakes_are_said_in_a_line(node):
         assert failed.returncode != 0 and said in err
 
 
+@contextlib.contextmanager
+def extender(node, *words):
+    """Yields its address, once it listens."""
+    program = node.podman.card.spawn([EXTENDER, "--listen", "127.0.0.1:0", "--api", node.api.url, *words])
+    line = program.stderr.readline()
+    assert "listens at" in line, line
+    yield line.split()[-1]
+    program.send_signal(signal.SIGTERM)
+    assert program.wait(timeout=60) == 0
+
+
 @pytest.fixture
 def scheduler(node):
     """Of the node, and of another one without GPUs to speak of; with the extender."""
-    extender = node.podman.card.spawn([EXTENDER, "--listen", "127.0.0.1:0", "--api", node.api.url])
-    line = extender.stderr.readline()
-    assert "listens at" in line, line
-    address = line.split()[-1]
     node.api.nodes["small"] = {LABEL: "2-1"}
     node.await_label("10-10")
 
     def free():
         return {"node": 20 - len(node.kubelet.used.get(MEMORY, ())), "small": 3}
 
-    yield Scheduler(node.api, f"http://{address}", free)
+    with extender(node) as address:
+        yield Scheduler(node.api, f"http://{address}", free)
     node.api.refusal = None
     node.api.bindings.clear()
-    extender.send_signal(signal.SIGTERM)
-    assert extender.wait(timeout=60) == 0
 
 
 def test_a_pod_goes_where_a_gpu_has_room(node, scheduler):
@@ -187,6 +199,68 @@ def test_memory_that_a_pod_gives_back_is_free_again(node, scheduler):
     node.await_label("10-4")
     node.kubelet.used.clear()
     node.await_label("10-10")
+
+
+def test_the_node_with_the_most_room_may_be_preferred(node):
+    node.api.nodes["half"] = {LABEL: "5"}
+    node.await_label("10-10")
+    for words, best in [([], "half"), (["--spread"], "node")]:
+        with extender(node, *words) as address:
+            assert Scheduler(node.api, f"http://{address}", lambda: {"node": 20, "half": 5}).place(MEMORY, 2) == best
+    node.api.bindings.clear()
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """Files: a certificate of 127.0.0.1 that signs itself, and its key."""
+    folder = tmp_path_factory.mktemp("tls")
+    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", folder / "key", "-out", folder / "crt",
+             "-days", "2", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]  # fmt: skip
+    subprocess.run(words, check=True, capture_output=True)
+    return folder / "crt", folder / "key"
+
+
+def test_kais_annotations_become_the_resource(node, certificate):
+    trusted = ssl.create_default_context(cafile=certificate[0])
+    options = ["--unit", "10M", "--gpu-memory", "100M", "--tls-certificate", certificate[0], "--tls-key", certificate[1]]
+
+    def mutate(annotations):
+        pod = {"metadata": {"annotations": annotations}, "spec": {"containers": [{"name": "c"}]}}
+        review = {"kind": "AdmissionReview", "request": {"uid": "1", "object": pod}}
+        request = urllib.request.Request(
+            f"https://{address}/mutate", json.dumps(review).encode(), {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=60, context=trusted) as answer:
+            return json.load(answer)["response"]
+
+    with extender(node, *options) as address:
+        half = mutate({"gpu-fraction": "0.5"})
+        assert half["allowed"] and half["patchType"] == "JSONPatch"
+        assert json.loads(base64.b64decode(half["patch"])) == [
+            {"op": "add", "path": "/spec/containers/0/resources", "value": {"limits": {MEMORY: "5"}}}
+        ]
+        wrong = mutate({"gpu-memory": "4Gi"})
+        assert not wrong["allowed"] and "give MiB" in wrong["status"]["message"]
+        assert mutate({}) == {"uid": "1", "allowed": True}
+
+
+def test_the_plugin_takes_part_in_tls_only_where_it_is_trusted(node, certificate):
+    """The API server by HTTPS: with its certificate, and without."""
+    node.plugin.send_signal(signal.SIGTERM)
+    node.plugin.wait(timeout=60)
+    api = ApiServer(certificate)
+    for words, said in [(["--ca", certificate[0]], None), ([], "does not answer: SSLServerVerification")]:
+        plugin = node.podman.card.spawn(
+            [PLUGIN, "--plugins", node.kubelet.folder, "--cdi", node.podman.specification, "--kind", node.podman.kind,
+             "--unit", "10M", "--node", "tls", "--api", api.url, "--pod-resources", node.kubelet.pod_resources, *words]
+        )  # fmt: skip
+        if said is None:
+            wait_until(lambda: LABEL in api.nodes.get("tls", {}), plugin, "the node has its label")
+        else:
+            assert said in next(line for line in plugin.stderr if "API server" in line)
+        plugin.send_signal(signal.SIGTERM)
+        plugin.wait(timeout=60)
+    api.close()
 
 
 def test_what_the_api_server_refuses_is_the_pods_error(node, scheduler):
