@@ -48,15 +48,32 @@ ApiAccess ApiAccess::OfPod() {
 }
 
 Status ApiServer::Post(const std::string& path, const nlohmann::json& body) const {
-  return Send("POST", path, "application/json", body);
+  TRY(Send(Method::kPost, path, "application/json", body.dump()));
+  return {};
+}
+
+Result<nlohmann::json> ApiServer::Get(const std::string& path) const {
+  ASSIGN_OR_RETURN(const std::string body, Send(Method::kGet, path, "", ""));
+  nlohmann::json object = nlohmann::json::parse(body, nullptr, false);
+  if (!object.is_object()) {
+    return Error{ErrorCode::kInvalid, "the API server at " + access_.url + " does not speak JSON"};
+  }
+  return object;
+}
+
+Status ApiServer::Apply(const std::string& path, const nlohmann::json& object) const {
+  TRY(Send(Method::kPatch, path + "?fieldManager=tandem&force=true", "application/apply-patch+yaml",
+           object.dump()));
+  return {};
 }
 
 Status ApiServer::MergePatch(const std::string& path, const nlohmann::json& body) const {
-  return Send("PATCH", path, "application/merge-patch+json", body);
+  TRY(Send(Method::kPatch, path, "application/merge-patch+json", body.dump()));
+  return {};
 }
 
-Status ApiServer::Send(const std::string& method, const std::string& path, const std::string& kind,
-                       const nlohmann::json& body) const {
+Result<std::string> ApiServer::Send(Method method, const std::string& path, const std::string& kind,
+                                    const std::string& body) const {
   for (const std::string& file : {access_.ca, access_.token, access_.certificate}) {
     std::error_code ignored;
     if (!file.empty() && !std::filesystem::exists(file, ignored)) {
@@ -72,8 +89,9 @@ Status ApiServer::Send(const std::string& method, const std::string& path, const
   client.set_write_timeout(kPatienceSeconds);
   if (!access_.ca.empty()) client.set_ca_cert_path(access_.ca.c_str());
   if (!access_.token.empty()) client.set_bearer_token_auth(Read(access_.token));
-  const httplib::Result answer = method == "POST" ? client.Post(path, body.dump(), kind)
-                                                  : client.Patch(path, body.dump(), kind);
+  const httplib::Result answer = method == Method::kGet    ? client.Get(path)
+                                 : method == Method::kPost ? client.Post(path, body, kind)
+                                                           : client.Patch(path, body, kind);
   if (!answer) {
     return Error{ErrorCode::kUnavailable, "the API server at " + access_.url +
                                               " does not answer: " + to_string(answer.error())};
@@ -81,7 +99,7 @@ Status ApiServer::Send(const std::string& method, const std::string& path, const
   if (answer->status < 200 || answer->status >= 300) {
     return Error{ErrorCode::kRefused, "the API server refuses: " + Reason(*answer)};
   }
-  return {};
+  return answer->body;
 }
 
 }  // namespace tandem::kubernetes

@@ -1,5 +1,4 @@
-// A client of Kubernetes' API server, for the two calls that Tandem makes: a label of a node, and a
-// pod's binding.
+// A client of Kubernetes' API server, for the few calls that Tandem makes.
 //
 // Threading: any; each call has a connection of its own.
 #pragma once
@@ -28,11 +27,17 @@ class ApiServer {
 
   // The server's own words where it refuses.
   Status Post(const std::string& path, const nlohmann::json& body) const;
+  Result<nlohmann::json> Get(const std::string& path) const;
+  // Makes the object, or changes it to this (server-side apply).
+  Status Apply(const std::string& path, const nlohmann::json& object) const;
   Status MergePatch(const std::string& path, const nlohmann::json& body) const;
 
  private:
-  Status Send(const std::string& method, const std::string& path, const std::string& kind,
-              const nlohmann::json& body) const;
+  enum class Method { kGet, kPost, kPatch };
+
+  // The body of the answer.
+  Result<std::string> Send(Method method, const std::string& path, const std::string& kind,
+                           const std::string& body) const;
 
   const ApiAccess access_;
 };

@@ -68,6 +68,14 @@ Counts NodeGpus::shares() const {
   return counts;
 }
 
+std::map<int, GpuMemory> NodeGpus::offered() const {
+  std::map<int, GpuMemory> offered;
+  for (const auto& [gpu, units] : memory()) {
+    offered[gpu] = {shared_.at(gpu), Bytes(static_cast<uint64_t>(units) * unit_.count)};
+  }
+  return offered;
+}
+
 Status NodeGpus::WriteSpecification(Bytes largest) {
   std::vector<std::string> words = {"cdi",         "generate", "--kind",
                                     options_.kind, "--output", options_.specification};

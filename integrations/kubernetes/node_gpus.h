@@ -7,6 +7,7 @@
 
 #include "integrations/common/command.h"
 #include "integrations/kubernetes/api_server.h"
+#include "integrations/kubernetes/claims.h"
 #include "integrations/kubernetes/devices.h"
 
 namespace tandem::kubernetes {
@@ -37,6 +38,7 @@ class NodeGpus {
   bool healthy() const { return healthy_; }
   Counts memory() const;  // units of each GPU
   Counts shares() const;
+  std::map<int, GpuMemory> offered() const;
 
  private:
   Status WriteSpecification(Bytes largest);

@@ -5,6 +5,7 @@ it lacks: pods. Tests start containers with the devices that a plugin answers wi
 """
 
 import contextlib
+import importlib
 import subprocess
 import sys
 import threading
@@ -18,19 +19,57 @@ PLUGIN = BUILD / "bin" / "tandem-device-plugin"
 INTERFACES = SOURCE / "integrations" / "kubernetes"
 
 
+def interfaces(folder, *names):
+    """Modules of those interfaces, made in the folder."""
+    sys.path.insert(0, str(folder))
+    for name in names:
+        proto = INTERFACES / f"{name}.proto"
+        subprocess.run(["protoc", f"--proto_path={INTERFACES}", f"--python_out={folder}", proto], check=True)
+    return [importlib.import_module(f"{name}_pb2") for name in names]
+
+
+class Drivers:
+    """The kubelet's part of Dynamic Resource Allocation: it finds drivers by sockets in its folder."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        folder.mkdir()
+        self.api, self.registration = interfaces(folder.parent, "dra", "plugin_registration")
+
+    def register(self, name, error=""):
+        """What the driver says of itself, once it has heard that it is taken, or why not."""
+        channel = grpc.insecure_channel(f"unix:{self.folder}/{name}-reg.sock")
+
+        def call(method, request, answer):
+            ask = channel.unary_unary(
+                f"/pluginregistration.Registration/{method}",
+                request_serializer=lambda message: message.SerializeToString(), response_deserializer=answer.FromString,
+            )  # fmt: skip
+            return ask(request, timeout=60)
+
+        info = call("GetInfo", self.registration.InfoRequest(), self.registration.PluginInfo)
+        status = self.registration.RegistrationStatus(plugin_registered=not error, error=error)
+        call("NotifyRegistrationStatus", status, self.registration.RegistrationStatusResponse)
+        return info
+
+    def ask(self, info, verb, *claims):
+        """The driver's answers to NodePrepareResources or NodeUnprepareResources, by the claims' uids."""
+        request = getattr(self.api, f"{verb}Request")()
+        for namespace, name, uid in claims:
+            request.claims.add(namespace=namespace, name=name, uid=uid)
+        ask = grpc.insecure_channel(f"unix:{info.endpoint}").unary_unary(
+            f"/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/{verb}",
+            request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=getattr(self.api, f"{verb}Response").FromString,
+        )
+        return ask(request, timeout=60).claims
+
+
 class Kubelet:
     def __init__(self, folder):
         self.folder = folder
         folder.mkdir()
-        for api in ("device_plugin", "pod_resources"):
-            proto = INTERFACES / f"{api}.proto"
-            subprocess.run(["protoc", f"--proto_path={INTERFACES}", f"--python_out={folder.parent}", proto], check=True)
-        sys.path.insert(0, str(folder.parent))
-        import device_plugin_pb2
-        import pod_resources_pb2
-
-        self.api = device_plugin_pb2
-        self.pods_api = pod_resources_pb2
+        self.api, self.pods_api = interfaces(folder.parent, "device_plugin", "pod_resources")
         self.pod_resources = folder.parent / "pod-resources.sock"
         self.registrations = 0
         self.devices = {}  # of each resource: health by id

@@ -18,12 +18,14 @@ class ApiServer:
     def __init__(self, tls=None):
         """`tls`: files of a certificate and its key."""
         self.nodes, self.bindings, self.refusal = {}, [], None
+        self.slices, self.claims = {}, {}  # by name
         api = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def _answer(self, act):
-                length = int(self.headers["Content-Length"])
-                status, answer = api.refusal or act(self.path.split("/"), json.loads(self.rfile.read(length)))
+                length = int(self.headers.get("Content-Length") or 0)
+                body = json.loads(self.rfile.read(length)) if length else None
+                status, answer = api.refusal or act(self.path.partition("?")[0].split("/"), body)
                 text = json.dumps(answer).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(text)))
@@ -31,8 +33,13 @@ class ApiServer:
                 self.wfile.write(text)
 
             def do_PATCH(self):
-                assert self.headers["Content-Type"] == "application/merge-patch+json"
-                self._answer(api._patch)
+                applied = self.headers["Content-Type"] == "application/apply-patch+yaml"
+                assert applied or self.headers["Content-Type"] == "application/merge-patch+json"
+                assert not applied or "fieldManager=" in self.path
+                self._answer(api._apply if applied else api._patch)
+
+            def do_GET(self):
+                self._answer(api._get)
 
             def do_POST(self):
                 self._answer(api._bind)
@@ -52,6 +59,18 @@ class ApiServer:
         assert path[:4] == ["", "api", "v1", "nodes"]
         self.nodes.setdefault(path[4], {}).update(body["metadata"]["labels"])
         return 200, {}
+
+    def _apply(self, path, body):
+        assert path[:5] == ["", "apis", "resource.k8s.io", "v1", "resourceslices"]
+        assert body["kind"] == "ResourceSlice" and body["metadata"]["name"] == path[5]
+        self.slices[path[5]] = body["spec"]
+        return 200, body
+
+    def _get(self, path, _):
+        assert path[:5] == ["", "apis", "resource.k8s.io", "v1", "namespaces"] and path[6] == "resourceclaims"
+        claim = self.claims.get(path[7])
+        message = f'resourceclaims "{path[7]}" not found'
+        return (200, claim) if claim is not None else (404, {"kind": "Status", "message": message})
 
     def _bind(self, path, body):
         assert path[:4] == ["", "api", "v1", "namespaces"] and path[5] == "pods" and path[7] == "binding"

@@ -1,0 +1,126 @@
+#include "integrations/kubernetes/claims.h"
+
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "integrations/kubernetes/devices.h"
+
+namespace tandem::kubernetes {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view kDevice = "gpu";
+
+std::string Quantity(Bytes bytes) {
+  return std::to_string(bytes.count / MiB(1).count) + "Mi";
+}
+
+std::string TextOf(const json& object, const char* name) {
+  const auto found = object.find(name);
+  return object.is_object() && found != object.end() && found->is_string()
+             ? found->get<std::string>()
+             : "";
+}
+
+Error Wrong(const std::string& why) {
+  return {ErrorCode::kInvalid, "tandem: " + why};
+}
+
+std::optional<double> FactorOf(std::string_view suffix) {
+  static const std::map<std::string_view, double> factors = {
+      {"", 1},        {"k", 1e3},     {"M", 1e6},     {"G", 1e9},    {"T", 1e12},
+      {"Ki", 0x1p10}, {"Mi", 0x1p20}, {"Gi", 0x1p30}, {"Ti", 0x1p40}};
+  const auto found = factors.find(suffix);
+  return found == factors.end() ? std::nullopt : std::optional(found->second);
+}
+
+Result<int> GpuOf(const std::string& device) {
+  int gpu = 0;
+  const char* const end = device.data() + device.size();
+  if (!device.starts_with(kDevice)) return Wrong("there is no device '" + device + "'");
+  const auto [stop, error] = std::from_chars(device.data() + kDevice.size(), end, gpu);
+  if (error != std::errc() || stop != end || gpu < 0) {
+    return Wrong("there is no device '" + device + "'");
+  }
+  return gpu;
+}
+
+Result<Allocated> AllocatedOf(const json& result, Bytes unit) {
+  Allocated allocated{TextOf(result, "request"), TextOf(result, "pool"), TextOf(result, "device"),
+                      ""};
+  ASSIGN_OR_RETURN(const int gpu, GpuOf(allocated.device));
+  const auto consumed = result.find("consumedCapacity");
+  const std::string memory = consumed == result.end() ? "" : TextOf(*consumed, kMemoryCapacity);
+  if (memory.empty()) {
+    allocated.cdi = std::to_string(gpu);
+    return allocated;
+  }
+  ASSIGN_OR_RETURN(const Bytes bytes, BytesOfQuantity(memory));
+  const uint64_t units = (bytes.count + unit.count - 1) / unit.count;
+  if (units == 0 || units > 1'000'000) return Wrong("'" + memory + "' is no memory of a GPU");
+  allocated.cdi = MemoryDevice({gpu, static_cast<int>(units)}, unit);
+  return allocated;
+}
+
+}  // namespace
+
+json SliceOf(const std::string& node, const std::map<int, GpuMemory>& gpus, Bytes unit,
+             int64_t generation) {
+  json devices = json::array();
+  for (const auto& [gpu, memory] : gpus) {
+    const Bytes largest(memory.largest.count / unit.count * unit.count);
+    if (largest.count == 0) continue;
+    devices.push_back(
+        {{"name", std::string(kDevice) + std::to_string(gpu)},
+         {"allowMultipleAllocations", true},
+         {"attributes",
+          {{"index", {{"int", gpu}}}, {"largestMemory", {{"string", Quantity(largest)}}}}},
+         {"capacity",
+          {{kMemoryCapacity,
+            {{"value", Quantity(memory.offered)},
+             {"requestPolicy",
+              {{"default", Quantity(largest)},
+               {"validRange",
+                {{"min", Quantity(unit)},
+                 {"max", Quantity(largest)},
+                 {"step", Quantity(unit)}}}}}}}}}});
+  }
+  return {{"apiVersion", "resource.k8s.io/v1"},
+          {"kind", "ResourceSlice"},
+          {"metadata", {{"name", "tandem-" + node}}},
+          {"spec",
+           {{"driver", kDriver},
+            {"nodeName", node},
+            {"pool", {{"name", node}, {"generation", generation}, {"resourceSliceCount", 1}}},
+            {"devices", std::move(devices)}}}};
+}
+
+Result<Bytes> BytesOfQuantity(const std::string& text) {
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number, std::chars_format::fixed);
+  const std::optional<double> factor = FactorOf({stop, static_cast<size_t>(end - stop)});
+  if (error != std::errc() || !factor.has_value() || !(number >= 0) || number * *factor > 0x1p60) {
+    return Wrong("'" + text + "' is no quantity of memory");
+  }
+  return Bytes(static_cast<uint64_t>(std::ceil(number * *factor)));
+}
+
+Result<std::vector<Allocated>> DevicesOf(const json& claim, Bytes unit) {
+  const auto results = json::json_pointer("/status/allocation/devices/results");
+  std::vector<Allocated> devices;
+  if (claim.is_object() && claim.contains(results) && claim[results].is_array()) {
+    for (const json& result : claim[results]) {
+      if (TextOf(result, "driver") != kDriver) continue;
+      ASSIGN_OR_RETURN(Allocated allocated, AllocatedOf(result, unit));
+      devices.push_back(std::move(allocated));
+    }
+  }
+  if (devices.empty()) return Wrong("the claim has no device of tandem.dev allocated to it");
+  return devices;
+}
+
+}  // namespace tandem::kubernetes

@@ -1,0 +1,160 @@
+// tandem-dra-driver: offers the node's GPUs by Kubernetes' Dynamic Resource Allocation.
+//
+// One thread looks once a second whether the daemon's GPUs have changed, and tells the API server.
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <ctime>
+#include <string>
+#include <utility>
+
+#include "integrations/kubernetes/api_options.h"
+#include "integrations/kubernetes/driver.h"
+#include "integrations/kubernetes/node_gpus.h"
+
+namespace tandem::kubernetes {
+namespace {
+
+struct DriverOptions {
+  PluginOptions gpus;
+  std::string registry = "/var/lib/kubelet/plugins_registry";
+  std::string folder = "/var/lib/kubelet/plugins/tandem.dev";
+};
+
+void Log(const std::string& text) {
+  fmt::print(stderr, "tandem-dra-driver: {}\n", text);
+}
+
+class Main {
+ public:
+  Main(const DriverOptions& options, Bytes unit)
+      : options_(options),
+        unit_(unit),
+        gpus_(options.gpus, unit),
+        server_(options.gpus.api),
+        driver_(
+            options.registry, options.folder,
+            [this](const ClaimName& claim) { return Prepare(claim); }, Log) {}
+
+  Status Start() { return driver_.Start(); }
+
+  void Look() {
+    const Result<bool> changed = gpus_.Refresh();
+    Tell(changed.ok() ? "" : changed.error().message, &told_);
+    published_ &= changed.ok() && !*changed;
+    if (!published_) {
+      const Status published = Publish();
+      published_ = published.ok();
+      Tell(published.ok() ? "" : published.error().message, &told_of_slice_);
+    }
+  }
+
+ private:
+  // Without the daemon, the node has no device.
+  Status Publish() const {
+    std::map<int, GpuMemory> memory;
+    if (gpus_.healthy()) memory = gpus_.offered();
+    const std::string& node = options_.gpus.node;
+    TRY(server_.Apply("/apis/resource.k8s.io/v1/resourceslices/tandem-" + node,
+                      SliceOf(node, memory, unit_, std::time(nullptr))));
+    Log(memory.empty() ? "the daemon is away: the node has no GPU"
+                       : "offers the GPUs of this node");
+    return {};
+  }
+
+  Result<std::vector<Allocated>> Prepare(const ClaimName& name) const {
+    ASSIGN_OR_RETURN(const nlohmann::json claim,
+                     server_.Get("/apis/resource.k8s.io/v1/namespaces/" + name.space +
+                                 "/resourceclaims/" + name.name));
+    if (claim.value(nlohmann::json::json_pointer("/metadata/uid"), "") != name.uid) {
+      return Error{ErrorCode::kFailed, "tandem: the claim " + name.name + " is another one by now"};
+    }
+    ASSIGN_OR_RETURN(std::vector<Allocated> devices, DevicesOf(claim, unit_));
+    for (Allocated& device : devices) device.cdi = options_.gpus.kind + "=" + device.cdi;
+    return devices;
+  }
+
+  static void Tell(const std::string& trouble, std::string* told) {
+    if (!trouble.empty() && trouble != *told) Log(trouble);
+    *told = trouble;
+  }
+
+  const DriverOptions options_;
+  const Bytes unit_;
+  NodeGpus gpus_;
+  const ApiServer server_;
+  Driver driver_;
+  bool published_ = false;
+  std::string told_, told_of_slice_;
+};
+
+int Serve(const DriverOptions& options) {
+  const Result<Bytes> unit = ParseSize(options.gpus.unit);
+  if (!unit.ok() || unit->count == 0 || unit->count % MiB(1).count != 0) {
+    Log("--unit: give whole MiB, such as 1G or 512M");
+    return 2;
+  }
+  if (options.gpus.api.url.empty()) {
+    Log("--api: give the address of Kubernetes' API server, since this does not run in a pod");
+    return 2;
+  }
+  sigset_t ends;
+  sigemptyset(&ends);
+  for (const int number : {SIGTERM, SIGINT}) sigaddset(&ends, number);
+  sigprocmask(SIG_BLOCK, &ends, nullptr);
+  Main main(options, *unit);
+  if (const Status started = main.Start(); !started.ok()) {
+    Log(started.error().message);
+    return 1;
+  }
+  constexpr timespec kSecond{1, 0};
+  do {
+    main.Look();
+  } while (sigtimedwait(&ends, nullptr, &kSecond) < 0);
+  return 0;
+}
+
+}  // namespace
+}  // namespace tandem::kubernetes
+
+int main(int argc, char** argv) {
+  tandem::kubernetes::DriverOptions options;
+  tandem::kubernetes::PluginOptions& gpus = options.gpus;
+  CLI::App app("Offers the GPUs of this node by Kubernetes' Dynamic Resource Allocation.");
+  app.add_option("--node", gpus.node, "The node's name")
+      ->type_name("NAME")
+      ->envname("NODE_NAME")
+      ->required();
+  tandem::kubernetes::AddApiOptions(app, gpus.api);
+  app.add_option("--unit", gpus.unit, "Step of the memory that a claim may have")
+      ->type_name("SIZE")
+      ->capture_default_str();
+  app.add_option("--oversubscribe", gpus.oversubscribe,
+                 "Offer this many times the memory; the rest waits on the host")
+      ->check(CLI::Range(1.0, 100.0))
+      ->capture_default_str();
+  app.add_option("--registry", options.registry, "The kubelet's folder of plugins' sockets")
+      ->type_name("FOLDER")
+      ->capture_default_str();
+  app.add_option("--folder", options.folder, "The driver's own folder")
+      ->type_name("FOLDER")
+      ->capture_default_str();
+  app.add_option("--cdi", gpus.specification, "Where the CDI specification is written")
+      ->type_name("FILE")
+      ->capture_default_str();
+  app.add_option("--kind", gpus.kind, "Vendor and class of the CDI devices")
+      ->type_name("VENDOR/CLASS")
+      ->capture_default_str();
+  app.add_option("--tandem", gpus.tandem, "The command `tandem`; default: of this installation")
+      ->type_name("PATH");
+  app.footer(
+      "The node's daemon must run. Kubernetes 1.34 or newer, with DRAConsumableCapacity.\n"
+      "integrations/kubernetes/README.md has the steps.\n"
+      "\n"
+      "Example:\n"
+      "  tandem-dra-driver --node n1 --api https://10.0.0.1:6443 --ca ca.crt --certificate n1.pem");
+  CLI11_PARSE(app, argc, argv);
+  return tandem::kubernetes::Serve(options);
+}
