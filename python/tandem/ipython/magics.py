@@ -23,6 +23,7 @@ from .. import _abi
 from ..errors import TimeLimitExceeded
 from ..lease import Block
 from ..remote import absent_gpu
+from ..slurm import is_place
 from ..status import release, status
 from ..units import format_time, parse_time
 from .display import CellDisplay, shared_kernel_hint
@@ -40,7 +41,7 @@ def place_of(where: str) -> str:
     """Returns the worker that a word after `--where` or `%gpu use` means; "local" for this kernel."""
     if where in ("local", "worker"):
         return {"local": "local", "worker": "local-worker"}[where]
-    return where if "://" in where or where.startswith("slurm:") else f"ssh://{where}"
+    return where if "://" in where or is_place(where) else f"ssh://{where}"
 
 
 def _is_magic(line: str) -> bool:

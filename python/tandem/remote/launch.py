@@ -15,6 +15,8 @@ from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 from jupyter_client.manager import KernelManager
 
 from ..command import CommandMissing, package_environment, tandem_command
+from ..errors import InvalidUse
+from ..slurm import is_place, options_of
 from .errors import WorkerStartFailed
 
 LOCAL = "local-worker"
@@ -48,7 +50,7 @@ def manager(where, plain=False):
         _use_private_sockets(made)
         made.provisioner = _ssh(made, host)
         return made
-    if where.startswith("slurm:"):
+    if is_place(where):
         # Slurm's plugin gives the job its GPU. The same Python is on all nodes.
         specs.worker.argv = [sys.executable, "-m", "tandem.remote.node"]
         specs.worker.interrupt_mode = "message"
@@ -81,13 +83,17 @@ def _ssh(made, host):
 
 
 def _slurm(made, where):
-    from .slurm import SlurmProvisioner, options_of
+    from .slurm import SlurmProvisioner
 
+    try:
+        arguments = options_of(where)
+    except InvalidUse as error:
+        raise WorkerStartFailed(str(error)) from None
     return SlurmProvisioner(
         kernel_id="tandem-worker",
         kernel_spec=made.kernel_spec,
         parent=made,
-        arguments=options_of(where),
+        arguments=arguments,
     )
 
 

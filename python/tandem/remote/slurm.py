@@ -1,15 +1,13 @@
 """A kernel provisioner that starts a worker as a job of Slurm, by `srun`.
 
-`slurm:PARTITION,gpu-mem=8G,time=1:00:00` names a partition and long options of srun; all may be
-left out. The connection's key goes through srun's standard input, and the worker's address and
-ports come back on its standard output. Requests are signed with the key, not encrypted, as those
-of any kernel of Jupyter that is reached over TCP. The worker ends when srun does.
+The connection's key goes through srun's standard input, and the worker's address and ports come
+back on its standard output. Requests are signed with the key, not encrypted, as those of any kernel
+of Jupyter that is reached over TCP. The worker ends when srun does.
 """
 
 import asyncio
 import json
 import os
-import re
 import subprocess
 import sys
 import threading
@@ -21,25 +19,8 @@ from traitlets import List
 from .errors import WorkerStartFailed
 from .node import MARK
 
-_OPTION = re.compile(r"[a-z][a-z-]*=\S+")
 _CANCEL_TIMEOUT_S = 10
 _QUEUED = b"queued and waiting"
-
-
-def options_of(where):
-    """Returns srun's options for a place. Raises WorkerStartFailed where it is none."""
-    words = [word for word in where[len("slurm:") :].split(",") if word]
-    options = []
-    for word in words:
-        if _OPTION.fullmatch(word):
-            options.append(f"--{word}")
-        elif re.fullmatch(r"[\w.-]+", word) and not word.startswith("-"):
-            options.append(f"--partition={word}")
-        else:
-            raise WorkerStartFailed(
-                f'{where}: "{word}" is neither a partition nor an option of srun such as gpu-mem=8G.'
-            )
-    return options
 
 
 class SlurmProvisioner(LocalProvisioner):
