@@ -1,7 +1,7 @@
 """Parameters as text, and what `--resume` runs again. No kernel is needed."""
 
 import pytest
-from nbformat.v4 import new_code_cell, new_notebook
+from nbformat.v4 import new_code_cell, new_notebook, new_raw_cell
 from run_fixtures import new_markdown_cell, tagged
 
 from tandem.notebook import document, kernel, parameters, resume, settings
@@ -105,9 +105,15 @@ def test_a_finished_cell_that_changed_is_named(sources, number):
 
 
 def test_slurm_lines_of_the_first_cell_that_has_some():
-    cells = ["import os", "#SBATCH --mem=1G\n  #SBATCH -t 1:00\nx = 1", "#SBATCH --no"]
+    cells = ["import os", "# big\n\n#SBATCH --mem=1G\n  #SBATCH -t 1:00\nx = 1\n#SBATCH -x n1", "#SBATCH --no"]
     notebook = new_notebook(cells=[new_code_cell(cell) for cell in cells])
     assert settings.sbatch_lines(notebook) == ["#SBATCH --mem=1G", "#SBATCH -t 1:00"]
+
+
+def test_slurm_lines_in_a_raw_cell_and_in_no_other_text():
+    file = new_code_cell("%%writefile job.sh\n#!/bin/sh\n#SBATCH --array=1-9")
+    cells = [new_markdown_cell("#SBATCH --mem=1G"), file, new_raw_cell("#SBATCH --mem=2G")]
+    assert settings.sbatch_lines(new_notebook(cells=cells)) == ["#SBATCH --mem=2G"]
 
 
 def test_the_kernel_starts_as_a_batch_run_and_inside_of_a_run_without_a_class(monkeypatch):

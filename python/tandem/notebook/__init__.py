@@ -8,6 +8,7 @@ display     progress and outputs on the terminal or in a log
 settings    the choices of one run; their checks before anything runs
 runner      runs the cells
 records     one folder for each job; the lock that says whether it lives
+slurm       jobs of Slurm: their scripts, what Slurm says of them, their end
 worker      the background process of a job
 listing     `tandem jobs` and `tandem logs`
 control     `tandem notebook submit`, `tandem cancel` and `tandem wait`

@@ -90,6 +90,7 @@ def _add_run(subparsers):
     parser.add_argument("notebook", metavar="FILE.ipynb")
     _add_notebook_options(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress and no wait lines")
+    parser.set_defaults(where=None)
 
 
 def _add_submit(subparsers):
@@ -102,12 +103,17 @@ def _add_submit(subparsers):
             "tandem notebook submit train.ipynb",
             "tandem wait $(tandem notebook submit -p rate=0.1 train.ipynb)",
             "tandem notebook submit --resume 3       # goes on with job 3",
+            "tandem notebook submit --where slurm:main,gpu-mem=8G,time=1:00:00 train.ipynb",
         ],
-        "\nPrints the number of the job. Jobs of one user run one after the other.",
+        "\nPrints the number of the job. Jobs of one user run one after the other.\n"
+        "\nWith --where slurm it is a job of Slurm, by sbatch: PARTITION and long options of sbatch,\n"
+        "divided by commas. They win over `#SBATCH` lines at the top of a cell of the notebook.",
     )
     parser.usage = "tandem notebook submit [OPTION...] FILE.ipynb|JOB [ARG...] [-- ARG...]"
     parser.add_argument("notebook", metavar="FILE.ipynb", help="with --resume also a job's number")
     _add_notebook_options(parser)
+    parser.add_argument("--where", metavar="PLACE",
+                        help="slurm[:PARTITION][,OPTION=VALUE...], or local: this machine, the default")  # fmt: skip
     parser.add_argument("--now", action="store_true", help="do not queue behind your other jobs")
     parser.add_argument("--json", action="store_true", help="print the job's record")
     parser.set_defaults(quiet=False, make_settings=make_settings)
@@ -180,6 +186,7 @@ def make_settings(options):
         timeout_s=options.timeout,
         kernel=options.kernel,
         cwd=os.path.abspath(options.cwd) if options.cwd else None,
+        where=_place(options),
         launch=kernel.Launch(
             unshared=options.unshared,
             tandem=kernel.find_tandem(options.tandem) if options.tandem else None,
@@ -190,6 +197,23 @@ def make_settings(options):
             quiet=options.quiet,
         ),
     )
+
+
+def _place(options):
+    """Returns the place in Slurm, or None. Raises BadInput where another option contradicts it."""
+    where = control.place(options)
+    if where is None:
+        return None
+    contradicts = {
+        "--now": (options.now, "Slurm has its own queue"),
+        "--memory": (options.memory, f"use --where {where},gpu-mem={options.memory}"),
+        "--class": (options.of_class != "batch", f"use --where {where},gpu-class={options.of_class}"),
+        "--gpu": (options.gpu, "the node has its own GPU"),
+    }
+    for name, (given, instead) in contradicts.items():
+        if given:
+            raise BadInput(f"{name} has no effect in Slurm: {instead}")
+    return where
 
 
 def _run(options):

@@ -6,9 +6,11 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
-from . import document, kernel, records, worker
+from ..slurm import is_place
+from . import document, kernel, records, slurm, worker
 from .errors import BadInput
 from .settings import Settings, prepare, sbatch_lines
 
@@ -16,6 +18,7 @@ GRACE_S = 10.0  # for a cell to react to an interrupt
 SAVE_S = 10.0  # for the notebook to be saved after that
 START_S = 60.0  # for a job's process to start, on a busy machine
 TIMED_OUT = 124
+HERE = "local"  # the place that is no other
 
 
 # ---- submit
@@ -25,6 +28,9 @@ def submit(options):
     """Makes a job and its process. Returns the exit status."""
     settings = _settings_of_job(options) if _names_job(options) else options.make_settings(options)
     prepared = prepare(settings)
+    lines = sbatch_lines(prepared.notebook)
+    if settings.where:
+        prepared.notes += slurm.check(settings.where, lines)
     if prepared.plan.finished == len(document.steps(prepared.notebook)) > 0:
         raise BadInput(f"all cells of {settings.output} are finished: nothing to run")
     refuse_second_writer(settings.output)
@@ -45,19 +51,24 @@ def submit(options):
         "kernel_pid": None,
         "now": options.now,
         "resumes": int(options.notebook) if _names_job(options) else None,
-        "sbatch": sbatch_lines(prepared.notebook),
+        "sbatch": lines,
         "settings": settings.to_record(),
     }
     job, lock = records.create(record, settings.notebook)
-    _start(job, lock)
+    if settings.where:
+        _hand_over(job, lock, settings, record)
+    else:
+        _start(job, lock)
     for note in prepared.notes:
         print(f"tandem: {note}", file=sys.stderr)
+    made = job.seen()
     if options.json:
-        print(json.dumps(job.read()))
+        print(json.dumps(made))
         return 0
     print(job.number, flush=True)
+    also = f" is Slurm's job {made['slurm_job']}," if made["slurm_job"] else ""
     print(
-        f"tandem: job {job.number} saves into {settings.output}; "
+        f"tandem: job {job.number}{also} saves into {settings.output}; "
         f"`tandem logs -f {job.number}` follows it",
         file=sys.stderr,
     )
@@ -74,6 +85,16 @@ def refuse_second_writer(output):
             )
 
 
+def place(options):
+    """Returns the place in Slurm of `--where`, or None: this machine. Raises BadInput."""
+    where = options.where or HERE
+    if where != HERE and not is_place(where):
+        raise BadInput(
+            f"--where {where}: notebooks run here (local) or in Slurm, such as slurm:main,gpu-mem=8G"
+        )
+    return None if where == HERE else where
+
+
 def _same(one, other):
     return os.path.realpath(one) == os.path.realpath(other)
 
@@ -88,7 +109,19 @@ def _settings_of_job(options):
         raise BadInput(f"job {record['job']} has not ended: `tandem wait {record['job']}`")
     settings = Settings.from_record(record["settings"])
     settings.resume = True
+    settings.where = place(options) if options.where else settings.where
     return settings
+
+
+def _hand_over(job, lock, settings, record):
+    """Submits the job to Slurm. Where that fails, nothing is left of it."""
+    try:
+        job.note_slurm_job(slurm.submit(job, settings, record))
+    except BaseException:
+        job.forget()
+        raise
+    finally:
+        os.close(lock)
 
 
 def _start(job, lock):
@@ -139,6 +172,9 @@ def cancel(options):
 
 def _cancel(job, record, grace_s):
     """Interrupts, then ends the kernel after `grace_s`, then the process after SAVE_S."""
+    if record["slurm_job"]:
+        _cancel_in_slurm(job, record["slurm_job"], grace_s)
+        return
     if not records.here(record):
         raise BadInput(f"job {job.number} runs on {record['host']}: cancel it there")
     try:
@@ -160,6 +196,20 @@ def _cancel(job, record, grace_s):
                 return
     finally:
         os.close(process)
+
+
+def _cancel_in_slurm(job, number, grace_s):
+    """As `_cancel`; a job that waits in Slurm's queue leaves it at once."""
+    job.ask_to_cancel()
+    for stage, patience_s in enumerate((grace_s, SAVE_S, SAVE_S)):
+        slurm.cancel(number, stage)
+        watch, end = records.Watch(job), time.monotonic() + patience_s
+        while watch.alive():
+            if time.monotonic() >= end:
+                break
+            time.sleep(records.POLL_S)
+        else:
+            return
 
 
 def _send(process, number):
@@ -214,7 +264,7 @@ def _refuse_deadlock(job):
     own = os.environ.get(worker.JOB, "")
     if not own.isdigit():
         return
-    waited_for = [] if job.read()["now"] else worker.predecessors(job.number)
+    waited_for = worker.predecessors(job.number) if worker.queues(job.seen()) else []
     behind = int(own) in [one.number for one in waited_for]
     if job.number == int(own) or behind:
         raise BadInput(

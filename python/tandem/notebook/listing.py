@@ -10,7 +10,6 @@ from . import control, kernel, records
 from .errors import BadInput
 
 RECENT_S = 24 * 3600
-POLL_S = 0.2
 ASK_S = 5  # for the daemon to answer
 
 
@@ -29,6 +28,8 @@ def jobs(options):
         print("No jobs. `tandem notebook submit FILE.ipynb` makes one.")
         return 0
     rows = [("JOB", "NAME", "STATE", "CELL", "SINCE", "WAITED"), *map(_row, shown)]
+    if any(record["slurm_job"] for record in shown):
+        rows = [(*row, word) for row, word in zip(rows, ["SLURM", *map(_slurm, shown)])]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         print("  ".join(word.ljust(width) for word, width in zip(row, widths)).rstrip())
@@ -48,6 +49,11 @@ def _row(record):
         _length(_age_s(_since(record))),
         "–" if waited is None else _length(waited),
     )
+
+
+def _slurm(record):
+    """Slurm's number and state of a job, as "17 PENDING (Resources)"."""
+    return " ".join(filter(None, [record["slurm_job"] or "–", record["slurm_state"]]))
 
 
 def _since(record):
@@ -74,7 +80,7 @@ def _length(seconds):
 
 def _waits(shown):
     """Returns how long running kernels were held back for others: seconds by `kernel_pid`."""
-    running = {record["kernel_pid"] for record in shown if record["state"] == "running"}
+    running = {r["kernel_pid"] for r in shown if r["state"] == "running" and records.here(r)}
     if not running - {None}:
         return {}
     try:
@@ -104,13 +110,14 @@ def _ancestors(pid):
 def logs(options):
     """Prints a job's log; with --follow, until the job has ended. Returns the exit status."""
     job = records.Job(options.job)
-    job.read()
+    job.seen()
+    watch = records.Watch(job)
     with open(job.log, "rb") as log:
         while True:
-            alive = options.follow and job.alive()  # before the read: no last line is missed
+            alive = options.follow and watch.alive()  # before the read: no last line is missed
             while data := log.read(65536):
                 sys.stdout.buffer.write(data)
             sys.stdout.flush()
             if not alive:
                 return 0
-            time.sleep(POLL_S)
+            time.sleep(records.POLL_S)

@@ -1,6 +1,7 @@
 """The choices of one run of a notebook, and their checks before anything runs."""
 
 import datetime
+import itertools
 import os
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -27,6 +28,7 @@ class Settings:
     timeout_s: Optional[float] = None  # for each cell
     kernel: Optional[str] = None
     cwd: Optional[str] = None
+    where: Optional[str] = None  # a place in Slurm; None: on this machine
     launch: Launch = field(default_factory=Launch)
 
     def to_record(self):
@@ -105,11 +107,15 @@ def prepare(settings, source=None):
 
 
 def sbatch_lines(notebook):
-    """Returns the `#SBATCH` lines of the first code cell that has any, for Slurm."""
-    for cell in document.steps(notebook):
+    """Returns the `#SBATCH` lines of the first code or raw cell that has any, for Slurm.
+
+    They stand among the comments and empty lines that the cell begins with.
+    """
+    for cell in notebook.cells:
         lines = [line.strip() for line in cell.source.splitlines()]
-        found = [line for line in lines if line.startswith("#SBATCH")]
-        if found:
+        opening = itertools.takewhile(lambda line: not line or line.startswith("#"), lines)
+        found = [line for line in opening if line.startswith("#SBATCH")]
+        if found and cell.cell_type in ("code", "raw"):
             return found
     return []
 
