@@ -94,15 +94,20 @@ Result<Placed> Extender::PlaceOn(const json& node, const PodRequests& requests, 
   }
   const Result<Room> told = RoomOf(label);
   if (!told.ok()) return told.error();
-  const Room room = assumed_.Without(NameOf(node), *told, now);
+  const std::string allocations = TextOf(Field(Field(node, "metadata"), "labels"), kAllocationsLabel);
+  const int outstanding = outstanding_.Units(NameOf(node), allocations, now);
   // The kubelet gives what init containers had to the containers after them.
   for (const int units : requests.init_containers) {
-    if (!Place(room, {units}, placement_).has_value()) {
+    if (!PlaceBeside(outstanding, *told, {units}, placement_).has_value()) {
       return NoRoom("no GPU has " + std::to_string(units) + " of " + kMemoryResource +
                     " free for the init container");
     }
   }
-  std::optional<Placed> placed = Place(room, requests.containers, placement_);
+  std::optional<Placed> placed =
+      PlaceBeside(outstanding, *told, requests.containers, placement_);
+  if (!placed.has_value() && outstanding > 0) {
+    return NoRoom("pods that were bound a moment ago come first");
+  }
   if (!placed.has_value()) {
     return NoRoom("no GPU has " + Words(requests.containers) + " of " + kMemoryResource + " free");
   }
@@ -114,11 +119,14 @@ Result<json> Extender::Filter(const json& arguments, Time now) {
   if (!pod.is_object()) return NotTheInterface("pod");
   ASSIGN_OR_RETURN(const json* const nodes, NodesOf(arguments));
   const PodRequests requests = RequestsOf(pod);
-  const std::lock_guard lock(mutex_);
+  const std::string uid = TextOf(Field(pod, "metadata"), "uid");
+  std::unique_lock lock(mutex_);
+  decided_.wait_for(lock, patience_, [this] { return undecided_.empty(); });
+  undecided_.clear();
   std::erase_if(asked_, [&](const auto& entry) {
     return now - entry.second.when > std::chrono::minutes(10);
   });
-  asked_[TextOf(Field(pod, "metadata"), "uid")] = {requests.containers, now};
+  asked_[uid] = {requests.containers, now};
   json fits = json::array(), failed = json::object();
   for (const json& node : *nodes) {
     const Result<Placed> placed = PlaceOn(node, requests, now);
@@ -128,6 +136,7 @@ Result<json> Extender::Filter(const json& arguments, Time now) {
       failed[NameOf(node)] = "tandem: " + placed.error().message;
     }
   }
+  if (!fits.empty()) undecided_.insert(uid);
   return json{{"nodes", {{"items", std::move(fits)}}}, {"failedNodes", std::move(failed)}};
 }
 
@@ -153,15 +162,22 @@ Result<json> Extender::Bind(const json& arguments, Time now) {
   const Binding binding{TextOf(arguments, "podName"), TextOf(arguments, "podNamespace"),
                         TextOf(arguments, "podUID"), TextOf(arguments, "node")};
   if (binding.pod.empty() || binding.node.empty()) return NotTheInterface("podName or node");
-  if (const Status bound = bind_(binding); !bound.ok()) {
-    return json{{"error", "tandem: " + bound.error().message}};
+  Requests requests;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto asked = asked_.find(binding.uid); asked != asked_.end()) {
+      requests = asked->second.requests;
+      asked_.erase(asked);
+    }
+    outstanding_.Add(binding.node, requests, now);
+    undecided_.erase(binding.uid);
   }
+  decided_.notify_all();
+  const Status bound = bind_(binding);
+  if (bound.ok()) return json{{"error", ""}};
   const std::lock_guard lock(mutex_);
-  if (const auto asked = asked_.find(binding.uid); asked != asked_.end()) {
-    assumed_.Add(binding.node, asked->second.requests, now);
-    asked_.erase(asked);
-  }
-  return json{{"error", ""}};
+  outstanding_.Remove(binding.node, requests);
+  return json{{"error", "tandem: " + bound.error().message}};
 }
 
 }  // namespace tandem::kubernetes

@@ -2,13 +2,16 @@
 // with room for a pod, and which of them fits best. Answers and requests are JSON, with the names
 // of extender/v1 in any case: Kubernetes 1.20 writes "Pod" where others write "pod".
 //
-// Threading: any; its mutex guards what has been assumed.
+// Threading: any; its mutex guards what is outstanding.
 #pragma once
 
+#include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 
 #include "integrations/kubernetes/room.h"
@@ -30,13 +33,17 @@ struct Binding {
 
 class Extender {
  public:
-  using Time = Assumed::Time;
+  using Time = Outstanding::Time;
 
-  // `bind` tells the API server.
-  Extender(Placement placement, std::function<Status(const Binding&)> bind)
-      : placement_(placement), bind_(std::move(bind)), assumed_(placement) {}
+  // `bind` tells the API server. `patience`: see Filter.
+  Extender(Placement placement, std::function<Status(const Binding&)> bind,
+           std::chrono::milliseconds patience = std::chrono::milliseconds(500))
+      : placement_(placement), bind_(std::move(bind)), patience_(patience) {}
 
   // Each takes the body of a request. kInvalid: it is not what the interface has.
+  //
+  // The scheduler asks for the next pod while it still binds the last one. Filter waits until it is
+  // known where that goes; no longer than `patience`, since it may have been bound nowhere.
   Result<nlohmann::json> Filter(const nlohmann::json& arguments, Time now);
   Result<nlohmann::json> Prioritize(const nlohmann::json& arguments, Time now);
   Result<nlohmann::json> Bind(const nlohmann::json& arguments, Time now);
@@ -52,8 +59,11 @@ class Extender {
 
   const Placement placement_;
   const std::function<Status(const Binding&)> bind_;
+  const std::chrono::milliseconds patience_;
   std::mutex mutex_;  // guards what follows
-  Assumed assumed_;
+  std::condition_variable decided_;
+  std::set<std::string> undecided_;  // uids of pods that have passed Filter, and not come to Bind
+  Outstanding outstanding_;
   std::map<std::string, Asked> asked_;  // by the pod's uid: Bind is told no more of it
 };
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
 namespace tandem::kubernetes {
 namespace {
 
@@ -43,10 +45,12 @@ class ExtenderTest : public testing::Test {
  protected:
   std::vector<std::string> bound_;
   Status bind_answer_;
-  Extender extender_{Placement::kBestFit, [this](const Binding& binding) {
+  Extender extender_{Placement::kBestFit,
+                     [this](const Binding& binding) {
                        bound_.push_back(binding.space + "/" + binding.pod + " on " + binding.node);
                        return bind_answer_;
-                     }};
+                     },
+                     std::chrono::milliseconds(0)};
 };
 
 TEST_F(ExtenderTest, NodesWithAGpuThatHasRoomPass) {
@@ -93,7 +97,7 @@ TEST_F(ExtenderTest, APodThatIsBoundHasItsRoomAtOnce) {
   EXPECT_EQ(Passed(extender_.Filter(Arguments(Pod({3}, "3"), nodes), kNow)).size(), 1u);
 }
 
-TEST_F(ExtenderTest, WhatTheApiServerRefusesIsNotAssumed) {
+TEST_F(ExtenderTest, WhatTheApiServerRefusesIsNotOutstanding) {
   const json nodes = {Node("n", "8")};
   bind_answer_ = Error{ErrorCode::kRefused, "pod p is gone"};
   EXPECT_EQ(Passed(extender_.Filter(Arguments(Pod({5}, "1"), nodes), kNow)).size(), 1u);
@@ -101,6 +105,18 @@ TEST_F(ExtenderTest, WhatTheApiServerRefusesIsNotAssumed) {
       extender_.Bind({{"podName", "p"}, {"podUID", "1"}, {"node", "n"}}, kNow);
   EXPECT_EQ((*bound)["error"], "tandem: pod p is gone");
   EXPECT_EQ(Passed(extender_.Filter(Arguments(Pod({5}, "2"), nodes), kNow)).size(), 1u);
+}
+
+TEST_F(ExtenderTest, TheNextPodWaitsUntilTheLastOneIsBound) {
+  Extender patient(
+      Placement::kBestFit, [](const Binding&) { return Status(); }, std::chrono::hours(1));
+  const json nodes = {Node("n", "8")};
+  EXPECT_EQ(Passed(patient.Filter(Arguments(Pod({5}, "1"), nodes), kNow)).size(), 1u);
+  std::thread next([&] {
+    EXPECT_TRUE(Passed(patient.Filter(Arguments(Pod({5}, "2"), nodes), kNow)).empty());
+  });
+  EXPECT_TRUE(patient.Bind({{"podName", "p"}, {"podUID", "1"}, {"node", "n"}}, kNow).ok());
+  next.join();
 }
 
 TEST_F(ExtenderTest, OtherRequestsAreErrors) {

@@ -61,7 +61,7 @@ class Main {
     }
     Register();
     if (label_ == nullptr || registered_ == kNoSocket) return;
-    const Status labelled = label_->Refresh(gpus_.memory());
+    const Status labelled = label_->Refresh(gpus_.memory(), memory_.allocations());
     Tell(labelled.ok() ? "" : labelled.error().message, &told_of_label_);
   }
 

@@ -37,6 +37,7 @@ class Plugin::Service final : public v1beta1::DevicePlugin::Service {
       : offer_(offer), placement_(placement), device_(std::move(device)) {}
 
   void End() { ends_ = true; }
+  int64_t allocations() const { return allocations_; }
 
   grpc::Status GetDevicePluginOptions(grpc::ServerContext*, const v1beta1::Empty*,
                                       v1beta1::DevicePluginOptions* options) override {
@@ -83,6 +84,7 @@ class Plugin::Service final : public v1beta1::DevicePlugin::Service {
 
   grpc::Status Allocate(grpc::ServerContext*, const v1beta1::AllocateRequest* request,
                         v1beta1::AllocateResponse* response) override {
+    allocations_ += request->container_requests_size();
     for (const auto& container : request->container_requests()) {
       const auto& ids = container.devices_ids();
       const Result<Grant> grant = GrantOf({ids.begin(), ids.end()});
@@ -106,6 +108,7 @@ class Plugin::Service final : public v1beta1::DevicePlugin::Service {
   const Placement placement_;
   std::function<std::string(const Grant&)> device_;
   std::atomic<bool> ends_{false};
+  std::atomic<int64_t> allocations_{0};
 };
 
 Plugin::Plugin(std::string resource, std::string socket, Placement placement,
@@ -114,6 +117,10 @@ Plugin::Plugin(std::string resource, std::string socket, Placement placement,
       socket_(std::move(socket)),
       offer_(std::make_unique<Offer>()),
       service_(std::make_unique<Service>(offer_.get(), placement, std::move(device))) {}
+
+int64_t Plugin::allocations() const {
+  return service_->allocations();
+}
 
 Plugin::~Plugin() {
   Stop();

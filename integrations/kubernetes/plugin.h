@@ -6,6 +6,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -44,6 +45,8 @@ class Plugin {
   ~Plugin();
 
   Offer& offer() { return *offer_; }
+  // Containers that have been given devices.
+  int64_t allocations() const;
   // Serves anew, on a new socket, and registers with the kubelet in that folder. An error has the
   // kubelet's words.
   Status Start(const std::string& folder);

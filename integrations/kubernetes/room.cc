@@ -72,25 +72,50 @@ std::map<std::string, int> Scores(const std::map<std::string, int>& spare, Place
   return scores;
 }
 
-void Assumed::Add(const std::string& node, const Requests& requests, Time now) {
-  nodes_[node].pods.push_back({requests, Sum(requests), now});
+void Outstanding::Add(const std::string& node, const Requests& requests, Time now) {
+  for (const int units : requests) nodes_[node].containers.push_back({units, now});
 }
 
-Room Assumed::Without(const std::string& node, const Room& told, Time now) {
-  auto& [last, pods] = nodes_[node];
-  // Units that have gone since the last label are those of the pods that were bound first.
-  int gone = last.value_or(Sum(told)) - Sum(told);
-  last = Sum(told);
-  while (!pods.empty() && (pods.front().units <= gone || now - pods.front().bound > kForgotten)) {
-    gone -= std::min(gone, pods.front().units);
-    pods.erase(pods.begin());
+void Outstanding::Remove(const std::string& node, const Requests& requests) {
+  auto& containers = nodes_[node].containers;
+  for (const int units : requests) {
+    const auto found =
+        std::find_if(containers.begin(), containers.end(),
+                     [&](const Container& container) { return container.units == units; });
+    if (found != containers.end()) containers.erase(found);
   }
-  Room room = told;
-  for (const Pod& pod : pods) {
-    if (std::optional<Placed> placed = Place(room, pod.requests, placement_))
-      room = std::move(placed->left);
+}
+
+int Outstanding::Units(const std::string& name, std::string_view allocations, Time now) {
+  Node& node = nodes_[name];
+  const size_t dash = allocations.find('-');
+  int64_t shown = 0;
+  if (dash != std::string_view::npos) {
+    std::from_chars(allocations.data() + dash + 1, allocations.data() + allocations.size(), shown);
   }
-  return room;
+  const std::string start(allocations.substr(0, dash));
+  int64_t more = start == node.start ? shown - node.shown : 0;
+  node.start = start;
+  node.shown = shown;
+  // Which ones are shown is not known: the largest of them may still come.
+  auto& containers = node.containers;
+  std::sort(containers.begin(), containers.end(),
+            [](const Container& a, const Container& b) { return a.units < b.units; });
+  std::erase_if(containers, [&](const Container& container) {
+    return more-- > 0 || now - container.bound > kForgotten;
+  });
+  int units = 0;
+  for (const Container& container : containers) units += container.units;
+  return units;
+}
+
+std::optional<Placed> PlaceBeside(int outstanding, Room room, const Requests& requests,
+                                  Placement placement) {
+  if (outstanding == 0) return Place(std::move(room), requests, placement);
+  if (room.empty() || room.front() < outstanding + Sum(requests)) return std::nullopt;
+  room.front() -= outstanding;
+  std::sort(room.begin(), room.end(), std::greater<>());
+  return Place(std::move(room), requests, placement);
 }
 
 }  // namespace tandem::kubernetes

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -16,6 +17,8 @@
 namespace tandem::kubernetes {
 
 inline constexpr char kRoomLabel[] = "tandem.dev/gpu-memory-free";
+// "1795766923-17": when the plugin started, and to how many containers it has given devices since.
+inline constexpr char kAllocationsLabel[] = "tandem.dev/gpu-memory-allocations";
 
 // Free units of each GPU, the most first.
 using Room = std::vector<int>;
@@ -42,33 +45,36 @@ std::optional<Placed> Place(Room room, const Requests& requests, Placement place
 // 0 to 10 of each node, 10 the best. `spare` of each node, as Place has it.
 std::map<std::string, int> Scores(const std::map<std::string, int>& spare, Placement placement);
 
-// Pods that have been bound to nodes whose labels do not show it yet. Without it, two pods that
-// come within a second would both go where there is room for one.
-class Assumed {
+// Containers of pods that have been bound to nodes whose labels do not show them yet. Without them,
+// two pods that come within a second would both go where there is room for one.
+class Outstanding {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  // A label shows a pod that was bound within about two seconds.
+  // A label shows a container two or three seconds after its pod was bound.
   static constexpr auto kForgotten = std::chrono::seconds(30);
 
-  explicit Assumed(Placement placement) : placement_(placement) {}
-
   void Add(const std::string& node, const Requests& requests, Time now);
-  // The room of a node whose label tells `told`, without that of pods it does not show yet.
-  Room Without(const std::string& node, const Room& told, Time now);
+  void Remove(const std::string& node, const Requests& requests);
+  // Their units. `allocations`: the value of the node's label kAllocationsLabel.
+  int Units(const std::string& node, std::string_view allocations, Time now);
 
  private:
-  struct Pod {
-    Requests requests;
+  struct Container {
     int units = 0;
     Time bound;
   };
   struct Node {
-    std::optional<int> told;  // units, by the last label
-    std::vector<Pod> pods;    // the oldest first
+    std::string start;  // of the plugin, as the label has it
+    int64_t shown = 0;  // containers, since then
+    std::vector<Container> containers;
   };
 
-  const Placement placement_;
   std::map<std::string, Node> nodes_;
 };
+
+// As Place, where containers with so many units are outstanding. The kubelet takes pods in any order,
+// so that it is not known which GPUs those will have: the pod waits, unless one GPU has room for all.
+std::optional<Placed> PlaceBeside(int outstanding, Room room, const Requests& requests,
+                                  Placement placement);
 
 }  // namespace tandem::kubernetes

@@ -3,6 +3,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
+#include <ctime>
 #include <utility>
 
 #include <pod_resources.grpc.pb.h>
@@ -53,17 +54,20 @@ class RoomLabel::Kubelet {
 RoomLabel::RoomLabel(std::string node, std::string socket, ApiAccess access)
     : node_(std::move(node)),
       server_(std::move(access)),
-      kubelet_(std::make_unique<Kubelet>(socket)) {}
+      kubelet_(std::make_unique<Kubelet>(socket)),
+      start_(std::time(nullptr)) {}
 
 RoomLabel::~RoomLabel() = default;
 
-Status RoomLabel::Refresh(const Counts& counts) {
+Status RoomLabel::Refresh(const Counts& counts, int64_t allocations) {
+  const int64_t shown = std::exchange(allocations_, allocations);
   ASSIGN_OR_RETURN(const std::vector<std::string> used, kubelet_->Used());
-  const std::string label = LabelOf(FreeOf(counts, used));
-  if (told_ == label) return {};
-  TRY(server_.MergePatch("/api/v1/nodes/" + node_,
-                         {{"metadata", {{"labels", {{kRoomLabel, label}}}}}}));
-  told_ = label;
+  const nlohmann::json labels = {
+      {kRoomLabel, LabelOf(FreeOf(counts, used))},
+      {kAllocationsLabel, std::to_string(start_) + "-" + std::to_string(shown)}};
+  if (told_ == labels) return {};
+  TRY(server_.MergePatch("/api/v1/nodes/" + node_, {{"metadata", {{"labels", labels}}}}));
+  told_ = labels;
   return {};
 }
 

@@ -1,9 +1,10 @@
-// Keeps the node's label with the free units of each GPU, for the extender (room.h). What pods have
+// Keeps the node's labels with the free units of each GPU, for the extender (room.h). What pods have
 // is the kubelet's answer, by its interface PodResources.
 //
 // Threading: one thread.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,9 +22,10 @@ class RoomLabel {
   RoomLabel(std::string node, std::string socket, ApiAccess access);
   ~RoomLabel();
 
-  // Asks the kubelet; tells the API server where the label has to change. `counts`: units that the
-  // plugin offers. Tried again at the next call after an error.
-  Status Refresh(const Counts& counts);
+  // Asks the kubelet; tells the API server where a label has to change. `counts`: units that the
+  // plugin offers; `allocations`: containers that have been given some. Tried again at the next call
+  // after an error.
+  Status Refresh(const Counts& counts, int64_t allocations);
 
  private:
   class Kubelet;
@@ -31,7 +33,9 @@ class RoomLabel {
   const std::string node_;
   const ApiServer server_;
   const std::unique_ptr<Kubelet> kubelet_;
-  std::optional<std::string> told_;
+  const int64_t start_;
+  int64_t allocations_ = 0;  // at the last call: the kubelet tells of their devices by now
+  std::optional<nlohmann::json> told_;
 };
 
 }  // namespace tandem::kubernetes

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <random>
+
 namespace tandem::kubernetes {
 namespace {
 
@@ -13,7 +16,7 @@ using testing::Pair;
 constexpr auto kBestFit = Placement::kBestFit;
 constexpr auto kMostRoom = Placement::kMostRoom;
 
-const Assumed::Time kStart{};
+const Outstanding::Time kStart{};
 
 TEST(KubernetesRoomTest, ALabelTellsTheRoomOfEachGpu) {
   EXPECT_EQ(LabelOf({4, 10, 0}), "10-4-0");
@@ -70,45 +73,85 @@ TEST(KubernetesRoomTest, TheNodeWithTheLeastToSpareHasTheBestScore) {
   EXPECT_THAT(Scores({{"a", 0}}, kBestFit), ElementsAre(Pair("a", 10)));
 }
 
-TEST(KubernetesAssumedTest, ABoundPodHasItsRoomBeforeTheLabelShowsIt) {
-  Assumed assumed(kBestFit);
-  EXPECT_THAT(assumed.Without("n", {10, 4}, kStart), ElementsAre(10, 4));
-  assumed.Add("n", {4}, kStart);
-  EXPECT_THAT(assumed.Without("n", {10, 4}, kStart), ElementsAre(10, 0));
-  EXPECT_THAT(assumed.Without("other", {10, 4}, kStart), ElementsAre(10, 4));
-  EXPECT_THAT(assumed.Without("n", {10, 0}, kStart), ElementsAre(10, 0));  // shown
-  EXPECT_THAT(assumed.Without("n", {10, 4}, kStart), ElementsAre(10, 4));  // and gone again
+TEST(KubernetesOutstandingTest, AContainerIsOutstandingUntilTheLabelShowsIt) {
+  Outstanding outstanding;
+  EXPECT_EQ(outstanding.Units("n", "100-7", kStart), 0);
+  outstanding.Add("n", {4}, kStart);
+  EXPECT_EQ(outstanding.Units("n", "100-7", kStart), 4);
+  EXPECT_EQ(outstanding.Units("other", "100-7", kStart), 0);
+  EXPECT_EQ(outstanding.Units("n", "100-8", kStart), 0);
+  EXPECT_EQ(outstanding.Units("n", "100-8", kStart), 0);
 }
 
-TEST(KubernetesAssumedTest, ALabelMayShowAPodBeforeTheNextOneAsks) {
-  Assumed assumed(kBestFit);
-  EXPECT_THAT(assumed.Without("n", {10}, kStart), ElementsAre(10));
-  assumed.Add("n", {4}, kStart);
-  EXPECT_THAT(assumed.Without("n", {6}, kStart), ElementsAre(6));
+TEST(KubernetesOutstandingTest, TheSmallestAreTakenForThoseThatAreShown) {
+  Outstanding outstanding;
+  EXPECT_EQ(outstanding.Units("n", "100-0", kStart), 0);
+  outstanding.Add("n", {5, 1}, kStart);
+  outstanding.Add("n", {3}, kStart);
+  EXPECT_EQ(outstanding.Units("n", "100-1", kStart), 8);
+  EXPECT_EQ(outstanding.Units("n", "100-2", kStart), 5);
+  EXPECT_EQ(outstanding.Units("n", "100-9", kStart), 0);
 }
 
-TEST(KubernetesAssumedTest, ALabelMayShowSomePodsAndNotOthers) {
-  Assumed assumed(kBestFit);
-  assumed.Add("n", {3}, kStart);
-  assumed.Add("n", {2}, kStart);
-  EXPECT_THAT(assumed.Without("n", {10}, kStart), ElementsAre(5));
-  EXPECT_THAT(assumed.Without("n", {7}, kStart), ElementsAre(5));
-  EXPECT_THAT(assumed.Without("n", {5}, kStart), ElementsAre(5));
+TEST(KubernetesOutstandingTest, AContainerThatWasNotBoundAfterAllIsNot) {
+  Outstanding outstanding;
+  outstanding.Add("n", {3, 5}, kStart);
+  outstanding.Remove("n", {3, 4});
+  EXPECT_EQ(outstanding.Units("n", "100-0", kStart), 5);
 }
 
-TEST(KubernetesAssumedTest, APodThatNeverShowsIsForgotten) {
-  Assumed assumed(kBestFit);
-  assumed.Add("n", {3}, kStart);
-  EXPECT_THAT(assumed.Without("n", {10}, kStart), ElementsAre(7));
-  const auto later = kStart + Assumed::kForgotten + std::chrono::seconds(1);
-  EXPECT_THAT(assumed.Without("n", {10}, later), ElementsAre(10));
+TEST(KubernetesOutstandingTest, AContainerThatIsNeverShownIsForgotten) {
+  Outstanding outstanding;
+  outstanding.Add("n", {3}, kStart);
+  const auto later = kStart + Outstanding::kForgotten + std::chrono::seconds(1);
+  EXPECT_EQ(outstanding.Units("n", "100-0", kStart), 3);
+  EXPECT_EQ(outstanding.Units("n", "100-0", later), 0);
 }
 
-TEST(KubernetesAssumedTest, RoomThatIsGivenBackIsNoPodThatShows) {
-  Assumed assumed(kBestFit);
-  assumed.Add("n", {3}, kStart);
-  EXPECT_THAT(assumed.Without("n", {4}, kStart), ElementsAre(1));
-  EXPECT_THAT(assumed.Without("n", {9}, kStart), ElementsAre(6));
+TEST(KubernetesOutstandingTest, ANewPluginCountsFromTheStart) {
+  Outstanding outstanding;
+  EXPECT_EQ(outstanding.Units("n", "100-7", kStart), 0);
+  outstanding.Add("n", {3}, kStart);
+  EXPECT_EQ(outstanding.Units("n", "200-9", kStart), 3);
+  EXPECT_EQ(outstanding.Units("n", "200-10", kStart), 0);
+}
+
+TEST(KubernetesOutstandingTest, OtherLabelsShowNothing) {
+  Outstanding outstanding;
+  outstanding.Add("n", {3}, kStart);
+  for (const char* const label : {"", "x", "-", "1-x", "1-", "--5"}) {
+    EXPECT_EQ(outstanding.Units("n", label, kStart), 3) << label;
+  }
+}
+
+TEST(KubernetesOutstandingTest, APodWaitsUnlessOneGpuHasRoomForAll) {
+  EXPECT_EQ(PlaceBeside(4, {10, 8}, {6}, kBestFit)->spare, 0);
+  EXPECT_FALSE(PlaceBeside(5, {10, 8}, {6}, kBestFit).has_value());
+  EXPECT_TRUE(PlaceBeside(0, {10, 8}, {10}, kBestFit).has_value());
+  EXPECT_FALSE(PlaceBeside(1, {}, {1}, kBestFit).has_value());
+}
+
+// Whatever the order in which the kubelet takes pods, each has a GPU with room.
+TEST(KubernetesOutstandingTest, EveryOrderOfBoundPodsEndsWell) {
+  std::mt19937 random(testing::UnitTest::GetInstance()->random_seed());
+  SCOPED_TRACE(testing::UnitTest::GetInstance()->random_seed());
+  for (int round = 0; round < 2000; ++round) {
+    Room room(1 + random() % 4);
+    for (int& free : room) free = static_cast<int>(random() % 12);
+    std::sort(room.rbegin(), room.rend());
+    std::vector<int> bound;
+    int outstanding = 0;
+    for (int tries = 0; tries < 8; ++tries) {
+      const int units = 1 + static_cast<int>(random() % 6);
+      if (!PlaceBeside(outstanding, room, {units}, kBestFit).has_value()) continue;
+      bound.push_back(units);
+      outstanding += units;
+    }
+    std::shuffle(bound.begin(), bound.end(), random);
+    for (const Placement placement : {kBestFit, kMostRoom}) {
+      EXPECT_TRUE(Place(room, bound, placement).has_value());
+    }
+  }
 }
 
 }  // namespace

@@ -18,6 +18,7 @@ class ApiServer:
     def __init__(self, tls=None):
         """`tls`: files of a certificate and its key."""
         self.nodes, self.bindings, self.refusal = {}, [], None
+        self.changed = threading.Condition()  # of nodes
         self.slices, self.claims = {}, {}  # by name
         api = self
 
@@ -57,7 +58,9 @@ class ApiServer:
 
     def _patch(self, path, body):
         assert path[:4] == ["", "api", "v1", "nodes"]
-        self.nodes.setdefault(path[4], {}).update(body["metadata"]["labels"])
+        with self.changed:
+            self.nodes.setdefault(path[4], {}).update(body["metadata"]["labels"])
+            self.changed.notify_all()
         return 200, {}
 
     def _apply(self, path, body):
@@ -107,7 +110,24 @@ class Scheduler:
             return answer.read()
 
     def place(self, resource, units):
-        """The node of a pod with one container that asks for those units."""
+        """The node of a pod with one container that asks for those units. Waits for pods that were bound before."""
+        while True:
+            try:
+                return self.try_once(resource, units)
+            except Unschedulable as why:
+                if "come first" not in str(why):
+                    raise
+                self.await_change()
+
+    def await_change(self):
+        """As the scheduler does: a pod waits until a node's labels change."""
+        with self.api.changed:
+            before = json.dumps(self.api.nodes)
+            changed = self.api.changed.wait_for(lambda: json.dumps(self.api.nodes) != before, timeout=60)
+        assert changed, "no label changes"
+
+    def try_once(self, resource, units):
+        """As place, without waiting."""
         name = f"pod-{next(self.numbers)}"
         limits = {resource: str(units)}
         pod = {"metadata": {"name": name, "namespace": "default", "uid": name},
