@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "integrations/kubernetes/extender.h"
+#include "integrations/kubernetes/fields.h"
 
 namespace tandem::kubernetes {
 namespace {
@@ -16,11 +17,6 @@ constexpr char kFraction[] = "gpu-fraction";
 constexpr char kContainer[] = "gpu-fraction-container-name";
 constexpr char kDevices[] = "gpu-fraction-num-devices";
 constexpr char kKai[] = "kai-scheduler";
-
-std::string TextOf(const json& object, const char* name) {
-  const auto found = object.find(name);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
-}
 
 const json& At(const json& object, const char* name) {
   static const json none = json::object();
@@ -34,10 +30,6 @@ std::optional<double> Number(const std::string& text) {
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || stop != text.data() + text.size()) return std::nullopt;
   return number;
-}
-
-Error Wrong(const std::string& why) {
-  return {ErrorCode::kInvalid, "tandem: " + why};
 }
 
 Result<Bytes> Asked(const std::string& memory, const std::string& fraction,

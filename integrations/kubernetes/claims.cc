@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "integrations/kubernetes/devices.h"
+#include "integrations/kubernetes/fields.h"
 
 namespace tandem::kubernetes {
 namespace {
@@ -18,17 +19,6 @@ std::string Quantity(Bytes bytes) {
   return std::to_string(bytes.count / MiB(1).count) + "Mi";
 }
 
-std::string TextOf(const json& object, const char* name) {
-  const auto found = object.find(name);
-  return object.is_object() && found != object.end() && found->is_string()
-             ? found->get<std::string>()
-             : "";
-}
-
-Error Wrong(const std::string& why) {
-  return {ErrorCode::kInvalid, "tandem: " + why};
-}
-
 std::optional<double> FactorOf(std::string_view suffix) {
   static const std::map<std::string_view, double> factors = {
       {"", 1},        {"k", 1e3},     {"M", 1e6},     {"G", 1e9},    {"T", 1e12},
@@ -37,7 +27,7 @@ std::optional<double> FactorOf(std::string_view suffix) {
   return found == factors.end() ? std::nullopt : std::optional(found->second);
 }
 
-Result<int> GpuOf(const std::string& device) {
+Result<int> NumberOf(const std::string& device) {
   int gpu = 0;
   const char* const end = device.data() + device.size();
   if (!device.starts_with(kDevice)) return Wrong("there is no device '" + device + "'");
@@ -51,7 +41,7 @@ Result<int> GpuOf(const std::string& device) {
 Result<Allocated> AllocatedOf(const json& result, Bytes unit) {
   Allocated allocated{TextOf(result, "request"), TextOf(result, "pool"), TextOf(result, "device"),
                       ""};
-  ASSIGN_OR_RETURN(const int gpu, GpuOf(allocated.device));
+  ASSIGN_OR_RETURN(const int gpu, NumberOf(allocated.device));
   const auto consumed = result.find("consumedCapacity");
   const std::string memory = consumed == result.end() ? "" : TextOf(*consumed, kMemoryCapacity);
   if (memory.empty()) {

@@ -26,13 +26,13 @@ const json& Field(const json& object, std::string_view name) {
   return kNone;
 }
 
-std::string TextOf(const json& object, std::string_view name) {
+std::string TextIn(const json& object, std::string_view name) {
   const json& value = Field(object, name);
   return value.is_string() ? value.get<std::string>() : "";
 }
 
 std::string NameOf(const json& object) {
-  return TextOf(Field(object, "metadata"), "name");
+  return TextIn(Field(object, "metadata"), "name");
 }
 
 // A quantity of an extended resource is a whole number. Suffixes such as "2k" are not read.
@@ -86,7 +86,7 @@ PodRequests RequestsOf(const json& pod) {
 }
 
 Result<Placed> Extender::PlaceOn(const json& node, const PodRequests& requests, Time now) {
-  const std::string label = TextOf(Field(Field(node, "metadata"), "labels"), kRoomLabel);
+  const std::string label = TextIn(Field(Field(node, "metadata"), "labels"), kRoomLabel);
   if (label.empty()) {
     std::string missing = "the node has no label ";
     missing.append(kRoomLabel).append("; is tandem-device-plugin running there with --node?");
@@ -94,7 +94,8 @@ Result<Placed> Extender::PlaceOn(const json& node, const PodRequests& requests, 
   }
   const Result<Room> told = RoomOf(label);
   if (!told.ok()) return told.error();
-  const std::string allocations = TextOf(Field(Field(node, "metadata"), "labels"), kAllocationsLabel);
+  const std::string allocations =
+      TextIn(Field(Field(node, "metadata"), "labels"), kAllocationsLabel);
   const int outstanding = outstanding_.Units(NameOf(node), allocations, now);
   // The kubelet gives what init containers had to the containers after them.
   for (const int units : requests.init_containers) {
@@ -103,8 +104,7 @@ Result<Placed> Extender::PlaceOn(const json& node, const PodRequests& requests, 
                     " free for the init container");
     }
   }
-  std::optional<Placed> placed =
-      PlaceBeside(outstanding, *told, requests.containers, placement_);
+  std::optional<Placed> placed = PlaceBeside(outstanding, *told, requests.containers, placement_);
   if (!placed.has_value() && outstanding > 0) {
     return NoRoom("pods that were bound a moment ago come first");
   }
@@ -119,7 +119,7 @@ Result<json> Extender::Filter(const json& arguments, Time now) {
   if (!pod.is_object()) return NotTheInterface("pod");
   ASSIGN_OR_RETURN(const json* const nodes, NodesOf(arguments));
   const PodRequests requests = RequestsOf(pod);
-  const std::string uid = TextOf(Field(pod, "metadata"), "uid");
+  const std::string uid = TextIn(Field(pod, "metadata"), "uid");
   std::unique_lock lock(mutex_);
   decided_.wait_for(lock, patience_, [this] { return undecided_.empty(); });
   undecided_.clear();
@@ -159,8 +159,8 @@ Result<json> Extender::Prioritize(const json& arguments, Time now) {
 }
 
 Result<json> Extender::Bind(const json& arguments, Time now) {
-  const Binding binding{TextOf(arguments, "podName"), TextOf(arguments, "podNamespace"),
-                        TextOf(arguments, "podUID"), TextOf(arguments, "node")};
+  const Binding binding{TextIn(arguments, "podName"), TextIn(arguments, "podNamespace"),
+                        TextIn(arguments, "podUID"), TextIn(arguments, "node")};
   if (binding.pod.empty() || binding.node.empty()) return NotTheInterface("podName or node");
   Requests requests;
   {

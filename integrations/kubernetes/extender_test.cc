@@ -112,9 +112,8 @@ TEST_F(ExtenderTest, TheNextPodWaitsUntilTheLastOneIsBound) {
       Placement::kBestFit, [](const Binding&) { return Status(); }, std::chrono::hours(1));
   const json nodes = {Node("n", "8")};
   EXPECT_EQ(Passed(patient.Filter(Arguments(Pod({5}, "1"), nodes), kNow)).size(), 1u);
-  std::thread next([&] {
-    EXPECT_TRUE(Passed(patient.Filter(Arguments(Pod({5}, "2"), nodes), kNow)).empty());
-  });
+  std::thread next(
+      [&] { EXPECT_TRUE(Passed(patient.Filter(Arguments(Pod({5}, "2"), nodes), kNow)).empty()); });
   EXPECT_TRUE(patient.Bind({{"podName", "p"}, {"podUID", "1"}, {"node", "n"}}, kNow).ok());
   next.join();
 }

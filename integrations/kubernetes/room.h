@@ -72,8 +72,9 @@ class Outstanding {
   std::map<std::string, Node> nodes_;
 };
 
-// As Place, where containers with `outstanding` units are bound and not shown yet. The kubelet takes pods in any order,
-// so that it is not known which GPUs those will have: the pod waits, unless one GPU has room for all.
+// As Place, where containers with `outstanding` units are bound and not shown yet. The kubelet
+// takes pods in any order, so that it is not known which GPUs those will have: the pod waits,
+// unless one GPU has room for all.
 std::optional<Placed> PlaceBeside(int outstanding, Room room, const Requests& requests,
                                   Placement placement);
 

@@ -1,5 +1,5 @@
-// Keeps the node's labels with the free units of each GPU, for the extender (room.h). What pods have
-// is the kubelet's answer, by its interface PodResources.
+// Keeps the node's labels with the free units of each GPU, for the extender (room.h). What pods
+// have is the kubelet's answer, by its interface PodResources.
 //
 // Threading: one thread.
 #pragma once
@@ -23,8 +23,8 @@ class RoomLabel {
   ~RoomLabel();
 
   // Asks the kubelet; tells the API server where a label has to change. `counts`: units that the
-  // plugin offers; `allocations`: containers that have been given some. Tried again at the next call
-  // after an error.
+  // plugin offers; `allocations`: containers that have been given some. Tried again at the next
+  // call after an error.
   Status Refresh(const Counts& counts, int64_t allocations);
 
  private:
