@@ -86,7 +86,7 @@ TEST_F(ExtenderTest, TheBestFitHasTheBestScore) {
 }
 
 TEST_F(ExtenderTest, APodThatIsBoundHasItsRoomAtOnce) {
-  const json nodes = {Node("n", "8")};
+  const std::vector<json> nodes = {Node("n", "8")};
   EXPECT_EQ(Passed(extender_.Filter(Arguments(Pod({5}, "1"), nodes), kNow)).size(), 1u);
   const Result<json> bound = extender_.Bind(
       {{"PodName", "p"}, {"PodNamespace", "s"}, {"PodUID", "1"}, {"Node", "n"}}, kNow);
@@ -98,7 +98,7 @@ TEST_F(ExtenderTest, APodThatIsBoundHasItsRoomAtOnce) {
 }
 
 TEST_F(ExtenderTest, WhatTheApiServerRefusesIsNotOutstanding) {
-  const json nodes = {Node("n", "8")};
+  const std::vector<json> nodes = {Node("n", "8")};
   bind_answer_ = Error{ErrorCode::kRefused, "pod p is gone"};
   EXPECT_EQ(Passed(extender_.Filter(Arguments(Pod({5}, "1"), nodes), kNow)).size(), 1u);
   const Result<json> bound =
@@ -110,7 +110,7 @@ TEST_F(ExtenderTest, WhatTheApiServerRefusesIsNotOutstanding) {
 TEST_F(ExtenderTest, TheNextPodWaitsUntilTheLastOneIsBound) {
   Extender patient(
       Placement::kBestFit, [](const Binding&) { return Status(); }, std::chrono::hours(1));
-  const json nodes = {Node("n", "8")};
+  const std::vector<json> nodes = {Node("n", "8")};
   EXPECT_EQ(Passed(patient.Filter(Arguments(Pod({5}, "1"), nodes), kNow)).size(), 1u);
   std::thread next(
       [&] { EXPECT_TRUE(Passed(patient.Filter(Arguments(Pod({5}, "2"), nodes), kNow)).empty()); });
