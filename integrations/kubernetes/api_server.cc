@@ -87,7 +87,7 @@ Result<std::string> ApiServer::Send(Method method, const std::string& path, cons
   client.set_connection_timeout(kPatienceSeconds);
   client.set_read_timeout(kPatienceSeconds);
   client.set_write_timeout(kPatienceSeconds);
-  if (!access_.ca.empty()) client.set_ca_cert_path(access_.ca.c_str());
+  if (!access_.ca.empty()) client.set_ca_cert_path(access_.ca);
   if (!access_.token.empty()) client.set_bearer_token_auth(Read(access_.token));
   const httplib::Result answer = method == Method::kGet    ? client.Get(path)
                                  : method == Method::kPost ? client.Post(path, body, kind)
