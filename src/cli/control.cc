@@ -17,7 +17,7 @@ constexpr int kPollMs = 20;
 constexpr Duration kReturnPatience = Seconds(20);
 
 Result<wire::Control> MakeOrder(const ControlOptions& options) {
-  wire::Control order{options.what, options.target, 0, {}};
+  wire::Control order{options.what, options.target, 0, options.fail_after};
   if (options.what != "limit" || options.memory == "all") return order;
   ASSIGN_OR_RETURN(const Bytes limit, ParseBytes(options.memory));
   order.limit_bytes = limit.count;

@@ -12,6 +12,7 @@ struct ControlOptions {
   std::string memory;  // of "limit": a size, or "all" for all that can be shared
   // Of "suspend": how long to wait until all has left the card.
   std::string timeout = "60s";
+  std::string fail_after;  // of "suspend": when calls that wait begin to fail; empty: never
   bool json = false;
   std::optional<std::string> gpu;
 };

@@ -182,14 +182,15 @@ void Arbiter::AnswerContext(Session& session, bool granted) {
 // A context that would not fit beside what its session has allocated itself and the contexts there
 // are: the session is told what the driver would tell it. Where those contexts are others', that
 // may be sooner than need be, since they may go; but nothing says that they will. A suspended one
-// is told when it is resumed.
+// is told when it is resumed, or once it is not to wait any more.
 void Arbiter::RefuseContexts() {
   bool host_has_room = false;  // for one, which is asked once
   for (const SessionId id : Listed(roster_.counted().wanting_contexts)) {
     Session& session = roster_.Touch(id);
     const Bytes alone = session.must_hold() + budget_.fixed() + config_.context;
-    if (contexts_ < config_.reserved || session.parked()) continue;
-    if (alone <= budget_.total()) {
+    const bool may_wait = !session.refuses;
+    if (may_wait && (contexts_ < config_.reserved || session.parked())) continue;
+    if (may_wait && alone <= budget_.total()) {
       host_has_room = host_has_room || HostHasRoom(session, config_.context);
       if (host_has_room) continue;
     }
@@ -430,7 +431,9 @@ void Arbiter::Handle(const event::Evicted& e) {
 // Decide does the rest.
 void Arbiter::Handle(const event::Suspended& e) {
   Session* session = roster_.Find(e.id);
-  if (session == nullptr || session->suspended == e.suspended) return;
+  if (session == nullptr) return;
+  session->refuses = e.suspended && e.refuses;
+  if (session->suspended == e.suspended) return;
   session->suspended = e.suspended;
   session->suspended_at = now_;
   if (!e.suspended) session->deadline = std::min(session->deadline, kLongestDeadline);

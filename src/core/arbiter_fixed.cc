@@ -55,7 +55,7 @@ void Arbiter::Handle(const event::FixedGone& e) {
 
 // What would not fit beside what its session has allocated itself and all else that cannot be
 // swapped: the session is told what the driver would tell it. A suspended one is when it is
-// resumed.
+// resumed, or once it is not to wait any more.
 void Arbiter::RefuseFixed() {
   // What fits, so does less: the host is not asked for each of a thousand that wait.
   Bytes fitted;
@@ -66,6 +66,7 @@ void Arbiter::RefuseFixed() {
   };
   for (const SessionId id : Listed(roster_.counted().wanting_fixed)) {
     Session& session = roster_.Touch(id);
+    while (session.refuses && !session.fixed_wanted.empty()) RefuseFixed(session, 0);
     if (session.parked()) continue;
     const Bytes taken = session.must_hold() + budget_.fixed();
     for (size_t i = 0; i < session.fixed_wanted.size();) {

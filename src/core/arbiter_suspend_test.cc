@@ -68,6 +68,28 @@ TEST_F(SuspendTest, WhatItAsksForWaitsUntilItIsResumed) {
   EXPECT_TRUE(Said<action::ContextReserved>(kA).granted);
 }
 
+TEST_F(SuspendTest, WhatItAsksForIsRefusedWhereItIsNotToWait) {
+  Add(kA);
+  Suspend(kA);
+  On(event::Ready{kA, MiB(60)});
+  On(event::ContextWanted{kA});
+  On(event::FixedWanted{kA, 7, MiB(10)});
+  EXPECT_TRUE(Silent<action::FixedReserved>(kA));
+  On(event::Suspended{kA, true, true});
+  EXPECT_FALSE(Said<action::ContextReserved>(kA).granted);
+  EXPECT_FALSE(Said<action::FixedReserved>(kA).granted);
+  On(event::ContextWanted{kA});
+  EXPECT_FALSE(Said<action::ContextReserved>(kA).granted);
+  On(event::FixedWanted{kA, 8, MiB(10)});
+  EXPECT_EQ(Said<action::FixedReserved>(kA).sequence, 8u);
+  EXPECT_FALSE(Said<action::FixedReserved>(kA).granted);
+  EXPECT_TRUE(Silent<action::Grant>(kA));
+  Resume(kA);
+  EXPECT_EQ(Said<action::Grant>(kA).credit, MiB(60));
+  On(event::ContextWanted{kA});
+  EXPECT_TRUE(Said<action::ContextReserved>(kA).granted);
+}
+
 TEST_F(SuspendTest, OthersDoNotNoticeThatItWaits) {
   Add(kA);
   Add(kB);

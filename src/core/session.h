@@ -49,6 +49,7 @@ struct Session {
   bool rooted = false;
   // By an order: no wish of its own counts until it is resumed.
   bool suspended = false;
+  bool refuses = false;  // it is suspended, and what it asks for is refused, not kept waiting
   // What the host had promised it was taken back, since it had not used any of it. It wishes for
   // nothing until the host has room for that again.
   bool lapsed = false;

@@ -182,6 +182,7 @@ struct Evicted {
 struct Suspended {
   SessionId id;
   bool suspended = true;
+  bool refuses = false;  // what it asks for meanwhile is refused, not kept waiting
 };
 // The limit of a run that sessions may belong to already.
 struct LimitSet {

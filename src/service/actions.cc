@@ -120,6 +120,10 @@ void Service::UpdatePages(Gpu& gpu) {
     const bool asked = at->second->run.has_value() && runs_.at(*at->second->run).oversubscribes;
     show(page.run_oversubscribes, asked ? 1 : 0);
     if (page.suspended.load() != session.suspended) page.suspended.store(session.suspended);
+    if (page.refuses.load() != session.refuses) {
+      page.refuses.store(session.refuses);
+      SendTo(id, wire::Contended{});  // so that it looks
+    }
     Save(*at->second);
   }
 }

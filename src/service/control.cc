@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "src/base/duration.h"
 #include "src/service/records.h"
 
 namespace tandem::service {
@@ -157,26 +158,42 @@ void Service::Obey(Connection& from, const wire::Control& m) {
   if (limit && RefuseTooLarge(from, Bytes(m.limit_bytes), oversubscribes, kOversubscribeHint)) {
     return;
   }
-  if (m.what == "suspend" && RefuseForHost(from, target->seats)) return;
+  const bool suspend = m.what == "suspend";
+  if (suspend && RefuseForHost(from, target->seats)) return;
+  std::optional<Instant> refuses_at;
+  if (suspend && !m.value.empty()) {
+    const Result<Duration> after = ParseDuration(m.value);
+    if (!after.ok() || !target->whole_run || !runs_.at(*target->run).leased) {
+      return Refuse(from.id, wire::RefusalCode::kUnknownTarget,
+                    after.ok() ? "only calls of a lease's programs, such as a container's, can fail"
+                               : Printable(after.error().message),
+                    false);
+    }
+    refuses_at = now_ + *after;
+  }
   if (limit) {
     if (target->run.has_value()) target->seats = SeatsOf(*target->run);
     Limit(*target, Bytes(m.limit_bytes), from.client.uid);
   } else {
-    Suspend(*target, m.what == "suspend", from.client.uid);
+    Suspend(*target, suspend, from.client.uid, refuses_at);
   }
   std::vector<core::SessionId> ids;
   for (const Seat* seat : target->seats) ids.push_back(seat->id);
   out_.push_back(Outgoing{from.id, wire::Answer{OrderJson(ids)}, {}, false});
 }
 
-void Service::Suspend(const Target& target, bool suspended, unsigned by) {
+void Service::Suspend(const Target& target, bool suspended, unsigned by,
+                      std::optional<Instant> refuses_at) {
   if (target.whole_run) {
     Run& run = runs_.at(*target.run);
     // Another order to suspend it does not take it from root.
     if (!run.suspended || !suspended || by == 0) run.suspended_by = by;
+    if (run.suspended_by == by) run.refuses_at = refuses_at;
+    run.refuses = false;
     run.suspended = suspended;
     run.suspension_known = true;
     TellOwner(run);
+    if (run.leased) KeepSuspension(*target.run);
   }
   for (Seat* seat : target.seats) {
     seat->follows_run = false;

@@ -35,6 +35,12 @@ void Service::OpenLease(const Lease& lease) {
   run.share = ParseShare(terms.share);
   run.limit_known = run.suspension_known = true;
   run.started = run.unused_since = now_;
+  if (const auto& suspended = lease.suspended; suspended.has_value()) {
+    run.suspended = true;
+    run.suspended_by = suspended->by;
+    run.refuses_at = suspended->refuses_at;
+    if (run.refuses_at.has_value()) refusals_at_ = now_;  // to look at all of them
+  }
   if (terms.cgroup.empty() || !config_.has_cgroup) return;
   lease_watches_[terms.job] = LeaseWatch{now_, false};
   if (!leases_at_.has_value()) leases_at_ = now_ + kLook;
@@ -148,6 +154,35 @@ void Service::EndLeasesOfGoneJobs() {
     Note("the lease of job \"" + Printable(job) + "\" ends: its cgroup is gone");
   }
   if (!lease_watches_.empty()) leases_at_ = now_ + kLook;
+}
+
+// So that the next daemon, too, knows of it.
+void Service::KeepSuspension(const RunKey& key) {
+  const Run& run = runs_.at(key);
+  std::optional<Suspension> suspended;
+  if (run.suspended) suspended = Suspension{run.suspended_by.value_or(0), run.refuses_at};
+  leases_.SetSuspended(key.first, key.second, suspended);
+  if (run.refuses_at.has_value()) {
+    refusals_at_ = std::min(refusals_at_.value_or(*run.refuses_at), *run.refuses_at);
+  }
+}
+
+// Of leases that have been suspended for as long as the order said.
+void Service::RefuseCallsThatWait() {
+  refusals_at_.reset();
+  for (auto& [key, run] : runs_) {
+    if (!run.suspended || !run.refuses_at.has_value() || run.refuses) continue;
+    if (*run.refuses_at > now_) {
+      refusals_at_ = std::min(refusals_at_.value_or(*run.refuses_at), *run.refuses_at);
+      continue;
+    }
+    run.refuses = true;
+    Note("calls of \"" + run.name + "\" that wait for the GPU fail from now on");
+    for (const Seat* seat : SeatsOf(key)) {
+      const bool suspended = seat->gpu->arbiter.sessions().at(seat->id).suspended;
+      if (suspended) Feed(*seat->gpu, core::event::Suspended{seat->id, true, true});
+    }
+  }
 }
 
 // Tokens are shown to root, the daemon's owner and the lease's own user.

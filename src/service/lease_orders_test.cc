@@ -102,6 +102,66 @@ TEST_F(LeaseOrdersTest, ProcessesOfAJobShareItsLimit) {
   EXPECT_EQ(Heard<wire::Reserved>(2).granted, 1);
 }
 
+TEST_F(LeaseOrdersTest, CallsOfASuspendedLeaseFailAfterTheTimeOfTheOrder) {
+  const uint64_t token = Create();
+  Join(1, 11, token);
+  Say(500, wire::Control{"suspend", "job-7", 0, "10s"});
+  Pass(Seconds(9));
+  EXPECT_EQ(pages_[0]->decisions().refuses, 0u);
+  Pass(Seconds(1));
+  EXPECT_EQ(pages_[0]->decisions().refuses, 1u);
+  EXPECT_FALSE(Silent<wire::Contended>(1));  // it is to look
+  Join(2, 12, token);                        // a process that starts meanwhile
+  EXPECT_EQ(pages_[1]->decisions().suspended, 1u);
+  EXPECT_EQ(pages_[1]->decisions().refuses, 1u);
+  Say(500, wire::Control{"resume", "job-7", 0, {}});
+  EXPECT_EQ(pages_[0]->decisions().refuses, 0u);
+  EXPECT_EQ(pages_[1]->decisions().refuses, 0u);
+  Say(500, wire::Control{"suspend", "job-7", 0, {}});
+  Pass(Seconds(1000));
+  EXPECT_EQ(pages_[0]->decisions().refuses, 0u);
+}
+
+TEST_F(LeaseOrdersTest, TheNextDaemonGoesOnWithASuspension) {
+  std::string kept;
+  const auto leasing = [&] {
+    ServiceConfig config = Leasing(this, false);
+    config.keep_leases = [&kept](const std::string& text) -> Status {
+      kept = text;
+      return {};
+    };
+    config.kept_leases = kept;
+    return config;
+  };
+  {
+    Service first(leasing(), std::make_unique<FakePageMaker>(pages_));
+    first.OnConnected(1, Client{500, 0, false});
+    first.OnMessage(1, wire::Control{"lease", "7", 0, Request().dump()}, now_);
+    first.OnMessage(1, wire::Control{"suspend", "job-7", 0, "10s"}, now_);
+  }
+  pages_.clear();
+  Service next(leasing(), std::make_unique<FakePageMaker>(pages_));
+  const uint64_t token = Json::parse(kept)["token"];
+  next.OnTick(now_);
+  next.OnConnected(1, Client{11, 1000, false});
+  next.OnMessage(1, wire::Register{"0.1", token, kGpu, "train", 0, 0, 0}, now_);
+  EXPECT_EQ(pages_.at(0)->decisions().suspended, 1u);
+  EXPECT_EQ(pages_.at(0)->decisions().refuses, 0u);
+  ASSERT_TRUE(next.wake().has_value());
+  next.OnTick(now_ + Seconds(10));
+  EXPECT_EQ(pages_.at(0)->decisions().refuses, 1u);
+}
+
+TEST_F(LeaseOrdersTest, OnlyCallsOfLeasesFail) {
+  Join(1, 11, 0);
+  Order("suspend", "1", {});
+  Say(500, wire::Control{"suspend", "1", 0, "10s"});
+  EXPECT_EQ(Refused(500), "only calls of a lease's programs, such as a container's, can fail");
+  Create();
+  Say(500, wire::Control{"suspend", "job-7", 0, "soon"});
+  EXPECT_NE(Refused(500).find("soon"), std::string::npos);
+}
+
 TEST_F(LeaseOrdersTest, OthersCannotUseIt) {
   const uint64_t token = Create();
   Join(1, 11, token, 1001);

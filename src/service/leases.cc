@@ -134,6 +134,16 @@ Result<LeaseTerms> TermsOf(const Json& request) {
   return terms;
 }
 
+// As Save writes it. The monotonic clock goes on as long as the file lasts.
+std::optional<Suspension> SuspensionOf(const Json& json) {
+  const auto by = NumberOf(json, "suspended_by", UINT32_MAX - 1);
+  if (!by.ok() || !json.contains("suspended_by")) return std::nullopt;
+  Suspension suspended{static_cast<unsigned>(*by), std::nullopt};
+  const auto at = NumberOf(json, "refuses_at_ns", INT64_MAX);
+  if (at.ok() && *at != 0) suspended.refuses_at = Instant(static_cast<int64_t>(*at));
+  return suspended;
+}
+
 }  // namespace
 
 Result<LeaseTerms> ParseLeaseRequest(const std::string& json) {
@@ -156,14 +166,21 @@ Leases::Leases(Keep keep, const std::string& kept) : keep_(std::move(keep)) {
       continue;
     }
     const std::string job = terms->job;
-    leases_[job] = Lease{*std::move(terms), *token, *created};
+    leases_[job] = Lease{*std::move(terms), *token, *created, SuspensionOf(json)};
   }
 }
 
 Status Leases::Save() const {
   if (!keep_) return {};
   std::string text;
-  for (const auto& [job, lease] : leases_) text += LeaseJson(lease).dump() + "\n";
+  for (const auto& [job, lease] : leases_) {
+    Json line = LeaseJson(lease);
+    if (const auto& suspended = lease.suspended; suspended.has_value()) {
+      line["suspended_by"] = suspended->by;
+      line["refuses_at_ns"] = suspended->refuses_at.value_or(Instant()).ns;
+    }
+    text += line.dump() + "\n";
+  }
   return keep_(text);
 }
 
@@ -201,7 +218,7 @@ Result<const Lease*> Leases::Create(LeaseTerms terms, const std::map<int, Bytes>
     }
   }
   const std::string job = terms.job;
-  Lease lease{std::move(terms), 0, created};
+  Lease lease{std::move(terms), 0, created, std::nullopt};
   const auto taken = [&] {
     return std::any_of(leases_.begin(), leases_.end(),
                        [&](const auto& entry) { return entry.second.token == lease.token; });
@@ -226,6 +243,16 @@ Result<Lease> Leases::End(const std::string& job) {
   // The next daemon finds out that the job is gone.
   [[maybe_unused]] const Status saved = Save();
   return ended;
+}
+
+void Leases::SetSuspended(unsigned uid, uint64_t token,
+                          const std::optional<Suspension>& suspended) {
+  for (auto& [job, lease] : leases_) {
+    if (lease.token != token || lease.terms.uid != uid || lease.suspended == suspended) continue;
+    lease.suspended = suspended;
+    // Where it cannot be kept, the next daemon lets the job go on.
+    [[maybe_unused]] const Status saved = Save();
+  }
 }
 
 const Lease* Leases::OfToken(unsigned uid, uint64_t token) const {
@@ -272,6 +299,7 @@ Json LeaseJson(const Lease& lease) {
   Json json = TermsJson(lease.terms);
   json["token"] = lease.token;
   json["created"] = lease.created;
+  json["suspended"] = lease.suspended.has_value();
   return json;
 }
 

@@ -18,6 +18,7 @@
 
 #include "src/base/bytes.h"
 #include "src/base/result.h"
+#include "src/base/time.h"
 #include "src/core/types.h"
 
 namespace tandem::service {
@@ -44,10 +45,19 @@ struct LeaseTerms {
   bool operator==(const LeaseTerms&) const = default;
 };
 
+// A lease whose processes wait, by an order.
+struct Suspension {
+  unsigned by = 0;                    // uid
+  std::optional<Instant> refuses_at;  // from then on their calls fail instead; none: they never do
+
+  bool operator==(const Suspension&) const = default;
+};
+
 struct Lease {
   LeaseTerms terms;
   uint64_t token = 0;
   std::string created;  // RFC 3339
+  std::optional<Suspension> suspended = std::nullopt;
 };
 
 // What the engine's request means, `version` 1 (docs/leases.md). kInvalid, in words for the
@@ -69,6 +79,8 @@ class Leases {
                               const std::function<uint64_t()>& token, const std::string& created);
   // kNotFound: the job has none.
   Result<Lease> End(const std::string& job);
+  // Nothing where there is no such lease.
+  void SetSuspended(unsigned uid, uint64_t token, const std::optional<Suspension>& suspended);
 
   const Lease* OfToken(unsigned uid, uint64_t token) const;
   // The lease whose cgroup has a process with `cgroups`, the text of its /proc/PID/cgroup.

@@ -54,6 +54,21 @@ TEST_F(LeasesTest, ARequestIsRead) {
   EXPECT_EQ(terms->project, "vision");
 }
 
+TEST_F(LeasesTest, ASuspensionIsKept) {
+  Leases leases(Keeper());
+  const uint64_t first = (*Create(&leases, Terms("1", MiB(1))))->token;
+  const uint64_t second = (*Create(&leases, Terms("2", MiB(1))))->token;
+  leases.SetSuspended(1000, first, Suspension{0, Instant() + Seconds(5)});
+  leases.SetSuspended(1000, second, Suspension{1000, std::nullopt});
+  leases.SetSuspended(1001, second, Suspension{1001, std::nullopt});  // not this user's
+  Leases next(Keeper(), kept_);
+  EXPECT_EQ(next.OfJob("1")->suspended, (Suspension{0, Instant() + Seconds(5)}));
+  EXPECT_EQ(next.OfJob("2")->suspended, (Suspension{1000, std::nullopt}));
+  EXPECT_TRUE(LeaseJson(*next.OfJob("2"))["suspended"]);
+  next.SetSuspended(1000, first, std::nullopt);
+  EXPECT_FALSE(Leases({}, kept_).OfJob("1")->suspended.has_value());
+}
+
 TEST_F(LeasesTest, ABadRequestIsRefusedInWords) {
   const auto refused = [](const char* key, nlohmann::json value) {
     nlohmann::json request = nlohmann::json::parse(kRequest);

@@ -24,6 +24,9 @@ struct Service::Run {
   int sessions = 0;
   bool suspended = false;                // so are the sessions it gets
   std::optional<unsigned> suspended_by;  // uid, where it is known
+  // While it is suspended: when its calls begin to fail instead of waiting, and that they do.
+  std::optional<Instant> refuses_at;
+  bool refuses = false;
   std::optional<LimitOrder> limited;
   std::string program;
   Instant started;

@@ -98,9 +98,14 @@ void Service::Enrol(Connection& from, const wire::Register& m) {
   SendRegistered(from, *gpu, added);  // before all that the arbiter has to say to the session
   Feed(*gpu, added);
   if (share != core::Share()) Feed(*gpu, core::event::ShareSet{KeyOf(*from.seat), share});
-  if (suspended) Feed(*gpu, core::event::Suspended{added.id});
+  if (suspended) StartSuspended(*from.seat);
   NoteOf(from.client.uid,
          Describe(*from.seat) + (old != nullptr ? " has registered again" : " has started"));
+}
+
+void Service::StartSuspended(const Seat& seat) {
+  const bool refuses = seat.run.has_value() && runs_.at(*seat.run).refuses;
+  Feed(*seat.gpu, core::event::Suspended{seat.id, true, refuses});
 }
 
 // What the session that registers again had stays its own. `old` is gone afterwards.

@@ -209,6 +209,7 @@ std::vector<Outgoing> Service::OnTick(Instant now) {
   if (waits_at_.has_value() && *waits_at_ <= now) TellWaits();
   if (usage_at_.has_value() && *usage_at_ <= now) RecordUsages();
   if (leases_at_.has_value() && *leases_at_ <= now) EndLeasesOfGoneJobs();
+  if (refusals_at_.has_value() && *refusals_at_ <= now) RefuseCallsThatWait();
   return std::move(out_);
 }
 
@@ -218,6 +219,7 @@ std::optional<Instant> Service::wake() const {
   if (waits_at_.has_value()) first = std::min(first.value_or(*waits_at_), *waits_at_);
   if (usage_at_.has_value()) first = std::min(first.value_or(*usage_at_), *usage_at_);
   if (leases_at_.has_value()) first = std::min(first.value_or(*leases_at_), *leases_at_);
+  if (refusals_at_.has_value()) first = std::min(first.value_or(*refusals_at_), *refusals_at_);
   if (awaits_measurement_since_.has_value()) {
     const Instant until = *awaits_measurement_since_ + kMeasurementPatience;
     first = std::min(first.value_or(until), until);

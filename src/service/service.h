@@ -242,6 +242,7 @@ class Service {
   // Programs that register (registration.cc).
   void Handle(Connection& from, const wire::Register& m);
   void Enrol(Connection& from, const wire::Register& m);
+  void StartSuspended(const Seat& seat);
   void Replace(Seat& old, Seat& seat, core::event::SessionAdded* added);
   void GiveUpSeat(Seat& seat);
   void SendRegistered(Connection& to, const Gpu& gpu, const core::event::SessionAdded& added);
@@ -297,7 +298,9 @@ class Service {
   std::optional<Target> ChooseTarget(const Connection& from, const std::string& text);
   void RefuseAmbiguous(const Connection& from, const std::string& shown,
                        const std::vector<Target>& targets);
-  void Suspend(const Target& target, bool suspended, unsigned by);
+  // `refuses_at`: of a lease, when its calls begin to fail; none: they wait.
+  void Suspend(const Target& target, bool suspended, unsigned by,
+               std::optional<Instant> refuses_at);
   void Limit(const Target& target, Bytes limit, unsigned by);
   bool RefuseToLift(const Connection& from, const Target& target, const wire::Control& m);
   const std::optional<LimitOrder>& LimitedBy(const Seat& seat) const;
@@ -310,6 +313,8 @@ class Service {
   std::vector<core::SessionId> CloseLease(const Lease& ended);
   bool RefuseWithoutLease(const Connection& from, const Gpu& gpu, const wire::Register& m);
   void EndLeasesOfGoneJobs();
+  void KeepSuspension(const RunKey& key);
+  void RefuseCallsThatWait();
   std::string LeasesJson(const Connection& from) const;
 
   // Shares of the time (shares.cc).
@@ -385,6 +390,7 @@ class Service {
   Leases leases_;
   std::optional<Instant> leases_at_;  // then jobs are looked for whose leases may end
   std::map<std::string, LeaseWatch> lease_watches_;  // by job
+  std::optional<Instant> refusals_at_;  // then calls of a suspended lease's programs begin to fail
   std::map<OfferKey, Offered> offers_;
   std::deque<std::pair<int, core::Handover>> handovers_;  // with the GPU's index
   std::optional<Instant> settles_at_;

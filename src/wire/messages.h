@@ -282,7 +282,7 @@ struct FixedReserved {
   auto Fields() { return std::tie(sequence, granted); }
 };
 
-// Another session waits for this GPU: the decisions page says so until it is over.
+// Another session waits for this GPU, or `refuses` has changed: as the decisions page says.
 struct Contended {
   static constexpr uint16_t kType = 40;
   static constexpr uint16_t kSince = 6;  // older ones look from time to time

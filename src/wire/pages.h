@@ -37,6 +37,8 @@ struct DecisionsPage {
   std::atomic<uint64_t> fixed_wait_ms;
   // What a Ready asks for beyond this is not waited for.
   std::atomic<uint64_t> most_needed_bytes;
+  // 1: it is suspended, and calls that would wait for a lease return an error instead.
+  std::atomic<uint32_t> refuses;
 };
 
 struct ReportsPage {

@@ -83,15 +83,53 @@ def test_a_container_without_a_gpu_gets_one(podman):
     assert finish(process) == expected
 
 
+def once_told(job, directory="/tmp"):
+    """A job that begins once the file `go` is there."""
+    return ["/bin/sh", "-c", f"until [ -e {directory}/go ]; do :; done; exec {' '.join(inside(job))}"]
+
+
+def restart_daemon(podman, *flags):
+    podman.card.daemon.send_signal(signal.SIGKILL)
+    podman.card.daemon.wait()
+    podman.card.start_daemon("--everybody", *flags)
+
+
+def test_calls_of_a_detached_container_fail_where_the_order_says_so(podman):
+    job = train("20M", 3)
+    expected = alone(podman, job)
+    long = " ".join(inside(train("40M", 100000)))
+    script = f"{long} >/dev/null || echo failed; until {' '.join(inside(job))} 2>/dev/null; do :; done"
+    process = podman.run("/bin/sh", "-c", script, device="0", name="told")
+    first = wait_until(lambda: next(iter(podman.card.sessions()), None), process, "it is on the GPU")
+    podman.card.tandem("detach", "told", "--fail-after", "100ms")
+    gone = lambda: all(session["pid"] != first["pid"] for session in podman.card.sessions())
+    wait_until(gone, process, "the program is told, and ends")
+    podman.card.tandem("attach", "told")
+    out, err = process.communicate(timeout=300)
+    assert (process.returncode, out) == (0, f"failed\n{expected}")
+    assert "the GPU has been taken away" in err and "CUDA_ERROR_DEVICE_UNAVAILABLE" in err
+
+
+def test_a_detached_container_stays_so_when_the_daemon_restarts(podman, tmp_path):
+    job = train("20M", 3)
+    expected = alone(podman, job)
+    process = podman.run(*once_told(job), device="none", name="later", flags=[f"--volume={tmp_path}:/tmp"])
+    wait_until(lambda: [l for l in podman.leases() if l["suspended"]], process, "it has a lease, and waits")
+    restart_daemon(podman)
+    (tmp_path / "go").touch()
+    session = wait_until(lambda: next(iter(podman.card.sessions()), None), process, "it waits")
+    assert (session["state"], session["resident_bytes"]) == ("suspended", 0)
+    podman.card.tandem("attach", "later")
+    assert finish(process) == expected
+
+
 def test_containers_outlive_the_daemon(podman, tmp_path):
     job = train("30M", 10)
     expected = alone(podman, job)
     flags = [f"--volume={tmp_path}:/tmp"]
     process = podman.run(*inside(job), "--hold", "/tmp/go", device="0-40m", flags=flags)
     wait_until(lambda: len(podman.card.sessions()) == 1, process, "it is on the GPU")
-    podman.card.daemon.send_signal(signal.SIGKILL)
-    podman.card.daemon.wait()
-    podman.start_daemon()
+    restart_daemon(podman)
     wait_until(lambda: len(podman.card.sessions()) == 1, process, "it comes back")
     assert podman.card.sessions()[0]["limit_bytes"] == 40 * MIB
     (tmp_path / "go").touch()

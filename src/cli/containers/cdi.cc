@@ -154,7 +154,7 @@ int Hook(const HookOptions& options) {
 // ---- attach, detach
 
 struct AttachOptions {
-  std::string target, memory, timeout = "60s";
+  std::string target, memory, timeout = "60s", fail_after;
   bool json = false;
 };
 
@@ -212,6 +212,7 @@ int Detach(const AttachOptions& options) {
   order.what = "suspend";
   order.target = *name;
   order.timeout = options.timeout;
+  order.fail_after = options.fail_after;
   order.json = options.json;
   return Control(order);
 }
@@ -307,12 +308,20 @@ void AddContainers(CLI::App* app, std::function<int()>* action) {
       ->type_name("TIME")
       ->check(usage::IsTime())
       ->capture_default_str();
+  detach
+      ->add_option("--fail-after", detach_options->fail_after,
+                   "After this time calls that need the GPU fail. Default: they wait")
+      ->type_name("TIME")
+      ->check(usage::IsTime());
   detach->footer(
       "Work under way ends, memory leaves for the host, and calls that need the GPU wait until\n"
-      "`tandem attach`. Programs are not told.\n"
+      "`tandem attach`. Programs are not told. With --fail-after they are: their calls then "
+      "return\n"
+      "CUDA_ERROR_DEVICE_UNAVAILABLE, and succeed again after `tandem attach`.\n"
       "\n"
       "Examples:\n"
       "  tandem detach 4104622593fa\n"
+      "  tandem detach train --fail-after 10min\n"
       "  tandem detach train --timeout 5s --json");
   detach->callback([=] { *action = [=] { return Detach(*detach_options); }; });
 }

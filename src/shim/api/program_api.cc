@@ -110,7 +110,7 @@ class WaitTeller {
 };
 
 // Until the lease is granted; else why not.
-tandem_result Await(ApiLease& lease) {
+tandem_result Await(ApiLease& lease, const Guest* guest) {
   using State = ProgramLease::State;
   const Instant began = MonotonicNow();
   const bool bounded = lease.options.wait_ms >= 0;
@@ -125,7 +125,7 @@ tandem_result Await(ApiLease& lease) {
     if (state == State::kGranted) return TANDEM_OK;
     if (state != State::kWaiting) return TANDEM_CANCELLED;
     const Instant now = MonotonicNow();
-    if (bounded && now >= end) return TANDEM_TIMEOUT;
+    if ((bounded && now >= end) || guest->refuses()) return TANDEM_TIMEOUT;
     if (teller.Tell(now, interrupted)) return TANDEM_CANCELLED;
   }
 }
@@ -138,7 +138,7 @@ tandem_result LeaseBegin(tandem_lease* handle) {
   if (found != TANDEM_OK) return found;
   if (Bytes(lease.options.memory_bytes) > guest->limit()) return TANDEM_TOO_LARGE;
   guest->BeginLease(&lease.program);
-  const tandem_result result = Await(lease);
+  const tandem_result result = Await(lease, guest);
   if (result == TANDEM_OK) {
     lease.guest = guest;
   } else {

@@ -86,24 +86,31 @@ ThreadSlot* Gate::EnterSlowly(CUstream stream) {
     return slot;
   }
   for (;;) {
-    if (!open()) WaitUntilOpen();
+    if (!open() && !WaitUntilOpen()) return nullptr;
     if (metered() && metered_ != nullptr) metered_(context_, stream);
     slot->depth.store(1, std::memory_order_seq_cst);
-    if (state_.load(std::memory_order_seq_cst) != kShut) return slot;
+    if (IsOpen(state_.load(std::memory_order_seq_cst))) return slot;
     LeaveWhole(slot);
   }
 }
 
-void Gate::WaitUntilOpen() {
+// False: it refuses.
+bool Gate::WaitUntilOpen() {
   waiting_.fetch_add(1, std::memory_order_acq_rel);
   if (blocked_ != nullptr) blocked_(context_);
-  while (!open()) Futex(&state_, FUTEX_WAIT, kShut);
+  uint32_t state;
+  while ((state = state_.load(std::memory_order_acquire)) == kShut) {
+    Futex(&state_, FUTEX_WAIT, kShut);
+  }
   waiting_.fetch_sub(1, std::memory_order_acq_rel);
+  return state != kRefusing;
 }
 
 void Gate::Apply() {
   const uint32_t open = metered_votes_ != 0 ? kMetered : Freely();
-  const uint32_t state = shut_.load(std::memory_order_relaxed) != 0 ? kShut : open;
+  const uint64_t against = shut_.load(std::memory_order_relaxed);
+  const uint32_t shut = (against & refusing_votes_) != 0 ? kRefusing : kShut;
+  const uint32_t state = against != 0 ? shut : open;
   if (state_.exchange(state, std::memory_order_seq_cst) == kShut && state != kShut) {
     Futex(&state_, FUTEX_WAKE, INT_MAX);
   }
@@ -131,6 +138,13 @@ void Gate::Meter(bool metered, Vote vote) {
   const bool is = (metered_votes_ & Bit(vote)) != 0;
   if (is == metered || !IsFor(vote)) return;
   metered_votes_ ^= Bit(vote);
+  Apply();
+}
+
+void Gate::Refuse(bool refuses, Vote vote) {
+  MutexLock lock(votes_mutex_);
+  if (((refusing_votes_ & Bit(vote)) != 0) == refuses) return;
+  refusing_votes_ ^= Bit(vote);
   Apply();
 }
 

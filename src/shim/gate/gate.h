@@ -7,7 +7,8 @@
 // the gate opens as kOrdered, and every Enter pays for the order itself.
 //
 // Several hold it, each with a vote: the process itself, until it is known whether anything is
-// shared, and one for each device in use. It is open while nobody votes for shut.
+// shared, and one for each device in use. It is open while nobody votes for shut. A vote for shut
+// may refuse: then no thread waits, and Enter says so.
 //
 // Threading: Enter, Leave, Shut and Open by any thread; Close by one at a time for each vote.
 // Invariants
@@ -54,13 +55,14 @@ class Gate {
   static void RegisterProcess();
   static bool registered() { return asymmetric.load(std::memory_order_relaxed); }
 
+  // Null where the gate is shut and refuses; then nothing is to be left.
   ThreadSlot* Enter(CUstream stream = nullptr) {
     ThreadSlot* slot;
     return EnterIfOpen(&slot) ? slot : EnterSlowly(stream);
   }
   // The usual case, in which no function is called: a known thread that is not inside, and an open
   // gate. Else false, and nothing has happened.
-  bool EnterIfOpen(ThreadSlot** slot) {
+  [[gnu::always_inline]] bool EnterIfOpen(ThreadSlot** slot) {
     *slot = current_thread;
     if ((*slot)->depth.load(std::memory_order_relaxed) != 0) [[unlikely]]
       return false;
@@ -72,11 +74,13 @@ class Gate {
     LeaveWhole(*slot);
     return false;
   }
-  static void Leave(ThreadSlot* slot) {
+  [[gnu::always_inline]] static void Leave(ThreadSlot* slot) {
     slot->depth.store(slot->depth.load(std::memory_order_relaxed) - 1, std::memory_order_release);
   }
   // The same for whom EnterIfOpen let in.
-  static void LeaveWhole(ThreadSlot* slot) { slot->depth.store(0, std::memory_order_release); }
+  [[gnu::always_inline]] static void LeaveWhole(ThreadSlot* slot) {
+    slot->depth.store(0, std::memory_order_release);
+  }
 
   // Whose vote: the process's own, or that of the device with this ordinal.
   using Vote = uint32_t;
@@ -91,13 +95,16 @@ class Gate {
   // From here on every thread asks the hook first while it is open, or no more. Nothing while the
   // vote is for shut.
   void Meter(bool metered, Vote vote = kProcess) EXCLUDES_LOCK(votes_mutex_);
+  // From here on threads that find the gate shut by this vote do not wait, nor those that do
+  // already; or they do again.
+  void Refuse(bool refuses, Vote vote = kProcess) EXCLUDES_LOCK(votes_mutex_);
   // Shut, and no thread is inside any more. False if one still was at the deadline: the gate is
   // shut nevertheless, and the caller decides.
   bool Close(Instant deadline, Vote vote = kProcess) EXCLUDES_LOCK(votes_mutex_);
   // In a forked child, whose other threads are gone: open for good.
   void OpenInChild() { state_.store(Freely(), std::memory_order_seq_cst); }
 
-  bool open() const { return state_.load(std::memory_order_acquire) != kShut; }
+  bool open() const { return IsOpen(state_.load(std::memory_order_acquire)); }
   bool IsFor(Vote vote) const { return (shut_.load(std::memory_order_acquire) & Bit(vote)) == 0; }
   // Whether all votes of lower numbers are for open.
   bool AreLowerFor(Vote vote) const {
@@ -115,8 +122,9 @@ class Gate {
   static uint64_t Submits();
 
  private:
-  static constexpr uint32_t kOpen = 0, kShut = 1, kMetered = 2, kOrdered = 3;
+  static constexpr uint32_t kOpen = 0, kShut = 1, kMetered = 2, kOrdered = 3, kRefusing = 4;
 
+  static bool IsOpen(uint32_t state) { return state != kShut && state != kRefusing; }
   static ThreadSlot* RegisterThread();
   static void ReleaseThread(void* slot);
   // The state in which the gate is open to all threads.
@@ -124,7 +132,7 @@ class Gate {
   static constexpr uint64_t Bit(Vote vote) { return uint64_t{1} << vote; }
   void Apply() REQUIRES_LOCK(votes_mutex_);
   ThreadSlot* EnterSlowly(CUstream stream);
-  void WaitUntilOpen();
+  bool WaitUntilOpen();
 
   // The library is loaded with the program, so its thread-locals may be at a fixed offset.
   static constinit thread_local ThreadSlot* current_thread
@@ -139,6 +147,7 @@ class Gate {
   Mutex votes_mutex_;
   std::atomic<uint64_t> shut_{Bit(kProcess)};
   uint64_t metered_votes_ GUARDED_BY(votes_mutex_) = 0;
+  uint64_t refusing_votes_ GUARDED_BY(votes_mutex_) = 0;
   std::atomic<uint32_t> waiting_{0};
 };
 
@@ -150,6 +159,7 @@ class GateVote {
   void Open(bool metered = false) { gate_->Open(metered, vote_); }
   void Shut() { gate_->Shut(vote_); }
   void Meter(bool metered) { gate_->Meter(metered, vote_); }
+  void Refuse(bool refuses) { gate_->Refuse(refuses, vote_); }
   bool Close(Instant deadline) { return gate_->Close(deadline, vote_); }
   // As far as it goes by this vote.
   bool open() const { return gate_->IsFor(vote_); }

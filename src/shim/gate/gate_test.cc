@@ -132,6 +132,46 @@ TEST(GateTest, WaitersAreCountedToldAndLetIn) {
   EXPECT_EQ(gate.waiting(), 0u);
 }
 
+TEST(GateTest, WhereItRefusesNoThreadWaits) {
+  Gate gate;
+  GateVote vote(&gate, 0);
+  gate.Open();
+  vote.Shut();
+  std::thread waiter([&] { EXPECT_EQ(gate.Enter(), nullptr); });
+  while (gate.waiting() == 0) std::this_thread::yield();
+  vote.Refuse(true);
+  waiter.join();
+  EXPECT_FALSE(gate.open());
+  EXPECT_EQ(gate.Enter(), nullptr);
+  EXPECT_FALSE(Gate::AnyInside());
+  vote.Open();  // an open gate lets everything through
+  ThreadSlot* const outer = gate.Enter();
+  ASSERT_NE(outer, nullptr);
+  vote.Shut();
+  ThreadSlot* const inner = gate.Enter();  // a call within a call is never held back
+  ASSERT_NE(inner, nullptr);
+  Gate::Leave(inner);
+  Gate::Leave(outer);
+  EXPECT_EQ(gate.Enter(), nullptr);
+  vote.Refuse(false);
+  std::thread patient([&] { Gate::Leave(gate.Enter()); });
+  while (gate.waiting() == 0) std::this_thread::yield();
+  vote.Open();
+  patient.join();
+}
+
+TEST(GateTest, AVoteForOpenRefusesNothing) {
+  Gate gate;
+  GateVote first(&gate, 0), second(&gate, 1);
+  gate.Open();
+  first.Refuse(true);
+  second.Shut();
+  std::thread waiter([&] { Gate::Leave(gate.Enter()); });
+  while (gate.waiting() == 0) std::this_thread::yield();
+  second.Open();
+  waiter.join();
+}
+
 TEST(GateTest, MeteredThreadsAskBeforeTheySubmit) {
   struct Asked {
     std::vector<CUstream> streams;

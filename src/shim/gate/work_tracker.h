@@ -42,7 +42,7 @@ class WorkTracker {
     Mark(slot, stream);
   }
   // The same if that is the stream the thread marked last; else false, and nothing has happened.
-  static bool NoteMarked(ThreadSlot* slot, CUstream stream) {
+  [[gnu::always_inline]] static bool NoteMarked(ThreadSlot* slot, CUstream stream) {
     if (slot->marked_stream != stream ||
         slot->marked_generation != generation.load(std::memory_order_relaxed)) [[unlikely]] {
       return false;

@@ -26,6 +26,7 @@ CUresult BeginCapture(Begin begin) {
 template <typename Wait>
 CUresult WaitForEvent(CUstream stream, Wait wait) {
   const GatedCall call(stream);
+  if (call.refused()) return kRefusal;
   WorkTracker* const tracker = process_tracker.load(std::memory_order_acquire);
   return tracker != nullptr && tracker->Capturing() ? tracker->JoinCapture(wait) : wait();
 }

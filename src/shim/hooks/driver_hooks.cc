@@ -285,6 +285,7 @@ CUresult cuCtxDisablePeerAccess(CUcontext peer) noexcept {
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** parameters,
                           void** extra) noexcept {
   const GatedCall call(config == nullptr ? nullptr : config->hStream);
+  if (call.refused()) return kRefusal;
   return callable_driver.load(std::memory_order_acquire)
       ->cuLaunchKernelEx(config, function, parameters, extra);
 }
@@ -294,6 +295,7 @@ CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig* config, CUfunction function
   const CUstream given = config == nullptr ? nullptr : config->hStream;
   const GatedCall call(given == nullptr ? reinterpret_cast<CUstream>(CU_STREAM_PER_THREAD_VALUE)
                                         : given);
+  if (call.refused()) return kRefusal;
   return callable_driver.load(std::memory_order_acquire)
       ->cuLaunchKernelEx_ptsz(config, function, parameters, extra);
 }

@@ -1,13 +1,18 @@
-// GatedCall: a scope in which this thread may submit work to a stream.
+// GatedCall: a scope in which this thread may submit work to a stream. Where the gate refuses, the
+// call is not made and returns kRefusal (docs/containers.md).
 #pragma once
 
 #include "src/shim/program/process.h"
 
 namespace tandem::shim {
 
+// What a driver returns for a device that cannot be used for now. No context is broken by it.
+inline constexpr CUresult kRefusal = CUDA_ERROR_DEVICE_UNAVAILABLE;
+
 class GatedCall {
  public:
-  explicit GatedCall(CUstream stream) {
+  // All of it in line, for launches: an open gate then costs no test whether it has refused.
+  [[gnu::always_inline]] explicit GatedCall(CUstream stream) {
     if (process_gate.EnterIfOpen(&slot_)) [[likely]] {
       if (WorkTracker::NoteMarked(slot_, stream)) [[likely]]
         return;
@@ -16,7 +21,10 @@ class GatedCall {
     wanted_stream = stream;
     slot_ = EnterAtLength();
   }
-  ~GatedCall() { Gate::Leave(slot_); }
+  [[gnu::always_inline]] ~GatedCall() {
+    if (!refused()) Gate::Leave(slot_);
+  }
+  bool refused() const { return slot_ == nullptr; }
   GatedCall(const GatedCall&) = delete;
   GatedCall& operator=(const GatedCall&) = delete;
 
@@ -33,7 +41,10 @@ class GatedCall {
 class HeldCall {
  public:
   HeldCall() : slot_(process_gate.Enter(kNoStream)) {}
-  ~HeldCall() { Gate::Leave(slot_); }
+  ~HeldCall() {
+    if (!refused()) Gate::Leave(slot_);
+  }
+  bool refused() const { return slot_ == nullptr; }
   HeldCall(const HeldCall&) = delete;
   HeldCall& operator=(const HeldCall&) = delete;
 

@@ -15,6 +15,7 @@ ThreadSlot* GatedCall::EnterAtLength() {
   const CUstream stream = wanted_stream;
   Real();
   ThreadSlot* const slot = process_gate.Enter(stream);
+  if (slot == nullptr) return nullptr;
   WorkTracker* const tracker = process_tracker.load(std::memory_order_acquire);
   if (tracker != nullptr) tracker->Note(slot, stream);
   return slot;
@@ -73,6 +74,7 @@ template <typename Submit>
   CUresult result = CUDA_SUCCESS;
   {
     const GatedCall call(stream);
+    if (call.refused()) return kRefusal;
     result = submit(*callable_driver.load(std::memory_order_acquire));
   }
   return result == CUDA_SUCCESS ? Real().cuStreamSynchronize(stream) : result;
@@ -99,12 +101,15 @@ template <typename Submit>
       if (AreWaitedFor arguments) return SubmitAndWait(stream, submit);                \
     }                                                                                  \
     const GatedCall call(stream);                                                      \
+    if (call.refused()) [[unlikely]]                                                   \
+      return kRefusal;                                                                 \
     return callable_driver.load(std::memory_order_acquire)->symbol arguments;          \
   }
 #define TANDEM_DEFINE_HELD(symbol, stream, blocking, parameters, arguments) \
   extern "C" CUresult symbol parameters noexcept {                          \
     using namespace tandem::shim;                                           \
     const HeldCall call;                                                    \
+    if (call.refused()) return kRefusal;                                    \
     return Call(Real().symbol, TANDEM_STRIP arguments);                     \
   }
 #define TANDEM_STRIP(...) __VA_ARGS__

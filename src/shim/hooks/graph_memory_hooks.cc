@@ -54,6 +54,7 @@ CUresult Submit(Submission submission, CUgraphExec exec, CUstream stream, CUstre
   const CUstream place = stream == nullptr ? standard : stream;
   const auto submit = [=] {
     const GatedCall call(place);
+    if (call.refused()) return kRefusal;
     return (callable_driver.load(std::memory_order_acquire)->*submission)(exec, stream);
   };
   const Claims claims = ClaimsOf([exec](GraphMemory* graphs) { return graphs->Lacking(exec); });
@@ -68,6 +69,7 @@ CUresult Instantiate(CUgraphExec* exec, CUgraph graph, Make make) {
   CUresult result = CUDA_SUCCESS;
   {
     const HeldCall call;
+    if (call.refused()) return kRefusal;
     result = make();
   }
   if (result != CUDA_SUCCESS) return result;

@@ -44,6 +44,7 @@ uint64_t Limit(CUlimit limit) {
 
 CUresult SetLimit(CUlimit limit, size_t value) {
   const HeldCall call;
+  if (call.refused()) return kRefusal;
   return Call(Real().cuCtxSetLimit, limit, value);
 }
 

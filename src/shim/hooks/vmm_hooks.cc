@@ -259,6 +259,7 @@ CUresult cuMemExportToShareableHandle(void* shareable, CUmemGenericAllocationHan
   if (*prepared == CUDA_ERROR_INVALID_VALUE) return give(handle);
   if (*prepared != CUDA_SUCCESS) return *prepared;
   const HeldCall call;  // what is exported is on the card
+  if (call.refused()) return kRefusal;
   return guest->vmm().Export(handle, give);
 }
 
@@ -280,6 +281,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, vo
 CUresult cuMemMapArrayAsync(CUarrayMapInfo* maps, unsigned int count, CUstream stream) noexcept {
   if (IsRefused(maps, count)) return CUDA_ERROR_INVALID_VALUE;
   const GatedCall call(stream);
+  if (call.refused()) return kRefusal;
   return Call(Real().cuMemMapArrayAsync, maps, count, stream);
 }
 
@@ -287,6 +289,7 @@ CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo* maps, unsigned int count,
                                  CUstream stream) noexcept {
   if (IsRefused(maps, count)) return CUDA_ERROR_INVALID_VALUE;
   const GatedCall call(stream == nullptr ? kPerThreadStream : stream);
+  if (call.refused()) return kRefusal;
   return Call(Real().cuMemMapArrayAsync_ptsz, maps, count, stream);
 }
 

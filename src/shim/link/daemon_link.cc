@@ -350,6 +350,11 @@ bool DaemonLink::suspended() const {
   return page != nullptr && page->suspended.load(std::memory_order_relaxed) != 0;
 }
 
+bool DaemonLink::refuses() const {
+  const auto* page = decisions_.load(std::memory_order_acquire);
+  return page != nullptr && page->refuses.load(std::memory_order_relaxed) != 0;
+}
+
 Duration DaemonLink::fixed_wait() const {
   const auto* page = decisions_.load(std::memory_order_acquire);
   if (page == nullptr) return {};

@@ -105,6 +105,8 @@ class DaemonLink {
   bool watched() const;
   // As the daemon, also one that is gone, last said.
   bool suspended() const;
+  // Whether calls that would wait for the lease are to fail.
+  bool refuses() const;
   Bytes limit() const;
   // Of a session that oversubscribes, the most that will be on the card at once, in whole granules:
   // perhaps nothing. None of others.

@@ -104,6 +104,7 @@ void Agent::Loop() {
     KeepHostMemoryReady();
     alone_.Serve([this](const AloneJob::Job& job) { return TryAlone(job, kAlonePatience); });
     Exchange();
+    Refuse();
     Work();
     ServeLeases();
     WatchIdleness();

@@ -91,6 +91,7 @@ class Agent {
   bool DropBroken() REQUIRES_LOCK(parts_.swapper->mutex());
   void Wait(Duration pause);
   void ServeLeases();
+  void Refuse();
   void WatchIdleness();
   bool MayPause(Instant now) const;
   void Publish();
@@ -122,8 +123,9 @@ class Agent {
   Instant reconnect_at_;
   bool refusal_told_ = false;
   bool waiting_told_ = false;
-  bool retry_ = false;  // a step failed; try again soon
-  int failures_ = 0;    // of swapping, one after the other
+  bool refuses_ = false;  // calls that would wait
+  bool retry_ = false;    // a step failed; try again soon
+  int failures_ = 0;      // of swapping, one after the other
   Shortage shortage_{parts_.link};
   bool freeing_ = false;    // the program freed what is not released yet
   bool undrained_ = false;  // the last drain failed; the gate shall be open for a moment

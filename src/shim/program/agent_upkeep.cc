@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/shim/os/log.h"
 #include "src/shim/program/agent.h"
 
 namespace tandem::shim {
@@ -43,6 +44,17 @@ Duration Agent::OrdinaryPatience() const {
   if (open && parts_.link->most_resident().has_value()) return kExchangePeriod;
   if (freeing_) return kFreeingPeriod;
   return open ? kHolderPeriod : kRestPeriod;
+}
+
+// Calls that would wait while the GPU is taken away fail, or wait again.
+void Agent::Refuse() {
+  const bool refuses = parts_.link->refuses();
+  if (std::exchange(refuses_, refuses) != refuses) {  // said before the program may end of it
+    Log(LogLevel::kWarn, refuses ? "the GPU has been taken away: calls that need it fail until it "
+                                   "is given back (`tandem attach`)"
+                                 : "the GPU has been given back");
+  }
+  parts_.gate->Refuse(refuses);
 }
 
 void Agent::ReleaseFreedMemory() {

@@ -129,6 +129,8 @@ class Guest {
   Standing GetStanding() const;
 
   Bytes limit() const { return link_.limit(); }
+  // Whether what would wait for the lease is told that it cannot be had.
+  bool refuses() const { return link_.refuses(); }
   Bytes used() const { return SaturatingSubtract(link_.used(), memory_->kept()); }
 
  private:
