@@ -147,6 +147,7 @@ void Service::Obey(Connection& from, const wire::Control& m) {
   if (m.what == "share") return SetShare(from, m);
   if (m.what == "lease") return CreateLease(from, m);
   if (m.what == "end-lease") return EndLease(from, m);
+  if (m.what == "move-lease") return MoveLease(from, m);
   const bool limit = m.what == "limit";
   if (!limit && m.what != "suspend" && m.what != "resume") {
     return Refuse(from.id, wire::RefusalCode::kProtocol,

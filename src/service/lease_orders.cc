@@ -1,6 +1,7 @@
 // Leases of engines: the users who may create and end them, their runs, and the processes that may
 // use them.
 #include <algorithm>
+#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "src/service/records.h"
@@ -61,11 +62,9 @@ void Service::CreateLease(Connection& from, const wire::Control& m) {
                   "\"" + Printable(terms->share) + "\" is no share: a weight such as 2, or 30%");
   }
   if (RefuseTooLarge(from, terms->limit, terms->oversubscribes, "")) return;
-  std::map<int, Bytes> shared;
-  for (const auto& gpu : gpus_) shared[gpu->info.index] = gpu->arbiter.budget().total();
   const bool known = leases_.OfJob(terms->job) != nullptr;
   const Result<const Lease*> lease =
-      leases_.Create(*std::move(terms), shared, config_.random_token, TimeText(now_));
+      leases_.Create(*std::move(terms), SharedBytes(), config_.random_token, TimeText(now_));
   if (!lease.ok()) {
     const bool full = lease.error().code == ErrorCode::kRefused;
     return refuse(full ? wire::RefusalCode::kTooMany : wire::RefusalCode::kUnknownTarget,
@@ -89,6 +88,43 @@ void Service::EndLease(Connection& from, const wire::Control& m) {
   for (const core::SessionId id : CloseLease(*ended)) sessions.push_back(id.value);
   const nlohmann::json answer = {{"lease", LeaseJson(*ended)}, {"sessions", std::move(sessions)}};
   out_.push_back(Outgoing{from.id, wire::Answer{answer.dump()}, {}, false});
+}
+
+// Of each GPU, by index.
+std::map<int, Bytes> Service::SharedBytes() const {
+  std::map<int, Bytes> shared;
+  for (const auto& gpu : gpus_) shared[gpu->info.index] = gpu->arbiter.budget().total();
+  return shared;
+}
+
+// To another GPU, as long as no program of the job uses one: a context is bound to its GPU.
+void Service::MoveLease(Connection& from, const wire::Control& m) {
+  const auto refuse = [&](wire::RefusalCode code, const std::string& reason) {
+    Refuse(from.id, code, reason, false);
+  };
+  if (!MayRule(from)) {
+    return refuse(wire::RefusalCode::kNotYours,
+                  "only root or the daemon's owner can move leases to another GPU");
+  }
+  const Lease* const lease = leases_.OfJob(m.target);
+  int gpu = -1;
+  const char* const end = m.value.data() + m.value.size();
+  if (std::from_chars(m.value.data(), end, gpu).ptr != end || lease == nullptr) {
+    return refuse(wire::RefusalCode::kUnknownTarget,
+                  lease == nullptr ? "job " + Printable(m.target) + " has no lease"
+                                   : "\"" + Printable(m.value) + "\" is no number of a GPU");
+  }
+  const std::vector<Seat*> seats = SeatsOf(RunKey{lease->terms.uid, lease->token});
+  if (!seats.empty() && lease->terms.gpus != std::vector{gpu}) {
+    return refuse(wire::RefusalCode::kUnknownTarget,
+                  "process " + std::to_string(seats.front()->client.pid) + " uses gpu" +
+                      std::to_string(seats.front()->gpu->info.index) +
+                      ", and CUDA binds a program to its GPU: end the program first");
+  }
+  if (const Status moved = leases_.Move(m.target, gpu, SharedBytes()); !moved.ok()) {
+    return refuse(wire::RefusalCode::kUnknownTarget, Printable(moved.error().message));
+  }
+  out_.push_back(Outgoing{from.id, wire::Answer{LeaseJson(*lease).dump()}, {}, false});
 }
 
 // Its sessions keep what they have until they end; others cannot join. Which these are.

@@ -152,6 +152,28 @@ TEST_F(LeaseOrdersTest, TheNextDaemonGoesOnWithASuspension) {
   EXPECT_EQ(pages_.at(0)->decisions().refuses, 1u);
 }
 
+TEST_F(LeaseOrdersTest, ALeaseMovesToAnotherGpuWhileNoProgramUsesOne) {
+  const uint64_t token = Create();
+  const auto move = [&](const char* gpu, unsigned uid = 0) {
+    Connect(500, 500, uid);
+    Say(500, wire::Control{"move-lease", "7", 0, gpu});
+  };
+  move("1");
+  EXPECT_EQ(Refused(500), "there is no gpu1");
+  move("x");
+  EXPECT_EQ(Refused(500), "\"x\" is no number of a GPU");
+  move("0", 1000);
+  EXPECT_EQ(Refusal(500), wire::RefusalCode::kNotYours);
+  move("0");
+  EXPECT_TRUE(Silent<wire::Refused>(500));
+  Join(1, 11, token);
+  move("1");
+  EXPECT_EQ(Refused(500),
+            "process 11 uses gpu0, and CUDA binds a program to its GPU: end the program first");
+  move("0");
+  EXPECT_TRUE(Silent<wire::Refused>(500));
+}
+
 TEST_F(LeaseOrdersTest, OnlyCallsOfLeasesFail) {
   Join(1, 11, 0);
   Order("suspend", "1", {});

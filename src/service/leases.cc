@@ -193,6 +193,18 @@ Bytes Leases::Guaranteed(int gpu) const {
   return sum;
 }
 
+Status Leases::HasRoom(int gpu, Bytes request, const std::map<int, Bytes>& shared) const {
+  const std::string name = "gpu" + std::to_string(gpu);
+  const auto room = shared.find(gpu);
+  if (room == shared.end()) return Invalid("there is no " + name);
+  const Bytes given = Guaranteed(gpu), left = SaturatingSubtract(room->second, given);
+  if (request <= left) return {};
+  return Error{ErrorCode::kRefused, "cannot guarantee " + FormatBytes(request) + " on " + name +
+                                        ": leases have " + FormatBytes(given) + " of " +
+                                        FormatBytes(room->second) + ", " + FormatBytes(left) +
+                                        " are left"};
+}
+
 Result<const Lease*> Leases::Create(LeaseTerms terms, const std::map<int, Bytes>& shared,
                                     const std::function<uint64_t()>& token,
                                     const std::string& created) {
@@ -206,16 +218,7 @@ Result<const Lease*> Leases::Create(LeaseTerms terms, const std::map<int, Bytes>
                  "there are " + std::to_string(kMaxLeases) + " leases already"};
   }
   for (const int gpu : terms.gpus) {
-    const std::string name = "gpu" + std::to_string(gpu);
-    const auto room = shared.find(gpu);
-    if (room == shared.end()) return Invalid("there is no " + name);
-    const Bytes given = Guaranteed(gpu), left = SaturatingSubtract(room->second, given);
-    if (terms.request > left) {
-      return Error{ErrorCode::kRefused, "cannot guarantee " + FormatBytes(terms.request) + " on " +
-                                            name + ": leases have " + FormatBytes(given) + " of " +
-                                            FormatBytes(room->second) + ", " + FormatBytes(left) +
-                                            " are left"};
-    }
+    TRY(HasRoom(gpu, terms.request, shared));
   }
   const std::string job = terms.job;
   Lease lease{std::move(terms), 0, created, std::nullopt};
@@ -253,6 +256,18 @@ void Leases::SetSuspended(unsigned uid, uint64_t token,
     // Where it cannot be kept, the next daemon lets the job go on.
     [[maybe_unused]] const Status saved = Save();
   }
+}
+
+Status Leases::Move(const std::string& job, int gpu, const std::map<int, Bytes>& shared) {
+  const auto at = leases_.find(job);
+  if (at == leases_.end()) return Error{ErrorCode::kNotFound, "job " + job + " has no lease"};
+  LeaseTerms& terms = at->second.terms;
+  if (terms.gpus == std::vector{gpu}) return {};
+  TRY(HasRoom(gpu, terms.request, shared));
+  const std::vector<int> before = std::exchange(terms.gpus, {gpu});
+  Status saved = Save();
+  if (!saved.ok()) terms.gpus = before;
+  return saved;
 }
 
 const Lease* Leases::OfToken(unsigned uid, uint64_t token) const {

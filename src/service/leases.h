@@ -82,6 +82,10 @@ class Leases {
   // Nothing where there is no such lease.
   void SetSuspended(unsigned uid, uint64_t token, const std::optional<Suspension>& suspended);
 
+  // The job's GPU from now on. kNotFound: it has no lease; kInvalid: there is no such GPU;
+  // kRefused: what it is guaranteed does not fit there.
+  Status Move(const std::string& job, int gpu, const std::map<int, Bytes>& shared);
+
   const Lease* OfToken(unsigned uid, uint64_t token) const;
   // The lease whose cgroup has a process with `cgroups`, the text of its /proc/PID/cgroup.
   const Lease* OfCgroups(unsigned uid, const std::string& cgroups) const;
@@ -93,6 +97,8 @@ class Leases {
 
  private:
   Status Save() const;
+  // Whether the request fits beside those of all leases there.
+  Status HasRoom(int gpu, Bytes request, const std::map<int, Bytes>& shared) const;
 
   Keep keep_;
   std::map<std::string, Lease> leases_;  // by job

@@ -54,6 +54,22 @@ TEST_F(LeasesTest, ARequestIsRead) {
   EXPECT_EQ(terms->project, "vision");
 }
 
+TEST_F(LeasesTest, ALeaseMovesWhereItsRequestFits) {
+  const std::map<int, Bytes> shared = {{0, MiB(100)}, {1, MiB(50)}};
+  Leases leases(Keeper());
+  ASSERT_TRUE(Create(&leases, Terms("1", MiB(40))).ok());
+  ASSERT_TRUE(Create(&leases, Terms("2", MiB(60))).ok());
+  EXPECT_TRUE(leases.Move("1", 1, shared).ok());
+  EXPECT_EQ(leases.Guaranteed(0), MiB(60));
+  EXPECT_EQ(Leases({}, kept_).OfJob("1")->terms.gpus, std::vector{1});
+  EXPECT_FALSE(leases.Move("2", 1, shared).ok());
+  EXPECT_FALSE(leases.Move("2", 2, shared).ok());
+  EXPECT_FALSE(leases.Move("3", 0, shared).ok());
+  full_ = true;
+  EXPECT_FALSE(leases.Move("1", 0, shared).ok());
+  EXPECT_EQ(leases.OfJob("1")->terms.gpus, std::vector{1});
+}
+
 TEST_F(LeasesTest, ASuspensionIsKept) {
   Leases leases(Keeper());
   const uint64_t first = (*Create(&leases, Terms("1", MiB(1))))->token;

@@ -310,6 +310,8 @@ class Service {
   void OpenLease(const Lease& lease);
   void CreateLease(Connection& from, const wire::Control& m);
   void EndLease(Connection& from, const wire::Control& m);
+  void MoveLease(Connection& from, const wire::Control& m);
+  std::map<int, Bytes> SharedBytes() const;
   std::vector<core::SessionId> CloseLease(const Lease& ended);
   bool RefuseWithoutLease(const Connection& from, const Gpu& gpu, const wire::Register& m);
   void EndLeasesOfGoneJobs();

@@ -13,8 +13,8 @@ pytestmark = pytest.mark.skipif(bool(WHY := unusable()), reason=f"no containers 
 
 @pytest.fixture(scope="module")
 def podman():
-    """A GPU of 54 MiB that can be shared."""
-    engine = Podman()
+    """Two GPUs of 54 MiB each that can be shared."""
+    engine = Podman(devices="gpu0,gpu1")
     try:
         yield engine
     finally:
@@ -120,6 +120,25 @@ def test_a_detached_container_stays_so_when_the_daemon_restarts(podman, tmp_path
     session = wait_until(lambda: next(iter(podman.card.sessions()), None), process, "it waits")
     assert (session["state"], session["resident_bytes"]) == ("suspended", 0)
     podman.card.tandem("attach", "later")
+    assert finish(process) == expected
+
+
+def test_a_container_gets_another_gpu_before_it_uses_one(podman, tmp_path):
+    job = train("20M", 3, "--device", "1")
+    expected = alone(podman, job)
+    held = [*job, "--hold", "/tmp/end"]
+    process = podman.run(*once_told(held), device="none", name="later", flags=[f"--volume={tmp_path}:/tmp"])
+    wait_until(lambda: [l for l in podman.leases() if l["suspended"]], process, "it has a lease, and waits")
+    assert [lease["gpus"] for lease in podman.leases()] == [[0]]
+    podman.card.tandem("attach", "later", "--gpu", "1")
+    (tmp_path / "go").touch()
+    session = wait_until(lambda: next(iter(podman.card.sessions()), None), process, "it is on the GPU")
+    assert session["gpu"] == 1
+    said = fails(podman.card.spawn([TANDEM, "attach", "later", "--gpu", "0", "--memory", "1M"]))
+    assert f"process {session['pid']} uses gpu1, and CUDA binds a program to its GPU" in said
+    assert [lease["gpus"] for lease in podman.leases()] == [[1]]
+    assert podman.card.sessions()[0]["limit_bytes"] == session["limit_bytes"]
+    (tmp_path / "end").touch()
     assert finish(process) == expected
 
 

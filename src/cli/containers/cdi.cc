@@ -154,12 +154,17 @@ int Hook(const HookOptions& options) {
 // ---- attach, detach
 
 struct AttachOptions {
-  std::string target, memory, timeout = "60s", fail_after;
+  std::string target, memory, gpu, timeout = "60s", fail_after;
   bool json = false;
 };
 
-// The lease of a container by its id, the beginning of it, its hostname, or one of its processes.
-Result<std::string> NameOf(const std::string& target) {
+// The lease of a container, as far as orders need it.
+struct NamedLease {
+  std::string job, name;
+};
+
+// By the container's id, the beginning of it, its hostname, or one of its processes.
+Result<NamedLease> LeaseOf(const std::string& target) {
   ASSIGN_OR_RETURN(wire::Channel channel, ConnectRunning());
   ASSIGN_OR_RETURN(const Json leases, AskLeases(&channel));
   std::string cgroups;
@@ -167,16 +172,17 @@ Result<std::string> NameOf(const std::string& target) {
     std::ifstream file("/proc/" + target + "/cgroup");
     cgroups.assign(std::istreambuf_iterator<char>(file), {});
   }
-  std::vector<std::string> names;
+  std::vector<NamedLease> found;
   for (const Json& lease : List(leases, "leases")) {
     const std::string cgroup = RawText(lease, "cgroup"), name = RawText(lease, "name");
     if (cgroup.empty()) continue;  // of no container
     const bool by_process = cgroups.find(":" + cgroup + "\n") != std::string::npos;
-    const bool by_id = target.size() >= 4 && RawText(lease, "job").starts_with(target);
-    if (by_process || by_id || name == target) names.push_back(name);
+    const std::string job = RawText(lease, "job");
+    const bool by_id = target.size() >= 4 && job.starts_with(target);
+    if (by_process || by_id || name == target) found.push_back({job, name});
   }
-  if (names.size() == 1) return names.front();
-  if (names.empty()) {
+  if (found.size() == 1) return found.front();
+  if (found.empty()) {
     return Error{ErrorCode::kNotFound,
                  "no container \"" + target +
                      "\" has Tandem's device: start it with --device tandem.dev/gpu=none, or =0. "
@@ -186,31 +192,40 @@ Result<std::string> NameOf(const std::string& target) {
                "several containers are called \"" + target + "\": give more of the id"};
 }
 
-int Attach(const AttachOptions& options) {
-  const Result<std::string> name = NameOf(options.target);
-  if (!name.ok()) return Fail(1, name.error().message);
-  ControlOptions order;
-  order.target = *name;
+// What the container gets, before it goes on.
+Status Prepare(const NamedLease& lease, const AttachOptions& options) {
+  Bytes limit;
   if (!options.memory.empty()) {
-    Result<wire::Channel> channel = ConnectRunning();
-    if (!channel.ok()) return Fail(1, channel.error().message);
-    const Result<Bytes> limit = ParseSize(options.memory);
-    if (!limit.ok()) return Fail(1, limit.error().message);
-    const Result<std::string> limited =
-        AskForJson(&*channel, wire::Control{"limit", *name, limit->count, {}});
-    if (!limited.ok()) return Fail(1, limited.error().message);
+    ASSIGN_OR_RETURN(limit, ParseSize(options.memory));
   }
+  ASSIGN_OR_RETURN(wire::Channel channel, ConnectRunning());
+  if (!options.gpu.empty()) {
+    TRY(AskForJson(&channel, wire::Control{"move-lease", lease.job, 0, options.gpu}));
+  }
+  if (!options.memory.empty()) {
+    TRY(AskForJson(&channel, wire::Control{"limit", lease.name, limit.count, {}}));
+  }
+  return {};
+}
+
+int Attach(const AttachOptions& options) {
+  const Result<NamedLease> lease = LeaseOf(options.target);
+  if (!lease.ok()) return Fail(1, lease.error().message);
+  const Status prepared = Prepare(*lease, options);
+  if (!prepared.ok()) return Fail(1, prepared.error().message);
+  ControlOptions order;
+  order.target = lease->name;
   order.what = "resume";
   order.json = options.json;
   return Control(order);
 }
 
 int Detach(const AttachOptions& options) {
-  const Result<std::string> name = NameOf(options.target);
-  if (!name.ok()) return Fail(1, name.error().message);
+  const Result<NamedLease> lease = LeaseOf(options.target);
+  if (!lease.ok()) return Fail(1, lease.error().message);
   ControlOptions order;
   order.what = "suspend";
-  order.target = *name;
+  order.target = lease->name;
   order.timeout = options.timeout;
   order.fail_after = options.fail_after;
   order.json = options.json;
@@ -290,6 +305,9 @@ void AddContainers(CLI::App* app, std::function<int()>* action) {
   attach->add_option("--memory", attach_options->memory, "Memory that it may allocate, e.g. 8G")
       ->type_name("SIZE")
       ->check(usage::IsLimit());
+  attach->add_option("--gpu", attach_options->gpu, "Another GPU, where no program has used one yet")
+      ->type_name("NUMBER")
+      ->check(CLI::NonNegativeNumber);
   attach->footer(
       "The container was started with a device of Tandem: tandem.dev/gpu=none, or another one "
       "that\n"
@@ -297,6 +315,7 @@ void AddContainers(CLI::App* app, std::function<int()>* action) {
       "\n"
       "Examples:\n"
       "  tandem attach 4104622593fa --memory 8G\n"
+      "  tandem attach 4104622593fa --gpu 1\n"
       "  tandem attach $(podman container inspect -f '{{.Id}}' train)");
   attach->callback([=] { *action = [=] { return Attach(*attach_options); }; });
   auto detach_options = std::make_shared<AttachOptions>();
