@@ -17,6 +17,7 @@ LAYERS = {
     "src/base": [],
     "src/core": ["src/base"],
     "src/usage": ["src/base"],
+    "src/cdi": ["src/base"],
     "src/plan": ["src/base"],
     "src/wire": ["src/base"],
     # What a daemon has recorded: its records hold what core was told.
@@ -32,12 +33,14 @@ LAYERS = {
     "src/shim": ["src/base", "src/client", "src/wire", "src/cuda", "include"],
     # cuda: the probe, a short-lived process, asks the driver what the card is.
     "src/daemon": [
-        "src/base", "src/core", "src/history", "src/usage", "src/wire", "src/service", "src/cuda",
+        "src/base", "src/cdi", "src/core", "src/history", "src/usage", "src/wire", "src/service",
+        "src/cuda",
     ],
     # core: the names of classes and policies, to check and to complete. cuda: a child process asks
     # whether the driver works.
     "src/cli": [
-        "src/base", "src/core", "src/cuda", "src/history", "src/plan", "src/usage", "src/wire",
+        "src/base", "src/cdi", "src/core", "src/cuda", "src/history", "src/plan", "src/usage",
+        "src/wire",
     ],
     # A program of its own beside tandem: what its commands know, over HTTP.
     "src/serve": [

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/cli/layout.h"
+#include "src/base/layout.h"
 #include "src/cuda/driver_state.h"
 
 namespace tandem::cli {

@@ -7,11 +7,11 @@
 #include <memory>
 
 #include "src/base/bytes.h"
+#include "src/base/layout.h"
 #include "src/base/user_name.h"
 #include "src/cli/daemon.h"
 #include "src/cli/environment.h"
 #include "src/cli/fields.h"
-#include "src/cli/layout.h"
 #include "src/cli/lease_follow.h"
 #include "src/cli/listing.h"
 #include "src/cli/print.h"

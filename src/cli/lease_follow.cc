@@ -17,7 +17,7 @@
 namespace tandem::cli {
 namespace {
 
-constexpr int kRetryMs = 200;
+constexpr int kDaemonRetryMs = 200;
 
 // The lease's name in listings, which orders go by; empty where there is no lease.
 std::string NameOfLease(wire::Channel* channel, const std::string& job) {
@@ -61,7 +61,7 @@ int FollowStopSignals(const std::string& job) {
   const char* wanted = nullptr;  // the order that is still to be given
   for (;;) {
     pollfd ready[] = {{signal_fd.get(), POLLIN, 0}, {STDIN_FILENO, POLLIN, 0}};
-    poll(ready, 2, wanted == nullptr ? -1 : kRetryMs);
+    poll(ready, 2, wanted == nullptr ? -1 : kDaemonRetryMs);
     if (ready[1].revents != 0 && InputEnded()) return 0;
     signalfd_siginfo came{};
     if (ready[0].revents != 0 && read(signal_fd.get(), &came, sizeof(came)) == sizeof(came)) {

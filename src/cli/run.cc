@@ -5,10 +5,10 @@
 #include <filesystem>
 
 #include "src/base/bytes.h"
+#include "src/base/layout.h"
 #include "src/cli/daemon.h"
 #include "src/cli/environment.h"
 #include "src/cli/guard.h"
-#include "src/cli/layout.h"
 #include "src/cli/print.h"
 #include "src/cli/program.h"
 #include "src/cli/wait_display.h"

@@ -18,6 +18,7 @@
 #include "src/base/host_memory.h"
 #include "src/core/host_limits.h"
 #include "src/daemon/closing.h"
+#include "src/daemon/container_devices.h"
 #include "src/daemon/devices.h"
 #include "src/daemon/lease_file.h"
 #include "src/daemon/log.h"
@@ -185,6 +186,7 @@ Result<std::unique_ptr<Server>> PrepareThere(const Options& options) {
   RecordHistory(options, &config);
   // Also without the option: those who were served here before go on looking for it here.
   TRY(listener.Listen(wire::IsEverybodys(wire::RuntimeDir())));
+  if (!options.cdi.empty()) OfferToContainers(options.cdi, listener.path(), config.gpus);
   std::unique_ptr<Meter> meter;
   if (config.measures) meter = std::make_unique<Meter>();
   auto service =

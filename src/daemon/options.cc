@@ -181,6 +181,11 @@ ParsedOptions ParseOptions(int argc, const char* const* argv) {
   app.add_flag("--leases-only", options.leases_only,
                "serve only jobs of a cluster engine, which have leases, and root")
       ->envname("TANDEM_LEASES_ONLY");
+  app.add_option("--cdi", options.cdi,
+                 "write the specification of the GPUs as devices of containers to this file, such "
+                 "as /etc/cdi/tandem.json")
+      ->type_name("FILE")
+      ->envname("TANDEM_CDI");
   app.add_option("--reserve-contexts", options.reserved_contexts,
                  "keep room on each card for this many contexts")
       ->check(CLI::Range(1u, 64u))

@@ -20,6 +20,7 @@ struct Options {
   bool everybody = false;    // serve all users
   bool leases_only = false;  // only programs with a lease
   unsigned reserved_contexts = 4;
+  std::string cdi;           // file of the specification for containers; empty: none is written
   std::string log_file;      // empty: standard error
   std::string devices_json;  // empty: ask the driver
   std::string events;        // empty: the usual file; none: nowhere

@@ -142,6 +142,16 @@ def test_a_container_gets_another_gpu_before_it_uses_one(podman, tmp_path):
     assert finish(process) == expected
 
 
+def test_the_daemon_writes_the_specification(podman, tmp_path):
+    file = tmp_path / "new" / "tandem.json"
+    restart_daemon(podman, "--cdi", file)
+    assert file.read_text() == podman.card.tandem("cdi", "generate")
+    assert oct(file.stat().st_mode & 0o777) == "0o644"
+    restart_daemon(podman, "--cdi", "/proc/nothing/tandem.json", "--log", tmp_path / "log")
+    said = "the GPUs are no devices of containers: cannot write /proc/nothing/tandem.json"
+    assert (tmp_path / "log").read_text().count(said) == 1
+
+
 def test_containers_outlive_the_daemon(podman, tmp_path):
     job = train("30M", 10)
     expected = alone(podman, job)

@@ -2,15 +2,14 @@
 
 #include <fmt/core.h>
 
-#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
 #include <memory>
 #include <optional>
 
-#include "src/base/user_directory.h"
-#include "src/cli/containers/cdi_spec.h"
+#include "src/cdi/file.h"
+#include "src/cdi/spec.h"
 #include "src/cli/containers/container.h"
 #include "src/cli/control.h"
 #include "src/cli/daemon.h"
@@ -24,7 +23,6 @@
 namespace tandem::cli {
 namespace {
 
-namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 Result<Json> AskLeases(wire::Channel* channel) {
@@ -35,7 +33,7 @@ Result<Json> AskLeases(wire::Channel* channel) {
 // ---- generate
 
 struct GenerateOptions {
-  std::string output, kind = kCdiKind;
+  std::string output, kind = cdi::kCdiKind;
   std::vector<std::string> sizes;
 };
 
@@ -44,7 +42,7 @@ Result<std::string> Generate(const GenerateOptions& options) {
   ASSIGN_OR_RETURN(const Layout layout, OwnLayout());
   ASSIGN_OR_RETURN(wire::Channel channel, ConnectRunning());
   ASSIGN_OR_RETURN(const Json leases, AskLeases(&channel));
-  std::vector<CdiGpu> gpus;
+  std::vector<cdi::CdiGpu> gpus;
   for (const Json& entry : List(leases, "gpus")) {
     gpus.push_back(
         {static_cast<int>(Number(Member(entry, "index"))), RawBytes(entry, "budget_bytes")});
@@ -54,29 +52,12 @@ Result<std::string> Generate(const GenerateOptions& options) {
     ASSIGN_OR_RETURN(const Bytes bytes, ParseSize(size));
     sizes.push_back(bytes);
   }
-  CdiHost host;
-  host.tandem = fs::path(layout.daemon).parent_path() / "tandem";
-  host.shim = layout.shim;
-  host.soft_dir = layout.soft_dir;
-  host.preload = fs::path(layout.soft_dir).parent_path() / "ld.so.preload";
-  host.runtime_dir = wire::RuntimeDir();
-  host.gpu = gpu.gpu;
-  host.environment = OwnEnvironment();
-  host.soft_state = Lookup(host.environment, "TANDEM_SOFT_DIR").value_or(UserDirectory(getuid()));
-  std::string text = CdiSpec(options.kind, host, gpus, sizes).dump(2) + "\n";
+  const cdi::CdiHost host =
+      cdi::HostOf(layout, gpu.gpu == Gpu::kSoft, wire::RuntimeDir(), OwnEnvironment());
+  std::string text = cdi::CdiSpec(options.kind, host, gpus, sizes).dump(2) + "
+";
   if (options.output.empty()) return text;
-  std::error_code error;
-  fs::create_directories(fs::path(options.output).parent_path(), error);
-  // A runtime that reads the directory meanwhile sees the old file or the new one.
-  const std::string part = options.output + ".part";
-  std::ofstream file(part);
-  file << text;
-  file.close();
-  if (file) fs::rename(part, options.output, error);
-  if (!file || error) {
-    return Error{ErrorCode::kFailed, "cannot write " + options.output +
-                                         (error ? ": " + error.message() : "; are you root?")};
-  }
+  TRY(cdi::WriteSpec(options.output, text));
   return std::string();
 }
 

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "src/base/bytes.h"
+#include "src/base/layout.h"
 #include "src/base/result.h"
 #include "src/cli/environment.h"
-#include "src/cli/layout.h"
 #include "src/cuda/card_modes.h"
 #include "src/cuda/driver_state.h"
 

@@ -1,9 +1,9 @@
-#include "src/cli/containers/cdi_spec.h"
+#include "src/cdi/spec.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace tandem::cli {
+namespace tandem::cdi {
 namespace {
 
 using testing::Contains;
@@ -48,7 +48,7 @@ TEST(CdiSpecTest, SizesCanBeChosen) {
 
 TEST(CdiSpecTest, TheSoftwareGpuIsBroughtAlong) {
   CdiHost host = Host();
-  host.gpu = Gpu::kSoft;
+  host.software = true;
   host.soft_dir = "/usr/lib/tandem/soft";
   host.soft_state = "/var/soft";
   host.environment = {"TANDEM_SOFT_VRAM=1G", "TANDEM_SOFT_DIR=/var/soft", "HOME=/root"};
@@ -64,4 +64,4 @@ TEST(CdiSpecTest, TheSoftwareGpuIsBroughtAlong) {
 }
 
 }  // namespace
-}  // namespace tandem::cli
+}  // namespace tandem::cdi

@@ -1,9 +1,9 @@
-#include "src/cli/layout.h"
+#include "src/base/layout.h"
 
 #include <filesystem>
 #include <system_error>
 
-namespace tandem::cli {
+namespace tandem {
 
 namespace fs = std::filesystem;
 
@@ -31,4 +31,4 @@ Result<Layout> OwnLayout() {
   return LayoutOf(executable);
 }
 
-}  // namespace tandem::cli
+}  // namespace tandem

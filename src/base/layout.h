@@ -5,7 +5,7 @@
 
 #include "src/base/result.h"
 
-namespace tandem::cli {
+namespace tandem {
 
 struct Layout {
   std::string daemon;    // tandemd
@@ -20,4 +20,4 @@ Result<Layout> LayoutOf(const std::string& executable);
 // Of the running program.
 Result<Layout> OwnLayout();
 
-}  // namespace tandem::cli
+}  // namespace tandem

@@ -1,8 +1,13 @@
-#include "src/cli/containers/cdi_spec.h"
+#include "src/cdi/spec.h"
+
+#include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 
-namespace tandem::cli {
+#include "src/base/user_directory.h"
+
+namespace tandem::cdi {
 namespace {
 
 using Json = nlohmann::json;
@@ -17,6 +22,10 @@ Json Mount(const std::string& host, const std::string& container, bool writable)
           {"options", {writable ? "rw" : "ro", "rbind", "nosuid", "nodev"}}};
 }
 
+std::string Variable(std::string name, std::string_view value) {
+  return name.append("=").append(value);
+}
+
 // "20g", "512m": as in a device's name.
 std::string SizeName(Bytes size) {
   const bool whole = size.count % GiB(1).count == 0;
@@ -26,14 +35,14 @@ std::string SizeName(Bytes size) {
 // What all devices have: the library, its preload file and the directory of the socket. The socket
 // itself is another one after a restart of the daemon.
 Json CommonEdits(const CdiHost& host) {
-  Json environment = {std::string("TANDEM_RUNTIME_DIR=") + kRuntimeInContainer};
+  Json environment = {Variable("TANDEM_RUNTIME_DIR", kRuntimeInContainer)};
   Json mounts = {Mount(host.shim, kShimInContainer, false),
                  Mount(host.preload, "/etc/ld.so.preload", false),
                  Mount(host.runtime_dir, kRuntimeInContainer, true)};
-  if (host.gpu == Gpu::kSoft) {
+  if (host.software) {
     environment.push_back("TANDEM_GPU=soft");
-    environment.push_back(std::string("LD_LIBRARY_PATH=") + kSoftInContainer);
-    environment.push_back(std::string("TANDEM_SOFT_DIR=") + kSoftStateInContainer);
+    environment.push_back(Variable("LD_LIBRARY_PATH", kSoftInContainer));
+    environment.push_back(Variable("TANDEM_SOFT_DIR", kSoftStateInContainer));
     for (const std::string& entry : host.environment) {
       if (entry.starts_with("TANDEM_SOFT_") && !entry.starts_with("TANDEM_SOFT_DIR=")) {
         environment.push_back(entry);
@@ -49,8 +58,8 @@ Json CommonEdits(const CdiHost& host) {
 
 // The lease begins before the container's program, and ends after it.
 Json Hooks(const CdiHost& host, const std::vector<std::string>& words) {
-  Json environment = {"TANDEM_RUNTIME_DIR=" + host.runtime_dir,
-                      std::string("TANDEM_GPU=") + (host.gpu == Gpu::kSoft ? "soft" : "cuda")};
+  Json environment = {Variable("TANDEM_RUNTIME_DIR", host.runtime_dir),
+                      Variable("TANDEM_GPU", host.software ? "soft" : "cuda")};
   std::vector<std::string> begin = {"tandem", "cdi", "hook"};
   begin.insert(begin.end(), words.begin(), words.end());
   return {
@@ -62,6 +71,25 @@ Json Hooks(const CdiHost& host, const std::vector<std::string>& words) {
 }
 
 }  // namespace
+
+CdiHost HostOf(const Layout& layout, bool software, const std::string& runtime_dir,
+               const std::vector<std::string>& environment) {
+  namespace fs = std::filesystem;
+  constexpr std::string_view kState = "TANDEM_SOFT_DIR=";
+  CdiHost host;
+  host.tandem = fs::path(layout.daemon).parent_path() / "tandem";
+  host.shim = layout.shim;
+  host.soft_dir = layout.soft_dir;
+  host.preload = fs::path(layout.soft_dir).parent_path() / "ld.so.preload";
+  host.runtime_dir = runtime_dir;
+  host.software = software;
+  host.environment = environment;
+  host.soft_state = UserDirectory(getuid());
+  for (const std::string& entry : environment) {
+    if (entry.starts_with(kState)) host.soft_state = entry.substr(kState.size());
+  }
+  return host;
+}
 
 Json CdiSpec(const std::string& kind, const CdiHost& host, const std::vector<CdiGpu>& gpus,
              const std::vector<Bytes>& sizes) {
@@ -94,4 +122,4 @@ Json CdiSpec(const std::string& kind, const CdiHost& host, const std::vector<Cdi
           {"devices", std::move(devices)}};
 }
 
-}  // namespace tandem::cli
+}  // namespace tandem::cdi
