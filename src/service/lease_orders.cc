@@ -57,6 +57,8 @@ void Service::CreateLease(Connection& from, const wire::Control& m) {
   }
   Result<LeaseTerms> terms = ParseLeaseRequest(m.value);
   if (!terms.ok()) return refuse(wire::RefusalCode::kUnknownTarget, terms.error().message);
+  // In the user namespace of a user's own container that user has another number.
+  if (config_.uid != 0) terms->uid = config_.uid;
   if (!terms->share.empty() && !ParseShare(terms->share).has_value()) {
     return refuse(wire::RefusalCode::kUnknownTarget,
                   "\"" + Printable(terms->share) + "\" is no share: a weight such as 2, or 30%");

@@ -307,6 +307,17 @@ TEST_F(LeaseOrdersTest, ALeaseWhoseJobNeverComesEnds) {
   EXPECT_EQ(Ask("leases")["leases"].size(), 0u);
 }
 
+TEST_F(LeaseOrdersTest, AUsersDaemonHasLeasesOfThatUserOnly) {
+  ServiceConfig config = Leasing(this, false);
+  config.uid = 1000;
+  Service service(std::move(config), std::make_unique<FakePageMaker>(pages_));
+  service.OnConnected(1, Client{500, 1000, false});
+  Json request = Request();
+  request["uid"] = 0;  // as in a container of the user's
+  said_ = service.OnMessage(1, wire::Control{"lease", "7", 0, request.dump()}, now_);
+  EXPECT_EQ(Json::parse(Heard<wire::Answer>(1).json)["uid"], 1000);
+}
+
 class LeasesOnlyTest : public LeaseOrdersTest {
  protected:
   LeasesOnlyTest() : LeaseOrdersTest(true) {}

@@ -34,18 +34,18 @@ def copy_program(program, root):
 class Podman:
     """A software GPU with its daemon, an image with a shell and `train`, and Tandem's devices."""
 
+    NAME = "test"
+
     def __init__(self, runtime="runc", devices="gpu0"):
         self.root = Path(tempfile.mkdtemp(prefix="tandem-podman-", dir="/tmp"))
         self.root.chmod(0o755)
-        self.kind = f"test{os.getpid()}.tandem.dev/gpu"
-        self.specification = SPECIFICATIONS / f"tandem-test-{os.getpid()}.json"
+        self.kind = f"{self.NAME}{os.getpid()}.tandem.dev/gpu"
+        self.specification = SPECIFICATIONS / f"tandem-{self.NAME}-{os.getpid()}.json"
         self.card = Card(self.root, vram="64M", context="2M", devices=devices)
-        self.card.env["TANDEM_SOFT_SHARED"] = "1"
-        for directory in (self.card.runtime, self.card.soft):
-            directory.chmod(0o755)
-        self.start_daemon()
         self.podman = ["podman", "--root", self.root / "storage", "--runroot", self.root / "state", "--storage-driver", "vfs",
                        "--runtime", runtime, "--cgroup-manager", "cgroupfs", "--log-level", "error"]  # fmt: skip
+        self.prepare()
+        self.start_daemon()
         try:
             self.import_image()
         except AssertionError as failed:
@@ -55,6 +55,11 @@ class Podman:
         _, err = plain.communicate(timeout=300)
         if plain.returncode != 0:
             self.skip(err)
+
+    def prepare(self):
+        self.card.env["TANDEM_SOFT_SHARED"] = "1"
+        for directory in (self.card.runtime, self.card.soft):
+            directory.chmod(0o755)
 
     def skip(self, why):
         self.close()
@@ -109,11 +114,55 @@ class Podman:
         wait_until(lambda: self.leases() == [], self.card.daemon, "no lease is left")
 
     def close(self):
+        """Also where it was not made in whole."""
         with contextlib.suppress(AssertionError):
             self.command("rm", "--all", "--force", "--time", "0")
         self.specification.unlink(missing_ok=True)
         self.card.close()
         shutil.rmtree(self.root, ignore_errors=True)
+
+
+class UsersPodman(Podman):
+    """The same of an ordinary user, with that user's daemon. No account is needed."""
+
+    NAME = "testuser"
+    UID = users.VICTIM
+
+    def prepare(self):
+        self.bin = users.install(self.root / "installed")
+        preload = Path("lib/tandem/ld.so.preload")
+        shutil.copy(BUILD / preload, self.root / "installed" / preload)
+        for name in ("storage", "state", "home", "session"):
+            (self.root / name).mkdir(mode=0o700)
+        for folder in (*(self.root / n for n in ("storage", "state", "home", "session")), self.card.runtime, self.card.soft):
+            os.chown(folder, self.UID, self.UID)
+
+    def as_user(self, *words, env):
+        own = {"HOME": str(self.root / "home"), "XDG_RUNTIME_DIR": str(self.root / "session"), "USER": "nobody-known"}
+        return self.card.spawn(
+            ["setpriv", f"--reuid={self.UID}", f"--regid={self.UID}", "--clear-groups", *words], env={**env, **own}, cwd="/"
+        )
+
+    def bare(self, program, *words):
+        """Starts an installed program, as that user, on the software GPU."""
+        soft = self.root / "installed" / "lib" / "tandem" / "soft"
+        return self.as_user(self.bin / program, *words, env={**self.card.env, "LD_LIBRARY_PATH": str(soft)})
+
+    def start_daemon(self):
+        self.card.daemon = self.bare("tandemd")
+        wait_until(lambda: self.card.ask("status") is not None, self.card.daemon, "the daemon answers")
+
+    def generate(self):
+        words = ["cdi", "generate", "--kind", self.kind, "--size", "40M"]
+        text = finish(self.as_user(self.bin / "tandem", *words, env=self.card.env))
+        SPECIFICATIONS.mkdir(exist_ok=True)
+        self.specification.write_text(text)
+
+    def spawn(self, *words):
+        return self.as_user(*self.podman, *words, env={k: v for k, v in os.environ.items() if k[:7] != "TANDEM_"})
+
+    def leases(self):
+        return self.card.ask("leases")["leases"]
 
 
 def unusable():

@@ -8,13 +8,13 @@
 #include <memory>
 #include <optional>
 
+#include "src/base/layout.h"
 #include "src/cdi/file.h"
 #include "src/cdi/spec.h"
 #include "src/cli/containers/container.h"
 #include "src/cli/control.h"
 #include "src/cli/daemon.h"
 #include "src/cli/fields.h"
-#include "src/cli/layout.h"
 #include "src/cli/print.h"
 #include "src/cli/show_commands.h"
 #include "src/usage/usage.h"
@@ -54,8 +54,7 @@ Result<std::string> Generate(const GenerateOptions& options) {
   }
   const cdi::CdiHost host =
       cdi::HostOf(layout, gpu.gpu == Gpu::kSoft, wire::RuntimeDir(), OwnEnvironment());
-  std::string text = cdi::CdiSpec(options.kind, host, gpus, sizes).dump(2) + "
-";
+  std::string text = cdi::CdiSpec(options.kind, host, gpus, sizes).dump(2) + "\n";
   if (options.output.empty()) return text;
   TRY(cdi::WriteSpec(options.output, text));
   return std::string();
@@ -87,10 +86,29 @@ std::optional<Json> ChooseGpu(const Json& leases, const std::string& wanted) {
   return best == nullptr ? std::nullopt : std::optional<Json>(*best);
 }
 
+// In a user namespace without root nothing tells root's daemon from another user's.
+Result<wire::Channel> ConnectFromRuntime() {
+  Result<wire::Channel> channel = ConnectRunning();
+  if (channel.ok() || channel.error().code != ErrorCode::kRefused) return channel;
+  return Error{ErrorCode::kRefused, channel.error().message +
+                                        ": containers of a user's own, as of rootless Podman, need "
+                                        "that user's own daemon"};
+}
+
+// Without a cgroup of its own nothing tells the container's processes from others of its user. They
+// then share GPUs as any program of the user's, without a lease.
+Status ShareWithout(const HookOptions& options) {
+  if (options.memory.empty() && !options.detached) return {};
+  return Error{ErrorCode::kUnsupported,
+               "this container has no cgroup of its own, so that no limit can hold for it: use "
+               "tandem.dev/gpu=any, or cgroups of version 2"};
+}
+
 Status LendTo(const Container& container, const HookOptions& options) {
   ASSIGN_OR_RETURN(const Layout layout, OwnLayout());
   TRY(CheckLibc(container, layout.shim));
-  ASSIGN_OR_RETURN(wire::Channel channel, ConnectRunning());
+  ASSIGN_OR_RETURN(wire::Channel channel, ConnectFromRuntime());
+  if (container.cgroup.empty()) return ShareWithout(options);
   ASSIGN_OR_RETURN(const Json leases, AskLeases(&channel));
   const std::optional<Json> gpu = ChooseGpu(leases, options.gpu);
   if (!gpu.has_value()) {

@@ -50,6 +50,8 @@ Result<Container> ReadContainer(const std::string& state) {
   container.name = container.id.substr(0, kShortId);
   const int pid = static_cast<int>(Number(Member(told, "pid")));
   if (pid > 0) container.cgroup = OwnCgroup(Contents("/proc/" + std::to_string(pid) + "/cgroup"));
+  // The runtime's own: so it is for users' own containers on cgroups of version 1.
+  if (container.cgroup == OwnCgroup(Contents("/proc/self/cgroup"))) container.cgroup.clear();
   const fs::path bundle = RawText(told, "bundle");
   const Result<Json> config = Parse(Contents(bundle / "config.json"));
   if (!config.ok()) return container;

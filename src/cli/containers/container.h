@@ -12,7 +12,7 @@ namespace tandem::cli {
 struct Container {
   std::string id;
   std::string name;    // its hostname, or the beginning of its id
-  std::string cgroup;  // as /proc/PID/cgroup has it; empty after its end
+  std::string cgroup;  // as /proc/PID/cgroup has it; empty after its end, or where it has no own
   std::string root;    // its files
   unsigned uid = 0;    // on the host, of its program
 };
