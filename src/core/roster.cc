@@ -89,7 +89,11 @@ Session* Roster::Find(SessionId id) {
 void Roster::EndEvent() {
   dirty_ = true;
   counted();
-  for (Session* const session : touched_) session->touched = false;
+  changed_.clear();
+  for (Session* const session : touched_) {
+    session->touched = false;
+    changed_.push_back(session->id);
+  }
   touched_.clear();
 }
 

@@ -57,6 +57,8 @@ class Roster {
   void Changed() { dirty_ = true; }
   // Those that the event has changed so far, in no order.
   const std::vector<Session*>& touched() const { return touched_; }
+  // Those of them that are still there, once the event has ended; until the next one ends.
+  const std::vector<SessionId>& changed() const { return changed_; }
 
   const Counted& counted() const;
   const Sums& sums() const { return counted().sums; }
@@ -71,6 +73,7 @@ class Roster {
   std::map<SessionId, Session> sessions_;
   std::unordered_map<uint64_t, Session*> by_id_;  // the same
   mutable std::vector<Session*> touched_;
+  std::vector<SessionId> changed_;
   mutable Counted counted_;
   mutable bool dirty_ = false;
   mutable uint32_t asked_ = 0;  // how often, in builds that check

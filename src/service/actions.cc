@@ -92,40 +92,59 @@ void Service::Apply(Gpu& gpu, const core::action::Overdue& overdue) {
   out_.push_back(std::move(end));
 }
 
-// Writes only what has changed: other processors read these pages.
+// Those of the sessions that the last event has changed, of others of their runs, or of all.
 void Service::UpdatePages(Gpu& gpu) {
-  const auto show = [](std::atomic<uint64_t>& field, uint64_t value) {
-    if (field.load(std::memory_order_relaxed) != value) field.store(value);
-  };
-  const Bytes budget = BudgetShown(gpu);
-  const core::RunLimits& limits = gpu.arbiter.limits();
-  for (const auto& [id, session] : gpu.arbiter.sessions()) {
-    const auto at = sessions_.find(id);
-    if (at == sessions_.end()) continue;
-    wire::DecisionsPage& page = at->second->pages->decisions();
-    const Bytes limit = limits.limit(id);
-    show(page.limit_bytes, (session.oversubscribes ? limit : std::min(limit, budget)).count);
-    const Bytes most = gpu.arbiter.MostResident(session);
-    show(page.most_resident_bytes, session.oversubscribes ? std::max<uint64_t>(most.count, 1) : 0);
-    show(page.most_needed_bytes, MostNeeded(*at->second).count);
-    show(page.run_used_bytes, limits.run_used(id).count);
-    show(page.run_others_used_bytes, (limits.run_used(id) - limits.used(id)).count);
-    show(page.run_others, limits.run_sessions(id) - 1);
-    show(page.host_limit_bytes, host_.limit().count);
-    show(page.fixed_wait_ms, static_cast<uint64_t>(config_.fixed_wait.ns / 1000000));
-    const Bytes in_file = host_.PlaceOf(gpu.info.index, id).spilled;
-    show(page.host_file_bytes, in_file.count);
-    at->second->spill_quota.OnPromise(in_file, now_);
-    show(page.host_share_bytes, gpu.arbiter.HostShare(id).count);
-    const bool asked = at->second->run.has_value() && runs_.at(*at->second->run).oversubscribes;
-    show(page.run_oversubscribes, asked ? 1 : 0);
-    if (page.suspended.load() != session.suspended) page.suspended.store(session.suspended);
-    if (page.refuses.load() != session.refuses) {
-      page.refuses.store(session.refuses);
-      SendTo(id, wire::Contended{});  // so that it looks
-    }
-    Save(*at->second);
+  const core::Arbiter& arbiter = gpu.arbiter;
+  const PageBasis basis{BudgetShown(gpu), arbiter.MostResident(), arbiter.roster().sums().immovable,
+                        arbiter.excess(), host_.limit(),          runs_revision_};
+  bool all = gpu.shown != basis;
+  gpu.shown = basis;
+  for (const core::SessionId id : arbiter.roster().changed()) {
+    all = all || UpdatePage(gpu, arbiter.roster().at(id));
   }
+  if (!all) return;
+  for (const auto& [id, session] : arbiter.sessions()) UpdatePage(gpu, session);
+}
+
+// Writes only what has changed: other processors read these pages. Returns whether others of its
+// run must be shown that, too.
+bool Service::UpdatePage(const Gpu& gpu, const core::Session& session) {
+  const core::SessionId id = session.id;
+  const auto at = sessions_.find(id);
+  if (at == sessions_.end()) return false;
+  Seat& seat = *at->second;
+  wire::DecisionsPage& page = seat.pages->decisions();
+  const auto show = [](std::atomic<uint64_t>& field, uint64_t value) {
+    const bool changes = field.load(std::memory_order_relaxed) != value;
+    if (changes) field.store(value);
+    return changes;
+  };
+  const core::RunLimits& limits = gpu.arbiter.limits();
+  const Bytes limit = limits.limit(id);
+  const Bytes bound = session.oversubscribes ? limit : std::min(limit, gpu.shown->budget);
+  show(page.limit_bytes, bound.count);
+  const Bytes most = gpu.arbiter.MostResident(session);
+  show(page.most_resident_bytes, session.oversubscribes ? std::max<uint64_t>(most.count, 1) : 0);
+  show(page.most_needed_bytes, MostNeeded(seat).count);
+  const bool run_changes = show(page.run_used_bytes, limits.run_used(id).count);
+  show(page.run_others_used_bytes, (limits.run_used(id) - limits.used(id)).count);
+  const uint64_t others = limits.run_sessions(id) - 1;
+  show(page.run_others, others);
+  show(page.host_limit_bytes, host_.limit().count);
+  show(page.fixed_wait_ms, static_cast<uint64_t>(config_.fixed_wait.ns / 1000000));
+  const Bytes in_file = host_.PlaceOf(gpu.info.index, id).spilled;
+  show(page.host_file_bytes, in_file.count);
+  seat.spill_quota.OnPromise(in_file, now_);
+  show(page.host_share_bytes, gpu.arbiter.HostShare(id).count);
+  const bool asked = seat.run.has_value() && runs_.at(*seat.run).oversubscribes;
+  show(page.run_oversubscribes, asked ? 1 : 0);
+  if (page.suspended.load() != session.suspended) page.suspended.store(session.suspended);
+  if (page.refuses.load() != session.refuses) {
+    page.refuses.store(session.refuses);
+    SendTo(id, wire::Contended{});  // so that it looks
+  }
+  Save(seat);
+  return run_changes && others > 0;
 }
 
 // Bounds the limits that sessions are shown. While sessions come back after a restart, no limit

@@ -43,6 +43,13 @@ struct Service::Run {
   bool suspension_known = false;
 };
 
+// What the pages of all sessions of a GPU depend on.
+struct PageBasis {
+  Bytes budget, most_resident, immovable, excess, host_limit;
+  uint64_t runs = 0;  // Service::runs_revision_
+  bool operator==(const PageBasis&) const = default;
+};
+
 struct Service::Gpu {
   Gpu(const GpuInfo& info, const core::ArbiterConfig& config)
       : info(info),
@@ -58,6 +65,7 @@ struct Service::Gpu {
   core::Arbiter arbiter;
   std::optional<Instant> wake;
   std::optional<Chaos> chaos;  // for tests
+  std::optional<PageBasis> shown;
   uint64_t handovers = 0;
   Bytes out;
   Bytes in;

@@ -30,6 +30,13 @@ core::ArbiterConfig ConfigOf(const GpuInfo& gpu, const ServiceConfig& service,
 constexpr uint64_t kLongestBurst =
     uint64_t{1000000} * 86400 * 365;  // µs that a session may declare
 
+// Which sessions runs have, or their limits.
+bool ChangesRuns(const core::Event& event) {
+  return std::holds_alternative<core::event::SessionAdded>(event) ||
+         std::holds_alternative<core::event::SessionGone>(event) ||
+         std::holds_alternative<core::event::LimitSet>(event);
+}
+
 }  // namespace
 
 Bytes BudgetOf(const GpuInfo& gpu, Bytes foreign) {
@@ -317,6 +324,7 @@ void Service::Feed(Gpu& gpu, const core::Event& event) {
     for (core::Event& answer : gpu.chaos->OnAction(action, now_)) answers.push_back(answer);
   }
   RecordEviction(gpu, event);
+  if (ChangesRuns(event)) ++runs_revision_;
   UpdatePages(gpu);
   EndWaits();
   ExpectWaits(gpu);

@@ -236,6 +236,7 @@ class Service {
   void SendTo(core::SessionId session, wire::Message message);
   void Remove(core::SessionId session, bool tell_arbiter);
   void UpdatePages(Gpu& gpu);
+  bool UpdatePage(const Gpu& gpu, const core::Session& session);
   Bytes BudgetShown(const Gpu& gpu) const;
   core::SessionId NextSession();
 
@@ -409,6 +410,7 @@ class Service {
   std::optional<Instant> last_end_;  // of a session
   uint64_t last_session_ = 0;
   uint64_t last_run_ = 0;
+  uint64_t runs_revision_ = 0;  // of which sessions runs have, and of their limits
 
   // Of the call that is being served.
   Instant now_;
