@@ -92,22 +92,30 @@ constexpr char kCopyAsync[] = R"(
   xor.b32 %as, %as, 4096; xor.b32 %bs, %bs, 4096;
 )";
 
-std::string Mma(const Factor& factor, bool async) {
-  std::string multiply;
+std::string MmaMultiply(const Factor& factor) {
+  std::string text;
   for (size_t i = 0; i < 4; ++i) {
-    multiply += "mma.sync.aligned.m16n8k" + std::to_string(32 / factor.bytes) + ".row.col." +
-                factor.sum + "." + factor.name + "." + factor.name + "." + factor.sum + " " +
-                List("c", 4 * i, 4) + ", " + List("a", 0, 4) + ", " + List("b", 2 * i, 2) + ", " +
-                List("c", 4 * i, 4) + ";\n";
+    text += "mma.sync.aligned.m16n8k" + std::to_string(32 / factor.bytes) + ".row.col." +
+            factor.sum + "." + factor.name + "." + factor.name + "." + factor.sum + " " +
+            List("c", 4 * i, 4) + ", " + List("a", 0, 4) + ", " + List("b", 2 * i, 2) + ", " +
+            List("c", 4 * i, 4) + ";\n";
   }
-  std::string store;
+  return text;
+}
+
+std::string MmaStore() {
+  std::string text;
   for (size_t i = 0; i < 4; ++i) {
-    store +=
+    text +=
         Fill("st.global.v2.b32 [%d+$PLACE$], $UPPER$; st.global.v2.b32 [%b+$PLACE$], $LOWER$;\n",
              {{"PLACE", std::to_string(32 * i)},
               {"UPPER", List("c", 4 * i, 2)},
               {"LOWER", List("c", 4 * i + 2, 2)}});
   }
+  return text;
+}
+
+std::string Mma(const Factor& factor, bool async) {
   return Fill(R"(
 .visible .entry mma_$TYPE$$ASYNC$(.param .u64 a, .param .u64 b, .param .u64 d, .param .u32 n) {
   .reg .b64 %a, %b, %d, %at, %bt, %to; .reg .b32 %n, %t, %lane, %warp, %row, %column, %i, %j;
@@ -166,8 +174,8 @@ LOOP:
                                      "cp.async.wait_group 1; bra READY;\n"
                                      "LAST: cp.async.wait_group 0;\nREADY:"},
                {"SWAP", async ? "xor.b32 %am, %am, 4096; xor.b32 %bm, %bm, 4096;" : ""},
-               {"MULTIPLY", multiply},
-               {"STORE", store}});
+               {"MULTIPLY", MmaMultiply(factor)},
+               {"STORE", MmaStore()}});
 }
 
 uint64_t Bits(const Factor& factor, int value) {
