@@ -153,8 +153,11 @@ complete -o default -F _tandem tandem
                      Join(Names(app)), ValueOptions(app), BashValues(app), BashPlaces(app), cases);
 }
 
+// To be evaluated, or a file in $fpath. As a file it is the body of a function `_tandem`, which is
+// called to complete a word, and then is the one that it defines.
 std::string Zsh(const CLI::App& app) {
-  return "autoload -Uz bashcompinit && bashcompinit\n" + Bash(app);
+  return "#compdef tandem\nautoload -Uz bashcompinit && bashcompinit\n" + Bash(app) +
+         "if [[ ${funcstack[1]} == _tandem ]]; then _bash_complete -o default -F _tandem; fi\n";
 }
 
 // In single quotes fish takes all but these two as they are.

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 
 import pytest
@@ -83,4 +84,8 @@ def test_documents_come_from_the_declared_options(tmp_path):
     assert "'run --class') values=" in bash
     asked = f'{bash}\nCOMP_WORDS=(tandem run --class b)\nCOMP_CWORD=3\n_tandem\necho "${{COMPREPLY[@]}}"\n'
     assert subprocess.run(["bash", "-c", asked], capture_output=True, text=True, check=True).stdout == "batch\n"
+    zsh = share / "zsh/site-functions/_tandem"
+    assert zsh.read_text().splitlines()[0] == "#compdef tandem"  # or compinit passes over it
+    for shell in filter(shutil.which, ("bash", "zsh")):
+        subprocess.run([shell, "-n", zsh], check=True)
     assert "complete -c tandem" in (share / "fish/vendor_completions.d/tandem.fish").read_text()
