@@ -6,20 +6,6 @@
 namespace tandem::shim {
 namespace {
 
-constexpr uint64_t kSmallestSlot = 512;  // what cuMemAlloc aligns to
-constexpr size_t kMostKeptPages = 4;
-
-// 512, 768 (not: not a multiple of 512), 1024, 1536, 2048, 3072, …: two sizes per doubling.
-uint64_t SlotBytes(uint64_t bytes) {
-  uint64_t size = kSmallestSlot;
-  while (size < bytes) {
-    const uint64_t between = size / 2 * 3;
-    if (between >= bytes && between % kSmallestSlot == 0) return between;
-    size *= 2;
-  }
-  return size;
-}
-
 // The order in which chunks leave: first those that need no copying, then those that turned out to
 // need none, then unknown ones, so that they become known, and last modified ones.
 int Reluctance(const Chunk& chunk) {
@@ -36,61 +22,21 @@ uint64_t DeviceMemory::ExtentBytes(uint64_t bytes) {
   return RoundToGranules(bytes);
 }
 
-Block DeviceMemory::AddBlock(CUdeviceptr address, uint64_t bytes, Extent* extent, uint32_t slot) {
-  const Block block{address, bytes, extent->context, next_id_++};
-  blocks_.emplace(address, Entry{block, extent, slot});
+Block DeviceMemory::AddBlock(uint64_t bytes, const BlockMemory& memory) {
+  const Block block{memory.address(), bytes, memory.extent->context, next_id_++};
+  blocks_.emplace(block.address, Entry{block, memory});
   return block;
-}
-
-// A page with a free slot, if there is one: perhaps one that was kept, whatever it was cut into.
-Extent* DeviceMemory::OpenPage(uint64_t slot_bytes, CUcontext context) {
-  if (const auto pages = open_pages_.find({slot_bytes, context}); pages != open_pages_.end()) {
-    return pages->second.back();
-  }
-  const auto fits = [context](const Extent* page) {
-    return page->context == context && !page->lost;
-  };
-  const auto kept = std::find_if(kept_pages_.rbegin(), kept_pages_.rend(), fits);
-  if (kept == kept_pages_.rend()) return nullptr;
-  Extent* const page = *kept;
-  kept_pages_.erase(std::next(kept).base());
-  kept_bytes_.fetch_sub(page->bytes, std::memory_order_relaxed);
-  untaken_pages_ = std::min(untaken_pages_, kept_pages_.size());
-  page->Cut(slot_bytes);
-  open_pages_[{slot_bytes, context}].push_back(page);
-  return page;
-}
-
-Extent* DeviceMemory::PageOfLargerSlots(uint64_t slot_bytes, CUcontext context) const {
-  const auto larger =
-      std::find_if(open_pages_.upper_bound({slot_bytes, context}), open_pages_.end(),
-                   [context](const auto& pages) { return pages.first.second == context; });
-  return larger == open_pages_.end() ? nullptr : larger->second.back();
-}
-
-void DeviceMemory::ClosePage(Extent* page) {
-  const auto pages = open_pages_.find({page->slot_bytes, page->context});
-  if (pages->second.back() == page) {
-    pages->second.pop_back();
-  } else {
-    std::erase(pages->second, page);
-  }
-  if (pages->second.empty()) open_pages_.erase(pages);
 }
 
 std::optional<Block> DeviceMemory::AllocateFromPage(uint64_t bytes, CUcontext context, bool* backed,
                                                     Slots slots) {
   if (bytes >= kLargeBlock) return std::nullopt;
-  const uint64_t slot_bytes = SlotBytes(bytes);
   MutexLock lock(mutex_);
-  Extent* page = OpenPage(slot_bytes, context);
-  if (page == nullptr && slots == Slots::kAnyLarger) page = PageOfLargerSlots(slot_bytes, context);
-  if (page == nullptr) return std::nullopt;
+  const std::optional<BlockMemory> slot = pages_.Take(bytes, context, slots);
+  if (!slot.has_value()) return std::nullopt;
   if (backed != nullptr) *backed = missing_ == 0;
-  const uint32_t slot = page->TakeSlot();
-  ++page->live;
-  if (!page->HasSlot()) ClosePage(page);
-  return AddBlock(page->address + slot * page->slot_bytes, bytes, page, slot);
+  ++slot->extent->live;
+  return AddBlock(bytes, *slot);
 }
 
 CUresult DeviceMemory::AddExtent(std::unique_ptr<Extent> extent, uint64_t chunk_bytes,
@@ -116,18 +62,13 @@ CUresult DeviceMemory::AllocateExtent(uint64_t bytes, CUcontext context, Block* 
   auto extent = std::make_unique<Extent>();
   extent->bytes = ExtentBytes(bytes);
   extent->context = context;
-  if (bytes < kLargeBlock) extent->Cut(SlotBytes(bytes));
   MutexLock lock(mutex_);
   Extent* added = nullptr;
   if (const CUresult result = AddExtent(std::move(extent), chunk_bytes_, &added);
       result != CUDA_SUCCESS) {
     return result;
   }
-  if (added->slot_bytes != 0) {
-    added->TakeSlot();  // the first
-    if (added->HasSlot()) open_pages_[{added->slot_bytes, context}].push_back(added);
-  }
-  *block = AddBlock(added->address, bytes, added, 0);
+  *block = AddBlock(bytes, bytes < kLargeBlock ? pages_.Add(added, bytes) : BlockMemory{added, 0});
   return CUDA_SUCCESS;
 }
 
@@ -186,7 +127,7 @@ std::optional<DeviceMemory::Home> DeviceMemory::HoldHome(CUdeviceptr pointer) {
   MutexLock lock(mutex_);
   const auto entry = Around(pointer);
   if (entry == blocks_.end()) return std::nullopt;
-  Extent& extent = *entry->second.extent;
+  Extent& extent = *entry->second.memory.extent;
   ++extent.live;
   return Home{entry->second.block, extent.address, extent.bytes};
 }
@@ -207,50 +148,38 @@ void DeviceMemory::Kill(Extent* extent) {
 }
 
 Bytes DeviceMemory::Release(const BlockMemory& memory) {
-  Extent* const extent = memory.extent;
-  if (extent->slot_bytes != 0 && !extent->lost) {
-    if (!extent->HasSlot()) open_pages_[{extent->slot_bytes, extent->context}].push_back(extent);
-    extent->free_slots.push_back(memory.slot);
-  }
-  return Drop(extent);
+  if (memory.extent->slots.bytes != 0 && !memory.extent->lost) pages_.Return(memory);
+  return Drop(memory.extent);
 }
 
 Bytes DeviceMemory::Drop(Extent* extent) {
   if (--extent->live != 0) return Bytes();
   const Bytes bytes(extent->pinned ? 0 : extent->bytes);
-  if (extent->HasSlot()) ClosePage(extent);
-  if (extent->slot_bytes == 0 || extent->lost || extent->pinned) {
+  pages_.Close(extent);
+  if (extent->slots.bytes == 0 || extent->lost || extent->pinned) {
     Kill(extent);
     return bytes;
   }
-  kept_pages_.push_back(extent);
-  kept_bytes_.fetch_add(extent->bytes, std::memory_order_relaxed);
-  return FreeOldestPages(kept_pages_.size() > kMostKeptPages ? 1 : 0);
+  return ReleasePages(pages_.Keep(extent));
 }
 
-Bytes DeviceMemory::FreeOldestPages(size_t count) {
+Bytes DeviceMemory::ReleasePages(const std::vector<Extent*>& pages) {
   Bytes shrunk;
-  for (size_t i = 0; i < count; ++i) {
-    shrunk += Bytes(kept_pages_[i]->bytes);
-    Kill(kept_pages_[i]);
+  for (Extent* const page : pages) {
+    shrunk += Bytes(page->bytes);
+    Kill(page);
   }
-  kept_pages_.erase(kept_pages_.begin(), kept_pages_.begin() + static_cast<ptrdiff_t>(count));
-  kept_bytes_.fetch_sub(shrunk.count, std::memory_order_relaxed);
-  untaken_pages_ = std::min(untaken_pages_, kept_pages_.size());
   return shrunk;
 }
 
 Bytes DeviceMemory::FreePages(size_t keep) {
   MutexLock lock(mutex_);
-  return FreeOldestPages(kept_pages_.size() - std::min(keep, kept_pages_.size()));
+  return ReleasePages(pages_.TakeKept(keep));
 }
 
 Bytes DeviceMemory::FreeUntakenPages(bool* more) {
   MutexLock lock(mutex_);
-  const Bytes shrunk = FreeOldestPages(untaken_pages_);
-  untaken_pages_ = kept_pages_.size();
-  *more = untaken_pages_ != 0;
-  return shrunk;
+  return ReleasePages(pages_.TakeUntaken(more));
 }
 
 Bytes DeviceMemory::ReleaseRetired(std::vector<BlockMemory>* retired) {
@@ -274,7 +203,7 @@ std::optional<Bytes> DeviceMemory::Free(CUdeviceptr pointer, uint64_t id, bool u
   MutexLock lock(mutex_);
   const auto entry = blocks_.find(pointer);
   if (entry == blocks_.end() || entry->second.block.id != id) return std::nullopt;
-  const BlockMemory memory{entry->second.extent, entry->second.slot};
+  const BlockMemory memory = entry->second.memory;
   blocks_.erase(entry);
   if (unused) return Release(memory);
   retired_.push_back(memory);
@@ -286,7 +215,7 @@ std::optional<Bytes> DeviceMemory::FreeIn(CUcontext context, CUdeviceptr pointer
   MutexLock lock(mutex_);
   const auto entry = blocks_.find(pointer);
   if (entry == blocks_.end() || entry->second.block.context != context) return std::nullopt;
-  const BlockMemory memory{entry->second.extent, entry->second.slot};
+  const BlockMemory memory = entry->second.memory;
   blocks_.erase(entry);
   return Release(memory);
 }
@@ -297,7 +226,7 @@ Bytes DeviceMemory::FreeContext(CUcontext context) {
   std::erase_if(blocks_, [&](const auto& named) {
     const Entry& entry = named.second;
     if (entry.block.context != context) return false;
-    its.push_back({entry.extent, entry.slot});
+    its.push_back(entry.memory);
     return true;
   });
   Bytes shrunk;
@@ -310,10 +239,7 @@ Bytes DeviceMemory::FreeContext(CUcontext context) {
     retired->erase(of_others, retired->end());
     shrunk += ReleaseRetired(&its);
   }
-  const auto others =
-      std::stable_partition(kept_pages_.begin(), kept_pages_.end(),
-                            [context](const Extent* page) { return page->context == context; });
-  return shrunk + FreeOldestPages(static_cast<size_t>(others - kept_pages_.begin()));
+  return shrunk + ReleasePages(pages_.TakeKeptOf(context));
 }
 
 void DeviceMemory::Fence() {
@@ -459,9 +385,7 @@ std::vector<DeviceMemory::Place> DeviceMemory::Lose(CUcontext context) {
 
 void DeviceMemory::LoseExtent(Extent* extent) {
   MutexLock lock(mutex_);
-  if (extent->HasSlot()) ClosePage(extent);
-  extent->free_slots.clear();
-  extent->fresh_slots = 0;
+  pages_.Close(extent);
   Uncount(*extent);
   extent->lost = true;
 }

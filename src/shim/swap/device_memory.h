@@ -23,7 +23,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -35,75 +34,10 @@
 #include "src/base/mutex.h"
 #include "src/cuda/real_driver.h"
 #include "src/shim/driver/address_regions.h"
-#include "src/shim/swap/fingerprint.h"
+#include "src/shim/swap/extent.h"
+#include "src/shim/swap/slab_pages.h"
 
 namespace tandem::shim {
-
-// Blocks from this size on have an extent of their own.
-inline constexpr uint64_t kLargeBlock = uint64_t{1} << 20;
-
-struct Chunk {
-  // Arriving: memory of the card is there, its bytes are not yet. Cold: it is in memory of the host
-  // that is mapped at its address; kernels reach it there (docs/decisions/0016).
-  enum class State : uint8_t { kAway, kArriving, kHere, kCold };
-
-  CUdeviceptr address = 0;
-  uint64_t bytes = 0;
-  State state = State::kAway;               // table lock and swap lock to change
-  CUmemGenericAllocationHandle handle = 0;  // swap lock
-  bool exposed = false;                     // swap lock: work may have written to it
-  // Swap lock. Its copy in host memory; of an exposed one as it was when it was exposed.
-  std::byte* host = nullptr;
-  // ---- swap lock; of clean_check.h
-  std::optional<Fingerprint> print;  // of the host copy
-  uint8_t modified = 0;              // found so, so often in a row
-  uint8_t unexamined = 0;            // departures at which it is not to be looked at
-
-  bool mapped() const { return state != State::kAway; }
-  bool resident() const { return state == State::kArriving || state == State::kHere; }
-  bool missing() const { return state == State::kAway || state == State::kArriving; }
-};
-
-// Another address at which the program has mapped a whole extent, and who may use it there.
-struct Alias {
-  CUdeviceptr address = 0;
-  std::vector<CUmemAccessDesc> access;
-};
-
-struct Extent {
-  CUdeviceptr address = 0;
-  uint64_t bytes = 0;
-  CUcontext context = nullptr;
-  std::vector<Chunk> chunks;
-  bool dead = false;                 // all of it is released; table lock
-  bool lost = false;                 // its context is broken; table lock and swap lock to change
-  bool named = false;                // by a launch since the last step of time; table lock
-  uint32_t heat = 0;                 // the more the more often it was; table lock
-  uint64_t slot_bytes = 0;           // of a slab page; 0: one block
-  uint32_t live = 1;                 // blocks in it, retired ones included, and who holds it
-  std::vector<uint32_t> free_slots;  // that were taken before
-  uint32_t fresh_slots = 0;          // and those that never were: the last ones, this number
-
-  bool HasSlot() const { return fresh_slots != 0 || !free_slots.empty(); }
-  void Cut(uint64_t bytes_of_slot) {
-    slot_bytes = bytes_of_slot;
-    free_slots.clear();
-    fresh_slots = static_cast<uint32_t>(bytes / slot_bytes);
-  }
-  uint32_t TakeSlot() {  // REQUIRES: HasSlot()
-    if (free_slots.empty()) return static_cast<uint32_t>(bytes / slot_bytes) - fresh_slots--;
-    const uint32_t slot = free_slots.back();
-    free_slots.pop_back();
-    return slot;
-  }
-
-  // ---- Of a handle of the program's (vmm_memory.h), which has no block.
-  std::vector<Alias> aliases;  // swap lock
-  std::optional<CUmemAllocationProp> properties;
-
-  bool pinned = false;  // stays on the card, and is not counted here; table lock and swap lock
-  bool shared = false;  // other processes may have it (memory_offers.h); so it is pinned
-};
 
 struct Block {
   CUdeviceptr address = 0;
@@ -130,7 +64,7 @@ class DeviceMemory {
 
   // A slot of a page that is there already; nothing if a new extent is needed. *backed: nothing is
   // missing.
-  enum class Slots { kFitting, kAnyLarger };
+  using Slots = SlabPages::Slots;
   std::optional<Block> AllocateFromPage(uint64_t bytes, CUcontext context, bool* backed = nullptr,
                                         Slots slots = Slots::kFitting) EXCLUDES_LOCK(mutex_);
   // What AllocateExtent(bytes) adds to `need`; 0 when that cannot be said in 64 bits.
@@ -176,7 +110,7 @@ class DeviceMemory {
   // more.
   Bytes FreeUntakenPages(bool* more) EXCLUDES_LOCK(mutex_);
   // What kept pages take: needed, but for nothing of the program's.
-  Bytes kept() const { return Bytes(kept_bytes_.load(std::memory_order_relaxed)); }
+  Bytes kept() const NO_THREAD_SAFETY_ANALYSIS { return pages_.kept(); }
   // Releases all that the context has, retired or not. Returns the same.
   Bytes FreeContext(CUcontext context) EXCLUDES_LOCK(mutex_);
 
@@ -249,30 +183,18 @@ class DeviceMemory {
  private:
   struct Entry {
     Block block;
-    Extent* extent;
-    uint32_t slot;
+    BlockMemory memory;
   };
   using Blocks = std::map<CUdeviceptr, Entry>;
-  // The memory of a block: a slot of a page, or a whole extent.
-  struct BlockMemory {
-    Extent* extent;
-    uint32_t slot;
-
-    uint64_t bytes() const { return extent->slot_bytes != 0 ? extent->slot_bytes : extent->bytes; }
-  };
 
   CUresult AddExtent(std::unique_ptr<Extent> extent, uint64_t chunk_bytes, Extent** added)
       REQUIRES_LOCK(mutex_);
-  Block AddBlock(CUdeviceptr address, uint64_t bytes, Extent* extent, uint32_t slot)
-      REQUIRES_LOCK(mutex_);
+  Block AddBlock(uint64_t bytes, const BlockMemory& memory) REQUIRES_LOCK(mutex_);
   Bytes Release(const BlockMemory& memory) REQUIRES_LOCK(mutex_);
   Bytes Drop(Extent* extent) REQUIRES_LOCK(mutex_);
   Bytes ReleaseRetired(std::vector<BlockMemory>* retired) REQUIRES_LOCK(mutex_);
   Blocks::const_iterator Around(CUdeviceptr pointer) const REQUIRES_LOCK(mutex_);
-  Extent* OpenPage(uint64_t slot_bytes, CUcontext context) REQUIRES_LOCK(mutex_);
-  Extent* PageOfLargerSlots(uint64_t slot_bytes, CUcontext context) const REQUIRES_LOCK(mutex_);
-  void ClosePage(Extent* page) REQUIRES_LOCK(mutex_);
-  Bytes FreeOldestPages(size_t count) REQUIRES_LOCK(mutex_);
+  Bytes ReleasePages(const std::vector<Extent*>& pages) REQUIRES_LOCK(mutex_);
   void Kill(Extent* extent) REQUIRES_LOCK(mutex_);
   void Uncount(const Extent& extent) REQUIRES_LOCK(mutex_);  // from what is needed
   void Uncount(const Place& place) REQUIRES_LOCK(mutex_);
@@ -287,11 +209,7 @@ class DeviceMemory {
   std::vector<std::unique_ptr<Extent>> dead_ GUARDED_BY(mutex_);
   std::atomic<bool> has_dead_{false};  // changed under the lock, as `dead_` is
   Blocks blocks_ GUARDED_BY(mutex_);
-  // Pages with a free slot, by slot size and context.
-  std::map<std::pair<uint64_t, CUcontext>, std::vector<Extent*>> open_pages_ GUARDED_BY(mutex_);
-  std::vector<Extent*> kept_pages_ GUARDED_BY(mutex_);  // without a block, longest kept first
-  size_t untaken_pages_ GUARDED_BY(mutex_) = 0;         // the least of those since the last look
-  std::atomic<uint64_t> kept_bytes_{0};
+  SlabPages pages_ GUARDED_BY(mutex_);  // but for kept()
   uint64_t need_ GUARDED_BY(mutex_) = 0;
   std::atomic<uint64_t> resident_{0};  // changed under the lock
   uint64_t missing_ GUARDED_BY(mutex_) = 0;
