@@ -1,10 +1,10 @@
 #include "softgpu/memory/graph_memory.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "softgpu/memory/handle_table.h"
+#include "src/base/around.h"
 
 namespace tandem::soft {
 
@@ -24,10 +24,9 @@ std::shared_ptr<GraphMemory::Block> GraphMemory::Add(DeviceVram* device, uint64_
 }
 
 std::shared_ptr<GraphMemory::Block> GraphMemory::Find(uint64_t address) const {
-  const auto after = blocks_.upper_bound(address);
-  if (after == blocks_.begin()) return nullptr;
-  const auto& block = std::prev(after)->second;
-  return address - block->range.begin < block->range.size ? block : nullptr;
+  const auto found =
+      FindAround(blocks_, address, [](const auto& block) { return block->range.size; });
+  return found != blocks_.end() ? found->second : nullptr;
 }
 
 bool GraphMemory::Back(Block& block) {

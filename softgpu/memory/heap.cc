@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "softgpu/memory/handle_table.h"
+#include "src/base/around.h"
 
 namespace tandem::soft {
 namespace {
@@ -91,11 +92,9 @@ void Heap::FreeAll(Owner owner) {
 }
 
 std::optional<Heap::Block> Heap::Find(uint64_t address) const {
-  auto after = blocks_.upper_bound(address);
-  if (after == blocks_.begin()) return std::nullopt;
-  const Block& block = std::prev(after)->second;
-  if (address - block.address >= block.size) return std::nullopt;
-  return block;
+  const auto found = FindAround(blocks_, address, &Block::size);
+  if (found == blocks_.end()) return std::nullopt;
+  return found->second;
 }
 
 std::optional<Heap::Backing> Heap::BackingOf(uint64_t address) const {

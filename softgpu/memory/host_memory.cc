@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "softgpu/memory/handle_table.h"
+#include "src/base/around.h"
 
 namespace tandem::soft {
 namespace {
@@ -98,11 +99,10 @@ void HostMemory::FreeAll(Owner owner) {
 }
 
 std::optional<HostMemory::Block> HostMemory::Find(uint64_t address) const {
-  auto after = blocks_.upper_bound(address);
-  if (after == blocks_.begin()) return std::nullopt;
-  const Block& block = std::prev(after)->second;
-  if (address - block.range.begin >= block.range.size) return std::nullopt;
-  return block;
+  const auto found =
+      FindAround(blocks_, address, [](const Block& block) { return block.range.size; });
+  if (found == blocks_.end()) return std::nullopt;
+  return found->second;
 }
 
 }  // namespace tandem::soft

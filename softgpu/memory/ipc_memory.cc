@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "softgpu/memory/handle_table.h"
+#include "src/base/around.h"
 
 namespace tandem::soft {
 namespace {
@@ -192,11 +193,10 @@ void IpcMemory::FreeAll(Owner owner) {
 }
 
 std::optional<IpcMemory::Block> IpcMemory::Find(uint64_t address) const {
-  const auto after = opened_.upper_bound(address);
-  if (after == opened_.begin()) return std::nullopt;
-  const Block& block = std::prev(after)->second.block;
-  if (address - block.range.begin >= block.range.size) return std::nullopt;
-  return block;
+  const auto found =
+      FindAround(opened_, address, [](const Opened& opened) { return opened.block.range.size; });
+  if (found == opened_.end()) return std::nullopt;
+  return found->second.block;
 }
 
 }  // namespace tandem::soft

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "softgpu/memory/handle_table.h"
+#include "src/base/around.h"
 
 namespace tandem::soft {
 namespace {
@@ -121,10 +122,8 @@ void Vmm::DropIfUnused(Handle handle) {
 }
 
 bool Vmm::InOneReservation(uint64_t address, uint64_t bytes) const {
-  auto after = reservations_.upper_bound(address);
-  if (after == reservations_.begin()) return false;
-  const auto& [begin, size] = *std::prev(after);
-  return address - begin < size && bytes <= size - (address - begin);
+  const auto found = FindAround(reservations_, address);
+  return found != reservations_.end() && bytes <= found->second - (address - found->first);
 }
 
 CUresult Vmm::Map(uint64_t address, uint64_t bytes, Handle handle) {
@@ -226,10 +225,9 @@ const CUmemAllocationProp* Vmm::PropertiesOf(Handle handle) const {
 }
 
 std::optional<Vmm::Found> Vmm::Find(uint64_t address) const {
-  auto after = mappings_.upper_bound(address);
-  if (after == mappings_.begin()) return std::nullopt;
-  const auto& [begin, mapping] = *std::prev(after);
-  if (address - begin >= mapping.size) return std::nullopt;
+  const auto found = FindAround(mappings_, address, &Mapping::size);
+  if (found == mappings_.end()) return std::nullopt;
+  const auto& [begin, mapping] = *found;
   const int device = DeviceOf(mapping);
   const auto own = mapping.users.find(device);
   Access copies = Access::kNone;

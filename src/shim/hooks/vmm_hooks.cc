@@ -2,10 +2,10 @@
 // VmmMemory has no answer to goes to the driver.
 #include <algorithm>
 #include <atomic>
-#include <iterator>
 #include <map>
 #include <vector>
 
+#include "src/base/around.h"
 #include "src/base/mutex.h"
 #include "src/shim/hooks/gated_call.h"
 #include "src/shim/os/log.h"
@@ -32,11 +32,8 @@ class Reservations {
   // Whether all of it lies in one.
   bool Contain(CUdeviceptr address, uint64_t bytes) {
     MutexLock lock(mutex_);
-    auto found = reserved_.upper_bound(address);
-    if (found == reserved_.begin()) return false;
-    --found;
-    const uint64_t offset = address - found->first;
-    return offset < found->second && bytes <= found->second - offset;
+    const auto found = FindAround(reserved_, address);
+    return found != reserved_.end() && bytes <= found->second - (address - found->first);
   }
 
  private:

@@ -1,10 +1,10 @@
 #include "src/shim/memory/opened_memory.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 #include <vector>
 
+#include "src/base/around.h"
 #include "src/shim/driver/address_regions.h"
 #include "src/shim/link/offer_calls.h"
 #include "src/shim/os/log.h"
@@ -220,11 +220,10 @@ void OpenedMemory::ContextEnds(CUcontext context) {
 
 std::optional<OpenedMemory::Block> OpenedMemory::Find(CUdeviceptr pointer) const {
   MutexLock lock(mutex_);
-  const auto after = opened_.upper_bound(pointer);
-  if (after == opened_.begin()) return std::nullopt;
-  const Block& block = std::prev(after)->second.block;
-  if (pointer - block.address >= block.bytes) return std::nullopt;
-  return block;
+  const auto found =
+      FindAround(opened_, pointer, [](const auto& opened) { return opened.block.bytes; });
+  if (found == opened_.end()) return std::nullopt;
+  return found->second.block;
 }
 
 }  // namespace tandem::shim

@@ -1,10 +1,10 @@
 #include "src/shim/memory/vmm_memory.h"
 
 #include <algorithm>
-#include <iterator>
 #include <limits>
 #include <span>
 
+#include "src/base/around.h"
 #include "src/shim/swap/extent_aliases.h"
 #include "src/shim/swap/host_arena.h"
 
@@ -144,10 +144,7 @@ std::optional<CUresult> VmmMemory::GetProperties(Handle handle,
 }
 
 VmmMemory::Mappings::const_iterator VmmMemory::Around(CUdeviceptr address) const {
-  auto mapping = mappings_.upper_bound(address);
-  if (mapping == mappings_.begin()) return mappings_.end();
-  --mapping;
-  return address - mapping->first < mapping->second.bytes ? mapping : mappings_.end();
+  return FindAround(mappings_, address, &Mapped::bytes);
 }
 
 bool VmmMemory::Overlaps(CUdeviceptr address, uint64_t bytes) const {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "src/base/around.h"
+
 namespace tandem::shim {
 namespace {
 
@@ -109,11 +111,7 @@ void DeviceMemory::Join(Extent* extent, CUmemGenericAllocationHandle handle) {
 }
 
 DeviceMemory::Blocks::const_iterator DeviceMemory::Around(CUdeviceptr pointer) const {
-  auto entry = blocks_.upper_bound(pointer);
-  if (entry == blocks_.begin()) return blocks_.end();
-  --entry;
-  const Block& block = entry->second.block;
-  return pointer - block.address < block.bytes ? entry : blocks_.end();
+  return FindAround(blocks_, pointer, [](const Entry& entry) { return entry.block.bytes; });
 }
 
 std::optional<Block> DeviceMemory::Find(CUdeviceptr pointer) const {
@@ -280,12 +278,16 @@ Extent* DeviceMemory::FindExtent(CUdeviceptr address) const {
   return found == extents_.end() ? nullptr : found->second.get();
 }
 
+Extent* DeviceMemory::ExtentAround(CUdeviceptr pointer) const {
+  const auto found =
+      FindAround(extents_, pointer, [](const auto& extent) { return extent->bytes; });
+  return found == extents_.end() ? nullptr : found->second.get();
+}
+
 std::optional<DeviceMemory::Place> DeviceMemory::FindChunk(CUdeviceptr pointer) const {
   MutexLock lock(mutex_);
-  auto next = extents_.upper_bound(pointer);
-  if (next == extents_.begin()) return std::nullopt;
-  Extent* const extent = std::prev(next)->second.get();
-  if (pointer - extent->address >= extent->bytes || extent->lost) return std::nullopt;
+  Extent* const extent = ExtentAround(pointer);
+  if (extent == nullptr || extent->lost) return std::nullopt;
   const auto after =
       std::upper_bound(extent->chunks.begin(), extent->chunks.end(), pointer,
                        [](CUdeviceptr at, const Chunk& chunk) { return at < chunk.address; });

@@ -194,6 +194,7 @@ class DeviceMemory {
   Bytes Drop(Extent* extent) REQUIRES_LOCK(mutex_);
   Bytes ReleaseRetired(std::vector<BlockMemory>* retired) REQUIRES_LOCK(mutex_);
   Blocks::const_iterator Around(CUdeviceptr pointer) const REQUIRES_LOCK(mutex_);
+  Extent* ExtentAround(CUdeviceptr pointer) const REQUIRES_LOCK(mutex_);
   Bytes ReleasePages(const std::vector<Extent*>& pages) REQUIRES_LOCK(mutex_);
   void Kill(Extent* extent) REQUIRES_LOCK(mutex_);
   void Uncount(const Extent& extent) REQUIRES_LOCK(mutex_);  // from what is needed

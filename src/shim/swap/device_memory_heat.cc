@@ -28,12 +28,9 @@ bool ByHeat(const DeviceMemory::Place& a, const DeviceMemory::Place& b) {
 
 bool DeviceMemory::NoteNamedByLaunch(CUdeviceptr pointer) {
   MutexLock lock(mutex_);
-  auto extent = extents_.upper_bound(pointer);
-  if (extent == extents_.begin()) return false;
-  --extent;
-  if (pointer - extent->first >= extent->second->bytes) return false;
-  extent->second->named = true;
-  return true;
+  Extent* const extent = ExtentAround(pointer);
+  if (extent != nullptr) extent->named = true;
+  return extent != nullptr;
 }
 
 void DeviceMemory::Age() {

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "src/base/around.h"
 #include "src/shim/driver/address_regions.h"
 #include "src/shim/swap/fingerprint.h"
 
@@ -176,11 +177,10 @@ void FakeDriver::FillAccess() {
                                     CUdeviceptr pointer) -> CUresult {
     MutexLock lock(current->mutex_);
     if (attribute != CU_POINTER_ATTRIBUTE_MEMORY_TYPE) return CUDA_ERROR_NOT_SUPPORTED;
-    auto next = current->mappings_.upper_bound(pointer);
-    if (next == current->mappings_.begin()) return CUDA_ERROR_INVALID_VALUE;
-    const auto& [address, handle] = *--next;
-    const Physical& physical = current->physical_.at(handle);
-    if (pointer - address >= physical.bytes) return CUDA_ERROR_INVALID_VALUE;
+    const auto size = [&](const auto& handle) { return current->physical_.at(handle).bytes; };
+    const auto found = FindAround(current->mappings_, pointer, size);
+    if (found == current->mappings_.end()) return CUDA_ERROR_INVALID_VALUE;
+    const Physical& physical = current->physical_.at(found->second);
     const unsigned int type = physical.of_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
     std::memcpy(data, &type, sizeof(type));
     return CUDA_SUCCESS;
