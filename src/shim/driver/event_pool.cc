@@ -3,12 +3,14 @@
 #include <algorithm>
 
 #include "src/shim/driver/capture_mode.h"
+#include "src/shim/driver/in_context.h"
 
 namespace tandem::shim {
 
 CUresult EventPool::Record(CUcontext context, CUstream stream, Marker* marker) {
   *marker = Marker{nullptr, context};
-  CUresult result = real_->cuCtxPushCurrent_v2(context);
+  const InContext scope(real_, context);
+  CUresult result = scope.result();
   if (result != CUDA_SUCCESS) return result;
   CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
   if (real_->cuStreamIsCapturing != nullptr) {
@@ -30,8 +32,6 @@ CUresult EventPool::Record(CUcontext context, CUstream stream, Marker* marker) {
     if (result == CUDA_SUCCESS) result = real_->cuEventRecord(marker->event, stream);
     if (result != CUDA_SUCCESS && marker->event != nullptr) Return(*marker);
   }
-  CUcontext popped = nullptr;
-  real_->cuCtxPopCurrent_v2(&popped);
   return result;
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <ctime>
 
+#include "src/shim/driver/in_context.h"
+
 namespace tandem::shim {
 namespace {
 
@@ -44,11 +46,12 @@ void WorkTracker::AddContext(CUcontext context) {
 }
 
 void WorkTracker::Add(CUcontext context) {
-  if (contexts_.count(context) != 0 || real_->cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) return;
+  if (contexts_.count(context) != 0) return;
+  const InContext scope(real_, context);
   CUdevice device = 0;
-  if (real_->cuCtxGetDevice(&device) == CUDA_SUCCESS) contexts_[context] = device;
-  CUcontext popped = nullptr;
-  real_->cuCtxPopCurrent_v2(&popped);
+  if (scope.result() == CUDA_SUCCESS && real_->cuCtxGetDevice(&device) == CUDA_SUCCESS) {
+    contexts_[context] = device;
+  }
 }
 
 bool WorkTracker::IsOn(CUcontext context, CUdevice device) const {
@@ -74,10 +77,8 @@ std::vector<CUcontext> WorkTracker::TakeBroken(CUdevice device) {
   std::vector<CUcontext> broken;
   for (const auto& [context, its_device] : contexts_) {
     if (its_device != device) continue;
-    if (real_->cuCtxPushCurrent_v2(context) != CUDA_SUCCESS) continue;
-    if (IsSticky(AskHealth(context))) broken.push_back(context);
-    CUcontext popped = nullptr;
-    real_->cuCtxPopCurrent_v2(&popped);
+    const InContext scope(real_, context);
+    if (scope.result() == CUDA_SUCCESS && IsSticky(AskHealth(context))) broken.push_back(context);
   }
   if (!broken.empty()) broken_.store(true, std::memory_order_release);
   for (CUcontext context : broken) Remove(context);

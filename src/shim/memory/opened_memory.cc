@@ -6,6 +6,7 @@
 
 #include "src/base/around.h"
 #include "src/shim/driver/address_regions.h"
+#include "src/shim/driver/in_context.h"
 #include "src/shim/link/offer_calls.h"
 #include "src/shim/os/log.h"
 
@@ -164,12 +165,8 @@ void OpenedMemory::Unmap(const Piece& piece) {
 }
 
 CUresult OpenedMemory::Synchronize(CUcontext context) {
-  CUresult result = real_->cuCtxPushCurrent_v2(context);
-  if (result != CUDA_SUCCESS) return result;
-  result = real_->cuCtxSynchronize();
-  CUcontext popped = nullptr;
-  real_->cuCtxPopCurrent_v2(&popped);
-  return result;
+  const InContext scope(real_, context);
+  return scope.result() == CUDA_SUCCESS ? real_->cuCtxSynchronize() : scope.result();
 }
 
 std::optional<CUresult> OpenedMemory::Close(CUdeviceptr pointer) {

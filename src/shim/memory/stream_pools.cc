@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "src/base/time.h"
+#include "src/shim/driver/in_context.h"
 #include "src/shim/swap/device_memory.h"
 
 namespace tandem::shim {
@@ -73,11 +74,9 @@ StreamPools::IdleBlock StreamPools::Drop(Pool* pool, IdleBlock block) {
 
 // Puts what the stream does from now on behind the work that used the block.
 bool StreamPools::Orders(Place place, const Idle& idle) const {
-  CUcontext popped = nullptr;
-  if (real_->cuCtxPushCurrent_v2(place.context) != CUDA_SUCCESS) return false;
-  const CUresult result = real_->cuStreamWaitEvent(place.stream, idle.marker.event, 0);
-  real_->cuCtxPopCurrent_v2(&popped);
-  return result == CUDA_SUCCESS;
+  const InContext scope(real_, place.context);
+  return scope.result() == CUDA_SUCCESS &&
+         real_->cuStreamWaitEvent(place.stream, idle.marker.event, 0) == CUDA_SUCCESS;
 }
 
 // The smallest that fits. Of another context's blocks none: they go with it.

@@ -4,6 +4,7 @@
 #include <functional>
 #include <vector>
 
+#include "src/shim/driver/in_context.h"
 #include "src/shim/os/log.h"
 
 namespace tandem::shim {
@@ -332,12 +333,8 @@ void Guest::UpdateReach(CUdevice peer) {
 }
 
 CUresult Guest::Synchronize(CUcontext context) {
-  CUresult result = real_->cuCtxPushCurrent_v2(context);
-  if (result != CUDA_SUCCESS) return result;
-  result = real_->cuCtxSynchronize();
-  CUcontext popped = nullptr;
-  real_->cuCtxPopCurrent_v2(&popped);
-  return result;
+  const InContext scope(real_, context);
+  return scope.result() == CUDA_SUCCESS ? real_->cuCtxSynchronize() : scope.result();
 }
 
 bool Guest::IsQuiet(CUcontext context) const {
@@ -347,12 +344,8 @@ bool Guest::IsQuiet(CUcontext context) const {
 
 CUresult Guest::Health(CUcontext context) {
   if (IsQuiet(context)) return CUDA_SUCCESS;
-  CUresult result = real_->cuCtxPushCurrent_v2(context);
-  if (result != CUDA_SUCCESS) return result;
-  result = tracker_->Health(context);
-  CUcontext popped = nullptr;
-  real_->cuCtxPopCurrent_v2(&popped);
-  return result;
+  const InContext scope(real_, context);
+  return scope.result() == CUDA_SUCCESS ? tracker_->Health(context) : scope.result();
 }
 
 void Guest::BeginLease(ProgramLease* lease) {

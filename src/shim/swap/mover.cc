@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "src/shim/driver/capture_mode.h"
+#include "src/shim/driver/in_context.h"
 #include "src/shim/swap/extent_aliases.h"
 
 namespace tandem::shim {
@@ -13,25 +14,6 @@ constexpr Duration kArenaAge = Seconds(30);
 constexpr int kPutBackTries = 2;
 
 }  // namespace
-
-// Makes the mover's context current for a scope.
-class Mover::InContext {
- public:
-  InContext(const cuda::RealDriver* real, CUcontext context) : real_(real) {
-    result_ = context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : real_->cuCtxPushCurrent_v2(context);
-  }
-  ~InContext() {
-    CUcontext popped = nullptr;
-    if (result_ == CUDA_SUCCESS) real_->cuCtxPopCurrent_v2(&popped);
-  }
-  InContext(const InContext&) = delete;
-  InContext& operator=(const InContext&) = delete;
-  CUresult result() const { return result_; }
-
- private:
-  const cuda::RealDriver* const real_;
-  CUresult result_;
-};
 
 Mover::Mover(const cuda::RealDriver* real, CUdevice device, DeviceMemory* memory, Bytes chunk)
     : real_(real),

@@ -115,7 +115,6 @@ class Mover {
     Place place;
     CUevent event;  // null: the copy failed, and the chunk has yet to go
   };
-  class InContext;
 
   CUresult PrepareStreams();
   CUresult Map(const Place* places, size_t count, const CUmemAllocationProp& properties);
