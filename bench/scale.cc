@@ -304,9 +304,11 @@ int main(int argc, char** argv) {
   bool json = false;
   CLI::App app{"Jobs of a trace on a simulated cluster, with GPUs given out in four ways.",
                "bench_scale"};
-  app.add_option("--nodes", options.nodes)->capture_default_str();
-  app.add_option("--gpus", options.gpus, "of each node")->capture_default_str();
-  app.add_option("--jobs", options.jobs)->capture_default_str();
+  app.add_option("--nodes", options.nodes)->check(CLI::Range(1, 100'000))->capture_default_str();
+  app.add_option("--gpus", options.gpus, "of each node")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  app.add_option("--jobs", options.jobs)->check(CLI::Range(1, 10'000'000))->capture_default_str();
   app.add_option("--hours", options.hours, "in which the jobs come")->capture_default_str();
   app.add_option("--oversubscribe", options.oversubscribe, "Tandem's, of memory")
       ->capture_default_str();
@@ -314,8 +316,8 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--burst", options.burst, "mean seconds of work at a time")->capture_default_str();
   app.add_option("--seed", options.seed)->capture_default_str();
-  app.add_option("--way", only,
-                 "whole, fractions, replicas, tandem or tandem-spread; default: all");
+  app.add_option("--way", only, "whole, fractions, replicas, tandem or tandem-spread; default: all")
+      ->check(CLI::IsMember({"whole", "fractions", "replicas", "tandem", "tandem-spread"}));
   app.add_flag("--json", json, "lines of JSON");
   CLI11_PARSE(app, argc, argv);
   const int units = tandem::bench::kUnits;

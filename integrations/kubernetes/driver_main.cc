@@ -6,13 +6,14 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <string>
 #include <utility>
 
-#include "integrations/kubernetes/api_options.h"
 #include "integrations/kubernetes/driver.h"
 #include "integrations/kubernetes/node_gpus.h"
+#include "integrations/kubernetes/options.h"
 
 namespace tandem::kubernetes {
 namespace {
@@ -91,9 +92,9 @@ class Main {
 };
 
 int Serve(const DriverOptions& options) {
-  const Result<Bytes> unit = ParseSize(options.gpus.unit);
-  if (!unit.ok() || unit->count == 0 || unit->count % MiB(1).count != 0) {
-    Log("--unit: give whole MiB, such as 1G or 512M");
+  const Result<Bytes> unit = UnitOf(options.gpus);
+  if (!unit.ok()) {
+    Log(unit.error().message);
     return 2;
   }
   if (options.gpus.api.url.empty()) {
@@ -128,33 +129,20 @@ int main(int argc, char** argv) {
       ->envname("NODE_NAME")
       ->required();
   tandem::kubernetes::AddApiOptions(app, gpus.api);
-  app.add_option("--unit", gpus.unit, "Step of the memory that a claim may have")
-      ->type_name("SIZE")
-      ->capture_default_str();
-  app.add_option("--oversubscribe", gpus.oversubscribe,
-                 "Offer this many times the memory; the rest waits on the host")
-      ->check(CLI::Range(1.0, 100.0))
-      ->capture_default_str();
+  tandem::kubernetes::AddGpuOptions(app, gpus);
   app.add_option("--registry", options.registry, "The kubelet's folder of plugins' sockets")
       ->type_name("FOLDER")
       ->capture_default_str();
   app.add_option("--folder", options.folder, "The driver's own folder")
       ->type_name("FOLDER")
       ->capture_default_str();
-  app.add_option("--cdi", gpus.specification, "Where the CDI specification is written")
-      ->type_name("FILE")
-      ->capture_default_str();
-  app.add_option("--kind", gpus.kind, "Vendor and class of the CDI devices")
-      ->type_name("VENDOR/CLASS")
-      ->capture_default_str();
-  app.add_option("--tandem", gpus.tandem, "The command `tandem`; default: of this installation")
-      ->type_name("PATH");
   app.footer(
       "The node's daemon must run. Kubernetes 1.34 or newer, with DRAConsumableCapacity.\n"
       "integrations/kubernetes/README.md has the steps.\n"
       "\n"
       "Example:\n"
       "  tandem-dra-driver --node n1 --api https://10.0.0.1:6443 --ca ca.crt --certificate n1.pem");
-  CLI11_PARSE(app, argc, argv);
+  setenv("GRPC_VERBOSITY", "NONE", 0);  // its words are for its developers
+  if (const auto status = tandem::kubernetes::Parse(app, argc, argv)) return *status;
   return tandem::kubernetes::Serve(options);
 }

@@ -12,9 +12,9 @@
 #include <thread>
 
 #include "integrations/kubernetes/annotations.h"
-#include "integrations/kubernetes/api_options.h"
 #include "integrations/kubernetes/extender.h"
 #include "integrations/kubernetes/http_library.h"
+#include "integrations/kubernetes/options.h"
 
 namespace tandem::kubernetes {
 namespace {
@@ -201,6 +201,6 @@ int main(int argc, char** argv) {
       "  tandem-scheduler-extender --listen 0.0.0.0:8890\n"
       "  tandem-scheduler-extender --api https://10.0.0.1:6443 --ca ca.crt --certificate "
       "client.pem");
-  CLI11_PARSE(app, argc, argv);
+  if (const auto status = tandem::kubernetes::Parse(app, argc, argv)) return *status;
   return tandem::kubernetes::Serve(options);
 }

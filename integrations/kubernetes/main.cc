@@ -8,13 +8,14 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <memory>
 #include <string>
 #include <utility>
 
-#include "integrations/kubernetes/api_options.h"
 #include "integrations/kubernetes/node_gpus.h"
+#include "integrations/kubernetes/options.h"
 #include "integrations/kubernetes/plugin.h"
 #include "integrations/kubernetes/room_label.h"
 
@@ -94,9 +95,13 @@ class Main {
 };
 
 int Serve(const PluginOptions& options) {
-  const Result<Bytes> unit = ParseSize(options.unit);
-  if (!unit.ok() || unit->count == 0 || unit->count % MiB(1).count != 0) {
-    Log("--unit: give whole MiB, such as 1G or 512M");
+  const Result<Bytes> unit = UnitOf(options);
+  if (!unit.ok()) {
+    Log(unit.error().message);
+    return 2;
+  }
+  if (!options.node.empty() && options.api.url.empty()) {
+    Log("--node needs --api, the address of Kubernetes' API server");
     return 2;
   }
   sigset_t ends;
@@ -118,13 +123,6 @@ int main(int argc, char** argv) {
   tandem::kubernetes::PluginOptions options;
   CLI::App app(
       "Offers the GPUs of this node to Kubernetes, as tandem.dev/gpu-memory and tandem.dev/gpu.");
-  app.add_option("--unit", options.unit, "Memory of one tandem.dev/gpu-memory")
-      ->type_name("SIZE")
-      ->capture_default_str();
-  app.add_option("--oversubscribe", options.oversubscribe,
-                 "Offer this many times the memory; the rest waits on the host")
-      ->check(CLI::Range(1.0, 100.0))
-      ->capture_default_str();
   app.add_flag("--spread", options.spread,
                "Prefer the GPU with the most room, not the fullest with enough");
   app.add_option("--shares", options.shares, "Containers that may have the whole of a GPU; 0: none")
@@ -135,20 +133,13 @@ int main(int argc, char** argv) {
       ->type_name("NAME")
       ->envname("NODE_NAME");
   tandem::kubernetes::AddApiOptions(app, options.api);
+  tandem::kubernetes::AddGpuOptions(app, options);
   app.add_option("--pod-resources", options.pod_resources, "The kubelet's socket of pods' devices")
       ->type_name("SOCKET")
       ->capture_default_str();
   app.add_option("--plugins", options.plugins, "The kubelet's folder of device plugins")
       ->type_name("FOLDER")
       ->capture_default_str();
-  app.add_option("--cdi", options.specification, "Where the CDI specification is written")
-      ->type_name("FILE")
-      ->capture_default_str();
-  app.add_option("--kind", options.kind, "Vendor and class of the CDI devices")
-      ->type_name("VENDOR/CLASS")
-      ->capture_default_str();
-  app.add_option("--tandem", options.tandem, "The command `tandem`; default: of this installation")
-      ->type_name("PATH");
   app.footer(
       "The node's daemon must run. Each container gets a lease by the hook of its CDI device.\n"
       "integrations/kubernetes/README.md has the steps.\n"
@@ -158,6 +149,7 @@ int main(int argc, char** argv) {
       "  tandem-device-plugin --oversubscribe 2 --spread --shares 0\n"
       "  tandem-device-plugin --node n1 --api https://10.0.0.1:6443 --ca ca.crt --certificate "
       "n1.pem");
-  CLI11_PARSE(app, argc, argv);
+  setenv("GRPC_VERBOSITY", "NONE", 0);  // its words are for its developers
+  if (const auto status = tandem::kubernetes::Parse(app, argc, argv)) return *status;
   return tandem::kubernetes::Serve(options);
 }

@@ -17,6 +17,17 @@
 namespace tandem::daemon {
 namespace {
 
+constexpr char kExamples[] =
+    "Examples:\n"
+    "  tandemd                                       in this terminal; end it with Ctrl-C\n"
+    "  tandemd --daemonize --log /tmp/tandemd.log    in the background\n"
+    "  TANDEM_GPU=soft tandemd                       on the software GPU\n"
+    "  tandemd --policy fcfs                         busy holders are not interrupted\n"
+    "  tandemd --everybody                           as root: for all users of this machine\n"
+    "  tandemd --host-memory 64G --spill /scratch:500G\n"
+    "                                                on the disk what 64 GiB do not hold\n"
+    "  tandem status                                 what it is doing";
+
 // Of a turn under chaos: long enough for a program that got the card to submit something.
 constexpr Duration kChaosTurn = Milliseconds(1);
 // As good as for ever, and can be added to any instant there will be.
@@ -210,16 +221,7 @@ ParsedOptions ParseOptions(int argc, const char* const* argv) {
   bool manual = false;
   app.add_flag("--manual", manual, "print the manual page, and end")->group("");
   AddTestOptions(&app, &options);
-  app.footer(
-      "Examples:\n"
-      "  tandemd                                       in this terminal; end it with Ctrl-C\n"
-      "  tandemd --daemonize --log /tmp/tandemd.log    in the background\n"
-      "  TANDEM_GPU=soft tandemd                       on the software GPU\n"
-      "  tandemd --policy fcfs                         busy holders are not interrupted\n"
-      "  tandemd --everybody                           as root: for all users of this machine\n"
-      "  tandemd --host-memory 64G --spill /scratch:500G\n"
-      "                                                on the disk what 64 GiB do not hold\n"
-      "  tandem status                                 what it is doing");
+  app.footer(kExamples);
   if (const auto mistake = usage::UnknownOption(app, "tandemd", {argv + 1, argv + argc})) {
     std::fprintf(stderr, "%s\n", EscapeText(*mistake).c_str());
     parsed.exit_status = usage::kExitUsage;

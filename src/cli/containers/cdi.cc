@@ -306,7 +306,7 @@ void AddContainers(CLI::App* app, std::function<int()>* action) {
       ->check(usage::IsLimit());
   attach->add_option("--gpu", attach_options->gpu, "Another GPU, where no program has used one yet")
       ->type_name("NUMBER")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, 1023));
   attach->footer(
       "The container was started with a device of Tandem: tandem.dev/gpu=none, or another one "
       "that\n"
