@@ -12,6 +12,8 @@ output of programs is in DIR/logs. Steps, in the order in which they run without
   frameworks   PyTorch, CuPy, Numba, Triton and JAX print digests of what they computed; without Tandem,
                then all at once under it. Equal bit for bit.
   oversubscribed  two PyTorch trainers that want 60 % of the card each, at once; digests as above
+  notebooks    two notebooks that want 60 % of the card each, cell by cell
+  suspended    a PyTorch trainer that is suspended and resumed ten times; digests as above
   seeing       listings and NVML, with a program beside Tandem
   faults       a killed daemon and a killed trainer: the others' results are right
   conformance  the driver's conformance suite, each group in a process, without Tandem and under it.
@@ -49,7 +51,8 @@ print(memory.total >> 20, memory.used >> 20, len(pynvml.nvmlDeviceGetComputeRunn
 HERE = Path(__file__).resolve().parent
 # Why a test of the conformance suite skips that runs in a process, or on a card, of its own.
 ALONE = re.compile("run the test alone|TANDEM_TEST_ALONE")
-STEPS = ("machine", "doctor", "frameworks", "oversubscribed", "seeing", "faults", "conformance", "benchmarks")
+STEPS = ("machine", "doctor", "frameworks", "oversubscribed", "notebooks", "suspended",
+         "seeing", "faults", "conformance", "benchmarks")
 FRAMEWORKS = ("torch", "cupy", "numba", "triton", "jax")
 AT_ONCE = 10  # processes of the suite
 
@@ -99,7 +102,7 @@ class Check:
         if soft:
             self.env |= {"TANDEM_GPU": "soft", "TANDEM_SOFT_DIR": str(state / "run"),
                          "LD_LIBRARY_PATH": str(self.build / "lib" / "tandem" / "soft")}  # fmt: skip
-        self.failures = 0
+        self.soft, self.failures = soft, 0
 
     def say(self, step, **fields):
         line = {"step": step, **fields}
@@ -297,6 +300,9 @@ class Check:
         """What `tandem status` says of the first GPU."""
         return json.loads(self.go("status", [self.tandem, "status", "--json"], 20).output)["gpus"][0]
 
+    def sessions(self):
+        return json.loads(self.go("ps", [self.tandem, "ps", "--json"], 20).output)["sessions"]
+
     def same(self, step, alone, run, found, **fields):
         equal = alone is not None and found is not None and alone["digests"] == found["digests"]
         self.say(step, ok=equal, end=run.end, seconds=run.seconds, times=found and found["times"],
@@ -317,6 +323,44 @@ class Check:
         self.say("oversubscribed", moves=len(moved), slow=sum(h["took_s"] > 0.1 and h["out_bytes"] < 2**30 for h in moved),
                  large=[[round(h["out_bytes"] / 1e9, 1), round(h["in_bytes"] / 1e9, 1), round(h["took_s"], 3)] for h in larger][-8:])  # fmt: skip
 
+    def notebooks(self):
+        daemon = self.daemon()
+        argv = [sys.executable, HERE / "notebooks.py", "--tandem", self.tandem, "--gib", f"{self.gib() * 0.6:.2f}"]
+        run = self.go("notebooks", [*argv, "--driver"] if self.soft else argv, 110)
+        self.end_daemon(daemon)
+        lines = [line for line in run.output.splitlines() if line.startswith("{")]
+        if not lines and "No module named" in run.output:
+            self.say("notebooks", ok=None, skipped=run.output.splitlines()[-1])  # no Jupyter here
+            return
+        found = json.loads(lines[-1]) if lines else {}
+        right = found.get("wrong") == ["0", "0"] and found["errors"] == [] and found["interrupted"] == "KeyboardInterrupt"
+        self.say("notebooks", ok=right, end=run.end, **found, tail=None if right else run.output[-600:])
+
+    def suspended(self):
+        """A trainer that leaves the card ten times, in the middle of its work."""
+        daemon = self.daemon()
+        ballast = int(self.gib() * 0.3)
+        options = ("--ballast", str(ballast), "--steps", "400")
+        (_, alone), = self.digests("suspended-bare", False, options, ("torch",), 60).values()
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            trainer = pool.submit(self.digests, "suspended", True, options, ("torch",), 110)
+            until = time.monotonic() + 40
+            while time.monotonic() < until and self.status()["charged_bytes"] < ballast * 2**30:
+                time.sleep(0.05)
+            number = self.sessions()[0]["id"]
+            left, rounds = [], 0
+            for _ in range(10):
+                told = self.go("suspended", [self.tandem, "suspend", number, "--timeout", "20s"], 25)
+                if told.status == 0:
+                    left.append(self.status()["charged_bytes"] >> 20)
+                back = self.go("suspended", [self.tandem, "resume", number], 25)
+                rounds += told.status == 0 and back.status == 0
+                time.sleep(0.5)
+            (run, found), = trainer.result().values()
+        moved = [round(h["out_bytes"] / 1e9 / h["took_s"], 1) for h in self.moves() if h["out_bytes"] > 2**32]
+        self.end_daemon(daemon)
+        self.same("suspended", alone, run, found, rounds=rounds, left_mib=left, gb_per_s=moved[-10:])
+
     def seeing(self):
         """What listings and NVML show while a trainer holds 20 GiB, and with a program beside Tandem."""
         daemon = self.daemon()
@@ -333,7 +377,7 @@ class Check:
             until = time.monotonic() + 25  # measured every ten seconds
             while (status := self.status())["foreign_bytes"] == 0 and time.monotonic() < until:
                 time.sleep(0.5)
-            session = json.loads(self.go("ps", [self.tandem, "ps", "--json"], 20).output)["sessions"][0]
+            session = self.sessions()[0]
             for words in (["ps"], ["status"], ["top", "--once"], ["doctor"]):
                 self.go("seeing", [self.tandem, *words], 30)
             self.go("seeing", self.shared(["nvidia-smi"], "--memory", "8G"), 30)
@@ -368,7 +412,7 @@ class Check:
         until = min(self.deadline, time.monotonic() + 50)
         while time.monotonic() < until and not any(h["in_bytes"] > 2**30 for h in self.moves()):
             time.sleep(0.2)
-        sessions = json.loads(self.go("ps", [self.tandem, "ps", "--json"], 20).output)["sessions"]
+        sessions = self.sessions()
         os.kill(daemon.pid, signal.SIGKILL)
         daemon.wait()
         daemon = self.daemon()
