@@ -375,7 +375,7 @@ class Check:
                                       stdout=subprocess.PIPE, start_new_session=True, text=True)  # fmt: skip
             alone = beside.stdout.readline().strip() == "ready"
             until = time.monotonic() + 25  # measured every ten seconds
-            while (status := self.status())["foreign_bytes"] == 0 and time.monotonic() < until:
+            while (status := self.status())["foreign_bytes"] < 4 << 30 and time.monotonic() < until:
                 time.sleep(0.5)
             session = self.sessions()[0]
             for words in (["ps"], ["status"], ["top", "--once"], ["doctor"]):
@@ -399,7 +399,7 @@ class Check:
         """Three trainers beyond the card: the daemon is killed and started anew, then one of them is
         killed. The others' results stay right, and the card is empty at the end."""
         daemon = self.daemon()
-        options = ("--ballast", str(int(self.gib() * 0.45)), "--steps", "150")
+        options = ("--ballast", str(int(self.gib() * 0.45)), "--steps", "300")
         (_, alone), = self.digests("faults-bare", False, options, ("torch",), 60).values()
         ended = {}
 
@@ -412,15 +412,14 @@ class Check:
         until = min(self.deadline, time.monotonic() + 50)
         while time.monotonic() < until and not any(h["in_bytes"] > 2**30 for h in self.moves()):
             time.sleep(0.2)
-        sessions = self.sessions()
         os.kill(daemon.pid, signal.SIGKILL)
         daemon.wait()
         daemon = self.daemon()
         while time.monotonic() < until and not any(h["in_bytes"] > 2**30 for h in self.moves()):
             time.sleep(0.2)
-        victims = [s["pid"] for s in sessions if s.get("pid")]
-        if victims:
-            os.kill(victims[0], signal.SIGKILL)
+        sessions = self.sessions()
+        if sessions:
+            os.kill(sessions[0]["pid"], signal.SIGKILL)
         for thread in threads:
             thread.join()
         killed = 0

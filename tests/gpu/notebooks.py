@@ -31,6 +31,10 @@ def add():
         piece.add_(1)
     torch.cuda.synchronize()
     added += 1
+other = torch.ones(4096, 4096, device="cuda")
+def work():  # that an interrupt may end anywhere
+    other @ other
+    torch.cuda.synchronize()
 def wrong():
     return sum(int((piece != n + added).sum().item()) for n, piece in enumerate(pieces))
 torch.cuda.synchronize()"""
@@ -38,6 +42,7 @@ DRIVER = """%%gpu
 exec(open({cells!r}).read())
 memory = Memory(int({gib} * 2**30))
 add = lambda: memory.work(0)
+work = lambda: memory.work(20_000_000)
 wrong = memory.wrong_words"""
 
 
@@ -103,7 +108,7 @@ def check(books, args):
     alone = [anna.run(cell) for _ in range(args.rounds)]
     turns = [book.run(cell) for _ in range(args.rounds) for book in books]
     at_once = [ran for _ in range(args.rounds) for ran in run_both()]
-    anna.begin("%%gpu\nprint('begun', flush=True)\nwhile True:\n    add()")
+    anna.begin("%%gpu\nprint('begun', flush=True)\nwhile True:\n    work()")
     anna.wait_for_output()
     ben.begin(cell)
     beside = ben.end()
