@@ -28,6 +28,11 @@ SANITIZED = BUILD.name == "asan"
 # For Python, whose interpreter does not free all it has when it ends.
 FOR_PYTHON = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"} if SANITIZED else {}
 
+# A shell starts commands in the background with SIGINT ignored, and programs inherit that. The tests'
+# programs have to see the interrupts that a person would send.
+if threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 MIB = 1 << 20
 POLL_S = 0.01
 SOCKET = "tandemd-soft.sock"  # in the runtime directory

@@ -147,7 +147,7 @@ def test_an_order_is_given_again_where_the_daemon_dies_over_it(card):
         return session and session["limit_bytes"] == 100 * MIB
 
     wait_until(limited, program.process, "it has come back to its new limit")
-    assert program.ask("free").endswith(f" {100 * MIB}")
+    wait_until(lambda: program.ask("free").endswith(f" {100 * MIB}"), program.process, "it goes by its new limit")
     assert "tandem ps" in orders[1].communicate(timeout=PATIENCE_S)[1]
     assert orders[1].returncode == 1
     program.kill()

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/base/bytes.h"
+#include "src/shim/driver/in_context.h"
 #include "src/shim/gate/gate.h"
 #include "src/shim/testing/fake_driver.h"
 
@@ -121,6 +122,28 @@ TEST(WorkTrackerTest, BrokenContextsAreFoundAndForgotten) {
   EXPECT_EQ(tracker.TakeBroken(0), std::vector{broken});
   EXPECT_EQ(tracker.AnyContext(0), driver.context());
   EXPECT_EQ(tracker.Begin(0), CUDA_SUCCESS);
+}
+
+// The driver frees a destroyed context that is made current and no longer, though it is still
+// current in this thread.
+TEST(WorkTrackerTest, LeavesADestroyedContextAlone) {
+  FakeDriver driver(MiB(8).count);
+  Gate gate;
+  gate.Open();
+  WorkTracker tracker(&driver.table());
+  int object = 0;
+  const auto doomed = reinterpret_cast<CUcontext>(&object);
+  const InContext scope(&driver.table(), doomed);
+  tracker.AddContext(doomed);
+  tracker.RemoveContext(doomed);
+  driver.Destroy(doomed);
+  ThreadSlot* const slot = gate.Enter();
+  tracker.Note(slot, nullptr);
+  Gate::Leave(slot);
+  EXPECT_EQ(tracker.AnyContext(0), nullptr);
+  EXPECT_EQ(tracker.Begin(0), CUDA_SUCCESS);
+  EXPECT_EQ(tracker.Poll(0), CUDA_SUCCESS);
+  EXPECT_EQ(driver.pushed_destroyed(), 0);
 }
 
 // A program may wait for one stream before it lets the work of another go on. An event on the

@@ -1,5 +1,6 @@
 #include "src/shim/testing/fake_driver.h"
 
+#include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -55,6 +56,13 @@ FakeDriver::FakeDriver(uint64_t card_bytes) : card_bytes_(card_bytes) {
   FillSharing();
   FillWork();
   FillContexts();
+}
+
+CUcontext FakeDriver::Current() {
+  if (!pushed.empty()) return pushed.back();
+  char name[16] = {};
+  pthread_getname_np(pthread_self(), name, sizeof(name));
+  return std::strcmp(name, "tandem") == 0 ? nullptr : current->context();
 }
 
 FakeDriver::~FakeDriver() {
@@ -231,7 +239,7 @@ void FakeDriver::FillSharing() {
 }
 
 CUresult FakeDriver::Health() const {
-  const bool broken = !pushed.empty() && broken_.count(pushed.back()) != 0;
+  const bool broken = broken_.count(Current()) != 0;
   return broken ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
 }
 
@@ -364,6 +372,8 @@ void FakeDriver::RunKernels(float milliseconds) {
 
 void FakeDriver::FillContexts() {
   table_.cuCtxPushCurrent_v2 = [](CUcontext context) {
+    MutexLock lock(current->mutex_);
+    current->pushed_destroyed_ += static_cast<int>(current->destroyed_.count(context));
     pushed.push_back(context);
     return CUDA_SUCCESS;
   };
@@ -380,15 +390,16 @@ void FakeDriver::FillContexts() {
     *device = ordinal;
     return CUDA_SUCCESS;
   };
-  table_.cuCtxGetDevice = [](CUdevice* device) {
+  table_.cuCtxGetDevice = [](CUdevice* device) -> CUresult {
     MutexLock lock(current->mutex_);
-    const auto placed =
-        pushed.empty() ? current->devices_.end() : current->devices_.find(pushed.back());
+    const CUcontext context = Current();
+    if (current->destroyed_.count(context) != 0) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    const auto placed = current->devices_.find(context);
     *device = placed == current->devices_.end() ? 0 : placed->second;
     return CUDA_SUCCESS;
   };
   table_.cuCtxGetCurrent = [](CUcontext* context) {
-    *context = current->context();
+    *context = Current();
     return CUDA_SUCCESS;
   };
   table_.cuCtxSynchronize = []() {

@@ -73,6 +73,15 @@ class FakeDriver {
     MutexLock lock(mutex_);
     broken_.insert(context);
   }
+  // It stays current where it is. How often it was made current after that: never, if all is well.
+  void Destroy(CUcontext context) {
+    MutexLock lock(mutex_);
+    destroyed_.insert(context);
+  }
+  int pushed_destroyed() const {
+    MutexLock lock(mutex_);
+    return pushed_destroyed_;
+  }
   // Is called within each copy from the card to the card.
   void DuringMove(std::function<void()> during) {
     MutexLock lock(mutex_);
@@ -186,12 +195,15 @@ class FakeDriver {
   void FillSharing();
   void FillWork();
   void FillContexts();
-  CUresult Health() const REQUIRES_LOCK(mutex_);  // of the context the calling thread has pushed
+  CUresult Health() const REQUIRES_LOCK(mutex_);  // of the calling thread's context
   CUresult Copy(void* to, const void* from, size_t bytes);
   void PerformCopies(size_t until) REQUIRES_LOCK(mutex_);
   void Drop(CUmemGenericAllocationHandle handle) REQUIRES_LOCK(mutex_);
 
   static FakeDriver* current;
+  // The program's threads have the driver's context; the agent's, which is called "tandem", has
+  // none.
+  static CUcontext Current();
 
   cuda::RealDriver table_;
   const uint64_t card_bytes_;
@@ -219,6 +231,8 @@ class FakeDriver {
   std::map<CUevent, size_t> copies_before_;  // the event
   bool capturing_ = false;
   std::set<CUcontext> broken_;
+  std::set<CUcontext> destroyed_;
+  int pushed_destroyed_ = 0;
   std::map<CUcontext, CUdevice> devices_;
   int copies_ = 0;
   int launches_ = 0;
