@@ -16,12 +16,6 @@ constexpr char kRuntimeInContainer[] = "/run/tandem";
 constexpr char kSoftInContainer[] = "/opt/tandem/soft";
 constexpr char kSoftStateInContainer[] = "/run/tandem-soft";
 
-Json Mount(const std::string& host, const std::string& container, bool writable) {
-  return {{"hostPath", host},
-          {"containerPath", container},
-          {"options", {writable ? "rw" : "ro", "rbind", "nosuid", "nodev"}}};
-}
-
 std::string Variable(std::string name, std::string_view value) {
   return name.append("=").append(value);
 }
@@ -32,28 +26,14 @@ std::string SizeName(Bytes size) {
   return std::to_string(size.count / (whole ? GiB(1) : MiB(1)).count) + (whole ? "g" : "m");
 }
 
-// What all devices have: the library, its preload file and the directory of the socket. The socket
-// itself is another one after a restart of the daemon.
-Json CommonEdits(const CdiHost& host) {
-  Json environment = {Variable("TANDEM_RUNTIME_DIR", kRuntimeInContainer)};
-  Json mounts = {Mount(host.shim, kShimInContainer, false),
-                 Mount(host.preload, "/etc/ld.so.preload", false),
-                 Mount(host.runtime_dir, kRuntimeInContainer, true)};
-  if (host.software) {
-    environment.push_back("TANDEM_GPU=soft");
-    environment.push_back(Variable("LD_LIBRARY_PATH", kSoftInContainer));
-    environment.push_back(Variable("TANDEM_SOFT_DIR", kSoftStateInContainer));
-    for (const std::string& entry : host.environment) {
-      if (entry.starts_with("TANDEM_SOFT_") && !entry.starts_with("TANDEM_SOFT_DIR=")) {
-        environment.push_back(entry);
-      }
-    }
-    mounts.push_back(Mount(host.soft_dir, kSoftInContainer, false));
-    mounts.push_back(Mount(host.soft_state, kSoftStateInContainer, true));
-  } else {
-    environment.push_back("TANDEM_GPU=cuda");
+Json ToJson(const ContainerEdits& edits) {
+  Json mounts = Json::array();
+  for (const Mount& mount : edits.mounts) {
+    mounts.push_back({{"hostPath", mount.host},
+                      {"containerPath", mount.container},
+                      {"options", {mount.writable ? "rw" : "ro", "rbind", "nosuid", "nodev"}}});
   }
-  return {{"env", std::move(environment)}, {"mounts", std::move(mounts)}};
+  return {{"env", edits.environment}, {"mounts", std::move(mounts)}};
 }
 
 // The lease begins before the container's program, and ends after it.
@@ -91,6 +71,29 @@ CdiHost HostOf(const Layout& layout, bool software, const std::string& runtime_d
   return host;
 }
 
+ContainerEdits EditsOf(const CdiHost& host) {
+  ContainerEdits edits;
+  edits.environment = {Variable("TANDEM_RUNTIME_DIR", kRuntimeInContainer)};
+  edits.mounts = {{host.shim, kShimInContainer},
+                  {host.preload, kPreloadInContainer},
+                  {host.runtime_dir, kRuntimeInContainer, true}};
+  if (!host.software) {
+    edits.environment.push_back("TANDEM_GPU=cuda");
+    return edits;
+  }
+  edits.environment.push_back("TANDEM_GPU=soft");
+  edits.environment.push_back(Variable("LD_LIBRARY_PATH", kSoftInContainer));
+  edits.environment.push_back(Variable("TANDEM_SOFT_DIR", kSoftStateInContainer));
+  for (const std::string& entry : host.environment) {
+    if (entry.starts_with("TANDEM_SOFT_") && !entry.starts_with("TANDEM_SOFT_DIR=")) {
+      edits.environment.push_back(entry);
+    }
+  }
+  edits.mounts.push_back({host.soft_dir, kSoftInContainer});
+  edits.mounts.push_back({host.soft_state, kSoftStateInContainer, true});
+  return edits;
+}
+
 Json CdiSpec(const std::string& kind, const CdiHost& host, const std::vector<CdiGpu>& gpus,
              const std::vector<Bytes>& sizes) {
   Json devices = Json::array();
@@ -118,7 +121,7 @@ Json CdiSpec(const std::string& kind, const CdiHost& host, const std::vector<Cdi
   add("none", {"--gpu", "any", "--detached"});
   return {{"cdiVersion", "0.5.0"},
           {"kind", kind},
-          {"containerEdits", CommonEdits(host)},
+          {"containerEdits", ToJson(EditsOf(host))},
           {"devices", std::move(devices)}};
 }
 

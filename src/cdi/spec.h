@@ -32,16 +32,32 @@ struct CdiHost {
   std::vector<std::string> environment = {};  // of software GPUs: TANDEM_SOFT_...
 };
 
+struct Mount {
+  std::string host, container;  // a file or a folder; its place in the container
+  bool writable = false;
+};
+
+// What each container with a GPU has: the library, its preload file and the directory of the
+// socket, and where Tandem finds them. The socket itself is another one after a restart of the
+// daemon.
+struct ContainerEdits {
+  std::vector<std::string> environment;
+  std::vector<Mount> mounts;
+};
+
 // `runtime_dir` and `environment`: of the daemon. The rest is as `layout` has it.
 CdiHost HostOf(const Layout& layout, bool software, const std::string& runtime_dir,
                const std::vector<std::string>& environment);
+
+ContainerEdits EditsOf(const CdiHost& host);
 
 // Devices: "0" for a GPU, "0-20g" with a limit, "any" and "any-20g" for the GPU with the smallest
 // guarantees, and "none". `sizes`: the limits; empty: each GiB.
 nlohmann::json CdiSpec(const std::string& kind, const CdiHost& host,
                        const std::vector<CdiGpu>& gpus, const std::vector<Bytes>& sizes);
 
-// Where the shim is in a container: the content of CdiHost::preload.
+// Where the shim is in a container, which is the content of CdiHost::preload; and that file there.
 inline constexpr char kShimInContainer[] = "/opt/tandem/libtandem.so";
+inline constexpr char kPreloadInContainer[] = "/etc/ld.so.preload";
 
 }  // namespace tandem::cdi

@@ -9,6 +9,7 @@
 
 #include "src/cli/arguments.h"
 #include "src/cli/completion.h"
+#include "src/cli/containers/attach.h"
 #include "src/cli/containers/cdi.h"
 #include "src/cli/control.h"
 #include "src/cli/doctor/doctor.h"
@@ -399,7 +400,8 @@ int Main(int argc, char** argv) {
   AddPolicy(&app, &action);
   AddShare(&app, &action);
   AddLease(&app, &action);
-  AddContainers(&app, &action);
+  AddCdi(&app, &action);
+  AddAttach(&app, &action);
   AddSoftGpu(&app, &action);
   AddReport(&app, &action);
   AddPlan(&app, &action);

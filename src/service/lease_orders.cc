@@ -43,7 +43,7 @@ void Service::OpenLease(const Lease& lease) {
     if (run.refuses_at.has_value()) refusals_at_ = now_;  // to look at all of them
   }
   if (terms.cgroup.empty() || !config_.has_cgroup) return;
-  lease_watches_[terms.job] = LeaseWatch{now_, false};
+  lease_watches_[terms.job] = LeaseWatch{now_, config_.has_cgroup(terms.cgroup)};
   if (!leases_at_.has_value()) leases_at_ = now_ + kLook;
 }
 

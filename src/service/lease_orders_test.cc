@@ -299,6 +299,16 @@ TEST_F(LeaseOrdersTest, ALeaseEndsWithItsCgroup) {
   EXPECT_NE(notes_.find("the lease of job \"7\" ends: its cgroup is gone"), std::string::npos);
 }
 
+TEST_F(LeaseOrdersTest, ALeaseWhoseJobEndsAtOnceEndsToo) {
+  Json request = Request();
+  request["cgroup"] = "/slurm/job_7";
+  existing_ = {"/slurm/job_7"};
+  Create(request);
+  existing_.clear();
+  Pass(Seconds(5));
+  EXPECT_EQ(Ask("leases")["leases"].size(), 0u);
+}
+
 TEST_F(LeaseOrdersTest, ALeaseWhoseJobNeverComesEnds) {
   Json request = Request();
   request["cgroup"] = "/slurm/job_7";

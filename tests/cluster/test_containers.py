@@ -1,6 +1,7 @@
 """Containers share a GPU by CDI devices: nothing of Tandem is in the image."""
 
 import json
+import os
 import signal
 
 import pytest
@@ -207,12 +208,42 @@ def test_a_device_that_does_not_exist_is_refused(podman):
     assert "unresolvable CDI devices" in fails(podman.run("/bin/cat", device="7"))
 
 
-def test_attach_says_how_a_container_gets_the_device(podman):
+def test_a_container_without_a_device_is_given_a_gpu_while_it_runs(podman):
+    job = train("20M", 3)
+    expected = alone(podman, job)
     process = podman.run("/bin/sleep", "1000", name="plain")
     wait_until(lambda: podman.command("ps", "-q"), process, "it runs")
-    said = podman.card.spawn([TANDEM, "attach", "plain"])
-    assert 'no container "plain" has Tandem\'s device: start it with --device tandem.dev/gpu=none' in fails(said)
-    assert IMAGE in podman.command("ps")
+    assert "no CUDA driver here" in fails(podman.spawn("exec", "plain", *inside(job)))
+    lease = json.loads(podman.card.tandem("attach", "plain", "--memory", "40M", "--json"))
+    assert (lease["name"], lease["gpus"], lease["memory_limit_bytes"]) == ("plain", [0], 40 * MIB)
+    variables = [f"--env={variable}" for variable in lease["environment"]]
+    assert finish(podman.spawn("exec", *variables, "plain", *inside(job))) == expected
+    # Again: what it has stays. And it comes and goes as that of any container with a device.
+    podman.card.tandem("attach", "plain")
+    podman.card.tandem("detach", "plain")
+    waiting = podman.spawn("exec", *variables, "plain", *inside(job))
+    session = wait_until(lambda: next(iter(podman.card.sessions()), None), waiting, "it waits")
+    assert (session["state"], session["limit_bytes"]) == ("suspended", 40 * MIB)
+    podman.card.tandem("attach", session["pid"])
+    assert finish(waiting) == expected
+    podman.command("rm", "--force", "--time", "0", "plain")
+    wait_until(lambda: podman.leases() == [], podman.card.daemon, "the lease has ended with it")
+
+
+def test_a_container_that_cannot_have_a_gpu_is_left_as_it_was(podman, tmp_path):
+    (tmp_path / "preload").write_text("/lib/theirs.so\n")
+    for name, flag, why in (
+        ("musl", f"--volume={tmp_path}/preload:/lib/ld-musl-x86_64.so.1", "this image uses musl"),
+        ("other", f"--volume={tmp_path}/preload:/etc/ld.so.preload", "preloads a library already"),
+        ("fixed", "--read-only", "cannot make /opt/tandem"),
+    ):
+        process = podman.run("/bin/sleep", "1000", name=name, flags=[flag])
+        wait_until(lambda name=name: name in podman.command("ps", "--format", "{{.Names}}"), process, "it runs")
+        assert why in fails(podman.card.spawn([TANDEM, "attach", name]))
+        assert podman.leases() == []
+        assert "tandem" not in podman.command("exec", name, "/bin/cat", "/proc/self/mounts")
+    assert 'no container "nobody" runs here' in fails(podman.card.spawn([TANDEM, "attach", "nobody"]))
+    assert "is in no container" in fails(podman.card.spawn([TANDEM, "attach", str(os.getpid())]))
 
 
 def test_a_specification_that_cannot_be_written_is_an_error(podman):

@@ -327,6 +327,8 @@ class Check:
         daemon = self.daemon()
         argv = [sys.executable, HERE / "notebooks.py", "--tandem", self.tandem, "--gib", f"{self.gib() * 0.6:.2f}"]
         run = self.go("notebooks", [*argv, "--driver"] if self.soft else argv, 110)
+        last = [[h["reason"], round(h["out_bytes"] / 1e9, 1), round(h["in_bytes"] / 1e9, 1), round(h["took_s"], 3)]
+                for h in self.moves()[-6:]]  # fmt: skip
         self.end_daemon(daemon)
         lines = [line for line in run.output.splitlines() if line.startswith("{")]
         if not lines and "No module named" in run.output:
@@ -334,7 +336,7 @@ class Check:
             return
         found = json.loads(lines[-1]) if lines else {}
         right = found.get("wrong") == ["0", "0"] and found["errors"] == [] and found["interrupted"] == "KeyboardInterrupt"
-        self.say("notebooks", ok=right, end=run.end, **found, tail=None if right else run.output[-600:])
+        self.say("notebooks", ok=right, end=run.end, **found, last_moves=last, tail=None if right else run.output[-600:])
 
     def suspended(self):
         """A trainer that leaves the card ten times, in the middle of its work."""

@@ -1,4 +1,4 @@
-// `tandem cdi`, `tandem attach` and `tandem detach`: GPUs for containers.
+// `tandem cdi`: GPUs as devices of containers.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -6,6 +6,6 @@
 
 namespace tandem::cli {
 
-void AddContainers(CLI::App* app, std::function<int()>* action);
+void AddCdi(CLI::App* app, std::function<int()>* action);
 
 }  // namespace tandem::cli
