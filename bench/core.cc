@@ -339,6 +339,10 @@ int main(int argc, char** argv) {
   app.add_option("--policy", policy, "the rule that says who is next")
       ->check(CLI::IsMember(names))
       ->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
   return tandem::bench::Main(policy, json, quick);
 }

@@ -319,7 +319,11 @@ int main(int argc, char** argv) {
   app.add_option("--way", only, "whole, fractions, replicas, tandem or tandem-spread; default: all")
       ->check(CLI::IsMember({"whole", "fractions", "replicas", "tandem", "tandem-spread"}));
   app.add_flag("--json", json, "lines of JSON");
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
   const int units = tandem::bench::kUnits;
   const int offered = static_cast<int>(units * options.oversubscribe);
   const std::vector<Way> ways = {{"whole", units, true},

@@ -44,7 +44,11 @@ int main(int argc, char** argv) {
   app.add_option("--bus", config.bus_bytes_per_second, "bytes a second, each way");
   app.add_option("--latency-us", latency_us, "of a message");
   app.add_option("files", files, "of the users' draws")->required();
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
   config.latency = tandem::Microseconds(static_cast<int64_t>(latency_us));
   tandem::sim::Timeline timeline;
   tandem::sim::Node node(&timeline, config);

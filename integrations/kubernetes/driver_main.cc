@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -14,12 +13,12 @@
 #include "integrations/kubernetes/driver.h"
 #include "integrations/kubernetes/node_gpus.h"
 #include "integrations/kubernetes/options.h"
+#include "integrations/kubernetes/upkeep.h"
 
 namespace tandem::kubernetes {
 namespace {
 
-struct DriverOptions {
-  PluginOptions gpus;
+struct DriverOptions : NodeOptions {
   std::string registry = "/var/lib/kubelet/plugins_registry";
   std::string folder = "/var/lib/kubelet/plugins/tandem.dev";
 };
@@ -33,8 +32,8 @@ class Main {
   Main(const DriverOptions& options, Bytes unit)
       : options_(options),
         unit_(unit),
-        gpus_(options.gpus, unit),
-        server_(options.gpus.api),
+        gpus_(options, unit),
+        server_(options.api),
         driver_(
             options.registry, options.folder,
             [this](const ClaimName& claim) { return Prepare(claim); }, Log) {}
@@ -43,12 +42,12 @@ class Main {
 
   void Look() {
     const Result<bool> changed = gpus_.Refresh();
-    Tell(changed.ok() ? "" : changed.error().message, &told_);
+    trouble_.Set(changed.ok() ? Status() : changed.error());
     published_ &= changed.ok() && !*changed;
     if (!published_) {
       const Status published = Publish();
       published_ = published.ok();
-      Tell(published.ok() ? "" : published.error().message, &told_of_slice_);
+      trouble_of_slice_.Set(published);
     }
   }
 
@@ -57,7 +56,7 @@ class Main {
   Status Publish() const {
     std::map<int, GpuMemory> memory;
     if (gpus_.healthy()) memory = gpus_.offered();
-    const std::string& node = options_.gpus.node;
+    const std::string& node = options_.node;
     TRY(server_.Apply("/apis/resource.k8s.io/v1/resourceslices/tandem-" + node,
                       SliceOf(node, memory, unit_, std::time(nullptr))));
     Log(memory.empty() ? "the daemon is away: the node has no GPU"
@@ -73,13 +72,8 @@ class Main {
       return Error{ErrorCode::kFailed, "tandem: the claim " + name.name + " is another one by now"};
     }
     ASSIGN_OR_RETURN(std::vector<Allocated> devices, DevicesOf(claim, unit_));
-    for (Allocated& device : devices) device.cdi = options_.gpus.kind + "=" + device.cdi;
+    for (Allocated& device : devices) device.cdi = options_.kind + "=" + device.cdi;
     return devices;
-  }
-
-  static void Tell(const std::string& trouble, std::string* told) {
-    if (!trouble.empty() && trouble != *told) Log(trouble);
-    *told = trouble;
   }
 
   const DriverOptions options_;
@@ -88,32 +82,26 @@ class Main {
   const ApiServer server_;
   Driver driver_;
   bool published_ = false;
-  std::string told_, told_of_slice_;
+  Trouble trouble_{Log}, trouble_of_slice_{Log};
 };
 
 int Serve(const DriverOptions& options) {
-  const Result<Bytes> unit = UnitOf(options.gpus);
+  const Result<Bytes> unit = UnitOf(options);
   if (!unit.ok()) {
     Log(unit.error().message);
     return 2;
   }
-  if (options.gpus.api.url.empty()) {
+  if (options.api.url.empty()) {
     Log("--api: give the address of Kubernetes' API server, since this does not run in a pod");
     return 2;
   }
-  sigset_t ends;
-  sigemptyset(&ends);
-  for (const int number : {SIGTERM, SIGINT}) sigaddset(&ends, number);
-  sigprocmask(SIG_BLOCK, &ends, nullptr);
+  const sigset_t ends = BlockEnds();
   Main main(options, *unit);
   if (const Status started = main.Start(); !started.ok()) {
     Log(started.error().message);
     return 1;
   }
-  constexpr timespec kSecond{1, 0};
-  do {
-    main.Look();
-  } while (sigtimedwait(&ends, nullptr, &kSecond) < 0);
+  LookUntil(ends, [&] { main.Look(); });
   return 0;
 }
 
@@ -122,14 +110,13 @@ int Serve(const DriverOptions& options) {
 
 int main(int argc, char** argv) {
   tandem::kubernetes::DriverOptions options;
-  tandem::kubernetes::PluginOptions& gpus = options.gpus;
   CLI::App app("Offers the GPUs of this node by Kubernetes' Dynamic Resource Allocation.");
-  app.add_option("--node", gpus.node, "The node's name")
+  app.add_option("--node", options.node, "The node's name")
       ->type_name("NAME")
       ->envname("NODE_NAME")
       ->required();
-  tandem::kubernetes::AddApiOptions(app, gpus.api);
-  tandem::kubernetes::AddGpuOptions(app, gpus);
+  tandem::kubernetes::AddApiOptions(app, options.api);
+  tandem::kubernetes::AddGpuOptions(app, options);
   app.add_option("--registry", options.registry, "The kubelet's folder of plugins' sockets")
       ->type_name("FOLDER")
       ->capture_default_str();

@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <functional>
 #include <memory>
@@ -15,6 +14,7 @@
 #include "integrations/kubernetes/extender.h"
 #include "integrations/kubernetes/http_library.h"
 #include "integrations/kubernetes/options.h"
+#include "integrations/kubernetes/upkeep.h"
 
 namespace tandem::kubernetes {
 namespace {
@@ -127,10 +127,7 @@ int Serve(const ExtenderOptions& options) {
     Log("cannot use the certificate " + options.certificate + " with the key " + options.key);
     return 1;
   }
-  sigset_t ends;
-  sigemptyset(&ends);
-  for (const int number : {SIGTERM, SIGINT}) sigaddset(&ends, number);
-  sigprocmask(SIG_BLOCK, &ends, nullptr);
+  const sigset_t ends = BlockEnds();
 
   const ApiServer api(options.api);
   Extender extender(options.spread ? Placement::kMostRoom : Placement::kBestFit,

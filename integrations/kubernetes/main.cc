@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 
 #include <CLI/CLI.hpp>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -18,6 +17,7 @@
 #include "integrations/kubernetes/options.h"
 #include "integrations/kubernetes/plugin.h"
 #include "integrations/kubernetes/room_label.h"
+#include "integrations/kubernetes/upkeep.h"
 
 namespace tandem::kubernetes {
 namespace {
@@ -32,6 +32,13 @@ std::pair<ino_t, time_t> SocketAt(const std::string& path) {
   if (stat(path.c_str(), &facts) != 0) return {};
   return {facts.st_ino, facts.st_ctime};
 }
+
+struct PluginOptions : NodeOptions {
+  std::string plugins = "/var/lib/kubelet/device-plugins";
+  bool spread = false;
+  int shares = 10;  // of each GPU, for tandem.dev/gpu; 0: none
+  std::string pod_resources = "/var/lib/kubelet/pod-resources/kubelet.sock";
+};
 
 class Main {
  public:
@@ -53,17 +60,16 @@ class Main {
 
   void Look() {
     const Result<bool> changed = gpus_.Refresh();
-    Tell(changed.ok() ? "" : changed.error().message, &told_);
+    trouble_.Set(changed.ok() ? Status() : changed.error());
     if (changed.ok() && *changed) {
       memory_.offer().Set(DeviceIds(gpus_.memory()), gpus_.healthy());
-      shares_.offer().Set(DeviceIds(gpus_.shares()), gpus_.healthy());
+      shares_.offer().Set(DeviceIds(gpus_.shares(options_.shares)), gpus_.healthy());
       Log(gpus_.healthy() ? "offers the GPUs of this node"
                           : "the daemon is away: no GPU is healthy");
     }
     Register();
     if (label_ == nullptr || registered_ == kNoSocket) return;
-    const Status labelled = label_->Refresh(gpus_.memory(), memory_.allocations());
-    Tell(labelled.ok() ? "" : labelled.error().message, &told_of_label_);
+    trouble_of_label_.Set(label_->Refresh(gpus_.memory(), memory_.allocations()));
   }
 
  private:
@@ -73,15 +79,9 @@ class Main {
     if (kubelet == kNoSocket) return;
     Status registered = memory_.Start(options_.plugins);
     if (registered.ok() && options_.shares > 0) registered = shares_.Start(options_.plugins);
-    if (!registered.ok()) return Tell(registered.error().message, &told_);
+    if (!registered.ok()) return trouble_.Set(registered);
     registered_ = kubelet;
     Log("registered with the kubelet");
-  }
-
-  // Once, however often it is seen.
-  static void Tell(const std::string& trouble, std::string* told) {
-    if (!trouble.empty() && trouble != *told) Log(trouble);
-    *told = trouble;
   }
 
   static constexpr std::pair<ino_t, time_t> kNoSocket{};
@@ -91,7 +91,7 @@ class Main {
   Plugin memory_, shares_;
   std::pair<ino_t, time_t> registered_{};
   std::unique_ptr<RoomLabel> label_;
-  std::string told_, told_of_label_;
+  Trouble trouble_{Log}, trouble_of_label_{Log};
 };
 
 int Serve(const PluginOptions& options) {
@@ -104,15 +104,9 @@ int Serve(const PluginOptions& options) {
     Log("--node needs --api, the address of Kubernetes' API server");
     return 2;
   }
-  sigset_t ends;
-  sigemptyset(&ends);
-  for (const int number : {SIGTERM, SIGINT}) sigaddset(&ends, number);
-  sigprocmask(SIG_BLOCK, &ends, nullptr);
+  const sigset_t ends = BlockEnds();
   Main main(options, *unit);
-  constexpr timespec kSecond{1, 0};
-  do {
-    main.Look();
-  } while (sigtimedwait(&ends, nullptr, &kSecond) < 0);
+  LookUntil(ends, [&] { main.Look(); });
   return 0;
 }
 

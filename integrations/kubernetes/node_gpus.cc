@@ -29,7 +29,7 @@ Result<std::map<int, Bytes>> SharedOf(const std::string& text) {
 
 }  // namespace
 
-NodeGpus::NodeGpus(const PluginOptions& options, Bytes unit)
+NodeGpus::NodeGpus(const NodeOptions& options, Bytes unit)
     : options_(options),
       unit_(unit),
       command_{options.tandem.empty() ? integrations::OwnTandem() : options.tandem,
@@ -62,9 +62,9 @@ Counts NodeGpus::memory() const {
   return counts;
 }
 
-Counts NodeGpus::shares() const {
+Counts NodeGpus::shares(int of_each) const {
   Counts counts;
-  for (const auto& [gpu, bytes] : shared_) counts[gpu] = options_.shares;
+  for (const auto& [gpu, bytes] : shared_) counts[gpu] = of_each;
   return counts;
 }
 

@@ -12,24 +12,20 @@
 
 namespace tandem::kubernetes {
 
-struct PluginOptions {
-  std::string plugins = "/var/lib/kubelet/device-plugins";
+// Of the programs that offer the GPUs of a node.
+struct NodeOptions {
   std::string specification = "/var/run/cdi/tandem.json";
   std::string kind = "tandem.dev/gpu";
   std::string tandem;  // the command; empty: of this installation
   std::string unit = "1G";
   double oversubscribe = 1;
-  bool spread = false;
-  int shares = 10;  // of each GPU, for tandem.dev/gpu; 0: none
-  // For the node's label with its free units; no node: it has none.
-  std::string node;
-  std::string pod_resources = "/var/lib/kubelet/pod-resources/kubelet.sock";
+  std::string node;  // its name
   ApiAccess api;
 };
 
 class NodeGpus {
  public:
-  NodeGpus(const PluginOptions& options, Bytes unit);
+  NodeGpus(const NodeOptions& options, Bytes unit);
 
   // Asks the daemon. Whether something has changed; writes the specification where GPUs have.
   Result<bool> Refresh();
@@ -37,13 +33,13 @@ class NodeGpus {
   // Where the daemon is away, its GPUs are those of before, and unhealthy.
   bool healthy() const { return healthy_; }
   Counts memory() const;  // units of each GPU
-  Counts shares() const;
+  Counts shares(int of_each) const;
   std::map<int, GpuMemory> offered() const;
 
  private:
   Status WriteSpecification(Bytes largest);
 
-  PluginOptions options_;
+  NodeOptions options_;
   Bytes unit_;
   integrations::Command command_;
   std::map<int, Bytes> shared_;  // of each GPU

@@ -22,7 +22,7 @@ inline void AddApiOptions(CLI::App& app, ApiAccess& access) {
 }
 
 // Adds the options of the node's GPUs that both programs on a node have.
-inline void AddGpuOptions(CLI::App& app, PluginOptions& gpus) {
+inline void AddGpuOptions(CLI::App& app, NodeOptions& gpus) {
   app.add_option("--unit", gpus.unit, "The least memory that a container may have, and its step")
       ->type_name("SIZE")
       ->capture_default_str();
@@ -40,7 +40,7 @@ inline void AddGpuOptions(CLI::App& app, PluginOptions& gpus) {
       ->type_name("PATH");
 }
 
-inline Result<Bytes> UnitOf(const PluginOptions& gpus) {
+inline Result<Bytes> UnitOf(const NodeOptions& gpus) {
   const Result<Bytes> unit = ParseSize(gpus.unit);
   if (unit.ok() && unit->count != 0 && unit->count % MiB(1).count == 0) return unit;
   return Error{ErrorCode::kInvalid, "--unit: give whole MiB, such as 1G or 512M"};

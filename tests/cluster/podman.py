@@ -1,6 +1,7 @@
 """Containers of Podman on this machine, as root, with their own storage: nothing of the machine's is touched."""
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -35,13 +36,15 @@ class Podman:
     """A software GPU with its daemon, an image with a shell and `train`, and Tandem's devices."""
 
     NAME = "test"
+    NUMBERS = itertools.count()
 
-    def __init__(self, runtime="runc", devices="gpu0"):
+    def __init__(self, runtime="runc", devices="gpu0", bus="8GB/s"):
         self.root = Path(tempfile.mkdtemp(prefix="tandem-podman-", dir="/tmp"))
         self.root.chmod(0o755)
-        self.kind = f"{self.NAME}{os.getpid()}.tandem.dev/gpu"
-        self.specification = SPECIFICATIONS / f"tandem-{self.NAME}-{os.getpid()}.json"
-        self.card = Card(self.root, vram="64M", context="2M", devices=devices)
+        own = f"{self.NAME}{os.getpid()}n{next(self.NUMBERS)}"
+        self.kind = f"{own}.tandem.dev/gpu"
+        self.specification = SPECIFICATIONS / f"tandem-{own}.json"
+        self.card = Card(self.root, vram="64M", context="2M", bus=bus, devices=devices)
         self.podman = ["podman", "--root", self.root / "storage", "--runroot", self.root / "state", "--storage-driver", "vfs",
                        "--runtime", runtime, "--cgroup-manager", "cgroupfs", "--log-level", "error"]  # fmt: skip
         self.prepare()

@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import json
+import os
 import signal
 import ssl
 import subprocess
@@ -30,8 +31,8 @@ MEMORY, SHARE = "tandem.dev/gpu-memory", "tandem.dev/gpu"
 class Node:
     """Two GPUs of 54 MiB that can be shared, as 10 units of 10 MiB each."""
 
-    def __init__(self):
-        self.podman = Podman(devices="gpu0,gpu1")
+    def __init__(self, bus="8GB/s"):
+        self.podman = Podman(devices="gpu0,gpu1", bus=bus)
         self.kubelet = Kubelet(self.podman.root / "plugins")
         self.api = ApiServer()
         self.start_plugin()
@@ -89,6 +90,27 @@ def test_pods_that_overflow_a_gpu_end_right(node):
     wait_until(lambda: len(node.podman.card.sessions()) == 2, pods[0], "both are on the GPU")
     assert {s["limit_bytes"] for s in node.podman.card.sessions()} == {50 << 20}
     assert [finish(pod) for pod in pods] == [expected, expected]
+
+
+def test_a_pod_that_is_killed_in_the_middle_of_a_swap_hurts_no_other():
+    slow = Node(bus="40MB/s")
+    try:
+        card = slow.podman.card
+        job = train("40M", 10)
+        expected = finish(card.bare(job))
+        devices = [slow.kubelet.allocate(MEMORY, 5)[1] for _ in range(2)]
+        victim = slow.run(devices[0], *inside(train("40M", 100000)))
+        first = wait_until(lambda: next(iter(card.sessions()), None), victim, "it is on the GPU")
+        pod = slow.run(devices[1], *inside(job))
+        wait_until(lambda: len(card.sessions()) == 2, pod, "both are on the GPU")
+        wait_until(lambda: card.ask("status")["gpus"][0]["restoring"] == first["id"], victim, "its memory comes back")
+        os.kill(first["pid"], signal.SIGKILL)
+        assert finish(pod) == expected
+        victim.communicate(timeout=300)
+        assert victim.returncode == 128 + signal.SIGKILL
+        wait_until(lambda: slow.podman.leases() == [], card.daemon, "no lease is left")
+    finally:
+        slow.close()
 
 
 def test_a_share_is_the_whole_of_a_gpu(node):
