@@ -28,10 +28,10 @@ SANITIZED = BUILD.name == "asan"
 # For Python, whose interpreter does not free all it has when it ends.
 FOR_PYTHON = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"} if SANITIZED else {}
 
-# A shell starts commands in the background with SIGINT ignored, and programs inherit that. The tests'
-# programs have to see the interrupts that a person would send.
+# A test run in the background inherits these as ignored, and a program that does cannot trap them.
 if threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 MIB = 1 << 20
 POLL_S = 0.01
