@@ -1,5 +1,7 @@
 """The manifests for Kubernetes: each is YAML, refers to what exists, and asks for no privilege."""
 
+import json
+import re
 import subprocess
 
 import pytest
@@ -62,3 +64,67 @@ def test_services_and_the_webhook_meet_the_extenders_port():
     assert (called["name"], called["port"], called["path"]) == (service["metadata"]["name"], port, "/mutate")
     (scheduler,) = of_kind("KubeSchedulerConfiguration")
     assert scheduler["extenders"][0]["urlPrefix"].endswith(f":{port}")
+
+
+# ---- The chart
+
+CHART = FOLDER.parent / "chart"
+DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
+
+
+def rendered(name, **changes):
+    """The objects of a template, by the few words of Go's text/template that the chart has."""
+    words = {"Values": {**DEFAULTS, **changes}, "Release": {"Namespace": "kube-system"}}
+
+    def value(path):
+        found = words
+        for key in path.strip(".").split("."):
+            found = found[key]
+        return found
+
+    lines, shown = [], [True]
+    for line in (CHART / "templates" / name).read_text().splitlines():
+        if condition := re.fullmatch(r" *{{- if (\S+) }}", line):
+            shown.append(bool(value(condition[1])))
+        elif re.fullmatch(r" *{{- end }}", line):
+            shown.pop()
+        elif all(shown):
+            line = re.sub(r"{{ (\S+) \| quote }}", lambda m: json.dumps(str(value(m[1]))), line)
+            lines.append(re.sub(r"{{ (\S+) }}", lambda m: str(value(m[1])), line))
+    assert shown == [True] and not any("{{" in line for line in lines)
+    return [one for one in yaml.safe_load_all("\n".join(lines)) if one is not None]
+
+
+@pytest.mark.parametrize("name", ["extender.yaml", "node-access.yaml"])
+def test_the_chart_makes_the_objects_of_the_manifests(name):
+    assert rendered(name) == [one for file, one in OBJECTS if file == name]
+
+
+def test_what_is_not_wanted_is_not_made():
+    assert rendered("webhook.yaml") == rendered("deviceclass.yaml") == []
+    (wanted,) = rendered("deviceclass.yaml", dra={"enabled": True})
+    assert wanted == of_kind("DeviceClass")[0]
+
+
+def test_the_charts_webhook_meets_an_extender_with_a_certificate():
+    settings = {**DEFAULTS["webhook"], "enabled": True, "caBundle": "QQ==", "secret": "mine"}
+    (webhook,) = rendered("webhook.yaml", webhook=settings, port=9000)
+    (plain,) = of_kind("MutatingWebhookConfiguration")
+    called = plain["webhooks"][0]["clientConfig"]
+    called["caBundle"], called["service"]["port"] = "QQ==", 9000
+    assert webhook == plain
+    objects = rendered("extender.yaml", webhook=settings, port=9000, spread=True)
+    (pod,) = (one["spec"]["template"]["spec"] for one in objects if one["kind"] == "Deployment")
+    (container,) = pod["containers"]
+    told = subprocess.run([BUILD / "bin" / "tandem-scheduler-extender", "--help"], capture_output=True, text=True).stdout
+    assert "--spread" in container["args"] and "0.0.0.0:9000" in container["args"]
+    assert all(word in told for word in container["args"] if word.startswith("--"))
+    assert container["readinessProbe"]["httpGet"] == {"path": "/healthz", "port": 9000, "scheme": "HTTPS"}
+    assert pod["volumes"] == [{"name": "tls", "secret": {"secretName": "mine"}}]
+    assert container["volumeMounts"][0]["name"] == "tls"
+    assert {"/tls/tls.crt", "/tls/tls.key"} <= set(container["args"])
+
+
+def test_the_chart_names_itself():
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert chart["apiVersion"] == "v2" and chart["name"] and re.fullmatch(r"\d+\.\d+\.\d+", chart["version"])
