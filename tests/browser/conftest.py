@@ -1,3 +1,4 @@
+import os
 import shutil
 import sys
 import tempfile
@@ -9,6 +10,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e"))
 
 from browser import Browser  # noqa: E402
 from machine import Machine, can_be_made  # noqa: E402
+
+# Empty where one process runs all tests.
+WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
 
 
 def pytest_addoption(parser):
@@ -25,7 +29,7 @@ def pictures(request, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def browser(pictures):
-    browser = Browser(pictures / "browser.log")
+    browser = Browser(pictures / f"browser{WORKER}.log")
     yield browser
     browser.close()
 
@@ -45,5 +49,5 @@ def machine(pictures):
     finally:
         machine.close()
         for log in (root / "var/log").glob("*.log"):
-            shutil.copy(log, pictures)
+            shutil.copy(log, pictures / f"{log.stem}{WORKER}.log")
         shutil.rmtree(root)

@@ -342,7 +342,8 @@ bool Agent::Succeeded(CUresult result, const char* what) {
   }
   const bool hopeless = IsSticky(result) || parts_.swapper->context() == nullptr;
   if (hopeless && DropBroken()) return true;
-  if (++failures_ == 1) {
+  // Once the driver has ended, so has the program.
+  if (++failures_ == 1 && result != CUDA_ERROR_DEINITIALIZED) {
     const bool memory = result == CUDA_ERROR_OUT_OF_MEMORY;
     Log(LogLevel::kWarn, "cannot %s (error %d)%s; trying again", what, static_cast<int>(result),
         memory ? ": is there memory left, on the host and beside Tandem on the card?" : "");

@@ -291,6 +291,24 @@ TEST_F(AgentTest, NothingLeavesTheCardWhileACaptureHidesWhatRuns) {
   EXPECT_EQ(daemon_.Expect<wire::Released>().epoch, 1u);
 }
 
+TEST_F(AgentTest, SaysNothingOfTheDriversEnd) {
+  for (const CUresult error : {CUDA_ERROR_DEINITIALIZED, CUDA_ERROR_OUT_OF_MEMORY}) {
+    const CUdeviceptr block = AllocateUnnoticed(MiB(4));
+    RunUnderGrant(1);
+    Submit([&] { std::memset(reinterpret_cast<void*>(block), 0x5a, MiB(4).count); });
+    daemon_.Send(wire::Revoke{1, 1000000});
+    EXPECT_EQ(daemon_.Expect<wire::Released>().epoch, 1u);
+    driver_.FailCopy(1, error);
+    testing::internal::CaptureStderr();
+    daemon_.Send(wire::Evict{0});
+    while (daemon_.Expect<wire::Evicted>().resident_bytes != 0) {
+    }
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(said.find("cannot swap out") != std::string::npos, error == CUDA_ERROR_OUT_OF_MEMORY)
+        << said;
+  }
+}
+
 // ---- Leases that the program itself begins and ends
 
 class ProgramLeaseTest : public AgentTest {
