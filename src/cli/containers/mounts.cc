@@ -79,10 +79,14 @@ Status MountFromInside(int pid, const std::vector<cdi::Mount>& mounts) {
     std::error_code error;
     folders.push_back(fs::is_directory(mount.host, error));
   }
-  const std::string name = "/proc/" + std::to_string(pid) + "/ns/mnt";
-  const UniqueFd space(open(name.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!space) return Failed("cannot open " + name, errno);
-  if (setns(space.get(), CLONE_NEWNS) != 0) return Failed("cannot enter the container", errno);
+  const std::string process = "/proc/" + std::to_string(pid);
+  const UniqueFd space(open((process + "/ns/mnt").c_str(), O_RDONLY | O_CLOEXEC));
+  const UniqueFd root(open((process + "/root").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!space || !root) return Failed("cannot look into " + process, errno);
+  // The namespace's root need not be the container's: its links must not lead out of its own.
+  if (setns(space.get(), CLONE_NEWNS) != 0 || fchdir(root.get()) != 0 || chroot(".") != 0) {
+    return Failed("cannot enter the container", errno);
+  }
   size_t moved = 0;
   const Status done = MoveAll(mounts, trees, folders, &moved);
   while (!done.ok() && moved-- > 0) {

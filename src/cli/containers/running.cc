@@ -1,6 +1,10 @@
 #include "src/cli/containers/running.h"
 
+#include <fcntl.h>
+#include <linux/openat2.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -9,12 +13,15 @@
 #include <iterator>
 #include <set>
 
+#include "src/base/unique_fd.h"
+
 namespace tandem::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
 constexpr size_t kIdLength = 64, kShortLength = 12, kLeastOfId = 4;
+constexpr size_t kMostRead = 4096;
 
 std::string ReadText(const fs::path& file) {
   std::ifstream stream(file);
@@ -40,8 +47,21 @@ std::string CgroupOf(int pid) {
   return OwnCgroup(ReadText(FolderOf(pid) / "cgroup"));
 }
 
+// A small file of a container, whose links do not lead out of it. Empty: it cannot be read.
+std::string ReadWithin(const fs::path& root, const char* path) {
+  const UniqueFd folder(open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  open_how how{};
+  how.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
+  how.resolve = RESOLVE_IN_ROOT;
+  const UniqueFd file(static_cast<int>(syscall(SYS_openat2, folder.get(), path, &how, sizeof how)));
+  std::string text(kMostRead, '\0');
+  const ssize_t length = file ? read(file.get(), text.data(), text.size()) : 0;
+  text.resize(static_cast<size_t>(std::max<ssize_t>(length, 0)));
+  return Trimmed(text);
+}
+
 std::string HostnameIn(int pid) {
-  return Trimmed(ReadText(FolderOf(pid) / "root/etc/hostname"));
+  return ReadWithin(FolderOf(pid) / "root", "/etc/hostname");
 }
 
 // Zero: it is none, or this user may not look.
@@ -136,7 +156,7 @@ Result<std::vector<cdi::Mount>> MountsFor(const RunningContainer& running,
                                           const cdi::CdiHost& host) {
   const std::string& root = running.container.root;
   std::error_code error;
-  const std::string preload = Trimmed(ReadText(root + cdi::kPreloadInContainer));
+  const std::string preload = ReadWithin(root, cdi::kPreloadInContainer);
   const bool is_ours = preload == cdi::kShimInContainer;
   if (is_ours && fs::exists(root + cdi::kShimInContainer, error)) return std::vector<cdi::Mount>{};
   if (!preload.empty()) {
