@@ -13,7 +13,8 @@ namespace {
 using tandem::MonotonicNow;
 
 constexpr unsigned int kThreads = 128;
-constexpr tandem::Duration kPatience = tandem::Seconds(60);  // for what should not fail for long
+// For what should not fail for long. The daemon may refuse a context after a minute only.
+constexpr tandem::Duration kPatience = tandem::Seconds(150);
 
 constexpr char kPtx[] = R"(
 .version 6.3
