@@ -197,6 +197,7 @@ def test_without_the_daemon_the_container_does_not_start(podman):
     podman.card.daemon.send_signal(signal.SIGKILL)
     podman.card.daemon.wait()
     assert "tandem: no daemon runs at" in fails(podman.run("/bin/cat", "/dev/null", device="0"))
+    assert "tandem: no daemon runs at" in fails(podman.card.spawn([TANDEM, "attach", "absent"]))
 
 
 def test_an_image_with_musl_is_refused(podman):
@@ -242,7 +243,7 @@ def test_a_container_that_cannot_have_a_gpu_is_left_as_it_was(podman, tmp_path):
         assert why in fails(podman.card.spawn([TANDEM, "attach", name]))
         assert podman.leases() == []
         assert "tandem" not in podman.command("exec", name, "/bin/cat", "/proc/self/mounts")
-    assert 'no container "nobody" runs here' in fails(podman.card.spawn([TANDEM, "attach", "nobody"]))
+    assert 'no container "absent" runs here' in fails(podman.card.spawn([TANDEM, "attach", "absent"]))
     assert "is in no container" in fails(podman.card.spawn([TANDEM, "attach", str(os.getpid())]))
 
 

@@ -110,6 +110,7 @@ int ShowAttached(const Json& lease, bool json) {
 }
 
 int Attach(const AttachOptions& options) {
+  if (const auto daemon = ConnectRunning(); !daemon.ok()) return Fail(1, daemon.error().message);
   const Result<NamedLease> lease = LeaseOf(options.target);
   if (!lease.ok() && lease.error().code == ErrorCode::kNotFound) {
     const Result<Json> attached = AttachRunning(options);

@@ -137,7 +137,9 @@ Result<RunningContainer> FindRunning(const std::string& target) {
   ASSIGN_OR_RETURN(running.pid, ProcessOf(target));
   const std::string process = "process " + std::to_string(running.pid);
   const fs::path folder = FolderOf(running.pid);
-  if (MountSpaceOf(folder) == 0) return Unsuitable("only root can look into " + process);
+  if (MountSpaceOf(folder) == 0) {
+    return Unsuitable("cannot look into " + process + (geteuid() == 0 ? "" : ": that needs root"));
+  }
   if (!IsContained(running.pid)) {
     return Unsuitable(process + " is in no container: start programs with `tandem run`");
   }
