@@ -32,6 +32,18 @@ def copy_program(program, root):
         shutil.copy(library, folder)
 
 
+def inside(job):
+    """The command of a job of `train` in a container."""
+    return ["/bin/train", *job[1:]]
+
+
+def fails(process):
+    """What a program says that has to fail."""
+    _, err = process.communicate(timeout=300)
+    assert process.returncode != 0
+    return err
+
+
 class Podman:
     """A software GPU with its daemon, an image with a shell and `train`, and Tandem's devices."""
 

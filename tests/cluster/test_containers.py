@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from harness import MIB, TANDEM, finish, train, wait_until
-from podman import IMAGE, Podman, unusable
+from podman import Podman, fails, inside, unusable
 
 pytestmark = pytest.mark.skipif(bool(WHY := unusable()), reason=f"no containers here: {WHY}")
 
@@ -31,10 +31,6 @@ def nothing_is_left(podman):
 def alone(podman, job):
     """What the job prints by itself on the GPU, without Tandem and without a container."""
     return finish(podman.card.bare(job))
-
-
-def inside(job):
-    return ["/bin/train", *job[1:]]
 
 
 def test_containers_that_want_twice_the_memory_end_right(podman):
@@ -185,12 +181,6 @@ def test_a_container_runs_as_its_user(podman):
 
 
 # ---- errors
-
-
-def fails(process):
-    _, err = process.communicate(timeout=300)
-    assert process.returncode != 0
-    return err
 
 
 def test_without_the_daemon_the_container_does_not_start(podman):

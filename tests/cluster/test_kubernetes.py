@@ -13,7 +13,7 @@ import urllib.request
 import pytest
 
 from harness import finish, train, wait_until
-from podman import Podman, unusable
+from podman import Podman, inside, unusable
 
 pytest.importorskip("grpc")
 from kubelet import PLUGIN, Kubelet  # noqa: E402
@@ -75,10 +75,6 @@ def nothing_is_left(node):
     if node.plugin.poll() is not None:
         node.start_plugin()
     node.kubelet.await_devices(MEMORY, 20, node.plugin)
-
-
-def inside(job):
-    return ["/bin/train", *job[1:]]
 
 
 def test_pods_that_overflow_a_gpu_end_right(node):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness import SOFT_GPU, TANDEMD, finish, train, wait_until
-from podman import UsersPodman, unusable
+from podman import UsersPodman, fails, inside, unusable
 
 pytestmark = pytest.mark.skipif(bool(WHY := unusable()), reason=f"no containers here: {WHY}")
 # There a container of a user has no cgroup of its own.
@@ -28,16 +28,6 @@ def podman():
 def nothing_is_left(podman):
     yield
     podman.settle()
-
-
-def inside(job):
-    return ["/bin/train", *job[1:]]
-
-
-def fails(process):
-    _, err = process.communicate(timeout=300)
-    assert process.returncode != 0
-    return err
 
 
 def test_containers_that_want_twice_the_memory_end_right(podman):

@@ -119,7 +119,7 @@ def test_a_storm_of_wishes_leaves_the_victim_its_turns(scene):
 
 
 def test_another_users_daemon_is_not_believed(scene):
-    """Nor can anybody but root put one where everybody looks."""
+    """Only root can put a daemon where all users look."""
     place = scene.root / "stranger"
     place.mkdir()
     os.chown(place, STRANGER, STRANGER)

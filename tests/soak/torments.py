@@ -120,7 +120,7 @@ class Torments:
         self.after(self.dice.uniform(0.1, 4), lambda: self.order("limit", name, "--memory", again))
 
     def policy(self):
-        """Another rule for who is next, of those under which nobody waits without end."""
+        """Sets another policy, of those under which no session starves."""
         rule = self.dice.choice(["interactive", "round-robin"])
         self.order("policy", self.dice.choice(["gpu0", "gpu1", "all"]), rule)
 

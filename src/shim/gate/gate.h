@@ -7,7 +7,7 @@
 // the gate opens as kOrdered, and every Enter pays for the order itself.
 //
 // Several hold it, each with a vote: the process itself, until it is known whether anything is
-// shared, and one for each device in use. It is open while nobody votes for shut. A vote for shut
+// shared, and one for each device in use. It is open while no vote is for shut. A vote for shut
 // may refuse: then no thread waits, and Enter says so.
 //
 // Threading: Enter, Leave, Shut and Open by any thread; Close by one at a time for each vote.
