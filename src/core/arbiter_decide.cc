@@ -122,7 +122,9 @@ void Arbiter::SendGrant(Session& session) {
   session.waited = session.waited + (now_ - claim_->wish.since);
   ++session.leases;
   const Bytes charge = session.charge;
-  session.arrived = session.arriving_from = charge;
+  // Of an earlier lease under which it has not run, some may still be on the host.
+  session.arrived = session.restoring ? std::min(session.arrived, charge) : charge;
+  session.arriving_from = session.arrived;
   session.restoring = true;
   session.leaves_since.reset();
   SetCredit(session, charge + std::min(SaturatingSubtract(session.need, charge), budget_.free()));

@@ -15,12 +15,15 @@ Bytes Arbiter::Excess(Bytes more) const {
   return SaturatingSubtract(allocated + budget_.fixed() + more, budget_.total());
 }
 
-// What it has copied there, and what it is about to, some of which may have its copy still.
+// What it has copied there, and what it is about to, some of which may have its copy still. Without
+// having run since its grant, a session changes nothing that came in. It then sends at most what
+// had arrived.
 Bytes Arbiter::OnHost(const Session& session) const {
-  const Bytes ordered = session.charge - session.credit;
   const Bytes there =
       session.restoring ? std::min(session.credit, session.arrived) : session.credit;
   const Bytes away = SaturatingSubtract(session.allocated, there);
+  Bytes ordered = session.charge - session.credit;
+  if (session.restoring) ordered = std::min(ordered, session.arrived);
   return std::min(session.on_host + ordered + Cold(session), std::max(session.on_host, away));
 }
 

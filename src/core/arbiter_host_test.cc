@@ -271,6 +271,40 @@ TEST_F(HostTest, WhatIsOnTheHostStaysPromisedWhenOthersGo) {
   EXPECT_EQ(host_.promised(), MiB(15));
 }
 
+// Released before it ran: what came in has its copy still, and what is new was never written.
+TEST_F(HostTest, WhatHasNotRunSinceItsGrantSendsNothingMore) {
+  Start(MiB(200));
+  Run(kA, MiB(60));
+  On(event::Suspended{kA});
+  Release(kA);
+  On(event::Evicted{kA, {}, MiB(60)});
+  On(event::Suspended{kA, false});
+  EXPECT_TRUE(Reserve(kA, MiB(80)));
+  On(event::Ready{kA, MiB(80)});
+  On(event::Released{kA, Said<action::Grant>(kA).epoch});
+  EXPECT_EQ(arbiter_.OnHost(arbiter_.sessions().at(kA)), MiB(60));
+  EXPECT_TRUE(Reserve(kB, MiB(60)));
+  On(event::Ready{kB, MiB(60)});
+  EXPECT_EQ(Said<action::Evict>(kA).target, MiB(40));
+  EXPECT_EQ(arbiter_.OnHost(arbiter_.sessions().at(kA)), MiB(60));
+}
+
+TEST_F(HostTest, WhatAnEarlierGrantDidNotBringIsStillOnTheHost) {
+  Start(MiB(200));
+  Run(kA, MiB(60));
+  On(event::Suspended{kA});
+  Release(kA);
+  On(event::Evicted{kA, {}, MiB(60)});
+  On(event::Suspended{kA, false});
+  for (int i = 0; i < 2; ++i) {
+    On(event::Ready{kA, MiB(60)});
+    const Epoch epoch = Said<action::Grant>(kA).epoch;
+    On(event::Restored{kA, epoch, MiB(20), MiB(20)});
+    EXPECT_EQ(arbiter_.sessions().at(kA).arrived, MiB(20));
+    On(event::Released{kA, epoch});
+  }
+}
+
 TEST_F(HostTest, WhatCannotBeSwappedPushesOthersToTheHost) {
   Start(MiB(15));
   EXPECT_TRUE(Reserve(kA, MiB(60)));

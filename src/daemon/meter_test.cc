@@ -86,7 +86,8 @@ TEST_F(MeterTest, OneThatHangsIsGivenUp) {
 // Who has started the daemon may read its standard error to the end.
 TEST_F(MeterTest, TheChildKeepsNoTerminalOpen) {
   Meter meter(
-      Program(R"sh(echo '{"'"$(readlink /proc/self/fd/2)"'":{"free":0,"processes":[]}}')sh"));
+      Program(R"sh(dd bs=1 count=1 status=none >/dev/null
+    echo '{"'"$(readlink /proc/self/fd/2)"'":{"free":0,"processes":[]}}')sh"));
   meter.Ask(now_);
   const auto uses = Await(meter);
   ASSERT_TRUE(uses.has_value());
