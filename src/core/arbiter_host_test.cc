@@ -271,7 +271,7 @@ TEST_F(HostTest, WhatIsOnTheHostStaysPromisedWhenOthersGo) {
   EXPECT_EQ(host_.promised(), MiB(15));
 }
 
-// Released before it ran: what came in has its copy still, and what is new was never written.
+// Released before it ran: arrived bytes still have their copy, and new memory was never written.
 TEST_F(HostTest, WhatHasNotRunSinceItsGrantSendsNothingMore) {
   Start(MiB(200));
   Run(kA, MiB(60));

@@ -83,10 +83,9 @@ TEST_F(MeterTest, OneThatHangsIsGivenUp) {
   EXPECT_FALSE(meter.wake().has_value());
 }
 
-// Who has started the daemon may read its standard error to the end.
+// The user who starts the daemon reads its standard error to the end.
 TEST_F(MeterTest, TheChildKeepsNoTerminalOpen) {
-  Meter meter(
-      Program(R"sh(dd bs=1 count=1 status=none >/dev/null
+  Meter meter(Program(R"sh(dd bs=1 count=1 status=none >/dev/null
     echo '{"'"$(readlink /proc/self/fd/2)"'":{"free":0,"processes":[]}}')sh"));
   meter.Ask(now_);
   const auto uses = Await(meter);
