@@ -10,6 +10,9 @@ namespace {
 // the budget stays free, or after a quantum. Otherwise sessions that barely fit would leave and
 // return with every small allocation.
 constexpr uint64_t kRejoinMargin = 32;
+// Where turns have a fixed length: bytes come in and go out again within at least this many
+// switches.
+constexpr int64_t kLeastMultiple = 2;
 
 }  // namespace
 
@@ -29,13 +32,14 @@ bool Planner::MayBeServed(const Wish& wish) const {
   return false;
 }
 
-// The session yields at `cap`, and its memory on the card then leaves for those ahead. Bytes must
-// not come in and go out again within less time than the two moves take.
+// The session yields at `cap`, and its memory on the card then leaves for those ahead. So it needs
+// as long a turn as any session whose bytes move.
 bool Planner::MaySlipIn(const Wish& wish, std::optional<Instant> cap, Instant now) const {
   if (!cap.has_value() || wish.kind != Wish::Kind::kLease) return true;
   const Bytes lacked = Lacked(wish);
   if (lacked == Bytes()) return true;
-  return *cap - now >= cost_.Estimate(Moves::BothWays(lacked)) * 2;
+  const int64_t multiple = std::max(config_.turns.cost_multiple, kLeastMultiple);
+  return *cap - now >= cost_.Estimate(Moves::BothWays(lacked)) * multiple;
 }
 
 bool Planner::NobodyFits(const Ahead& ahead) const {

@@ -239,6 +239,15 @@ TEST(MakespanTest, NothingSlipsInThatWouldHaveToLeaveAtOnce) {
                          Makes(21, 26, 0.642886, 0.171782)}));
 }
 
+// Or half of the time goes into its bytes.
+TEST(MakespanTest, WhatSlipsInMayStayForAWholeTurn) {
+  ExpectNotSlower(
+      Found(14.5, 58.7754e6,
+            {Makes(44, 25, 0.677017, 1.81116), Makes(60, 36, 0.235757, 0.827002),
+             Makes(44, 51, 0.003225, 0.00177794), Makes(11, 38, 0.0535295, 0.0150137),
+             Makes(57, 39, 0.0116324, 0.0164326), Makes(60, 40, 0.00469154, 0.00739538)}));
+}
+
 // Two schedules that differ in one early decision may end far apart, either way; so the speedup is
 // compared over all worlds.
 TEST(MakespanTest, TogetherIsNeverSlowerThanOneAfterTheOther) {
