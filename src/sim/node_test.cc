@@ -94,5 +94,28 @@ INSTANTIATE_TEST_SUITE_P(Users, NodeTest,
                          ::testing::ValuesIn(kThorough ? std::vector<int>{2, 5, 10, 20, 50}
                                                        : std::vector<int>{2, 5}));
 
+// A lease that the last daemon granted is not taken for the next one's.
+TEST(StoppedProgramTest, HearsInOrderWhatWasSaidWhileItWasStopped) {
+  Timeline timeline;
+  NodeConfig config;
+  config.latency = Milliseconds(1);
+  Node node(&timeline, config);
+  const auto habits = [](Duration think, Bytes memory) {
+    return Habits{[think] { return think; }, [] { return Milliseconds(100); }, memory};
+  };
+  const uint64_t stopped = node.Start(0, 1000, habits(Seconds(1), GiB(20)), [](const Burst&) {});
+  while (!node.program(stopped).waiting_since().has_value()) ASSERT_TRUE(timeline.Step());
+  node.Stop(stopped, Seconds(3));  // before its grant comes
+  timeline.RunUntil(timeline.now() + Seconds(2));
+  EXPECT_EQ(node.Resident(0), Bytes());
+  node.Stop(stopped, Seconds(20));
+  node.RestartDaemon(Milliseconds(1));
+  node.Start(0, 1001, habits(Milliseconds(1), GiB(70)), [](const Burst&) {});
+  for (int i = 0; i < 250; ++i) {
+    timeline.RunUntil(timeline.now() + Milliseconds(100));
+    ASSERT_LE(node.Resident(0), config.card + config.chunk) << i;
+  }
+}
+
 }  // namespace
 }  // namespace tandem::sim

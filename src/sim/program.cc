@@ -12,14 +12,29 @@ constexpr Duration kQuiet = Microseconds(200);
 
 }  // namespace
 
-// To be called later: while the process is stopped not before it goes on, and never once it is
-// dead.
+// To be called later: while the process is stopped not before it goes on, in the order in which it
+// would have been, and never once it is dead.
 Timeline::Call Program::Mine(Timeline::Call call) {
   return [this, alive = alive_, call = std::move(call)] {
     if (!*alive) return;
-    if (stopped_until_ > timeline_->now()) return timeline_->At(stopped_until_, Mine(call));
+    if (stopped_until_ > timeline_->now() || !held_.empty()) return held_.push_back(call);
     call();
   };
+}
+
+void Program::StopUntil(Instant instant) {
+  stopped_until_ = std::max(stopped_until_, instant);
+  timeline_->At(instant, [this, alive = alive_] {
+    if (*alive) GoOn();
+  });
+}
+
+void Program::GoOn() {
+  while (*alive_ && stopped_until_ <= timeline_->now() && !held_.empty()) {
+    const Timeline::Call next = std::move(held_.front());
+    held_.pop_front();
+    next();
+  }
 }
 
 void Program::Hear(const wire::Message& message, const Decisions& page) {

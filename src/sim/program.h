@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -65,7 +66,7 @@ class Program {
   // It is gone.
   void OnLost();
   // SIGSTOP, and SIGCONT at that instant. What its work on the card does goes on.
-  void StopUntil(Instant instant) { stopped_until_ = std::max(stopped_until_, instant); }
+  void StopUntil(Instant instant);
   // SIGKILL.
   void Die();
 
@@ -78,6 +79,7 @@ class Program {
 
  private:
   Timeline::Call Mine(Timeline::Call call);
+  void GoOn();
   void After(Duration delay, Timeline::Call call) {
     timeline_->After(delay, Mine(std::move(call)));
   }
@@ -125,6 +127,7 @@ class Program {
   uint64_t running_ = 0;  // on the card; 0: not
   uint64_t runs_ = 0;     // so far
   Instant stopped_until_;
+  std::deque<Timeline::Call> held_;  // what came while it was stopped
   std::optional<Instant> waiting_since_;
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // what is planned looks
 };
