@@ -205,6 +205,8 @@ def test_a_container_without_a_device_is_given_a_gpu_while_it_runs(podman):
     process = podman.run("/bin/sleep", "1000", name="plain")
     wait_until(lambda: podman.command("ps", "-q"), process, "it runs")
     assert "no CUDA driver here" in fails(podman.spawn("exec", "plain", *inside(job)))
+    said = fails(podman.card.spawn([TANDEM, "attach", "plain", "--gpu", "7"]))
+    assert "this machine shares no GPU 7 (`tandem status` lists them)" in said
     lease = json.loads(podman.card.tandem("attach", "plain", "--memory", "40M", "--json"))
     assert (lease["name"], lease["gpus"], lease["memory_limit_bytes"]) == ("plain", [0], 40 * MIB)
     variables = [f"--env={variable}" for variable in lease["environment"]]

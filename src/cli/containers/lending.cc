@@ -67,7 +67,9 @@ Result<Json> LendTo(const Container& container, const LendOptions& options) {
   const std::optional<Json> gpu = ChooseGpu(leases, options.gpu);
   if (!gpu.has_value()) {
     return Error{ErrorCode::kNotFound,
-                 "there is no GPU " + options.gpu + " any more: run `tandem cdi generate`"};
+                 "this machine shares no GPU " + options.gpu +
+                     " (`tandem status` lists them); if a device of a container names it, run "
+                     "`tandem cdi generate`"};
   }
   Bytes limit = RawBytes(*gpu, "budget_bytes");
   if (!options.memory.empty()) {
