@@ -162,6 +162,14 @@ class HostTest : public ArbiterTest {
     On(event::Reserve{id, ++sequence_, total});
     return Said<action::Reserved>(id).granted;
   }
+  // By an order that has ended since.
+  void RunAndSendToHost(SessionId id, Bytes bytes) {
+    Run(id, bytes);
+    On(event::Suspended{id});
+    Release(id);
+    On(event::Evicted{id, {}, bytes});
+    On(event::Suspended{id, false});
+  }
 
   HostLimits host_{Bytes()};
   uint64_t sequence_ = 0;
@@ -274,11 +282,7 @@ TEST_F(HostTest, WhatIsOnTheHostStaysPromisedWhenOthersGo) {
 // Released before it ran: arrived bytes still have their copy, and new memory was never written.
 TEST_F(HostTest, WhatHasNotRunSinceItsGrantSendsNothingMore) {
   Start(MiB(200));
-  Run(kA, MiB(60));
-  On(event::Suspended{kA});
-  Release(kA);
-  On(event::Evicted{kA, {}, MiB(60)});
-  On(event::Suspended{kA, false});
+  RunAndSendToHost(kA, MiB(60));
   EXPECT_TRUE(Reserve(kA, MiB(80)));
   On(event::Ready{kA, MiB(80)});
   On(event::Released{kA, Said<action::Grant>(kA).epoch});
@@ -291,11 +295,7 @@ TEST_F(HostTest, WhatHasNotRunSinceItsGrantSendsNothingMore) {
 
 TEST_F(HostTest, WhatAnEarlierGrantDidNotBringIsStillOnTheHost) {
   Start(MiB(200));
-  Run(kA, MiB(60));
-  On(event::Suspended{kA});
-  Release(kA);
-  On(event::Evicted{kA, {}, MiB(60)});
-  On(event::Suspended{kA, false});
+  RunAndSendToHost(kA, MiB(60));
   for (int i = 0; i < 2; ++i) {
     On(event::Ready{kA, MiB(60)});
     const Epoch epoch = Said<action::Grant>(kA).epoch;

@@ -67,7 +67,7 @@ Result<Json> LendTo(const Container& container, const LendOptions& options) {
   const std::optional<Json> gpu = ChooseGpu(leases, options.gpu);
   if (!gpu.has_value()) {
     return Error{ErrorCode::kNotFound,
-                 "this machine shares no GPU " + options.gpu +
+                 "this machine shares no GPU" + (options.gpu == "any" ? "" : " " + options.gpu) +
                      " (`tandem status` lists them); if a device of a container names it, run "
                      "`tandem cdi generate`"};
   }
