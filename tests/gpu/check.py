@@ -12,10 +12,13 @@ output of programs is in DIR/logs. Steps, in the order in which they run without
   frameworks   PyTorch, CuPy, Numba, Triton and JAX print digests of what they computed; without Tandem,
                then all at once under it. Equal bit for bit.
   oversubscribed  two PyTorch trainers that want 60 % of the card each, at once; digests as above
+  pauses       two such trainers that pause as long as they work, in long phases and in short ones. Together
+               they take at most 1.05 times as long as one after the other.
   notebooks    two notebooks that want 60 % of the card each, cell by cell
   suspended    a PyTorch trainer that is suspended and resumed ten times; digests as above
   seeing       listings and NVML, with a program beside Tandem
   faults       a killed daemon and a killed trainer: the others' results are right
+  containers   two trainers in containers, one of them detached in its work, and `attach` of a third container
   conformance  the driver's conformance suite, each group in a process, without Tandem and under it.
                A test that passes without Tandem must pass under it.
   benchmarks   `handover`, `release`, `overhead` and `alloc`, short
@@ -31,10 +34,11 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
+
+from machine import Machine, Run
 
 # Holds 4 GiB beside Tandem.
 BESIDE = """import sys, torch
@@ -51,95 +55,14 @@ print(memory.total >> 20, memory.used >> 20, len(pynvml.nvmlDeviceGetComputeRunn
 HERE = Path(__file__).resolve().parent
 # Why a test of the conformance suite skips that runs in a process, or on a card, of its own.
 ALONE = re.compile("run the test alone|TANDEM_TEST_ALONE")
-STEPS = ("machine", "doctor", "frameworks", "oversubscribed", "notebooks", "suspended",
-         "seeing", "faults", "conformance", "benchmarks")
+STEPS = ("machine", "doctor", "frameworks", "oversubscribed", "pauses", "notebooks", "suspended",
+         "seeing", "faults", "containers", "conformance", "benchmarks")
 FRAMEWORKS = ("torch", "cupy", "numba", "triton", "jax")
 AT_ONCE = 10  # processes of the suite
 
 
-class Run:
-    """One program: its end, its output, and how long it took."""
-
-    def __init__(self, argv, env, limit_s, log=None):
-        begin = time.monotonic()
-        process = subprocess.Popen(
-            argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            start_new_session=True, errors="replace", text=True,
-        )  # fmt: skip
-        self.timed_out = False
-        try:
-            self.output, _ = process.communicate(timeout=limit_s)
-        except subprocess.TimeoutExpired:
-            self.timed_out = True
-            os.killpg(process.pid, signal.SIGKILL)
-            self.output, _ = process.communicate()
-        self.status = process.returncode
-        self.seconds = round(time.monotonic() - begin, 3)
-        if log is not None:
-            with open(log, "a") as file:
-                file.write(f"$ {' '.join(map(str, argv))}\n{self.output}\n-> {self.end}, {self.seconds} s\n")
-
-    @property
-    def end(self):
-        return "timeout" if self.timed_out else self.status
-
-
-class Check:
-    def __init__(self, build, out, limit_s, soft):
-        self.build, self.out = Path(build).resolve(), Path(out).resolve()
-        self.logs = self.out / "logs"
-        self.logs.mkdir(parents=True, exist_ok=True)
-        self.deadline = time.monotonic() + limit_s
-        self.tandem = str(self.build / "bin" / "tandem")
-        self.tandemd = str(self.build / "bin" / "tandemd")
-        self.scratch = tempfile.TemporaryDirectory(prefix="tandem-gpu-")
-        kept = {k: v for k, v in os.environ.items() if not k.startswith("TANDEM_") or k.startswith("TANDEM_SOFT")}
-        state = Path(self.scratch.name)
-        (state / "run").mkdir(mode=0o700)
-        self.env = {**kept, "TANDEM_GPU": "cuda", "TANDEM_RUNTIME_DIR": str(state / "run"),
-                    "TANDEM_STATE_DIR": str(state), "PYTHONUNBUFFERED": "1",
-                    "TRITON_CACHE_DIR": str(state / "triton")}  # fmt: skip
-        if soft:
-            self.env |= {"TANDEM_GPU": "soft", "TANDEM_SOFT_DIR": str(state / "run"),
-                         "LD_LIBRARY_PATH": str(self.build / "lib" / "tandem" / "soft")}  # fmt: skip
-        self.soft, self.failures = soft, 0
-
-    def say(self, step, **fields):
-        line = {"step": step, **fields}
-        with open(self.out / "results.jsonl", "a") as file:
-            file.write(json.dumps(line) + "\n")
-        print(" ".join(f"{k}={v}" for k, v in line.items()), flush=True)
-        if fields.get("ok") is False:
-            self.failures += 1
-
-    def left(self, at_most):
-        return max(1, min(at_most, self.deadline - time.monotonic()))
-
-    def go(self, name, argv, limit_s, **variables):
-        return Run(list(map(str, argv)), {**self.env, **variables}, self.left(limit_s), self.logs / f"{name}.log")
-
-    def shared(self, argv, *options):
-        return [self.tandem, "run", *options, "--", *argv]
-
-    def daemon(self):
-        log = open(self.logs / "tandemd.log", "a")
-        process = subprocess.Popen([self.tandemd], env=self.env, stdin=subprocess.DEVNULL, stdout=log,
-                                   stderr=log, start_new_session=True)  # fmt: skip
-        while self.go("status", [self.tandem, "status", "--json"], 10).output.find('"pid":null') >= 0:
-            if process.poll() is not None or time.monotonic() > self.deadline:
-                break
-            time.sleep(0.1)
-        return process
-
-    def end_daemon(self, process):
-        process.terminate()
-        try:
-            process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-    # The steps.
+class Check(Machine):
+    """The steps."""
 
     def machine(self):
         commands = {
@@ -284,25 +207,6 @@ class Check:
         self.say("conformance", ok=not worse, worse_under_tandem=[[t, shared.get(t)] for t in worse][:60])
         self.say("conformance", failed_bare=[[t, r] for t, r in sorted(bare.items()) if r not in ("ok", "skipped")][:80])
 
-    def moves(self):
-        """The hand-overs so far that moved bytes."""
-        told = self.go("handovers", [self.tandem, "handovers", "--json"], 20)
-        try:
-            made = json.loads(told.output)["handovers"]
-        except (ValueError, KeyError):
-            return []
-        return [h for h in made if h["in_bytes"] + h["out_bytes"] > 0]
-
-    def gib(self):
-        return self.status()["budget_bytes"] / 2**30
-
-    def status(self):
-        """What `tandem status` says of the first GPU."""
-        return json.loads(self.go("status", [self.tandem, "status", "--json"], 20).output)["gpus"][0]
-
-    def sessions(self):
-        return json.loads(self.go("ps", [self.tandem, "ps", "--json"], 20).output)["sessions"]
-
     def same(self, step, alone, run, found, **fields):
         equal = alone is not None and found is not None and alone["digests"] == found["digests"]
         self.say(step, ok=equal, end=run.end, seconds=run.seconds, times=found and found["times"],
@@ -322,6 +226,28 @@ class Check:
         larger = [h for h in moved if h["out_bytes"] > 2**32]
         self.say("oversubscribed", moves=len(moved), slow=sum(h["took_s"] > 0.1 and h["out_bytes"] < 2**30 for h in moved),
                  large=[[round(h["out_bytes"] / 1e9, 1), round(h["in_bytes"] / 1e9, 1), round(h["took_s"], 3)] for h in larger][-8:])  # fmt: skip
+
+    def pauses(self):
+        daemon = self.daemon()
+        ballast = ("--ballast", str(int(self.gib() * 0.6)))
+        for steps, every, pause in ((180, 60, 2.5), (96, 8, 0.3)):
+            options = (*ballast, "--steps", str(steps), "--every", str(every), "--pause", str(pause))
+            (one, alone), = self.digests("pauses-bare", False, options, ("torch",), 60).values()
+            with concurrent.futures.ThreadPoolExecutor(2) as pool:
+                both = list(pool.map(lambda n: self.digests(f"pauses-{n}", True, options, ("torch",), 100)["torch"], (1, 2)))
+            for run, found in both:
+                self.same("pauses", alone, run, found)
+            times = [found["times"] for _, found in both if found]
+            if alone is None or len(times) < 2:
+                self.say("pauses", ok=False, pause_s=pause, bare_end=one.end, tail=one.output[-400:])
+                continue
+            together = max(t["end"] for t in times) - min(t["begin"] for t in times)
+            serial = 2 * alone["times"]["steps_s"]
+            self.say("pauses", ok=together <= 1.05 * serial, pause_s=pause, together_s=round(together, 2),
+                     one_after_the_other_s=round(serial, 2), ratio=round(together / serial, 3))  # fmt: skip
+        self.say("pauses", large=[[h["reason"], round(h["out_bytes"] / 1e9, 1), round(h["in_bytes"] / 1e9, 1), round(h["took_s"], 3)]
+                                  for h in self.moves() if h["out_bytes"] > 2**32][-40:])  # fmt: skip
+        self.end_daemon(daemon)
 
     def notebooks(self):
         daemon = self.daemon()
@@ -435,6 +361,20 @@ class Check:
         self.end_daemon(daemon)
         self.say("faults", ok=killed == 1 and status["charged_bytes"] == 0, sessions=len(sessions), killed=killed,
                  charged_bytes=status["charged_bytes"], used_at_end=used)  # fmt: skip
+
+    def containers(self):
+        daemon = self.daemon()
+        gib = self.gib()
+        self.end_daemon(daemon)  # they have one of their own
+        program = [self.build / "bin" / "train", "--memory", f"{int(gib * 1024 * 0.55)}M", "--steps", "40"]
+        if not self.soft:
+            program = [sys.executable, HERE / "frameworks.py", "torch", "--ballast", int(gib * 0.58), "--steps", "150"]
+        argv = [sys.executable, HERE / "containers.py", "--build", self.build, "--memory", f"{int(gib * 1024 * 0.65)}M"]
+        run = self.go("containers", [*argv, *(["--soft"] if self.soft else []), "--", *program], 200)
+        lines = [line for line in run.output.splitlines() if line.startswith("{")]
+        found = json.loads(lines[-1]) if lines else {"failed": run.output[-600:]}
+        right = "failed" not in found and found["two_equal"] == [True, True] and found["attached_equal"] and found["attached"] != []
+        self.say("containers", ok=right, end=run.end, seconds=run.seconds, **found)
 
     def benchmarks(self):
         for words in self.bench or (("handover", "--fraction", "0.6", "--rounds", "6"), ("release", "--rounds", "2"),

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """One framework's program for check.py: computes on the GPU and prints digests of the results as JSON.
 
-    python3 frameworks.py torch|cupy|numba|triton|jax [--ballast GIB] [--steps N]
+    python3 frameworks.py torch|cupy|numba|triton|jax [--ballast GIB] [--steps N] [--every N --pause SECONDS]
 
 --ballast: PyTorch also holds this much, changes it in each step and checks it.
+--pause: PyTorch does nothing for so long after each N steps.
 """
 
 import argparse
@@ -49,7 +50,7 @@ def torch_program(args):
     side = torch.cuda.Stream()
     host = torch.empty(64, 3, 32, 32).pin_memory()
     print("ready", flush=True)
-    begin = time.monotonic()
+    begin, started = time.monotonic(), time.time()
     for step in range(args.steps):
         host.copy_(torch.randn(64, 3, 32, 32))
         with torch.cuda.stream(side):
@@ -65,7 +66,9 @@ def torch_program(args):
         for piece in ballast:
             piece.add_(1)
         torch.cuda.synchronize()
-    times["steps_s"] = round(time.monotonic() - begin, 3)
+        if args.pause and (step + 1) % args.every == 0:
+            time.sleep(args.pause)
+    times |= {"steps_s": round(time.monotonic() - begin, 3), "begin": started, "end": time.time()}
     found["weights"] = digest(torch.cat([p.detach().flatten() for p in model.parameters()]).cpu().numpy())
     found["layer"] = digest(torch.cat([p.detach().flatten() for p in layer.parameters()]).cpu().numpy())
     found["loss"] = digest(loss.detach().cpu().numpy())
@@ -184,6 +187,8 @@ def main():
     parser.add_argument("program", choices=("torch", "cupy", "numba", "triton", "jax"))
     parser.add_argument("--ballast", type=float, default=0)
     parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--pause", type=float, default=0)
     args = parser.parse_args()
     begin = time.monotonic()
     found, times = globals()[f"{args.program}_program"](args)
