@@ -35,7 +35,7 @@ TEST_F(ArbiterTest, AnIdleHolderKnownForLongPausesGivesWayAfterAMoment) {
   On(event::Idle{kA, epoch_[kA]});
   On(event::Ready{kC, MiB(20)});  // costs 21 ms, twice 42: less than 90
   EXPECT_TRUE(Silent<action::Revoke>(kA));
-  Later(arbiter_.SwitchEstimate() * 2 / 64);
+  Later(arbiter_.SwitchEstimate() * 2 / 22);  // sqrt(1 / 128 / 4) of the price
   EXPECT_FALSE(Silent<action::Revoke>(kA));
 }
 
@@ -74,9 +74,11 @@ TEST_F(ArbiterTest, InstantsOfIdlenessDoNotHideThePausesAmongThem) {
   }
   On(event::Ready{kB, MiB(20)});
   On(event::Idle{kA, epoch_[kA]});
-  Later(Microseconds(599));
+  // The assumed one, a 128th of the price, is the longest that is waited for: sqrt(1 / 128 / 4).
+  const Duration patience = arbiter_.SwitchEstimate() * 2 / 23;
+  Later(patience);
   EXPECT_TRUE(Silent<action::Revoke>(kA));
-  Later(Microseconds(1));
+  Later(patience / 10);
   EXPECT_FALSE(Silent<action::Revoke>(kA));
 }
 

@@ -7,8 +7,13 @@
 namespace tandem::core {
 namespace {
 
-// A rate follows the bus within this many chunks, and one chunk that was late moves it little.
-constexpr uint64_t kHalfLifeChunks = 4;
+// A rate follows the bus within a part of a switch, between these numbers of chunks. One chunk
+// that was late, or was ordered alone and took long to begin, moves it little.
+constexpr uint64_t kHalfLivesInSwitch = 8;
+constexpr uint64_t kLeastHalfLifeChunks = 4;
+constexpr uint64_t kMostHalfLifeChunks = 64;
+// Of the size of the largest switch, with each that is smaller.
+constexpr double kKeptOfSize = 0.95;
 // A session that was stopped in the middle of a chunk says nothing about the bus: no chunk counts
 // as more times slower than expected.
 constexpr double kMostSurprise = 8.0;
@@ -41,8 +46,16 @@ Moves Moves::BothWays(Bytes bytes) {
 
 SwitchCost::SwitchCost(double bytes_per_second, Bytes chunk)
     : assumed_seconds_per_byte_(1.0 / bytes_per_second), chunk_(std::max(chunk, Bytes(1))) {
-  const FadingRatio unknown(Bytes(chunk_.count * kHalfLifeChunks));
-  for (auto& of_way : seconds_) of_way.fill(unknown);
+  SetHalfLife();
+}
+
+void SwitchCost::SetHalfLife() {
+  const Bytes half_life = std::clamp(Bytes(static_cast<uint64_t>(size_) / kHalfLivesInSwitch),
+                                     Bytes(chunk_.count * kLeastHalfLifeChunks),
+                                     Bytes(chunk_.count * kMostHalfLifeChunks));
+  for (auto& of_way : seconds_) {
+    for (FadingRatio& ratio : of_way) ratio.SetHalfLife(half_life);
+  }
 }
 
 // A rate that was not measured yet is that of the most similar move: the other way, then the host's
@@ -112,6 +125,9 @@ void SwitchCost::LearnSwitch(const Moves& moves, Duration took) {
   switches_ = std::min(switches_ + 1, kFewSwitches);
   const double weight = std::max(kSmoothing, 1.0 / switches_);
   base_seconds_ += weight * (std::min(rest, kMostSurprise * base_seconds_) - base_seconds_);
+  const Bytes size = std::max(moves.Copied(Way::kOut), moves.Copied(Way::kIn));
+  size_ = std::max(static_cast<double>(size.count), kKeptOfSize * size_);
+  SetHalfLife();
 }
 
 }  // namespace tandem::core

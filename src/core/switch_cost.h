@@ -29,6 +29,7 @@ class FadingRatio {
   explicit FadingRatio(Bytes half_life = Bytes(1)) : half_life_(half_life) {}
 
   void Add(double value, Bytes weight);
+  void SetHalfLife(Bytes half_life) { half_life_ = half_life; }
   bool known() const { return weight_ > 0; }
   // Of values over weights. REQUIRES: known.
   double value() const { return values_ / weight_; }
@@ -73,12 +74,15 @@ class SwitchCost {
  private:
   double SecondsPerByte(Way way, Place place) const;
   double SecondsOf(const Moves& moves) const;
+  // Of all rates, from the size of the switches.
+  void SetHalfLife();
   // Brings what follows from the measurements up to date.
   void KeepRates() const;
 
   double assumed_seconds_per_byte_;
   Bytes chunk_;
   double base_seconds_ = 1e-3;  // messages, and whatever else does not go by bytes
+  double size_ = 0;             // bytes of a large switch of late
   int switches_ = 0;            // that base_seconds_ was learned from, up to a few
   std::array<std::array<FadingRatio, kPlaces>, kWays> seconds_;  // per byte
   // What follows from the measurements, computed when it is asked for after a change.

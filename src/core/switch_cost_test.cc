@@ -71,6 +71,20 @@ TEST_F(SwitchCostTest, OneChunkOfAStoppedSessionMovesItLittle) {
   EXPECT_NEAR(Seconds(Way::kOut, Place::kMemory, Bytes(1'000'000'000)), 1, 0.2);
 }
 
+// On a GPU, a chunk that is ordered alone takes several times as long as one of many.
+TEST_F(SwitchCostTest, AFewChunksOrderedAloneMoveItLittleWhereSwitchesAreLarge) {
+  const Bytes whole = Bytes(kChunk.count * 400);
+  Move(Way::kOut, Place::kMemory, 1e9, 400);
+  cost_.LearnSwitch(Copies(Way::kOut, Place::kMemory, whole), Takes(1e9, whole));
+  Move(Way::kOut, Place::kMemory, 1e9, 400);
+  cost_.LearnMove(Way::kOut, Place::kMemory, Bytes(kChunk.count * 2),
+                  Takes(1e9, Bytes(kChunk.count * 12)));
+  EXPECT_LT(Seconds(Way::kOut, Place::kMemory, Bytes(1'000'000'000)), 1.2);
+  // Half of a switch still teaches.
+  Move(Way::kOut, Place::kMemory, 1e8, 200);
+  EXPECT_NEAR(Seconds(Way::kOut, Place::kMemory, Bytes(100'000'000)), 1, 0.15);
+}
+
 TEST_F(SwitchCostTest, FromNoTimeAtAllItFindsBack) {
   Move(Way::kOut, Place::kMemory, 1e30, 8);
   Move(Way::kOut, Place::kMemory, 1e9, 32);

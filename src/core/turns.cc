@@ -1,6 +1,7 @@
 #include "src/core/turns.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 namespace tandem::core {
@@ -11,6 +12,12 @@ constexpr int64_t kSlack = 2;
 // Beside what was seen, one pause of this part of the price: the program's thread was held up for a
 // moment by something else, and is not done.
 constexpr int64_t kAssumed = 128;
+
+// The patience for pauses of up to `pause`, where `longer` of those that were seen are longer.
+Duration Beyond(Duration pause, int64_t longer, Duration price) {
+  const double seconds = std::sqrt(price.seconds() * pause.seconds() / static_cast<double>(longer));
+  return std::clamp(Duration(static_cast<int64_t>(seconds * 1e9)), pause * kSlack, price);
+}
 
 }  // namespace
 
@@ -70,7 +77,8 @@ Duration Pauses::Patience(Duration price) const {
     const Duration cost = ended + (patience + price) * (count - in_time);
     if (cost > least) return;  // of equals the longest: what was never seen may be still
     least = cost;
-    best = patience;
+    const bool some = patience < price && in_time < count;
+    best = some ? Beyond(sorted[in_time - 1], count - in_time, price) : price;
   };
   for (const Duration pause : sorted) {
     if (pause * kSlack >= price) break;

@@ -64,6 +64,11 @@ class Pauses {
   // that. At most `price`, which is also the answer while nothing is known; no pause costs more
   // than twice that.
   //
+  // Where twice the length of p is the best and L pauses were longer, the answer is
+  // sqrt(price * p / L) if that is longer. The next short pause may exceed all before: that it
+  // exceeds x is assumed to be as likely as p / x. Each of the L then costs x, and the one the
+  // price.
+  //
   // Until as many pauses were seen as are kept, one very short one is assumed among them.
   //
   // Ski rental with a known distribution: Karlin, Manasse, McGeoch, Owicki, "Competitive Randomized

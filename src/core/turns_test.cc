@@ -41,6 +41,10 @@ Pauses PausesOf(int count, Duration pause) {
   return pauses;
 }
 
+int64_t InMicroseconds(const Pauses& pauses, Duration price) {
+  return pauses.Patience(price).ns / 1000;
+}
+
 TEST(PausesTest, OfUnknownPausesWaitsAsLongAsTheyCostToTake) {
   EXPECT_EQ(Pauses().Patience(Milliseconds(20)), Milliseconds(20));
   EXPECT_EQ(PausesOf(64, Milliseconds(5)).Patience(Milliseconds(20)), Milliseconds(20));
@@ -48,22 +52,30 @@ TEST(PausesTest, OfUnknownPausesWaitsAsLongAsTheyCostToTake) {
 
 TEST(PausesTest, OneThatWasAlwaysLongIsTakenAtOnce) {
   // But for a moment, as long as not so many were seen.
-  EXPECT_EQ(PausesOf(1, Milliseconds(21)).Patience(Milliseconds(20)), Milliseconds(20) / 64);
-  EXPECT_EQ(PausesOf(63, Milliseconds(21)).Patience(Milliseconds(20)), Milliseconds(20) / 64);
+  EXPECT_EQ(InMicroseconds(PausesOf(1, Milliseconds(21)), Milliseconds(20)), 1767);
+  EXPECT_EQ(InMicroseconds(PausesOf(16, Milliseconds(21)), Milliseconds(20)), 441);
   EXPECT_EQ(PausesOf(64, Milliseconds(21)).Patience(Milliseconds(20)), Duration());
 }
 
 TEST(PausesTest, ShortOnesAreWaitedOutAndLongOnesAmongThemTaken) {
   Pauses pauses = PausesOf(56, Microseconds(300));
   for (int i = 0; i < 8; ++i) pauses.Add(Milliseconds(100));
-  EXPECT_EQ(pauses.Patience(Milliseconds(20)), Microseconds(600));
+  EXPECT_EQ(InMicroseconds(pauses, Milliseconds(20)), 866);  // sqrt(20 ms * 0.3 ms / 8)
+}
+
+// As between the steps of a trainer on a GPU whose switch takes long. Twice the longest was
+// exceeded by chance once in a few hundred, and each time cost a switch there and back.
+TEST(PausesTest, OneAFewTimesLongerThanAllBeforeIsWaitedOutWhereASwitchIsDear) {
+  Pauses pauses = PausesOf(63, Milliseconds(9));
+  pauses.Add(Milliseconds(2500));
+  EXPECT_EQ(InMicroseconds(pauses, Milliseconds(1400)), 112249);
 }
 
 TEST(PausesTest, ForAFewShortOnesNoLongOneIsWaitedFor) {
   Pauses pauses = PausesOf(1, Milliseconds(15));
   for (int i = 0; i < 8; ++i) pauses.Add(Milliseconds(100));
   // 15 ms and more spent on each of the eight would cost more than one switch that is not worth it.
-  EXPECT_EQ(pauses.Patience(Milliseconds(20)), Milliseconds(20) / 64);
+  EXPECT_EQ(InMicroseconds(pauses, Milliseconds(20)), 589);
 }
 
 TEST(PausesTest, OnlyTheLatestCount) {
@@ -72,7 +84,7 @@ TEST(PausesTest, OnlyTheLatestCount) {
   EXPECT_EQ(pauses.Patience(Milliseconds(20)), Milliseconds(20));
 }
 
-TEST(PausesTest, NoOtherPatienceThatItMayHaveWouldHaveCostLess) {
+TEST(PausesTest, WaitsForWhatWouldHaveCostTheLeastAndSomewhatLonger) {
   const uint32_t seed = std::random_device()();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
@@ -82,6 +94,7 @@ TEST(PausesTest, NoOtherPatienceThatItMayHaveWouldHaveCostLess) {
     std::vector<Duration> seen(1 + random() % 64);
     for (Duration& pause : seen) pauses.Add(pause = Microseconds(1 + random() % 100));
     if (seen.size() < 64) seen.push_back(price / 128);
+    std::sort(seen.begin(), seen.end());
     const auto cost = [&](Duration patience) {
       Duration sum;
       for (const Duration pause : seen) {
@@ -89,9 +102,19 @@ TEST(PausesTest, NoOtherPatienceThatItMayHaveWouldHaveCostLess) {
       }
       return sum;
     };
-    const Duration found = cost(pauses.Patience(price));
-    EXPECT_LE(found, std::min(cost(Duration()), cost(price)));
-    for (const Duration pause : seen) EXPECT_LE(found, cost(std::min(pause * 2, price)));
+    Duration best, least = cost(Duration());
+    for (const Duration pause : seen) {
+      if (pause * 2 < price && cost(pause * 2) <= least) least = cost(best = pause * 2);
+    }
+    if (cost(price) <= least) best = price;
+    const auto longer = std::upper_bound(seen.begin(), seen.end(), best);
+    if (best != Duration() && best != price && longer != seen.end()) {
+      const Duration longest = *std::prev(longer);
+      const double late = static_cast<double>(seen.end() - longer);
+      const double beyond = std::sqrt(price.seconds() * longest.seconds() / late);
+      best = std::clamp(Duration(static_cast<int64_t>(beyond * 1e9)), longest * 2, price);
+    }
+    EXPECT_EQ(pauses.Patience(price), best);
   }
 }
 

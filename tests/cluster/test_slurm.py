@@ -39,7 +39,8 @@ def refused(process):
 def test_jobs_that_want_twice_the_memory_end_right(slurm):
     job = train("40M", 10)
     expected = alone(slurm, job)
-    jobs = [slurm.srun("--gpu-mem=50M", *job) for _ in range(6)]
+    go = slurm.root / "go"  # none ends before all have begun
+    jobs = [slurm.srun("--gpu-mem=50M", *job, "--hold", str(go)) for _ in range(6)]
     wait_until(lambda: len(slurm.sessions()) == 6, jobs[0], "all jobs are on the GPUs")
     numbers = {number for number, _, _ in slurm.queue()}
     assert {s["lease"] for s in slurm.sessions()} == numbers
@@ -48,6 +49,7 @@ def test_jobs_that_want_twice_the_memory_end_right(slurm):
         assert {s["limit_bytes"] for s in node.card.sessions()} == {50 * MIB}
         listed = node.card.tandem("ps")
         assert all(f"job-{lease['job']}" in listed for lease in node.leases())
+    go.touch()
     assert [finish(process) for process in jobs] == [expected] * 6
 
 

@@ -233,17 +233,14 @@ class Check(Machine):
         for steps, every, pause in ((180, 60, 2.5), (96, 8, 0.3)):
             options = (*ballast, "--steps", str(steps), "--every", str(every), "--pause", str(pause))
             (one, alone), = self.digests("pauses-bare", False, options, ("torch",), 60).values()
+            begin = time.monotonic()
             with concurrent.futures.ThreadPoolExecutor(2) as pool:
                 both = list(pool.map(lambda n: self.digests(f"pauses-{n}", True, options, ("torch",), 100)["torch"], (1, 2)))
+            together, serial = time.monotonic() - begin, 2 * one.seconds
             for run, found in both:
                 self.same("pauses", alone, run, found)
-            times = [found["times"] for _, found in both if found]
-            if alone is None or len(times) < 2:
-                self.say("pauses", ok=False, pause_s=pause, bare_end=one.end, tail=one.output[-400:])
-                continue
-            together = max(t["end"] for t in times) - min(t["begin"] for t in times)
-            serial = 2 * alone["times"]["steps_s"]
-            self.say("pauses", ok=together <= 1.05 * serial, pause_s=pause, together_s=round(together, 2),
+            done = alone is not None and all(found is not None for _, found in both)
+            self.say("pauses", ok=done and together <= 1.05 * serial, pause_s=pause, together_s=round(together, 2),
                      one_after_the_other_s=round(serial, 2), ratio=round(together / serial, 3))  # fmt: skip
         self.say("pauses", large=[[h["reason"], round(h["out_bytes"] / 1e9, 1), round(h["in_bytes"] / 1e9, 1), round(h["took_s"], 3)]
                                   for h in self.moves() if h["out_bytes"] > 2**32][-40:])  # fmt: skip

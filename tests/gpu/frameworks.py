@@ -50,7 +50,7 @@ def torch_program(args):
     side = torch.cuda.Stream()
     host = torch.empty(64, 3, 32, 32).pin_memory()
     print("ready", flush=True)
-    begin, started = time.monotonic(), time.time()
+    begin = time.monotonic()
     for step in range(args.steps):
         host.copy_(torch.randn(64, 3, 32, 32))
         with torch.cuda.stream(side):
@@ -68,7 +68,7 @@ def torch_program(args):
         torch.cuda.synchronize()
         if args.pause and (step + 1) % args.every == 0:
             time.sleep(args.pause)
-    times |= {"steps_s": round(time.monotonic() - begin, 3), "begin": started, "end": time.time()}
+    times["steps_s"] = round(time.monotonic() - begin, 3)
     found["weights"] = digest(torch.cat([p.detach().flatten() for p in model.parameters()]).cpu().numpy())
     found["layer"] = digest(torch.cat([p.detach().flatten() for p in layer.parameters()]).cpu().numpy())
     found["loss"] = digest(loss.detach().cpu().numpy())

@@ -108,18 +108,6 @@ Result<int> ProcessOf(const std::string& target) {
                    "them: podman container inspect -f '{{.State.Pid}}' NAME"};
 }
 
-// Where the dynamic linker looks without being told.
-bool HasDriver(const std::string& root) {
-  std::error_code error;
-  for (const char* folder :
-       {"/usr/lib/x86_64-linux-gnu", "/lib/x86_64-linux-gnu", "/usr/lib64", "/lib64"}) {
-    if (fs::exists(root + folder + "/libcuda.so.1", error)) {
-      return fs::exists(root + "/dev/nvidiactl", error);
-    }
-  }
-  return false;
-}
-
 }  // namespace
 
 std::string IdIn(const std::string& cgroup) {
@@ -166,7 +154,7 @@ Result<std::vector<cdi::Mount>> MountsFor(const RunningContainer& running,
         "the container preloads a library already (/etc/ld.so.preload): start it with "
         "--device tandem.dev/gpu=none");
   }
-  if (!host.software && !HasDriver(root)) {
+  if (!host.software && !fs::exists(root + "/dev/nvidiactl", error)) {
     return Unsuitable(
         "the container has no GPU of NVIDIA's: start it with --device nvidia.com/gpu=all, or "
         "--gpus all");

@@ -16,6 +16,10 @@ bool IsDefaultStream(CUstream stream) {
   return reinterpret_cast<uintptr_t>(stream) <= CU_STREAM_PER_THREAD_VALUE;
 }
 
+bool IsGone(CUresult result) {
+  return result == CUDA_ERROR_CONTEXT_IS_DESTROYED || result == CUDA_ERROR_INVALID_CONTEXT;
+}
+
 }  // namespace
 
 bool IsSticky(CUresult result) {
@@ -40,18 +44,26 @@ bool IsSticky(CUresult result) {
   }
 }
 
-void WorkTracker::AddContext(CUcontext context) {
+bool WorkTracker::AddContext(CUcontext context) {
   MutexLock lock(mutex_);
-  Add(context);
+  return Add(context);
 }
 
-void WorkTracker::Add(CUcontext context) {
-  if (contexts_.count(context) != 0) return;
+// A context that another thread destroyed stays current here, and its driver may still tell the
+// device. It is none to know: pushed in another thread, the driver frees it under this one.
+bool WorkTracker::Add(CUcontext context) {
+  if (contexts_.count(context) != 0) return true;
   const InContext scope(real_, context);
   CUdevice device = 0;
-  if (scope.result() == CUDA_SUCCESS && real_->cuCtxGetDevice(&device) == CUDA_SUCCESS) {
-    contexts_[context] = device;
+  if (scope.result() != CUDA_SUCCESS || real_->cuCtxGetDevice(&device) != CUDA_SUCCESS) {
+    return false;
   }
+  if (IsGone(AskHealth(context))) {
+    probes_.erase(context);
+    return false;
+  }
+  contexts_[context] = device;
+  return true;
 }
 
 bool WorkTracker::IsOn(CUcontext context, CUdevice device) const {
@@ -88,9 +100,8 @@ std::vector<CUcontext> WorkTracker::TakeBroken(CUdevice device) {
 CUresult WorkTracker::Health(CUcontext context) {
   MutexLock lock(mutex_);
   const CUresult result = AskHealth(context);
-  const bool refused = IsSticky(result) || result == CUDA_ERROR_CONTEXT_IS_DESTROYED ||
-                       result == CUDA_ERROR_INVALID_CONTEXT ||
-                       result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  const bool refused =
+      IsSticky(result) || IsGone(result) || result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   return refused ? result : CUDA_SUCCESS;
 }
 
@@ -132,7 +143,7 @@ void WorkTracker::Mark(ThreadSlot* slot, CUstream stream) {
   const CUcontext context = ContextOf(stream);
   if (context == nullptr) return;
   MutexLock lock(mutex_);
-  Add(context);
+  if (!Add(context)) return;
   if (IsDefaultStream(stream)) {
     default_streams_ = true;
   } else {

@@ -51,7 +51,8 @@ class WorkTracker {
     return true;
   }
 
-  void AddContext(CUcontext context) EXCLUDES_LOCK(mutex_);
+  // False if the context is none, or was destroyed.
+  bool AddContext(CUcontext context) EXCLUDES_LOCK(mutex_);
   // The context is about to be destroyed; its streams and events go with it.
   void RemoveContext(CUcontext context) EXCLUDES_LOCK(mutex_);
   // Forgets the contexts on that device that answer with a sticky error, and returns them.
@@ -120,7 +121,7 @@ class WorkTracker {
   // From now on no thread has marked anything.
   static void Invalidate() { generation.fetch_add(1, std::memory_order_relaxed); }
   void Mark(ThreadSlot* slot, CUstream stream) EXCLUDES_LOCK(mutex_);
-  void Add(CUcontext context) REQUIRES_LOCK(mutex_);
+  bool Add(CUcontext context) REQUIRES_LOCK(mutex_);
   bool IsOn(CUcontext context, CUdevice device) const REQUIRES_LOCK(mutex_);
   void Remove(CUcontext context) REQUIRES_LOCK(mutex_);
   CUcontext ContextOf(CUstream stream) const;

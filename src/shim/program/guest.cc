@@ -219,7 +219,7 @@ void Guest::AbandonInChild() {
 
 void Guest::Know(CUcontext context, bool credited) {
   if (known_context_.load(std::memory_order_acquire) == context) return;
-  tracker_->AddContext(context);
+  if (!tracker_->AddContext(context)) return;
   {
     MutexLock lock(contexts_mutex_);
     known_context_.store(context, std::memory_order_release);

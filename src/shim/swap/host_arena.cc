@@ -91,16 +91,35 @@ uint64_t HostArena::used() const {
   return sum;
 }
 
+// Memory returned only just now is zeroed while the caller waits: that is sooner than mapping more.
 std::byte* HostArena::Take(uint64_t bytes) {
-  if (std::byte* const slot = TakeOrZero(bytes)) return slot;
+  std::byte* slot = TakeMade(bytes);
+  while (slot == nullptr && ZeroSome()) slot = TakeMade(bytes);
+  if (slot != nullptr) return slot;
   return MapFor(bytes) ? TakeMade(bytes) : nullptr;
 }
 
-// Memory returned only just now is zeroed while the caller waits: that is sooner than mapping more.
-std::byte* HostArena::TakeOrZero(uint64_t bytes) {
-  std::byte* slot = TakeMade(bytes);
-  while (slot == nullptr && ZeroSome()) slot = TakeMade(bytes);
-  return slot;
+// Returned memory comes first, since nothing has to zero it then, and files come last.
+std::byte* HostArena::TakeToWrite(uint64_t bytes) {
+  for (const bool in_file : {false, true}) {
+    for (Mapping& mapping : mappings_) {
+      if (mapping.offset.has_value() != in_file) continue;
+      const auto returned =
+          std::find_if(mapping.dirty.begin(), mapping.dirty.end(),
+                       [bytes](const Range& range) { return range.size >= bytes; });
+      if (returned == mapping.dirty.end()) continue;
+      returned->size -= bytes;
+      const uint64_t begin = returned->end();
+      if (returned->size == 0) mapping.dirty.erase(returned);
+      mapping.used += bytes;
+      return static_cast<std::byte*>(At(begin));
+    }
+    if (std::byte* const slot = in_file ? nullptr : TakeMade(bytes)) return slot;
+  }
+  while (ZeroSome()) {  // what is zeroed in part
+    if (std::byte* const slot = TakeMade(bytes)) return slot;
+  }
+  return nullptr;
 }
 
 // More than was made ahead, in a hurry. Where the host has not even that, the kernel would end some

@@ -9,8 +9,8 @@
 //
 // Threading: the owner serialises all calls. REQUIRES for all: a context is current, if there is
 // any.
-// Invariant: what is taken is all zero. What was returned is zeroed before it is taken again.
-// PrepareSome mostly does that, before a thread needs the memory.
+// Invariant: what is taken is all zero, but for TakeToWrite. What was returned is zeroed before it
+// is taken again. PrepareSome mostly does that, before a thread needs the memory.
 #pragma once
 
 #include <algorithm>
@@ -62,11 +62,11 @@ class HostArena {
 
   // Room for `bytes`, at most a mapping's; null when the host has no memory for it.
   std::byte* Take(uint64_t bytes);
-  // The same without mapping more, but what was returned may have to be zeroed first.
-  std::byte* TakeOrZero(uint64_t bytes);
+  // The same without mapping more, for who writes all of it: it holds anything.
+  std::byte* TakeToWrite(uint64_t bytes);
   // The same without any work: null where none is made and zeroed.
   std::byte* TakeMade(uint64_t bytes);
-  // REQUIRES: what Take gave for as many bytes, and no thread reads or writes it any more.
+  // REQUIRES: what a Take gave for as many bytes, and no thread reads or writes it any more.
   void Return(std::byte* begin, uint64_t bytes, Instant now);
   // One step of the work that no caller waits for: zeroes returned memory, and prepares as much as
   // `ahead` says. Whether there is more of it. Where the host has too little it says so, once, and

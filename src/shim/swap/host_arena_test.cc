@@ -220,6 +220,25 @@ TEST_F(SpillingArenaTest, WhatIsNotMadeYetIsMappedWhereItBelongs) {
   EXPECT_TRUE(InFile(TakeWritten()));
 }
 
+// Nothing is zeroed for a copy that writes all of it; the others still get zeroes.
+TEST_F(HostArenaTest, WhatIsWrittenAllOverIsNotZeroedBefore) {
+  std::byte* const slot = TakeWritten();
+  std::byte* const other = TakeWritten();
+  while (arena_.TakeMade(kArenaSlot) != nullptr) continue;  // what else was mapped
+  arena_.Return(slot, kArenaSlot, now_);
+  EXPECT_EQ(arena_.TakeToWrite(kArenaSlot), slot);
+  EXPECT_EQ(slot[0], std::byte{0x5a});
+  EXPECT_EQ(std::memcmp(slot, slot + 1, kArenaSlot - 1), 0);
+  EXPECT_FALSE(arena_.HasReturned());
+  arena_.Return(other, kArenaSlot, now_);
+  EXPECT_TRUE(arena_.PrepareSome({}));  // a part of it
+  EXPECT_EQ(arena_.TakeToWrite(kArenaSlot), other);
+  EXPECT_TRUE(AllZero(other));
+  arena_.Return(slot, kArenaSlot, now_);
+  EXPECT_EQ(arena_.Take(kArenaSlot), slot);
+  EXPECT_TRUE(AllZero(slot));
+}
+
 // The daemon ends a program that goes on as it was promised before.
 TEST_F(SpillingArenaTest, NoMoreOfTheFileIsMappedThanIsPromisedByThen) {
   Bytes promised = MiB(6);

@@ -35,7 +35,7 @@ std::byte* Mover::TakeKept(uint64_t bytes) {
 // Kept copies make room before more of the host's memory is taken.
 std::byte* Mover::TakeSlot(Chunk* chunk) {
   if (chunk->host != nullptr) return TakeFrom(chunk);
-  if (std::byte* const slot = arena_.TakeOrZero(chunk->bytes)) return slot;
+  if (std::byte* const slot = arena_.TakeToWrite(chunk->bytes)) return slot;
   if (std::byte* const slot = TakeKept(chunk->bytes)) return slot;
   DropKeptBeyond(Bytes());
   return arena_.Take(chunk->bytes);

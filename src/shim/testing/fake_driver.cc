@@ -239,6 +239,7 @@ void FakeDriver::FillSharing() {
 }
 
 CUresult FakeDriver::Health() const {
+  if (destroyed_.count(Current()) != 0) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   const bool broken = broken_.count(Current()) != 0;
   return broken ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
 }
@@ -390,11 +391,10 @@ void FakeDriver::FillContexts() {
     *device = ordinal;
     return CUDA_SUCCESS;
   };
+  // It tells the device of a destroyed context, too.
   table_.cuCtxGetDevice = [](CUdevice* device) -> CUresult {
     MutexLock lock(current->mutex_);
-    const CUcontext context = Current();
-    if (current->destroyed_.count(context) != 0) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    const auto placed = current->devices_.find(context);
+    const auto placed = current->devices_.find(Current());
     *device = placed == current->devices_.end() ? 0 : placed->second;
     return CUDA_SUCCESS;
   };
