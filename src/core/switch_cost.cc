@@ -9,7 +9,7 @@ namespace {
 
 // A rate follows the bus within a part of a switch, between these numbers of chunks. One chunk
 // that was late, or was ordered alone and took long to begin, moves it little.
-constexpr uint64_t kHalfLivesInSwitch = 8;
+constexpr double kHalfLivesInSwitch = 8;
 constexpr uint64_t kLeastHalfLifeChunks = 4;
 constexpr uint64_t kMostHalfLifeChunks = 64;
 // Of the size of the largest switch, with each that is smaller.
@@ -50,7 +50,7 @@ SwitchCost::SwitchCost(double bytes_per_second, Bytes chunk)
 }
 
 void SwitchCost::SetHalfLife() {
-  const Bytes half_life = std::clamp(Bytes(static_cast<uint64_t>(size_) / kHalfLivesInSwitch),
+  const Bytes half_life = std::clamp(Bytes(static_cast<uint64_t>(size_ / kHalfLivesInSwitch)),
                                      Bytes(chunk_.count * kLeastHalfLifeChunks),
                                      Bytes(chunk_.count * kMostHalfLifeChunks));
   for (auto& of_way : seconds_) {

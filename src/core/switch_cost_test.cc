@@ -110,6 +110,14 @@ TEST_F(SwitchCostTest, NoEstimateIsTooLongToBeMultiplied) {
   EXPECT_GT(longest * 1000, longest);
 }
 
+// What a program says that it moved is only a claim.
+TEST_F(SwitchCostTest, NoClaimedSizeIsTooLarge) {
+  const Moves absurd = Copies(Way::kOut, Place::kMemory, Bytes(UINT64_MAX));
+  cost_.LearnSwitch(absurd, tandem::Seconds(1));
+  Move(Way::kOut, Place::kMemory, 1e9, 4);
+  EXPECT_NEAR(Seconds(Way::kOut, Place::kMemory, Bytes(1'000'000'000)), 1, 0.1);
+}
+
 TEST_F(SwitchCostTest, AChunkHasTimeForABusMuchSlowerThanItWas) {
   EXPECT_GT(cost_.MostForChunk(Way::kOut), Takes(11e6, kChunk));
   Move(Way::kOut, Place::kMemory, 1e9, 8);

@@ -16,7 +16,7 @@ constexpr int64_t kAssumed = 128;
 // The patience for pauses of up to `pause`, where `longer` of those that were seen are longer.
 Duration Beyond(Duration pause, int64_t longer, Duration price) {
   const double seconds = std::sqrt(price.seconds() * pause.seconds() / static_cast<double>(longer));
-  return std::clamp(Duration(static_cast<int64_t>(seconds * 1e9)), pause * kSlack, price);
+  return std::min(std::max(Duration(static_cast<int64_t>(seconds * 1e9)), pause * kSlack), price);
 }
 
 }  // namespace

@@ -71,6 +71,14 @@ TEST(PausesTest, OneAFewTimesLongerThanAllBeforeIsWaitedOutWhereASwitchIsDear) {
   EXPECT_EQ(InMicroseconds(pauses, Milliseconds(1400)), 112249);
 }
 
+// Twice 4 ms is the best, and waits for those of 7 ms, too: not for twice as long as they are.
+TEST(PausesTest, NeverWaitsForLongerThanThePrice) {
+  Pauses pauses = PausesOf(30, Milliseconds(4));
+  for (int i = 0; i < 10; ++i) pauses.Add(Milliseconds(7));
+  for (int i = 0; i < 24; ++i) pauses.Add(Milliseconds(100));
+  EXPECT_EQ(pauses.Patience(Milliseconds(10)), Milliseconds(10));
+}
+
 TEST(PausesTest, ForAFewShortOnesNoLongOneIsWaitedFor) {
   Pauses pauses = PausesOf(1, Milliseconds(15));
   for (int i = 0; i < 8; ++i) pauses.Add(Milliseconds(100));
@@ -112,8 +120,10 @@ TEST(PausesTest, WaitsForWhatWouldHaveCostTheLeastAndSomewhatLonger) {
       const Duration longest = *std::prev(longer);
       const double late = static_cast<double>(seen.end() - longer);
       const double beyond = std::sqrt(price.seconds() * longest.seconds() / late);
-      best = std::clamp(Duration(static_cast<int64_t>(beyond * 1e9)), longest * 2, price);
+      best = std::max(Duration(static_cast<int64_t>(beyond * 1e9)), longest * 2);
+      best = std::min(best, price);  // a pause of more than half the price may end in time, too
     }
+    EXPECT_LE(pauses.Patience(price), price);
     EXPECT_EQ(pauses.Patience(price), best);
   }
 }

@@ -37,11 +37,14 @@ def test_containers_that_want_twice_the_memory_end_right(podman):
     job = train("40M", 20)
     expected = alone(podman, job)
     names = ["anna", "bert"]
-    both = [podman.run(*inside(job), device="0-50m", name=name) for name in names]
+    # Neither ends before both have begun.
+    both = [podman.run(*inside(job), "--hold", "/tmp/go", device="0-50m", name=name) for name in names]
     wait_until(lambda: len(podman.card.sessions()) == 2, both[0], "both are on the GPU")
     assert sorted(lease["name"] for lease in podman.leases()) == names
     assert {s["limit_bytes"] for s in podman.card.sessions()} == {50 * MIB}
     assert {s["lease"] for s in podman.card.sessions()} == {lease["job"] for lease in podman.leases()}
+    for name in names:
+        podman.command("exec", name, "/bin/touch", "/tmp/go")
     assert [finish(process) for process in both] == [expected, expected]
     assert podman.leases() == []
 

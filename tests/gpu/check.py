@@ -31,6 +31,7 @@ import concurrent.futures
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -360,6 +361,9 @@ class Check(Machine):
                  charged_bytes=status["charged_bytes"], used_at_end=used)  # fmt: skip
 
     def containers(self):
+        if os.geteuid() != 0 or shutil.which("podman") is None:
+            self.say("containers", ok=None, skipped="needs root and Podman")
+            return
         daemon = self.daemon()
         gib = self.gib()
         self.end_daemon(daemon)  # they have one of their own

@@ -99,22 +99,20 @@ std::byte* HostArena::Take(uint64_t bytes) {
   return MapFor(bytes) ? TakeMade(bytes) : nullptr;
 }
 
-// Returned memory comes first, since nothing has to zero it then, and files come last.
 std::byte* HostArena::TakeToWrite(uint64_t bytes) {
-  for (const bool in_file : {false, true}) {
-    for (Mapping& mapping : mappings_) {
-      if (mapping.offset.has_value() != in_file) continue;
-      const auto returned =
-          std::find_if(mapping.dirty.begin(), mapping.dirty.end(),
-                       [bytes](const Range& range) { return range.size >= bytes; });
-      if (returned == mapping.dirty.end()) continue;
-      returned->size -= bytes;
-      const uint64_t begin = returned->end();
-      if (returned->size == 0) mapping.dirty.erase(returned);
-      mapping.used += bytes;
-      return static_cast<std::byte*>(At(begin));
+  for (Mapping& mapping : mappings_) {
+    std::optional<uint64_t> begin;
+    for (Range& range : mapping.dirty) {
+      if (range.size < bytes) continue;
+      range.size -= bytes;
+      begin = range.end();
+      break;
     }
-    if (std::byte* const slot = in_file ? nullptr : TakeMade(bytes)) return slot;
+    std::erase_if(mapping.dirty, [](const Range& range) { return range.size == 0; });
+    if (!begin.has_value()) begin = mapping.free.Take(bytes, kAlignment);
+    if (!begin.has_value()) continue;
+    mapping.used += bytes;
+    return static_cast<std::byte*>(At(*begin));
   }
   while (ZeroSome()) {  // what is zeroed in part
     if (std::byte* const slot = TakeMade(bytes)) return slot;
