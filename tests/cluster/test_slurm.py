@@ -102,7 +102,8 @@ def test_a_cancelled_job_leaves_nothing(slurm):
         process.communicate(timeout=300)
         assert process.returncode != 0
     wait_until(lambda: node.card.sessions() == [] and node.leases() == [], node.slurmd, "nothing is left")
-    assert list((node.card.runtime / "slurm").glob("*")) == []
+    kept = node.card.runtime / "slurm"
+    wait_until(lambda: list(kept.glob("*")) == [], node.slurmd, "the epilog has ended")
 
 
 def test_jobs_outlive_the_controller_and_the_nodes_daemons(slurm, tmp_path):
