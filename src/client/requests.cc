@@ -30,7 +30,8 @@ void Requests::OnRegistered(Bytes limit, Bytes claimed_total, uint32_t claimed_c
 
 Answer Requests::Judge() const {
   if (!absent_ || siblings_) return Answer::kPending;
-  return used() <= limit_ ? Answer::kGranted : Answer::kRefused;
+  const bool fits = used() <= limit_ && total_ <= most_allocated_;
+  return fits ? Answer::kGranted : Answer::kRefused;
 }
 
 Bytes Requests::claim() const {
@@ -46,9 +47,10 @@ void Requests::AskIfNeeded() {
   growth_sequence_ = sequence_;
 }
 
-void Requests::OnLost(Bytes limit, bool siblings) {
+void Requests::OnLost(Bytes limit, Bytes most_allocated, bool siblings) {
   registered_ = false;
   limit_ = limit;
+  most_allocated_ = most_allocated;
   siblings_ = siblings;
   absent_ = false;
   outbox_.clear();

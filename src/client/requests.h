@@ -32,10 +32,11 @@ class Requests {
   void OnRegistered(Bytes limit, Bytes claimed_total, uint32_t claimed_contexts,
                     Bytes claimed_fixed = {});
   // The connection is gone; growth waits for the next one, or to hear that there is no daemon.
-  void OnLost(Bytes limit, bool siblings);
+  // `most_allocated`: what fits beside the fixed memory, of others and its own.
+  void OnLost(Bytes limit, Bytes most_allocated, bool siblings);
   // There is none. A session that is alone in its run keeps to its last limit, so that it does not
-  // hang and the limit still holds. If it has siblings, their growth is unknown: growth goes on
-  // waiting, as contexts do, as long as the run is open.
+  // hang and the limit still holds; and to what fits, so that it can run again. If it has siblings,
+  // their growth is unknown: growth goes on waiting, as contexts do, as long as the run is open.
   void OnAbsent(bool run_open);
   // There is one that will not have us.
   void OnTurnedAway();
@@ -94,6 +95,7 @@ class Requests {
 
   bool registered_ = false;
   Bytes limit_;
+  Bytes most_allocated_;  // without a daemon
   bool siblings_ = false;
   bool absent_ = false;  // there is no daemon
   Bytes total_;

@@ -96,7 +96,7 @@ TEST(RequestsTest, LimitHoldsWithoutDaemon) {
   Requests requests;
   requests.OnRegistered(MiB(10), Bytes(), 0);
   requests.Grow(MiB(8));
-  requests.OnLost(MiB(10), false);
+  requests.OnLost(MiB(10), MiB(10), false);
   EXPECT_EQ(requests.Poll(), Answer::kPending);  // there may be one in a moment
   requests.OnAbsent(true);
   EXPECT_EQ(requests.Poll(), Answer::kGranted);
@@ -106,12 +106,24 @@ TEST(RequestsTest, LimitHoldsWithoutDaemon) {
   EXPECT_EQ(requests.total(), MiB(10));
 }
 
+TEST(RequestsTest, WithoutDaemonNothingGrowsBeyondWhatFitsBesideFixedMemory) {
+  Requests requests;
+  requests.OnRegistered(MiB(10), Bytes(), 0);
+  Grow(requests, MiB(4), true);
+  requests.OnLost(MiB(10), MiB(6), false);
+  requests.OnAbsent(true);
+  requests.TakeMessages();
+  EXPECT_EQ(Grow(requests, MiB(3)), Answer::kRefused);
+  EXPECT_EQ(Grow(requests, MiB(2)), Answer::kGranted);
+  EXPECT_EQ(requests.total(), MiB(6));
+}
+
 TEST(RequestsTest, BesideSiblingsGrowthWaitsForTheNextDaemon) {
   Requests requests;
   requests.OnRegistered(MiB(10), Bytes(), 0);
   Grow(requests, MiB(2), true);
   requests.Grow(MiB(3));
-  requests.OnLost(MiB(10), true);
+  requests.OnLost(MiB(10), MiB(10), true);
   requests.OnAbsent(true);
   EXPECT_EQ(requests.Poll(), Answer::kPending);
   requests.Shrink(MiB(1));
@@ -130,7 +142,7 @@ TEST(RequestsTest, WhatWasFreedMeanwhileIsEnoughForTheGrowthThatWaited) {
   Requests requests;
   requests.OnRegistered(MiB(10), Bytes(), 0);
   Grow(requests, MiB(8), true);
-  requests.OnLost(MiB(10), true);
+  requests.OnLost(MiB(10), MiB(10), true);
   requests.Grow(MiB(3));
   const Bytes claimed = requests.claim();
   requests.Shrink(MiB(5));  // while it registers
@@ -144,7 +156,7 @@ TEST(RequestsTest, NothingIsWaitedForThatWillNotCome) {
   Requests requests;
   requests.OnRegistered(MiB(10), Bytes(), 0);
   requests.Grow(MiB(3));
-  requests.OnLost(MiB(10), true);
+  requests.OnLost(MiB(10), MiB(10), true);
   EXPECT_EQ(requests.claim(), Bytes());
   requests.OnTurnedAway();
   EXPECT_EQ(requests.claim(), Bytes());  // though nobody has polled yet
@@ -164,7 +176,7 @@ TEST(RequestsTest, ContextsWaitForTheNextDaemon) {
   requests.OnMessage(wire::ContextReserved{1});
   EXPECT_EQ(requests.PollContext(first), Answer::kGranted);
   EXPECT_EQ(requests.PollContext(second), Answer::kPending);
-  requests.OnLost(MiB(10), false);
+  requests.OnLost(MiB(10), MiB(10), false);
   EXPECT_EQ(requests.PollContext(second), Answer::kPending);
   requests.OnRegistered(MiB(10), Bytes(), 1);
   EXPECT_EQ(requests.TakeMessages().size(), 1u);  // only the one still wanted
@@ -200,7 +212,7 @@ TEST(RequestsTest, WhatCannotBeSwappedWaitsForTheNextDaemonToo) {
   EXPECT_EQ(requests.PollFixed(second), Answer::kGranted);
   EXPECT_EQ(requests.PollFixed(third), Answer::kRefused);
   EXPECT_EQ(requests.fixed(), MiB(2));
-  requests.OnLost(MiB(10), false);
+  requests.OnLost(MiB(10), MiB(10), false);
   EXPECT_EQ(requests.PollFixed(first), Answer::kPending);
   requests.FixedGone(MiB(1));  // nobody hears of it but by the next registration
   requests.TakeMessages();
@@ -235,7 +247,7 @@ TEST(RequestsTest, TellsWhatChangedWhileItRegistered) {
   requests.OnRegistered(MiB(10), Bytes(), 0);
   requests.WantContext();
   requests.OnMessage(wire::ContextReserved{1});
-  requests.OnLost(MiB(10), false);
+  requests.OnLost(MiB(10), MiB(10), false);
   requests.OnAbsent(true);
   requests.TakeMessages();
   Grow(requests, MiB(4));

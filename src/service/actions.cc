@@ -126,6 +126,8 @@ bool Service::UpdatePage(const Gpu& gpu, const core::Session& session) {
   const Bytes most = gpu.arbiter.MostResident(session);
   show(page.most_resident_bytes, session.oversubscribes ? std::max<uint64_t>(most.count, 1) : 0);
   show(page.most_needed_bytes, MostNeeded(seat).count);
+  const Bytes alone = SaturatingSubtract(gpu.shown->budget, gpu.arbiter.budget().fixed());
+  show(page.most_allocated_bytes, session.oversubscribes ? 0 : std::max<uint64_t>(alone.count, 1));
   const bool run_changes = show(page.run_used_bytes, limits.run_used(id).count);
   show(page.run_others_used_bytes, (limits.run_used(id) - limits.used(id)).count);
   const uint64_t others = limits.run_sessions(id) - 1;

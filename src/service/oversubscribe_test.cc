@@ -43,6 +43,8 @@ TEST_F(OversubscribeTest, WhatCannotBeSwappedLeavesThemLessOfTheCard) {
   Join(3, 13);
   Say(3, wire::FixedWanted{1, MiB(40).count});
   EXPECT_EQ(Bytes(page(0).most_resident_bytes.load()), MiB(60));
+  EXPECT_EQ(page(0).most_allocated_bytes.load(), 0u);  // its limit alone bounds that
+  EXPECT_EQ(Bytes(page(1).most_allocated_bytes.load()), MiB(60));
 }
 
 TEST_F(OversubscribeTest, OneWhoseDriverCannotHasTheBudgetAndIsToldWhy) {

@@ -62,7 +62,7 @@ void Program::OnLost() {
   Mine([this] {
     page_.reset();
     lease_.OnLost();
-    requests_.OnLost(habits_.memory, false);
+    requests_.OnLost(habits_.memory, habits_.memory, false);
     Go();
   })();
 }

@@ -39,6 +39,9 @@ struct DecisionsPage {
   std::atomic<uint64_t> most_needed_bytes;
   // 1: it is suspended, and calls that would wait for a lease return an error instead.
   std::atomic<uint32_t> refuses;
+  // The most that it may have allocated while no daemon answers: what fits beside all memory that
+  // cannot be swapped. 0: not said, or it oversubscribes.
+  std::atomic<uint64_t> most_allocated_bytes;
 };
 
 struct ReportsPage {

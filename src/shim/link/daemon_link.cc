@@ -113,7 +113,7 @@ void DaemonLink::Lose() {
   MutexLock lock(mutex_);
   Disconnect();
   lease_.OnLost();
-  requests_.OnLost(limit(), has_siblings());
+  requests_.OnLost(limit(), most_allocated(), has_siblings());
   answered_.NotifyAll();
 }
 
@@ -365,6 +365,13 @@ Bytes DaemonLink::most_needed() const {
   const auto* page = decisions_.load(std::memory_order_acquire);
   if (page == nullptr) return {};
   return Bytes(page->most_needed_bytes.load(std::memory_order_relaxed));
+}
+
+Bytes DaemonLink::most_allocated() const {
+  const auto* page = decisions_.load(std::memory_order_acquire);
+  const uint64_t most =
+      page == nullptr ? 0 : page->most_allocated_bytes.load(std::memory_order_relaxed);
+  return most != 0 ? Bytes(most) : limit();
 }
 
 std::optional<Bytes> DaemonLink::most_resident() const {

@@ -108,6 +108,8 @@ class DaemonLink {
   // Whether calls that would wait for the lease are to fail.
   bool refuses() const;
   Bytes limit() const;
+  // The most that it may have allocated while no daemon answers.
+  Bytes most_allocated() const;
   // Of a session that oversubscribes, the most that will be on the card at once, in whole granules:
   // perhaps nothing. None of others.
   std::optional<Bytes> most_resident() const;
