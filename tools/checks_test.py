@@ -158,7 +158,7 @@ class Words(unittest.TestCase):
 
 class Tally(unittest.TestCase):
     def tally(self, **files):
-        """The line for these files; `1__core_test_xml` is core_test.xml in the folder of step 1."""
+        """The lines for these files; `1__core_test_xml` is core_test.xml in the folder of step 1."""
         with tempfile.TemporaryDirectory() as folder:
             for name, text in files.items():
                 step, _, path = name.partition("__")
@@ -186,14 +186,16 @@ class Tally(unittest.TestCase):
             _1__wire_test_xml=self.report(A=""),
             _2__pytest_xml=self.report(A="", E="<error/>"),
         )
-        self.assertEqual(found, "3 passed, 2 failed, 1 skipped\n")
+        self.assertEqual(
+            found, "failed: C.E\nfailed: core_test: C.B\n3 passed, 2 failed, 1 skipped\n"
+        )
 
     def test_a_case_that_runs_again_counts_once(self):
         found = self.tally(
             _1__driver_test_xml=self.report(A="<skipped/>", B="", C="<skipped/>"),
             _1__driver_test_1_xml=self.report(A="", B="<failure/>"),
         )
-        self.assertEqual(found, "1 passed, 1 failed, 1 skipped\n")
+        self.assertEqual(found.splitlines()[-1], "1 passed, 1 failed, 1 skipped")
 
     def test_a_program_that_dies_and_a_step_without_tests_are_failures(self):
         found = self.tally(
@@ -202,7 +204,18 @@ class Tally(unittest.TestCase):
             _1__failed="",
             _2__failed="",
         )
-        self.assertEqual(found, "0 passed, 3 failed, 0 skipped\n")
+        self.assertEqual(
+            found, "failed: core_test\nfailed: wire_test\n0 passed, 3 failed, 0 skipped\n"
+        )
+
+    def test_a_program_that_hangs_is_named_with_the_case_that_it_had_begun(self):
+        said = "[ RUN      ] Gate.A\n[       OK ] Gate.A (0 ms)\n[ RUN      ] Threads/Gate.B/2\n"
+        found = self.tally(
+            _1__ctest_xml=self.report(shim_test=f"<failure/><system-out>{said}</system-out>"),
+            _1__failed="",
+        )
+        expected = "failed: shim_test: Threads/Gate.B/2 did not end\n0 passed, 1 failed, 0 skipped\n"
+        self.assertEqual(found, expected)
 
 
 class DriverTable(unittest.TestCase):
