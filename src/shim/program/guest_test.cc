@@ -1,6 +1,7 @@
 #include "src/shim/program/guest.h"
 
 #include <gtest/gtest.h>
+#include <functional>
 
 #include <cstring>
 #include <thread>
@@ -167,8 +168,25 @@ TEST_F(GuestTest, TheDriverIsAskedOnlyWhereItMayRefuse) {
 }
 
 // Beside a run that has all of the card that it may have.
-TEST_F(GuestTest, MemoryIsOutWhereTheHostHasNoRoomForWhatTheCardHasNot) {
-  daemon_.decisions().most_resident_bytes = MiB(8).count;
+class FullGuestTest : public GuestTest {
+ protected:
+  FullGuestTest() { daemon_.decisions().most_resident_bytes = MiB(8).count; }
+
+  // The agent may see memory that is about to be refused, and shut the gate for it. Then it is
+  // granted, and is returned here.
+  CUresult Refusal(const std::function<CUresult()>& allocate, const std::function<void()>& free) {
+    for (;;) {
+      if (const CUresult result = allocate(); result != CUDA_SUCCESS) return result;
+      free();
+      while (!gate_.open()) std::this_thread::yield();
+    }
+  }
+  void AwaitHostUsed(Bytes bytes) {
+    while (driver_.host_used() != bytes.count) std::this_thread::yield();
+  }
+};
+
+TEST_F(FullGuestTest, MemoryIsOutWhereTheHostHasNoRoomForWhatTheCardHasNot) {
   RunWith(MiB(8), 1);
   driver_.LimitHost(MiB(4));
   CUdeviceptr pointer = 0;
@@ -176,21 +194,26 @@ TEST_F(GuestTest, MemoryIsOutWhereTheHostHasNoRoomForWhatTheCardHasNot) {
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
   CUmemGenericAllocationHandle handle = 0;
-  const auto allocate = [&] { return guest_->Allocate(MiB(8).count, driver_.context(), &pointer); };
-  EXPECT_EQ(allocate(), CUDA_ERROR_OUT_OF_MEMORY);
-  EXPECT_EQ(guest_->vmm().Create(MiB(8).count, properties, &handle), CUDA_ERROR_OUT_OF_MEMORY);
+  const auto allocate = [&](Bytes bytes) {
+    return guest_->Allocate(bytes.count, driver_.context(), &pointer);
+  };
+  const auto free = [&] { EXPECT_EQ(guest_->Free(pointer), CUDA_SUCCESS); };
+  const auto create = [&] { return *guest_->vmm().Create(MiB(8).count, properties, &handle); };
+  const auto release = [&] { EXPECT_EQ(guest_->vmm().Release(handle), CUDA_SUCCESS); };
+  EXPECT_EQ(Refusal([&] { return allocate(MiB(8)); }, free), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(Refusal(create, release), CUDA_ERROR_OUT_OF_MEMORY);
+  AwaitHostUsed(Bytes());
   driver_.LimitHost(Bytes());
-  EXPECT_EQ(guest_->Allocate(512, driver_.context(), &pointer), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(Refusal([&] { return allocate(Bytes(512)); }, free), CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_EQ(guest_->used(), MiB(8));
-  EXPECT_EQ(driver_.host_used(), 0u);
+  AwaitHostUsed(Bytes());
   Submit([] {});  // the gate is open
   driver_.LimitHost(MiB(8));
-  EXPECT_EQ(allocate(), CUDA_SUCCESS);
-  EXPECT_EQ(driver_.host_used(), MiB(8).count);
+  EXPECT_EQ(allocate(MiB(8)), CUDA_SUCCESS);
+  AwaitHostUsed(MiB(8));
 }
 
-TEST_F(GuestTest, WhereTheDriverMakesNoMemoryOfTheHostNothingOversubscribes) {
-  daemon_.decisions().most_resident_bytes = MiB(8).count;
+TEST_F(FullGuestTest, WhereTheDriverMakesNoMemoryOfTheHostNothingOversubscribes) {
   const Identity identity{"test", 5, "GPU-0", "me", false};
   for (const Bytes host : {MiB(2), Bytes()}) {
     for_gate_ = nullptr;
