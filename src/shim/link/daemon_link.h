@@ -108,8 +108,6 @@ class DaemonLink {
   // Whether calls that would wait for the lease are to fail.
   bool refuses() const;
   Bytes limit() const;
-  // The most that it may have allocated while no daemon answers.
-  Bytes most_allocated() const;
   // Of a session that oversubscribes, the most that will be on the card at once, in whole granules:
   // perhaps nothing. None of others.
   std::optional<Bytes> most_resident() const;
@@ -142,7 +140,8 @@ class DaemonLink {
       REQUIRES_LOCK(mutex_);
   Duration fixed_wait() const;
   Bytes others_used() const;
-  bool has_siblings() const;  // in the run, on this GPU
+  Bytes most_allocated() const;  // while no daemon answers
+  bool has_siblings() const;     // in the run, on this GPU
   Status MapPages() EXCLUDES_LOCK(mutex_);
 
   const Identity identity_;

@@ -1,12 +1,13 @@
 #include "src/shim/program/guest.h"
 
 #include <gtest/gtest.h>
-#include <functional>
 
 #include <cstring>
+#include <functional>
 #include <thread>
 #include <vector>
 
+#include "src/base/time.h"
 #include "src/shim/testing/guest_fixture.h"
 
 namespace tandem::shim {
@@ -172,17 +173,23 @@ class FullGuestTest : public GuestTest {
  protected:
   FullGuestTest() { daemon_.decisions().most_resident_bytes = MiB(8).count; }
 
-  // The agent may see memory that is about to be refused, and shut the gate for it. Then it is
-  // granted, and is returned here.
+  static bool Await(const std::function<bool()>& done) {
+    const Instant late = MonotonicNow() + Seconds(20);
+    while (!done() && MonotonicNow() < late) std::this_thread::yield();
+    return done();
+  }
+  // The agent may see memory that is about to be refused, and shut the gate for it. An
+  // allocation then succeeds: it is freed, and tried again once the gate is open.
   CUresult Refusal(const std::function<CUresult()>& allocate, const std::function<void()>& free) {
-    for (;;) {
+    for (int i = 0; i < 100; ++i) {
       if (const CUresult result = allocate(); result != CUDA_SUCCESS) return result;
       free();
-      while (!gate_.open()) std::this_thread::yield();
+      EXPECT_TRUE(Await([this] { return gate_.open(); }));
     }
+    return CUDA_SUCCESS;
   }
-  void AwaitHostUsed(Bytes bytes) {
-    while (driver_.host_used() != bytes.count) std::this_thread::yield();
+  bool AwaitHostUsed(Bytes bytes) {
+    return Await([&] { return driver_.host_used() == bytes.count; });
   }
 };
 
@@ -202,15 +209,15 @@ TEST_F(FullGuestTest, MemoryIsOutWhereTheHostHasNoRoomForWhatTheCardHasNot) {
   const auto release = [&] { EXPECT_EQ(guest_->vmm().Release(handle), CUDA_SUCCESS); };
   EXPECT_EQ(Refusal([&] { return allocate(MiB(8)); }, free), CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_EQ(Refusal(create, release), CUDA_ERROR_OUT_OF_MEMORY);
-  AwaitHostUsed(Bytes());
+  EXPECT_TRUE(AwaitHostUsed(Bytes()));
   driver_.LimitHost(Bytes());
   EXPECT_EQ(Refusal([&] { return allocate(Bytes(512)); }, free), CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_EQ(guest_->used(), MiB(8));
-  AwaitHostUsed(Bytes());
-  Submit([] {});  // the gate is open
+  EXPECT_TRUE(AwaitHostUsed(Bytes()));
+  EXPECT_TRUE(Await([this] { return gate_.open(); }));
   driver_.LimitHost(MiB(8));
   EXPECT_EQ(allocate(MiB(8)), CUDA_SUCCESS);
-  AwaitHostUsed(MiB(8));
+  EXPECT_TRUE(AwaitHostUsed(MiB(8)));
 }
 
 TEST_F(FullGuestTest, WhereTheDriverMakesNoMemoryOfTheHostNothingOversubscribes) {
@@ -300,6 +307,18 @@ TEST_F(GuestTest, FindsTheNextDaemon) {
   EXPECT_EQ(daemon_.Expect<wire::Running>().epoch, 9u);
   work.join();
   EXPECT_TRUE(intact);
+}
+
+TEST_F(GuestTest, WithoutDaemonItAllocatesNoMoreThanFitsBesideFixedMemory) {
+  daemon_.decisions().most_allocated_bytes = MiB(12).count;
+  daemon_.Refuse(true);
+  daemon_.HangUp();
+  daemon_.AwaitRefusal();
+  Allocate(MiB(8));
+  CUdeviceptr pointer = 0;
+  EXPECT_EQ(guest_->Allocate(MiB(8).count, driver_.context(), &pointer), CUDA_ERROR_OUT_OF_MEMORY);
+  Allocate(MiB(4));
+  EXPECT_EQ(guest_->used(), MiB(12));
 }
 
 TEST_F(GuestTest, SaysOnceThatItWaitsForTheNextDaemon) {
