@@ -5,7 +5,8 @@
 
 Needs root, Podman and overlay file systems. A container's files are this machine's, with what it writes kept
 apart. Two containers with SIZE of the GPU each run PROGRAM at once; one of them is detached and attached in
-its work. A third starts without a device of Tandem's; `tandem attach` gives it one, and PROGRAM runs in it.
+its work. A third starts without a device of Tandem's, a fourth without NVIDIA's, too; `tandem attach` gives
+each a GPU, and PROGRAM runs in it.
 PROGRAM's last line has to be that of a run outside, without Tandem; of JSON only the field `digests`.
 --soft: on the software GPU, which needs no device of NVIDIA's.
 """
@@ -71,9 +72,8 @@ class Containers:
         (folder / "run").mkdir()
         self.podman = ["podman", "--root", folder / "storage", "--runroot", folder / "state", "--storage-driver", "vfs",
                        "--runtime", "runc", "--cgroup-manager", "cgroupfs", "--log-level", "error"]  # fmt: skip
-        self.devices = ["--device=gpucheck.nvidia.com/gpu=all", *self.found_outside()]
-        if args.soft:
-            self.devices = []
+        self.outside = [] if args.soft else list(self.found_outside())
+        self.nvidia = [] if args.soft else ["--device=gpucheck.nvidia.com/gpu=all"]
 
     def found_outside(self):
         """Flags for what programs need of this machine that is in no container's files."""
@@ -107,8 +107,12 @@ class Containers:
         return seen
 
     def start(self, name, program, *flags):
+        """A container with NVIDIA's device."""
+        return self.start_bare(name, program, *self.nvidia, *flags)
+
+    def start_bare(self, name, program, *flags):
         argv = [*self.podman, "run", "--rm", f"--name={name}", f"--hostname={name}", "--network=none", *self.limits(),
-                *self.devices, *flags, f"--volume={self.folder}:{self.folder}", "--rootfs", self.files(name), *program]  # fmt: skip
+                *self.outside, *flags, f"--volume={self.folder}:{self.folder}", "--rootfs", self.files(name), *program]  # fmt: skip
         log = open(self.folder / f"{name}.out", "w+")
         process = subprocess.Popen(list(map(str, argv)), env=self.own(), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
         self.cleanup.callback(self.remove, name)
@@ -181,7 +185,10 @@ class Containers:
         self.start_daemon()
         report["limit_mib"] = self.limit()
         report["two_equal"], report["detached"] = self.two(expected)
-        report["attached_equal"], report["attached"] = self.attached(expected)
+        self.start("carl", ["sleep", "1000"])
+        report["attached_equal"], report["attached"] = self.attached("carl", expected)
+        self.start_bare("dora", ["sleep", "1000"])
+        report["bare_equal"], report["bare"] = self.attached("dora", expected)
         self.wait(lambda: self.leases() == [], "no lease is left")
         report["cgroup"] = "v2" if os.path.exists("/sys/fs/cgroup/cgroup.controllers") else "v1"
         return report
@@ -204,13 +211,12 @@ class Containers:
         found = [self.finished(one) for one in both]
         return [f == expected for f in found], {"left_mib": left, "seconds": round(took, 3), "leases": leases}
 
-    def attached(self, expected):
-        """The same of a container that was started without a device of Tandem's."""
-        self.start("carl", ["sleep", "1000"])
-        self.wait(lambda: self.running("carl"), "the container runs")
-        told = self.tandem("attach", "carl", "--memory", self.args.memory)
+    def attached(self, name, expected):
+        """The same of a container that runs without a device of Tandem's."""
+        self.wait(lambda: self.running(name), "the container runs")
+        told = self.tandem("attach", name, "--memory", self.args.memory)
         inside = [f"--env={value}" for value in re.findall(r"--env (\S+)", told)]  # of the software GPU
-        argv = [*self.podman, "exec", *inside, "carl", *self.args.program]
+        argv = [*self.podman, "exec", *inside, name, *self.args.program]
         program = subprocess.Popen(list(map(str, argv)), env=self.own(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         seen = []
 
@@ -222,7 +228,7 @@ class Containers:
         out, _ = program.communicate(timeout=PATIENCE_S)
         if program.returncode != 0:
             raise Failed(f"a program in an attached container ended with {program.returncode}: {out[-1000:]}")
-        self.remove("carl")
+        self.remove(name)
         return result(out) == expected, seen
 
     def running(self, name):

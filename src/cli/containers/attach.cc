@@ -6,6 +6,8 @@
 #include <iterator>
 #include <memory>
 
+#include "src/cli/containers/device_cgroup.h"
+#include "src/cli/containers/driver_files.h"
 #include "src/cli/containers/lending.h"
 #include "src/cli/containers/mounts.h"
 #include "src/cli/containers/running.h"
@@ -76,6 +78,32 @@ Status Prepare(const NamedLease& lease, const AttachOptions& options) {
   return {};
 }
 
+// NVIDIA's driver for a container that was started without it; nothing where it needs none.
+Result<DriverFiles> DriverFor(const RunningContainer& running, const cdi::CdiHost& host,
+                              const Json& lease) {
+  if (host.software || HasNvidiaDevices(running)) return DriverFiles{};
+  ASSIGN_OR_RETURN(wire::Channel channel, ConnectRunning());
+  ASSIGN_OR_RETURN(const std::string answer, AskForJson(&channel, wire::Query{"status"}));
+  ASSIGN_OR_RETURN(const Json status, Parse(answer));
+  std::string uuid;
+  for (const Json& gpu : List(status, "gpus")) {
+    if (Member(gpu, "index") == List(lease, "gpus").front()) uuid = RawText(gpu, "uuid");
+  }
+  ASSIGN_OR_RETURN(const DriverPlaces places, PlacesOfDriver());
+  return DriverFilesFor(places, running.container.root, uuid);
+}
+
+// What a runtime does at the start of a container with a GPU. A failure leaves nothing of it.
+Status BringIn(const RunningContainer& running, const cdi::CdiHost& host, const Json& lease) {
+  ASSIGN_OR_RETURN(std::vector<cdi::Mount> mounts, MountsFor(running, host));
+  ASSIGN_OR_RETURN(const DriverFiles driver, DriverFor(running, host, lease));
+  ASSIGN_OR_RETURN(DeviceGrant grant, DeviceGrant::Allow(DeviceCgroupOf(running), driver.devices));
+  mounts.insert(mounts.end(), driver.mounts.begin(), driver.mounts.end());
+  TRY(MountIn(running.pid, mounts));
+  grant.Keep();
+  return {};
+}
+
 // Gives a container that has no device of Tandem's one. A failure leaves no lease, and no mount.
 Result<Json> AttachRunning(const AttachOptions& options) {
   ASSIGN_OR_RETURN(const RunningContainer running, FindRunning(options.target));
@@ -84,12 +112,11 @@ Result<Json> AttachRunning(const AttachOptions& options) {
   lend.gpu = options.gpu.empty() ? "any" : options.gpu;
   lend.memory = options.memory;
   ASSIGN_OR_RETURN(Json lease, LendTo(running.container, lend));
-  const Result<std::vector<cdi::Mount>> mounts = MountsFor(running, host);
-  const Status mounted = mounts.ok() ? MountIn(running.pid, *mounts) : Status(mounts.error());
-  if (!mounted.ok()) {
+  const Status brought = BringIn(running, host, lease);
+  if (!brought.ok()) {
     ASSIGN_OR_RETURN(wire::Channel channel, ConnectRunning());
     TRY(AskForJson(&channel, wire::Control{"end-lease", running.container.id, 0, ""}));
-    return mounted.error();
+    return brought.error();
   }
   if (host.software) lease["environment"] = cdi::EditsOf(host).environment;
   return lease;
@@ -167,8 +194,9 @@ void AddAttach(CLI::App* app, std::function<int()>* action) {
       "A container that was started with a device of Tandem goes on where its programs wait:\n"
       "tandem.dev/gpu=none, or another one that `tandem detach` has taken away. Nothing is "
       "restarted.\n"
-      "Any other container is given a GPU as well, for programs that it starts from then on. That\n"
-      "needs root, and on NVIDIA's GPUs a container with NVIDIA's device.\n"
+      "Any other container is given a GPU as well, with NVIDIA's driver if it has none, for "
+      "programs\n"
+      "that it starts from then on. That needs root.\n"
       "\n"
       "Examples:\n"
       "  tandem attach 4104622593fa --memory 8G\n"

@@ -33,9 +33,11 @@ Result<UniqueFd> Detached(const cdi::Mount& mount) {
   constexpr unsigned kClone = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE;
   UniqueFd tree(static_cast<int>(syscall(SYS_open_tree, AT_FDCWD, mount.host.c_str(), kClone)));
   if (!tree) return Failed("cannot mount " + mount.host, errno);
+  struct stat facts {};
+  const bool is_device = fstat(tree.get(), &facts) == 0 && S_ISCHR(facts.st_mode);
   mount_attr attributes{};
-  attributes.attr_set =
-      MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | (mount.writable ? 0 : MOUNT_ATTR_RDONLY);
+  attributes.attr_set = MOUNT_ATTR_NOSUID | (is_device ? 0 : MOUNT_ATTR_NODEV) |
+                        (mount.writable ? 0 : MOUNT_ATTR_RDONLY);
   if (syscall(SYS_mount_setattr, tree.get(), "", AT_EMPTY_PATH | AT_RECURSIVE, &attributes,
               sizeof attributes) != 0) {
     return Failed("cannot protect " + mount.host, errno);

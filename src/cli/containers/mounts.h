@@ -9,8 +9,9 @@
 
 namespace tandem::cli {
 
-// Makes them in the mount namespace of that process, and the files and folders that they cover
-// where those are missing. An error, in words, leaves none of the mounts.
+// Mounts files, folders and device nodes in the mount namespace of that process. Makes the files
+// and folders that they cover where those are missing. An error, in words, leaves none of the
+// mounts.
 // REQUIRES: CAP_SYS_ADMIN; this process has one thread. Linux 5.12.
 Status MountIn(int pid, const std::vector<cdi::Mount>& mounts);
 

@@ -154,12 +154,17 @@ Result<std::vector<cdi::Mount>> MountsFor(const RunningContainer& running,
         "the container preloads a library already (/etc/ld.so.preload): start it with "
         "--device tandem.dev/gpu=none");
   }
-  if (!host.software && !fs::exists(root + "/dev/nvidiactl", error)) {
-    return Unsuitable(
-        "the container has no GPU of NVIDIA's: start it with --device nvidia.com/gpu=all, or "
-        "--gpus all");
-  }
   return cdi::EditsOf(host).mounts;
+}
+
+bool HasNvidiaDevices(const RunningContainer& running) {
+  std::error_code error;
+  return fs::exists(running.container.root + "/dev/nvidiactl", error);
+}
+
+DeviceCgroup DeviceCgroupOf(const RunningContainer& running) {
+  return DeviceCgroupOf(ReadText(FolderOf(running.pid) / "cgroup"),
+                        ReadText("/proc/self/mountinfo"), running.container.id);
 }
 
 }  // namespace tandem::cli

@@ -10,6 +10,7 @@
 #include "src/base/result.h"
 #include "src/cdi/spec.h"
 #include "src/cli/containers/container.h"
+#include "src/cli/containers/device_cgroup.h"
 
 namespace tandem::cli {
 
@@ -23,10 +24,16 @@ struct RunningContainer {
 // called so.
 Result<RunningContainer> FindRunning(const std::string& target);
 
-// The mounts that the container needs; none where it has them. An error, in words, where it cannot
-// have a GPU: it has another preload file, or nothing of NVIDIA's driver.
+// The mounts of Tandem that the container needs; none where it has them. An error, in words, where
+// it has another preload file.
 Result<std::vector<cdi::Mount>> MountsFor(const RunningContainer& running,
                                           const cdi::CdiHost& host);
+
+// Whether it was started with NVIDIA's devices.
+bool HasNvidiaDevices(const RunningContainer& running);
+
+// The cgroups of the container that decide which devices it may open.
+DeviceCgroup DeviceCgroupOf(const RunningContainer& running);
 
 // The container's id in a cgroup's path, such as that of "/machine.slice/libpod-4f…e1.scope"; where
 // it has none, the path's last part.
