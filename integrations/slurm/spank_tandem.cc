@@ -25,6 +25,7 @@
 #include <sys/types.h>
 
 extern "C" {
+#include <slurm/slurm.h>
 #include <slurm/spank.h>
 }
 
@@ -167,6 +168,22 @@ void EndLate(const Command& command) {
   }
 }
 
+// Slurm tells the prolog no QOS: this asks slurmctld. Empty: it does not answer, which the log
+// says, or the job has none.
+std::string QosOf(spank_t spank) {
+  uint32_t id = 0;
+  spank_get_item(spank, S_JOB_ID, &id);
+  job_info_msg_t* jobs = nullptr;
+  if (slurm_load_job(&jobs, id, SHOW_ALL) != SLURM_SUCCESS) {
+    slurm_error("tandem: job %u: cannot ask slurmctld for its QOS", id);
+    return {};
+  }
+  const bool known = jobs->record_count > 0 && jobs->job_array[0].qos != nullptr;
+  const std::string qos = known ? jobs->job_array[0].qos : "";
+  slurm_free_job_info_msg(jobs);
+  return qos;
+}
+
 Status CreateLease(spank_t spank, const Settings& settings, const Command& command) {
   Job job;
   job.id = JobId(spank);
@@ -176,6 +193,7 @@ Status CreateLease(spank_t spank, const Settings& settings, const Command& comma
   job.account = Variable("SLURM_JOB_ACCOUNT");
   job.of_class = ValueOf(spank, &class_option);
   job.share = ValueOf(spank, &share_option);
+  if (settings.UsesQos()) job.qos = QosOf(spank);
   ASSIGN_OR_RETURN(job.memory, ParseMemory(ValueOf(spank, &memory_option)));
   if (job.gpus.empty()) return Error{ErrorCode::kRefused, kNoGpu};
   TRY(Output(command, LeaseWords(job, settings)));

@@ -39,12 +39,14 @@ std::vector<std::string_view> Split(std::string_view text, char separator) {
   return parts;
 }
 
-// What the job says, else what its partition has.
-std::string Chosen(const std::string& said,
-                   const std::map<std::string, std::string, std::less<>>& by_partition,
-                   const std::string& partition) {
+using ByName = std::map<std::string, std::string, std::less<>>;
+
+// What the job says, else what its QOS has, else what its partition has.
+std::string Chosen(const std::string& said, const ByName& by_qos, const ByName& by_partition,
+                   const Job& job) {
   if (!said.empty()) return said;
-  const auto found = by_partition.find(partition);
+  if (const auto found = by_qos.find(job.qos); found != by_qos.end()) return found->second;
+  const auto found = by_partition.find(job.partition);
   return found == by_partition.end() ? std::string() : found->second;
 }
 
@@ -59,6 +61,12 @@ Status TakeSetting(std::string_view name, std::string_view value, Settings* sett
     settings->tandem = value;
   } else if (name.starts_with("env.") && name.size() > 4) {
     settings->environment.emplace_back(name.substr(4), value);
+  } else if (name.starts_with("qos-class.")) {
+    TRY(CheckClass(value));
+    settings->qos_classes.emplace(name.substr(10), value);
+  } else if (name.starts_with("qos-share.")) {
+    TRY(CheckShare(value));
+    settings->qos_shares.emplace(name.substr(10), value);
   } else if (name.starts_with("class.")) {
     TRY(CheckClass(value));
     settings->classes.emplace(name.substr(6), value);
@@ -68,7 +76,7 @@ Status TakeSetting(std::string_view name, std::string_view value, Settings* sett
   } else {
     return Invalid("\"" + std::string(name) +
                    "\" is no argument: there are oversubscribe, tandem, env.NAME, "
-                   "class.PARTITION and share.PARTITION");
+                   "class.PARTITION, share.PARTITION, qos-class.QOS and qos-share.QOS");
   }
   return {};
 }
@@ -143,8 +151,8 @@ std::vector<std::string> LeaseWords(const Job& job, const Settings& settings) {
     if (!value.empty()) words.insert(words.end(), {option, value});
   };
   for (const std::string_view gpu : Split(job.gpus, ',')) add("--gpu", std::string(gpu));
-  add("--class", Chosen(job.of_class, settings.classes, job.partition));
-  add("--compute-share", Chosen(job.share, settings.shares, job.partition));
+  add("--class", Chosen(job.of_class, settings.qos_classes, settings.classes, job));
+  add("--compute-share", Chosen(job.share, settings.qos_shares, settings.shares, job));
   add("--project", job.account);
   return words;
 }

@@ -36,7 +36,11 @@ struct Settings {
   std::string tandem;        // the command's path; empty: of this installation
   // NAME, VALUE: where the command finds this node's daemon. "%n" stands for the node's name.
   std::vector<std::pair<std::string, std::string>> environment;
-  std::map<std::string, std::string, std::less<>> classes, shares;  // by partition
+  // By the names of QOS and of partitions.
+  std::map<std::string, std::string, std::less<>> qos_classes, qos_shares, classes, shares;
+
+  // Whether a job's QOS changes anything.
+  bool UsesQos() const { return !qos_classes.empty() || !qos_shares.empty(); }
 };
 
 // kInvalid, in words for the administrator.
@@ -50,6 +54,7 @@ struct Job {
   std::string id, uid, gpus, partition, account;  // as in the prolog's environment; gpus: "0,1"
   Memory memory;
   std::string of_class, share;  // as the job asks; may be empty
+  std::string qos = {};         // empty: it has none, or it does not matter
 };
 std::vector<std::string> LeaseWords(const Job& job, const Settings& settings);
 

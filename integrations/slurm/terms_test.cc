@@ -35,17 +35,21 @@ TEST(SlurmTermsTest, ClassesAndSharesAreChecked) {
 }
 
 TEST(SlurmTermsTest, TheAdministratorsLineIsRead) {
-  const Result<Settings> settings =
-      ParseSettings({"oversubscribe=1.5", "tandem=/opt/tandem", "env.TANDEM_RUNTIME_DIR=/run/%n=x",
-                     "class.debug=interactive", "share.main=2"});
+  const Result<Settings> settings = ParseSettings(
+      {"oversubscribe=1.5", "tandem=/opt/tandem", "env.TANDEM_RUNTIME_DIR=/run/%n=x",
+       "class.debug=interactive", "share.main=2", "qos-class.high=production", "qos-share.high=3"});
   ASSERT_TRUE(settings.ok()) << settings.error().message;
   EXPECT_EQ(settings->oversubscribe, 1.5);
   EXPECT_EQ(settings->tandem, "/opt/tandem");
   EXPECT_THAT(settings->environment, ElementsAre(std::pair("TANDEM_RUNTIME_DIR", "/run/%n=x")));
   EXPECT_EQ(settings->classes.at("debug"), "interactive");
   EXPECT_EQ(settings->shares.at("main"), "2");
-  for (const char* wrong : {"x", "oversubscribe=0.5", "oversubscribe=inf", "class.main=high",
-                            "share.main=none", "env.=1", ""}) {
+  EXPECT_EQ(settings->qos_classes.at("high"), "production");
+  EXPECT_EQ(settings->qos_shares.at("high"), "3");
+  EXPECT_TRUE(settings->UsesQos());
+  for (const char* wrong :
+       {"x", "oversubscribe=0.5", "oversubscribe=inf", "class.main=high", "share.main=none",
+        "env.=1", "qos-class.high=x", "qos-share.high=0", ""}) {
     EXPECT_FALSE(ParseSettings({wrong}).ok()) << wrong;
   }
 }
@@ -75,6 +79,23 @@ TEST(SlurmTermsTest, WhatSlurmOversubscribesIsNotGuaranteed) {
               ElementsAre("lease", "create", "--job", "17", "--user", "1000", "--memory-request",
                           "1073741824B", "--memory-limit", "4294967296B", "--gpu", "1", "--class",
                           "opportunistic", "--compute-share", "50%"));
+}
+
+TEST(SlurmTermsTest, AQosComesBeforeThePartition) {
+  Settings settings;
+  EXPECT_FALSE(settings.UsesQos());
+  settings.classes["main"] = "batch";
+  settings.shares["main"] = "1";
+  settings.qos_classes["high"] = "production";
+  Job job{"17", "1000", "0", "main", "", {GiB(2), GiB(2)}, "", "", "high"};
+  EXPECT_THAT(LeaseWords(job, settings), testing::IsSupersetOf({"production", "1"}));
+  job.qos = "normal";
+  EXPECT_THAT(LeaseWords(job, settings), testing::IsSupersetOf({"batch", "1"}));
+  settings.qos_shares["normal"] = "4";
+  EXPECT_THAT(LeaseWords(job, settings), testing::IsSupersetOf({"batch", "4"}));
+  job.of_class = "interactive";
+  job.share = "0.5";
+  EXPECT_THAT(LeaseWords(job, settings), testing::IsSupersetOf({"interactive", "0.5"}));
 }
 
 TEST(SlurmTermsTest, ALibraryIsPreloadedOnce) {
