@@ -52,8 +52,8 @@ def test_the_metrics_of_a_run_agree_with_its_report_and_its_own_clock(make_card)
     wait_until(lambda: card.gpu()["handovers"] >= 10, both["film"], "they take turns")
     for name in both:  # from here on they hold nothing
         card.tandem("suspend", name)
-    took = time.monotonic() - begin
     wait_until(lambda: all(s["state"] == "suspended" for s in card.sessions()), both["film"], "both are suspended")
+    took = time.monotonic() - begin  # work under way ends after the order
     metrics = samples(serve.get("/metrics"))
 
     def value(metric, run, more=""):
