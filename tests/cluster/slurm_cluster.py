@@ -18,7 +18,7 @@ import users
 from harness import BUILD, SOURCE, Card, wait_until
 
 SLURM_PLUGINS = "/usr/lib/x86_64-linux-gnu/slurm-wlm"
-PLACEHOLDERS = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random")  # gres.conf wants a device for each GPU
+PLACEHOLDERS = ("/dev/full", "/dev/random", "/dev/zero", "/dev/null")  # gres.conf wants a device for each GPU
 SHARED = 54  # MiB of a GPU that can be shared
 SHARDS = 2 * SHARED
 

@@ -1,0 +1,82 @@
+"""Slurm as most sites run it: jobs in cgroups of their own, which open no device that is not theirs."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from harness import finish, train, wait_until
+from slurm_cluster import Slurm
+
+CONTROLLERS = [Path("/sys/fs/cgroup") / name for name in ("freezer", "devices")]
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
+    pytest.mark.skipif(not all(os.access(folder / "cgroup.procs", os.W_OK) for folder in CONTROLLERS),
+                       reason="needs cgroups of version 1, which Slurm 22.05 uses here"),
+]  # fmt: skip
+
+
+class SlurmWithCgroups(Slurm):
+    def start(self):
+        conf = (self.root / "slurm.conf").read_text()
+        conf = conf.replace("proctrack/linuxproc", "proctrack/cgroup").replace("task/none", "task/cgroup")
+        self.write("slurm.conf", conf)
+        self.write("cgroup.conf", "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\nConstrainDevices=yes\n")
+        super().start()
+
+    def close(self):
+        super().close()
+        for folder in (folder for parent in CONTROLLERS for folder in parent.glob("slurm_n1")):
+            for path, _, _ in os.walk(folder, topdown=False):
+                os.rmdir(path)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    made = SlurmWithCgroups(nodes=("n1",))
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(cluster):
+    yield
+    cluster.settle()
+
+
+def test_jobs_that_overflow_the_gpu_end_right(cluster):
+    node = cluster.nodes["n1"]
+    job = train("40M", 10)
+    expected = finish(node.card.bare(job))
+    where = finish(cluster.srun("--gpu-mem=1M", "cat", "/proc/self/cgroup"))
+    assert ":freezer:/slurm_n1/" in where and ":devices:/slurm_n1/" in where
+    go = cluster.root / "go"
+    both = [cluster.srun("--gpu-mem=50M", *job, "--hold", go) for _ in range(2)]
+    wait_until(lambda: len(node.card.sessions()) == 2, both[0], "both are on the GPU")
+    go.touch()
+    assert [finish(process) for process in both] == [expected, expected]
+
+
+def test_a_suspended_job_leaves_the_gpu_and_comes_back(cluster):
+    node = cluster.nodes["n1"]
+    job = cluster.srun("--gpu-mem=50M", *train("40M", 100000))
+    resident = lambda: [s["resident_bytes"] for s in node.card.sessions()]
+    wait_until(lambda: sum(resident()) > 0, job, "it is on the GPU")
+    number = cluster.job_of(job)
+    cluster.command("scontrol", "suspend", number)
+    wait_until(lambda: resident() == [0], job, "its memory has left")
+    cluster.command("scontrol", "resume", number)
+    wait_until(lambda: sum(resident()) > 0, job, "it is back")
+    cluster.command("scancel", number)
+    job.wait(timeout=60)
+    wait_until(lambda: node.leases() == [] and node.card.sessions() == [], node.slurmd, "nothing is left of it")
+
+
+def test_only_a_job_with_shards_opens_the_gpus_device(cluster):
+    """Of the one node, /dev/full stands for the GPU."""
+    assert finish(cluster.srun("--gpu-mem=10M", "head", "-c1", "/dev/full")) == "\0"
+    code, _, err = cluster.command("srun", "head", "-c1", "/dev/full", check=False)
+    assert code != 0 and "Operation not permitted" in err
