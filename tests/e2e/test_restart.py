@@ -59,6 +59,7 @@ def test_a_full_card_is_no_obstacle(make_card, tmp_path):
     """The new daemon finds no room for a context of its own to measure with."""
     card = make_card(vram="96M")  # a budget of 62 MiB; each job has 22
     card.start_daemon()
+    budget = card.gpu()["budget_bytes"]  # a context that begins may take from it for a moment
     job, go = train("12M", 40), tmp_path / "go"
     expected = solo(card, job)
     jobs = [card.shared(held(job, go)) for _ in range(4)]  # their contexts fill what the daemon keeps free
@@ -70,7 +71,6 @@ def test_a_full_card_is_no_obstacle(make_card, tmp_path):
             return False
         return card.vram_used() > 88 * MIB  # of 96: no room for the two that measure
 
-    budget = card.gpu()["budget_bytes"]
     wait_until(full, jobs[0], "the card is full")
     kill_daemon(card)
     wait_until(lambda: len(card.sessions()) == 4, jobs[0], "all have come back")
