@@ -51,6 +51,20 @@ std::string Chosen(const std::string& said, const ByName& by_qos, const ByName& 
 }
 
 Status TakeSetting(std::string_view name, std::string_view value, Settings* settings) {
+  struct Default {
+    std::string_view prefix;
+    Status (*check)(std::string_view);
+    ByName* by_name;
+  };
+  for (const Default& each : {Default{"class.", CheckClass, &settings->classes},
+                              Default{"share.", CheckShare, &settings->shares},
+                              Default{"qos-class.", CheckClass, &settings->qos_classes},
+                              Default{"qos-share.", CheckShare, &settings->qos_shares}}) {
+    if (!name.starts_with(each.prefix)) continue;
+    TRY(each.check(value));
+    each.by_name->emplace(name.substr(each.prefix.size()), value);
+    return {};
+  }
   if (name == "oversubscribe") {
     const std::optional<double> factor = NumberOf(value);
     if (!factor.has_value() || *factor < 1) {
@@ -61,18 +75,6 @@ Status TakeSetting(std::string_view name, std::string_view value, Settings* sett
     settings->tandem = value;
   } else if (name.starts_with("env.") && name.size() > 4) {
     settings->environment.emplace_back(name.substr(4), value);
-  } else if (name.starts_with("qos-class.")) {
-    TRY(CheckClass(value));
-    settings->qos_classes.emplace(name.substr(10), value);
-  } else if (name.starts_with("qos-share.")) {
-    TRY(CheckShare(value));
-    settings->qos_shares.emplace(name.substr(10), value);
-  } else if (name.starts_with("class.")) {
-    TRY(CheckClass(value));
-    settings->classes.emplace(name.substr(6), value);
-  } else if (name.starts_with("share.")) {
-    TRY(CheckShare(value));
-    settings->shares.emplace(name.substr(6), value);
   } else {
     return Invalid("\"" + std::string(name) +
                    "\" is no argument: there are oversubscribe, tandem, env.NAME, "

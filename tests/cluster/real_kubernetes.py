@@ -26,12 +26,16 @@ import yaml
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "e2e"), str(HERE)]
 
-from harness import BUILD, finish, train  # noqa: E402
+if "TANDEM_BUILD" not in os.environ:
+    sys.exit("set TANDEM_BUILD to a build of Tandem, such as build/release")
+
+from harness import BUILD, finish, train, wait_until  # noqa: E402
 from podman import Podman, inside  # noqa: E402
 
 MANIFESTS = HERE.parents[1] / "integrations" / "kubernetes" / "manifests"
 KUBELET = Path("/var/lib/kubelet")
 IMAGE, PAUSE, MUSL = (f"localhost/tandem-{name}:latest" for name in ("test", "pause", "musl"))
+PROGRAMS = ("kube-apiserver", "kube-scheduler", "kubelet", "kubectl", "etcd", "containerd", "containerd-shim-runc-v2", "ctr")
 MEMORY = "tandem.dev/gpu-memory"
 API, ETCD, EXTENDER, SERVICES = "https://127.0.0.1:16443", "http://127.0.0.1:12379", 18890, "10.77.0.0/24"
 PATIENCE_S = 120
@@ -44,12 +48,7 @@ class Failed(Exception):
 
 
 def await_that(condition, what):
-    until = time.monotonic() + PATIENCE_S
-    while not (value := condition()):
-        if time.monotonic() > until:
-            raise Failed(f"waited {PATIENCE_S} s: {what}")
-        time.sleep(0.2)
-    return value
+    return wait_until(condition, None, what, PATIENCE_S)
 
 
 class Certificates:
@@ -81,8 +80,6 @@ class Certificates:
 
 class Cluster:
     def __init__(self, bin_folder):
-        if KUBELET.exists():
-            raise Failed(f"{KUBELET} exists: this machine may be a node already")
         self.bin = bin_folder
         self.cleanup = contextlib.ExitStack()
         self.processes = {}
@@ -425,6 +422,14 @@ def main():
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("checks", nargs="*", metavar="CHECK", help=" ".join(check.__name__ for check in CHECKS))
     args = parser.parse_args()
+    if os.geteuid() != 0:
+        parser.error("needs root")
+    if missing := [name for name in PROGRAMS if not os.access(args.bin / name, os.X_OK)]:
+        parser.error(f"{args.bin} has no {', '.join(missing)}: docs/testing.md says how to get them")
+    if KUBELET.exists():
+        parser.error(f"{KUBELET} exists: this machine may be a node already")
+    if unknown := set(args.checks) - {check.__name__ for check in CHECKS}:
+        parser.error(f"no check is called {', '.join(sorted(unknown))}")
     cluster = Cluster(args.bin.resolve())
     failed = False
     try:
@@ -442,8 +447,8 @@ def main():
     finally:
         if args.keep:
             print(f"all is left in {cluster.folder}", flush=True)
-            os._exit(1)
-        with contextlib.suppress(Failed):
+            os._exit(failed)
+        with contextlib.suppress(Failed, AssertionError):
             cluster.empty()
         cluster.cleanup.close()
     sys.exit(failed)

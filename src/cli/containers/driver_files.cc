@@ -17,11 +17,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What each program with CUDA opens, whatever its GPU. The last two are not everywhere.
+// What each program with CUDA opens, whatever its GPU. Not every machine has those after the first
+// kNeededNodes.
 constexpr std::array<const char*, 3> kCommonNodes = {"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"};
 constexpr size_t kNeededNodes = 2;
-// Of the driver, without graphics and video. Each is followed by ".so" or, for what belongs to it,
-// by a number.
+// Of the driver, without graphics and video.
 constexpr std::array<std::string_view, 8> kLibraries = {
     "libcuda",        "libcudadebugger",   "libnvidia-ml",     "libnvidia-ptxjitcompiler",
     "libnvidia-nvvm", "libnvidia-gpucomp", "libnvidia-nvvm70", "libnvidia-cfg"};
@@ -36,7 +36,7 @@ std::string MinorOf(const std::string& facts, const std::string& uuid) {
   std::error_code error;
   for (const auto& gpu : fs::directory_iterator(facts, error)) {
     std::ifstream file(gpu.path() / "information");
-    std::string minor, word, found;
+    std::string minor, found;
     for (std::string line; std::getline(file, line);) {
       const size_t end = line.find_last_of(" \t") + 1;
       if (line.starts_with("GPU UUID:")) found = line.substr(end);
@@ -116,6 +116,9 @@ Result<DriverPlaces> PlacesOfDriver() {
     places.library = fs::canonical(loaded->l_name, error);
   }
   dlclose(library);
+  if (places.library.empty()) {
+    return Error{ErrorCode::kFailed, "cannot find the file of NVIDIA's driver libcuda.so.1"};
+  }
   return places;
 }
 
