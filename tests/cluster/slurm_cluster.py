@@ -250,5 +250,25 @@ class Slurm:
         assert len(jobs) == 1
         return jobs[0][0]
 
+    def suspend(self, process, node):
+        """Suspends the only job until its memory has left the GPU; its number.
+
+        Slurm 22.05 stops a job's processes two seconds after SIGTSTP. On a busy machine memory may still be there.
+        """
+        number = self.job_of(process)
+        pid = node.card.sessions()[0]["pid"]
+        for _ in range(10):
+            self.command("scontrol", "suspend", number)
+            wait_until(lambda: self.is_stopped(pid), process, "Slurm stops it")
+            session = node.card.sessions()[0]
+            if session["state"] == "suspended" and session["resident_bytes"] == 0:
+                return number
+            self.command("scontrol", "resume", number)
+            wait_until(lambda: not self.is_stopped(pid), process, "Slurm lets it go on")
+        raise AssertionError(f"its memory stayed on the GPU: {session}")
+
+    def is_stopped(self, pid):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
     def sessions(self):
         return [{**s, "node": node.name} for node in self.nodes.values() for s in node.card.sessions()]

@@ -8,7 +8,7 @@ import pytest
 from harness import finish, train, wait_until
 from slurm_cluster import Slurm
 
-CONTROLLERS = [Path("/sys/fs/cgroup") / name for name in ("freezer", "devices")]
+FREEZER, _ = CONTROLLERS = [Path("/sys/fs/cgroup") / name for name in ("freezer", "devices")]
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
     pytest.mark.skipif(not all(os.access(folder / "cgroup.procs", os.W_OK) for folder in CONTROLLERS),
@@ -23,6 +23,10 @@ class SlurmWithCgroups(Slurm):
         self.write("slurm.conf", conf)
         self.write("cgroup.conf", "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\nConstrainDevices=yes\n")
         super().start()
+
+    def is_stopped(self, pid):
+        cgroups = dict(line.split(":")[1:] for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines())
+        return (FREEZER / cgroups["freezer"][1:] / "freezer.state").read_text() == "FROZEN\n"
 
     def close(self):
         super().close()
@@ -65,9 +69,7 @@ def test_a_suspended_job_leaves_the_gpu_and_comes_back(cluster):
     job = cluster.srun("--gpu-mem=50M", *train("40M", 100000))
     resident = lambda: [s["resident_bytes"] for s in node.card.sessions()]
     wait_until(lambda: sum(resident()) > 0, job, "it is on the GPU")
-    number = cluster.job_of(job)
-    cluster.command("scontrol", "suspend", number)
-    wait_until(lambda: resident() == [0], job, "its memory has left")
+    number = cluster.suspend(job, node)
     cluster.command("scontrol", "resume", number)
     wait_until(lambda: sum(resident()) > 0, job, "it is back")
     cluster.command("scancel", number)
