@@ -100,7 +100,7 @@ class Cluster {
     for (int i = 0; i < options.nodes; ++i) {
       nodes_.push_back({std::make_unique<sim::Node>(&timeline_, config),
                         Room(static_cast<size_t>(options.gpus), way.gpu_units),
-                        std::vector<int>(static_cast<size_t>(options.gpus), 0)});
+                        std::vector<Use>(static_cast<size_t>(options.gpus))});
     }
     for (size_t i = 0; i < jobs_.size(); ++i) {
       timeline_.At(jobs_[i].comes, [=, this] { Come(i); });
@@ -114,10 +114,16 @@ class Cluster {
   }
 
  private:
+  // Of a GPU.
+  struct Use {
+    int jobs = 0;
+    int units = 0;  // of memory
+    Instant since;  // when the first of these jobs came
+  };
   struct Node {
     std::unique_ptr<sim::Node> sim;
     Room free;              // by GPU
-    std::vector<int> used;  // units of memory, by GPU
+    std::vector<Use> used;  // by GPU
   };
 
   // The GPU of that node that the plugin would choose, and what it would have left.
@@ -176,13 +182,15 @@ class Cluster {
     const size_t gpu = ChooseGpu(node, takes)->gpu;
     // With replicas, memory is not counted: a job that finds too little dies, and its user tries
     // again.
-    if (way_.by_count && node.used[gpu] + job.units > kUnits) {
+    if (way_.by_count && node.used[gpu].units + job.units > kUnits) {
       ++job.failures;
       timeline_.After(OfSeconds(300), [=, this] { Come(number); });
       return;
     }
     node.free[gpu] -= takes;
-    node.used[gpu] += job.units;
+    Use& use = node.used[gpu];
+    if (use.jobs++ == 0) use.since = timeline_.now();
+    use.units += job.units;
     job.node = static_cast<int>(on);
     job.gpu = static_cast<int>(gpu);
     job.started = timeline_.now();
@@ -220,7 +228,9 @@ class Cluster {
     Node& node = nodes_[static_cast<size_t>(job.node)];
     node.sim->Kill(job.program);
     node.free[static_cast<size_t>(job.gpu)] += way_.Takes(job);
-    node.used[static_cast<size_t>(job.gpu)] -= job.units;
+    Use& use = node.used[static_cast<size_t>(job.gpu)];
+    use.units -= job.units;
+    if (--use.jobs == 0) occupied_ += Seconds(timeline_.now() - use.since);
     ++ended_;
     // Only this node has more room than before.
     for (auto next = waiting_.begin(); next != waiting_.end();) {
@@ -276,6 +286,8 @@ class Cluster {
             {"last_ended_s", last},
             {"last_came_s", until_last_came},
             {"gpu_busy_s", busy},
+            {"gpu_occupied_s", occupied_},
+            {"utilisation", busy / occupied_},
             {"work_s", work},
             {"events", events_},
             {"wall_s", wall}};
@@ -289,6 +301,7 @@ class Cluster {
   std::vector<Node> nodes_;
   std::deque<size_t> waiting_;  // in the order in which they came
   std::vector<double> stranded_;
+  double occupied_ = 0;  // seconds in which a GPU has a job, of all GPUs together
   size_t ended_ = 0;
   uint64_t events_ = 0;
 };

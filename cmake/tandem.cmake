@@ -33,9 +33,13 @@ target_link_libraries(test_headers PRIVATE GTest::gtest)
 target_compile_options(test_headers PRIVATE -O0)
 target_precompile_headers(test_headers PRIVATE ${common_headers} <filesystem> <fstream> <gtest/gtest.h>)
 
-# Several files as one, which compiles faster (asan: 583 s of CPU time for 810): all tests, and everything under a
-# sanitizer. What they keep to themselves must bear different names then. Not in the debug preset.
+# Several files as one, which compiles faster (asan: 583 s of CPU time for 810): all tests, everything under a
+# sanitizer, and libraries that are not apart. What they keep to themselves must bear different names then.
+# Not in the debug preset.
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
+if(TANDEM_SANITIZE OR NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
+  set(tandem_unity ON)
+endif()
 
 # One target per test tier, so that a sanitizer build makes only the test programs it will run.
 add_custom_target(unit_tests)
@@ -55,6 +59,9 @@ function(tandem_library name)
   endforeach()
   target_link_libraries(tandem_${name} PUBLIC ${ARG_LIBS} Threads::Threads)
   set_target_properties(tandem_${name} PROPERTIES LINKER_LANGUAGE CXX)
+  if(tandem_unity AND NOT tandem_apart)
+    set_target_properties(tandem_${name} PROPERTIES UNITY_BUILD ON)
+  endif()
   if(ARG_HEADERS)
     target_precompile_headers(tandem_${name} PRIVATE ${common_headers} ${ARG_HEADERS})
   elseif(NOT TANDEM_SANITIZE OR NOT tandem_hot)
@@ -79,7 +86,7 @@ function(tandem_test name)
   endforeach()
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest GTest::gmock GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin/tests)
-  if(TANDEM_SANITIZE OR NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
+  if(tandem_unity)
     set_target_properties(${name} PROPERTIES UNITY_BUILD ON)
   endif()
   # SHELL: or it would be left out where it was said before. Tests with shards run for minutes, not optimised.
