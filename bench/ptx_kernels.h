@@ -1,9 +1,9 @@
 // ptx_kernels.cu as PTX.
 #pragma once
 
-inline constexpr char kBenchKernels[] = R"ptx(.version 6.3
-.target sm_50
-.address_size 64
+#include "softgpu/ptx/module_head.h"
+
+inline constexpr char kBenchKernels[] = PTX_HEAD R"ptx(
 .visible .entry vadd(
     .param .u64 vadd_param_0,
     .param .u64 vadd_param_1,

@@ -12,6 +12,7 @@
 #include <limits>
 #include <thread>
 
+#include "softgpu/ptx/module_head.h"
 #include "src/base/time.h"
 
 namespace bench {
@@ -29,10 +30,7 @@ constexpr uint64_t kStampBytes = 2 * sizeof(uint64_t);
 constexpr uint64_t kLaunchesUnderWay = 256;
 constexpr uint64_t kLeastTogetherNs = 10'000'000;  // more than a turn of a thread on a processor
 
-constexpr char kPtx[] = R"(
-.version 6.3
-.target sm_50
-.address_size 64
+constexpr char kPtx[] = PTX_HEAD R"(
 
 .visible .entry nothing()
 {

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <fstream>
 
+#include "softgpu/ptx/module_head.h"
 #include "tests/driver/errors.h"
 
 namespace tandem::driver_test {
@@ -49,8 +50,7 @@ TEST_F(ErrorsFullTest, Arrays) {
 }
 
 TEST_F(ErrorsFullTest, Modules) {
-  constexpr char kLarge[] =
-      ".version 6.3\n.target sm_50\n.address_size 64\n.visible .global .b8 large[67108864];\n";
+  constexpr char kLarge[] = PTX_HEAD ".visible .global .b8 large[67108864];\n";
   const std::string path = testing::TempDir() + "/tandem_large_" + std::to_string(getpid());
   std::ofstream(path) << kLarge;
   CUmodule module = nullptr;

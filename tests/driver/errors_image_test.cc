@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <fstream>
 
+#include "softgpu/ptx/module_head.h"
 #include "tests/driver/errors.h"
 
 namespace tandem::driver_test {
@@ -45,7 +46,7 @@ constexpr char kForAnother[] = ".version 6.3\n.target sm_999\n.address_size 64\n
 constexpr char kElf[64] =
     "\x7f"
     "ELF\x02\x01\x01";
-constexpr char kNonsense[] = ".version 6.3\n.target sm_50\n.address_size 64\nthis is no program\n";
+constexpr char kNonsense[] = PTX_HEAD "this is no program\n";
 
 TEST_F(ErrorsImageTest, OfALanguageThatIsTooNew) {
   const char* file = File(kFromTheFuture);

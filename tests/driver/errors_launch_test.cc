@@ -1,5 +1,6 @@
 // What is refused, and how: kernels, by each call that launches one, for what the device lacks and
 // after one that failed.
+#include "softgpu/ptx/module_head.h"
 #include "tests/driver/errors.h"
 
 namespace tandem::driver_test {
@@ -11,9 +12,7 @@ class ErrorsLaunchTest : public ErrorsTest {
 };
 
 TEST_F(ErrorsLaunchTest, MoreThreadsThanTheKernelIsFor) {
-  const char* const text =
-      ".version 6.3\n.target sm_50\n.address_size 64\n"
-      ".visible .entry few() .maxntid 32, 1, 1 { ret; }\n";
+  const char* const text = PTX_HEAD ".visible .entry few() .maxntid 32, 1, 1 { ret; }\n";
   // The reference has more than one that may be meant.
   const Answers too_many = {CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, CUDA_ERROR_INVALID_VALUE};
   CUmodule module = nullptr;

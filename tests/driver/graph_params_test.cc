@@ -1,5 +1,6 @@
 // Parameters of nodes that are asked for and changed, in graphs and in instantiated ones, by every
 // form of the calls.
+#include "softgpu/ptx/module_head.h"
 #include "tests/driver/graph_fixture.h"
 
 namespace tandem::driver_test {
@@ -108,10 +109,8 @@ TEST_F(GraphParamsTest, AKernelWhoseVariablesDoNotFitSaysSo) {
   if (!OnSoftwareGpu()) GTEST_SKIP() << "a card places variables when it likes";
   size_t total = 0;
   ASSERT_CU(Cu().cuDeviceTotalMem_v2(&total, 0));
-  const std::string text =
-      ".version 6.3\n.target sm_50\n.address_size 64\n"
-      ".visible .global .align 4 .b8 table[" +
-      std::to_string(2 * total) + "];\n.visible .entry k() { ret; }\n";
+  const std::string text = PTX_HEAD ".visible .global .align 4 .b8 table[" +
+                           std::to_string(2 * total) + "];\n.visible .entry k() { ret; }\n";
   CUlibrary library = nullptr;
   CUkernel kernel = nullptr;
   CUgraphNode node = nullptr;

@@ -3,12 +3,13 @@
 #include <cstring>
 #include <string>
 
+#include "softgpu/ptx/module_head.h"
 #include "tests/driver/fixture.h"
 
 namespace tandem::driver_test {
 namespace {
 
-constexpr char kHead[] = ".version 6.3\n.target sm_50\n.address_size 64\n";
+constexpr char kHead[] = PTX_HEAD;
 
 // A buffer for the log of errors, and the options that ask for it.
 class ErrorLog {

@@ -1,3 +1,4 @@
+#include "softgpu/ptx/module_head.h"
 #include "tests/driver/fixture.h"
 
 namespace tandem::driver_test {
@@ -5,10 +6,7 @@ namespace tandem::driver_test {
 // add(out, value, count): out[i] += value. store(out, value): writes wherever it is told.
 // flip(bytes, mask, count): bytes[i] ^= mask. fetch(from, to): copies a byte. spin(out, rounds):
 // counts, and writes the count. bump(): counter += 1. trap(): stops.
-const char kKernels[] = R"ptx(
-.version 6.3
-.target sm_50
-.address_size 64
+const char kKernels[] = PTX_HEAD R"ptx(
 
 .visible .global .align 4 .u32 counter = 7;
 

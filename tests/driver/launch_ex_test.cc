@@ -3,6 +3,7 @@
 #include <cstring>
 #include <string>
 
+#include "softgpu/ptx/module_head.h"
 #include "tests/driver/fixture.h"
 
 namespace tandem::driver_test {
@@ -336,7 +337,8 @@ TEST_F(LaunchExTest, WhatABlockTakesAnywayLeavesNoLessThanNothing) {
     // As much static shared memory as lets so many blocks fit, to the word.
     const int fixed = std::min((all / share - reserved) / 4 * 4, 48 << 10);
     const std::string text =
-        ".version 6.3\n.target sm_50\n.address_size 64\n.visible .entry k() {\n"
+        PTX_HEAD
+        ".visible .entry k() {\n"
         "  .shared .align 4 .b8 buffer[" +
         std::to_string(fixed) +
         "];\n  .reg .b32 %r;\n  mov.u32 %r, 1;\n  st.shared.u32 [buffer], %r;\n  ret;\n}\n";

@@ -1,6 +1,7 @@
 // Modules, kernels, and what happens when they go wrong.
 #include <cstring>
 
+#include "softgpu/ptx/module_head.h"
 #include "tests/driver/fixture.h"
 
 namespace tandem::driver_test {
@@ -89,10 +90,7 @@ TEST_F(LaunchTest, ModulesHaveVariables) {
 }
 
 TEST_F(LaunchTest, ModulesHaveConstantsThatTheHostMaySet) {
-  const char text[] = R"(
-.version 6.3
-.target sm_50
-.address_size 64
+  const char text[] = PTX_HEAD R"(
 .visible .const .align 4 .u32 table[4] = {1, 2, 3, 4};
 .visible .entry tell(.param .u64 out)
 {
@@ -139,8 +137,7 @@ TEST_F(LaunchTest, ChecksTheShape) {
 }
 
 TEST_F(LaunchTest, AKernelMayRequireTheShapeOfItsBlocks) {
-  const char text[] =
-      ".version 6.3\n.target sm_50\n.address_size 64\n"
+  const char text[] = PTX_HEAD
       ".visible .entry two() .reqntid 8, 4 { ret; }\n.visible .entry one() .reqntid 32 { ret; }\n"
       ".visible .entry most() .maxntid 8, 4 { ret; }\n";
   CUmodule module = nullptr;
@@ -191,9 +188,7 @@ TEST_F(LaunchTest, ExplainsBadPtx) {
   char log[1024] = {};
   CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   void* values[] = {log, reinterpret_cast<void*>(sizeof(log))};
-  const char bad[] =
-      ".version 6.3\n.target sm_50\n.address_size 64\n"
-      ".visible .entry k()\n{\n  frobnicate.u32 %r1, %r2;\n}\n";
+  const char bad[] = PTX_HEAD ".visible .entry k()\n{\n  frobnicate.u32 %r1, %r2;\n}\n";
   EXPECT_CU(CUDA_ERROR_INVALID_PTX, Cu().cuModuleLoadDataEx(&module, bad, 2, options, values));
   EXPECT_GT(std::strlen(log), 0u);
   EXPECT_CU(CUDA_ERROR_UNSUPPORTED_PTX_VERSION,

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "softgpu/ptx/module_head.h"
 #include "tests/driver/fixture.h"
 
 namespace tandem::driver_test {
@@ -9,10 +10,7 @@ namespace {
 
 using LibraryTest = DriverTest;
 
-const char kCaller[] = R"(
-.version 6.3
-.target sm_50
-.address_size 64
+const char kCaller[] = PTX_HEAD R"(
 // What the other text defines.
 .extern .global .align 4 .u32 base;
 .extern .func (.param .b32 result) twice(.param .b32 x);
@@ -266,7 +264,7 @@ TEST_F(LibraryTest, LinksTexts) {
 }
 
 std::string KernelWithManyRegisters(const std::string& directive) {
-  std::string text(".version 6.3\n.target sm_50\n.address_size 64\n.visible .entry many()");
+  std::string text(PTX_HEAD ".visible .entry many()");
   text += directive + "\n{\n  .reg .b32 %r<200>;\n";
   for (int i = 0; i < 200; ++i) text += "  mov.u32 %r" + std::to_string(i) + ", %tid.x;\n";
   return text + "  ret;\n}\n";
@@ -317,10 +315,7 @@ TEST_F(LibraryTest, AKernelMayLimitItsRegisters) {
 // What two compilations both emit: variables and functions of their own that happen to be called
 // alike, and weak and common ones, of which any will do.
 std::string Unit(const std::string& kernel, int own) {
-  return R"(
-.version 6.3
-.target sm_50
-.address_size 64
+  return PTX_HEAD R"(
 .common .global .align 4 .u32 common;
 .weak .global .align 4 .u32 weak = 5;
 .global .align 4 .u32 own = )" +
@@ -386,7 +381,7 @@ TEST_F(LibraryTest, SaysWhatDoesNotLink) {
   CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   void* values[] = {errors, reinterpret_cast<void*>(sizeof(errors))};
   ASSERT_CU(Cu().cuLinkCreate_v2(2, options, values, &state));
-  std::string bad(".version 6.3\n.target sm_50\n.address_size 64\nnonsense\n");
+  std::string bad(PTX_HEAD "nonsense\n");
   EXPECT_CU(CUDA_ERROR_INVALID_PTX,
             Cu().cuLinkAddData_v2(state, CU_JIT_INPUT_PTX, bad.data(), bad.size() + 1, "bad", 0,
                                   nullptr, nullptr));

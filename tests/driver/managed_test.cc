@@ -5,6 +5,7 @@
 #include <cstring>
 #include <tuple>
 
+#include "softgpu/ptx/module_head.h"
 #include "tests/driver/fixture.h"
 
 namespace tandem::driver_test {
@@ -314,10 +315,7 @@ TEST_F(ManagedTest, BelongsToStreams) {
   ASSERT_CU(Cu().cuStreamDestroy_v2(stream));
 }
 
-const char kManagedVariable[] = R"(
-.version 6.3
-.target sm_50
-.address_size 64
+const char kManagedVariable[] = PTX_HEAD R"(
 .visible .global .attribute(.managed) .align 4 .u32 word = 7;
 .visible .global .attribute(.managed) .align 8 .u64 other = 8;
 .visible .entry raise()

@@ -3,6 +3,7 @@
 // up to, and that a warp takes its registers from one of four partitions.
 #include <algorithm>
 
+#include "softgpu/ptx/module_head.h"
 #include "tests/driver/fixture.h"
 
 namespace tandem::driver_test {
@@ -61,7 +62,7 @@ class OccupancyTest : public DriverTest {
   void LoadKernels() {
     constexpr int kShapes[][2] = {{2, 1024},  {14, 1024}, {27, 1024}, {40, 1000}, {56, 1024},
                                   {61, 1024}, {75, 512},  {110, 500}, {150, 256}, {230, 32}};
-    std::string text = ".version 6.3\n.target sm_50\n.address_size 64\n";
+    std::string text = PTX_HEAD;
     std::vector<std::string> names;
     for (const auto& [values, threads] : kShapes) {
       for (const int shared : {0, 1000, 20000}) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <thread>
 
+#include "softgpu/ptx/module_head.h"
 #include "tests/driver/fixture.h"
 
 namespace tandem::driver_test {
@@ -348,9 +349,7 @@ TEST_F(PoolTest, GivesWayToEverythingThatNeedsMemory) {
   EXPECT_CU(CUDA_SUCCESS, Cu().cuCtxCreate_v2(&second, 0, 0));
   if (second != nullptr) EXPECT_CU(CUDA_SUCCESS, Cu().cuCtxDestroy_v2(second));
   fill();
-  const std::string text =
-      ".version 6.3\n.target sm_50\n.address_size 64\n"
-      ".visible .global .align 4 .b8 table[33554432];\n";
+  const std::string text = PTX_HEAD ".visible .global .align 4 .b8 table[33554432];\n";
   CUmodule module = nullptr;
   EXPECT_CU(CUDA_SUCCESS, Cu().cuModuleLoadData(&module, text.c_str()));
   EXPECT_CU(CUDA_SUCCESS, Cu().cuMemRelease(handle));

@@ -2,16 +2,14 @@
 #include <chrono>
 #include <thread>
 
+#include "softgpu/ptx/module_head.h"
 #include "tests/driver/fixture.h"
 
 namespace tandem::driver_test {
 namespace {
 
 // await(flag, began): sets began[0], waits for *flag, for a while, and stores it to began[1].
-constexpr char kAwait[] = R"ptx(
-.version 6.3
-.target sm_50
-.address_size 64
+constexpr char kAwait[] = PTX_HEAD R"ptx(
 
 .visible .entry await(.param .u64 flag, .param .u64 began)
 {

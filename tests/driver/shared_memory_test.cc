@@ -1,6 +1,7 @@
 // Shared memory whose size a launch says, up to and beyond the 48 KiB that every kernel may have.
 #include <cstring>
 
+#include "softgpu/ptx/module_head.h"
 #include "tests/driver/fixture.h"
 
 namespace tandem::driver_test {
@@ -8,10 +9,7 @@ namespace {
 
 // reach(out): every thread writes to shared memory at the far end of what the launch asked for, and
 // reads what its opposite wrote; the last word is the size. hold(): has a KiB of shared memory.
-const char kShared[] = R"(
-.version 6.3
-.target sm_50
-.address_size 64
+const char kShared[] = PTX_HEAD R"(
 .extern .shared .align 16 .b8 dynamic[];
 .visible .entry reach(.param .u64 out)
 {

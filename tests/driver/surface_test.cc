@@ -1,13 +1,12 @@
 // Surface objects: kernels load and store the texels of arrays.
+#include "softgpu/ptx/module_head.h"
 #include "tests/driver/errors.h"
 
 namespace tandem::driver_test {
 namespace {
 
 // Each thread of a block of 8 by 4 adds 1 to a texel; those beyond the edges change nothing.
-constexpr char kAddOne[] = R"(.version 6.3
-.target sm_50
-.address_size 64
+constexpr char kAddOne[] = PTX_HEAD R"(
 .visible .entry plane(.param .u64 surface)
 {
   .reg .b64 %s; .reg .b32 %x, %y, %v, %w, %h;

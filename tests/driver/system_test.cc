@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "softgpu/ptx/module_head.h"
 #include "tests/driver/fixture.h"
 
 namespace tandem::driver_test {
@@ -18,10 +19,7 @@ std::string Text(const std::string& name, const std::string& text) {
 // returns. check(limit): asserts that the thread is below the limit. watch(out): writes %clock64,
 // %clock, %clock64 and %globaltimer, twice, the second time once the timer has moved on.
 std::string SystemKernels() {
-  return R"(
-.version 6.3
-.target sm_50
-.address_size 64
+  return PTX_HEAD R"(
 .extern .func (.param .b32 count) vprintf(.param .b64 format, .param .b64 values);
 .extern .func __assertfail(.param .b64 message, .param .b64 file, .param .b32 line,
                            .param .b64 function, .param .b64 char_bytes);
@@ -99,10 +97,7 @@ WAIT:  // at most a million times, should the timer stand still
 // take(out): writes where it has memory from the heap, with 40 in it, and what it gets where it
 // asks for more than there is. give(out): adds 2 to what lies there, writes the sum and gives the
 // memory back.
-const char kHeapKernels[] = R"(
-.version 6.3
-.target sm_50
-.address_size 64
+const char kHeapKernels[] = PTX_HEAD R"(
 .extern .func (.param .b64 pointer) malloc(.param .b64 bytes);
 .extern .func free(.param .b64 pointer);
 .visible .entry take(.param .u64 out)

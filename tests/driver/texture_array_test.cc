@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "softgpu/ptx/module_head.h"
 #include "tests/driver/fixture.h"
 
 namespace tandem::driver_test {
@@ -29,7 +30,7 @@ std::string Entry(const std::string& name, const std::string& fetch) {
 
 std::string Fetches() {
   const std::string four = ".v4.f32.f32 {%f0, %f1, %f2, %f3}, [%tex, ";
-  return ".version 6.3\n.target sm_50\n.address_size 64\n" + Entry("line", "1d" + four + "{%x}]") +
+  return PTX_HEAD + Entry("line", "1d" + four + "{%x}]") +
          Entry("box", "3d" + four + "{%x, %y, %z, %z}]") +
          Entry("sheets", "a2d" + four + "{%l, %x, %y, %y}]");
 }

@@ -3,16 +3,14 @@
 // guide's formulas make exact.
 #include <cstring>
 
+#include "softgpu/ptx/module_head.h"
 #include "tests/driver/fixture.h"
 
 namespace tandem::driver_test {
 namespace {
 
 // float4 out[thread] = tex2D(texture, at[thread]), and the same by index in one dimension.
-constexpr char kFetches[] = R"(
-.version 6.3
-.target sm_50
-.address_size 64
+constexpr char kFetches[] = PTX_HEAD R"(
 .visible .entry plane(.param .u64 at, .param .u64 out, .param .u64 texture)
 {
   .reg .b32 %t; .reg .f32 %f<6>; .reg .b64 %at, %out, %tex, %off;

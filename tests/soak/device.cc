@@ -1,4 +1,5 @@
 #include "tests/soak/device.h"
+#include "softgpu/ptx/module_head.h"
 
 #include <dlfcn.h>
 #include <unistd.h>
@@ -16,10 +17,7 @@ constexpr unsigned int kThreads = 128;
 // For what should not fail for long. The daemon may refuse a context after a minute only.
 constexpr tandem::Duration kPatience = tandem::Seconds(150);
 
-constexpr char kPtx[] = R"(
-.version 6.3
-.target sm_50
-.address_size 64
+constexpr char kPtx[] = PTX_HEAD R"(
 
 .visible .entry add(.param .u64 out, .param .u32 value, .param .u32 count)
 {
