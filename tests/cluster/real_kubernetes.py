@@ -444,6 +444,8 @@ def main():
                 cluster.empty()
             failed = failed or not found["ok"]
             print(json.dumps({"check": check.__name__, **found}), flush=True)
+    except KeyboardInterrupt:
+        failed = 130
     finally:
         if args.keep:
             print(f"all is left in {cluster.folder}", flush=True)
