@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/base/time.h"
+#include "src/shim/testing/await.h"
 
 namespace tandem::shim {
 namespace {
@@ -138,7 +139,7 @@ TEST(GateTest, WhereItRefusesNoThreadWaits) {
   gate.Open();
   vote.Shut();
   std::thread waiter([&] { EXPECT_EQ(gate.Enter(), nullptr); });
-  while (gate.waiting() == 0) std::this_thread::yield();
+  AWAIT(gate.waiting() != 0);
   vote.Refuse(true);
   waiter.join();
   EXPECT_FALSE(gate.open());
@@ -155,7 +156,7 @@ TEST(GateTest, WhereItRefusesNoThreadWaits) {
   EXPECT_EQ(gate.Enter(), nullptr);
   vote.Refuse(false);
   std::thread patient([&] { Gate::Leave(gate.Enter()); });
-  while (gate.waiting() == 0) std::this_thread::yield();
+  AWAIT(gate.waiting() != 0);
   vote.Open();
   patient.join();
 }
@@ -167,7 +168,7 @@ TEST(GateTest, AVoteForOpenRefusesNothing) {
   first.Refuse(true);
   second.Shut();
   std::thread waiter([&] { Gate::Leave(gate.Enter()); });
-  while (gate.waiting() == 0) std::this_thread::yield();
+  AWAIT(gate.waiting() != 0);
   second.Open();
   waiter.join();
 }
@@ -236,7 +237,7 @@ TEST(GateTest, WhoWaitsIsWaitedForInOneOrder) {
   gate.Open();
   EXPECT_FALSE(first.wanted());
   std::thread thread([&] { Gate::Leave(gate.Enter()); });
-  while (gate.waiting() == 0 || asked == 0) std::this_thread::yield();
+  AWAIT(gate.waiting() != 0 && asked != 0);
   EXPECT_TRUE(first.wanted());
   EXPECT_FALSE(second.wanted());
   first.Open();  // and lets the others know

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "src/shim/testing/await.h"
 #include "src/shim/testing/guest_fixture.h"
 
 namespace tandem::shim {
@@ -221,7 +222,7 @@ TEST_F(MemoryOffersTest, WhatTheDaemonDidNotHearItIsToldLater) {
     daemon_.TurnAwayOffers(why, 2);
     ASSERT_EQ(Offer(pointer, &handle), CUDA_SUCCESS);
     ++offered;
-    while (daemon_.offered() < offered) std::this_thread::yield();
+    AWAIT(daemon_.offered() >= offered);
     CUdeviceptr opened = 0;
     ASSERT_EQ(Open(handle, &opened), CUDA_SUCCESS);
     ASSERT_EQ(Offer(pointer), CUDA_SUCCESS);  // the same
@@ -234,7 +235,7 @@ TEST_F(MemoryOffersTest, EverythingIsToldAgainThoughTheFirstTryFails) {
   daemon_.TurnAwayOffers(std::nullopt, 1);
   daemon_.HangUp();
   daemon_.Expect<wire::Register>();
-  while (daemon_.offered() < 4) std::this_thread::yield();
+  AWAIT(daemon_.offered() >= 4);
 }
 
 TEST_F(MemoryOffersTest, TheNextDaemonIsToldAgain) {
@@ -243,7 +244,7 @@ TEST_F(MemoryOffersTest, TheNextDaemonIsToldAgain) {
   ASSERT_EQ(Offer(pointer, &handle), CUDA_SUCCESS);
   daemon_.HangUp();
   EXPECT_EQ(Bytes(daemon_.Expect<wire::Register>().fixed_bytes), MiB(8));
-  while (daemon_.offered() < 2) std::this_thread::yield();
+  AWAIT(daemon_.offered() >= 2);
   CUdeviceptr opened = 0;
   ASSERT_EQ(Open(handle, &opened), CUDA_SUCCESS);
   EXPECT_TRUE(AllBytes(opened, MiB(8), 7));

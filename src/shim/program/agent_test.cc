@@ -7,6 +7,7 @@
 #include <cstring>
 #include <thread>
 
+#include "src/shim/testing/await.h"
 #include "src/shim/testing/fake_daemon.h"
 #include "src/shim/testing/fake_driver.h"
 #include "src/shim/testing/submit.h"
@@ -82,7 +83,7 @@ TEST_F(AgentTest, MemoryItBacksUnderAnOpenGateIsNotTakenForUnwritten) {
   RunUnderGrant(1);
   const CUdeviceptr late = AllocateUnnoticed(MiB(8));
   agent_.Wake();
-  while (memory_.GetView().missing != Bytes()) std::this_thread::yield();
+  AWAIT(memory_.GetView().missing == Bytes());
   Submit([&] { std::memset(reinterpret_cast<void*>(late), 0x5a, MiB(8).count); });
 
   daemon_.Send(wire::Revoke{1, 1000000});
@@ -110,11 +111,11 @@ TEST_F(AgentTest, ChunksComeInWhileEarlierOnesAreOnTheirWay) {
   std::thread work([this] { Submit([] {}); });
   daemon_.Expect<wire::Ready>();
   daemon_.Send(wire::Grant{2, kChunk.count, 1000});
-  while (driver_.copies() != begun + 1) std::this_thread::yield();
+  AWAIT(driver_.copies() == begun + 1);
   for (const Bytes credit : {MiB(8), MiB(12)}) {
     ++begun;
     daemon_.Send(wire::Credit{credit.count});
-    while (driver_.copies() != begun + 1) std::this_thread::yield();
+    AWAIT(driver_.copies() == begun + 1);
     EXPECT_EQ(driver_.used(), credit.count);
   }
   EXPECT_EQ(memory_.GetView().missing, MiB(12));
@@ -137,7 +138,7 @@ TEST_F(AgentTest, HostMemoryIsThereBeforeAnythingHasToLeave) {
   EXPECT_EQ(driver_.registered(), 0u);
   daemon_.decisions().host_share_bytes = MiB(10).count;
   agent_.Wake();
-  while (driver_.registered() == 0) std::this_thread::yield();
+  AWAIT(driver_.registered() != 0);
   EXPECT_EQ(Bytes(driver_.registered()), MiB(12));  // chunks of 4 MiB
   const CUdeviceptr block = AllocateUnnoticed(MiB(12));
   RunUnderGrant(1);
@@ -203,7 +204,7 @@ TEST_F(AgentTest, NobodyLeavesTheCardForWhatTheHostHasNoRoomFor) {
   daemon_.Expect<wire::Ready>();
   daemon_.Send(wire::Grant{1, 0, 1000});
   constexpr int kRefusals = 5;  // more than would make others leave if it were the card
-  while (driver_.host_refusals() < kRefusals) std::this_thread::yield();
+  AWAIT(driver_.host_refusals() >= kRefusals);
   driver_.LimitHost(kCard);
   EXPECT_EQ(daemon_.Expect<wire::Running>().epoch, 1u);  // and no FixedWanted before
   work.join();
@@ -393,7 +394,7 @@ TEST_F(ProgramLeaseTest, OneThatGivesUpDoesNotTakeThePlaceOfAThreadAtTheGate) {
   Begin(&lease);
   daemon_.Expect<wire::Ready>();
   std::thread work([this] { Submit([] {}); });
-  while (gate_.waiting() == 0) std::this_thread::yield();
+  AWAIT(gate_.waiting() != 0);
   End(&lease);
   daemon_.Send(wire::Grant{1, 0, 1000});
   EXPECT_EQ(daemon_.Expect<wire::Running>().epoch, 1u);  // and no NotReady before

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/base/time.h"
+#include "src/shim/testing/await.h"
 #include "src/shim/testing/guest_fixture.h"
 
 namespace tandem::shim {
@@ -254,7 +255,7 @@ TEST_F(GuestTest, WhatAnotherContextMayUseIsThereUntilItsWorkIsDone) {
   EXPECT_EQ(guest_->Free(pointer), CUDA_SUCCESS);
   EXPECT_EQ(driver_.used(), MiB(8).count);
   driver_.HoldEvents(false);
-  while (driver_.used() != 0) std::this_thread::yield();
+  AWAIT(driver_.used() == 0);
 }
 
 TEST_F(GuestTest, AFreeDuringACaptureWaitsForNoWork) {
@@ -266,7 +267,7 @@ TEST_F(GuestTest, AFreeDuringACaptureWaitsForNoWork) {
   EXPECT_EQ(driver_.used(), MiB(8).count);  // work under way may use it
   EXPECT_EQ(guest_->used(), MiB(8));
   driver_.HoldEvents(false);
-  while (driver_.used() != 0) std::this_thread::yield();
+  AWAIT(driver_.used() == 0);
   EXPECT_EQ(guest_->used(), Bytes());
   tracker_.OnCaptureEnded();
 }
@@ -286,7 +287,7 @@ TEST_F(GuestTest, WhatIsFreedAndAllocatedDuringACaptureIsThereForItsLaunches) {
   work.join();
   driver_.Capture(false);
   tracker_.OnCaptureEnded();
-  while (guest_->used() != MiB(8)) std::this_thread::yield();
+  AWAIT(guest_->used() == MiB(8));
 }
 
 TEST_F(GuestTest, FindsTheNextDaemon) {
@@ -299,7 +300,7 @@ TEST_F(GuestTest, FindsTheNextDaemon) {
   // The old lease is void once the new daemon knows us.
   bool intact = false;
   std::thread work([&] {
-    while (gate_.open()) std::this_thread::yield();
+    AWAIT(!gate_.open());
     Submit([&] { intact = AllBytes(pointer, MiB(8), 0x5a); });
   });
   EXPECT_EQ(daemon_.Expect<wire::Ready>().need_bytes, MiB(8).count);

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "src/shim/testing/await.h"
 #include "src/shim/testing/unleased_fixture.h"
 
 namespace tandem::shim {
@@ -117,7 +118,7 @@ TEST_F(UnleasedAccessTest, WhatHasOnlyComeBackAndIsWrittenIsCopiedWhenItLeaves) 
   });
   daemon_.Expect<wire::Ready>();
   daemon_.Send(wire::Grant{2, MiB(4).count, 1000});
-  while (driver_.used() == 0) std::this_thread::yield();
+  AWAIT(driver_.used() != 0);
   daemon_.Send(wire::Revoke{2, 1000000});
   EXPECT_EQ(daemon_.Expect<wire::Released>().epoch, 2u);
   daemon_.Expect<wire::Ready>();
@@ -161,7 +162,7 @@ TEST_F(UnleasedAccessTest, WhatIsArrivingIsTheDriversAffair) {
   });
   daemon_.Expect<wire::Ready>();
   daemon_.Send(wire::Grant{2, MiB(4).count, 1000});
-  while (driver_.used() == 0) std::this_thread::yield();
+  AWAIT(driver_.used() != 0);
   unsigned char byte = 0;
   EXPECT_FALSE(access().Read(&byte, pointer, 1));
   EXPECT_FALSE(access().Fill(pointer, {1, 1}, 1));
