@@ -1,3 +1,4 @@
+import contextlib
 import sys
 from pathlib import Path
 
@@ -11,17 +12,15 @@ from slurm_cluster import Slurm  # noqa: E402
 @pytest.fixture(scope="module")
 def slurm():
     """Three nodes, each with a software GPU of 54 MiB that can be shared, and a daemon."""
-    cluster = Slurm()
-    try:
+    with contextlib.closing(Slurm()) as cluster:
         cluster.start()
         yield cluster
-    finally:
-        cluster.close()
 
 
 @pytest.fixture(autouse=True)
-def no_job_is_left(request):
-    """Each test leaves the cluster as it found it: no job, no lease, every node in use."""
+def nothing_is_left(request):
+    """Each test leaves its cluster or its container engine as it found it: no job, no lease."""
     yield
-    if "slurm" in request.fixturenames:
-        request.getfixturevalue("slurm").settle()
+    for name in ("slurm", "podman"):
+        if name in request.fixturenames:
+            request.getfixturevalue(name).settle()

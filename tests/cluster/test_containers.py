@@ -1,5 +1,6 @@
 """Containers share a GPU by CDI devices: nothing of Tandem is in the image."""
 
+import contextlib
 import json
 import os
 import signal
@@ -15,17 +16,8 @@ pytestmark = pytest.mark.skipif(bool(WHY := unusable()), reason=f"no containers 
 @pytest.fixture(scope="module")
 def podman():
     """Two GPUs of 54 MiB each that can be shared."""
-    engine = Podman(devices="gpu0,gpu1")
-    try:
+    with contextlib.closing(Podman(devices="gpu0,gpu1")) as engine:
         yield engine
-    finally:
-        engine.close()
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left(podman):
-    yield
-    podman.settle()
 
 
 def alone(podman, job):

@@ -1,5 +1,6 @@
 """The driver for Dynamic Resource Allocation, against stand-ins for the kubelet and the API server."""
 
+import contextlib
 import signal
 
 import pytest
@@ -57,9 +58,8 @@ class Node:
 
 @pytest.fixture(scope="module")
 def node():
-    made = Node()
-    yield made
-    made.close()
+    with contextlib.closing(Node()) as made:
+        yield made
 
 
 @pytest.fixture(autouse=True)

@@ -62,9 +62,8 @@ class Node:
 
 @pytest.fixture(scope="module")
 def node():
-    made = Node()
-    yield made
-    made.close()
+    with contextlib.closing(Node()) as made:
+        yield made
 
 
 @pytest.fixture(autouse=True)

@@ -1,5 +1,6 @@
 """Slurm as most sites run it: jobs in cgroups of their own, which open no device that is not theirs."""
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -36,49 +37,40 @@ class SlurmWithCgroups(Slurm):
 
 
 @pytest.fixture(scope="module")
-def cluster():
-    made = SlurmWithCgroups(nodes=("n1",))
-    try:
-        made.start()
-        yield made
-    finally:
-        made.close()
+def slurm():
+    with contextlib.closing(SlurmWithCgroups(nodes=("n1",))) as cluster:
+        cluster.start()
+        yield cluster
 
 
-@pytest.fixture(autouse=True)
-def nothing_is_left(cluster):
-    yield
-    cluster.settle()
-
-
-def test_jobs_that_overflow_the_gpu_end_right(cluster):
-    node = cluster.nodes["n1"]
+def test_jobs_that_overflow_the_gpu_end_right(slurm):
+    node = slurm.nodes["n1"]
     job = train("40M", 10)
     expected = finish(node.card.bare(job))
-    where = finish(cluster.srun("--gpu-mem=1M", "cat", "/proc/self/cgroup"))
+    where = finish(slurm.srun("--gpu-mem=1M", "cat", "/proc/self/cgroup"))
     assert ":freezer:/slurm_n1/" in where and ":devices:/slurm_n1/" in where
-    go = cluster.root / "go"
-    both = [cluster.srun("--gpu-mem=50M", *job, "--hold", go) for _ in range(2)]
+    go = slurm.root / "go"
+    both = [slurm.srun("--gpu-mem=50M", *job, "--hold", go) for _ in range(2)]
     wait_until(lambda: len(node.card.sessions()) == 2, both[0], "both are on the GPU")
     go.touch()
     assert [finish(process) for process in both] == [expected, expected]
 
 
-def test_a_suspended_job_leaves_the_gpu_and_comes_back(cluster):
-    node = cluster.nodes["n1"]
-    job = cluster.srun("--gpu-mem=50M", *train("40M", 100000))
+def test_a_suspended_job_leaves_the_gpu_and_comes_back(slurm):
+    node = slurm.nodes["n1"]
+    job = slurm.srun("--gpu-mem=50M", *train("40M", 100000))
     resident = lambda: [s["resident_bytes"] for s in node.card.sessions()]
     wait_until(lambda: sum(resident()) > 0, job, "it is on the GPU")
-    number = cluster.suspend(job, node)
-    cluster.command("scontrol", "resume", number)
+    number = slurm.suspend(job, node)
+    slurm.command("scontrol", "resume", number)
     wait_until(lambda: sum(resident()) > 0, job, "it is back")
-    cluster.command("scancel", number)
+    slurm.command("scancel", number)
     job.wait(timeout=60)
     wait_until(lambda: node.leases() == [] and node.card.sessions() == [], node.slurmd, "nothing is left of it")
 
 
-def test_only_a_job_with_shards_opens_the_gpus_device(cluster):
+def test_only_a_job_with_shards_opens_the_gpus_device(slurm):
     """Of the one node, /dev/full stands for the GPU."""
-    assert finish(cluster.srun("--gpu-mem=10M", "head", "-c1", "/dev/full")) == "\0"
-    code, _, err = cluster.command("srun", "head", "-c1", "/dev/full", check=False)
+    assert finish(slurm.srun("--gpu-mem=10M", "head", "-c1", "/dev/full")) == "\0"
+    code, _, err = slurm.command("srun", "head", "-c1", "/dev/full", check=False)
     assert code != 0 and "Operation not permitted" in err

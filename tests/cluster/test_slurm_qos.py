@@ -82,13 +82,10 @@ class SlurmWithAccounts(Slurm):
 
 
 @pytest.fixture(scope="module")
-def cluster():
-    made = SlurmWithAccounts(nodes=("n1",))
-    try:
-        made.start()
-        yield made
-    finally:
-        made.close()
+def slurm():
+    with contextlib.closing(SlurmWithAccounts(nodes=("n1",))) as cluster:
+        cluster.start()
+        yield cluster
 
 
 @pytest.mark.parametrize(
@@ -100,16 +97,16 @@ def cluster():
         (["--qos=high", "--gpu-class=interactive", "--gpu-share=0.5"], ("interactive", "0.5")),
     ],
 )
-def test_a_job_has_the_class_and_the_share_of_its_qos(cluster, tmp_path, flags, expected):
+def test_a_job_has_the_class_and_the_share_of_its_qos(slurm, tmp_path, flags, expected):
     go = tmp_path / "go"
-    job = cluster.sbatch(f"until [ -e {go} ]; do sleep 0.05; done", "-A", "lab", "--gpu-mem=10M", *flags, "-o", tmp_path / "out")
-    node = cluster.nodes["n1"]
+    job = slurm.sbatch(f"until [ -e {go} ]; do sleep 0.05; done", "-A", "lab", "--gpu-mem=10M", *flags, "-o", tmp_path / "out")
+    node = slurm.nodes["n1"]
     lease = wait_until(lambda: next(iter(node.leases()), None), node.slurmd, "the job has a lease")
     go.touch()
     assert (lease["class"], lease["compute_share"], lease["project"]) == (*expected, "lab")
-    wait_until(lambda: node.leases() == [] and cluster.queue() == [], node.slurmd, f"job {job} has ended")
+    wait_until(lambda: node.leases() == [] and slurm.queue() == [], node.slurmd, f"job {job} has ended")
 
 
-def test_a_qos_that_the_user_does_not_have_is_refused(cluster):
-    code, _, err = cluster.command("srun", "-A", "lab", "--gpu-mem=10M", "--qos=none", "true", check=False)
+def test_a_qos_that_the_user_does_not_have_is_refused(slurm):
+    code, _, err = slurm.command("srun", "-A", "lab", "--gpu-mem=10M", "--qos=none", "true", check=False)
     assert code != 0 and "Invalid qos" in err

@@ -1,5 +1,6 @@
 """A user's own containers (rootless Podman) share a GPU by that user's daemon."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -17,17 +18,8 @@ OLD_CGROUPS = not Path("/sys/fs/cgroup/cgroup.controllers").exists()
 
 @pytest.fixture(scope="module")
 def podman():
-    engine = UsersPodman()
-    try:
+    with contextlib.closing(UsersPodman()) as engine:
         yield engine
-    finally:
-        engine.close()
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left(podman):
-    yield
-    podman.settle()
 
 
 def test_containers_that_want_twice_the_memory_end_right(podman):
