@@ -75,7 +75,7 @@ Result<Outcome> Order(const ControlOptions& options) {
 int Show(const Outcome& outcome, const ControlOptions& options) {
   const Result<std::string> text =
       options.json ? CompactJson(outcome.sessions) : SessionsTable(outcome.sessions, OwnScreen());
-  if (!text.ok()) return Fail(1, text.error().message);
+  if (!text.ok()) return Fail(text.error());
   if (options.json) return Print(*text + "\n");
   if (NoSessions(outcome.sessions)) return Print("It uses no GPU yet; the order stands.\n");
   return Print(*text + (options.what == "suspend" ? StayingText(outcome.sessions) : ""));
@@ -84,14 +84,15 @@ int Show(const Outcome& outcome, const ControlOptions& options) {
 }  // namespace
 
 int Control(const ControlOptions& options) {
-  if (const auto gpu = SettleGpu(options.gpu); !gpu.ok()) return Fail(1, gpu.error().message);
+  if (const auto gpu = SettleGpu(options.gpu); !gpu.ok()) return Fail(gpu.error());
   const Result<Outcome> outcome = Order(options);
-  if (!outcome.ok()) return Fail(1, outcome.error().message);
+  if (!outcome.ok()) return Fail(outcome.error());
   const int status = Show(*outcome, options);
   if (outcome->in_time) return status;
-  return Fail(1,
-              "not all of it has left the card: it will once the work under way has ended, or, "
-              "where a process is stopped, once that goes on");
+  return Fail(
+      1,
+      "some memory is still on the GPU; the suspension still takes effect. The memory leaves "
+      "when the work in flight ends or, where a process is stopped, when it continues");
 }
 
 }  // namespace tandem::cli

@@ -107,6 +107,10 @@ Result<wire::Message> Ask(wire::Channel* channel, const wire::Message& request) 
     if (answer.error().code == ErrorCode::kNotFound) {
       return Error{ErrorCode::kFailed, "the daemon gave no answer in time"};
     }
+    if (answer.error().code == ErrorCode::kInvalid) {
+      return Error{ErrorCode::kFailed, fmt::format("whatever listens at {} is not tandemd: {}",
+                                                   wire::SocketPath(), answer.error().message)};
+    }
     return answer;
   }
   if (const auto* refused = std::get_if<wire::Refused>(&*answer)) {
@@ -130,7 +134,7 @@ Result<wire::Channel> ConnectRunning() {
 Result<std::string> AskForJson(wire::Channel* channel, const wire::Message& request) {
   ASSIGN_OR_RETURN(const wire::Message message, Ask(channel, request));
   if (const auto* answer = std::get_if<wire::Answer>(&message)) return answer->json;
-  return Error{ErrorCode::kInvalid, "the daemon answered something else than asked"};
+  return Error{ErrorCode::kFailed, "the daemon answered something else than asked"};
 }
 
 Result<std::string> Query(const std::string& what) {

@@ -15,7 +15,7 @@ using Json = nlohmann::json;
 
 Result<Json> Parse(const std::string& text) {
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return Error{ErrorCode::kInvalid, "the daemon's answer is not JSON"};
+  if (!json.is_object()) return Error{ErrorCode::kFailed, "the daemon's answer is not JSON"};
   return json;
 }
 

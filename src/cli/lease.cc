@@ -15,6 +15,7 @@
 #include "src/cli/lease_follow.h"
 #include "src/cli/listing.h"
 #include "src/cli/print.h"
+#include "src/cli/share.h"
 #include "src/cli/table.h"
 #include "src/core/class_names.h"
 #include "src/usage/usage.h"
@@ -217,12 +218,14 @@ void AddTerms(CLI::App* command, LeaseOptions* options) {
   command->add_flag("--oversubscribe", options->oversubscribe,
                     "Allow a limit above the memory of the GPU");
   command->add_option("--compute-share", options->share, "Share of the time, such as 2 or 30%")
-      ->type_name("SHARE");
+      ->type_name("SHARE")
+      ->check(IsShare());
   command->add_option("--class", options->of_class, "Class of the work; default: interactive")
       ->type_name("CLASS")
       ->check(usage::IsOneOf({std::begin(core::kClassNames), std::end(core::kClassNames)}));
   command->add_option("--name", options->name, "Name in listings; default: the job, or job-17")
-      ->type_name("NAME");
+      ->type_name("NAME")
+      ->check(usage::IsRunName());
   command->add_option("--project", options->project, "Project in the accounts")
       ->type_name("PROJECT");
   command
@@ -236,14 +239,14 @@ void AddTerms(CLI::App* command, LeaseOptions* options) {
 
 int ManageLease(const LeaseOptions& options) {
   const Result<GpuChoice> gpu = SettleGpu(std::nullopt);
-  if (!gpu.ok()) return Fail(1, gpu.error().message);
+  if (!gpu.ok()) return Fail(gpu.error());
   if (options.what == "follow") return FollowStopSignals(options.job);
   const Result<std::string> text = options.what == "create" ? CreateLease(options, gpu->gpu)
                                    : options.what == "environment"
                                        ? ShowEnvironment(options, gpu->gpu)
                                    : options.what == "end" ? EndLease(options)
                                                            : ListLeases(options);
-  return text.ok() ? Print(*text) : Fail(1, text.error().message);
+  return text.ok() ? Print(*text) : Fail(text.error());
 }
 
 void AddLease(CLI::App* app, std::function<int()>* action) {

@@ -18,13 +18,13 @@ Result<std::string> SessionsTable(const std::string& json, const Screen& screen)
 Result<std::string> StatusText(const std::string& json, const Screen& screen);
 Result<std::string> HandoversTable(const std::string& json, const Screen& screen);
 
-// Of the answer to "status" which rule each GPU goes by, and which there are; and what an order has
-// made of them.
+// Of the answer to "status": the policy of each GPU and the policies to choose from; and what an
+// order has changed.
 Result<std::string> PoliciesText(const std::string& json);
 Result<std::string> PoliciesJson(const std::string& json);
 Result<std::string> PolicyChanges(const std::string& json);
 
-// Of the answer to "sessions" what part of the time is whose; and what an order has made of that.
+// Of the answer to "sessions": the shares of GPU time; and what an order has changed.
 Result<std::string> SharesTable(const std::string& json);
 Result<std::string> SharesJson(const std::string& json);
 Result<std::string> ShareChanges(const std::string& json);

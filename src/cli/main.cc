@@ -74,6 +74,7 @@ void AddOrders(CLI::App* app, std::function<int()>* action) {
       "that is, with --json as fixed_bytes. Calls that need the GPU wait. After `tandem resume`\n"
       "the program continues where it was. A run's name means all its sessions, also later\n"
       "ones; a number means one session. The suspension outlives the daemon.\n"
+      "Exits 1 on timeout; the suspension still takes effect.\n"
       "Other sessions may use the room for memory that cannot be swapped. The resumed session\n"
       "then waits until they return it, and `tandem ps` says so.\n"
       "\n"
@@ -128,7 +129,7 @@ void AddPolicy(CLI::App* app, std::function<int()>* action) {
   command->callback([=] {
     if (!options->target.empty() && options->policy.empty()) {
       throw CLI::ValidationError("policy",
-                                 "say which GPU and which rule, as in `tandem policy gpu0 "
+                                 "say which GPU and which policy, as in `tandem policy gpu0 "
                                  "fcfs`; `tandem policy` lists both");
     }
     *action = [=] { return ShowOrSetPolicy(*options); };
@@ -171,6 +172,10 @@ void AddShare(CLI::App* app, std::function<int()>* action) {
           "30%`");
     }
     if (!words->empty()) options->share = words->back();
+    if (!words->empty()) {
+      const std::string mistake = IsShare()(options->share);
+      if (!mistake.empty()) throw CLI::ValidationError("share", mistake);
+    }
     if (words->size() == 2) options->target = words->front();
     *action = [=] { return ShowOrSetShare(*options); };
   });

@@ -79,7 +79,7 @@ std::string BoundText(const PlanAnswer& answer) {
                        most);
   }
   if (most >= users) return "";
-  return fmt::format("For that to be {} at most there should be {} of them.\n", bound, most);
+  return fmt::format("To keep that under {}, allow at most {} users.\n", bound, most);
 }
 
 std::string CurveText(const PlanAnswer& answer) {

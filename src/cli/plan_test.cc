@@ -33,7 +33,7 @@ TEST(PlanTest, SaysHowLongPeopleWaitAndHowManyMay) {
       << few;
   const std::string many = PlanText(AnswerTo(People(10)));
   EXPECT_NE(many.find("A job waits 29 s on average, and one of a hundred longer than 3 min 21 s.\n"
-                      "For that to be 2 min at most there should be 5 of them.\n"),
+                      "To keep that under 2 min, allow at most 5 users.\n"),
             std::string::npos)
       << many;
 }

@@ -1,4 +1,4 @@
-// `tandem policy`: which rule says who is next on each GPU.
+// `tandem policy`: shows or sets the scheduling policy of each GPU.
 #pragma once
 
 #include <optional>

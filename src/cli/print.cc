@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "src/base/text.h"
+#include "src/usage/usage.h"
 
 namespace tandem::cli {
 namespace {
@@ -24,6 +25,10 @@ bool WriteAll(int fd, const std::string& text) {
 int Fail(int status, const std::string& message) {
   WriteAll(STDERR_FILENO, "tandem: " + EscapeText(message) + "\n");
   return status;
+}
+
+int Fail(const Error& error) {
+  return Fail(error.code == ErrorCode::kInvalid ? usage::kExitUsage : 1, error.message);
 }
 
 int Print(const std::string& text) {

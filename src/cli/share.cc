@@ -7,6 +7,7 @@
 #include "src/cli/environment.h"
 #include "src/cli/listing.h"
 #include "src/cli/print.h"
+#include "src/core/share_text.h"
 
 namespace tandem::cli {
 namespace {
@@ -29,10 +30,17 @@ Result<std::string> Text(const ShareOptions& options) {
 
 }  // namespace
 
+CLI::Validator IsShare() {
+  const auto check = [](std::string& text) {
+    return core::ParseShare(text).has_value() ? "" : core::NoShareText(text);
+  };
+  return {check, ""};
+}
+
 int ShowOrSetShare(const ShareOptions& options) {
-  if (const auto gpu = SettleGpu(options.gpu); !gpu.ok()) return Fail(1, gpu.error().message);
+  if (const auto gpu = SettleGpu(options.gpu); !gpu.ok()) return Fail(gpu.error());
   const Result<std::string> text = Text(options);
-  if (!text.ok()) return Fail(1, text.error().message);
+  if (!text.ok()) return Fail(text.error());
   return Print(*text + (options.json ? "\n" : ""));
 }
 

@@ -1,6 +1,7 @@
-// `tandem share`: what part of the time is whose, under the policy `fair`.
+// `tandem share`: shows or sets shares of GPU time, under the policy `fair`.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 
@@ -13,6 +14,9 @@ struct ShareOptions {
   bool json = false;
   std::optional<std::string> gpu;
 };
+
+// "2" or "30%".
+CLI::Validator IsShare();
 
 // Shows or sets it. The exit status.
 int ShowOrSetShare(const ShareOptions& options);

@@ -65,11 +65,11 @@ Result<std::string> Show(const Listing& listing, const ListOptions& options) {
 }
 
 int List(const Listing& listing, const ListOptions& options) {
-  if (const auto gpu = SettleGpu(options.gpu); !gpu.ok()) return Fail(1, gpu.error().message);
+  if (const auto gpu = SettleGpu(options.gpu); !gpu.ok()) return Fail(gpu.error());
   const bool redraw = options.watch && !options.json && isatty(STDOUT_FILENO) != 0;
   for (;;) {
     const Result<std::string> text = Show(listing, options);
-    if (!text.ok()) return Fail(1, text.error().message);
+    if (!text.ok()) return Fail(text.error());
     const int status = Print((redraw ? kClearScreen : "") + *text + (options.json ? "\n" : ""));
     // The reader may be gone: then the watch ends.
     if (!options.watch || status != 0) return status;

@@ -76,7 +76,10 @@ std::string AsText(const SoftGpuState& state) {
     text += ", a part of the host's free memory\n";
   }
   if (state.environment_wins) {
-    text += "TANDEM_SOFT_VRAM or TANDEM_SOFT_DEVICES is set, and wins over this.\n";
+    text +=
+        "TANDEM_SOFT_VRAM or TANDEM_SOFT_DEVICES is set, and wins over this when a daemon starts. "
+        "A "
+        "running daemon keeps its cards.\n";
   }
   if (state.restart_needed && state.daemon_pid) {
     text += fmt::format(
@@ -145,7 +148,7 @@ bool NeedsRestart(const SoftGpuSetting& setting, const std::string& status) {
 
 int ShowOrSetSoftGpu(const SoftGpuOptions& options) {
   const Result<SoftGpuState> state = Apply(options);
-  if (!state.ok()) return Fail(1, state.error().message);
+  if (!state.ok()) return Fail(state.error());
   return Print(options.json ? AsJson(*state) + "\n" : AsText(*state));
 }
 

@@ -78,9 +78,9 @@ Result<std::string> WriteTrace(const TraceOptions& options) {
 }
 
 int RunTrace(const TraceOptions& options) {
-  if (const auto gpu = SettleGpu(options.gpu); !gpu.ok()) return Fail(1, gpu.error().message);
+  if (const auto gpu = SettleGpu(options.gpu); !gpu.ok()) return Fail(gpu.error());
   const Result<std::string> said = WriteTrace(options);
-  if (!said.ok()) return Fail(1, said.error().message);
+  if (!said.ok()) return Fail(said.error());
   return Print(*said);
 }
 

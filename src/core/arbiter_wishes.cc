@@ -1,4 +1,4 @@
-// Who wants what, and by which rule it is decided who is next.
+// The wishes of sessions, and the policy that orders them.
 #include <algorithm>
 #include <iterator>
 

@@ -132,10 +132,7 @@ Result<Start> Prepare(const cli::ServeOptions& options) {
 int Run(const cli::ServeOptions& options) {
   const EndSignals signals;
   const Result<Start> start = Prepare(options);
-  if (!start.ok()) {
-    const bool usage = start.error().code == ErrorCode::kInvalid;
-    return cli::Fail(usage ? usage::kExitUsage : 1, start.error().message);
-  }
+  if (!start.ok()) return cli::Fail(start.error());
   const std::optional<uid_t> viewer = options.privacy ? std::optional(getuid()) : std::nullopt;
   cli::top::Source source;
   cli::top::Model model;

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "src/core/share_text.h"
 #include "src/service/records.h"
 #include "src/wire/open_runs.h"
 
@@ -33,7 +34,7 @@ void Service::OpenLease(const Lease& lease) {
   run.limited = LimitOrder{config_.uid, now_};
   run.oversubscribes = terms.oversubscribes;
   run.of_class = terms.of_class;
-  run.share = ParseShare(terms.share);
+  run.share = core::ParseShare(terms.share);
   run.limit_known = run.suspension_known = true;
   run.started = run.unused_since = now_;
   if (const auto& suspended = lease.suspended; suspended.has_value()) {
@@ -59,9 +60,8 @@ void Service::CreateLease(Connection& from, const wire::Control& m) {
   if (!terms.ok()) return refuse(wire::RefusalCode::kUnknownTarget, terms.error().message);
   // In the user namespace of a user's own container that user has another number.
   if (config_.uid != 0) terms->uid = config_.uid;
-  if (!terms->share.empty() && !ParseShare(terms->share).has_value()) {
-    return refuse(wire::RefusalCode::kUnknownTarget,
-                  "\"" + Printable(terms->share) + "\" is no share: a weight such as 2, or 30%");
+  if (!terms->share.empty() && !core::ParseShare(terms->share).has_value()) {
+    return refuse(wire::RefusalCode::kUnknownTarget, core::NoShareText(Printable(terms->share)));
   }
   if (RefuseTooLarge(from, terms->limit, terms->oversubscribes, "")) return;
   const bool known = leases_.OfJob(terms->job) != nullptr;

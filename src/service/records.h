@@ -133,9 +133,5 @@ struct Service::Connection {
 
 // Whose its sessions are.
 core::Tenant TenantOf(const Client& client);
-// "2" or "0.5", a weight, or "30%", a fraction; nothing: it is neither.
-std::optional<core::Share> ParseShare(std::string_view text);
-// As people write it.
-std::string ShareText(const core::Share& share);
 
 }  // namespace tandem::service

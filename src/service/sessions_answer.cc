@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "src/core/class_names.h"
+#include "src/core/share_text.h"
 #include "src/service/records.h"
 #include "src/service/standing.h"
 
@@ -132,8 +133,8 @@ std::string Service::SessionsJson(unsigned viewer) const {
     session["lease"] = lease == nullptr ? Json() : Json(Printable(lease->terms.job));
     session["project"] = lease == nullptr ? "" : Printable(lease->terms.project);
     session["class"] = core::NameOf(arbiter.sessions().at(id).of_class);
-    session["share"] = ShareText(arbiter.shares().Of(KeyOf(*seat)));
-    session["user_share"] = ShareText(UserShare(arbiter, *seat));
+    session["share"] = core::ShareText(arbiter.shares().Of(KeyOf(*seat)));
+    session["user_share"] = core::ShareText(UserShare(arbiter, *seat));
     sessions.push_back(std::move(session));
   }
   for (const auto& [key, run] : runs_) {

@@ -1,9 +1,8 @@
 // Orders about shares of the time: whose, who may give them, and what becomes of them.
-#include <array>
 #include <charconv>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "src/core/share_text.h"
 #include "src/service/records.h"
 
 namespace tandem::service {
@@ -11,44 +10,18 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr double kLeastWeight = 1e-3, kMostWeight = 1e3, kLeastPercent = 0.1;
 constexpr std::string_view kUser = "user:";
 
 }  // namespace
-
-std::optional<core::Share> ParseShare(std::string_view text) {
-  const bool percent = text.ends_with('%');
-  if (percent) text.remove_suffix(1);
-  double number = 0;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool whole = error == std::errc() && stop == text.data() + text.size();
-  if (!whole || !std::isfinite(number)) return std::nullopt;
-  if (percent) {
-    if (number < kLeastPercent || number > 100) return std::nullopt;
-    return core::Share{1, number / 100};
-  }
-  if (number < kLeastWeight || number > kMostWeight) return std::nullopt;
-  return core::Share{number, {}};
-}
 
 core::Tenant TenantOf(const Client& client) {
   return {"", std::to_string(client.uid)};
 }
 
-std::string ShareText(const core::Share& share) {
-  std::array<char, 32> text;
-  const double number = share.fraction.has_value() ? *share.fraction * 100 : share.weight;
-  std::snprintf(text.data(), text.size(), "%g%s", number, share.fraction.has_value() ? "%" : "");
-  return text.data();
-}
-
 void Service::SetShare(Connection& from, const wire::Control& m) {
-  const std::optional<core::Share> share = ParseShare(m.value);
+  const std::optional<core::Share> share = core::ParseShare(m.value);
   if (!share.has_value()) {
-    return Refuse(from.id, wire::RefusalCode::kUnknownTarget,
-                  "\"" + Printable(m.value) +
-                      "\" is no share: a weight from 0.001 to 1000, such as 2, or a part of the "
-                      "time of at least 0.1%, such as 30%",
+    return Refuse(from.id, wire::RefusalCode::kUnknownTarget, core::NoShareText(Printable(m.value)),
                   false);
   }
   Json changed = Json::array();
@@ -70,8 +43,8 @@ void Service::SetShare(Connection& from, const wire::Control& m) {
     for (const auto& gpu : gpus_) Feed(*gpu, core::event::ShareSet{key, *share});
     changed.push_back({{"user", user},
                        {"session", nullptr},
-                       {"share", ShareText(*share)},
-                       {"before", ShareText(before)}});
+                       {"share", core::ShareText(*share)},
+                       {"before", core::ShareText(before)}});
   } else {
     std::optional<Target> target = ChooseTarget(from, m.target);
     if (!target.has_value()) return;
@@ -82,8 +55,8 @@ void Service::SetShare(Connection& from, const wire::Control& m) {
       Feed(*seat->gpu, core::event::ShareSet{key, *share});
       changed.push_back({{"user", *key.user},
                          {"session", seat->id.value},
-                         {"share", ShareText(*share)},
-                         {"before", ShareText(before)}});
+                         {"share", core::ShareText(*share)},
+                         {"before", core::ShareText(before)}});
     }
   }
   Json unfair = Json::array();

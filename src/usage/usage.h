@@ -19,7 +19,7 @@ inline constexpr int kExitUsage = 2;
 CLI::Validator IsSize();     // "8G", "0"; a number without a unit is refused
 CLI::Validator IsLimit();    // the same without "0"
 CLI::Validator IsTime();     // "500ms", "5m"
-CLI::Validator IsRunName();  // a number would be taken for a session's
+CLI::Validator IsRunName();  // "mnist"; a number would be taken for a session's
 // One of `words`, which `--help` and completion list. `also` accepts words that are not listed.
 CLI::Validator IsOneOf(std::vector<std::string> words,
                        std::function<bool(const std::string&)> also = nullptr);

@@ -117,7 +117,7 @@ Header ReadHeader(std::span<const std::byte> bytes) {
 }
 
 Status CheckHeader(const Header& header, uint32_t longest) {
-  if (header.magic != kMagic) return Broken("the peer does not speak Tandem's protocol");
+  if (header.magic != kMagic) return Broken("a message does not begin as Tandem's do");
   const bool understood = header.version >= kOldestVersion && header.version <= kVersion;
   if (!understood && header.type != Refused::kType) {
     return Error{ErrorCode::kVersion, "the peer speaks protocol version " +

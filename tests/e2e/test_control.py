@@ -160,7 +160,7 @@ def test_orders_that_cannot_be_met_say_why(make_card, card):
     busy = DeviceProgram(card, [TANDEM, "run", "--name", "busy", "--"])
     assert busy.ask("endless") == "queued"
     err = refused(card, "suspend", "busy", "--timeout", "0")
-    assert "not all of it has left the card" in err
+    assert "some memory is still on the GPU; the suspension still takes effect" in err
     assert card.session_of(busy.process)["state"] == "suspending"
     order(card, "resume", "busy")
     busy.kill()

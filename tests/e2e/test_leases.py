@@ -142,6 +142,8 @@ def test_only_jobs_are_served_where_that_is_asked_for(make_card):
     (["create", "--job", "1", "--user", "0", "--gpu", "0"], "needs --memory-request or --memory-limit"),
     (["end"], "needs --job"),
     (["create", "--job", "1", "--memory-request", "8"], "8"),
+    (["create", "--job", "1", "--compute-share", "much"], "is no share"),
+    (["create", "--job", "1", "--name", "12"], "would be taken for the number of a session"),
     (["renew"], "renew"),
     ([], "action is required"),
 ])  # fmt: skip
@@ -149,19 +151,18 @@ def test_a_mistake_is_said_in_one_line(make_card, words, said):
     assert said in refused(make_card(), *words, status=2)
 
 
-@pytest.mark.parametrize("words, said", [
-    (["--user", "no-such-user"], "no user called"),
-    (["--gpu", "gpu7"], "there is no gpu7"),
-    (["--gpu", "first"], "is no GPU"),
-    (["--memory-limit", "1T"], "is more than programs can share"),
-    (["--compute-share", "much"], "is no share"),
-    (["--memory-limit", "1M"], "is less than the request"),
-    (["--cgroup", "slurm"], "slash"),
+@pytest.mark.parametrize("words, said, status", [
+    (["--user", "no-such-user"], "no user called", 2),
+    (["--gpu", "gpu7"], "there is no gpu7", 1),
+    (["--gpu", "first"], "is no GPU", 2),
+    (["--memory-limit", "1T"], "is more than programs can share", 1),
+    (["--memory-limit", "1M"], "is less than the request", 1),
+    (["--cgroup", "slurm"], "slash", 1),
 ])  # fmt: skip
-def test_terms_that_cannot_be_are_refused(card, words, said):
+def test_terms_that_cannot_be_are_refused(card, words, said, status):
     terms = {"--job": "17", "--user": str(os.getuid()), "--gpu": "gpu0", "--memory-request": "8M"}
     terms[words[0]] = words[1]
-    assert said in refused(card, "create", *(word for pair in terms.items() for word in pair))
+    assert said in refused(card, "create", *(word for pair in terms.items() for word in pair), status=status)
 
 
 def test_without_a_daemon_that_is_said(make_card):

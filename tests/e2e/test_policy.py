@@ -1,5 +1,4 @@
-"""Which rule says who is next, and whose what part of the time is: shown, changed while programs run,
-and refused where it is none."""
+"""Policies and shares of GPU time: shown, changed while programs run, and refused where they are none."""
 
 import json
 import os
@@ -95,15 +94,15 @@ def test_a_share_is_given_shown_and_counts_where_the_policy_is_fair(middle):
 
 def test_what_is_no_share_is_refused(middle):
     program = DeviceProgram(middle, [TANDEM, "run", "--name", "mine", "--"])
-    for words, said in [
-        (("mine", "much"), "is no share"),
-        (("other", "2"), "no session or run is called"),
-        (("mine",), "say whose and what"),
-        (("--user", "nobody-of-that-name", "2"), "there is no user"),
+    for words, said, status in [
+        (("mine", "much"), "is no share", 2),
+        (("other", "2"), "no session or run is called", 1),
+        (("mine",), "say whose and what", 2),
+        (("--user", "nobody-of-that-name", "2"), "there is no user", 2),
     ]:
         process = middle.spawn([TANDEM, "share", *words])
         out, err = process.communicate(timeout=PATIENCE_S)
-        assert process.returncode != 0, out
+        assert process.returncode == status, out
         assert said in err
     assert program.ask("fill 1")
 

@@ -72,7 +72,7 @@ def test_the_environment_wins(home):
 def test_sizes_without_sense_are_refused(home, words):
     process = home.spawn([TANDEM, "gpu", "soft", *words])
     _, err = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode != 0 and err.startswith("tandem: "), err
+    assert process.returncode == 2 and err.startswith("tandem: "), err
     assert gpu_soft(home)["memory_from"] == "host", "nothing was set"
 
 

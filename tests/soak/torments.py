@@ -13,7 +13,7 @@ ANSWER_S = 30  # within which a daemon must answer, or another in its place
 ORDER_AGAIN_S = 0.2  # one that met a daemon that was killed
 
 # What orders may say: the session has ended, or has work under way.
-FINE = ("no session or run", "not all of it has left the card", "host memory is full")
+FINE = ("no session or run", "some memory is still on the GPU", "host memory is full")
 GARBAGE = [
     b"GET / HTTP/1.1\r\n\r\n" * 10,
     frame(QUERY, length=1 << 30),

@@ -137,16 +137,15 @@ int ShowAttached(const Json& lease, bool json) {
 }
 
 int Attach(const AttachOptions& options) {
-  if (const auto daemon = ConnectRunning(); !daemon.ok()) return Fail(1, daemon.error().message);
+  if (const auto daemon = ConnectRunning(); !daemon.ok()) return Fail(daemon.error());
   const Result<NamedLease> lease = LeaseOf(options.target);
   if (!lease.ok() && lease.error().code == ErrorCode::kNotFound) {
     const Result<Json> attached = AttachRunning(options);
-    return attached.ok() ? ShowAttached(*attached, options.json)
-                         : Fail(1, attached.error().message);
+    return attached.ok() ? ShowAttached(*attached, options.json) : Fail(attached.error());
   }
-  if (!lease.ok()) return Fail(1, lease.error().message);
+  if (!lease.ok()) return Fail(lease.error());
   const Status prepared = Prepare(*lease, options);
-  if (!prepared.ok()) return Fail(1, prepared.error().message);
+  if (!prepared.ok()) return Fail(prepared.error());
   ControlOptions order;
   order.target = lease->name;
   order.what = "resume";
@@ -156,7 +155,7 @@ int Attach(const AttachOptions& options) {
 
 int Detach(const AttachOptions& options) {
   const Result<NamedLease> lease = LeaseOf(options.target);
-  if (!lease.ok()) return Fail(1, lease.error().message);
+  if (!lease.ok()) return Fail(lease.error());
   ControlOptions order;
   order.what = "suspend";
   order.target = lease->name;

@@ -55,8 +55,8 @@ struct HookOptions {
 int Hook(const HookOptions& options) {
   const std::string state{std::istreambuf_iterator<char>(std::cin), {}};
   const Result<Container> container = ReadContainer(state);
-  if (!container.ok()) return Fail(1, container.error().message);
-  if (const auto gpu = SettleGpu(std::nullopt); !gpu.ok()) return Fail(1, gpu.error().message);
+  if (!container.ok()) return Fail(container.error());
+  if (const auto gpu = SettleGpu(std::nullopt); !gpu.ok()) return Fail(gpu.error());
   if (options.end) {
     // The daemon may be away; it ends the lease by the cgroup then.
     if (Result<wire::Channel> channel = ConnectRunning(); channel.ok()) {
@@ -65,7 +65,7 @@ int Hook(const HookOptions& options) {
     return 0;
   }
   const Result<Json> lent = LendTo(*container, options.lend);
-  return lent.ok() ? 0 : Fail(1, lent.error().message);
+  return lent.ok() ? 0 : Fail(lent.error());
 }
 
 }  // namespace
@@ -116,7 +116,7 @@ void AddCdi(CLI::App* app, std::function<int()>* action) {
     }
     *action = [=] {
       const Result<std::string> text = Generate(*options);
-      return text.ok() ? Print(*text) : Fail(1, text.error().message);
+      return text.ok() ? Print(*text) : Fail(text.error());
     };
   });
 }

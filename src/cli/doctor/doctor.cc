@@ -52,11 +52,11 @@ Status WriteBundle(const std::string& file, const Json& bundle) {
 
 int Doctor(const DoctorOptions& options) {
   const Result<Machine> machine = LookAtMachine(options.gpu, options.program);
-  if (!machine.ok()) return Fail(1, machine.error().message);
+  if (!machine.ok()) return Fail(machine.error());
   const std::vector<CheckResult> results = RunChecks(*machine);
   if (!options.bundle.empty()) {
     const Status written = WriteBundle(options.bundle, Bundle(*machine, results, LogTail()));
-    if (!written.ok()) return Fail(1, written.error().message);
+    if (!written.ok()) return Fail(written.error());
   }
   std::string text =
       options.json ? ReportJson(*machine, results, &Shown)

@@ -49,12 +49,9 @@ Error WhyNot(const std::string& path, bool own, Error error) {
 }
 
 int ShowReport(const ReportOptions& options) {
-  if (const auto gpu = SettleGpu(options.gpu); !gpu.ok()) return Fail(1, gpu.error().message);
+  if (const auto gpu = SettleGpu(options.gpu); !gpu.ok()) return Fail(gpu.error());
   const Result<Report> report = MakeReport(options);
-  if (!report.ok()) {
-    const bool usage = report.error().code == ErrorCode::kInvalid;
-    return Fail(usage ? usage::kExitUsage : 1, report.error().message);
-  }
+  if (!report.ok()) return Fail(report.error());
   if (options.json) return Print(ReportJson(*report) + "\n");
   return Print(options.csv ? ReportCsv(*report) : ReportText(*report, OwnScreen()));
 }

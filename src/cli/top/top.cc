@@ -130,9 +130,9 @@ int Write(const TopOptions& options, EndSignals* signals, Duration interval) {
 }  // namespace top
 
 int Top(const TopOptions& options) {
-  if (const auto gpu = SettleGpu(options.gpu); !gpu.ok()) return Fail(1, gpu.error().message);
+  if (const auto gpu = SettleGpu(options.gpu); !gpu.ok()) return Fail(gpu.error());
   const Result<Duration> asked = ParseDuration(options.interval);
-  if (!asked.ok()) return Fail(1, asked.error().message);
+  if (!asked.ok()) return Fail(asked.error());
   const Duration interval = std::max(*asked, top::kShortestInterval);
   top::EndSignals signals;
   const bool unicode = top::ShowsUnicode();

@@ -30,7 +30,8 @@ void Shortage::Step(Instant now) {
   if (refusals_ == 0) return GiveBack(&asked_);  // it had enough meanwhile
   taken_ += asked_;
   until_ = now + kShortageKept;
-  Log(LogLevel::kInfo, "the card has %s less than was thought; others left for it",
+  Log(LogLevel::kInfo,
+      "the GPU has %s less free memory than expected; evicted other sessions to compensate",
       FormatBytes(taken_).c_str());
 }
 

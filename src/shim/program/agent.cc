@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <ctime>
+#include <string>
 #include <utility>
 
 #include "src/shim/driver/capture_mode.h"
@@ -331,7 +332,7 @@ bool Agent::Evict() {
   };
   const CUresult result = parts_.swapper->Evict(target, moved);
   if (!told) tell(Bytes());
-  return Succeeded(result, "swap out") && parts_.memory->GetView().resident <= target;
+  return Succeeded(result, "swap out GPU memory") && parts_.memory->GetView().resident <= target;
 }
 
 // True if the step went well.
@@ -345,8 +346,9 @@ bool Agent::Succeeded(CUresult result, const char* what) {
   // Once the driver has ended, so has the program.
   if (++failures_ == 1 && result != CUDA_ERROR_DEINITIALIZED) {
     const bool memory = result == CUDA_ERROR_OUT_OF_MEMORY;
-    Log(LogLevel::kWarn, "cannot %s (error %d)%s; trying again", what, static_cast<int>(result),
-        memory ? ": is there memory left, on the host and beside Tandem on the card?" : "");
+    const std::string why = memory ? "out of memory" : "error " + std::to_string(result);
+    Log(LogLevel::kWarn, "could not %s (%s); retrying%s", what, why.c_str(),
+        memory ? ". Check free host memory and programs outside Tandem" : "");
   }
   return false;
 }

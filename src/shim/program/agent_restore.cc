@@ -54,7 +54,7 @@ bool Agent::Restore() {
     const CUresult result = ChillTheRest(restored, credit);
     const bool refused = restored == CUDA_ERROR_OUT_OF_MEMORY && result != CUDA_SUCCESS;
     if (refused) shortage_.OnRefused(MonotonicNow());
-    if (result != CUDA_ERROR_NOT_READY) return Succeeded(result, "bring back memory");
+    if (result != CUDA_ERROR_NOT_READY) return Succeeded(result, "restore GPU memory");
   }
   Wait(kArrivalPause);  // more credit may come meanwhile, and the next chunk with it
   return true;
