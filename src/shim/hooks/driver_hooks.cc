@@ -113,8 +113,8 @@ template <typename Create>
 CUresult CreateContext(CUcontext* context, CUdevice device, Create create) {
   const auto [guest, refusal] = context == nullptr ? GuestResult() : GuestOn(device);
   if (guest == nullptr) return refusal != CUDA_SUCCESS ? refusal : create();
-  const bool room = guest->WaitForContext() || (guest->GiveWay() && guest->WaitForContext());
-  if (!room) return CUDA_ERROR_OUT_OF_MEMORY;
+  const auto wait = [guest = guest] { return guest->WaitForContext(); };
+  if (!guest->Retry(wait)) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = create();
   if (result == CUDA_SUCCESS) {
     guest->ContextMade(*context);

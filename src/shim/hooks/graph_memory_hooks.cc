@@ -28,8 +28,7 @@ Claims ClaimsOf(RoomOn room_on) {
 // is done.
 bool MakeRoom(const Claim& claim, CUstream stream) {
   GraphMemory& graphs = claim.guest->graphs();
-  if (graphs.MakeRoom(claim.room)) return true;
-  if (claim.guest->GiveWay() && graphs.MakeRoom(claim.room)) return true;
+  if (claim.guest->Retry([&] { return graphs.MakeRoom(claim.room); })) return true;
   Call(Real().cuStreamSynchronize, stream);
   return graphs.Trim() && graphs.MakeRoom(claim.room);
 }

@@ -12,9 +12,7 @@ constexpr uint64_t kPitchAlignment = 512;
 CUresult Allocate(Guest* guest, size_t bytes, CUcontext context, CUdeviceptr* pointer) {
   const CUresult health = guest->Health(context);
   if (health != CUDA_SUCCESS) return health;
-  const CUresult result = guest->Allocate(bytes, context, pointer);
-  const bool again = result == CUDA_ERROR_OUT_OF_MEMORY && guest->GiveWay();
-  return again ? guest->Allocate(bytes, context, pointer) : result;
+  return guest->Retry([=] { return guest->Allocate(bytes, context, pointer); });
 }
 
 }  // namespace

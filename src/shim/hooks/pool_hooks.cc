@@ -96,9 +96,7 @@ CUresult AllocateDrivers(CUmemoryPool pool, Bytes bytes, const CUdeviceptr* poin
   Guest* const guest = WhoCounts(pool);
   if (guest == nullptr) return call_driver();
   DriverPools& pools = guest->driver_pools();
-  const bool room =
-      pools.MakeRoom(pool, bytes) || (guest->GiveWay() && pools.MakeRoom(pool, bytes));
-  if (!room) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!guest->Retry([&] { return pools.MakeRoom(pool, bytes); })) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = call_driver();
   pools.Allocated(pool, bytes, result == CUDA_SUCCESS ? *pointer : 0);
   return result;

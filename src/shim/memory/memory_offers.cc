@@ -114,7 +114,7 @@ CUresult MemoryOffers::Share(const Home& home, const AwaitLease& await_lease, Un
     const Extent* const extent = parts_.memory->FindExtent(home.extent);
     if (extent != nullptr && extent->shared) return Export(extent->chunks[0].handle, memory);
   }
-  if (!parts_.make_room(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!parts_.reclaim->MakeRoom(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = MoveAlone(home, await_lease, memory);
   if (result == CUDA_SUCCESS) {
     parts_.shrink(bytes);

@@ -27,6 +27,7 @@
 #include "src/shim/link/ipc_handle.h"
 #include "src/shim/memory/alone_job.h"
 #include "src/shim/memory/fixed_memory.h"
+#include "src/shim/memory/reclaim.h"
 #include "src/shim/swap/device_memory.h"
 #include "src/shim/swap/swapper.h"
 
@@ -42,7 +43,7 @@ class MemoryOffers {
     DeviceMemory* memory;
     Swapper* swapper;
     FixedMemory* fixed;
-    std::function<bool(Bytes)> make_room;                             // for what cannot be swapped
+    Reclaim* reclaim;
     std::function<void(Bytes)> shrink;                                // less is needed; reaps
     std::function<AloneJob::Answer(const AloneJob::Job&)> run_alone;  // as the agent does
   };

@@ -266,13 +266,15 @@ TEST_F(MemoryOffersTest, WhoOpensWhileThereIsNoDaemonWaitsForTheNext) {
 }
 
 // The same with somebody to whom much happens while he waits for room.
-class OpenedMemoryTest : public MemoryOffersTest {
+class OpenedMemoryTest : public MemoryOffersTest, public Reclaim {
  protected:
-  OpenedMemoryTest()
-      : opened_(&driver_.table(), 0, &guest_->fixed(), [this](Bytes bytes) {
-          if (const auto in_wait = std::exchange(in_wait_, nullptr)) in_wait();
-          return guest_->MakeRoom(bytes);
-        }) {}
+  OpenedMemoryTest() : opened_(&driver_.table(), 0, &guest_->fixed(), this) {}
+
+  bool GiveWay() override { return guest_->GiveWay(); }
+  bool MakeRoom(Bytes bytes) override {
+    if (const auto in_wait = std::exchange(in_wait_, nullptr)) in_wait();
+    return guest_->MakeRoom(bytes);
+  }
 
   CUresult Open(const IpcHandle& handle, CUdeviceptr* pointer) {
     return opened_.Open(handle, driver_.context(), 0, pointer);

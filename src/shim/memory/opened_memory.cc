@@ -109,7 +109,7 @@ CUresult OpenedMemory::FetchCounted(const IpcHandle& handle, UniqueFd* memory) {
     result = Fetch(handle, memory);
     memory->Reset();
     if (result == CUDA_ERROR_MAP_FAILED) return result;
-    if (!make_room_(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!reclaim_->MakeRoom(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
     result = Fetch(handle, memory);
     if (result != CUDA_SUCCESS) fixed_->GiveBack(bytes);
   }

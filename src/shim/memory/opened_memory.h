@@ -11,7 +11,6 @@
 //    mapped keeps no memory alive.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <optional>
 
@@ -20,6 +19,7 @@
 #include "src/cuda/real_driver.h"
 #include "src/shim/link/ipc_handle.h"
 #include "src/shim/memory/fixed_memory.h"
+#include "src/shim/memory/reclaim.h"
 
 namespace tandem::shim {
 
@@ -32,9 +32,8 @@ class OpenedMemory {
     uint64_t id = 0;  // never reused
   };
 
-  OpenedMemory(const cuda::RealDriver* real, CUdevice device, FixedMemory* fixed,
-               std::function<bool(Bytes)> make_room)
-      : real_(real), device_(device), fixed_(fixed), make_room_(std::move(make_room)) {}
+  OpenedMemory(const cuda::RealDriver* real, CUdevice device, FixedMemory* fixed, Reclaim* reclaim)
+      : real_(real), device_(device), fixed_(fixed), reclaim_(reclaim) {}
 
   // Opens it for `context`, which is on the device `user`. REQUIRES: the handle is of memory of our
   // device and is sound.
@@ -81,7 +80,7 @@ class OpenedMemory {
   const cuda::RealDriver* const real_;
   const CUdevice device_;
   FixedMemory* const fixed_;
-  const std::function<bool(Bytes)> make_room_;
+  Reclaim* const reclaim_;
   mutable Mutex mutex_;
   CondVar changed_;  // a piece, which is mapped or gone now
   std::map<OfferToken, Piece> pieces_ GUARDED_BY(mutex_);

@@ -8,6 +8,7 @@
 
 #include "src/base/time.h"
 #include "src/shim/driver/in_context.h"
+#include "src/shim/memory/reclaim.h"
 #include "src/shim/swap/device_memory.h"
 
 namespace tandem::shim {
@@ -191,10 +192,9 @@ CUresult StreamPools::AllocateNew(const std::shared_ptr<Pool>& pool, uint64_t by
                                   CUdeviceptr* pointer) {
   const uint64_t rounded = Rounded(bytes);
   BlockName made;
-  CUresult result = source_.allocate(rounded, place.context, &made);
-  if (result == CUDA_ERROR_OUT_OF_MEMORY && GiveWay(false)) {
-    result = source_.allocate(rounded, place.context, &made);
-  }
+  const CUresult result =
+      RetryAfter([this] { return GiveWay(false); },
+                 [&] { return source_.allocate(rounded, place.context, &made); });
   MutexLock lock(mutex_);
   pool->reserved.now -= rounded;
   if (result != CUDA_SUCCESS) return result;

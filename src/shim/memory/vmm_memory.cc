@@ -43,8 +43,7 @@ std::optional<CUresult> VmmMemory::Create(uint64_t bytes, const CUmemAllocationP
     extent = *added;
     return result;
   };
-  CUresult result = source_.grow(bytes, add);
-  if (result == CUDA_ERROR_OUT_OF_MEMORY && source_.make_room()) result = source_.grow(bytes, add);
+  const CUresult result = source_.reclaim->Retry([&] { return source_.grow(bytes, add); });
   if (result != CUDA_SUCCESS) return result;
   MutexLock lock(mutex_);
   *handle = next_handle_++;
@@ -52,14 +51,10 @@ std::optional<CUresult> VmmMemory::Create(uint64_t bytes, const CUmemAllocationP
   return CUDA_SUCCESS;
 }
 
-bool VmmMemory::ReserveFixed(uint64_t bytes) {
-  return fixed_->Reserve(Bytes(bytes)) || (source_.make_room() && fixed_->Reserve(Bytes(bytes)));
-}
-
 std::optional<CUresult> VmmMemory::CreateFixed(uint64_t bytes,
                                                const CUmemAllocationProp& properties,
                                                Handle* handle) {
-  if (!ReserveFixed(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!source_.reclaim->MakeRoom(Bytes(bytes))) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = real_->cuMemCreate(handle, bytes, &properties, 0);
   if (result != CUDA_SUCCESS) {
     fixed_->GiveBack(Bytes(bytes));
@@ -181,7 +176,7 @@ bool VmmMemory::BeginMapping(Handle handle, uint64_t bytes) {
     if (physical != nullptr) ++physical->being_mapped;
     return true;
   };
-  return begin(Bytes()) || (ReserveFixed(bytes) && begin(Bytes(bytes)));
+  return begin(Bytes()) || (source_.reclaim->MakeRoom(Bytes(bytes)) && begin(Bytes(bytes)));
 }
 
 // Where the driver would not map it after all it does not count.
@@ -363,7 +358,7 @@ std::optional<CUresult> VmmMemory::PrepareExport(Handle handle, CUmemAllocationH
     if (physical.fixed != Bytes()) return CUDA_SUCCESS;
     bytes = physical.bytes;
   }
-  if (!ReserveFixed(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!source_.reclaim->MakeRoom(Bytes(bytes))) return CUDA_ERROR_OUT_OF_MEMORY;
   MutexLock lock(mutex_);
   const auto found = physical_.find(handle);
   const bool first = found != physical_.end() && found->second.fixed == Bytes();

@@ -25,6 +25,7 @@
 #include "src/base/mutex.h"
 #include "src/cuda/real_driver.h"
 #include "src/shim/memory/fixed_memory.h"
+#include "src/shim/memory/reclaim.h"
 #include "src/shim/swap/device_memory.h"
 #include "src/shim/swap/swapper.h"
 
@@ -38,7 +39,7 @@ class VmmMemory {
     // An extent that was added may be taken back; then memory is out.
     std::function<CUresult(uint64_t bytes, const std::function<CUresult(Extent**)>& add)> grow;
     std::function<void(Bytes)> shrink;
-    std::function<bool()> make_room;  // of what the program keeps without using it
+    Reclaim* reclaim;
   };
   struct Mapping {
     CUdeviceptr address = 0;
@@ -138,7 +139,6 @@ class VmmMemory {
 
   std::optional<CUresult> CreateFixed(uint64_t bytes, const CUmemAllocationProp& properties,
                                       Handle* handle) EXCLUDES_LOCK(mutex_);
-  bool ReserveFixed(uint64_t bytes);
   bool BeginMapping(Handle handle, uint64_t bytes) EXCLUDES_LOCK(mutex_);
   void EndMapping(Handle handle) EXCLUDES_LOCK(mutex_);
   Physical* FindImported(Handle handle) REQUIRES_LOCK(mutex_);

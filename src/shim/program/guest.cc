@@ -121,10 +121,9 @@ Result<std::unique_ptr<Guest>> Guest::Open(const cuda::RealDriver* real, Gate* g
 
 StreamPools::Source Guest::PoolSource() {
   return {[this](uint64_t bytes, CUcontext context, StreamPools::BlockName* block) {
-            CUresult result = Allocate(bytes, context, &block->pointer);
-            if (result == CUDA_ERROR_OUT_OF_MEMORY && (FreePages() || graphs_.Trim())) {
-              result = Allocate(bytes, context, &block->pointer);
-            }
+            const CUresult result =
+                RetryAfter([&] { return FreePages() || graphs_.Trim(); },
+                           [&] { return Allocate(bytes, context, &block->pointer); });
             const std::optional<Block> made = memory_->Find(block->pointer);
             if (result == CUDA_SUCCESS && made.has_value()) block->id = made->id;
             return result;
@@ -149,7 +148,7 @@ VmmMemory::Source Guest::VmmSource() {
             Unreserve(shrunk);
             WakeIfConcerned();
           },
-          [this] { return GiveWay(); }};
+          this};
 }
 
 MemoryOffers::Parts Guest::OfferParts() {
@@ -162,7 +161,7 @@ MemoryOffers::Parts Guest::OfferParts() {
           memory_.get(),
           swapper_.get(),
           &fixed_,
-          [this](Bytes bytes) { return MakeRoom(bytes); },
+          this,
           [this](Bytes bytes) {
             Unreserve(bytes);
             ReapSoon();

@@ -27,6 +27,7 @@
 #include "src/shim/memory/graph_memory.h"
 #include "src/shim/memory/memory_offers.h"
 #include "src/shim/memory/opened_memory.h"
+#include "src/shim/memory/reclaim.h"
 #include "src/shim/memory/stream_pools.h"
 #include "src/shim/memory/vmm_memory.h"
 #include "src/shim/program/agent.h"
@@ -37,7 +38,7 @@
 
 namespace tandem::shim {
 
-class Guest {
+class Guest final : public Reclaim {
  public:
   // Registers with the daemon; the gate is shut from then on until there is a lease.
   static Result<std::unique_ptr<Guest>> Open(const cuda::RealDriver* real, Gate* gate,
@@ -104,17 +105,17 @@ class Guest {
   FixedMemory& fixed() { return fixed_; }
   // Waits for room for what cannot be swapped, to be put into fixed() or given back. False: the
   // driver would say that memory is out.
-  template <typename Size>  // Bytes, or FixedMemory::Piece
-  bool MakeRoom(const Size& size) {
-    return fixed_.Reserve(size) || (GiveWay() && fixed_.Reserve(size));
+  bool MakeRoom(Bytes bytes) override {
+    return Retry([&] { return fixed_.Reserve(bytes); });
+  }
+  bool MakeRoom(const FixedMemory::Piece& piece) {
+    return Retry([&] { return fixed_.Reserve(piece); });
   }
   // No work of the program's is under way, as far as this device knows: the gate was shut and all
   // was done, or nothing ever began.
   bool Drained();
   UnleasedAccess& access() { return *access_; }
-  // Kept memory must not be in the way of the program's other memory: returns it. Whether there was
-  // any. May wait for work.
-  bool GiveWay();
+  bool GiveWay() override;
   // ---- Leases that the program itself begins and ends (include/tandem/tandem.h).
   void BeginLease(ProgramLease* lease);
   void EndLease(ProgramLease* lease);
@@ -179,7 +180,7 @@ class Guest {
   FixedMemory fixed_{&link_};
   GraphMemory graphs_{real_, device_, &fixed_};
   DriverPools driver_pools_{real_, &fixed_};
-  OpenedMemory opened_{real_, device_, &fixed_, [this](Bytes bytes) { return MakeRoom(bytes); }};
+  OpenedMemory opened_{real_, device_, &fixed_, this};
   std::unique_ptr<DeviceMemory> memory_;
   std::unique_ptr<FreeFence> fence_;
   std::unique_ptr<StreamPools> pools_;
