@@ -21,7 +21,8 @@ MAX_WORDS = 30
 OLD_STYLE = re.compile(
     r"\b(?:who(?:m)?ever|some(?:body|one)|nobody|no one|any(?:body|one)|every(?:body|one)"
     r"|so (?:many|much)\b(?! as)|all the same|now and then|and so (?:is|are|does|do|has)"
-    r"|(?:is|are) for \w+(?: \w+){0,2} to (?:say|decide|know|tell)"
+    r"|than was thought|should be [^.;]{1,20} of them|which rule|not all of it has left"
+    r"|does not speak|(?:is|are) for \w+(?: \w+){0,2} to (?:say|decide|know|tell)"
     r"|(?:(?<=[.;:] )|^)(?:who|whose) (?!may do)(?=[^.?!]*(?:[.;:,]|$))"
     r"|what (?:is|are|was|were|has|had|does|do|there|nothing|fits) [^.?!;:|]{1,70}?"
     r" (?:is|are|was|were|has|goes|stays|lies|waits|gives|counts|needs))\b",

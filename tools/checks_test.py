@@ -129,6 +129,11 @@ class Words(unittest.TestCase):
             ("a.cc", 'auto x = R"(the rule is for root to decide)";\n'),
             ("a.py", "# Somebody else's.\n"),
             ("a.py", "print('waits for somebody else')\n"),
+            ("a.cc", 'Log("the card has %s less than was thought");\n'),
+            ("a.cc", 'Print("To keep that, there should be 4 of them.");\n'),
+            ("a.cc", 'Help("Which rule a GPU goes by");\n'),
+            ("a.cc", 'Print("not all of it has left the card");\n'),
+            ("a.cc", 'return "the peer does not speak the protocol";\n'),
             ("a.sh", "x=1  # so many of them\n"),
         ]:
             self.assertEqual(len(self.check(path, text)), 1, text)

@@ -56,7 +56,8 @@ Result<nlohmann::json> ApiServer::Get(const std::string& path) const {
   ASSIGN_OR_RETURN(const std::string body, Send(Method::kGet, path, "", ""));
   nlohmann::json object = nlohmann::json::parse(body, nullptr, false);
   if (!object.is_object()) {
-    return Error{ErrorCode::kInvalid, "the API server at " + access_.url + " does not speak JSON"};
+    return Error{ErrorCode::kInvalid,
+                 "the API server at " + access_.url + " does not answer in JSON"};
   }
   return object;
 }
