@@ -161,6 +161,30 @@ class Words(unittest.TestCase):
             self.assertEqual(len(self.check("a.md", "For nobody.\n", row)), found, allowed)
 
 
+class Glossary(unittest.TestCase):
+    def check(self, glossary, exempt="", path="src/a.h", declared="class HostArenas {\n};\n"):
+        files = {"docs/glossary.md": glossary, "tools/glossary_exempt.txt": exempt, path: declared}
+        return findings("check_glossary.py", files)
+
+    def test_each_class_is_explained(self):
+        for text in ["**Host arena** – memory.\n", "The *host\narenas*.\n", "A pool (`HostArenas`).\n"]:
+            self.assertEqual(self.check(text), [], text)
+        for text in ["", "A host arena.\n", "**Host** – its arena.\n", "**Host arenarium** – no.\n"]:
+            self.assertEqual(len(self.check(text)), 1, text)
+
+    def test_which_classes(self):
+        for declared in ["class [[nodiscard]] A : public B {\n};\n", "class CAPABILITY(\"m\") A {\n};\n",
+                         "class A final : public B,\n                public C {\n};\n"]:  # fmt: skip
+            self.assertEqual(len(self.check("", declared=declared)), 1, declared)
+        self.assertEqual(self.check("", declared="class A;\nstruct B {\n  class C {\n  };\n};\n"), [])
+        for path in ["src/a_test.h", "src/shim/testing/a.h", "softgpu/a.h", "src/a.cc"]:
+            self.assertEqual(self.check("", path=path), [], path)
+
+    def test_no_exemption_is_idle(self):
+        self.assertEqual(self.check("", "# Owners.\nHostArenas\n"), [])
+        self.assertEqual(len(self.check("**Host arena**\n", "Gone\n")), 1)
+
+
 class Tally(unittest.TestCase):
     def tally(self, **files):
         """The lines for these files; `1__core_test_xml` is core_test.xml in the folder of step 1."""
