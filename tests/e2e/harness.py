@@ -4,12 +4,15 @@ Everything real: the built tandem, tandemd, libtandem.so and libcuda.so.1, each 
 a runtime directory of its own. Waiting is always for an event, with a bound.
 """
 
+import fcntl
 import json
 import os
+import pty
 import signal
 import socket
 import struct
 import subprocess
+import termios
 import threading
 import time
 from pathlib import Path
@@ -126,6 +129,24 @@ class Card:
     def tandem(self, *words):
         """What a command of `tandem` prints."""
         return finish(self.spawn([TANDEM, *words]))
+
+    def on_a_terminal(self, *words, columns=80, **environment):
+        """What a command of `tandem` prints on a terminal of its own."""
+        master, terminal = pty.openpty()
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        env = {k: v for k, v in self.env.items() if k not in ("COLUMNS", "NO_COLOR")}
+        process = self.spawn([TANDEM, *words], env={**env, "TERM": "xterm", **environment}, stdout=terminal)
+        os.close(terminal)
+        out = b""
+        while True:
+            try:
+                piece = os.read(master, 4096)
+            except OSError:  # the end of a terminal
+                break
+            out += piece
+        os.close(master)
+        process.wait(timeout=PATIENCE_S)
+        return out.decode().replace("\r\n", "\n")
 
     # ---- the daemon
 

@@ -1,18 +1,14 @@
 """tandem doctor: what it finds on this machine, with a real daemon on the software GPU, and what it gives away."""
 
-import fcntl
 import getpass
 import json
 import os
-import pty
 import re
 import resource
 import shutil
 import socket
-import struct
 import subprocess
 import tempfile
-import termios
 from pathlib import Path
 
 import pytest
@@ -246,31 +242,12 @@ def test_an_mps_server(card, tmp_path):
 # ---- What it prints
 
 
-def on_a_terminal(card, **environment):
-    """What doctor prints on a terminal of 80 columns."""
-    master, terminal = pty.openpty()
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    env = {k: v for k, v in card.env.items() if k not in ("COLUMNS", "NO_COLOR")}
-    process = card.spawn([TANDEM, "doctor"], env={**env, "TERM": "xterm", **environment}, stdout=terminal)
-    os.close(terminal)
-    out = b""
-    while True:
-        try:
-            piece = os.read(master, 4096)
-        except OSError:  # the end of a terminal
-            break
-        out += piece
-    os.close(master)
-    process.wait(timeout=PATIENCE_S)
-    return out.decode().replace("\r\n", "\n")
-
-
 def test_lines_fit_the_terminal(card, tmp_path):
     (tmp_path / "available").write_text(str(5 << 30))  # which does not change
     card.env["TANDEM_HOST_AVAILABLE_FILE"] = str(tmp_path / "available")
-    out = on_a_terminal(card)
+    out = card.on_a_terminal("doctor")
     assert "\x1b[32mok     \x1b[0m  driver" in out
-    plain = on_a_terminal(card, NO_COLOR="1")
+    plain = card.on_a_terminal("doctor", NO_COLOR="1")
     assert "\x1b" not in plain and re.sub(r"\x1b\[\d+m", "", out) == plain
     lines = plain.splitlines()
     assert max(len(line) for line in lines if str(card.runtime) not in line) <= 80

@@ -7,6 +7,7 @@ its own or with pipes, waits for it.
 import fcntl
 import os
 import pty
+import re
 import select
 import signal
 import struct
@@ -47,7 +48,7 @@ def at_work(card, argv, *flags, **options):
 class Terminal:
     """A program that is the foreground of a terminal of its own; what its stderr showed so far."""
 
-    def __init__(self, card, argv, *flags, columns=100):
+    def __init__(self, card, argv, *flags, columns=100, kind="xterm"):
         self.card = card
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -57,7 +58,7 @@ class Terminal:
             fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
             signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-        env = {**card.env, "TERM": "xterm"}
+        env = {**card.env, "TERM": kind}
         self.process = at_work(card, argv, *flags, stderr=slave, preexec_fn=own_terminal, env=env)
         os.close(slave)
         self.shown = ""
@@ -109,6 +110,18 @@ def test_the_line_never_wraps(busy):
     assert len(program.last_line()) <= 29
     program.process.terminate()
     program.end()
+
+
+def test_a_dumb_terminal_gets_plain_lines(busy):
+    card, holder = busy
+    program = Terminal(card, PYTHON, "--name", "mnist", kind="dumb")
+    program.wait_for("; film holds it\r\n")
+    holder.kill()
+    assert program.end() == (0, DONE)
+    start, end = program.shown.replace("\r\n", "\n").splitlines()
+    assert re.fullmatch(r"tandem: waiting for gpu0: .*; film holds it", start)
+    assert re.fullmatch(r"tandem: waited \d+ s for gpu0", end)
+    assert "\x1b" not in program.shown
 
 
 def test_ctrl_c_ends_a_program_without_a_handler_at_once(busy):
