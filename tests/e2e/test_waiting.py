@@ -191,5 +191,7 @@ def test_memory_that_is_out_by_the_limit_says_so(card):
     _, err = program.communicate(timeout=PATIENCE_S)
     assert program.returncode != 0
     assert "this run may have 32 MiB of GPU memory" in err
+    asked = re.search(r"^train: cuMemAlloc\((.+?)\)", err, re.MULTILINE)[1]
+    assert f"the program asked for {asked} more" in err
     assert "`tandem limit mnist --memory SIZE` changes a limit" in err
     assert err.count("this run may have") == 1
