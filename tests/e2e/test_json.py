@@ -9,6 +9,7 @@ import pytest
 from harness import SOURCE, TANDEM, finish, train, wait_until
 
 PAGE = (SOURCE / "docs" / "json.md").read_text()
+FROM_WHY = (SOURCE / "src" / "core" / "why_names.h").read_text()
 FROM_STANDING = (SOURCE / "src" / "service" / "standing.cc").read_text()
 
 
@@ -95,6 +96,27 @@ def test_states_and_reasons_are_documented():
     states, reasons = re.findall(r"std::array<.*?= \{(.*?)\};", FROM_STANDING, re.DOTALL)
     assert set(re.findall(r'\{"(\w+)",', states)) == documented("### States") - {"reason_code"}
     assert set(re.findall(r'"(\w+)"', reasons)) == documented("### Reasons") - {"place"}
+
+
+    assert set(re.findall(r'return \{"(\w+)",', FROM_WHY)) == documented("### Reasons of a hand-over") - {"reason_code"}
+
+
+@pytest.mark.parametrize("memory, moves", [("160M", True), ("32M", False)])
+def test_a_hand_over_says_why_the_lease_was_taken(make_card, memory, moves):
+    """One program at a time has the card, in turns of a second. Only the large ones have to leave it."""
+    card = make_card()
+    card.start_daemon("--policy", "nvshare", "--time-scale", "30")
+    programs = [card.shared(train(memory, 1000000)) for _ in range(2)]
+
+    def ended():
+        rows = json.loads(card.tandem("handovers", "--json"))["handovers"]
+        ours = [row for row in rows if (row["evicted_bytes"] + row["in_bytes"] > 0) == moves]
+        return next((row for row in ours if row["reason_code"] == "turn_ended"), None)
+
+    row = wait_until(ended, programs[0], "a turn ends")
+    assert row["reason"] == "its turn was over"
+    assert {row["to"], *row["from"]} == {session["id"] for session in card.sessions()}
+    assert (row["out_bytes"] > 0) <= moves and not row["given_up"]
 
 
 def test_a_waiting_session_says_for_what_and_since_when(scene):
