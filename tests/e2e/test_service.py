@@ -77,6 +77,10 @@ def test_sighup_opens_the_log_again_and_sigpipe_does_nothing(make_card, tmp_path
     log, old = tmp_path / "tandemd.log", tmp_path / "old.log"
     daemon = card.start_daemon("--log", log)
     program = DeviceProgram(card, [harness.TANDEM, "run", "--"])
+    card.tandem("policy", "gpu0", "fcfs")
+    before = log.read_text()
+    assert re.search(rf'program "python3.*", process \d+, user {os.getuid()}, gpu0\) has started', before)
+    assert f"policy of gpu0 set to fcfs, before interactive, by user {os.getuid()}" in before
     log.rename(old)
     daemon.send_signal(signal.SIGPIPE)
     daemon.send_signal(signal.SIGHUP)
