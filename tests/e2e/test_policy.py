@@ -35,7 +35,10 @@ def test_it_is_shown_with_those_there_are(middle):
     assert "fcfs" in text
     shown = json.loads(policy(middle, "--json"))
     assert shown["gpus"] == [{"index": 0, "policy": "interactive"}]
-    assert {"fcfs", "interactive", "round-robin"} <= {each["name"] for each in shown["policies"]}
+    listed = {each["name"] for each in shown["policies"]}
+    assert {"fcfs", "interactive", "round-robin"} <= listed
+    assert "nvshare" not in listed and "nvshare" not in text  # for comparisons only, but accepted
+    assert policy(middle, "gpu0", "nvshare") == "gpu0: nvshare, before interactive\n"
 
 
 def test_it_is_changed_and_says_for_which_gpu(middle):
