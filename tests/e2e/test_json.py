@@ -71,6 +71,8 @@ COMMANDS = [
     ("tandem gpu soft", ["gpu", "soft"]),
     ("tandem doctor", ["doctor"]),
     ("tandem plan", ["plan", "--users", "3", "--idle-timeout", "1h", "--bound", "2m"]),
+    ("tandem report", ["report", "--by", "hour,user,project,run,gpu"]),
+    ("tandem report", ["report", "--by", "day"]),
     ("tandem lease", ["lease", "create", "--job", "17", "--user", "root", "--gpu", "gpu0", "--memory-request", "8M"]),
     ("tandem lease", ["lease", "list"]),
     ("tandem lease", ["lease", "end", "--job", "17"]),
@@ -78,6 +80,9 @@ COMMANDS = [
 
 
 def test_every_key_is_documented(scene):
+    finish(scene.shared(train("20M", 1)))
+    accounts = lambda: json.loads(scene.tandem("report", "--by", "run", "--json"))["rows"]
+    wait_until(accounts, None, "the accounts have what it used")
     wait_until(scene.handovers, None, "the programs take turns")
     printed = {}
     for page, words in COMMANDS:
