@@ -251,19 +251,25 @@ class Slurm:
         return jobs[0][0]
 
     def suspend(self, process, node):
-        """Suspends the only job until its memory has left the GPU; its number.
+        """Suspends the only job until its memory has left the GPU; its number."""
+        number = self.job_of(process)
+        self.stop_off_gpu(process, node, lambda: self.command("scontrol", "suspend", number),
+                          lambda: self.command("scontrol", "resume", number))  # fmt: skip
+        return number
+
+    def stop_off_gpu(self, process, node, stop, let_go):
+        """Has Slurm stop the only session of the node, until its memory has left the GPU before it is stopped.
 
         Slurm 22.05 stops a job's processes two seconds after SIGTSTP. On a busy machine memory may still be there.
         """
-        number = self.job_of(process)
         pid = node.card.sessions()[0]["pid"]
         for _ in range(10):
-            self.command("scontrol", "suspend", number)
+            stop()
             wait_until(lambda: self.is_stopped(pid), process, "Slurm stops it")
-            session = node.card.sessions()[0]
+            session = next(each for each in node.card.sessions() if each["pid"] == pid)
             if session["state"] == "suspended" and session["resident_bytes"] == 0:
-                return number
-            self.command("scontrol", "resume", number)
+                return
+            let_go()
             wait_until(lambda: not self.is_stopped(pid), process, "Slurm lets it go on")
         raise AssertionError(f"its memory stayed on the GPU: {session}")
 
