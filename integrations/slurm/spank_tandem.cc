@@ -130,7 +130,9 @@ Command TandemCommand(const Settings& settings) {
   return command;
 }
 
-// What is kept of a job between prolog, steps and epilog, beside the daemon's socket.
+// What is kept of a job between prolog, steps and epilog, beside the daemon's socket: "job" while
+// it has a lease, "error" where it has none, "ended" where the daemon is to be told. tandem-health
+// reads the names.
 fs::path Kept(const Command& command, const std::string& what, const std::string& job) {
   constexpr std::string_view kName = "TANDEM_RUNTIME_DIR=";
   fs::path folder = "/run/tandem";
@@ -145,6 +147,12 @@ void Keep(const fs::path& file, const std::string& text) {
   fs::create_directory(file.parent_path(), error);
   fs::permissions(file.parent_path(), fs::perms::owner_all, error);
   std::ofstream(file) << text;
+}
+
+// Whether it was there.
+bool Forget(const fs::path& file) {
+  std::error_code error;
+  return fs::remove(file, error);
 }
 
 std::string Contents(const fs::path& file) {
@@ -163,7 +171,7 @@ void EndLate(const Command& command) {
     const Result<std::string> ended =
         Output(command, {"lease", "end", "--job", name.substr(std::string_view("ended-").size())});
     if (ended.ok() || ended.error().message.find("has no lease") != std::string::npos) {
-      fs::remove(entry.path(), error);
+      Forget(entry.path());
     }
   }
 }
@@ -260,8 +268,10 @@ int slurm_spank_job_prolog(spank_t spank, int count, char** arguments) {
   if (!settings.ok()) return 0;  // slurm_spank_init has said so
   const Command command = TandemCommand(*settings);
   EndLate(command);
+  Keep(Kept(command, "job", JobId(spank)), "");
   const tandem::Status created = CreateLease(spank, *settings, command);
   if (created.ok()) return 0;
+  Forget(Kept(command, "job", JobId(spank)));
   Complain("job " + JobId(spank) + ": " + created.error().message);
   Keep(Kept(command, "error", JobId(spank)), created.error().message);
   return 0;
@@ -325,10 +335,10 @@ int slurm_spank_job_epilog(spank_t spank, int count, char** arguments) {
   const tandem::Result<Settings> settings = SettingsOf(count, arguments);
   if (!settings.ok()) return 0;
   const Command command = TandemCommand(*settings);
-  std::error_code error;
   // A job without a lease left its error.
-  if (fs::remove(Kept(command, "error", JobId(spank)), error)) return 0;
+  if (Forget(Kept(command, "error", JobId(spank)))) return 0;
   Keep(Kept(command, "ended", JobId(spank)), "");
+  Forget(Kept(command, "job", JobId(spank)));
   EndLate(command);
   return 0;
 }

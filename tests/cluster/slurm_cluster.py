@@ -178,8 +178,11 @@ class Slurm:
         self.slurmctld = subprocess.Popen(["slurmctld", "-D"], env=self.env, stdout=log, stderr=log)
         log.close()
 
-    def restart_controller(self):
+    def stop_controller(self):
         end(self.slurmctld)
+
+    def restart_controller(self):
+        self.stop_controller()
         self.start_controller()
 
     def settle(self):
