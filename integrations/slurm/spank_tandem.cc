@@ -125,7 +125,7 @@ Command TandemCommand(const Settings& settings) {
   Command command{settings.tandem.empty() ? OwnTandem() : settings.tandem, {}};
   const std::string node = Variable("SLURMD_NODENAME");
   for (const auto& [name, value] : settings.environment) {
-    command.environment.push_back(name + "=" + WithNode(value, node));
+    command.environment.push_back(name + "=" + Filled(value, {{'n', node}}));
   }
   return command;
 }
@@ -199,6 +199,7 @@ Status CreateLease(spank_t spank, const Settings& settings, const Command& comma
   job.gpus = Variable("SLURM_JOB_GPUS");
   job.partition = Variable("SLURM_JOB_PARTITION");
   job.account = Variable("SLURM_JOB_ACCOUNT");
+  job.node = Variable("SLURMD_NODENAME");
   job.of_class = ValueOf(spank, &class_option);
   job.share = ValueOf(spank, &share_option);
   if (settings.UsesQos()) job.qos = QosOf(spank);

@@ -73,11 +73,17 @@ Status TakeSetting(std::string_view name, std::string_view value, Settings* sett
     settings->oversubscribe = *factor;
   } else if (name == "tandem") {
     settings->tandem = value;
+  } else if (name == "cgroup") {
+    if (!value.starts_with('/') || value.find("%j") == std::string_view::npos) {
+      return Invalid("cgroup=" + std::string(value) +
+                     ": give the path of a job's cgroup, such as /slurm/uid_%u/job_%j");
+    }
+    settings->cgroup = value;
   } else if (name.starts_with("env.") && name.size() > 4) {
     settings->environment.emplace_back(name.substr(4), value);
   } else {
     return Invalid("\"" + std::string(name) +
-                   "\" is no argument: there are oversubscribe, tandem, env.NAME, "
+                   "\" is no argument: there are oversubscribe, tandem, cgroup, env.NAME, "
                    "class.PARTITION, share.PARTITION, qos-class.QOS and qos-share.QOS");
   }
   return {};
@@ -125,13 +131,17 @@ Result<Settings> ParseSettings(const std::vector<std::string_view>& arguments) {
   return settings;
 }
 
-std::string WithNode(std::string_view text, std::string_view node) {
+std::string Filled(std::string_view text, const std::map<char, std::string>& values) {
   std::string result;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t mark = std::min(text.find("%n", begin), text.size());
-    result += text.substr(begin, mark - begin);
-    if (mark < text.size()) result += node;
-    begin = mark + 2;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool marked = text[i] == '%' && i + 1 < text.size();
+    const auto value = marked ? values.find(text[i + 1]) : values.end();
+    if (value == values.end()) {
+      result += text[i];
+    } else {
+      result += value->second;
+      ++i;
+    }
   }
   return result;
 }
@@ -156,6 +166,7 @@ std::vector<std::string> LeaseWords(const Job& job, const Settings& settings) {
   add("--class", Chosen(job.of_class, settings.qos_classes, settings.classes, job));
   add("--compute-share", Chosen(job.share, settings.qos_shares, settings.shares, job));
   add("--project", job.account);
+  add("--cgroup", Filled(settings.cgroup, {{'n', job.node}, {'u', job.uid}, {'j', job.id}}));
   return words;
 }
 

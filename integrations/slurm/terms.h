@@ -36,6 +36,9 @@ struct Settings {
   std::string tandem;        // the command's path; empty: of this installation
   // NAME, VALUE: where the command finds this node's daemon. "%n" stands for the node's name.
   std::vector<std::pair<std::string, std::string>> environment;
+  // Of a job, as /proc/PID/cgroup shows it: "%n" stands for the node's name, "%u" for the user's
+  // number, "%j" for the job's. Empty: the lease is for all processes of the user.
+  std::string cgroup;
   // By the names of QOS and of partitions.
   std::map<std::string, std::string, std::less<>> qos_classes, qos_shares, classes, shares;
 
@@ -46,8 +49,8 @@ struct Settings {
 // kInvalid, in words for the administrator.
 Result<Settings> ParseSettings(const std::vector<std::string_view>& arguments);
 
-// `text` with the node's name for each "%n".
-std::string WithNode(std::string_view text, std::string_view node);
+// `text` with the value of each letter after a "%", where it has one.
+std::string Filled(std::string_view text, const std::map<char, std::string>& values);
 
 // The words of `tandem lease create` for a job.
 struct Job {
@@ -55,6 +58,7 @@ struct Job {
   Memory memory;
   std::string of_class, share;  // as the job asks; may be empty
   std::string qos = {};         // empty: it has none, or it does not matter
+  std::string node = {};
 };
 std::vector<std::string> LeaseWords(const Job& job, const Settings& settings);
 

@@ -54,10 +54,20 @@ TEST(SlurmTermsTest, TheAdministratorsLineIsRead) {
   }
 }
 
-TEST(SlurmTermsTest, ANodesNameIsPutIn) {
-  EXPECT_EQ(WithNode("/run/%n/%n", "n1"), "/run/n1/n1");
-  EXPECT_EQ(WithNode("/run/%", "n1"), "/run/%");
-  EXPECT_EQ(WithNode("", "n1"), "");
+TEST(SlurmTermsTest, ValuesArePutIn) {
+  EXPECT_EQ(Filled("/run/%n/%n", {{'n', "n1"}}), "/run/n1/n1");
+  EXPECT_EQ(Filled("/run/%u%%n%", {{'n', "n1"}}), "/run/%u%n1%");
+  EXPECT_EQ(Filled("", {{'n', "n1"}}), "");
+}
+
+TEST(SlurmTermsTest, ALeaseIsForTheJobsCgroup) {
+  const Result<Settings> settings = ParseSettings({"cgroup=/slurm_%n/uid_%u/job_%j"});
+  ASSERT_TRUE(settings.ok()) << settings.error().message;
+  Job job{"17", "1000", "0", "main", "", {GiB(2), GiB(2)}, "", ""};
+  job.node = "n1";
+  EXPECT_THAT(LeaseWords(job, *settings),
+              testing::IsSupersetOf({"--cgroup", "/slurm_n1/uid_1000/job_17"}));
+  EXPECT_THAT(ParseSettings({"cgroup=/slurm"}).error().message, HasSubstr("such as /slurm/uid_%u"));
 }
 
 TEST(SlurmTermsTest, WhatSlurmOversubscribesIsNotGuaranteed) {

@@ -21,7 +21,9 @@ class SlurmWithCgroups(Slurm):
     def start(self):
         conf = (self.root / "slurm.conf").read_text()
         conf = conf.replace("proctrack/linuxproc", "proctrack/cgroup").replace("task/none", "task/cgroup")
-        self.write("slurm.conf", conf)
+        self.write("slurm.conf", conf.replace("PrologFlags=Alloc", "PrologFlags=Contain"))
+        line = (self.root / "plugstack.conf").read_text().strip()
+        self.write("plugstack.conf", f"{line} cgroup=/slurm_%n/uid_%u/job_%j\n")
         self.write("cgroup.conf", "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\nConstrainDevices=yes\n")
         super().start()
 
@@ -67,6 +69,27 @@ def test_a_suspended_job_leaves_the_gpu_and_comes_back(slurm):
     slurm.command("scancel", number)
     job.wait(timeout=60)
     wait_until(lambda: node.leases() == [] and node.card.sessions() == [], node.slurmd, "nothing is left of it")
+
+
+def test_only_processes_in_the_jobs_cgroup_use_its_lease(slurm, tmp_path):
+    node, go = slurm.nodes["n1"], tmp_path / "go"
+    job = slurm.srun("--gpu-mem=20M", *train("8M", 1), "--hold", go)
+    wait_until(lambda: len(node.card.sessions()) == 1, job, "it is on the GPU")
+    (lease,) = node.leases()
+    assert lease["cgroup"] == f"/slurm_n1/uid_0/job_{lease['job']}"
+    lines = node.card.tandem("lease", "environment", "--job", lease["job"]).splitlines()
+    env = {**node.card.env, **dict(line.split("=", 1) for line in lines)}
+    other = node.card.spawn(train("8M", 1), env=env)
+    _, err = other.communicate(timeout=60)
+    assert other.returncode != 0 and f"is not one of job {lease['job']}: it is outside of the job's cgroup" in err, err
+    go.touch()
+    finish(job)
+
+
+def test_a_jobs_cgroup_is_there_between_its_steps(slurm):
+    """The daemon ends a lease whose cgroup is gone."""
+    steps = f"srun true; test -d {FREEZER}/slurm_n1/uid_0/job_$SLURM_JOB_ID && srun {' '.join(train('8M', 1))}"
+    assert "checksum" in slurm.command("salloc", "--gpu-mem=20M", "bash", "-c", steps)[1]
 
 
 def test_only_a_job_with_shards_opens_the_gpus_device(slurm):
