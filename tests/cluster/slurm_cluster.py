@@ -204,8 +204,8 @@ class Slurm:
 
     def close(self):
         with contextlib.suppress(AssertionError):
-            self.command("scancel", "--user", getpass.getuser(), check=False)
             if self.slurmctld is not None and self.slurmctld.poll() is None:
+                self.command("scancel", "--user", getpass.getuser(), check=False)
                 wait_until(lambda: self.queue() == [], self.slurmctld, "all jobs have ended", patience=30)
         for process in self.started:
             end(process, signal.SIGKILL)
