@@ -4,7 +4,6 @@ import re
 import shlex
 import subprocess
 import textwrap
-from xml.etree import ElementTree
 
 import pytest
 
@@ -84,17 +83,6 @@ def test_the_commands_of_use(shell):
         if words[1] == "suspend":
             assert shell.session_of(big)["resident_bytes"] == 0
     assert finish(big) == ""
-
-
-@OWN_RELEASE
-def test_the_picture_of_the_demo(tmp_path):
-    """The script runs the demo, and draws a frame with its three programs."""
-    picture = tmp_path / "demo.svg"
-    words = ["/usr/bin/python3", SOURCE / "tools/picture.py", "--build", BUILD, "--out", picture]
-    subprocess.run(words, check=True, timeout=PATIENCE_S)
-    shown = {text.strip() for text in ElementTree.parse(picture).getroot().itertext()}
-    for name in ("film-1", "film-2", "train"):
-        assert any(text.startswith(name) for text in shown), shown
 
 
 @OWN_RELEASE
