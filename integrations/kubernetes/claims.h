@@ -1,6 +1,6 @@
 // What Dynamic Resource Allocation (resource.k8s.io/v1) says of the node's GPUs, and what it has
-// allocated to a claim. A GPU is a device whose capacity "memory" several claims share (KEP-5075,
-// consumable capacity).
+// allocated to a claim. A GPU is a device whose capacities "memory" and "share" several claims have
+// parts of (KEP-5075, consumable capacity). A share is a percentage of the GPU's time.
 //
 // Pure. Threading: none.
 #pragma once
@@ -17,6 +17,7 @@ namespace tandem::kubernetes {
 
 inline constexpr char kDriver[] = "tandem.dev";
 inline constexpr char kMemoryCapacity[] = "memory";
+inline constexpr char kShareCapacity[] = "share";
 
 // A GPU of the node: memory that one claim may have, and memory that is offered to all.
 struct GpuMemory {
@@ -33,7 +34,10 @@ Result<Bytes> BytesOfQuantity(const std::string& text);
 
 struct Allocated {
   std::string request, pool, device;
-  std::string cdi;  // "0-20g", or "0" for the whole of a GPU
+  int gpu = 0;
+  Bytes memory;     // 0: the whole of the GPU
+  int share = 0;    // 0: none is set
+  std::string cdi;  // "0-20g", or "0" for the whole of a GPU; "0-20g-share30"
 };
 // The driver's devices of a ResourceClaim. kInvalid, in words for the pod's events: the claim has
 // none.

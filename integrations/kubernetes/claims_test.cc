@@ -13,9 +13,10 @@ json ClaimOf(const std::vector<json>& results) {
   return {{"status", {{"allocation", {{"devices", {{"results", results}}}}}}}};
 }
 
-json ResultOf(const std::string& device, const std::string& memory) {
+json ResultOf(const std::string& device, const std::string& memory, const std::string& share = "") {
   json result = {{"request", "r"}, {"driver", "tandem.dev"}, {"pool", "n"}, {"device", device}};
   if (!memory.empty()) result["consumedCapacity"]["memory"] = memory;
+  if (!share.empty()) result["consumedCapacity"]["share"] = share;
   return result;
 }
 
@@ -46,6 +47,8 @@ TEST(KubernetesClaimsTest, ASliceHasTheMemoryOfEachGpu) {
       gpu["capacity"]["memory"]["requestPolicy"],
       json::parse(
           R"({"default": "50Mi", "validRange": {"min": "10Mi", "max": "50Mi", "step": "10Mi"}})"));
+  EXPECT_EQ(gpu["capacity"]["share"], json::parse(R"({"value": "100", "requestPolicy":
+                {"default": "0", "validRange": {"min": "0", "max": "100", "step": "1"}}})"));
 }
 
 TEST(KubernetesClaimsTest, AClaimHasACdiDeviceOfItsMemory) {
@@ -58,6 +61,23 @@ TEST(KubernetesClaimsTest, AClaimHasACdiDeviceOfItsMemory) {
   EXPECT_EQ((*devices)[0].pool, "n");
   EXPECT_EQ((*devices)[1].cdi, "3");
   EXPECT_EQ((*DevicesOf(ClaimOf({ResultOf("gpu0", "25M")}), MiB(10)))[0].cdi, "0-30m");
+}
+
+TEST(KubernetesClaimsTest, AClaimWithAShareOfTheTimeHasADeviceOfItsOwn) {
+  const auto device = [](const std::string& memory, const std::string& share) {
+    return DevicesOf(ClaimOf({ResultOf("gpu1", memory, share)}), GiB(1))->front();
+  };
+  EXPECT_EQ(device("20Gi", "30").cdi, "1-20g-share30");
+  EXPECT_EQ(device("20Gi", "30").share, 30);
+  EXPECT_EQ(device("20Gi", "30").memory, GiB(20));
+  EXPECT_EQ(device("", "100").cdi, "1-share100");
+  EXPECT_EQ(device("", "100").memory, Bytes());
+  EXPECT_EQ(device("20Gi", "0").cdi, "1-20g");
+  for (const char* const share : {"101", "1k", "-1", "x"}) {
+    const auto devices = DevicesOf(ClaimOf({ResultOf("gpu1", "20Gi", share)}), GiB(1));
+    EXPECT_EQ(devices.error().message, "tandem: '" + std::string(share) +
+                                           "' is no share of a GPU's time: 0 to 100 per cent");
+  }
 }
 
 TEST(KubernetesClaimsTest, DevicesOfOtherDriversAreNotOurs) {
@@ -78,6 +98,9 @@ TEST(KubernetesClaimsTest, StrangeClaimsAreErrors) {
   EXPECT_FALSE(DevicesOf(ClaimOf({ResultOf("gpu0", "x")}), GiB(1)).ok());
   EXPECT_FALSE(DevicesOf(ClaimOf({ResultOf("gpu0", "0")}), GiB(1)).ok());
   EXPECT_FALSE(DevicesOf(ClaimOf({json(3)}), GiB(1)).ok());
+  json strange = ResultOf("gpu0", "");
+  strange["consumedCapacity"] = json::parse(R"({"memory": 3, "share": [30]})");
+  EXPECT_EQ(DevicesOf(ClaimOf({strange}), GiB(1))->front().cdi, "0");
 }
 
 }  // namespace

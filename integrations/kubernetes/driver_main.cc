@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -64,7 +65,7 @@ class Main {
     return {};
   }
 
-  Result<std::vector<Allocated>> Prepare(const ClaimName& name) const {
+  Result<std::vector<Allocated>> Prepare(const ClaimName& name) {
     ASSIGN_OR_RETURN(const nlohmann::json claim,
                      server_.Get("/apis/resource.k8s.io/v1/namespaces/" + name.space +
                                  "/resourceclaims/" + name.name));
@@ -72,8 +73,17 @@ class Main {
       return Error{ErrorCode::kFailed, "tandem: the claim " + name.name + " is another one by now"};
     }
     ASSIGN_OR_RETURN(std::vector<Allocated> devices, DevicesOf(claim, unit_));
-    for (Allocated& device : devices) device.cdi = options_.kind + "=" + device.cdi;
+    for (Allocated& device : devices) {
+      if (device.share != 0) TRY(WriteDevice(device));
+      device.cdi = options_.kind + "=" + device.cdi;
+    }
     return devices;
+  }
+
+  // The kubelet asks for several claims at once.
+  Status WriteDevice(const Allocated& device) {
+    const std::lock_guard lock(writes_);
+    return gpus_.WriteDevice(device);
   }
 
   const DriverOptions options_;
@@ -81,6 +91,7 @@ class Main {
   NodeGpus gpus_;
   const ApiServer server_;
   Driver driver_;
+  std::mutex writes_;
   bool published_ = false;
   Trouble trouble_{Log}, trouble_of_slice_{Log};
 };

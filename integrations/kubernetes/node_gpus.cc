@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -74,6 +75,28 @@ std::map<int, GpuMemory> NodeGpus::offered() const {
     offered[gpu] = {shared_.at(gpu), Bytes(static_cast<uint64_t>(units) * unit_.count)};
   }
   return offered;
+}
+
+Status NodeGpus::WriteDevice(const Allocated& device) const {
+  const std::filesystem::path all = options_.specification;
+  const std::string file = all.stem().string() + "-" + device.cdi + all.extension().string();
+  std::vector<std::string> words = {"cdi",
+                                    "generate",
+                                    "--kind",
+                                    options_.kind,
+                                    "--output",
+                                    all.parent_path() / file,
+                                    "--name",
+                                    device.cdi,
+                                    "--gpu",
+                                    std::to_string(device.gpu),
+                                    "--compute-share",
+                                    std::to_string(device.share) + "%"};
+  if (device.memory != Bytes()) {
+    words.insert(words.end(), {"--memory", std::to_string(device.memory.count) + "B"});
+  }
+  TRY(integrations::Output(command_, words));
+  return {};
 }
 
 Status NodeGpus::WriteSpecification(Bytes largest) {

@@ -1,6 +1,6 @@
 // The node's GPUs, as its daemon says, and the CDI specification of them.
 //
-// Threading: one thread. Runs the command `tandem`.
+// Threading: one thread, but for WriteDevice. Runs the command `tandem`.
 #pragma once
 
 #include <string>
@@ -35,6 +35,10 @@ class NodeGpus {
   Counts memory() const;  // units of each GPU
   Counts shares(int of_each) const;
   std::map<int, GpuMemory> offered() const;
+
+  // Writes the specification of a device with a share of the time, beside that of all others. Any
+  // thread, one at a time.
+  Status WriteDevice(const Allocated& device) const;
 
  private:
   Status WriteSpecification(Bytes largest);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "src/base/user_directory.h"
 
@@ -48,6 +49,18 @@ Json Hooks(const CdiHost& host, const std::vector<std::string>& words) {
        {"path", host.tandem},
        {"args", {"tandem", "cdi", "hook", "--end"}},
        {"env", environment}}};
+}
+
+Json DeviceJson(const CdiHost& host, const std::string& name,
+                const std::vector<std::string>& words) {
+  return {{"name", name}, {"containerEdits", {{"hooks", Hooks(host, words)}}}};
+}
+
+Json SpecJson(const std::string& kind, const CdiHost& host, Json devices) {
+  return {{"cdiVersion", "0.5.0"},
+          {"kind", kind},
+          {"containerEdits", ToJson(EditsOf(host))},
+          {"devices", std::move(devices)}};
 }
 
 }  // namespace
@@ -98,7 +111,7 @@ Json CdiSpec(const std::string& kind, const CdiHost& host, const std::vector<Cdi
              const std::vector<Bytes>& sizes) {
   Json devices = Json::array();
   const auto add = [&](const std::string& name, const std::vector<std::string>& words) {
-    devices.push_back({{"name", name}, {"containerEdits", {{"hooks", Hooks(host, words)}}}});
+    devices.push_back(DeviceJson(host, name, words));
   };
   const auto add_all = [&](const std::string& name, Bytes shared) {
     add(name, {"--gpu", name});
@@ -119,10 +132,12 @@ Json CdiSpec(const std::string& kind, const CdiHost& host, const std::vector<Cdi
   }
   add_all("any", largest);
   add("none", {"--gpu", "any", "--detached"});
-  return {{"cdiVersion", "0.5.0"},
-          {"kind", kind},
-          {"containerEdits", ToJson(EditsOf(host))},
-          {"devices", std::move(devices)}};
+  return SpecJson(kind, host, std::move(devices));
+}
+
+Json CdiSpecOf(const std::string& kind, const CdiHost& host, const std::string& device,
+               const std::vector<std::string>& words) {
+  return SpecJson(kind, host, Json::array({DeviceJson(host, device, words)}));
 }
 
 }  // namespace tandem::cdi

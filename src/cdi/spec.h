@@ -56,6 +56,10 @@ ContainerEdits EditsOf(const CdiHost& host);
 nlohmann::json CdiSpec(const std::string& kind, const CdiHost& host,
                        const std::vector<CdiGpu>& gpus, const std::vector<Bytes>& sizes);
 
+// The specification of one device: `words` are those of its hook.
+nlohmann::json CdiSpecOf(const std::string& kind, const CdiHost& host, const std::string& device,
+                         const std::vector<std::string>& words);
+
 // Where the shim is in a container, which is the content of CdiHost::preload; and that file there.
 inline constexpr char kShimInContainer[] = "/opt/tandem/libtandem.so";
 inline constexpr char kPreloadInContainer[] = "/etc/ld.so.preload";

@@ -46,6 +46,16 @@ TEST(CdiSpecTest, SizesCanBeChosen) {
   EXPECT_EQ(hooks[1]["hookName"], "poststop");
 }
 
+TEST(CdiSpecTest, OneDeviceHasTermsOfItsOwn) {
+  const nlohmann::json spec =
+      CdiSpecOf(kCdiKind, Host(), "small", {"--gpu", "any", "--compute-share", "30%"});
+  EXPECT_THAT(Names(spec), ElementsAre("small"));
+  const nlohmann::json& hooks = spec["devices"][0]["containerEdits"]["hooks"];
+  EXPECT_THAT(hooks[0]["args"].get<std::vector<std::string>>(),
+              ElementsAre("tandem", "cdi", "hook", "--gpu", "any", "--compute-share", "30%"));
+  EXPECT_EQ(spec["containerEdits"], CdiSpec(kCdiKind, Host(), {}, {})["containerEdits"]);
+}
+
 TEST(CdiSpecTest, TheSoftwareGpuIsBroughtAlong) {
   CdiHost host = Host();
   host.software = true;

@@ -133,6 +133,8 @@ class Podman:
         with contextlib.suppress(AssertionError):
             self.command("rm", "--all", "--force", "--time", "0")
         self.specification.unlink(missing_ok=True)
+        for of_one_device in SPECIFICATIONS.glob(f"{self.specification.stem}-*.json"):
+            of_one_device.unlink()
         self.card.close()
         shutil.rmtree(self.root, ignore_errors=True)
 

@@ -39,10 +39,10 @@ class Node:
     def devices(self):
         return self.api.slices.get("tandem-n1", {}).get("devices", ())
 
-    def allocate(self, name, device, memory):
-        """As the scheduler does: the claim has that memory of that GPU. The arguments that name it."""
+    def allocate(self, name, device, memory, share="0"):
+        """As the scheduler does: the claim has that memory and time of that GPU. The arguments that name it."""
         result = {"request": "gpu", "driver": "tandem.dev", "pool": "n1", "device": device,
-                  "consumedCapacity": {"memory": memory}}  # fmt: skip
+                  "consumedCapacity": {"memory": memory, "share": share}}  # fmt: skip
         self.api.claims[name] = {
             "metadata": {"name": name, "uid": f"uid-{name}"},
             "status": {"allocation": {"devices": {"results": [result]}}},
@@ -71,7 +71,7 @@ def running(node):
     node.podman.settle()
 
 
-def test_the_slice_offers_the_memory_of_each_gpu(node):
+def test_the_slice_offers_the_memory_and_the_time_of_each_gpu(node):
     spec = node.api.slices["tandem-n1"]
     assert (spec["driver"], spec["nodeName"], spec["pool"]["name"]) == ("tandem.dev", "n1", "n1")
     for device in spec["devices"]:
@@ -79,6 +79,9 @@ def test_the_slice_offers_the_memory_of_each_gpu(node):
         memory = device["capacity"]["memory"]
         assert memory["value"] == "100Mi"
         assert memory["requestPolicy"]["validRange"] == {"min": "10Mi", "max": "50Mi", "step": "10Mi"}
+        share = device["capacity"]["share"]
+        assert (share["value"], share["requestPolicy"]["default"]) == ("100", "0")
+        assert share["requestPolicy"]["validRange"] == {"min": "0", "max": "100", "step": "1"}
 
 
 def test_pods_with_claims_that_overflow_a_gpu_end_right(node):
@@ -102,14 +105,37 @@ def test_pods_with_claims_that_overflow_a_gpu_end_right(node):
     assert {uid: answer.error for uid, answer in undone.items()} == {"uid-a": "", "uid-b": ""}
 
 
+def test_a_claim_has_its_share_of_the_time(node, tmp_path):
+    job = train("20M", 3)
+    expected = finish(node.podman.card.bare(job))
+    info = node.drivers.register("tandem.dev")
+    claims = [node.allocate("a", "gpu0", "30Mi", share="30"), node.allocate("b", "gpu0", "40Mi")]
+    # A second answer, as after a restart of the kubelet, is the same.
+    answers = [node.drivers.ask(info, "NodePrepareResources", *claims) for _ in range(2)]
+    assert answers[0] == answers[1]
+    devices = [answers[0][uid].devices[0].cdi_device_ids[0] for _, _, uid in claims]
+    assert devices == [f"{node.podman.kind}=0-30m-share30", f"{node.podman.kind}=0-40m"]
+    flags = [f"--volume={tmp_path}:/tmp"]
+    pods = [node.podman.run("/bin/train", *job[1:], "--hold", "/tmp/go", flags=[*flags, f"--device={d}"]) for d in devices]
+    wait_until(lambda: len(node.podman.card.sessions()) == 2, pods[0], "both are on the GPU")
+    shares = {lease["memory_limit_bytes"]: lease["compute_share"] for lease in node.podman.leases()}
+    assert shares == {30 << 20: "30%", 40 << 20: ""}
+    assert {s["limit_bytes"]: s["share"] for s in node.podman.card.sessions()} == {30 << 20: "30%", 40 << 20: "1"}
+    (tmp_path / "go").touch()
+    assert [finish(pod) for pod in pods] == [expected, expected]
+
+
 def test_a_claim_that_cannot_be_prepared_says_why(node):
     info = node.drivers.register("tandem.dev")
     good = node.allocate("good", "gpu1", "15Mi")
     strange = node.allocate("strange", "gpu1", "lots")
     reborn = ("default", "good", "uid-before")
-    answers = node.drivers.ask(info, "NodePrepareResources", good, strange, reborn, ("default", "gone", "uid-gone"))
+    greedy = node.allocate("greedy", "gpu1", "10Mi", share="300")
+    gone = ("default", "gone", "uid-gone")
+    answers = node.drivers.ask(info, "NodePrepareResources", good, strange, greedy, reborn, gone)
     assert list(answers["uid-good"].devices[0].cdi_device_ids) == [f"{node.podman.kind}=1-20m"]
     assert answers["uid-strange"].error == "tandem: 'lots' is no quantity of memory"
+    assert answers["uid-greedy"].error == "tandem: '300' is no share of a GPU's time: 0 to 100 per cent"
     assert answers["uid-before"].error == "tandem: the claim good is another one by now"
     assert answers["uid-gone"].error == 'the API server refuses: resourceclaims "gone" not found'
 

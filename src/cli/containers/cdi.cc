@@ -22,11 +22,20 @@ using Json = nlohmann::json;
 
 struct GenerateOptions {
   std::string output, kind = cdi::kCdiKind;
+  std::string name;  // of one device with the hook's terms; empty: all GPUs and sizes
   std::vector<std::string> sizes;
 };
 
-Result<std::string> Generate(const GenerateOptions& options) {
-  ASSIGN_OR_RETURN(const cdi::CdiHost host, HostForContainers());
+std::vector<std::string> WordsOf(const LendOptions& lend) {
+  std::vector<std::string> words = {"--gpu", lend.gpu.empty() ? "any" : lend.gpu};
+  if (!lend.memory.empty()) words.insert(words.end(), {"--memory", lend.memory});
+  if (!lend.share.empty()) words.insert(words.end(), {"--compute-share", lend.share});
+  if (lend.detached) words.push_back("--detached");
+  return words;
+}
+
+// All GPUs of the daemon, in all sizes.
+Result<Json> SpecOfGpus(const GenerateOptions& options, const cdi::CdiHost& host) {
   ASSIGN_OR_RETURN(wire::Channel channel, ConnectRunning());
   ASSIGN_OR_RETURN(const Json leases, AskLeases(&channel));
   std::vector<cdi::CdiGpu> gpus;
@@ -39,7 +48,18 @@ Result<std::string> Generate(const GenerateOptions& options) {
     ASSIGN_OR_RETURN(const Bytes bytes, ParseSize(size));
     sizes.push_back(bytes);
   }
-  std::string text = cdi::CdiSpec(options.kind, host, gpus, sizes).dump(2) + "\n";
+  return cdi::CdiSpec(options.kind, host, gpus, sizes);
+}
+
+Result<std::string> Generate(const GenerateOptions& options, const LendOptions& terms) {
+  ASSIGN_OR_RETURN(const cdi::CdiHost host, HostForContainers());
+  Json spec;
+  if (options.name.empty()) {
+    ASSIGN_OR_RETURN(spec, SpecOfGpus(options, host));
+  } else {
+    spec = cdi::CdiSpecOf(options.kind, host, options.name, WordsOf(terms));
+  }
+  std::string text = spec.dump(2) + "\n";
   if (options.output.empty()) return text;
   TRY(cdi::WriteSpec(options.output, text));
   return std::string();
@@ -90,10 +110,15 @@ void AddCdi(CLI::App* app, std::function<int()>* action) {
       ->check(usage::IsSize())
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  cdi->add_option("--name", options->name,
+                  "generate: one device of that name, with the terms of a hook")
+      ->type_name("NAME");
   cdi->add_option("--gpu", hook->lend.gpu, "hook: the GPU's number, or any")->type_name("GPU");
   cdi->add_option("--memory", hook->lend.memory, "hook: memory that the container may allocate")
       ->type_name("SIZE")
       ->check(usage::IsSize());
+  cdi->add_option("--compute-share", hook->lend.share, "hook: share of the time, such as 2 or 30%")
+      ->type_name("SHARE");
   cdi->add_flag("--detached", hook->lend.detached, "hook: without the GPU until `tandem attach`");
   cdi->add_flag("--end", hook->end, "hook: the container has ended");
   cdi->footer(
@@ -108,6 +133,8 @@ void AddCdi(CLI::App* app, std::function<int()>* action) {
       "\n"
       "Examples:\n"
       "  tandem cdi generate --output /etc/cdi/tandem.json\n"
+      "  tandem cdi generate --name small --memory 8G --compute-share 30% --output "
+      "/etc/cdi/small.json\n"
       "  podman run --rm --device tandem.dev/gpu=0-20g IMAGE python train.py");
   cdi->callback([=] {
     if (*what == "hook") {
@@ -115,7 +142,7 @@ void AddCdi(CLI::App* app, std::function<int()>* action) {
       return;
     }
     *action = [=] {
-      const Result<std::string> text = Generate(*options);
+      const Result<std::string> text = Generate(*options, hook->lend);
       return text.ok() ? Print(*text) : Fail(text.error());
     };
   });

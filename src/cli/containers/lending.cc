@@ -81,6 +81,7 @@ Result<Json> LendTo(const Container& container, const LendOptions& options) {
                         {"uid", container.uid},
                         {"gpus", {Member(*gpu, "index")}},
                         {"memory_limit_bytes", limit.count},
+                        {"compute_share", options.share},
                         {"cgroup", container.cgroup}};
   const std::string text = request.dump(-1, ' ', true, Json::error_handler_t::replace);
   ASSIGN_OR_RETURN(const std::string answer,

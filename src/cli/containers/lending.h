@@ -16,6 +16,7 @@ namespace tandem::cli {
 struct LendOptions {
   std::string gpu;        // its number; "any": that of which the least is guaranteed
   std::string memory;     // the limit, such as "20G"; empty: all that can be shared
+  std::string share;      // of the time, such as "30%"; empty: none is set
   bool detached = false;  // without the GPU until `tandem attach`
 };
 
