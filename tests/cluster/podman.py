@@ -121,6 +121,14 @@ class Podman:
     def leases(self):
         return json.loads(self.card.tandem("lease", "list", "--json"))["leases"]
 
+    def await_overflow(self, process, times=2):
+        """Until programs have `times` the memory that can be shared of GPU 0."""
+
+        def ratio():
+            return sum(s["allocated_bytes"] for s in self.card.sessions()) / self.card.gpu()["budget_bytes"]
+
+        wait_until(lambda: ratio() >= times, process, f"programs have {times} times the GPU's memory")
+
     def settle(self):
         """No container is left, and no lease."""
         if self.card.ask("status") is None:

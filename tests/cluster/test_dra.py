@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from harness import finish, train, wait_until
-from podman import Podman, unusable
+from podman import Podman, inside, unusable
 
 pytest.importorskip("grpc")
 from kubelet import PLUGIN, Drivers  # noqa: E402
@@ -20,7 +20,7 @@ pytestmark = [
 
 
 class Node:
-    """Two GPUs of 54 MiB that can be shared, offered twice in steps of 10 MiB."""
+    """Two GPUs of 54 MiB that can be shared, offered three times in steps of 10 MiB."""
 
     def __init__(self):
         self.podman = Podman(devices="gpu0,gpu1")
@@ -32,7 +32,7 @@ class Node:
         self.driver = self.podman.card.spawn(
             [DRIVER, "--registry", self.drivers.folder, "--folder", self.podman.root / "driver", "--node", "n1",
              "--api", self.api.url, "--cdi", self.podman.specification, "--kind", self.podman.kind, "--unit", "10M",
-             "--oversubscribe", "2"]
+             "--oversubscribe", "3"]
         )  # fmt: skip
         wait_until(lambda: len(self.devices()) == 2, self.driver, "both GPUs are offered")
 
@@ -77,19 +77,19 @@ def test_the_slice_offers_the_memory_and_the_time_of_each_gpu(node):
     for device in spec["devices"]:
         assert device["allowMultipleAllocations"]
         memory = device["capacity"]["memory"]
-        assert memory["value"] == "100Mi"
+        assert memory["value"] == "150Mi"
         assert memory["requestPolicy"]["validRange"] == {"min": "10Mi", "max": "50Mi", "step": "10Mi"}
         share = device["capacity"]["share"]
         assert (share["value"], share["requestPolicy"]["default"]) == ("100", "0")
         assert share["requestPolicy"]["validRange"] == {"min": "0", "max": "100", "step": "1"}
 
 
-def test_pods_with_claims_that_overflow_a_gpu_end_right(node):
-    job = train("40M", 10)
+def test_pods_with_claims_that_overflow_a_gpu_end_right(node, tmp_path):
+    job = train("40M", 5)
     expected = finish(node.podman.card.bare(job))
     info = node.drivers.register("tandem.dev")
     assert (info.type, info.name, list(info.supported_versions)) == ("DRAPlugin", "tandem.dev", ["v1.DRAPlugin"])
-    claims = [node.allocate(name, "gpu0", "50Mi") for name in ("a", "b")]
+    claims = [node.allocate(name, "gpu0", "50Mi") for name in ("a", "b", "c")]
     answers = node.drivers.ask(info, "NodePrepareResources", *claims)
     pods = []
     for _, _, uid in claims:
@@ -97,12 +97,14 @@ def test_pods_with_claims_that_overflow_a_gpu_end_right(node):
         (device,) = answers[uid].devices
         assert (device.request_names[0], device.pool_name, device.device_name) == ("gpu", "n1", "gpu0")
         assert list(device.cdi_device_ids) == [f"{node.podman.kind}=0-50m"]
-        pods.append(node.podman.run("/bin/train", *job[1:], flags=[f"--device={device.cdi_device_ids[0]}"]))
-    wait_until(lambda: len(node.podman.card.sessions()) == 2, pods[0], "both are on the GPU")
+        flags = [f"--volume={tmp_path}:/tmp", f"--device={device.cdi_device_ids[0]}"]
+        pods.append(node.podman.run(*inside(job), "--hold", "/tmp/go", flags=flags))
+    node.podman.await_overflow(pods[0])
     assert {s["limit_bytes"] for s in node.podman.card.sessions()} == {50 << 20}
-    assert [finish(pod) for pod in pods] == [expected, expected]
+    (tmp_path / "go").touch()
+    assert [finish(pod) for pod in pods] == [expected] * 3
     undone = node.drivers.ask(info, "NodeUnprepareResources", *claims)
-    assert {uid: answer.error for uid, answer in undone.items()} == {"uid-a": "", "uid-b": ""}
+    assert {uid: answer.error for uid, answer in undone.items()} == {"uid-a": "", "uid-b": "", "uid-c": ""}
 
 
 def test_a_claim_has_its_share_of_the_time(node, tmp_path):

@@ -76,15 +76,18 @@ def nothing_is_left(node):
     node.kubelet.await_devices(MEMORY, 20, node.plugin)
 
 
-def test_pods_that_overflow_a_gpu_end_right(node):
-    job = train("40M", 10)
+def test_pods_that_overflow_a_gpu_end_right(node, tmp_path):
+    """Two that ask for memory, and one that asks for the whole."""
+    job = train("40M", 5)
     expected = finish(node.podman.card.bare(job))
-    grants = [node.kubelet.allocate(MEMORY, 5) for _ in range(2)]
-    assert [devices for _, devices in grants] == [[f"{node.podman.kind}=0-50m"]] * 2  # both on one
-    pods = [node.run(devices, *inside(job)) for _, devices in grants]
-    wait_until(lambda: len(node.podman.card.sessions()) == 2, pods[0], "both are on the GPU")
-    assert {s["limit_bytes"] for s in node.podman.card.sessions()} == {50 << 20}
-    assert [finish(pod) for pod in pods] == [expected, expected]
+    devices = [node.kubelet.allocate(*asked)[1] for asked in ((MEMORY, 5), (MEMORY, 5), (SHARE, 1))]
+    assert devices == [[f"{node.podman.kind}={name}"] for name in ("0-50m", "0-50m", "0")]  # all on one
+    held = [*inside(job), "--hold", "/tmp/go"]
+    pods = [node.podman.run(*held, flags=[f"--volume={tmp_path}:/tmp", f"--device={d}"]) for [d] in devices]
+    node.podman.await_overflow(pods[0])
+    assert sorted(s["limit_bytes"] for s in node.podman.card.sessions()) == [50 << 20, 50 << 20, 54 << 20]
+    (tmp_path / "go").touch()
+    assert [finish(pod) for pod in pods] == [expected] * 3
 
 
 def test_a_pod_that_is_killed_in_the_middle_of_a_swap_hurts_no_other():
