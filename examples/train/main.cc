@@ -26,7 +26,7 @@ struct Arguments {
   int device = 0;
   int steps = 50;
   int pause_ms = 0;
-  std::string hold;  // a file's name
+  std::string hold, until;  // files' names
   bool json = false;
 };
 
@@ -52,11 +52,12 @@ Result<Outcome> Train(const Arguments& arguments) {
     const bool shown =
         step == 1 || step == arguments.steps ||
         step * kLinesOfCurve / arguments.steps != (step - 1) * kLinesOfCurve / arguments.steps;
-    if (shown && !arguments.json) {
+    if ((shown || !arguments.until.empty()) && !arguments.json) {
       // Nine digits tell every float from its neighbours.
       std::printf("step %5d  loss %.9g\n", step, static_cast<double>(loss));
       std::fflush(stdout);
     }
+    if (!arguments.until.empty() && std::filesystem::exists(arguments.until)) break;
     if (step < arguments.steps && arguments.pause_ms > 0) {
       std::this_thread::sleep_for(std::chrono::milliseconds(arguments.pause_ms));
     }
@@ -103,6 +104,8 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(0, 3600000))
       ->capture_default_str();
   app.add_option("--hold", arguments.hold, "After the last step, keep the memory until FILE exists")
+      ->type_name("FILE");
+  app.add_option("--until", arguments.until, "Print every step, and stop early once FILE exists")
       ->type_name("FILE");
   app.add_flag("--json", arguments.json,
                "One JSON object: every loss, the checksum, the median time of a step");

@@ -50,17 +50,29 @@ def test_a_container_has_the_limit_of_its_device(podman):
     assert "this run may have 40 MiB" in podman.run("/bin/sh", "-c", script, device="any-40m").communicate(timeout=300)[1]
 
 
-def test_a_gpu_comes_and_goes_ten_times_in_a_training_loop(podman):
-    job = train("40M", 60, "--pause-ms", "20")
-    expected = alone(podman, job)
-    process = podman.run(*inside(job), device="0", name="loop")
-    wait_until(lambda: len(podman.card.sessions()) == 1, process, "it is on the GPU")
+def test_a_gpu_comes_and_goes_ten_times_in_a_training_loop(podman, tmp_path):
+    """The loop goes on with the GPU, and stands still without."""
+    log = tmp_path / "log"
+    log.touch()
+    endless = " ".join(inside(train("40M", 1000000, "--until", "/tmp/enough")))
+    process = podman.run("/bin/sh", "-c", f"{endless} >/tmp/log", device="0", name="loop", flags=[f"--volume={tmp_path}:/tmp"])
+
+    def steps():
+        return log.read_text().count("step")
+
     for _ in range(10):
+        before = steps()
+        wait_until(lambda before=before: steps() > before, process, "the loop goes on")
         detached = json.loads(podman.card.tandem("detach", "loop", "--json"))["sessions"]
         assert [(s["state"], s["resident_bytes"]) for s in detached] == [("suspended", 0)]
+        before = steps()
+        finish(podman.card.shared(train("12M", 5)))  # another program has the GPU meanwhile
+        assert steps() <= before + 1  # of a step that had ended, but not printed it
         attached = json.loads(podman.card.tandem("attach", "loop", "--json"))["sessions"]
         assert [s["state"] == "suspended" for s in attached] == [False]
-    assert finish(process) == expected
+    (tmp_path / "enough").touch()
+    finish(process)
+    assert log.read_text() == alone(podman, train("40M", steps(), "--until", "/nothing"))
 
 
 def test_a_container_without_a_gpu_gets_one(podman):
