@@ -133,13 +133,20 @@ class Podman:
         """No container is left, and no lease."""
         if self.card.ask("status") is None:
             self.start_daemon()
-        self.command("rm", "--all", "--force", "--time", "0")
+        self.remove_containers()
         wait_until(lambda: self.leases() == [], self.card.daemon, "no lease is left")
+
+    def remove_containers(self):
+        self.command("rm", "--all", "--force", "--time", "0")
+
+    def end(self):
+        """What Podman keeps running without a container: nothing."""
 
     def close(self):
         """Also where it was not made in whole."""
         with contextlib.suppress(AssertionError):
-            self.command("rm", "--all", "--force", "--time", "0")
+            self.remove_containers()
+            self.end()
         self.specification.unlink(missing_ok=True)
         for of_one_device in SPECIFICATIONS.glob(f"{self.specification.stem}-*.json"):
             of_one_device.unlink()
@@ -188,6 +195,10 @@ class UsersPodman(Podman):
 
     def leases(self):
         return self.card.ask("leases")["leases"]
+
+    def end(self):
+        """The process that keeps the user's namespace."""
+        self.command("system", "migrate")
 
 
 def unusable():
