@@ -203,7 +203,22 @@ def test_an_image_with_musl_is_refused(podman):
 
 
 def test_a_device_that_does_not_exist_is_refused(podman):
-    assert "unresolvable CDI devices" in fails(podman.run("/bin/cat", device="7"))
+    for device in ("7", "0-999g"):  # the specification has no size above the GPU's
+        said = fails(podman.run("/bin/cat", device=device))
+        assert said == f"Error: setting up CDI devices: unresolvable CDI devices {podman.kind}={device}\n"
+
+
+def test_a_limit_above_the_gpu_is_refused(podman):
+    sentence = "tandem: a limit of 1 TiB is more than programs can share, 54 MiB. Use 54M or less"
+    process = podman.run("/bin/sleep", "1000", device="none", name="held")
+    before = wait_until(lambda: [l for l in podman.leases() if l["suspended"]], process, "it has a lease, and waits")
+    held = fails(podman.card.spawn([TANDEM, "attach", "held", "--memory", "1T"]))
+    assert held == f"{sentence}; `tandem run --oversubscribe` may have more, which is much slower\n"
+    plain = podman.run("/bin/sleep", "1000", name="plain")
+    wait_until(lambda: "plain" in podman.command("ps", "--format", "{{.Names}}"), plain, "it runs")
+    assert fails(podman.card.spawn([TANDEM, "attach", "plain", "--memory", "1T"])) == f"{sentence}\n"
+    assert podman.leases() == before
+    assert "tandem" not in podman.command("exec", "plain", "/bin/cat", "/proc/self/mounts")
 
 
 def test_a_container_without_a_device_is_given_a_gpu_while_it_runs(podman):
