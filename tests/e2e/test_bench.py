@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import PATIENCE_S, SANITIZED, wait_until
+from harness import BUILD, PATIENCE_S, SANITIZED, wait_until
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
 sys.path.insert(0, str(BENCH))
@@ -92,6 +92,22 @@ def test_a_quick_run_says_what_is_promised(name):
     for row in rows:
         assert all(positive(row[field]) for field in FIELDS[name]), row
         assert all(field in row for field in OTHERS.get(name, ())), row
+
+
+@pytest.mark.skipif(SANITIZED, reason="what the benchmarks run is not built there")
+def test_the_simulated_cluster_says_what_is_promised():
+    words = [BUILD / "bin" / "bench_scale", "--nodes", "2", "--gpus", "2", "--jobs", "20", "--hours", "0.1", "--json"]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert ran.returncode == 0, ran.stderr
+    rows = {row["way"]: row for row in map(json.loads, ran.stdout.splitlines())}
+    assert list(rows) == ["whole", "fractions", "replicas", "tandem", "tandem-spread"]
+    results = BENCH / "results" / "simulated-2026-11-28-scale.jsonl"
+    for kept in map(json.loads, results.read_text().splitlines()):
+        row = rows[kept["way"]]
+        assert row.keys() == kept.keys()
+        assert positive([row[key] for key in ("work_s", "gpu_occupied_s", "utilisation", "run_over_alone_mean", "events")])
+        assert row["gpu_busy_s"] == pytest.approx(row["work_s"])  # all jobs have ended
+        assert min(row[key] for key in ("wait_mean_s", "wait_p99_s", "failures", "stranded_mean")) >= 0
 
 
 @pytest.mark.skipif(SANITIZED, reason="what the benchmarks run is not built there")
