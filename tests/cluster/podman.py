@@ -97,6 +97,10 @@ class Podman:
             (files / "lib64" / "ld-linux-x86-64.so.2").unlink()
         for folder in ("etc", "tmp", "proc", "dev", "sys", "run"):
             (files / folder).mkdir()
+        self.import_files(files, name)
+
+    def import_files(self, files, name):
+        """Makes them the image's; they go."""
         archive = self.root / "image.tar"
         subprocess.run(["tar", "-C", files, "-cf", archive, "."], check=True)
         shutil.rmtree(files)

@@ -4,6 +4,7 @@ import base64
 import contextlib
 import json
 import os
+import shutil
 import signal
 import ssl
 import subprocess
@@ -12,8 +13,8 @@ import urllib.request
 
 import pytest
 
-from harness import finish, train, wait_until
-from podman import Podman, inside, unusable
+from harness import SOURCE, finish, train, wait_until
+from podman import Podman, copy_program, fails, inside, unusable
 
 pytest.importorskip("grpc")
 from kubelet import PLUGIN, Kubelet  # noqa: E402
@@ -314,6 +315,26 @@ def test_the_plugin_says_why_it_cannot_label_its_node(node):
     assert "the API server refuses: nodes is forbidden" in said
     node.api.nodes.clear()
     node.await_label("10-10")
+
+
+def test_the_extenders_image_is_built_and_starts(node):
+    """On a stand-in for Debian's image: the libraries are there, and apt-get does nothing."""
+    files, context = node.podman.root / "debian", node.podman.root / "context"
+    for program in ("/bin/bash", "/bin/rm", str(EXTENDER)):
+        copy_program(program, files)
+    (files / "bin" / EXTENDER.name).unlink()
+    (files / "bin" / "sh").symlink_to("bash")
+    (files / "bin" / "apt-get").write_text("#!/bin/sh\n")
+    (files / "bin" / "apt-get").chmod(0o755)
+    for folder in ("etc", "tmp", "proc", "dev", "sys", "run", "usr/bin", "var"):
+        (files / folder).mkdir(parents=True)
+    node.podman.import_files(files, "debian")
+    context.mkdir()
+    shutil.copy(EXTENDER, context)
+    steps = SOURCE / "integrations" / "kubernetes" / "manifests" / "Containerfile"
+    node.podman.command("build", "-q", "--isolation", "chroot", "--from", "debian", "-t", "extender", "-f", steps, context)
+    assert "Tells Kubernetes' scheduler" in finish(node.podman.run("--help", image="extender"))
+    assert "--api: give the address" in fails(node.podman.run(image="extender"))
 
 
 def test_mistakes_in_the_extenders_options_are_said_in_a_line(node, tmp_path):
