@@ -11,6 +11,7 @@
 #include "src/cli/daemon.h"
 #include "src/cli/fields.h"
 #include "src/cli/print.h"
+#include "src/cli/share.h"
 #include "src/usage/usage.h"
 
 namespace tandem::cli {
@@ -118,7 +119,8 @@ void AddCdi(CLI::App* app, std::function<int()>* action) {
       ->type_name("SIZE")
       ->check(usage::IsSize());
   cdi->add_option("--compute-share", hook->lend.share, "hook: share of the time, such as 2 or 30%")
-      ->type_name("SHARE");
+      ->type_name("SHARE")
+      ->check(IsShare());
   cdi->add_flag("--detached", hook->lend.detached, "hook: without the GPU until `tandem attach`");
   cdi->add_flag("--end", hook->end, "hook: the container has ended");
   cdi->footer(
