@@ -39,6 +39,11 @@ std::vector<std::string> DeviceIds(const Counts& counts) {
   return ids;
 }
 
+bool IsOf(std::string_view id, const std::set<int>& gpus) {
+  const std::optional<int> gpu = GpuOf(id);
+  return gpu.has_value() && gpus.count(*gpu) != 0;
+}
+
 Result<Grant> GrantOf(const std::vector<std::string>& ids) {
   const auto by_gpu = ByGpu(ids);
   size_t known = 0;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,9 @@ using Counts = std::map<int, int>;
 
 // "gpu0-17".
 std::vector<std::string> DeviceIds(const Counts& counts);
+
+// Whether that device is of one of the GPUs.
+bool IsOf(std::string_view id, const std::set<int>& gpus);
 
 struct Grant {
   int gpu = 0;

@@ -14,6 +14,9 @@ constexpr auto kFullest = Placement::kBestFit;
 
 TEST(KubernetesDevicesTest, EachUnitIsADevice) {
   EXPECT_THAT(DeviceIds({{0, 2}, {3, 1}}), ElementsAre("gpu0-0", "gpu0-1", "gpu3-0"));
+  EXPECT_TRUE(IsOf("gpu3-0", {1, 3}));
+  EXPECT_FALSE(IsOf("gpu13-0", {1, 3}));
+  EXPECT_FALSE(IsOf("nic1-0", {1, 3}));
 }
 
 TEST(KubernetesDevicesTest, AContainerIsOnOneGpu) {

@@ -55,12 +55,11 @@ class Main {
  private:
   // Without the daemon, the node has no device.
   Status Publish() const {
-    std::map<int, GpuMemory> memory;
-    if (gpus_.healthy()) memory = gpus_.offered();
+    const std::map<int, GpuMemory> memory = gpus_.offered();
     const std::string& node = options_.node;
     TRY(server_.Apply("/apis/resource.k8s.io/v1/resourceslices/tandem-" + node,
                       SliceOf(node, memory, unit_, std::time(nullptr))));
-    Log(memory.empty() ? "the daemon is away: the node has no GPU"
+    Log(memory.empty() ? "the daemon is away, or the driver has lost all GPUs: the node has none"
                        : "offers the GPUs of this node");
     return {};
   }

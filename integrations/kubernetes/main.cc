@@ -62,14 +62,18 @@ class Main {
     const Result<bool> changed = gpus_.Refresh();
     trouble_.Set(changed.ok() ? Status() : changed.error());
     if (changed.ok() && *changed) {
-      memory_.offer().Set(DeviceIds(gpus_.memory()), gpus_.healthy());
-      shares_.offer().Set(DeviceIds(gpus_.shares(options_.shares)), gpus_.healthy());
-      Log(gpus_.healthy() ? "offers the GPUs of this node"
-                          : "the daemon is away: no GPU is healthy");
+      const std::set<int> unhealthy = gpus_.unhealthy();
+      memory_.offer().Set(DeviceIds(gpus_.memory()), unhealthy);
+      shares_.offer().Set(DeviceIds(gpus_.shares(options_.shares)), unhealthy);
+      Log(gpus_.daemon_answers() ? "offers the GPUs of this node"
+                                 : "the daemon is away: no GPU is healthy");
+      for (const int gpu : gpus_.daemon_answers() ? unhealthy : std::set<int>()) {
+        Log("the driver has lost gpu" + std::to_string(gpu) + ": it is unhealthy");
+      }
     }
     Register();
     if (label_ == nullptr || registered_ == kNoSocket) return;
-    trouble_of_label_.Set(label_->Refresh(gpus_.memory(), memory_.allocations()));
+    trouble_of_label_.Set(label_->Refresh(gpus_.usable(), memory_.allocations()));
   }
 
  private:

@@ -16,16 +16,17 @@ std::vector<std::string> OwnEnvironment() {
   return environment;
 }
 
-Result<std::map<int, Bytes>> SharedOf(const std::string& text) {
+Result<std::map<int, NodeGpu>> GpusOf(const std::string& text) {
   const nlohmann::json answer = nlohmann::json::parse(text, nullptr, false);
   if (!answer.is_object() || !answer.contains("gpus")) {
     return Error{ErrorCode::kInvalid, "`tandem lease list --json` says something else"};
   }
-  std::map<int, Bytes> shared;
+  std::map<int, NodeGpu> gpus;
   for (const nlohmann::json& gpu : answer["gpus"]) {
-    shared[gpu.value("index", 0)] = Bytes(gpu.value("budget_bytes", uint64_t{0}));
+    gpus[gpu.value("index", 0)] = {Bytes(gpu.value("budget_bytes", uint64_t{0})),
+                                   gpu.value("healthy", true)};
   }
-  return shared;
+  return gpus;
 }
 
 }  // namespace
@@ -38,41 +39,62 @@ NodeGpus::NodeGpus(const NodeOptions& options, Bytes unit)
 
 Result<bool> NodeGpus::Refresh() {
   const Result<std::string> answer = integrations::Output(command_, {"lease", "list", "--json"});
-  const Result<std::map<int, Bytes>> shared =
-      answer.ok() ? SharedOf(*answer) : Result<std::map<int, Bytes>>(answer.error());
-  if (!shared.ok()) {
-    if (std::exchange(healthy_, false)) return true;
-    return shared.error();
+  Result<std::map<int, NodeGpu>> gpus =
+      answer.ok() ? GpusOf(*answer) : Result<std::map<int, NodeGpu>>(answer.error());
+  if (!gpus.ok()) {
+    if (std::exchange(daemon_answers_, false)) return true;
+    return gpus.error();
   }
   const Counts before = memory();
-  shared_ = *shared;
-  bool changed = !std::exchange(healthy_, true) || memory() != before;
-  if (!changed) return false;
+  const std::map<int, NodeGpu> old = std::exchange(gpus_, *std::move(gpus));
+  const bool back = !std::exchange(daemon_answers_, true);
+  const auto is_healthy = [](const auto& mine, const auto& theirs) {
+    return mine.second.healthy == theirs.second.healthy;
+  };
+  const bool same = memory() == before &&
+                    std::equal(gpus_.begin(), gpus_.end(), old.begin(), old.end(), is_healthy);
+  if (same && !back) return false;
   Bytes largest;
-  for (const auto& [gpu, bytes] : shared_) largest = std::max(largest, bytes);
+  for (const auto& [index, gpu] : gpus_) largest = std::max(largest, gpu.shared);
   TRY(WriteSpecification(largest));
   return true;
 }
 
+std::set<int> NodeGpus::unhealthy() const {
+  std::set<int> unhealthy;
+  for (const auto& [index, gpu] : gpus_) {
+    if (!daemon_answers_ || !gpu.healthy) unhealthy.insert(index);
+  }
+  return unhealthy;
+}
+
 Counts NodeGpus::memory() const {
   Counts counts;
-  for (const auto& [gpu, bytes] : shared_) {
-    const uint64_t units = bytes.count / unit_.count;
-    counts[gpu] = static_cast<int>(static_cast<double>(units) * options_.oversubscribe);
+  for (const auto& [index, gpu] : gpus_) {
+    const uint64_t units = gpu.shared.count / unit_.count;
+    counts[index] = static_cast<int>(static_cast<double>(units) * options_.oversubscribe);
   }
+  return counts;
+}
+
+Counts NodeGpus::usable() const {
+  Counts counts = memory();
+  for (const int gpu : unhealthy()) counts[gpu] = 0;
   return counts;
 }
 
 Counts NodeGpus::shares(int of_each) const {
   Counts counts;
-  for (const auto& [gpu, bytes] : shared_) counts[gpu] = of_each;
+  for (const auto& [index, gpu] : gpus_) counts[index] = of_each;
   return counts;
 }
 
 std::map<int, GpuMemory> NodeGpus::offered() const {
+  const std::set<int> without = unhealthy();
   std::map<int, GpuMemory> offered;
-  for (const auto& [gpu, units] : memory()) {
-    offered[gpu] = {shared_.at(gpu), Bytes(static_cast<uint64_t>(units) * unit_.count)};
+  for (const auto& [index, units] : memory()) {
+    if (without.count(index) != 0) continue;
+    offered[index] = {gpus_.at(index).shared, Bytes(static_cast<uint64_t>(units) * unit_.count)};
   }
   return offered;
 }

@@ -3,6 +3,8 @@
 // Threading: one thread, but for WriteDevice. Runs the command `tandem`.
 #pragma once
 
+#include <map>
+#include <set>
 #include <string>
 
 #include "integrations/common/command.h"
@@ -23,6 +25,12 @@ struct NodeOptions {
   ApiAccess api;
 };
 
+struct NodeGpu {
+  Bytes shared;         // memory that programs can have
+  bool healthy = true;  // the driver has not lost it
+  bool operator==(const NodeGpu&) const = default;
+};
+
 class NodeGpus {
  public:
   NodeGpus(const NodeOptions& options, Bytes unit);
@@ -30,10 +38,13 @@ class NodeGpus {
   // Asks the daemon. Whether something has changed; writes the specification where GPUs have.
   Result<bool> Refresh();
 
-  // Where the daemon is away, its GPUs are those of before, and unhealthy.
-  bool healthy() const { return healthy_; }
+  // Where the daemon is away, its GPUs are those of before, and all unhealthy.
+  bool daemon_answers() const { return daemon_answers_; }
+  std::set<int> unhealthy() const;
   Counts memory() const;  // units of each GPU
   Counts shares(int of_each) const;
+  // Of the healthy ones: units, and memory.
+  Counts usable() const;
   std::map<int, GpuMemory> offered() const;
 
   // Writes the specification of a device with a share of the time, beside that of all others. Any
@@ -46,8 +57,8 @@ class NodeGpus {
   NodeOptions options_;
   Bytes unit_;
   integrations::Command command_;
-  std::map<int, Bytes> shared_;  // of each GPU
-  bool healthy_ = false;
+  std::map<int, NodeGpu> gpus_;
+  bool daemon_answers_ = false;
 };
 
 }  // namespace tandem::kubernetes

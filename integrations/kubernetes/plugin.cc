@@ -19,10 +19,10 @@ grpc::Status Refused(const Error& error) {
 
 }  // namespace
 
-void Offer::Set(std::vector<std::string> ids, bool healthy) {
+void Offer::Set(std::vector<std::string> ids, std::set<int> unhealthy) {
   const std::lock_guard lock(mutex_);
   state_.ids = std::move(ids);
-  state_.healthy = healthy;
+  state_.unhealthy = std::move(unhealthy);
   ++state_.version;
 }
 
@@ -56,7 +56,7 @@ class Plugin::Service final : public v1beta1::DevicePlugin::Service {
         for (const std::string& id : state.ids) {
           v1beta1::Device* const device = list.add_devices();
           device->set_id(id);
-          device->set_health(state.healthy ? "Healthy" : "Unhealthy");
+          device->set_health(IsOf(id, state.unhealthy) ? "Unhealthy" : "Healthy");
         }
         if (!writer->Write(list)) break;
         sent = state.version;

@@ -24,11 +24,11 @@ class Offer {
  public:
   struct State {
     std::vector<std::string> ids;
-    bool healthy = false;
+    std::set<int> unhealthy;  // GPUs
     uint64_t version = 0;
   };
 
-  void Set(std::vector<std::string> ids, bool healthy);
+  void Set(std::vector<std::string> ids, std::set<int> unhealthy);
   State Get() const;
 
  private:

@@ -27,6 +27,10 @@ std::string GpuText(const Json& gpu) {
   text += fmt::format("  memory      {} on the card, {} to hand out, {} of it free\n",
                       Size(Member(gpu, "card_bytes")), Size(Member(gpu, "budget_bytes")),
                       Size(Member(gpu, "free_bytes")));
+  if (Member(gpu, "healthy") == false) {
+    text +=
+        "  health      lost: the driver no longer answers for it; see the kernel's log (dmesg)\n";
+  }
   text += fmt::format("  holding it  {}\n", Ids(gpu, "holders"));
   text += fmt::format("  waiting     {}\n", Ids(gpu, "waiting"));
   if (!List(gpu, "blocked_by").empty()) {

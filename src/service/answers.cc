@@ -103,6 +103,7 @@ std::string Service::StatusJson() const {
         {"uuid", gpu->info.uuid},
         {"name", Printable(gpu->info.name)},
         {"software", gpu->info.software},
+        {"healthy", gpu->healthy},
         {"card_bytes", gpu->info.card.count},
         {"budget_bytes", arbiter.budget().total().count},
         {"chunk_bytes", gpu->info.chunk.count},

@@ -239,6 +239,7 @@ std::string Service::LeasesJson(const Connection& from) const {
   nlohmann::json gpus = nlohmann::json::array();
   for (const auto& gpu : gpus_) {
     gpus.push_back({{"index", gpu->info.index},
+                    {"healthy", gpu->healthy},
                     {"budget_bytes", gpu->arbiter.budget().total().count},
                     {"guaranteed_bytes", leases_.Guaranteed(gpu->info.index).count}});
   }

@@ -1,5 +1,6 @@
 // Memory of programs outside Tandem, and how often the cards are asked for it.
 #include <algorithm>
+#include <utility>
 
 #include "src/service/records.h"
 
@@ -49,6 +50,7 @@ std::vector<Outgoing> Service::OnMeasured(const CardUses& uses, Instant now) {
   for (const auto& gpu : gpus_) {
     const auto use = uses.of.find(gpu->info.uuid);
     if (use != uses.of.end()) CountForeign(*gpu, use->second);
+    NoteHealth(*gpu, use != uses.of.end());
     MeasureWhileWaiting(*gpu);
   }
   measured_ = true;
@@ -115,6 +117,17 @@ std::optional<CardUse::Range> Service::UsedBySessions(const Gpu& gpu, const Card
     }
   }
   return sum;
+}
+
+// A GPU that the driver has lost is no longer among those whose use it tells. Some, such as parts
+// of a GPU, never are.
+void Service::NoteHealth(Gpu& gpu, bool answers) {
+  gpu.measured = gpu.measured || answers;
+  const bool healthy = answers || !gpu.measured;
+  if (std::exchange(gpu.healthy, healthy) == healthy) return;
+  Note("gpu" + std::to_string(gpu.info.index) +
+       (healthy ? ": the driver answers for it again"
+                : ": the driver has lost it, and runs nothing on it"));
 }
 
 void Service::CountForeign(Gpu& gpu, const CardUse& use) {

@@ -41,6 +41,18 @@ TEST_F(MeasureTest, TheBudgetFollowsWhatOthersHold) {
   EXPECT_TRUE(service_.WantsMeasurement(now_ + Seconds(5)));  // a change may be short-lived
 }
 
+TEST_F(MeasureTest, AGpuThatTheDriverHasLostIsNotHealthy) {
+  const auto healthy = [&] { return Ask("status")["gpus"][0]["healthy"].get<bool>(); };
+  service_.OnMeasured({now_, {}}, now_);
+  EXPECT_TRUE(healthy());  // the driver may never tell its use
+  Measured(MiB(30), Bytes());
+  EXPECT_TRUE(healthy());
+  service_.OnMeasured({now_, {}}, now_);
+  EXPECT_FALSE(healthy());
+  Measured(MiB(30), Bytes());
+  EXPECT_TRUE(healthy());
+}
+
 TEST_F(MeasureTest, WhatSessionsHaveIsNotOthers) {
   Pass(kSettling);
   Join(1, 11);

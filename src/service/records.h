@@ -60,8 +60,10 @@ struct Service::Gpu {
 
   GpuInfo info;
   Bytes foreign;
-  Bytes foreign_noted;  // the last that the log has
-  Bytes claimable;      // of what was in use at the start, what no session has claimed yet
+  Bytes foreign_noted;    // the last that the log has
+  Bytes claimable;        // of what was in use at the start, what no session has claimed yet
+  bool measured = false;  // the driver has told its use at least once
+  bool healthy = true;    // it told that the last time, too
   core::Arbiter arbiter;
   std::optional<Instant> wake;
   std::optional<Chaos> chaos;  // for tests

@@ -257,6 +257,7 @@ class Service {
   void EndAwaitingMeasurement();
   std::optional<CardUse::Range> UsedBySessions(const Gpu& gpu, const CardUse& use) const;
   void CountForeign(Gpu& gpu, const CardUse& use);
+  void NoteHealth(Gpu& gpu, bool answers);
 
   // Sessions of the daemon before (restore.cc).
   void RestoreSessions();

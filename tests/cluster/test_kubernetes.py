@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import fcntl
 import json
 import os
 import shutil
@@ -154,6 +155,27 @@ def test_without_the_daemon_no_device_is_healthy(node):
     wait_until(lambda: set(node.kubelet.devices[MEMORY].values()) == {"Unhealthy"}, node.plugin, "none is healthy")
     node.podman.start_daemon()
     node.kubelet.await_devices(MEMORY, 20, node.plugin)
+
+
+@contextlib.contextmanager
+def lost(card, gpu):
+    """The driver answers no question for the GPU: its state is damaged, and a process seems to use it."""
+    with open(card.soft / f"tandem-soft-{gpu}", "wb") as state:
+        fcntl.lockf(state, fcntl.LOCK_EX, 1)
+        yield
+
+
+def test_a_lost_gpu_is_unhealthy_and_the_other_is_not(node):
+    card = node.podman.card
+    states = lambda: {(name.split("-")[0], health) for name, health in node.kubelet.devices[MEMORY].items()}  # noqa: E731
+    node.await_label("10-10")
+    with lost(card, "gpu1"):
+        wait_until(lambda: states() == {("gpu0", "Healthy"), ("gpu1", "Unhealthy")}, node.plugin, "one is unhealthy")
+        assert [gpu["healthy"] for gpu in card.ask("status")["gpus"]] == [True, False]
+        assert "lost: the driver no longer answers for it" in card.tandem("status")
+        node.await_label("10-0")
+    node.kubelet.await_devices(MEMORY, 20, node.plugin)
+    node.await_label("10-10")
 
 
 def test_a_signal_ends_the_plugin(node):
