@@ -42,7 +42,7 @@ class Ledger {
   void Reap(int slot, const std::function<bool(int slot)>& is_dead);
 
   // Brings the slots' shares up to date with the sum.
-  void Settle() { Help(page_->ledger.load()); }
+  void Complete() { Help(page_->ledger.load()); }
 
   Bytes total() const { return Bytes(page_->vram_bytes); }
   Bytes used() const;

@@ -53,7 +53,7 @@ TEST_F(LedgerTest, AHalfDoneChangeIsFinishedByOthers) {
   ASSERT_TRUE(ledger_.Charge(3, MiB(20)));
   page_->slots[3].used.store(share_before);
   EXPECT_EQ(ledger_.held_by(3), MiB(10));
-  ledger_.Settle();
+  ledger_.Complete();
   EXPECT_EQ(ledger_.held_by(3), MiB(30));
   page_->slots[3].used.store(share_before);
   ASSERT_TRUE(ledger_.Charge(5, MiB(1)));

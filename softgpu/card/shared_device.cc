@@ -266,7 +266,7 @@ bool SharedDevice::IsHeld(int slot) const {
 }
 
 void SharedDevice::ReapDead() {
-  ledger_.Settle();
+  ledger_.Complete();
   UniqueFd fd;  // opened only when there is a process to ask about
   for (int slot = 0; slot < kSlotCount; ++slot) {
     if (slot == slot_ || ledger_.held_by(slot) == Bytes()) continue;

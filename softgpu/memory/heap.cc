@@ -26,29 +26,29 @@ uint64_t RoundToStep(uint64_t bytes, uint64_t step) {
 uint64_t Heap::Allocate(Owner owner, uint64_t bytes, Use use, Users users) {
   if (bytes > space_->size()) return 0;
   const uint64_t address = bytes < kSmall ? AllocateSmall(owner, bytes, users)
-                                          : NewRun(owner, RoundToPages(bytes), users);
+                                          : NewPages(owner, RoundToPages(bytes), users);
   if (address == 0) return 0;
   auto managed = users == Users::kEveryDevice ? std::make_shared<ManagedBlock>() : nullptr;
   blocks_[address] =
       Block{address, bytes, owner, NewHandle(), use == Use::kDriver, std::move(managed)};
-  std::prev(runs_.upper_bound(address))->second.blocks += 1;
+  std::prev(pages_.upper_bound(address))->second.blocks += 1;
   return address;
 }
 
 uint64_t Heap::AllocateSmall(Owner owner, uint64_t bytes, Users users) {
   const uint64_t step = StepOf(users), size = RoundToStep(bytes, step);
-  for (auto& [address, run] : runs_) {
-    if (run.owner != owner || run.users != users || !run.small) continue;
-    if (const auto block = run.small->Take(size, step)) return *block;
+  for (auto& [address, pages] : pages_) {
+    if (pages.owner != owner || pages.users != users || !pages.small) continue;
+    if (const auto block = pages.small->Take(size, step)) return *block;
   }
-  const uint64_t page = NewRun(owner, kPageBytes, users);
+  const uint64_t page = NewPages(owner, kPageBytes, users);
   if (page == 0) return 0;
-  Run& run = runs_.at(page);
-  run.small.emplace(page, kPageBytes);
-  return run.small->Take(size, step).value();
+  Pages& pages = pages_.at(page);
+  pages.small.emplace(page, kPageBytes);
+  return pages.small->Take(size, step).value();
 }
 
-uint64_t Heap::NewRun(Owner owner, uint64_t size, Users users) {
+uint64_t Heap::NewPages(Owner owner, uint64_t size, Users users) {
   const uint64_t address = space_->Reserve(size);
   if (address == 0) return 0;
   std::vector<Range> pieces = store_->Allocate(size);
@@ -59,35 +59,35 @@ uint64_t Heap::NewRun(Owner owner, uint64_t size, Users users) {
   }
   space_->SetReach(address, size,
                    users == Users::kEveryDevice ? kEveryDevice : ReachOf(device_, owner));
-  runs_.emplace(address, Run{owner, users, size, std::move(pieces), std::nullopt, 0});
+  pages_.emplace(address, Pages{owner, users, size, std::move(pieces), std::nullopt, 0});
   return address;
 }
 
 bool Heap::Free(uint64_t address) {
   const auto block = blocks_.find(address);
   if (block == blocks_.end()) return false;
-  const auto run = std::prev(runs_.upper_bound(address));
-  const uint64_t size = RoundToStep(block->second.size, StepOf(run->second.users));
-  if (run->second.small && !run->second.small->Give(address, size)) std::abort();
+  const auto pages = std::prev(pages_.upper_bound(address));
+  const uint64_t size = RoundToStep(block->second.size, StepOf(pages->second.users));
+  if (pages->second.small && !pages->second.small->Give(address, size)) std::abort();
   blocks_.erase(block);
-  if (--run->second.blocks == 0) DropRun(run);
+  if (--pages->second.blocks == 0) DropPages(pages);
   return true;
 }
 
-void Heap::DropRun(std::map<uint64_t, Run>::iterator run) {
-  store_->KeepTables(*space_, run->first, run->second.pieces);
-  space_->Unmap(run->first, run->second.size);
-  store_->Free(run->second.pieces);
-  space_->Free(run->first, run->second.size);
-  runs_.erase(run);
+void Heap::DropPages(std::map<uint64_t, Pages>::iterator pages) {
+  store_->KeepTables(*space_, pages->first, pages->second.pieces);
+  space_->Unmap(pages->first, pages->second.size);
+  store_->Free(pages->second.pieces);
+  space_->Free(pages->first, pages->second.size);
+  pages_.erase(pages);
 }
 
 void Heap::FreeAll(Owner owner) {
   std::erase_if(blocks_, [&](const auto& entry) { return entry.second.owner == owner; });
-  for (auto run = runs_.begin(); run != runs_.end();) {
-    const auto next = std::next(run);
-    if (run->second.owner == owner) DropRun(run);
-    run = next;
+  for (auto pages = pages_.begin(); pages != pages_.end();) {
+    const auto next = std::next(pages);
+    if (pages->second.owner == owner) DropPages(pages);
+    pages = next;
   }
 }
 
@@ -100,8 +100,8 @@ std::optional<Heap::Block> Heap::Find(uint64_t address) const {
 std::optional<Heap::Backing> Heap::BackingOf(uint64_t address) const {
   const auto block = Find(address);
   if (!block) return std::nullopt;
-  const auto& [begin, run] = *std::prev(runs_.upper_bound(block->address));
-  return Backing{*block, begin, &run.pieces, store_};
+  const auto& [begin, pages] = *std::prev(pages_.upper_bound(block->address));
+  return Backing{*block, begin, &pages.pieces, store_};
 }
 
 }  // namespace tandem::soft

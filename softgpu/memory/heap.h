@@ -64,8 +64,8 @@ class Heap {
   std::optional<Backing> BackingOf(uint64_t address) const;
 
  private:
-  // A run of pages: all of one large block, or one page with small ones.
-  struct Run {
+  // All of one large block, or one page with small ones.
+  struct Pages {
     Owner owner = 0;
     Users users = Users::kItsDevice;
     uint64_t size = 0;
@@ -75,13 +75,13 @@ class Heap {
   };
 
   uint64_t AllocateSmall(Owner owner, uint64_t bytes, Users users);
-  uint64_t NewRun(Owner owner, uint64_t size, Users users);
-  void DropRun(std::map<uint64_t, Run>::iterator run);
+  uint64_t NewPages(Owner owner, uint64_t size, Users users);
+  void DropPages(std::map<uint64_t, Pages>::iterator pages);
 
   AddressSpace* const space_;
   PhysicalStore* const store_;
   const int device_;
-  std::map<uint64_t, Run> runs_;      // by address
+  std::map<uint64_t, Pages> pages_;   // by address
   std::map<uint64_t, Block> blocks_;  // by address
 };
 

@@ -44,7 +44,7 @@ inline F Clamp01(F x) {
 }
 
 template <bool Ftz, bool Sat, class F>
-inline F Settle(F x) {
+inline F Normalise(F x) {
   x = Flush<Ftz>(x);
   if constexpr (Sat) return Clamp01(x);
   return Canonical(x);

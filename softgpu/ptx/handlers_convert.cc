@@ -121,7 +121,7 @@ struct FloatToFloat {
       const double value = x;
       return RoundDouble<D>(Sat ? Clamp01(value) : value, Round::kNearest);
     } else {
-      return Settle<Ftz, Sat>(static_cast<D>(x));
+      return Normalise<Ftz, Sat>(static_cast<D>(x));
     }
   }
 };
@@ -229,7 +229,7 @@ struct ToIntegral {
   using R = T;
   using A = T;
   static T Apply(T raw) {
-    return Narrow<T>(Settle<Ftz, Sat>(RoundToIntegral<round>(Flush<Ftz>(Widen(raw)))));
+    return Narrow<T>(Normalise<Ftz, Sat>(RoundToIntegral<round>(Flush<Ftz>(Widen(raw)))));
   }
 };
 

@@ -12,7 +12,7 @@ struct Traits : Same<T> {
   static auto In(T x) { return Flush<Ftz>(Widen(x)); }
   template <class W>
   static T Out(W x) {
-    return Narrow<T>(Settle<Ftz, Sat>(x));
+    return Narrow<T>(Normalise<Ftz, Sat>(x));
   }
 };
 

@@ -84,7 +84,7 @@ int Show(const Outcome& outcome, const ControlOptions& options) {
 }  // namespace
 
 int Control(const ControlOptions& options) {
-  if (const auto gpu = SettleGpu(options.gpu); !gpu.ok()) return Fail(gpu.error());
+  if (const auto gpu = ChooseGpu(options.gpu); !gpu.ok()) return Fail(gpu.error());
   const Result<Outcome> outcome = Order(options);
   if (!outcome.ok()) return Fail(outcome.error());
   const int status = Show(*outcome, options);

@@ -155,7 +155,7 @@ cuda::DriverState NvidiaDriver() {
   return cuda::AskDriver();
 }
 
-Result<GpuChoice> SettleGpu(const std::optional<std::string>& asked) {
+Result<GpuChoice> ChooseGpu(const std::optional<std::string>& asked) {
   const char* set = std::getenv("TANDEM_GPU");
   const auto inherited = set != nullptr ? std::optional<std::string>(set) : std::nullopt;
   ASSIGN_OR_RETURN(GpuChoice choice, ChooseGpu(asked ? asked : inherited, NvidiaDriver));

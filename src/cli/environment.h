@@ -1,6 +1,6 @@
 // The environment a program needs to be shared.
 //
-// Pure but for SettleGpu: lists of "NAME=value" go in and come out.
+// Pure but for ChooseGpu: lists of "NAME=value" go in and come out.
 #pragma once
 
 #include <cstdint>
@@ -60,6 +60,6 @@ cuda::DriverState NvidiaDriver();
 
 // The kind of GPU that this process is about: `asked`, else TANDEM_GPU's, else what the machine
 // has. Puts it into TANDEM_GPU, which says from there on which daemon is meant.
-Result<GpuChoice> SettleGpu(const std::optional<std::string>& asked);
+Result<GpuChoice> ChooseGpu(const std::optional<std::string>& asked);
 
 }  // namespace tandem::cli

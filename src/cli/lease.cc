@@ -238,7 +238,7 @@ void AddTerms(CLI::App* command, LeaseOptions* options) {
 }  // namespace
 
 int ManageLease(const LeaseOptions& options) {
-  const Result<GpuChoice> gpu = SettleGpu(std::nullopt);
+  const Result<GpuChoice> gpu = ChooseGpu(std::nullopt);
   if (!gpu.ok()) return Fail(gpu.error());
   if (options.what == "follow") return FollowStopSignals(options.job);
   const Result<std::string> text = options.what == "create" ? CreateLease(options, gpu->gpu)

@@ -53,7 +53,7 @@ std::string GpuNames(const std::string& status) {
 }
 
 int PrintNames(const std::string& what) {
-  if (!SettleGpu(std::nullopt).ok()) return 0;
+  if (!ChooseGpu(std::nullopt).ok()) return 0;
   const Result<std::string> answer = Query(what == "gpus" ? "status" : "sessions");
   if (!answer.ok()) return 0;
   return Print(what == "gpus" ? GpuNames(*answer) : SessionNames(*answer));

@@ -155,7 +155,7 @@ Result<Question> Understand(const PlanOptions& options) {
 
 PlanAnswer Answer(const Question& question) {
   PlanAnswer answer{question,
-                    Share(question.team),
+                    plan::ForecastSharing(question.team),
                     Exclusive(question.team),
                     MostUsers(question.team, question.bound_s),
                     {}};
@@ -165,7 +165,7 @@ PlanAnswer Answer(const Question& question) {
     plan::Team team = question.team;
     team.users = std::max(1, last * point / kPoints);
     if (!answer.curve.empty() && answer.curve.back().users == team.users) continue;
-    answer.curve.push_back({team.users, Share(team)});
+    answer.curve.push_back({team.users, plan::ForecastSharing(team)});
   }
   return answer;
 }

@@ -24,7 +24,7 @@ Result<std::string> Set(const PolicyOptions& options) {
 }  // namespace
 
 int ShowOrSetPolicy(const PolicyOptions& options) {
-  if (const auto gpu = SettleGpu(options.gpu); !gpu.ok()) return Fail(gpu.error());
+  if (const auto gpu = ChooseGpu(options.gpu); !gpu.ok()) return Fail(gpu.error());
   const Result<std::string> text = options.policy.empty() ? Show(options) : Set(options);
   if (!text.ok()) return Fail(text.error());
   return Print(*text + (options.json ? "\n" : ""));

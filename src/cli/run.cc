@@ -64,7 +64,7 @@ Status CheckShareable(const Plan& plan, const std::string& path) {
 // Says where the software GPU was chosen without being asked for. It computes slowly: a driver that
 // is broken must not end there.
 Result<Gpu> GpuOf(const RunOptions& options) {
-  ASSIGN_OR_RETURN(const GpuChoice choice, SettleGpu(options.gpu));
+  ASSIGN_OR_RETURN(const GpuChoice choice, ChooseGpu(options.gpu));
   if (!choice.broken.empty()) {
     return Error{ErrorCode::kFailed,
                  fmt::format("NVIDIA's driver is installed and does not work ({}); repair it, or "

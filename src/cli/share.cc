@@ -38,7 +38,7 @@ CLI::Validator IsShare() {
 }
 
 int ShowOrSetShare(const ShareOptions& options) {
-  if (const auto gpu = SettleGpu(options.gpu); !gpu.ok()) return Fail(gpu.error());
+  if (const auto gpu = ChooseGpu(options.gpu); !gpu.ok()) return Fail(gpu.error());
   const Result<std::string> text = Text(options);
   if (!text.ok()) return Fail(text.error());
   return Print(*text + (options.json ? "\n" : ""));

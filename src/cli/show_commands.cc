@@ -65,7 +65,7 @@ Result<std::string> Show(const Listing& listing, const ListOptions& options) {
 }
 
 int List(const Listing& listing, const ListOptions& options) {
-  if (const auto gpu = SettleGpu(options.gpu); !gpu.ok()) return Fail(gpu.error());
+  if (const auto gpu = ChooseGpu(options.gpu); !gpu.ok()) return Fail(gpu.error());
   const bool redraw = options.watch && !options.json && isatty(STDOUT_FILENO) != 0;
   for (;;) {
     const Result<std::string> text = Show(listing, options);

@@ -91,7 +91,7 @@ std::string AsText(const SoftGpuState& state) {
 }
 
 Result<SoftGpuState> Apply(const SoftGpuOptions& options) {
-  TRY(SettleGpu(options.kind));
+  TRY(ChooseGpu(options.kind));
   const std::string file = SoftGpuFile([](const char* name) { return std::getenv(name); });
   const bool changes = options.memory || options.count;
   if (file.empty() && changes) {

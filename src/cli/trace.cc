@@ -78,7 +78,7 @@ Result<std::string> WriteTrace(const TraceOptions& options) {
 }
 
 int RunTrace(const TraceOptions& options) {
-  if (const auto gpu = SettleGpu(options.gpu); !gpu.ok()) return Fail(gpu.error());
+  if (const auto gpu = ChooseGpu(options.gpu); !gpu.ok()) return Fail(gpu.error());
   const Result<std::string> said = WriteTrace(options);
   if (!said.ok()) return Fail(said.error());
   return Print(*said);

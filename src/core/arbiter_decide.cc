@@ -14,7 +14,7 @@ constexpr Duration kPromisePause = Seconds(1);
 }  // namespace
 
 void Arbiter::Decide() {
-  policy_->Settle(now_);
+  policy_->BeforeChoice(now_);
   ClearSuspended();
   PartHolders();
   RevokeBarred();

@@ -119,7 +119,7 @@ class Fair : public Policy {
 
   void Place(const Session& session, Wish* wish) override { wish->group = LeafOf(session).id; }
 
-  void Settle(Instant now) override { Advance(now); }
+  void BeforeChoice(Instant now) override { Advance(now); }
 
   void OnSwitch(Duration cost, Instant /*now*/) override { quantum_ = rules().Quantum(cost); }
 

@@ -116,14 +116,14 @@ Duration Harvest::LongestRest() const {
   return typical == Duration() ? kLongestRest : std::min(typical * kLongPause, kLongestRest);
 }
 
-std::optional<Instant> Harvest::settles_at() const {
+std::optional<Instant> Harvest::updates_at() const {
   if (working_ || long_ || part_ == Part::kAll) return std::nullopt;
   if (part_ == Part::kNothing || left_) return since_ + LongestRest();
   return stay_.has_value() ? std::optional(since_ + *stay_) : std::nullopt;
 }
 
-void Harvest::Settle(Instant now) {
-  for (std::optional<Instant> at = settles_at(); at.has_value() && now >= *at; at = settles_at()) {
+void Harvest::Update(Instant now) {
+  for (std::optional<Instant> at = updates_at(); at.has_value() && now >= *at; at = updates_at()) {
     const bool leaves = part_ == Part::kPause && !left_;
     left_ = leaves;
     long_ = !leaves;

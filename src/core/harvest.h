@@ -50,15 +50,15 @@ class Harvest {
   void OnWork(Instant now);
   void OnPause(Instant now);
   // In a pause it may have become time to leave, or to come: the others may be gone for long.
-  void Settle(Instant now);
+  void Update(Instant now);
 
   bool working() const { return working_; }
   // Whether they may have the card now.
   bool open() const {
     return part_ == Part::kAll || (!working_ && (long_ || (part_ == Part::kPause && !left_)));
   }
-  // When Settle has something to do, if nothing else happens before.
-  std::optional<Instant> settles_at() const;
+  // When Update has something to do, if nothing else happens before.
+  std::optional<Instant> updates_at() const;
 
   // Up to 1 the part of the pauses that may end beside them; above that they have a part of the
   // work, too.

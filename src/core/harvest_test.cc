@@ -30,7 +30,7 @@ class Loop {
       lost_ms_ += lost;
       now_ = now_ + Ms(std::normal_distribution<>(8 + lost, 0.2)(random_));
       harvest_.OnPause(now_);
-      harvest_.Settle(now_);
+      harvest_.Update(now_);
     }
     cycles_ += cycles;
   }
@@ -52,11 +52,11 @@ class Loop {
     const Instant end = now_ + Ms(ms);
     pause_ms_ += ms;
     while (now_ < end) {
-      const Instant next = std::min(end, harvest_.settles_at().value_or(end));
+      const Instant next = std::min(end, harvest_.updates_at().value_or(end));
       if (harvest_.open()) had_ms_ += (next - now_).seconds() * 1e3;
       now_ = next;
       met_ = harvest_.open();
-      harvest_.Settle(now_);
+      harvest_.Update(now_);
     }
     met_ = harvest_.open();
   }
@@ -139,14 +139,14 @@ TEST(HarvestTest, ALongPauseIsItsAfterAMoment) {
   loop.Run(100);
   Harvest& harvest = loop.harvest();
   while (harvest.open()) loop.Run(1);
-  ASSERT_TRUE(harvest.settles_at().has_value());
-  const Instant at = *harvest.settles_at();
+  ASSERT_TRUE(harvest.updates_at().has_value());
+  const Instant at = *harvest.updates_at();
   EXPECT_LE(at - loop.now(), Milliseconds(80));
-  harvest.Settle(at - Duration(1));
+  harvest.Update(at - Duration(1));
   EXPECT_FALSE(harvest.open());
-  harvest.Settle(at);
+  harvest.Update(at);
   EXPECT_TRUE(harvest.open());
-  EXPECT_FALSE(harvest.settles_at().has_value());
+  EXPECT_FALSE(harvest.updates_at().has_value());
 }
 
 }  // namespace

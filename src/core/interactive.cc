@@ -56,7 +56,7 @@ class Interactive : public Policy {
     return std::max({outgrown, paid_off, allowance_.AffordableAt(price, contest.now)});
   }
 
-  void Settle(Instant now) override { allowance_.Start(now); }
+  void BeforeChoice(Instant now) override { allowance_.Start(now); }
   void OnSwitch(Duration cost, Instant now) override { allowance_.Spend(cost, now); }
 
  private:

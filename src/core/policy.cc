@@ -82,6 +82,6 @@ void Policy::OnGone(SessionId /*id*/, Instant /*now*/) {}
 
 void Policy::OnShares(Instant /*now*/) {}
 
-void Policy::Settle(Instant /*now*/) {}
+void Policy::BeforeChoice(Instant /*now*/) {}
 
 }  // namespace tandem::core

@@ -94,7 +94,7 @@ class Policy {
   virtual void OnSession(const Session& session, Instant now);  // it is new, or has changed
   virtual void OnGone(SessionId id, Instant now);               // after its wishes
   virtual void OnShares(Instant now);                           // a share has changed
-  virtual void Settle(Instant now);                             // a session is about to be chosen
+  virtual void BeforeChoice(Instant now);                       // a session is about to be chosen
 
  protected:
   const TurnRules& rules() const { return rules_; }

@@ -66,7 +66,7 @@ class Priority : public Policy, private Pacing {
     Turn(now);
   }
 
-  void Settle(Instant now) override { harvest_.Settle(now); }
+  void BeforeChoice(Instant now) override { harvest_.Update(now); }
 
  private:
   // Of one session, as it is counted.
@@ -85,7 +85,7 @@ class Priority : public Policy, private Pacing {
   bool Bars(const Session& session) const override {
     return IsOpportunistic(session) && OfOthers(&Counts::sessions) > 0 && !harvest_.open();
   }
-  Instant ChangesAt() const override { return harvest_.settles_at().value_or(kNever); }
+  Instant ChangesAt() const override { return harvest_.updates_at().value_or(kNever); }
   bool Watches(const Session& holder) const override {
     return !IsOpportunistic(holder) && of(Class::kOpportunistic).sessions > 0;
   }

@@ -24,7 +24,7 @@ double SwitchSeconds(const Team& team) {
 
 }  // namespace
 
-Forecast Share(const Team& team) {
+Forecast ForecastSharing(const Team& team) {
   Forecast forecast;
   forecast.switch_s = SwitchSeconds(team);
   const double think_s = ThinkSeconds(team.edit_s, team.away_s, team.stay_s);
@@ -48,7 +48,7 @@ int MostUsers(const Team& team, double p99_s) {
   const auto holds = [&](int users) {
     Team other = team;
     other.users = users;
-    return Share(other).wait.p99_s <= p99_s;
+    return ForecastSharing(other).wait.p99_s <= p99_s;
   };
   int most = 0, too_many = 1;
   while (too_many < kMostUsers && holds(too_many)) {

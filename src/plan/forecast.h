@@ -38,7 +38,7 @@ struct Forecast {
 };
 
 // Sharing, as Tandem does it: first come, first served, and at a job's end the GPU is free.
-Forecast Share(const Team& team);
+Forecast ForecastSharing(const Team& team);
 
 // One GPU for as long as its holder wants it, less what the timeout takes back. None where there
 // are more GPUs than one, or more users than the chain has states for.

@@ -113,7 +113,7 @@ struct Start {
 };
 
 Result<Start> Prepare(const cli::ServeOptions& options) {
-  TRY(cli::SettleGpu(options.gpu));
+  TRY(cli::ChooseGpu(options.gpu));
   ASSIGN_OR_RETURN(const Address address, ParseAddress(options.listen));
   Start start;
   ASSIGN_OR_RETURN(start.listener, Listen(address));

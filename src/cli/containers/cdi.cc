@@ -77,7 +77,7 @@ int Hook(const HookOptions& options) {
   const std::string state{std::istreambuf_iterator<char>(std::cin), {}};
   const Result<Container> container = ReadContainer(state);
   if (!container.ok()) return Fail(container.error());
-  if (const auto gpu = SettleGpu(std::nullopt); !gpu.ok()) return Fail(gpu.error());
+  if (const auto gpu = ChooseGpu(std::nullopt); !gpu.ok()) return Fail(gpu.error());
   if (options.end) {
     // The daemon may be away; it ends the lease by the cgroup then.
     if (Result<wire::Channel> channel = ConnectRunning(); channel.ok()) {

@@ -93,7 +93,7 @@ Result<Json> LendTo(const Container& container, const LendOptions& options) {
 }
 
 Result<cdi::CdiHost> HostForContainers() {
-  ASSIGN_OR_RETURN(const GpuChoice gpu, SettleGpu(std::nullopt));
+  ASSIGN_OR_RETURN(const GpuChoice gpu, ChooseGpu(std::nullopt));
   ASSIGN_OR_RETURN(const Layout layout, OwnLayout());
   return cdi::HostOf(layout, gpu.gpu == Gpu::kSoft, wire::RuntimeDir(), OwnEnvironment());
 }

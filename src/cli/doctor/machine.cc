@@ -149,7 +149,7 @@ void LookAtTandem(Machine* machine) {
 
 Result<Machine> LookAtMachine(const std::optional<std::string>& gpu, const std::string& program) {
   Machine machine;
-  ASSIGN_OR_RETURN(const GpuChoice choice, SettleGpu(gpu));
+  ASSIGN_OR_RETURN(const GpuChoice choice, ChooseGpu(gpu));
   machine.gpu = choice.gpu;
   machine.gpu_by_machine = choice.by_machine;
   machine.environment = OwnEnvironment();

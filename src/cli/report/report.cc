@@ -49,7 +49,7 @@ Error WhyNot(const std::string& path, bool own, Error error) {
 }
 
 int ShowReport(const ReportOptions& options) {
-  if (const auto gpu = SettleGpu(options.gpu); !gpu.ok()) return Fail(gpu.error());
+  if (const auto gpu = ChooseGpu(options.gpu); !gpu.ok()) return Fail(gpu.error());
   const Result<Report> report = MakeReport(options);
   if (!report.ok()) return Fail(report.error());
   if (options.json) return Print(ReportJson(*report) + "\n");

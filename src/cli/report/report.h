@@ -31,7 +31,7 @@ struct Report {
   history::AccountsAnswer answer;
 };
 
-// REQUIRES: SettleGpu. kInvalid where the options do not fit together; else what the accounts'
+// REQUIRES: ChooseGpu. kInvalid where the options do not fit together; else what the accounts'
 // reader says, and what to do about it.
 Result<Report> MakeReport(const ReportOptions& options);
 

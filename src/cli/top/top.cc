@@ -130,7 +130,7 @@ int Write(const TopOptions& options, EndSignals* signals, Duration interval) {
 }  // namespace top
 
 int Top(const TopOptions& options) {
-  if (const auto gpu = SettleGpu(options.gpu); !gpu.ok()) return Fail(gpu.error());
+  if (const auto gpu = ChooseGpu(options.gpu); !gpu.ok()) return Fail(gpu.error());
   const Result<Duration> asked = ParseDuration(options.interval);
   if (!asked.ok()) return Fail(asked.error());
   const Duration interval = std::max(*asked, top::kShortestInterval);

@@ -72,32 +72,32 @@ VmmMemory* VmmOf(CUdeviceptr address, uint64_t bytes) {
 }
 
 // Neighbouring mappings that one guest knows.
-struct Run {
+struct Part {
   VmmMemory* vmm = nullptr;
   CUdeviceptr address = 0;
   uint64_t bytes = 0;
 };
 
-// The runs of a range that whole mappings of several devices cover; else none.
-std::vector<Run> RunsOf(CUdeviceptr address, uint64_t bytes) {
-  std::vector<Run> runs;
+// The parts of a range that whole mappings of several devices cover; else none.
+std::vector<Part> PartsOf(CUdeviceptr address, uint64_t bytes) {
+  std::vector<Part> parts;
   for (uint64_t done = 0; done < bytes;) {
     const CUdeviceptr at = address + done;
     Guest* const guest = FindGuest([=](Guest* each) { return each->vmm().Find(at).has_value(); });
     const auto mapping = guest == nullptr ? std::nullopt : guest->vmm().Find(at);
     if (!mapping || mapping->address != at || mapping->bytes > bytes - done) return {};
-    if (runs.empty() || runs.back().vmm != &guest->vmm()) runs.push_back({&guest->vmm(), at, 0});
-    runs.back().bytes += mapping->bytes;
+    if (parts.empty() || parts.back().vmm != &guest->vmm()) parts.push_back({&guest->vmm(), at, 0});
+    parts.back().bytes += mapping->bytes;
     done += mapping->bytes;
   }
-  return runs.size() > 1 ? runs : std::vector<Run>();
+  return parts.size() > 1 ? parts : std::vector<Part>();
 }
 
-// `call` for each run, up to the first error.
+// `call` for each part, up to the first error.
 template <typename Each>
-CUresult CallForEach(const std::vector<Run>& runs, Each call) {
-  for (const Run& run : runs) {
-    if (const CUresult result = call(run); result != CUDA_SUCCESS) return result;
+CUresult CallForEach(const std::vector<Part>& parts, Each call) {
+  for (const Part& part : parts) {
+    if (const CUresult result = call(part); result != CUDA_SUCCESS) return result;
   }
   return CUDA_SUCCESS;
 }
@@ -207,8 +207,9 @@ CUresult cuMemMap(CUdeviceptr pointer, size_t size, size_t offset,
 
 CUresult cuMemUnmap(CUdeviceptr pointer, size_t size) noexcept {
   if (IsBlocks(pointer)) return CUDA_ERROR_INVALID_VALUE;
-  if (const std::vector<Run> runs = RunsOf(pointer, size); !runs.empty()) {
-    return CallForEach(runs, [](const Run& run) { return run.vmm->Unmap(run.address, run.bytes); });
+  if (const std::vector<Part> parts = PartsOf(pointer, size); !parts.empty()) {
+    return CallForEach(parts,
+                       [](const Part& part) { return part.vmm->Unmap(part.address, part.bytes); });
   }
   VmmMemory* const vmm = VmmOf(pointer, size);
   return vmm == nullptr ? Call(Real().cuMemUnmap, pointer, size) : vmm->Unmap(pointer, size);
@@ -219,11 +220,11 @@ CUresult cuMemSetAccess(CUdeviceptr pointer, size_t size, const CUmemAccessDesc*
   const auto set = [=] { return Call(Real().cuMemSetAccess, pointer, size, access, count); };
   if (access == nullptr || count == 0) return set();
   if (IsBlocks(pointer)) return CUDA_ERROR_INVALID_VALUE;
-  if (const std::vector<Run> runs = RunsOf(pointer, size); !runs.empty()) {
-    return CallForEach(runs, [=](const Run& run) {
-      const auto result = run.vmm->SetAccess(run.address, run.bytes, access, count);
+  if (const std::vector<Part> parts = PartsOf(pointer, size); !parts.empty()) {
+    return CallForEach(parts, [=](const Part& part) {
+      const auto result = part.vmm->SetAccess(part.address, part.bytes, access, count);
       if (result.has_value()) return *result;
-      return Call(Real().cuMemSetAccess, run.address, run.bytes, access, count);
+      return Call(Real().cuMemSetAccess, part.address, part.bytes, access, count);
     });
   }
   return AskFirst([=](VmmMemory* vmm) { return vmm->SetAccess(pointer, size, access, count); },
