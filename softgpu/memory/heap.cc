@@ -31,7 +31,7 @@ uint64_t Heap::Allocate(Owner owner, uint64_t bytes, Use use, Users users) {
   auto managed = users == Users::kEveryDevice ? std::make_shared<ManagedBlock>() : nullptr;
   blocks_[address] =
       Block{address, bytes, owner, NewHandle(), use == Use::kDriver, std::move(managed)};
-  std::prev(pages_.upper_bound(address))->second.blocks += 1;
+  LastAt(pages_, address)->second.blocks += 1;
   return address;
 }
 
@@ -66,7 +66,7 @@ uint64_t Heap::NewPages(Owner owner, uint64_t size, Users users) {
 bool Heap::Free(uint64_t address) {
   const auto block = blocks_.find(address);
   if (block == blocks_.end()) return false;
-  const auto pages = std::prev(pages_.upper_bound(address));
+  const auto pages = LastAt(pages_, address);
   const uint64_t size = RoundToStep(block->second.size, StepOf(pages->second.users));
   if (pages->second.small && !pages->second.small->Give(address, size)) std::abort();
   blocks_.erase(block);
@@ -100,7 +100,7 @@ std::optional<Heap::Block> Heap::Find(uint64_t address) const {
 std::optional<Heap::Backing> Heap::BackingOf(uint64_t address) const {
   const auto block = Find(address);
   if (!block) return std::nullopt;
-  const auto& [begin, pages] = *std::prev(pages_.upper_bound(block->address));
+  const auto& [begin, pages] = *LastAt(pages_, block->address);
   return Backing{*block, begin, &pages.pieces, store_};
 }
 

@@ -3,6 +3,7 @@
 #include <iterator>
 
 #include "softgpu/card/address_space.h"
+#include "src/base/around.h"
 
 namespace tandem::soft {
 namespace {
@@ -41,7 +42,7 @@ void Apply(ManagedAdvice& part, CUmem_advise advice, CUdevice device) {
 
 ManagedAdvice ManagedBlock::AdviceFor(Range range) {
   MutexLock lock(mutex_);
-  auto part = std::prev(parts_.upper_bound(range.begin));
+  auto part = LastAt(parts_, range.begin);
   ManagedAdvice common = part->second;
   while (++part != parts_.end() && part->first < range.end()) KeepCommon(common, part->second);
   return common;
@@ -49,7 +50,7 @@ ManagedAdvice ManagedBlock::AdviceFor(Range range) {
 
 // The part that begins there; it takes over what was said of the one around it.
 ManagedBlock::Parts::iterator ManagedBlock::SplitAt(uint64_t offset) {
-  const auto around = std::prev(parts_.upper_bound(offset));
+  const auto around = LastAt(parts_, offset);
   return parts_.try_emplace(offset, around->second).first;
 }
 

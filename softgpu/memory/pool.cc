@@ -76,7 +76,7 @@ bool Pool::Grow(uint64_t size) {
 }
 
 Pool::Slab& Pool::SlabOf(uint64_t address) {
-  return std::prev(slabs_.upper_bound(address))->second;
+  return LastAt(slabs_, address)->second;
 }
 
 std::optional<Pool::Block> Pool::Find(uint64_t address) const {

@@ -108,14 +108,13 @@ inline void MustRun(const Program& program, const TestDevice& device, const Shap
   EXPECT_EQ(stop, Stop::kDone) << execution.fault().what;
 }
 
-// A module of one kernel `k` with these .param declarations and this body.
-inline std::string Module(const std::string& params, const std::string& body) {
-  return ".version 6.3\n.target sm_70\n.address_size 64\n.visible .entry k(" + params + ")\n{\n" +
-         body + "\n}\n";
-}
-
 inline std::string Modules(const std::string& rest) {
   return ".version 6.3\n.target sm_70\n.address_size 64\n" + rest;
+}
+
+// A module of one kernel `k` with these .param declarations and this body.
+inline std::string Module(const std::string& params, const std::string& body) {
+  return Modules(".visible .entry k(" + params + ")\n{\n" + body + "\n}\n");
 }
 
 // Registers of every kind and a variable in every space, and then `instruction`.

@@ -1,4 +1,4 @@
-// FindAround: which of some ranges that do not overlap an address is in.
+// FindAround, LastAt: which of some ranges that do not overlap an address is in.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,13 @@ auto FindAround(Map& ranges, uint64_t address, Size size = {}) -> decltype(range
   if (after == ranges.begin()) return ranges.end();
   const auto found = std::prev(after);
   return address - found->first < std::invoke(size, found->second) ? found : ranges.end();
+}
+
+// The same where that is known: the range that begins last, at the address or before. REQUIRES: one
+// does.
+template <typename Map>
+auto LastAt(Map& ranges, uint64_t address) -> decltype(ranges.begin()) {
+  return std::prev(ranges.upper_bound(address));
 }
 
 }  // namespace tandem
