@@ -41,13 +41,19 @@ std::vector<std::string_view> Split(std::string_view text, char separator) {
 
 using ByName = std::map<std::string, std::string, std::less<>>;
 
-// What the job says, else what its QOS has, else what its partition has.
-std::string Chosen(const std::string& said, const ByName& by_qos, const ByName& by_partition,
-                   const Job& job) {
+// What the job says, else what its QOS has, else its account, else its partition.
+std::string Chosen(const std::string& said, const Job& job, const Settings& settings,
+                   ByName Settings::Defaults::*which) {
   if (!said.empty()) return said;
-  if (const auto found = by_qos.find(job.qos); found != by_qos.end()) return found->second;
-  const auto found = by_partition.find(job.partition);
-  return found == by_partition.end() ? std::string() : found->second;
+  const std::pair<const std::string&, const Settings::Defaults&> places[] = {
+      {job.qos, settings.of_qos},
+      {job.account, settings.of_accounts},
+      {job.partition, settings.of_partitions}};
+  for (const auto& [name, defaults] : places) {
+    const auto found = (defaults.*which).find(name);
+    if (found != (defaults.*which).end()) return found->second;
+  }
+  return {};
 }
 
 Status TakeSetting(std::string_view name, std::string_view value, Settings* settings) {
@@ -56,10 +62,12 @@ Status TakeSetting(std::string_view name, std::string_view value, Settings* sett
     Status (*check)(std::string_view);
     ByName* by_name;
   };
-  for (const Default& each : {Default{"class.", CheckClass, &settings->classes},
-                              Default{"share.", CheckShare, &settings->shares},
-                              Default{"qos-class.", CheckClass, &settings->qos_classes},
-                              Default{"qos-share.", CheckShare, &settings->qos_shares}}) {
+  for (const Default& each : {Default{"class.", CheckClass, &settings->of_partitions.classes},
+                              Default{"share.", CheckShare, &settings->of_partitions.shares},
+                              Default{"account-class.", CheckClass, &settings->of_accounts.classes},
+                              Default{"account-share.", CheckShare, &settings->of_accounts.shares},
+                              Default{"qos-class.", CheckClass, &settings->of_qos.classes},
+                              Default{"qos-share.", CheckShare, &settings->of_qos.shares}}) {
     if (!name.starts_with(each.prefix)) continue;
     TRY(each.check(value));
     each.by_name->emplace(name.substr(each.prefix.size()), value);
@@ -82,9 +90,11 @@ Status TakeSetting(std::string_view name, std::string_view value, Settings* sett
   } else if (name.starts_with("env.") && name.size() > 4) {
     settings->environment.emplace_back(name.substr(4), value);
   } else {
-    return Invalid("\"" + std::string(name) +
-                   "\" is no argument: there are oversubscribe, tandem, cgroup, env.NAME, "
-                   "class.PARTITION, share.PARTITION, qos-class.QOS and qos-share.QOS");
+    return Invalid(
+        "\"" + std::string(name) +
+        "\" is no argument: there are oversubscribe, tandem, cgroup, env.NAME, "
+        "class.PARTITION, share.PARTITION, account-class.ACCOUNT, account-share.ACCOUNT, "
+        "qos-class.QOS and qos-share.QOS");
   }
   return {};
 }
@@ -163,8 +173,8 @@ std::vector<std::string> LeaseWords(const Job& job, const Settings& settings) {
     if (!value.empty()) words.insert(words.end(), {option, value});
   };
   for (const std::string_view gpu : Split(job.gpus, ',')) add("--gpu", std::string(gpu));
-  add("--class", Chosen(job.of_class, settings.qos_classes, settings.classes, job));
-  add("--compute-share", Chosen(job.share, settings.qos_shares, settings.shares, job));
+  add("--class", Chosen(job.of_class, job, settings, &Settings::Defaults::classes));
+  add("--compute-share", Chosen(job.share, job, settings, &Settings::Defaults::shares));
   add("--project", job.account);
   add("--cgroup", Filled(settings.cgroup, {{'n', job.node}, {'u', job.uid}, {'j', job.id}}));
   return words;

@@ -39,11 +39,14 @@ struct Settings {
   // Of a job, as /proc/PID/cgroup shows it: "%n" stands for the node's name, "%u" for the user's
   // number, "%j" for the job's. Empty: the lease is for all processes of the user.
   std::string cgroup;
-  // By the names of QOS and of partitions.
-  std::map<std::string, std::string, std::less<>> qos_classes, qos_shares, classes, shares;
+  // By the names of QOS, accounts and partitions.
+  struct Defaults {
+    std::map<std::string, std::string, std::less<>> classes, shares;
+  };
+  Defaults of_qos, of_accounts, of_partitions;
 
   // Whether a job's QOS changes anything.
-  bool UsesQos() const { return !qos_classes.empty() || !qos_shares.empty(); }
+  bool UsesQos() const { return !of_qos.classes.empty() || !of_qos.shares.empty(); }
 };
 
 // kInvalid, in words for the administrator.

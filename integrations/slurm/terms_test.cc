@@ -35,17 +35,20 @@ TEST(SlurmTermsTest, ClassesAndSharesAreChecked) {
 }
 
 TEST(SlurmTermsTest, TheAdministratorsLineIsRead) {
-  const Result<Settings> settings = ParseSettings(
-      {"oversubscribe=1.5", "tandem=/opt/tandem", "env.TANDEM_RUNTIME_DIR=/run/%n=x",
-       "class.debug=interactive", "share.main=2", "qos-class.high=production", "qos-share.high=3"});
+  const Result<Settings> settings =
+      ParseSettings({"oversubscribe=1.5", "tandem=/opt/tandem", "env.TANDEM_RUNTIME_DIR=/run/%n=x",
+                     "class.debug=interactive", "share.main=2", "account-class.lab=batch",
+                     "account-share.lab=5", "qos-class.high=production", "qos-share.high=3"});
   ASSERT_TRUE(settings.ok()) << settings.error().message;
   EXPECT_EQ(settings->oversubscribe, 1.5);
   EXPECT_EQ(settings->tandem, "/opt/tandem");
   EXPECT_THAT(settings->environment, ElementsAre(std::pair("TANDEM_RUNTIME_DIR", "/run/%n=x")));
-  EXPECT_EQ(settings->classes.at("debug"), "interactive");
-  EXPECT_EQ(settings->shares.at("main"), "2");
-  EXPECT_EQ(settings->qos_classes.at("high"), "production");
-  EXPECT_EQ(settings->qos_shares.at("high"), "3");
+  EXPECT_EQ(settings->of_partitions.classes.at("debug"), "interactive");
+  EXPECT_EQ(settings->of_partitions.shares.at("main"), "2");
+  EXPECT_EQ(settings->of_accounts.classes.at("lab"), "batch");
+  EXPECT_EQ(settings->of_accounts.shares.at("lab"), "5");
+  EXPECT_EQ(settings->of_qos.classes.at("high"), "production");
+  EXPECT_EQ(settings->of_qos.shares.at("high"), "3");
   EXPECT_TRUE(settings->UsesQos());
   for (const char* wrong :
        {"x", "oversubscribe=0.5", "oversubscribe=inf", "class.main=high", "share.main=none",
@@ -73,8 +76,8 @@ TEST(SlurmTermsTest, ALeaseIsForTheJobsCgroup) {
 TEST(SlurmTermsTest, WhatSlurmOversubscribesIsNotGuaranteed) {
   Settings settings;
   settings.oversubscribe = 2;
-  settings.classes["main"] = "batch";
-  settings.shares["main"] = "3";
+  settings.of_partitions.classes["main"] = "batch";
+  settings.of_partitions.shares["main"] = "3";
   Job job{"17", "1000", "0,1", "main", "vision", {GiB(2), GiB(4)}, "", ""};
   EXPECT_THAT(LeaseWords(job, settings),
               ElementsAre("lease", "create", "--job", "17", "--user", "1000", "--memory-request",
@@ -91,18 +94,23 @@ TEST(SlurmTermsTest, WhatSlurmOversubscribesIsNotGuaranteed) {
                           "opportunistic", "--compute-share", "50%"));
 }
 
-TEST(SlurmTermsTest, AQosComesBeforeThePartition) {
+TEST(SlurmTermsTest, AQosComesBeforeTheAccountAndThatBeforeThePartition) {
   Settings settings;
   EXPECT_FALSE(settings.UsesQos());
-  settings.classes["main"] = "batch";
-  settings.shares["main"] = "1";
-  settings.qos_classes["high"] = "production";
+  settings.of_partitions.classes["main"] = "batch";
+  settings.of_partitions.shares["main"] = "1";
+  settings.of_qos.classes["high"] = "production";
   Job job{"17", "1000", "0", "main", "", {GiB(2), GiB(2)}, "", "", "high"};
   EXPECT_THAT(LeaseWords(job, settings), testing::IsSupersetOf({"production", "1"}));
   job.qos = "normal";
   EXPECT_THAT(LeaseWords(job, settings), testing::IsSupersetOf({"batch", "1"}));
-  settings.qos_shares["normal"] = "4";
+  settings.of_qos.shares["normal"] = "4";
   EXPECT_THAT(LeaseWords(job, settings), testing::IsSupersetOf({"batch", "4"}));
+  settings.of_accounts.classes["vision"] = "opportunistic";
+  settings.of_accounts.shares["vision"] = "2";
+  EXPECT_THAT(LeaseWords(job, settings), testing::IsSupersetOf({"batch", "4"}));
+  job.account = "vision";
+  EXPECT_THAT(LeaseWords(job, settings), testing::IsSupersetOf({"opportunistic", "4"}));
   job.of_class = "interactive";
   job.share = "0.5";
   EXPECT_THAT(LeaseWords(job, settings), testing::IsSupersetOf({"interactive", "0.5"}));

@@ -160,7 +160,8 @@ class Slurm:
                      "TANDEM_SOFT_SHARED"):  # fmt: skip
             words[name] = one[name]
         environment = " ".join(f"env.{name}={value}" for name, value in words.items())
-        self.write("plugstack.conf", f"required {self.plugin} oversubscribe=2 class.background=batch {environment}\n")
+        self.write("plugstack.conf", f"required {self.plugin} oversubscribe=2 class.background=batch "
+                   f"account-class.lab=opportunistic account-share.lab=3 {environment}\n")
 
     def write(self, name, text):
         (self.root / name).write_text(text)

@@ -148,16 +148,18 @@ def test_two_hundred_short_jobs(slurm):
     assert wrong == []
 
 
-def test_the_class_and_the_share_are_the_jobs_or_the_partitions(slurm, tmp_path):
+def test_the_class_and_the_share_are_the_jobs_its_accounts_or_its_partitions(slurm, tmp_path):
     flags = ["-w", "n1", "--gpu-mem=10M"]
     main, go = waiting(slurm, tmp_path, *flags, "-p", "main", "--gpu-class=production", "--gpu-share=0.5")
     (tmp_path / "runs").unlink()
     background, _ = waiting(slurm, tmp_path, *flags, "-p", "background")
+    (tmp_path / "runs").unlink()
+    account, _ = waiting(slurm, tmp_path, *flags, "-p", "background", "-A", "lab")
     node = slurm.nodes["n1"]
     assert sorted((lease["class"], lease["compute_share"]) for lease in node.leases()) == [
-        ("batch", ""), ("production", "0.5")]  # fmt: skip
+        ("batch", ""), ("opportunistic", "3"), ("production", "0.5")]  # fmt: skip
     go.touch()
-    finish(main), finish(background)
+    finish(main), finish(background), finish(account)
 
 
 # ---- errors
