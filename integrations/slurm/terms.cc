@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "src/core/class_names.h"
+#include "src/core/share_text.h"
 
 namespace tandem::slurm {
 namespace {
@@ -124,10 +125,8 @@ Status CheckClass(std::string_view text) {
 }
 
 Status CheckShare(std::string_view text) {
-  const bool percent = text.ends_with('%');
-  const std::optional<double> number = NumberOf(text.substr(0, text.size() - (percent ? 1 : 0)));
-  if (number.has_value() && *number > 0 && (!percent || *number <= 100)) return {};
-  return Invalid("\"" + std::string(text) + "\" is no share: give a weight such as 2, or 30%");
+  if (core::ParseShare(text).has_value()) return {};
+  return Invalid(core::NoShareText(text));
 }
 
 Result<Settings> ParseSettings(const std::vector<std::string_view>& arguments) {

@@ -29,7 +29,7 @@ TEST(SlurmTermsTest, ClassesAndSharesAreChecked) {
   EXPECT_THAT(CheckClass("bach").error().message, HasSubstr("production, interactive, batch"));
   for (const char* share : {"2", "0.5", "30%", "100%"})
     EXPECT_TRUE(CheckShare(share).ok()) << share;
-  for (const char* share : {"", "%", "0", "-1", "101%", "inf", "2x", "nan"}) {
+  for (const char* share : {"", "%", "0", "1001", "-1", "101%", "inf", "2x", "nan"}) {
     EXPECT_FALSE(CheckShare(share).ok()) << share;
   }
 }

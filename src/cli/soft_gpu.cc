@@ -78,8 +78,7 @@ std::string AsText(const SoftGpuState& state) {
   if (state.environment_wins) {
     text +=
         "TANDEM_SOFT_VRAM or TANDEM_SOFT_DEVICES is set, and wins over this when a daemon starts. "
-        "A "
-        "running daemon keeps its cards.\n";
+        "A running daemon keeps its cards.\n";
   }
   if (state.restart_needed && state.daemon_pid) {
     text += fmt::format(

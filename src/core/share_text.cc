@@ -37,9 +37,8 @@ std::string ShareText(const Share& share) {
 
 std::string NoShareText(std::string_view text) {
   return "\"" + std::string(text) +
-         "\" is no share: a weight from 0.001 to 1000, such as 2, or a part of the time of at "
-         "least "
-         "0.1%, such as 30%";
+         "\" is no share: give a weight from 0.001 to 1000, such as 2, or a part of the time of at "
+         "least 0.1%, such as 30%";
 }
 
 }  // namespace tandem::core

@@ -166,6 +166,18 @@ class Slurm:
     def write(self, name, text):
         (self.root / name).write_text(text)
 
+    def change_conf(self, changes, more=""):
+        """Replaces words of slurm.conf and adds lines to it."""
+        conf = (self.root / "slurm.conf").read_text()
+        for old, new in changes.items():
+            assert old in conf, old
+            conf = conf.replace(old, new)
+        self.write("slurm.conf", conf + more)
+
+    def add_plugin_words(self, words):
+        line = (self.root / "plugstack.conf").read_text().strip()
+        self.write("plugstack.conf", f"{line} {words}\n")
+
     # ---- its daemons
 
     def start(self):

@@ -174,7 +174,7 @@ WRONG_TOKEN = ("tandem: the lease that TANDEM_RUN names has ended, or is another
         (["--gpu-mem=20"], "--gpu-mem=20: give a size such as 20G, or 20G:40G for a limit above it"),
         (["--gpu-mem=20M:10M"], "the limit is below the size"),
         (["--gpu-mem=10M", "--gpu-class=fast"], '"fast" is no class of work: there are production, interactive'),
-        (["--gpu-mem=10M", "--gpu-share=0"], '"0" is no share: give a weight such as 2, or 30%'),
+        (["--gpu-mem=10M", "--gpu-share=0"], '"0" is no share: give a weight from 0.001 to 1000, such as 2, or a part of the time'),
         (["--gpu-mem=55M"], "--gpu-mem=55M exceeds the largest GPU: ask for 54M at most"),
         (["--gpu-mem=10M", "--gres=gpu:1"], "a job has --gpu-mem or whole GPUs (--gres, --gpus), not both"),
         (["--gpu-mem=10M", "--gpu-share=2"], "--gpu-share=2 is above 1, the most on this cluster"),

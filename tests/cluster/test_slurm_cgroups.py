@@ -19,11 +19,9 @@ pytestmark = [
 
 class SlurmWithCgroups(Slurm):
     def start(self):
-        conf = (self.root / "slurm.conf").read_text()
-        conf = conf.replace("proctrack/linuxproc", "proctrack/cgroup").replace("task/none", "task/cgroup")
-        self.write("slurm.conf", conf.replace("PrologFlags=Alloc", "PrologFlags=Contain"))
-        line = (self.root / "plugstack.conf").read_text().strip()
-        self.write("plugstack.conf", f"{line} cgroup=/slurm_%n/uid_%u/job_%j\n")
+        self.change_conf({"proctrack/linuxproc": "proctrack/cgroup", "task/none": "task/cgroup",
+                          "PrologFlags=Alloc": "PrologFlags=Contain"})  # fmt: skip
+        self.add_plugin_words("cgroup=/slurm_%n/uid_%u/job_%j")
         self.write("cgroup.conf", "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\nConstrainDevices=yes\n")
         super().start()
 

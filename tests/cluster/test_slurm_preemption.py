@@ -12,10 +12,9 @@ WHOLE_NODE = ("-c32", "--gpu-mem=50M")  # of all cores, only one such job runs
 
 class SlurmThatPreempts(Slurm):
     def start(self):
-        conf = (self.root / "slurm.conf").read_text()
-        conf = conf.replace("Default=YES", "Default=YES PriorityTier=2")
-        conf += "PartitionName=again Nodes=ALL PreemptMode=REQUEUE\n"
-        self.write("slurm.conf", f"{conf}PreemptType=preempt/partition_prio\nPreemptMode=SUSPEND,GANG\n")
+        self.change_conf({"Default=YES": "Default=YES PriorityTier=2"},
+                         "PartitionName=again Nodes=ALL PreemptMode=REQUEUE\n"
+                         "PreemptType=preempt/partition_prio\nPreemptMode=SUSPEND,GANG\n")  # fmt: skip
         super().start()
 
 

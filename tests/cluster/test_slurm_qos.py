@@ -34,7 +34,7 @@ PluginDir={plugins}
 
 
 class SlurmWithAccounts(Slurm):
-    """One node; `high` is a QOS with a class and a share of its own, `normal` has what the partition has."""
+    """One node. The QOS `high` and the account `lab` have a class and a share of their own, `normal` and `physics` none."""
 
     def start(self):
         port, database_port = free_ports(2)
@@ -44,15 +44,14 @@ class SlurmWithAccounts(Slurm):
             port=port, database_port=database_port, root=self.root, plugins=plugins))  # fmt: skip
         (self.root / "slurmdbd.conf").chmod(0o600)
         storage = f"accounting_storage/slurmdbd\nAccountingStoragePort={port}\nAccountingStorageEnforce=associations,qos"
-        self.write("slurm.conf", conf.replace("accounting_storage/none", storage))
-        with open(self.root / "plugstack.conf") as file:
-            line = file.read().strip()
-        self.write("plugstack.conf", f"{line} qos-class.high=production qos-share.high=3 class.main=batch\n")
+        self.change_conf({"accounting_storage/none": storage})
+        self.add_plugin_words("qos-class.high=production qos-share.high=2 class.main=batch")
         self.start_database(database_port)
         self.dbd = self.serve("slurmdbd", "-D")
         tell = lambda *words: self.command("sacctmgr", "-i", *words, check=False)[0] == 0
         wait_until(lambda: tell("show", "cluster"), self.dbd, "slurmdbd answers")
-        for words in (["cluster", "tandem"], ["qos", "high"], ["account", "lab"], ["user", "root", "account=lab", "qos=normal,high"]):
+        for words in (["cluster", "tandem"], ["qos", "high"], ["account", "lab,physics"],
+                      ["user", "root", "account=lab,physics", "qos=normal,high"]):  # fmt: skip
             assert tell("add", *words), words
         super().start()
 
@@ -89,21 +88,23 @@ def slurm():
 
 
 @pytest.mark.parametrize(
-    "flags, expected",
+    "account, flags, expected",
     [
-        (["--qos=high"], ("production", "3")),
-        (["--qos=normal"], ("batch", "")),
-        ([], ("batch", "")),
-        (["--qos=high", "--gpu-class=interactive", "--gpu-share=0.5"], ("interactive", "0.5")),
+        ("physics", [], ("batch", "")),
+        ("physics", ["--qos=normal"], ("batch", "")),
+        ("physics", ["--qos=high"], ("production", "2")),
+        ("lab", [], ("opportunistic", "3")),
+        ("lab", ["--qos=high"], ("production", "2")),
+        ("lab", ["--qos=high", "--gpu-class=interactive", "--gpu-share=0.5"], ("interactive", "0.5")),
     ],
 )
-def test_a_job_has_the_class_and_the_share_of_its_qos(slurm, tmp_path, flags, expected):
+def test_class_and_share_are_the_jobs_then_its_qos_then_its_account_then_its_partition(slurm, tmp_path, account, flags, expected):
     go = tmp_path / "go"
-    job = slurm.sbatch(f"until [ -e {go} ]; do sleep 0.05; done", "-A", "lab", "--gpu-mem=10M", *flags, "-o", tmp_path / "out")
+    job = slurm.sbatch(f"until [ -e {go} ]; do sleep 0.05; done", "-A", account, "--gpu-mem=10M", *flags, "-o", tmp_path / "out")
     node = slurm.nodes["n1"]
     lease = wait_until(lambda: next(iter(node.leases()), None), node.slurmd, "the job has a lease")
     go.touch()
-    assert (lease["class"], lease["compute_share"], lease["project"]) == (*expected, "lab")
+    assert (lease["class"], lease["compute_share"], lease["project"]) == (*expected, account)
     wait_until(lambda: node.leases() == [] and slurm.queue() == [], node.slurmd, f"job {job} has ended")
 
 

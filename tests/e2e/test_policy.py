@@ -101,7 +101,7 @@ def test_what_is_no_share_is_refused(middle):
         (("mine", "much"), "is no share", 2),
         (("other", "2"), "no session or run is called", 1),
         (("mine",), "say whose and what", 2),
-        (("--user", "nobody-of-that-name", "2"), "there is no user", 2),
+        (("--user", "unknown-user", "2"), "there is no user", 2),
     ]:
         process = middle.spawn([TANDEM, "share", *words])
         out, err = process.communicate(timeout=PATIENCE_S)
