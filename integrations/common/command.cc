@@ -12,7 +12,9 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <system_error>
 
 #include "src/base/time.h"
 #include "src/base/unique_fd.h"
@@ -112,6 +114,9 @@ std::string OwnTandem() {
   Dl_info own;
   if (dladdr(reinterpret_cast<const void*>(&OwnTandem), &own) == 0) return "tandem";
   std::string folder = own.dli_fname;
+  std::error_code error;
+  // Of a program, that is its name as it was called.
+  if (!folder.starts_with('/')) folder = std::filesystem::read_symlink("/proc/self/exe", error);
   // lib, lib/tandem, or lib/TRIPLET/tandem.
   for (int up = 0; up < 3; ++up) {
     folder = folder.substr(0, folder.rfind('/'));

@@ -78,9 +78,14 @@ class Main {
 
  private:
   void Register() {
-    const auto kubelet = SocketAt(options_.plugins + "/kubelet.sock");
+    const std::string socket = options_.plugins + "/kubelet.sock";
+    const auto kubelet = SocketAt(socket);
+    if (kubelet == kNoSocket) {
+      return trouble_of_kubelet_.Set(
+          Error{ErrorCode::kNotFound, "waits for the kubelet: there is no " + socket});
+    }
+    trouble_of_kubelet_.Set({});
     if (kubelet == registered_) return;
-    if (kubelet == kNoSocket) return;
     Status registered = memory_.Start(options_.plugins);
     if (registered.ok() && options_.shares > 0) registered = shares_.Start(options_.plugins);
     if (!registered.ok()) return trouble_.Set(registered);
@@ -95,7 +100,7 @@ class Main {
   Plugin memory_, shares_;
   std::pair<ino_t, time_t> registered_{};
   std::unique_ptr<RoomLabel> label_;
-  Trouble trouble_{Log}, trouble_of_label_{Log};
+  Trouble trouble_{Log}, trouble_of_kubelet_{Log}, trouble_of_label_{Log};
 };
 
 int Serve(const PluginOptions& options) {

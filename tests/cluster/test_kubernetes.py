@@ -190,6 +190,16 @@ def test_mistakes_are_said_in_a_line(node):
         assert failed.returncode != 0 and said in err
 
 
+def test_the_plugin_finds_tandem_where_it_is_called_by_its_name_and_says_that_it_waits(node, tmp_path):
+    env = {**node.podman.card.env, "PATH": f"{PLUGIN.parent}:{os.environ['PATH']}"}
+    plugin = node.podman.card.spawn([PLUGIN.name, "--plugins", tmp_path, "--cdi", tmp_path / "cdi.json"], env=env)
+    said = [plugin.stderr.readline() for _ in range(2)]
+    assert said[0] == "tandem-device-plugin: offers the GPUs of this node\n"
+    assert said[1] == f"tandem-device-plugin: waits for the kubelet: there is no {tmp_path}/kubelet.sock\n"
+    plugin.send_signal(signal.SIGTERM)
+    assert plugin.wait(timeout=60) == 0
+
+
 @contextlib.contextmanager
 def extender(node, *words):
     """Yields its address, once it listens."""
