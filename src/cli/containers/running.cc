@@ -95,7 +95,7 @@ Result<int> ProcessOf(const std::string& target) {
     const bool by_id = target.size() >= kLeastOfId && IdIn(CgroupOf(pid)).starts_with(target);
     if (target.empty() || (!by_id && HostnameIn(pid) != target)) continue;
     cgroups.insert(CgroupOf(pid));
-    found = pid;
+    if (found == 0 || pid < found) found = pid;  // a later one may have ended already
   }
   if (cgroups.size() > 1) {
     return Error{ErrorCode::kInvalid,
