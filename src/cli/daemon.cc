@@ -127,8 +127,9 @@ Result<wire::Channel> ConnectRunning() {
   if (channel.ok()) return channel;
   const ErrorCode code = channel.error().code;
   if (code != ErrorCode::kNotFound && code != ErrorCode::kUnavailable) return channel;
-  return Error{code, fmt::format("no daemon runs at {}, and so no program shares a GPU",
-                                 wire::SocketPath())};
+  return Error{code,
+               fmt::format("no daemon runs at {}, and so no program shares a GPU: start `tandemd`",
+                           wire::SocketPath())};
 }
 
 Result<std::string> AskForJson(wire::Channel* channel, const wire::Message& request) {
