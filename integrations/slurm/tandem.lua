@@ -96,7 +96,7 @@ function tandem.submit(job)
   end
   local shards = math.ceil(size / tandem.shard)
   if tandem.largest and shards > tandem.largest then
-    return refuse("--gpu-mem=%s exceeds the largest GPU: ask for %s at most, or for more by a limit as in 20G:40G",
+    return refuse("--gpu-mem=%s exceeds the largest GPU: ask for %s at most",
       asked.gpu_mem, tandem.text(tandem.largest * tandem.shard))
   end
   if asked.gpu_class and not may_use(job, asked.gpu_class) then
