@@ -123,3 +123,12 @@ function(tandem_bench name)
   endforeach()
   target_link_libraries(bench_${name} PRIVATE ${ARG_LIBS} benchmark::benchmark)
 endfunction()
+
+# A unit of systemd, which names the programs. The prefix of the installation may not be the build's.
+function(tandem_unit kind unit)
+  set(template ${PROJECT_SOURCE_DIR}/packaging/systemd/${kind}/${unit}.in)
+  configure_file(${template} ${PROJECT_BINARY_DIR}/systemd/${kind}/${unit} @ONLY)
+  install(CODE "
+    set(CMAKE_INSTALL_FULL_BINDIR \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}\")
+    configure_file(\"${template}\" \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/lib/systemd/${kind}/${unit}\" @ONLY)")
+endfunction()

@@ -56,6 +56,8 @@ def test_uninstall_removes_what_was_installed_and_nothing_else(tmp_path):
 
 def test_a_prefix_that_did_not_exist_is_gone_again(tmp_path):
     dev("install", "--prefix", tmp_path / "new")
+    units = list((tmp_path / "new/lib/systemd").rglob("*.service"))
+    assert units and all(f"\nExecStart={tmp_path}/new/bin/tandem" in unit.read_text() for unit in units)
     assert problems(tmp_path / "new", tmp_path / "run") == set()
     dev("uninstall", "--prefix", tmp_path / "new")
     assert tree(tmp_path) == set()
