@@ -45,6 +45,7 @@ def test_a_container_has_the_limit_of_its_device(podman):
     failed = podman.run(*inside(train("40M", 1)), device="0-40m")
     _, err = failed.communicate(timeout=300)
     assert failed.returncode != 0 and "this run may have 40 MiB" in err
+    assert "`tandem limit ID --memory SIZE` changes a limit" in err
     # All of its processes together, whatever started them.
     script = "/bin/train --memory 12M --steps 200 & /bin/train --memory 12M --steps 200; wait -n; echo $?"
     assert "this run may have 40 MiB" in podman.run("/bin/sh", "-c", script, device="any-40m").communicate(timeout=300)[1]

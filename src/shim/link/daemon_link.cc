@@ -184,7 +184,7 @@ void DaemonLink::TellLimit(Bytes by) {
       "in use, and the program asked for %s more: it gets out-of-memory. `tandem limit %s --memory "
       "SIZE` changes a limit",
       FormatBytes(limit()).c_str(), FormatBytes(used()).c_str(), FormatBytes(by).c_str(),
-      name != nullptr ? name : identity_.program.c_str());
+      name != nullptr ? name : "ID");  // `tandem ps` has it
 }
 
 bool DaemonLink::Reserve(Bytes by) {
