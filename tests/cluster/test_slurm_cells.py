@@ -59,12 +59,12 @@ print("there")
     wait_until(lambda: slurm.queue() == [], slurm.slurmctld, "its job has ended")
 
 
-def test_a_cancelled_job_is_a_lost_worker_and_the_next_cell_starts_another(slurm, on_slurm):
+def test_a_cancelled_job_is_a_lost_worker_and_the_next_cell_starts_another(slurm, on_slurm, tmp_path):
     notebook = on_slurm("gpu-mem=30M")
     notebook.local("l = [1]")
     notebook.ok("l.append(2)\nimport os\njob = os.environ['SLURM_JOB_ID']")
-    threading.Timer(0.5, slurm.command, ("scancel", notebook.space["job"])).start()
-    error = notebook.run("l.append(3)\nwhile True: pass").error_before_exec
+    cancel = lambda: slurm.command("scancel", notebook.space["job"])
+    error = notebook.run_and_act("l.append(3)", tmp_path / "begun", cancel).error_before_exec
     assert isinstance(error, WorkerLost) and notebook.space["l"] == [1, 2]
     notebook.ok("l.append(4)")
     assert notebook.space["l"] == [1, 2, 4]

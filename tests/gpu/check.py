@@ -270,9 +270,8 @@ class Check(Machine):
         (_, alone), = self.digests("suspended-bare", False, options, ("torch",), 60).values()
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             trainer = pool.submit(self.digests, "suspended", True, options, ("torch",), 110)
-            until = time.monotonic() + 40
-            while time.monotonic() < until and self.status()["charged_bytes"] < ballast * 2**30:
-                time.sleep(0.05)
+            on_card = lambda: trainer.done() or sum(s["resident_bytes"] for s in self.sessions()) >= ballast * 2**30
+            self.wait(on_card, 40)
             number = self.sessions()[0]["id"]
             left, rounds = [], 0
             for _ in range(10):
@@ -280,12 +279,12 @@ class Check(Machine):
                 if told.status == 0:
                     left.append(self.status()["charged_bytes"] >> 20)
                 back = self.go("suspended", [self.tandem, "resume", number], 25)
-                rounds += told.status == 0 and back.status == 0
-                time.sleep(0.5)
+                rounds += told.status == 0 and back.status == 0 and self.wait(on_card, 25) and not trainer.done()
             (run, found), = trainer.result().values()
         moved = [round(h["out_bytes"] / 1e9 / h["took_s"], 1) for h in self.moves() if h["out_bytes"] > 2**32]
         self.end_daemon(daemon)
-        self.same("suspended", alone, run, found, rounds=rounds, left_mib=left, gb_per_s=moved[-10:])
+        self.same("suspended", alone, run, found, left_mib=left, gb_per_s=moved[-10:])
+        self.say("suspended", ok=rounds == 10, rounds=rounds)
 
     def seeing(self):
         """What listings and NVML show while a trainer holds 20 GiB, and with a program beside Tandem."""
@@ -300,9 +299,8 @@ class Check(Machine):
             beside = subprocess.Popen([sys.executable, "-c", BESIDE], env=self.env, stdin=subprocess.PIPE,
                                       stdout=subprocess.PIPE, start_new_session=True, text=True)  # fmt: skip
             alone = beside.stdout.readline().strip() == "ready"
-            until = time.monotonic() + 25  # measured every ten seconds
-            while (status := self.status())["foreign_bytes"] < 4 << 30 and time.monotonic() < until:
-                time.sleep(0.5)
+            self.wait(lambda: self.status()["foreign_bytes"] >= 4 << 30, 25)  # measured every ten seconds
+            status = self.status()
             session = self.sessions()[0]
             for words in (["ps"], ["status"], ["top", "--once"], ["doctor"]):
                 self.go("seeing", [self.tandem, *words], 30)
@@ -335,14 +333,12 @@ class Check(Machine):
         threads = [threading.Thread(target=trainer, args=(n,)) for n in range(3)]
         for thread in threads:
             thread.start()
-        until = min(self.deadline, time.monotonic() + 50)
-        while time.monotonic() < until and not any(h["in_bytes"] > 2**30 for h in self.moves()):
-            time.sleep(0.2)
+        in_turns = lambda: any(h["in_bytes"] > 2**30 for h in self.moves())
+        moved = [self.wait(in_turns, 50)]
         os.kill(daemon.pid, signal.SIGKILL)
         daemon.wait()
         daemon = self.daemon()
-        while time.monotonic() < until and not any(h["in_bytes"] > 2**30 for h in self.moves()):
-            time.sleep(0.2)
+        moved.append(self.wait(in_turns, 50))
         sessions = self.sessions()
         if sessions:
             os.kill(sessions[0]["pid"], signal.SIGKILL)
@@ -357,8 +353,8 @@ class Check(Machine):
         status = self.status()
         used = self.go("machine", ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader"], 20).output.strip()
         self.end_daemon(daemon)
-        self.say("faults", ok=killed == 1 and status["charged_bytes"] == 0, sessions=len(sessions), killed=killed,
-                 charged_bytes=status["charged_bytes"], used_at_end=used)  # fmt: skip
+        self.say("faults", ok=killed == 1 and status["charged_bytes"] == 0 and all(moved), sessions=len(sessions), killed=killed,
+                 moved_before_and_after_the_daemon_died=moved, charged_bytes=status["charged_bytes"], used_at_end=used)  # fmt: skip
 
     def containers(self):
         if os.geteuid() != 0 or shutil.which("podman") is None:

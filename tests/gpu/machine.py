@@ -69,6 +69,13 @@ class Machine:
     def left(self, at_most):
         return max(1, min(at_most, self.deadline - time.monotonic()))
 
+    def wait(self, condition, limit_s):
+        """Waits until condition() holds. Returns whether it did in time."""
+        until = time.monotonic() + self.left(limit_s)
+        while not (held := bool(condition())) and time.monotonic() < until:
+            time.sleep(0.05)
+        return held
+
     def go(self, name, argv, limit_s, **variables):
         return Run(list(map(str, argv)), {**self.env, **variables}, self.left(limit_s), self.logs / f"{name}.log")
 
@@ -79,10 +86,8 @@ class Machine:
         log = open(self.logs / "tandemd.log", "a")
         process = subprocess.Popen([self.tandemd], env=self.env, stdin=subprocess.DEVNULL, stdout=log,
                                    stderr=log, start_new_session=True)  # fmt: skip
-        while self.go("status", [self.tandem, "status", "--json"], 10).output.find('"pid":null') >= 0:
-            if process.poll() is not None or time.monotonic() > self.deadline:
-                break
-            time.sleep(0.1)
+        self.wait(lambda: process.poll() is not None or '"pid":null' not in
+                  self.go("status", [self.tandem, "status", "--json"], 10).output, 60)  # fmt: skip
         return process
 
     def end_daemon(self, process):

@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import threading
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -138,6 +139,20 @@ class RemoteShell:
         from tandem.remote import run_cell
 
         return run_cell(self.shell, source, self.where, {**self.options, **options})
+
+    def run_and_act(self, source, begun, act):
+        """Runs a cell that does not end by itself, and act() once it has made the file `begun`; returns its result."""
+        from harness import wait_until
+
+        def when_it_runs():
+            wait_until(begun.exists, None, "the cell runs")
+            act()
+
+        thread = threading.Thread(target=when_it_runs)
+        thread.start()
+        result = self.run(f"{source}\nopen({str(begun)!r}, 'w').close()\nwhile True: pass")
+        thread.join()
+        return result
 
     def ok(self, source, **options):
         """Runs a cell on the worker that has to succeed; returns its result."""

@@ -3,11 +3,11 @@
 import asyncio
 import os
 import signal
-import threading
 
 import pytest
 
 import remote_fixtures  # noqa: F401  puts the package on the path
+from harness import wait_until
 from remote_fixtures import fresh, remote, worker_shell  # noqa: F401
 from tandem.errors import Error, TimeLimitExceeded
 from tandem.remote import fetch, link, stop
@@ -150,11 +150,7 @@ def test_a_worker_that_died_between_cells_is_replaced(fresh):
     from tandem.remote.session import session
 
     gone = session(fresh.shell, fresh.where).link
-    waiting = threading.Event()
-    for _ in range(600):
-        if not gone.alive():
-            break
-        waiting.wait(0.05)
+    wait_until(lambda: not gone.alive(), None, "its end is seen")
     fresh.ok("l.append(3)")
     assert fresh.space["l"] == [1, 2, 3] and fresh.worker_pid() != pid
 
@@ -199,12 +195,7 @@ def test_a_worker_that_has_ended_leaves_no_event_loop(fresh, monkeypatch):
     fresh.ok("x = 1")
     stop(fresh.shell)
     assert len(loops) == 1
-    pause = threading.Event()
-    for _ in range(100):  # the loop's thread closes it
-        if loops[0].is_closed():
-            break
-        pause.wait(0.05)
-    assert loops[0].is_closed()
+    wait_until(loops[0].is_closed, None, "the loop's thread closes it")
 
 
 def test_all_errors_derive_from_one():

@@ -7,10 +7,10 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 
 import pytest
 
+from harness import wait_until
 from remote_fixtures import PYTHON, RemoteShell
 from tandem.errors import TimeLimitExceeded
 from tandem.remote.errors import WorkerLost, WorkerStartFailed
@@ -21,16 +21,6 @@ pytestmark = pytest.mark.skipif(
     SSHD is None or shutil.which("ssh") is None, reason="needs openssh-server and openssh-client"
 )
 np = pytest.importorskip("numpy")
-
-
-def wait_until(condition, seconds=30):
-    """Waits for a condition of another process."""
-    pause = threading.Event()
-    for _ in range(int(seconds * 20)):
-        if condition():
-            return True
-        pause.wait(0.05)
-    return False
 
 
 def listens(port):
@@ -64,7 +54,7 @@ def host(tmp_path_factory):
         os.makedirs("/run/sshd", exist_ok=True)
     log = open(folder / "log", "w")
     server = subprocess.Popen([SSHD, "-D", "-e", "-f", folder / "sshd"], stderr=log)
-    assert wait_until(lambda: listens(port)), (folder / "log").read_text()
+    wait_until(lambda: listens(port), server, f"sshd listens ({folder}/log)")
     before = os.environ.get("TANDEM_SSH_CONFIG")
     os.environ["TANDEM_SSH_CONFIG"] = str(folder / "config")
     yield f"ssh://tandem-test{sys.executable}"
@@ -123,18 +113,18 @@ def test_errors_limits_and_the_end_of_the_worker(remote):
     assert remote.space["l"] == [1, 3]
     pid = remote.worker_pid()
     remote.close()
-    assert wait_until(lambda: gone(pid))
+    wait_until(lambda: gone(pid), None, "the worker ends")
 
 
-def test_a_cut_connection_changes_nothing_and_ends_the_worker(remote):
+def test_a_cut_connection_changes_nothing_and_ends_the_worker(remote, tmp_path):
     remote.local("l = [1]")
     remote.ok("l.append(2)")
     pid = remote.worker_pid()
     ssh = session(remote.shell, remote.where).link._manager.provisioner.pid
-    threading.Timer(0.5, os.kill, (ssh, signal.SIGKILL)).start()
-    error = remote.run("l.append(3)\nwhile True: pass").error_before_exec
+    cut = lambda: os.kill(ssh, signal.SIGKILL)
+    error = remote.run_and_act("l.append(3)", tmp_path / "begun", cut).error_before_exec
     assert isinstance(error, WorkerLost) and remote.space["l"] == [1, 2]
-    assert wait_until(lambda: gone(pid))
+    wait_until(lambda: gone(pid), None, "the worker ends")
     remote.ok("l.append(4)")
     assert remote.space["l"] == [1, 2, 4] and remote.worker_pid() != pid
 
