@@ -3,11 +3,12 @@
 import json
 import os
 import signal
+import socket
 
 import pytest
 
 import users
-from harness import MIB, SANITIZED, SOFT_GPU, TANDEM, DeviceProgram, finish, train, wait_until
+from harness import MIB, PATIENCE_S, REFUSED, SANITIZED, SOCKET, SOFT_GPU, TANDEM, DeviceProgram, finish, train, wait_until
 from test_sharing import solo
 
 JOB = ["--job", "17", "--user", str(os.getuid()), "--gpu", "gpu0"]
@@ -127,12 +128,24 @@ def test_tandem_run_within_a_job_belongs_to_it(card):
     assert raised.wait(timeout=60) == 125  # it cannot have more
 
 
-def test_only_jobs_are_served_where_that_is_asked_for(make_card):
+def join(device):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(PATIENCE_S)
+        connection.connect(SOCKET)
+        connection.sendall(users.register(device))
+        return users.receive(connection)
+
+
+def test_only_jobs_are_served_where_that_is_asked_for(make_card, monkeypatch):
     if not users.can_be_others():
         pytest.skip("needs root, to be another user")
     card = make_card(vram="64M", context="2M")
-    card.start_daemon("--leases-only")
+    card.runtime.chmod(0o755)
+    card.start_daemon("--everybody", "--leases-only")
     finish(card.shared(train("8M", 1)))  # root's
+    monkeypatch.chdir(card.runtime)  # to which other users have no path
+    kind, payload = users.as_stranger(join, card.gpu()["uuid"])
+    assert kind == REFUSED and b"start the program as a job" in payload
 
 
 @pytest.mark.parametrize("words, said", [

@@ -82,7 +82,10 @@ def test_a_full_card_is_no_obstacle(make_card, tmp_path):
 
 def test_a_second_daemon_says_that_one_runs(card):
     for how in ([], ["--daemonize"]):
-        finish(card.spawn([TANDEMD, *how], env=card.env), expect=75)
+        second = card.spawn([TANDEMD, *how])
+        _, err = second.communicate(timeout=PATIENCE_S)
+        assert second.returncode == 75
+        assert f"a daemon runs already, process {card.daemon.pid};" in err
 
 
 def test_a_limit_outlives_the_daemon(card, tmp_path):
