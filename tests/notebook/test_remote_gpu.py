@@ -1,15 +1,11 @@
 """A worker under `tandem run` uses the shared card; the notebook never does."""
 
-import os
-import sys
-from pathlib import Path
-
 import pytest
 
+import harness
 from remote_fixtures import RemoteShell
 
 np = pytest.importorskip("numpy")
-pytestmark = pytest.mark.skipif("TANDEM_BUILD" not in os.environ, reason="needs a built Tandem")
 
 START = """
 import ctypes
@@ -32,28 +28,22 @@ status = cuda.cuMemcpyDtoH_v2(target, ctypes.c_uint64(address), ctypes.c_size_t(
 
 
 @pytest.fixture
-def card(tmp_path, monkeypatch):
+def found_card(card, monkeypatch):
     """A software GPU with its daemon, which `tandem run` of this process finds."""
-    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[1] / "e2e"))
-    harness = pytest.importorskip("harness")
-    card = harness.Card(tmp_path)
-    card.start_daemon()
     for name, value in card.env.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("TANDEM_COMMAND", str(harness.TANDEM))
-    yield card
-    card.close()
-    sys.modules.pop("harness", None)
+    return card
 
 
-def test_a_cells_cuda_context_lives_on_the_worker(card):
+def test_a_cells_cuda_context_lives_on_the_worker(found_card):
     notebook = RemoteShell(plain=False)
     try:
         notebook.local("import numpy as np\ndata = np.arange(1 << 20, dtype='u1')")
-        assert card.sessions() == []
+        assert found_card.sessions() == []
         kept = notebook.ok(START).kept
         assert {"cuda", "context"} <= set(kept)
-        assert len(card.sessions()) == 1
+        assert len(found_card.sessions()) == 1
         notebook.ok(BACK)
         assert notebook.space["status"] == 0
         assert np.array_equal(notebook.space["back"], notebook.space["data"])
