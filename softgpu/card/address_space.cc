@@ -10,10 +10,6 @@
 namespace tandem::soft {
 namespace {
 
-void* At(uint64_t address) {
-  return reinterpret_cast<void*>(address);
-}
-
 uint64_t BitmapBytes(uint64_t size) {
   return (size / kPageBytes + 63) / 64 * 8;
 }
@@ -123,23 +119,23 @@ void AddressSpace::Free(uint64_t address, uint64_t bytes) {
 }
 
 bool AddressSpace::Map(uint64_t address, void* backing, uint64_t bytes) {
-  if (tables_move_ && MoveTables(backing, At(address), bytes)) return true;
-  if (MapAgain(backing, At(address), bytes)) return true;
+  if (tables_move_ && MoveTables(backing, PointerAt(address), bytes)) return true;
+  if (MapAgain(backing, PointerAt(address), bytes)) return true;
   Unmap(address, bytes);  // the failed call may have left the addresses to any next mmap
   return false;
 }
 
 void AddressSpace::ReturnTables(uint64_t address, void* backing, uint64_t bytes) {
-  if (!tables_move_ || MoveTables(At(address), backing, bytes)) return;
+  if (!tables_move_ || MoveTables(PointerAt(address), backing, bytes)) return;
   // Without them the next mapping is slower, that is all, unless the failed call took the backing.
   const bool there = msync(backing, bytes, MS_ASYNC) == 0;
-  if (!there && !MapAgain(At(address), backing, bytes)) std::abort();
+  if (!there && !MapAgain(PointerAt(address), backing, bytes)) std::abort();
 }
 
 bool AddressSpace::MapHost(uint64_t address, uint64_t bytes) {
-  void* mapped = mmap(At(address), bytes, PROT_READ | PROT_WRITE,
+  void* mapped = mmap(PointerAt(address), bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
-  if (mapped == At(address)) return true;
+  if (mapped == PointerAt(address)) return true;
   Unmap(address, bytes);
   return false;
 }
@@ -151,9 +147,10 @@ void AddressSpace::Unmap(uint64_t address, uint64_t bytes) {
     SetBits(map.writable, address, bytes, false);
   }
   regions_.erase(regions_.lower_bound(address), regions_.lower_bound(address + bytes));
-  void* mapped = mmap(At(address), bytes, PROT_NONE,
+  void* mapped = mmap(PointerAt(address), bytes, PROT_NONE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
-  if (mapped != At(address)) std::abort();  // the range would stay usable behind its owner's back
+  if (mapped != PointerAt(address))
+    std::abort();  // the range would stay usable behind its owner's back
 }
 
 void AddressSpace::SetReach(uint64_t address, uint64_t bytes, const Reach& reach) {

@@ -24,12 +24,12 @@ int DigitValue(char c) {
 }
 
 // Operators of two characters, and the letters that name them.
-struct Operator {
+struct LongToken {
   std::string_view text;
   char letter;
 };
-constexpr Operator kOperators[] = {{"<<", 'L'}, {">>", 'R'}, {"<=", 'l'}, {">=", 'g'},
-                                   {"==", 'e'}, {"!=", 'n'}, {"&&", 'a'}, {"||", 'o'}};
+constexpr LongToken kLongTokens[] = {{"<<", 'L'}, {">>", 'R'}, {"<=", 'l'}, {">=", 'g'},
+                                     {"==", 'e'}, {"!=", 'n'}, {"&&", 'a'}, {"||", 'o'}};
 
 // All of `digits` in `base`, modulo nothing: false when it does not fit or is malformed.
 bool ParseInteger(std::string_view digits, int base, uint64_t* value) {
@@ -106,7 +106,7 @@ Token Lexer::Next() {
                      : Token::Kind::kBad;
     token.punct = c;
     token.text = text_.substr(start, 1);
-    for (const Operator& op : kOperators) {
+    for (const LongToken& op : kLongTokens) {
       if (text_.substr(start, 2) != op.text) continue;
       token.punct = op.letter;
       token.text = op.text;

@@ -13,14 +13,14 @@ using Kind = Token::Kind;
 
 constexpr int kMaxNesting = 64;
 
-struct Operator {
+struct Infix {
   char punct;
   int strength;
 };
 // As the lexer names them: those of two characters have letters.
-constexpr Operator kOperators[] = {{'o', 1}, {'a', 2}, {'|', 3}, {'^', 4},  {'&', 5},  {'e', 6},
-                                   {'n', 6}, {'<', 7}, {'l', 7}, {'>', 7},  {'g', 7},  {'L', 8},
-                                   {'R', 8}, {'+', 9}, {'-', 9}, {'*', 10}, {'/', 10}, {'%', 10}};
+constexpr Infix kInfix[] = {{'o', 1}, {'a', 2}, {'|', 3}, {'^', 4},  {'&', 5},  {'e', 6},
+                            {'n', 6}, {'<', 7}, {'l', 7}, {'>', 7},  {'g', 7},  {'L', 8},
+                            {'R', 8}, {'+', 9}, {'-', 9}, {'*', 10}, {'/', 10}, {'%', 10}};
 
 int64_t Signed(uint64_t value) {
   return static_cast<int64_t>(value);
@@ -109,9 +109,9 @@ Result<Parser::Number> Parser::Conditional(int depth) {
 Result<Parser::Number> Parser::Binary(int strength, int depth) {
   ASSIGN_OR_RETURN(Number left, Unary(depth));
   for (;;) {
-    const auto* op = std::find_if(std::begin(kOperators), std::end(kOperators),
-                                  [&](const Operator& one) { return Is(one.punct); });
-    if (op == std::end(kOperators) || op->strength < strength) return left;
+    const auto* op = std::find_if(std::begin(kInfix), std::end(kInfix),
+                                  [&](const Infix& one) { return Is(one.punct); });
+    if (op == std::end(kInfix) || op->strength < strength) return left;
     Advance();
     ASSIGN_OR_RETURN(const Number right, Binary(op->strength + 1, depth + 1));
     if ((op->punct == '/' || op->punct == '%') && right.bits == 0) return Bad("division by zero");

@@ -17,6 +17,11 @@ struct Range {
   uint64_t end() const { return begin + size; }
 };
 
+// The memory of this process at an address.
+inline void* PointerAt(uint64_t address) {
+  return reinterpret_cast<void*>(address);
+}
+
 class RangeAllocator {
  public:
   RangeAllocator() = default;  // nothing is free

@@ -14,10 +14,6 @@ namespace {
 
 constexpr uint64_t kAlignment = 4096;
 
-void* At(uint64_t address) {
-  return reinterpret_cast<void*>(address);
-}
-
 }  // namespace
 
 HostArena::~HostArena() {
@@ -41,9 +37,9 @@ uint64_t HostArena::Map(uint64_t bytes) {
 }
 
 void HostArena::Add(uint64_t begin, uint64_t bytes) {
-  const bool registered =
-      real_->cuMemHostRegister_v2 != nullptr &&
-      real_->cuMemHostRegister_v2(At(begin), bytes, CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
+  const bool registered = real_->cuMemHostRegister_v2 != nullptr &&
+                          real_->cuMemHostRegister_v2(PointerAt(begin), bytes,
+                                                      CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
   const auto files = std::find_if(mappings_.begin(), mappings_.end(),
                                   [](const Mapping& each) { return each.offset.has_value(); });
   mappings_.insert(files, {begin, bytes, registered, {}, RangeAllocator(begin, bytes), {}, 0, {}});
@@ -64,8 +60,8 @@ void HostArena::Remove(const Mapping& mapping) {
     made_.file -= bytes;
     return;
   }
-  if (mapping.registered) real_->cuMemHostUnregister(At(mapping.begin));
-  munmap(At(mapping.begin), mapping.bytes);
+  if (mapping.registered) real_->cuMemHostUnregister(PointerAt(mapping.begin));
+  munmap(PointerAt(mapping.begin), mapping.bytes);
   made_.memory -= bytes;
 }
 
@@ -74,7 +70,7 @@ std::byte* HostArena::TakeMade(uint64_t bytes) {
     const auto begin = mapping.free.Take(bytes, kAlignment);
     if (!begin.has_value()) continue;
     mapping.used += bytes;
-    return static_cast<std::byte*>(At(*begin));
+    return static_cast<std::byte*>(PointerAt(*begin));
   }
   return nullptr;
 }
@@ -112,7 +108,7 @@ std::byte* HostArena::TakeToWrite(uint64_t bytes) {
     if (!begin.has_value()) begin = mapping.free.Take(bytes, kAlignment);
     if (!begin.has_value()) continue;
     mapping.used += bytes;
-    return static_cast<std::byte*>(At(*begin));
+    return static_cast<std::byte*>(PointerAt(*begin));
   }
   while (ZeroSome()) {  // what is zeroed in part
     if (std::byte* const slot = TakeMade(bytes)) return slot;
@@ -139,7 +135,7 @@ bool HostArena::MapMemory(uint64_t size) {
   if (begin == 0) return false;
   // The kernel says here that there is no more, and not by ending the program once it writes.
   if (!Populate(begin, size, threads_)) {
-    munmap(At(begin), size);
+    munmap(PointerAt(begin), size);
     return false;
   }
   Add(begin, size);
@@ -175,7 +171,7 @@ bool HostArena::ZeroSome() {
     const uint64_t begin = range.end();
     if (range.size == 0) mapping.dirty.pop_back();
     if (!mapping.offset.has_value()) {
-      std::memset(At(begin), 0, size);
+      std::memset(PointerAt(begin), 0, size);
     } else if (!file_.Zero({begin, *mapping.offset + (begin - mapping.begin), size})) {
       return true;  // not to be used any more, but with the whole mapping it goes
     }
@@ -195,7 +191,7 @@ bool HostArena::PrepareSome(const HostShare& ahead) {
 }
 
 void HostArena::DropDraft() {
-  if (draft_.has_value()) munmap(At(draft_->begin), draft_->bytes);
+  if (draft_.has_value()) munmap(PointerAt(draft_->begin), draft_->bytes);
   draft_.reset();
 }
 
@@ -266,7 +262,7 @@ void HostArena::Trim(Instant now, Duration age, const HostShare& ahead) {
 
 void HostArena::Unregister() {
   for (Mapping& mapping : mappings_) {
-    if (mapping.registered) real_->cuMemHostUnregister(At(mapping.begin));
+    if (mapping.registered) real_->cuMemHostUnregister(PointerAt(mapping.begin));
     mapping.registered = false;
   }
 }

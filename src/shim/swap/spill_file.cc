@@ -12,10 +12,6 @@ namespace {
 
 constexpr uint64_t kPage = 4096;
 
-void* At(uint64_t address) {
-  return reinterpret_cast<void*>(address);
-}
-
 }  // namespace
 
 void SpillFile::Offer(OwnFd file, std::function<Bytes()> promised) {
@@ -69,8 +65,8 @@ void* SpillFile::MapThere(uint64_t offset, uint64_t bytes) const {
 }
 
 void SpillFile::Unmap(const Piece& piece) {
-  madvise(At(piece.begin), piece.bytes, MADV_REMOVE);
-  munmap(At(piece.begin), piece.bytes);
+  madvise(PointerAt(piece.begin), piece.bytes, MADV_REMOVE);
+  munmap(PointerAt(piece.begin), piece.bytes);
   mapped_ -= piece.bytes;
   static_cast<void>(free_.Give(piece.offset, piece.bytes));
 }
@@ -78,10 +74,10 @@ void SpillFile::Unmap(const Piece& piece) {
 // What is dropped need not be written to the disk, as zeroes would, nor be read for what is written
 // next.
 bool SpillFile::Zero(const Piece& part) {
-  if (file_.intact() && madvise(At(part.begin), part.bytes, MADV_REMOVE) == 0) {
+  if (file_.intact() && madvise(PointerAt(part.begin), part.bytes, MADV_REMOVE) == 0) {
     return Reserve(part.offset, part.bytes);
   }
-  std::memset(At(part.begin), 0, part.bytes);
+  std::memset(PointerAt(part.begin), 0, part.bytes);
   return true;
 }
 
