@@ -17,6 +17,7 @@ enum class ErrorCode {
   kNotFound,     // the thing named does not exist
   kUnavailable,  // no answer; trying again later may help
   kRefused,      // the other side said no, and why
+  kForbidden,    // the other side allows it to others only
   kVersion,      // the two sides speak different protocol versions
   kUnsupported,  // it can never be done here
   kInterrupted,  // the person who waited for it wants it no more

@@ -1,14 +1,16 @@
 """Leases: a cluster engine lends GPUs to its jobs, and only their processes use them."""
 
+import contextlib
 import json
 import os
 import signal
-import socket
+import tempfile
+from pathlib import Path
 
 import pytest
 
 import users
-from harness import MIB, PATIENCE_S, REFUSED, SANITIZED, SOCKET, SOFT_GPU, TANDEM, DeviceProgram, finish, train, wait_until
+from harness import MIB, PATIENCE_S, SANITIZED, SOFT_GPU, TANDEM, Card, DeviceProgram, finish, train, wait_until
 from test_sharing import solo
 
 JOB = ["--job", "17", "--user", str(os.getuid()), "--gpu", "gpu0"]
@@ -128,24 +130,25 @@ def test_tandem_run_within_a_job_belongs_to_it(card):
     assert raised.wait(timeout=60) == 125  # it cannot have more
 
 
-def join(device):
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(PATIENCE_S)
-        connection.connect(SOCKET)
-        connection.sendall(users.register(device))
-        return users.receive(connection)
-
-
-def test_only_jobs_are_served_where_that_is_asked_for(make_card, monkeypatch):
+def test_only_jobs_are_served_where_that_is_asked_for():
     if not users.can_be_others():
         pytest.skip("needs root, to be another user")
-    card = make_card(vram="64M", context="2M")
-    card.runtime.chmod(0o755)
-    card.start_daemon("--everybody", "--leases-only")
-    finish(card.shared(train("8M", 1)))  # root's
-    monkeypatch.chdir(card.runtime)  # to which other users have no path
-    kind, payload = users.as_stranger(join, card.gpu()["uuid"])
-    assert kind == REFUSED and b"start the program as a job" in payload
+    with tempfile.TemporaryDirectory(prefix="tandem-users-") as folder:
+        root = Path(folder)
+        root.chmod(0o711)
+        programs = users.install(root)
+        card = Card(root, vram="64M", context="2M")
+        with contextlib.closing(card):
+            card.soft.chmod(0o755)
+            card.env.update(TANDEM_SOFT_SHARED="1", LD_LIBRARY_PATH=str(root / "lib/tandem/soft"))
+            card.start_daemon("--everybody", "--leases-only")
+            finish(card.shared(train("8M", 1)))  # root's
+            user = ["setpriv", f"--reuid={users.STRANGER}", f"--regid={users.STRANGER}", "--clear-groups"]
+            env = {**card.env, "LD_PRELOAD": str(root / "lib/libtandem.so")}
+            program = card.spawn([*user, programs / "train", "--memory", "8M", "--steps", "1"], env=env)
+            _, err = program.communicate(timeout=PATIENCE_S)
+            assert program.returncode != 0
+            assert "start the program as a job; device 0 is out of memory for this program" in err
 
 
 @pytest.mark.parametrize("words, said", [

@@ -60,6 +60,17 @@ Result<Terms> DaemonLink::Register(Bytes resident) {
   return terms;
 }
 
+// A registration that the daemon refuses. Any program may use a device that is not shared.
+Error RefusalError(const wire::Refused& refused) {
+  const auto is = [&](wire::RefusalCode code) {
+    return refused.code == static_cast<uint16_t>(code);
+  };
+  const ErrorCode code = is(wire::RefusalCode::kUnknownDevice) ? ErrorCode::kUnsupported
+                         : is(wire::RefusalCode::kNotYours)    ? ErrorCode::kForbidden
+                                                               : ErrorCode::kRefused;
+  return Error{code, refused.reason};
+}
+
 Result<Terms> DaemonLink::TryToRegister(Bytes resident) {
   ASSIGN_OR_RETURN(wire::Channel channel, wire::ConnectDaemon(wire::SocketPath()));
   uint32_t contexts = 0;
@@ -77,9 +88,7 @@ Result<Terms> DaemonLink::TryToRegister(Bytes resident) {
                                   most_resident().has_value() ? wire::Register::kDoes : can, 1}));
   ASSIGN_OR_RETURN(const wire::Message answer, channel.Receive(kRegistrationPatience));
   if (const auto* refused = std::get_if<wire::Refused>(&answer); refused != nullptr) {
-    // Any program may use a device that is not shared.
-    const bool foreign = refused->code == static_cast<uint16_t>(wire::RefusalCode::kUnknownDevice);
-    return Error{foreign ? ErrorCode::kUnsupported : ErrorCode::kRefused, refused->reason};
+    return RefusalError(*refused);
   }
   const auto* registered = std::get_if<wire::Registered>(&answer);
   if (registered == nullptr) {

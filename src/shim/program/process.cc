@@ -269,11 +269,12 @@ GuestResult Without(CUdevice device, const Error& why) {
   MutexLock lock(DecisionMutex());
   if (Guest* const open = OpenGuest(device)) return {open};
   if (!MayBeShared(device)) return {};
-  if (OwnRun() == 0 || why.code == ErrorCode::kUnsupported) {
+  const bool alone = OwnRun() == 0 && why.code != ErrorCode::kForbidden;
+  if (alone || why.code == ErrorCode::kUnsupported) {
     Unshare(device, why);
     return {};
   }
-  // Beside the others of its run it would take what they were promised.
+  // Beside the others of its run, or of the GPU's jobs, it would take what they were promised.
   if (why.code != ErrorCode::kInterrupted && !shut_out[device].exchange(true)) {
     Log(LogLevel::kWarn, "%s; device %d is out of memory for this program", why.message.c_str(),
         device);
