@@ -36,7 +36,7 @@ target_precompile_headers(test_headers PRIVATE ${common_headers} <filesystem> <f
 # Several files as one, which compiles faster (asan: 583 s of CPU time for 810): all tests, everything under a
 # sanitizer, and libraries. What they keep to themselves must bear different names then.
 # Not in the debug preset.
-set(CMAKE_UNITY_BUILD_BATCH_SIZE 16)
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
 if(TANDEM_SANITIZE OR NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
   set(tandem_unity ON)
 endif()
