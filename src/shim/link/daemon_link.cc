@@ -30,6 +30,17 @@ Page* MapPage(int fd, int protection, uint64_t magic) {
   return nullptr;
 }
 
+// A registration that the daemon refuses. Any program may use a device that is not shared.
+Error RefusalError(const wire::Refused& refused) {
+  const auto is = [&](wire::RefusalCode code) {
+    return refused.code == static_cast<uint16_t>(code);
+  };
+  const ErrorCode code = is(wire::RefusalCode::kUnknownDevice) ? ErrorCode::kUnsupported
+                         : is(wire::RefusalCode::kNotYours)    ? ErrorCode::kForbidden
+                                                               : ErrorCode::kRefused;
+  return Error{code, refused.reason};
+}
+
 }  // namespace
 
 Status DaemonLink::MapPages() {
@@ -58,17 +69,6 @@ Result<Terms> DaemonLink::Register(Bytes resident) {
   registering_ = false;
   answered_.NotifyAll();
   return terms;
-}
-
-// A registration that the daemon refuses. Any program may use a device that is not shared.
-Error RefusalError(const wire::Refused& refused) {
-  const auto is = [&](wire::RefusalCode code) {
-    return refused.code == static_cast<uint16_t>(code);
-  };
-  const ErrorCode code = is(wire::RefusalCode::kUnknownDevice) ? ErrorCode::kUnsupported
-                         : is(wire::RefusalCode::kNotYours)    ? ErrorCode::kForbidden
-                                                               : ErrorCode::kRefused;
-  return Error{code, refused.reason};
 }
 
 Result<Terms> DaemonLink::TryToRegister(Bytes resident) {
