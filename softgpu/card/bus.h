@@ -26,6 +26,9 @@ class Bus {
   // The same bus, for copies that go at another rate.
   Bus At(uint64_t bytes_per_second) const { return Bus(page_, bytes_per_second); }
 
+  // The bus of another card. REQUIRES: no copy is under way.
+  void Use(SharedPage* page) { page_ = page; }
+
   // What to copy at a time.
   Bytes piece() const;
 
@@ -39,7 +42,7 @@ class Bus {
   Instant Reserve(Direction direction, Bytes bytes, Instant now, Instant previous);
 
  private:
-  SharedPage* const page_;
+  SharedPage* page_;
   const uint64_t bytes_per_second_;
 };
 

@@ -38,6 +38,12 @@ class ComputeTurn {
   ComputeTurn(SharedPage* page, int slot, SharedEngine engine = SharedEngine::kCompute)
       : page_(page), slot_(slot), engine_(static_cast<int>(engine)) {}
 
+  // The same engine of another card. REQUIRES: this process does not own it.
+  void Use(SharedPage* page, int slot) {
+    page_ = page;
+    slot_ = slot;
+  }
+
   // Waits until this process owns the engine. At once if it does already.
   void Acquire();
   // Cheap. Whether the owner must stop computing: its quantum is over and another process waits, or
@@ -63,8 +69,8 @@ class ComputeTurn {
   void SetWaiting(int slot, bool waiting);
   void Wake(int slot);
 
-  SharedPage* const page_;
-  const int slot_;
+  SharedPage* page_;
+  int slot_;
   const int engine_;
   uint64_t mine_ = 0;  // the owner word while it was last ours
   Duration spent_;     // of the quantum

@@ -42,6 +42,9 @@ class DeviceClock {
   bool model() const { return page_->model_clock != 0; }
   Instant Now();
 
+  // The clock of another card. REQUIRES: no other call is under way.
+  void Use(SharedPage* page) { page_ = page; }
+
   // The rest is for the model clock.
 
   // When work could begin on an engine that may begin at `earliest`.
@@ -54,7 +57,7 @@ class DeviceClock {
   void Done(Instant end);
 
  private:
-  SharedPage* const page_;
+  SharedPage* page_;
   std::atomic<int64_t> latest_ns_ = 0;  // that Now() gave
 };
 

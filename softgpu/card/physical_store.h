@@ -49,6 +49,8 @@ class PhysicalStore {
   // Charges, and gives back, memory that comes from elsewhere.
   bool Charge(uint64_t bytes) { return shared_->Charge(Bytes(bytes)); }
   void Return(uint64_t bytes) { shared_->Return(Bytes(bytes)); }
+  // From now on. REQUIRES: all allocated memory is charged there.
+  void ChargeTo(SharedDevice* shared) { shared_ = shared; }
 
   // Maps the pieces one after the other from `address` on; undoes it all on failure.
   bool MapAt(AddressSpace& space, uint64_t address, const std::vector<Range>& pieces);
@@ -61,7 +63,7 @@ class PhysicalStore {
 
   void FreePiece(const Range& piece);
 
-  SharedDevice* const shared_;
+  SharedDevice* shared_;
   const std::shared_ptr<ShareableMemory> memory_;
   RangeAllocator absent_;    // free, and not in the host's memory
   RangeAllocator kept_;      // free, and there

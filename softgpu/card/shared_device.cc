@@ -246,6 +246,11 @@ void SharedDevice::Return(Bytes bytes) {
   ledger_.Return(slot_, bytes);
 }
 
+Bytes SharedDevice::Held() {
+  MutexLock lock(mutex_);
+  return ledger_.held_by(slot_);
+}
+
 Bytes SharedDevice::Free() {
   MutexLock lock(mutex_);
   ReapDead();

@@ -71,6 +71,8 @@ class SharedDevice {
   // After taking dead processes' shares back.
   Bytes Free();
   Bytes total() const { return ledger_.total(); }
+  // What is charged to this process.
+  Bytes Held();
 
   // Whether a living process has the slot; true where that cannot be told.
   bool IsHeld(int slot) const;

@@ -11,14 +11,14 @@ Result<std::unique_ptr<Device>> Device::Open(int ordinal, const DeviceOption& op
                                                    options.model_clock, users, option.source));
   const CUuuid uuid = DeviceUuid(option.name);
   ASSIGN_OR_RETURN(auto store, PhysicalStore::Create(shared.get(), uuid));
-  return std::unique_ptr<Device>(new Device(ordinal, uuid, std::move(shared), std::move(store),
-                                            options, space, scheduler, faults));
+  auto card = std::make_unique<Card>(Card{std::move(shared), uuid, ordinal});
+  return std::unique_ptr<Device>(
+      new Device(ordinal, std::move(card), std::move(store), options, space, scheduler, faults));
 }
 
-Device::Device(int ordinal, const CUuuid& uuid, std::unique_ptr<SharedDevice> shared,
-               std::unique_ptr<PhysicalStore> store, const Options& options, AddressSpace* space,
-               Scheduler* scheduler, Faults* faults)
-    : DeviceVram(ordinal, uuid, std::move(shared), std::move(store), space),
+Device::Device(int ordinal, std::unique_ptr<Card> card, std::unique_ptr<PhysicalStore> store,
+               const Options& options, AddressSpace* space, Scheduler* scheduler, Faults* faults)
+    : DeviceVram(ordinal, std::move(card), std::move(store), space),
       clock_(this->shared().page()),
       bus_(this->shared().page(), options.live.bus_bytes_per_second),
       turn_(this->shared().page(), this->shared().slot()),
@@ -35,17 +35,30 @@ Device::Device(int ordinal, const CUuuid& uuid, std::unique_ptr<SharedDevice> sh
                 .watchdog = options.watchdog,
                 .page_fault = options.page_fault,
                 .path = options.path},
+      priority_(options.priority),
       scheduler_(scheduler) {
-  this->shared().own().priority.store(options.priority);
+  this->shared().own().priority.store(priority_);
+}
+
+void Device::MoveTo(Card* card) {
+  UseCard(card);
+  SharedPage* const page = shared().page();
+  const int slot = shared().slot();
+  clock_.Use(page);
+  bus_.Use(page);
+  turn_.Use(page, slot);
+  for (ComputeTurn& turn : bus_turns_) turn.Use(page, slot);
+  hardware_.slot = &shared().own();
+  shared().own().priority.store(priority_);
 }
 
 std::string Device::pci_bus_id() const {
-  return PciBusId(ordinal());
+  return PciBusId(card()->number);
 }
 
 bool Device::Attribute(CUdevice_attribute attribute, int* value) const {
   if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID) {
-    *value = PciBus(ordinal());
+    *value = PciBus(card()->number);
     return true;
   }
   if (attribute == CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT) {

@@ -46,6 +46,10 @@ class Device : public DeviceVram {
                                               const Options& options, AddressSpace* space,
                                               Scheduler* scheduler, Faults* faults);
 
+  // Goes on with another card. REQUIRES: no work is under way, as the scheduler's WhileIdle sees
+  // to; nothing is charged to the card before; the cards are alike.
+  void MoveTo(Card* card);
+
   std::string pci_bus_id() const;
   // False if the device does not know the attribute.
   bool Attribute(CUdevice_attribute attribute, int* value) const;
@@ -66,9 +70,8 @@ class Device : public DeviceVram {
   Primary primary GUARDED_BY(primary_mutex);
 
  private:
-  Device(int ordinal, const CUuuid& uuid, std::unique_ptr<SharedDevice> shared,
-         std::unique_ptr<PhysicalStore> store, const Options& options, AddressSpace* space,
-         Scheduler* scheduler, Faults* faults);
+  Device(int ordinal, std::unique_ptr<Card> card, std::unique_ptr<PhysicalStore> store,
+         const Options& options, AddressSpace* space, Scheduler* scheduler, Faults* faults);
   void ReleaseTurn(EngineKind engine);
 
   DeviceClock clock_;
@@ -76,7 +79,8 @@ class Device : public DeviceVram {
   // Each of its engine's thread.
   ComputeTurn turn_;
   ComputeTurn bus_turns_[2];
-  const Hardware hardware_;
+  Hardware hardware_;
+  const int32_t priority_;  // of this process on its card
   Scheduler* const scheduler_;
   Mutex engines_mutex_;
   std::unique_ptr<Engines> engines_ GUARDED_BY(engines_mutex_);

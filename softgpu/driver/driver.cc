@@ -79,12 +79,18 @@ CUresult Initialise() {
   return result;
 }
 
-CUresult Ready() {
+CUresult Usable() {
   if (g_driver.load(std::memory_order_acquire) == nullptr || g_forked.load()) {
     return CUDA_ERROR_NOT_INITIALIZED;
   }
   if (g_shut_down.load()) return CUDA_ERROR_DEINITIALIZED;
   return t_host_functions > 0 ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
+}
+
+CUresult Ready() {
+  CU_TRY(Usable());
+  TheDriver().checkpoint.Pass();
+  return CUDA_SUCCESS;
 }
 
 Driver& TheDriver() {

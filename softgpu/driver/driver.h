@@ -7,7 +7,8 @@
 // 1. Before cuInit, in a child forked after it, and once the process exits, no entry point gets
 // past
 //    Ready().
-// 2. Lock order: a device's primary_mutex, a GraphExec's launch_mutex, graphs_mutex, the memory's
+// 2. Lock order: the Checkpoint's, a device's primary_mutex, a GraphExec's launch_mutex,
+// graphs_mutex, the memory's
 //    mutex; then that of a Context, a Library, a LibraryKernel, a Module or an IpcEvent, one at a
 //    time; then those of handle tables and the scheduler's. Every other is a leaf.
 #pragma once
@@ -21,6 +22,7 @@
 #include "softgpu/card/options.h"
 #include "softgpu/driver/array.h"
 #include "softgpu/driver/capture.h"
+#include "softgpu/driver/checkpoint.h"
 #include "softgpu/driver/context.h"
 #include "softgpu/driver/graph.h"
 #include "softgpu/driver/graph_exec.h"
@@ -42,6 +44,7 @@ class Driver {
   Scheduler scheduler;
   ValueWatch watch{&scheduler};
   std::vector<std::unique_ptr<Device>> devices;
+  Checkpoint checkpoint{this};
 
   HandleTable<CUcontext, Context> contexts;
   HandleTable<CUstream, StreamObject> streams;
@@ -92,6 +95,8 @@ class Driver {
 // cuInit: opens the devices that the environment names. Later calls give the first one's result.
 CUresult Initialise();
 // Not initialised, forked since, shut down, or called from a host function: the error to return.
+CUresult Usable();
+// The same, once the process is not locked for a checkpoint.
 CUresult Ready();
 // REQUIRES: Ready() was successful.
 Driver& TheDriver();

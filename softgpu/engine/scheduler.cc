@@ -200,6 +200,27 @@ std::vector<Dependency> Scheduler::PendingOf(const StreamGroup* group) {
   return pending;
 }
 
+bool Scheduler::WaitUntilIdle(std::optional<Instant> until) {
+  MutexLock lock(mutex_);
+  while (!active_.empty()) {
+    if (!until.has_value()) {
+      done_.Wait(mutex_);
+      continue;
+    }
+    const Instant now = MonotonicNow();
+    if (now >= *until) return false;
+    done_.WaitFor(mutex_, *until - now);
+  }
+  return true;
+}
+
+bool Scheduler::WhileIdle(const std::function<void()>& function) {
+  MutexLock lock(mutex_);
+  if (!active_.empty()) return false;
+  function();
+  return true;
+}
+
 // Completes the tasks without an engine that can be, and wakes the engines that have work.
 void Scheduler::Advance() {
   bool completed = true;

@@ -165,6 +165,12 @@ class Scheduler {
   std::vector<Dependency> Pending(const std::shared_ptr<Stream>& stream) EXCLUDES_LOCK(mutex_);
   std::vector<Dependency> PendingOf(const StreamGroup* group) EXCLUDES_LOCK(mutex_);
 
+  // Waits until no stream of the process has a task. False: not until then.
+  bool WaitUntilIdle(std::optional<Instant> until) EXCLUDES_LOCK(mutex_);
+  // Runs the function while no stream has a task, and none can get one. False: one has, and nothing
+  // was run.
+  bool WhileIdle(const std::function<void()>& function) EXCLUDES_LOCK(mutex_);
+
   void Start(Engines* engines);
 
  private:

@@ -57,6 +57,13 @@ class HandleTable {
   }
 
   template <typename Predicate>
+  bool Any(Predicate predicate) const {
+    MutexLock lock(mutex_);
+    return std::any_of(objects_.begin(), objects_.end(),
+                       [&](const auto& entry) { return predicate(*entry.second); });
+  }
+
+  template <typename Predicate>
   void EraseIf(Predicate predicate) {
     std::vector<std::shared_ptr<T>> erased;  // destroyed after the lock is released
     MutexLock lock(mutex_);

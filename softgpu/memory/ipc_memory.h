@@ -44,6 +44,11 @@ class IpcMemory {
   CUresult Close(uint64_t address);
   void FreeAll(Owner owner);
   std::optional<Block> Find(uint64_t address) const;
+  // Whether there is a block that another process has opened or may open.
+  bool Shares() {
+    DropStaleTickets();
+    return !tickets_.empty() || !opened_.empty();
+  }
 
  private:
   struct Ticket {

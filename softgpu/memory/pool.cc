@@ -147,6 +147,11 @@ CUresult Pools::Destroy(Pool* pool) {
   return CUDA_SUCCESS;
 }
 
+bool Pools::shares() const {
+  return std::any_of(pools_.begin(), pools_.end(),
+                     [](const auto& entry) { return entry.second->apart(); });
+}
+
 Pool* Pools::Find(CUmemoryPool handle) {
   const auto found = pools_.find(reinterpret_cast<uint64_t>(handle));
   return found == pools_.end() || found->second->doomed ? nullptr : found->second.get();

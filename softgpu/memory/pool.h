@@ -154,6 +154,8 @@ class Pools {
   const Pool* Around(uint64_t address) const;
   Pool* DefaultOf(DeviceVram* device);
   Pool* CurrentOf(DeviceVram* device);
+  // Whether there is one that another process has or may have.
+  bool shares() const;
   void SetCurrent(Pool* pool) { current_[pool->device] = pool->id; }
 
   // The host has synchronised with something: pools fall to what they are to keep.

@@ -93,6 +93,14 @@ CUresult Vmm::Export(Handle handle, int* fd) {
   return CUDA_SUCCESS;
 }
 
+bool Vmm::shares() const {
+  return std::any_of(physical_.begin(), physical_.end(), [](const auto& entry) {
+    const Physical& memory = entry.second;
+    const bool of_device = memory.properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+    return memory.shared != nullptr && of_device;
+  });
+}
+
 CUresult Vmm::Retain(uint64_t address, Handle* handle) {
   const auto found = Find(address);
   if (!found) return CUDA_ERROR_INVALID_VALUE;

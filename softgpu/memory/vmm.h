@@ -56,6 +56,9 @@ class Vmm {
   };
   CUresult SetAccess(uint64_t address, uint64_t bytes, const std::vector<Grant>& grants);
 
+  // Whether there is memory of a device that another process has or may have.
+  bool shares() const;
+
   const CUmemAllocationProp* PropertiesOf(Handle handle) const;
   // The mapping around `address`.
   struct Found {

@@ -323,6 +323,7 @@ static_assert(sizeof(CUDA_EXTERNAL_MEMORY_HANDLE_DESC) == 104);
 }  // extern "C"
 
 #include "src/cuda/batch_types.h"
+#include "src/cuda/checkpoint_types.h"
 #include "src/cuda/graph_types.h"
 #include "src/cuda/launch_types.h"
 #include "src/cuda/texture_types.h"

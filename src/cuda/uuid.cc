@@ -14,4 +14,12 @@ std::string FormatUuid(const CUuuid& uuid) {
   return text;
 }
 
+CUuuid UuidOf(const RealDriver& real, CUdevice device) {
+  CUuuid uuid{};
+  const auto get =
+      real.cuDeviceGetUuid_v2 != nullptr ? real.cuDeviceGetUuid_v2 : real.cuDeviceGetUuid;
+  if (get != nullptr) get(&uuid, device);
+  return uuid;
+}
+
 }  // namespace tandem::cuda

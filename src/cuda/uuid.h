@@ -4,10 +4,13 @@
 
 #include <string>
 
-#include "src/cuda/driver_types.h"
+#include "src/cuda/real_driver.h"
 
 namespace tandem::cuda {
 
 std::string FormatUuid(const CUuuid& uuid);
+
+// Of a device; of zeros where the driver does not tell it.
+CUuuid UuidOf(const RealDriver& real, CUdevice device);
 
 }  // namespace tandem::cuda

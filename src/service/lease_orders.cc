@@ -1,7 +1,6 @@
 // Leases of engines: the users who may create and end them, their runs, and the processes that may
 // use them.
 #include <algorithm>
-#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "src/core/share_text.h"
@@ -97,36 +96,6 @@ std::map<int, Bytes> Service::SharedBytes() const {
   std::map<int, Bytes> shared;
   for (const auto& gpu : gpus_) shared[gpu->info.index] = gpu->arbiter.budget().total();
   return shared;
-}
-
-// To another GPU, as long as no program of the job uses one: a context is bound to its GPU.
-void Service::MoveLease(Connection& from, const wire::Control& m) {
-  const auto refuse = [&](wire::RefusalCode code, const std::string& reason) {
-    Refuse(from.id, code, reason, false);
-  };
-  if (!MayRule(from)) {
-    return refuse(wire::RefusalCode::kNotYours,
-                  "only root or the daemon's owner can move leases to another GPU");
-  }
-  const Lease* const lease = leases_.OfJob(m.target);
-  int gpu = -1;
-  const char* const end = m.value.data() + m.value.size();
-  if (std::from_chars(m.value.data(), end, gpu).ptr != end || lease == nullptr) {
-    return refuse(wire::RefusalCode::kUnknownTarget,
-                  lease == nullptr ? "job " + Printable(m.target) + " has no lease"
-                                   : "\"" + Printable(m.value) + "\" is no number of a GPU");
-  }
-  const std::vector<Seat*> seats = SeatsOf(RunKey{lease->terms.uid, lease->token});
-  if (!seats.empty() && lease->terms.gpus != std::vector{gpu}) {
-    return refuse(wire::RefusalCode::kUnknownTarget,
-                  "process " + std::to_string(seats.front()->client.pid) + " uses gpu" +
-                      std::to_string(seats.front()->gpu->info.index) +
-                      ", and CUDA binds a program to its GPU: end the program first");
-  }
-  if (const Status moved = leases_.Move(m.target, gpu, SharedBytes()); !moved.ok()) {
-    return refuse(wire::RefusalCode::kUnknownTarget, Printable(moved.error().message));
-  }
-  out_.push_back(Outgoing{from.id, wire::Answer{LeaseJson(*lease).dump()}, {}, false});
 }
 
 // Its sessions keep what they have until they end; others cannot join. Which these are.

@@ -168,8 +168,7 @@ TEST_F(LeaseOrdersTest, ALeaseMovesToAnotherGpuWhileNoProgramUsesOne) {
   EXPECT_TRUE(Silent<wire::Refused>(500));
   Join(1, 11, token);
   move("1");
-  EXPECT_EQ(Refused(500),
-            "process 11 uses gpu0, and CUDA binds a program to its GPU: end the program first");
+  EXPECT_EQ(Refused(500), "process 11 uses gpu0: take that away with `tandem detach` first");
   move("0");
   EXPECT_TRUE(Silent<wire::Refused>(500));
 }

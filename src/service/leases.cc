@@ -258,15 +258,20 @@ void Leases::SetSuspended(unsigned uid, uint64_t token,
   }
 }
 
-Status Leases::Move(const std::string& job, int gpu, const std::map<int, Bytes>& shared) {
+Status Leases::Move(const std::string& job, std::vector<int> gpus,
+                    const std::map<int, Bytes>& shared) {
   const auto at = leases_.find(job);
   if (at == leases_.end()) return Error{ErrorCode::kNotFound, "job " + job + " has no lease"};
   LeaseTerms& terms = at->second.terms;
-  if (terms.gpus == std::vector{gpu}) return {};
-  TRY(HasRoom(gpu, terms.request, shared));
-  const std::vector<int> before = std::exchange(terms.gpus, {gpu});
+  std::sort(gpus.begin(), gpus.end());
+  if (terms.gpus == gpus) return {};
+  for (const int gpu : gpus) {
+    const bool has = std::find(terms.gpus.begin(), terms.gpus.end(), gpu) != terms.gpus.end();
+    if (!has) TRY(HasRoom(gpu, terms.request, shared));
+  }
+  std::swap(terms.gpus, gpus);
   Status saved = Save();
-  if (!saved.ok()) terms.gpus = before;
+  if (!saved.ok()) terms.gpus = std::move(gpus);
   return saved;
 }
 

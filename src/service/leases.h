@@ -82,9 +82,9 @@ class Leases {
   // Nothing where there is no such lease.
   void SetSuspended(unsigned uid, uint64_t token, const std::optional<Suspension>& suspended);
 
-  // The job's GPU from now on. kNotFound: it has no lease; kInvalid: there is no such GPU;
-  // kRefused: what it is guaranteed does not fit there.
-  Status Move(const std::string& job, int gpu, const std::map<int, Bytes>& shared);
+  // The job's GPUs from now on. kNotFound: it has no lease; kInvalid: there is no such GPU;
+  // kRefused: what it is guaranteed does not fit on one that it has not had.
+  Status Move(const std::string& job, std::vector<int> gpus, const std::map<int, Bytes>& shared);
 
   const Lease* OfToken(unsigned uid, uint64_t token) const;
   // The lease whose cgroup has a process with `cgroups`, the text of its /proc/PID/cgroup.

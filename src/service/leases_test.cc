@@ -59,14 +59,14 @@ TEST_F(LeasesTest, ALeaseMovesWhereItsRequestFits) {
   Leases leases(Keeper());
   ASSERT_TRUE(Create(&leases, Terms("1", MiB(40))).ok());
   ASSERT_TRUE(Create(&leases, Terms("2", MiB(60))).ok());
-  EXPECT_TRUE(leases.Move("1", 1, shared).ok());
+  EXPECT_TRUE(leases.Move("1", {1}, shared).ok());
   EXPECT_EQ(leases.Guaranteed(0), MiB(60));
   EXPECT_EQ(Leases({}, kept_).OfJob("1")->terms.gpus, std::vector{1});
-  EXPECT_FALSE(leases.Move("2", 1, shared).ok());
-  EXPECT_FALSE(leases.Move("2", 2, shared).ok());
-  EXPECT_FALSE(leases.Move("3", 0, shared).ok());
+  EXPECT_FALSE(leases.Move("2", {1}, shared).ok());
+  EXPECT_FALSE(leases.Move("2", {2}, shared).ok());
+  EXPECT_FALSE(leases.Move("3", {0}, shared).ok());
   full_ = true;
-  EXPECT_FALSE(leases.Move("1", 0, shared).ok());
+  EXPECT_FALSE(leases.Move("1", {0}, shared).ok());
   EXPECT_EQ(leases.OfJob("1")->terms.gpus, std::vector{1});
 }
 

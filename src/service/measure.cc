@@ -139,7 +139,7 @@ void Service::CountForeign(Gpu& gpu, const CardUse& use) {
                            SaturatingSubtract(used, ours->least));
   if (gpu.foreign == before) return;
   MeasureWithin(kPauseAfterAChange);
-  Feed(gpu, core::event::BudgetSet{BudgetOf(gpu.info, gpu.foreign)});
+  Feed(gpu, core::event::BudgetSet{gpu.budget()});
   const Bytes noted = gpu.foreign_noted;
   const Bytes change = std::max(gpu.foreign, noted) - std::min(gpu.foreign, noted);
   if (change.count < gpu.info.card.count / kShareWorthALine) return;

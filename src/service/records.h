@@ -58,9 +58,13 @@ struct Service::Gpu {
         claimable(info.foreign),
         arbiter(config) {}
 
+  // What sessions may have together.
+  Bytes budget() const { return BudgetOf(info, foreign + awaited); }
+
   GpuInfo info;
   Bytes foreign;
   Bytes foreign_noted;    // the last that the log has
+  Bytes awaited;          // by processes that are about to move here (lease_moves.cc)
   Bytes claimable;        // of what was in use at the start, what no session has claimed yet
   bool measured = false;  // the driver has told its use at least once
   bool healthy = true;    // it told that the last time, too
@@ -94,7 +98,16 @@ struct Service::Seat {
   SpillQuota spill_quota;
   std::shared_ptr<const history::SessionIdentity> identity;  // null: nothing is recorded
   history::Usage recorded;                                   // what it had used by then, in all
-  uint64_t handovers = 0;                                    // that were for it
+  // To another GPU, by an order.
+  struct Move {
+    Gpu* to = nullptr;
+    Bytes room;         // that is kept for it there
+    bool told = false;  // the process, that it is to move
+    Instant until;      // then it is given up
+  };
+  std::optional<Move> move;
+  std::string stays;       // why the last one failed
+  uint64_t handovers = 0;  // that were for it
   Bytes out;
   Bytes in;
 };

@@ -42,13 +42,15 @@ void Service::Enrol(Connection& from, const wire::Register& m) {
                   "this daemon does not serve a GPU " + Printable(m.device), true);
   }
   Seat* const old = FindSeat(from.client, *gpu);
-  if (old == nullptr && SessionsOf(from.client.uid) >= kMaxSessionsPerUser) {
+  Seat* const left = old == nullptr ? LeftBy(from, m) : nullptr;
+  const Seat* const before = old != nullptr ? old : left;
+  if (before == nullptr && SessionsOf(from.client.uid) >= kMaxSessionsPerUser) {
     return Refuse(from.id, wire::RefusalCode::kTooMany,
                   "user " + std::to_string(from.client.uid) + " has " +
                       std::to_string(kMaxSessionsPerUser) + " sessions already",
                   true);
   }
-  if (old == nullptr && RefuseWithoutLease(from, *gpu, m)) return;
+  if (before == nullptr && RefuseWithoutLease(from, *gpu, m)) return;
   if (AwaitSpillFile(from, *gpu, m)) return;
   Result<std::unique_ptr<SessionPages>> pages = pages_->Make();
   if (!pages.ok()) {
@@ -70,10 +72,10 @@ void Service::Enrol(Connection& from, const wire::Register& m) {
   core::event::SessionAdded added;
   // No other session can have anything yet, whatever it claims.
   const bool unknown_from_before =
-      old == nullptr && from.client.predates_daemon && !KnowsAllFromBefore();
-  if (old != nullptr || unknown_from_before) added = ClaimsOf(m, gpu->info);
+      before == nullptr && from.client.predates_daemon && !KnowsAllFromBefore();
+  if (before != nullptr || unknown_from_before) added = ClaimsOf(m, gpu->info);
   if (unknown_from_before) Believe(*gpu, &added);
-  if (old != nullptr && !gpu->arbiter.MayReturn(old->id, &added)) {
+  if (before != nullptr && !before->gpu->arbiter.MayReturn(before->id, &added)) {
     return Refuse(from.id, wire::RefusalCode::kTooMany,
                   "cannot re-register: while the daemon was down it allocated more than its run, "
                   "or its user, may have",
@@ -83,16 +85,20 @@ void Service::Enrol(Connection& from, const wire::Register& m) {
   added.tenant = TenantOf(from.client);
   added.spills = from.spill_file.has_value() && *from.spill_file;
   JoinRun(from, m, old, *seat, added);
-  const bool suspended = StartsSuspended(m, old, *seat, added);
+  const bool suspended =
+      left != nullptr ? runs_.at(*seat->run).suspended : StartsSuspended(m, old, *seat, added);
   const core::Share share = FirstShare(old, *seat);
   if (old != nullptr) {
     Replace(*old, *seat, &added);
+  } else if (left != nullptr) {
+    TakeOver(*left, *seat, &added);
   } else if (unknown_from_before) {
     CountAsNotForeign(*gpu, &added);
   }
   from.role = Connection::Role::kSession;
   from.seat = seat.get();
   sessions_[added.id] = std::move(seat);
+  if (left != nullptr) LetLeaseFollow(*from.seat);
   RecordIdentity(*from.seat);
   ExpectUsage();
   SendRegistered(from, *gpu, added);  // before all that the arbiter has to say to the session

@@ -91,7 +91,7 @@ void Service::Restore(SavedSession* saved) {
   seat->core_run = added.run;
   const Bytes had = added.resident + added.fixed + Bytes(added.contexts * gpu->info.context.count);
   gpu->foreign = SaturatingSubtract(gpu->foreign, had);
-  added.budget = BudgetOf(gpu->info, gpu->foreign);
+  added.budget = gpu->budget();
   const bool suspended = saved->suspended != 0;
   Note(Describe(*seat) + " is expected back");
   RecordIdentity(*seat);
@@ -181,7 +181,7 @@ void Service::CountAsNotForeign(Gpu& gpu, core::event::SessionAdded* claims) {
   const Bytes had = std::max(std::min(claims->allocated, gpu.info.card), claims->resident) +
                     claims->fixed + Bytes(claims->contexts * gpu.info.context.count);
   gpu.foreign = SaturatingSubtract(gpu.foreign, had);
-  claims->budget = BudgetOf(gpu.info, gpu.foreign);
+  claims->budget = gpu.budget();
 }
 
 }  // namespace tandem::service

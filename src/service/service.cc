@@ -217,6 +217,7 @@ std::vector<Outgoing> Service::OnTick(Instant now) {
   if (usage_at_.has_value() && *usage_at_ <= now) RecordUsages();
   if (leases_at_.has_value() && *leases_at_ <= now) EndLeasesOfGoneJobs();
   if (refusals_at_.has_value() && *refusals_at_ <= now) RefuseCallsThatWait();
+  if (moves_at_.has_value() && *moves_at_ <= now) EndLateMoves();
   return std::move(out_);
 }
 
@@ -227,6 +228,7 @@ std::optional<Instant> Service::wake() const {
   if (usage_at_.has_value()) first = std::min(first.value_or(*usage_at_), *usage_at_);
   if (leases_at_.has_value()) first = std::min(first.value_or(*leases_at_), *leases_at_);
   if (refusals_at_.has_value()) first = std::min(first.value_or(*refusals_at_), *refusals_at_);
+  if (moves_at_.has_value()) first = std::min(first.value_or(*moves_at_), *moves_at_);
   if (awaits_measurement_since_.has_value()) {
     const Instant until = *awaits_measurement_since_ + kMeasurementPatience;
     first = std::min(first.value_or(until), until);
@@ -372,6 +374,7 @@ void Service::Remove(core::SessionId session, bool tell_arbiter) {
     if (--run.sessions == 0) run.unused_since = now_;
     if (run.sessions == 0 && !run.open()) runs_.erase(*seat->run);
   }
+  EndMove(*seat);
   if (!tell_arbiter) return;
   Feed(*seat->gpu, core::event::SessionGone{session});
   MeasureAfterAnEnd();

@@ -312,7 +312,6 @@ class Service {
   void OpenLease(const Lease& lease);
   void CreateLease(Connection& from, const wire::Control& m);
   void EndLease(Connection& from, const wire::Control& m);
-  void MoveLease(Connection& from, const wire::Control& m);
   std::map<int, Bytes> SharedBytes() const;
   std::vector<core::SessionId> CloseLease(const Lease& ended);
   bool RefuseWithoutLease(const Connection& from, const Gpu& gpu, const wire::Register& m);
@@ -320,6 +319,19 @@ class Service {
   void KeepSuspension(const RunKey& key);
   void RefuseCallsThatWait();
   std::string LeasesJson(const Connection& from) const;
+
+  // Leases that go to another GPU (lease_moves.cc).
+  void MoveLease(Connection& from, const wire::Control& m);
+  std::string WhyNotMoved(const Lease& lease, const std::vector<Seat*>& elsewhere);
+  void KeepToItsGpus(const Lease& lease);
+  void GoOnMoving(Seat& seat, Gpu& to);
+  void EndMove(Seat& seat);
+  static std::string WhyLate(const Seat& seat);
+  void EndLateMoves();
+  void Handle(Connection& from, const wire::NotMoved& m);
+  Seat* LeftBy(const Connection& from, const wire::Register& m);
+  void LetLeaseFollow(const Seat& seat);
+  void TakeOver(Seat& left, Seat& seat, core::event::SessionAdded* added);
 
   // Shares of the time (shares.cc).
   void SetShare(Connection& from, const wire::Control& m);
@@ -395,6 +407,7 @@ class Service {
   std::optional<Instant> leases_at_;  // then jobs are looked for whose leases may end
   std::map<std::string, LeaseWatch> lease_watches_;  // by job
   std::optional<Instant> refusals_at_;  // then calls of a suspended lease's programs begin to fail
+  std::optional<Instant> moves_at_;     // then moves to other GPUs that have not ended are given up
   std::map<OfferKey, Offered> offers_;
   std::deque<std::pair<int, core::Handover>> handovers_;  // with the GPU's index
   std::optional<Instant> settles_at_;

@@ -25,10 +25,12 @@
 #include <type_traits>
 #include <variant>
 
+#include "src/wire/order_messages.h"
+
 namespace tandem::wire {
 
 inline constexpr uint32_t kMagic = 0x4d444e54;      // "TNDM"
-inline constexpr uint16_t kVersion = 12;            // spoken by this side
+inline constexpr uint16_t kVersion = 13;            // spoken by this side
 inline constexpr uint16_t kOldestVersion = 2;       // understood by it
 inline constexpr uint32_t kMaxPayload = 64 * 1024;  // any message but Answer
 inline constexpr uint32_t kMaxAnswer = 8 * 1024 * 1024;
@@ -63,9 +65,12 @@ struct Register {
   uint8_t oversubscribes = 0;
   static constexpr uint8_t kCan = 1, kDoes = 2;  // the latter by a daemon that is gone
   uint8_t spills = 0;  // 1: to a file, if it gets one with Registered, behind the pages
+  // Uuid of the GPU where the process had its session until it obeyed Move; empty: of none. All
+  // that the session had there is on this GPU now.
+  std::string moved_from = {};
   auto Fields() {
     return std::tie(build, run, device, program, allocated_bytes, resident_bytes, contexts,
-                    suspended, fixed_bytes, oversubscribes, spills);
+                    suspended, fixed_bytes, oversubscribes, spills, moved_from);
   }
 };
 
@@ -209,6 +214,15 @@ struct Leave {
   auto Fields() { return std::tie(); }
 };
 
+// The other answer to Move, beside a registration on the GPU it names: nothing has changed, and
+// why.
+struct NotMoved {
+  static constexpr uint16_t kType = 19;
+  static constexpr uint16_t kSince = 13;
+  std::string reason;
+  auto Fields() { return std::tie(reason); }
+};
+
 // The classes of work, in the order of their numbers.
 inline constexpr const char* kClassNames[] = {"production", "interactive", "batch",
                                               "opportunistic"};
@@ -297,125 +311,13 @@ struct EndProgram {
   auto Fields() { return std::tie(); }
 };
 
-// ---- `tandem`
-
-// Opens a run; it lasts as long as this connection. Answered by RunStarted.
-struct RunBegin {
-  static constexpr uint16_t kType = 64;
-  static constexpr size_t kRequired = 5;  // fields; version 2 had no more
-  std::string build;
-  std::string name;  // empty: the program's
-  std::string program;
-  uint64_t limit_bytes = 0;  // 0: the budget
-  uint64_t run = 0;          // the token it had with a daemon that is gone; 0: none
-  uint8_t suspended = 0;     // with that daemon: what it starts begins suspended
-  // The limit may be above the budget: memory beyond the card stays on the host.
-  uint8_t oversubscribes = 0;
-  std::string of_class = {};  // of its work, by name; empty: the usual one
-  auto Fields() {
-    return std::tie(build, name, program, limit_bytes, run, suspended, oversubscribes, of_class);
-  }
-};
-
-struct RunStarted {
-  static constexpr uint16_t kType = 65;
-  uint64_t run = 0;  // handed to the program in TANDEM_RUN
-  uint64_t limit_bytes = 0;
-  auto Fields() { return std::tie(run, limit_bytes); }
-};
-
-// what: "status", "sessions" or "handovers". Answered by Answer.
-struct Query {
-  static constexpr uint16_t kType = 66;
-  std::string what;
-  auto Fields() { return std::tie(what); }
-};
-
-struct Answer {
-  static constexpr uint16_t kType = 67;
-  std::string json;  // up to kMaxAnswer: its length is the header's, it has none of its own
-};
-
-// An order about a session or a run, of its user or root. what: "suspend", "resume" or "limit".
-// target: a session's number, as listings have it, or a run's name or number. "limit" is always the
-// run's. Answered by Answer, with the numbers of the sessions that it concerns, or by Refused.
-struct Control {
-  static constexpr uint16_t kType = 68;
-  std::string what;
-  std::string target;
-  uint64_t limit_bytes = 0;  // of "limit"; 0: the budget
-  static constexpr size_t kRequired = 3;
-  std::string value = {};  // of "policy": its name
-  auto Fields() { return std::tie(what, target, limit_bytes, value); }
-};
-
-// To `tandem run`, which says so in its next RunBegin: what an order has made of its run.
-struct RunChanged {
-  static constexpr uint16_t kType = 69;
-  static constexpr uint16_t kSince = 3;  // not told to older ones
-  uint64_t limit_bytes = 0;              // 0: the budget
-  uint8_t suspended = 0;
-  auto Fields() { return std::tie(limit_bytes, suspended); }
-};
-
-// What a run is shown as its GPU, for programs that ask NVML. Answered by RunShown, or by Refused
-// where there is no such run of the user's.
-struct RunQuery {
-  static constexpr uint16_t kType = 70;
-  uint64_t run = 0;    // token
-  std::string device;  // uuid of the GPU, as FormatUuid prints it
-  auto Fields() { return std::tie(run, device); }
-};
-
-struct RunShown {
-  static constexpr uint16_t kType = 71;
-  static constexpr uint16_t kSince = 3;
-  uint64_t limit_bytes = 0;
-  uint64_t used_bytes = 0;  // by all its sessions there, contexts excluded
-  std::string processes;    // a line "PID BYTES" for each of them
-  auto Fields() { return std::tie(limit_bytes, used_bytes, processes); }
-};
-
-// "Tell me while a session of this run waits." run 0: a session of the asking process. The daemon
-// sends Waiting, once the wait has lasted for a second, until the connection ends.
-struct WatchWaits {
-  static constexpr uint16_t kType = 76;
-  static constexpr uint16_t kSince = 11;
-  uint64_t run = 0;  // token
-  auto Fields() { return std::tie(run); }
-};
-
-// What the session that has waited the longest waits for: at first, then where something has
-// changed, at most once a second; and once, with an empty state, when the wait is over.
-struct Waiting {
-  static constexpr uint16_t kType = 77;
-  static constexpr uint16_t kSince = 11;
-  static constexpr uint64_t kUnknown = UINT64_MAX;
-  std::string state;   // code of a state (service/standing.h), or "ended"; empty: nothing waits
-  std::string reason;  // code of why it waits; empty: none
-  std::string name;    // of its run, or of its program
-  std::string gpu;     // "gpu0"
-  uint64_t session = 0;
-  uint64_t pid = 0;
-  uint64_t waited_ms = 0;
-  uint64_t place = 0;                // in line, from 1; 0: in none
-  uint64_t expected_ms = kUnknown;   // until it goes on
-  std::string holder;                // the name of one that holds the GPU; empty: none does
-  uint64_t holders = 0;              // how many do
-  uint64_t suspended_by = kUnknown;  // uid of the user who suspended it
-  auto Fields() {
-    return std::tie(state, reason, name, gpu, session, pid, waited_ms, place, expected_ms, holder,
-                    holders, suspended_by);
-  }
-};
-
-// "The user wants the program to end, and it waits": each of the run's sessions that waits is sent
-// EndProgram.
-struct EndWait {
-  static constexpr uint16_t kType = 78;
-  static constexpr uint16_t kSince = 11;
-  uint64_t run = 0;  // token
-  auto Fields() { return std::tie(run); }
+// Leave this GPU with all you have, register on the one with that uuid. Only ever sent to a
+// suspended session with nothing on the card that can be swapped.
+struct Move {
+  static constexpr uint16_t kType = 42;
+  static constexpr uint16_t kSince = 13;
+  std::string device;
+  auto Fields() { return std::tie(device); }
 };
 
 // ---- A program that has a session, beside it
@@ -481,10 +383,10 @@ enum class RefusalCode : uint16_t {
 using Message =
     std::variant<Register, Reserve, ContextWanted, ContextGone, Ready, Running, Restored, Idle,
                  Active, Released, Busy, Evicted, FixedWanted, FixedGone, Declare, NotReady, Leave,
-                 FixedReserved, Registered, Reserved, ContextReserved, Grant, Credit, Revoke, Evict,
-                 Contended, EndProgram, RunBegin, WatchWaits, Waiting, EndWait, RunStarted, Query,
-                 Answer, Control, RunChanged, RunQuery, RunShown, Withdraw, Offer, Offered, Fetch,
-                 Fetched, Refused>;
+                 NotMoved, Move, FixedReserved, Registered, Reserved, ContextReserved, Grant,
+                 Credit, Revoke, Evict, Contended, EndProgram, RunBegin, WatchWaits, Waiting,
+                 EndWait, RunStarted, Query, Answer, Control, RunChanged, RunQuery, RunShown,
+                 Withdraw, Offer, Offered, Fetch, Fetched, Refused>;
 
 // The first version that has the message.
 inline uint16_t SinceVersion(const Message& message) {

@@ -111,6 +111,7 @@ TEST(RecordedTest, WhatAVersionDoesNotHaveIsKnown) {
   EXPECT_EQ(SinceVersion(Contended{}), 6);
   EXPECT_EQ(SinceVersion(Restored{}), 10);
   EXPECT_EQ(SinceVersion(Waiting{}), 11);
+  EXPECT_EQ(SinceVersion(Move{}), 13);
 }
 
 TEST(RecordedTest, ARefusalIsSignedWithTheVersionOfWhoReadsIt) {

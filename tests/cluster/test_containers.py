@@ -25,6 +25,15 @@ def alone(podman, job):
     return finish(podman.card.bare(job))
 
 
+def session_of(podman, name, process):
+    """The first session of a container. Those of the test before may still be listed."""
+
+    def first():
+        return next((session for session in podman.card.sessions() if session["name"] == name), None)
+
+    return wait_until(first, process, f"{name} has a session")
+
+
 def test_containers_that_want_twice_the_memory_end_right(podman):
     job = train("40M", 9)
     expected = alone(podman, job)
@@ -76,11 +85,52 @@ def test_a_gpu_comes_and_goes_ten_times_in_a_training_loop(podman, tmp_path):
     assert log.read_text() == alone(podman, train("40M", steps(), "--until", "/nothing"))
 
 
+def test_a_program_goes_from_gpu_to_gpu_ten_times(podman, tmp_path):
+    """With all it has, and nothing of it stays where it comes from."""
+    log = tmp_path / "log"
+    log.touch()
+    endless = " ".join(inside(train("40M", 1000000, "--until", "/tmp/enough")))
+    process = podman.run("/bin/sh", "-c", f"{endless} >/tmp/log", device="0", name="goes", flags=[f"--volume={tmp_path}:/tmp"])
+
+    def steps():
+        return log.read_text().count("step")
+
+    for number in range(10):
+        before = steps()
+        wait_until(lambda before=before: steps() > before, process, "the loop goes on")
+        here, there = number % 2, 1 - number % 2
+        podman.card.tandem("detach", "goes")
+        attached = json.loads(podman.card.tandem("attach", "goes", "--gpu", there, "--json"))["sessions"]
+        assert [s["gpu"] for s in attached] == [there]
+        assert [lease["gpus"] for lease in podman.leases()] == [[there]]
+        finish(podman.card.bare(train("50M", 1, "--device", str(here))))  # all of the GPU, without Tandem
+    (tmp_path / "enough").touch()
+    finish(process)
+    assert log.read_text() == alone(podman, train("40M", steps(), "--until", "/nothing"))
+
+
+def test_a_program_that_cannot_move_says_why(podman, tmp_path):
+    job = train("20M", 3)
+    expected = alone(podman, job)
+    process = podman.run(*inside(job), "--hold", "/tmp/end", device="0", name="stays", flags=[f"--volume={tmp_path}:/tmp"])
+    session = session_of(podman, "stays", process)
+    attach = ["attach", "stays", "--gpu", "1"]
+    said = fails(podman.card.spawn([TANDEM, *attach]))
+    assert said == f"tandem: process {session['pid']} uses gpu0: take that away with `tandem detach` first\n"
+    podman.card.tandem("detach", "stays")
+    restart_daemon(podman)  # the next daemon moves it as well
+    wait_until(lambda: podman.card.sessions(), process, "it comes back")
+    podman.card.tandem(*attach)
+    assert [s["gpu"] for s in podman.card.sessions()] == [1]
+    (tmp_path / "end").touch()
+    assert finish(process) == expected
+
+
 def test_a_container_without_a_gpu_gets_one(podman):
     job = train("20M", 3)
     expected = alone(podman, job)
     process = podman.run(*inside(job), device="none", name="later")
-    session = wait_until(lambda: next(iter(podman.card.sessions()), None), process, "it waits")
+    session = session_of(podman, "later", process)
     assert (session["state"], session["resident_bytes"]) == ("suspended", 0)
     # By a process in it, as an administrator sees it.
     podman.card.tandem("attach", session["pid"], "--memory", "32M")
@@ -105,7 +155,7 @@ def test_calls_of_a_detached_container_fail_where_the_order_says_so(podman):
     long = " ".join(inside(train("40M", 100000)))
     script = f"{long} >/dev/null || echo failed; until {' '.join(inside(job))} 2>/dev/null; do :; done"
     process = podman.run("/bin/sh", "-c", script, device="0", name="told")
-    first = wait_until(lambda: next(iter(podman.card.sessions()), None), process, "it is on the GPU")
+    first = session_of(podman, "told", process)
     podman.card.tandem("detach", "told", "--fail-after", "100ms")
     gone = lambda: all(session["pid"] != first["pid"] for session in podman.card.sessions())
     wait_until(gone, process, "the program is told, and ends")
@@ -122,7 +172,7 @@ def test_a_detached_container_stays_so_when_the_daemon_restarts(podman, tmp_path
     wait_until(lambda: [l for l in podman.leases() if l["suspended"]], process, "it has a lease, and waits")
     restart_daemon(podman)
     (tmp_path / "go").touch()
-    session = wait_until(lambda: next(iter(podman.card.sessions()), None), process, "it waits")
+    session = session_of(podman, "later", process)
     assert (session["state"], session["resident_bytes"]) == ("suspended", 0)
     podman.card.tandem("attach", "later")
     assert finish(process) == expected
@@ -137,10 +187,10 @@ def test_a_container_gets_another_gpu_before_it_uses_one(podman, tmp_path):
     assert [lease["gpus"] for lease in podman.leases()] == [[0]]
     podman.card.tandem("attach", "later", "--gpu", "1")
     (tmp_path / "go").touch()
-    session = wait_until(lambda: next(iter(podman.card.sessions()), None), process, "it is on the GPU")
+    session = session_of(podman, "later", process)
     assert session["gpu"] == 1
     said = fails(podman.card.spawn([TANDEM, "attach", "later", "--gpu", "0", "--memory", "1M"]))
-    assert f"process {session['pid']} uses gpu1, and CUDA binds a program to its GPU" in said
+    assert f"process {session['pid']} uses gpu1: take that away with `tandem detach` first" in said
     assert [lease["gpus"] for lease in podman.leases()] == [[1]]
     assert podman.card.sessions()[0]["limit_bytes"] == session["limit_bytes"]
     (tmp_path / "end").touch()
@@ -238,7 +288,7 @@ def test_a_container_without_a_device_is_given_a_gpu_while_it_runs(podman):
     podman.card.tandem("attach", "plain")
     podman.card.tandem("detach", "plain")
     waiting = podman.spawn("exec", *variables, "plain", *inside(job))
-    session = wait_until(lambda: next(iter(podman.card.sessions()), None), waiting, "it waits")
+    session = session_of(podman, "plain", waiting)
     assert (session["state"], session["limit_bytes"]) == ("suspended", 40 * MIB)
     podman.card.tandem("attach", session["pid"])
     assert finish(waiting) == expected

@@ -1,6 +1,7 @@
 #include "src/cli/containers/attach.h"
 
 #include <fmt/core.h>
+#include <poll.h>
 
 #include <fstream>
 #include <iterator>
@@ -22,6 +23,8 @@ namespace tandem::cli {
 namespace {
 
 using Json = nlohmann::json;
+
+constexpr int kMovePollMs = 20;
 
 struct AttachOptions {
   std::string target, memory, gpu, timeout = "60s", fail_after;
@@ -62,6 +65,17 @@ Result<NamedLease> LeaseOf(const std::string& target) {
                "several containers are called \"" + target + "\": give more of the id"};
 }
 
+// Asks until no program of the container is elsewhere. The daemon sets the bounds.
+Status MoveTo(wire::Channel* channel, const std::string& job, const std::string& gpu) {
+  for (;;) {
+    ASSIGN_OR_RETURN(const std::string answer,
+                     AskForJson(channel, wire::Control{"move-lease", job, 0, gpu}));
+    ASSIGN_OR_RETURN(const Json lease, Parse(answer));
+    if (List(lease, "moving").empty()) return {};
+    poll(nullptr, 0, kMovePollMs);
+  }
+}
+
 // What the container gets, before it goes on.
 Status Prepare(const NamedLease& lease, const AttachOptions& options) {
   Bytes limit;
@@ -70,7 +84,7 @@ Status Prepare(const NamedLease& lease, const AttachOptions& options) {
   }
   ASSIGN_OR_RETURN(wire::Channel channel, ConnectRunning());
   if (!options.gpu.empty()) {
-    TRY(AskForJson(&channel, wire::Control{"move-lease", lease.job, 0, options.gpu}));
+    TRY(MoveTo(&channel, lease.job, options.gpu));
   }
   if (!options.memory.empty()) {
     TRY(AskForJson(&channel, wire::Control{"limit", lease.name, limit.count, {}}));
@@ -186,7 +200,7 @@ void AddAttach(CLI::App* app, std::function<int()>* action) {
   attach->add_option("--memory", attach_options->memory, "Memory that it may allocate, e.g. 8G")
       ->type_name("SIZE")
       ->check(usage::IsLimit());
-  attach->add_option("--gpu", attach_options->gpu, "Another GPU, where no program has used one yet")
+  attach->add_option("--gpu", attach_options->gpu, "Another GPU: programs that use one move there")
       ->type_name("NUMBER")
       ->check(CLI::Range(0, 1023));
   attach->footer(

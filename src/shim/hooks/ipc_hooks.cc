@@ -5,6 +5,7 @@
 #include <iterator>
 #include <optional>
 
+#include "src/cuda/uuid.h"
 #include "src/shim/hooks/fixed_call.h"
 #include "src/shim/hooks/gated_call.h"
 #include "src/shim/link/ipc_handle.h"
@@ -35,7 +36,7 @@ std::optional<CUdevice> DeviceCalled(const CUuuid& uuid) {
   int count = 0;
   if (Call(Real().cuDeviceGetCount, &count) != CUDA_SUCCESS) return std::nullopt;
   for (CUdevice device = 0; device < count; ++device) {
-    const CUuuid its = UuidOf(Real(), device);
+    const CUuuid its = cuda::UuidOf(Real(), device);
     if (std::equal(std::begin(uuid.bytes), std::end(uuid.bytes), std::begin(its.bytes))) {
       return device;
     }

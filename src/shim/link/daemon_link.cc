@@ -75,17 +75,19 @@ Result<Terms> DaemonLink::TryToRegister(Bytes resident) {
   ASSIGN_OR_RETURN(wire::Channel channel, wire::ConnectDaemon(wire::SocketPath()));
   uint32_t contexts = 0;
   Bytes allocated, fixed;
+  std::string moved_from;
   {
     MutexLock lock(mutex_);
+    moved_from = moved_from_;
     contexts = requests_.contexts();
     allocated = requests_.claim();
     fixed = requests_.fixed();
   }
   const uint8_t can = identity_.can_oversubscribe ? wire::Register::kCan : 0;
-  TRY(channel.Send(wire::Register{identity_.build, identity_.run, identity_.device,
-                                  identity_.program, allocated.count, resident.count, contexts,
-                                  static_cast<uint8_t>(suspended() ? 1 : 0), fixed.count,
-                                  most_resident().has_value() ? wire::Register::kDoes : can, 1}));
+  TRY(channel.Send(wire::Register{
+      identity_.build, identity_.run, identity_.device, identity_.program, allocated.count,
+      resident.count, contexts, static_cast<uint8_t>(suspended() ? 1 : 0), fixed.count,
+      most_resident().has_value() ? wire::Register::kDoes : can, 1, moved_from}));
   ASSIGN_OR_RETURN(const wire::Message answer, channel.Receive(kRegistrationPatience));
   if (const auto* refused = std::get_if<wire::Refused>(&answer); refused != nullptr) {
     return RefusalError(*refused);
@@ -105,6 +107,7 @@ Result<Terms> DaemonLink::TryToRegister(Bytes resident) {
     return Error(std::move(mapped).error());
   }
   MutexLock lock(mutex_);
+  moved_from_.clear();
   limit_.store(registered->limit_bytes, std::memory_order_relaxed);
   lease_.OnRegistered(resident);
   requests_.OnRegistered(Bytes(registered->limit_bytes), allocated, contexts, fixed);
@@ -139,6 +142,7 @@ Status DaemonLink::Receive() {
       return Error{ErrorCode::kRefused, refused->reason};
     }
     if (std::holds_alternative<wire::EndProgram>(*message)) end_asked_.store(true);
+    if (auto* move = std::get_if<wire::Move>(&*message)) move_asked_ = std::move(move->device);
     std::visit(
         [this](const auto& body) REQUIRES_LOCK(mutex_) {
           if constexpr (requires { lease_.OnMessage(body); }) {
@@ -309,6 +313,29 @@ void DaemonLink::FixedGone(Bytes bytes) {
   MutexLock lock(mutex_);
   requests_.FixedGone(bytes);
   Flush();
+}
+
+std::string DaemonLink::device() const {
+  MutexLock lock(mutex_);
+  return identity_.device;
+}
+
+std::optional<std::string> DaemonLink::TakeMove() {
+  MutexLock lock(mutex_);
+  return std::exchange(move_asked_, std::nullopt);
+}
+
+void DaemonLink::OnMoved(const std::string& device) {
+  {
+    MutexLock lock(mutex_);
+    moved_from_ = std::exchange(identity_.device, device);
+  }
+  Lose();
+}
+
+void DaemonLink::OnNotMoved(const std::string& reason) {
+  MutexLock lock(mutex_);
+  if (fd() >= 0 && !channel_.Send(wire::NotMoved{reason}).ok()) shutdown(fd(), SHUT_RDWR);
 }
 
 void DaemonLink::Withdraw(const wire::Withdraw& offer) {

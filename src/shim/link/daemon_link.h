@@ -99,7 +99,12 @@ class DaemonLink {
   // In a forked child: gives up the copies of the descriptors, takes no lock.
   void AbandonInChild();
 
-  const std::string& device() const { return identity_.device; }
+  std::string device() const EXCLUDES_LOCK(mutex_);
+  // The agent's: the GPU that the daemon has told the program to move to, since last asked.
+  std::optional<std::string> TakeMove() EXCLUDES_LOCK(mutex_);
+  // The program has moved there: the session here has ended, and one there is to be registered.
+  void OnMoved(const std::string& device) EXCLUDES_LOCK(mutex_);
+  void OnNotMoved(const std::string& reason) EXCLUDES_LOCK(mutex_);
   bool contended() const;
   // Whether the daemon wants to know of pauses, even if no session waits.
   bool watched() const;
@@ -144,7 +149,7 @@ class DaemonLink {
   bool has_siblings() const;     // in the run, on this GPU
   Status MapPages() EXCLUDES_LOCK(mutex_);
 
-  const Identity identity_;
+  Identity identity_;  // changed by the agent under the lock
   mutable Mutex mutex_;
   CondVar answered_;
   wire::Channel channel_;  // replaced by the agent under the lock, as is its id
@@ -153,6 +158,8 @@ class DaemonLink {
   client::Lease lease_ GUARDED_BY(mutex_);
   client::Requests requests_ GUARDED_BY(mutex_);
   bool retired_ GUARDED_BY(mutex_) = false;
+  std::optional<std::string> move_asked_ GUARDED_BY(mutex_);
+  std::string moved_from_ GUARDED_BY(mutex_);    // until a daemon has been told
   bool registering_ GUARDED_BY(mutex_) = false;  // what was claimed must not grow meanwhile
   std::atomic<bool> host_full_told_{false};
   std::atomic<bool> limit_told_{false};

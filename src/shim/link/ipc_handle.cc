@@ -32,12 +32,4 @@ std::optional<OfferToken> NewToken() {
   return OfferToken{token[0], token[1]};
 }
 
-CUuuid UuidOf(const cuda::RealDriver& real, CUdevice device) {
-  CUuuid uuid{};
-  const auto get =
-      real.cuDeviceGetUuid_v2 != nullptr ? real.cuDeviceGetUuid_v2 : real.cuDeviceGetUuid;
-  if (get != nullptr) get(&uuid, device);
-  return uuid;
-}
-
 }  // namespace tandem::shim

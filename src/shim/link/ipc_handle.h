@@ -36,6 +36,4 @@ bool IsSound(const IpcHandle& handle);
 // It cannot be guessed; nothing where the system gives no random bytes.
 std::optional<OfferToken> NewToken();
 
-CUuuid UuidOf(const cuda::RealDriver& real, CUdevice device);
-
 }  // namespace tandem::shim

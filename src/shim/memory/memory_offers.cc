@@ -1,4 +1,5 @@
 #include "src/shim/memory/memory_offers.h"
+#include "src/cuda/uuid.h"
 
 #include <algorithm>
 #include <optional>
@@ -72,7 +73,7 @@ CUipcMemHandle MemoryOffers::HandleOf(const Home& home, const OfferToken& token)
   made.piece_bytes = home.extent_bytes;
   made.offset = home.block.address - home.extent;
   made.bytes = home.block.bytes;
-  made.device = UuidOf(*parts_.real, parts_.device);
+  made.device = cuda::UuidOf(*parts_.real, parts_.device);
   return Pack(made);
 }
 

@@ -106,6 +106,7 @@ void Agent::Loop() {
     alone_.Serve([this](const AloneJob::Job& job) { return TryAlone(job, kAlonePatience); });
     Exchange();
     Refuse();
+    MoveIfTold();
     Work();
     ServeLeases();
     WatchIdleness();

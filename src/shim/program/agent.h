@@ -102,6 +102,8 @@ class Agent {
   HostShare ArenaShare() const;
   // In agent_exchange.cc.
   void Exchange();
+  // In agent_move.cc.
+  void MoveIfTold();
 
   const AgentParts parts_;
   pthread_t thread_{};

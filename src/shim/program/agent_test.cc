@@ -7,6 +7,7 @@
 #include <cstring>
 #include <thread>
 
+#include "src/cuda/uuid.h"
 #include "src/shim/testing/await.h"
 #include "src/shim/testing/fake_daemon.h"
 #include "src/shim/testing/fake_driver.h"
@@ -311,6 +312,73 @@ TEST_F(AgentTest, SaysNothingOfTheDriversEnd) {
             "memory") != std::string::npos;
     EXPECT_EQ(complains, error == CUDA_ERROR_OUT_OF_MEMORY) << said;
   }
+}
+
+// ---- Moves to another GPU
+
+CUuuid UuidOfDevice(CUdevice device) {
+  CUuuid uuid = {};
+  std::memset(&uuid, device + 1, sizeof(uuid));
+  return uuid;
+}
+
+// A driver with two GPUs whose checkpoints succeed.
+void LetMove(cuda::RealDriver* real) {
+  real->cuDriverGetVersion = [](int* version) noexcept {
+    *version = 13000;
+    return CUDA_SUCCESS;
+  };
+  real->cuDeviceGetCount = [](int* count) noexcept {
+    *count = 2;
+    return CUDA_SUCCESS;
+  };
+  real->cuDeviceGetUuid_v2 = [](CUuuid* uuid, CUdevice device) noexcept {
+    *uuid = UuidOfDevice(device);
+    return CUDA_SUCCESS;
+  };
+  real->cuCheckpointProcessLock = [](int, CUcheckpointLockArgs*) noexcept { return CUDA_SUCCESS; };
+  real->cuCheckpointProcessCheckpoint = [](int, CUcheckpointCheckpointArgs*) noexcept {
+    return CUDA_SUCCESS;
+  };
+  real->cuCheckpointProcessRestore = [](int, CUcheckpointRestoreArgs*) noexcept {
+    return CUDA_SUCCESS;
+  };
+  real->cuCheckpointProcessUnlock = [](int, CUcheckpointUnlockArgs*) noexcept {
+    return CUDA_SUCCESS;
+  };
+}
+
+TEST_F(AgentTest, RegistersOnTheGpuItHasMovedTo) {
+  LetMove(&driver_.table());
+  const std::string there = cuda::FormatUuid(UuidOfDevice(1));
+  AllocateUnnoticed(MiB(4));
+  EXPECT_TRUE(link_.Reserve(MiB(4)));
+  daemon_.Send(wire::Move{there});
+  const auto moved = daemon_.Expect<wire::Register>();
+  EXPECT_EQ(moved.device, there);
+  EXPECT_EQ(moved.moved_from, "GPU-0");
+  EXPECT_EQ(Bytes(moved.allocated_bytes), MiB(4));
+  EXPECT_EQ(Bytes(moved.resident_bytes), Bytes());
+  RunUnderGrant(1);
+  daemon_.HangUp();
+  const auto again = daemon_.Expect<wire::Register>();
+  EXPECT_EQ(again.device, there);
+  EXPECT_EQ(again.moved_from, "");
+}
+
+TEST_F(AgentTest, StaysWhereItHasMemory) {
+  LetMove(&driver_.table());
+  AllocateUnnoticed(MiB(4));
+  RunUnderGrant(1);
+  daemon_.Send(wire::Move{cuda::FormatUuid(UuidOfDevice(1))});
+  EXPECT_EQ(daemon_.Expect<wire::NotMoved>().reason, "it has work or memory there");
+  EXPECT_EQ(link_.device(), "GPU-0");
+}
+
+TEST_F(AgentTest, SaysWhyItCannotMove) {
+  daemon_.Send(wire::Move{cuda::FormatUuid(UuidOfDevice(1))});
+  EXPECT_EQ(daemon_.Expect<wire::NotMoved>().reason,
+            "the driver cannot move programs, which takes version 580 or newer");
 }
 
 // ---- Leases that the program itself begins and ends

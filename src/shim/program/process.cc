@@ -131,7 +131,7 @@ Identity IdentityOn(CUdevice device) {
   identity.build = TANDEM_BUILD;
   identity.program = program_invocation_short_name;
   identity.run = OwnRun();
-  identity.device = cuda::FormatUuid(UuidOf(Real(), device));
+  identity.device = cuda::FormatUuid(cuda::UuidOf(Real(), device));
   return identity;
 }
 
