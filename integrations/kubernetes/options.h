@@ -9,16 +9,34 @@
 
 namespace tandem::kubernetes {
 
+// An address such as https://10.0.0.1:6443.
+inline CLI::Validator IsApiUrl() {
+  return CLI::Validator(
+      [](const std::string& url) -> std::string {
+        for (const std::string scheme : {"https://", "http://"}) {
+          const bool has_host = url.size() > scheme.size() && url[scheme.size()] != '/';
+          if (url.compare(0, scheme.size(), scheme) == 0 && has_host) return "";
+        }
+        return "give an address such as https://10.0.0.1:6443";
+      },
+      "");
+}
+
 // Adds --api, --ca, --token and --certificate. Their defaults are those of the pod.
 inline void AddApiOptions(CLI::App& app, ApiAccess& access) {
   access = ApiAccess::OfPod();
   app.add_option("--api", access.url, "Kubernetes' API server; default: of the pod that runs this")
-      ->type_name("URL");
+      ->type_name("URL")
+      ->check(IsApiUrl());
   app.add_option("--ca", access.ca, "Certificates that the API server is checked with")
-      ->type_name("FILE");
-  app.add_option("--token", access.token, "Bearer token; read at each call")->type_name("FILE");
+      ->type_name("FILE")
+      ->check(CLI::ExistingFile);
+  app.add_option("--token", access.token, "Bearer token; read at each call")
+      ->type_name("FILE")
+      ->check(CLI::ExistingFile);
   app.add_option("--certificate", access.certificate, "Certificate and key of the client")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(CLI::ExistingFile);
 }
 
 // Adds the options of the node's GPUs that both programs on a node have.

@@ -315,3 +315,8 @@ def test_a_container_that_cannot_have_a_gpu_is_left_as_it_was(podman, tmp_path):
 def test_a_specification_that_cannot_be_written_is_an_error(podman):
     said = podman.card.spawn([TANDEM, "cdi", "generate", "--output", "/proc/nothing/tandem.json"])
     assert "cannot write /proc/nothing/tandem.json" in fails(said)
+    for terms, why in (
+        (["--gpu", "7"], "this machine shares no GPU 7"),
+        (["--memory", "1T"], "--memory 1T is more than containers can share of a GPU, 54 MiB"),
+    ):
+        assert why in fails(podman.card.spawn([TANDEM, "cdi", "generate", "--name", "one", *terms]))

@@ -373,6 +373,8 @@ def test_mistakes_in_the_extenders_options_are_said_in_a_line(node, tmp_path):
     for words, said in [
         (["--listen", "here", "--api", "http://x"], "--listen: give ADDRESS:PORT"),
         ([], "--api: give the address"),
+        (["--api", "nonsense"], "--api: give an address such as https://10.0.0.1:6443"),
+        (["--api", "http://x", "--token", tmp_path / "none"], "--token: File does not exist"),
         (["--tls-certificate", PLUGIN], "--tls-certificate requires --tls-key"),
         (["--tls-certificate", PLUGIN, "--tls-key", PLUGIN, "--api", "http://x"], "cannot use the certificate"),
     ]:

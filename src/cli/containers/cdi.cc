@@ -1,5 +1,6 @@
 #include "src/cli/containers/cdi.h"
 
+#include <algorithm>
 #include <iostream>
 #include <iterator>
 #include <memory>
@@ -52,12 +53,33 @@ Result<Json> SpecOfGpus(const GenerateOptions& options, const cdi::CdiHost& host
   return cdi::CdiSpec(options.kind, host, gpus, sizes);
 }
 
+// Whether the daemon's GPUs can be lent on these terms.
+Status CheckTerms(wire::Channel* channel, LendOptions terms) {
+  if (terms.gpu.empty()) terms.gpu = "any";
+  ASSIGN_OR_RETURN(const Json leases, AskLeases(channel));
+  ASSIGN_OR_RETURN(const Json chosen, GpuToLend(leases, terms));
+  if (terms.memory.empty()) return {};
+  ASSIGN_OR_RETURN(const Bytes memory, ParseSize(terms.memory));
+  Bytes most;
+  for (const Json& gpu : List(leases, "gpus")) {
+    if (terms.gpu == "any" || gpu == chosen) most = std::max(most, RawBytes(gpu, "budget_bytes"));
+  }
+  if (memory <= most) return {};
+  return Error{ErrorCode::kInvalid, "--memory " + terms.memory +
+                                        " is more than containers can share of a GPU, " +
+                                        FormatBytes(most)};
+}
+
 Result<std::string> Generate(const GenerateOptions& options, const LendOptions& terms) {
   ASSIGN_OR_RETURN(const cdi::CdiHost host, HostForContainers());
   Json spec;
   if (options.name.empty()) {
     ASSIGN_OR_RETURN(spec, SpecOfGpus(options, host));
   } else {
+    // Without a daemon the hook is the one that says so.
+    if (Result<wire::Channel> channel = ConnectRunning(); channel.ok()) {
+      TRY(CheckTerms(&*channel, terms));
+    }
     spec = cdi::CdiSpecOf(options.kind, host, options.name, WordsOf(terms));
   }
   std::string text = spec.dump(2) + "\n";

@@ -14,8 +14,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The GPU's number; of "any" that of which the least is guaranteed, in relation to its memory.
-std::optional<Json> ChooseGpu(const Json& leases, const std::string& wanted) {
+// Of "any" the GPU with the fewest users, in relation to its memory.
+std::optional<Json> FindGpu(const Json& leases, const std::string& wanted) {
   const Json* best = nullptr;
   double least = 0;
   for (const Json& gpu : List(leases, "gpus")) {
@@ -58,20 +58,25 @@ Result<Json> AskLeases(wire::Channel* channel) {
   return Parse(answer);
 }
 
-Result<Json> LendTo(const Container& container, const LendOptions& options) {
-  ASSIGN_OR_RETURN(const Layout layout, OwnLayout());
-  TRY(CheckLibc(container, layout.shim));
-  ASSIGN_OR_RETURN(wire::Channel channel, ConnectFromRuntime());
-  if (container.cgroup.empty()) return ShareWithout(options);
-  ASSIGN_OR_RETURN(const Json leases, AskLeases(&channel));
-  const std::optional<Json> gpu = ChooseGpu(leases, options.gpu);
+Result<Json> GpuToLend(const Json& leases, const LendOptions& options) {
+  std::optional<Json> gpu = FindGpu(leases, options.gpu);
   if (!gpu.has_value()) {
     return Error{ErrorCode::kNotFound,
                  "this machine shares no GPU" + (options.gpu == "any" ? "" : " " + options.gpu) +
                      " (`tandem status` lists them); if a device of a container names it, run "
                      "`tandem cdi generate`"};
   }
-  Bytes limit = RawBytes(*gpu, "budget_bytes");
+  return *std::move(gpu);
+}
+
+Result<Json> LendTo(const Container& container, const LendOptions& options) {
+  ASSIGN_OR_RETURN(const Layout layout, OwnLayout());
+  TRY(CheckLibc(container, layout.shim));
+  ASSIGN_OR_RETURN(wire::Channel channel, ConnectFromRuntime());
+  if (container.cgroup.empty()) return ShareWithout(options);
+  ASSIGN_OR_RETURN(const Json leases, AskLeases(&channel));
+  ASSIGN_OR_RETURN(const Json gpu, GpuToLend(leases, options));
+  Bytes limit = RawBytes(gpu, "budget_bytes");
   if (!options.memory.empty()) {
     ASSIGN_OR_RETURN(limit, ParseSize(options.memory));
   }
@@ -79,7 +84,7 @@ Result<Json> LendTo(const Container& container, const LendOptions& options) {
                         {"job", container.id},
                         {"name", container.name},
                         {"uid", container.uid},
-                        {"gpus", {Member(*gpu, "index")}},
+                        {"gpus", {Member(gpu, "index")}},
                         {"memory_limit_bytes", limit.count},
                         {"compute_share", options.share},
                         {"cgroup", container.cgroup}};

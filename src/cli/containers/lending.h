@@ -23,6 +23,9 @@ struct LendOptions {
 // The daemon's leases, as `tandem lease list --json` prints them.
 Result<nlohmann::json> AskLeases(wire::Channel* channel);
 
+// The GPU of `leases` that a container gets on these terms. kNotFound: there is no such GPU.
+Result<nlohmann::json> GpuToLend(const nlohmann::json& leases, const LendOptions& options);
+
 // The lease; null where the container shares without one, since nothing tells its processes from
 // others of its user. Errors in words: no daemon, another user's, a C library that does not serve.
 Result<nlohmann::json> LendTo(const Container& container, const LendOptions& options);
