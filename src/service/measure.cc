@@ -66,7 +66,8 @@ std::vector<Outgoing> Service::OnMeasured(const CardUses& uses, Instant now) {
 }
 
 // Whether the message is about a limit that other programs' memory lowers, which may have ended
-// since it was measured: a session begins, or a run, a lease or memory would be refused.
+// since it was measured: a session begins, a lease is made of what can be shared, or a run, a lease
+// or memory would be refused.
 bool Service::NeedsMeasurement(const Connection& from, const wire::Message& message) {
   if (!config_.measures || !measured_) return false;
   if (const auto* const m = std::get_if<wire::Register>(&message)) {
@@ -80,6 +81,9 @@ bool Service::NeedsMeasurement(const Connection& from, const wire::Message& mess
   }
   if (const auto* const m = std::get_if<wire::Control>(&message)) {
     return any_foreign && m->what == "lease";
+  }
+  if (const auto* const m = std::get_if<wire::Query>(&message)) {
+    return any_foreign && m->what == "leases";
   }
   const auto* const m = std::get_if<wire::Reserve>(&message);
   if (m == nullptr || from.seat == nullptr || from.seat->gpu->foreign == Bytes()) return false;

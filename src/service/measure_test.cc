@@ -216,5 +216,19 @@ TEST_F(MeasureTest, ALimitThatOthersMemoryAllowsIsNotMeasured) {
   EXPECT_EQ(Bytes(Heard<wire::RunStarted>(7).limit_bytes), MiB(60));
 }
 
+// A container gets all that can be shared, which its runtime asks for.
+TEST_F(MeasureTest, WhatLeasesCanHaveIsMeasuredFirst) {
+  Pass(kSettling);
+  Measured(MiB(30), Bytes());
+  Connect(7, 70);
+  Say(7, wire::Query{"leases"});
+  EXPECT_TRUE(said_.empty());
+  EXPECT_TRUE(service_.WantsMeasurement(now_));
+  now_ = now_ + Milliseconds(10);
+  Measured(Bytes(), Bytes());
+  const Json leases = Json::parse(Heard<wire::Answer>(7).json);
+  EXPECT_EQ(Bytes(leases["gpus"][0]["budget_bytes"].get<uint64_t>()), MiB(100));
+}
+
 }  // namespace
 }  // namespace tandem::service
