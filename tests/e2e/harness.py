@@ -42,7 +42,7 @@ SOCKET = "tandemd-soft.sock"  # in the runtime directory
 PATIENCE_S = 300  # for anything that must happen; these machines are slow and noisy
 
 # Of src/wire/messages.h.
-MAGIC, VERSION = 0x4D444E54, 12
+MAGIC, VERSION = 0x4D444E54, 13
 REGISTER, QUERY, ANSWER, REFUSED = 1, 66, 67, 127
 
 
