@@ -69,10 +69,10 @@ class LeaseMovesTest : public ServiceTest {
 TEST_F(LeaseMovesTest, AProcessTakesAllItHasToTheOtherGpu) {
   Start(1, 11);
   Suspend();
-  EXPECT_EQ(Move()["moving"], Json({11}));
+  EXPECT_EQ(Move()["moving"], Json::array({11}));
   EXPECT_EQ(Heard<wire::Move>(1).device, kOther);
-  EXPECT_EQ(LeaseGpus(), Json({0, 1}));
-  EXPECT_EQ(Move()["moving"], Json({11}));
+  EXPECT_EQ(LeaseGpus(), Json::array({0, 1}));
+  EXPECT_EQ(Move()["moving"], Json::array({11}));
   EXPECT_TRUE(Silent<wire::Move>(1));  // it has been told
   Arrive(2, 11);
   EXPECT_TRUE(Closed(1));
@@ -86,7 +86,7 @@ TEST_F(LeaseMovesTest, AProcessTakesAllItHasToTheOtherGpu) {
   EXPECT_EQ(sessions[0]["contexts"], 1);
   const Json moved = Move();
   EXPECT_FALSE(moved.contains("moving"));
-  EXPECT_EQ(moved["gpus"], Json({1}));
+  EXPECT_EQ(moved["gpus"], Json::array({1}));
   // Its memory counts there, and nothing is left of it here, nor of the room that was kept.
   Suspend();
   Join(3, 12);
@@ -100,7 +100,7 @@ TEST_F(LeaseMovesTest, AProcessTakesAllItHasToTheOtherGpu) {
 TEST_F(LeaseMovesTest, OnlyASuspendedLeaseMovesWithItsPrograms) {
   Start(1, 11);
   EXPECT_EQ(RefusedToMove(), "process 11 uses gpu0: take that away with `tandem detach` first");
-  EXPECT_EQ(LeaseGpus(), Json({0}));
+  EXPECT_EQ(LeaseGpus(), Json::array({0}));
   EXPECT_FALSE(Move(0).contains("moving"));  // it is there
   Suspend();
   EXPECT_EQ(RefusedToMove(7), "there is no gpu7");
@@ -111,7 +111,7 @@ TEST_F(LeaseMovesTest, AProcessMovesOnceItsMemoryHasLeft) {
   Say(1, wire::Ready{MiB(20).count});
   Say(1, wire::Running{Heard<wire::Grant>(1).epoch, 0});
   Suspend();
-  EXPECT_EQ(Move()["moving"], Json({11}));
+  EXPECT_EQ(Move()["moving"], Json::array({11}));
   EXPECT_TRUE(Silent<wire::Move>(1));
   Say(1, wire::Released{1});
   Say(1, wire::Evicted{0, MiB(20).count});
@@ -127,13 +127,13 @@ TEST_F(LeaseMovesTest, RoomForItsContextIsKeptThere) {
   Want(3, MiB(95));  // a context of 8 and 3 MiB do not fit beside it
   const auto granted = Heard<wire::Grant>(3);
   Say(3, wire::Running{granted.epoch, 0});
-  EXPECT_EQ(Move()["moving"], Json({11}));
+  EXPECT_EQ(Move()["moving"], Json::array({11}));
   EXPECT_TRUE(Silent<wire::Move>(1));
   Pass(Seconds(30));
   EXPECT_EQ(RefusedToMove(),
             "process 11 stays on gpu0: gpu1 has no room for the 11 MiB of it that cannot be "
             "swapped");
-  EXPECT_EQ(LeaseGpus(), Json({0}));
+  EXPECT_EQ(LeaseGpus(), Json::array({0}));
   service_.OnProcessGone(12, now_);
   Move();
   EXPECT_EQ(Heard<wire::Move>(1).device, kOther);
@@ -149,7 +149,7 @@ TEST_F(LeaseMovesTest, AProcessThatCannotMoveStays) {
   Move();
   Say(1, wire::NotMoved{"the driver is too old\n"});
   EXPECT_EQ(RefusedToMove(), "process 11 stays on gpu0: the driver is too old\\x0a");
-  EXPECT_EQ(LeaseGpus(), Json({0}));
+  EXPECT_EQ(LeaseGpus(), Json::array({0}));
   Connect(4, 13);
   Say(4, wire::Register{"0.1", 0, kOther, "train", 0, 0, 0});
   EXPECT_EQ(Heard<wire::Registered>(4).limit_bytes, MiB(100).count);  // no room is kept
@@ -178,12 +178,12 @@ TEST_F(LeaseMovesTest, AProcessThatAnswersLateIsLetIn) {
   Move();
   Pass(Seconds(30));
   EXPECT_NE(RefusedToMove(), "");
-  EXPECT_EQ(LeaseGpus(), Json({0}));
+  EXPECT_EQ(LeaseGpus(), Json::array({0}));
   Arrive(2, 11);
   EXPECT_EQ(Heard<wire::Registered>(2).limit_bytes, MiB(40).count);
-  EXPECT_EQ(LeaseGpus(), Json({0, 1}));
+  EXPECT_EQ(LeaseGpus(), Json::array({0, 1}));
   EXPECT_EQ(Ask("sessions")["sessions"].size(), 1u);
-  EXPECT_EQ(Move()["gpus"], Json({1}));
+  EXPECT_EQ(Move()["gpus"], Json::array({1}));
 }
 
 TEST_F(LeaseMovesTest, AProcessThatEndsMeanwhileLeavesNothing) {
@@ -194,22 +194,22 @@ TEST_F(LeaseMovesTest, AProcessThatEndsMeanwhileLeavesNothing) {
   Connect(4, 13);
   Say(4, wire::Register{"0.1", 0, kOther, "train", 0, 0, 0});
   EXPECT_EQ(Heard<wire::Registered>(4).limit_bytes, MiB(100).count);
-  EXPECT_EQ(Move()["gpus"], Json({1}));
+  EXPECT_EQ(Move()["gpus"], Json::array({1}));
 }
 
 TEST_F(LeaseMovesTest, EachProcessOfALeaseMoves) {
   Start(1, 11);
   Start(2, 12);
   Suspend();
-  EXPECT_EQ(Move()["moving"], Json({11, 12}));
+  EXPECT_EQ(Move()["moving"], Json::array({11, 12}));
   Arrive(3, 11);
   Say(2, wire::NotMoved{"it shares memory"});
   EXPECT_EQ(RefusedToMove(), "process 12 stays on gpu0: it shares memory");
-  EXPECT_EQ(LeaseGpus(), Json({0, 1}));  // as its processes are
-  EXPECT_EQ(Move(0)["moving"], Json({11}));
+  EXPECT_EQ(LeaseGpus(), Json::array({0, 1}));  // as its processes are
+  EXPECT_EQ(Move(0)["moving"], Json::array({11}));
   EXPECT_EQ(Heard<wire::Move>(3).device, kGpu);
   Arrive(4, 11, kGpu, kOther);
-  EXPECT_EQ(Move(0)["gpus"], Json({0}));
+  EXPECT_EQ(Move(0)["gpus"], Json::array({0}));
 }
 
 // What it says it had cannot be more than it had.
