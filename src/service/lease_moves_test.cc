@@ -220,6 +220,7 @@ TEST_F(LeaseMovesTest, AProcessBringsNoMoreThanItHad) {
   Connect(2, 11);
   wire::Register hello{"0.1",         run_, kOther, "train",      MiB(20).count,
                        MiB(20).count, 5,    1,      MiB(90).count};
+  hello.oversubscribes = wire::Register::kDoes;
   hello.moved_from = kGpu;
   Say(2, hello);
   const Json sessions = Ask("sessions")["sessions"];
@@ -227,6 +228,8 @@ TEST_F(LeaseMovesTest, AProcessBringsNoMoreThanItHad) {
   EXPECT_EQ(sessions[0]["contexts"], 1);
   EXPECT_EQ(sessions[0]["fixed_bytes"], MiB(3).count);
   EXPECT_EQ(sessions[0]["resident_bytes"], 0);
+  Say(500, wire::Control{"limit", "job-7", MiB(120).count});  // more than the card has
+  EXPECT_EQ(Refusal(500), wire::RefusalCode::kLimitTooLarge);
 }
 
 // The order to go on comes before the program has arrived.

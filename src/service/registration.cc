@@ -56,15 +56,8 @@ void Service::Enrol(Connection& from, const wire::Register& m) {
   if (!pages.ok()) {
     return Refuse(from.id, wire::RefusalCode::kTooMany, pages.error().message, true);
   }
-  auto seat = std::make_unique<Seat>();
-  seat->id = old != nullptr ? old->id : NextSession();
-  seat->gpu = gpu;
-  seat->connection = from.id;
-  seat->client = from.client;
-  seat->program = Printable(m.program);
-  seat->started = old != nullptr ? old->started : now_;
+  std::unique_ptr<Seat> seat = MakeSeat(from, m, gpu, old);
   seat->pages = std::move(*pages);
-  seat->saved = old != nullptr ? old->saved : nullptr;
   if (old == nullptr && !AddSaved(*seat)) {
     return Refuse(from.id, wire::RefusalCode::kTooMany, "the daemon has no room for more sessions",
                   true);
@@ -75,6 +68,7 @@ void Service::Enrol(Connection& from, const wire::Register& m) {
       before == nullptr && from.client.predates_daemon && !KnowsAllFromBefore();
   if (before != nullptr || unknown_from_before) added = ClaimsOf(m, gpu->info);
   if (unknown_from_before) Believe(*gpu, &added);
+  if (left != nullptr) added.oversubscribes = DoesOversubscribe(*left) && added.oversubscribes;
   if (before != nullptr && !before->gpu->arbiter.MayReturn(before->id, &added)) {
     return Refuse(from.id, wire::RefusalCode::kTooMany,
                   "cannot re-register: while the daemon was down it allocated more than its run, "
@@ -107,6 +101,24 @@ void Service::Enrol(Connection& from, const wire::Register& m) {
   if (suspended) StartSuspended(*from.seat);
   NoteOf(from.client.uid,
          Describe(*from.seat) + (old != nullptr ? " has registered again" : " has started"));
+}
+
+// `old`: the session that the process has there already, or null.
+std::unique_ptr<Service::Seat> Service::MakeSeat(const Connection& from, const wire::Register& m,
+                                                 Gpu* gpu, const Seat* old) {
+  auto seat = std::make_unique<Seat>();
+  seat->id = old != nullptr ? old->id : NextSession();
+  seat->gpu = gpu;
+  seat->connection = from.id;
+  seat->client = from.client;
+  seat->program = Printable(m.program);
+  seat->started = old != nullptr ? old->started : now_;
+  seat->saved = old != nullptr ? old->saved : nullptr;
+  return seat;
+}
+
+bool Service::DoesOversubscribe(const Seat& seat) {
+  return seat.gpu->arbiter.sessions().at(seat.id).oversubscribes;
 }
 
 void Service::StartSuspended(const Seat& seat) {

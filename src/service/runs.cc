@@ -188,7 +188,7 @@ void Service::JoinRun(const Connection& from, const wire::Register& m, const Sea
     added.run = run.id;
     added.of_class = run.of_class;
     if (old != nullptr) {
-      const bool did = old->gpu->arbiter.sessions().at(old->id).oversubscribes;
+      const bool did = DoesOversubscribe(*old);
       // One with memory cannot have lost what it reaches it by.
       added.oversubscribes = did && (m.oversubscribes != 0 || added.allocated > Bytes());
     } else if (added.oversubscribes) {

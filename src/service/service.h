@@ -243,6 +243,9 @@ class Service {
   // Programs that register (registration.cc).
   void Handle(Connection& from, const wire::Register& m);
   void Enrol(Connection& from, const wire::Register& m);
+  std::unique_ptr<Seat> MakeSeat(const Connection& from, const wire::Register& m, Gpu* gpu,
+                                 const Seat* old);
+  static bool DoesOversubscribe(const Seat& seat);
   void StartSuspended(const Seat& seat);
   void Replace(Seat& old, Seat& seat, core::event::SessionAdded* added);
   void GiveUpSeat(Seat& seat);
