@@ -151,17 +151,21 @@ void Service::EndLateMoves() {
   }
 }
 
-// The session that a process of a lease had where it comes from; or null.
+// The session that a process of a lease, which may have ended meanwhile, had where it comes from;
+// or null.
 Service::Seat* Service::LeftBy(const Connection& from, const wire::Register& m) {
   Gpu* const gpu = m.moved_from.empty() ? nullptr : FindGpu(m.moved_from);
   Seat* const seat = gpu == nullptr ? nullptr : FindSeat(from.client, *gpu);
   if (seat == nullptr || !seat->run.has_value()) return nullptr;
-  return runs_.at(*seat->run).leased && seat->run->second == m.run ? seat : nullptr;
+  const Run& run = runs_.at(*seat->run);
+  const bool of_lease = run.leased || run.ended;
+  return of_lease && (m.run == 0 || seat->run->second == m.run) ? seat : nullptr;
 }
 
 // A process that was stopped arrives where its lease has been given up.
 void Service::LetLeaseFollow(const Seat& seat) {
   const Lease* const lease = leases_.OfToken(seat.run->first, seat.run->second);
+  if (lease == nullptr) return;  // it has ended; its programs run on
   std::vector<int> gpus = lease->terms.gpus;
   const int here = seat.gpu->info.index;
   if (std::find(gpus.begin(), gpus.end(), here) != gpus.end()) return;

@@ -56,7 +56,23 @@ class LeaseMovesTest : public ServiceTest {
     hello.moved_from = from;
     Say(id, hello);
   }
-  Json Gpus() { return Ask("status")["gpus"]; }
+  // Its lease ends on its way; it has all that it had.
+  void ArriveWithoutLease(uint64_t token) {
+    Start(1, 11);
+    Suspend();
+    Move();
+    Say(500, wire::Control{"end-lease", "7", 0, ""});
+    EXPECT_EQ(Json::parse(Heard<wire::Answer>(500).json)["sessions"].size(), 1u);
+    run_ = token;
+    Arrive(2, 11);
+    EXPECT_TRUE(Closed(1));
+    const Json sessions = Ask("sessions")["sessions"];
+    ASSERT_EQ(sessions.size(), 1u);
+    EXPECT_EQ(sessions[0]["gpu"], 1);
+    EXPECT_EQ(sessions[0]["state"], "suspended");
+    EXPECT_EQ(sessions[0]["allocated_bytes"], MiB(20).count);
+    EXPECT_EQ(sessions[0]["fixed_bytes"], MiB(3).count);
+  }
   Json LeaseGpus() { return Ask("leases")["leases"][0]["gpus"]; }
   void Pass(Duration time) {
     now_ = now_ + time;
@@ -244,6 +260,14 @@ TEST_F(LeaseMovesTest, AProcessThatIsResumedOnItsWayGoesOnThere) {
   const Json sessions = Ask("sessions")["sessions"];
   ASSERT_EQ(sessions.size(), 1u);
   EXPECT_EQ(sessions[0]["allocated_bytes"], MiB(20).count);
+}
+
+TEST_F(LeaseMovesTest, AProcessArrivesAlthoughItsLeaseHasEnded) {
+  ArriveWithoutLease(run_);
+}
+
+TEST_F(LeaseMovesTest, AProcessThatDoesNotKnowItsTokenDoesSoToo) {
+  ArriveWithoutLease(0);
 }
 
 // Nothing is taken over by a program that no lease lets move.

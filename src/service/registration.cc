@@ -20,16 +20,22 @@ core::event::SessionAdded ClaimsOf(const wire::Register& m, const GpuInfo& gpu) 
 
 }  // namespace
 
-// A program in a container does not know the token of the container's lease.
 void Service::Handle(Connection& from, const wire::Register& m) {
-  const bool may_have_lease = m.run == 0 && leases_.HasCgroups() && config_.cgroups_of;
-  const Lease* const lease =
-      may_have_lease ? leases_.OfCgroups(from.client.uid, config_.cgroups_of(from.client.pid))
-                     : nullptr;
-  if (lease == nullptr) return Enrol(from, m);
-  wire::Register of_lease = m;
-  of_lease.run = lease->token;
-  Enrol(from, of_lease);
+  wire::Register with_run = m;
+  with_run.run = TokenOf(from, m);
+  Enrol(from, with_run);
+}
+
+// A program in a container does not know the token of the container's lease.
+uint64_t Service::TokenOf(const Connection& from, const wire::Register& m) {
+  if (m.run != 0) return m.run;
+  if (leases_.HasCgroups() && config_.cgroups_of) {
+    const auto cgroups = config_.cgroups_of(from.client.pid);
+    const Lease* const lease = leases_.OfCgroups(from.client.uid, cgroups);
+    if (lease != nullptr) return lease->token;
+  }
+  const Seat* const left = LeftBy(from, m);
+  return left == nullptr ? 0 : left->run->second;
 }
 
 void Service::Enrol(Connection& from, const wire::Register& m) {

@@ -333,6 +333,7 @@ class Service {
   void EndLateMoves();
   void Handle(Connection& from, const wire::NotMoved& m);
   Seat* LeftBy(const Connection& from, const wire::Register& m);
+  uint64_t TokenOf(const Connection& from, const wire::Register& m);
   void LetLeaseFollow(const Seat& seat);
   void TakeOver(Seat& left, Seat& seat, core::event::SessionAdded* added);
 

@@ -34,6 +34,32 @@ def session_of(podman, name, process):
     return wait_until(first, process, f"{name} has a session")
 
 
+class TrainingLoop:
+    """A training loop in a container that goes on until it is told to end."""
+
+    def __init__(self, podman, name, folder):
+        self.podman = podman
+        self.folder = folder
+        self.log = folder / "log"
+        self.log.touch()
+        endless = " ".join(inside(train("40M", 1000000, "--until", "/tmp/enough")))
+        script = f"{endless} >/tmp/log"
+        self.process = podman.run("/bin/sh", "-c", script, device="0", name=name, flags=[f"--volume={folder}:/tmp"])
+
+    def steps(self):
+        return self.log.read_text().count("step")
+
+    def await_step(self):
+        before = self.steps()
+        wait_until(lambda: self.steps() > before, self.process, "the loop goes on")
+
+    def ends_as_if_undisturbed(self):
+        (self.folder / "enough").touch()
+        finish(self.process)
+        undisturbed = train("40M", self.steps(), "--until", "/nothing")
+        return self.log.read_text() == alone(self.podman, undisturbed)
+
+
 def test_containers_that_want_twice_the_memory_end_right(podman):
     job = train("40M", 9)
     expected = alone(podman, job)
@@ -62,51 +88,31 @@ def test_a_container_has_the_limit_of_its_device(podman):
 
 def test_a_gpu_comes_and_goes_ten_times_in_a_training_loop(podman, tmp_path):
     """The loop goes on with the GPU, and stands still without."""
-    log = tmp_path / "log"
-    log.touch()
-    endless = " ".join(inside(train("40M", 1000000, "--until", "/tmp/enough")))
-    process = podman.run("/bin/sh", "-c", f"{endless} >/tmp/log", device="0", name="loop", flags=[f"--volume={tmp_path}:/tmp"])
-
-    def steps():
-        return log.read_text().count("step")
-
+    loop = TrainingLoop(podman, "loop", tmp_path)
     for _ in range(10):
-        before = steps()
-        wait_until(lambda before=before: steps() > before, process, "the loop goes on")
+        loop.await_step()
         detached = json.loads(podman.card.tandem("detach", "loop", "--json"))["sessions"]
         assert [(s["state"], s["resident_bytes"]) for s in detached] == [("suspended", 0)]
-        before = steps()
+        before = loop.steps()
         finish(podman.card.shared(train("12M", 5)))  # another program has the GPU meanwhile
-        assert steps() <= before + 1  # of a step that had ended, but not printed it
+        assert loop.steps() <= before + 1  # of a step that had ended, but not printed it
         attached = json.loads(podman.card.tandem("attach", "loop", "--json"))["sessions"]
         assert [s["state"] == "suspended" for s in attached] == [False]
-    (tmp_path / "enough").touch()
-    finish(process)
-    assert log.read_text() == alone(podman, train("40M", steps(), "--until", "/nothing"))
+    assert loop.ends_as_if_undisturbed()
 
 
 def test_a_program_goes_from_gpu_to_gpu_ten_times(podman, tmp_path):
     """With all it has, and nothing of it stays where it comes from."""
-    log = tmp_path / "log"
-    log.touch()
-    endless = " ".join(inside(train("40M", 1000000, "--until", "/tmp/enough")))
-    process = podman.run("/bin/sh", "-c", f"{endless} >/tmp/log", device="0", name="goes", flags=[f"--volume={tmp_path}:/tmp"])
-
-    def steps():
-        return log.read_text().count("step")
-
+    loop = TrainingLoop(podman, "goes", tmp_path)
     for number in range(10):
-        before = steps()
-        wait_until(lambda before=before: steps() > before, process, "the loop goes on")
+        loop.await_step()
         here, there = number % 2, 1 - number % 2
         podman.card.tandem("detach", "goes")
         attached = json.loads(podman.card.tandem("attach", "goes", "--gpu", there, "--json"))["sessions"]
         assert [s["gpu"] for s in attached] == [there]
         assert [lease["gpus"] for lease in podman.leases()] == [[there]]
         finish(podman.card.bare(train("50M", 1, "--device", str(here))))  # all of the GPU, without Tandem
-    (tmp_path / "enough").touch()
-    finish(process)
-    assert log.read_text() == alone(podman, train("40M", steps(), "--until", "/nothing"))
+    assert loop.ends_as_if_undisturbed()
 
 
 def test_a_program_that_cannot_move_says_why(podman, tmp_path):
@@ -121,6 +127,25 @@ def test_a_program_that_cannot_move_says_why(podman, tmp_path):
     restart_daemon(podman)  # the next daemon moves it as well
     wait_until(lambda: podman.card.sessions(), process, "it comes back")
     podman.card.tandem(*attach)
+    assert [s["gpu"] for s in podman.card.sessions()] == [1]
+    (tmp_path / "end").touch()
+    assert finish(process) == expected
+
+
+def test_a_move_that_takes_long_says_what_it_waits_for(podman, tmp_path):
+    job = train("20M", 3)
+    expected = alone(podman, job)
+    process = podman.run(*inside(job), "--hold", "/tmp/end", device="0", name="slow", flags=[f"--volume={tmp_path}:/tmp"])
+    pid = session_of(podman, "slow", process)["pid"]
+    podman.card.tandem("detach", "slow")
+    os.kill(pid, signal.SIGSTOP)
+    waiting = podman.card.spawn([TANDEM, "attach", "slow", "--gpu", "1"])
+    line = f"tandem: waiting up to 1 min for process {pid} to move to gpu1. Ctrl-C stops only the waiting\n"
+    assert waiting.stderr.readline() == line
+    waiting.send_signal(signal.SIGINT)
+    assert waiting.wait(60) == -signal.SIGINT
+    os.kill(pid, signal.SIGCONT)
+    podman.card.tandem("attach", "slow", "--gpu", "1")
     assert [s["gpu"] for s in podman.card.sessions()] == [1]
     (tmp_path / "end").touch()
     assert finish(process) == expected

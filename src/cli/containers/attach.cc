@@ -6,7 +6,9 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <optional>
 
+#include "src/base/duration.h"
 #include "src/cli/containers/device_cgroup.h"
 #include "src/cli/containers/driver_files.h"
 #include "src/cli/containers/lending.h"
@@ -67,11 +69,20 @@ Result<NamedLease> LeaseOf(const std::string& target) {
 
 // Asks until no program of the container is elsewhere. The daemon sets the bounds.
 Status MoveTo(wire::Channel* channel, const std::string& job, const std::string& gpu) {
+  std::optional<Instant> say_at = MonotonicNow() + Seconds(1);
   for (;;) {
     ASSIGN_OR_RETURN(const std::string answer,
                      AskForJson(channel, wire::Control{"move-lease", job, 0, gpu}));
     ASSIGN_OR_RETURN(const Json lease, Parse(answer));
-    if (List(lease, "moving").empty()) return {};
+    const std::vector<Json>& moving = List(lease, "moving");
+    if (moving.empty()) return {};
+    if (say_at.has_value() && MonotonicNow() >= *say_at) {
+      say_at.reset();
+      fmt::print(stderr,
+                 "tandem: waiting up to 1 min for process {} to move to gpu{}. Ctrl-C stops only "
+                 "the waiting\n",
+                 Text(moving.front()), gpu);
+    }
     poll(nullptr, 0, kMovePollMs);
   }
 }
