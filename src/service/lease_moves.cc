@@ -66,17 +66,17 @@ void Service::MoveLease(Connection& from, const wire::Control& m) {
 // known against it.
 std::string Service::WhyNotMoved(const Lease& lease, const std::vector<Seat*>& elsewhere) {
   for (Seat* seat : elsewhere) {
-    const std::string process = "process " + std::to_string(seat->client.pid);
+    std::string why = "process " + std::to_string(seat->client.pid);
     const std::string gpu = NameOfGpu(seat->gpu->info.index);
     if (!lease.suspended.has_value()) {
-      return process + " uses " + gpu + ": take that away with `tandem detach` first";
+      return why.append(" uses ").append(gpu).append(": take that away with `tandem detach` first");
     }
     const auto sessions = std::count_if(sessions_.begin(), sessions_.end(), [&](const auto& each) {
       return each.second->client.pid == seat->client.pid;
     });
-    if (sessions > 1) return process + " uses several GPUs, and cannot move to another one";
+    if (sessions > 1) return why.append(" uses several GPUs, and cannot move to another one");
     if (seat->stays.empty()) continue;
-    const std::string why = process + " stays on " + gpu + ": " + seat->stays;
+    why.append(" stays on ").append(gpu).append(": ").append(seat->stays);
     for (Seat* each : elsewhere) each->stays.clear();  // the next order is a new one
     KeepToItsGpus(lease);
     return why;

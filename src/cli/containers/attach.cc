@@ -6,7 +6,6 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
-#include <optional>
 
 #include "src/base/duration.h"
 #include "src/cli/containers/device_cgroup.h"
@@ -69,15 +68,16 @@ Result<NamedLease> LeaseOf(const std::string& target) {
 
 // Asks until no program of the container is elsewhere. The daemon sets the bounds.
 Status MoveTo(wire::Channel* channel, const std::string& job, const std::string& gpu) {
-  std::optional<Instant> say_at = MonotonicNow() + Seconds(1);
+  const Instant say_at = MonotonicNow() + Seconds(1);
+  bool said = false;
   for (;;) {
     ASSIGN_OR_RETURN(const std::string answer,
                      AskForJson(channel, wire::Control{"move-lease", job, 0, gpu}));
     ASSIGN_OR_RETURN(const Json lease, Parse(answer));
     const std::vector<Json>& moving = List(lease, "moving");
     if (moving.empty()) return {};
-    if (say_at.has_value() && MonotonicNow() >= *say_at) {
-      say_at.reset();
+    if (!said && MonotonicNow() >= say_at) {
+      said = true;
       fmt::print(stderr,
                  "tandem: waiting up to 1 min for process {} to move to gpu{}. Ctrl-C stops only "
                  "the waiting\n",
