@@ -56,7 +56,18 @@ class LeaseMovesTest : public ServiceTest {
     hello.moved_from = from;
     Say(id, hello);
   }
-  // Its lease ends on its way; it has all that it had.
+  // What Start() has given to the program on connection 1, which is closed.
+  void ExpectAllOnOtherGpu() {
+    EXPECT_TRUE(Closed(1));
+    const Json sessions = Ask("sessions")["sessions"];
+    ASSERT_EQ(sessions.size(), 1u);
+    EXPECT_EQ(sessions[0]["gpu"], 1);
+    EXPECT_EQ(sessions[0]["state"], "suspended");
+    EXPECT_EQ(sessions[0]["allocated_bytes"], MiB(20).count);
+    EXPECT_EQ(sessions[0]["fixed_bytes"], MiB(3).count);
+    EXPECT_EQ(sessions[0]["contexts"], 1);
+  }
+  // Its lease ends on its way; it has all that it had, and can go on.
   void ArriveWithoutLease(uint64_t token) {
     Start(1, 11);
     Suspend();
@@ -65,13 +76,10 @@ class LeaseMovesTest : public ServiceTest {
     EXPECT_EQ(Json::parse(Heard<wire::Answer>(500).json)["sessions"].size(), 1u);
     run_ = token;
     Arrive(2, 11);
-    EXPECT_TRUE(Closed(1));
-    const Json sessions = Ask("sessions")["sessions"];
-    ASSERT_EQ(sessions.size(), 1u);
-    EXPECT_EQ(sessions[0]["gpu"], 1);
-    EXPECT_EQ(sessions[0]["state"], "suspended");
-    EXPECT_EQ(sessions[0]["allocated_bytes"], MiB(20).count);
-    EXPECT_EQ(sessions[0]["fixed_bytes"], MiB(3).count);
+    ExpectAllOnOtherGpu();
+    Say(500, wire::Control{"resume", "job-7", 0, ""});
+    Say(2, wire::Ready{MiB(20).count});
+    EXPECT_EQ(Heard<wire::Grant>(2).credit_bytes, MiB(20).count);
   }
   Json LeaseGpus() { return Ask("leases")["leases"][0]["gpus"]; }
   void Pass(Duration time) {
@@ -91,15 +99,8 @@ TEST_F(LeaseMovesTest, AProcessTakesAllItHasToTheOtherGpu) {
   EXPECT_EQ(Move()["moving"], Json::array({11}));
   EXPECT_TRUE(Silent<wire::Move>(1));  // it has been told
   Arrive(2, 11);
-  EXPECT_TRUE(Closed(1));
   EXPECT_EQ(Heard<wire::Registered>(2).limit_bytes, MiB(40).count);
-  const Json sessions = Ask("sessions")["sessions"];
-  ASSERT_EQ(sessions.size(), 1u);
-  EXPECT_EQ(sessions[0]["gpu"], 1);
-  EXPECT_EQ(sessions[0]["state"], "suspended");
-  EXPECT_EQ(sessions[0]["allocated_bytes"], MiB(20).count);
-  EXPECT_EQ(sessions[0]["fixed_bytes"], MiB(3).count);
-  EXPECT_EQ(sessions[0]["contexts"], 1);
+  ExpectAllOnOtherGpu();
   const Json moved = Move();
   EXPECT_FALSE(moved.contains("moving"));
   EXPECT_EQ(moved["gpus"], Json::array({1}));
