@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
+#include <vector>
 
 namespace tandem::driver_test {
 namespace {
@@ -20,6 +21,14 @@ void Put(char byte) {
   const char* text = std::getenv(kPipe);
   ASSERT_NE(text, nullptr);
   EXPECT_EQ(write(std::atoi(text), &byte, 1), 1);
+}
+
+// As exec takes them; valid as long as `texts` stay as they are.
+std::vector<char*> Pointers(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
 }
 
 }  // namespace
@@ -49,14 +58,23 @@ OtherProcess::OtherProcess(const char* name, const std::map<std::string, std::st
   int ends[2] = {-1, -1};
   EXPECT_EQ(pipe(ends), 0);
   fcntl(ends[0], F_SETFD, FD_CLOEXEC);
-  const std::string filter = std::string("--gtest_filter=") + name;
+  std::map<std::string, std::string> all = variables;
+  all[kPipe] = std::to_string(ends[1]);
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const size_t sign = text.find('=');
+    if (sign != std::string::npos) all.emplace(text.substr(0, sign), text.substr(sign + 1));
+  }
+  std::vector<std::string> environment;
+  for (const auto& [variable, value] : all) environment.push_back(variable + "=" + value);
+  std::vector<std::string> words = {"driver_test", "--gtest_also_run_disabled_tests",
+                                    std::string("--gtest_filter=") + name};
+  const std::vector<char*> argv = Pointers(words), envp = Pointers(environment);
   pid_ = fork();
   if (pid_ == 0) {
-    for (const auto& [variable, value] : variables) setenv(variable.c_str(), value.c_str(), 1);
-    setenv(kPipe, std::to_string(ends[1]).c_str(), 1);
+    // Allocates nothing: another thread of the parent may have held the allocator's lock.
     dup2(STDERR_FILENO, STDOUT_FILENO);  // whoever reads this test's results does not want its
-    execl("/proc/self/exe", "driver_test", "--gtest_also_run_disabled_tests", filter.c_str(),
-          static_cast<char*>(nullptr));
+    execve("/proc/self/exe", argv.data(), envp.data());
     _exit(127);
   }
   close(ends[1]);

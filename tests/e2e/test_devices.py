@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from harness import finish, wait_until
+from harness import PATIENCE_S, finish, wait_until
 from test_bad_input import DRIVER_TEST, verdicts
 
 pytestmark = pytest.mark.sanitized
@@ -77,7 +77,7 @@ def test_a_driver_with_two_devices_is_still_one(cards):
     cases = "--gtest_filter=Devices*:Peer*:ErrorsDeviceTest.*:IpcEventTest.*:VmmTest.*:ContextTest.*"
     bare = verdicts(finish(cards.bare([DRIVER_TEST, cases])))
     # A failure is the suite's, which then ends with 1.
-    shared = verdicts(cards.shared([DRIVER_TEST, cases]).communicate()[0])
+    shared = verdicts(cards.shared([DRIVER_TEST, cases]).communicate(timeout=PATIENCE_S)[0])
     assert "FAILED" not in bare.values() and bare["PeerKernelTest.KernelsReachAPeersMemoryIfTheyMay"] == "OK"
     assert {name for name in bare if shared.get(name) != bare[name]} == NOT_YET
 

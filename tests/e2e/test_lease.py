@@ -2,7 +2,7 @@
 
 import signal
 
-from harness import BUILD, MIB, TANDEM, DeviceProgram, finish, wait_until
+from harness import BUILD, MIB, PATIENCE_S, TANDEM, DeviceProgram, finish, wait_until
 
 LEASE = BUILD / "bin" / "lease"
 LEASE_CPP = BUILD / "bin" / "lease_cpp"
@@ -26,7 +26,7 @@ def test_the_examples_run_with_and_without_tandem(card):
     done = "".join(f"round {round} of 2 is done\n" for round in (1, 2))
     assert finish(card.shared([LEASE, 2, 8])) == done
     bare = card.bare([LEASE, 2, 8])
-    out, err = bare.communicate()
+    out, err = bare.communicate(timeout=PATIENCE_S)
     assert (out, bare.returncode) == (done, 0)
     assert "start the program with `tandem run`" in err
     assert "holds the GPU: 1, may have" in finish(card.shared([LEASE_CPP], "--memory", "100M"))
@@ -52,7 +52,7 @@ def test_a_program_that_waits_says_so_and_leaves_the_line_when_it_is_cancelled(c
     assert waiting(card) == ["lease"]
     session = card.session_of(program)
     program.send_signal(signal.SIGINT)
-    out, err = program.communicate()
+    out, err = program.communicate(timeout=PATIENCE_S)
     assert (out, program.returncode) == ("", 1)
     assert "the wait was cancelled" in err
     wait_until(lambda: session["pid"] not in [s["pid"] for s in card.sessions()], None, "it is gone")
@@ -62,6 +62,6 @@ def test_a_program_that_waits_says_so_and_leaves_the_line_when_it_is_cancelled(c
 
 def test_more_memory_than_the_run_may_have_is_refused_at_once(card):
     program = card.shared([LEASE, 1, 100], "--memory", "50M")
-    _, err = program.communicate()
+    _, err = program.communicate(timeout=PATIENCE_S)
     assert program.returncode == 1
     assert "more memory than the run may have" in err

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness import finish
+from harness import PATIENCE_S, finish
 
 pytestmark = pytest.mark.sanitized
 
@@ -84,7 +84,7 @@ def test_two_that_map_beyond_vram(card):
 def test_what_is_mapped_counts_for_the_limit(card):
     assert finish(card.shared(program(8, 1, 1), "--memory", "64M")) == "segments 8\n"
     refused = card.shared(program(9, 1, 1), "--memory", "64M")
-    assert "AssertionError: 2" in refused.communicate()[1]
+    assert "AssertionError: 2" in refused.communicate(timeout=PATIENCE_S)[1]
 
 
 # Makes 16 MiB that it hands to whoever connects to the socket, or gets it from there and maps it.
