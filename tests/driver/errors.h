@@ -18,7 +18,6 @@
 #include <algorithm>
 #include <functional>
 #include <initializer_list>
-#include <iostream>
 #include <set>
 #include <thread>
 
@@ -68,35 +67,12 @@ constexpr Enum NoSuch() {
 
 class ErrorsTest : public DriverTest {
  protected:
-  void TearDown() override {
-    SayWhatIsAbsent();
-    DriverTest::TearDown();
-  }
-  void SayWhatIsAbsent() {
-    std::string names;
-    for (const std::string& name : absent_) names += " " + name;
-    if (!names.empty()) GTEST_SKIP() << "not tested, as this driver has not got it:" << names;
-  }
+  void TearDown() override;
+  void SayWhatIsAbsent();
 
-  template <typename Call>
+  // `there`: the driver has that call.
   void Judge(const Answers& allowed, const char* symbol, const char* arguments, bool there,
-             Call call, const char* file, int line) {
-    if (!there) {
-      absent_.insert(symbol);
-      return;
-    }
-    at = {file, line};
-    CUresult result = CUDA_SUCCESS;
-    if (!Survives(call, &result)) {
-      std::cout << file << ":" << line << ": this driver crashes in " << symbol << "(" << arguments
-                << ")" << std::endl;
-      if (allowed.First() != CUDA_SUCCESS) return;
-      result = CUDA_ERROR_UNKNOWN;
-    }
-    if (allowed.Have(result) && (result == allowed.First() || !OnSoftwareGpu())) return;
-    ADD_FAILURE_AT(file, line) << symbol << "(" << arguments << ") gave " << Named(result)
-                               << " rather than " << allowed.Names();
-  }
+             DriverCall call, const char* file, int line);
 
   // On a thread that has no current context.
   static void WithoutContext(const std::function<void()>& calls) { std::thread(calls).join(); }

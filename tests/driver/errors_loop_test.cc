@@ -3,6 +3,7 @@
 // the calls: a row IN_A_LOOP or AFTER_A_FAULT is shown here.
 #include <cstdio>
 #include <cstdlib>
+#include <iostream>
 #include <set>
 #include <string_view>
 

@@ -60,7 +60,7 @@ void SurviveCrashes() {
   ::signal(SIGSEGV, TellOfCrash);
 }
 
-bool Survives(const std::function<CUresult()>& call, CUresult* result) {
+bool Survives(DriverCall call, CUresult* result) {
   if (!may_crash) {
     *result = call();
     return true;

@@ -76,10 +76,26 @@ struct Place {
 };
 extern thread_local Place at;
 
+// Refers to a callable that makes a call to the driver, and which has to outlive it. A
+// std::function of each of the hundreds of lambdas took half of this suite's compile time.
+class DriverCall {
+ public:
+  template <typename Callable>
+  DriverCall(const Callable& callable)
+      : callable_(&callable), make_([](const void* made_of) {
+          return static_cast<CUresult>((*static_cast<const Callable*>(made_of))());
+        }) {}
+  CUresult operator()() const { return make_(callable_); }
+
+ private:
+  const void* callable_;
+  CUresult (*make_)(const void*);
+};
+
 // From now on Survives() outlives crashes. SetUp does this on a card.
 void SurviveCrashes();
 // Makes a call. False if a card's driver crashed in it, as some do on a null pointer.
-bool Survives(const std::function<CUresult()>& call, CUresult* result);
+bool Survives(DriverCall call, CUresult* result);
 
 // A byte pattern that differs at every place and between seeds.
 std::vector<uint8_t> Pattern(size_t bytes, uint32_t seed);
