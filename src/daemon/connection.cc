@@ -95,7 +95,7 @@ Result<size_t> Connection::Fill(std::span<std::byte> bytes) {
 
 Status Connection::Queue(const wire::Message& message, const std::vector<int>& fds, UniqueFd file) {
   const bool lags = queued_ > kMaxQueued;
-  if (lags || wire::SinceVersion(message) > reader_.version()) {
+  if (lags || message.SinceVersion() > reader_.version()) {
     CloseElsewhere(std::move(file), uid_);
     if (lags) return Gone("it does not read its messages");
     return {};  // it would not understand

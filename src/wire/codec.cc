@@ -97,10 +97,10 @@ Result<Message> DecodeAs(std::span<const std::byte> payload) {
 // The alternative of Message whose kType is `type`.
 template <size_t I = 0>
 Result<Message> DecodeType(uint16_t type, std::span<const std::byte> payload) {
-  if constexpr (I == std::variant_size_v<Message>) {
+  if constexpr (I == std::variant_size_v<AnyKind>) {
     return Broken("there is no message of type " + std::to_string(type));
   } else {
-    using M = std::variant_alternative_t<I, Message>;
+    using M = std::variant_alternative_t<I, AnyKind>;
     if (M::kType == type) return DecodeAs<M>(payload);
     return DecodeType<I + 1>(type, payload);
   }

@@ -104,14 +104,14 @@ TEST(RecordedTest, WhatANewerSideAddsIsIgnored) {
 }
 
 TEST(RecordedTest, WhatAVersionDoesNotHaveIsKnown) {
-  for (const Recorded& told : ToldInVersion2()) EXPECT_LE(SinceVersion(told.message), 2);
-  EXPECT_EQ(SinceVersion(RunChanged{}), 3);
-  EXPECT_EQ(SinceVersion(RunShown{}), 3);
-  EXPECT_EQ(SinceVersion(Fetched{}), 4);
-  EXPECT_EQ(SinceVersion(Contended{}), 6);
-  EXPECT_EQ(SinceVersion(Restored{}), 10);
-  EXPECT_EQ(SinceVersion(Waiting{}), 11);
-  EXPECT_EQ(SinceVersion(Move{}), 13);
+  for (const Recorded& told : ToldInVersion2()) EXPECT_LE(told.message.SinceVersion(), 2);
+  EXPECT_EQ(Message(RunChanged{}).SinceVersion(), 3);
+  EXPECT_EQ(Message(RunShown{}).SinceVersion(), 3);
+  EXPECT_EQ(Message(Fetched{}).SinceVersion(), 4);
+  EXPECT_EQ(Message(Contended{}).SinceVersion(), 6);
+  EXPECT_EQ(Message(Restored{}).SinceVersion(), 10);
+  EXPECT_EQ(Message(Waiting{}).SinceVersion(), 11);
+  EXPECT_EQ(Message(Move{}).SinceVersion(), 13);
 }
 
 TEST(RecordedTest, ARefusalIsSignedWithTheVersionOfWhoReadsIt) {

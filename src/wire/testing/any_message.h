@@ -14,9 +14,9 @@ namespace tandem::wire {
 // One of each, with nothing in its fields.
 inline std::vector<Message> EveryKind() {
   return []<size_t... I>(std::index_sequence<I...>) {
-    return std::vector<Message>{std::variant_alternative_t<I, Message>()...};
+    return std::vector<Message>{std::variant_alternative_t<I, AnyKind>()...};
   }
-  (std::make_index_sequence<std::variant_size_v<Message>>());
+  (std::make_index_sequence<std::variant_size_v<AnyKind>>());
 }
 
 // Calls `fill` for each of the message's fields, which are unsigned numbers and strings.
