@@ -35,6 +35,7 @@ class Terminal:
             os.setsid()
             fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
             signal.signal(signal.SIGINT, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGWINCH})  # as perf does
 
         env = {**card.env, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8", **environment}
         for name in ("COLUMNS", "LINES", "NO_COLOR"):

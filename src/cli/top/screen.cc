@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <clocale>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
@@ -28,6 +29,14 @@ attr_t AttributesOf(const char* colour, bool colours) {
   return static_cast<attr_t>(COLOR_PAIR(number - kFirstColour + 1));
 }
 
+// Programs such as perf start others with this signal blocked; the view would keep its first size.
+void AllowSizeSignal() {
+  sigset_t size;
+  sigemptyset(&size);
+  sigaddset(&size, SIGWINCH);
+  sigprocmask(SIG_UNBLOCK, &size, nullptr);
+}
+
 void DefineColours() {
   start_color();
   use_default_colors();
@@ -48,6 +57,7 @@ std::unique_ptr<TerminalScreen> TerminalScreen::Open(bool colours) {
   const char* const kind = std::getenv("TERM");
   const bool able = kind != nullptr && std::strcmp(kind, "dumb") != 0;
   if (!able || isatty(STDIN_FILENO) != 1 || isatty(STDOUT_FILENO) != 1) return nullptr;
+  AllowSizeSignal();
   SCREEN* const terminal = newterm(nullptr, stdout, stdin);
   if (terminal == nullptr) return nullptr;
   if (colours && has_colors()) DefineColours();
