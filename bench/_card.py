@@ -46,7 +46,7 @@ class Failed(Exception):
 
 @contextlib.contextmanager
 def uninterrupted():
-    """Ctrl-C comes after this, so that what is started is also known and will be ended."""
+    """Delays Ctrl-C until after this, so that a process started here is known and will be ended."""
     late = []
     before = {number: signal.signal(number, lambda *_: late.append(True)) for number in ENDS}
     try:
@@ -229,8 +229,8 @@ def held_share(share):
 
 
 def pass_seconds(card, held, count):
-    """What it takes a program with the card to itself to write all of so many bytes; the median of
-    `count` passes, after one that warms up."""
+    """The time that a program with the card to itself takes to write all of `held` bytes; the median
+    of `count` passes, after one that warms up."""
     worker = card.shared()
     worker.ask("memory", held)
     worker.ask("rewrite", 1)

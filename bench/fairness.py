@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Who gets how much of a card's time, against what was asked for: real programs that never pause, under
-the policy `fair`.
+"""How much of a card's time each program gets, against what was asked for: real programs that never
+pause, under the policy `fair`.
 
 `got` is the time of each program's kernels, by the device's own timer, over the time in which all
 wanted the card; what is lacking to 1 went into hand-overs and launches. `share` is the same as a part of

@@ -2,7 +2,7 @@
 """Short pauses must not cost the card: two trainers that do not fit together, each with steps of
 about 100 ms and pauses of 5 ms, on a bus so slow that a switch takes far longer than a pause.
 
-Whoever gave the card away in every pause would switch ten times a second. `slowdown` is the time
+A daemon that took the card in every pause would switch ten times a second. `slowdown` is the time
 both take together over twice the time that one takes alone, in paired rounds; below 1 each used the
 other's pauses.
 """

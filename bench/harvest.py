@@ -4,8 +4,8 @@ programs on the software GPU, by its model clock: production has 8 ms of kernels
 the host, and so on; the kernels of the other program take 0.3 ms, and there are always more of them. Both
 fit on the card.
 
-`rules` is `priority` (the policy of that name) or `none`: who fits beside whom has the card with it, and
-the device's own turns of 2 ms divide the time. `device_priority`: production's kernels come before others
+`rules` is `priority` (the policy of that name) or `none`: programs that fit together have the card at once,
+and the device's own turns of 2 ms divide the time. `device_priority`: production's kernels come before others
 on the device, as on no real one that is shared by time. `production_loss` is of its throughput, and
 `production_p99_ratio` of the time of a step, `production_work_p99_ratio` of the 8 ms of it: all against
 production alone, before and after. `gap_share` is the opportunistic kernels' time over the time that

@@ -29,7 +29,7 @@ LAUNCHES = {"launches": 1, "rewrite": HELD // MIB, "copies": 1}  # in each
 
 
 def train(card, preload, steps):
-    """Seconds of so many steps, and what the memory was at the end."""
+    """The seconds that `steps` steps took, and the memory's checksum at the end."""
     env = {**card.env, **({"LD_PRELOAD": SHIM} if preload else {})}
     argv = [TRAIN, "--json", "--memory", str(HELD), "--steps", str(steps)]
     done = subprocess.run(argv, env=env, stdout=subprocess.PIPE, timeout=PATIENCE_S)

@@ -51,7 +51,7 @@ def still_ms(workers):
 
 
 def enough(samples, some):
-    """Of what `some(count)` gives, until there are so many samples after those that warm up."""
+    """Collects what `some(count)` gives, until there are `samples` after those that warm up."""
     still = []
     deadline = time.monotonic() + PATIENCE_S
     while len(still) < samples + WARM_UP:

@@ -3,28 +3,25 @@
 // the answer is one number it is the time that took, in nanoseconds of the monotonic clock.
 //
 //   launches N              N empty kernels, and waits for them
-//   memory BYTES            holds so much, in pieces as programs allocate it        "ok"
+//   memory BYTES            holds BYTES, in pieces as programs allocate them        "ok"
 //   rewrite N               N passes over all of that memory, and waits
 //   work SECONDS            passes over it until the time is up                     PASSES
 //   copies up|down BYTES N  N copies between that memory and pinned memory of the host
-//   job PHASES PASSES PAUSE_NS   so many times: passes over the memory, then a pause
-//   burst NS                a kernel, "begun", and kernels without a pause for so long from then;
+//   job PHASES PASSES PAUSE_NS   in each phase: passes over the memory, then a pause
+//   burst NS                a kernel, "begun", and kernels without a pause for NS from then;
 //                           the device notes when each began and ended            "ended"
 //   unit N                  N of the kernels that cells are made of, and waits
-//   cells FILE              for each line "THINK_NS KERNELS" a pause, then a cell of so many
-//   kernels
+//   cells FILE              for each line "THINK_NS KERNELS" a pause, then a cell of KERNELS
 //                           that writes to all of its memory       READY BEGIN READY BEGIN ...
-//   serve STEPS KERNELS ROUNDS PAUSE_NS   so many times: that many kernels, each of so many rounds
-//   of
-//                           a loop, which the device notes the times of, and then a pause  "ended"
+//   serve STEPS KERNELS ROUNDS PAUSE_NS   in each step: kernels of ROUNDS rounds of a loop, whose
+//                           times the device notes, and then a pause              "ended"
 //   stamps                  those times, of all since the last answer  BEGIN END BEGIN END ...
-//   allocations BYTES COUNT THREADS KEPT   by each thread, each freed at once, beside so many kept
+//   allocations BYTES COUNT THREADS KEPT   by each thread, each freed at once, beside KEPT others
 //   mappings BYTES COUNT PIECE   the same by way of the driver's virtual memory calls, in pieces
 //
 // With --no-kernels it loads none, for a driver that has no compiler. With --device N it uses that
-// one instead of the first. With --echo COUNT PAUSE_NS it
-// touches no GPU, but prints how long so many round trips to another process take, each with a
-// thread to wake.
+// one instead of the first. With --echo COUNT PAUSE_NS it touches no GPU, but prints how long COUNT
+// round trips to another process take, each with a thread to wake.
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>

@@ -39,24 +39,24 @@ class Device {
   // A kernel, then calls `begun`; then kernels one after the other until `ns` are over since. Each
   // notes when it began and ended.
   void Burst(uint64_t ns, void (*begun)());
-  // Steps of so many such kernels of that many rounds each, and a pause after each step.
+  // Steps of `kernels` such kernels of `rounds` rounds each, and a pause after each step.
   void Serve(uint64_t steps, uint64_t kernels, uint64_t rounds, uint64_t pause_ns);
   // What the latest kMostStamps of them noted since this was last asked, by the device's
   // %globaltimer in nanoseconds, separated by spaces.
   std::string Stamps();
 
-  // So many kernels like those of a cell.
+  // `count` kernels like those of a cell.
   uint64_t Unit(uint64_t count);
-  // What somebody at a notebook does: for each line of the file, "THINK_NS KERNELS", a pause, then
-  // a kernel that notes when it began, one for each kTouched of the memory held that writes to it,
-  // and so many that only take their time. When each of these was ready to begin, and when its
+  // A notebook user's cells, one for each line of the file, "THINK_NS KERNELS": a pause, then a
+  // kernel that notes when it began, one for each kTouched of the memory held that writes to it,
+  // and KERNELS that only take their time. Returns when each cell was ready to begin, and when its
   // first kernel did by %globaltimer, both as CLOCK_REALTIME has it; in nanoseconds, separated by
   // spaces.
   std::string Cells(const std::string& file);
 
   // Allocates and frees in all of the threads at once, while `kept` blocks of that size are there;
-  // what `count` of these took a thread, on average. Each does so many at least, and goes on for so
-  // long that the others have come to work beside it.
+  // what `count` of these took a thread, on average. Each thread does at least `count`, and goes on
+  // long enough for the others to come to work beside it.
   uint64_t Allocations(uint64_t bytes, uint64_t count, uint64_t threads, uint64_t kept);
   // Creates, maps, makes accessible, unmaps and releases at an address reserved before, in pieces.
   uint64_t Mappings(uint64_t bytes, uint64_t count, uint64_t piece);

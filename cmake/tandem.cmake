@@ -74,7 +74,7 @@ endfunction()
 
 # tandem_test(NAME LABEL unit SOURCES ... DEPS ...): a GoogleTest program, run as one CTest test.
 # LABEL is `unit` or `driver`; driver tests share a device, so they never run beside each other.
-# Where tandem_one_thread is set, what is tested has no threads that the thread sanitizer could watch.
+# Where tandem_one_thread is set, the tested code has no threads that the thread sanitizer could watch.
 function(tandem_test name)
   if(tandem_one_thread AND TANDEM_SANITIZE MATCHES "thread")
     return()

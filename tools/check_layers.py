@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Who may include whom, and what keeps src/core pure.
+"""Which folder may include which others, and what keeps src/core pure.
 
 The table says for every folder which other folders its files may include; everything it does not
 name is forbidden. A folder may always include itself. A file belongs to the longest row that its

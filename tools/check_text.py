@@ -14,7 +14,7 @@ RATCHET = pathlib.Path("tools/ratchet.txt")
 LINK = re.compile(r"\[([^\]]*)\]\(([^)#\s]+)(?:#[^)]*)?\)")
 # A link whose words are a name of the code leads to a file that has the name: [`Gate::Close`](gate.h).
 NAME = re.compile(r"`(?:\w+::)*(\w+)`")
-# Every machine has these; a path below any other top-level folder is somebody's own.
+# Every machine has these; a path below any other top-level folder is one machine's own.
 SYSTEM_FOLDERS = (
     "bin boot dev etc home lib lib64 media mnt opt proc root run sbin srv sys tmp usr var".split()
 )

@@ -17,9 +17,9 @@ import prose
 
 NUMBERS = pathlib.Path("tools/words.txt")
 MAX_WORDS = 30
-# These name an unknown person, or turn a component's action into a riddle.
+# Not options, as --everybody. These name an unknown person, or turn a component's action into a riddle.
 OLD_STYLE = re.compile(
-    r"\b(?:who(?:m)?ever|some(?:body|one)|nobody|no one|any(?:body|one)|every(?:body|one)"
+    r"\b(?<!--)(?:who(?:m)?ever|some(?:body|one)|nobody|no one|any(?:body|one)|every(?:body|one)"
     r"|so (?:many|much)\b(?! as)|all the same|now and then|and so (?:is|are|does|do|has)"
     r"|than was thought|should be [^.;]{1,20} of them|which rule|not all of it has left"
     r"|does not speak|(?:is|are) for \w+(?: \w+){0,2} to (?:say|decide|know|tell)"

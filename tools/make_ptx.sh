@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Compiles examples/train/kernels.cu to kernels.ptx with Debian's clang; needs no CUDA toolkit. The
-# result is kept in the tree, so only whoever changes the kernels needs clang++-14.
+# result is kept in the tree, so only a change of the kernels needs clang++-14.
 #
 # PTX 6.3 for sm_50 is old enough for every driver and card in use, and assembles up to sm_120.
 set -euo pipefail

@@ -12,8 +12,8 @@
 // 2. A writer waits for no more than what an engine does between two checks of WriterWaits().
 // 3. Forked children inherit no device memory (its backing says so, see PhysicalStore); the host's
 //    page-locked memory they inherit as any other of the program's.
-// 4. Page tables follow the memory, where the host's kernel knows how (5.13 and later). What was
-//    touched by way of its backing or of an earlier mapping gives no page fault in the next one.
+// 4. Page tables follow the memory, where the host's kernel knows how (5.13 and later). A page
+//    touched through its backing or an earlier mapping gives no page fault in the next one.
 #pragma once
 
 #include <unistd.h>

@@ -2,7 +2,7 @@
 // Time goes into buckets of an eighth of a second, in the process's slot; a bucket is used again
 // when its time has passed.
 //
-// Threading: the slot's process writes from any thread, everybody reads.
+// Threading: the slot's process writes from any thread, every process reads.
 #pragma once
 
 #include "softgpu/card/shared_page.h"

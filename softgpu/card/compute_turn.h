@@ -3,17 +3,18 @@
 // well.
 //
 // The engine's owner is one word in the shared page: slot, number of the turn, when it began.
-// Whoever wants the engine sets its slot's waiting bit. An owner whose quantum is over hands the
-// engine to the next waiting slot in ring order and wakes it; it is never simply dropped, so nobody
-// can snatch it back. An owner or heir that is stopped or dead lets its quantum pass; then any
-// waiter takes the engine and clears the other's bit. A stopped owner finds out when it goes on:
-// ShouldYield() says so.
+// A waiter sets its slot's waiting bit. An owner whose quantum is over hands the engine to the next
+// waiting slot in ring order and wakes it; it never simply drops the engine, so it cannot snatch it
+// back. An owner or heir that is stopped or dead lets its quantum pass; then any waiter takes the
+// engine and clears the other's bit. A stopped owner finds out when it goes on: ShouldYield() says
+// so.
 //
 // A process of higher priority gets the engine as soon as it waits, and as long as it has work
 // those of lower priority have none of it.
 //
-// By the model clock a quantum is over when the work done in it is worth so much, and those who do
-// not go on are given time that no merely busy machine needs: the clock stands still meanwhile.
+// By the model clock a quantum is over when the work done in it is worth one. An owner or heir
+// that does not go on gets more time than a merely busy machine needs: the clock stands still
+// meanwhile.
 //
 // Threading: one thread at a time per ComputeTurn; any number of processes.
 //

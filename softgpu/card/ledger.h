@@ -3,9 +3,10 @@
 // The difficulty: a charge changes two words, the joint sum and the process's own share, and the
 // process may die or be stopped in between. So a change is first announced in the slot (`pending`),
 // then made to the sum by one compare-and-swap that also names the slot and the change's number,
-// and only then to the share. Whoever comes next and finds the last change not yet in its slot's
-// share puts it there first ("helps"). The share of a dead process is returned in the same way by
-// anybody: reapers racing each other announce and try the very same change, and one of them wins.
+// and only then to the share. The next process that finds the last change not yet in the share of
+// the change's slot puts it there first ("helps"). Any process returns the share of a dead one in
+// the same way: reapers racing each other announce and try the very same change, and one of them
+// wins.
 //
 // Threading: different slots may be used at the same time by any threads and processes; one slot's
 // Charge and Return are serialised by its owner.

@@ -4,10 +4,10 @@
 // Threading: the owner serialises all calls.
 //
 // Invariants:
-// 1. What is allocated is charged to the device's ledger; a charge that fails allocates nothing.
+// 1. Allocated memory is charged to the device's ledger; a charge that fails allocates nothing.
 // 2. Memory reads as zero when it is given out. Freed memory is the host's again at once, but for a
-//    part that stays for the next allocation: a card's memory is there, and whoever copies to it
-//    does not wait until the host has found some. The part's page tables stay as well.
+//    part that stays for the next allocation: a card's memory is there, and a copy to it does not
+//    wait until the host has found some. The part's page tables stay as well.
 // 3. A program that closes all of its descriptors does no harm: the memory is held by its mapping.
 //    The descriptor is kept only for other processes to find, and forked children inherit neither.
 #pragma once

@@ -149,7 +149,7 @@ TEST_F(SharedDeviceTest, TheStoppedKeepTheirShareAndHoldNobodyUp) {
   EXPECT_EQ(peer.Ask("free"), "free 0");
 }
 
-// The program may close every descriptor it can find, and fork: its slot is its own all the same.
+// The program may close every descriptor it can find, and fork: it keeps its slot.
 TEST_F(SharedDeviceTest, TheSlotOutlivesDescriptorsAndNotTheProcess) {
   const auto device = OpenHere(MiB(64));
   Peer peer;

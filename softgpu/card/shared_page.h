@@ -3,8 +3,8 @@
 // Invariants:
 // 1. All bytes zero is a valid state of everything below the header: an idle device.
 // 2. No member is a lock. A process may stop or die between any two instructions and the others go
-//    on; who may write what is said at each member's user (Ledger, Bus, ComputeTurn, DeviceClock,
-//    BusyTime).
+//    on; each member's user (Ledger, Bus, ComputeTurn, DeviceClock, BusyTime) says which process
+//    may write it.
 #pragma once
 
 #include <atomic>

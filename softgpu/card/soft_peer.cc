@@ -37,7 +37,7 @@ void Contend(SharedDevice& device) {
 void Fork() {
   if (fork() == 0) {
     pollfd commands = {STDIN_FILENO, 0, 0};
-    poll(&commands, 1, -1);  // until whoever writes them closes the pipe
+    poll(&commands, 1, -1);  // until their writer closes the pipe
     _exit(0);
   }
 }

@@ -1,7 +1,7 @@
 // Array: memory in which a program keeps texels and whose layout is the driver's affair: here rows,
 // one after the other, in a block of VRAM.
 //
-// Threading: an Array never changes. Whoever looked it up may use it to the end of the call.
+// Threading: an Array never changes. A call that looked it up may use it to its own end.
 #pragma once
 
 #include <cstdint>

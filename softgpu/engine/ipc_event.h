@@ -1,18 +1,18 @@
 // IpcEvent: the state of an event that several processes know: for each process, by its slot at the
 // device, how often it has recorded the event and which of these records are reached.
 //
-// A handle names the file by the process that made it and its number there; whoever opens it
+// A handle names the file by the process that made it and its number there; the opening process
 // reaches it by /proc, as for memory (see IpcMemory).
 //
 // Threading: any thread of any process. No lock: a process may stop or die at any point.
 //
 // Invariants:
-// 1. A mark (who recorded, and the how-manieth time) once reached stays reached.
-// 2. A mark of a process that is gone counts as reached: nobody waits for the dead.
+// 1. A mark (the process, and the number of its record) once reached stays reached.
+// 2. A mark of a process that is gone counts as reached: no waiter waits for a dead process.
 // 3. A process's record number n comes after its own number n - kRing, so that the places of the
 //    ring are written in order.
-// 4. A process has one IpcEvent for each file, however often it opens the handle: whoever finds an
-//    own mark that is not reached finds the task that reaches it. (That task keeps the IpcEvent.)
+// 4. A process has one IpcEvent for each file, however often it opens the handle: for an own mark
+//    that is not reached it finds the task that reaches it. (That task keeps the IpcEvent.)
 #pragma once
 
 #include <atomic>

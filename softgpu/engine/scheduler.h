@@ -3,7 +3,7 @@
 // A stream is a queue of tasks done one after the other. Every device has four engines, each a
 // thread: kernels and work inside the device, copies to it, copies from it, and functions of the
 // host. So a kernel and copies in both directions go on at the same time. Tasks without an engine
-// (event records, waits) are done by whoever finishes what they wait for.
+// (event records, waits) are done by the thread that finishes what they wait for.
 //
 // Order: a task starts when the one before it in its stream is done and when all it comes `after`
 // is done. That one rule also makes the legacy default stream: its tasks come after everything
@@ -15,7 +15,7 @@
 // 1. completed <= submitted in every stream, and neither ever goes back.
 // 2. A task comes only after tasks submitted before it, so there is no cycle and nothing starves.
 // 3. After a task fails, no other task of its context is run (the context is poisoned); they are
-//    counted as completed, so nobody waits for ever.
+//    counted as completed, so no waiter waits for ever.
 // 4. TaskTime::cursor() of the thread that runs a task is the device time from which it may run:
 //    when it was submitted and all it comes after was at its end. The task moves it to its end.
 #pragma once

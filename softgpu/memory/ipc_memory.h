@@ -1,7 +1,7 @@
 // IpcMemory: blocks of cuMemAlloc that are shared between processes by a handle of 64 bytes.
 //
 // A handle names a ticket, a small memfd of the process that made it, which says where in the
-// memory behind its VRAM the block lies. Whoever opens it reaches both by /proc, as far as the
+// memory behind its VRAM the block lies. The opening process reaches both by /proc, as far as the
 // kernel lets one process into the other: both have to be the same user's. Small blocks share pages
 // with others of their owner, so that these are shared along.
 //

@@ -1,6 +1,6 @@
 // Managed memory: blocks of cuMemAllocManaged. They are blocks like any other, for all device
-// memory lies at addresses that the host may use as they are; what is kept of each here is what the
-// program said about it. So there is managed memory only as far as VRAM goes.
+// memory lies at addresses that the host may use as they are; a ManagedBlock keeps only the
+// program's advice about one. So there is managed memory only as far as VRAM goes.
 //
 // Threading: any thread.
 #pragma once

@@ -173,7 +173,7 @@ TEST_F(SoftMemoryTest, DevicesUseWhatTheyHaveLeaveFor) {
   EXPECT_EQ(UsersOf(*space, later + kPageBytes), "ww-");
   EXPECT_EQ(UsersOf(*space, two), "-ww");
   space->Take({0, kOne, kBehalf});
-  EXPECT_EQ(UsersOf(*space, one), "ww-");  // somebody else still has leave
+  EXPECT_EQ(UsersOf(*space, one), "ww-");  // the grant to kOther remains
   space->TakeAll(kOther);
   EXPECT_EQ(UsersOf(*space, one), "-w-");
   EXPECT_EQ(UsersOf(*space, two), "-w-");
@@ -203,7 +203,7 @@ TEST_F(SoftMemoryTest, ManagedBlocksShareNoPageOfTheHost) {
   EXPECT_NE(heap.Find(two)->managed, nullptr);
   EXPECT_NE(heap.Find(two)->managed, heap.Find(three)->managed);
   EXPECT_EQ(heap.Find(heap.Allocate(1, 100))->managed, nullptr);
-  // What was said of a block goes with it.
+  // A block's advice goes with it.
   const std::weak_ptr<ManagedBlock> said = heap.Find(two)->managed;
   EXPECT_TRUE(heap.Free(two));
   EXPECT_TRUE(said.expired());
@@ -240,7 +240,7 @@ int64_t PageFaults() {
   return used.ru_minflt;
 }
 
-// A card's memory is there: what was used before is used again without a page fault of the host's.
+// A card's memory is there: used memory is used again without a page fault of the host's.
 TEST_F(SoftMemoryTest, MemoryThatComesBackGivesNoPageFaults) {
 #ifdef TANDEM_SANITIZED
   GTEST_SKIP() << "sanitizers have pages of their own";

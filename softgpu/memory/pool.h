@@ -10,7 +10,7 @@
 //
 // Invariants:
 // 1. Every byte of a slab is free, in a block, or retired (freed in a stream and not yet known to
-//    be free for everybody).
+//    be free for every stream).
 // 2. reserved() is what the slabs take from the device, or the imports from the addresses; only
 //    whole slabs go back.
 // 3. Slabs of a shareable pool stay until it is destroyed, for others may use them. So each of them

@@ -8,8 +8,8 @@
 // 1. A mapping lies in one reservation and covers one whole handle, from its start.
 // 2. Physical memory lives until its handle is released as often as it was created, imported and
 //    retained, and its last mapping is gone.
-// 3. Whoever created memory of a device is charged for it; who imports it is not. What its creator
-//    lets go of while others still map it is not counted.
+// 3. A process is charged for the device memory that it created, not for what it imports. Memory
+//    that its creator lets go of while others still map it is not counted.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// atom, red and redux, every operation in every type: what is left in memory, and what was there.
+// atom, red and redux, every operation in every type: the new value in memory, and the old one.
 #include <atomic>
 #include <functional>
 #include <string>
@@ -164,7 +164,7 @@ std::vector<uint64_t> AtomicInputs() {
   return WithPairs(edges);
 }
 
-// Each thread on a word of its own. What is beside the operand in the word stays.
+// Each thread on a word of its own. The bits beside the operand in the word stay.
 TEST(Atomics, ResultAndOldValue) {
   const std::vector<uint64_t> inputs = AtomicInputs();
   const std::vector<std::string> orders = AtomicOrders();

@@ -6,7 +6,7 @@
 // Invariants:
 // 1. A row reference is an offset, a multiple of 128, into the warp's frame. Constants are rows
 //    that are filled when the warp is made and never written. Row 0 (256 bytes) is a sink that
-//    nobody reads.
+//    no instruction reads.
 // 2. Predicate 0 is all ones and never written; predicate 1 is a sink.
 // 3. Everything here is plain data without inline functions, because the handlers are compiled
 //    for several instruction sets and must share no generated code.

@@ -37,7 +37,7 @@ constexpr RoundingName kToWhole[] = {{".rni", Round::kNearest},
                                      {".rmi", Round::kDown},
                                      {".rpi", Round::kUp}};
 
-// The register of at least so many bits.
+// The register of at least `bits` bits.
 std::string RegisterOf(int bits, char which) {
   return std::string(bits <= 16 ? "%h" : bits == 32 ? "%w" : "%") + which;
 }
@@ -58,7 +58,7 @@ std::vector<uint64_t> Each(const std::vector<uint64_t>& values) {
   return inputs;
 }
 
-// Of so many bits: where the integer types end, next to the powers of two, and of every length.
+// Of `bits` bits: where the integer types end, next to the powers of two, and of every length.
 std::vector<uint64_t> WholeInputs(int bits) {
   std::vector<uint64_t> values = {0};
   std::mt19937_64 random(Seed());
@@ -144,7 +144,7 @@ TEST(Conversions, BetweenIntegers) {
 }
 
 // The whole number next to `value` in the direction that `round` says; infinities stay beyond all
-// types, and what is no number gives 0.
+// types, and a NaN gives 0.
 WholeNumber WholeOf(Quad value, Round round) {
   if (value != value) return 0;
   if (value >= 0x1p100) return WholeNumber{1} << 100;

@@ -1,5 +1,5 @@
-// Constant expressions, initial values, and forms of instructions that few programs use: what is
-// taken and what is refused.
+// Constant expressions, initial values, and forms of instructions that few programs use: which of
+// them the compiler accepts, and which it refuses.
 #include <gtest/gtest.h>
 
 #include "softgpu/ptx/testing.h"

@@ -23,7 +23,7 @@ constexpr Width kWidths[] = {{"u8", 1, false},  {"s8", 1, true},   {"u16", 2, fa
                              {"s16", 2, true},  {"u32", 4, false}, {"s32", 4, true},
                              {"u64", 8, false}, {"s64", 8, true}};
 
-// Where each lane's element lies, counted in elements of so many bytes.
+// Where each lane's element lies, counted in elements of `bytes` bytes.
 struct Order {
   const char* name;
   std::function<uint64_t(uint32_t lane, uint64_t bytes)> place;

@@ -202,7 +202,7 @@ TEST(FloatOperations, GrossApproximations) {
     if (std::abs(r) < 0x1p-1022) r = std::copysign(0.0, r);
     return B(r) >> 32;
   };
-  // One unit of what is kept, up or down, is less than the document leaves open.
+  // One unit of the upper half, up or down, is less than the error that the document allows.
   for (const auto& [text, root] : {std::pair{"rcp", false}, {"rsqrt", true}}) {
     Check({std::string(text) + ".approx.ftz.f64 %d, %a; mov.b64 {%wb, %wd}, %d;", 'w',
            [&gross, root = root](auto a, auto, auto) { return gross(D(a), root); }, 1});

@@ -55,7 +55,7 @@ TEST_P(PointerTest, LanesCallDifferentFunctions) {
   for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(Out(i), i % 2 == 0 ? 2 * i : i * i);
 }
 
-// What is passed is laid out as the first of them has it; a kernel has it elsewhere.
+// Arguments are laid out as the first target has them; a kernel's parameters lie elsewhere.
 TEST(Pointers, ListsOfTargetsNameFunctions) {
   const std::string big = "(.param .align 4 .b8 p[16000], .param .align 4 .b8 q[16000])";
   const std::string kernel = R"(
@@ -67,7 +67,7 @@ TEST(Pointers, ListsOfTargetsNameFunctions) {
   EXPECT_NE(CompileLog(Modules(".entry big" + big + " { ret; }" + kernel)).find("'big'"),
             std::string::npos);
   EXPECT_NE(MustCompile(Modules(".func big" + big + " { ret; }" + kernel)), nullptr);
-  // A function that is never there has its parameters all the same.
+  // A function that is never there has its parameters, too.
   std::string missing = Modules(".extern .func big" + big + ";" + kernel);
   for (size_t at; (at = missing.find("big")) != std::string::npos;) {
     missing.replace(at, 3, "__cxa_pure_virtual");

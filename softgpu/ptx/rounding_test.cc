@@ -106,7 +106,7 @@ struct Modified {
   template <class T>
   uint64_t Out(T x) const {
     x = In(x);
-    if (sat) return B(x > 0 ? std::min(x, T(1)) : T(0));  // what is no number gives 0
+    if (sat) return B(x > 0 ? std::min(x, T(1)) : T(0));  // a NaN gives 0
     return B(x);
   }
 };

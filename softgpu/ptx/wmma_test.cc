@@ -89,7 +89,7 @@ std::string CopyMatrices(const std::string& label, const std::string& to, const 
          "add.u64 %at, %at, 128; setp.lt.u64 %more, %at, 32768; @%more bra " + label + ";\n";
 }
 
-// What is to be in shared memory is brought there, and back again.
+// For a shared space the kernel copies the matrices there, and back again.
 std::string KernelOf(const Case& c, const std::string& layout_a, const std::string& layout_b,
                      const std::string& layout_d, const std::string& space) {
   const std::string on = ".sync.aligned.", stride = std::to_string(kStride);

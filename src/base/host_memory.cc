@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kMostText = 64 << 10;
 constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 
-// No streams: a guest in somebody's program keeps away from locales.
+// No streams: a library inside a user's program keeps away from locales.
 std::string ReadFile(const std::string& path) {
   const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::string text;

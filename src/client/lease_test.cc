@@ -68,7 +68,7 @@ TEST(LeaseTest, AsksForTheCardWhileItsMemoryLeaves) {
 
 TEST(LeaseTest, TellsOfWhatComesUntilItRuns) {
   Lease lease;
-  lease.OnRestored(MiB(2), MiB(2));  // without a lease it is nobody's affair
+  lease.OnRestored(MiB(2), MiB(2));  // without a lease there is nothing to report
   EXPECT_TRUE(Silent(lease));
   lease.OnRegistered(Bytes());
   lease.OnMessage(wire::Grant{3, MiB(8).count, 1000});

@@ -3,9 +3,8 @@
 //
 // Pure, like Lease: the caller sends what TakeMessages gives and polls for answers.
 //
-// What was freed stays reserved for a moment, so that a program that allocates and frees by turns
-// does not ask each time: ReturnUnused, called now and then, gives back what was not needed in
-// between.
+// Freed bytes stay reserved for a moment, so that a program that allocates and frees by turns does
+// not ask each time. ReturnUnused, called at intervals, gives back what was not needed in between.
 //
 // Threading: none of its own; the caller holds a lock.
 // Invariants

@@ -159,7 +159,7 @@ TEST(RequestsTest, NothingIsWaitedForThatWillNotCome) {
   requests.OnLost(MiB(10), MiB(10), true);
   EXPECT_EQ(requests.claim(), Bytes());
   requests.OnTurnedAway();
-  EXPECT_EQ(requests.claim(), Bytes());  // though nobody has polled yet
+  EXPECT_EQ(requests.claim(), Bytes());  // though no caller has polled yet
   EXPECT_EQ(requests.Poll(), Answer::kRefused);
   requests.Grow(MiB(3));
   EXPECT_EQ(requests.Poll(), Answer::kPending);
@@ -214,7 +214,7 @@ TEST(RequestsTest, WhatCannotBeSwappedWaitsForTheNextDaemonToo) {
   EXPECT_EQ(requests.fixed(), MiB(2));
   requests.OnLost(MiB(10), MiB(10), false);
   EXPECT_EQ(requests.PollFixed(first), Answer::kPending);
-  requests.FixedGone(MiB(1));  // nobody hears of it but by the next registration
+  requests.FixedGone(MiB(1));  // the daemon hears of it only at the next registration
   requests.TakeMessages();
   requests.OnRegistered(MiB(10), Bytes(), 0, MiB(2));
   const auto messages = requests.TakeMessages();

@@ -10,7 +10,7 @@ namespace {
 
 constexpr Duration kShortestWindow = Microseconds(500);
 constexpr Duration kLongestDeadline = Seconds(64);
-constexpr Duration kLongestOfOrders = Seconds(4096);  // to suspend: nobody else is waiting as long
+constexpr Duration kLongestOfOrders = Seconds(4096);  // to suspend: no other session waits as long
 constexpr Duration kLongestBackoff = Seconds(1);
 
 }  // namespace

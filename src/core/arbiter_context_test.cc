@@ -1,4 +1,4 @@
-// Scenes about contexts, which cannot be swapped: who gets one, when, and who is refused.
+// Scenes about contexts, which cannot be swapped: grants, their order, and refusals.
 #include "src/core/arbiter_test.h"
 
 namespace tandem::core {

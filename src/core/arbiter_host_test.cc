@@ -1,4 +1,4 @@
-// What is promised of the host's memory, and who is refused for lack of it.
+// Promises of the host's memory, and refusals for lack of it.
 #include "src/core/arbiter_test.h"
 
 namespace tandem::core {
@@ -31,7 +31,7 @@ TEST(HostLimitsTest, WhatOthersHaveTakenCannotBePromised) {
   EXPECT_TRUE(host.Fits(0, Of(MiB(30))));
   EXPECT_FALSE(host.Fits(0, Of(MiB(31))));
   host.Promise(0, Of(MiB(30)));
-  available = MiB(10);  // what was promised has been taken, and more by somebody else
+  available = MiB(10);  // free beside the promised bytes, which are in use
   EXPECT_TRUE(host.Fits(0, Of(MiB(40))));
   EXPECT_FALSE(host.Fits(0, Of(MiB(41))));
   available = MiB(80);
@@ -70,7 +70,7 @@ TEST(HostLimitsTest, TheFileTakesWhatTheMemoryDoesNot) {
   EXPECT_FALSE(host.Fits(1, {{kC, MiB(71)}}));
 }
 
-// What lies there already is not to be copied about for somebody else's sake.
+// A session's bytes in memory are not copied to the file to make room for another session's.
 TEST(HostLimitsTest, MemoryStaysWithWhoHasItAndTheFileIsLeftFirst) {
   HostLimits host(MiB(50));
   host.AllowSpilling(MiB(100));

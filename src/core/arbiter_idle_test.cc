@@ -58,7 +58,7 @@ TEST_F(ArbiterTest, AMomentThatHasEndedIsKnownAsOneThoughTheLeaseIsLost) {
   EXPECT_GT(arbiter_.sessions().at(kA).pauses.Patience(price), price / 2);
 }
 
-// As a trainer whose work leaves the card idle for an instant now and then, before it pauses.
+// As a trainer whose work leaves the card idle for occasional instants before it pauses.
 TEST_F(ArbiterTest, InstantsOfIdlenessDoNotHideThePausesAmongThem) {
   Add(kA);
   Add(kB);

@@ -31,7 +31,7 @@ std::vector<uint64_t> Seeds(uint64_t count) {
   return seeds;
 }
 
-// Of those under which everybody is served before long as long as nobody works without end.
+// Of those that soon serve every waiter, unless a holder works without end.
 std::string RandomPolicy(World& world) {
   constexpr const char* kNames[] = {"fcfs", "round-robin", "interactive", "fair"};
   return kNames[static_cast<size_t>(world.Uniform() * std::size(kNames))];
@@ -70,7 +70,7 @@ Habits LargeHabits(World& world) {
   return habits;
 }
 
-// Everybody comes to rest with what was lent given back, and leaves nothing behind.
+// All sessions come to rest, give lent bytes back, and leave nothing charged when they end.
 void ExpectToComeToRest(World& world) {
   world.CalmDown();
   world.RunFor(Seconds(200));
@@ -90,7 +90,7 @@ Habits TalkativeHabits(World& world) {
   return habits;
 }
 
-// Programs come, die and are suspended, and the rule changes now and then.
+// Programs start, die and are suspended, and the policy sometimes changes.
 void Trouble(World& world, const std::function<std::string(World&)>& policy,
              const std::function<Habits(World&)>& habits, int events = 200) {
   world.SetPolicy(policy(world));
@@ -119,7 +119,7 @@ TEST(ArbiterPropertyTest, HoldsItsInvariantsWhateverSessionsDo) {
     Trouble(world, RandomPolicy, AnyHabits);
     if (::testing::Test::HasFailure()) return;
     ExpectToComeToRest(world);
-    // A minute for whoever has long bursts, and as long again until its turn has come.
+    // A minute for a session with long bursts, and as long again until its turn has come.
     EXPECT_LT(world.longest_wait(), Seconds(120));
     EXPECT_EQ(world.refused(), 0u);  // there is room for what each needs, beside arrays
     lent = lent || world.lent();

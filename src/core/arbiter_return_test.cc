@@ -52,7 +52,7 @@ TEST_F(ArbiterTest, WhoeverCannotGiveUpItsExcessIsServedWithIt) {
   EXPECT_EQ(Said<action::Credit>(kB).credit, MiB(60));
   On(event::Running{kB, epoch, {}});
   EXPECT_EQ(arbiter_.sessions().at(kB).excess, Bytes());
-  On(event::Evicted{kB, MiB(50), {}});  // like anybody else from now on
+  On(event::Evicted{kB, MiB(50), {}});  // like any other session from now on
   EXPECT_EQ(arbiter_.ChargeOf(kB), MiB(50));
 }
 
@@ -90,7 +90,7 @@ TEST_F(ArbiterTest, WhoeverCouldNotLeaveIsLikeAnybodyElseOnceItGaveTheLeaseBack)
   Add(kA, MiB(70));
   Add(kB, MiB(50));
   On(event::Busy{kB, 0});
-  On(event::Ready{kB, MiB(40)});  // it has freed some, which nobody was told
+  On(event::Ready{kB, MiB(40)});  // it has freed some and not reported it
   On(event::Evicted{kA, MiB(60), MiB(10)});
   const Epoch epoch = arbiter_.sessions().at(kB).epoch;
   On(event::Running{kB, epoch, {}});

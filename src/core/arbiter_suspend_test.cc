@@ -1,4 +1,4 @@
-// Suspended sessions: off the card without anybody waiting for it, and back only when resumed.
+// Suspended sessions: off the card even where no session waits, and back only when resumed.
 #include "src/core/arbiter_test.h"
 
 namespace tandem::core {
@@ -34,7 +34,7 @@ TEST_F(SuspendTest, AHolderDoesNotFillItsQueueAnewWhileItIsToLeave) {
   EXPECT_FALSE(Said<action::SetContended>(kA).contended);
 }
 
-// A kernel may take longer than anybody who shares would wait for it.
+// A kernel may outlast the longest deadline that a Revoke has for a waiter's sake.
 TEST_F(SuspendTest, InTheEndEvenALongKernelIsWaitedFor) {
   Add(kA);
   Run(kA, MiB(60));
@@ -169,7 +169,7 @@ TEST_F(SuspendTest, ABusyOneIsAskedAgain) {
   Resume(kA);
   On(event::Busy{kA, epoch_[kA]});
   Later(Seconds(100));
-  EXPECT_TRUE(Silent<action::Revoke>(kA));  // nobody wants it to go any more
+  EXPECT_TRUE(Silent<action::Revoke>(kA));  // resumed, and no session waits for the card
 }
 
 TEST_F(SuspendTest, OneThatIsComingBackGoesAgainAndTheNextIsServed) {

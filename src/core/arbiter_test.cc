@@ -80,7 +80,7 @@ TEST_F(SpareTest, TheFirstChunkMayComeInBeforeAnyIsOut) {
   EXPECT_EQ(Said<action::Credit>(kB).credit, MiB(46));
   const Epoch epoch = arbiter_.sessions().at(kB).epoch;
   On(event::Running{kB, epoch, {}});
-  EXPECT_TRUE(arbiter_.claimant().has_value());  // what was lent is not back yet
+  EXPECT_TRUE(arbiter_.claimant().has_value());  // the lent bytes are not back yet
   On(event::Evicted{kA, MiB(54), MiB(2)});
   EXPECT_EQ(arbiter_.budget().free(), Bytes());
   EXPECT_EQ(Record().evicted, MiB(6));
@@ -361,7 +361,7 @@ TEST_F(ArbiterTest, AVictimThatLeavesByteByByteDoesNotHoldUpTheRest) {
   Bytes left = MiB(90);
   for (const Instant began = now_; !revoked && now_ - began < Seconds(10);) {
     Later(Milliseconds(100));
-    revoked = !Silent<action::Revoke>(kB);  // nobody counts on kA any more
+    revoked = !Silent<action::Revoke>(kB);  // the arbiter no longer counts on kA
     left -= Bytes(1);
     On(event::Evicted{kA, left, Bytes(1)});
   }

@@ -5,7 +5,7 @@
 // 3). Each node of it has a tag: the time that was used below it, over its part of its level. Of
 // the branches that wait, the one with the least tag is served first, level by level. A node that
 // wants nothing for longer than a quantum starts again at the virtual time of its level, the least
-// tag of those that go on wanting: what was not used is not owed. An instant between two kernels,
+// tag of those that go on wanting: an unused share is not owed. An instant between two kernels,
 // in which the card goes to another session, costs no session its share.
 //
 // Time counts from when the lease is given, so that bringing a session's memory in is paid for by

@@ -57,7 +57,7 @@ TEST_F(FairTest, WeightsOfOneTwoAndFour) {
   for (int i = 0; i < 5; ++i) ExpectParts(ids, {1 / 7.0, 2 / 7.0, 4 / 7.0});
 }
 
-// Whoever pauses gives way at once, and is soon back for what it has not had.
+// A session that pauses gives way at once, and is soon back for the rest of its share.
 TEST_F(FairTest, InstantsWithoutWorkCostNobodyItsShare) {
   std::vector<uint64_t> ids;
   for (const char* user : {"a", "b", "c"}) {
@@ -76,7 +76,7 @@ TEST_F(FairTest, InstantsWithoutWorkCostNobodyItsShare) {
   EXPECT_NEAR(parts[2] / sum, 4 / 7.0, 0.02);
 }
 
-// What a switch takes is charged to whoever it brings in, and nothing is lost to the others.
+// The session that a switch brings in is charged for its time; the others lose nothing.
 TEST_F(FairTest, AlsoWhereTheyDoNotFitTogether) {
   const std::vector<uint64_t> ids = {Start("", "a", MiB(200)), Start("", "b", MiB(200))};
   world_.SetShare({"", "b", {}}, {3, {}});
@@ -182,7 +182,7 @@ TEST_F(FairTest, ThoseWhoSharedTheCardBeforeGetTheirParts) {
   ExpectParts(ids, {0.25, 0.75});
 }
 
-// What was charged while many wanted the card is not made up for at the pace of few.
+// Charges from a time of many waiters are not made up for at the pace of few.
 TEST_F(FairTest, ManyWhoLeaveDoNotLeaveADebt) {
   const uint64_t a = Start("", "a", MiB(150)), b = Start("", "b", MiB(150));
   std::vector<uint64_t> others;

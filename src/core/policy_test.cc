@@ -29,7 +29,7 @@ class PolicyTest : public ArbiterTest {
     Release(id);
     On(event::Evicted{id, Bytes(), MiB(100)});
   }
-  // The holder has been revoked, or has paused; whoever is next comes in, which takes 100 ms.
+  // The holder has been revoked, or has paused; the next session comes in, which takes 100 ms.
   void HandOver(SessionId from, SessionId to) {
     Release(from);
     epoch_[to] = Said<action::Grant>(to).epoch;
@@ -269,7 +269,7 @@ TEST_F(PolicyTest, OfTwoWithBurstsWithoutEndNeitherInterruptsTheOther) {
   EXPECT_TRUE(Silent<action::Revoke>(kA));
 }
 
-// Nobody waited, so that it did not say that it pauses; the Revoke comes before it can.
+// Without a waiter the holder did not report its pause; the Revoke comes before it can.
 TEST_F(PolicyTest, AnHourAtWhichNobodyLookedIsNoBurst) {
   SetPolicy("interactive");
   Add(kA);

@@ -6,8 +6,8 @@
 // part anew at the next question.
 //
 // Threading: none. Pure.
-// Invariant: what is asked for is as if all sessions were gone through (Recounted, which is for
-// tests, does that).
+// Invariant: each answer equals a new count over all sessions (Recounted, which is for tests, makes
+// that count).
 #pragma once
 
 #include <map>

@@ -87,7 +87,7 @@ struct Session {
   Instant expected_at;  // silence after this makes it stuck
   Bytes leaving_from;   // while it swaps out: what it had when expected_at was last put off
   std::optional<Instant> leaves_since;  // its next chunk is on the way out
-  FadingRatio modified{Bytes(1)};       // of what left the card, what had to be copied
+  FadingRatio modified{Bytes(1)};       // part of the evicted bytes that had to be copied
   // Since its grant it has neither run nor told what it has: some of its credit may still be on the
   // host.
   bool restoring = false;

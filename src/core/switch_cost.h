@@ -60,7 +60,7 @@ class SwitchCost {
   // Until something is measured, copies take `bytes_per_second`. `chunk`: the unit of swapping.
   SwitchCost(double bytes_per_second, Bytes chunk);
 
-  // Both ways are used at once, so the longer one counts; and what is there in any case is added.
+  // Both ways are used at once, so the longer one counts; the fixed cost of a switch is added.
   Duration Estimate(const Moves& moves) const;
   // How long at most until another chunk has moved, by far. Before anything was measured the
   // slowest bus that Tandem is made for counts.

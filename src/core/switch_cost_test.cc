@@ -100,7 +100,7 @@ TEST_F(SwitchCostTest, WhatDoesNotGoByBytesIsLearnedFromWholeSwitches) {
 }
 
 TEST_F(SwitchCostTest, OneAbsurdSwitchDoesNotRuleTheDay) {
-  cost_.LearnSwitch(Moves(), tandem::Seconds(3600));  // somebody was stopped for an hour
+  cost_.LearnSwitch(Moves(), tandem::Seconds(3600));  // a process was stopped for an hour
   EXPECT_LT(cost_.Estimate(Moves()), Milliseconds(10));
 }
 

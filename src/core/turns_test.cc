@@ -51,7 +51,7 @@ TEST(PausesTest, OfUnknownPausesWaitsAsLongAsTheyCostToTake) {
 }
 
 TEST(PausesTest, OneThatWasAlwaysLongIsTakenAtOnce) {
-  // But for a moment, as long as not so many were seen.
+  // But for a moment, until as many pauses were seen as are kept.
   EXPECT_EQ(InMicroseconds(PausesOf(1, Milliseconds(21)), Milliseconds(20)), 1767);
   EXPECT_EQ(InMicroseconds(PausesOf(16, Milliseconds(21)), Milliseconds(20)), 441);
   EXPECT_EQ(PausesOf(64, Milliseconds(21)).Patience(Milliseconds(20)), Duration());
@@ -141,7 +141,7 @@ TEST(SwitchAllowanceTest, WhatIsSpentComesBackAtTheRateOfTheRules) {
   EXPECT_EQ(allowance.AffordableAt(Seconds(2), now), now + Seconds(20));
   now = now + Seconds(10);
   EXPECT_EQ(allowance.AffordableAt(Seconds(2), now), now + Seconds(10));
-  allowance.Spend(Seconds(2), now);  // a turn's end asks nobody
+  allowance.Spend(Seconds(2), now);  // a turn's end does not wait for the allowance
   EXPECT_EQ(allowance.AffordableAt(Duration(), now), now + Seconds(10));
   EXPECT_EQ(allowance.AffordableAt(Milliseconds(1), now), now + Seconds(10) + Milliseconds(20));
   now = now + Seconds(1'000'000);

@@ -169,7 +169,7 @@ void World::Check() {
   const uint64_t above = std::max<uint64_t>(contexts, config_.reserved) - config_.reserved;
   ASSERT_LE(resident + Bytes(above * config_.context.count), budget.total() + config_.spare);
   bool settled = quiet();
-  // What was lent is back once nobody is on the way in or out.
+  // Lent bytes are back once no session is on its way in or out.
   if (settled) {
     ASSERT_LE(budget.charged(), budget.total());
   }
@@ -186,8 +186,8 @@ void World::Check() {
   }
 }
 
-// Nobody is sent to the host beyond what was to be promised before that. What was ordered is done
-// in whole chunks.
+// Evictions raise a session's bytes on the host at most to the excess, before or after the event.
+// They move whole chunks.
 void World::CheckHost() {
   const Bytes most = std::max(std::exchange(excess_, arbiter_.excess()), arbiter_.excess());
   for (const auto& [id, session] : arbiter_.sessions()) {
@@ -445,7 +445,7 @@ void World::EvictChunk(uint64_t id, Program& program) {
   });
 }
 
-// What was on the GPU goes on after the next grant.
+// Work that was on the GPU continues after the next grant.
 void World::Release(uint64_t id, Program& program) {
   if (program.epoch == 0) return;
   program.revoking = false;

@@ -57,7 +57,7 @@ class World {
   const std::vector<Handover>& handovers() const { return handovers_; }
   Duration longest_wait() const { return longest_wait_; }
   Duration worked(uint64_t id) const;
-  // Nobody is on the way in or out, and everybody answers.
+  // No session is on its way in or out, and all sessions answer.
   bool quiet() const;
   bool lent() const { return lent_; }  // at any time
   // How often there was no room for what cannot be swapped.

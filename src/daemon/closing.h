@@ -5,7 +5,7 @@
 //
 // Threading: any thread.
 // Invariants
-// 1. Nobody but the user waits for what a user has sent, however long it takes to close.
+// 1. Only the sending user waits for what it has sent, however long that takes to close.
 // 2. From a user of whom kMostClosing wait nothing more may be received. What is not received keeps
 //    one descriptor here for at least one that the kernel counts against its sender as in flight.
 #pragma once

@@ -14,7 +14,7 @@
 namespace tandem::daemon {
 namespace {
 
-// A connection full of what nobody reads: to close it lasts until the other end goes.
+// A connection full of unread bytes: to close it lasts until the other end goes.
 class SlowToClose {
  public:
   SlowToClose() {
@@ -47,7 +47,7 @@ class SlowToClose {
 
 class ClosingTest : public DaemonTest {
  protected:
-  // Sends `bytes` with so many descriptors, of which `fd` is the last; Channel::Send would not.
+  // Sends `bytes` with `count` descriptors, of which `fd` is the last; Channel::Send would not.
   static void SendWith(const wire::Channel& channel, std::vector<std::byte> bytes, int fd,
                        size_t count, int flags = 0) {
     std::vector<char> space(CMSG_SPACE(sizeof(int) * count));

@@ -27,8 +27,8 @@ class Connection {
 
   int fd() const { return socket_.get(); }
 
-  // The next message, as wire::FrameReader::Next; what is behind it stays in the socket. Errors
-  // also: kUnavailable at the end.
+  // The next message, as wire::FrameReader::Next; later ones stay in the socket. Errors also:
+  // kUnavailable at the end.
   Result<wire::Message> Receive();
   // The process that has sent the end of what was received last; 0: unknown.
   int sender() const { return sender_; }

@@ -85,7 +85,7 @@ TEST_F(DaemonTest, HostileInputHurtsOnlyWhoeverSentIt) {
   ASSERT_TRUE(session.Send(wire::Ready{1}).ok());
   Expect<wire::Grant>(session);
   EXPECT_TRUE(RunUntil([&] { return server_->connections() == 1; }));
-  // Half a message from a session, and nothing more: the rest is waited for, by nobody else.
+  // Half a message from a session, and nothing more: no other client waits for the rest.
   half = wire::Encode(wire::Reserve{1, MiB(1).count});
   half.resize(half.size() - 2);
   SendRaw(session, half);
@@ -323,7 +323,7 @@ TEST_F(DaemonTest, EndsByItselfWhenNobodyIsThere) {
   for (int i = 0; i < 20; ++i) server_->RunOnce(Milliseconds(1));
   EXPECT_FALSE(server_->finished());  // this process, which has a session, lives
   Start({.exit_when_idle = Milliseconds(1)});
-  server_->RunOnce(Seconds(60));  // that nobody knocks does not keep it waiting
+  server_->RunOnce(Seconds(60));  // it does not wait for a first connection
   EXPECT_TRUE(server_->finished());
 }
 

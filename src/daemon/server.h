@@ -8,8 +8,8 @@
 // 2. One user has at most `max_connections_per_user` of them, and where there are too many
 //    newcomers the user with the most loses one. What clients are sent and do not read is bounded
 //    for each user, too.
-// 3. The messages of one user get about kShareOfRound of each round; what is behind them waits in
-//    the sockets. So whoever speaks waits for no more than that of every other user.
+// 3. The messages of one user get about kShareOfRound of each round; later ones wait in the
+//    sockets. So a client waits for no more than that of every other user.
 // 4. The end of a session is the end of its process, seen through a pidfd that was opened while the
 //    process was connected.
 #pragma once

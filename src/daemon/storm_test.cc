@@ -66,7 +66,7 @@ class Rage {
     return Draw(8) == 0 ? socket : fds_[Draw(fds_.size())];
   }
 
-  // False where nobody listens any more, or no more has room.
+  // False where the daemon no longer listens, or the socket has no room.
   bool Send(const wire::Channel& channel, const wire::Message& message) {
     std::vector<std::byte> bytes = wire::Encode(message);
     if (Draw(20) == 0) bytes[Draw(bytes.size())] = static_cast<std::byte>(random_());

@@ -1,5 +1,5 @@
 // Two users at one daemon, as real sockets show them: one cannot use up what both need. The kernel
-// notes the effective user of whoever connects, so that root can connect as anybody.
+// notes the effective user of a process that connects, so that root can connect as any user.
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -30,7 +30,7 @@ class UsersTest : public DaemonTest {
     server_->RunOnce(Duration());
     return std::move(*channel);
   }
-  // How many of what was asked on the channel is answered by now.
+  // The number of requests on the channel that are answered by now.
   static size_t Answered(wire::Channel& channel) {
     size_t count = 0;
     while (channel.Receive(Duration()).ok()) ++count;

@@ -47,7 +47,7 @@ TEST(MachineRepairTest, OneUserNeverWaits) {
   EXPECT_NEAR(Users(1).Utilisation(), kBurst / (kBurst + kThink), 1e-12);
 }
 
-// Whoever hands in a job sees what the others alone would be seen at: the arrival theorem.
+// An arriving job finds the GPU as the other users alone would keep it: the arrival theorem.
 TEST(MachineRepairTest, AJobWaitsWhenTheOthersKeepTheGpuBusy) {
   for (int users = 2; users <= 50; ++users) {
     EXPECT_NEAR(Users(users).WaitBeyond(0), Users(users - 1).Utilisation(), 1e-12) << users;

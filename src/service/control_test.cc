@@ -1,4 +1,4 @@
-// Orders: suspend, resume, limit. Who may give them, whom they concern, what outlives the daemon.
+// Orders: suspend, resume, limit. Permissions, targets, and what outlives the daemon.
 #include "src/service/service_test.h"
 
 namespace tandem::service {
@@ -216,7 +216,7 @@ TEST_F(ControlTest, AProgramThatCannotSayItIsSuspendedIsAsItsRun) {
     Connect(id, 10 + static_cast<int>(id), 1000, true);
     Say(id, wire::Register{"0.1", 77, kGpu, "train", MiB(10).count, 0, 1});
   }
-  Order("resume", "2");  // before anybody knows of the run
+  Order("resume", "2");  // before the service knows of the run
   Connect(kGuard, 80, 1000, true);
   Say(kGuard, wire::RunBegin{"0.1", "mnist", "python3", 0, 77, 1});
   EXPECT_EQ(Session(0)["suspended"], true);

@@ -1,4 +1,4 @@
-// The host's memory: who is refused for lack of it, and what people and programs are told.
+// The host's memory: refusals for lack of it, and what people and programs are told.
 #include <fcntl.h>
 
 #include "src/service/service_test.h"

@@ -1,4 +1,4 @@
-// Memory that one process offers and another fetches: whose it is, and how long.
+// Memory that one process offers and another fetches: its owner, and its lifetime.
 #include <sys/mman.h>
 
 #include "src/service/service_test.h"

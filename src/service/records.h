@@ -65,7 +65,7 @@ struct Service::Gpu {
   Bytes foreign;
   Bytes foreign_noted;    // the last that the log has
   Bytes awaited;          // by processes that are about to move here (lease_moves.cc)
-  Bytes claimable;        // of what was in use at the start, what no session has claimed yet
+  Bytes claimable;        // in use at the start, and claimed by no session yet
   bool measured = false;  // the driver has told its use at least once
   bool healthy = true;    // it told that the last time, too
   core::Arbiter arbiter;

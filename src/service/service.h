@@ -8,8 +8,8 @@
 //
 // A daemon that was killed leaves what it granted to each session (saved_sessions.h). The next one
 // begins with these sessions, without connections, and gives them kSettling to come back before it
-// decides anything: until then only what is from before is taken (Register and RunBegin of programs
-// that were there) and Query answered; everything else is held and comes to its turn afterwards.
+// decides anything. Until then it takes only Register and RunBegin of programs that were there, and
+// answers Query; everything else is held and comes to its turn afterwards.
 // Where nothing was left and a card is in use, what looks like other programs' memory may be
 // sessions': they have the same time, and are believed up to that. Programs of a run whose `tandem
 // run` is not back yet are held in any case, up to kRunPatience: the run's limit is not known.
@@ -21,7 +21,7 @@
 // 3. One user has at most kMaxSessionsPerUser sessions.
 // 4. Of each session's connection at most kMaxHeld messages are held, of others kMaxHeldOfOthers.
 // 5. Only its own user and root give orders about a session or a run, and see the run's token; only
-//    root and whoever the daemon belongs to give orders about a GPU.
+//    root and the daemon's own user give orders about a GPU.
 // 6. Memory that is offered is handed to its own user only, and let go of at the end of the process
 //    that has offered it, before what that was charged for is given back.
 #pragma once

@@ -218,7 +218,7 @@ TEST_F(ServiceTest, WhoRegistersAgainTakesItsOwnPlace) {
   service_.OnDisconnected(1, now_);
   Connect(3, 11);
   Say(3, wire::Register{"0.1", 0, kGpu, "train", MiB(60).count, MiB(50).count, 1});
-  // Nobody was granted its memory in between.
+  // No other session was granted its memory in between.
   const Json status = Ask("status")["gpus"][0];
   EXPECT_EQ(status["charged_bytes"], (MiB(100) + MiB(2)).count);  // a chunk is lent
   EXPECT_EQ(status["restoring"], 2);
@@ -374,7 +374,7 @@ TEST_F(ServiceTest, AProgramOfAKnownRunWaitsForItsLimitAfterARestart) {
   EXPECT_EQ(Heard<wire::RunStarted>(2).run, 77u);
   EXPECT_EQ(Bytes(Heard<wire::Registered>(1).limit_bytes), MiB(40));
   EXPECT_EQ(Bytes(Heard<wire::Registered>(5).limit_bytes), MiB(40));
-  // A run that does not come back is not waited for without end, nor by anybody else.
+  // A run that does not come back delays its programs for a bounded time, and no others.
   Connect(3, 13);
   Say(3, wire::Register{"0.1", 78, kGpu, "train", 0, 0, 0});
   EXPECT_TRUE(said_.empty());

@@ -25,7 +25,7 @@ inline std::function<Duration()> Exponential(Duration mean, uint64_t seed) {
   };
 }
 
-// Of random worlds: TANDEM_SEED=n is the only one, TANDEM_WORLDS=n so many in the place of `count`.
+// Of random worlds: TANDEM_SEED=n is the only one, TANDEM_WORLDS=n takes the place of `count`.
 // `first`: where neither is set, the first seed; the others follow it. None: drawn each time.
 inline std::vector<uint64_t> Seeds(uint64_t count, std::optional<uint64_t> first = std::nullopt) {
   if (const char* seed = std::getenv("TANDEM_SEED"); seed != nullptr) {

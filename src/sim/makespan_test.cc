@@ -6,7 +6,7 @@
 // What must hold, but for two switches, from which is learned what they cost: together they take no
 // longer than 1.05 times as long as one after the other; and where the same rules are faster than
 // that if the bus is known from the start and no message takes time, they reach 0.97 of it. Where
-// the bus becomes slower, what is off the card at that moment has to come back over the slow bus,
+// the bus becomes slower, the bytes swapped out at that moment have to come back over the slow bus,
 // which no rule could have foreseen; that time is not counted either.
 #include <gtest/gtest.h>
 
@@ -75,7 +75,7 @@ std::ostream& operator<<(std::ostream& out, const Scenario& scenario) {
 }
 
 // All of them begin at once. `foreseen`: the bus is known, and messages take no time. *stranded:
-// how long what is off the card takes to come back when the bus has changed.
+// how long the bytes that are swapped out when the bus changes take to come back.
 Duration Together(const Scenario& scenario, bool foreseen, Duration* stranded) {
   Timeline timeline;
   NodeConfig config;
@@ -186,12 +186,12 @@ Makespans Measure(const Scenario& scenario) {
   return outcome;
 }
 
-// Worlds that were slower, or far from what was foreseen, when they were found.
+// Worlds that were slower, or far from the `foreseen` time, when they were found.
 Job Makes(uint64_t chunks, uint64_t phases, double burst_s, double pause_s) {
   return Job{chunks, phases, FromSeconds(burst_s), FromSeconds(pause_s)};
 }
 
-// Of drawn worlds; `change`: of the bus, by that factor, after so many seconds.
+// Of drawn worlds; `change`: of the bus, by that factor, after `after_s` seconds.
 Scenario Found(double chunk_mib, double bus, std::vector<Job> jobs, double change = 1,
                double after_s = 0) {
   Scenario scenario;

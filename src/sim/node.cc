@@ -68,7 +68,7 @@ Node::Node(Timeline* timeline, const NodeConfig& config) : timeline_(timeline), 
   service_ = MakeService();
 }
 
-// It takes what is on the cards for other programs' until it has heard whose it is.
+// Until sessions register, the service takes all bytes on the cards for other programs'.
 std::unique_ptr<service::Service> Node::MakeService() {
   service::ServiceConfig made;
   made.version = "simulated";

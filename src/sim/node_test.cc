@@ -19,7 +19,7 @@ constexpr Duration kThink = Seconds(450);
 constexpr Duration kWarmUp = Seconds(kThorough ? 10'000 : 1'000);
 constexpr Duration kLength = Seconds(kThorough ? 2'000'000 : 40'000);  // of all users together
 
-// Nobody is interrupted, and copies take no time.
+// No holder is interrupted, and copies take no time.
 NodeConfig FirstComeFirstServed(int gpus) {
   NodeConfig config;
   config.gpus = gpus;
@@ -34,7 +34,7 @@ struct Outcome {
   double utilisation = 0;
 };
 
-// Of so many users for so long, after they have got used to each other.
+// Of `users` users for `length`, after a warm-up.
 Outcome Simulate(int users, Duration length, uint64_t seed) {
   Timeline timeline;
   const NodeConfig config = FirstComeFirstServed(1);

@@ -19,8 +19,8 @@ struct Shared {
   double trained = 0;  // share of the time that the trainers worked
 };
 
-// People with cells of 2 s now and then, and trainers that hardly pause, each of whom needs 60 % of
-// the card. Bringing that in takes a second.
+// People with occasional cells of 2 s, and trainers that hardly pause. Each needs 60 % of the card;
+// bringing that in takes a second.
 Shared Share(const std::string& policy, int people, int trainers) {
   Timeline timeline;
   NodeConfig config;

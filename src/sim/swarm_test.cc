@@ -1,11 +1,11 @@
 // Random nodes in virtual time, with the daemon's service and the programs' client code: programs
 // come, work, are stopped, killed and say what they should not; the daemon dies and comes back;
 // orders change limits, shares and policies. A failure prints its seed; TANDEM_SEED=n runs that one
-// alone, TANDEM_WORLDS=n so many instead of a hundred.
+// alone, TANDEM_WORLDS=n draws n of them.
 //
-// What must hold: no card ever has more on it than there is; whoever wants the card and is free to
-// have it gets it in a bounded time, but under `priority`, which promises that to nobody; in the
-// end nothing is charged for anybody who is gone.
+// What must hold: no card ever has more on it than there is; a session that wants the card and is
+// free to have it gets it in a bounded time, but under `priority`, which promises no bound; in the
+// end nothing is charged for a session that has gone.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Whoever works does so for a few hundred milliseconds at a time, so that a wait is bounded by the
+// A program works for a few hundred milliseconds at a time, so that a wait is bounded by the
 // others' turns and the longest patience of a policy.
 constexpr Duration kLongestWait = Seconds(200);
 
@@ -44,7 +44,7 @@ class World {
     }
   }
 
-  // Nobody does anything to them any more.
+  // The test no longer disturbs the programs.
   void ExpectToComeToRest() {
     SetPolicy("round-robin");
     ResumeAll();

@@ -2,7 +2,7 @@
 // and the same way each time.
 //
 // Threading: none.
-// Invariant: what is put at the same instant happens in the order in which it was put there.
+// Invariant: events at the same instant happen in the order in which they were put there.
 #pragma once
 
 #include <cstdint>

@@ -118,7 +118,7 @@ TEST(RecordedTest, ARefusalIsSignedWithTheVersionOfWhoReadsIt) {
   FrameReader reader;
   reader.Append(Encode(Refused{kVersion, 4, "no"}, kOldestVersion));
   EXPECT_EQ(std::get<Refused>(*reader.Next()).version, kOldestVersion);
-  // But where the versions themselves are what is wrong both sides are named.
+  // But a refusal of the version itself keeps the version of the side that refuses.
   reader.Append(Encode(Refused{kVersion, 1, "no"}));
   EXPECT_EQ(std::get<Refused>(*reader.Next()).version, kVersion);
 }

@@ -43,7 +43,7 @@ class RuntimeDirTest : public ::testing::Test {
     EXPECT_EQ(stat(path.c_str(), &info), 0);
     return info.st_mode & 0777;
   }
-  // What `function` gives where somebody else runs it.
+  // What `function` gives where another user runs it.
   template <typename Function>
   static auto AsSomebody(Function function) {
     EXPECT_EQ(setresuid(kSomebody, kSomebody, 0), 0);
@@ -120,7 +120,7 @@ TEST_F(RuntimeDirTest, IsTheSameWithAndWithoutALogin) {
   EXPECT_EQ(RuntimeDir(), "/elsewhere");
 }
 
-// By the mode that `mkdir` gives, say: root did not mean to serve everybody there.
+// By the mode that `mkdir` gives, say: root did not mean to serve all users there.
 TEST_F(RuntimeDirTest, OnlyOneModeMakesItEverybodys) {
   if (getuid() != 0) GTEST_SKIP() << "needs root";
   for (const mode_t mode : {0700, 0755, 0777, 0731, 0710}) {

@@ -86,8 +86,8 @@ TEST_F(CopyBatchTest, WaitsForWhatIsBeforeIt) {
   EXPECT_EQ(Read(there, kBatchBytes), std::vector<uint8_t>(kBatchBytes, 2));
 }
 
-// What is read during the call is not read again, and nothing is waited for: the stream may need
-// the thread that calls.
+// A source read during the call is not read again. The call does not wait: the stream may need the
+// calling thread.
 TEST_F(CopyBatchTest, ReadsDuringTheCallWhateverTheStreamIsAt) {
   if (!OnSoftwareGpu()) GTEST_SKIP() << "a card may read the host's memory after the call";
   CUdeviceptr there = Allocate(kBatchBytes), last = Allocate(kBatchBytes);

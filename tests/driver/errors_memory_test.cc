@@ -126,7 +126,7 @@ TEST_F(ErrorsMemoryTest, RegisteringHostMemory) {
 }
 
 TEST_F(ErrorsMemoryTest, Copies) {
-  const CUdeviceptr beyond = block_ + (CUdeviceptr{1} << 50);  // nobody's
+  const CUdeviceptr beyond = block_ + (CUdeviceptr{1} << 50);  // in no allocation
   REFUSES(kValue, cuMemcpyHtoD_v2, beyond, host_, 64);
   REFUSES(kValue, cuMemcpyHtoD_v2, 0, host_, 64);
   REFUSES(kValue, cuMemcpyHtoD_v2, block_, nullptr, 64);
@@ -270,7 +270,7 @@ TEST_F(ErrorsMemoryTest, NoCurrentContext) {
   TAKES(cuMemFreeHost, pinned);
 }
 
-// Copies that name their contexts are work of the current one all the same.
+// Copies that name their contexts need a current one, too.
 TEST_F(ErrorsMemoryTest, NoCurrentContextBetweenContexts) {
   CUDA_MEMCPY3D_PEER box = {};
   box.srcMemoryType = box.dstMemoryType = CU_MEMORYTYPE_DEVICE;

@@ -130,7 +130,7 @@ TEST_P(ErrorsStickyTest, NothingIsAllocated) {
   REFUSES(sticks, cuModuleLoadData, &module, kKernels);
 }
 
-// What is of no context may be had, and what goes may say why or just go.
+// Memory of no context may be created. A release succeeds or returns the sticky error.
 TEST_P(ErrorsStickyTest, WhatIsOfNoContextAndWhatGoes) {
   CUmemAllocationProp properties = {};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;

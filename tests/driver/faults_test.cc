@@ -119,8 +119,8 @@ TEST_F(FaultsTest, ABatchFailsAsOneCopy) {
   EXPECT_EQ(Read(there, kCount * kBytes), std::vector<uint8_t>(kCount * kBytes, 1));
 }
 
-// One row needs no pitch, and may be longer than a pitch can be. Nothing is copied here: what was
-// found right meets the fault, and what was not is refused before.
+// One row needs no pitch, and may be longer than a pitch can be. Nothing is copied here: a valid
+// box meets the fault, and an invalid one is refused before.
 TEST_F(FaultsTest, ALongRowIsNoFaultOfABox) {
   NEEDS("TANDEM_SOFT_FAIL_COPY", "1");
   CUstream stream = nullptr;

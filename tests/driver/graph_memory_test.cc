@@ -302,7 +302,7 @@ TEST_F(GraphMemoryTest, GivesWayToWhatTheProgramAllocates) {
   ASSERT_CU(Cu().cuDeviceGraphMemTrim(0));
 }
 
-// What the program has of a graph, nobody takes.
+// Neither a trim nor an allocation takes a graph's memory that the program has not freed.
 TEST_F(GraphMemoryTest, WhatIsAllocatedStays) {
   size_t free = 0, total = 0;
   CUdeviceptr pointer = 0, more = 0;

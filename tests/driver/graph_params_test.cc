@@ -31,7 +31,7 @@ TEST_F(GraphParamsTest, KernelsInTheFirstForm) {
   ASSERT_CU(Cu().cuGraphKernelNodeSetParams(node, &params));
   const CUgraphExec after = Instantiate(graph_);
   Run(before);
-  EXPECT_EQ(Word(), 1u);  // what was instantiated stays as it was
+  EXPECT_EQ(Word(), 1u);  // an instantiated graph stays as it was
   Run(after);
   EXPECT_EQ(Word(), 2u);
   value = 3;

@@ -22,7 +22,7 @@ TEST_F(GraphTest, RunsNodesInTheOrderOfTheirEdges) {
   ASSERT_CU(Cu().cuGraphDestroy(graph_));
 }
 
-// A graph is the process's, and so is what the host does in it.
+// A graph and its host nodes belong to the process, not to a context.
 TEST_F(GraphTest, NeedsNoContextToBePutTogether) {
   CUcontext popped = nullptr;
   CUgraph clone = nullptr;

@@ -259,7 +259,7 @@ TEST_F(GraphUpdateTest, AttributesOfKernelsStay) {
   ASSERT_CU(Cu().cuGraphKernelNodeSetAttribute(node, CU_LAUNCH_ATTRIBUTE_PRIORITY, &value));
   ExpectRefused(by_priority, kAttributes, node);
   CUgraphExecUpdateResultInfo info = {CU_GRAPH_EXEC_UPDATE_ERROR, nullptr, nullptr};
-  EXPECT_CU(CUDA_SUCCESS, Cu().cuGraphExecUpdate_v2(exec, graph_, &info));  // nobody asks for it
+  EXPECT_CU(CUDA_SUCCESS, Cu().cuGraphExecUpdate_v2(exec, graph_, &info));  // ignores priority
   Run(exec);
   EXPECT_EQ(Word(), 2u);
   Run(by_priority);

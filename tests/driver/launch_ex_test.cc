@@ -334,7 +334,7 @@ TEST_F(LaunchExTest, WhatABlockTakesAnywayLeavesNoLessThanNothing) {
   ASSERT_CU(Cu().cuDeviceGetAttribute(&reserved,
                                       CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK, 0));
   for (int share = 3; share < 16; ++share) {
-    // As much static shared memory as lets so many blocks fit, to the word.
+    // The most static shared memory with which `share` blocks fit, to the word.
     const int fixed = std::min((all / share - reserved) / 4 * 4, 48 << 10);
     const std::string text =
         PTX_HEAD

@@ -125,7 +125,7 @@ TEST_F(LookUpTest, GivesTheFormOfTheVersion) {
   EXPECT_CU(CUDA_SUCCESS, Cu().cuCtxDestroy_v2(context));
   ASSERT_CU(create11040(&context, nullptr, 0, 0, 0));
   EXPECT_CU(CUDA_SUCCESS, Cu().cuCtxDestroy_v2(context));
-  // Sizes had 32 bits before 3.2. Who has that form at all gives it as another function.
+  // Sizes had 32 bits before 3.2. A driver that still has that form gives it as another function.
   int here = 0;
   void* allocate3010 = &here;
   auto status = static_cast<CUdriverProcAddressQueryResult>(99);
@@ -232,7 +232,7 @@ TEST_F(LookUpTest, GivesTheDefaultStreamThatTheFlagsSay) {
   EXPECT_NE(per_thread, legacy);
   ASSERT_CU(Cu().cuStreamGetId(reinterpret_cast<CUstream>(CU_STREAM_PER_THREAD_VALUE), &expected));
   EXPECT_EQ(per_thread, expected);
-  // What has no stream has one form.
+  // A function without a stream has one form.
   Find("cuMemAlloc", kNow, kPerThread);
 }
 

@@ -298,7 +298,7 @@ TEST_F(ManagedTest, BelongsToStreams) {
   for (const unsigned int flags : {0u, 3u, 99u}) {
     EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuStreamAttachMemAsync(stream, memory_, 0, flags));
   }
-  // All of it or nothing, and not to the stream that is everybody's.
+  // Only managed memory, all of it, and not to the default stream.
   for (const auto& [to, memory, bytes] : {std::tuple{stream, memory_, size_t{4096}},
                                           {static_cast<CUstream>(nullptr), memory_, size_t{0}},
                                           {stream, Allocate(4096), size_t{0}}}) {

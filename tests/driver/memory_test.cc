@@ -88,7 +88,7 @@ TEST_F(MemoryTest, DescribesAddresses) {
   CUcontext context = nullptr;
   ASSERT_CU(Cu().cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, pointer));
   EXPECT_EQ(context, context_);
-  // Freed beside another block, it is nobody's, like any other address.
+  // Freed beside another block, its address is in no allocation, like any other.
   const CUdeviceptr neighbour = Allocate(5000);
   EXPECT_CU(CUDA_SUCCESS, Cu().cuMemFree_v2(pointer));
   const CUresult nobodys = Cu().cuMemGetAddressRange_v2(&base, &size, 4096);
@@ -115,7 +115,7 @@ TEST_F(MemoryTest, DescribesManyThingsAtOnceAndWritesNoMore) {
   CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
                                       static_cast<CUpointer_attribute>(12345),
                                       CU_POINTER_ATTRIBUTE_RANGE_START_ADDR};
-  // Nobody's memory, of which everything reads as zero.
+  // Memory that the driver does not know: all its attributes read as zero.
   const auto nobodys = reinterpret_cast<CUdeviceptr>(&answers);
   EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuPointerGetAttributes(3, attributes, data, nobodys));
   EXPECT_EQ(answers.type, CU_MEMORYTYPE_HOST);

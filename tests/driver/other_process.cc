@@ -73,7 +73,7 @@ OtherProcess::OtherProcess(const char* name, const std::map<std::string, std::st
   pid_ = fork();
   if (pid_ == 0) {
     // Allocates nothing: another thread of the parent may have held the allocator's lock.
-    dup2(STDERR_FILENO, STDOUT_FILENO);  // whoever reads this test's results does not want its
+    dup2(STDERR_FILENO, STDOUT_FILENO);  // stdout has only the results of this test
     execve("/proc/self/exe", argv.data(), envp.data());
     _exit(127);
   }

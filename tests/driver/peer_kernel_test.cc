@@ -1,4 +1,4 @@
-// Kernels of the first device on memory of the last: who may reach what.
+// Kernels of the first device on memory of the last: which memory a context may reach.
 #include "tests/driver/fixture.h"
 
 namespace tandem::driver_test {
@@ -78,7 +78,7 @@ TEST_F(PeerKernelTest, AccessIsOneWayAndEndsWithItsContext) {
     const InContext there(other_);
     EXPECT_CU(CUDA_ERROR_ILLEGAL_ADDRESS, AddTo(here));
   }
-  // Another context is let at nothing, and nobody at another's.
+  // A new context has no access, and a new peer's memory is out of reach.
   if (!MakeContextAnew()) return;
   EXPECT_CU(CUDA_ERROR_ILLEGAL_ADDRESS, AddTo(there_));
   if (!MakeContextAnew()) return;
@@ -113,7 +113,7 @@ TEST_F(PeerKernelTest, TheOtherMayHaveLeaveToo) {
   MakeOther();
 }
 
-// What is everybody's needs no leave.
+// Memory of all contexts needs no peer access.
 TEST_F(PeerKernelTest, ManagedAndHostMemoryIsEverybodys) {
   CUdeviceptr managed = 0;
   void* host = nullptr;

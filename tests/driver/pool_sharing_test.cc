@@ -132,7 +132,7 @@ TEST(Other, DISABLED_ImportsAPool) {
   ASSERT_CU(Cu().cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, small));
   EXPECT_EQ(owner, pool);
   EXPECT_GE(Get(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), kLarge + kSmall);
-  // Both ways to free them; they are the other process's all the same.
+  // Both ways to free them here; the other process keeps them.
   ASSERT_CU(Cu().cuMemFree_v2(large));
   ASSERT_CU(Cu().cuMemFreeAsync(small, nullptr));
   ASSERT_CU(Cu().cuCtxSynchronize());

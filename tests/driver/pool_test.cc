@@ -139,7 +139,7 @@ TEST_F(PoolTest, AnotherStreamDoesNotGetWhatIsStillUsed) {
   ASSERT_CU(Cu().cuMemFreeAsync(second, other_));
 }
 
-// Whoever has waited for the event after the free may have the memory, and nobody has to know.
+// A stream that waits for an event after the free may get the memory; the host does not wait.
 TEST_F(PoolTest, OrderMadeByEventsIsOrder) {
   CUevent event = nullptr;
   ASSERT_CU(Cu().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
@@ -356,7 +356,7 @@ TEST_F(PoolTest, GivesWayToEverythingThatNeedsMemory) {
   EXPECT_CU(CUDA_SUCCESS, Cu().cuArrayDestroy(array));
 }
 
-// Nobody writes to another's block, whichever stream the memory was used in before.
+// No thread writes to another's block, whichever stream the memory was used in before.
 TEST_F(PoolTest, ThreadsShareAPool) {
   const char* text = std::getenv("TANDEM_SEED");
   const uint64_t seed = text != nullptr ? std::strtoull(text, nullptr, 0) : std::random_device()();

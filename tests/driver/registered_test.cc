@@ -203,7 +203,7 @@ TEST_F(RegisteredTest, WhatIsReadOnlyIsRead) {
   EXPECT_EQ(Read(device, 5000), std::vector<uint8_t>(bytes.begin() + 4099, bytes.begin() + 9099));
   ASSERT_CU(Launch(Kernel("fetch"), 1, 1, nullptr, {&last, &device}));
   EXPECT_EQ(Read(device, 1)[0], bytes[9098]);
-  if (OnSoftwareGpu()) {  // of a card nobody says how it ends
+  if (OnSoftwareGpu()) {  // a card's result is not documented
     EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuMemsetD8_v2(pointer, 0, 1));
     EXPECT_CU(CUDA_ERROR_INVALID_VALUE, Cu().cuMemcpyDtoD_v2(pointer, device, 1));
     EXPECT_CU(CUDA_ERROR_ILLEGAL_ADDRESS, Flip(pointer, 1));

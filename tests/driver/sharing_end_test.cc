@@ -90,7 +90,7 @@ TEST_F(SharingEndTest, MemoryStaysWithWhoeverHasItOpen) {
   ASSERT_CU(Open(&pointer));
   EXPECT_TRUE(!HasTheDeviceAlone() || FreeBytes() < free_before_);
   ASSERT_TRUE(other_->DiesOfAKill());
-  EXPECT_TRUE(IsAbout(FreeBytes(), free_before_));  // nobody is charged for it any more
+  EXPECT_TRUE(IsAbout(FreeBytes(), free_before_));  // no process is charged for it any more
   EXPECT_EQ(Read(pointer, kEndBytes), Pattern(kEndBytes, 91));
   uint32_t value = 0x0302'0100;
   ASSERT_CU(Launch(Kernel("store"), 1, 1, nullptr, {&pointer, &value}));
@@ -104,7 +104,7 @@ TEST_F(SharingEndTest, MemoryStaysWithWhoeverHasItOpen) {
   EXPECT_EQ(again, pointer);
   ASSERT_CU(Cu().cuIpcCloseMemHandle(pointer));
   ASSERT_CU(Cu().cuIpcCloseMemHandle(pointer));
-  EXPECT_NE(Open(&again), CUDA_SUCCESS);  // there is nobody to have it from
+  EXPECT_NE(Open(&again), CUDA_SUCCESS);  // no process has it any more
 }
 
 TEST_F(SharingEndTest, MemoryGoesWithItsProcess) {

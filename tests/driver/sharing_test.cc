@@ -239,7 +239,7 @@ TEST(Other, DISABLED_OpensAnEventOfAnotherDevice) {
   OtherProcess::TellTheEnd();
 }
 
-// Two names of one event: what is recorded by one is waited for by the other.
+// Two names of one event: a wait by one is for the work that the other recorded.
 TEST(Other, DISABLED_OpensAnEventTwice) {
   CUcontext context = nullptr;
   CUevent first = nullptr, second = nullptr;
@@ -370,7 +370,7 @@ TEST_F(IpcEventTest, NobodyWaitsForTheDead) {
   ASSERT_TRUE(other.Hear());
   EXPECT_CU(CUDA_ERROR_NOT_READY, Cu().cuEventQuery(event_));
   ASSERT_CU(Cu().cuStreamWaitEvent(stream_, event_, 0));
-  // Stopped it holds up nobody but who waits for it.
+  // While it is stopped, it holds up only streams that wait for it.
   ASSERT_EQ(kill(other.pid(), SIGSTOP), 0);
   CUdeviceptr out = Allocate(4);
   ASSERT_CU(Cu().cuMemsetD32_v2(out, 3, 1));

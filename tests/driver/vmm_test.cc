@@ -322,7 +322,7 @@ TEST_F(VmmTest, CopiesReachWhatOnlyAnotherDeviceMayUse) {
   const CUdeviceptr there = Allocate(page_);
   EXPECT_CU(CUDA_SUCCESS, Cu().cuMemcpyDtoD_v2(there, pointer, page_));
   EXPECT_EQ(Read(there, page_), pattern);
-  // What nobody may use any more, nobody's copies reach.
+  // No copy reaches memory that no device may use any more.
   access_.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
   ASSERT_CU(Cu().cuMemSetAccess(pointer, page_, &access_, 1));
   EXPECT_NE(Cu().cuMemcpyDtoD_v2(there, pointer, page_), CUDA_SUCCESS);

@@ -201,7 +201,7 @@ def say(*words):
 
 
 def steady(work, amount, depth):
-    """Work without a gap, so that what is measured in between never waits for this program."""
+    """Queues work without a gap, so that a measurement meanwhile never waits for this program."""
     waiting, measured, left = [], None, 0
     while True:
         while len(waiting) < depth:

@@ -1,7 +1,7 @@
 """A program that takes memory which cannot be swapped, for tests of how it is counted: it does as the
 lines on its standard input say, and answers each with a line.
 
-  take KIND MIB   takes so much of one of KINDS         "took RESULT"
+  take KIND MIB   takes MIB MiB of one of KINDS         "took RESULT"
   give            gives back what it took last          "gave RESULT"
   free            memory that is free, and all of it    "free BYTES BYTES"
 """

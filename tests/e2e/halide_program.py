@@ -115,7 +115,7 @@ def output(pipeline, target):
 def main():
     for pipeline in (blur, product, histogram, sort, large):
         if pipeline is large and "wait" in sys.argv[1:]:
-            sys.stdin.readline()  # until everybody is here
+            sys.stdin.readline()  # until all programs are here
         expected, found = (output(pipeline(target is CARD), target) for target in (CPU, CARD))
         if expected != found:
             sys.exit(f"{pipeline.__name__}: the card and the CPU differ")

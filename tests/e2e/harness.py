@@ -163,7 +163,7 @@ class Card:
         return connection
 
     def ask(self, what):
-        """The daemon's answer to a query; None while nobody answers."""
+        """The daemon's answer to a query; None while no daemon answers."""
         try:
             with self.connect() as connection:
                 connection.sendall(frame(QUERY, text(what)))
@@ -284,7 +284,7 @@ def children_of(pid):
 
 
 def wait_until(condition, process, what, patience=PATIENCE_S):
-    """Waits until condition() holds; fails if `process` (None: nobody) ends or time is up first."""
+    """Waits until condition() holds; fails if `process` (None: no process) ends or time is up first."""
     deadline = time.monotonic() + patience
     while not (result := condition()):
         assert time.monotonic() < deadline, f"waited {patience} s in vain: {what}"

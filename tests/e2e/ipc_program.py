@@ -1,7 +1,7 @@
 """A program that shares device memory with others by handles (cuIpcGetMemHandle), for tests, on the
 device with the ordinal $ON_DEVICE: it does as the lines on its standard input say, and answers each with a line.
 
-  make BYTES SEED    allocates so much, filled with random bytes       "made NUMBER"
+  make BYTES SEED    allocates BYTES bytes, filled at random           "made NUMBER"
   share NUMBER       a handle of it, in hexadecimal                    "handle HEX" or "refused RESULT"
   open HEX           what another has shared                           "opened NUMBER" or "refused RESULT"
   where NUMBER       its address, and the block that the driver finds around its end  "where ADDRESS BASE SIZE"

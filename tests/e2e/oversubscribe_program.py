@@ -1,10 +1,10 @@
 """A program on the CUDA driver API that may want more memory than there is: it does as the lines on
 its standard input say, and answers each with a line.
 
-  alloc N MIB          allocates N blocks of so many MiB          "allocated COUNT"
-  free FIRST N         frees so many of them, from that one on    "freed"
+  alloc N MIB          allocates N blocks of MIB MiB              "allocated COUNT"
+  free FIRST N         frees N of them, from FIRST on             "freed"
   fill SEED            fills them with random bytes               "filled"
-  add FIRST N ROUNDS   a kernel adds 1 to a word in each 4 KiB of so many blocks, ROUNDS times, each
+  add FIRST N ROUNDS   a kernel adds 1 to a word in each 4 KiB of N blocks, ROUNDS times, each
                        named by an argument; waits                "added RESULT"
   managed MIB          allocates managed memory, which stays on the card   "managed RESULT"
   digest               of all blocks                              "digest CRC"

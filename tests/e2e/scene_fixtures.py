@@ -12,7 +12,7 @@ def scene():
     yield scene
     try:
         scene.assert_unharmed()
-        finish(scene.program.process)  # its input ends, and so does it
+        finish(scene.program.process)  # the end of its input ends it
         assert scene.card.gpu()["charged_bytes"] == 0
     finally:
         scene.close()

@@ -18,8 +18,8 @@ FILL_THE_CARD = [
     "ManagedTest.ThereIsAsMuchAsTheDeviceHas",
     "PoolTest.GivesWayToEverythingThatNeedsMemory",
 ]
-# What is shared counts for each who has it open, and what a killed process had goes back when the
-# daemon has seen its end.
+# Shared memory counts for each process that has it open. A killed process's memory goes back when
+# the daemon has seen its end.
 COUNTED_OTHERWISE = [
     "SharingEndTest.MemoryGoesWithItsProcess",
     "SharingEndTest.MemoryStaysWithWhoeverHasItOpen",

@@ -17,7 +17,7 @@ DRIVER_TEST = BUILD / "bin" / "tests" / "driver_test"
 
 @pytest.fixture
 def chaotic(make_card):
-    """A card whose daemon takes it from everybody, again and again."""
+    """A card whose daemon takes the lease from every holder, again and again."""
     card = make_card()
     seed = os.environ.get("TANDEM_SEED", str(int.from_bytes(os.urandom(4), "little")))
     card.env.update(TANDEM_CHAOS="1", TANDEM_SEED=seed)

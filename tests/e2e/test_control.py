@@ -123,7 +123,7 @@ def test_a_limit_set_later_holds_for_all_a_run_starts_and_outlives_the_daemon(sm
 
 
 def connected(process):
-    """Whether it has called somebody by a socket with a name, answered or not."""
+    """Whether it has connected to a named socket, answered or not."""
     inodes = set()
     for fd in Path(f"/proc/{process.pid}/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):

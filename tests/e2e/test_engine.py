@@ -189,7 +189,7 @@ def die_at_work(card, work):
 
 
 def test_a_hundred_killed_processes_leave_nothing_behind(card_alone):
-    # The last lives: where nobody is left the device itself is new.
+    # The witness lives on: with no process left the device itself would be new.
     witness, monitor = DeviceProgram(card_alone), Monitor(card_alone)
     assert monitor("call('nvmlInit_v2')") == 0
 

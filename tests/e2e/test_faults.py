@@ -124,8 +124,8 @@ def test_kill_9_in_the_middle_of_a_restore(make_tight_card, expected):
 
 
 def test_a_stopped_holder_keeps_its_bytes_and_goes_on_later(make_card):
-    """What fits beside a stopped program runs, what does not is told why it waits, and all finish
-    right once it is continued."""
+    """A program that fits beside a stopped one runs, and one that does not is told why it waits. All
+    finish right once it is continued."""
     card = make_card(vram="128M", context="2M")  # a budget of 118 MiB, of which the holder has 64
     card.start_daemon()
     small, large = train("20M", 3), train("60M", 3)

@@ -124,7 +124,7 @@ def test_who_waits_for_room_in_vain_is_told_so_and_then_that_memory_is_out(narro
 
 
 def test_a_card_that_others_use_unshared_still_serves_everybody(make_card):
-    """The daemon does not know of them; who finds less than it was promised says so."""
+    """The daemon does not know of them; a program that finds less than it was promised says so."""
     card = make_card(vram="160M", context="2M")
     card.start_daemon()
     first = DeviceProgram(card, [TANDEM, "run", "--"])

@@ -63,7 +63,7 @@ def test_a_flood_of_connections_keeps_nobody_out(scene, words):
 
     stranger = Stranger(flood, line=True)
     stranger.await_begin()
-    # Others come in all the same: its owner's order, a new program.
+    # Others still come in: its owner's order, a new program.
     assert scene.order("resume", NAME)[0]["uid"] == VICTIM
     train = scene.as_victim("run", "--", str(scene.bin / "train"), "--memory", "8M", "--steps", "2")
     finish(scene.card.spawn(train))
@@ -146,7 +146,7 @@ def test_another_users_daemon_is_not_believed(scene):
 
 
 def test_a_daemon_that_does_not_come_up_opens_nothing(scene):
-    """Else everybody would look there for one, and start none of their own."""
+    """Else all users would look there for one, and start none of their own."""
     place = scene.root / "closed"
     env = {**scene.card.env, "TANDEM_RUNTIME_DIR": str(place)}
     argv = [str(scene.bin / "tandemd"), "--everybody", "--devices-json", str(scene.root / "missing")]
@@ -157,7 +157,7 @@ def test_a_daemon_that_does_not_come_up_opens_nothing(scene):
 
 
 def test_programs_find_roots_next_daemon(scene):
-    """Their guards cannot start one; and it serves everybody without being told again."""
+    """Their guards cannot start one; and it serves all users without being told again."""
     budget = scene.card.gpu()["budget_bytes"]
     scene.daemon.kill()
     scene.daemon.wait()

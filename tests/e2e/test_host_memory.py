@@ -1,5 +1,5 @@
-"""A host with little memory: nobody is let allocate what could not leave the card, and who runs is not
-disturbed by that."""
+"""A host with little memory: an allocation that could not leave the card is refused, and running programs
+are not disturbed by that."""
 
 import pytest
 

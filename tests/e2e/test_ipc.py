@@ -1,5 +1,5 @@
 """Memory that one program shares with another by a handle: both have the same bytes, whatever else
-the card is used for meanwhile, and it is counted as long as anybody has it."""
+the card is used for meanwhile, and it is counted as long as any program has it."""
 
 import os
 from pathlib import Path
@@ -85,7 +85,7 @@ def test_both_have_the_same_bytes_while_others_come_and_go(make_card):
 
 
 def test_answers_as_the_driver_does(card):
-    """Bare and under Tandem: opened twice, by its maker, by nobody's handle; closed too often."""
+    """Bare and under Tandem: opened twice, by its maker, by a handle of no memory; closed too often."""
 
     def answers(maker, user):
         block, other = maker.make(SMALL, 1), maker.make(SMALL, 2)
@@ -131,7 +131,7 @@ def test_its_maker_is_killed(card):
     assert maker.fixed() == user.fixed() == 6 * MIB
     maker.kill()
     wait_until(lambda: len(card.sessions()) == 1, None, "the daemon knows that it is dead")
-    assert charged(card) == 6 * MIB  # nobody else gets that room
+    assert charged(card) == 6 * MIB  # no other program gets that room
     assert user.digest(block) == content
     assert user.open(handle) != block
     assert user.ask(f"close {block}") == user.ask(f"close {block}") == "closed 0"

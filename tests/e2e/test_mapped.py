@@ -87,7 +87,7 @@ def test_what_is_mapped_counts_for_the_limit(card):
     assert "AssertionError: 2" in refused.communicate(timeout=PATIENCE_S)[1]
 
 
-# Makes 16 MiB that it hands to whoever connects to the socket, or gets it from there and maps it.
+# Makes 16 MiB that it hands to the process that connects to the socket, or gets it from there and maps it.
 SHARED = """
 import ctypes, socket, sys
 cuda = ctypes.CDLL("libcuda.so.1")

@@ -283,7 +283,7 @@ def test_every_error_has_a_text(ask):
 
 
 def test_a_run_sees_itself(make_card):
-    """Its limit as the card's memory, and its own processes; who is in no run sees the card."""
+    """Its limit as the card's memory, and its own processes; a process in no run sees the card."""
     card = make_card(vram="128M")
     card.start_daemon()
     DeviceProgram(card, [TANDEM, "run", "--memory", "80M", "--"])
@@ -324,7 +324,7 @@ def test_a_run_sees_its_new_limit_and_no_more_without_a_daemon(card):
     finish(card.spawn([TANDEM, "limit", "it", "--memory", "100M"]))
     expected = {"total": 100 * MIB, "free": 36 * MIB, "used": 64 * MIB}
     assert monitor(MEMORY) == expected
-    program.stop()  # only the guard: nobody starts another daemon
+    program.stop()  # only the guard, which would start another daemon
     card.daemon.kill()
     card.daemon.wait()
     assert monitor(MEMORY) == expected

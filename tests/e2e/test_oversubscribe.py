@@ -1,5 +1,5 @@
-"""One program that wants more than the card has (docs/decisions/0016): what does not fit stays on the
-host, at its address."""
+"""One program that wants more than the card has (docs/decisions/0016): the excess stays on the host, at
+its address."""
 
 import os
 import signal

@@ -118,7 +118,7 @@ def test_a_program_that_starts_while_there_is_no_daemon_waits_for_the_next(card,
     script = f"touch {started}; until [ -e {go} ]; do sleep 0.05; done; exec {job}"
     process = card.shared(["bash", "-c", script], "--memory", "50M")
     wait_until(started.exists, process, "the run has begun")
-    process.send_signal(signal.SIGSTOP)  # only the guard: nobody starts another daemon
+    process.send_signal(signal.SIGSTOP)  # only the guard, which would start another daemon
     card.daemon.send_signal(signal.SIGKILL)
     card.daemon.wait()
     go.touch()
@@ -160,7 +160,7 @@ def test_ctrl_c_is_heard_while_a_daemon_is_waited_for(card, tmp_path):
     go = tmp_path / "go"
     process = card.shared([sys.executable, "-c", IMPATIENT, str(go)])
     program = wait_until(lambda: children(process.pid), process, "the run has begun")[0]
-    process.send_signal(signal.SIGSTOP)  # only the guard: nobody starts another daemon
+    process.send_signal(signal.SIGSTOP)  # only the guard, which would start another daemon
     card.daemon.send_signal(signal.SIGKILL)
     card.daemon.wait()
     go.touch()
@@ -241,7 +241,7 @@ while not all(os.path.exists(f"{folder}/{n}-told") for n in (1, 2)):
 
 @pytest.mark.parametrize("kind", ["block", "pool", "mapped", "managed", "array"])
 def test_two_of_a_run_do_not_both_take_the_last_bytes_while_there_is_no_daemon(card, tmp_path, kind):
-    """Neither knows what the other takes meanwhile, so both wait for somebody who does."""
+    """Neither knows what the other takes meanwhile, so both wait for a daemon, which does."""
     script = f'for n in 1 2; do {sys.executable} -c "$0" {tmp_path} $n {kind} & done; wait'
     process = card.shared(["bash", "-c", script, TWICE], "--memory", "100M")
 
@@ -249,7 +249,7 @@ def test_two_of_a_run_do_not_both_take_the_last_bytes_while_there_is_no_daemon(c
         return wait_until(lambda: len(list(tmp_path.glob(f"?-{what}"))) == 2, process, f"both: {what}")
 
     both("ready")
-    process.send_signal(signal.SIGSTOP)  # only the guard: nobody starts another daemon
+    process.send_signal(signal.SIGSTOP)  # only the guard, which would start another daemon
     card.daemon.send_signal(signal.SIGKILL)
     card.daemon.wait()
     (tmp_path / "go").touch()

@@ -34,7 +34,7 @@ def two(card, argv):
 
 
 def test_jobs_whose_switch_takes_seconds_come_to_their_end(make_card, narrow):
-    """A restore takes longer here than anybody waits for a sign of life."""
+    """A restore takes longer here than the daemon waits for a sign of life."""
     argv = train(MEMORY, 4)
     expected = finish(make_card().bare(argv))
     card = narrow("20MB/s")

@@ -43,7 +43,7 @@ DONE:
 }
 """
 
-cuda = ctypes.CDLL("libcuda.so.1")  # whose calls let other threads of Python run
+cuda = ctypes.CDLL("libcuda.so.1")  # its calls let other threads of Python run
 
 
 def check(result):
@@ -137,7 +137,7 @@ def main(seed, rounds):
         thread.join()
     print(*checksums)
     check(cuda.cuCtxDestroy_v2(context))
-    return 1 if None in checksums else 0  # who met an error has said so
+    return 1 if None in checksums else 0  # a thread that met an error has printed it
 
 
 sys.exit(main(sys.argv[1], int(sys.argv[2])))

@@ -1,4 +1,4 @@
-"""Two users at one card, for test_isolation.py: root's daemon for everybody, a victim's program at
+"""Two users at one card, for test_isolation.py: root's daemon for all users, a victim's program at
 work, and processes that do a stranger's bidding. No account is needed: the kernel knows users by
 number.
 """
@@ -161,7 +161,7 @@ def install(root):
 
 
 class Scene:
-    """Root's daemon for everybody, on a software GPU for everybody, and the victim's program."""
+    """Root's daemon and a software GPU, both for all users, and the victim's program."""
 
     def __init__(self, host_memory=MEMORY // 2, spill="1G"):
         """`spill`: None for none."""
@@ -173,7 +173,7 @@ class Scene:
         self.card = Card(self.root)
         self.card.soft.chmod(0o755)
         self.card.env["TANDEM_SOFT_SHARED"] = "1"
-        # Of what leaves the card a part lies in files, in a directory where everybody may look.
+        # Of what leaves the card a part lies in files, in a directory where all users may look.
         self.spill = self.root / "spill"
         self.spill.mkdir(mode=0o777)
         self.spill.chmod(0o777)
@@ -200,7 +200,7 @@ class Scene:
 
     def start_daemon(self, *flags):
         env = {**self.card.env, "LD_LIBRARY_PATH": str(self.soft_gpu)}
-        # Short turns, so that nobody waits long for his.
+        # Short turns, so that no session waits long for its own.
         self.daemon = self.card.spawn([self.bin / "tandemd", "--turn", "50ms", *flags], env=env, stderr=subprocess.DEVNULL)
         wait_until(lambda: self.card.ask("status") is not None, self.daemon, "the daemon answers")
 
@@ -247,7 +247,7 @@ class Scene:
 
 
 class Session:
-    """A session of whoever makes it, spoken for by hand."""
+    """A session of the process that makes it, with messages sent by hand."""
 
     def __init__(self, scene, device, token=0):
         self.connection = scene.connect()

@@ -84,8 +84,8 @@ void Blocks::OrRecover(void (Blocks::*work)()) {
   }
 }
 
-// What is mapped is there still, but nobody knows what is in it. A pool's memory goes with its
-// context here, and another thread may have got its address by now.
+// A mapped block is still there, with unknown content. A pool's memory goes with its context here,
+// and another thread may have got its address by now.
 void Blocks::Recover() {
   device_->StartAgain();
   if (partner_ != nullptr) partner_->ContextEnded();

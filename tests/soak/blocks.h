@@ -6,7 +6,7 @@
 //
 // Threading: one thread.
 // Invariants
-// 1. What was submitted for a block is in its stream, or before what is.
+// 1. All work on a block is in the block's stream, or ordered before the work there.
 // 2. No two blocks, and no two versions of one, have the same seed.
 #pragma once
 
@@ -51,7 +51,7 @@ class Blocks {
     uint64_t words = 0;
     enum class Kind : uint8_t { kPlain, kPool, kMapped, kManaged, kArray } kind = Kind::kPlain;
     int stream = 0;
-    // What is in it: seed, or the pattern of the seed, and in every word so much more.
+    // Its content: every word is the seed, or the seed's pattern there, plus `added`.
     uint32_t seed = 0;
     bool constant = false;
     uint32_t added = 0;

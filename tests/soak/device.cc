@@ -125,7 +125,7 @@ bool Device::Pause(tandem::Instant begin) {
   return MonotonicNow() - begin < kPatience;
 }
 
-// False if there is no memory for it; what was made is gone again.
+// False if there is no memory for it; then the context is destroyed again.
 bool Device::Open(Context* made) {
   const auto out_of_memory = [](const char* call, CUresult result) {
     if (result == CUDA_ERROR_OUT_OF_MEMORY) return true;

@@ -40,8 +40,8 @@ class Device {
   CUdevice ordinal() const { return device_; }
   CUstream stream(int index) const { return streams_[static_cast<size_t>(index)]; }
 
-  // Does `call` until it does not say OUT_OF_MEMORY, which copies and the like never mean for good:
-  // somebody makes them fail now and then.
+  // Repeats `call` until it does not return OUT_OF_MEMORY. Copies and the like never mean that for
+  // good: the soak test injects such failures.
   template <typename Call>
   void Do(const char* name, const Call& call) {
     const tandem::Instant begin = tandem::MonotonicNow();
@@ -55,7 +55,7 @@ class Device {
   void Pattern(CUdeviceptr out, uint32_t seed, uint64_t count, int stream);
   CUresult LaunchAdd(CUdeviceptr out, uint32_t value, uint64_t count, int stream);
 
-  // What is submitted to `later` from now on comes after all that `first` has.
+  // Orders work submitted to `later` from now on after all work that `first` has.
   void Order(int first, int later);
   void Wait(int stream);
 

@@ -300,7 +300,7 @@ void Borrower::GiveBack() {
   device_->Pattern(loan.address, loan.offer.next_seed, loan.offer.words, loan.stream);
   ++counts_->launches;
   RecordEvent(loan.event, loan.stream);
-  device_->Wait(loan.stream);  // what was to be written by a context that breaks is not
+  device_->Wait(loan.stream);  // a context that breaks has not written the block
   const bool first = Random(2) == 0;
   if (first) Say(Answer::How::kWritten);
   Close();

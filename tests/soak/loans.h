@@ -8,11 +8,11 @@
 //
 // Threading: one thread, the device's.
 // Invariants
-// 1. The lender neither writes to nor frees what is lent before it was given back or the borrower
+// 1. The lender neither writes to nor frees a lent block before the borrower has given it back or
 //    has gone. But its context may end, which leaves the memory to the borrower.
 // 2. Neither ever waits for the other, but on the GPU for an event that has been recorded: each has
 //    memory that the other may be waiting for.
-// 3. What is offered is answered once, unless the borrower goes.
+// 3. Each offer is answered once, unless the borrower goes.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ class Partner {
 
   // Goes on with its part, if the other one is there. May throw ContextBroken.
   virtual void Step() = 0;
-  // Frees and closes what there is, before the context is destroyed. May throw ContextBroken.
+  // Frees and closes all its blocks, before the context is destroyed. May throw ContextBroken.
   virtual void Finish() = 0;
   // The context broke, and was destroyed with all that was in it; another is there.
   virtual void ContextEnded() = 0;

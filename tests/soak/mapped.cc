@@ -29,7 +29,7 @@ CUresult AllocateMapped(const tandem::cuda::RealDriver& driver, CUdevice device,
     }
     if (result != CUDA_SUCCESS) driver.cuMemAddressFree(*address, size);
   }
-  const CUresult released = driver.cuMemRelease(handle);  // what is mapped stays
+  const CUresult released = driver.cuMemRelease(handle);  // the mapping stays
   return result == CUDA_SUCCESS ? released : result;
 }
 

@@ -17,7 +17,7 @@ class Peer {
  public:
   enum class Heard { kNothing, kMessage, kGone };
 
-  // One of the two waits, the other calls. Ends the program if nobody can wait there.
+  // One of the two waits, the other calls. Ends the program if it cannot wait there.
   Peer(std::string path, bool waits);
 
   // Whether it is there, as far as is known; looks for another if none is.

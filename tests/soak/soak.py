@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Many workers share two software GPUs that are too small for them, while everything is done to them
-that people, the machine and other programs may do. Whoever was not killed must end right, everybody
-must be served, and nothing may be left. docs/testing.md says more.
+that people, the machine and other programs may do. A worker that is not killed must end right, every
+session must be served, and nothing may be left. docs/testing.md says more.
 
 What is done comes from the seed, and to whom; what the workers are doing just then does not. Prints
 one JSON object; status 1 if there was any problem.
@@ -25,7 +25,7 @@ from workers import DEVICES, Worker  # noqa: E402
 
 VRAM_A_WORKER = 6 * MIB  # of its card: of what workers may hold, less than that can be shared
 CONTEXT = 1 * MIB
-SERVED_S = 90  # within which everybody must have had the card: two processors, and dozens of workers
+SERVED_S = 90  # within which every waiter must have had the card: two processors, and dozens of workers
 END_S = 180  # for workers to look at everything they have and end
 POLL_S = 0.05
 PROBE_S = 2.0

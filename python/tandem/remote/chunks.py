@@ -3,8 +3,8 @@
 The digest of a chunk has two lanes of 64 bits, sums modulo 2**64: of its words times fixed random
 weights, and of the upper halves of its words times other weights. A change of any bits is missed
 with a probability below 2**-33, a change of many bits with one of about 2**-64. This costs about
-half of a copy of the buffer; SHA-1 would cost two or three times as much. A chunk at the end that
-is shorter has 16 bytes of SHA-1, and so has everything where numpy is missing.
+half of a copy of the buffer; SHA-1 would cost two or three times as much. A shorter chunk at the
+end has 16 bytes of SHA-1. Where numpy is missing, every chunk has that.
 
 Digests protect against forgetting a change, not against an adversary: both sides trust each other.
 """

@@ -31,7 +31,7 @@ TEST(ArraySizeTest, OtherFormatsHaveABlockOrAPixelOfASize) {
   EXPECT_EQ(KibibytesOf(0xb0, 3, 1024, 1024), 1536u);  // NV12: a half in two colours
   EXPECT_EQ(KibibytesOf(0x9f, 3, 1024, 1024), 3072u);  // P010, of 16 bits
   EXPECT_EQ(KibibytesOf(0x50, 4, 1024, 1024), 4096u);  // 10, 10, 10 and 2 bits
-  EXPECT_EQ(KibibytesOf(0x7f, 1, 1024, 1024), 0u);     // nobody knows it
+  EXPECT_EQ(KibibytesOf(0x7f, 1, 1024, 1024), 0u);     // an unknown format
 }
 
 TEST(ArraySizeTest, LevelsAreHalfAsLargeEach) {

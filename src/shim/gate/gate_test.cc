@@ -16,7 +16,7 @@ Instant Far() {
   return MonotonicNow() + Seconds(100);
 }
 
-// While the gate is closed nobody may be inside, whatever the threads do.
+// While the gate is closed no thread may be inside, whatever the threads do.
 void Hammer() {
   Gate gate;
   gate.Open();
@@ -225,7 +225,7 @@ TEST(GateTest, IsOpenWhileNobodyVotesForShut) {
   second.Meter(true);  // shut: nothing
   second.Open();
   EXPECT_FALSE(gate.metered());
-  EXPECT_EQ(asked, 0);  // nobody waits
+  EXPECT_EQ(asked, 0);  // no thread waits
 }
 
 TEST(GateTest, WhoWaitsIsWaitedForInOneOrder) {

@@ -28,7 +28,7 @@ class InFlight {
   bool Admit(EventPool* events, CUstream stream, Duration window);
   // Counts one that is submitted whatever Admit says.
   void Add() { ++unmarked_; }
-  // All of it is done; what was learnt stays.
+  // All of it is done; the learnt limit stays.
   void ReturnEvents(EventPool* events);
 
   uint64_t limit() const { return limit_; }

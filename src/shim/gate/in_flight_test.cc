@@ -18,7 +18,7 @@ class InFlightTest : public testing::Test {
     while (admitted < most && queue_.Admit(&events_, nullptr, kWindow)) ++admitted;
     return admitted;
   }
-  // So much is submitted, or what there is room for, then all of it is done, and one more comes.
+  // Submits `most`, or as many as there is room for. Then all of them are done, and one more comes.
   void Burst(uint64_t most = 10000) {
     driver_.HoldEvents(true);
     Submit(most);

@@ -1,4 +1,4 @@
-// Imported memory is counted for whoever imports it, for as long as it has it.
+// Imported memory is counted for the importing program, for as long as it has it.
 #include "src/cuda/driver_api.h"
 #include "src/shim/testing/hooks_fixture.h"
 
@@ -74,7 +74,7 @@ TEST_F(ExternalHooksTest, WhatCouldNotBeDestroyedStillCounts) {
 TEST_F(ExternalHooksTest, ABrokenContextIsTheDriversToReport) {
   answer = CUDA_ERROR_ILLEGAL_ADDRESS;
   driver_.Break(driver_.context());
-  EXPECT_EQ(Import(kCard + MiB(1), &first_), CUDA_ERROR_ILLEGAL_ADDRESS);  // nobody asks for room
+  EXPECT_EQ(Import(kCard + MiB(1), &first_), CUDA_ERROR_ILLEGAL_ADDRESS);  // no request for room
   daemon_.AwaitFixed(Bytes());
 }
 

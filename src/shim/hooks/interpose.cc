@@ -6,7 +6,7 @@
 //
 // dlopen goes on by a jump, too: it searches the RUNPATH of its caller. It is here because a
 // library opened with RTLD_DEEPBIND finds the functions of the libraries it is linked to before it
-// finds ours. Only where TANDEM_NO_DEEPBIND=1 asks for it the flag is taken away: who sets it may
+// finds ours. The hook removes the flag only where TANDEM_NO_DEEPBIND=1 asks for it: the caller may
 // need it.
 //
 // dlmopen makes namespaces of their own, in which we are not. A driver that is asked for by its

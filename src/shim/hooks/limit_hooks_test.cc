@@ -40,7 +40,7 @@ class LimitHooksTest : public HooksTest {
 
 TEST_F(LimitHooksTest, AStackIsThereForEveryThreadOfTheCard) {
   EXPECT_EQ(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 2048), CUDA_SUCCESS);
-  daemon_.AwaitFixed(MiB(4));  // what there was at first is part of the context
+  daemon_.AwaitFixed(MiB(4));  // the initial stack is part of the context
   EXPECT_EQ(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 9 * 1024), CUDA_SUCCESS);
   daemon_.AwaitFixed(MiB(32));
   EXPECT_EQ(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024), CUDA_SUCCESS);

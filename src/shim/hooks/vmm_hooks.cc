@@ -256,7 +256,7 @@ CUresult cuMemExportToShareableHandle(void* shareable, CUmemGenericAllocationHan
   if (!prepared.has_value()) return give(handle);
   if (*prepared == CUDA_ERROR_INVALID_VALUE) return give(handle);
   if (*prepared != CUDA_SUCCESS) return *prepared;
-  const HeldCall call;  // what is exported is on the card
+  const HeldCall call;  // exported memory is on the card
   if (call.refused()) return kRefusal;
   return guest->vmm().Export(handle, give);
 }

@@ -50,7 +50,7 @@ TEST_F(VmmHooksTest, SparseArraysGetOnlyHandlesOfTheDrivers) {
   EXPECT_EQ(mapped, 0u);
 }
 
-// What it does not look at, and what is not there, is the driver's to judge.
+// The driver judges entries that the hook does not look at, and missing ones.
 TEST_F(VmmHooksTest, OtherMappingsOfSparseArraysGoToTheDriver) {
   CUarrayMapInfo map = Make(false);
   map.memOperationType = CU_MEM_OPERATION_TYPE_UNMAP;

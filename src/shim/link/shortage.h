@@ -2,10 +2,10 @@
 //
 // A session brings back no more than it has credit for, and yet the driver may refuse: programs
 // that are not shared may use the card, and what the program itself has there beside its memory
-// (modules, graphs, small arrays in pages of their own) is not known to the byte. Nobody else would
-// leave for it, and the program would wait for ever. So the session asks for what it lacks as for
-// memory that cannot be swapped: others leave, and nobody is promised those bytes again for a
-// while.
+// (modules, graphs, small arrays in pages of their own) is not known to the byte. The daemon would
+// evict no other session for it, and the program would wait for ever. So the session asks for what
+// it lacks as for memory that cannot be swapped: others are evicted, and the daemon promises those
+// bytes to no session for a while.
 //
 // Threading: the agent's.
 #pragma once

@@ -6,7 +6,7 @@
 // what small ones take grows and falls by whole pages.
 //
 // Threading: any.
-// Invariant: what is counted here has room at the daemon, and goes back once, when the object or
+// Invariant: memory counted here has room at the daemon, and goes back once, when the object or
 // its context is gone.
 #pragma once
 

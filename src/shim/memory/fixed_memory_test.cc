@@ -81,12 +81,12 @@ TEST_F(FixedMemoryTest, SmallPiecesOfAKindShareWholePages) {
   using Kind = FixedMemory::Kind;
   const FixedMemory::Piece small{first_, Bytes(700 << 10), Kind::kArrays};
   EXPECT_TRUE(Reserve(small, MiB(2), 1));
-  EXPECT_TRUE(fixed_.Reserve(small));  // there is room in its page: nobody is asked
+  EXPECT_TRUE(fixed_.Reserve(small));  // there is room in its page: no request
   EXPECT_TRUE(Reserve(small, MiB(2), 1));
   EXPECT_TRUE(Reserve({first_, Bytes(512), Kind::kManaged}, MiB(2), 1));
   EXPECT_TRUE(Reserve({second_, Bytes(512), Kind::kArrays}, MiB(2), 1));
   EXPECT_TRUE(Reserve({first_, MiB(3), Kind::kArrays}, MiB(4), 1));
-  fixed_.GiveBack(small);  // what is left needs one
+  fixed_.GiveBack(small);  // the two left need one
   EXPECT_EQ(Bytes(daemon_.Expect<wire::FixedGone>().bytes), MiB(2));
   fixed_.GiveBack(FixedMemory::Piece{first_, MiB(3), Kind::kArrays});
   EXPECT_EQ(Bytes(daemon_.Expect<wire::FixedGone>().bytes), MiB(4));

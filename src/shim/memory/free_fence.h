@@ -4,7 +4,7 @@
 //
 // Threading: any thread. A step that another thread is about is left to that thread.
 // Invariants
-// 1. What is retired after a fence was put waits for the next one.
+// 1. Memory retired after a fence was put waits for the next one.
 // 2. Nothing is released on the strength of work that a capture hides.
 #pragma once
 

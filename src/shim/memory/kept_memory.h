@@ -6,7 +6,7 @@
 // store really has by then.
 //
 // Threading: any. While one thread waits for room, others that want some wait with it.
-// Invariant: what is counted here has room at the daemon, and goes back once.
+// Invariant: memory counted here has room at the daemon, and goes back once.
 #pragma once
 
 #include <atomic>

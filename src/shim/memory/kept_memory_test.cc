@@ -55,7 +55,7 @@ TEST_F(KeptMemoryTest, IsRefusedWhatThereIsNoRoomFor) {
   daemon_.AwaitFixed(MiB(60));
 }
 
-// Nobody waits for what is taken already, and it is asked for again.
+// Recount does not wait for room for memory already taken, and asks for it again.
 TEST_F(KeptMemoryTest, WhatItTookWithoutLeaveCountsWhenThereIsRoom) {
   daemon_.GrantFixed(MiB(10));
   Has(MiB(20), MiB(20));

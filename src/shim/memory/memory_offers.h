@@ -8,7 +8,7 @@
 // Threading: any thread; Offer may wait for room on the card, for the lease, and for work under
 // way. Invariants
 // 1. An extent is offered at most once; its handles differ in where the block lies.
-// 2. What is offered is withdrawn before the memory that it counts for is given back.
+// 2. An offer is withdrawn before the memory that it counts for is given back.
 // 3. What the daemon did not hear of it is told as soon as it listens; what it will not have is
 //    forgotten, and the program told so.
 // 4. An extent that is being offered is held: whatever the program frees meanwhile, it is gone only

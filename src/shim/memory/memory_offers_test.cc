@@ -265,7 +265,7 @@ TEST_F(MemoryOffersTest, WhoOpensWhileThereIsNoDaemonWaitsForTheNext) {
   EXPECT_TRUE(AllBytes(opened, MiB(8), 7));
 }
 
-// The same with somebody to whom much happens while he waits for room.
+// The same with events while an opener waits for room.
 class OpenedMemoryTest : public MemoryOffersTest, public Reclaim {
  protected:
   OpenedMemoryTest() : opened_(&driver_.table(), 0, &guest_->fixed(), this) {}
@@ -280,7 +280,7 @@ class OpenedMemoryTest : public MemoryOffersTest, public Reclaim {
     return opened_.Open(handle, driver_.context(), 0, pointer);
   }
 
-  std::function<void()> in_wait_;  // happens while somebody waits for room, once
+  std::function<void()> in_wait_;  // happens while an opener waits for room, once
   OpenedMemory opened_;
 };
 

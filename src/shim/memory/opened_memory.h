@@ -2,13 +2,13 @@
 // card as long as it is open, at an address of its own, and counts as fixed here, too: it lives on
 // where its maker frees it or ends.
 //
-// Threading: any thread; Open may wait for room on the card, Close for work under way. Nobody else
-// waits for either, but for who opens the same piece.
+// Threading: any thread; Open may wait for room on the card, Close for work under way. Other calls
+// wait for neither, unless they open the same piece.
 // Invariants
-// 1. A piece of memory is mapped once, by one context, however many handles of it are open. Who
-//    maps or unmaps it has it to himself (`changing`).
-// 2. What is mapped counts, and goes back once it is unmapped. What only waits for room to be
-//    mapped keeps no memory alive.
+// 1. A piece of memory is mapped once, by one context, however many handles of it are open. One
+//    thread at a time maps or unmaps it (`changing`).
+// 2. A mapped piece counts, and goes back once it is unmapped. A piece that only waits for room to
+//    be mapped keeps no memory alive.
 #pragma once
 
 #include <map>

@@ -3,7 +3,7 @@
 // of the guest.
 //
 // A block that is freed in a stream is the pool's again at once for that stream, and for every
-// other once what was submitted before is done. At the next synchronisation a pool gives back what
+// other once all work submitted before is done. At the next synchronisation a pool gives back what
 // it keeps beyond its release threshold. What the driver must do itself it does: pools that other
 // devices or processes may use, and allocations that become nodes of a graph.
 //

@@ -12,7 +12,7 @@
 // neither. Invariants
 // 1. A mapping lies in one reservation, overlaps no other and covers one whole handle.
 // 2. Memory lives until its handle is released as often as it was made and retained, and its last
-//    mapping is gone. What is released and still mapped has no handle.
+//    mapping is gone. Released memory that is still mapped has no handle.
 #pragma once
 
 #include <cstdint>

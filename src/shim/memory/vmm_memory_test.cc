@@ -110,7 +110,7 @@ TEST_F(VmmMemoryTest, LivesUntilItsHandleAndItsMappingsAreGone) {
   EXPECT_EQ(guest_->used(), MiB(4));
   EXPECT_EQ(vmm().Unmap(pointer, MiB(4).count), CUDA_SUCCESS);
   EXPECT_EQ(guest_->used(), Bytes());
-  EXPECT_FALSE(vmm().Release(handle).has_value());  // nobody's any more
+  EXPECT_FALSE(vmm().Release(handle).has_value());  // unknown by now
 }
 
 TEST_F(VmmMemoryTest, GoesFromTheCardAtOnce) {

@@ -1,7 +1,7 @@
 // OwnFd: a descriptor inside a process that may close all descriptors it does not know, and then
 // get others with the same numbers. Before every use it is checked that the number still names the
-// file it named at first; a descriptor that is lost is given up without closing it, for it is
-// somebody else's.
+// file it named at first; a descriptor that is lost is given up without closing it, for its number
+// now names another file, or none.
 //
 // (A program that does so between our check and our use can still be hit; it would have to do it
 // within the same microsecond.)

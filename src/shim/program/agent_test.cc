@@ -126,7 +126,7 @@ TEST_F(AgentTest, ChunksComeInWhileEarlierOnesAreOnTheirWay) {
   for (const wire::Restored& restored : daemon_.TakeRestored()) {
     told += restored.copied_bytes;
     EXPECT_EQ(restored.epoch, 2u);
-    EXPECT_EQ(restored.resident_bytes, told);  // what is on its way is not there yet
+    EXPECT_EQ(restored.resident_bytes, told);  // chunks on their way do not count yet
     EXPECT_EQ(restored.from_file_bytes, 0u);
   }
   EXPECT_EQ(told, MiB(12).count);
@@ -167,7 +167,7 @@ TEST_F(AgentTest, WhatTheCardLacksOthersLeaveFor) {
   work.join();
 }
 
-// Nobody is asked to leave for it.
+// The agent does not ask for the eviction of others.
 TEST_F(AgentTest, WhatTheCardRefusesIsReachedOnTheHost) {
   daemon_.decisions().most_resident_bytes = kCard.count;
   AllocateUnnoticed(kCard + MiB(8));
@@ -179,7 +179,7 @@ TEST_F(AgentTest, WhatTheCardRefusesIsReachedOnTheHost) {
   EXPECT_EQ(driver_.host_used(), MiB(20).count);
   daemon_.Send(wire::Revoke{1, 1000000});
   EXPECT_EQ(daemon_.Expect<wire::Released>().epoch, 1u);
-  RunUnderGrant(2);  // what is cold is tried once, and not again and again
+  RunUnderGrant(2);  // cold memory is tried once, and not again and again
   EXPECT_EQ(driver_.used(), kCard.count);
   ASSERT_EQ(driver_.table().cuMemRelease(others), CUDA_SUCCESS);
 }

@@ -10,7 +10,7 @@ namespace tandem::shim {
 namespace {
 
 constexpr Duration kWatchPeriod = Microseconds(200);   // while pauses are waited for
-constexpr Duration kFreeingPeriod = Milliseconds(2);   // while what was freed waits for work
+constexpr Duration kFreeingPeriod = Milliseconds(2);   // while freed memory waits for work
 constexpr Duration kExchangePeriod = Milliseconds(5);  // of a program that oversubscribes
 constexpr Duration kHolderPeriod = Milliseconds(100);
 constexpr Duration kRestPeriod = Milliseconds(500);

@@ -272,7 +272,7 @@ TEST_F(GuestTest, AFreeDuringACaptureWaitsForNoWork) {
   tracker_.OnCaptureEnded();
 }
 
-// What was freed is there until the capture ends, and more memory must be asked for.
+// Freed memory stays until the capture ends, and the next block needs more memory.
 TEST_F(GuestTest, WhatIsFreedAndAllocatedDuringACaptureIsThereForItsLaunches) {
   const CUdeviceptr pointer = RunWith(MiB(8), 1);
   tracker_.OnCaptureBegun();

@@ -1,7 +1,7 @@
 // CleanCheck: looks at chunks that are to leave the card, whether they were modified since they
 // came back: whether their fingerprint (fingerprint.h) is still that of the copy that was kept on
-// the host. It has the card compute that at the moment when the chunk is about to leave and nothing
-// runs, and so believes nobody who might say what was written to.
+// the host. The card computes that when the chunk is about to leave and nothing runs. So the check
+// relies on no other record of what was written to.
 //
 // A kernel of ours does it, loaded into the context that chunks are moved in; a batch is one
 // launch, and two may be under way. Whatever fails ends it for that context: then all counts as
@@ -11,7 +11,7 @@
 // mover's context is current.
 // Invariants
 // 1. A chunk is found unmodified only by a fingerprint that was taken since its gate was last open.
-// 2. No chunk is unmapped while the card may be reading it: whoever began a batch finishes it.
+// 2. No chunk is unmapped while the card may be reading it: a batch that began is finished first.
 #pragma once
 
 #include <array>

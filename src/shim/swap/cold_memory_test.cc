@@ -35,7 +35,7 @@ TEST_F(ColdMemoryTest, WhatThereIsNoRoomForIsReachedOnTheHost) {
   EXPECT_EQ(view.cold, MiB(8));
   EXPECT_EQ(view.swapped, MiB(8));
   Fill(block, MiB(24).count, 3);
-  ASSERT_EQ(Evict(Bytes()), CUDA_SUCCESS);  // what is cold stays where it is
+  ASSERT_EQ(Evict(Bytes()), CUDA_SUCCESS);  // cold memory stays where it is
   EXPECT_EQ(driver_.used(), 0u);
   EXPECT_EQ(memory_.GetView().swapped, MiB(24));
   ASSERT_EQ(RestoreAndChill(MiB(8)), CUDA_SUCCESS);

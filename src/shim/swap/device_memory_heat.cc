@@ -56,7 +56,7 @@ DeviceMemory::Exchange DeviceMemory::PlanExchange(uint64_t room, size_t count) c
   Exchange plan;
   for (const Place& place : cold) {
     if (plan.in.size() == count) break;
-    // What nothing has to leave for comes however cold it is.
+    // A chunk that needs no eviction comes, however cold it is.
     const bool worth = place.extent->heat >= kWarm || place.chunk->bytes <= room;
     if (!worth) continue;  // there may be room for a smaller one
     uint64_t left = room;

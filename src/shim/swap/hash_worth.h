@@ -1,7 +1,7 @@
 // HashWorth: whether it pays to look, by a hash, whether a chunk that leaves was modified at all.
-// It does where what is saved of the bus is worth more than the hash: on a card that reads its
-// memory many times faster than the bus copies it nearly always; on the software GPU where its bus
-// is slow.
+// It does where the saved bus time is worth more than the hash: on a card that reads its memory
+// many times faster than the bus copies it nearly always; on the software GPU where its bus is
+// slow.
 //
 // It begins with one chunk at a time, until one could be compared.
 // Where it does not pay it is tried again, in the same way, once copies have taken many times as

@@ -4,13 +4,13 @@
 // The memory is this process's own: no child that it forks has it, and no core dump.
 //
 // It grows ahead of need: PrepareSome makes as much as may be needed, page by page, so that an
-// eviction finds it there. What is needed beyond that is mapped when it is taken. What the host's
-// memory has no room for are ranges of a file, which are taken last, and not registered.
+// eviction finds it there. Further memory is mapped when it is taken. Where the host's memory has
+// no room, the arena takes ranges of a file: last, and not registered.
 //
 // Threading: the owner serialises all calls. REQUIRES for all: a context is current, if there is
 // any.
-// Invariant: what is taken is all zero, but for TakeToWrite. What was returned is zeroed before it
-// is taken again. PrepareSome mostly does that, before a thread needs the memory.
+// Invariant: taken memory is all zero, but for TakeToWrite. Returned memory is zeroed before it is
+// taken again. PrepareSome mostly does that, before a thread needs the memory.
 #pragma once
 
 #include <algorithm>

@@ -1,8 +1,9 @@
 // Mover: gives chunks memory of the card, and copies them off it and onto it. How; which chunks,
 // and when, is the Swapper's affair.
 //
-// Copies run on two streams of our own, one per direction, in one of the program's contexts. Nobody
-// waits for one when it is started, so that the next chunk is created or given back meanwhile.
+// Copies run on two streams of our own, one per direction, in one of the program's contexts. The
+// Mover does not wait for one at its start, so that it creates or gives back the next chunk
+// meanwhile.
 //
 // Threading: none of its own; the Swapper's lock is held around every call.
 // Invariants

@@ -12,7 +12,7 @@ std::byte* Mover::TakeFrom(Chunk* chunk) {
   return std::exchange(chunk->host, nullptr);
 }
 
-// Of what is only kept, rather of what was modified when it was last looked at.
+// Takes a copy that is only kept, preferably of a chunk that the last check found modified.
 std::byte* Mover::TakeKept(uint64_t bytes) {
   if (!spare_.has_value()) {
     spare_.emplace();

@@ -3,7 +3,7 @@
 // their memory.
 //
 // Threading: none of its own; AbandonInChild is for a forked child.
-// Invariant: what is mapped has room on the disk, so that writing to it never fails for lack of it.
+// Invariant: mapped memory has room on the disk, so that writing to it never fails for lack of it.
 // What destroys anything goes through a mapping, never through the descriptor, which the program
 // may close and use for a file of its own.
 #pragma once

@@ -81,7 +81,7 @@ class Swapper {
   // The gate opens: from now on chunks may differ from their host copies. Those are kept as long as
   // all copies take no more than `keep` of the host.
   void Expose(Bytes keep) REQUIRES_LOCK(mutex_);
-  // No longer so many.
+  // Lowers that bound to `keep`.
   void Keep(Bytes keep) REQUIRES_LOCK(mutex_) { mover_.DropKeptBeyond(keep); }
   // The context is broken: its memory is not copied any more. Work runs in `other` if it ran there.
   void Lose(CUcontext context, CUcontext other) REQUIRES_LOCK(mutex_);
@@ -89,9 +89,8 @@ class Swapper {
   // only the card holds it, it cannot be copied any more. It is lost, and so can leave the card.
   // REQUIRES: context() is null.
   void LoseUncopied() REQUIRES_LOCK(mutex_);
-  // Puts an extent into one piece of memory of the card, and pins it. CUDA_ERROR_NOT_READY:
-  // something of it is missing; what is cold is not. REQUIRES: no work is under way, nor can any
-  // come.
+  // Puts an extent into one piece of memory of the card, and pins it. CUDA_ERROR_NOT_READY: some
+  // of it is missing, which cold chunks are not. REQUIRES: no work is under way, nor can any come.
   CUresult Gather(Extent* extent, CUmemGenericAllocationHandle piece) REQUIRES_LOCK(mutex_);
   // Hears of each extent that was shared, once it is unmapped.
   void OnSharedGone(std::function<void(const Extent&)> gone) REQUIRES_LOCK(mutex_) {

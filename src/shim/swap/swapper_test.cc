@@ -251,7 +251,7 @@ TEST_F(SwapperTest, PagesThatNobodyTakesAreReleased) {
   bool more = false;
   EXPECT_EQ(memory_.FreeUntakenPages(&more), Bytes());
   EXPECT_TRUE(more);
-  for (int i = 0; i < 3; ++i) {  // one of the three is in use now and then
+  for (int i = 0; i < 3; ++i) {  // the test uses one of the three between checks
     Free(Allocate(5000));
     EXPECT_EQ(memory_.FreeUntakenPages(&more), i == 0 ? MiB(4) : Bytes());
     EXPECT_TRUE(more);

@@ -37,7 +37,7 @@ class SwapperTest : public testing::Test {
   }
   CUresult RestoreAll(Bytes credit) {
     MutexLock lock(swapper_.mutex());
-    swapper_.Reap();  // as the agent does first: what is freed still counts against the credit
+    swapper_.Reap();  // as the agent does first: freed memory still counts against the credit
     for (;;) {
       const MemoryView view = memory_.GetView();
       if (view.missing == Bytes() || view.resident + view.next_chunk > credit) return CUDA_SUCCESS;

@@ -47,7 +47,7 @@ bool ZeroForProgram(std::byte* to, uint64_t bytes) {
   return true;
 }
 
-// A place is a multiple of the width, as chunks are, and so is what is left to do.
+// The place and the bytes left to do are multiples of the width, as chunks are.
 void Repeat(UnleasedAccess::Pattern pattern, std::byte* to, uint64_t bytes) {
   if (pattern.width == 1) {
     std::memset(to, static_cast<int>(pattern.value), bytes);

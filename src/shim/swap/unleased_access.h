@@ -2,10 +2,10 @@
 // instead of when its turn comes: in the host copies of swapped chunks, and by our own copies over
 // the bus for resident ones.
 //
-// Only where nobody can tell it from what the driver would have done. Nothing of the program's is
-// under way that such a call would have to wait for, nor can anything come, as long as the
-// Swapper's lock is held. What the driver might refuse is left to it, and so is what would need the
-// card's engines, which are somebody else's.
+// Only where the program cannot tell it from what the driver would have done. Nothing of the
+// program's is under way that such a call would have to wait for, nor can anything come, as long as
+// the Swapper's lock is held. The driver gets the calls that it might refuse, and those that would
+// need the card's engines, which the lease holder uses.
 //
 // Threading: any thread of the program, outside the gate. The Swapper's lock is held for some
 // milliseconds at a time, but waited for as long as the agent moves chunks.

@@ -14,7 +14,7 @@
 namespace tandem::shim {
 namespace {
 
-// A page that nobody may touch.
+// A page without access rights.
 class NobodysPage {
  public:
   NobodysPage() : page_(mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {}
@@ -72,7 +72,7 @@ TEST_F(UnleasedAccessTest, MemoryIsFilledBeforeItWasEverOnTheCard) {
   ASSERT_TRUE(access().MayServe(nullptr));
   Data data(100, 1);
   EXPECT_TRUE(access().Read(data.data(), pointer, data.size()));
-  EXPECT_EQ(data, Data(100));  // anything; but nobody else's
+  EXPECT_EQ(data, Data(100));  // anything but another process's
   const Data written = Counted(MiB(12));
   EXPECT_TRUE(access().Write(pointer + MiB(4).count, written.data(), written.size()));
   RunUnderLease(1, MiB(16), [&] { EXPECT_TRUE(Holds(pointer + MiB(4).count, written)); });
@@ -186,7 +186,7 @@ TEST_F(UnleasedAccessTest, TheDriverAnswersToWrongAddresses) {
   EXPECT_FALSE(access().Fill(pointer + 1, {1, 2}, 1));
   EXPECT_FALSE(access().Fill(pointer, {1, 4}, ~uint64_t{0} / 2));
   EXPECT_FALSE(access().Move(pointer, reinterpret_cast<CUdeviceptr>(data.data()), 100));
-  EXPECT_TRUE(access().Read(data.data(), pointer, 100));  // nobody has kept the lock
+  EXPECT_TRUE(access().Read(data.data(), pointer, 100));  // no call has kept the lock
   EXPECT_EQ(data, Data(100, 0x5a));
 }
 

@@ -3,7 +3,7 @@
 namespace tandem::shim {
 namespace {
 
-// No driver takes longer rows, nor has so much memory: with less of both no sum overflows.
+// No driver takes longer rows, nor has more memory: with less of both no sum overflows.
 constexpr uint64_t kMostRows = uint64_t{1} << 31;
 constexpr uint64_t kMostInPlanes = uint64_t{1} << 47;
 

@@ -1,4 +1,4 @@
-// FakeDaemon: the daemon's end of the socket for tests. It registers whoever connects, answers
+// FakeDaemon: the daemon's end of the socket for tests. It registers every client, answers
 // reservations, contexts and offers of memory by itself, and keeps every other message for the test
 // to expect.
 //
@@ -30,7 +30,7 @@ class FakeDaemon {
   FakeDaemon& operator=(const FakeDaemon&) = delete;
 
   void Send(const wire::Message& message) EXCLUDES_LOCK(mutex_);
-  // Somebody else waits from now on.
+  // Another session waits from now on.
   void Contend() EXCLUDES_LOCK(mutex_);
   // Ends the connection as a daemon that dies does; the next client is welcome.
   void HangUp() EXCLUDES_LOCK(mutex_);
@@ -57,7 +57,7 @@ class FakeDaemon {
     MutexLock lock(mutex_);
     offers_.clear();
   }
-  // So many offers to come are refused, or where there is no reason not answered.
+  // Refuses the next `count` offers; without a reason it does not answer them.
   void TurnAwayOffers(std::optional<wire::RefusalCode> why, int count) EXCLUDES_LOCK(mutex_) {
     MutexLock lock(mutex_);
     turn_away_ = count;

@@ -87,8 +87,8 @@ class FakeDriver {
     MutexLock lock(mutex_);
     during_move_ = std::move(during);
   }
-  // Copies wait, in their order, until they are let through; whoever waits for one lets it. Without
-  // this they are done at once.
+  // Copies wait, in their order, until they are let through; a wait for a copy lets it through.
+  // Without this they are done at once.
   void HoldCopies() {
     MutexLock lock(mutex_);
     hold_copies_ = true;

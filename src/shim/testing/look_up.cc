@@ -62,7 +62,7 @@ void ByHandle(const char* path) {
   LookIn(dlopen(path, RTLD_NOW));
 }
 
-// A driver in a namespace of its own is the one that everybody has.
+// A driver opened in a namespace of its own is the one in the base namespace.
 void Apart(const char* path) {
   LookIn(dlmopen(LM_ID_NEWLM, path, RTLD_NOW));
   Expect(dlmopen(LM_ID_NEWLM, path, RTLD_NOW) == dlopen(path, RTLD_NOW), "it is there once");
@@ -86,7 +86,7 @@ void LinkedApart(const char* path) {
   Lmid_t space = LM_ID_BASE;
   Expect(dlinfo(library, RTLD_DI_LMID, &space) == 0 && space != LM_ID_BASE, "it is apart");
   Expect(dlmopen(space, "libcuda.so.1", RTLD_NOW) == dlopen("libcuda.so.1", RTLD_NOW),
-         "who asks for the driver itself gets the shared one");
+         "a request for the driver itself gets the shared one");
 }
 
 // A library without a driver, in the base namespace and in one of its own.
@@ -113,7 +113,7 @@ __attribute__((no_sanitize("undefined"))) void Newer() {
     get(name, &function, version, 0, &status);
     return function;
   };
-  Expect(FromShim(found("cuMemAlloc", 13000)), "what is known by the name is hooked");
+  Expect(FromShim(found("cuMemAlloc", 13000)), "a name that the shim knows is hooked");
   for (void* refused : {dlsym(driver, "cuMemAlloc_v3"), found("cuMemAlloc", 99000),
                         dlsym(driver, "cuLaunchAnew"), found("cuLaunchAnew", 99000)}) {
     Expect(FromShim(refused), "what would pass the shim by is the shim's");

@@ -1,7 +1,7 @@
-// A libcuda.so.1 that does nothing, at once: one device whose memory is addresses that nobody may
-// touch, and work that is done before it begins. What a call costs on it under Tandem, less what it
-// costs without, is what Tandem adds. It has what a program on the driver API needs to launch and
-// to allocate, and what libtandem.so needs to share it.
+// A libcuda.so.1 that does nothing, at once: one device whose memory is addresses without backing,
+// and work that is done before it begins. So the extra cost of a call under Tandem is Tandem's own.
+// It has what a program on the driver API needs to launch and to allocate, and what
+// libtandem.so needs to share it.
 #include <atomic>
 #include <cstring>
 

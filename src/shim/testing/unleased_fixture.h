@@ -1,4 +1,4 @@
-// A program whose memory has left the card, and what it reads and writes all the same.
+// A program whose memory has left the card, and its reads and writes without the lease.
 #pragma once
 
 #include <cstring>
