@@ -5,6 +5,7 @@ import os
 import signal
 
 import pytest
+from jupyter_client.provisioning import LocalProvisioner
 
 import remote_fixtures  # noqa: F401  puts the package on the path
 from harness import wait_until
@@ -226,6 +227,24 @@ def test_a_worker_that_does_not_start_says_why(fresh, monkeypatch):
     monkeypatch.setattr("tandem.remote.launch._MODULE", "tandem.remote.no_such_module")
     error = fresh.run("x = 1").error_before_exec
     assert isinstance(error, WorkerStartFailed) and "no_such_module" in str(error)
+
+
+@pytest.mark.parametrize("program, where", [("srun", "slurm:main"), ("ssh", "ssh://server")])
+def test_a_starter_that_ends_before_it_reads_its_input_says_why(program, where, tmp_path, monkeypatch):
+    starter = tmp_path / program
+    starter.write_text("#!/bin/sh\necho 'no room for you' >&2\nexit 1\n")
+    starter.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    start = LocalProvisioner.launch_kernel
+
+    async def start_and_see_it_end(self, cmd, **options):
+        info = await start(self, cmd, **options)
+        self.process.wait()
+        return info
+
+    monkeypatch.setattr(LocalProvisioner, "launch_kernel", start_and_see_it_end)
+    error = remote_fixtures.RemoteShell(where).run("x = 1").error_before_exec
+    assert isinstance(error, WorkerStartFailed) and "no room for you" in str(error)
 
 
 def test_a_provisioner_of_others_starts_the_worker(remote):

@@ -16,6 +16,7 @@ from collections import deque
 from jupyter_client.provisioning import KernelProvisionerBase, LocalProvisioner
 from traitlets import List
 
+from . import first_line
 from .errors import WorkerStartFailed
 from .node import MARK
 
@@ -54,11 +55,7 @@ class SlurmProvisioner(LocalProvisioner):
             raise WorkerStartFailed("srun is not in PATH: this machine has no Slurm") from None
         session = self.parent.session
         key = {"key": session.key.decode(), "signature_scheme": session.signature_scheme}
-        try:
-            self.process.stdin.write(json.dumps(key).encode() + b"\n")
-            self.process.stdin.flush()
-        except BrokenPipeError:
-            pass  # srun has ended; its words are in the log
+        first_line.send(self.process, key)
         errors = threading.Thread(target=self._copy_errors, args=(log,), daemon=True)
         errors.start()
         loop = asyncio.get_running_loop()

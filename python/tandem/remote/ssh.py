@@ -6,7 +6,6 @@ names another file. The connection file goes through ssh's standard input, so th
 command line. The worker ends when that input does: a cut connection leaves no worker behind.
 """
 
-import json
 import os
 import shlex
 import subprocess
@@ -14,6 +13,8 @@ import uuid
 
 from jupyter_client.provisioning import KernelProvisionerBase, LocalProvisioner
 from traitlets import Unicode
+
+from . import first_line
 
 _OPTIONS = {
     "BatchMode": "yes",
@@ -47,12 +48,7 @@ class SshProvisioner(LocalProvisioner):
         """Starts ssh and hands it the connection file. Returns the connection's facts."""
         options["stdin"] = subprocess.PIPE
         info = await super().launch_kernel(cmd, **options)
-        line = json.dumps(self._remote_connection()) + "\n"
-        try:
-            self.process.stdin.write(line.encode())
-            self.process.stdin.flush()
-        except BrokenPipeError:
-            pass  # ssh has ended; its words are in the log
+        first_line.send(self.process, self._remote_connection())
         return info
 
     def tunnel(self, _endpoint):
