@@ -43,7 +43,7 @@ PATIENCE_S = 300  # for anything that must happen; these machines are slow and n
 
 # Of src/wire/messages.h.
 MAGIC, VERSION = 0x4D444E54, 13
-REGISTER, QUERY, ANSWER, REFUSED = 1, 66, 67, 127
+REGISTER, RUN_STARTED, QUERY, ANSWER, REFUSED = 1, 65, 66, 67, 127
 
 
 def ffmpeg_overlay(seconds=1.4, size="1920x680", source="testsrc2"):

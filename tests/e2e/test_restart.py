@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import MIB, PATIENCE_S, REFUSED, REGISTER, SOCKET, TANDEMD, TRAIN, finish, frame, text, train, wait_until
+from harness import MIB, PATIENCE_S, REFUSED, REGISTER, RUN_STARTED, SOCKET, TANDEMD, TRAIN, finish, frame, text, train, wait_until
 from test_sharing import assert_all_returned, solo
 
 LONG = train("40M", 60)
@@ -366,6 +366,24 @@ def test_a_run_begins_though_one_daemon_after_the_other_dies(make_card):
         assert connection.recv(1)  # it has asked, and what it asked is lost
         connection.close()
     doomed.close()
+    finish(process)
+    assert_all_returned(card)
+
+
+@pytest.mark.sanitized
+def test_a_run_begins_though_its_daemon_dies_right_after_the_answer(make_card):
+    card = make_card()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as doomed:
+        doomed.bind(str(card.runtime / SOCKET))
+        doomed.listen()
+        doomed.settimeout(PATIENCE_S)
+        process = card.shared(train("8M", 1))
+        connection, _ = doomed.accept()
+    (card.runtime / SOCKET).unlink()
+    with connection:
+        assert connection.recv(1)
+        connection.shutdown(socket.SHUT_RD)  # it takes no more, so that the next message is not sent
+        connection.sendall(frame(RUN_STARTED, struct.pack("<QQ", 4711, 200 * MIB)))
     finish(process)
     assert_all_returned(card)
 
