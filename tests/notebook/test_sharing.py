@@ -2,9 +2,14 @@
 
 import os
 import signal
+from types import SimpleNamespace
 
 import pytest
+
+import remote_fixtures  # noqa: F401  puts the package on the path
 from harness import MIB, wait_until
+from tandem.ipython.display import CellDisplay
+from tandem.lease import Wait
 
 HOLD = "%%gpu\nprint('holds', flush=True)\nwhile True: memory.work(20_000_000)"
 
@@ -65,6 +70,28 @@ def test_a_cell_that_waits_says_so_and_leaves_the_line_at_an_interrupt(card, ope
     busy.interrupt()
     assert busy.end().name == "KeyboardInterrupt"
     assert right(waiting) and right(busy)
+
+
+def test_an_interrupt_as_the_line_appears_leaves_no_old_line_on_the_page(monkeypatch):
+    page = []
+
+    class InterruptedOnce:
+        """In the place of IPython's: an interrupt comes when the first line is on the page."""
+
+        def display(self, data, raw):
+            page.append(data["text/plain"])
+            raise KeyboardInterrupt
+
+        def update(self, data, raw):
+            page[-1] = data["text/plain"]
+
+    monkeypatch.setattr("IPython.display.DisplayHandle", InterruptedOnce)
+    display = CellDisplay(SimpleNamespace(kernel=None))
+    with pytest.raises(KeyboardInterrupt):
+        display.on_wait(Wait(2.0, 1, None, "busy", 1, "waiting", "turn", "gpu0"))
+    assert page[0].startswith("Waiting for gpu0: 1st in line; busy holds it")
+    display.on_refused()
+    assert page == ["Left the line."]
 
 
 def test_a_cell_that_has_waited_says_for_how_long(card, open_notebook, held):

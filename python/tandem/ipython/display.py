@@ -90,15 +90,15 @@ class CellDisplay:
         self._end_line()
 
     def _show(self, text: str) -> None:
+        self._drawn = True  # first: an interrupt may come once it is on the page
         if not self._in_kernel:
             sys.stderr.write(f"\r\x1b[K{text}" if sys.stderr.isatty() else f"{text}\n")
             sys.stderr.flush()
         else:
             self._display(text)
-        self._drawn = True
 
     def _display(self, text: str) -> None:
-        from IPython.display import display, update_display
+        from IPython.display import DisplayHandle
 
         style = "color: gray; font-size: 90%"
         data = {
@@ -106,9 +106,10 @@ class CellDisplay:
             "text/html": f'<div style="{style}">{html.escape(text)}</div>',
         }
         if self._handle is None:
-            self._handle = display(data, raw=True, display_id=True)
+            self._handle = DisplayHandle()
+            self._handle.display(data, raw=True)
         else:
-            update_display(data, raw=True, display_id=self._handle.display_id)
+            self._handle.update(data, raw=True)
 
     def _end_line(self) -> None:
         if not self._in_kernel and sys.stderr.isatty():
