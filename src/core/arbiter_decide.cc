@@ -37,7 +37,8 @@ bool Arbiter::Choose() {
   // evicts their memory nor makes them wait longer.
   Ahead ahead;
   std::optional<Instant> cap;
-  wishes_.Visit([&](const Wish& wish) {
+  // True: no later wish can be served.
+  const auto consider = [&](const Wish& wish) {
     if (!planner_.MayBeServed(wish) || !planner_.MaySlipIn(wish, cap, now_)) return false;
     const Plan plan = planner_.MakePlan(wish, ahead, now_);
     if (plan.when == Plan::When::kNow) {
@@ -49,7 +50,23 @@ bool Arbiter::Choose() {
     ahead.Add(roster_.at(wish.id));
     cap = std::min(cap.value_or(plan.at), plan.at);
     return planner_.NobodyFits(ahead);
+  };
+  // Many may wait, but few of them keep memory: the rest of the line is not walked for those.
+  const Wish* few_after = nullptr;
+  wishes_.Visit([&](const Wish& wish) {
+    if (consider(wish)) return true;
+    if (cap.has_value() && planner_.OnlyKeptMemorySlipsIn(*cap, now_)) few_after = &wish;
+    return few_after != nullptr;
   });
+  if (few_after == nullptr) return claim_.has_value();
+  std::vector<const Wish*> few;
+  for (const SessionId id : roster_.counted().keeping_memory) {
+    const Wish* const wish = wishes_.FindActive(id, Wish::Kind::kLease);
+    if (wish != nullptr && planner_.MaySlipIn(*wish, cap, now_)) few.push_back(wish);
+  }
+  for (const Wish* wish : wishes_.Behind(*few_after, few)) {
+    if (consider(*wish)) break;
+  }
   return claim_.has_value();
 }
 

@@ -227,21 +227,6 @@ TEST_F(ArbiterTest, AStuckHolderKeepsItsBytesAndOthersRunBesideIt) {
   EXPECT_FALSE(Silent<action::Grant>(kB));
 }
 
-TEST_F(ArbiterTest, WhoeverSlipsInDoesNotDelayTheFirstInLine) {
-  Add(kA);
-  Add(kB);
-  Add(kC);
-  Run(kA, MiB(60));
-  On(event::Ready{kB, MiB(90)});
-  const Instant turn_ends = now_ + arbiter_.Quantum();
-  Later(Milliseconds(100));
-  Run(kC, MiB(30));
-  now_ = turn_ends;
-  On(event::Tick{});
-  EXPECT_FALSE(Silent<action::Revoke>(kA));
-  EXPECT_FALSE(Silent<action::Revoke>(kC));
-}
-
 TEST_F(ArbiterTest, AHolderThatGrowsTakesIdleMemoryAndGoesOn) {
   Add(kA);
   Add(kB);

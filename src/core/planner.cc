@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "src/core/check.h"
+
 namespace tandem::core {
 namespace {
 
@@ -36,16 +38,35 @@ bool Planner::MayBeServed(const Wish& wish) const {
 // as long a turn as any session whose bytes move.
 bool Planner::MaySlipIn(const Wish& wish, std::optional<Instant> cap, Instant now) const {
   if (!cap.has_value() || wish.kind != Wish::Kind::kLease) return true;
-  const Bytes lacked = Lacked(wish);
+  return IsWorthMoving(Lacked(wish), *cap - now);
+}
+
+bool Planner::IsWorthMoving(Bytes lacked, Duration turn) const {
   if (lacked == Bytes()) return true;
   const int64_t multiple = std::max(config_.turns.cost_multiple, kLeastMultiple);
-  return *cap - now >= cost_.Estimate(Moves::BothWays(lacked)) * multiple;
+  return turn >= cost_.Estimate(Moves::BothWays(lacked)) * multiple;
+}
+
+bool Planner::OnlyKeptMemorySlipsIn(Instant cap, Instant now) const {
+  if (!LeasesOnly()) return false;
+  const auto& asked = roster_.counted().asked;
+  const bool only = asked.empty() || !IsWorthMoving(asked.begin()->first, cap - now);
+#if !defined(NDEBUG)
+  for (const auto& [id, session] : roster_.all()) {
+    const bool lacks_all = session.asks() && session.charge == Bytes();
+    TANDEM_CHECK(!only || !lacks_all || !IsWorthMoving(session.need, cap - now));
+  }
+#endif
+  return only;
+}
+
+bool Planner::LeasesOnly() const {
+  return wishes_.lasting() == 0 && wishes_.growing().empty();
 }
 
 bool Planner::NobodyFits(const Ahead& ahead) const {
   const Roster::Counted& all = roster_.counted();
-  const bool leases_only = wishes_.lasting() == 0 && wishes_.growing().empty();
-  if (!leases_only || all.sums.immovable > Bytes()) return false;  // some need less than they say
+  if (!LeasesOnly() || all.sums.immovable > Bytes()) return false;  // some need less than they say
   const Bytes taken = budget_.fixed() + all.sums.held + ahead.kept;
   return all.asked.empty() || all.asked.begin()->first > SaturatingSubtract(budget_.total(), taken);
 }

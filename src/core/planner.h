@@ -72,6 +72,9 @@ class Planner {
   bool IsBarred(const Session& session) const;
   // Whether it is worth serving a session that must yield again at `cap`.
   bool MaySlipIn(const Wish& wish, std::optional<Instant> cap, Instant now) const;
+  // True: of the waiting sessions, only those that keep memory on the card may slip in. The others
+  // lack all that they need, and the smallest need is too much. False: others may, too.
+  bool OnlyKeptMemorySlipsIn(Instant cap, Instant now) const;
   // True: no waiting session fits beside the holders and those ahead. False: one may fit.
   bool NobodyFits(const Ahead& ahead) const;
 
@@ -95,6 +98,10 @@ class Planner {
     action::Why why;
   };
 
+  // All that sessions wait for are leases.
+  bool LeasesOnly() const;
+  // Whether a turn of that length is worth moving these bytes in and out again.
+  bool IsWorthMoving(Bytes lacked, Duration turn) const;
   bool MustBeAlone(const Wish& wish) const;
   Instant MayJoinAt(const Wish& wish, Bytes room, Instant now) const;
   Plan PlanRevocations(const Wish& wish, Bytes room, Instant now) const;

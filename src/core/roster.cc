@@ -41,6 +41,7 @@ void Change(Roster::Counted* all, SessionId id, const Tally& was, const Tally& i
     ++all->must_hold[is.must_hold];
   }
   Move(&all->holders, id, was.holds, is.holds);
+  Move(&all->keeping_memory, id, was.keeps_memory, is.keeps_memory);
   Move(&all->wanting_contexts, id, was.wants_contexts, is.wants_contexts);
   Move(&all->wanting_fixed, id, was.wants_fixed, is.wants_fixed);
   Move(&all->cut_needs, id, was.need_is_cut, is.need_is_cut);

@@ -29,6 +29,7 @@ class Roster {
     Sums sums;
     std::map<Bytes, uint32_t> asked, must_hold;  // → how many
     Ids holders;                                 // stuck ones included
+    Ids keeping_memory;                          // on the card, while they wait for a lease
     Ids wanting_contexts, wanting_fixed, cut_needs, yielding, uncleared;
     ByTime expected;
     Ids wait_for_promise;

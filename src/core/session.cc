@@ -63,6 +63,7 @@ Tally Session::Count() const {
   }
   sums.working = working() ? 1 : 0;
   if (asks()) tally.asked = need;
+  tally.keeps_memory = asks() && charge > Bytes();
   tally.must_hold = parked() ? Bytes() : must_hold();
   tally.holds = holds();
   tally.wants_contexts = !contexts_wanted.empty();

@@ -55,6 +55,7 @@ struct Sums {
 struct Tally {
   Sums sums;
   std::optional<Bytes> asked;  // what it needs for the lease that it waits for
+  bool keeps_memory = false;   // waits for a lease, and has memory on the card
   // What the card must have room for, or the session could never run. Nothing of one whose wishes
   // do not count.
   Bytes must_hold;

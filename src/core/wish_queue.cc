@@ -1,5 +1,7 @@
 #include "src/core/wish_queue.h"
 
+#include <algorithm>
+
 #include "src/core/check.h"
 
 namespace tandem::core {
@@ -88,6 +90,30 @@ const Wish* WishQueue::First() const {
     return true;
   });
   return first;
+}
+
+std::vector<const Wish*> WishQueue::Behind(const Wish& first,
+                                           std::vector<const Wish*> wishes) const {
+  if (wishes.empty()) return wishes;
+  const Position ahead = PositionOf(first);
+  std::vector<std::pair<Position, const Wish*>> later;
+  for (const Wish* const wish : wishes) {
+    Position position = PositionOf(*wish);
+    if (ahead < position) later.emplace_back(std::move(position), wish);
+  }
+  std::sort(later.begin(), later.end());
+  wishes.clear();
+  for (const auto& [position, wish] : later) wishes.push_back(wish);
+  return wishes;
+}
+
+WishQueue::Position WishQueue::PositionOf(const Wish& wish) const {
+  Position position = {{wish.rank, wish.ticket}};
+  for (const Group* group = &At(wish.group); group->parent != nullptr; group = group->parent) {
+    position.emplace_back(group->entry.rank, group->entry.ticket);
+  }
+  std::reverse(position.begin(), position.end());
+  return position;
 }
 
 // REQUIRES: it stays where it is until it leaves.

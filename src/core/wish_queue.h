@@ -16,6 +16,7 @@
 #include <tuple>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "src/core/types.h"
 #include "src/core/wish.h"
@@ -68,6 +69,8 @@ class WishQueue {
   bool VisitLastFirst(F visit) const {
     return VisitLastFirstIn(root_, visit);
   }
+  // Of these wishes, those behind `first`, in order. REQUIRES: none is parked.
+  std::vector<const Wish*> Behind(const Wish& first, std::vector<const Wish*> wishes) const;
   // Of these, who wants more than it has under its lease.
   const Ordered& growing() const { return growing_; }
   // Of these, how many would keep something for as long as it exists.
@@ -117,6 +120,10 @@ class WishQueue {
     }
     return false;
   }
+  // Rank and ticket in the line of each group from the root on: the earlier wish has the lesser.
+  using Position = std::vector<std::pair<int64_t, uint64_t>>;
+  Position PositionOf(const Wish& wish) const;
+  const Group& At(GroupId group) const { return group == kNoGroup ? root_ : *groups_.at(group); }
   Group& At(GroupId group) { return group == kNoGroup ? root_ : *groups_.at(group); }
   void Enter(const Wish& wish);
   void Leave(const Wish& wish);
