@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "integrations/kubernetes/extender.h"
+#include "src/base/json.h"
 
 namespace tandem::kubernetes {
 namespace {
@@ -115,7 +116,7 @@ TEST(KubernetesAnnotationsTest, TheAnswerIsThatOfAWebhook) {
   const json other = {{"request", {{"uid", "9"}, {"object", Annotated({})}}}};
   EXPECT_FALSE((*AnswerTo(other, Rules()))["response"].contains("patch"));
   for (const char* const text : {"null", "{}", "[]", R"({"request": 3})"}) {
-    EXPECT_FALSE(AnswerTo(json::parse(text), Rules()).ok()) << text;
+    EXPECT_FALSE(AnswerTo(ParseJson(text), Rules()).ok()) << text;
   }
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "integrations/kubernetes/http_library.h"
+#include "src/base/json.h"
 
 namespace tandem::kubernetes {
 namespace {
@@ -28,7 +29,7 @@ std::string Read(const std::string& path) {
 
 // The API server tells its reasons in the object Status.
 std::string Reason(const httplib::Response& answer) {
-  const nlohmann::json status = nlohmann::json::parse(answer.body, nullptr, false);
+  const nlohmann::json status = ParseJson(answer.body);
   const std::string reason = status.is_object() ? status.value("message", "") : "";
   return reason.empty() ? "status " + std::to_string(answer.status) : reason;
 }
@@ -48,13 +49,13 @@ ApiAccess ApiAccess::OfPod() {
 }
 
 Status ApiServer::Post(const std::string& path, const nlohmann::json& body) const {
-  TRY(Send(Method::kPost, path, "application/json", body.dump()));
+  TRY(Send(Method::kPost, path, "application/json", JsonText(body)));
   return {};
 }
 
 Result<nlohmann::json> ApiServer::Get(const std::string& path) const {
   ASSIGN_OR_RETURN(const std::string body, Send(Method::kGet, path, "", ""));
-  nlohmann::json object = nlohmann::json::parse(body, nullptr, false);
+  nlohmann::json object = ParseJson(body);
   if (!object.is_object()) {
     return Error{ErrorCode::kInvalid,
                  "the API server at " + access_.url + " does not answer in JSON"};
@@ -64,12 +65,12 @@ Result<nlohmann::json> ApiServer::Get(const std::string& path) const {
 
 Status ApiServer::Apply(const std::string& path, const nlohmann::json& object) const {
   TRY(Send(Method::kPatch, path + "?fieldManager=tandem&force=true", "application/apply-patch+yaml",
-           object.dump()));
+           JsonText(object)));
   return {};
 }
 
 Status ApiServer::MergePatch(const std::string& path, const nlohmann::json& body) const {
-  TRY(Send(Method::kPatch, path, "application/merge-patch+json", body.dump()));
+  TRY(Send(Method::kPatch, path, "application/merge-patch+json", JsonText(body)));
   return {};
 }
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "src/base/json.h"
+
 namespace tandem::kubernetes {
 namespace {
 
@@ -45,9 +47,9 @@ TEST(KubernetesClaimsTest, ASliceHasTheMemoryOfEachGpu) {
   EXPECT_EQ(gpu["capacity"]["memory"]["value"], "100Mi");
   EXPECT_EQ(
       gpu["capacity"]["memory"]["requestPolicy"],
-      json::parse(
+      ParseJson(
           R"({"default": "50Mi", "validRange": {"min": "10Mi", "max": "50Mi", "step": "10Mi"}})"));
-  EXPECT_EQ(gpu["capacity"]["share"], json::parse(R"({"value": "100", "requestPolicy":
+  EXPECT_EQ(gpu["capacity"]["share"], ParseJson(R"({"value": "100", "requestPolicy":
                 {"default": "0", "validRange": {"min": "0", "max": "100", "step": "1"}}})"));
 }
 
@@ -89,7 +91,7 @@ TEST(KubernetesClaimsTest, DevicesOfOtherDriversAreNotOurs) {
 
 TEST(KubernetesClaimsTest, StrangeClaimsAreErrors) {
   for (const char* const text : {"null", "{}", "[]", R"({"status": {"allocation": null}})"}) {
-    EXPECT_FALSE(DevicesOf(json::parse(text), GiB(1)).ok()) << text;
+    EXPECT_FALSE(DevicesOf(ParseJson(text), GiB(1)).ok()) << text;
   }
   for (const char* const device : {"gpu", "gpux", "0", "gpu-1", "gpu1x"}) {
     EXPECT_THAT(DevicesOf(ClaimOf({ResultOf(device, "1Gi")}), GiB(1)).error().message,
@@ -99,7 +101,7 @@ TEST(KubernetesClaimsTest, StrangeClaimsAreErrors) {
   EXPECT_FALSE(DevicesOf(ClaimOf({ResultOf("gpu0", "0")}), GiB(1)).ok());
   EXPECT_FALSE(DevicesOf(ClaimOf({json(3)}), GiB(1)).ok());
   json strange = ResultOf("gpu0", "");
-  strange["consumedCapacity"] = json::parse(R"({"memory": 3, "share": [30]})");
+  strange["consumedCapacity"] = ParseJson(R"({"memory": 3, "share": [30]})");
   EXPECT_EQ(DevicesOf(ClaimOf({strange}), GiB(1))->front().cdi, "0");
 }
 

@@ -15,6 +15,7 @@
 #include "integrations/kubernetes/http_library.h"
 #include "integrations/kubernetes/options.h"
 #include "integrations/kubernetes/upkeep.h"
+#include "src/base/json.h"
 
 namespace tandem::kubernetes {
 namespace {
@@ -55,14 +56,13 @@ using Answer = Result<nlohmann::json> (Extender::*)(const nlohmann::json& argume
 
 httplib::Server::Handler Handle(Extender* extender, Answer answer) {
   return [=](const httplib::Request& request, httplib::Response& response) {
-    const nlohmann::json arguments = nlohmann::json::parse(request.body, nullptr, false);
+    const nlohmann::json arguments = ParseJson(request.body);
     const Result<nlohmann::json> said =
         (extender->*answer)(arguments, std::chrono::steady_clock::now());
     if (!said.ok()) response.status = 400;
     const nlohmann::json body =
         said.ok() ? *said : nlohmann::json{{"error", "tandem: " + said.error().message}};
-    response.set_content(body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
-                         "application/json");
+    response.set_content(JsonText(body), "application/json");
   };
 }
 
@@ -77,15 +77,14 @@ std::string Base64(const std::string& text) {
 
 void Mutate(const AnnotationRules& rules, const httplib::Request& request,
             httplib::Response& response) {
-  Result<nlohmann::json> answer =
-      AnswerTo(nlohmann::json::parse(request.body, nullptr, false), rules);
+  Result<nlohmann::json> answer = AnswerTo(ParseJson(request.body), rules);
   if (!answer.ok()) {
     response.status = 400;
     response.set_content(answer.error().message + "\n", "text/plain");
     return;
   }
   nlohmann::json& said = (*answer)["response"];
-  if (said.contains("patch")) said["patch"] = Base64(said["patch"].dump());
+  if (said.contains("patch")) said["patch"] = Base64(JsonText(said["patch"]));
   response.set_content(answer->dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
                        "application/json");
 }

@@ -5,6 +5,8 @@
 
 #include <thread>
 
+#include "src/base/json.h"
+
 namespace tandem::kubernetes {
 namespace {
 
@@ -82,7 +84,7 @@ TEST_F(ExtenderTest, TheBestFitHasTheBestScore) {
       Arguments(Pod({3}), {Node("loose", "9"), Node("tight", "9-3"), Node("none", "1")}), kNow);
   ASSERT_TRUE(scores.ok());
   EXPECT_EQ(*scores,
-            json::parse(R"([{"host": "loose", "score": 0}, {"host": "tight", "score": 10}])"));
+            ParseJson(R"([{"host": "loose", "score": 0}, {"host": "tight", "score": 10}])"));
 }
 
 TEST_F(ExtenderTest, APodThatIsBoundHasItsRoomAtOnce) {
@@ -121,14 +123,14 @@ TEST_F(ExtenderTest, TheNextPodWaitsUntilTheLastOneIsBound) {
 TEST_F(ExtenderTest, OtherRequestsAreErrors) {
   for (const char* const text : {"null", "[]", "{}", R"({"pod": 1})", R"({"pod": {}, "nodes": {}})",
                                  R"({"pod": {}, "nodenames": ["n"]})"}) {
-    EXPECT_FALSE(extender_.Filter(json::parse(text), kNow).ok()) << text;
-    EXPECT_FALSE(extender_.Prioritize(json::parse(text), kNow).ok()) << text;
-    EXPECT_FALSE(extender_.Bind(json::parse(text), kNow).ok()) << text;
+    EXPECT_FALSE(extender_.Filter(ParseJson(text), kNow).ok()) << text;
+    EXPECT_FALSE(extender_.Prioritize(ParseJson(text), kNow).ok()) << text;
+    EXPECT_FALSE(extender_.Bind(ParseJson(text), kNow).ok()) << text;
   }
 }
 
 TEST_F(ExtenderTest, StrangePodsAndNodesAreNoTrouble) {
-  const json strange = json::parse(
+  const json strange = ParseJson(
       R"({"pod": {"spec": {"containers": [1, {"resources": {"limits": {"tandem.dev/gpu-memory": "x"}}}]}},
           "nodes": {"items": [3, {"metadata": {"labels": {"tandem.dev/gpu-memory-free": "x"}}}]}})");
   const Result<json> answer = extender_.Filter(strange, kNow);

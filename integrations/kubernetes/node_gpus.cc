@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "src/base/json.h"
+
 namespace tandem::kubernetes {
 namespace {
 
@@ -17,7 +19,7 @@ std::vector<std::string> OwnEnvironment() {
 }
 
 Result<std::map<int, NodeGpu>> GpusOf(const std::string& text) {
-  const nlohmann::json answer = nlohmann::json::parse(text, nullptr, false);
+  const nlohmann::json answer = ParseJson(text);
   if (!answer.is_object() || !answer.contains("gpus")) {
     return Error{ErrorCode::kInvalid, "`tandem lease list --json` says something else"};
   }

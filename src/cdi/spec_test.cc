@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "src/base/json.h"
+
 namespace tandem::cdi {
 namespace {
 
@@ -67,9 +69,9 @@ TEST(CdiSpecTest, TheSoftwareGpuIsBroughtAlong) {
   EXPECT_THAT(environment, Contains("TANDEM_SOFT_VRAM=1G"));
   EXPECT_THAT(environment, Contains("LD_LIBRARY_PATH=/opt/tandem/soft"));
   EXPECT_THAT(environment, Not(Contains("HOME=/root")));
-  EXPECT_THAT(edits["mounts"].dump(), HasSubstr("/var/soft"));
+  EXPECT_THAT(JsonText(edits["mounts"]), HasSubstr("/var/soft"));
   const auto cuda = CdiSpec(kCdiKind, Host(), {}, {})["containerEdits"];
-  EXPECT_THAT(cuda["env"].dump(), Not(HasSubstr("LD_LIBRARY_PATH")));
+  EXPECT_THAT(JsonText(cuda["env"]), Not(HasSubstr("LD_LIBRARY_PATH")));
   EXPECT_THAT(cuda["env"].get<std::vector<std::string>>(), Contains("TANDEM_GPU=cuda"));
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "src/base/bytes.h"
+#include "src/base/json.h"
 #include "src/base/text.h"
 #include "src/base/user_name.h"
 
@@ -14,7 +15,7 @@ namespace tandem::cli {
 using Json = nlohmann::json;
 
 Result<Json> Parse(const std::string& text) {
-  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  Json json = ParseJson(text);
   if (!json.is_object()) return Error{ErrorCode::kFailed, "the daemon's answer is not JSON"};
   return json;
 }
@@ -35,7 +36,7 @@ const std::vector<Json>& List(const Json& json, const char* key) {
 std::string Text(const Json& value) {
   if (value.is_string()) return EscapeText(value.get_ref<const std::string&>());
   if (value.is_null() || value.is_structured()) return "-";
-  return value.dump();
+  return JsonText(value);
 }
 
 std::string RawText(const Json& json, const char* key) {

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "src/base/bytes.h"
+#include "src/base/json.h"
 #include "src/base/layout.h"
 #include "src/base/user_name.h"
 #include "src/cli/daemon.h"
@@ -57,7 +58,7 @@ Result<std::string> RequestOf(const LeaseOptions& options) {
     ASSIGN_OR_RETURN(const Bytes bytes, ParseSize(options.limit));
     request["memory_limit_bytes"] = bytes.count;
   }
-  return request.dump(-1, ' ', true, Json::error_handler_t::replace);
+  return AsciiJson(request);
 }
 
 // What the processes of the job need, a NAME=VALUE on each line.

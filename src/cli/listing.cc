@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/base/bytes.h"
+#include "src/base/json.h"
 #include "src/cli/fields.h"
 #include "src/cli/table.h"
 
@@ -118,7 +119,7 @@ Result<std::string> PickSessions(const std::string& json, const std::string& con
     const Json& id = Member(session, "id");
     if (std::find(numbers.begin(), numbers.end(), id) != numbers.end()) picked.push_back(session);
   }
-  return Json{{"sessions", std::move(picked)}}.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return JsonText(Json{{"sessions", std::move(picked)}});
 }
 
 Result<std::string> PoliciesText(const std::string& json) {
@@ -144,7 +145,7 @@ Result<std::string> PoliciesJson(const std::string& json) {
     gpus.push_back({{"index", Member(gpu, "index")}, {"policy", Member(gpu, "policy")}});
   }
   const Json policies = {{"gpus", std::move(gpus)}, {"policies", Member(answer, "policies")}};
-  return CompactJson(policies.dump(-1, ' ', false, Json::error_handler_t::replace));
+  return CompactJson(JsonText(policies));
 }
 
 Result<std::string> PolicyChanges(const std::string& json) {
@@ -184,8 +185,7 @@ Result<std::string> SharesJson(const std::string& json) {
     }
     shares.push_back(std::move(share));
   }
-  return CompactJson(
-      Json{{"sessions", std::move(shares)}}.dump(-1, ' ', false, Json::error_handler_t::replace));
+  return CompactJson(JsonText(Json{{"sessions", std::move(shares)}}));
 }
 
 Result<std::string> ShareChanges(const std::string& json) {
@@ -236,7 +236,7 @@ std::string StayingText(const std::string& json) {
 
 Result<std::string> CompactJson(const std::string& json) {
   ASSIGN_OR_RETURN(const Json answer, Parse(json));
-  return answer.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
+  return AsciiJson(answer);
 }
 
 }  // namespace tandem::cli

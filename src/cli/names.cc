@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "src/base/json.h"
 #include "src/cli/daemon.h"
 #include "src/cli/environment.h"
 #include "src/cli/print.h"
@@ -13,7 +14,7 @@ namespace {
 using Json = nlohmann::json;
 
 Json ListIn(const std::string& answer, const char* key) {
-  const Json json = Json::parse(answer, nullptr, /*allow_exceptions=*/false);
+  const Json json = ParseJson(answer);
   if (!json.is_object() || !json.contains(key) || !json[key].is_array()) return Json::array();
   return json[key];
 }

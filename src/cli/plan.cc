@@ -10,6 +10,7 @@
 
 #include "src/base/bytes.h"
 #include "src/base/duration.h"
+#include "src/base/json.h"
 #include "src/cli/print.h"
 
 namespace tandem::cli {
@@ -204,7 +205,7 @@ std::string PlanJson(const PlanAnswer& answer) {
   for (const CurvePoint& point : answer.curve) {
     json["curve"].push_back(ForecastJson(point.users, point.forecast));
   }
-  return json.dump();
+  return JsonText(json);
 }
 
 std::string PlanSvg(const PlanAnswer& answer) {

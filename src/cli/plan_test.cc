@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "src/base/json.h"
+
 namespace tandem::cli {
 namespace {
 
@@ -39,7 +41,7 @@ TEST(PlanTest, SaysHowLongPeopleWaitAndHowManyMay) {
 }
 
 TEST(PlanTest, JsonHasTheSame) {
-  const auto json = nlohmann::json::parse(PlanJson(AnswerTo(People(10))));
+  const auto json = ParseJson(PlanJson(AnswerTo(People(10))));
   EXPECT_EQ(json["users"], 10);
   EXPECT_EQ(json["most_users"], 5);
   EXPECT_NEAR(json["mean_wait_s"].get<double>(), 28.8, 0.06);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "src/base/json.h"
 #include "src/cli/fields.h"
 
 namespace tandem::cli {
@@ -12,7 +13,7 @@ using Json = nlohmann::json;
 
 bool IsUsers(const Json& session, const std::string& user) {
   const Json& uid = Member(session, "uid");
-  return uid.dump() == user || UserName(uid) == user;
+  return JsonText(uid) == user || UserName(uid) == user;
 }
 
 // Numbers that people look for first come first.
@@ -82,7 +83,7 @@ Result<std::string> Select(const std::string& json, const Selection& selection) 
     std::stable_sort(entries.begin(), entries.end(),
                      [&](const Json& a, const Json& b) { return IsBefore(a, b, order); });
   }
-  return answer.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return JsonText(answer);
 }
 
 }  // namespace tandem::cli

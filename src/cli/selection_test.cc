@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "src/base/json.h"
+
 namespace tandem::cli {
 namespace {
 
@@ -19,7 +21,7 @@ constexpr char kThree[] = R"({"sessions":[
 std::vector<int> Selected(const Selection& selection) {
   const auto text = Select(kThree, selection);
   EXPECT_TRUE(text.ok());
-  const Json answer = Json::parse(*text);
+  const Json answer = ParseJson(*text);
   std::vector<int> numbers;
   for (const Json& session : answer["sessions"]) numbers.push_back(session["id"]);
   for (const Json& run : answer["runs"]) numbers.push_back(run["run"]);

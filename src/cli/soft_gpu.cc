@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "src/base/host_memory.h"
+#include "src/base/json.h"
 #include "src/cli/daemon.h"
 #include "src/cli/environment.h"
 #include "src/cli/print.h"
@@ -43,7 +44,7 @@ SoftGpuState Look(const SoftGpuSetting& setting, const std::string& file) {
   state.environment_wins = IsSet("TANDEM_SOFT_VRAM") || IsSet("TANDEM_SOFT_DEVICES");
   const Result<std::string> answer = Query("status");
   if (!answer.ok()) return state;
-  const Json status = Json::parse(*answer, nullptr, /*allow_exceptions=*/false);
+  const Json status = ParseJson(*answer);
   if (status.is_object() && status.contains("pid") && status["pid"].is_number_integer()) {
     state.daemon_pid = status["pid"].get<int64_t>();
   }
@@ -56,14 +57,13 @@ SoftGpuState Look(const SoftGpuSetting& setting, const std::string& file) {
 }
 
 std::string AsJson(const SoftGpuState& state) {
-  return Json{{"count", state.setting.count},
-              {"memory_bytes", state.memory.count},
-              {"memory_from", state.setting.memory ? "setting" : "host"},
-              {"file", state.file},
-              {"environment_wins", state.environment_wins},
-              {"daemon_pid", state.daemon_pid ? Json(*state.daemon_pid) : Json()},
-              {"restart_needed", state.restart_needed}}
-      .dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
+  return AsciiJson(Json{{"count", state.setting.count},
+                        {"memory_bytes", state.memory.count},
+                        {"memory_from", state.setting.memory ? "setting" : "host"},
+                        {"file", state.file},
+                        {"environment_wins", state.environment_wins},
+                        {"daemon_pid", state.daemon_pid ? Json(*state.daemon_pid) : Json()},
+                        {"restart_needed", state.restart_needed}});
 }
 
 std::string AsText(const SoftGpuState& state) {
@@ -136,7 +136,7 @@ Result<SoftGpuSetting> ChangedSetting(SoftGpuSetting setting, const SoftGpuOptio
 }
 
 bool NeedsRestart(const SoftGpuSetting& setting, const std::string& status) {
-  const Json answer = Json::parse(status, nullptr, /*allow_exceptions=*/false);
+  const Json answer = ParseJson(status);
   if (!answer.is_object() || !answer.contains("gpus") || !answer["gpus"].is_array()) return false;
   const Json& gpus = answer["gpus"];
   if (gpus.size() != static_cast<size_t>(setting.count)) return true;

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "src/base/duration.h"
+#include "src/base/json.h"
 #include "src/cli/environment.h"
 #include "src/cli/history_file.h"
 #include "src/cli/print.h"
@@ -64,8 +65,7 @@ Result<std::string> WriteTrace(const TraceOptions& options) {
   }
   history::Trace trace;
   TRY(AddAll(events, &trace));
-  const std::string text =
-      trace.Finish(span.ns).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const std::string text = JsonText(trace.Finish(span.ns));
   if (options.output == "-") return text + "\n";
   std::ofstream file(options.output, std::ios::trunc);
   file << text << "\n";

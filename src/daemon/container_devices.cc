@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "src/base/json.h"
 #include "src/base/layout.h"
 #include "src/cdi/file.h"
 #include "src/cdi/spec.h"
@@ -25,7 +26,7 @@ Status Write(const std::string& file, const std::string& socket,
   for (char** entry = environ; *entry != nullptr; ++entry) environment.emplace_back(*entry);
   const std::string runtime_dir = std::filesystem::path(socket).parent_path();
   const cdi::CdiHost host = cdi::HostOf(layout, software, runtime_dir, environment);
-  return cdi::WriteSpec(file, cdi::CdiSpec(cdi::kCdiKind, host, shared, {}).dump(2) + "\n");
+  return cdi::WriteSpec(file, JsonText(cdi::CdiSpec(cdi::kCdiKind, host, shared, {}), 2) + "\n");
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "src/base/json.h"
 #include "src/base/testing/descriptors.h"
 #include "src/daemon/options.h"
 
@@ -329,10 +330,10 @@ TEST_F(DaemonTest, EndsByItselfWhenNobodyIsThere) {
 
 TEST(DevicesTest, ChunksFollowTheCard) {
   const auto chunk = [](Bytes card, Bytes granularity) {
-    Json device = Json::parse(kDevices);
+    Json device = ParseJson(kDevices);
     device["devices"][0]["total_bytes"] = card.count;
     device["devices"][0]["granularity_bytes"] = granularity.count;
-    return ParseDevices(device.dump(), 4).value()[0].chunk;
+    return ParseDevices(JsonText(device), 4).value()[0].chunk;
   };
   EXPECT_EQ(chunk(MiB(64), MiB(2)), MiB(2));
   EXPECT_EQ(chunk(GiB(1), MiB(2)), MiB(10));
@@ -340,14 +341,14 @@ TEST(DevicesTest, ChunksFollowTheCard) {
 }
 
 TEST(DevicesTest, WhatAContextCostsOnAFullCardIsKnownFromBefore) {
-  Json full = Json::parse(kDevices);
+  Json full = ParseJson(kDevices);
   full["devices"][0]["context_bytes"] = 0;
   full["unusable"] = {"GPU 1: it is broken"};
   EXPECT_TRUE(IsComplete(kDevices));
-  EXPECT_FALSE(IsComplete(full.dump()));
-  EXPECT_EQ(ParseDevices(full.dump(), 4, kDevices).value()[0].context, MiB(8));
+  EXPECT_FALSE(IsComplete(JsonText(full)));
+  EXPECT_EQ(ParseDevices(JsonText(full), 4, kDevices).value()[0].context, MiB(8));
   for (const char* earlier : {"", "{", "[]", R"({"devices":[1]})", R"({"devices":7})"}) {
-    EXPECT_EQ(ParseDevices(full.dump(), 4, earlier).value()[0].context, Bytes((136 << 20) / 16));
+    EXPECT_EQ(ParseDevices(JsonText(full), 4, earlier).value()[0].context, Bytes((136 << 20) / 16));
     EXPECT_FALSE(IsComplete(earlier)) << earlier;
   }
 }

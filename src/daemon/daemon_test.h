@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/json.h"
 #include "src/daemon/closing.h"
 #include "src/daemon/devices.h"
 #include "src/daemon/memfd_pages.h"
@@ -106,7 +107,7 @@ class DaemonTest : public ::testing::Test {
   Json Ask(const char* what) {
     wire::Channel channel = Connect();
     EXPECT_TRUE(channel.Send(wire::Query{what}).ok());
-    return Json::parse(Expect<wire::Answer>(channel).json);
+    return ParseJson(Expect<wire::Answer>(channel).json);
   }
   void SendRaw(const wire::Channel& channel, std::vector<std::byte> bytes) {
     EXPECT_EQ(send(channel.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL),

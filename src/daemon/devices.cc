@@ -13,6 +13,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "src/base/json.h"
 #include "src/base/unique_fd.h"
 #include "src/cuda/probe.h"
 #include "src/daemon/driver_child.h"
@@ -93,7 +94,7 @@ int PrintProbe() {
   } else {
     answer["error"] = probed.error().message;
   }
-  const std::string text = answer.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const std::string text = JsonText(answer);
   std::printf("%s\n", text.c_str());
   return probed.ok() ? 0 : 1;
 }
@@ -124,12 +125,12 @@ Result<std::string> RunProbe(const std::string& program, Duration patience) {
 Result<std::vector<service::GpuInfo>> ParseDevices(const std::string& json,
                                                    uint32_t reserved_contexts,
                                                    const std::string& earlier) {
-  const Json before = Json::parse(earlier, nullptr, /*allow_exceptions=*/false);
-  const Json answer = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  const Json before = ParseJson(earlier);
+  const Json answer = ParseJson(json);
   if (answer.is_object() && answer.contains("error")) {
     return Error{
         ErrorCode::kNotFound,
-        "there is no GPU to share (" + answer["error"].dump() + ")" +
+        "there is no GPU to share (" + JsonText(answer["error"]) + ")" +
             (IsSoftGpuAskedFor()
                  ? ": the software GPU does not start; the line before says why"
                  : ". Install the NVIDIA driver, or use the software GPU: TANDEM_GPU=soft")};
@@ -168,7 +169,7 @@ Result<std::vector<service::GpuInfo>> ParseDevices(const std::string& json,
 }
 
 bool IsComplete(const std::string& json) {
-  const Json probe = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  const Json probe = ParseJson(json);
   if (!probe.is_object() || !probe.contains("devices")) return false;
   const Json& devices = probe["devices"];
   return std::all_of(devices.begin(), devices.end(),

@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "src/base/json.h"
 #include "src/cuda/memory_use.h"
 #include "src/daemon/driver_child.h"
 
@@ -35,7 +36,7 @@ Json ToJson(const std::map<std::string, cuda::MemoryUse>& uses) {
 }
 
 std::optional<service::CardUses> Parse(const std::string& text) {
-  const Json answer = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Json answer = ParseJson(text);
   if (!answer.is_object()) return std::nullopt;
   service::CardUses uses;
   try {
@@ -60,7 +61,7 @@ int RunMeter() {
   while (read(STDIN_FILENO, &question, 1) == 1) {
     const auto uses = cuda::ReadMemoryUse();
     if (!uses.ok()) return 1;
-    const std::string line = ToJson(*uses).dump() + "\n";
+    const std::string line = JsonText(ToJson(*uses)) + "\n";
     if (std::fputs(line.c_str(), stdout) < 0 || std::fflush(stdout) != 0) return 1;
   }
   return 0;

@@ -11,6 +11,8 @@
 #include <deque>
 #include <nlohmann/json.hpp>
 
+#include "src/base/json.h"
+
 namespace tandem::history {
 namespace {
 
@@ -29,7 +31,7 @@ std::optional<uint64_t> Number(std::string_view text) {
 
 // Of the monotonic clock; 0 where the line has none.
 uint64_t NsOf(std::string_view line) {
-  const Json json = Json::parse(line, nullptr, false);
+  const Json json = ParseJson(line);
   const auto at = json.is_object() ? json.find("ns") : json.end();
   return at != json.end() && at->is_number_unsigned() ? at->get<uint64_t>() : 0;
 }
@@ -41,7 +43,7 @@ bool IsCopied(std::string_view line) {
 
 bool Takes(const EventFilter& filter, std::string_view line) {
   if (filter.events.empty() && !filter.session.has_value() && !filter.gpu.has_value()) return true;
-  const Json json = Json::parse(line, nullptr, false);
+  const Json json = ParseJson(line);
   if (!json.is_object()) return false;
   const auto has = [&](const char* key, uint64_t value) {
     const auto at = json.find(key);

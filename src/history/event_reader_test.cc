@@ -6,6 +6,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "src/base/json.h"
+
 namespace tandem::history {
 namespace {
 
@@ -23,9 +25,7 @@ class EventReaderTest : public testing::Test {
 
   static std::string Line(uint64_t ns, const std::string& event, uint64_t session = 1,
                           int gpu = 0) {
-    return nlohmann::json({{"ns", ns}, {"event", event}, {"session", session}, {"gpu", gpu}})
-               .dump() +
-           "\n";
+    return JsonText({{"ns", ns}, {"event", event}, {"session", session}, {"gpu", gpu}}) + "\n";
   }
   void Append(const std::string& text, const std::string& suffix = "") const {
     std::ofstream(path_ + suffix, std::ios::app) << text;
@@ -46,7 +46,7 @@ class EventReaderTest : public testing::Test {
   }
   static std::vector<uint64_t> Times(const std::vector<std::string>& lines) {
     std::vector<uint64_t> times;
-    for (const std::string& line : lines) times.push_back(nlohmann::json::parse(line)["ns"]);
+    for (const std::string& line : lines) times.push_back(ParseJson(line)["ns"]);
     return times;
   }
   using Numbers = std::vector<uint64_t>;
@@ -87,7 +87,7 @@ TEST_F(EventReaderTest, NoLineIsLostOrReadTwiceWhereFilesAreRenamed) {
   EXPECT_EQ(Times(Open().Newest({}, 10).lines), (Numbers{1, 2, 3, 4, 5, 6, 7}));
   Numbers all;
   Open().Visit([&](std::string_view line) {
-    all.push_back(nlohmann::json::parse(line)["ns"]);
+    all.push_back(ParseJson(line)["ns"]);
     return true;
   });
   EXPECT_EQ(all, (Numbers{1, 2, 3, 4, 5, 6, 7}));

@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "src/base/json.h"
+
 namespace tandem::history {
 namespace {
 
@@ -13,12 +15,12 @@ Json Parsed(decltype(Record::what) what) {
   const std::string line =
       LineOf(Record{Instant(5000000000), 1700000000000000000 + 1500, std::move(what)});
   EXPECT_EQ(line.find('\n'), std::string::npos);
-  return Json::parse(line);
+  return ParseJson(line);
 }
 
 TEST(LineTest, SaysWhenAndWhat) {
   const Json line = Parsed(Told{1, core::event::Ready{core::SessionId{7}, MiB(3)}});
-  EXPECT_EQ(line, Json::parse(R"({"at": "2023-11-14T22:13:20.000001Z", "ns": 5000000000,
+  EXPECT_EQ(line, ParseJson(R"({"at": "2023-11-14T22:13:20.000001Z", "ns": 5000000000,
       "event": "ready", "session": 7, "need_bytes": 3145728, "gpu": 1})"));
 }
 
@@ -42,7 +44,7 @@ TEST(LineTest, AHandOverSaysWhatMovedAndWhen) {
   handover.running_at = Instant(30);
   const Json line = Parsed(HandedOver{0, handover, {{core::SessionId{2}, MiB(60)}}});
   EXPECT_EQ(line["event"], "handover");
-  EXPECT_EQ(line["from"], Json::parse("[1]"));
+  EXPECT_EQ(line["from"], ParseJson("[1]"));
   EXPECT_EQ(line["reason_code"], "turn_ended");
   EXPECT_EQ(line["out_bytes"], MiB(40).count);
   EXPECT_EQ(line["revoked_ns"], 10);

@@ -9,6 +9,7 @@
 #include <future>
 #include <nlohmann/json.hpp>
 
+#include "src/base/json.h"
 #include "src/history/accounts_reader.h"
 
 namespace tandem::history {
@@ -44,7 +45,7 @@ class RecorderTest : public ::testing::Test {
   std::vector<Json> Lines(const std::string& ending = "") const {
     std::ifstream file(config_.events.path + ending);
     std::vector<Json> lines;
-    for (std::string line; std::getline(file, line);) lines.push_back(Json::parse(line));
+    for (std::string line; std::getline(file, line);) lines.push_back(ParseJson(line));
     return lines;
   }
   std::string dir_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/base/json.h"
 #include "src/base/text.h"
 
 namespace tandem::history {
@@ -50,7 +51,7 @@ int GpuOf(const Json& line) {
 }  // namespace
 
 void Trace::Add(const std::string& text) {
-  const Json line = Json::parse(text, nullptr, false);
+  const Json line = ParseJson(text);
   if (!line.is_object() || !line.contains("event") || !line.contains("ns")) {
     ++skipped_;
     return;

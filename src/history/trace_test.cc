@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "src/base/json.h"
+
 namespace tandem::history {
 namespace {
 
@@ -12,7 +14,7 @@ class TraceTest : public ::testing::Test {
   void Say(int64_t ns, const std::string& event, Json fields = Json::object()) {
     fields["ns"] = ns;
     fields["event"] = event;
-    trace_.Add(fields.dump());
+    trace_.Add(JsonText(fields));
   }
   void Begin() {
     Say(0, "daemon", {{"pid", 7}, {"gpus", {{{"index", 0}, {"name", "Card"}}}}});
@@ -138,7 +140,7 @@ TEST_F(TraceTest, NamesReachNoTerminal) {
   Say(0, "session", {{"session", 1}, {"gpu", 0}, {"name", "a\x1b]0;x\x07"}, {"program", ""}});
   Say(1, "grant", {{"session", 1}});
   Say(2, "released", {{"session", 1}});
-  EXPECT_NE(trace_.Finish(100).dump().find("a\\\\x1b"), std::string::npos);
+  EXPECT_NE(JsonText(trace_.Finish(100)).find("a\\\\x1b"), std::string::npos);
 }
 
 }  // namespace

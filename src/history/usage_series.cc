@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "src/base/json.h"
 #include "src/history/accounts_reader.h"
 #include "src/history/local_time.h"
 
@@ -97,20 +98,20 @@ class UsageLines {
   };
 
   void NoteBegin(std::string_view text) {
-    const Json line = Json::parse(text, nullptr, false);
+    const Json line = ParseJson(text);
     if (!line.is_object()) return;
     begun_ns_ = UnixNs(TextOf(line, "at"));
   }
 
   void TakeSession(std::string_view text) {
-    const Json line = Json::parse(text, nullptr, false);
+    const Json line = ParseJson(text);
     if (!line.is_object()) return;
     owners_[WholeOf(line, "session")] = {static_cast<unsigned>(WholeOf(line, "uid")),
                                          TextOf(line, "project")};
   }
 
   void TakeUsage(std::string_view text) {
-    const Json line = Json::parse(text, nullptr, false);
+    const Json line = ParseJson(text);
     if (!line.is_object()) return;
     const auto at = UnixNs(TextOf(line, "at"));
     if (!at.has_value()) return;

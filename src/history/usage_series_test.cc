@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "src/base/json.h"
 #include "src/history/history_test.h"
 
 namespace tandem::history {
@@ -78,7 +79,7 @@ class ReadSeriesTest : public HistoryTest {
   static std::string Line(int64_t second, Json fields) {
     fields["at"] = UtcTime(At(second));
     fields["ns"] = second * kNsInSecond;
-    return fields.dump() + "\n";
+    return JsonText(fields) + "\n";
   }
   static std::string SessionLine(int64_t second, int session, unsigned uid, const char* project) {
     return Line(second,

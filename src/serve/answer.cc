@@ -1,7 +1,9 @@
 #include "src/serve/answer.h"
 
+#include <nlohmann/json.hpp>
+
+#include "src/base/json.h"
 #include "src/base/text.h"
-#include "src/serve/snapshot.h"
 
 namespace tandem::serve {
 namespace {
@@ -26,7 +28,7 @@ int StatusOf(ErrorCode code) {
 Answer ErrorAnswer(int status, const std::string& message) {
   Answer answer;
   answer.status = status;
-  answer.body = JsonLine({{"error", EscapeText(message)}});
+  answer.body = AsciiJson({{"error", EscapeText(message)}});
   return answer;
 }
 

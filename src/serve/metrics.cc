@@ -6,6 +6,7 @@
 #include <set>
 #include <vector>
 
+#include "src/base/json.h"
 #include "src/cli/fields.h"
 
 namespace tandem::serve {
@@ -117,7 +118,7 @@ Labels With(Labels labels, const char* name, std::string value) {
 }
 
 std::string Index(const Json& number) {
-  return number.is_number() ? number.dump() : "";
+  return number.is_number() ? JsonText(number) : "";
 }
 
 Labels OfGpu(const Json& gpu) {

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "src/base/json.h"
 #include "src/serve/plan_answer.h"
 
 namespace tandem::serve {
@@ -43,7 +44,7 @@ TEST(QueryTest, RefusesTheRest) {
 TEST(QueryTest, APlanIsComputed) {
   const Answer answer = PlanAnswer({{"users", "10"}, {"burst", "30s"}, {"pause", "5m"}});
   EXPECT_EQ(answer.status, 200);
-  const auto json = nlohmann::json::parse(answer.body);
+  const auto json = ParseJson(answer.body);
   EXPECT_EQ(json.at("users"), 10);
   EXPECT_EQ(answer.body, PlanAnswer({{"users", "10"}, {"burst", "30s"}, {"edit", "5m"}}).body);
   EXPECT_EQ(PlanAnswer({}).status, 400);

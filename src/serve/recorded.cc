@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/json.h"
 #include "src/base/user_name.h"
 #include "src/cli/fields.h"
 #include "src/cli/report/when.h"
@@ -77,7 +78,7 @@ Answer HistoryAnswer(const Parameters& parameters, const Records& records) {
   if (!asked.ok()) return ErrorAnswer(asked.error());
   auto series = history::ReadSeries(records.events_file, records.accounts_file, *asked, UserNameOf);
   if (!series.ok()) return ErrorAnswer(series.error());
-  return {200, "application/json", JsonLine(*series), "", false};
+  return {200, "application/json", AsciiJson(*series), "", false};
 }
 
 Answer EventsAnswer(const Parameters& parameters, const Records& records) {
@@ -103,14 +104,14 @@ Answer EventsAnswer(const Parameters& parameters, const Records& records) {
       place.has_value() ? reader->After(*place, *filter, most) : reader->Newest(*filter, most);
   Json events = Json::array();
   for (const std::string& line : page.lines) {
-    Json event = Json::parse(line, nullptr, false);
+    Json event = ParseJson(line);
     if (!event.is_object()) continue;
     if (records.viewer.has_value()) HideNames(*records.viewer, &event);
     events.push_back(std::move(event));
   }
   const Json answer = {
       {"events", std::move(events)}, {"next", page.next.Text()}, {"gap", page.gap}};
-  return {200, "application/json", JsonLine(answer), "", false};
+  return {200, "application/json", AsciiJson(answer), "", false};
 }
 
 }  // namespace tandem::serve

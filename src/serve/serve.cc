@@ -12,6 +12,7 @@
 #include <system_error>
 #include <thread>
 
+#include "src/base/json.h"
 #include "src/cli/environment.h"
 #include "src/cli/print.h"
 #include "src/cli/serve.h"
@@ -87,12 +88,12 @@ std::string Announcement(const Listener& listener, const cli::ServeOptions& opti
                          const std::string& token) {
   const std::string url = UrlOf(listener);
   if (options.json) {
-    return JsonLine({{"url", url},
-                     {"address", listener.address.host},
-                     {"port", listener.address.port},
-                     {"token_file",
-                      token.empty() ? nlohmann::json() : nlohmann::json(options.token_file)},
-                     {"privacy", options.privacy}}) +
+    return AsciiJson({{"url", url},
+                      {"address", listener.address.host},
+                      {"port", listener.address.port},
+                      {"token_file",
+                       token.empty() ? nlohmann::json() : nlohmann::json(options.token_file)},
+                      {"privacy", options.privacy}}) +
            "\n";
   }
   if (token.empty()) return fmt::format("Open {} in a browser. Ctrl-C ends it.\n", url);

@@ -1,5 +1,6 @@
 #include "src/serve/snapshot.h"
 
+#include "src/base/json.h"
 #include "src/cli/fields.h"
 #include "src/history/local_time.h"
 #include "src/serve/metrics.h"
@@ -26,14 +27,10 @@ std::string Part(const Json& now, std::initializer_list<const char*> keys) {
   for (const char* key : keys) {
     if (now.contains(key)) part[key] = now.at(key);
   }
-  return JsonLine(part);
+  return AsciiJson(part);
 }
 
 }  // namespace
-
-std::string JsonLine(const Json& json) {
-  return json.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
-}
 
 void HideOthers(uid_t viewer, Json* now) {
   for (const char* list : {"sessions", "runs"}) {
@@ -59,7 +56,7 @@ Snapshot MakeSnapshot(const cli::top::Model& model, int64_t unix_ns, std::option
   } else {
     now["error"] = model.lost();
   }
-  snapshot.live = JsonLine(now);
+  snapshot.live = AsciiJson(now);
   snapshot.gpus = Part(now, {"at", "gpus", "error"});
   snapshot.sessions = Part(now, {"at", "sessions", "runs", "error"});
   snapshot.open_metrics = MetricsText(now, MetricsFormat::kOpenMetrics);

@@ -39,7 +39,4 @@ Snapshot MakeSnapshot(const cli::top::Model& model, int64_t unix_ns, std::option
 // In the sessions and runs of `now` that are not the viewer's.
 void HideOthers(uid_t viewer, nlohmann::json* now);
 
-// One line of ASCII.
-std::string JsonLine(const nlohmann::json& json);
-
 }  // namespace tandem::serve

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "src/base/json.h"
 #include "src/serve/report_answer.h"
 
 namespace tandem::serve {
@@ -43,17 +44,18 @@ cli::top::Model ModelOf(const std::vector<Json>& sessions) {
                        {"accounts_file", "a"}, {"gpus", {Gpu()}}};
   const Json runs = {
       {{"uid", kOther}, {"name", "idle run"}, {"program", "sleep"}, {"pid", 77}, {"run", 8}}};
-  EXPECT_TRUE(model.Take(status.dump(), Json{{"sessions", sessions}, {"runs", runs}}.dump()).ok());
+  EXPECT_TRUE(
+      model.Take(JsonText(status), JsonText({{"sessions", sessions}, {"runs", runs}})).ok());
   return model;
 }
 
 TEST(SnapshotTest, HasUsersAndTheSameMomentEverywhere) {
   const Snapshot snapshot =
       MakeSnapshot(ModelOf({Session(1, kOwn, "film")}), 1'800'000'000'000'000'000, std::nullopt);
-  const Json live = Json::parse(snapshot.live), sessions = Json::parse(snapshot.sessions);
+  const Json live = ParseJson(snapshot.live), sessions = ParseJson(snapshot.sessions);
   EXPECT_EQ(live.at("at"), "2027-01-15T08:00:00.000000Z");
   EXPECT_EQ(live.at("at"), sessions.at("at"));
-  EXPECT_EQ(live.at("at"), Json::parse(snapshot.gpus).at("at"));
+  EXPECT_EQ(live.at("at"), ParseJson(snapshot.gpus).at("at"));
   EXPECT_EQ(sessions.at("sessions")[0].at("user"), std::to_string(kOwn));
   EXPECT_EQ(sessions.at("sessions")[0].at("project"), "");
   EXPECT_EQ(sessions.at("runs")[0].at("user"), std::to_string(kOther));
@@ -65,7 +67,7 @@ TEST(SnapshotTest, WithoutADaemonSaysSo) {
   cli::top::Model model = ModelOf({Session(1, kOwn, "film")});
   model.Lose("No daemon runs.");
   const Snapshot snapshot = MakeSnapshot(model, 0, std::nullopt);
-  const Json live = Json::parse(snapshot.live);
+  const Json live = ParseJson(snapshot.live);
   EXPECT_EQ(live.at("error"), "No daemon runs.");
   EXPECT_EQ(live.at("pid"), nullptr);
   EXPECT_EQ(live.at("sessions"), Json::array());
@@ -83,7 +85,7 @@ TEST(SnapshotTest, PrivacyHidesOtherUsersPrograms) {
     EXPECT_THAT(text, Not(HasSubstr("102")));
     EXPECT_THAT(text, Not(HasSubstr("77")));
   }
-  const Json sessions = Json::parse(snapshot.sessions);
+  const Json sessions = ParseJson(snapshot.sessions);
   EXPECT_EQ(sessions.at("sessions")[0].at("name"), "mine");
   EXPECT_EQ(sessions.at("sessions")[0].at("pid"), 101);
   const Json& hidden = sessions.at("sessions")[1];

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "src/base/json.h"
 #include "src/base/text.h"
 #include "src/core/class_names.h"
 #include "src/core/why_names.h"
@@ -24,10 +25,6 @@ Json Numbers(const std::vector<core::SessionId>& ids) {
 
 Json OrNull(const std::string& text) {
   return text.empty() ? Json() : Json(text);
-}
-
-std::string Dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace
@@ -131,7 +128,7 @@ std::string Service::StatusJson() const {
   for (const core::PolicyName& policy : core::PolicyNames()) {
     policies.push_back({{"name", policy.name}, {"summary", policy.summary}});
   }
-  return Dump(
+  return JsonText(
       {{"version", config_.version},
        {"pid", config_.pid},
        {"uptime_s", (now_ - config_.started).seconds()},
@@ -167,7 +164,7 @@ std::string Service::TimeText(Instant instant) const {
 
 // The answer to Control: whom it concerned.
 std::string Service::OrderJson(const std::vector<core::SessionId>& ids) const {
-  return Dump({{"sessions", Numbers(ids)}});
+  return JsonText({{"sessions", Numbers(ids)}});
 }
 
 std::string Service::HandoversJson() const {
@@ -193,7 +190,7 @@ std::string Service::HandoversJson() const {
         {"took_s", (record.running_at - record.revoked_at).seconds()},
     });
   }
-  return Dump({{"handovers", std::move(list)}});
+  return JsonText({{"handovers", std::move(list)}});
 }
 
 }  // namespace tandem::service

@@ -1,4 +1,5 @@
 // Orders: suspend, resume, limit. Permissions, targets, and what outlives the daemon.
+#include "src/base/json.h"
 #include "src/service/service_test.h"
 
 namespace tandem::service {
@@ -18,7 +19,7 @@ class ControlTest : public ServiceTest {
     Say(kPerson, wire::Control{what, target, limit.count});
   }
   // The sessions it concerned.
-  Json Concerned() { return Json::parse(Heard<wire::Answer>(kPerson).json)["sessions"]; }
+  Json Concerned() { return ParseJson(Heard<wire::Answer>(kPerson).json)["sessions"]; }
   uint64_t BeginRun(const char* name, ConnectionId guard = kGuard) {
     Connect(guard, static_cast<int>(guard));
     Say(guard, wire::RunBegin{"0.1", name, "python3", 0, 0, 0});

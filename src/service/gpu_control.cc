@@ -1,6 +1,7 @@
 // Orders about GPUs: which are meant, who may give them, and what becomes of them.
 #include <nlohmann/json.hpp>
 
+#include "src/base/json.h"
 #include "src/service/records.h"
 
 namespace tandem::service {
@@ -55,7 +56,7 @@ void Service::SetPolicy(Connection& from, const wire::Control& m) {
     changed.push_back({{"index", gpu->info.index}, {"policy", m.value}, {"before", before}});
   }
   const nlohmann::json answer = {{"gpus", std::move(changed)}};
-  out_.push_back(Outgoing{from.id, wire::Answer{answer.dump()}, {}, false});
+  out_.push_back(Outgoing{from.id, wire::Answer{JsonText(answer)}, {}, false});
 }
 
 }  // namespace tandem::service

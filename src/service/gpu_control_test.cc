@@ -1,4 +1,5 @@
 // Orders about GPUs: which are meant, who may give them.
+#include "src/base/json.h"
 #include "src/service/service_test.h"
 
 namespace tandem::service {
@@ -13,14 +14,14 @@ class GpuControlTest : public ServiceTest {
     Connect(kPerson, 999, uid);
     Say(kPerson, wire::Control{"policy", gpu, 0, policy});
   }
-  Json Changed() { return Json::parse(Heard<wire::Answer>(kPerson).json)["gpus"]; }
+  Json Changed() { return ParseJson(Heard<wire::Answer>(kPerson).json)["gpus"]; }
   std::string Policy() { return Ask("status")["gpus"][0]["policy"]; }
 };
 
 TEST_F(GpuControlTest, APolicyIsSetAndTheAnswerSaysWhereAndWhatItWasBefore) {
   EXPECT_EQ(Policy(), "interactive");
   Order("gpu0", "fcfs");
-  EXPECT_EQ(Changed(), Json::parse(R"([{"index":0,"policy":"fcfs","before":"interactive"}])"));
+  EXPECT_EQ(Changed(), ParseJson(R"([{"index":0,"policy":"fcfs","before":"interactive"}])"));
   EXPECT_EQ(Policy(), "fcfs");
   for (const char* name : {"0", "all", kGpu}) {
     Order(name, "round-robin");

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <random>
 
+#include "src/base/json.h"
 #include "src/base/testing/descriptors.h"
 #include "src/base/testing/rounds.h"
 #include "src/base/testing/seed.h"
@@ -43,7 +44,7 @@ class IsolationTest : public ServiceTest {
   Json Victim(unsigned viewer = kVictimUser) {
     Connect(950, 950, viewer);
     Say(950, wire::Query{"sessions"});
-    const Json list = Json::parse(Heard<wire::Answer>(950).json)["sessions"];
+    const Json list = ParseJson(Heard<wire::Answer>(950).json)["sessions"];
     said_ = service_.OnDisconnected(950, now_);
     for (const Json& session : list) {
       if (session["pid"] == 11 && session["uid"] == kVictimUser) return session;
@@ -133,7 +134,7 @@ TEST_F(IsolationTest, ASecondRegistrationIsNoWayToMoreMemory) {
   Heard<wire::Registered>(41);
   Connect(950, 950, kStranger);
   Say(950, wire::Query{"sessions"});
-  const Json list = Json::parse(Heard<wire::Answer>(950).json)["sessions"];
+  const Json list = ParseJson(Heard<wire::Answer>(950).json)["sessions"];
   ASSERT_EQ(list.size(), 1u);
   EXPECT_EQ(list[0]["allocated_bytes"], MiB(40).count);
   EXPECT_EQ(list[0]["credit_bytes"], 0u);

@@ -11,6 +11,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "src/base/json.h"
 #include "src/service/records.h"
 
 namespace tandem::service {
@@ -59,7 +60,7 @@ void Service::MoveLease(Connection& from, const wire::Control& m) {
       answer["moving"].push_back(seat->client.pid);
     }
   }
-  out_.push_back(Outgoing{from.id, wire::Answer{answer.dump()}, {}, false});
+  out_.push_back(Outgoing{from.id, wire::Answer{JsonText(answer)}, {}, false});
 }
 
 // Why processes of a lease cannot leave their GPUs, or one of them has not; empty: nothing is

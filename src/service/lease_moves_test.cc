@@ -1,5 +1,6 @@
 // Leases that go to another GPU while programs use them: what the daemon orders, and what it
 // counts where.
+#include "src/base/json.h"
 #include "src/service/service_test.h"
 
 namespace tandem::service {
@@ -15,13 +16,12 @@ class LeaseMovesTest : public ServiceTest {
     service_.OnTick(now_);
     Connect(500, 500, 0);
     Say(500, wire::Control{"lease", "7", 0,
-                           Json{{"version", 1},
-                                {"job", "7"},
-                                {"uid", 1000},
-                                {"gpus", {0}},
-                                {"memory_request_bytes", MiB(40).count}}
-                               .dump()});
-    run_ = Json::parse(Heard<wire::Answer>(500).json)["token"];
+                           JsonText({{"version", 1},
+                                     {"job", "7"},
+                                     {"uid", 1000},
+                                     {"gpus", {0}},
+                                     {"memory_request_bytes", MiB(40).count}})});
+    run_ = ParseJson(Heard<wire::Answer>(500).json)["token"];
   }
 
   static ServiceConfig TwoGpus(LeaseMovesTest* test) {
@@ -43,7 +43,7 @@ class LeaseMovesTest : public ServiceTest {
   // The answer; "moving" in it has the processes that are still elsewhere.
   Json Move(int gpu = 1) {
     Say(500, wire::Control{"move-lease", "7", 0, std::to_string(gpu)});
-    return Json::parse(Heard<wire::Answer>(500).json);
+    return ParseJson(Heard<wire::Answer>(500).json);
   }
   std::string RefusedToMove(int gpu = 1) {
     Say(500, wire::Control{"move-lease", "7", 0, std::to_string(gpu)});
@@ -73,7 +73,7 @@ class LeaseMovesTest : public ServiceTest {
     Suspend();
     Move();
     Say(500, wire::Control{"end-lease", "7", 0, ""});
-    EXPECT_EQ(Json::parse(Heard<wire::Answer>(500).json)["sessions"].size(), 1u);
+    EXPECT_EQ(ParseJson(Heard<wire::Answer>(500).json)["sessions"].size(), 1u);
     run_ = token;
     Arrive(2, 11);
     ExpectAllOnOtherGpu();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "src/base/json.h"
 #include "src/core/share_text.h"
 #include "src/service/records.h"
 #include "src/wire/open_runs.h"
@@ -72,7 +73,7 @@ void Service::CreateLease(Connection& from, const wire::Control& m) {
                   Printable(lease.error().message));
   }
   if (!known) OpenLease(**lease);
-  out_.push_back(Outgoing{from.id, wire::Answer{LeaseJson(**lease).dump()}, {}, false});
+  out_.push_back(Outgoing{from.id, wire::Answer{JsonText(LeaseJson(**lease))}, {}, false});
 }
 
 void Service::EndLease(Connection& from, const wire::Control& m) {
@@ -88,7 +89,7 @@ void Service::EndLease(Connection& from, const wire::Control& m) {
   nlohmann::json sessions = nlohmann::json::array();
   for (const core::SessionId id : CloseLease(*ended)) sessions.push_back(id.value);
   const nlohmann::json answer = {{"lease", LeaseJson(*ended)}, {"sessions", std::move(sessions)}};
-  out_.push_back(Outgoing{from.id, wire::Answer{answer.dump()}, {}, false});
+  out_.push_back(Outgoing{from.id, wire::Answer{JsonText(answer)}, {}, false});
 }
 
 // Of each GPU, by index.
@@ -213,7 +214,7 @@ std::string Service::LeasesJson(const Connection& from) const {
                     {"guaranteed_bytes", leases_.Guaranteed(gpu->info.index).count}});
   }
   const nlohmann::json answer = {{"leases", std::move(list)}, {"gpus", std::move(gpus)}};
-  return answer.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+  return AsciiJson(answer);
 }
 
 }  // namespace tandem::service

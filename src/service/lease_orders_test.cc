@@ -1,6 +1,7 @@
 // Leases at the service: the users who create them, and the programs that may use them.
 #include <set>
 
+#include "src/base/json.h"
 #include "src/service/service_test.h"
 
 namespace tandem::service {
@@ -33,11 +34,11 @@ class LeaseOrdersTest : public ServiceTest {
   // By root on connection 500.
   void Order(const char* what, const std::string& job, const Json& request, unsigned uid = 0) {
     Connect(500, 500, uid);
-    Say(500, wire::Control{what, job, 0, request.is_null() ? "" : request.dump()});
+    Say(500, wire::Control{what, job, 0, request.is_null() ? "" : JsonText(request)});
   }
   uint64_t Create(const Json& request = Request()) {
     Order("lease", request["job"], request);
-    return Json::parse(Heard<wire::Answer>(500).json)["token"];
+    return ParseJson(Heard<wire::Answer>(500).json)["token"];
   }
   std::string Refused(ConnectionId id) { return Heard<wire::Refused>(id).reason; }
   bool Has(ConnectionId id) { return Silent<wire::Refused>(id) && !Silent<wire::Registered>(id); }
@@ -87,7 +88,7 @@ TEST_F(LeaseOrdersTest, AJobsProcessHasItsLimitAndName) {
   EXPECT_EQ(session["project"], "vision");
   EXPECT_EQ(session["class"], "batch");
   const Json leases = Ask("leases");
-  EXPECT_EQ(leases["leases"][0]["sessions"], Json::parse("[1]"));
+  EXPECT_EQ(leases["leases"][0]["sessions"], ParseJson("[1]"));
   EXPECT_EQ(leases["gpus"][0]["guaranteed_bytes"], MiB(40).count);
 }
 
@@ -136,12 +137,12 @@ TEST_F(LeaseOrdersTest, TheNextDaemonGoesOnWithASuspension) {
   {
     Service first(leasing(), std::make_unique<FakePageMaker>(pages_));
     first.OnConnected(1, Client{500, 0, false});
-    first.OnMessage(1, wire::Control{"lease", "7", 0, Request().dump()}, now_);
+    first.OnMessage(1, wire::Control{"lease", "7", 0, JsonText(Request())}, now_);
     first.OnMessage(1, wire::Control{"suspend", "job-7", 0, "10s"}, now_);
   }
   pages_.clear();
   Service next(leasing(), std::make_unique<FakePageMaker>(pages_));
-  const uint64_t token = Json::parse(kept)["token"];
+  const uint64_t token = ParseJson(kept)["token"];
   next.OnTick(now_);
   next.OnConnected(1, Client{11, 1000, false});
   next.OnMessage(1, wire::Register{"0.1", token, kGpu, "train", 0, 0, 0}, now_);
@@ -216,10 +217,10 @@ TEST_F(LeaseOrdersTest, OthersDoNotSeeTheToken) {
   Create();
   Connect(5, 50, 1001);
   Say(5, wire::Query{"leases"});
-  EXPECT_TRUE(Json::parse(Heard<wire::Answer>(5).json)["leases"][0]["token"].is_null());
+  EXPECT_TRUE(ParseJson(Heard<wire::Answer>(5).json)["leases"][0]["token"].is_null());
   Connect(6, 60, 1000);
   Say(6, wire::Query{"leases"});
-  EXPECT_TRUE(Json::parse(Heard<wire::Answer>(6).json)["leases"][0]["token"].is_number());
+  EXPECT_TRUE(ParseJson(Heard<wire::Answer>(6).json)["leases"][0]["token"].is_number());
 }
 
 TEST_F(LeaseOrdersTest, AUserCannotLiftTheLimitOfTheLease) {
@@ -271,7 +272,7 @@ TEST_F(LeaseOrdersTest, SessionsOutliveTheLeaseAndNoneJoin) {
   const uint64_t token = Create();
   Join(1, 11, token);
   Order("end-lease", "7", {});
-  EXPECT_EQ(Json::parse(Heard<wire::Answer>(500).json)["sessions"], Json::parse("[1]"));
+  EXPECT_EQ(ParseJson(Heard<wire::Answer>(500).json)["sessions"], ParseJson("[1]"));
   Say(1, wire::Reserve{1, MiB(30).count});
   EXPECT_EQ(Heard<wire::Reserved>(1).granted, 1);
   Say(1, wire::Reserve{2, MiB(50).count});
@@ -323,8 +324,8 @@ TEST_F(LeaseOrdersTest, AUsersDaemonHasLeasesOfThatUserOnly) {
   service.OnConnected(1, Client{500, 1000, false});
   Json request = Request();
   request["uid"] = 0;  // as in a container of the user's
-  said_ = service.OnMessage(1, wire::Control{"lease", "7", 0, request.dump()}, now_);
-  EXPECT_EQ(Json::parse(Heard<wire::Answer>(1).json)["uid"], 1000);
+  said_ = service.OnMessage(1, wire::Control{"lease", "7", 0, JsonText(request)}, now_);
+  EXPECT_EQ(ParseJson(Heard<wire::Answer>(1).json)["uid"], 1000);
 }
 
 class LeasesOnlyTest : public LeaseOrdersTest {

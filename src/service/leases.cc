@@ -5,6 +5,7 @@
 #include <sstream>
 #include <utility>
 
+#include "src/base/json.h"
 #include "src/core/class_names.h"
 #include "src/wire/open_runs.h"
 
@@ -147,7 +148,7 @@ std::optional<Suspension> SuspensionOf(const Json& json) {
 }  // namespace
 
 Result<LeaseTerms> ParseLeaseRequest(const std::string& json) {
-  const Json request = Json::parse(json, nullptr, false);
+  const Json request = ParseJson(json);
   if (request.is_discarded()) return Invalid("a lease request must be a JSON object");
   return TermsOf(request);
 }
@@ -156,7 +157,7 @@ Leases::Leases(Keep keep, const std::string& kept) : keep_(std::move(keep)) {
   std::istringstream lines(kept);
   for (std::string line; std::getline(lines, line);) {
     if (line.empty()) continue;
-    const Json json = Json::parse(line, nullptr, false);
+    const Json json = ParseJson(line);
     Result<LeaseTerms> terms = TermsOf(json);
     const auto token = NumberOf(json, "token", UINT64_MAX);
     const auto created = TextOf(json, "created");
@@ -179,7 +180,7 @@ Status Leases::Save() const {
       line["suspended_by"] = suspended->by;
       line["refuses_at_ns"] = suspended->refuses_at.value_or(Instant()).ns;
     }
-    text += line.dump() + "\n";
+    text += JsonText(line) + "\n";
   }
   return keep_(text);
 }

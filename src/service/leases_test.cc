@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "src/base/json.h"
 #include "src/wire/open_runs.h"
 
 namespace tandem::service {
@@ -87,13 +88,13 @@ TEST_F(LeasesTest, ASuspensionIsKept) {
 
 TEST_F(LeasesTest, ABadRequestIsRefusedInWords) {
   const auto refused = [](const char* key, nlohmann::json value) {
-    nlohmann::json request = nlohmann::json::parse(kRequest);
+    nlohmann::json request = ParseJson(kRequest);
     if (value.is_null()) {
       request.erase(key);
     } else {
       request[key] = std::move(value);
     }
-    const Result<LeaseTerms> terms = ParseLeaseRequest(request.dump());
+    const Result<LeaseTerms> terms = ParseLeaseRequest(JsonText(request));
     EXPECT_FALSE(terms.ok()) << request;
     return terms.ok() ? "" : terms.error().message;
   };

@@ -1,4 +1,5 @@
 // What the cards say of their memory, and what follows for the budget.
+#include "src/base/json.h"
 #include "src/service/service_test.h"
 
 namespace tandem::service {
@@ -226,7 +227,7 @@ TEST_F(MeasureTest, WhatLeasesCanHaveIsMeasuredFirst) {
   EXPECT_TRUE(service_.WantsMeasurement(now_));
   now_ = now_ + Milliseconds(10);
   Measured(Bytes(), Bytes());
-  const Json leases = Json::parse(Heard<wire::Answer>(7).json);
+  const Json leases = ParseJson(Heard<wire::Answer>(7).json);
   EXPECT_EQ(Bytes(leases["gpus"][0]["budget_bytes"].get<uint64_t>()), MiB(100));
 }
 

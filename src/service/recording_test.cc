@@ -1,6 +1,7 @@
 // What the daemon records of itself.
 #include <gtest/gtest.h>
 
+#include "src/base/json.h"
 #include "src/history/line.h"
 #include "src/service/service_test.h"
 
@@ -28,7 +29,7 @@ class RecordingTest : public ServiceTest {
     std::vector<Json> lines;
     for (size_t i = from; i < Records().size(); ++i) {
       const std::string line = history::LineOf(Records()[i]);
-      if (!line.empty()) lines.push_back(Json::parse(line));
+      if (!line.empty()) lines.push_back(ParseJson(line));
     }
     return lines;
   }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <list>
 
+#include "src/base/json.h"
 #include "src/service/service_test.h"
 
 namespace tandem::service {
@@ -72,7 +73,7 @@ class RestoreTest : public ::testing::Test {
   Json Ask(const char* what) {
     service_->OnConnected(999, Client{999, 0});
     Say(999, wire::Query{what});
-    const Json answer = Json::parse(std::get<wire::Answer>(*said_.front().message).json);
+    const Json answer = ParseJson(std::get<wire::Answer>(*said_.front().message).json);
     service_->OnDisconnected(999, now_);
     return answer;
   }

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "src/base/json.h"
+
 #include "src/service/service.h"
 
 namespace tandem::service {
@@ -117,7 +119,7 @@ class ServiceTest : public ::testing::Test {
   Json Ask(const char* what) {
     Connect(999, 999);
     Say(999, wire::Query{what});
-    const Json answer = Json::parse(Heard<wire::Answer>(999).json);
+    const Json answer = ParseJson(Heard<wire::Answer>(999).json);
     said_ = service_.OnDisconnected(999, now_);
     return answer;
   }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "src/base/json.h"
 #include "src/core/class_names.h"
 #include "src/core/share_text.h"
 #include "src/service/records.h"
@@ -154,8 +155,7 @@ std::string Service::SessionsJson(unsigned viewer) const {
         {"elapsed_s", (now_ - run.started).seconds()},
     });
   }
-  return Json{{"sessions", std::move(sessions)}, {"runs", std::move(runs)}}.dump(
-      -1, ' ', false, Json::error_handler_t::replace);
+  return JsonText(Json{{"sessions", std::move(sessions)}, {"runs", std::move(runs)}});
 }
 
 }  // namespace tandem::service

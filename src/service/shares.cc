@@ -2,6 +2,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "src/base/json.h"
 #include "src/core/share_text.h"
 #include "src/service/records.h"
 
@@ -64,7 +65,7 @@ void Service::SetShare(Connection& from, const wire::Control& m) {
     if (gpu->arbiter.config().policy != "fair") unfair.push_back(gpu->info.index);
   }
   const Json answer = {{"changed", std::move(changed)}, {"gpus_without_shares", std::move(unfair)}};
-  out_.push_back(Outgoing{from.id, wire::Answer{answer.dump()}, {}, false});
+  out_.push_back(Outgoing{from.id, wire::Answer{JsonText(answer)}, {}, false});
 }
 
 // Of a session that comes, or comes back as `seat`.

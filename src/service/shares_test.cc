@@ -1,4 +1,5 @@
 // Shares of the time: whose, who may give them, and what outlives what.
+#include "src/base/json.h"
 #include "src/service/service_test.h"
 
 namespace tandem::service {
@@ -12,7 +13,7 @@ class SharesTest : public ServiceTest {
     Connect(kPerson, 999, uid);
     Say(kPerson, wire::Control{"share", whose, 0, share});
   }
-  Json Answer() { return Json::parse(Heard<wire::Answer>(kPerson).json); }
+  Json Answer() { return ParseJson(Heard<wire::Answer>(kPerson).json); }
   Json Session(size_t index) { return Ask("sessions")["sessions"].at(index); }
 };
 
@@ -21,7 +22,7 @@ TEST_F(SharesTest, OfASessionItsUserSays) {
   EXPECT_EQ(Session(0)["share"], "1");
   Order("1", "2.5");
   EXPECT_EQ(Answer()["changed"],
-            Json::parse(R"([{"user":"1000","session":1,"share":"2.5","before":"1"}])"));
+            ParseJson(R"([{"user":"1000","session":1,"share":"2.5","before":"1"}])"));
   EXPECT_EQ(Session(0)["share"], "2.5");
   Order("1", "30%");
   EXPECT_EQ(Session(0)["share"], "30%");

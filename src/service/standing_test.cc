@@ -1,4 +1,5 @@
 // What a session is told to wait for, or went on without.
+#include "src/base/json.h"
 #include "src/service/service_test.h"
 
 namespace tandem::service {
@@ -19,8 +20,8 @@ class StandingTest : public ServiceTest {
     return Heard<wire::Reserved>(id).granted != 0;
   }
   Json Session(size_t index) { return Ask("sessions")["sessions"][index]; }
-  std::string Reason(size_t index) { return Session(index)["reason"].dump(); }
-  std::string Code(size_t index) { return Session(index)["reason_code"].dump(); }
+  std::string Reason(size_t index) { return JsonText(Session(index)["reason"]); }
+  std::string Code(size_t index) { return JsonText(Session(index)["reason_code"]); }
 
   uint64_t sequence_ = 0;
 };

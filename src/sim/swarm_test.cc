@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "src/base/json.h"
 #include "src/base/testing/rounds.h"
 #include "src/sim/draws_test.h"
 #include "src/sim/node.h"
@@ -54,9 +55,9 @@ class World {
     }
     for (const uint64_t program : node_->programs()) node_->Kill(program);
     timeline_.RunUntil(timeline_.now() + Seconds(10));
-    const Json status = Json::parse(node_->Ask("status"));
+    const Json status = ParseJson(node_->Ask("status"));
     for (const Json& gpu : status["gpus"]) EXPECT_EQ(gpu["charged_bytes"], 0) << status;
-    EXPECT_EQ(Json::parse(node_->Ask("sessions"))["sessions"], Json::array());
+    EXPECT_EQ(ParseJson(node_->Ask("sessions"))["sessions"], Json::array());
   }
 
   uint64_t bursts() const { return bursts_; }
@@ -120,7 +121,7 @@ class World {
   void Order(const char* what, uint64_t program, const char* value = "") {
     const std::string answer = node_->Ask("sessions");
     if (answer.empty()) return;
-    const Json answered = Json::parse(answer);
+    const Json answered = ParseJson(answer);
     for (const Json& session : answered["sessions"]) {
       if (session["pid"] == program) {
         node_->Order({what, std::to_string(session["id"].get<uint64_t>()), MiB(64).count, value});
@@ -131,7 +132,7 @@ class World {
   void ResumeAll() {
     const std::string answer = node_->Ask("sessions");
     if (answer.empty()) return;
-    const Json answered = Json::parse(answer);
+    const Json answered = ParseJson(answer);
     for (const Json& session : answered["sessions"]) {
       node_->Order({"resume", std::to_string(session["id"].get<uint64_t>()), 0, ""});
     }
@@ -143,7 +144,7 @@ class World {
     }
     const std::string answer = node_->Ask("sessions");
     if (answer.empty()) return;
-    const Json answered = Json::parse(answer);
+    const Json answered = ParseJson(answer);
     for (const Json& session : answered["sessions"]) {
       const auto since = node_->program(session["pid"].get<uint64_t>()).waiting_since();
       const bool bounded = policy_ != "priority" && !session["suspended"].get<bool>();

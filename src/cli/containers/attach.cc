@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "src/base/duration.h"
+#include "src/base/json.h"
 #include "src/cli/containers/device_cgroup.h"
 #include "src/cli/containers/driver_files.h"
 #include "src/cli/containers/lending.h"
@@ -148,7 +149,7 @@ Result<Json> AttachRunning(const AttachOptions& options) {
 }
 
 int ShowAttached(const Json& lease, bool json) {
-  if (json) return Print(lease.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n");
+  if (json) return Print(AsciiJson(lease) + "\n");
   std::string text = fmt::format("{}: programs that start in it from now on share GPU {}\n",
                                  RawText(lease, "name"), Text(List(lease, "gpus").front()));
   std::string variables;

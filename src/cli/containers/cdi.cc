@@ -5,6 +5,7 @@
 #include <iterator>
 #include <memory>
 
+#include "src/base/json.h"
 #include "src/cdi/file.h"
 #include "src/cdi/spec.h"
 #include "src/cli/containers/container.h"
@@ -82,7 +83,7 @@ Result<std::string> Generate(const GenerateOptions& options, const LendOptions& 
     }
     spec = cdi::CdiSpecOf(options.kind, host, options.name, WordsOf(terms));
   }
-  std::string text = spec.dump(2) + "\n";
+  std::string text = JsonText(spec, 2) + "\n";
   if (options.output.empty()) return text;
   TRY(cdi::WriteSpec(options.output, text));
   return std::string();

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "src/base/json.h"
 #include "src/base/layout.h"
 #include "src/cli/daemon.h"
 #include "src/cli/environment.h"
@@ -88,7 +89,7 @@ Result<Json> LendTo(const Container& container, const LendOptions& options) {
                         {"memory_limit_bytes", limit.count},
                         {"compute_share", options.share},
                         {"cgroup", container.cgroup}};
-  const std::string text = request.dump(-1, ' ', true, Json::error_handler_t::replace);
+  const std::string text = AsciiJson(request);
   ASSIGN_OR_RETURN(const std::string answer,
                    AskForJson(&channel, wire::Control{"lease", container.id, 0, text}));
   if (options.detached) {

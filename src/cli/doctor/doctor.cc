@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "src/base/json.h"
 #include "src/base/unique_fd.h"
 #include "src/cli/doctor/bundle.h"
 #include "src/cli/doctor/report.h"
@@ -38,8 +39,7 @@ Status WriteBundle(const std::string& file, const Json& bundle) {
   };
   const UniqueFd fd(open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   if (!fd) return failed();
-  const std::string text =
-      bundle.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n";
+  const std::string text = JsonText(bundle, 2) + "\n";
   for (size_t written = 0; written < text.size();) {
     const ssize_t n = write(fd.get(), text.data() + written, text.size() - written);
     if (n < 0 && errno != EINTR) return failed();
@@ -58,11 +58,8 @@ int Doctor(const DoctorOptions& options) {
     const Status written = WriteBundle(options.bundle, Bundle(*machine, results, LogTail()));
     if (!written.ok()) return Fail(written.error());
   }
-  std::string text =
-      options.json ? ReportJson(*machine, results, &Shown)
-                             .dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace) +
-                         "\n"
-                   : ReportText(results, OwnScreen());
+  std::string text = options.json ? AsciiJson(ReportJson(*machine, results, &Shown)) + "\n"
+                                  : ReportText(results, OwnScreen());
   if (!options.bundle.empty() && !options.json) {
     text += "Wrote " + Shown(Outside(options.bundle)) + " for a bug report; read it first.\n";
   }

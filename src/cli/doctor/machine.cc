@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "src/base/json.h"
 #include "src/base/unique_fd.h"
 #include "src/cli/daemon.h"
 #include "src/cli/doctor/probe.h"
@@ -36,7 +37,7 @@ struct Answer {
 Answer Probe(const char* what, const Environment& environment, Duration patience) {
   const std::string text = RunChild({"/proc/self/exe", "probe", what}, environment, patience);
   const size_t begin = text.rfind("\n{") == std::string::npos ? 0 : text.rfind("\n{") + 1;
-  Json json = Json::parse(text.substr(begin), nullptr, /*allow_exceptions=*/false);
+  Json json = ParseJson(text.substr(begin));
   if (!json.is_object()) return {Json(), text};
   return {std::move(json), text.substr(0, begin)};
 }
@@ -102,7 +103,7 @@ DaemonFacts AskDaemon(const std::string& socket) {
       facts.error = text.error();
       return;
     }
-    *answer = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
+    *answer = ParseJson(*text);
   };
   ask("status", &facts.status);
   ask("sessions", &facts.sessions);

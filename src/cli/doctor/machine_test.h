@@ -8,6 +8,7 @@
 #include <fstream>
 #include <string>
 
+#include "src/base/json.h"
 #include "src/cli/doctor/checks.h"
 
 namespace tandem::cli {
@@ -30,10 +31,10 @@ class DoctorTest : public testing::Test {
     machine_.daemon.pid = 77;
     machine_.daemon.uid = kUser;
     machine_.daemon.executable = "/t/bin/tandemd";
-    machine_.daemon.status = nlohmann::json::parse(
+    machine_.daemon.status = ParseJson(
         R"({"version":"0.1.0","gpus":[{"index":0,"uuid":"GPU-1","card_bytes":8589934592,
                        "budget_bytes":7516192768}]})");
-    machine_.daemon.sessions = nlohmann::json::parse(R"({"sessions":[{"id":3,"pid":500}]})");
+    machine_.daemon.sessions = ParseJson(R"({"sessions":[{"id":3,"pid":500}]})");
     Write("/proc/meminfo",
           "MemTotal:       67108864 kB\nMemAvailable:   33554432 kB\n"
           "HugePages_Free:        0\nHugepagesize:       2048 kB\n");

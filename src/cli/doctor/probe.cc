@@ -13,6 +13,7 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 
+#include "src/base/json.h"
 #include "src/base/unique_fd.h"
 #include "src/cli/print.h"
 #include "src/cuda/card_modes.h"
@@ -81,7 +82,7 @@ int PrintProbe(const std::string& what) {
   const Json answer = what == "driver"  ? ProbeDriver()
                       : what == "cards" ? ProbeCards()
                                         : ProbePreload();
-  return Print(answer.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace) + "\n");
+  return Print(AsciiJson(answer) + "\n");
 }
 
 std::string RunChild(const std::vector<std::string>& command, const Environment& environment,

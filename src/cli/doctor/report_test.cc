@@ -5,6 +5,7 @@
 
 #include <sstream>
 
+#include "src/base/json.h"
 #include "src/cli/doctor/bundle.h"
 #include "src/cli/doctor/machine_test.h"
 #include "src/cli/doctor/probe.h"
@@ -109,18 +110,18 @@ TEST_F(DoctorReportTest, TheBundleHasNoTextFromOutside) {
   Set("LD_PRELOAD", "/users/anna/lib.so");
   machine_.daemon.status["socket"] = machine_.socket;
   machine_.daemon.status["gpus"][0]["anna"] = 1;
-  machine_.daemon.sessions = Json::parse(
+  machine_.daemon.sessions = ParseJson(
       R"({"sessions":[{"id":3,"name":"anna","program":"anna","uid":1000,"state":"running"}],
           "runs":[{"name":"anna"}]})");
-  machine_.daemon.handovers = Json::parse(R"({"handovers":[{"epoch":1,"reason":"anna"}]})");
+  machine_.daemon.handovers = ParseJson(R"({"handovers":[{"epoch":1,"reason":"anna"}]})");
   const Json bundle = Bundle(machine_, RunChecks(machine_), "anna\n");
-  EXPECT_THAT(bundle.dump(), Not(HasSubstr(secret)));
+  EXPECT_THAT(JsonText(bundle), Not(HasSubstr(secret)));
   EXPECT_THAT(ReportText(RunChecks(machine_), Screen()), HasSubstr(secret));
-  EXPECT_EQ(bundle["sessions"], Json::parse(R"([{"id":3,"state":"running"}])"));
-  EXPECT_EQ(bundle["handovers"], Json::parse(R"([{"epoch":1}])"));
+  EXPECT_EQ(bundle["sessions"], ParseJson(R"([{"id":3,"state":"running"}])"));
+  EXPECT_EQ(bundle["handovers"], ParseJson(R"([{"epoch":1}])"));
   EXPECT_EQ(bundle["status"]["gpus"][0]["card_bytes"], GiB(8).count);
   EXPECT_EQ(bundle["report"]["version"], "0.1.0");
-  EXPECT_EQ(bundle["log"], Json::parse(R"(["…"])"));
+  EXPECT_EQ(bundle["log"], ParseJson(R"(["…"])"));
 }
 
 // ---- Processes that are asked

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "src/base/bytes.h"
+#include "src/base/json.h"
 #include "src/base/text.h"
 #include "src/cli/fields.h"
 #include "src/cli/report/keys.h"
@@ -179,7 +180,7 @@ std::string ReportJson(const Report& report) {
       entry[NameOf(report.query.by[i])] = row.keys[i].empty() ? Json() : Json(row.keys[i]);
     }
   }
-  return json.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
+  return AsciiJson(json);
 }
 
 }  // namespace tandem::cli

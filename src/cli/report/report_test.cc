@@ -7,6 +7,7 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
+#include "src/base/json.h"
 #include "src/cli/report/keys.h"
 
 namespace tandem::cli {
@@ -95,7 +96,7 @@ TEST_F(ReportTest, NothingIsSaid) {
   EXPECT_EQ(Text(), "No session used a GPU from 2025-12-01 01:00 to 2025-12-02 01:00.\n");
   report_.query.user = "bert\x1b[31m";
   EXPECT_THAT(Text(), HasSubstr("No session of bert\\x1b[31m used"));
-  EXPECT_EQ(nlohmann::json::parse(ReportJson(report_))["rows"].size(), 0u);
+  EXPECT_EQ(ParseJson(ReportJson(report_))["rows"].size(), 0u);
 }
 
 TEST_F(ReportTest, NamesReachNoTerminal) {
@@ -132,7 +133,7 @@ TEST_F(ReportTest, JsonIsAsAgreed) {
   report_.by = "day,project";
   report_.query.by = {AccountsKey::kDay, AccountsKey::kProject};
   report_.answer.rows = {Row({"2025-12-01T00:00:00+01:00", ""}, 12, 0.5)};
-  const auto json = nlohmann::json::parse(ReportJson(report_));
+  const auto json = ParseJson(ReportJson(report_));
   EXPECT_EQ(json["format"], 1);
   EXPECT_EQ(json["since"], "2025-12-01T00:00:00.000000Z");
   EXPECT_EQ(json["by"], "day,project");

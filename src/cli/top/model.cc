@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/base/json.h"
 #include "src/cli/fields.h"
 
 namespace tandem::cli::top {
@@ -62,7 +63,7 @@ void Model::Keep(Sample sample) {
 }
 
 const std::string& Model::UserOf(const Json& uid) {
-  const auto [at, is_new] = users_.emplace(uid.dump(), "");
+  const auto [at, is_new] = users_.emplace(JsonText(uid), "");
   if (is_new) at->second = UserName(uid);
   return at->second;
 }

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "src/base/json.h"
 #include "src/cli/top/top_test.h"
 
 namespace tandem::cli::top {
@@ -81,7 +82,7 @@ TEST_F(ModelTest, TheJsonHasTheAnswersAndTheRates) {
   EXPECT_EQ(json["sessions"][0]["name"], "mnist");
   EXPECT_EQ(json["pid"], 42);
   model_.Lose("gone");
-  EXPECT_EQ(model_.ToJson().dump(), R"({"gpus":[],"pid":null,"runs":[],"sessions":[]})");
+  EXPECT_EQ(JsonText(model_.ToJson()), R"({"gpus":[],"pid":null,"runs":[],"sessions":[]})");
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <ctime>
 
 #include "src/base/duration.h"
+#include "src/base/json.h"
 #include "src/cli/environment.h"
 #include "src/cli/listing.h"
 #include "src/cli/print.h"
@@ -100,8 +101,7 @@ int Live(TerminalScreen* screen, EndSignals* signals, Duration interval, bool un
 }
 
 std::string TextOf(const Model& model, const Screen& screen, bool unicode, bool json) {
-  if (json)
-    return *CompactJson(model.ToJson().dump(-1, ' ', false, Json::error_handler_t::replace)) + "\n";
+  if (json) return *CompactJson(JsonText(model.ToJson())) + "\n";
   constexpr size_t kColumns = 100;  // of what is no terminal
   const size_t columns = screen.columns != 0 ? screen.columns : kColumns;
   return ShowFrame(Draw(model, {}, {columns, 0, unicode, UnixNow()}), screen.colours);

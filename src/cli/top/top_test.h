@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "src/base/json.h"
 #include "src/cli/top/model.h"
 
 namespace tandem::cli::top {
@@ -70,7 +71,7 @@ class TopTest : public ::testing::Test {
                          {"uptime_s", uptime_s},
                          {"gpus", std::move(gpus)}};
     const Json answer = {{"sessions", std::move(sessions)}, {"runs", std::move(runs)}};
-    ASSERT_TRUE(model_.Take(status.dump(), answer.dump()).ok());
+    ASSERT_TRUE(model_.Take(JsonText(status), JsonText(answer)).ok());
   }
   void TakeTwo(double uptime_s, double active_s = 0) {
     Take(uptime_s, Json::array({Gpu(0, active_s)}),
